@@ -293,7 +293,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	switch {
 	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
-			sentence: fmt.Sprintf("the installation has failed %d times, and its disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
+			sentence: fmt.Sprintf("the installation has failed %d times, and the data on the machine's disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
 	case !starts && e.Agents.Agent(w.name) != nil:
 		return nil
 	case !starts && b.IsStarted() && !b.Lost.IsZero():

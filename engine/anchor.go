@@ -196,7 +196,7 @@ func (e *Engine) lookForOthers(ctx context.Context) (site.TermClaim, error) {
 		e.barLocked(is, "the status branch says who acts for this site, and its signature is not from a key of this site: somebody else writes to that branch, or the site key was replaced. "+
 			"Find out who; then run `slipway take-over`")
 	default:
-		e.barLocked(is, fmt.Sprintf("another daemon acts for this site: %q began term %d at %s, which is not in this daemon's records (they end with term %d): the records are a copy, or out of date. "+
+		e.barLocked(is, fmt.Sprintf("another daemon acts for this site: %q began term %d at %s, which is not in this daemon's records (this daemon has term %d): the records are a copy, or out of date. "+
 			"Stop one of the two daemons; if the other one is gone forever, run `slipway take-over`", is.Holder, is.Term, is.Since.UTC().Format(time.RFC3339), e.termNumberLocked()))
 	}
 	return is, nil
@@ -270,7 +270,7 @@ func (e *Engine) compareWithPublished(ctx context.Context) error {
 		}
 		published := site.Account{Records: s.Records, Closed: s.Closed, Entries: s.Entries}
 		if ledger.IsBehind(e.accountLocked(s.Node), published) {
-			e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch has approvals of %s as used up to attempt %d, and the records do not. "+
+			e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch has the approvals of %s as ended up to and including attempt %d, and the records do not. "+
 				"Slipway writes to no machine. Restore newer records, or run `slipway take-over`: then Slipway asks again for everything that was approved", s.Node, s.Closed))
 			return nil
 		}

@@ -404,7 +404,7 @@ func TestRecordsAreComparedWithTheBranch(t *testing.T) {
 	}{
 		"the same": {nil, ""},
 		"an approval was used": {func(e *Engine, _ *worker, s *site.Sealed) { s.Closed = 3 },
-			"the status branch has approvals of n1 as used up to attempt 3"},
+			"the status branch has the approvals of n1 as ended up to and including attempt 3"},
 		"of other records":           {func(_ *Engine, _ *worker, s *site.Sealed) { s.Closed, s.Records = 3, "r0" }, ""},
 		"installed since":            {func(_ *Engine, _ *worker, s *site.Sealed) { s.Generation = 2 }, "has generation 2 of n1 as installed, and the records know of generation 1"},
 		"installed the same":         {func(_ *Engine, _ *worker, s *site.Sealed) { s.Generation = 1 }, ""},
@@ -414,7 +414,7 @@ func TestRecordsAreComparedWithTheBranch(t *testing.T) {
 		"used, and not here": {func(_ *Engine, _ *worker, s *site.Sealed) {
 			s.Entries = []site.LedgerEntry{{Loss: lossOne, Consumed: time.Now()}}
 		},
-			"the status branch has approvals of n1 as used"},
+			"the status branch has the approvals of n1 as ended"},
 		"of a node that is gone": {func(e *Engine, _ *worker, s *site.Sealed) { s.Generation = 2; delete(e.workers, "n1") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

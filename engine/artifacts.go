@@ -321,7 +321,7 @@ func (w *worker) artifactNoteLocked() string {
 		if err != nil {
 			return ""
 		}
-		return fmt.Sprintf("the installer has not read its image since its start: check that the BMC reaches %s, "+
+		return fmt.Sprintf("nothing has read the installer's image since the machine should have booted it: check that the BMC reaches %s, "+
 			"or name with --artifact-url an address that it can reach", u.Host)
 	}
 	return ""

@@ -148,7 +148,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	why := r.notApproved(p, is)
 	if p.State == site.ProposalMerged && p.Merge == "" && !r.isCertain(question{is.Number, "commit"}, lateFor) {
-		return fmt.Errorf("into which commit proposal %d was merged: %w", is.Number, site.ErrNotYet)
+		return fmt.Errorf("which commit the merge of proposal %d made: %w", is.Number, site.ErrNotYet)
 	}
 	if !r.isMerged(p, is) {
 		return r.drop(ctx, p, is, why)
@@ -298,7 +298,7 @@ func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 	case p.Head != s.Head:
 		return fmt.Sprintf("its comment was about %s, and %s was merged", site.Revision{ID: s.Head}.Short(), site.Revision{ID: p.Head}.Short())
 	case p.Merge == "":
-		return "the forge does not say into which commit it was merged"
+		return "the forge does not say which commit the merge made"
 	case s.Losses.Digest() != s.Digest:
 		return "the record of its comment does not match its digest"
 	}

@@ -43,7 +43,7 @@ func doubt(met []site.Met, node string, same []int) {
 	}
 	for _, i := range same {
 		met[i].Standing = site.Standing{Kind: site.StandingDoubt, Node: node, By: met[i].Standing.By,
-			Text: fmt.Sprintf("the machines at %s all match what the design says about %s by; correct the identity of %[2]s, or of the machines", strings.Join(where, " and "), node)}
+			Text: fmt.Sprintf("the machines at %s all match what the design says about %s; correct the identity of %[2]s, or of the machines", strings.Join(where, " and "), node)}
 	}
 }
 
@@ -310,7 +310,7 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 			c.by, c.node, full(want), full(have), strings.Replace(identityLine(now), "identity", "moved", 1))
 		return st
 	case c.by == "UUID" && want.UUID != have.UUID:
-		st.Text = "it reports the bytes of its UUID's first three fields in the opposite order"
+		st.Text = "it reports the bytes of its UUID's first three fields in the opposite order to the design"
 		st.Place, st.Have, st.Want = n.Origins.Of("identity.uuid"), strconv.Quote(want.UUID), strconv.Quote(have.UUID)
 	}
 	if where := hostOf(n.Endpoints[site.BMC].URL); where != hostOf(m.Endpoint.URL) && isAddress(where) {

@@ -23,9 +23,10 @@ func (a *app) inventoryCommand() *cobra.Command {
 		Long: "Shows what the last inspection of a node's machine found: processors, memory modules,\n" +
 			"drives, network adapters, power supplies and firmware; and what the installed system\n" +
 			"reports over SSH: links, disks, file systems, memory, and units that have failed. At the\n" +
-			"end it compares what the BMC reports, what Slipway's agent saw from memory, and what the\n" +
-			"installed system sees, and marks where they differ. Slipway inspects a machine once a\n" +
-			"day and looks into its system every few minutes; `slipway retry NODE` does both now.\n" + exitHelp,
+			"end it compares what the BMC reports, what Slipway's agent saw while it ran in the\n" +
+			"machine's memory, and what the installed system sees, and marks where they differ.\n" +
+			"Slipway inspects a machine once a day and looks into its system every few minutes;\n" +
+			"`slipway retry NODE` does both now.\n" + exitHelp,
 		Example: "  slipway inventory compute-5\n  slipway inventory compute-5 --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon := daemonAt(f.state)
@@ -36,7 +37,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 			}
 			inside, sides := insideOf(c), plan.CompareSides(c)
 			if sides.Seen() == 0 {
-				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or is inspected within minutes", args[0])
+				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or will be inspected within minutes", args[0])
 			}
 			if a.output == "json" {
 				return a.out.JSON(inspected{args[0], c.Observed.Facets[site.FacetInventory].Seen, c.Inventory, inside, sides})

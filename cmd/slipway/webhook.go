@@ -150,7 +150,7 @@ func (w *webhook) sweep(r *github.Repository) func(context.Context) error {
 			case errors.Is(err, errors.ErrUnsupported), ctx.Err() != nil:
 				return nil
 			case err != nil:
-				w.log.Warn("missed webhook deliveries could not be listed", "err", err)
+				w.log.Warn("missed webhook deliveries could not be asked for again", "err", err)
 			case n > 0:
 				w.log.Info("asked GitHub for missed webhook deliveries again", "count", n)
 			}

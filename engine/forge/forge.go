@@ -204,5 +204,5 @@ type Limited struct {
 }
 
 func (l *Limited) Error() string {
-	return fmt.Sprintf("the forge accepts no requests until %s: %s", l.Until.UTC().Format(time.RFC3339), l.Why)
+	return fmt.Sprintf("Slipway sends the forge no requests until %s: %s", l.Until.UTC().Format(time.RFC3339), l.Why)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Of is the layout of a node on the disks that were seen of its machine. With a finding
-// there is no layout: each says which value of the design is not available, and and names disks
+// there is no layout: each says which value of the design is not available, and names disks
 // by their serial numbers.
 func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
 	b := &builder{

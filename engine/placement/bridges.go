@@ -67,7 +67,7 @@ func networksOver(n *site.Node, name string) (untagged, tagged []string) {
 // unfit is why the bridges of a hypervisor do not suit a machine.
 func (f *fleet) unfit(g *guest, h *host) fault {
 	if g.plugs == nil || h.metal == nil || len(h.metal.Bridges) == 0 {
-		return fault{} // the new design does not set the bridges there
+		return fault{} // the design does not say which bridges are there
 	}
 	x, known := g.plugs.faults[h]
 	if !known {

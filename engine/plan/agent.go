@@ -256,7 +256,7 @@ func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 // an earlier version of Slipway began: its step names no layout.
 func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Observed) string {
 	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !SameLayout(n, begun)) {
-		return "the design asks for other disks than when this installation began, and those of then were approved"
+		return "the design asks for other disks than when this installation began, and the earlier ones were approved"
 	}
 	if disks := Disks(s, n, o); disks != s.Disks {
 		return fmt.Sprintf("the disks to erase are now %s, and %s were approved", disks, s.Disks)

@@ -49,7 +49,7 @@ func driverNotes(s *site.Site, n *site.Node, o site.Observed, serves map[site.Fa
 			}
 		}
 		if len(stay) > 0 {
-			notes = append(notes, fmt.Sprintf("Slipway made %s for a driver whose hardware is no longer in this machine; it stays until the driver leaves the design", someOf(stay)))
+			notes = append(notes, fmt.Sprintf("Slipway made %s for a driver whose hardware Slipway no longer sees in this machine; it stays until the driver leaves the design", someOf(stay)))
 		}
 	}
 	return notes

@@ -85,7 +85,7 @@ func TestPlanOfDriverWithoutItsDevice(t *testing.T) {
 		"not seen yet": {note: "Slipway does not know yet whether the driver ice is for this machine: its PCI devices were not seen yet"},
 		"unreadable":   {pci: &item.PCI{Unread: "no /sys"}, block: "Slipway does not know whether the driver is for this machine: its PCI devices cannot be read: no /sys"},
 		"gone": {pci: &item.PCI{}, owned: []string{"modules.ice"}, asDesigned: true,
-			note: "Slipway made modules.ice for a driver whose hardware is no longer in this machine; it stays until the driver leaves the design"},
+			note: "Slipway made modules.ice for a driver whose hardware Slipway no longer sees in this machine; it stays until the driver leaves the design"},
 	} {
 		k := seenWith(n, c.pci, nil, c.owned...)
 		p := plan.Node(s, n, k)
@@ -111,7 +111,7 @@ func TestParameterOfLoadedModule(t *testing.T) {
 	state.Pending, state.Waits = site.Values{"modules.ice.parameters": "debug=1"}, site.WaitsReboot
 	k.Nodes["n1"].Observed.Facets[site.FacetConfig] = state
 	p := plan.Node(s, n, k)
-	want := "config.modules.ice.parameters is debug=0 and is designed as debug=1; that takes effect when you boot the machine"
+	want := "config.modules.ice.parameters is debug=0 and is designed as debug=1; that takes effect at the next boot. Slipway does not boot the machine for this: boot it yourself"
 	if p.Waiting != want || len(p.Steps) > 0 {
 		t.Errorf("waits for %q, want %q; planned %v", p.Waiting, want, p.Steps)
 	}

@@ -97,7 +97,7 @@ func notReported(n *site.Node, m site.Memory, generation int) string {
 	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && mk.Generation < generation {
 		return fmt.Sprintf("generation %d was installed, and the system that answers says that it is generation %d", generation, mk.Generation)
 	}
-	return fmt.Sprintf("generation %d is installed, and its system has not answered yet", generation)
+	return fmt.Sprintf("generation %d is installed, and Slipway has not seen from inside yet that it runs", generation)
 }
 
 // wanted is the generation that the design asks to install, 0 for none.
@@ -133,7 +133,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 }
 
 func cutOff(i *site.Installation) string {
-	return fmt.Sprintf("the installation of generation %d was cut off (%s), and its disks may be incomplete; raise the generation to install it again", i.Generation, i.CutOff)
+	return fmt.Sprintf("the installation of generation %d was cut off (%s), and the data on the machine's disks may be incomplete; raise the generation to install it again", i.Generation, i.CutOff)
 }
 
 // finishStep follows when the installer has powered the machine off, or the agent has

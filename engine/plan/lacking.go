@@ -25,7 +25,7 @@ func planLacking(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 	case len(why) == 0:
 	case len(p.Steps) == 0 && p.Waiting == "" && p.Running == nil:
 		if len(p.Blocked) == 0 {
-			p.Release = "the system being able to have it, or a commit that changes it"
+			p.Release = "a change of the system that makes it possible, or a commit that changes it"
 		}
 		p.Blocked = append(p.Blocked, why...)
 	default:

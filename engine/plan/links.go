@@ -123,7 +123,7 @@ func (c *cabling) port(name string) {
 		}
 	}
 	if p.Duplex == "half" {
-		c.find("link-duplex", at, "port %s runs at half duplex: the two ends negotiated different settings", name)
+		c.find("link-duplex", at, "port %s runs at half duplex: the settings of its two ends do not match", name)
 	}
 	// The MTU of an interface that Slipway sets is a step of the facet network.
 	if mtu := c.node.References.Links[name].MTU; !c.sets && p.MTU < mtu {

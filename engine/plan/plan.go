@@ -330,7 +330,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if w.reachedBy(seen) && len(remove)+len(returning) == 0 {
 		p.Waiting = string(f) + " is on its way to " + changes[0].Want
 		if site.IsInside(f) && seen.Waits != "" && !mayReboot(n, f, seen) {
-			p.Waiting = fmt.Sprintf("%s; that takes effect when you boot the machine", differs(changes))
+			p.Waiting = fmt.Sprintf("%s; that takes effect at the next boot. Slipway does not boot the machine for this: boot it yourself", differs(changes))
 		}
 		return
 	}

@@ -50,7 +50,7 @@ func NewHTTPS(address string, login Login, ca string) (Remote, error) {
 	case u.Hostname() == "" || strings.Trim(u.Path, "/") == "" || u.RawQuery != "" || u.Fragment != "":
 		return Remote{}, fmt.Errorf("repository %s: write https://host[:port]/path", sanitised(u))
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return Remote{}, fmt.Errorf("repository %s: %s anyone on the way can read and change it, also the token: use https://", sanitised(u), plain(u.Scheme)+"://")
+		return Remote{}, fmt.Errorf("repository %s: with %s anyone on the way can read and change what is sent, also the token: use https://", sanitised(u), plain(u.Scheme)+"://")
 	}
 	roots, err := authorities(ca)
 	if err != nil {

@@ -33,7 +33,7 @@ type Disk struct {
 	Match  *DiskMatch `json:"match,omitempty"`
 	// Count is empty for one disk, "all", or how many.
 	Count DiskCount `json:"count,omitempty"`
-	// Keep says that it is never erased or partitioned again.
+	// Keep says that it is never erased or partitioned.
 	Keep       bool                 `json:"keep,omitempty"`
 	Partitions map[string]Partition `json:"partitions,omitempty"`
 	// Table is "gpt", also when empty, or "mbr".

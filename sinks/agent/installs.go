@@ -189,7 +189,7 @@ func (c *called) believe(sha256 string, i *wire.Installed) error {
 	}
 	keys := hostKeys(i.HostKeys)
 	if len(keys) == 0 {
-		return fmt.Errorf("the agent of %s tells no SSH host key of the system that it has installed, so nobody could know it again", c.node)
+		return fmt.Errorf("the agent of %s reports no SSH host key of the system that it has installed, so Slipway could not recognize it", c.node)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

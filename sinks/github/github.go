@@ -146,7 +146,7 @@ func apiURL(address string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("the address of GitHub's API carries a user or a token, which would be seen by whoever sees the address: put it into the credential")
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return nil, fmt.Errorf("the address of GitHub's API begins with %s://, which anyone on the way can read and change it, also the token: use https://", u.Scheme)
+		return nil, fmt.Errorf("the address of GitHub's API begins with %s://: anyone on the way can read and change what is sent, also the token: use https://", u.Scheme)
 	case u.Hostname() == "github.com":
 		return nil, fmt.Errorf("the address of GitHub's API is %s, not that of its pages", PublicAPI)
 	}

@@ -31,7 +31,7 @@ func (m *machine) define(ctx context.Context, c *connection, step site.Step, n *
 	case d == nil && makes(step):
 		return m.make(ctx, c, n)
 	case d == nil:
-		return refused("the machine %s is no longer on %s, and the step should change it, not make it; nothing was written", m.name, m.hypervisor.address)
+		return refused("the machine %s is no longer on %s, and the step was planned to change it, not to make it; nothing was written: find out who removed it, and look at it again", m.name, m.hypervisor.address)
 	}
 	before := marshalled(d.next)
 	d.next = shape(d.next, n, m.kind())

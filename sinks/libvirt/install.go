@@ -27,7 +27,7 @@ const farewell = 20 * time.Second
 //	this one     new, attached   on, with seed   note that it is installed
 //	no           new, attached   on              nothing, if it was begun before
 //
-// What can go wrong without the machine, as an image that is not available, and goes
+// What can go wrong without the machine, as an image that is not available, goes
 // wrong while it still runs. Disks of data are not touched.
 func (m *machine) install(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	i, err := m.installation(step, n)

@@ -28,7 +28,7 @@ func (m *machine) unused(ctx context.Context, c *connection, d *domain, v volume
 	if err != nil {
 		return err
 	}
-	const then = "nothing of it was deleted: give that machine a disk of its own, or remove it, and try again"
+	const then = "nothing of this machine was deleted: give what uses the disk a disk of its own, or remove what uses it, and try again"
 	err = definitions(ctx, c, func(other golibvirt.Domain, text string) error {
 		if other.UUID != d.ref.UUID && (names(text, path) || takes(text, v)) {
 			return refused("the volume %s of the pool %s is a disk of this machine, and the machine %s on %s uses it, too; %s",

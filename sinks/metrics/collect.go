@@ -15,7 +15,7 @@ import (
 var (
 	nodesDesc       = desc("nodes", "Nodes by state.", "state")
 	stateAgeDesc    = desc("state_age_seconds", "How long the node that is longest in a state has been in it; no series without nodes.", "state")
-	personDesc      = desc("nodes_need_person", "Nodes that need a person: stalled ones, and those that wait for an answer.")
+	personDesc      = desc("nodes_need_person", "Nodes that need a person: stalled ones, and those that wait for a person's approval or decision.")
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
 	silentDesc      = desc("nodes_silent", "Nodes whose machine is on and whose system did not answer when it was last asked.")

@@ -174,7 +174,7 @@ func (t *teller) turn(ctx context.Context) time.Duration {
 		return t.fail(ctx, err)
 	}
 	if err != nil {
-		t.log.Warn("the service refused a notification; Slipway sends nothing until there is news", "err", err)
+		t.log.Warn("the service refused a notification; Slipway does not send it again before there is news", "err", err)
 	}
 	t.failures = 0
 	return 0

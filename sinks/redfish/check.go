@@ -199,7 +199,7 @@ func (g *grading) tryIdentity(ctx context.Context) (driver.Ability, error) {
 		return works("by its %s, as the design names it", stated(g.want)), nil
 	}
 	if !g.id.Known() {
-		return driver.Ability{}, lacks("neither its UUID nor its serial number is unique: Slipway only observes the machine and never writes to it")
+		return driver.Ability{}, lacks("it reports neither a UUID nor a serial number of its own (only placeholders or nothing): Slipway only observes the machine and never writes to it")
 	}
 	other, err := g.mistakenFor(ctx, own)
 	switch {

@@ -156,7 +156,7 @@ func wantsMedium(err error) bool {
 
 // loadFirst puts the image in before the override leads to it, on a BMC that has
 // refused the override without. The one to the disk comes before both: where it
-// is not available, and the refusal stands.
+// is not available, the refusal stands.
 func (m *machine) loadFirst(ctx context.Context, step site.Step, n *site.Node, w way, s system, refusal error) (system, error) {
 	disk, ok := s.override(schemas.HddBootSource)
 	if !ok {

@@ -182,7 +182,7 @@ func (s stack) aloneOn(erased []string) (all []string, err error) {
 			}
 			for _, other := range disks {
 				if !slices.Contains(erased, other) {
-					return nil, fmt.Errorf("%s stands on the disk %s, which will be erased, and on %s, which will not: stop it, remove that disk, or design it; nothing was written",
+					return nil, fmt.Errorf("%s stands on the disk %s, which will be erased, and on %s, which will not: stop it, take the disk that will be erased out of it, or design it; nothing was written",
 						s.describe(name), d, other)
 				}
 			}

@@ -152,7 +152,7 @@ func (e *eraser) ataErase(ctx context.Context) (verified string, err error) {
 		}
 		return err
 	})
-	return fmt.Sprintf("the disk says that the %s succeeded  and no longer has a password, and %s", kind, found), err
+	return fmt.Sprintf("the disk says that the %s succeeded, the disk no longer has a password, and %s", kind, found), err
 }
 
 // unlock takes the password away that an earlier run has set.

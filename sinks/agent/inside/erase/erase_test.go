@@ -102,7 +102,7 @@ func TestMethods(t *testing.T) {
 			f.nvme.identify[328], f.nvme.identify[256], f.nvme.ns[33], f.discards, f.zeroes = 0, 0, 1, true, true
 		}), disk: "nvme0n1", method: "discard", sent: []string{"discard"}, says: "DLFEAT"},
 
-		"ata": {fake: ata(nil), disk: "sda", method: "ata secure erase", sent: []string{"set password", "erase unit"}, says: "the enhanced erase succeeded  and no longer has a password, and 256 samples"},
+		"ata": {fake: ata(nil), disk: "sda", method: "ata secure erase", sent: []string{"set password", "erase unit"}, says: "the enhanced erase succeeded, the disk no longer has a password, and 256 samples"},
 		"ata without enhanced": {fake: ata(func(f *fake) { f.ata.words[128], f.ata.took = 1, 3*time.Hour }), disk: "sda", method: "overwrite", sent: []string{"set password", "erase unit", "disable password"},
 			why: "the controller gave up"}, // it takes longer than twice its estimate of an hour and ten minutes
 		"ata without a password": {fake: ata(func(f *fake) { f.ata.words[82] = 0 }), disk: "sda", method: "overwrite", why: "ATA security"},

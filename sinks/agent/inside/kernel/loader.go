@@ -131,7 +131,7 @@ func parseEntry(text string, env map[string]string) (all []parameter) {
 	return all
 }
 
-// wrong says why a parameter is not available, and or nothing.
+// wrong says why a parameter is not available, or nothing.
 func (w *work) wrong(l loader) string {
 	switch {
 	case l != noLoader:

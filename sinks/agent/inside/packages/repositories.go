@@ -279,7 +279,7 @@ func filesBefore(key string, e inside.Entry) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if len(e.Before) > 0 {
 		if err := json.Unmarshal(e.Before, &files); err != nil {
-			return nil, failed("%s: the earlier file cannot be read: %v", key, err)
+			return nil, failed("%s: Slipway's record of what was there before cannot be read: %v", key, err)
 		}
 	}
 	return files, nil

@@ -145,7 +145,7 @@ func beforeOf(e inside.Entry) was {
 }
 
 // simulated holds a transaction against what it would do. It fails where something
-// is not available, and and where it would change a package that nobody named. Packages
+// is not available, and where it would change a package that nobody named. Packages
 // that only left the design stay where something needs them.
 func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, error) {
 	problem := a.try(ctx, inv, &g.change)
