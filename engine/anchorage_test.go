@@ -391,7 +391,7 @@ func TestSessionsOfALaterTerm(t *testing.T) {
 	if want := "sessions of a later term are open on the machines of n1 and n2"; !strings.Contains(e.whyBarred(), want) {
 		t.Errorf("got %q, want %q", e.whyBarred(), want)
 	}
-	if !strings.Contains(e.whyBarred(), "this daemon's, which is 1.") || !maps.Equal(e.anchor.later, map[string]uint64{"n1": 9, "n2": 9}) {
+	if !strings.Contains(e.whyBarred(), "this daemon has term 1.") || !maps.Equal(e.anchor.later, map[string]uint64{"n1": 9, "n2": 9}) {
 		t.Errorf("got %q, %v", e.whyBarred(), e.anchor.later)
 	}
 }

@@ -128,7 +128,7 @@ func TestChangedCommentIsRestored(t *testing.T) {
 					}
 					if merged == "before" {
 						f.merge(7)
-						f.holds(r, "others have changed its comment")
+						f.holds(r, "others had changed its comment")
 						return
 					}
 					w.after(time.Minute)

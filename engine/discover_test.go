@@ -159,7 +159,7 @@ func TestASweepDoesNotTryADeniedCredentialAgain(t *testing.T) {
 		if n := net.opens("redfish+https://10.9.0.3"); n != 1 {
 			t.Errorf("it was sent %d times", n)
 		}
-		if m := w.engine.Report().Status.Swept.Met; len(m) != 1 || m[0].Standing.Kind != site.StandingUnread || !strings.Contains(m[0].Why, "is not sent again") {
+		if m := w.engine.Report().Status.Swept.Met; len(m) != 1 || m[0].Standing.Kind != site.StandingUnread || !strings.Contains(m[0].Why, "does not send it again") {
 			t.Errorf("%+v", m)
 		}
 	}, "10.9.0.3")

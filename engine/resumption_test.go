@@ -70,18 +70,18 @@ func TestLettingGo(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		r := w.memory.Recorded
-		if r.InFlight != nil || (r.Installing != nil) != c.cut || e.eventsThat("does not go on") != c.events {
-			t.Errorf("%s: recorded %+v, told %d times", name, r, e.eventsThat("does not go on"))
+		if r.InFlight != nil || (r.Installing != nil) != c.cut || e.eventsThat("does not continue") != c.events {
+			t.Errorf("%s: recorded %+v, told %d times", name, r, e.eventsThat("does not continue"))
 		}
 		if c.cut && (r.Installing.Generation != 1 || !strings.Contains(r.Installing.CutOff, "within 7 days")) {
 			t.Errorf("%s: %+v", name, r.Installing)
 		}
 		kept := r
-		if err := w.letGo(t.Context(), jobOf(e, w)); err != nil || !reflect.DeepEqual(w.memory.Recorded, kept) || e.eventsThat("does not go on") != c.events {
+		if err := w.letGo(t.Context(), jobOf(e, w)); err != nil || !reflect.DeepEqual(w.memory.Recorded, kept) || e.eventsThat("does not continue") != c.events {
 			t.Errorf("%s: let go of once more: %v", name, err)
 		}
 		w.memory.Recorded.InFlight, e.Records = &flight, closed(t)
-		if err := w.letGo(t.Context(), jobOf(e, w)); err == nil || w.memory.Recorded.InFlight == nil || e.eventsThat("does not go on") != c.events {
+		if err := w.letGo(t.Context(), jobOf(e, w)); err == nil || w.memory.Recorded.InFlight == nil || e.eventsThat("does not continue") != c.events {
 			t.Errorf("%s: without records: %v", name, err)
 		}
 	}
@@ -325,7 +325,7 @@ func TestWaitForFreshDisks(t *testing.T) {
 		"never told":        {site.Observed{}, time.Time{}, 0, installOne, false, "", false},
 		"destroys nothing":  {on, time.Time{}, 0, powerOn, false, "", false},
 		"on, and not told":  {on, time.Time{}, 1, installOne, false, "again: its BMC does not report all", true},
-		"off, and not told": {off, time.Time{}, 1, installOne, false, "once more: the machine is off", true},
+		"off, and not told": {off, time.Time{}, 1, installOne, false, "again: the machine is off", true},
 	} {
 		_, w := gated(t)
 		w.memory.Observed, w.disksRead, w.disksUntold = c.seen, c.read, c.untold

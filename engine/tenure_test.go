@@ -337,7 +337,7 @@ func TestSessionIsFenced(t *testing.T) {
 		"not with this credential":       {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrDenied }, left("a"), "", false, []string{"a"}, []record.Session{own}},
 		"no answer":                      {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrUnreachable }, left("a", "b"), "end the session that term 7 left on n1: ", false, []string{"a"}, append(left("a", "b"), own)},
 		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.doors[site.BMC].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
-		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 is over", false, []string{"a"}, []record.Session{own}},
+		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 has ended", false, []string{"a"}, []record.Session{own}},
 		"a later term acts":              {func(_ *Engine, _ *worker, m *terminal) { m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"} }, nil, "look for later terms on n1: a session of term 9", false, nil, nil},
 		"nobody can tell of later terms": {func(_ *Engine, _ *worker, m *terminal) { m.outranked = driver.ErrUnreachable }, nil, "look for later terms on n1: ", false, nil, nil},
 		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.doors[site.BMC].session = "gone" }, nil, "", false, nil, nil},

@@ -29,7 +29,7 @@ func saidOf(r Result) []string {
 	return all
 }
 
-// @unset() in braces takes away what layers below set, as it does behind them.
+// @unset() in braces removes what layers below set, as it does behind them.
 func TestUnsetInBracesTakesAway(t *testing.T) {
 	for _, text := range []string{
 		`nodes: "n4": addresses: {@unset(), mgmt: "10.1.0.24"}`,
@@ -53,12 +53,12 @@ nodes: "n4": addresses: #own`,
 func TestLayersDoAsTheyRead(t *testing.T) {
 	for text, want := range map[string][]string{
 		`nodes: "n1": bios: _ @unset()`: {
-			`patch.cue:3:20 unset-nothing the node n1 takes away bios, which no layer below sets`},
+			`patch.cue:3:20 unset-nothing the node n1 removes bios, which no layer below sets`},
 		`nodes: "n1": bios: {@unset(), attributes: Turbo: "On"}`: {
-			`patch.cue:3:20 unset-nothing the node n1 takes away bios, which no layer below sets`},
+			`patch.cue:3:20 unset-nothing the node n1 removes bios, which no layer below sets`},
 		`profiles: machine1: boot: mode: _ @unset()`: {
-			`patch.cue:3:33 unset-nothing the profile machine1 takes away boot.mode, which no layer below sets`},
-		// One node has what it takes away, another has not.
+			`patch.cue:3:33 unset-nothing the profile machine1 removes boot.mode, which no layer below sets`},
+		// One node has what it removes, another has not.
 		`profiles: quiet: power: _ @unset()
 nodes: "n9": {profiles: ["base", "machine1", "quiet"], identity: {uuid: _ @unset(), serial: "SN9"}, endpoints: bmc: url: "redfish+https://10.9.0.19/redfish/v1/Systems/1", endpoints: os: _ @unset(), addresses: _ @unset()}`: nil,
 		`racks: {@unset(), r1: {}}`: {

@@ -72,10 +72,10 @@ func TestContentsFromArtifacts(t *testing.T) {
 		open  func(string) (io.ReadCloser, int64, error)
 		class error
 	}{
-		"this daemon keeps none":         {nil, driver.ErrRefused},
-		"not in the artifact store":      {func(string) (io.ReadCloser, int64, error) { return nil, 0, artifact.ErrNotFound }, driver.ErrRefused},
-		"a file gets at most 1073741824": {func(string) (io.ReadCloser, int64, error) { return io.NopCloser(nil), item.MaxArtifact + 1, nil }, driver.ErrRefused},
-		"has the digest":                 {func(string) (io.ReadCloser, int64, error) { return io.NopCloser(strings.NewReader("x")), 1, nil }, nil},
+		"this daemon has no artifact store": {nil, driver.ErrRefused},
+		"not in the artifact store":         {func(string) (io.ReadCloser, int64, error) { return nil, 0, artifact.ErrNotFound }, driver.ErrRefused},
+		"a file gets at most 1073741824":    {func(string) (io.ReadCloser, int64, error) { return io.NopCloser(nil), item.MaxArtifact + 1, nil }, driver.ErrRefused},
+		"has the digest":                    {func(string) (io.ReadCloser, int64, error) { return io.NopCloser(strings.NewReader("x")), 1, nil }, nil},
 		"read the content of /opt/tool: disk is broken": {func(string) (io.ReadCloser, int64, error) {
 			return io.NopCloser(iotest.ErrReader(errors.New("disk is broken"))), 7, nil
 		}, driver.ErrUnreachable},

@@ -183,11 +183,11 @@ func TestIdentityTellsSiblingsApart(t *testing.T) {
 		"the serial of both":         {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC"}, `does not distinguish this machine from /redfish/v1/Systems/N2 behind the same BMC; add to its identity in the design the slot that the BMC has for it, "N1"`},
 		"with its slot":              {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", Slot: "N1"}, ""},
 		"with a port of its own":     {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", MAC: "00:16:3e:00:00:1a"}, ""},
-		"with a port of the other":   {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", MAC: "00:16:3e:00:00:2b"}, "does not tell"},
+		"with a port of the other":   {map[string]string{"N1": sled("N1", "ENC", ""), "N2": sled("N2", "ENC", "")}, site.Identity{Serial: "ENC", MAC: "00:16:3e:00:00:2b"}, "does not distinguish"},
 		"serials of their own":       {map[string]string{"N1": sled("N1", "S1", ""), "N2": sled("N2", "S2", "")}, site.Identity{Serial: "S1"}, ""},
 		"a UUID of its own":          {map[string]string{"N1": sled("N1", "ENC", uuidOne), "N2": sled("N2", "ENC", uuidTwo)}, site.Identity{UUID: uuidOne}, ""},
 		"a UUID, the other has none": {map[string]string{"N1": sled("N1", "ENC", uuidOne), "N2": sled("N2", "ENC", "")}, site.Identity{UUID: uuidOne, Serial: "ENC"}, ""},
-		"one UUID for both":          {map[string]string{"N1": sled("N1", "ENC", uuidOne), "N2": sled("N2", "ENC", uuidOne)}, site.Identity{UUID: uuidOne}, "does not tell"},
+		"one UUID for both":          {map[string]string{"N1": sled("N1", "ENC", uuidOne), "N2": sled("N2", "ENC", uuidOne)}, site.Identity{UUID: uuidOne}, "does not distinguish"},
 		"an empty slot beside it":    {map[string]string{"N1": sled("N1", "ENC", ""), "N2": ""}, site.Identity{Serial: "ENC"}, ""},
 		"a baseboard beside it":      {map[string]string{"N1": sled("N1", "ENC", ""), "N2": `{"Id":"N2","SerialNumber":"ENC"}`}, site.Identity{Serial: "ENC"}, ""},
 		"one that cannot be read":    {map[string]string{"N1": sled("N1", "ENC", ""), "N2": "unreadable"}, site.Identity{Serial: "ENC"}, `/redfish/v1/Systems/N2 behind the same BMC cannot be read, and may have the same serial number; with slot: "N1"`},
@@ -206,7 +206,7 @@ func TestIdentityTellsSiblingsApart(t *testing.T) {
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %v, want %q", err, c.err)
 			}
-			if refused := errors.Is(err, driver.ErrRefused); refused != strings.Contains(c.err, "does not tell") {
+			if refused := errors.Is(err, driver.ErrRefused); refused != strings.Contains(c.err, "does not distinguish") {
 				t.Errorf("refused: %t (%v)", refused, err)
 			}
 		})

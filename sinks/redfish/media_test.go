@@ -805,15 +805,15 @@ func TestQuirkNoBootOrder(t *testing.T) {
 }
 
 // A machine that lists no CD among the sources of one boot cannot be installed by
-// virtual media, and one without UefiHttp not by HTTP. It is told before anything
-// is tried.
+// virtual media, one without UefiHttp not by HTTP, and one with neither that nor Pxe not
+// over the network. It is told before anything is tried.
 func TestLackingSourcesAreTold(t *testing.T) {
 	for allowed, ways := range map[string][]string{
 		"Hdd Pxe":              {"", "media", "http"},
-		"Hdd Cd":               {"http"},
+		"Hdd Cd":               {"http", "network"},
 		"Hdd UefiHttp":         {"media"}, // HTTP takes the place of the CD
 		"Hdd Cd UefiHttp":      nil,
-		"Hdd UsbCd UefiTarget": {"http"},
+		"Hdd UsbCd UefiTarget": {"http", "network"},
 	} {
 		r := newRig(t, "Acme", newBay("/vm/1"))
 		r.system["Boot"] = map[string]any{

@@ -69,7 +69,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		refuses(t, f, file(path, "x", "0644", "root"), want)
 	}
 	refuses(t, f, file("/etc/y", "x", "0644", "nobody-there"), "no account")
-	refuses(t, f, file("/etc/y", "x", "rw", "root"), "no mode")
+	refuses(t, f, file("/etc/y", "x", "rw", "root"), "is not a mode")
 }
 
 func TestWhatIsInThePlaceOfAFile(t *testing.T) {
