@@ -146,7 +146,7 @@ func (s *Store) giveBack(n int64) {
 func (s *Store) Collect(_ context.Context, unusedFor time.Duration, dry bool) (gone []Info, err error) {
 	named, err := s.opts.Named()
 	if err != nil {
-		return nil, fmt.Errorf("Slipway does not know what is in use: %w", err)
+		return nil, fmt.Errorf("what is in use is unknown: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
