@@ -76,7 +76,7 @@ func (w *worker) isUnseenInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return w.blindInside && j.site.Unused(j.node) == "" && j.memory.Observed.Facets[site.FacetPower].Have["state"] != "off" &&
-		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return w.e.serves[f] && j.node.Asks(f) })
+		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return j.node.Served(w.e.serves)[f] && j.node.Asks(f) })
 }
 
 // unseenInside is the outcome for a node whose system does not answer, while what is
@@ -175,7 +175,7 @@ func (w *worker) hasLookedInside(j job) bool {
 	defer w.e.mu.Unlock()
 	_, reachable := j.node.Endpoints[site.OS]
 	return reachable && !w.blindInside && !w.lookedInside.IsZero() &&
-		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return w.e.serves[f] && j.node.Asks(f) })
+		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return j.node.Served(w.e.serves)[f] && j.node.Asks(f) })
 }
 
 // settled ends first contact, also with what is inside the system if that is so.

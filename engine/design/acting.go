@@ -21,7 +21,7 @@ func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 		for _, path := range n.NotActedOn(acts) {
 			f := notActedOn(path)
 			if part := partOf(path); site.IsInside(site.FacetOf(part)) && n.Endpoints[site.OS].URL == "" {
-				f = notReached(path)
+				f = notReached(n, path)
 			}
 			if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift && acts[site.Facet(facet)] {
 				f = onlyReported(path)
@@ -47,13 +47,18 @@ func notActedOn(path string) site.Finding {
 }
 
 // notReached is for what is inside a system that no endpoint leads to.
-func notReached(path string) site.Finding {
-	return site.Finding{
+func notReached(n *site.Node, path string) site.Finding {
+	f := site.Finding{
 		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
 		Message: "nothing acts on " + path + ": the node has no endpoints.os",
 		Why:     "Slipway reaches an installed system over that endpoint alone. It does not apply this, and does not check it.",
 		Fix:     "Add `endpoints: os: url:` such as \"ssh://192.0.2.10\" and its credential, or take this out of the design.",
 	}
+	if n.References.ByAgent && n.Generation > 0 {
+		f.Message = "after the installation nothing acts on " + path + ": the node has no endpoints.os"
+		f.Why = "The agent applies it once, when it installs the system, as far as the image allows. Slipway reaches an installed system over that endpoint alone: it does not check this later, and does not apply a change of it."
+	}
+	return f
 }
 
 // partOf is the part of a design that a path names, which a family of systems may have too.

@@ -163,6 +163,17 @@ func Digest(content []byte) string {
 // DigestOf is Digest of a content whose SHA-256 is known, in lower-case hex.
 func DigestOf(sha256 string) string { return "sha256:" + sha256[:min(len(sha256), 32)] }
 
+// Asked is the fact of what an interface asks others for and does not have, or has and does
+// not ask for: sentences, with "; " between. No design has it.
+func Asked(id string) string { return "facts." + id + ".asked" }
+
+// AskedOf is the interface of such a fact.
+func AskedOf(field string) (id string, ok bool) {
+	rest, fact := strings.CutPrefix(field, "facts.")
+	id, asked := strings.CutSuffix(rest, ".asked")
+	return id, fact && asked
+}
+
 // List is the canonical text of a list whose order says nothing: sorted, without
 // duplicates, with ", " between.
 func List(all []string) string {

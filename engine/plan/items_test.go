@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -251,5 +252,17 @@ func TestFieldsThatTheSystemLacks(t *testing.T) {
 		if plan.AsDesigned(n, site.FacetBase, c.base) {
 			t.Errorf("%s: it is as designed", name)
 		}
+	}
+}
+
+// An interface to which no server gave an address is as designed, and said to lack it.
+func TestInterfacesThatAreGivenNothing(t *testing.T) {
+	n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Endpoints: overSSH}
+	known := site.Known{Serves: map[site.Facet]bool{site.FacetNetwork: true}, Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{
+		Identity: n.Identity, Facets: map[site.Facet]site.FacetState{site.FacetNetwork: {Seen: time.Unix(1, 0), Have: site.Values{item.Asked("eth0"): "no lease"}}},
+	}}}}
+	p := plan.Node(&site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}, n, known)
+	if len(p.Steps) > 0 || !slices.Contains(p.Notes, "the interface eth0: no lease") {
+		t.Errorf("steps %v, notes %q", p.Steps, p.Notes)
 	}
 }

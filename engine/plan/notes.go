@@ -2,10 +2,13 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -42,7 +45,20 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}
+	notes = append(notes, askedNotes(m.Observed.Facets[site.FacetNetwork])...)
 	return append(notes, insideNotes(m.Observed.Inside)...)
+}
+
+// askedNotes tell of interfaces whose settings are as designed and to which others give less,
+// or more.
+func askedNotes(seen site.FacetState) []string {
+	var notes []string
+	for _, field := range slices.Sorted(maps.Keys(seen.Have)) {
+		if id, ok := item.AskedOf(field); ok {
+			notes = append(notes, "the interface "+id+": "+seen.Have[field])
+		}
+	}
+	return notes
 }
 
 // insideNotes tell what is not well in the installed system, as far as it says

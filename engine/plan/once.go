@@ -75,6 +75,9 @@ func planRunning(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 				p.Waiting += fmt.Sprintf(" since %s", moment(since))
 			}
 			p.Waiting += fmt.Sprintf(", for at most %s", time.Duration(a.Timeout))
+			if n.Endpoints[site.OS].URL == "" {
+				p.Waiting += "; the node has no endpoints.os, so Slipway does not see when it ends: add that again"
+			}
 			return true
 		}
 	}

@@ -54,7 +54,8 @@ func removal(name string, m site.Memory) site.Removal {
 func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
 	m.Account = k.Account(n.Name)
-	k.Serves = n.Served(k.Serves)
+	all := k.Serves
+	k.Serves = n.Served(all)
 	p := site.NodePlan{Node: n.Name, Hypervisor: n.Virtual.Host.Hypervisor, Seen: m.Observed.Seen()}
 	if len(k.Serves) > 0 {
 		p.NotActedOn = append(n.NotActedOn(k.Serves), editedSinceFirstBoot(s, n, m, k.Serves)...)
@@ -65,14 +66,15 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
 		p.Blocked = []string{why}
 	} else {
-		planNode(&p, s, n, m, k.Serves)
+		planNode(&p, s, n, m, all)
 	}
 	finish(&p, s, n, m, k)
 	return p
 }
 
 // planNode adds the steps, or why there are none.
-func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
+func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all map[site.Facet]bool) {
+	serves := n.Served(all)
 	n = withDrivers(s, withoutNext(s, n, m))
 	if why := wrongMachine(n, m); why != "" && (m.Recorded.Quarantined != nil || !leftAlone(s, n, m)) {
 		p.Blocked = []string{why}
@@ -88,7 +90,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 		planZeroize(p, n, m)
 	case leftAlone(s, n, m):
 		return
-	case planRunning(p, s, n, m, serves):
+	case planRunning(p, s, n, m, all):
 		return
 	case n.IsVirtual():
 		planVirtual(p, s, n, m, serves)

@@ -64,6 +64,9 @@ func (w *work) startPackage(key, n string, all installed) error {
 	case grub:
 		return w.startWithGrub(key, n, newest, all)
 	case grubby:
+		if !w.tree.Exists("/boot/vmlinuz-" + newest) {
+			return refused("%s: the boot loader starts %s next, and there is no /boot/vmlinuz-%s of the package %s to start instead", key, next, newest, n)
+		}
 		if err := w.run(5*time.Minute, "grubby", "--set-default=/boot/vmlinuz-"+newest); err != nil {
 			return err
 		}
@@ -79,7 +82,7 @@ func (w *work) startWithGrub(key, n, newest string, all installed) error {
 		return refused("%s: GRUB starts %s next, and Slipway does not know how to choose %s of %s instead, since its name has no flavour such as -amd64. Set GRUB_DEFAULT in /etc/default/grub by hand", key, w.starts(), newest, n)
 	}
 	for _, other := range slices.Concat(slices.Collect(maps.Values(all.releases))...) {
-		if strings.HasSuffix(other, parts[2]) && flavoured.FindStringSubmatch(other)[2] == parts[2] && inside.CompareVersions(other, newest) > 0 {
+		if of := flavoured.FindStringSubmatch(other); of != nil && of[2] == parts[2] && inside.CompareVersions(other, newest) > 0 {
 			return refused("%s: the package %s brings the kernel %s, and %s of the same flavour is newer and installed, so GRUB starts that. Name the package that follows new kernels, or remove the newer one", key, n, newest, other)
 		}
 	}
@@ -95,12 +98,14 @@ func (w *work) startWithGrub(key, n, newest string, all installed) error {
 // grubDefault is the file, which grub-mkconfig(8) reads as a part of its own script.
 func grubDefault(n, flavour string) string {
 	return `# Slipway writes this file from the site's design: the kernel of ` + n + ` is started.
+if command -v grub_get_device_id >/dev/null 2>&1; then # other programs read this file too
 slipway_id=$(grub_get_device_id "$GRUB_DEVICE")
 slipway_menu="gnulinux-advanced-$slipway_id>"
 case "$GRUB_DISABLE_SUBMENU" in y|true) slipway_menu= ;; esac
 for slipway_kernel in $(ls /boot | sed -n 's/^vmlinuz-\([0-9][^-]*\(-[0-9][^-]*\)*` + strings.ReplaceAll(flavour, ".", `\.`) + `\)$/\1/p' | sort -V); do
 	GRUB_DEFAULT="${slipway_menu}gnulinux-$slipway_kernel-advanced-$slipway_id"
 done
+fi
 `
 }
 
@@ -116,7 +121,7 @@ func (w *work) startsAfterAll(key, n string, all installed) error {
 // another one now.
 func (w *work) startAny() error {
 	changed, err := w.putText(defaultFile, "", nil)
-	if err != nil || !changed {
+	if err != nil || !changed && !w.tree.Exists(pendingFile) {
 		return err
 	}
 	return w.updateGrub()
@@ -198,6 +203,9 @@ func grubStarts(text string, env map[string]string) string {
 	case chosen == "${saved_entry}":
 		chosen = env["saved_entry"]
 	}
+	if chosen == "" {
+		chosen = "0"
+	}
 	if e := menu.find(strings.Split(chosen, ">")); e != nil {
 		return e.release
 	}
@@ -207,7 +215,7 @@ func grubStarts(text string, env map[string]string) string {
 // find is the entry that a default names: the ID, title or number of each part of its way.
 func (m *menuEntry) find(way []string) *menuEntry {
 	for i, e := range m.entries {
-		if way[0] != e.id && way[0] != e.title && way[0] != strconv.Itoa(i) {
+		if way[0] == "" || way[0] != e.id && way[0] != e.title && way[0] != strconv.Itoa(i) {
 			continue
 		}
 		if len(way) > 1 {

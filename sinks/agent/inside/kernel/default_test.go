@@ -87,6 +87,14 @@ func TestTheDesignedKernelIsStarted(t *testing.T) {
 	if f.menu(); starts() != "6.1.0-21-rt-amd64" {
 		t.Errorf("after an upgrade %q is started", starts())
 	}
+	f.code = 1
+	if err := f.apply(nil, "kernel"); err == nil || f.read(defaultFile) != "" {
+		t.Errorf("update-grub failed: %v", err)
+	}
+	f.code, f.calls = 0, nil
+	if err := f.apply(nil, "kernel"); err != nil || !slices.Contains(f.calls, "update-grub ") {
+		t.Errorf("it was not run again: %v, %q", err, f.calls)
+	}
 	if err := f.apply(nil, "kernel"); err != nil || f.read(defaultFile) != "" || starts() != "6.1.0-21-rt-amd64" {
 		t.Errorf("without it in the design: %v, %q, %q", err, f.read(defaultFile), starts())
 	}
@@ -135,11 +143,14 @@ submenu "More of it" --id more {
 }
 `
 	for chosen, want := range map[string]string{
-		"0": "1", "1": "2", "1>1": "3", "more>c": "3", "More of it>B": "2", "a": "1", "gone": "1", "more>gone": "1", "": "1", "9": "1", "0>0": "1",
+		"0": "1", "more>": "1", "1": "2", "1>1": "3", "more>c": "3", "More of it>B": "2", "a": "1", "gone": "1", "more>gone": "1", "": "1", "9": "1", "0>0": "1",
 	} {
 		if got := grubStarts("set default=\""+chosen+"\"\n"+menu, nil); got != want {
 			t.Errorf("%q starts %q, want %q", chosen, got, want)
 		}
+	}
+	if got := grubStarts("set default=\"${saved_entry}\"\n"+menu+"menuentry 'no id' {\n\tlinux /vmlinuz-4\n}\n", nil); got != "1" {
+		t.Errorf("none was saved: %q", got)
 	}
 	saved := map[string]string{"saved_entry": "more>b"}
 	if got := grubStarts("set default=\"${saved_entry}\"\n"+menu, saved); got != "2" {
@@ -148,6 +159,31 @@ submenu "More of it" --id more {
 	saved["next_entry"] = "more>c"
 	if got := grubStarts("set default=\"${saved_entry}\"\n"+menu, saved); got != "3" {
 		t.Errorf("once: %q", got)
+	}
+}
+
+// Other programs read the file as well, and go on where GRUB's own functions are not there.
+func TestTheDefaultIsReadByOthers(t *testing.T) {
+	said, err := exec.Command("sh", "-ec", grubDefault("linux-image-rt-amd64", "-rt-amd64")+"echo \"ok $GRUB_DEFAULT\"").CombinedOutput()
+	if err != nil || string(said) != "ok \n" {
+		t.Errorf("%v, %q", err, said)
+	}
+}
+
+// A kernel that is built together with the usual one is told apart by the end of its release,
+// or not at all.
+func TestVariantsByRPM(t *testing.T) {
+	const usual, own = "5.14.0-1.el9.x86_64", "5.14.0-1.el9.x86_64+rt"
+	text := "kernel-core " + usual[:len(usual)] + "\nkernel-rt-core 5.14.0-1.el9.x86_64\nkernel-64k-core 5.14.0-2.el9.x86_64\n"
+	all := parseRPM(text)
+	all.variants(func(release string) bool { return release == own })
+	if got := all.newest("kernel-rt-core"); got != own || all.brings("kernel-rt-core", usual) || all.newest("kernel-core") != usual || all.newest("kernel-64k-core") != "5.14.0-2.el9.x86_64" {
+		t.Errorf("%+v", all.releases)
+	}
+	all = parseRPM(text)
+	all.variants(func(string) bool { return false })
+	if got := all.newest("kernel-rt-core"); got != "" {
+		t.Errorf("it brings %q", got)
 	}
 }
 
@@ -160,6 +196,10 @@ func TestTheDesignedKernelIsStartedByRPM(t *testing.T) {
 	}
 	f.put("/boot/grub2/grubenv", "saved_entry=b-2\n")
 	f.put("/var/lib/rpm/rpmdb.sqlite", "")
+	if err := f.apply([]item.Item{kernelItem("kernel-core")}); err == nil || !strings.Contains(err.Error(), "there is no /boot/vmlinuz-5.14.0-1.el9.x86_64") {
+		t.Errorf("got %v", err)
+	}
+	f.put("/boot/vmlinuz-5.14.0-1.el9.x86_64", "")
 	if err := f.apply([]item.Item{kernelItem("kernel-core")}); err == nil || !strings.Contains(err.Error(), "still starts 5.14.0-2.el9.x86_64") {
 		t.Errorf("got %v", err) // the program of this system changes nothing
 	}

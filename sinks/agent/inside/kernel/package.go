@@ -36,7 +36,32 @@ func (w *work) installed() (installed, error) {
 	if err == nil && o.Code != 0 {
 		err = fmt.Errorf("rpm: %s", o.LastLines(3))
 	}
-	return parseRPM(string(o.Out)), err
+	all := parseRPM(string(o.Out))
+	all.variants(func(release string) bool { return w.tree.Exists("/lib/modules/" + release) })
+	return all, err
+}
+
+// variants gives the packages of kernels such as kernel-rt the kernels that they bring. They
+// are built with the usual one, and have its version: their own release ends in "+rt" from
+// RHEL 9.3 on. Where neither is told apart, nothing is known to be brought.
+func (i installed) variants(there func(release string) bool) {
+	usual := slices.Concat(i.releases["kernel"], i.releases["kernel-core"])
+	for n, releases := range i.releases {
+		variant := strings.TrimSuffix(strings.TrimPrefix(n, "kernel-"), "-core")
+		if variant == "" || variant == "core" || variant == "kernel" {
+			continue
+		}
+		var own []string
+		for _, r := range releases {
+			switch named := r + "+" + variant; {
+			case there(named):
+				own = append(own, named)
+			case !slices.Contains(usual, r):
+				own = append(own, r)
+			}
+		}
+		i.releases[n] = own
+	}
 }
 
 // parseStatus reads dpkg's list of packages.

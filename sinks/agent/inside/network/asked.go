@@ -3,48 +3,45 @@ package network
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// asked tells how far an interface has what it asks others for, which its settings do not
-// show: addresses by DHCP and by what routers advertise, and the name servers that the
-// resolver was given. Without an address the field is unread rather than different: no server
-// may have answered, and to write the settings once more would change nothing.
-func (r *real) asked(seen *inside.Seen, key, manager string, made item.Link) {
-	unread := func(field, why string) {
-		field = item.Name(key, field)
-		delete(seen.Have, field)
-		seen.Unread[field] = why
-	}
+// asked tells what of an interface differs although its settings are as designed: what it asks
+// others for and was not given, or was given and did not ask for. It is told beside the
+// fields, and makes no difference: to write the settings once more would change nothing, and
+// would interrupt what works.
+func (r *real) asked(seen *inside.Seen, id string, made item.Link) {
+	var all []string
 	four := r.dynamicOf(isFour)
 	six := r.dynamicOf(func(p netip.Prefix) bool { return !isFour(p) })
 	advertised := r.dynamicOf(func(p netip.Prefix) bool { return !isFour(p) && !p.IsSingleIP() })
+	leased := six
+	if made.SLAAC {
+		leased = r.dynamicOf(func(p netip.Prefix) bool { return !isFour(p) && p.IsSingleIP() })
+	}
 	switch {
 	case made.DHCP4 && four == "":
-		unread("dhcp", "it asks for an IPv4 address by DHCP, and no server has given one")
-	case made.DHCP6 && six == "":
-		unread("dhcp", "it asks for an IPv6 address by DHCP, and no server has given one")
+		all = append(all, "it asks for an IPv4 address by DHCP, and no server has given one")
 	case !made.DHCP4 && four != "":
-		unread("dhcp", "it has "+four+" by DHCP, although the design does not ask for that: something else on the machine does")
+		all = append(all, "it has "+four+" by DHCP, although the design does not ask for that: something else on the machine does")
 	}
 	switch {
-	case made.SLAAC && advertised == "":
-		unread("slaac", "it takes an address from what routers advertise, and has none by that")
-	case !made.SLAAC && !made.DHCP6 && six != "":
-		unread("slaac", "it has "+six+" by what a router or a server told it, although the design does not ask for that")
+	case made.DHCP6 && leased == "":
+		all = append(all, "it asks for an IPv6 address by DHCP, and no server has given one")
+	case !made.DHCP6 && !made.SLAAC && six != "":
+		all = append(all, "it has "+six+" by what a router or a server told it, although the design does not ask for that")
 	}
-	if manager != Networkd && manager != Netplan || len(made.Servers)+len(made.Search) == 0 {
-		return // the others have name servers in their files alone, which are compared
+	if made.SLAAC && advertised == "" {
+		all = append(all, "it takes an address from what routers advertise, and has none by that")
 	}
-	if r.servers == nil && r.search == nil {
-		unread("dns", "systemd-networkd does not tell that it uses the designed name servers for this interface")
-		return
+	if lost := unused(made.Servers, r.servers); r.servers != nil && lost != "" {
+		all = append(all, "the name servers "+lost+" are designed, and the system does not use them for it")
 	}
-	delete(seen.Have, item.Name(key, "dns"))
-	if have := item.DNSText(usedServers(made.Servers, r.servers), used(made.Search, r.search)); have != "" {
-		seen.Have[item.Name(key, "dns")] = have
+	if len(all) > 0 {
+		seen.Have[item.Asked(id)] = strings.Join(all, "; ")
 	}
 }
 
@@ -59,18 +56,14 @@ func (r *real) dynamicOf(kind func(netip.Prefix) bool) string {
 	return item.List(all)
 }
 
-// used are those of what was made that are in use; what leases add says nothing.
-func used(made, inUse []string) []string {
-	return slices.DeleteFunc(slices.Clone(made), func(text string) bool { return !slices.Contains(inUse, text) })
-}
-
-// usedServers are the same of addresses, which have several spellings.
-func usedServers(made, inUse []string) []string {
-	return slices.DeleteFunc(slices.Clone(made), func(text string) bool {
+// unused are the designed name servers that are not in use; addresses have several spellings.
+func unused(made, inUse []string) string {
+	return item.List(slices.DeleteFunc(slices.Clone(made), func(text string) bool {
 		a, err := netip.ParseAddr(text)
-		return !slices.ContainsFunc(inUse, func(other string) bool {
-			b, otherErr := netip.ParseAddr(other)
+		return slices.ContainsFunc(inUse, func(other string) bool {
+			host, _, _ := strings.Cut(other, "#") // a name for TLS
+			b, otherErr := netip.ParseAddr(host)
 			return text == other || err == nil && otherErr == nil && a == b
 		})
-	})
+	}))
 }

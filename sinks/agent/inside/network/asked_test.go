@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// What an interface asks others for is what came of it, not what its settings say.
+// What others give an interface, or do not, is told beside its settings, and changes none.
 func TestWhatOthersGive(t *testing.T) {
 	const lease, advertised, single = "10.1.0.77/24", "fd00::77/64", "fd00::78/128"
 	names := item.Link{Servers: []string{"10.1.0.2", "fd00::2"}, Search: []string{"example.org"}}
@@ -15,22 +15,20 @@ func TestWhatOthersGive(t *testing.T) {
 		made    item.Link
 		dynamic []string
 		told    string // what systemd-networkd says of the link
-		field   string
-		have    string // what is seen of the field
-		unread  string // why it is not
+		want    string // what is told of it
 	}{
-		"a lease":                    {made: item.Link{DHCP4: true}, dynamic: []string{lease}, field: "dhcp", have: "4"},
-		"no lease":                   {made: item.Link{DHCP4: true}, field: "dhcp", unread: "it asks for an IPv4 address by DHCP, and no server has given one"},
-		"both leases":                {made: item.Link{DHCP4: true, DHCP6: true}, dynamic: []string{lease, single}, field: "dhcp", have: "4, 6"},
-		"one lease of two":           {made: item.Link{DHCP4: true, DHCP6: true}, dynamic: []string{lease}, field: "dhcp", unread: "it asks for an IPv6 address by DHCP, and no server has given one"},
-		"a lease nobody asked for":   {dynamic: []string{lease}, field: "dhcp", unread: "it has 10.1.0.77/24 by DHCP, although the design does not ask for that: something else on the machine does"},
-		"an advertised prefix":       {made: item.Link{SLAAC: true}, dynamic: []string{advertised}, field: "slaac", have: "on"},
-		"nothing was advertised":     {made: item.Link{SLAAC: true}, dynamic: []string{single}, field: "slaac", unread: "it takes an address from what routers advertise, and has none by that"},
-		"an advertised one too many": {dynamic: []string{advertised}, field: "slaac", unread: "it has fd00::77/64 by what a router or a server told it, although the design does not ask for that"},
-		"name servers":               {made: names, told: "DNS=10.1.0.2 fd00:0::2 10.1.0.9\nDOMAINS=example.org\n", field: "dns", have: "10.1.0.2, fd00::2; example.org"},
-		"one name server is lost":    {made: names, told: "DNS=10.1.0.2\nDOMAINS=example.org\n", field: "dns", have: "10.1.0.2; example.org"},
-		"others are used":            {made: names, told: "DNS=10.1.0.9\n", field: "dns"},
-		"no word of name servers":    {made: names, told: "ADMIN_STATE=configured\n", field: "dns", unread: "systemd-networkd does not tell that it uses the designed name servers for this interface"},
+		"a lease":                    {item.Link{DHCP4: true}, []string{lease}, "", ""},
+		"no lease":                   {item.Link{DHCP4: true}, nil, "", "it asks for an IPv4 address by DHCP, and no server has given one"},
+		"both leases":                {item.Link{DHCP4: true, DHCP6: true}, []string{lease, single}, "", ""},
+		"one lease of two":           {item.Link{DHCP4: true, DHCP6: true}, []string{lease}, "", "it asks for an IPv6 address by DHCP, and no server has given one"},
+		"advertised, and no lease":   {item.Link{SLAAC: true, DHCP6: true}, []string{advertised}, "", "it asks for an IPv6 address by DHCP, and no server has given one"},
+		"a lease nobody asked for":   {item.Link{}, []string{lease}, "", "it has 10.1.0.77/24 by DHCP, although the design does not ask for that: something else on the machine does"},
+		"an advertised prefix":       {item.Link{SLAAC: true}, []string{advertised}, "", ""},
+		"nothing was advertised":     {item.Link{SLAAC: true}, []string{single}, "", "it takes an address from what routers advertise, and has none by that"},
+		"an advertised one too many": {item.Link{}, []string{advertised}, "", "it has fd00::77/64 by what a router or a server told it, although the design does not ask for that"},
+		"name servers":               {names, nil, "DNS=10.1.0.2#dns.example.org fd00:0::2 10.1.0.9\nDOMAINS=example.org\n", ""},
+		"one name server is lost":    {names, nil, "DNS=10.1.0.2\nDOMAINS=example.org\n", "the name servers fd00::2 are designed, and the system does not use them for it"},
+		"no word of name servers":    {names, nil, "ADMIN_STATE=configured\n", ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newSystem(t)
@@ -52,9 +50,13 @@ func TestWhatOthersGive(t *testing.T) {
 			}
 			put(t, s.root, "/run/systemd/netif/links/3", c.told, 0o644)
 			seen, err := f.Observe(t.Context(), s.host(), keysOf(designed))
-			key := "links.eth1." + c.field
-			if err != nil || seen.Have[key] != c.have || seen.Unread[key] != c.unread {
-				t.Errorf("%v, have %q and unread %q, want %q and %q", err, seen.Have[key], seen.Unread[key], c.have, c.unread)
+			if got := seen.Have[item.Asked("eth1")]; err != nil || got != c.want || len(seen.Unread) > 0 {
+				t.Errorf("%v, told %q and unread %v, want %q", err, got, seen.Unread, c.want)
+			}
+			for field, want := range c.made.Fields() {
+				if got := seen.Have["links.eth1."+field]; got != want {
+					t.Errorf("%s is %q, want %q as it is set up", field, got, want)
+				}
 			}
 		})
 	}

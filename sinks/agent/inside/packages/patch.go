@@ -288,32 +288,40 @@ func snapshotSources(h *inside.Host, snapshot string) (string, error) {
 	switch id {
 	case "debian":
 		const base = "deb https://snapshot.debian.org/archive/"
-		of := sections(h, suite)
+		of := sections(h, id, suite)
 		return base + "debian/" + snapshot + " " + suite + of + base + "debian/" + snapshot + " " + suite + "-updates" + of +
 			base + "debian-security/" + snapshot + " " + suite + "-security" + of, nil
 	case "ubuntu":
-		base, of := "deb https://snapshot.ubuntu.com/ubuntu/"+snapshot+" "+suite, sections(h, suite)
+		base, of := "deb https://snapshot.ubuntu.com/ubuntu/"+snapshot+" "+suite, sections(h, id, suite)
 		return base + of + base + "-updates" + of + base + "-security" + of, nil
 	}
 	return "", refused("patch: no archive of past states of %q is known; name the snapshot's URL", printable(id))
 }
 
-// sections are the components of the distribution's archive that the system's own sources
-// have of a suite, as the end of a line: those of its snapshot are the same.
-func sections(h *inside.Host, suite string) string {
-	var all []string
+// archives are the sections of the archive of each distribution, and which of them count
+// where the system's sources name none.
+var archives = map[string]struct{ all, usual []string }{
+	"debian": {[]string{"main", "contrib", "non-free", "non-free-firmware"}, []string{"main"}},
+	"ubuntu": {[]string{"main", "restricted", "universe", "multiverse"}, []string{"main", "restricted", "universe", "multiverse"}},
+}
+
+// sections are those of the distribution's archive that the system's own sources have of a
+// suite, from whatever mirror, as the end of a line: those of its snapshot are the same.
+func sections(h *inside.Host, id, suite string) string {
+	var named []string
 	for _, sources := range ownSources(h) {
 		for _, s := range sources {
-			if s.Suite == suite && ofDistribution(h, s) {
-				all = append(all, s.Components...)
+			if s.Suite == suite {
+				named = append(named, s.Components...)
 			}
 		}
 	}
-	all = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(all))), func(c string) bool { return !codename.MatchString(c) })
-	if len(all) == 0 {
-		all = []string{"main"}
+	known := archives[id]
+	used := slices.DeleteFunc(slices.Clone(known.all), func(c string) bool { return !slices.Contains(named, c) })
+	if len(used) == 0 {
+		used = known.usual
 	}
-	return " " + strings.Join(all, " ") + "\n"
+	return " " + strings.Join(used, " ") + "\n"
 }
 
 // upgradeThese makes some of the upgrades that were found, at the versions found.
