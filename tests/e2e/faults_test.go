@@ -38,7 +38,7 @@ var faults = map[string]fault{
 	"theirs":  {state: site.Stalled, says: []string{"machine named theirs", "hv-1", "belongs to the site elsewhere", "does not touch it: rename or remove it"}},
 	"volume":  {state: site.Stalled, says: []string{"pool default of hv-1", "-data.qcow2", "not made for this machine", "does not touch it: rename or remove it"}},
 	"swapped": {true, site.Stalled, []string{"the image has the SHA-256 " + digestOf("swapped"), "the design says " + wrongDigest, "check whether somebody replaced the image"}},
-	"missing": {true, site.Stalled, []string{"the image server answers 404 Not Found for http://127.0.0.1:", "/missing", "look whether the image is there"}},
+	"missing": {true, site.Stalled, []string{"the image server answers 404 Not Found for http://127.0.0.1:", "/missing", "check whether the image is there"}},
 	"huge":    {true, site.Stalled, []string{"pool default of hv-1 has", "free, the image needs 1024 TiB", "make room there"}},
 	"quiet":   {true, site.Retrying, []string{"the image server sent no byte of http://127.0.0.1:", "/quiet for 30s", "the next try goes on there"}},
 	"deaf":    {true, site.Stalled, []string{"the first boot of generation 1 is running, for longer than 1m0s", "slipway logs deaf --console", "raise the generation"}},
