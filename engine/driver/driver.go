@@ -49,7 +49,7 @@ type Machine interface {
 	// lost it asks for permission, see Permit. Of a virtual machine it deletes no
 	// disk that Step.Disks does not name, and refuses before it deletes any. When the context ends it returns
 	// soon; the machine is then as if the step had been interrupted by a power
-	// cut of the daemon.
+	// cut of the daemon. An error does not name the step, which its reader knows.
 	Apply(ctx context.Context, step site.Step, n *site.Node, may Permit) error
 	// Close ends sessions on the machine and frees the handle.
 	Close() error

@@ -15,10 +15,7 @@ import (
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	m.called(n)
 	m.may = may
-	if err := m.apply(ctx, step, n); err != nil {
-		return fmt.Errorf("%s: %w", step.Action, err)
-	}
-	return nil
+	return m.apply(ctx, step, n)
 }
 
 // acting is what takes a step, by its action.

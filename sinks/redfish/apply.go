@@ -14,16 +14,12 @@ import (
 // Apply takes one step. It goes by what it reads itself, not by what was seen
 // before.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
-	err := m.asStep(ctx, step.Machine, step.Impact, func(s system) error {
+	return m.asStep(ctx, step.Machine, step.Impact, func(s system) error {
 		if s.heading() == "" {
 			return refused("the BMC gives %q as PowerState, which Slipway does not know", printable(string(s.power())))
 		}
 		return m.take(ctx, step, n, s, may)
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", step.Action, err)
-	}
-	return nil
 }
 
 // asStep does something to the system, with the boot that is next, once it is
