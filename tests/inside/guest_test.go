@@ -40,6 +40,7 @@ type guest struct {
 	clock  string    // when it thinks that it is
 	began  time.Time // when the last change was
 	qemu   *exec.Cmd
+	retries bool // the next step is asked for by `slipway retry`
 }
 
 // clocks are years off, each in its direction.
@@ -255,7 +256,9 @@ func (g *guest) apply(name string, l links, addresses []string, meanwhile func()
 	}
 	done := make(chan error, 1)
 	g.began = time.Now()
-	go func() { done <- step(g.t.Context(), m, d, site.FacetNetwork, seen) }()
+	s := stepFor(d, site.FacetNetwork, seen)
+	s.Again, g.retries = g.retries, false
+	go func() { done <- m.Apply(g.t.Context(), s, d, nil) }()
 	within := deadline + grace
 	if meanwhile != nil {
 		meanwhile()
@@ -281,6 +284,11 @@ func (g *guest) holds(name string, l links, address string) {
 		err := g.apply(name, l, []string{address}, nil)
 		if err == nil {
 			break
+		}
+		// The power may have been cut while the change waited for its confirmation: a person says
+		// that the same change is made once more.
+		if g.retries = errors.Is(err, driver.ErrRefused) && strings.Contains(err.Error(), "run `slipway retry NODE`"); g.retries && try < 2 {
+			continue
 		}
 		if !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrBusy) || try == 2 {
 			g.t.Fatalf("%s: %v\n%s", name, err, g.trouble())
