@@ -23,7 +23,9 @@ func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 			if part := partOf(path); site.IsInside(site.FacetOf(part)) && n.Endpoints[site.OS].URL == "" {
 				f = notReached(n, path)
 			}
-			if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift && acts[site.Facet(facet)] {
+			if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift && site.IsInside(site.Facet(facet)) && n.Endpoints[site.OS].URL == "" {
+				f = notReached(n, path)
+			} else if isDrift && acts[site.Facet(facet)] {
 				f = onlyReported(path)
 			}
 			all.of(name, whereSet(n, path), f)

@@ -255,14 +255,28 @@ func TestFieldsThatTheSystemLacks(t *testing.T) {
 	}
 }
 
-// An interface to which no server gave an address is as designed, and said to lack it.
+// An interface to which no server gave an address is as designed, and said to lack it, as long
+// as somebody looks.
 func TestInterfacesThatAreGivenNothing(t *testing.T) {
-	n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Endpoints: overSSH}
-	known := site.Known{Serves: map[site.Facet]bool{site.FacetNetwork: true}, Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{
-		Identity: n.Identity, Facets: map[site.Facet]site.FacetState{site.FacetNetwork: {Seen: time.Unix(1, 0), Have: site.Values{item.Asked("eth0"): "no lease"}}},
-	}}}}
-	p := plan.Node(&site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}, n, known)
-	if len(p.Steps) > 0 || !slices.Contains(p.Notes, "the interface eth0: no lease") {
-		t.Errorf("steps %v, notes %q", p.Steps, p.Notes)
+	for name, change := range map[string]func(*site.Node, site.Observed){
+		"":            func(*site.Node, site.Observed) {},
+		"no endpoint": func(n *site.Node, _ site.Observed) { n.Endpoints = nil },
+		"the machine is off": func(_ *site.Node, o site.Observed) {
+			o.Facets[site.FacetPower] = site.FacetState{Have: site.Values{"state": "off"}}
+		},
+		"it is not as designed":   func(_ *site.Node, o site.Observed) { delete(o.Facets[site.FacetNetwork].Have, "links.eth0.dhcp") },
+		"nothing of it was asked": func(n *site.Node, _ site.Observed) { n.References.Links = nil },
+	} {
+		n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}, Endpoints: overSSH, Interfaces: map[string]site.Interface{"eth0": {}},
+			References: site.References{Links: map[string]item.Link{"eth0": {Kind: "ethernet", DHCP4: true}}}}
+		seen := site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{site.FacetNetwork: {
+			Seen: time.Unix(1, 0), Have: site.Values{"links.eth0.kind": "ethernet", "links.eth0.dhcp": "4", item.Asked("eth0"): "no lease"},
+		}}}
+		change(n, seen)
+		known := site.Known{Serves: map[site.Facet]bool{site.FacetNetwork: true}, Nodes: map[string]site.Memory{"n1": {Observed: seen}}}
+		p := plan.Node(&site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}, n, known)
+		if told := slices.Contains(p.Notes, "the interface eth0: no lease"); told != (name == "") {
+			t.Errorf("%s: steps %v, notes %q", name, p.Steps, p.Notes)
+		}
 	}
 }

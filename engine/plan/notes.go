@@ -45,14 +45,17 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	if !n.Machine().Known() && m.Observed.Identity.Known() {
 		notes = append(notes, "the machine is "+full(m.Observed.Identity)+"; the design names none")
 	}
-	notes = append(notes, askedNotes(m.Observed.Facets[site.FacetNetwork])...)
 	return append(notes, insideNotes(m.Observed.Inside)...)
 }
 
 // askedNotes tell of interfaces whose settings are as designed and to which others give less,
 // or more.
-func askedNotes(seen site.FacetState) []string {
+func askedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
 	var notes []string
+	seen := m.Observed.Facets[site.FacetNetwork]
+	if !serves[site.FacetNetwork] || m.Recorded.UnderWay() > 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || !AsDesigned(n, site.FacetNetwork, seen) {
+		return nil
+	}
 	for _, field := range slices.Sorted(maps.Keys(seen.Have)) {
 		if id, ok := item.AskedOf(field); ok {
 			notes = append(notes, "the interface "+id+": "+seen.Have[field])

@@ -34,12 +34,12 @@ const taggedAddress = "10.5.0.10"
 // ports of a switch that carries VLAN 1 untagged, and VLAN 5 and 6.
 type guest struct {
 	*networked
-	lan    *lan
-	folder string
-	ends   [][2]string
-	clock  string    // when it thinks that it is
-	began  time.Time // when the last change was
-	qemu   *exec.Cmd
+	lan     *lan
+	folder  string
+	ends    [][2]string
+	clock   string    // when it thinks that it is
+	began   time.Time // when the last change was
+	qemu    *exec.Cmd
 	retries bool // the next step is asked for by `slipway retry`
 }
 

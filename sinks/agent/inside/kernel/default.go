@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -35,9 +36,9 @@ func (i installed) newest(n string) string {
 // starts is the kernel that the next boot starts, as far as the files of the boot loader
 // tell; empty where they do not.
 func (w *work) starts() string {
-	if w.loader() != grub {
+	if l := w.loader(); l != grub {
 		text, _, err := w.defaultEntry()
-		if err != nil {
+		if err != nil || l == stub && w.choosesItself() {
 			return ""
 		}
 		return releaseOf(text)
@@ -53,12 +54,36 @@ func (w *work) starts() string {
 	return grubStarts(string(text), env)
 }
 
+// choosesItself says whether systemd-boot has a default of its own, other than the entry with the
+// highest version (loader.conf(5)).
+func (w *work) choosesItself() bool {
+	for _, folder := range entryFolders {
+		text, err := w.tree.Read(path.Dir(folder)+"/loader.conf", maxConfig)
+		if err == nil && (strings.HasPrefix(string(text), "default") || strings.Contains(string(text), "\ndefault")) {
+			return true
+		}
+	}
+	return false
+}
+
 // startPackage has the next boots start the kernel of a package. A boot loader that does so
 // by itself is left alone.
 func (w *work) startPackage(key, n string, all installed) error {
+	if chosen, err := w.chosen(); err != nil || chosen != n {
+		if err = errors.Join(err, w.startAny()); err != nil {
+			return err
+		}
+	} else if w.tree.Exists(pendingFile) {
+		if err := w.updateGrub(); err != nil {
+			return err
+		}
+	}
 	next, newest := w.starts(), all.newest(n)
-	if next == "" || newest == "" || all.brings(n, next) {
+	switch {
+	case next == "" || all.brings(n, next):
 		return nil
+	case newest == "":
+		return refused("%s: the boot loader starts %s next, and Slipway does not know which kernel the package %s brings, so it cannot choose that. Make it the default entry by hand", key, next, n)
 	}
 	switch w.loader() {
 	case grub:
@@ -73,6 +98,33 @@ func (w *work) startPackage(key, n string, all installed) error {
 	}
 	return w.startsAfterAll(key, n, all)
 }
+
+// startsOther is the package whose kernel the boot loader starts instead of a package's, or is
+// about to once its configuration is made again; empty where it starts that, or nothing
+// tells.
+func (w *work) startsOther(n string, all installed) string {
+	if next := w.starts(); next != "" && !all.brings(n, next) {
+		return cmp.Or(all.bringer(next, ""), next)
+	}
+	if chosen, err := w.chosen(); err == nil && chosen != "" && chosen != n {
+		return chosen
+	}
+	return ""
+}
+
+// chosen is the package that GRUB's default was chosen for; empty for none.
+func (w *work) chosen() (string, error) {
+	text, err := w.tree.Read(defaultFile, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	_, rest, _ := strings.Cut(string(text), chosenBy)
+	n, _, _ := strings.Cut(rest, " ")
+	return n, err
+}
+
+// chosenBy stands before the name of the package in the file.
+const chosenBy = "the design has the kernel of "
 
 // startWithGrub writes the file that GRUB's configuration is made with, also after later
 // upgrades of kernels: it looks for the newest kernel of the flavour each time.
@@ -97,7 +149,7 @@ func (w *work) startWithGrub(key, n, newest string, all installed) error {
 
 // grubDefault is the file, which grub-mkconfig(8) reads as a part of its own script.
 func grubDefault(n, flavour string) string {
-	return `# Slipway writes this file from the site's design: the kernel of ` + n + ` is started.
+	return `# Slipway writes this file: ` + chosenBy + n + ` started.
 if command -v grub_get_device_id >/dev/null 2>&1; then # other programs read this file too
 slipway_id=$(grub_get_device_id "$GRUB_DEVICE")
 slipway_menu="gnulinux-advanced-$slipway_id>"
@@ -120,6 +172,9 @@ func (w *work) startsAfterAll(key, n string, all installed) error {
 // startAny takes the file away where it was for a package that leaves the design, or is
 // another one now.
 func (w *work) startAny() error {
+	if w.loader() != grub {
+		return nil
+	}
 	changed, err := w.putText(defaultFile, "", nil)
 	if err != nil || !changed && !w.tree.Exists(pendingFile) {
 		return err
@@ -168,7 +223,8 @@ var (
 	defaultLine = regexp.MustCompile(`^set default="([^"]*)"$`)
 )
 
-// grubStarts is the kernel of the default entry of a grub.cfg.
+// grubStarts is the kernel of the default entry of a grub.cfg. What was chosen for one boot
+// alone says nothing.
 func grubStarts(text string, env map[string]string) string {
 	menu, chosen := &menuEntry{}, "0"
 	open := []*menuEntry{menu} // nil for what is no part of the menu
@@ -197,10 +253,7 @@ func grubStarts(text string, env map[string]string) string {
 			at.release = releaseOf(line)
 		}
 	}
-	switch {
-	case env["next_entry"] != "":
-		chosen = env["next_entry"]
-	case chosen == "${saved_entry}":
+	if chosen == "${saved_entry}" {
 		chosen = env["saved_entry"]
 	}
 	if chosen == "" {
@@ -247,13 +300,9 @@ func releaseOf(text string) string {
 				return release
 			}
 		}
+		if path.Base(words[1]) == "linux" { // "/MACHINE/RELEASE/linux", as kernel-install has it
+			return path.Base(path.Dir(words[1]))
+		}
 	}
 	return ""
-}
-
-// waitsForBoot says whether the next boot brings the kernel of a package, as far as is known:
-// without that another boot would bring the same kernel again.
-func (w *work) waitsForBoot(n string, all installed) bool {
-	next := w.starts()
-	return next == "" || all.brings(n, next)
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -114,7 +115,7 @@ func TestAnotherKernelIsStarted(t *testing.T) {
 	if class(err) != wire.Refused || !strings.Contains(err.Error(), "still starts 6.1.0-20-cloud-amd64, which is not of the package linux-image-rt-amd64") {
 		t.Errorf("got %v", err)
 	}
-	if seen := f.observe("kernel"); seen.Waits != "" || seen.Have["kernel.package"] != "linux-image-amd64" {
+	if seen := f.observe("kernel"); seen.Waits != "" || seen.Pending["kernel.package"] == "" || seen.Have["kernel.package"] != "linux-image-amd64" {
 		t.Errorf("%+v", seen)
 	}
 
@@ -125,6 +126,83 @@ func TestAnotherKernelIsStarted(t *testing.T) {
 	err = f.apply([]item.Item{kernelItem("linux-image-6.1.0-18-amd64")})
 	if class(err) != wire.Refused || !strings.Contains(err.Error(), "6.1.0-20-amd64 of the same flavour is newer and installed") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A package that takes the place of another one is started too, wherever its change was cut
+// off, and what was chosen for the one before goes.
+func TestAnotherKernelIsDesigned(t *testing.T) {
+	rt, usual := []item.Item{kernelItem("linux-image-rt-amd64")}, []item.Item{kernelItem("linux-image-amd64")}
+	start := func() *fake {
+		f := newFake(t, grub)
+		f.menu = func() { f.withKernels("6.1.0-18-amd64", "6.1.0-18-rt-amd64", "6.1.0-20-cloud-amd64") }
+		f.put("/var/lib/dpkg/status", twoFlavours)
+		f.menu()
+		return f
+	}
+	for cut := 1; ; cut++ {
+		f := start()
+		if err := f.apply(rt); err != nil {
+			t.Fatal(err)
+		}
+		f.writes, f.limit = 0, cut
+		err := f.apply(usual)
+		f.limit = 0
+		f.reload()
+		if err != nil {
+			if seen := f.observe("kernel"); seen.Have["kernel.package"] == "linux-image-amd64" && seen.Pending["kernel.package"] == "" && grubStarts(f.read(grubConfig), nil) != "6.1.0-18-amd64" {
+				t.Errorf("cut at %d: it is told as designed: %+v", cut, seen)
+			}
+			if err := f.apply(usual); err != nil {
+				t.Fatalf("cut at %d: %v", cut, err)
+			}
+		}
+		if got := grubStarts(f.read(grubConfig), nil); got != "6.1.0-18-amd64" || f.read(pendingFile) != "" {
+			t.Errorf("cut at %d: %q is started", cut, got)
+		}
+		if seen := f.observe("kernel"); seen.Have["kernel.package"] != "linux-image-amd64" || len(seen.Pending) > 0 || seen.Waits != "" {
+			t.Errorf("cut at %d: %+v", cut, seen)
+		}
+		if err == nil {
+			break
+		}
+	}
+
+	f := start()
+	f.put("/var/lib/dpkg/status", twoFlavours+"\nPackage: linux-image-6.1.0-18-amd64\nStatus: install ok installed\n\nPackage: linux-image-6.6.1\nStatus: install ok installed\n")
+	if err := f.apply(rt); err != nil {
+		t.Fatal(err)
+	}
+	err := f.apply([]item.Item{kernelItem("linux-image-6.6.1")})
+	if class(err) != wire.Refused || !strings.Contains(err.Error(), "no flavour") || f.read(defaultFile) != "" {
+		t.Errorf("got %v, and the file is %q", err, f.read(defaultFile))
+	}
+}
+
+// systemd-boot is not told: where it starts another kernel, a person has to know.
+func TestTheKernelOfSystemdBoot(t *testing.T) {
+	f := newFake(t, stub)
+	f.put("/var/lib/dpkg/status", twoFlavours)
+	if err := os.Remove(f.host.Path("/efi/loader/entries/m-6.1.conf")); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []string{"6.1.0-18-amd64", "6.1.0-20-cloud-amd64"} {
+		f.put("/efi/loader/entries/m-"+r+".conf", "version "+r+"\nlinux /m/"+r+"/linux\noptions root=UUID=1\n")
+	}
+	i := []item.Item{kernelItem("linux-image-rt-amd64")}
+	if err := f.apply(i); class(err) != wire.Refused || !strings.Contains(err.Error(), "still starts 6.1.0-20-cloud-amd64") {
+		t.Errorf("got %v", err)
+	}
+	if seen := f.observe("kernel"); seen.Waits != "" {
+		t.Errorf("%+v", seen)
+	}
+	f.put("/efi/loader/loader.conf", "timeout 3\ndefault m-*\n")
+	if err := f.apply(i); err != nil {
+		t.Errorf("it has a default of its own: %v", err)
+	}
+	f.put(pendingFile, "x")
+	if err := f.apply(nil, "kernel"); err != nil || slices.Contains(f.calls, "update-grub ") {
+		t.Errorf("%v, %q", err, f.calls)
 	}
 }
 
@@ -157,8 +235,8 @@ submenu "More of it" --id more {
 		t.Errorf("the saved one: %q", got)
 	}
 	saved["next_entry"] = "more>c"
-	if got := grubStarts("set default=\"${saved_entry}\"\n"+menu, saved); got != "3" {
-		t.Errorf("once: %q", got)
+	if got := grubStarts("set default=\"${saved_entry}\"\n"+menu, saved); got != "2" {
+		t.Errorf("what counts once counts for good: %q", got)
 	}
 }
 

@@ -189,7 +189,11 @@ func (w *work) observeKernel(key string) {
 	if n := all.bringer(release, made.Package); n != "" {
 		w.seen.Have[at] = n
 	}
-	if there && w.seen.Have[at] != made.Package && w.waitsForBoot(made.Package, all) {
+	switch other := w.startsOther(made.Package, all); {
+	case !there:
+	case other != "": // a difference, and no boot brings what is designed
+		w.seen.Pending[at] = other
+	case w.seen.Have[at] != made.Package:
 		w.seen.Pending[at], w.seen.Waits = made.Package, "reboot"
 	}
 }

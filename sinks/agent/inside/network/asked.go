@@ -13,36 +13,47 @@ import (
 // others for and was not given, or was given and did not ask for. It is told beside the
 // fields, and makes no difference: to write the settings once more would change nothing, and
 // would interrupt what works.
-func (r *real) asked(seen *inside.Seen, id string, made item.Link) {
+func (r *real) asked(seen *inside.Seen, id, manager string, made item.Link, addresses bool) {
+	if !r.up || !r.carrier {
+		return // it can ask nobody
+	}
 	var all []string
 	four := r.dynamicOf(isFour)
 	six := r.dynamicOf(func(p netip.Prefix) bool { return !isFour(p) })
 	advertised := r.dynamicOf(func(p netip.Prefix) bool { return !isFour(p) && !p.IsSingleIP() })
-	leased := six
-	if made.SLAAC {
-		leased = r.dynamicOf(func(p netip.Prefix) bool { return !isFour(p) && p.IsSingleIP() })
-	}
 	switch {
-	case made.DHCP4 && four == "":
+	case !addresses:
+	case made.DHCP4 && four == "" && !r.hasAnother(made):
 		all = append(all, "it asks for an IPv4 address by DHCP, and no server has given one")
 	case !made.DHCP4 && four != "":
-		all = append(all, "it has "+four+" by DHCP, although the design does not ask for that: something else on the machine does")
+		all = append(all, "it has "+four+" for a time, as DHCP gives it, although its settings ask for none: something else on the machine does")
 	}
 	switch {
-	case made.DHCP6 && leased == "":
+	case !addresses:
+	case made.DHCP6 && six == "":
 		all = append(all, "it asks for an IPv6 address by DHCP, and no server has given one")
 	case !made.DHCP6 && !made.SLAAC && six != "":
-		all = append(all, "it has "+six+" by what a router or a server told it, although the design does not ask for that")
+		all = append(all, "it has "+six+" for a time, as routers and servers give it, although its settings ask for none")
 	}
-	if made.SLAAC && advertised == "" {
+	if addresses && made.SLAAC && advertised == "" {
 		all = append(all, "it takes an address from what routers advertise, and has none by that")
 	}
-	if lost := unused(made.Servers, r.servers); r.servers != nil && lost != "" {
-		all = append(all, "the name servers "+lost+" are designed, and the system does not use them for it")
+	// The other managers tell their settings alone, which are compared.
+	if lost := unused(made.Servers, r.servers); (manager == Networkd || manager == Netplan) && r.servers != nil && lost != "" {
+		all = append(all, "its name servers "+lost+" are not among those that systemd-networkd has for it")
 	}
 	if len(all) > 0 {
 		seen.Have[item.Asked(id)] = strings.Join(all, "; ")
 	}
+}
+
+// hasAnother says whether it has an IPv4 address for good that it was not made with: a server
+// may give one without an end.
+func (r *real) hasAnother(made item.Link) bool {
+	return slices.ContainsFunc(r.Addresses, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && isFour(p) && !slices.Contains(made.Addresses, text)
+	})
 }
 
 // dynamicOf are the addresses of leases and advertisements of one kind; empty for none.

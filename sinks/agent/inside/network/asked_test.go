@@ -21,13 +21,14 @@ func TestWhatOthersGive(t *testing.T) {
 		"no lease":                   {item.Link{DHCP4: true}, nil, "", "it asks for an IPv4 address by DHCP, and no server has given one"},
 		"both leases":                {item.Link{DHCP4: true, DHCP6: true}, []string{lease, single}, "", ""},
 		"one lease of two":           {item.Link{DHCP4: true, DHCP6: true}, []string{lease}, "", "it asks for an IPv6 address by DHCP, and no server has given one"},
-		"advertised, and no lease":   {item.Link{SLAAC: true, DHCP6: true}, []string{advertised}, "", "it asks for an IPv6 address by DHCP, and no server has given one"},
-		"a lease nobody asked for":   {item.Link{}, []string{lease}, "", "it has 10.1.0.77/24 by DHCP, although the design does not ask for that: something else on the machine does"},
+		"advertised, and no lease":   {item.Link{SLAAC: true, DHCP6: true}, []string{advertised}, "", ""}, // routers say whether to ask
+		"no cable":                   {item.Link{DHCP4: true, SLAAC: true}, nil, "no carrier", ""},
+		"a lease nobody asked for":   {item.Link{}, []string{lease}, "", "it has 10.1.0.77/24 for a time, as DHCP gives it, although its settings ask for none: something else on the machine does"},
 		"an advertised prefix":       {item.Link{SLAAC: true}, []string{advertised}, "", ""},
 		"nothing was advertised":     {item.Link{SLAAC: true}, []string{single}, "", "it takes an address from what routers advertise, and has none by that"},
-		"an advertised one too many": {item.Link{}, []string{advertised}, "", "it has fd00::77/64 by what a router or a server told it, although the design does not ask for that"},
+		"an advertised one too many": {item.Link{}, []string{advertised}, "", "it has fd00::77/64 for a time, as routers and servers give it, although its settings ask for none"},
 		"name servers":               {names, nil, "DNS=10.1.0.2#dns.example.org fd00:0::2 10.1.0.9\nDOMAINS=example.org\n", ""},
-		"one name server is lost":    {names, nil, "DNS=10.1.0.2\nDOMAINS=example.org\n", "the name servers fd00::2 are designed, and the system does not use them for it"},
+		"one name server is lost":    {names, nil, "DNS=10.1.0.2\nDOMAINS=example.org\n", "its name servers fd00::2 are not among those that systemd-networkd has for it"},
 		"no word of name servers":    {names, nil, "ADMIN_STATE=configured\n", ""},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -47,6 +48,9 @@ func TestWhatOthersGive(t *testing.T) {
 					all = append(all, kernelAddress{s.index("eth1"), netip.MustParsePrefix(a), false})
 				}
 				return all, err
+			}
+			if c.told == "no carrier" {
+				put(t, s.root, "/sys/class/net/eth1/carrier", "0\n", 0o644)
 			}
 			put(t, s.root, "/run/systemd/netif/links/3", c.told, 0o644)
 			seen, err := f.Observe(t.Context(), s.host(), keysOf(designed))

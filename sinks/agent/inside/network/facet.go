@@ -98,7 +98,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 				seen.Unread[item.Name(key, field)] = why
 			}
 			if l := made[id]; l.Kind != "" && m.master(id) == "" { // a member leaves that to what it is in
-				m.links[id].asked(&seen, id, l)
+				m.links[id].asked(&seen, id, manager, l, m.unread["addresses"] == "")
 			}
 			leased(&seen, id, m.links[id])
 		}

@@ -318,7 +318,7 @@ func sections(h *inside.Host, id, suite string) string {
 	}
 	known := archives[id]
 	used := slices.DeleteFunc(slices.Clone(known.all), func(c string) bool { return !slices.Contains(named, c) })
-	if len(used) == 0 {
+	if !slices.Contains(used, "main") { // those of others are not the distribution's
 		used = known.usual
 	}
 	return " " + strings.Join(used, " ") + "\n"
