@@ -252,7 +252,7 @@ func TestTheDefaultIsReadByOthers(t *testing.T) {
 // or not at all.
 func TestVariantsByRPM(t *testing.T) {
 	const usual, own = "5.14.0-1.el9.x86_64", "5.14.0-1.el9.x86_64+rt"
-	text := "kernel-core " + usual[:len(usual)] + "\nkernel-rt-core 5.14.0-1.el9.x86_64\nkernel-64k-core 5.14.0-2.el9.x86_64\n"
+	text := "kernel-core " + usual + "\nkernel-rt-core 5.14.0-1.el9.x86_64\nkernel-64k-core 5.14.0-2.el9.x86_64\n"
 	all := parseRPM(text)
 	all.variants(func(release string) bool { return release == own })
 	if got := all.newest("kernel-rt-core"); got != own || all.brings("kernel-rt-core", usual) || all.newest("kernel-core") != usual || all.newest("kernel-64k-core") != "5.14.0-2.el9.x86_64" {
