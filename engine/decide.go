@@ -75,8 +75,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 func (w *worker) isUnseenInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	return w.blindInside && j.site.Unused(j.node) == "" && j.memory.Observed.Facets[site.FacetPower].Have["state"] != "off" &&
-		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return j.node.Served(w.e.serves)[f] && j.node.Asks(f) })
+	return w.blindInside && j.site.Unused(j.node) == "" && j.memory.Observed.Facets[site.FacetPower].Have["state"] != "off" && w.asksInsideLocked(j)
 }
 
 // unseenInside is the outcome for a node whose system does not answer, while what is
@@ -173,9 +172,14 @@ func (w *worker) outcome(j job, h *held) outcome {
 func (w *worker) hasLookedInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	_, reachable := j.node.Endpoints[site.OS]
-	return reachable && !w.blindInside && !w.lookedInside.IsZero() &&
-		slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return j.node.Served(w.e.serves)[f] && j.node.Asks(f) })
+	return !w.blindInside && !w.lookedInside.IsZero() && w.asksInsideLocked(j)
+}
+
+// asksInsideLocked says whether the design asks for something inside the system that a driver
+// acts on.
+func (w *worker) asksInsideLocked(j job) bool {
+	served := j.node.Served(w.e.serves)
+	return slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return served[f] && j.node.Asks(f) })
 }
 
 // settled ends first contact, also with what is inside the system if that is so.

@@ -71,6 +71,20 @@ func TestNoEndpointLeadsInside(t *testing.T) {
 	}, "n1")
 }
 
+// A node whose system did not answer is not waited for any longer once its endpoint leaves the
+// design: nobody asks it.
+func TestEndpointThatLeavesIsNotWaitedFor(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.until("set", 15*time.Minute, w.is(site.InSync, "n1"))
+		w.fleet.Machine("n1").SetDisk(nil)
+		w.until("unseen", time.Hour, w.is(site.Retrying, "n1"))
+		w.sysctls(site.Scalars{"a": int64(1)}, func(n *site.Node) { delete(n.Endpoints, site.OS) })
+		w.until("not asked", 30*time.Minute, w.is(site.InSync, "n1"))
+	}, "n1")
+}
+
 // A list that somebody edited on the machine removes nothing until a person has
 // accepted it.
 func TestEditedListRemovesNothing(t *testing.T) {

@@ -20,12 +20,10 @@ func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 		n := s.Nodes[name]
 		for _, path := range n.NotActedOn(acts) {
 			f := notActedOn(path)
-			if part := partOf(path); site.IsInside(site.FacetOf(part)) && n.Endpoints[site.OS].URL == "" {
+			switch facet := facetOf(path); {
+			case site.IsInside(facet) && n.Endpoints[site.OS].URL == "":
 				f = notReached(n, path)
-			}
-			if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift && site.IsInside(site.Facet(facet)) && n.Endpoints[site.OS].URL == "" {
-				f = notReached(n, path)
-			} else if isDrift && acts[site.Facet(facet)] {
+			case strings.HasPrefix(path, "drift.") && acts[facet]:
 				f = onlyReported(path)
 			}
 			all.of(name, whereSet(n, path), f)
@@ -42,7 +40,7 @@ func notActedOn(path string) site.Finding {
 		Why:     "Slipway does not apply it to a machine, and does not check it.",
 		Fix:     "See to it by other means for now, or take it out of the design.",
 	}
-	if site.IsInside(site.FacetOf(partOf(path))) {
+	if site.IsInside(facetOf(path)) {
 		f.Fix = "Run Slipway with the helpers that act inside systems: they are in its packages, and --agents or SLIPWAY_AGENTS names another folder. Or take it out of the design."
 	}
 	return f
@@ -63,14 +61,17 @@ func notReached(n *site.Node, path string) site.Finding {
 	return f
 }
 
-// partOf is the part of a design that a path names, which a family of systems may have too.
-func partOf(path string) string {
-	rest, ofFamily := strings.CutPrefix(path, "families.")
-	if !ofFamily {
-		return strings.TrimPrefix(path, "drift.")
+// facetOf is the facet of a part of a design by its path, which a family of systems may have
+// too, or of which drift is told.
+func facetOf(path string) site.Facet {
+	if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift {
+		return site.Facet(facet)
 	}
-	_, part, _ := strings.Cut(rest, ".")
-	return "system." + part
+	if rest, ofFamily := strings.CutPrefix(path, "families."); ofFamily {
+		_, part, _ := strings.Cut(rest, ".")
+		path = "system." + part
+	}
+	return site.FacetOf(path)
 }
 
 // onlyReported is for drift that is to be proposed.

@@ -1,6 +1,8 @@
 package design_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/design"
@@ -39,6 +41,39 @@ func TestUnseenHealth(t *testing.T) {
 		}
 		if len(nodes) != len(c.want) || nodes[len(nodes)-1] != c.want[len(c.want)-1] {
 			t.Errorf("with %v: got %q, want %q", c.serves, nodes, c.want)
+		}
+	}
+}
+
+// What is inside a system that no endpoint leads to is told with the endpoint that is missing,
+// wherever the design asks for it, and drift of it as well.
+func TestWhatNoEndpointLeadsTo(t *testing.T) {
+	acts := map[site.Facet]bool{site.FacetConfig: true, site.FacetPackages: true}
+	sysctl := site.Scalars{"a": int64(1)}
+	for name, c := range map[string]struct {
+		change func(*site.Node)
+		want   string
+	}{
+		"":                 {func(*site.Node) {}, "nothing acts on %s: the node has no endpoints.os"},
+		"by the agent":     {func(n *site.Node) { n.References.ByAgent, n.Generation = true, 1 }, "after the installation nothing acts on %s: the node has no endpoints.os"},
+		"it leads there":   {func(n *site.Node) { n.Endpoints = map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://a"}} }, ""},
+		"nothing is asked": {func(n *site.Node) { n.System, n.Families, n.Drift = site.System{}, nil, nil }, ""},
+	} {
+		n := &site.Node{Name: "n1", System: site.System{Sysctl: sysctl}, Families: map[string]site.System{"debian": {Packages: map[string]site.Package{"nginx": {}}}},
+			Drift: map[site.Facet]string{site.FacetConfig: "repair"}}
+		c.change(n)
+		var got, want []string
+		for _, f := range design.NotActedOn(&site.Site{Nodes: map[string]*site.Node{"n1": n}}, acts) {
+			got = append(got, f.Message)
+		}
+		for _, path := range []string{"drift.config", "families.debian.packages", "system.sysctl"} {
+			if c.want != "" {
+				want = append(want, fmt.Sprintf(c.want, path))
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }

@@ -90,6 +90,10 @@ func TestOnce(t *testing.T) {
 		"it runs": {site.Values{"bootActions.burn": item.Running, "bootActions.burn.attempts": "1", "bootActions.burn.since": "2026-11-26T03:12:11Z"}, func(_ *site.Node, m *site.Memory) {
 			m.Observed.Facets[site.FacetConfig] = site.FacetState{Have: site.Values{"sysctl.a": "0"}, Seen: time.Unix(1, 0)}
 		}, []string{"waiting: the boot action burn is running since 2026-11-26 03:12:11Z, for at most 1h0m0s"}, "install"},
+		"it ran when the endpoint left the design": {site.Values{"bootActions.burn": item.Running, "bootActions.burn.attempts": "1"}, func(n *site.Node, m *site.Memory) {
+			n.Endpoints = nil
+			m.Observed.Facets[site.FacetKernel] = site.FacetState{Absent: []string{"parameters.quiet"}, Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot, Seen: time.Unix(1, 0)}
+		}, []string{"waiting: the boot action burn is running, for at most 1h0m0s; the node has no endpoints.os, so Slipway does not see when it ends: add that again"}, "install"},
 		"it ran when the machine was switched off": {site.Values{"bootActions.burn": item.Running, "bootActions.burn.attempts": "1"}, func(_ *site.Node, m *site.Memory) {
 			m.Observed.Facets[site.FacetPower] = site.FacetState{Have: site.Values{"state": "off"}, Seen: time.Unix(1, 0)}
 		}, []string{"base: power-on", "configure: boot-action: actions.bootActions.join"}, "base"},

@@ -55,7 +55,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	c.mu.Unlock()
 	switch {
 	case !step.ByAgent():
-		return fmt.Errorf("%s: the agent in memory installs images, and does nothing else: %w", step.Action, errors.ErrUnsupported)
+		return fmt.Errorf("the agent in memory installs images, and does nothing else: %w", errors.ErrUnsupported)
 	case !step.Machine.Known():
 		return refused("the step names no machine by UUID, serial number or MAC address; nothing was written")
 	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":

@@ -384,7 +384,7 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	is := f.is
 	f.mu.Unlock()
 	if !step.ByAgent() {
-		return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+		return errors.ErrUnsupported
 	}
 	if !f.isHere() {
 		return fmt.Errorf("%w: the agent has hung up", driver.ErrUnreachable)

@@ -375,7 +375,7 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, may drive
 	case site.ActionFinishInstall:
 		return w.finish(ctx)
 	}
-	return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+	return errors.ErrUnsupported
 }
 
 // writer carries out one step on a BMC.
@@ -684,7 +684,7 @@ func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ drive
 	}
 	switch {
 	case insideActions[step.Facet] != step.Action:
-		return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+		return errors.ErrUnsupported
 	case !step.Machine.Matches(seen):
 		return fmt.Errorf("%w: the step is for %s, this machine is %s", driver.ErrRefused, step.Machine, seen)
 	case runs && !has(want, n.Want(step.Facet)):

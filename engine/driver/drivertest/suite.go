@@ -349,6 +349,8 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 		st.Machine, st.Image, st.Generation = other, sub.Image, 1
 		if err := m.Apply(t.Context(), st, &n, Permitted); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%s: got %v, want driver.ErrRefused", a, err)
+		} else if strings.HasPrefix(err.Error(), string(a)+":") {
+			t.Errorf("%q names the step, which its reader does too", err)
 		}
 	}
 	if c := sub.Counts(); c.Writes != 0 || sub.Power() != "off" {

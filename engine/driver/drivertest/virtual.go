@@ -208,7 +208,7 @@ func (v *virtual) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	case site.ActionRestart:
 		return w.restart(ctx)
 	}
-	return fmt.Errorf("%s: %w", step.Action, errors.ErrUnsupported)
+	return errors.ErrUnsupported
 }
 
 // define takes over at once what a machine that is off is to be, and stages it

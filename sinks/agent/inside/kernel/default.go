@@ -54,9 +54,16 @@ func (w *work) starts() string {
 	return grubStarts(string(text), env)
 }
 
+// loaderDefault is where the firmware keeps what `bootctl set-default` chose (the Boot Loader
+// Interface of systemd).
+const loaderDefault = "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
 // choosesItself says whether systemd-boot has a default of its own, other than the entry with the
 // highest version (loader.conf(5)).
 func (w *work) choosesItself() bool {
+	if w.tree.Exists(loaderDefault) {
+		return true
+	}
 	for _, folder := range entryFolders {
 		text, err := w.tree.Read(path.Dir(folder)+"/loader.conf", maxConfig)
 		if err == nil && (strings.HasPrefix(string(text), "default") || strings.Contains(string(text), "\ndefault")) {
@@ -69,14 +76,16 @@ func (w *work) choosesItself() bool {
 // startPackage has the next boots start the kernel of a package. A boot loader that does so
 // by itself is left alone.
 func (w *work) startPackage(key, n string, all installed) error {
-	if chosen, err := w.chosen(); err != nil || chosen != n {
-		if err = errors.Join(err, w.startAny()); err != nil {
-			return err
-		}
-	} else if w.tree.Exists(pendingFile) {
-		if err := w.updateGrub(); err != nil {
-			return err
-		}
+	chosen, err := w.chosen()
+	switch {
+	case err != nil:
+	case chosen != n:
+		err = w.startAny()
+	case w.tree.Exists(pendingFile):
+		err = w.updateGrub()
+	}
+	if err != nil {
+		return err
 	}
 	next, newest := w.starts(), all.newest(n)
 	switch {

@@ -196,9 +196,14 @@ func TestTheKernelOfSystemdBoot(t *testing.T) {
 	if seen := f.observe("kernel"); seen.Waits != "" {
 		t.Errorf("%+v", seen)
 	}
-	f.put("/efi/loader/loader.conf", "timeout 3\ndefault m-*\n")
-	if err := f.apply(i); err != nil {
-		t.Errorf("it has a default of its own: %v", err)
+	for _, own := range []string{"/efi/loader/loader.conf", loaderDefault} {
+		f.put(own, "timeout 3\ndefault m-*\n")
+		if err := f.apply(i); err != nil {
+			t.Errorf("it has a default of its own, in %s: %v", own, err)
+		}
+		if err := os.Remove(f.host.Path(own)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	f.put(pendingFile, "x")
 	if err := f.apply(nil, "kernel"); err != nil || slices.Contains(f.calls, "update-grub ") {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -30,6 +31,8 @@ func TestWhatOthersGive(t *testing.T) {
 		"name servers":               {names, nil, "DNS=10.1.0.2#dns.example.org fd00:0::2 10.1.0.9\nDOMAINS=example.org\n", ""},
 		"one name server is lost":    {names, nil, "DNS=10.1.0.2\nDOMAINS=example.org\n", "its name servers fd00::2 are not among those that systemd-networkd has for it"},
 		"no word of name servers":    {names, nil, "ADMIN_STATE=configured\n", ""},
+		"an address without an end":  {item.Link{DHCP4: true}, nil, "for good", ""},
+		"addresses are not read":     {item.Link{DHCP4: true, DHCP6: true, SLAAC: true}, nil, "unread", ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newSystem(t)
@@ -44,6 +47,12 @@ func TestWhatOthersGive(t *testing.T) {
 			read := f.tables.addresses
 			f.tables.addresses = func() ([]kernelAddress, error) {
 				all, err := read()
+				if c.told == "unread" {
+					return nil, errors.New("no")
+				}
+				if c.told == "for good" {
+					all = append(all, kernelAddress{s.index("eth1"), netip.MustParsePrefix("10.1.0.77/24"), true})
+				}
 				for _, a := range c.dynamic {
 					all = append(all, kernelAddress{s.index("eth1"), netip.MustParsePrefix(a), false})
 				}
@@ -54,8 +63,11 @@ func TestWhatOthersGive(t *testing.T) {
 			}
 			put(t, s.root, "/run/systemd/netif/links/3", c.told, 0o644)
 			seen, err := f.Observe(t.Context(), s.host(), keysOf(designed))
-			if got := seen.Have[item.Asked("eth1")]; err != nil || got != c.want || len(seen.Unread) > 0 {
+			if got := seen.Have[item.Asked("eth1")]; err != nil || got != c.want || (c.told != "unread") == (len(seen.Unread) > 0) {
 				t.Errorf("%v, told %q and unread %v, want %q", err, got, seen.Unread, c.want)
+			}
+			if c.told == "for good" || c.told == "unread" {
+				return
 			}
 			for field, want := range c.made.Fields() {
 				if got := seen.Have["links.eth1."+field]; got != want {

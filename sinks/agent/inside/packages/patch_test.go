@@ -19,10 +19,11 @@ func TestComponentsOfASnapshot(t *testing.T) {
 			"bookworm main contrib non-free-firmware\n"},
 		"deb822": {ubuntu, "/etc/apt/sources.list.d/ubuntu.sources", "Types: deb\nURIs: http://archive.ubuntu.com/ubuntu/\nSuites: noble noble-updates\nComponents: main restricted universe multiverse\n",
 			"noble-security main restricted universe multiverse\n"},
-		"of another":     {debian, "/etc/apt/sources.list", "deb http://deb.debian.org/debian bookworm main\ndeb https://packages.example.com/x bookworm special\n", "bookworm-updates main\n"},
-		"a mirror":       {ubuntu, "/etc/apt/sources.list", "deb http://mirror.example.com/ubuntu noble main universe\n", "noble main universe\n"},
-		"none of Ubuntu": {ubuntu, "/etc/apt/sources.list", "", "noble main restricted universe multiverse\n"},
-		"none":           {debian, "/etc/apt/sources.list", "", "bookworm main\n"},
+		"of another":           {debian, "/etc/apt/sources.list", "deb http://deb.debian.org/debian bookworm main\ndeb https://packages.example.com/x bookworm special\n", "bookworm-updates main\n"},
+		"a section of another": {debian, "/etc/apt/sources.list", "deb http://deb.debian.org/debian stable main\ndeb https://download.example.com/box bookworm contrib\n", "bookworm main\n"},
+		"a mirror":             {ubuntu, "/etc/apt/sources.list", "deb http://mirror.example.com/ubuntu noble main universe\n", "noble main universe\n"},
+		"none of Ubuntu":       {ubuntu, "/etc/apt/sources.list", "", "noble main restricted universe multiverse\n"},
+		"none":                 {debian, "/etc/apt/sources.list", "", "bookworm main\n"},
 	} {
 		root := t.TempDir()
 		putFile(t, root, "/etc/os-release", c.release)
