@@ -19,7 +19,7 @@ import (
 // it. It does what differs alone, so a step that was cut is taken again as a whole.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	if action := site.Facets[step.Facet].Change.Action; !slices.Contains(byHelper, step.Facet) || action == "" || action != step.Action {
-		return fmt.Errorf("Slipway does not do this over SSH: %w", errors.ErrUnsupported)
+		return fmt.Errorf("over SSH, Slipway does not do this: %w", errors.ErrUnsupported)
 	}
 	if n.MayHaveDrivers() && !m.knowsHardware() { // the daemon was started since it was seen
 		if _, err := m.Observe(ctx, n, []site.Facet{step.Facet}); err != nil {
