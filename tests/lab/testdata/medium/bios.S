@@ -3,7 +3,12 @@
 	.code16
 	.globl start
 start:	ljmp $0, $begin
-begin:	xor %ax, %ax
+begin:	mov %dx, %bx
+	mov $0x602, %dx			// as ICH9 has it where SeaBIOS puts it; a button that is pressed
+	mov $0x100, %ax			// before that is not seen, so nothing is told before it
+	outw %ax, %dx
+	mov %bx, %dx
+	xor %ax, %ax
 	mov %ax, %ds
 	mov %ax, %es
 	mov %ax, %ss
@@ -26,10 +31,7 @@ begin:	xor %ax, %ax
 	mov $installed, %si
 2:	call say
 	jmp off
-button:	mov $0x602, %dx			// as ICH9 has it where SeaBIOS puts it
-	mov $0x100, %ax
-	outw %ax, %dx
-	mov $0x600, %dx
+button:	mov $0x600, %dx
 3:	inw %dx, %ax
 	test $0x100, %ax
 	jz 3b

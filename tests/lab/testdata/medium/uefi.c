@@ -139,6 +139,9 @@ __attribute__((section(".first"))) u64 start(void *image, struct system *s) {
 		}
 		for (;;) {}
 	}
+	// The power button, and the switch, as ICH9 has them where QEMU's firmware puts them (ACPI 4.8.3).
+	// A button that is pressed before that is not seen, so nothing is told before it.
+	out16(0x602, 0x100);
 	say("\nDISK RUNS");
 	if (me->size) say_bytes(me->options, me->size);
 	say("\n");
@@ -147,8 +150,6 @@ __attribute__((section(".first"))) u64 start(void *image, struct system *s) {
 		say(s->runtime->set(L"LabBegan", &own_guid, 7, 1, "x") ? "FORGETFUL\n" : "BEGINS ANEW\n");
 		s->runtime->reset(0, 0, 0, 0);
 	}
-	// The power button, and the switch, as ICH9 has them where QEMU's firmware puts them (ACPI 4.8.3).
-	out16(0x602, 0x100);
 	while (!(in16(0x600) & 0x100)) {}
 	say("BUTTON\n");
 	s->runtime->reset(2, 0, 0, 0);
