@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -101,11 +102,33 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	}
 	select {
 	case <-m.etcd.Server.ReadyNotify():
-		return nil
+		return m.settle(ctx, m.etcd.Server.LinearizableReadNotify)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-m.ctx.Done():
 		return damaged(context.Cause(m.ctx))
+	}
+}
+
+// settle reads until etcd answers. The first reads of a member may be refused
+// because it became the leader only now, although it has said that it is ready:
+// its loop of reads may have begun before the election and looked at it after.
+// A leader without peers stays the leader, so no later read is refused for this.
+func (m *member) settle(ctx context.Context, read func(context.Context) error) error {
+	reading, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(m.ctx, end)()
+	for {
+		err := read(reading)
+		switch {
+		case context.Cause(m.ctx) != nil:
+			return damaged(context.Cause(m.ctx))
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, etcderrors.ErrLeaderChanged), errors.Is(err, etcderrors.ErrTimeout):
+			continue
+		}
+		return err
 	}
 }
 

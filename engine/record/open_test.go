@@ -13,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -38,6 +40,49 @@ func refused(t *testing.T, dir string, what ...string) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%q does not say %q", err, w)
 		}
+	}
+}
+
+// TestReadsThatAreTooEarly holds that records are not refused because etcd has
+// only just become its own leader, and that what is wrong for longer is told.
+func TestReadsThatAreTooEarly(t *testing.T) {
+	corrupt := errors.New("corrupt")
+	for name, c := range map[string]struct {
+		answers []error
+		failed  error // of the member meanwhile
+		want    error
+	}{
+		"at once":        {answers: []error{nil}},
+		"leader changed": {answers: []error{etcderrors.ErrLeaderChanged, etcderrors.ErrTimeout, nil}},
+		"another error":  {answers: []error{etcderrors.ErrLeaderChanged, etcderrors.ErrCorrupt}, want: etcderrors.ErrCorrupt},
+		"etcd fails":     {failed: corrupt, want: corrupt},
+		"never":          {want: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &member{}
+				m.ctx, m.fail = context.WithCancelCause(t.Context())
+				defer m.fail(errClosed)
+				ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+				defer cancel()
+				answers := c.answers
+				err := m.settle(ctx, func(ctx context.Context) error {
+					if len(answers) == 0 { // a read of a dead etcd hangs
+						if c.failed != nil {
+							m.fail(c.failed)
+						}
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					answer := answers[0]
+					answers = answers[1:]
+					return answer
+				})
+				if !errors.Is(err, c.want) || len(answers) > 0 {
+					t.Errorf("got %v with %d answers left, want %v", err, len(answers), c.want)
+				}
+			})
+		})
 	}
 }
 
