@@ -553,7 +553,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if s.Action == site.ActionInstall {
 			giveWay(r, s)
 		}
-		changesOwned(r, s, j.memory.Observed)
+		changesOwned(r, j.node, s, j.memory.Observed)
 		if boot != nil {
 			r.Agent = boot
 		}

@@ -138,7 +138,7 @@ func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Fac
 // have left the design.
 func (w *worker) insideFacets(j job) []site.Facet {
 	facets := w.designedFacets(j.node, site.OS)
-	if j.memory.Recorded.Owned != (site.Owned{}) {
+	if owned := j.memory.Recorded.Owned; owned.Digest != "" || owned.Changing {
 		facets = slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return !w.e.serves[f] })
 	}
 	if !plan.InstalledHere(j.memory.Recorded) {

@@ -1,24 +1,84 @@
 package engine
 
-import "github.com/slipway-gitops/slipway/engine/site"
+import (
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
 
 // noteOwned records the list of what Slipway made inside a system as it was seen
-// after a run of ours. Any other list that differs from the recorded one, also that
-// there is none any more, is for a person; a new system begins with none.
-func noteOwned(r *site.Recorded, seen site.Observed) {
+// after a run of ours, unless it says of more that it is ours than it said before and
+// the run was asked for: somebody else has added to it then. Any other list that
+// differs from the recorded one, also that there is none any more, is for a person; a
+// new system begins with none.
+func noteOwned(r *site.Recorded, n *site.Node, before, seen site.Observed) {
 	digest, inside := seen.OwnedDigest()
 	if !inside || !r.Owned.Changing {
 		return
 	}
-	r.Owned = site.Owned{Digest: digest, Changing: r.InFlight != nil && changesList(r.InFlight.Step)}
+	if ours := append(listed(before), r.Owned.Asked...); hasMore(n, listed(seen), seen, ours) {
+		r.Owned = site.Owned{Digest: r.Owned.Digest}
+		return
+	}
+	is := site.Owned{Digest: digest}
+	if r.InFlight != nil && changesList(r.InFlight.Step) {
+		is.Changing, is.Asked = true, r.Owned.Asked
+	}
+	r.Owned = is
 }
 
-// changesOwned notes that a step may change the list from now on. A list that was
-// another one than the recorded before stays so for the records.
-func changesOwned(r *site.Recorded, s site.Step, seen site.Observed) {
-	if digest, inside := seen.OwnedDigest(); changesList(s) && inside && digest == r.Owned.Digest {
-		r.Owned.Changing = true
+// hasMore says whether a list names something that is neither ours nor designed.
+func hasMore(n *site.Node, list []string, seen site.Observed, ours []string) bool {
+	designed := map[string]bool{}
+	for f, state := range seen.Facets {
+		for _, name := range namesOf(f, n.MayItems(f, state.System)) {
+			designed[name] = true
+		}
 	}
+	return slices.ContainsFunc(list, func(name string) bool { return !designed[name] && !slices.Contains(ours, name) })
+}
+
+// listed are the names of what the list on a machine has: its items, and those of their
+// fields that were asked for.
+func listed(seen site.Observed) (names []string) {
+	for f, state := range seen.Facets {
+		for _, key := range state.Owned {
+			names = append(names, itemName(f, key))
+			for _, field := range state.Asked[key] {
+				names = append(names, fieldName(f, key, field))
+			}
+		}
+	}
+	return names
+}
+
+// namesOf are the names that the list may have of items and their fields.
+func namesOf(f site.Facet, items []item.Item) (names []string) {
+	for _, i := range items {
+		names = append(names, itemName(f, i.Key))
+		for field := range i.Fields {
+			names = append(names, fieldName(f, i.Key, field))
+		}
+	}
+	return names
+}
+
+func itemName(f site.Facet, key string) string { return string(f) + "/" + key }
+
+func fieldName(f site.Facet, key, field string) string { return itemName(f, key) + "\n" + field }
+
+// changesOwned notes that a step may change the list from now on, and to what. A list
+// that was another one than the recorded before stays so for the records.
+func changesOwned(r *site.Recorded, n *site.Node, s site.Step, seen site.Observed) {
+	digest, inside := seen.OwnedDigest()
+	if !changesList(s) || !inside || digest != r.Owned.Digest {
+		return
+	}
+	r.Owned.Changing = true
+	asked := append(slices.Clone(r.Owned.Asked), namesOf(s.Facet, n.MayItems(s.Facet, seen.Facets[s.Facet].System))...)
+	slices.Sort(asked)
+	r.Owned.Asked = slices.Compact(asked)
 }
 
 // changesList says whether a step changes the list: what is done once is in none.

@@ -110,6 +110,41 @@ func TestEditedListRemovesNothing(t *testing.T) {
 	}, "n1")
 }
 
+// What somebody adds to the list while a run of ours goes on is not ours for that.
+func TestARunMakesNothingElseOurs(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.fleet.Machine("n1").SetHave(site.FacetConfig, site.Values{"sysctl.others": "7"})
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.want("n1", site.Progressing)
+		w.fleet.Machine("n1").Own(site.FacetConfig, "sysctl.others")
+		w.after(20 * time.Minute)
+		w.isSysctl("a", "1")
+		w.isSysctl("others", "7")
+		w.want("n1", site.Blocked)
+		w.reason("n1", "config sysctl.others left the design and Slipway does not remove it")
+		w.do(site.Order{Verb: site.VerbApprove, Node: "n1", By: "ann", Reason: "seen"})
+		w.until("removed", 20*time.Minute, w.is(site.InSync, "n1"))
+		w.isSysctl("others", "")
+	}, "n1")
+}
+
+// A design that changes while a run goes on leaves what that run made ours.
+func TestWhatARunMakesIsOursThoughItLeftTheDesign(t *testing.T) {
+	inBubble(t, configured, func(w *world) {
+		w.serving("n1")
+		w.sysctls(site.Scalars{"a": int64(1)}, nil)
+		w.after(time.Minute)
+		w.want("n1", site.Progressing)
+		w.sysctls(site.Scalars{"b": int64(2)}, nil)
+		w.until("the other", 20*time.Minute, func() bool {
+			have := w.fleet.Machine("n1").Have(site.FacetConfig)
+			return w.is(site.InSync, "n1")() && have["sysctl.b"] == "2" && have["sysctl.a"] == ""
+		})
+	}, "n1")
+}
+
 // A list that somebody removed on the machine is told of, and not believed: what left the
 // design stays there, and the node is not called in-sync.
 func TestLostListIsTold(t *testing.T) {

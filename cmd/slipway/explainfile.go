@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +28,9 @@ type explainedFile struct {
 	There   string    `json:"there,omitempty"`
 	Seen    time.Time `json:"seen,omitzero"`
 	Unknown string    `json:"unknown,omitempty"`
+	// Differs says what besides the content is otherwise than designed: its mode, owner or
+	// group.
+	Differs []string `json:"differs,omitempty"`
 	// Difference is a unified diff from what is there to what is designed; Withheld
 	// says why there is none where they differ.
 	Difference string `json:"difference,omitempty"`
@@ -87,10 +93,26 @@ func explainFile(ctx context.Context, state string, s *site.Site, node, path str
 	case x.There == "":
 		x.Unknown = there.Withheld
 	}
+	if x.Unknown == "" && x.There != item.Absent {
+		x.Differs = differing(designed, key, seen)
+	}
 	if x.Unknown == "" && x.There != x.Digest && x.Digest != "" {
 		x.Difference, x.Withheld = plan.Compared(there, x.Designed)
 	}
 	return x
+}
+
+// differing says which fields of a file besides its content are otherwise than designed, or are
+// not known.
+func differing(designed item.Item, key string, seen site.FacetState) (all []string) {
+	for _, field := range slices.Sorted(maps.Keys(designed.Fields)) {
+		name := item.Name(key, field)
+		have, want := cmp.Or(seen.Have[name], "unknown"), designed.Fields[field]
+		if field != "content" && have != want {
+			all = append(all, fmt.Sprintf("%s is %s and is designed as %s", field, site.Printable(have), want))
+		}
+	}
+	return all
 }
 
 // print writes what is designed, and what is there.
@@ -114,6 +136,8 @@ func (x *explainedFile) print(w *screen) {
 	switch {
 	case x.Unknown != "":
 		w.Println(bold("there") + "     unknown: " + x.Unknown)
+	case len(x.Differs) > 0 && x.There == x.Digest:
+		w.Println(bold("there") + "     the content as designed" + ago)
 	case x.There == x.Digest || x.There == item.Absent && x.Digest == "":
 		w.Println(bold("there") + "     as designed" + ago)
 	case x.Withheld != "":
@@ -121,5 +145,8 @@ func (x *explainedFile) print(w *screen) {
 	default:
 		w.Println(bold("there") + "     " + x.There + ago)
 		plan.WriteDiff(w.Lines(), x.Difference, "  ", planPaint(w))
+	}
+	for _, what := range x.Differs {
+		w.Println("          " + what)
 	}
 }

@@ -23,10 +23,31 @@ func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, se
 	if len(left) == 0 || m.Recorded.Owned.Agrees(seen) {
 		return left
 	}
-	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
-		"so somebody changed it. Check /var/lib/slipway-inside/owned.json there, then run `slipway approve %s` to accept the list",
-		f, someOf(printable(left)), orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name))
+	p.Reported = append(p.Reported, fmt.Sprintf("%s %s left the design and Slipway does not remove it: %s", f, someOf(printable(left)), editedList(n, m, seen)))
 	return nil
+}
+
+// planReturn gives the changes that set back fields that left the design, where they may be:
+// the list says which those are, and so it has to be the recorded one as for a removal.
+func planReturn(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState) []site.Change {
+	changes := w.returning(n, f, seen)
+	if len(changes) == 0 || m.Recorded.Owned.Agrees(seen) {
+		return changes
+	}
+	var fields []string
+	for _, c := range changes {
+		fields = append(fields, c.Field)
+	}
+	p.Reported = append(p.Reported, fmt.Sprintf("%s left the design and Slipway does not set it back: %s", someOf(fields), editedList(n, m, seen)))
+	return nil
+}
+
+// editedList says that the list of what Slipway made is another one than the recorded, and what
+// to do.
+func editedList(n *site.Node, m site.Memory, seen site.FacetState) string {
+	return fmt.Sprintf("the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
+		"so somebody changed it. Check /var/lib/slipway-inside/owned.json there, then run `slipway approve %s` to accept the list",
+		orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name)
 }
 
 // planLostList reports that the list on the machine of what Slipway made is gone: what

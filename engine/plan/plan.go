@@ -303,7 +303,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	w := wishFor(n, f, seen)
 	remove := planRemoval(p, n, f, m, seen)
-	returning := w.returning(n, f, seen)
+	returning := planReturn(p, w, n, f, m, seen)
 	changes := slices.Concat(w.diff(n, f, seen), returning, removals(f, remove))
 	if f == site.FacetDisks && isDue(n, m) {
 		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // it is made anew

@@ -399,8 +399,10 @@ func (b *AgentBoot) IsStarted() bool { return b.IsOn() && !b.Started.IsZero() }
 type Owned struct {
 	Digest string `json:"digest,omitempty"`
 	// Changing is set while a run of ours may be changing the list: what is seen of
-	// it next is ours.
+	// it next is ours, as far as it says no more than it did or such a run was asked for.
 	Changing bool `json:"changing,omitempty"`
+	// Asked are the names of the items and fields that those runs were asked for.
+	Asked []string `json:"asked,omitempty"`
 }
 
 // Agrees says whether a machine shows the list that is recorded.

@@ -507,13 +507,14 @@ func (w *writer) stage(ctx context.Context, want site.Values) error {
 	})
 }
 
-// restart boots the machine and waits until what was staged is in effect.
-// Nothing staged means that it was booted already. It gives up when somebody
+// restart boots the machine and waits until what was staged is in effect, and what
+// was made inside and waits for a boot. Nothing of either means that it was booted
+// already. It gives up when somebody
 // switches the machine off.
 func (w *writer) restart(ctx context.Context) error {
 	staged := func() bool {
 		defer w.m.look()()
-		return len(w.m.pending) > 0
+		return len(w.m.pending) > 0 || slices.Contains(slices.Collect(maps.Values(w.m.waits)), true)
 	}
 	if !staged() {
 		return nil
@@ -810,6 +811,9 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 		if site.IsInside(f) {
 			state.Owned, state.OwnedDigest = slices.Clone(s.m.owned[f]), s.m.ownedDigest()
 			state.Absent = item.Missing(item.Keys(n.Items(f)), have)
+			if s.m.waits[f] {
+				state.Waits = site.WaitsReboot
+			}
 		}
 		if site.Facets[f].Once {
 			s.m.onces(n, f, &state)

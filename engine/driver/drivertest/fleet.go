@@ -40,6 +40,9 @@ type Config struct {
 	// StepTime is what the steps take that stage something or work inside the
 	// system, beside their requests.
 	StepTime map[site.Action]time.Duration
+	// NeedsBoot are the facets inside of which a step has its effect at the next
+	// boot, as upgrades of a kernel have.
+	NeedsBoot []site.Facet
 	// GraceTime is how long a system may take to shut down before its power is
 	// cut.
 	GraceTime time.Duration
@@ -139,7 +142,7 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 		body: body{
 			order: "Hdd,Pxe", mode: "uefi",
 			inside: map[site.Facet]site.Values{}, pending: map[site.Facet]site.Values{}, runs: map[site.Facet]run{}, owned: map[site.Facet][]string{},
-			actions: map[string]action{}, began: map[string]int{},
+			waits: map[site.Facet]bool{}, actions: map[string]action{}, began: map[string]int{},
 			identity: site.Identity{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", len(f.machines)+1), Serial: "FAKE-" + name},
 		},
 	}
@@ -219,6 +222,12 @@ func (f *Fleet) called(c Call) {
 func (m *FakeMachine) SetHealth(unwell, unread string) {
 	defer m.look()()
 	m.unwell, m.unread = unwell, unread
+}
+
+// Serves says whether the machine's system runs and its service is well.
+func (m *FakeMachine) Serves() bool {
+	defer m.look()()
+	return m.answers() && m.unwell == ""
 }
 
 // SetLinks has the system see its ports so, hear so much of their neighbours where it
@@ -305,6 +314,7 @@ type body struct {
 	posting   map[site.Facet]site.Values // taken over by the boot under way
 	runs      map[site.Facet]run         // what goes on inside
 	owned     map[site.Facet][]string    // the items that were made inside, by facet
+	waits     map[site.Facet]bool        // what was made inside has its effect at the next boot
 	actions   map[string]action          // what was done once in the installation, by name
 	began     map[string]int             // and how often in all of them
 	// failActions has boot actions fail.
@@ -503,6 +513,7 @@ func (m *FakeMachine) endRuns(now time.Time) {
 		if !now.Before(r.ends) {
 			m.set(f, r.want, r.ends)
 			m.owned[f] = r.owned
+			m.waits[f] = slices.Contains(m.config.NeedsBoot, f)
 			delete(m.runs, f)
 		}
 	}
@@ -540,6 +551,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	}
 	m.on, m.installer, m.memory, m.token, m.lost, m.finishes = on, nil, false, "", time.Time{}, nil
 	clear(m.runs)
+	clear(m.waits)
 	m.facts = append(m.facts, Fact{When: at, Facet: site.FacetPower, Have: site.Values{"state": state(on)}})
 	if !on {
 		return

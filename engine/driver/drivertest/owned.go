@@ -19,6 +19,10 @@ import (
 func (m *FakeMachine) Own(f site.Facet, keys ...string) {
 	defer m.look()()
 	m.owned[f] = keys
+	if r, runs := m.runs[f]; runs { // which writes the list that it reads then
+		r.owned = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.owned, keys))))
+		m.runs[f] = r
+	}
 }
 
 // Owned are the keys that the list has of a facet.

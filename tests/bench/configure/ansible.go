@@ -50,14 +50,36 @@ func ansible(dir string, hosts []*host, keyFile, publicKey string) (wall, cpu ti
 	if err != nil {
 		return 0, 0, err
 	}
-	cmd := exec.Command("ansible-playbook", "-i", "hosts", "play.yml")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(dir, "ansible.cfg"), "ANSIBLE_NOCOLOR=1", "HOME="+dir)
 	begun := time.Now()
-	out, err := cmd.CombinedOutput()
-	wall = time.Since(begun)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ansible-playbook: %w: %s", err, out[max(0, len(out)-3000):])
+	for range runs {
+		cmd := exec.Command("ansible-playbook", "-i", "hosts", "play.yml")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(dir, "ansible.cfg"), "ANSIBLE_NOCOLOR=1", "HOME="+dir)
+		out, failed := cmd.CombinedOutput()
+		wall, cpu = time.Since(begun), cpu+cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
+		if failed == nil {
+			return wall, cpu, nil
+		}
+		err = fmt.Errorf("ansible-playbook: %w: %s", failed, strings.Join(fatal(string(out)), "\n"))
+		rig.Progress("%v", err)
 	}
-	return wall, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	return 0, 0, err
+}
+
+// runs is how often the playbook is run until it has brought all hosts to their state, as its
+// users run it again for the hosts on which a task failed. What that takes counts.
+const runs = 3
+
+// fatal are the lines of Ansible's output that say which task failed, and on which host.
+func fatal(out string) (lines []string) {
+	task := ""
+	for line := range strings.Lines(out) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "TASK "):
+			task = line
+		case strings.HasPrefix(line, "fatal:"), strings.HasPrefix(line, "failed:"):
+			lines = append(lines, task, line[:min(len(line), 1000)])
+		}
+	}
+	return lines
 }

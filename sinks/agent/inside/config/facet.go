@@ -41,9 +41,10 @@ type work struct {
 	// were started by this call.
 	readers map[string][]string
 	started []string
-	// unread are the files that systemd must read again, unheard those that units must be
-	// restarted for, and gone those of both that are forgotten then.
-	unread, unheard, gone []string
+	// unread are the files that systemd must read again, uncreated those whose lines
+	// systemd-tmpfiles must carry out, unheard those that units must be restarted for, and gone
+	// those of all that are forgotten then.
+	unread, uncreated, unheard, gone []string
 }
 
 type failure struct {
@@ -122,6 +123,7 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	first, units := unitsUnderFiles(leaving[item.KindUnits], wanted[item.KindFiles])
 	w.applyUnits(nil, first)
 	w.applyFiles(files)
+	w.create()
 	w.applyUnits(wanted[item.KindUnits], units)
 	if err := w.restartReaders(); err != nil {
 		w.fail(item.KindUnits, err)

@@ -21,22 +21,23 @@ import (
 
 // fake is a system in a folder, whose systemctl and modprobe are functions.
 type fake struct {
-	t      testing.TB
-	host   *inside.Host
-	active map[string]string
-	stale  bool              // systemctl changes nothing
-	loaded map[string]string // the unit files that systemd has read
-	runs   map[string]string // the unit files that units were started with
-	reads  map[string]string // the file that a unit reads when it starts
-	goesBy map[string]string // what was in it then
-	calls  []string
-	told   []string
-	fails  map[string]bool // units that do not start
-	prints string          // what units printed before they failed
-	writes int
-	limit  int                                  // writes after which everything fails; 0 for none
-	units  string                               // what systemctl list-unit-files prints
-	checks func(c inside.Command) inside.Output // visudo and sshd
+	t       testing.TB
+	host    *inside.Host
+	active  map[string]string
+	stale   bool              // systemctl changes nothing
+	loaded  map[string]string // the unit files that systemd has read
+	runs    map[string]string // the unit files that units were started with
+	reads   map[string]string // the file that a unit reads when it starts
+	goesBy  map[string]string // what was in it then
+	calls   []string
+	created []string // the texts that systemd-tmpfiles has carried out
+	told    []string
+	fails   map[string]bool // units that do not start
+	prints  string          // what units printed before they failed
+	writes  int
+	limit   int                                  // writes after which everything fails; 0 for none
+	units   string                               // what systemctl list-unit-files prints
+	checks  func(c inside.Command) inside.Output // visudo and sshd
 }
 
 var errCut = errors.New("cut off")
@@ -163,6 +164,14 @@ func (f *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		return inside.Output{}, nil
 	case "systemctl":
 		return f.systemctl(args[0], args[1:])
+	case "systemd-tmpfiles":
+		file := args[len(args)-1]
+		text := f.read(file)
+		if strings.Contains(text, "bad") {
+			return inside.Output{Code: 65, Err: []byte(file + ":1: Unknown command type 'bad'.")}, nil
+		}
+		f.created = append(f.created, text)
+		return inside.Output{}, nil
 	case "visudo", "/usr/sbin/sshd":
 		if f.checks != nil {
 			return f.checks(c), nil

@@ -136,6 +136,9 @@ type madeFile struct {
 	// Unread is the boot in which the file was changed and systemd has not read it; empty where
 	// it has. At the next boot it reads all files.
 	Unread string `json:"unread,omitempty"`
+	// Uncreated is the boot in which the file was changed and systemd-tmpfiles has not carried
+	// out its lines; empty where it has. At the next boot it does so.
+	Uncreated string `json:"uncreated,omitempty"`
 	// Restart are the units that must be restarted since the file was changed, in the boot
 	// Boot: at the next one they start by it.
 	Restart []string `json:"restart,omitempty"`
@@ -396,8 +399,8 @@ func (w *work) removeFile(key string) error {
 			return err
 		}
 	}
-	if slices.Contains(w.unread, key) || slices.Contains(w.unheard, key) {
-		w.gone = append(w.gone, key) // until systemd, or the unit, has read that
+	if slices.Contains(w.unread, key) || slices.Contains(w.uncreated, key) || slices.Contains(w.unheard, key) {
+		w.gone = append(w.gone, key) // until systemd, systemd-tmpfiles, or the unit has read that
 		return nil
 	}
 	return w.items.Drop(key)

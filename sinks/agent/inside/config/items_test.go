@@ -341,6 +341,52 @@ func TestACutChangeOfADropInIsSeen(t *testing.T) {
 	}
 }
 
+// The lines of a file of tmpfiles.d are carried out when it changes, and not only at the next boot,
+// also where the change was cut.
+func TestLinesOfTmpfilesAreCarriedOut(t *testing.T) {
+	const conf = "/etc/tmpfiles.d/app.conf"
+	with := []item.Item{file(conf, "d /run/app 0755 root root", "0644", "root"), file("/etc/tmpfiles.d/README", "bad", "0644", "root")}
+	cuts := 0
+	for limit := 1; ; limit++ {
+		f := newFake(t)
+		f.limit = limit
+		err := f.apply(with)
+		f.limit = 0
+		f.reload()
+		if err == nil {
+			if len(f.created) != 1 {
+				t.Errorf("uncut, the lines were carried out %d times", len(f.created))
+			}
+			f.created = nil
+			if err := errors.Join(f.apply(with), f.apply(nil, with[0].Key)); err != nil || len(f.created) > 0 {
+				t.Errorf("with nothing to do, and removed, they were carried out: %q, %v", f.created, err)
+			}
+			break
+		}
+		cuts++
+		if isDone := len(f.met(with)) == 0; isDone && len(f.created) == 0 {
+			t.Errorf("cut after write %d: it is done, and its lines are not carried out", limit)
+		}
+		if err := f.apply(with); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := f.met(with); len(wrong) > 0 || len(f.created) == 0 {
+			t.Errorf("cut after write %d, and again: %q, carried out %d times", limit, wrong, len(f.created))
+		}
+	}
+	if cuts < 3 {
+		t.Errorf("cut %d times", cuts)
+	}
+	f := newFake(t)
+	bad := []item.Item{file(conf, "bad", "0644", "root")}
+	if err := f.apply(bad); err == nil || !strings.Contains(err.Error(), "did not carry out "+conf+": "+conf+":1: Unknown command type") {
+		t.Errorf("lines that are wrong: %v", err)
+	}
+	if wrong := f.met(bad); len(wrong) != 1 || !strings.Contains(wrong[0], "systemd-tmpfiles has not read it") {
+		t.Errorf("lines that are wrong are told as %q", wrong)
+	}
+}
+
 // A unit goes by the files that it reads: where one of them was changed, it is restarted once, also
 // where the change was cut. One that does not run is not started.
 func TestAChangedFileRestartsWhatReadsIt(t *testing.T) {

@@ -4,18 +4,32 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // unreadText is behind what is told of a file that systemd does not go by yet.
 const unreadText = " (systemd has not read it)"
 
+// uncreatedText is behind what is told of a file whose lines systemd-tmpfiles has not carried out.
+const uncreatedText = " (systemd-tmpfiles has not read it)"
+
+// tmpfiles is where files are whose lines say which files and folders there are, as
+// tmpfiles.d(5) has it. Slipway has them carried out; else they would be at the next boot.
+const tmpfiles = "/etc/tmpfiles.d"
+
 // olderText is behind what is told of what a unit was started before.
 func olderText(unit string) string {
 	return " (" + unit + " runs by an earlier one, and must be restarted)"
 }
+
+// createTime is how long systemd-tmpfiles may take.
+const createTime = time.Minute
 
 // readersOf are the units to be restarted when a file changes, by its path.
 func readersOf(units []item.Item) map[string][]string {
@@ -39,11 +53,16 @@ func (w *work) noteChange(key, file string) error {
 		return nil
 	}
 	ofSystemd := slices.ContainsFunc(unitFolders, func(folder string) bool { return below(file, folder) })
-	if !ofSystemd && len(w.readers[file]) == 0 {
+	creates := isTmpfile(file)
+	if !ofSystemd && !creates && len(w.readers[file]) == 0 {
 		return nil
 	}
 	var made madeFile
 	w.items.Load(key, nil, &made)
+	if creates {
+		made.Uncreated = w.bootID()
+		w.uncreated = append(w.uncreated, key)
+	}
 	if ofSystemd {
 		made.Unread = w.bootID()
 		w.unread = append(w.unread, key)
@@ -69,6 +88,9 @@ func (w *work) readLeft() {
 		if made.Unread != "" && made.Unread == w.bootID() {
 			w.unread = append(w.unread, key)
 		}
+		if made.Uncreated != "" && made.Uncreated == w.bootID() {
+			w.uncreated = append(w.uncreated, key)
+		}
 		if w.mustBeHeard(made) {
 			w.unheard = append(w.unheard, key)
 		}
@@ -88,6 +110,9 @@ func (w *work) unheeded(key string) (string, error) {
 	}
 	if made.Unread != "" && made.Unread == w.bootID() {
 		return unreadText, nil
+	}
+	if made.Uncreated != "" && made.Uncreated == w.bootID() {
+		return uncreatedText, nil
 	}
 	if !w.mustBeHeard(made) {
 		return "", nil
@@ -113,6 +138,36 @@ func (w *work) haveRead() error {
 	}
 	w.unread = nil
 	return nil
+}
+
+// isTmpfile says whether systemd-tmpfiles reads a file.
+func isTmpfile(file string) bool { return path.Dir(file) == tmpfiles && path.Ext(file) == ".conf" }
+
+// create has systemd-tmpfiles carry out the lines of the files that were changed. What the lines
+// of a file that is gone have made stays there.
+func (w *work) create() {
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(w.uncreated))) {
+		file := item.ID(key)
+		e, err := w.tree.Look(file)
+		if err == nil && e.Kind == tree.File {
+			err = w.createBy(file)
+		}
+		if err == nil {
+			err = w.noteRead(key, func(made *madeFile) { made.Uncreated = "" })
+		}
+		if err != nil {
+			w.fail(key, err)
+		}
+	}
+	w.uncreated = nil
+}
+
+func (w *work) createBy(file string) error {
+	o, err := w.run("systemd-tmpfiles", createTime, "--create", "--", file)
+	if err == nil && o.Code != 0 {
+		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design", file, o.LastLines(3))}
+	}
+	return err
 }
 
 // restartReaders restarts the units that run by files of before, each once.
@@ -157,7 +212,7 @@ func (w *work) noteRead(key string, note func(*madeFile)) error {
 	if !w.items.Load(key, nil, &made) {
 		return nil
 	}
-	if note(&made); slices.Contains(w.gone, key) && made.Unread == "" && len(made.Restart) == 0 {
+	if note(&made); slices.Contains(w.gone, key) && made.Unread == "" && made.Uncreated == "" && len(made.Restart) == 0 {
 		return w.items.Drop(key)
 	}
 	return w.items.Note(key, made)

@@ -55,6 +55,12 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 		return err
 	}
 	remove, disagrees := p.removable(j, r.Apply)
+	items, kept := p.settable(j, r.Apply)
+	if disagrees = cmp.Or(disagrees, kept); kept != nil {
+		only := *r.Apply
+		only.Items = items
+		r.Apply = &only
+	}
 	if j.Begun != nil {
 		p.Host.Tell(j.Begun.unended())
 	} else if len(remove) == 0 && !p.returns(r.Apply) {
@@ -112,11 +118,45 @@ func (p *Program) removable(j journal, a *wire.Apply) ([]string, error) {
 	if len(remove) == 0 {
 		return nil, nil
 	}
-	if digest := p.Host.Owned.Digest(); digest != a.Owned && !j.explains(a.Owned, digest) {
-		return nil, refused("nothing was removed of %s: the machine's list of what Slipway made (%s) is not the one in Slipway's records (%s), "+
-			"so it was changed by something else; check %s on the machine, and let Slipway look at it again", brief(remove), digest, orNone(a.Owned), p.Host.Owned.Path())
+	if !p.agrees(j, a) {
+		return nil, refused("nothing was removed of %s: %s", brief(remove), p.edited(a))
 	}
 	return remove, nil
+}
+
+// settable are the items that may be made as asked for. One with a field that goes back to what
+// it was is none of them where the list, which says so, is not that of the records: as for a
+// removal, an error says so.
+func (p *Program) settable(j journal, a *wire.Apply) ([]item.Item, error) {
+	if p.agrees(j, a) {
+		return a.Items, nil
+	}
+	asked := p.Host.Owned.Asked(a.Facet)
+	var items []item.Item
+	var kept []string
+	for _, i := range a.Items {
+		if fields := i.Returning(asked[i.Key]); len(fields) == 0 {
+			items = append(items, i)
+		} else {
+			kept = append(kept, i.Key+" ("+strings.Join(fields, ", ")+")")
+		}
+	}
+	if len(kept) == 0 {
+		return a.Items, nil
+	}
+	return items, refused("nothing was set back of %s: %s", brief(kept), p.edited(a))
+}
+
+// agrees says whether the machine's list of what Slipway made is the one that the records have,
+// or has become what it is by runs of ours since.
+func (p *Program) agrees(j journal, a *wire.Apply) bool {
+	digest := p.Host.Owned.Digest()
+	return digest == a.Owned || j.explains(a.Owned, digest)
+}
+
+func (p *Program) edited(a *wire.Apply) string {
+	return fmt.Sprintf("the machine's list of what Slipway made (%s) is not the one in Slipway's records (%s), "+
+		"so it was changed by something else; check %s on the machine, and let Slipway look at it again", p.Host.Owned.Digest(), orNone(a.Owned), p.Host.Owned.Path())
 }
 
 func orNone(digest string) string {

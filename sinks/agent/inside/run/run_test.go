@@ -195,12 +195,13 @@ func TestRemoval(t *testing.T) {
 // second pass writes nothing.
 func TestFieldsThatLeft(t *testing.T) {
 	s := newSystem(t)
-	key := "units.a.service"
+	key, list := "units.a.service", ""
 	ask := func(fields map[string]string) wire.Facet {
-		r := apply(1, "", nil)
+		r := apply(1, list, nil)
 		r.Apply.Items = []item.Item{item.New(key, fields, nil)}
 		_, got := s.ask(r)
 		s.is(got, "", "")
+		list = got.Owned
 		return got.Facets["config"]
 	}
 	s.facet.have[key+".enabled"], s.facet.have[key+".state"] = "true", "stopped"
@@ -223,7 +224,7 @@ func TestFieldsThatLeft(t *testing.T) {
 	s.facet.have[key+".state"] = "stopped"
 	ask(both)
 	s.facet.before = func(*inside.Host, string) error { return errors.New("the disk is full") }
-	r := apply(1, "", nil)
+	r := apply(1, list, nil)
 	r.Apply.Items = []item.Item{item.New(key, one, nil)}
 	_, got := s.ask(r)
 	s.is(got, wire.Failed, "the disk is full")
@@ -232,15 +233,48 @@ func TestFieldsThatLeft(t *testing.T) {
 	}
 }
 
+// A list that somebody edited on the machine sets nothing back: an item with a field that would
+// go back is left as it is, and the others are made.
+func TestAnEditedListSetsNothingBack(t *testing.T) {
+	s, key := newSystem(t), "units.a.service"
+	s.facet.have[key+".enabled"], s.facet.have[key+".state"] = "true", "stopped"
+	s.facet.before = func(*inside.Host, string) error { s.facet.have[key+".state"] = "running"; return nil }
+	r := apply(1, "", nil, "a")
+	r.Apply.Items = append(r.Apply.Items, item.New(key, map[string]string{"enabled": "true", "state": "running"}, nil))
+	_, first := s.ask(r)
+	s.is(first, "", "")
+	_, now := s.ask(apply(1, first.Owned, nil, "a", "b")) // so that no run of ours explains another list
+	s.is(now, "", "")
+	s.facet.applies = 0
+	r = apply(1, "0a0b", nil, "c")
+	r.Apply.Items = append(r.Apply.Items, item.New(key, map[string]string{"enabled": "true"}, nil))
+	_, got := s.ask(r)
+	s.is(got, wire.Refused, "nothing was set back of units.a.service (state): the machine's list")
+	if asked := got.Facets["config"].Asked[key]; !slices.Equal(asked, []string{"enabled", "state"}) || s.facet.have[key+".state"] != "running" {
+		t.Errorf("it is %q and was asked for %q", s.facet.have, asked)
+	}
+	if s.facet.have["c"] != "1" {
+		t.Errorf("what else was asked for is not there: %q", s.facet.have)
+	}
+	r.Apply.Owned = got.Owned
+	_, got = s.ask(r)
+	s.is(got, "", "")
+	if asked := got.Facets["config"].Asked[key]; !slices.Equal(asked, []string{"enabled"}) {
+		t.Errorf("with the list of the records it was asked for %q", asked)
+	}
+}
+
 // A field that a run made which was killed goes back as any other, though the run came
 // not so far that it noted what was asked for.
 func TestFieldsOfAKilledRun(t *testing.T) {
 	for _, owned := range []bool{false, true} {
-		s, key := newSystem(t), "units.a.service"
+		s, key, list := newSystem(t), "units.a.service", ""
 		ask := func(fields map[string]string) wire.Facet {
-			r := apply(1, "", nil)
+			r := apply(1, list, nil)
 			r.Apply.Items = []item.Item{item.New(key, fields, nil)}
-			s.ask(r)
+			if _, got := s.ask(r); s.facet.before == nil { // else it was killed, and nobody recorded anything
+				list = got.Owned
+			}
 			_, got := s.ask(wire.Request{Version: wire.Version, Op: wire.OpObserve, Site: "s", Observe: map[string][]string{"config": {key}}})
 			return got.Facets["config"]
 		}
