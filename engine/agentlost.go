@@ -53,7 +53,7 @@ func (w *worker) aloneGate(s site.Step) *held {
 		until = r.Agent.Lost.Add(agentPatience + plan.Hearing) // it may call again
 	}
 	if now := time.Now(); now.Before(until) && !now.Before(until.Add(-agentPatience-plan.Hearing)) {
-		return &held{state: site.Progressing, sentence: "the agent on " + w.name + " is lost, and may have ended its installation by itself; its system is asked before the machine is switched off",
+		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost, and the agent may have finished the installation; Slipway asks the installed system before it switches the machine off",
 			detail: "asked until " + clock(until), until: until.Add(time.Second)}
 	}
 	return nil

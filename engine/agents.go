@@ -146,7 +146,7 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	case err != nil:
 		w.e.Log.Debug("the agent does not answer", "node", w.name, "err", err)
 	case !j.node.Machine().Matches(seen.Identity):
-		w.e.Log.Warn("the agent is of another machine", "node", w.name, "is", seen.Identity.Full())
+		w.e.Log.Warn("an agent called that runs on another machine", "node", w.name, "is", seen.Identity.Full())
 	default:
 		now.Connected, now.Disks, now.Inventory, now.Seen = true, a.Disks(), a.Inventory(), time.Now()
 	}
@@ -284,7 +284,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	name := w.node.Image
 	if e.Agents == nil {
 		return &held{state: site.Blocked, person: true, release: "`slipway run` with --ramdisk FILE",
-			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, the medium that `slipway ramdisk build` makes, and where :9481 is not the right address with --agent-listen ADDRESS", name)}
+			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. If agents cannot reach port 9481 of this host, add --agent-listen ADDRESS", name)}
 	}
 	if err := e.Agents.Serving(); err != nil {
 		return &held{state: site.Blocked, sentence: steady(err)}
@@ -307,19 +307,19 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	case b != nil && b.Generation == s.Generation && !b.Over.IsZero() && b.Tries >= mostStarts:
 		why := "no agent has called"
 		if b.Key != "" {
-			why = "the agent was lost each time"
+			why = "the connection to it was lost each time"
 		}
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
 			sentence: fmt.Sprintf("Slipway's agent was started %d times, and %s. Check the console of the machine, and whether it reaches the daemon, then run `slipway retry %s`", b.Tries, why, w.name)}
 	case w.node.References.Start == site.StartNetwork && !e.design.Install.Allows(site.TrustNetwork):
 		return &held{state: site.Blocked, person: true, release: "a commit",
-			sentence: `the agent starts over the network here, and the site installs at trust "bmc" alone: write site: install: trust: "network", or boot: start: "media"`}
+			sentence: `this node starts Slipway's agent over the network, and the site allows installation only through the BMC (trust "bmc"): write site: install: trust: "network", or boot: start: "media" for the node`}
 	case w.node.References.Start == site.StartNetwork && e.NetBoots == nil:
 		networks, _ := e.design.NetworkStart(w.node)
 		return &held{state: site.Blocked, person: true, release: "`slipway run` with --netboot",
-			sentence: fmt.Sprintf("the agent starts over the network here, and this daemon does not serve network boot: start the daemon with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
+			sentence: fmt.Sprintf("this node starts Slipway's agent over the network, and this daemon does not serve network boot: start the daemon with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
 	case w.node.References.Start == site.StartNetwork && w.unserved() != nil:
-		return &held{state: site.Blocked, sentence: "the agent starts over the network here, and " + steady(w.unserved()), until: time.Now().Add(netbootAgain)}
+		return &held{state: site.Blocked, sentence: "this node starts Slipway's agent over the network, and " + steady(w.unserved()), until: time.Now().Add(netbootAgain)}
 	case !e.Artifacts.State(e.Agents.Medium()).Ready:
 		return &held{state: site.Blocked, person: true, release: "a restart of the daemon",
 			sentence: "the medium of Slipway's agent is no longer in the artifact store: restart the daemon, which adds it again"}

@@ -194,7 +194,7 @@ func TestUnkindAgents(t *testing.T) {
 		"another machine":          {u: drivertest.Unkind{Other: site.Identity{UUID: "ffffffff-1111-4000-8000-000000000000", Serial: "OTHER"}}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent has called"},
 		"refuses":                  {u: drivertest.Unkind{Refuses: "a link is down; nothing was written"}, most: time.Hour, starts: 1, state: site.Stalled, says: "nothing was written"},
 		"fails":                    {u: drivertest.Unkind{Fails: "mkfs.ext4 ended with 1"}, most: 2 * time.Hour, erased: 3, starts: 1, state: site.Stalled, says: "failed 3 times, and the data on the machine's disks may be incomplete"},
-		"vanishes again and again": {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 99}, most: 3 * time.Hour, erased: 3, starts: 3, state: site.Stalled, says: "the agent was lost each time"},
+		"vanishes again and again": {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 99}, most: 3 * time.Hour, erased: 3, starts: 3, state: site.Stalled, says: "the connection to it was lost each time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, usual, func(w *world) {

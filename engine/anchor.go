@@ -270,7 +270,7 @@ func (e *Engine) compareWithPublished(ctx context.Context) error {
 		}
 		published := site.Account{Records: s.Records, Closed: s.Closed, Entries: s.Entries}
 		if ledger.IsBehind(e.accountLocked(s.Node), published) {
-			e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch has the approvals of %s as ended up to and including attempt %d, and the records do not. "+
+			e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch says that the approvals of %s ended, up to and including attempt %d, and the records do not. "+
 				"Slipway writes to no machine. Restore newer records, or run `slipway take-over`: then Slipway asks again for everything that was approved", s.Node, s.Closed))
 			return nil
 		}

@@ -404,7 +404,7 @@ func TestRecordsAreComparedWithTheBranch(t *testing.T) {
 	}{
 		"the same": {nil, ""},
 		"an approval was used": {func(e *Engine, _ *worker, s *site.Sealed) { s.Closed = 3 },
-			"the status branch has the approvals of n1 as ended up to and including attempt 3"},
+			"the status branch says that the approvals of n1 ended, up to and including attempt 3"},
 		"of other records":           {func(_ *Engine, _ *worker, s *site.Sealed) { s.Closed, s.Records = 3, "r0" }, ""},
 		"installed since":            {func(_ *Engine, _ *worker, s *site.Sealed) { s.Generation = 2 }, "has generation 2 of n1 as installed, and the records know of generation 1"},
 		"installed the same":         {func(_ *Engine, _ *worker, s *site.Sealed) { s.Generation = 1 }, ""},

@@ -82,7 +82,7 @@ func (e *Engine) setClockBack(ctx context.Context) error {
 		return nil
 	}
 	because := func(site.LedgerEntry) string {
-		return "the clock was set back, so Slipway cannot tell how long ago it was given"
+		return "the clock was set back, so Slipway cannot tell how old the approval is"
 	}
 	if err := e.end(ctx, names, func(string) ledger.Why { return because }); err != nil {
 		return err
@@ -657,7 +657,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		return "the system of " + w.name + " may be changed to be as designed", w.save(ctx, settled(true))
 	case disowned:
 		defer w.wakeUp()
-		what := "the list on " + w.name + " of what Slipway made is accepted; what left the design is removed"
+		what := "the list on " + w.name + " of what Slipway made is accepted; Slipway removes what left the design"
 		if digest == "" {
 			what = "a new list of what Slipway makes begins on " + w.name + "; what it made before stays there even when it leaves the design"
 		}

@@ -42,7 +42,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case p.Foreign != "":
 		return w.asksPerson(j, site.Foreign, p.Foreign, "accept this system as it is")
 	case p.Unproven != "":
-		return w.asksPerson(j, site.Blocked, p.Unproven, "believe it")
+		return w.asksPerson(j, site.Blocked, p.Unproven, "accept this system as the installed one")
 	case len(p.Blocked) > 0:
 		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
 		if p.Spent {

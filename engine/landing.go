@@ -113,7 +113,7 @@ func (r *Reviews) waits(ctx context.Context, l *site.Landing, merge string, now 
 		l.Waits = now.broken
 		l.Refused, err = r.contains(ctx, now.attempted.ID, merge)
 	default:
-		l.Waits = "Slipway is about to look at the design with it"
+		l.Waits = "Slipway is about to evaluate the merged design"
 	}
 	return err
 }

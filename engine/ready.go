@@ -34,7 +34,7 @@ func (e *Engine) Unready() []string {
 	if p, failing := e.problems["records"]; failing {
 		why = append(why, "the records cannot be written: "+p.What)
 	} else if p, failing := e.problems["term"]; failing {
-		why = append(why, "the site's term cannot be kept: "+p.What)
+		why = append(why, "this daemon cannot stay in charge of the site: "+p.What)
 	}
 	if e.design == nil {
 		return append(why, "no design is in force: no revision has passed yet; see `slipway status`")
@@ -43,11 +43,11 @@ func (e *Engine) Unready() []string {
 		loop, what string
 		every      time.Duration
 	}{
-		{LoopPoll, "the source was not asked for a new revision", e.pollEveryLocked()},
-		{LoopTurn, "no machine was looked at", observeEvery(e.design)},
+		{LoopPoll, "Slipway has not looked for a new revision", e.pollEveryLocked()},
+		{LoopTurn, "Slipway has not looked at any machine", observeEvery(e.design)},
 	} {
 		if silent := time.Since(e.rounds[l.loop]); silent > 2*l.every+stuckAfter && (l.loop == LoopPoll || len(e.workers) > 0) {
-			why = append(why, fmt.Sprintf("%s for %s, which is due every %s: restart slipway, and keep its log", l.what, silent.Round(time.Second), l.every))
+			why = append(why, fmt.Sprintf("%s for %s, although that is due every %s: keep the log, and restart slipway", l.what, silent.Round(time.Second), l.every))
 		}
 	}
 	return why

@@ -78,7 +78,7 @@ func TestEngineThatHangsIsUnready(t *testing.T) {
 		w.after(20 * time.Minute)
 		w.unready("")
 		w.after(19 * time.Minute)
-		w.unready("the source was not asked for a new revision for 3")
+		w.unready("Slipway has not looked for a new revision for 3")
 	}, "n1")
 }
 

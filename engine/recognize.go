@@ -269,7 +269,7 @@ func full(i site.Identity) string {
 func contradiction(claims []claim) site.Standing {
 	var says []string
 	for _, c := range claims {
-		says = append(says, "its "+c.by+" is that of "+c.node)
+		says = append(says, "its "+c.by+" belongs to "+c.node)
 	}
 	return site.Standing{Kind: site.StandingDoubt, Text: strings.Join(says, ", ") + "; a part may have been moved from one to the other: correct the identities in the design"}
 }

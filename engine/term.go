@@ -161,7 +161,7 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 // accepted any more.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
 	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive, w.fenced); why != "" {
-		return &held{state: site.Blocked, sentence: why, release: "the term of this controller being held"}
+		return &held{state: site.Blocked, sentence: why, release: "this daemon being in charge of the site (its term)"}
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (w *worker) weaker() string {
 	d := w.doors[site.BMC]
 	switch binding := d.binding(); {
 	case binding == site.BindingConnection, binding == site.BindingUnknown && d.sessionless():
-		return "its BMC has no sessions: Slipway cannot tell a late request of a daemon that was killed from one of the next daemon, so destructive steps wait after a kill"
+		return "its BMC has no sessions, so Slipway cannot tell a late request of a killed daemon from one of the next daemon: after a daemon was killed, destructive steps wait"
 	case binding == site.BindingNone:
 		if d.endpoint.Unbound == site.UnboundAccept {
 			return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; the design accepts this for destructive steps (endpoints.bmc.unbound)"

@@ -47,7 +47,7 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 		return nil, fmt.Errorf("another lab answers at %s: stop it, or choose another with --control", socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("%s is there and is not a socket: move it away, or choose another with --control", socket)
+			return nil, fmt.Errorf("%s exists and is not a socket: move it, or choose another with --control", socket)
 		}
 		if err := os.Remove(socket); err != nil {
 			return nil, err

@@ -87,7 +87,7 @@ func (a *app) adopt(ctx context.Context, f adoptFlags) error {
 	case f.out == "":
 		return usage("--out DIR is needed: the new folder for the site")
 	case f.credential == "":
-		return usage("--credential NAME is needed: machines are adopted as they are seen from inside their controllers")
+		return usage("--credential NAME is needed: Slipway logs in to the controllers to see what it adopts")
 	}
 	name, err := newSiteName(f.out, f.name)
 	if err != nil {

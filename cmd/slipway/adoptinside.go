@@ -323,7 +323,7 @@ func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding)
 			node = ""
 		}
 		for _, ref := range draft.Refer(node, path) {
-			t.Leave(ref, "the design does not take it: "+f.Message)
+			t.Leave(ref, "a design cannot contain it: "+f.Message)
 			some = true
 		}
 	}

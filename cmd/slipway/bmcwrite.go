@@ -197,7 +197,7 @@ func (f switchFlags) wanted(b *bmc) (site.Identity, error) {
 		*field = value
 	}
 	if !want.Known() {
-		return want, usage("--machine %q names no machine: a slot stands beside a UUID, a serial number or a MAC address", f.machine)
+		return want, usage("--machine %q names no machine: give a UUID, a serial number or a MAC address, and a slot only together with one of them", f.machine)
 	}
 	return want, nil
 }

@@ -64,7 +64,7 @@ func (a *again) heed(ctx context.Context, h forge.Hint) {
 	}
 	open, err := a.proposals.Open(ctx, a.branch)
 	if err != nil {
-		a.log.Warn("a check could not be made again; trying again", "revision", h.Commit, "err", err)
+		a.log.Warn("could not list the open pull requests to repeat a check; trying again", "revision", h.Commit, "err", err)
 		time.AfterFunc(lull(err), func() { a.hints.Add(h) })
 		return
 	}

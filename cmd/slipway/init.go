@@ -150,8 +150,8 @@ type newFile struct {
 // fillIn is what a new site cannot know.
 var fillIn = []string{
 	"networks.cue  your networks",
-	"profiles.cue  how management controllers are reached, and prove themselves (trust)",
-	"rack-1.cue    your machines: addresses, and identities, without which nothing is written to them",
+	"profiles.cue  how Slipway reaches the management controllers, and checks who answers (trust)",
+	"rack-1.cue    your machines: addresses and identities (Slipway writes to no machine without one)",
 }
 
 // atLab are the addresses of a site for the laboratory instead of those for
@@ -181,7 +181,7 @@ func newSite(name string, changes ...string) ([]newFile, error) {
 // writeNew writes files that are not there yet, or none.
 func writeNew(dir string, files []newFile) error {
 	if path, err := obstacle(dir, files); path != "" || err != nil {
-		return cmp.Or(err, fmt.Errorf("%s is in the way, and nothing was written: name a new folder, or move it", path))
+		return cmp.Or(err, fmt.Errorf("%s exists already, and nothing was written: name a new folder, or move the file", path))
 	}
 	for _, f := range files {
 		path := filepath.Join(dir, f.name)

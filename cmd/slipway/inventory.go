@@ -91,9 +91,9 @@ func printSides(w *screen, s plan.Sides) {
 	w.Printf("\n%s\n", t.Render())
 	switch {
 	case s.Seen() < 2:
-		w.Printf("\nonly one side was seen: nothing is compared\n")
+		w.Printf("\nnothing to compare: only one of BMC, agent and system was seen\n")
 	case differ == 0:
-		w.Printf("\nno difference in what more than one side tells\n")
+		w.Printf("\nno differences: BMC, agent and system agree in everything that two of them report\n")
 	default:
 		w.Printf("\n%d of %d differ\n", differ, len(s.Rows))
 	}

@@ -72,7 +72,7 @@ func (b *agentBoots) Arm(boot engine.NetBoot) error {
 		return b.none
 	}
 	if len(boot.MACs) == 0 {
-		return errors.New("no port of " + boot.Node + " has a MAC address by which its firmware could be known")
+		return errors.New("no port of " + boot.Node + " has a known MAC address, so Slipway would not recognize its firmware in the network")
 	}
 	return b.Service.Arm(netboot.Boot{
 		Node: boot.Node, ID: boot.ID, MACs: boot.MACs, UUID: strings.ToLower(boot.UUID), Words: boot.Words, Until: boot.Until,

@@ -58,7 +58,7 @@ func (f *artifactFlags) check() error {
 	}
 	u, err := url.Parse(f.url)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return usage("--artifact-url %q is not an http or https URL with a host, and without account, query and fragment, which BMCs do not take", f.url)
+		return usage("--artifact-url %q is not a URL that BMCs accept: write http or https and a host, without account, query or fragment", f.url)
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 		w.Println("canaries   " + strings.Join(r.Canaries, ", ") + proven)
 	}
 	if r.Queued != nil {
-		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or stands still"))
+		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or is halted"))
 	}
 }
 

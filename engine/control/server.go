@@ -101,7 +101,7 @@ const maxPath = 107
 
 func checkPath(socket string) error {
 	if len(socket) > maxPath {
-		return fmt.Errorf("the path %s has %d bytes, of which a socket's may have %d: choose a shorter state directory", socket, len(socket), maxPath)
+		return fmt.Errorf("the path %s has %d bytes, and that of a socket has at most %d: choose a state directory with a shorter path", socket, len(socket), maxPath)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func clear(ctx context.Context, socket string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there and is not a socket: move it away, or choose another state directory", socket)
+		return fmt.Errorf("%s exists and is not a socket: move it, or choose another state directory", socket)
 	}
 	c, err := (&net.Dialer{Timeout: readTimeout}).DialContext(ctx, "unix", socket)
 	if err == nil {

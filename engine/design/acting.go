@@ -98,7 +98,7 @@ func IdleNeeds(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 			path := "roles." + name + ".needs." + phase
 			all.of("", wherePart(s, path), site.Finding{
 				Code: "need-gates-nothing", Severity: site.SeverityError, Path: path,
-				Message: fmt.Sprintf("no driver does anything in the phase %s, so that nothing of the role %s waits for what it needs", phase, name),
+				Message: fmt.Sprintf("no driver does anything in the phase %s, so nothing of the role %s would wait for what it needs", phase, name),
 				Why:     "Its nodes would be installed and changed before that is there.",
 				Fix:     "Put the need on a phase in which something is done: " + strings.Join(works, ", ") + ".",
 			})

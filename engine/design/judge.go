@@ -68,7 +68,7 @@ func judgeHere(p pack, nodes []layer, progress func(string)) (out []layer) {
 	if !ok {
 		return nil // which the extract has said
 	}
-	progress("holding the nodes against the site's own constraints")
+	progress("checking the nodes against the site's own constraints")
 	var scratch findings
 	var own site.Site
 	for _, s := range sections {

@@ -49,7 +49,7 @@ func beats(over, under *tree, path string) []site.Finding {
 			return []site.Finding{{
 				Code: "default-over-layer", Severity: site.SeverityWarning, Path: path,
 				File: over.origin.File.Value(), Line: over.origin.Line, Col: over.origin.Col,
-				Message: fmt.Sprintf("the default %s of %s stands over %s at %s (%s)", brief(over), path, brief(under), o, o.LayerName()),
+				Message: fmt.Sprintf("the default %s of %s overrides %s at %s (%s)", brief(over), path, brief(under), o, o.LayerName()),
 				Why:     "A default (*) of CUE is resolved within its own layer, so it overrides every layer below, although it looks weaker.",
 				Fix:     "Write the value without `*` if it should win, or put it into a weaker profile if it should not.",
 				Related: []string{o.String()},

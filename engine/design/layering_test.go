@@ -66,11 +66,11 @@ nodes: "n9": {profiles: ["base", "machine1", "quiet"], identity: {uuid: _ @unset
 		`nodes: "n1": boot: {@unst(), order: ["Hdd"]}`: {
 			`patch.cue:3:20 incomplete-value nodes.n1.boot has the attribute @unst(), which nothing reads`},
 		`nodes: "n1": power: *"off" | "on"`: {
-			`patch.cue:3:22 default-over-layer the default "off" of power stands over "on" at nodes.cue:5:9 (profile/base)`},
+			`patch.cue:3:22 default-over-layer the default "off" of power overrides "on" at nodes.cue:5:9 (profile/base)`},
 		`nodes: "n1": boot: order: *["Hdd"] | [...string]`: {
-			`patch.cue:3:27 default-over-layer the default ["Hdd"] of boot.order stands over ["Hdd","Pxe"] at nodes.cue:7:15 (profile/base)`},
+			`patch.cue:3:27 default-over-layer the default ["Hdd"] of boot.order overrides ["Hdd","Pxe"] at nodes.cue:7:15 (profile/base)`},
 		`profiles: machine2: power: *"off" | "on"`: {
-			`patch.cue:3:29 default-over-layer the default "off" of power stands over "on" at nodes.cue:5:9 (profile/base)`},
+			`patch.cue:3:29 default-over-layer the default "off" of power overrides "on" at nodes.cue:5:9 (profile/base)`},
 		// A default that is chosen, and one that says the same, beat nothing.
 		`#std: power: *"off" | "on"
 nodes: "n1": #std & {power: "on"}`: nil,

@@ -63,7 +63,7 @@ func inspect(name string, src []byte) []site.Finding {
 	}
 	if offset := tooDeep(src); offset >= 0 {
 		at(offset, site.Finding{
-			Code: "too-deep", Message: fmt.Sprintf("fields, brackets or parentheses are more than %d deep in one another", maxNesting),
+			Code: "too-deep", Message: fmt.Sprintf("fields, brackets or parentheses are nested more than %d levels deep", maxNesting),
 			Why: "Evaluation is bounded so that no commit can exhaust the controller.",
 			Fix: "Use fewer levels, or look for what generates the file.",
 		})
@@ -74,27 +74,27 @@ func inspect(name string, src []byte) []site.Finding {
 // hiddenRunes are the letters that are not seen, and change what is seen of others.
 var hiddenRunes = map[rune]string{
 	'\u00ad': "a soft hyphen",
-	'\u061c': "a mark of the direction of writing",
-	'\u180e': "a separator without a width",
-	'\u200b': "a space without a width",
-	'\u200c': "a mark without a width that keeps letters apart",
-	'\u200d': "a mark without a width that joins letters",
-	'\u200e': "a mark of the direction of writing",
-	'\u200f': "a mark of the direction of writing",
-	'\u202a': "a mark of the direction of writing",
-	'\u202b': "a mark of the direction of writing",
-	'\u202c': "a mark of the direction of writing",
-	'\u202d': "a mark that turns the direction of writing",
-	'\u202e': "a mark that turns the direction of writing",
-	'\u2060': "a mark without a width that joins words",
+	'\u061c': "a direction mark",
+	'\u180e': "a zero-width separator",
+	'\u200b': "a zero-width space",
+	'\u200c': "a zero-width mark that separates letters",
+	'\u200d': "a zero-width mark that joins letters",
+	'\u200e': "a direction mark",
+	'\u200f': "a direction mark",
+	'\u202a': "a direction mark",
+	'\u202b': "a direction mark",
+	'\u202c': "a direction mark",
+	'\u202d': "a mark that reverses the direction of the text",
+	'\u202e': "a mark that reverses the direction of the text",
+	'\u2060': "a zero-width mark that joins words",
 	'\u2061': "an invisible operator",
 	'\u2062': "an invisible operator",
 	'\u2063': "an invisible operator",
 	'\u2064': "an invisible operator",
-	'\u2066': "a mark of the direction of writing",
-	'\u2067': "a mark of the direction of writing",
-	'\u2068': "a mark of the direction of writing",
-	'\u2069': "a mark of the direction of writing",
+	'\u2066': "a direction mark",
+	'\u2067': "a direction mark",
+	'\u2068': "a direction mark",
+	'\u2069': "a direction mark",
 	'\ufeff': "a byte order mark within the text",
 }
 

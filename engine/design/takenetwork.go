@@ -259,7 +259,7 @@ func (m *wired) announced(id string, l item.Link) {
 		}
 	}
 	if !found {
-		m.fail(id, "it listens to router advertisements and has no address of them, so its network is not known")
+		m.fail(id, "it listens to router advertisements and got no address from them, so its network is not known")
 	}
 }
 

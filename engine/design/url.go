@@ -110,7 +110,7 @@ func (n *node) refer(ref string) (string, *site.Finding) {
 	value, ok := inURL(t.value)
 	if !ok {
 		return "", &site.Finding{
-			Message: fmt.Sprintf("%s of the node %s is nothing that can stand in a URL", ref, n.name),
+			Message: fmt.Sprintf("%s of the node %s cannot be part of a URL", ref, n.name),
 			Fix:     "Refer to an address, a whole number, or a text of letters, digits, '.', '_', '~' and '-'.", Related: places(t.origin),
 		}
 	}

@@ -59,10 +59,10 @@ func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs
 	free := r
 	free.unbounded, free.canaries = true, nil
 	if !within(free) {
-		return "no rule of the rollout would help: " + longest(try(free))
+		return "no change of the rollout's rules would help: " + longest(try(free))
 	}
 	if n, ok := leastAtOnce(s, sim, r, within); ok {
-		return fmt.Sprintf("maxUnavailable %d would keep it", n)
+		return fmt.Sprintf("maxUnavailable %d would meet the budget", n)
 	}
 	if c := r.canaries; c != nil {
 		soak := *c
@@ -70,16 +70,16 @@ func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs
 		shorter, without := r, r
 		shorter.canaries, without.canaries = &soak, nil
 		if soak.Soak > 0 && within(shorter) {
-			return fmt.Sprintf("canaries that soak for %s would keep it", plan.Brief(soak.Soak))
+			return fmt.Sprintf("canaries that soak for %s would meet the budget", plan.Brief(soak.Soak))
 		}
 		if within(without) {
-			return "no canaries would keep it"
+			return "a rollout without canaries would meet the budget"
 		}
 		if n, ok := leastAtOnce(s, sim, without, within); ok {
-			return fmt.Sprintf("maxUnavailable %d without canaries would keep it", n)
+			return fmt.Sprintf("maxUnavailable %d without canaries would meet the budget", n)
 		}
 	}
-	return "maxUnavailable of the site alone would not keep it, as that of its roles and racks holds: see the critical path"
+	return "maxUnavailable of the site alone would not meet the budget, because that of its roles and racks applies too: see the critical path"
 }
 
 // leastAtOnce is the least bound of the site under which the budget is kept.

@@ -473,7 +473,7 @@ func TestWindows(t *testing.T) {
 		"it never fits": {site.Window{From: "11:55", To: "12:04"}, func(*rollout.Node, *rollout.Try) {},
 			"about 10m of work do not fit into its window w; a longer window, or fewer changes at once; a person"},
 		"no more": {site.Window{Cron: "0 0 31 2 *", Length: site.Duration(time.Hour)}, func(*rollout.Node, *rollout.Try) {},
-			"its window w opens no more; a commit that changes the window; a person"},
+			"its window w does not open again; a commit that changes the window; a person"},
 		"not readable": {site.Window{From: "x", To: "12:09"}, func(*rollout.Node, *rollout.Try) {},
 			`its window w cannot be understood: from: "x" is not a time of day such as 22:00; a commit that corrects the window; a person`},
 		"it was begun":             {site.Window{From: "22:00", To: "04:00", Overrun: "stop"}, func(_ *rollout.Node, t *rollout.Try) { t.Begun = true }, ""},

@@ -297,7 +297,7 @@ func (sim *simulation) holds(m *member) string {
 	if full, is := sim.facts.Room(t).(*Full); is {
 		return sim.taken(full.Bound)
 	}
-	return "the window " + WindowOf(m.node.Design, t.Step) + ", which opens no more"
+	return "the window " + WindowOf(m.node.Design, t.Step) + ", which does not open again"
 }
 
 // taken says why no place of a bound becomes free.

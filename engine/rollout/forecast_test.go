@@ -411,11 +411,11 @@ func TestForecast(t *testing.T) {
 		{"three at once", func() { s.Rollout.MaxUnavailable = "30%" }, "40m0s", ""},
 		{"canaries", func() { s.Rollout.Canaries = &site.Canaries{Count: 1, Soak: site.Duration(5 * time.Minute)} }, "45m0s", ""},
 		{"over the budget", func() { s.Rollout.Budget = site.Duration(35 * time.Minute) }, "45m0s",
-			"it takes about 45m, which is 10m more than the budget of 35m; maxUnavailable 5 would keep it"},
+			"it takes about 45m, which is 10m more than the budget of 35m; maxUnavailable 5 would meet the budget"},
 		{"soak too long", func() { s.Rollout.Budget = site.Duration(22 * time.Minute) }, "45m0s",
-			"it takes about 45m, which is 23m more than the budget of 22m; maxUnavailable 5 without canaries would keep it"},
+			"it takes about 45m, which is 23m more than the budget of 22m; maxUnavailable 5 without canaries would meet the budget"},
 		{"one machine is too slow", func() { s.Rollout.Budget = site.Duration(9 * time.Minute) }, "45m0s",
-			"it takes about 45m, which is 36m more than the budget of 9m; no rule of the rollout would help: the longest path, to the end of n000, takes about 10m; install of n000 alone takes 9m"},
+			"it takes about 45m, which is 36m more than the budget of 9m; no change of the rollout's rules would help: the longest path, to the end of n000, takes about 10m; install of n000 alone takes 9m"},
 	} {
 		c.change()
 		f := rollout.Forecast(s, p, site.Known{}, now)
@@ -470,9 +470,9 @@ func turn(s *site.Site, warning string) bool {
 		s.Rollout.Canaries = nil
 	}
 	if soak, ok := strings.CutPrefix(knob, "canaries that soak for "); ok {
-		s.Rollout.Canaries.Soak.UnmarshalText([]byte(strings.TrimSuffix(soak, " would keep it")))
+		s.Rollout.Canaries.Soak.UnmarshalText([]byte(strings.TrimSuffix(soak, " would meet the budget")))
 	}
-	return strings.HasSuffix(knob, " would keep it")
+	return strings.HasSuffix(knob, " would meet the budget")
 }
 
 // Who is paused is left out until the pause ends, who is quarantined waits for

@@ -160,7 +160,7 @@ func (r *Shut) Verdict(*Facts) Verdict {
 	case r.Err != nil:
 		return Verdict{Person: true, Release: "a commit that corrects the window", Sentence: fmt.Sprintf("its window %s cannot be understood: %s", r.Name, r.Err)}
 	case r.Next.IsZero():
-		return Verdict{Person: true, Release: "a commit that changes the window", Sentence: fmt.Sprintf("its window %s opens no more", r.Name)}
+		return Verdict{Person: true, Release: "a commit that changes the window", Sentence: fmt.Sprintf("its window %s does not open again", r.Name)}
 	case r.NeverFits:
 		return Verdict{Person: true, Release: "a longer window, or fewer changes at once",
 			Sentence: fmt.Sprintf("about %s of work do not fit into its window %s", plan.Brief(r.Takes), r.Name)}

@@ -74,7 +74,7 @@ func (d *Driver) For(n *Node, seen *Platform) Fitting {
 		case !wasSeen:
 			unknown = "its model was not seen yet"
 		default:
-			unknown = "its system does not tell its model, and the design states no hardware.model"
+			unknown = "its system does not report its model, and the design states no hardware.model"
 		}
 	}
 	if len(d.Match.PCI) > 0 {
@@ -300,7 +300,7 @@ func (d DriverNodes) String() string {
 		parts = append(parts, "for "+someNodes(d.For)+" by the model")
 	}
 	if len(d.Unknown) > 0 {
-		parts = append(parts, "unknown for "+someNodes(d.Unknown)+" until their systems tell their hardware")
+		parts = append(parts, "unknown for "+someNodes(d.Unknown)+" until their systems report their hardware")
 	}
 	return "driver " + d.Driver + ": " + cmp.Or(strings.Join(parts, "; "), "for no node")
 }

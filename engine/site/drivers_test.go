@@ -39,7 +39,7 @@ func TestWhichMachineADriverIsFor(t *testing.T) {
 		"seen model":                 {site.DriverMatch{Model: "X"}, "", hardware("X"), site.FitSure, "the model X"},
 		"another seen model":         {site.DriverMatch{Model: "X"}, "", hardware("Y"), site.FitNone, ""},
 		"no model was seen yet":      {site.DriverMatch{Model: "X"}, "", nil, site.FitUnknown, "its model was not seen yet"},
-		"a system without a model":   {site.DriverMatch{Model: "X"}, "", hardware(""), site.FitUnknown, "its system does not tell its model, and the design states no hardware.model"},
+		"a system without a model":   {site.DriverMatch{Model: "X"}, "", hardware(""), site.FitUnknown, "its system does not report its model, and the design states no hardware.model"},
 		"seen before drivers":        {site.DriverMatch{Model: "X"}, "", &site.Platform{}, site.FitUnknown, "its model was not seen yet"},
 		"a device":                   {site.DriverMatch{PCI: []string{"8086:1592", "8086:1593"}}, "", hardware("", "1af4:1000", "8086:1593"), site.FitSure, "8086:1593"},
 		"no such device":             {site.DriverMatch{PCI: []string{"8086:1592"}}, "", hardware("", "1af4:1000"), site.FitNone, ""},
@@ -257,7 +257,7 @@ func TestNodesOfDrivers(t *testing.T) {
 	}
 	want := []string{
 		"driver gpu: for n1 by the model",
-		"driver ice: unknown for n1, n2 until their systems tell their hardware",
+		"driver ice: unknown for n1, n2 until their systems report their hardware",
 		"driver none: for no node",
 	}
 	if !slices.Equal(got, want) {

@@ -13,7 +13,7 @@ import (
 var actions = []Rule{
 	{
 		Code: "action-phase", Severity: site.SeverityError,
-		What:  "The phase after which a boot action is done is one of the role of every node that it is for.",
+		What:  "The `after` of a boot action is a phase that the role of each of its nodes has.",
 		Why:   "On a node whose role has no such phase the action is done after the last one, which may be too late.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: roles: ["compute"], after: "join"}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: roles: ["compute"], after: "install"}`,
@@ -62,7 +62,7 @@ var actions = []Rule{
 	},
 	{
 		Code: "action-file", Severity: site.SeverityError,
-		What: "A boot action brings no file that the design of one of its nodes has too.",
+		What: "A boot action writes no file that the design of one of its nodes writes too.",
 		Why:  "The action writes the file once, and the design at every look: the last writer wins, and the plan cannot say which one that is.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], files: "/etc/motd": content: "burning in"}
 nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,

@@ -25,8 +25,8 @@ var addresses = []Rule{
 	},
 	{
 		Code: "address-unusable", Severity: site.SeverityError,
-		What:  "The address of a node is not that of the network itself, its broadcast address, or in IPv6 that of every router.",
-		Why:   "The kernel takes it, and then every host of the network or none answers (RFC 919, section 7; RFC 4291, section 2.6.1).",
+		What:  "The address of a node is not the first address of the network, which stands for the network itself (in IPv6 for every router), nor its broadcast address.",
+		Why:   "The kernel accepts such an address, but then every host of the network answers for it, or none (RFC 919, section 7; RFC 4291, section 2.6.1).",
 		Wrong: `nodes: "n1": addresses: mgmt: "10.1.0.255"`,
 		Right: `nodes: "n1": addresses: mgmt: "10.1.0.254"`,
 		Node: eachGiven(func(s *site.Site, network string, a netip.Addr) (string, string) {
@@ -39,7 +39,7 @@ var addresses = []Rule{
 	{
 		Code: "address-is-gateway", Severity: site.SeverityError,
 		What: "No node has the address of a router of its network.",
-		Why:  "The node takes the traffic of the whole network to itself.",
+		Why:  "The node would receive the traffic that the whole network sends to its router.",
 		Wrong: `networks: mgmt: gateway: "10.1.0.1"
 nodes: "n1": addresses: mgmt: "10.1.0.1"`,
 		Right: `networks: mgmt: gateway: "10.1.0.1"
@@ -53,16 +53,16 @@ nodes: "n1": addresses: mgmt: "10.1.0.21"`,
 	},
 	{
 		Code: "extra-address", Severity: site.SeverityError,
-		What:  "Extra addresses of a node are in a network in which it has a first one that is not from DHCP.",
-		Why:   "The first one says by which interface the node is in the network; without it the extra ones are set nowhere.",
+		What:  "A node has extra addresses only in a network where its first address is set and does not come from DHCP.",
+		Why:   "The first address tells Slipway which interface is in the network. Without it Slipway sets the extra addresses on no interface.",
 		Wrong: `nodes: "n1": extraAddresses: data: ["10.20.0.51"]`,
 		Right: `nodes: "n1": {addresses: data: "10.20.0.50", extraAddresses: data: ["10.20.0.51"]}`,
 		Node:  extraAddress,
 	},
 	{
 		Code: "address-is-shared", Severity: site.SeverityError, Firm: true,
-		What: "No node has an address that its network shares.",
-		Why:  "Two machines have it as soon as the program that moves it gives it to another machine.",
+		What: "No node has one of the shared addresses of its network as its own.",
+		Why:  "Two machines have the address as soon as the program that moves it gives it to another machine.",
 		Wrong: `networks: mgmt: shared: api: address: "10.1.0.5"
 nodes: "n1": addresses: mgmt: "10.1.0.5"`,
 		Right: `networks: mgmt: shared: api: address: "10.1.0.5"
@@ -76,8 +76,8 @@ nodes: "n1": addresses: mgmt: "10.1.0.21"`,
 	},
 	{
 		Code: "shared-address", Severity: site.SeverityError,
-		What:  "A shared address is one that a host of its network can have, that no router and no DHCP server has, and that is shared under one name.",
-		Why:   "Two machines would have it, or nobody would reach it.",
+		What:  "A shared address is a host address of its network. It is not the address of a router, not in a range for DHCP, and shared under one name only.",
+		Why:   "Otherwise two machines would have the address, or no machine could be reached at it.",
 		Wrong: `networks: mgmt: shared: api: address: "10.2.0.5"`,
 		Right: `networks: mgmt: shared: api: address: "10.1.0.5"`,
 		Site:  sharedAddress,
@@ -112,7 +112,7 @@ nodes: "n1": addresses: mgmt: "dhcp"`,
 	{
 		Code: "primary-network", Severity: site.SeverityError,
 		What:  "A node has an address in its primary network; and one that is in several networks with a gateway says which of them is the primary one.",
-		Why:   "The node's way out and its full name come from its primary network; without one it may answer over a way that the packets did not come, and firewalls drop that.",
+		Why:   "The node's default route and its full name come from its primary network. Without one, its answers may take another way than the packets came, and firewalls drop them.",
 		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}`,
 		Right: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
 nodes: "n4": primaryNetwork: "mgmt"`,
@@ -134,7 +134,7 @@ nodes: "n1": primaryNetwork: "mgmt"`,
 	},
 	{
 		Code: "address-unattached", Severity: site.SeverityError,
-		What:  "A node that says what its interfaces are has one for each of its addresses.",
+		What:  "A node that lists its interfaces has an interface for each of its addresses.",
 		Why:   "Slipway sets the address on no interface, so the node cannot be reached at it. The network of a BMC needs no interface, and a network with a single address is on the loopback interface.",
 		Wrong: `nodes: "n4": vlans: _ @unset()`,
 		Right: `nodes: "n4": {vlans: _ @unset(), bonds: bond0: networks: ["mgmt", "data"]}`,
@@ -142,7 +142,7 @@ nodes: "n1": primaryNetwork: "mgmt"`,
 	},
 	{
 		Code: "bmc-outside-networks", Severity: site.SeverityWarning,
-		What:  "The address of every BMC is in one of the networks, as soon as that of one is.",
+		What:  "If the address of one BMC is in a network of the design, the addresses of all BMCs are.",
 		Why:   "It may be mistyped; a request with a password goes to whoever has that address.",
 		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.90.0.11/redfish/v1/Systems/1"`,
 		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.111/redfish/v1/Systems/1"`,
@@ -330,7 +330,7 @@ func primaryNetwork(s *site.Site, n *site.Node) []site.Finding {
 	switch {
 	case !states(n, "primaryNetwork") && len(ofOneFamily(s, withGateway)) > 1:
 		return []site.Finding{wrong("addresses", fmt.Sprintf("several networks of the node have a gateway (%s), and none is the primary one", strings.Join(withGateway, ", ")),
-			"Set primaryNetwork to the one that is the way out.")}
+			"Set primaryNetwork to the network whose gateway is the default route.")}
 	case primary != nil && !states(n, "addresses."+n.PrimaryNetwork):
 		return []site.Finding{wrong("primaryNetwork", fmt.Sprintf("the node has no address in its primary network, %s", n.PrimaryNetwork),
 			fmt.Sprintf("Set addresses.%s, or name a network that it has an address in.", n.PrimaryNetwork))}
@@ -357,7 +357,7 @@ func fqdnLength(s *site.Site, n *site.Node) []site.Finding {
 		return nil
 	}
 	return []site.Finding{also(s, "networks."+n.PrimaryNetwork+".dns.domain", wrong("primaryNetwork",
-		fmt.Sprintf("the full name of %s has %d letters, and may have %d", n.Name, len(name), longestName),
+		fmt.Sprintf("the full name of %s has %d letters, and may have at most %d", n.Name, len(name), longestName),
 		"Shorten the node's name, or the domain of its primary network."))}
 }
 
@@ -431,7 +431,7 @@ func bmcOutside(_ *site.Site, x *Index) []site.Finding {
 	}
 	var found []site.Finding
 	for _, h := range x.Holders(bmcOut) {
-		found = append(found, h.about(wrong("", fmt.Sprintf("the BMC of %s is in none of the networks", h.Node),
+		found = append(found, h.about(wrong("", fmt.Sprintf("the address of the BMC of %s is in no network of the design", h.Node),
 			"Correct the address, or describe the network that it is in.")))
 	}
 	return found

@@ -69,7 +69,7 @@ nodes: "n1": {hardware: architecture: "amd64", system: files: "/usr/local/bin/ag
 	{
 		Code: "firmware-version", Severity: site.SeverityError,
 		What: "The version of firmware is that of the artifact that it is installed from.",
-		Why:  "After the update the machine reports the artifact's version, and is updated, and restarted, again and again.",
+		Why:  "After the update the machine reports the artifact's version, which is not the designed one. So Slipway updates and restarts it again and again.",
 		Wrong: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.21.0"}
 nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 		Right: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.20.1"}

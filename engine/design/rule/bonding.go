@@ -15,23 +15,23 @@ var bonds = []Rule{
 	{
 		Code: "bonding-options", Severity: site.SeverityError,
 		What:  "The options of a bonding are those that its mode has.",
-		Why:   "The kernel refuses lacp_rate in modes other than 802.3ad, and passes over min_links and xmit_hash_policy where a mode has no use for them, so the bond is not what the design says.",
+		Why:   "The kernel refuses lacp_rate in modes other than 802.3ad, and ignores min_links and xmit_hash_policy in modes that do not use them, so the bond is not what the design says.",
 		Wrong: `links: uplink: bonding: {mode: "active-backup", hashPolicy: "layer3+4"}`,
 		Right: `links: uplink: bonding: {mode: "802.3ad", hashPolicy: "layer3+4", lacpRate: "fast", minLinks: 1}`,
 		Site:  bondingOptions,
 	},
 	{
 		Code: "bonding-delays", Severity: site.SeverityError,
-		What:  "The delays of a bonding are multiples of the time between looks at the carrier, which is in whole milliseconds.",
-		Why:   "The kernel rounds a delay down to such a multiple, a shorter one to none at all, and has no delay where it does not look: a flapping port then takes the bond with it.",
+		What:  "The delays of a bonding are multiples of its `monitor`, the time between two checks of the carrier, which is in whole milliseconds.",
+		Why:   "The kernel rounds a delay down to such a multiple, and a shorter delay to zero. Without a monitor it has no delay. Then the whole bond flaps when one port does.",
 		Wrong: `links: uplink: bonding: {monitor: "100ms", upDelay: "250ms"}`,
 		Right: `links: uplink: bonding: {monitor: "100ms", upDelay: "200ms"}`,
 		Site:  bondingDelays,
 	},
 	{
 		Code: "bonding-unmonitored", Severity: site.SeverityWarning,
-		What:  "A bonding looks at the carrier of its members.",
-		Why:   "Only 802.3ad, balance-tlb and balance-alb do so by themselves (miimon); in the other modes a member that lost its carrier goes on being sent to.",
+		What:  "A bonding checks the carrier of its members.",
+		Why:   "Only 802.3ad, balance-tlb and balance-alb do so by themselves (miimon); in the other modes the kernel keeps sending through a member that lost its carrier.",
 		Wrong: `links: uplink: bonding: {mode: "active-backup", monitor: "0s"}`,
 		Right: `links: uplink: bonding: {mode: "active-backup", monitor: "100ms"}`,
 		Site:  bondingUnmonitored,
@@ -150,7 +150,7 @@ func objectToDelay(delay, monitor time.Duration) (message, fix string) {
 	case delay == 0:
 		return "", ""
 	case monitor == 0:
-		return fmt.Sprintf("there is a delay of %s, and no monitor that it would count from", delay), "Set monitor: 100ms is usual."
+		return fmt.Sprintf("there is a delay of %s, and no monitor, without which it has no effect", delay), "Set monitor: 100ms is usual."
 	case delay%monitor != 0:
 		return fmt.Sprintf("%s is not a multiple of the monitor's %s", delay, monitor),
 			fmt.Sprintf("Write %s.", (delay/monitor+1)*monitor)
@@ -164,7 +164,7 @@ func bondingUnmonitored(s *site.Site) []site.Finding {
 		if b.Monitor != 0 || b.UpDelay != 0 || b.DownDelay != 0 || own {
 			return nil
 		}
-		return []site.Finding{wrong("monitor", fmt.Sprintf("the mode %s looks at no carrier by itself", b.Mode), `Write monitor: "100ms".`)}
+		return []site.Finding{wrong("monitor", fmt.Sprintf("the mode %s does not check the carrier by itself", b.Mode), `Write monitor: "100ms".`)}
 	})
 }
 

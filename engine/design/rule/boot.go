@@ -49,7 +49,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "root-image", Severity: site.SeverityError, Firm: true,
 		What:  "A node that is installed from a root file system has a UUID or a serial number, a BMC that starts it, UEFI, and storage with a file system on / and a rule or a device for each disk.",
-		Why:   "Slipway's agent is started by the BMC, by UEFI, and erases exactly the disks that the design tells apart, on exactly that machine; without these it would refuse when the machine is out of service.",
+		Why:   "The BMC starts Slipway's agent by UEFI, and the agent erases only the disks that the design describes, on only that machine. Without these values the agent would refuse, when the machine is already out of service.",
 		Wrong: aRootImage + `nodes: "n1": {image: "root12", generation: 1}`,
 		Right: aRootImage + `nodes: "n1": {image: "root12", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: os: {
 	match: kind: "ssd"
@@ -61,7 +61,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "disk-image", Severity: site.SeverityError, Firm: true,
 		What: "A node that is installed from the image of a whole disk has what a root file system asks for too, and storage with one disk for it, which is used for nothing else. Others are kept, with nothing on them.",
-		Why:  "The image brings its partitions with it; Slipway would not make what is designed besides, and the disks are erased already.",
+		Why:  "The image contains its own partitions. Slipway would make no other storage of the design, and the disks would be erased already.",
 		Wrong: aDiskImage + `nodes: "n1": {image: "cloud", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: {
 	os: match: kind: "nvme"
 	data: {match: kind: "hdd", filesystem: mount: "/srv"}
@@ -75,7 +75,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	{
 		Code: "image-architecture", Severity: site.SeverityError,
 		What:  "The image of a node is for its processors.",
-		Why:   "The machine does not boot it, and the disks are erased already.",
+		Why:   "The machine cannot boot the image, and its disks are erased already.",
 		Wrong: `images: arm: {url: "https://images.example.org/arm.iso", sha256: "` + someDigest + `", architecture: "arm64"}` + "\n" + `nodes: "n1": {image: "arm", hardware: architecture: "amd64"}`,
 		Right: `images: arm: {url: "https://images.example.org/arm.iso", sha256: "` + someDigest + `", architecture: "arm64"}` + "\n" + `nodes: "n1": {image: "arm", hardware: architecture: "arm64"}`,
 		Node: eachNodeImage(func(n *site.Node, name string, i *site.Image) (message, fix string) {
@@ -386,7 +386,7 @@ func byAgent(s *site.Site, n *site.Node) (found []site.Finding) {
 			"Write endpoints: bmc, or use an image that is installed in another way.")
 	}
 	if n.Boot.InstallBy != "" && n.Boot.InstallBy != "media" {
-		object("boot.installBy", fmt.Sprintf("the image %s is installed by Slipway's agent, which does not come as an installer does, by %s", n.Image, n.Boot.InstallBy),
+		object("boot.installBy", fmt.Sprintf("the image %s is installed by Slipway's agent, and boot.installBy %s is for installers only", n.Image, n.Boot.InstallBy),
 			`Remove it. boot.start says how the agent starts.`)
 	}
 	if n.Boot.Mode == "bios" {
@@ -395,7 +395,7 @@ func byAgent(s *site.Site, n *site.Node) (found []site.Finding) {
 	}
 	for _, name := range keys(n.Storage.Disks) {
 		if d := n.Storage.Disks[name]; d.Match == nil && d.Device == "" && !states(n, "storage.disks."+name+".match") && !states(n, "storage.disks."+name+".device") {
-			object("storage.disks."+name, fmt.Sprintf("the disk %s has neither a rule nor a device that it is found by", name), "Write match or device.")
+			object("storage.disks."+name, fmt.Sprintf("nothing says how to find the disk %s: it has neither match nor device", name), "Write match or device.")
 		}
 	}
 	return found

@@ -71,8 +71,8 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 	},
 	{
 		Code: "host-key-missing", Severity: site.SeverityWarning,
-		What:  "An SSH endpoint or hypervisor pins the host's key, but that of a virtual machine with a generation and of one that Slipway's agent installs: its keys are made with the installation.",
-		Why:   "An SSH server that proves nothing is refused, so nothing is learned through this endpoint.",
+		What:  "An SSH endpoint or hypervisor pins the host's key. A virtual machine with a generation, and a machine that Slipway's agent installs, need none: their installation makes the keys.",
+		Why:   "Slipway connects to no SSH server whose key is not pinned, so it would learn nothing through this endpoint.",
 		Wrong: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: _ @unset()}`,
 		Right: `nodes: "n1": endpoints: os: {url: "ssh://10.1.0.11", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample"]}`,
 		Node:  hostKeyMissing, Site: hypervisorKeyMissing,

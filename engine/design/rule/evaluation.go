@@ -22,7 +22,7 @@ var repositories = []Rule{
 	},
 	{
 		Code: "several-sites", Severity: site.SeverityError, Firm: true,
-		What:  "Of a repository with several sites, one is named.",
+		What:  "If a repository has several sites, one of them is chosen by name.",
 		Why:   "One site is evaluated at a time.",
 		Wrong: "-- sites/fra/site.cue --\npackage fra\n-- sites/muc/site.cue --\npackage muc",
 		Right: "-- sites/fra/site.cue --\npackage clean",
@@ -125,7 +125,7 @@ var texts = []Rule{
 	},
 	{
 		Code: "hidden-character", Severity: site.SeverityError, Firm: true,
-		What:  "No file holds a character that is not seen and changes what is: a mark of the direction of writing, a space without a width.",
+		What:  "No file holds an invisible character that changes how the text looks, such as a direction mark or a zero-width space.",
 		Why:   "It can make a line look different from what it means, so a reviewer may approve something else.",
 		Wrong: "racks: r1: location: \"row\u200b A\"",
 		Right: "racks: r1: location: \"row\\u200b A\"",
@@ -154,7 +154,7 @@ var texts = []Rule{
 	{
 		Code: "embedding", Severity: site.SeverityError, Firm: true,
 		What:  "Nothing is embedded at the top of a site's package.",
-		Why:   "An embedded definition decides over all fields of the site; those that it does not know would pass unseen.",
+		Why:   "An embedded definition applies to all fields of the site, also to those that it does not know.",
 		Wrong: "{racks: r1: location: \"row A\"}",
 		Right: "racks: r1: location: \"row A\"",
 	},
@@ -269,7 +269,7 @@ var layers = []Rule{
 	},
 	{
 		Code: "profile-cycle", Severity: site.SeverityError, Firm: true,
-		What:  "No profile is its own parent, also not through others.",
+		What:  "No profile is its own parent, directly or through other profiles.",
 		Why:   "Slipway cannot tell which one is laid over the other.",
 		Wrong: "profiles: base: parents: [\"hardened\"]\nprofiles: hardened: parents: [\"base\"]",
 		Right: "profiles: base: parents: [\"hardened\"]\nprofiles: hardened: boot: order: [\"Hdd\"]",
@@ -304,7 +304,7 @@ var layers = []Rule{
 	},
 	{
 		Code: "default-over-layer", Severity: site.SeverityWarning,
-		What: "A default (`*`) that a node or a profile writes does not stand over another value of a layer below.",
+		What: "A default (`*`) that a node or a profile writes does not override another value of a layer below.",
 		Why:  "CUE resolves a default within its own layer, so it overrides every layer below, although it looks weaker.",
 		Wrong: `profiles: base: inspect: "daily"
 nodes: "n1": inspect: *"never" | "daily"`,
@@ -343,7 +343,7 @@ var bounds = []Rule{
 	},
 	{
 		Code: "too-deep", Severity: site.SeverityError, Firm: true,
-		What: "No file has fields, brackets or parentheses more than 200 deep in one another, and no definition contains itself.",
+		What: "No file nests fields, brackets or parentheses more than 200 levels deep, and no definition contains itself.",
 		Why:  "Evaluation is bounded so that no commit can exhaust the controller.",
 	},
 	{
@@ -353,7 +353,7 @@ var bounds = []Rule{
 	},
 	{
 		Code: "panic", Severity: site.SeverityError, Firm: true,
-		What: "No rule, and no evaluation, breaks off.",
+		What: "Every rule and every evaluation runs to its end.",
 		Why:  "It is a fault of Slipway; a design that cannot be checked in full is not applied. Report it with the design that shows it.",
 	},
 }

@@ -11,7 +11,7 @@ import (
 var families = []Rule{
 	{
 		Code: "unknown-family", Severity: site.SeverityError,
-		What:  "A family of operating systems is that of an image.",
+		What:  "A family of operating systems that the design names is the family of one of its images.",
 		Why:   "Slipway never reads settings for another family: the packages, files and accounts are missing on every node.",
 		Wrong: `nodes: "n1": families: {debian: packages: chrony: {}, debain: packages: curl: {}}`,
 		Right: `nodes: "n1": families: debian: packages: {chrony: {}, curl: {}}`,
@@ -32,7 +32,7 @@ var families = []Rule{
 	},
 	{
 		Code: "family-unused", Severity: site.SeverityNote,
-		What: "A node for which something is said by family has something for the family of its image.",
+		What: "A node with settings for families has settings for the family of its image.",
 		Why:  "None of it is applied to the node; often somebody changed the image and forgot the families.",
 		Wrong: `images: rocky9: {family: "rhel", url: "https://images.example.org/rocky9.iso", sha256: "` + someDigest + `"}
 nodes: {"n1": families: rhel: packages: chrony: {}, "n2": image: "rocky9"}`,
@@ -87,6 +87,6 @@ func familyUnused(s *site.Site, n *site.Node) []site.Finding {
 		is = "is of the family " + image.Family
 	}
 	return []site.Finding{wrong("families",
-		fmt.Sprintf("the image %s %s, and something is said for %s only", n.Image, is, strings.Join(keys(n.Families), ", ")),
+		fmt.Sprintf("the image %s %s, and the node has settings for %s only", n.Image, is, strings.Join(keys(n.Families), ", ")),
 		"Say it for the image's family, or choose another image.")}
 }

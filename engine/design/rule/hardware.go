@@ -83,7 +83,7 @@ var hardwares = []Rule{
 	},
 	{
 		Code: "cpu-set-range", Severity: site.SeverityError,
-		What:  "A CPU set is made of ranges that go up, of processors that the hardware has; two sets have no processor in common.",
+		What:  "The ranges of a CPU set are in ascending order and name processors that the hardware has. Two sets have no processor in common.",
 		Why:   "The kernel refuses such a list and starts without it (Documentation/core-api/kernel-api.rst, bitmap_parselist), and two users of one isolated processor disturb each other.",
 		Wrong: `nodes: "n1": hardware: {cpus: 32, cpuSets: guests: "2-15,18-32"}`,
 		Right: `nodes: "n1": hardware: {cpus: 32, cpuSets: guests: "2-15,18-31"}`,
@@ -99,8 +99,8 @@ var hardwares = []Rule{
 	},
 	{
 		Code: "hugepages-memory", Severity: site.SeverityError,
-		What:  "The hugepages of a node leave a gibibyte of its memory, and the 64th part of it, to everything else.",
-		Why:   "The 64th part is the kernel's own record of its pages (Documentation/mm/vmemmap_dedup.rst); a node without free memory dies while it starts, before anyone can log in.",
+		What:  "The hugepages of a node leave 1 GiB of its memory, and another 1/64 of it, to everything else.",
+		Why:   "The kernel uses 1/64 for its own record of the pages (Documentation/mm/vmemmap_dedup.rst); a node without free memory dies while it starts, before anyone can log in.",
 		Wrong: `nodes: "n1": hardware: {memory: "64GiB", hugepages: guests: {size: "1GiB", count: 63}}`,
 		Right: `nodes: "n1": hardware: {memory: "64GiB", hugepages: guests: {size: "1GiB", count: 48}}`,
 		Node:  hugepagesMemory,
@@ -522,7 +522,7 @@ func hugepagesMemory(_ *site.Site, n *site.Node) []site.Finding {
 	}
 	if most := memory - memory/64 - 1<<30; sum > most {
 		return []site.Finding{beside(n, "hardware.memory", wrong("hardware.hugepages",
-			fmt.Sprintf("the hugepages take %s of %s of memory, of which at most %s can be theirs", amount(sum), memory, amount(max(most, 0))),
+			fmt.Sprintf("the hugepages take %s of %s of memory, and may take at most %s", amount(sum), memory, amount(max(most, 0))),
 			"Lower their count, or correct hardware.memory."))}
 	}
 	return nil

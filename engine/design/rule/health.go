@@ -43,7 +43,7 @@ var healthRules = []Rule{
 	{
 		Code: "health-probes", Severity: site.SeverityError,
 		What:  "A role's health asks for something, for each thing once, and for no more than can be looked at in a few seconds.",
-		Why:   "A health that asks for nothing gates nothing; and each node is asked for all of it at every look.",
+		Why:   "A health that asks for nothing makes nothing wait. Slipway asks each node for all of it at every look, so it has to be quick.",
 		Wrong: `roles: storage: health: ports: [443, 443]`,
 		Right: `roles: storage: health: ports: [443, 80]`,
 		Site: eachHealth(func(at string, h *site.Health) (found []site.Finding) {

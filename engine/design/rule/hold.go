@@ -56,7 +56,7 @@ var holds = []Rule{
 	},
 	{
 		Code: "invalid-approval", Severity: site.SeverityError,
-		What:  "An approval stands under the digest of a set of destruction.",
+		What:  "The name of an entry in `approvals` is the digest of what would be destroyed.",
 		Why:   "It approves nothing, although it looks as if it did.",
 		Wrong: `approvals: "compute-1": by: "mw"`,
 		Right: `approvals: "9f2c81ab44e07d359f2c81ab44e07d35": by: "mw"`,
@@ -64,7 +64,7 @@ var holds = []Rule{
 			for _, key := range keys(s.Approvals) {
 				if !site.IsDigest(key) && !outdated.MatchString(key) {
 					found = append(found, wrong("approvals."+key+".by",
-						fmt.Sprintf("%q is not the digest of a set of destruction", key),
+						fmt.Sprintf("%q is not the digest of what would be destroyed", key),
 						"Copy the 32 hex digits that the plan and the status name."))
 				}
 			}

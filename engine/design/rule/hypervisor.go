@@ -14,7 +14,7 @@ var hypervisors = []Rule{
 	{
 		Code: "hypervisor-url", Severity: site.SeverityError, Firm: true,
 		What:  "The URL of a hypervisor is libvirt+unix, libvirt+tls or libvirt+ssh with the path /system, and names neither a password nor a machine.",
-		Why:   "It could not be reached by it; over plain TCP anybody on the way could take the machines over; and which machine is meant is added by Slipway.",
+		Why:   "Slipway cannot reach a hypervisor by another URL. Over plain TCP, whoever is on the network path could take over the machines. Slipway adds the name of the machine itself.",
 		Wrong: aMachine + `hypervisors: "hv-2": url: "libvirt+tcp://10.1.0.21/system"` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
 		Right: aMachine + `hypervisors: "hv-2": url: "libvirt+tls://10.1.0.21/system"` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
 		Site:  hypervisorURLs,
@@ -37,8 +37,8 @@ var hypervisors = []Rule{
 	},
 	{
 		Code: "placement-contradiction", Severity: site.SeverityError, Firm: true,
-		What:  "No role has to be near one that it, or that itself, has to be apart from.",
-		Why:   "No hypervisor could have both, so that none of their machines is placed.",
+		What:  "No role has to be both near another role and apart from it.",
+		Why:   "No hypervisor can meet both, so Slipway would place none of their machines.",
 		Wrong: `roles: compute: placement: {apart: ["storage"], near: ["storage"]}`,
 		Right: `roles: compute: placement: {apart: ["controller"], near: ["storage"]}`,
 		Site:  placementContradiction,
@@ -78,7 +78,7 @@ func hypervisorFault(u *url.URL) string {
 	case u.User != nil && u.Scheme != "libvirt+ssh":
 		return "names an account, which only libvirt+ssh has"
 	case u.Scheme == "libvirt+unix" && u.Host != "":
-		return "has a host, and a socket is on the host of Slipway"
+		return "has a host, and libvirt+unix is a socket on the host of Slipway"
 	case u.Scheme != "libvirt+unix" && (u.Hostname() == "" || !goodPort(u)):
 		return "needs a host, and a port from 1 to 65535 if any"
 	case !slices.Contains(libvirtPaths, u.Path):

@@ -12,7 +12,7 @@ var identities = []Rule{
 	{
 		Code: "duplicate-uuid", Severity: site.SeverityError, Firm: true,
 		What:  "No two nodes name the same machine by its UUID, in whichever order of bytes.",
-		Why:   "Two nodes would act on one machine. SMBIOS has had the bytes of a UUID's first three fields the other way round since 2.6 (DMTF DSP0134, section 7.2.1), and one tool shows them as they are where another turns them.",
+		Why:   "Two nodes would act on one machine. Since SMBIOS 2.6 the first three fields of a UUID have their bytes in the opposite order (DMTF DSP0134, section 7.2.1). Some tools swap them back and some do not.",
 		Wrong: `nodes: "n2": identity: uuid: "4c4c4544-0000-4000-8000-000000000001"`,
 		Right: `nodes: "n2": identity: uuid: "4c4c4544-0000-4000-8000-0000000000ff"`,
 		Facts: uuidFacts, Fleet: duplicateUUID,
@@ -27,8 +27,8 @@ var identities = []Rule{
 	},
 	{
 		Code: "slot-alone", Severity: site.SeverityError, Firm: true,
-		What:  "A slot stands beside a UUID, a serial number or a MAC address.",
-		Why:   "A slot is a place behind one BMC, and other BMCs have a slot of the same name: alone it names no machine.",
+		What:  "A slot is given together with a UUID, a serial number or a MAC address.",
+		Why:   "A slot is a place behind one BMC, and other BMCs have slots with the same name, so a slot alone does not say which machine is meant.",
 		Wrong: `nodes: "n2": identity: {uuid: _ @unset(), serial: _ @unset(), slot: "Node2"}`,
 		Right: `nodes: "n2": identity: {uuid: _ @unset(), serial: "SN2", slot: "Node2"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
@@ -37,16 +37,16 @@ var identities = []Rule{
 	},
 	{
 		Code: "placeholder-identity", Severity: site.SeverityError, Firm: true,
-		What:  "The UUID and the serial number of a node are of one machine, and not what firmware says of every machine to which nobody gave one.",
-		Why:   "Many machines report the same, so that the node could be taken for another, and that one be written to. A UUID of zeros alone or of ff alone says that there is none (DMTF DSP0134, section 7.2.1).",
+		What:  "The UUID and the serial number of a node belong to one machine. They are not placeholders that firmware reports when nobody set a value.",
+		Why:   "Many machines report the same placeholder, so Slipway could write to the wrong machine. A UUID of zeros alone or of ff alone says that there is none (DMTF DSP0134, section 7.2.1).",
 		Wrong: `nodes: "n2": identity: serial: "To-Be-Filled-By-O.E.M."`,
 		Right: `nodes: "n2": identity: serial: "CZ20350TBF"`,
 		Node:  placeholderIdentity,
 	},
 	{
 		Code: "moved-without-identity", Severity: site.SeverityError, Firm: true,
-		What:  "A node that has moved to another machine names the one before.",
-		Why:   "Without it Slipway does not know which machine was replaced, and cannot tell what was done to that one from what is done to the new one.",
+		What:  "A node that has moved to another machine names the previous machine.",
+		Why:   "Without it Slipway does not know which machine was replaced, and cannot tell what it did to the old machine from what it does to the new one.",
 		Wrong: `nodes: "n1": {identity: _ @unset(), moved: serial: "SN9"}`,
 		Right: `nodes: "n1": moved: serial: "SN9"`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
@@ -194,12 +194,12 @@ func refusePlaceholders(path string, i site.Identity) []site.Finding {
 	var found []site.Finding
 	if site.IsPlaceholderUUID(i.UUID) {
 		found = append(found, wrong(path+".uuid",
-			fmt.Sprintf("the UUID %s is that of many machines, to which nobody gave one", i.UUID),
+			fmt.Sprintf("the UUID %s is a placeholder that many machines report", i.UUID),
 			"Name the machine by its serial number alone, or give it a UUID with the vendor's tool and write that."))
 	}
 	if site.IsPlaceholderSerial(i.Serial) {
 		found = append(found, wrong(path+".serial",
-			fmt.Sprintf("%q is what many machines report that have no serial number", i.Serial),
+			fmt.Sprintf("%q is a placeholder that many machines without a serial number report", i.Serial),
 			"Name the machine by its UUID alone, or write the serial number that is on its label, once its firmware reports that."))
 	}
 	return found
