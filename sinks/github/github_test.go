@@ -610,7 +610,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		http.StatusUnauthorized:        {forge.ErrDenied, "make a new one"},
 		http.StatusForbidden:           {nil, `GitHub does not say that a right is missing`},
 		http.StatusNotFound:            {forge.ErrGone, "the token may not see it"},
-		http.StatusGone:                {forge.ErrGone, "not there"},
+		http.StatusGone:                {forge.ErrGone, "does not find it"},
 		http.StatusUnprocessableEntity: {forge.ErrRefused, "GitHub answers 422"},
 		http.StatusBadGateway:          {nil, "GitHub answers 502"},
 	} {
@@ -665,7 +665,7 @@ func TestForbiddenIsExplained(t *testing.T) {
 				}
 				_, err := connect(t, h, withToken()).Proposal(t.Context(), 3)
 				if errors.Is(err, forge.ErrDenied) != (message != "") || !strings.Contains(err.Error(), want) ||
-					strings.Contains(err.Error(), "needed is") != strings.HasPrefix(want, "needed is") {
+					strings.Contains(err.Error(), "required: ") != strings.HasPrefix(want, "required: ") {
 					t.Errorf("got %v, want %q", err, want)
 				}
 			})

@@ -51,7 +51,7 @@ func TestHostileFrames(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
-	if err := wire.Write(io.Discard, strings.Repeat("x", wire.MaxFrame)); err == nil || !strings.Contains(err.Error(), "over the bound") {
+	if err := wire.Write(io.Discard, strings.Repeat("x", wire.MaxFrame)); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
 		t.Errorf("a frame that is too large is written: %v", err)
 	}
 }
