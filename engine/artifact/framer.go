@@ -66,7 +66,7 @@ func (c Framer) run(ctx context.Context, image *os.File, form string, to io.Writ
 	case err != nil:
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return sentence(ErrRefused, "the image was not put into frames within %s: the image may be made to keep readers busy", framedWithin)
+		return sentence(ErrRefused, "putting the image into frames took longer than %s: someone may have built the image to keep its readers busy", framedWithin)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(ended, &exit) && exit.ExitCode() == refusedCode:

@@ -154,7 +154,7 @@ func (s *Store) load() error {
 			err = json.Unmarshal(text, &n)
 		}
 		if err != nil || !info.Mode().IsRegular() || n.Size != info.Size() {
-			s.opts.Log.Warn("artifact given up: it is not as it was stored", "sha256", digest, "size", info.Size(), "stored", n.Size)
+			s.opts.Log.Warn("artifact removed: its file is not as Slipway stored it", "sha256", digest, "size", info.Size(), "stored", n.Size)
 			if err := s.unlink(digest); err != nil {
 				return err
 			}

@@ -70,7 +70,7 @@ func (p Permit) Ask(ctx context.Context, s site.Step) error {
 	case s.Impact < site.ImpactDestructive && s.Action != site.ActionStartAgent:
 		return nil
 	case p == nil:
-		return fmt.Errorf("%w: %s destroys data or prepares that, and nobody permitted it", ErrNotPermitted, s.Action)
+		return fmt.Errorf("%w: %s destroys data or prepares to destroy it, and nobody permitted that", ErrNotPermitted, s.Action)
 	}
 	return p(ctx)
 }

@@ -251,7 +251,7 @@ func (b *builder) share(w shares, names []string, extent func(name string) (site
 			b.object(at+".size", fmt.Sprintf("a second part of %s takes the rest, %s", w.of, name), "Give it a size.", whyHalf)
 			return nil, false
 		case size <= 0:
-			b.object(at+".size", fmt.Sprintf("%s of %s is less than the least that can be given", e, w.of), "Raise it.", whyHalf)
+			b.object(at+".size", fmt.Sprintf("%s of %s is smaller than the smallest possible size", e, w.of), "Write a larger size.", whyHalf)
 			return nil, false
 		case e.Rest:
 			rest = i
@@ -291,7 +291,7 @@ func (b *builder) keep(f found) {
 	}
 }
 
-const whyKept = "A disk that is kept is mounted as it is, and never written to make it fit."
+const whyKept = "Slipway mounts a kept disk as it is, and never changes it to match the design."
 
 func (b *builder) keepOne(f found, at string, partition int, use site.Use) {
 	on := item.Place{Disk: f.name, Partition: partition}
@@ -436,7 +436,7 @@ func (b *builder) otherGroup(name, at string) {
 		for _, h := range d.Holds {
 			if h.Kind == "lvm" && h.Name == name && !b.erases(d) {
 				b.object(at, fmt.Sprintf("there is a volume group %s on %s, which stays", name, d), "Choose another name, or take the disk out.",
-					"Of two groups of one name the system uses either, by chance.")
+					"If two volume groups have one name, the system uses either of them, by chance.")
 				return
 			}
 		}

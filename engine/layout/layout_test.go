@@ -363,7 +363,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 		"two rests":                  {parts("", map[string]string{"a": ">1GiB", "b": ">1GiB"}), small, "storage.disks.os.partitions.b.size", "a second part"},
 		"a rest that is not there":   {parts("", map[string]string{"a": "9GiB", "b": ">2GiB"}), small, "storage.disks.os.partitions.b.size", "ask for 11GiB"},
 		"no size":                    {parts("", map[string]string{"a": ""}), small, "storage.disks.os.partitions.a", "has no size"},
-		"a share of nothing":         {volumes(map[string]string{"a": "1%"}), disk("sda", "A", "ssd", 100*mib), "storage.groups.vg.volumes.a.size", "1% of the volume group vg is less than the least"},
+		"a share of nothing":         {volumes(map[string]string{"a": "1%"}), disk("sda", "A", "ssd", 100*mib), "storage.groups.vg.volumes.a.size", "1% of the volume group vg is smaller than the smallest"},
 		"five partitions in an MBR":  {parts("mbr", map[string]string{"a": "1GiB", "b": "1GiB", "c": "1GiB", "d": "1GiB", "e": "1GiB"}), small, "storage.disks.os.partitions.e", "is the 5th"},
 		"a number above an MBR's":    {numbers, small, "storage.disks.os.partitions.p", "is the 5th"},
 		"an MBR ends":                {parts("mbr", map[string]string{"a": "1TiB", "b": ">1TiB"}), large, "storage.disks.os.partitions.b", "after the sector 4294967295"},

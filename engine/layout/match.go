@@ -128,7 +128,7 @@ func (b *builder) identified(all []found) {
 		}
 		if len(same) > 1 {
 			b.object(f.path(), fmt.Sprintf("the disk %s is there %d times: %s", f.name, len(same), item.NameDisks(same)),
-				"Leave one path to it: several paths to one disk are not supported.", "One write would overtake another one on the same disk.")
+				"Leave one path to it: several paths to one disk are not supported.", "Writes over different paths could overtake each other on the same disk.")
 		}
 	}
 }

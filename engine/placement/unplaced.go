@@ -136,7 +136,7 @@ func (r *refusals) finding() site.Finding {
 		path = cmp.Or(path, "virtual.hypervisor")
 	}
 	if len(because) == 0 { // there is room, if others went elsewhere
-		because = []string{"where there is room for it, another has to be that has no other place"}
+		because = []string{"where there is room for it, Slipway keeps the room for another machine that fits nowhere else"}
 	}
 	return r.g.wrong("unplaced", path, whyUnplaced, message+strings.Join(because, "; "), r.fix())
 }

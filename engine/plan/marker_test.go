@@ -34,7 +34,7 @@ func TestMarkerThatWasNotRead(t *testing.T) {
 				Recorded: site.Recorded{Installed: c.installed},
 				Observed: site.Observed{
 					Identity:     site.Identity{UUID: "u1"},
-					MarkerUnread: "the account that looks may not read it",
+					MarkerUnread: "Slipway's account may not read it",
 					Facets: map[site.Facet]site.FacetState{
 						site.FacetOS:    {Have: site.Values{"bootID": "b"}, Seen: now},
 						site.FacetPower: {Have: site.Values{"state": "on"}, Seen: now},

@@ -73,7 +73,7 @@ func (s *Store) partedBy(behind map[plumbing.Hash]bool, other plumbing.Hash) ([]
 	return common, err
 }
 
-var errTangled = fmt.Errorf("%w: they were merged into each other in too many ways to tell what either changed: rebase the proposal", ErrUnmergeable)
+var errTangled = fmt.Errorf("%w: the branch and the proposal were merged into each other too often to tell what each of them changed: rebase the proposal", ErrUnmergeable)
 
 // behind is a commit and all of its history. The last answer is kept: every
 // proposal asks for that of the same branch.

@@ -95,7 +95,7 @@ func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answ
 	if x.request != nil {
 		var b bytes.Buffer
 		if err := wire.Write(&b, x.request); err != nil {
-			return nil, a, refused("what is asked for is too large to be sent: %v", err)
+			return nil, a, refused("the request is too large to send: %v", err)
 		}
 		x.input = &b
 	}

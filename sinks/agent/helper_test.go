@@ -532,7 +532,7 @@ func TestHostileHelper(t *testing.T) {
 		"nothing":         {prints(""), "did not answer: nothing"},
 		"half a frame":    {prints("\x00\x00\x10\x00{"), "did not answer to the end: unexpected EOF"},
 		"no JSON":         {prints("\x00\x00\x00\x02{]"), "did not answer to the end: invalid character"},
-		"a frame too big": {prints("\x04\x00\x00\x01{"), "over the bound of"},
+		"a frame too big": {prints("\x04\x00\x00\x01{"), "larger than the limit of"},
 		"endless text":    {endless("yes\n"), "did not answer: yes yes"},
 		"endless frames":  {endless(frame(wire.Frame{Progress: &wire.Progress{Text: strings.Repeat("x", 1<<20)}})), ""}, // ended by its size or by the time
 		"another version": {prints(frame(wire.Frame{Result: &wire.Result{Error: &wire.Error{Class: wire.Refused, Text: "the daemon speaks version 1\x1b[2J"}}})), "the daemon speaks version 1"},

@@ -133,7 +133,7 @@ func (c *called) erased(l item.Layout, done []string, already bool) error {
 	}
 	for _, d := range l.Destroys {
 		if id := (item.Erasure{Serial: d.Serial, WWN: d.WWN}).ID(); !slices.Contains(done, id) {
-			return fmt.Errorf("the agent of %s has installed the system, and does not say that it has erased the disk %s before, as the design asks", c.node, id)
+			return fmt.Errorf("the agent of %s has installed the system, but does not say that it has erased the disk %s first, as the design asks: old data may still be on that disk", c.node, id)
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func said(p wire.Progress) string {
 // believe holds what an agent tells of a system that it has put there to what it was asked for.
 func (c *called) believe(sha256 string, i *wire.Installed) error {
 	if i == nil {
-		return fmt.Errorf("the agent of %s says that it is done and not what it has installed; look at the machine's console", c.node)
+		return fmt.Errorf("the agent of %s says that it is done, but not what it has installed; look at the machine's console", c.node)
 	}
 	if i.SHA256 != sha256 {
 		return fmt.Errorf("the agent of %s has installed the image sha256:%s, and was asked for sha256:%s", c.node, brief(i.SHA256), sha256)

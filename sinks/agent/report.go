@@ -97,7 +97,7 @@ func parseMarker(text string) (_ *site.Marker, whyUnread string) {
 	case text == "":
 		return nil, ""
 	case text == wire.Unread:
-		return nil, "the account that looks may not read it"
+		return nil, "Slipway's account may not read it"
 	case json.Unmarshal([]byte(text), &m) != nil:
 		return nil, "it is not the JSON object of a marker"
 	}

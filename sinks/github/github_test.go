@@ -609,8 +609,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		http.StatusUnauthorized:        {forge.ErrDenied, "make a new one"},
 		http.StatusForbidden:           {nil, `GitHub does not say that a right is missing`},
-		http.StatusNotFound:            {forge.ErrGone, "not for this token to see"},
-		http.StatusGone:                {forge.ErrGone, "not there"},
+		http.StatusNotFound:            {forge.ErrGone, "the token may not see it"},
+		http.StatusGone:                {forge.ErrGone, "does not find it"},
 		http.StatusUnprocessableEntity: {forge.ErrRefused, "GitHub answers 422"},
 		http.StatusBadGateway:          {nil, "GitHub answers 502"},
 	} {
@@ -643,9 +643,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 // are GitHub's own.
 func TestForbiddenIsExplained(t *testing.T) {
 	for message, want := range map[string]string{
-		"Resource not accessible by personal access token":                    `needed is "Pull requests: read"`,
-		"Resource not accessible by integration":                              `needed is "Pull requests: read"`,
-		"Must have admin rights to Repository.":                               `needed is "Pull requests: read"`,
+		"Resource not accessible by personal access token":                    `required: "Pull requests: read"`,
+		"Resource not accessible by integration":                              `required: "Pull requests: read"`,
+		"Must have admin rights to Repository.":                               `required: "Pull requests: read"`,
 		"Resource protected by organization SAML enforcement. You must grant": "single sign-on",
 		"Although you appear to have the correct authorization credentials, the `acme` organization has an IP allow list enabled": "allow list",
 		"Repository was archived so is read-only.":                       "unarchive it",
@@ -665,7 +665,7 @@ func TestForbiddenIsExplained(t *testing.T) {
 				}
 				_, err := connect(t, h, withToken()).Proposal(t.Context(), 3)
 				if errors.Is(err, forge.ErrDenied) != (message != "") || !strings.Contains(err.Error(), want) ||
-					strings.Contains(err.Error(), "needed is") != strings.HasPrefix(want, "needed is") {
+					strings.Contains(err.Error(), "required: ") != strings.HasPrefix(want, "required: ") {
 					t.Errorf("got %v, want %q", err, want)
 				}
 			})

@@ -83,7 +83,7 @@ func (h *Hook) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	id := r.Header.Get("X-Github-Delivery")
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case r.Method != http.MethodPost:
-		return http.StatusMethodNotAllowed, errors.New("this address is for webhooks, which are posted")
+		return http.StatusMethodNotAllowed, errors.New("this address takes only webhooks, sent with POST")
 	case kind != "application/json":
 		return http.StatusUnsupportedMediaType, errors.New("the webhook does not send JSON: set its content type to application/json")
 	case !guid.MatchString(id):
@@ -128,7 +128,7 @@ func payload(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, http.StatusRequestEntityTooLarge, errors.New("the delivery is too large: what it is about is found without it")
+		return nil, http.StatusRequestEntityTooLarge, errors.New("the delivery is too large: Slipway finds what has changed without it")
 	case err != nil:
 		return nil, http.StatusBadRequest, errors.New("the delivery did not arrive as a whole")
 	}

@@ -145,7 +145,7 @@ func refusal(e *gh.ErrorResponse, need string) error {
 		}
 		return fmt.Errorf("%w: %s: %s", forge.ErrDenied, what, do)
 	case http.StatusNotFound, http.StatusGone:
-		return fmt.Errorf("%w: %s: it is not there, or not for this token to see; needed is %s", forge.ErrGone, what, need)
+		return fmt.Errorf("%w: %s: GitHub does not find it, or the token may not see it; required: %s", forge.ErrGone, what, need)
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: %s", forge.ErrRefused, what)
 	}
@@ -179,7 +179,7 @@ func whyForbidden(message, need string) (do string, known bool) {
 	}
 	for _, r := range rights {
 		if strings.Contains(says, r) {
-			return "needed is " + need, true
+			return "required: " + need, true
 		}
 	}
 	return "GitHub does not say that a right is missing; if it stays so, check whether the token has " + need +

@@ -127,7 +127,7 @@ const (
 	minPacket = 28
 )
 
-var errPacket = errors.New("it sends what is not a libvirt packet")
+var errPacket = errors.New("its answer is not a libvirt packet")
 
 // Dial gives the connection to go-libvirt, once.
 func (w *wire) Dial() (net.Conn, error) { return w, nil }

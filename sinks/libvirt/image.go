@@ -130,7 +130,7 @@ func (f *fetches) underWay(now time.Time) map[string]bool {
 // that want the same one fetches, and the others find it done.
 func (f *fetches) image(ctx context.Context, s *storage, i *site.Image) (golibvirt.StorageVol, error) {
 	if !digest.MatchString(i.SHA256) {
-		return golibvirt.StorageVol{}, refused("the image has no SHA-256 digest of 64 hexadecimal digits, by which alone it can be trusted")
+		return golibvirt.StorageVol{}, refused("the image has no SHA-256 digest of 64 hexadecimal digits, and Slipway trusts an image only by its digest")
 	}
 	at := place{s.h.address, s.pool.Name, i.SHA256}
 	one := f.of(at)
@@ -305,7 +305,7 @@ func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, 
 		return err
 	}
 	if is := takenFor(d); is != i.Format || d.BackingStore != nil {
-		err := refused("libvirt takes the image for one of the format %s, the design says %s; it was deleted", printable(is), i.Format)
+		err := refused("libvirt recognizes the image as %s, but the design says %s; Slipway deleted the image: correct its format in the design, or use another image", printable(is), i.Format)
 		return errors.Join(err, s.remove(ctx, v.Name))
 	}
 	return s.count(ctx, f.stem)

@@ -97,7 +97,7 @@ func welcome(ctx context.Context, a address, conn *tls.Conn) error {
 	case errors.Is(err, driver.ErrRefused):
 		return err
 	case errors.As(err, &untrusted), errors.As(err, &invalid):
-		return refused("%s does not prove itself: %v; put the CA that signed its certificate into trust.ca, or pin it as trust.fingerprint", a, err)
+		return refused("the identity of %s cannot be verified: %v; put the CA that signed its certificate into trust.ca, or pin it as trust.fingerprint", a, err)
 	case err != nil:
 		return unreachable(err)
 	}
@@ -106,7 +106,7 @@ func welcome(ctx context.Context, a address, conn *tls.Conn) error {
 		if ctx.Err() != nil {
 			return unreachable(ctx.Err())
 		}
-		return fmt.Errorf("%w: libvirt on %s does not take our certificate: %v; it has to be of the CA that libvirt trusts, and in tls_allowed_dn_list where there is one", driver.ErrDenied, a, err)
+		return fmt.Errorf("%w: libvirt on %s rejects Slipway's certificate: %v; the certificate must be signed by a CA that libvirt trusts, and its name must be in tls_allowed_dn_list if that list is set", driver.ErrDenied, a, err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (s *storage) wipe(ctx context.Context, v golibvirt.StorageVol) error {
 		length = amount(about.Capacity)
 	}
 	if holes := length - amount(about.Allocation); holes > 0 {
-		if err := s.room(ctx, `the file to be overwritten, for what it leaves out (virtual.erase: "delete" needs none),`, holes); err != nil {
+		if err := s.room(ctx, `overwriting the unused parts of the disk's file (virtual.erase: "delete" needs no room)`, holes); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ func TestArtifacts(t *testing.T) {
 		return ArtifactNumbers{Files: 2, Bytes: 740e6, Space: 50e9, Fetching: 1, Waiting: 3, Failed: 4, Served: 5e9, Answered: 6, Refused: 7}
 	})
 	want := `
-# HELP slipway_artifact_bytes Bytes that the files in the artifact store have together.
+# HELP slipway_artifact_bytes Size of all files in the artifact store, in bytes.
 # TYPE slipway_artifact_bytes gauge
 slipway_artifact_bytes{site="example"} 7.4e+08
 # HELP slipway_artifact_files Files in the artifact store.
@@ -26,7 +26,7 @@ slipway_artifact_requests_total{result="refused",site="example"} 7
 # HELP slipway_artifact_served_bytes_total Bytes of images that were sent to machines.
 # TYPE slipway_artifact_served_bytes_total counter
 slipway_artifact_served_bytes_total{site="example"} 5e+09
-# HELP slipway_artifact_space_bytes Bytes that the artifact store may have.
+# HELP slipway_artifact_space_bytes Largest size of the artifact store, in bytes.
 # TYPE slipway_artifact_space_bytes gauge
 slipway_artifact_space_bytes{site="example"} 5e+10
 # HELP slipway_artifact_wanted Images that installations need and the store does not have yet.

@@ -14,14 +14,14 @@ import (
 // What is read from a site's report when somebody asks.
 var (
 	nodesDesc       = desc("nodes", "Nodes by state.", "state")
-	stateAgeDesc    = desc("state_age_seconds", "How long the node that is longest in a state has been in it; no series without nodes.", "state")
+	stateAgeDesc    = desc("state_age_seconds", "The longest time that a node has been in each state; no series for a state without nodes.", "state")
 	personDesc      = desc("nodes_need_person", "Nodes that need a person: stalled ones, and those that wait for a person's approval or decision.")
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")
 	silentDesc      = desc("nodes_silent", "Nodes whose machine is on and whose system did not answer when it was last asked.")
-	healthDesc      = desc("nodes_by_health", "Nodes by the health of their systems, as their role asks for it; those of which nothing is asked are left out.", "health")
+	healthDesc      = desc("nodes_by_health", "Nodes by the health of their systems, as their role defines it; nodes whose role defines none are left out.", "health")
 	notActedOnDesc  = desc("nodes_not_acted_on", "Nodes with parts in their design that no driver acts on.")
-	bindingDesc     = desc("nodes_by_binding", "Nodes by what binds a write to the machine that was looked at; those of which that is not known are left out.", "binding")
+	bindingDesc     = desc("nodes_by_binding", "Nodes by what makes sure that a write reaches the machine that was identified; nodes where that is not known are left out.", "binding")
 	planDesc        = desc("plan_nodes", "Nodes with a plan by its worst impact.", "impact")
 	approvalsDesc   = desc("approvals_waiting", "Destructions that are planned and wait for an approval.")
 	problemsDesc    = desc("problems", "What is wrong with the site as a whole; no series when nothing is.", "about")

@@ -158,7 +158,7 @@ func (t *teller) load() error {
 	}
 	if err := json.Unmarshal(text, &t.account); err != nil || !t.account.sound() {
 		t.account = nil
-		t.log.Warn("the list of sent notifications cannot be read, and is started again", "file", t.file, "err", err)
+		t.log.Warn("the list of sent notifications cannot be read; Slipway starts a new one", "file", t.file, "err", err)
 	}
 	return nil
 }

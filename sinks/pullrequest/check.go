@@ -52,7 +52,7 @@ func superseded(name, commit, by string) forge.Check {
 func spent(c forge.Check) forge.Check {
 	return forge.Check{
 		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
-		Title: "this commit has as many checks as the forge takes: push a new commit",
+		Title: "the forge accepts no more checks for this commit: push a new commit",
 	}
 }
 

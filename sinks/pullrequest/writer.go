@@ -252,7 +252,7 @@ func (r *Reporter) sendComment(ctx context.Context, w *wish) error {
 			return err
 		}
 		if there.Reading() != t.Is {
-			return fmt.Errorf("the comment on proposal %d does not read as it was written: it is written again", w.Number)
+			return fmt.Errorf("the comment on proposal %d does not have the text that Slipway wrote: Slipway writes it again", w.Number)
 		}
 	}
 	return r.Told(ctx, t)

@@ -239,7 +239,7 @@ func (g *grading) tryBinding(context.Context) (driver.Ability, error) {
 	case binding == site.BindingSession:
 		return works("by the session over which the identity is read"), nil
 	case binding == site.BindingConnection:
-		return works("by the connection over which the identity is read; a late request of a daemon that was killed is not told from one of the next"), nil
+		return works("by the connection over which the identity is read; a late request of a killed daemon cannot be told apart from one of the next daemon"), nil
 	case g.unbound:
 		return partly("by nothing: it has no sessions and closes the connection after each answer; the design accepts that, endpoints.bmc.unbound"), nil
 	}
@@ -604,5 +604,5 @@ func (g *grading) tryClock(context.Context) (driver.Ability, error) {
 	if time.Until(shown).Abs() <= mostOff {
 		return works("as this host's"), nil
 	}
-	return partly("it is %s there: so it may take the certificates of image servers for invalid", shown.Format(time.RFC3339)), nil
+	return partly("the BMC's clock shows %s, so the BMC may reject the certificates of image servers as invalid", shown.Format(time.RFC3339)), nil
 }

@@ -287,7 +287,7 @@ func TestInspectWithoutEnd(t *testing.T) {
 	if got := len(r.took()); got > maxRequests+1 {
 		t.Errorf("got %d requests", got)
 	}
-	if len(inv.Drives) != 2 || len(inv.DIMMs) < 400 || !strings.Contains(strings.Join(inv.Missing, ";"), "more to tell") {
+	if len(inv.Drives) != 2 || len(inv.DIMMs) < 400 || !strings.Contains(strings.Join(inv.Missing, ";"), "lists more than Slipway reads") {
 		t.Errorf("got %d drives, %d modules, missing %q", len(inv.Drives), len(inv.DIMMs), inv.Missing)
 	}
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // errEnough ends a walk whose bounds are reached.
-var errEnough = fmt.Errorf("%w: the BMC has more to tell than is read at a time", driver.ErrRefused)
+var errEnough = fmt.Errorf("%w: the BMC lists more than Slipway reads at once", driver.ErrRefused)
 
 // walk reads many resources of one BMC, none of them twice.
 type walk struct {

@@ -90,7 +90,7 @@ nodes: "n4": {interfaces: eno3: link: "pxe", boot: {order: ["Pxe"], interface: "
 	{
 		Code: "vlan-missing", Severity: site.SeverityError,
 		What: "A network that a trunk carries with a tag has a VLAN number.",
-		Why:  "There is nothing to write into the tag.",
+		Why:  "Without a number, the switch has nothing to write into the tag.",
 		Wrong: `networks: backup: cidr: "10.5.0.0/24"
 links: uplink: networks: ["mgmt", "data", "backup"]
 nodes: "n1": addresses: backup: "10.5.0.11"`,
@@ -129,8 +129,8 @@ nodes: "n4": {
 	},
 	{
 		Code: "unused-link", Severity: site.SeverityNote,
-		What:  "Every link is that of an interface, a bond or a switch's port.",
-		Why:   "It may be left over, or something may be plugged in otherwise than was meant.",
+		What:  "Every link is used by an interface, a bond or a switch's port.",
+		Why:   "The link may be left over, or something may be plugged into another link by mistake.",
 		Wrong: `links: spare: networks: ["bmc"]`,
 		Right: `links: spare: networks: ["bmc"]
 racks: r1: switches: tor1: ports: "1/2": link: "spare"`,

@@ -55,7 +55,7 @@ var roleRules = []Rule{
 	{
 		Code: "role-without-phases", Severity: site.SeverityError, Firm: true,
 		What:  "A role has a phase.",
-		Why:   "Its nodes go through nothing, so Slipway never changes them, and whatever needs the role waits forever.",
+		Why:   "Without a phase, Slipway never changes the nodes of the role, and every role that needs it waits forever.",
 		Wrong: `roles: storage: phases: []`,
 		Right: `roles: storage: phases: ["base"]`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -115,7 +115,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "leader-unused", Severity: site.SeverityWarning,
 		What:  "A role with a leader lets it go first.",
-		Why:   "The leader is named for nothing: all nodes of the role begin at once, and what one should found and the others join is founded several times.",
+		Why:   "Without leaderFirst the leader has no effect: all nodes of the role begin at once, and several of them may each found what only the leader should found.",
 		Wrong: `roles: storage: leader: "n2"`,
 		Right: `roles: storage: {leaderFirst: true, leader: "n2"}`,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -146,15 +146,15 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "role-even", Severity: site.SeverityWarning,
 		What:  "A role whose nodes decide by majority has an odd number of them in use.",
-		Why:   "An even number bears no more losses than one fewer, and has one more node to lose: of four nodes as of three, one may fail.",
+		Why:   "An even number of nodes survives no more failures than one node fewer: with four nodes, as with three, only one may fail.",
 		Wrong: "roles: storage: majority: true",
 		Right: "roles: controller: majority: true",
 		Facts: roleFacts, Fleet: roleEven, Whole: true,
 	},
 	{
 		Code: "majority-away", Severity: site.SeverityWarning,
-		What:  "A role that decides by majority has one without the machines that are away and one more.",
-		Why:   "The next outage, or the next step that takes one of the others out of service, ends what they run.",
+		What:  "A role that decides by majority keeps a majority even if, besides the machines that are away, one more fails.",
+		Why:   "The next outage, or the next step that takes one more node out of service, stops the service of this role.",
 		Wrong: "roles: {storage: majority: true, controller: enabled: false}\nnodes: {\"n1\": role: \"storage\", \"n3\": away: \"sent in for repair\"}",
 		Right: "roles: {storage: majority: true, controller: enabled: false}\nnodes: {\"n1\": role: \"storage\", \"n4\": away: \"sent in for repair\"}",
 		Facts: roleFacts, Fleet: majorityAway, Whole: true,
@@ -162,7 +162,7 @@ roles: compute: needs: install: storage: phase: "configure"`,
 	{
 		Code: "role-in-one-domain", Severity: site.SeverityWarning,
 		What: "The nodes of a role that decides by majority are in several failure domains, if the site has several.",
-		Why:  "One power feed or switch takes all of them away at once, and with them whatever asks them.",
+		Why:  "One failed power feed or switch stops all of them at once, and everything that depends on them.",
 		Wrong: `roles: {storage: majority: true, compute: enabled: false}
 racks: {r1: domain: "row-a", r2: domain: "row-a", r3: domain: "row-b"}
 nodes: {"n1": rack: "r3", "n4": role: "storage"}`,
@@ -335,7 +335,7 @@ func unknownLeader(s *site.Site, x *Index) []site.Finding {
 func awayLeader(path, role, leader string) site.Finding {
 	f := wrong(path, fmt.Sprintf("%s is to lead the role %s, and is away", leader, role),
 		"Name another of its nodes until it is back.")
-	f.Severity, f.Why = site.SeverityWarning, "Another goes first in its place, and may found once more what the leader has founded."
+	f.Severity, f.Why = site.SeverityWarning, "Meanwhile another node goes first, and may found a second time what the leader has already founded."
 	return f
 }
 
@@ -385,7 +385,7 @@ func majorityAway(s *site.Site, x *Index) []site.Finding {
 		}
 		found = append(found, wrong("roles."+role+".majority",
 			fmt.Sprintf("the role %s decides by majority, with %d of its %s away", role, gone, count(all, "node")),
-			"Have them back or add nodes before anything disrupts the others, or pause these."))
+			"Bring them back or add nodes before anything disrupts the other nodes, or pause the other nodes."))
 	}
 	return found
 }

@@ -31,15 +31,15 @@ var rollouts = []Rule{
 	{
 		Code: "failures-all", Severity: site.SeverityWarning,
 		What:  "A rollout halts before all nodes have failed.",
-		Why:   "A revision that breaks what it touches is carried to the last machine.",
+		Why:   "Otherwise a revision that breaks machines reaches every one of them.",
 		Wrong: `site: rollout: maxFailures: "4"`,
 		Right: `site: rollout: maxFailures: "1"`,
 		Facts: failingFacts, Fleet: failuresAll, Whole: true,
 	},
 	{
 		Code: "bound-majority", Severity: site.SeverityWarning,
-		What:  "As many nodes of a role that decides by majority may be out of service at once as leave it one.",
-		Why:   "The majority is kept in any case, so that rollouts are slower than the line reads.",
+		What:  "The bound for a role that decides by majority leaves a majority of its nodes in service.",
+		Why:   "Slipway always keeps the majority in service, so rollouts are slower than this line suggests.",
 		Wrong: "roles: storage: majority: true\nroles: storage: maxUnavailable: \"2\"\nnodes: \"n1\": role: \"storage\"\nroles: controller: enabled: false",
 		Right: "roles: storage: majority: true\nroles: storage: maxUnavailable: \"1\"\nnodes: \"n1\": role: \"storage\"\nroles: controller: enabled: false",
 		Facts: decidingFacts, Fleet: boundMajority, Whole: true,
@@ -47,14 +47,14 @@ var rollouts = []Rule{
 	{
 		Code: "bound-without-effect", Severity: site.SeverityNote,
 		What:  "How many nodes of a role or a rack may be out of service at once is more than none and fewer than all of them.",
-		Why:   "A bound of all bounds nothing, and a share of less than one node counts as one, which the line does not say.",
+		Why:   "A bound of all nodes limits nothing. A share of less than one node counts as one node, which is not what the line says.",
 		Wrong: `racks: r1: maxUnavailable: "25%"`,
 		Right: `racks: r1: maxUnavailable: "1"`,
 		Facts: boundFacts, Fleet: boundWithoutEffect, Whole: true,
 	},
 	{
 		Code: "canary-count", Severity: site.SeverityWarning,
-		What:  "Fewer nodes go first than there are, and no more than can be chosen.",
+		What:  "The number of canaries, the nodes that go first, is smaller than the number of nodes, and no more than can be chosen.",
 		Why:   "When all nodes go first, a mistake reaches all of them before anybody has waited for the first.",
 		Wrong: `site: rollout: canaries: count: 4`,
 		Right: `site: rollout: canaries: count: 3`,
@@ -63,7 +63,7 @@ var rollouts = []Rule{
 	{
 		Code: "soak-over-budget", Severity: site.SeverityWarning,
 		What:  "The canaries soak for less time than the rollout is meant to take.",
-		Why:   "No rollout of more nodes than the canaries can keep the budget.",
+		Why:   "A rollout of more nodes than the canaries cannot end in that time.",
 		Wrong: `site: rollout: {budget: "10m", canaries: soak: "10m"}`,
 		Right: `site: rollout: {budget: "30m", canaries: soak: "10m"}`,
 		Site: func(s *site.Site) []site.Finding {
@@ -78,8 +78,8 @@ var rollouts = []Rule{
 	},
 	{
 		Code: "pace", Severity: site.SeverityError,
-		What:  "Machines and repositories are looked at, and the status is written, ten times a second at most.",
-		Why:   "A BMC that is asked more often stops answering, people too; a Git server takes it for an attack.",
+		What:  "Slipway polls machines and repositories, and writes the status, at most ten times a second.",
+		Why:   "A BMC that is polled more often stops answering, also to people. A Git server takes the requests for an attack.",
 		Wrong: `site: rollout: observeEvery: "50ms"`,
 		Right: `site: rollout: observeEvery: "100ms"`,
 		Site: func(s *site.Site) (found []site.Finding) {

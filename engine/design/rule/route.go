@@ -42,7 +42,7 @@ routeDomains: site: {}`,
 	{
 		Code: "node-route", Severity: site.SeverityError,
 		What:  "A route of a node goes over a gateway in a network in which an interface of the node is, to a range outside of it or to a route domain.",
-		Why:   "The gateway says which interface the route is of. Without one the route is set nowhere, and what is behind it cannot be reached.",
+		Why:   "The gateway determines the interface of the route. Without such a gateway Slipway sets the route nowhere, and its destination cannot be reached.",
 		Wrong: `nodes: "n1": routes: lab: {to: "10.8.0.0/16", gateway: "10.7.0.1"}`,
 		Right: `nodes: "n1": routes: lab: {to: "10.8.0.0/16", gateway: "10.1.0.7"}`,
 		Node:  nodeRoute,

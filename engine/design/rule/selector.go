@@ -23,7 +23,7 @@ var selectorRules = []Rule{
 	{
 		Code: "selector-empty", Severity: site.SeverityWarning,
 		What:  "A selector selects a node.",
-		Why:   "Whatever it is for never happens, and nobody would notice.",
+		Why:   "What the selector is for never happens, and nobody notices.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r1"]}}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r2"]}}`,
 		Facts: selectedFacts, Fleet: selectorEmpty, Whole: true,
@@ -199,7 +199,7 @@ func selectorEmpty(s *site.Site, x *Index) []site.Finding {
 		}
 		if known && x.Count(whole.path) == 0 {
 			found = append(found, wrong(whole.path, whole.path+" selects no node",
-				"All that is stated must hold of one node: state less of it, or use `any`."))
+				"A node must meet every condition of the selector: remove a condition, or use `any`."))
 		}
 	}
 	return found

@@ -17,7 +17,7 @@ var systems = []Rule{
 	{
 		Code: "package-version", Severity: site.SeverityError,
 		What:  "A package that is absent has no version, and one that is held has one.",
-		Why:   "Nothing has a version that is not there; and what is held without a version stays at whatever happens to be installed, which differs from node to node.",
+		Why:   "A package that is not installed has no version. A package that is held without a version stays at the installed version, which differs from node to node.",
 		Wrong: `nodes: "n1": system: packages: linux: state: "held"`,
 		Right: `nodes: "n1": system: packages: linux: {state: "held", version: "6.1.90-1"}`,
 		Site:  onActions(packageVersions), Node: onContents(packageVersions),
@@ -41,7 +41,7 @@ var systems = []Rule{
 	{
 		Code: "file-claimed", Severity: site.SeverityError,
 		What:  "No file of the design is one that another field writes, such as /etc/hostname beside `hostname`, or one of Slipway's own.",
-		Why:   "Each look would find what the other has written, so the node is never as designed, and Slipway keeps writing to it.",
+		Why:   "The two would overwrite each other: the node is never as designed, and Slipway keeps writing to it.",
 		Wrong: `nodes: "n1": system: {hostname: "{name}", files: "/etc/hostname": content: "other\n"}`,
 		Right: `nodes: "n1": system: hostname: "{name}"`,
 		Node:  filesClaimed,
@@ -57,7 +57,7 @@ var systems = []Rule{
 	{
 		Code: "file-owner", Severity: site.SeverityError,
 		What:  "A file belongs to no account that the design removes.",
-		Why:   "The file cannot be given to it, so that nothing of the node's configuration is finished.",
+		Why:   "Slipway cannot give a file to an account that is removed, so it never finishes the configuration of the node.",
 		Wrong: `nodes: "n1": system: {users: web: state: "absent", files: "/etc/motd": {content: "Welcome", owner: "web"}}`,
 		Right: `nodes: "n1": system: {users: web: shell: "/bin/sh", files: "/etc/motd": {content: "Welcome", owner: "web"}}`,
 		Node:  fileOwners,
@@ -105,7 +105,7 @@ var systems = []Rule{
 	{
 		Code: "time-servers", Severity: site.SeverityError,
 		What:  "A time server is a host name or an address, and is named once.",
-		Why:   "The clock runs free, and certificates and logs go wrong days later; a server that is named twice counts as two that agree.",
+		Why:   "With a wrong name the clock drifts, and days later certificates fail and logs show wrong times. A server that is named twice counts as two servers that agree.",
 		Wrong: `nodes: "n1": system: time: servers: ["ntp://10.1.0.53"]`,
 		Right: `nodes: "n1": system: time: servers: ["10.1.0.53"]`,
 		Node:  eachSystem(timeServers),

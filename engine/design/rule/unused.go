@@ -79,7 +79,7 @@ nodes: "n1": image: "debian11"`,
 	unused{
 		section: "credentials", thing: "credential",
 		wrong: `credentials: ilo: {}`, right: "credentials: ilo: {}\nnodes: \"n1\": endpoints: bmc: credential: \"ilo\"",
-		why:   "Its value is kept on the bootstrap host for nothing, or what should use it uses another.",
+		why:   "Its secret may be on the bootstrap host for nothing, or another credential may be in use in its place.",
 		names: func(s *site.Site) []string { return keys(s.Credentials) },
 		by:    credentialsOf, besides: siteCredentials,
 	}.rule("unused-credential"),

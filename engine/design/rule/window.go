@@ -83,7 +83,7 @@ var windowRules = []Rule{
 	{
 		Code: "window-length", Severity: site.SeverityWarning,
 		What:  "A window is open for at least five minutes, and closed now and then.",
-		Why:   "A step that is expected to take longer than the window is open is never begun in it; and one that is always open holds nothing back.",
+		Why:   "Slipway never begins a step in a window that is shorter than the step is expected to take. A window that is always open delays nothing.",
 		Wrong: `windows: night: {cron: "0 22 * * *", length: "24h"}` + usedNight,
 		Right: `windows: night: {cron: "0 22 * * *", length: "23h"}` + usedNight,
 		Site: func(s *site.Site) (found []site.Finding) {

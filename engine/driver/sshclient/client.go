@@ -158,7 +158,7 @@ func (c *Client) handshake(conn net.Conn) (*gossh.Client, error) {
 	case untrusted != nil:
 		return nil, untrusted
 	case errors.As(err, &apart):
-		return nil, refused("%s and we have no algorithm in common, the server is too old or too strict: %.300s", c.address, apart.Error())
+		return nil, refused("%s and Slipway have no algorithm for SSH in common, because the server is too old or too strict: %.300s", c.address, apart.Error())
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"): // x/crypto has no type for it
 		return nil, fmt.Errorf("%w: %s does not let %s in with this credential%s", driver.ErrDenied, c.address, c.user, c.login.about())
 	case err != nil:

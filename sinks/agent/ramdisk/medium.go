@@ -18,10 +18,10 @@ func ForBoot(medium io.ReaderAt, size int64, words ...string) (*io.SectionReader
 	}
 	text := strings.Join(words, " ") + "\n"
 	if strings.ContainsFunc(text[:len(text)-1], func(r rune) bool { return r < ' ' || r > '~' }) {
-		return nil, fmt.Errorf("the words of a boot are printable and of ASCII, and %q is not", text)
+		return nil, fmt.Errorf("the settings for a boot must be printable ASCII, and %q is not", text)
 	}
 	if int64(len(text)) > room || at+room > size {
-		return nil, fmt.Errorf("the words of a boot have %d bytes, and the medium has room for %d", len(text), room)
+		return nil, fmt.Errorf("the settings for a boot have %d bytes, and the medium has room for %d", len(text), room)
 	}
 	part := make([]byte, room)
 	copy(part, text)

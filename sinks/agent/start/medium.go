@@ -27,7 +27,7 @@ func mediumWords(h *inside.Host) (string, error) {
 			wrong = errors.Join(wrong, fmt.Errorf("%s: %w", name, err))
 		case words == "":
 		case found != "":
-			return "", fmt.Errorf("%s and %s are both media of the ramdisk with the words of a boot: leave the one that this machine is to start from", at, name)
+			return "", fmt.Errorf("%s and %s are both media of the ramdisk with settings for a boot: leave only the one that this machine must start from", at, name)
 		default:
 			found, at = words, name
 		}

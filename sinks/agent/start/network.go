@@ -147,7 +147,7 @@ func (n *network) byDHCP(ctx context.Context, l net.Interface) {
 		for renew, now := time.After(wait), false; !now; {
 			if _, known := n.daemon(l.Name); lease != nil && !known {
 				if err := n.ask(ctx, l, lease.ACK.YourIPAddr); err != nil {
-					n.console.say("Nobody in the network of the port %s (%s) tells where the daemon is: %v. Asking again.", l.Name, l.HardwareAddr, err)
+					n.console.say("No DHCP server in the network of the port %s (%s) says where the daemon is: %v. Asking again.", l.Name, l.HardwareAddr, err)
 				}
 			}
 			select {

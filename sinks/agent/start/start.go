@@ -170,7 +170,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	go n.run(ctx)
 	go heard.listen(ctx, inside.Real("/", true)) // a host of its own: that of the program is changed by requests
 	if settings.OverNetwork() {
-		c.say("The agent was started over the network, and asks it where the daemon is.")
+		c.say("The agent was started over the network. It asks a DHCP server where the daemon is.")
 	} else {
 		c.say("Calling the daemon at %s.", settings.Daemon)
 	}
@@ -220,7 +220,7 @@ func printable(s string) string {
 // leave boots the disk where a system that Slipway proved is on it, and switches the machine
 // off otherwise.
 func (c *console) leave() error {
-	how, what := syscall.LINUX_REBOOT_CMD_POWER_OFF, "No disk has a system that Slipway has installed and that can be read from here. Switching the machine off."
+	how, what := syscall.LINUX_REBOOT_CMD_POWER_OFF, "The agent finds no system that Slipway has installed on any disk that it can read. Switching the machine off."
 	if at, found := provenSystem("/sys/class/block", "/dev", "/mnt"); found {
 		how, what = syscall.LINUX_REBOOT_CMD_RESTART, "A system that Slipway has installed is on "+at+". Starting the machine from its disk."
 	}

@@ -181,7 +181,7 @@ func (m *medium) search(ctx context.Context, h *inside.Host, want wire.Tools) ([
 		}
 		if !time.Now().Before(until) {
 			return nil, "", refused("the programs for disks are on the ISO of the ramdisk, and no CD, USB or memory device of the machine has it after %s: "+
-				"attach it again, or start the machine from it where only the image was started", m.wait)
+				"attach the ISO again, or start the machine from the ISO if it was started from the image alone", m.wait)
 		}
 		select {
 		case <-ctx.Done():

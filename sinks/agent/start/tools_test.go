@@ -189,7 +189,7 @@ func TestProgramsAreRefused(t *testing.T) {
 		change func(m *memoryOf)
 		says   string
 	}{
-		"no medium":       {func(m *memoryOf) {}, "no CD, USB or memory device of the machine has it after 0s: attach it again"},
+		"no medium":       {func(m *memoryOf) {}, "no CD, USB or memory device of the machine has it after 0s: attach the ISO again"},
 		"a changed one":   {func(m *memoryOf) { m.device("sr0", "x", "1", mediumWith(changed)) }, "the medium sr0 is of a ramdisk, and has other programs for disks, with the SHA-256"},
 		"of another size": {func(m *memoryOf) { m.device("sr0", "x", "1", mediumWith(append(changed, 0))) }, "bytes and not the"},
 		"an earlier one":  {func(m *memoryOf) { m.device("sr0", "x", "1", noTools) }, "the medium sr0 is of a ramdisk, and it has no programs for disks"},

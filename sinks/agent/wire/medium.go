@@ -54,7 +54,7 @@ func ToolsOf(medium io.ReaderAt) (at, size int64, err error) {
 }
 
 // ErrNoImage says that a medium of the ramdisk does not tell where its image is.
-var ErrNoImage = errors.New("it does not tell where its image is, which an earlier release has built; build it again with `slipway ramdisk build`")
+var ErrNoImage = errors.New("it does not say where its image is, because an earlier release built it; build it again with `slipway ramdisk build`")
 
 // ImageOf says where the image that firmware starts is on a medium, and how many bytes it has.
 func ImageOf(medium io.ReaderAt) (at, size int64, err error) {

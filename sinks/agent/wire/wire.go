@@ -267,7 +267,7 @@ func Write(w io.Writer, v any) error {
 		return err
 	}
 	if len(text) > MaxFrame {
-		return fmt.Errorf("a frame of %d bytes is over the bound of %d", len(text), MaxFrame)
+		return fmt.Errorf("a frame of %d bytes is larger than the limit of %d", len(text), MaxFrame)
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
 	return err
@@ -284,7 +284,7 @@ func ReadAtMost(r io.Reader, v any, most uint32) error {
 	}
 	size := binary.BigEndian.Uint32(head[:])
 	if size > most {
-		return fmt.Errorf("a frame of %d bytes is over the bound of %d", size, most)
+		return fmt.Errorf("a frame of %d bytes is larger than the limit of %d", size, most)
 	}
 	text := make([]byte, 0, min(size, 1<<20))
 	for uint32(len(text)) < size { // memory grows with what really comes

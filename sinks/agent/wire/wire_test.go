@@ -38,20 +38,20 @@ func TestHostileFrames(t *testing.T) {
 		"half a length":         {"\x00\x00", "unexpected EOF"},
 		"a length alone":        {"\x00\x00\x00\x09", "unexpected EOF"},
 		"half a frame":          {"\x00\x00\x00\x09{\"term\"", "unexpected EOF"},
-		"4 GiB":                 {"\xff\xff\xff\xff{}", "over the bound of"},
+		"4 GiB":                 {"\xff\xff\xff\xff{}", "larger than the limit of"},
 		"64 MiB that are short": {"\x04\x00\x00\x00{}", "unexpected EOF"},
-		"one octet too much":    {"\x04\x00\x00\x01{}", "over the bound of"},
+		"one octet too much":    {"\x04\x00\x00\x01{}", "larger than the limit of"},
 		"nothing":               {"\x00\x00\x00\x00", "unexpected end of JSON"},
 		"no JSON":               {"\x00\x00\x00\x02{]", "invalid character"},
 		"another kind":          {"\x00\x00\x00\x02[]", "cannot unmarshal array"},
-		"a word":                {"GET / HTTP/1.1\r\n\r\n", "over the bound of"},
+		"a word":                {"GET / HTTP/1.1\r\n\r\n", "larger than the limit of"},
 	} {
 		var r wire.Request
 		if err := wire.Read(strings.NewReader(c.octets), &r); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
-	if err := wire.Write(io.Discard, strings.Repeat("x", wire.MaxFrame)); err == nil || !strings.Contains(err.Error(), "over the bound") {
+	if err := wire.Write(io.Discard, strings.Repeat("x", wire.MaxFrame)); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
 		t.Errorf("a frame that is too large is written: %v", err)
 	}
 }

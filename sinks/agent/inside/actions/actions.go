@@ -322,7 +322,7 @@ func (f *Facet) do(ctx context.Context, h *inside.Host, i item.Item, here string
 	case s.is == item.Done, s.is == item.Running, attempt <= s.Attempt:
 		return nil // what came of it is seen
 	case attempt != s.Attempt+1:
-		return refused("the boot action %s was to be begun for the %d. time, and the machine knows of %d", name, attempt, s.Attempt)
+		return refused("the boot action %s should begin its attempt %d, but the last attempt that the machine knows is %d", name, attempt, s.Attempt)
 	}
 	if err := f.bring(ctx, h, name, a); err != nil {
 		return err

@@ -32,7 +32,7 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 		return err
 	}
 	if state != Untouched && l.Erase == "" {
-		h.Tell("the disks are not as they were when the layout was computed: it was begun before, or something else was written to them since. All of it is made from the start.")
+		h.Tell("the disks have changed since the layout was computed: an earlier run began to write it, or something else wrote to the disks. Slipway writes the whole layout again.")
 	}
 	for _, g := range l.Groups {
 		if err := m.freeName(g.Name); err != nil {
@@ -228,7 +228,7 @@ func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 		return fmt.Errorf("%s has %d bytes and is the device %s, and the disk %s is %s; nothing was written", f.Name(), size, number, d, is)
 	}
 	if is, ok := known(h, d.Name); !ok || is.Serial != d.Serial || is.WWN != d.WWN {
-		return fmt.Errorf("the disk %s is now %s: it went and came back, and another one has its name; nothing was written", d, is)
+		return fmt.Errorf("the disk %s is now %s: the disk disappeared, and another disk now has its name; nothing was written", d, is)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestNamesThatChangeHands(t *testing.T) {
 		says   string
 	}{
 		"nothing":                     {func(kernel, string) {}, ""},
-		"another disk has the name":   {func(k kernel, at string) { k.put(at+"/serial", "OTHER\n") }, "the disk S1 (sda, X, 67 MB) is now OTHER (sda, X, 67 MB): it went and came back, and another one has its name; nothing was written to the disk os"},
+		"another disk has the name":   {func(k kernel, at string) { k.put(at+"/serial", "OTHER\n") }, "the disk S1 (sda, X, 67 MB) is now OTHER (sda, X, 67 MB): the disk disappeared, and another disk now has its name; nothing was written to the disk os"},
 		"another device has the name": {func(k kernel, at string) { k.put(at+"/dev", "8:240\n") }, "and the disk S1 (sda, X, 67 MB) is 8:240; nothing was written to the disk os"},
 		"the disk is gone":            {func(k kernel, at string) { os.Remove(filepath.Join(k.root, "sys/block/sda")) }, "nothing was written to the disk os"},
 	} {

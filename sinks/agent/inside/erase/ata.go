@@ -109,7 +109,7 @@ func (e *eraser) ataErase(ctx context.Context) (verified string, err error) {
 	case err != nil:
 		return "", err
 	case !s.supported:
-		return "", errors.New("the disk does not have it (ATA security)")
+		return "", errors.New("the disk does not support it (ATA security)")
 	case s.frozen:
 		return "", errors.New("the disk is frozen: the firmware of the machine has locked its security until the disk loses its power. " +
 			"Switch off the freeze lock of disks in the firmware's setup, or take the disk out and put it in again while the machine runs")

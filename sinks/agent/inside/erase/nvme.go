@@ -80,7 +80,7 @@ func (c controller) alone(d Drive) error {
 	case c.manages:
 		cns = cnsAllocated
 	case c.several:
-		return errors.New("it would erase what other controllers of the same disk have, and this one cannot tell what that is")
+		return errors.New("it would also erase what other controllers of the same disk use, and this controller cannot tell what that is")
 	}
 	page, err := identify(d, cns, 0)
 	if err != nil {
@@ -169,7 +169,7 @@ func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err e
 		return "", err
 	}
 	if c.sanitizes&k.can == 0 {
-		return "", errors.New("the disk does not have it (SANICAP)")
+		return "", errors.New("the disk does not support it (SANICAP)")
 	}
 	if err := c.alone(e.drive); err != nil {
 		return "", err
@@ -204,7 +204,7 @@ func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err e
 			}
 			return errors.New("the disk says that it failed")
 		case l.state != sanitized && l.state != sanitizedAnyway:
-			return fmt.Errorf("the disk took the command and tells the state %d afterwards, as if nothing had happened", l.state)
+			return fmt.Errorf("the disk accepted the command, but then reports the state %d, as if nothing had happened", l.state)
 		case l.cdw10 != asked:
 			return fmt.Errorf("the disk reports another sanitize (%#x) than the one it was asked for (%#x)", l.cdw10, asked)
 		}
@@ -262,9 +262,9 @@ func (e *eraser) format(ctx context.Context, kind int) (verified string, err err
 	case err != nil:
 		return "", err
 	case !c.formats:
-		return "", errors.New("the disk does not have it (OACS)")
+		return "", errors.New("the disk does not support it (OACS)")
 	case k.settings == 2 && !c.crypto:
-		return "", errors.New("the disk does not have it (FNA)")
+		return "", errors.New("the disk does not support it (FNA)")
 	case c.formatAll || c.eraseAll:
 		if err := c.alone(e.drive); err != nil {
 			return "", err

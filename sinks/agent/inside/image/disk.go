@@ -227,8 +227,8 @@ func (c *Checked) readBack(ctx context.Context, m Medium, u Unsealed, last int64
 	}
 	sum.Write(u.Tail)
 	if is := [sha256.Size]byte(sum.Sum(nil)); is != c.list.SHA256 {
-		return fmt.Errorf("the disk does not hold what was written to it: read again it has the SHA-256 %x, and the image has %x. "+
-			"It has no table of partitions, so that it does not start; look at the disk", is, c.list.SHA256)
+		return fmt.Errorf("the disk does not hold what was written to it: read back, it has the SHA-256 %x, and the image has %x. "+
+			"The disk has no table of partitions, so the machine does not start from it; check the disk", is, c.list.SHA256)
 	}
 	return nil
 }

@@ -250,7 +250,7 @@ func (p *pinger) kernelSays(ctx context.Context) (answers, why string) {
 		case <-time.After(200 * time.Millisecond):
 		}
 		if time.Now().After(end) {
-			return "", "it does not answer ICMP, and what the kernel knows of it is old"
+			return "", "it does not answer ICMP, and the kernel's last contact with it is too old"
 		}
 	}
 }

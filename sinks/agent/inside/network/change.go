@@ -283,7 +283,7 @@ func (f *Facet) arm(ctx context.Context, h *inside.Host, c *change) error {
 	err = f.armed(ctx, h, c, program)
 	if err != nil {
 		_ = f.disarm(context.WithoutCancel(ctx), h, c.Name) // the first error counts; nothing was changed
-		return &wire.Error{Class: wire.Failed, Text: "the network was not touched, because the way back could not be prepared: " + err.Error()}
+		return &wire.Error{Class: wire.Failed, Text: "the network was not changed, because Slipway could not prepare the way back to the old settings: " + err.Error()}
 	}
 	return err
 }

@@ -474,7 +474,7 @@ func TestWithoutAWayBack(t *testing.T) {
 	s := newSystem(t)
 	before := s.configuration()
 	s.broken = "systemd-run"
-	if err := s.facet().Apply(t.Context(), s.host(), items(wanted), nil); class(err) != wire.Failed || !strings.Contains(err.Error(), "not touched") {
+	if err := s.facet().Apply(t.Context(), s.host(), items(wanted), nil); class(err) != wire.Failed || !strings.Contains(err.Error(), "the network was not changed") {
 		t.Errorf("%v, want failed", err)
 	}
 	s.isBack(before)

@@ -15,7 +15,7 @@ import (
 // applyLocked makes items so, alone on the host and in a term that is not over.
 func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	if r.Apply == nil {
-		return refused("the request to apply does not say what")
+		return refused("the request to apply does not say what to apply")
 	}
 	facet := r.Apply.Facet
 	if _, ok := p.Facets[facet]; !ok {

@@ -11,7 +11,7 @@ import (
 func (p *Program) installLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	switch {
 	case r.Install == nil:
-		return refused("the request to install does not say what")
+		return refused("the request to install does not say what to install")
 	case p.Install == nil:
 		return refused("this program works in an installed system, and never installs another one over it")
 	}

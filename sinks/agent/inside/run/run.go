@@ -113,7 +113,7 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	}
 	// What was seen may be over the bounds of a frame.
 	return wire.Write(out, wire.Frame{Result: &wire.Result{Owned: result.Owned, Term: result.Term, Unconfirmed: result.Unconfirmed,
-		Deadline: result.Deadline, Error: failed("the system reports more about itself than an answer may hold")}})
+		Deadline: result.Deadline, Error: failed("the report on this system is too large for one answer")}})
 }
 
 // fetcher asks the daemon for artifacts, one at a time.

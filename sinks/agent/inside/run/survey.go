@@ -69,7 +69,7 @@ func (p *Program) foreign(facet string, found item.Found) item.Found {
 		told.Left = append(told.Left, item.Left{What: clip(l.What), Why: clip(l.Why)})
 	}
 	if more := len(found.Left) - maxLeft; more > 0 {
-		told.Leave("the facet "+facet, "%d more are not told", more)
+		told.Leave("the facet "+facet, "%d more are not listed", more)
 	}
 	return told
 }

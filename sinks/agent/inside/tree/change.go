@@ -51,7 +51,7 @@ func (t *Tree) PutFrom(name string, content io.Reader, size int64, digest string
 			case err != nil:
 				return err
 			case got != size:
-				return fmt.Errorf("%d of the %d bytes of %s came: %w", got, size, name, io.ErrUnexpectedEOF)
+				return fmt.Errorf("only %d of the %d bytes of %s arrived: %w", got, size, name, io.ErrUnexpectedEOF)
 			case is != digest:
 				return fmt.Errorf("what came for %s has the digest %s and not %s", name, is, digest)
 			}
