@@ -146,7 +146,7 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	case err != nil:
 		w.e.Log.Debug("the agent does not answer", "node", w.name, "err", err)
 	case !j.node.Machine().Matches(seen.Identity):
-		w.e.Log.Warn("an agent called that runs on another machine", "node", w.name, "is", seen.Identity.Full())
+		w.e.Log.Warn("the agent that answers for this node runs on another machine", "node", w.name, "is", seen.Identity.Full())
 	default:
 		now.Connected, now.Disks, now.Inventory, now.Seen = true, a.Disks(), a.Inventory(), time.Now()
 	}
@@ -284,7 +284,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	name := w.node.Image
 	if e.Agents == nil {
 		return &held{state: site.Blocked, person: true, release: "`slipway run` with --ramdisk FILE",
-			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. If agents cannot reach port 9481 of this host, add --agent-listen ADDRESS", name)}
+			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. To listen at an address other than :9481, add --agent-listen ADDRESS", name)}
 	}
 	if err := e.Agents.Serving(); err != nil {
 		return &held{state: site.Blocked, sentence: steady(err)}

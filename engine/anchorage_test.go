@@ -414,7 +414,7 @@ func TestRecordsAreComparedWithTheBranch(t *testing.T) {
 		"used, and not here": {func(_ *Engine, _ *worker, s *site.Sealed) {
 			s.Entries = []site.LedgerEntry{{Loss: lossOne, Consumed: time.Now()}}
 		},
-			"the status branch has the approvals of n1 as ended"},
+			"the status branch says that the approvals of n1 ended"},
 		"of a node that is gone": {func(e *Engine, _ *worker, s *site.Sealed) { s.Generation = 2; delete(e.workers, "n1") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

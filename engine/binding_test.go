@@ -210,7 +210,7 @@ func TestEndpointIsOpenedAnewBeforeAStep(t *testing.T) {
 func TestStatusSaysHowWritesAreBound(t *testing.T) {
 	for binding, c := range map[site.Binding]struct{ unbound, says string }{
 		site.BindingSession:    {"", ""},
-		site.BindingConnection: {"", "its BMC has no sessions: Slipway cannot tell a late request"},
+		site.BindingConnection: {"", "its BMC has no sessions, so Slipway cannot tell a late request"},
 		site.BindingNone:       {"", "destructive steps are refused until the design accepts this"},
 		site.BindingNone + " ": {site.UnboundAccept, "the design accepts this for destructive steps"},
 	} {

@@ -34,7 +34,7 @@ func (e *Engine) Unready() []string {
 	if p, failing := e.problems["records"]; failing {
 		why = append(why, "the records cannot be written: "+p.What)
 	} else if p, failing := e.problems["term"]; failing {
-		why = append(why, "this daemon cannot stay in charge of the site: "+p.What)
+		why = append(why, "this daemon does not hold the site's term: "+p.What)
 	}
 	if e.design == nil {
 		return append(why, "no design is in force: no revision has passed yet; see `slipway status`")

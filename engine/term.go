@@ -161,7 +161,7 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 // accepted any more.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
 	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive, w.fenced); why != "" {
-		return &held{state: site.Blocked, sentence: why, release: "this daemon being in charge of the site (its term)"}
+		return &held{state: site.Blocked, sentence: why, release: "this daemon holding the site's term"}
 	}
 	return nil
 }

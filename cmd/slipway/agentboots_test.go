@@ -63,7 +63,7 @@ func TestAgentsStartFromTheImageInTheMedium(t *testing.T) {
 		t.Error(err)
 	}
 	boot.MACs = nil
-	if err := b.Arm(boot); err == nil || !strings.Contains(err.Error(), "no port of n1 has a MAC address") {
+	if err := b.Arm(boot); err == nil || !strings.Contains(err.Error(), "no port of n1 has a known MAC address") {
 		t.Errorf("without a MAC address: %v", err)
 	}
 	if _, err := b.Serving([]string{"lab"}); err == nil || !strings.Contains(err.Error(), "--netboot INTERFACE=lab") {

@@ -151,7 +151,7 @@ type newFile struct {
 var fillIn = []string{
 	"networks.cue  your networks",
 	"profiles.cue  how Slipway reaches the management controllers, and checks who answers (trust)",
-	"rack-1.cue    your machines: addresses and identities (Slipway writes to no machine without one)",
+	"rack-1.cue    your machines: addresses and identities (Slipway writes to no machine without an identity)",
 }
 
 // atLab are the addresses of a site for the laboratory instead of those for

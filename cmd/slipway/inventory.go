@@ -93,7 +93,7 @@ func printSides(w *screen, s plan.Sides) {
 	case s.Seen() < 2:
 		w.Printf("\nnothing to compare: only one of BMC, agent and system was seen\n")
 	case differ == 0:
-		w.Printf("\nno differences: BMC, agent and system agree in everything that two of them report\n")
+		w.Printf("\nno differences found between the sides that were seen\n")
 	default:
 		w.Printf("\n%d of %d differ\n", differ, len(s.Rows))
 	}

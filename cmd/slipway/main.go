@@ -40,8 +40,10 @@ const (
 
 const exitHelp = `
 Exit codes: 0 done; 1 error; 2 there are changes (plan and diff with
---detailed-exitcode, allocate, fmt and migrate with --check); 3 the design has errors; 4 no daemon answers; 5 no
-changes on the machines that were seen, and some were not seen (plan with --detailed-exitcode, adopt with --inside); 64 wrong usage; 130 interrupted.`
+--detailed-exitcode, allocate, fmt and migrate with --check); 3 the design
+has errors; 4 no daemon answers; 5 no changes on the machines that were seen,
+and some were not seen (plan with --detailed-exitcode, adopt with --inside);
+64 wrong usage; 130 interrupted.`
 
 // Errors that only choose the exit code: what there is to say has been said.
 var (

@@ -366,7 +366,7 @@ func TestServeRefuses(t *testing.T) {
 	for socket, want := range map[string]string{
 		live:                               "another slipway answers",
 		file:                               "not a socket",
-		"/" + strings.Repeat("a", 108):     "choose a shorter state directory",
+		"/" + strings.Repeat("a", 108):     "choose a state directory with a shorter path",
 		filepath.Join(t.TempDir(), "a/b/"): "no such file",
 	} {
 		if err := Serve(t.Context(), socket, "", &fake{}, nil); err == nil || !strings.Contains(err.Error(), want) {

@@ -45,7 +45,7 @@ func Open(a site.Account, l site.Loss, by Approval) (site.Account, error) {
 	case a.Open(l) != nil:
 		return a, nil
 	case l.Records != a.Records:
-		return a, fmt.Errorf("%w: what %s would lose was shown before this daemon lost its records; read what waits now with `slipway approve`", site.ErrRefused, l.Node)
+		return a, fmt.Errorf("%w: the losses of %s were listed from other records than the present ones; see what waits now with `slipway approve`", site.ErrRefused, l.Node)
 	case l.Attempt <= a.Closed:
 		return a, fmt.Errorf("%w: the approval of this loss of %s was used, or has ended", site.ErrRefused, l.Node)
 	case l.Disks == "":

@@ -133,7 +133,7 @@ func (d *database) metaPlaces(size int64) (places []int64) {
 // take notes that a page is used, which it is once at most.
 func (d *database) take(id uint64, more uint32) error {
 	if id < 2 || id >= d.pages || uint64(more) >= d.pages-id {
-		return fmt.Errorf("a reference leads to page %d, which is not a valid target in a file of %d pages", id, d.pages)
+		return fmt.Errorf("a reference leads to page %d, which is not valid: %d pages are in use", id, d.pages)
 	}
 	for i := id; i <= id+uint64(more); i++ {
 		if d.used[i/64]&(1<<(i%64)) != 0 {
@@ -147,7 +147,7 @@ func (d *database) take(id uint64, more uint32) error {
 // load reads a page with what it overflows to, into the buffer of its depth.
 func (d *database) load(id uint64, depth int) ([]byte, error) {
 	if id < 2 || id >= d.pages {
-		return nil, fmt.Errorf("a reference leads to page %d, which is not a valid target in a file of %d pages", id, d.pages)
+		return nil, fmt.Errorf("a reference leads to page %d, which is not valid: %d pages are in use", id, d.pages)
 	}
 	if depth >= deepest {
 		return nil, fmt.Errorf("page %d is %d levels deep", id, depth)

@@ -59,7 +59,7 @@ func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs
 	free := r
 	free.unbounded, free.canaries = true, nil
 	if !within(free) {
-		return "no change of the rollout's rules would help: " + longest(try(free))
+		return "no change to the rollout's rules would help: " + longest(try(free))
 	}
 	if n, ok := leastAtOnce(s, sim, r, within); ok {
 		return fmt.Sprintf("maxUnavailable %d would meet the budget", n)

@@ -415,7 +415,7 @@ func TestForecast(t *testing.T) {
 		{"soak too long", func() { s.Rollout.Budget = site.Duration(22 * time.Minute) }, "45m0s",
 			"it takes about 45m, which is 23m more than the budget of 22m; maxUnavailable 5 without canaries would meet the budget"},
 		{"one machine is too slow", func() { s.Rollout.Budget = site.Duration(9 * time.Minute) }, "45m0s",
-			"it takes about 45m, which is 36m more than the budget of 9m; no change of the rollout's rules would help: the longest path, to the end of n000, takes about 10m; install of n000 alone takes 9m"},
+			"it takes about 45m, which is 36m more than the budget of 9m; no change to the rollout's rules would help: the longest path, to the end of n000, takes about 10m; install of n000 alone takes 9m"},
 	} {
 		c.change()
 		f := rollout.Forecast(s, p, site.Known{}, now)

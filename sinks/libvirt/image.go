@@ -304,7 +304,11 @@ func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, 
 	if err != nil {
 		return err
 	}
-	if is := takenFor(d); is != i.Format || d.BackingStore != nil {
+	if d.BackingStore != nil {
+		err := refused("the image refers to another file; Slipway deleted the image: use an image without a backing file")
+		return errors.Join(err, s.remove(ctx, v.Name))
+	}
+	if is := takenFor(d); is != i.Format {
 		err := refused("libvirt recognizes the image as %s, but the design says %s; Slipway deleted the image: correct its format in the design, or use another image", printable(is), i.Format)
 		return errors.Join(err, s.remove(ctx, v.Name))
 	}

@@ -162,7 +162,7 @@ func (m *machine) mayReplace(ctx context.Context, c *connection, d *domain, step
 		old = slices.DeleteFunc(old, func(v volume) bool { return v == i.volume })
 	}
 	if len(old) > 0 && step.Impact < site.ImpactDestructive {
-		return refused("the machine already has the disk %s with the data of generation %d, and the planned step may not destroy data; nothing was written: read the plan again",
+		return refused("the machine already has the disk %s with the data of generation %d, and the step was not planned to destroy data; nothing was written: read the plan again",
 			i.volume.Disk, max(d.owner.Generation, d.owner.Installing))
 	}
 	return m.approved(d, step, old)

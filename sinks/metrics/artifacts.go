@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 var (
 	artifactFilesDesc    = desc("artifact_files", "Files in the artifact store.")
 	artifactBytesDesc    = desc("artifact_bytes", "Size of all files in the artifact store, in bytes.")
-	artifactSpaceDesc    = desc("artifact_space_bytes", "Largest size of the artifact store, in bytes.")
+	artifactSpaceDesc    = desc("artifact_space_bytes", "Size limit of the artifact store, in bytes.")
 	artifactWantedDesc   = desc("artifact_wanted", "Images that installations need and the store does not have yet.", "state")
 	artifactServedDesc   = desc("artifact_served_bytes_total", "Bytes of images that were sent to machines.")
 	artifactRequestsDesc = desc("artifact_requests_total", "Requests to the artifact server.", "result")

@@ -14,7 +14,7 @@ import (
 // What is read from a site's report when somebody asks.
 var (
 	nodesDesc       = desc("nodes", "Nodes by state.", "state")
-	stateAgeDesc    = desc("state_age_seconds", "The longest time that a node has been in each state; no series for a state without nodes.", "state")
+	stateAgeDesc    = desc("state_age_seconds", "For each state, how long the node that has been in it longest has been there; no series for a state without nodes.", "state")
 	personDesc      = desc("nodes_need_person", "Nodes that need a person: stalled ones, and those that wait for a person's approval or decision.")
 	observationDesc = desc("observation_age_seconds", "How long ago the machines were last seen: quantiles over those that were, 1 is the oldest.")
 	unseenDesc      = desc("nodes_unseen", "Nodes whose machine was never seen.")

@@ -239,7 +239,7 @@ func (g *grading) tryBinding(context.Context) (driver.Ability, error) {
 	case binding == site.BindingSession:
 		return works("by the session over which the identity is read"), nil
 	case binding == site.BindingConnection:
-		return works("by the connection over which the identity is read; a late request of a killed daemon cannot be told apart from one of the next daemon"), nil
+		return works("by the connection over which the identity is read; Slipway cannot tell a late request of a killed daemon from one of the next daemon"), nil
 	case g.unbound:
 		return partly("by nothing: it has no sessions and closes the connection after each answer; the design accepts that, endpoints.bmc.unbound"), nil
 	}

@@ -6,7 +6,7 @@ import "github.com/slipway-gitops/slipway/engine/site"
 // evaluated, by whoever knows the drivers.
 var acting = []Rule{{
 	Code: "need-gates-nothing", Severity: site.SeverityError, Firm: true,
-	What: "A role's `needs` name only phases in which Slipway does something.",
+	What: "Each phase for which a role has `needs` is one in which Slipway does something.",
 	Why:  "No driver does anything in the phase, so nothing waits: the nodes are installed and changed before what they need is there.",
 }, {
 	Code: "health-unseen", Severity: site.SeverityWarning, Firm: true,

@@ -25,7 +25,7 @@ var addresses = []Rule{
 	},
 	{
 		Code: "address-unusable", Severity: site.SeverityError,
-		What:  "The address of a node is not the first address of the network, which stands for the network itself (in IPv6 for every router), nor its broadcast address.",
+		What:  "The address of a node is neither the first address of its network nor the broadcast address. The first address stands for the network itself, in IPv6 for every router.",
 		Why:   "The kernel accepts such an address, but then every host of the network answers for it, or none (RFC 919, section 7; RFC 4291, section 2.6.1).",
 		Wrong: `nodes: "n1": addresses: mgmt: "10.1.0.255"`,
 		Right: `nodes: "n1": addresses: mgmt: "10.1.0.254"`,
@@ -76,8 +76,8 @@ nodes: "n1": addresses: mgmt: "10.1.0.21"`,
 	},
 	{
 		Code: "shared-address", Severity: site.SeverityError,
-		What:  "A shared address is a host address of its network. It is not the address of a router, not in a range for DHCP, and shared under one name only.",
-		Why:   "Otherwise two machines would have the address, or no machine could be reached at it.",
+		What:  "A shared address is a host address of its network. It is not the address of a router and not in a range for DHCP, and it is shared under only one name.",
+		Why:   "Two machines would have the address, or no machine could be reached at it.",
 		Wrong: `networks: mgmt: shared: api: address: "10.2.0.5"`,
 		Right: `networks: mgmt: shared: api: address: "10.1.0.5"`,
 		Site:  sharedAddress,
@@ -112,7 +112,7 @@ nodes: "n1": addresses: mgmt: "dhcp"`,
 	{
 		Code: "primary-network", Severity: site.SeverityError,
 		What:  "A node has an address in its primary network; and one that is in several networks with a gateway says which of them is the primary one.",
-		Why:   "The node's default route and its full name come from its primary network. Without one, its answers may take another way than the packets came, and firewalls drop them.",
+		Why:   "The node's default route and its full name come from its primary network. Without one, its answers may take a different path from the requests, and firewalls drop them.",
 		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}`,
 		Right: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
 nodes: "n4": primaryNetwork: "mgmt"`,

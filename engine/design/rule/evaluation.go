@@ -125,8 +125,8 @@ var texts = []Rule{
 	},
 	{
 		Code: "hidden-character", Severity: site.SeverityError, Firm: true,
-		What:  "No file holds an invisible character that changes how the text looks, such as a direction mark or a zero-width space.",
-		Why:   "It can make a line look different from what it means, so a reviewer may approve something else.",
+		What:  "No file holds an invisible character that can make a line look different from what it means, such as a direction mark or a zero-width space.",
+		Why:   "A reviewer may approve something other than what the line does.",
 		Wrong: "racks: r1: location: \"row\u200b A\"",
 		Right: "racks: r1: location: \"row\\u200b A\"",
 	},

@@ -83,7 +83,7 @@ var hardwares = []Rule{
 	},
 	{
 		Code: "cpu-set-range", Severity: site.SeverityError,
-		What:  "The ranges of a CPU set are in ascending order and name processors that the hardware has. Two sets have no processor in common.",
+		What:  "Each range of a CPU set counts upwards and names only processors that the hardware has. Two sets have no processor in common.",
 		Why:   "The kernel refuses such a list and starts without it (Documentation/core-api/kernel-api.rst, bitmap_parselist), and two users of one isolated processor disturb each other.",
 		Wrong: `nodes: "n1": hardware: {cpus: 32, cpuSets: guests: "2-15,18-32"}`,
 		Right: `nodes: "n1": hardware: {cpus: 32, cpuSets: guests: "2-15,18-31"}`,

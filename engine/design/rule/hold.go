@@ -64,7 +64,7 @@ var holds = []Rule{
 			for _, key := range keys(s.Approvals) {
 				if !site.IsDigest(key) && !outdated.MatchString(key) {
 					found = append(found, wrong("approvals."+key+".by",
-						fmt.Sprintf("%q is not the digest of what would be destroyed", key),
+						fmt.Sprintf("%q does not have the form of a digest", key),
 						"Copy the 32 hex digits that the plan and the status name."))
 				}
 			}

@@ -14,7 +14,7 @@ var hypervisors = []Rule{
 	{
 		Code: "hypervisor-url", Severity: site.SeverityError, Firm: true,
 		What:  "The URL of a hypervisor is libvirt+unix, libvirt+tls or libvirt+ssh with the path /system, and names neither a password nor a machine.",
-		Why:   "Slipway cannot reach a hypervisor by another URL. Over plain TCP, whoever is on the network path could take over the machines. Slipway adds the name of the machine itself.",
+		Why:   "Slipway cannot reach a hypervisor by another URL. Over plain TCP, whoever is on the network path could take over the machines. Slipway itself adds the name of the machine.",
 		Wrong: aMachine + `hypervisors: "hv-2": url: "libvirt+tcp://10.1.0.21/system"` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
 		Right: aMachine + `hypervisors: "hv-2": url: "libvirt+tls://10.1.0.21/system"` + "\n" + `nodes: "vm-1": profiles: ["vm"]`,
 		Site:  hypervisorURLs,

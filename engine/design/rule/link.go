@@ -90,7 +90,7 @@ nodes: "n4": {interfaces: eno3: link: "pxe", boot: {order: ["Pxe"], interface: "
 	{
 		Code: "vlan-missing", Severity: site.SeverityError,
 		What: "A network that a trunk carries with a tag has a VLAN number.",
-		Why:  "Without a number, the switch has nothing to write into the tag.",
+		Why:  "Without a number, neither the switch nor the node can write the tag.",
 		Wrong: `networks: backup: cidr: "10.5.0.0/24"
 links: uplink: networks: ["mgmt", "data", "backup"]
 nodes: "n1": addresses: backup: "10.5.0.11"`,

@@ -31,7 +31,7 @@ var mounts = []Rule{
 	{
 		Code: "boot-disk", Severity: site.SeverityError,
 		What: "The disk that the firmware boots from is one of the node's, and has the boot loader's partition: \"efi\" for UEFI, \"bios-boot\" for BIOS with a GPT.",
-		Why:  "Otherwise the firmware finds nothing to start on that disk (for BIOS: GRUB manual, section 3.4); the machine installs, and then does not start.",
+		Why:  "The firmware would find nothing to start on that disk (for BIOS: GRUB manual, section 3.4): the machine would be installed and then not start.",
 		Wrong: `nodes: "n1": storage: {
 	bootDisk: "system"
 	disks: os: {match: kind: "ssd", filesystem: mount: "/"}

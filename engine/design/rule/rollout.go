@@ -31,7 +31,7 @@ var rollouts = []Rule{
 	{
 		Code: "failures-all", Severity: site.SeverityWarning,
 		What:  "A rollout halts before all nodes have failed.",
-		Why:   "Otherwise a revision that breaks machines reaches every one of them.",
+		Why:   "A revision that breaks machines would reach every one of them.",
 		Wrong: `site: rollout: maxFailures: "4"`,
 		Right: `site: rollout: maxFailures: "1"`,
 		Facts: failingFacts, Fleet: failuresAll, Whole: true,
@@ -63,7 +63,7 @@ var rollouts = []Rule{
 	{
 		Code: "soak-over-budget", Severity: site.SeverityWarning,
 		What:  "The canaries soak for less time than the rollout is meant to take.",
-		Why:   "A rollout of more nodes than the canaries cannot end in that time.",
+		Why:   "A rollout of more nodes than the canaries cannot stay within its budget.",
 		Wrong: `site: rollout: {budget: "10m", canaries: soak: "10m"}`,
 		Right: `site: rollout: {budget: "30m", canaries: soak: "10m"}`,
 		Site: func(s *site.Site) []site.Finding {
@@ -79,7 +79,7 @@ var rollouts = []Rule{
 	{
 		Code: "pace", Severity: site.SeverityError,
 		What:  "Slipway polls machines and repositories, and writes the status, at most ten times a second.",
-		Why:   "A BMC that is polled more often stops answering, also to people. A Git server takes the requests for an attack.",
+		Why:   "A BMC that is polled more often stops answering, even to people. A Git server takes the requests for an attack.",
 		Wrong: `site: rollout: observeEvery: "50ms"`,
 		Right: `site: rollout: observeEvery: "100ms"`,
 		Site: func(s *site.Site) (found []site.Finding) {

@@ -23,7 +23,7 @@ var selectorRules = []Rule{
 	{
 		Code: "selector-empty", Severity: site.SeverityWarning,
 		What:  "A selector selects a node.",
-		Why:   "What the selector is for never happens, and nobody notices.",
+		Why:   "The boot action, policy or canaries never apply to any node, and nobody notices.",
 		Wrong: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r1"]}}`,
 		Right: `bootActions: burn: {run: ["/usr/bin/stress"], nodes: {roles: ["compute"], racks: ["r2"]}}`,
 		Facts: selectedFacts, Fleet: selectorEmpty, Whole: true,

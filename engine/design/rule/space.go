@@ -26,7 +26,7 @@ var spaces = []Rule{
 	{
 		Code: "sizes-over-whole", Severity: site.SeverityError,
 		What: "The shares of a disk or a volume group are 100% at most, and leave room for its other parts.",
-		Why:  "Otherwise the installation cannot make the last parts, and ends with the disks erased and no system on them.",
+		Why:  "The installation could not make the last parts, and would end with the disks erased and no system on them.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	root: {number: 1, size: "50%", filesystem: mount: "/"}
 	data: {number: 2, size: "60%", filesystem: mount: "/srv"}
@@ -60,7 +60,7 @@ var spaces = []Rule{
 	{
 		Code: "root-too-small", Severity: site.SeverityError,
 		What:  "The file system / has at least 20 GB.",
-		Why:   "The first upgrade or a day of log messages fills a smaller one, and a full root file system stops the services of the node.",
+		Why:   "The first upgrade or a day of log messages fills a root file system of less than 20 GB, and a full root file system stops the services of the node.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: "10GiB", filesystem: mount: "/"}}`,
 		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: root: {size: ">20GB", filesystem: mount: "/"}}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {

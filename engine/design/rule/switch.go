@@ -44,7 +44,7 @@ racks: r2: switches: tor1: {}`,
 	{
 		Code: "port-link", Severity: site.SeverityError,
 		What: "An interface and the switch's port that it is plugged into have the same link.",
-		Why:  "Otherwise the two ends differ in tags, largest packet or bonding, and the node cannot be reached.",
+		Why:  "Two ends with different links differ in tags, largest packet or bonding, and the node cannot be reached.",
 		Wrong: `links: access: networks: ["bmc"]
 nodes: "n1": {interfaces: eno9: {link: "access", switch: "tor1", port: "1/1"}, addresses: mgmt: _ @unset()}`,
 		Right: `links: access: networks: ["bmc"]

@@ -25,7 +25,7 @@ var userRules = []Rule{
 	{
 		Code: "user-login", Severity: site.SeverityWarning,
 		What:  "An account with keys, a password or sudo has a shell that lets it log in.",
-		Why:   "Other shells end the session right after the login.",
+		Why:   "A shell such as nologin ends the session right after the login.",
 		Wrong: `nodes: "n1": system: users: ops: {sudo: true, shell: "/usr/sbin/nologin"}`,
 		Right: `nodes: "n1": system: users: ops: {sudo: true, shell: "/bin/bash"}`,
 		Node: eachUser(func(_ *site.Site, _ *site.Node, path, name string, u site.User) []site.Finding {

@@ -86,7 +86,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 	{
 		Code: "virtual-interface", Severity: site.SeverityError,
 		What:  "An interface of a virtual machine is also under `virtual.interfaces`, the only place for its adapter and MAC address.",
-		Why:   "Slipway makes the machine with only the interfaces listed there. Any other interface of the design never comes up.",
+		Why:   "Slipway makes the machine with only the interfaces under `virtual.interfaces`. Any other interface of the design never comes up.",
 		Wrong: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: interfaces: eth0: bridge: "br0", interfaces: ens3: {}}`,
 		Right: aMachine + `nodes: "vm-1": {profiles: ["vm"], virtual: interfaces: eth0: bridge: "br0", interfaces: eth0: {}}`,
 		Node:  virtualInterface,

@@ -220,7 +220,7 @@ func printable(s string) string {
 // leave boots the disk where a system that Slipway proved is on it, and switches the machine
 // off otherwise.
 func (c *console) leave() error {
-	how, what := syscall.LINUX_REBOOT_CMD_POWER_OFF, "The agent finds no system that Slipway has installed on any disk that it can read. Switching the machine off."
+	how, what := syscall.LINUX_REBOOT_CMD_POWER_OFF, "No disk that the agent can read has a system that Slipway installed. Switching the machine off."
 	if at, found := provenSystem("/sys/class/block", "/dev", "/mnt"); found {
 		how, what = syscall.LINUX_REBOOT_CMD_RESTART, "A system that Slipway has installed is on "+at+". Starting the machine from its disk."
 	}

@@ -196,7 +196,7 @@ func TestWhatWasBegunWaitsForAPerson(t *testing.T) {
 			if seen.Have[i.Key] != c.is || !strings.Contains(seen.Cannot[i.Key], c.says) || s.ran() > 1 {
 				t.Errorf("ran %d times, %q: %q", s.ran(), seen.Have[i.Key], seen.Cannot[i.Key])
 			}
-			if err := s.apply(i, 3); err == nil || !strings.Contains(err.Error(), "the machine knows of 1") {
+			if err := s.apply(i, 3); err == nil || !strings.Contains(err.Error(), "the machine knows is 1") {
 				t.Errorf("an attempt too far: %v", err)
 			}
 			if err := s.apply(s.burn("true"), 2); err != nil {

@@ -32,7 +32,7 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 		return err
 	}
 	if state != Untouched && l.Erase == "" {
-		h.Tell("the disks have changed since the layout was computed: an earlier run began to write it, or something else wrote to the disks. Slipway writes the whole layout again.")
+		h.Tell("the disks have changed since the layout was computed: an earlier run began to write it, or something else wrote to the disks. Slipway writes the whole layout from the start.")
 	}
 	for _, g := range l.Groups {
 		if err := m.freeName(g.Name); err != nil {

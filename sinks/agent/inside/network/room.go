@@ -36,7 +36,7 @@ func makeRoom(h *inside.Host, c *change) error {
 	}
 	for i := range len(c.Paths) + roomFiles {
 		if err := fill(fmt.Sprintf("%s/%d", at, i), size); err != nil {
-			return fmt.Errorf("there is no room on the disk to save what sets the network back: %w", err)
+			return fmt.Errorf("the disk has no room to reserve for restoring the network: %w", err)
 		}
 		size = roomLeast
 	}

@@ -220,7 +220,7 @@ const venvIgnores = "# Created by venv; see https://docs.python.org/3/library/ve
 
 func checkLanguage(l item.Language) error {
 	if l.Kind != "python" {
-		return fmt.Errorf("Slipway sets up environments for python only, not for %q", printable(l.Kind))
+		return fmt.Errorf("only python environments are supported, not %q", printable(l.Kind))
 	}
 	for name, version := range l.Packages {
 		if len(name)+len(version) > maxName || !pythonName.MatchString(name) || !pythonVersion.MatchString(version) {
