@@ -108,7 +108,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 		if err := writeNew(dir, []newFile{{name, []byte("mine")}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeNew(dir, files); err == nil || !strings.HasPrefix(err.Error(), path+" is in the way") {
+		if err := writeNew(dir, files); err == nil || !strings.HasPrefix(err.Error(), path+" exists already") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {

@@ -587,7 +587,7 @@ func TestInstallFromAnotherPool(t *testing.T) {
 	root.Pool = "more"
 	b.n.Virtual.Disks["root"] = root
 	b.step.Generation = 2
-	if err := b.install(t.Context()); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "may not destroy data") {
+	if err := b.install(t.Context()); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "was not planned to destroy") {
 		t.Errorf("got %v", err)
 	}
 }

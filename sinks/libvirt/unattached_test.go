@@ -111,7 +111,7 @@ func TestInstallDeletesNoDiskThatTheApprovalDoesNotName(t *testing.T) {
 		impact site.Impact
 		says   string
 	}{
-		{"", first.Impact, "may not destroy data"},
+		{"", first.Impact, "was not planned to destroy"},
 		{"", site.ImpactDestructive, "the approval does not name the disk root"},
 		{site.DisksUnknown, site.ImpactDestructive, "the approval does not name the disk root"},
 		{"data 16MiB in the pool default", site.ImpactDestructive, "the approval does not name the disk root"},

@@ -26,7 +26,7 @@ slipway_artifact_requests_total{result="refused",site="example"} 7
 # HELP slipway_artifact_served_bytes_total Bytes of images that were sent to machines.
 # TYPE slipway_artifact_served_bytes_total counter
 slipway_artifact_served_bytes_total{site="example"} 5e+09
-# HELP slipway_artifact_space_bytes Largest size of the artifact store, in bytes.
+# HELP slipway_artifact_space_bytes Size limit of the artifact store, in bytes.
 # TYPE slipway_artifact_space_bytes gauge
 slipway_artifact_space_bytes{site="example"} 5e+10
 # HELP slipway_artifact_wanted Images that installations need and the store does not have yet.

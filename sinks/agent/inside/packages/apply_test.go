@@ -340,7 +340,7 @@ func TestRefusedItems(t *testing.T) {
 		"is not a single word":     repository("a", deb(item.Repository{URL: "http://x\nTrusted: yes"})),
 		`of "debian"`:              repository("a", deb(item.Repository{URL: "http://x", Family: "rhel"})),
 		"body cannot be read":      {Key: "language.a", Body: []byte(`{"kind":`)},
-		"of python alone":          {Key: "language.a", Body: []byte(`{"kind":"ruby"}`)},
+		"only python environments": {Key: "language.a", Body: []byte(`{"kind":"ruby"}`)},
 		"is not one of a folder":   {Key: "language.a", Body: []byte(`{"kind":"python","path":"/etc/x"}`)},
 		"is not a Python package":  {Key: "language.a", Body: []byte(`{"kind":"python","path":"/opt/x","packages":{"--index-url":"1"}}`)},
 		"no level":                 {Key: "patch", Fields: map[string]string{"level": "some"}},
