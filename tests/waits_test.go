@@ -32,6 +32,7 @@ var leftOut = map[string]string{
 	"tests/inside/crash_test.go TestProveConnectionCut":                     "hundreds of steps on real systems: make prove has the time, and CI has a few cuts",
 	"tests/inside/idempotence_test.go TestProveASecondPassWritesNothing":    "many designs on a real system: make prove has the time, and CI has one",
 	"tests/inside/network_test.go TestProveNetworkChanges":                  "it waits for reverts: make prove has the time, and CI has those of one interface",
+	"tests/inside/network_test.go TestProveNetworkChangesOfAKilledDaemon":   "it changes the network two dozen times: make prove has the time, and CI has those of one interface",
 	"tests/inside/guest_test.go TestProveGuestNetwork":                      "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
 	"tests/inside/guest_test.go TestProveGuestNetworks":                     "it boots a guest on an emulated processor: make prove has the time, and CI has the files and one interface",
 	"tests/inside/systems_test.go TestProveSystems":                         "it makes five releases and boots each: make prove has the time, and CI has Debian 12",

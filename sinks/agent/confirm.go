@@ -108,6 +108,9 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 			last = o.err
 		}
 	}
+	if last == nil { // nothing was tried to its end
+		last = ctx.Err()
+	}
 	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s succeeded: the machine sets it back by itself%s; %w",
 		driver.ErrUnreachable, n.Name, strings.Join(way.addresses, " or "), when, last)
 }

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"context"
 	"io"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -18,4 +21,9 @@ func ShortenLooks(t *testing.T, d time.Duration) {
 	was := lookTimeout
 	lookTimeout = d
 	t.Cleanup(func() { lookTimeout = was })
+}
+
+// Confirm confirms a change of a machine's network, of which no helper has told.
+func Confirm(ctx context.Context, m driver.Machine, n *site.Node) error {
+	return m.(*machine).confirm(ctx, n, nil)
 }

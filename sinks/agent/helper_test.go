@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -610,6 +611,18 @@ func TestConfirmsTheNetwork(t *testing.T) {
 				t.Errorf("the change waits to be confirmed: %v", waits)
 			}
 		})
+	}
+}
+
+// A daemon that ends before it has tried to confirm a change says so.
+func TestConfirmingIsCancelled(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, helperFolder(t, testHelper))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := agent.Confirm(ctx, h.open(t, 1), &site.Node{Name: "n1"})
+	if !errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "%!") {
+		t.Errorf("got %v", err)
 	}
 }
 

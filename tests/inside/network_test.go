@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/tests/nspawn"
@@ -146,12 +148,7 @@ func (n *networked) reached(t *testing.T, d *site.Node, until time.Time, address
 	t.Helper()
 	for {
 		for _, a := range addresses {
-			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(n.patience, 20*time.Second))
-			m := n.machine(t, a)
-			seen, err := look(ctx, n.node, m, d)
-			cancel()
-			m.Close()
-			if err == nil && !seen.Facets[site.FacetNetwork].Seen.IsZero() {
+			if _, err := n.lookAt(t, a, d); err == nil {
 				n.address = a
 				return true
 			}
@@ -317,4 +314,167 @@ func TestProveNetworkChanges(t *testing.T) {
 		}
 	}
 	t.Logf("%d changes %v, the longest until it was reached %s, in %s", changes, counts, longest.Round(time.Second), time.Since(began).Round(time.Second))
+}
+
+// moments are when the daemon is killed in a change of the network: each waits for its
+// moment, or the end of the change.
+var moments = []struct {
+	name   string
+	marker string        // what the marker of an unconfirmed change has to have; empty is none
+	after  time.Duration // at most, by seed
+	gone   bool          // and then the marker has to be away again
+}{
+	{name: "anywhere", after: 4 * time.Second},
+	{name: "while it is made", marker: `"armed":true`, after: 300 * time.Millisecond},
+	{name: "before it is confirmed", marker: `"applied":true`},
+	{name: "after it was confirmed", marker: `"applied":true`, gone: true},
+}
+
+// TestProveNetworkChangesOfAKilledDaemon kills the daemon in the middle of changes. Another
+// one with a later term takes its place at once, and has the node as designed in the time in
+// which the change would be set back.
+func TestProveNetworkChangesOfAKilledDaemon(t *testing.T) {
+	if !proves() {
+		t.Skip("takes minutes: set SLIPWAY_PROVE")
+	}
+	if !inOwnNetwork(t) {
+		return
+	}
+	const changes, seed = 24, 6
+	r := rand.New(rand.NewPCG(seed, 1))
+	n, began := startNetworked(t), time.Now()
+	design := func(l links) *site.Node {
+		return &site.Node{Name: "n1", References: site.References{Family: "debian", Links: l}}
+	}
+	if !n.reached(t, design(nil), time.Now().Add(time.Minute), nodeAddress) {
+		t.Fatalf("the node is not reached at first:\n%s", n.Does("ip address; ip route; networkctl; systemctl --failed"))
+	}
+	left := map[string]int{} // as what the killed daemon left the change
+	var longest time.Duration
+	for i := range changes {
+		when := moments[i%len(moments)]
+		l, address := good(r)
+		d := design(l)
+		m := n.machine(t, n.address)
+		seen, err := look(t.Context(), n.node, m, d)
+		if err != nil {
+			t.Fatalf("change %d: %v", i+1, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Apply(ctx, stepFor(d, site.FacetNetwork, seen), d, nil) }()
+		n.waitForMarker(done, func(marker string) bool { return strings.Contains(marker, when.marker) })
+		if when.after > 0 {
+			n.waitFor(done, time.After(time.Duration(r.Int64N(int64(when.after)))))
+		}
+		if when.gone {
+			n.waitForMarker(done, func(marker string) bool { return marker == "" })
+		}
+		cancel()
+		killed := time.Now()
+		err = <-done
+		m.Close()
+		state := n.changeState()
+		left[state]++
+		n.driver = agent.New(agent.Options{Folder: made.helpers})
+		n.term++
+		steps, last := n.becomes(t, d, killed.Add(deadline+grace), address, n.address)
+		took := time.Since(killed)
+		if longest = max(longest, took); last != nil {
+			t.Fatalf("change %d, killed %s (%v) and left %s: not as designed after %s: %v\nthe design: %s\n%s", i+1, when.name, err, state, took.Round(time.Second), last, told(d),
+				n.Does("ip address; ip route; ls /var/lib/slipway-inside; cat /var/lib/slipway-inside/reverted || true; journalctl --no-pager | tail -n 40"))
+		}
+		if n.address != address {
+			t.Errorf("change %d: it is reached at %s, not at %s", i+1, n.address, address)
+		}
+		n.Says("find /var/lib/slipway-inside -name network-unconfirmed -o -name 'network-before-*'; systemctl list-units --all --no-legend --plain 'slipway-revert-*'", "")
+		if err != nil && strings.Contains(err.Error(), "%!") {
+			t.Errorf("change %d: the error is %q", i+1, err)
+		}
+		t.Logf("change %d, killed %s (%v) and left %s: as designed at %s after %d steps, %s", i+1, when.name, err, state, n.address, steps, took.Round(time.Second))
+	}
+	for _, state := range []string{"being made", "unconfirmed", "done or not begun"} {
+		if left[state] == 0 {
+			t.Errorf("no change was left %s: %v", state, left)
+		}
+	}
+	t.Logf("%d changes, left %v, the longest until it was as designed %s, in %s", changes, left, longest.Round(time.Second), time.Since(began).Round(time.Second))
+}
+
+// marker is the file of a change that is not confirmed; empty without one.
+func (n *networked) marker() string {
+	text, _ := os.ReadFile(n.Root + "/var/lib/slipway-inside/network-unconfirmed")
+	return strings.ReplaceAll(string(text), " ", "")
+}
+
+func (n *networked) changeState() string {
+	switch marker := n.marker(); {
+	case marker == "":
+		return "done or not begun"
+	case strings.Contains(marker, `"applied":true`):
+		return "unconfirmed"
+	}
+	return "being made"
+}
+
+// waitForMarker waits until the marker is as it is to be, or a change has ended.
+func (n *networked) waitForMarker(done chan error, is func(marker string) bool) {
+	for !is(n.marker()) {
+		if !n.waitFor(done, time.After(5*time.Millisecond)) {
+			return
+		}
+	}
+}
+
+// waitFor waits for a moment, and tells whether it came before a change has ended.
+func (n *networked) waitFor(done chan error, moment <-chan time.Time) bool {
+	select {
+	case <-moment:
+		return true
+	case err := <-done:
+		done <- err
+		return false
+	}
+}
+
+// becomes looks at a node at any of some addresses, and sets its network, until that is as
+// designed or the time is over. It tells how many steps it took.
+func (n *networked) becomes(t *testing.T, d *site.Node, end time.Time, addresses ...string) (steps int, last error) {
+	t.Helper()
+	for {
+		for _, a := range addresses {
+			seen, err := n.lookAt(t, a, d)
+			if err != nil {
+				last = cmp.Or(last, err)
+				continue
+			}
+			n.address = a
+			if plan.AsDesigned(d, site.FacetNetwork, seen.Facets[site.FacetNetwork]) {
+				return steps, nil
+			}
+			steps++
+			m := n.machine(t, a)
+			last = fmt.Errorf("step %d: %w", steps, cmp.Or(step(t.Context(), m, d, site.FacetNetwork, seen), errors.New("was taken")))
+			m.Close()
+			break
+		}
+		if time.Now().After(end) {
+			return steps, cmp.Or(last, errors.New("was not reached"))
+		}
+		<-time.After(500 * time.Millisecond)
+	}
+}
+
+// lookAt looks at the node at one address, for as long as it has patience.
+func (n *networked) lookAt(t *testing.T, address string, d *site.Node) (site.Observed, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(n.patience, 20*time.Second))
+	defer cancel()
+	m := n.machine(t, address)
+	defer m.Close()
+	seen, err := look(ctx, n.node, m, d)
+	if err == nil && seen.Facets[site.FacetNetwork].Seen.IsZero() {
+		err = errors.New("its network was not seen")
+	}
+	return seen, err
 }

@@ -219,7 +219,7 @@ func verify(inv inventory, c change, effects []effect) error {
 		case e.to != "" && remove[name]:
 			changed = append(changed, e.name)
 		case e.from != "" && e.to != "" && e.from != e.to && pinned[name]:
-			moved = append(moved, fmt.Sprintf("%s from %s to %s", e.name, e.from, e.to))
+			moved = append(moved, fmt.Sprintf("%s from %s to %s", e.name, inv.find(e.name).Version, e.to))
 		case e.from != "" && e.to != "" && !asked && !c.upgrade:
 			changed = append(changed, fmt.Sprintf("%s from %s to %s", e.name, inv.find(e.name).Version, e.to))
 		}
