@@ -60,7 +60,7 @@ func TestRecognize(t *testing.T) {
 		"placeholder":    {met: met("10.9.0.77", id("00000000-0000-0000-0000-000000000000", "To be filled by O.E.M.")), kind: site.StandingUnknown},
 		"another one":    {met: met("10.9.0.2", id(uuid2, "SN9")), kind: site.StandingOther, node: "n2", by: "address", say: "the design has n2 here, which is serial SN2; this is UUID " + uuid2},
 		"a new board":    {met: met("10.9.0.1", id(uuid2, "SN1")), kind: site.StandingDoubt, node: "n1", by: "serial number", say: `write moved: {uuid: "` + uuid2 + `", serial: "SN1"}`},
-		"two at once":    {met: met("10.9.0.1", id(uuid1, "SN2")), kind: site.StandingDoubt, say: "its UUID is that of n1, its serial number is that of n2"},
+		"two at once":    {met: met("10.9.0.1", id(uuid1, "SN2")), kind: site.StandingDoubt, say: "its UUID belongs to n1, its serial number belongs to n2"},
 		"without a name": {met: met("10.9.0.3", id(uuid2, "SN9")), kind: site.StandingKnown, node: "n3", by: "address", place: "rack-1.cue:30:1", want: `identity: {uuid: "` + uuid2 + `", serial: "SN9"}`, say: "names no machine for n3"},
 		"not read": {met: site.Met{Address: "10.9.0.3", Endpoint: site.Endpoint{URL: "redfish+https://10.9.0.3"}, Why: "denied"}, kind: site.StandingUnread,
 			node: "n3", by: "address"},
@@ -136,7 +136,7 @@ func TestRecognizeInAnEnclosure(t *testing.T) {
 	}
 	moved := []site.Met{enclosed("Node1", mac2)}
 	engine.Recognize(s, nil, moved)
-	if got := moved[0].Standing; got.Kind != site.StandingDoubt || !strings.Contains(got.Text, "its serial number is that of e1") || !strings.Contains(got.Text, "e2") {
+	if got := moved[0].Standing; got.Kind != site.StandingDoubt || !strings.Contains(got.Text, "its serial number belongs to e1") || !strings.Contains(got.Text, "e2") {
 		t.Errorf("a machine in the slot of another is %+v", got)
 	}
 }
