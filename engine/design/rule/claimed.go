@@ -30,6 +30,8 @@ var claims = []struct {
 	{"/etc/modules-load.d/slipway.conf", "modules", nil},
 	{"/etc/modprobe.d/slipway.conf", "modules", nil},
 	{"/etc/rsyslog.d/60-slipway.conf", "logs.forward", nil},
+	{"/etc/systemd/journal-upload.conf.d/zz-slipway.conf", "logs.forward", nil},
+	{"/etc/systemd/system/systemd-journal-upload.service.d/slipway.conf", "logs.forward", nil},
 	{"/etc/sudoers.d/slipway-*", "users", nil},
 	{"/etc/apt/sources.list.d/slipway-*", "repositories", nil},
 	{"/etc/yum.repos.d/slipway-*", "repositories", nil},

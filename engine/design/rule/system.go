@@ -112,7 +112,7 @@ var systems = []Rule{
 	},
 	{
 		Code: "log-receiver", Severity: site.SeverityError,
-		What:  "A receiver of logs has a host and a port, nothing after them, and is named once.",
+		What:  "A receiver of logs has a host and a port, nothing after them, and is named once. One receiver at most is https or http, and no unit of the design keeps systemd-journal-upload from sending to it.",
 		Why:   "Messages would be lost, or come twice, which shows only when somebody looks for them.",
 		Wrong: `nodes: "n1": system: logs: forward: ["tls://logs.example.org"]`,
 		Right: `nodes: "n1": system: logs: forward: ["tls://logs.example.org:6514"]`,
@@ -457,11 +457,19 @@ func isHost(text string) bool {
 
 func logReceivers(path string, x site.System) []site.Finding {
 	var found []site.Finding
-	at := path + ".logs.forward"
+	at, journal := path+".logs.forward", ""
 	for _, receiver := range x.Logs.Forward {
 		u, err := url.Parse(receiver)
+		isJournal := err == nil && (u.Scheme == "https" || u.Scheme == "http") // which have a port of their own
+		if isJournal && journal != "" && receiver != journal {
+			found = append(found, wrong(at, fmt.Sprintf("%s and %s are two receivers of https or http, and systemd-journal-upload sends to one", cutShort(journal), cutShort(receiver)),
+				"Keep one of the two, and have it pass the messages on."))
+		}
+		if isJournal {
+			journal = receiver
+		}
 		switch {
-		case err != nil || u.Hostname() == "" || u.Port() == "" || !goodPort(u):
+		case err != nil || u.Hostname() == "" || u.Port() == "" && !isJournal || !goodPort(u):
 			found = append(found, wrong(at, fmt.Sprintf("%q has no host, or no port from 1 to 65535", cutShort(receiver)),
 				"Write tls://logs.example.org:6514."))
 		case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
@@ -471,6 +479,12 @@ func logReceivers(path string, x site.System) []site.Finding {
 	}
 	for _, receiver := range repeated(x.Logs.Forward) {
 		found = append(found, wrong(at, fmt.Sprintf("%s is named twice", cutShort(receiver)), "Remove one of the two."))
+	}
+	const unit = "systemd-journal-upload.service"
+	u := x.Units[unit]
+	if off := u.Enabled != nil && !*u.Enabled || u.State == "stopped" || u.State == "masked"; journal != "" && (off || u.Content != nil) {
+		found = append(found, wrong(path+".units."+unit, fmt.Sprintf("Slipway runs %s for logs.forward, and the design has it otherwise", unit),
+			fmt.Sprintf("Remove the unit from the design, or %s from logs.forward.", cutShort(journal))))
 	}
 	return found
 }

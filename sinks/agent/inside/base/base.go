@@ -50,7 +50,7 @@ type facet struct {
 	step    func(what string)       // called before each write; tests end the program there
 }
 
-// Observe reads files alone and runs no program.
+// Observe reads files, and asks systemd whether the journal is forwarded.
 func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	j := &job{facet: f, ctx: ctx, h: h}
 	j.once, j.onceSudo = sync.OnceValues(j.accounts), sync.OnceValue(j.cannotSudo)

@@ -29,7 +29,7 @@ func everything() []item.Item {
 		hostname("compute-1"),
 		hosts(item.Hosts{"10.0.0.1": {"controller-1.example.org", "controller-1"}, "fd00::1": {"controller-1"}}),
 		clockItem("Europe/Zurich", "10.0.0.1", "ntp.example.org"),
-		logs("udp://10.0.0.5", "tls://logs.example.org:6514"),
+		logs("udp://10.0.0.5", "tls://logs.example.org:6514", "https://logs.example.org"),
 		account("ops", item.User{UID: number(1500), Groups: []string{"adm", "video"}, Shell: "/bin/bash", Keys: []string{keyA, keyB}, Password: hashA, Sudo: true}),
 		account("old", item.User{Groups: []string{"docker"}, Shell: "/bin/bash", Keys: []string{keyC}, Sudo: true}),
 	}
@@ -59,7 +59,7 @@ func TestEverythingIsMadeAndTakenAway(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o440 {
 		t.Errorf("the rule of sudo: %v, %v", info, err)
 	}
-	if slices.Sort(s.restart); !slices.Equal(s.restart, []string{"chrony.service", "rsyslog.service"}) {
+	if slices.Sort(s.restart); !slices.Equal(s.restart, []string{"chrony.service", "rsyslog.service", uploadUnit}) {
 		t.Errorf("restarted %q", s.restart)
 	}
 	if text := s.get(inside.Folder + "/owned.json"); strings.Contains(text, "abcdefghijklmnop") {
@@ -191,7 +191,7 @@ func random(r *rand.Rand) (items []item.Item) {
 	} else if maybe() {
 		items = append(items, clockItem([]string{"Europe/Zurich", "Asia/Tokyo"}[r.IntN(2)], servers...))
 	}
-	if forward := some("udp://10.0.0.5", "tcp://10.0.0.6:601", "tls://logs.example.org"); len(forward) > 0 {
+	if forward := some("udp://10.0.0.5", "tcp://10.0.0.6:601", "tls://logs.example.org", []string{"https://logs.example.org", "http://[fd00::1]:8080"}[r.IntN(2)]); len(forward) > 0 {
 		items = append(items, logs(forward...))
 	}
 	for n, name := range []string{"ops", "ana", "old"} {
@@ -247,6 +247,7 @@ func TestRefusals(t *testing.T) {
 			[]item.Item{hosts(item.Hosts{"10.0.0.1": {"a"}})}, nil},
 		{"a zone outside", wire.Refused, "not the name of a time zone", nil, []item.Item{clockItem("../../../etc/passwd")}, nil},
 		{"a time server with a line", wire.Refused, "time server", nil, []item.Item{clockItem("", "10.0.0.1\nallow all")}, nil},
+		{"two receivers of the journal", wire.Refused, "one receiver only", nil, []item.Item{logs("https://a", "https://b")}, nil},
 		{"a receiver with a quote", wire.Refused, "is not a receiver", nil, []item.Item{logs(`udp://x"y`)}, nil},
 		{"settings that rsyslog refuses", wire.Failed, "does not accept", func(s *fake) { s.exit["rsyslogd"] = inside.Output{Code: 1, Err: []byte("bad\x1b[2J")} },
 			[]item.Item{logs("udp://10.0.0.5")}, nil},
@@ -337,9 +338,12 @@ func TestLacking(t *testing.T) {
 		{"time.zone=Europe/Atlantis", "there is no time zone", nil, func(s *fake) { s.put("/usr/share/zoneinfo/Europe/Atlantis", "TZif") }, clockItem("Europe/Atlantis", "10.0.0.1")},
 		{"time.zone", "add the package tzdata", remove("/usr/share/zoneinfo"), restore("/usr/share/zoneinfo"), clockItem("Europe/Zurich", "10.0.0.1")},
 		{"time.servers", "add the package chrony", remove("/usr/sbin/chronyd"), restore("/usr/sbin/chronyd"), clockItem("Europe/Zurich", "10.0.0.1")},
-		{"logs.forward", "add the package rsyslog", remove("/usr/sbin/rsyslogd"), restore("/usr/sbin/rsyslogd"), logs("udp://10.0.0.5")},
+		{"logs.forward=udp://10.0.0.5", "add the package rsyslog", remove("/usr/sbin/rsyslogd"), restore("/usr/sbin/rsyslogd"), logs("udp://10.0.0.5")},
 		{"logs.forward=tls://10.0.0.5", "add the package rsyslog-openssl", remove("/usr/lib/x86_64-linux-gnu"), restore("/usr/lib/x86_64-linux-gnu"), logs("tls://10.0.0.5")},
 		{"logs.forward=tls://10.0.0.5", "ca-certificates", remove("/etc/ssl"), restore("/etc/ssl"), logs("tls://10.0.0.5")},
+		{"logs.forward=https://a, udp://10.0.0.5", "systemd-journal-remote", remove("/lib/systemd/system/" + uploadUnit), restore("/lib/systemd/system/" + uploadUnit), logs("udp://10.0.0.5", "https://a")},
+		{"logs.forward=https://a", "ca-certificates", remove("/etc/ssl"), restore("/etc/ssl"), logs("https://a")},
+		{"logs.forward=http://a", "is masked", func(s *fake) { s.must(os.Symlink("/dev/null", s.at(uploadUser))) }, func(s *fake) { s.must(os.Remove(s.at(uploadUser))) }, logs("http://a")},
 		{"users.ops.groups=adm, wheel", `no group "wheel"`, nil, func(s *fake) { s.add("/etc/group", "wheel:x:70:") }, account("ops", item.User{Groups: []string{"wheel", "adm"}, Keys: []string{keyA}})},
 		{"users.ops.shell=/bin/zsh", "there is no shell /bin/zsh", nil, func(s *fake) { s.put("/bin/zsh", "") }, account("ops", item.User{Shell: "/bin/zsh", Keys: []string{keyA}})},
 		{"users.ops.sudo=true", "add the package sudo", remove("/usr/bin/sudo"), restore("/usr/bin/sudo"), account("ops", item.User{Sudo: true, Keys: []string{keyA}})},
@@ -394,7 +398,7 @@ func TestLackingAGroupAmongOthers(t *testing.T) {
 // What a system cannot have is seen before anything is tried.
 func TestCannot(t *testing.T) {
 	s := newFake(t)
-	for _, path := range []string{"/usr/share/zoneinfo", "/usr/sbin/chronyd", "/usr/sbin/rsyslogd", "/usr/bin/sudo"} {
+	for _, path := range []string{"/usr/share/zoneinfo", "/usr/sbin/chronyd", "/usr/sbin/rsyslogd", "/lib/systemd/system/" + uploadUnit, "/usr/bin/sudo"} {
 		s.must(os.RemoveAll(s.at(path)))
 	}
 	seen := s.observe("time", "logs", "users.ops")

@@ -36,6 +36,7 @@ type fake struct {
 	kill    int // the step before which the program ends; 0 for none
 	ran     []string
 	restart []string
+	uploads bool   // whether systemd-journal-upload runs
 	busy    string // an account that is in use
 	exit    map[string]inside.Output
 	told    []string
@@ -84,12 +85,12 @@ func newFake(t testing.TB) *fake {
 		"/etc/sudoers": "root ALL=(ALL:ALL) ALL\n@includedir /etc/sudoers.d\n", "/etc/rsyslog.conf": "$IncludeConfig /etc/rsyslog.d/*.conf\n",
 		"/usr/share/zoneinfo/Europe/Zurich": "TZif", "/usr/share/zoneinfo/Etc/UTC": "TZif", "/usr/share/zoneinfo/Asia/Tokyo": "TZif",
 		"/usr/bin/bash": "", "/usr/bin/sh": "", "/usr/bin/sudo": "", "/usr/sbin/visudo": "", "/usr/sbin/chronyd": "", "/usr/sbin/rsyslogd": "",
-		"/usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_gtls.so": "", "/etc/ssl/certs/ca-certificates.crt": "",
+		"/usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_gtls.so": "", "/lib/systemd/system/" + uploadUnit: "", "/etc/ssl/certs/ca-certificates.crt": "",
 		"/home/old/.profile": "# old\n", "/root/.profile": "",
 	} {
 		s.put(path, text)
 	}
-	for _, folder := range []string{"/etc/sudoers.d", "/etc/rsyslog.d", "/var/lib"} {
+	for _, folder := range []string{"/etc/sudoers.d", "/etc/rsyslog.d", "/etc/systemd/system", "/var/lib"} {
 		s.must(os.MkdirAll(s.at(folder), 0o755))
 	}
 	s.must(os.Symlink("usr/bin", s.at("/bin")))
@@ -227,7 +228,7 @@ func (s *fake) list() string {
 		fmt.Fprintf(&all, "%s %s %d:%d %s\n", name, info.Mode(), stat.Uid, stat.Gid, content)
 		return nil
 	}))
-	return all.String() + "running as " + s.name + "\n"
+	return all.String() + "running as " + s.name + ", uploads " + strconv.FormatBool(s.uploads) + "\n"
 }
 
 // exec is the system's programs.
@@ -268,6 +269,15 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 			return f
 		})
 	case "systemctl":
+		if c.Args[len(c.Args)-1] == uploadUnit {
+			if slices.Contains(c.Args, "show") {
+				return inside.Output{Out: []byte("ActiveState=" + map[bool]string{true: "active", false: "inactive"}[s.uploads] + "\n")}, nil
+			}
+			s.uploads = c.Args[0] == "restart"
+		}
+		if c.Args[0] == "daemon-reload" {
+			break
+		}
 		s.restart = append(s.restart, c.Args[len(c.Args)-1])
 	case "visudo", "rsyslogd":
 	default:

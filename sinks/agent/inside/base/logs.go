@@ -18,7 +18,8 @@ const (
 
 // madeLogs is what we made of the forwarding.
 type madeLogs struct {
-	Restart bool `json:"restart,omitempty"`
+	Restart bool        `json:"restart,omitempty"` // rsyslog has not read what we wrote
+	Upload  *madeUpload `json:"upload,omitempty"`  // nil where the journal's own program is not ours
 }
 
 // receiver is where messages go to.
@@ -27,18 +28,17 @@ type receiver struct {
 	port                int
 }
 
+var defaultPorts = map[string]int{"udp": 514, "tcp": 514, "tls": 6514, "http": 19532, "https": 19532}
+
 // parseReceiver reads a URL such as "tls://logs.example.org:6514".
 func parseReceiver(url string) (r receiver, err error) {
 	wrong := fmt.Errorf("%.100q is not a receiver such as tls://logs.example.org:6514", url)
 	var rest string
 	var ok bool
-	if r.protocol, rest, ok = strings.Cut(url, "://"); !ok || !slices.Contains([]string{"udp", "tcp", "tls"}, r.protocol) {
+	if r.protocol, rest, ok = strings.Cut(url, "://"); !ok || defaultPorts[r.protocol] == 0 {
 		return r, wrong
 	}
-	r.url, r.port = url, 514
-	if r.protocol == "tls" {
-		r.port = 6514
-	}
+	r.url, r.port = url, defaultPorts[r.protocol]
 	rest = strings.TrimSuffix(rest, "/")
 	port := ""
 	switch {
@@ -159,42 +159,87 @@ func (j *job) hasRsyslog() bool { return j.first("/usr/sbin/rsyslogd", "/sbin/rs
 
 func (j *job) seeLogs(seen *inside.Seen) {
 	const forward = item.KindLogs + ".forward"
-	if !j.hasRsyslog() {
-		seen.Cannot[forward] = noRsyslog
-	} else if want := j.h.Wants[forward]; want != "" {
-		if _, err := j.rsyslogFor(strings.Split(want, ", ")); err != nil && isLacking(err) {
+	if want := j.h.Wants[forward]; want != "" {
+		if err := j.canForward(strings.Split(want, ", ")); err != nil && isLacking(err) {
 			seen.Cannot[item.Valued(forward, want)] = err.Error()
 		}
+	} else if !j.hasRsyslog() && j.uploadSource() == "" {
+		seen.Cannot[forward] = noRsyslog + ", or systemd-journal-remote for a receiver https://…"
 	}
 	text, there, err := j.read(rsyslogFile)
 	if err != nil {
 		seen.Unread[forward] = err.Error()
 		return
 	}
-	if !there {
-		return
-	}
 	var made madeLogs
 	j.entry(item.KindLogs, nil, &made)
-	urls, whole := forwardOf(string(text))
+	var urls, differs []string
+	if there {
+		whole := false
+		if urls, whole = forwardOf(string(text)); !whole {
+			seen.Have[forward] = "changed by hand"
+			return
+		}
+	}
+	if made.Restart && j.h.Live {
+		differs = append(differs, rsyslogUnit+" must be restarted")
+	}
+	upload, how, err := j.seeUpload(made)
+	if err != nil {
+		seen.Unread[forward] = err.Error()
+		return
+	}
+	if upload != "" {
+		urls = append(urls, upload)
+	}
+	if how != "" {
+		differs = append(differs, how)
+	}
 	switch {
-	case !whole:
-		seen.Have[forward] = "changed by hand"
-	case made.Restart && j.h.Live:
-		seen.Have[forward] = item.List(urls) + " (" + rsyslogUnit + " must be restarted)"
-	default:
+	case len(differs) > 0 && (len(urls) > 0 || how != ""):
+		seen.Have[forward] = strings.TrimSpace(item.List(urls) + " (" + strings.Join(differs, "; ") + ")")
+	case len(urls) > 0:
 		seen.Have[forward] = item.List(urls)
 	}
+}
+
+// canForward says why a system cannot forward to some receivers.
+func (j *job) canForward(forward []string) error {
+	syslog, upload, err := splitReceivers(forward)
+	if err != nil {
+		return err
+	}
+	var noSyslog, noUpload error
+	if len(syslog) > 0 {
+		_, noSyslog = j.rsyslogFor(syslog)
+	}
+	if upload != "" {
+		_, noUpload = j.canUpload(upload)
+	}
+	return worst(noSyslog, noUpload)
 }
 
 func (j *job) setLogs(want item.Logs) error {
 	if len(want.Forward) == 0 {
 		return j.removeLogs()
 	}
-	if !j.hasRsyslog() {
-		return lacking(noRsyslog)
+	syslog, upload, err := splitReceivers(want.Forward)
+	if err != nil {
+		return err
 	}
-	fresh, err := j.rsyslogFor(want.Forward)
+	noSyslog := j.makeRsyslog(syslog)
+	if noSyslog != nil && !isLacking(noSyslog) {
+		return noSyslog
+	}
+	return worst(noSyslog, j.makeUpload(upload))
+}
+
+// makeRsyslog has rsyslog forward to some receivers, or to none of ours.
+func (j *job) makeRsyslog(forward []string) error {
+	if len(forward) == 0 {
+		return j.removeRsyslog()
+	}
+	fresh, err := j.rsyslogFor(forward)
 	if err != nil {
 		return err
 	}
@@ -202,14 +247,14 @@ func (j *job) setLogs(want item.Logs) error {
 	if err != nil {
 		return failed("%v", err)
 	}
-	if urls, whole := forwardOf(string(text)); !whole || item.List(urls) != item.List(want.Forward) {
+	if urls, whole := forwardOf(string(text)); !whole || item.List(urls) != item.List(forward) {
 		if err := j.checkRsyslog(fresh); err != nil {
 			return err
 		}
 		if err := j.take(item.KindLogs, nil); err != nil {
 			return err
 		}
-		if err := j.note(item.KindLogs, madeLogs{Restart: true}); err != nil {
+		if err := j.noteRestart(true); err != nil {
 			return err
 		}
 		if err := j.put(rsyslogFile, []byte(fresh), 0o644); err != nil {
@@ -219,7 +264,18 @@ func (j *job) setLogs(want item.Logs) error {
 	return j.restartLogs()
 }
 
+// noteRestart keeps whether rsyslog must be restarted.
+func (j *job) noteRestart(must bool) error {
+	var made madeLogs
+	j.entry(item.KindLogs, nil, &made)
+	made.Restart = must
+	return j.note(item.KindLogs, made)
+}
+
 func (j *job) rsyslogFor(forward []string) (string, error) {
+	if !j.hasRsyslog() {
+		return "", lacking(noRsyslog)
+	}
 	sorted := slices.Clone(forward)
 	slices.Sort(sorted)
 	var all []receiver
@@ -257,29 +313,35 @@ func (j *job) restartLogs() error {
 	if !j.entry(item.KindLogs, nil, &made) || !made.Restart {
 		return nil
 	}
-	if err := j.service(rsyslogUnit); err != nil {
-		return err
+	if j.hasRsyslog() {
+		if err := j.service(rsyslogUnit); err != nil {
+			return err
+		}
 	}
-	return j.note(item.KindLogs, madeLogs{})
+	return j.noteRestart(false)
 }
 
-func (j *job) removeLogs() error {
-	var made madeLogs
-	if !j.entry(item.KindLogs, nil, &made) {
+func (j *job) removeRsyslog() error {
+	if !j.entry(item.KindLogs, nil, nil) {
 		return nil
 	}
 	if j.exists(rsyslogFile) {
-		if err := j.note(item.KindLogs, madeLogs{Restart: true}); err != nil {
+		if err := j.noteRestart(true); err != nil {
 			return err
 		}
 		if err := j.delete(rsyslogFile); err != nil {
 			return err
 		}
 	}
-	if j.hasRsyslog() {
-		if err := j.restartLogs(); err != nil {
-			return err
-		}
+	return j.restartLogs()
+}
+
+func (j *job) removeLogs() error {
+	if err := j.removeRsyslog(); err != nil {
+		return err
+	}
+	if err := j.removeUpload(); err != nil {
+		return err
 	}
 	return j.drop(item.KindLogs)
 }

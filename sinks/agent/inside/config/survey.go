@@ -203,7 +203,7 @@ func (w *work) ownUnits(found *item.Found) (own []string, err error) {
 		}
 		switch {
 		case e.Kind == tree.Folder && strings.HasSuffix(n, ".d"):
-			if inner, _ := w.tree.Names(at); slices.ContainsFunc(inner, func(i string) bool { return strings.HasSuffix(i, ".conf") }) {
+			if inner, _ := w.tree.Names(at); slices.ContainsFunc(inner, func(i string) bool { return strings.HasSuffix(i, ".conf") && i != "slipway.conf" }) {
 				found.Leave(item.KindUnits+"."+strings.TrimSuffix(n, ".d"), "it has settings in %s, which a design has no unit for; they stay as they are", at)
 			}
 		case badUnit(n):

@@ -18,6 +18,7 @@ func newSettled(t testing.TB) *fake {
 	f.put("/etc/modules-load.d/mine.conf", "dummy\nbonding\n")
 	f.put("/etc/systemd/system/secret.service", "[Service]\nEnvironment=DB_PASSWORD=hunter2\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 	f.put("/etc/systemd/system/a.service.d/override.conf", "[Service]\nNice=5\n")
+	f.put("/etc/systemd/system/c.service.d/slipway.conf", "[Service]\nRestart=always\n") // ours
 	f.put("/etc/systemd/system/own.service", "[Service]\nPrivateTmp=yes\nExecStart=/usr/local/bin/own --level 3\n[Install]\nWantedBy=multi-user.target\n")
 	f.units = "a.service enabled enabled\nb.service disabled enabled\nstatic.service disabled -\ngetty@.service enabled enabled\n"
 	return f
