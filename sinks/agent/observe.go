@@ -123,7 +123,7 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 		case why == nil:
 			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
 			withHardware(&s, f, a.result.System.PCI)
-			s.Unconfirmed = f == site.FacetNetwork && a.result.Unconfirmed != "" && a.result.Busy == ""
+			s.Unconfirmed = f == site.FacetNetwork && (a.result.Unconfirmed != "" || a.result.CutShort) && a.result.Busy == ""
 			if f == site.FacetBase {
 				m.comparePasswords(&s, m.items(n, f), a.result.Facets[string(f)].Hashes)
 			}
@@ -192,8 +192,12 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	s.OwnedDigest = site.Printable(r.Owned)
 	s.Contents = contents(f.Contents, asked)
 	s.Busy = site.Printable(r.Busy)
-	if r.Unconfirmed != "" && s.Busy == "" {
+	switch {
+	case s.Busy != "":
+	case r.Unconfirmed != "":
 		s.Busy = fmt.Sprintf("a change of the network is reverted in %d s unless it is confirmed", r.Deadline)
+	case r.CutShort: // whatever it has reached already
+		s.Busy = fmt.Sprintf("a change of the network was interrupted, and is reverted in %d s", r.Deadline)
 	}
 }
 

@@ -49,7 +49,7 @@ chown -R ana:ana /home/ana/.ssh
 echo 'net.ipv4.conf.all.log_martians = 1' > /etc/sysctl.d/70-people.conf
 sysctl -q -p /etc/sysctl.d/70-people.conf
 echo 'deb [trusted=yes] file:///srv/repo stable main' > /etc/apt/sources.list.d/people.list
-apt-get -qq update
+apt-get -qq -o Dir::Etc::sourcelist=/etc/apt/sources.list.d/people.list -o Dir::Etc::sourceparts=- update
 apt-get -qq install one=1.0 two
 apt-mark -qq hold one
 printf '[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' > /etc/systemd/system/mine.service

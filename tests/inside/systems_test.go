@@ -54,6 +54,10 @@ var networkBefore = map[string]struct{ path, text, words string }{
 		"systemctl disable networking 2>/dev/null; systemctl enable systemd-networkd; netplan generate; systemctl restart systemd-networkd"},
 }
 
+// wires makes the interface eth0, and a gateway at its other end.
+const wires = `ip netns add gw; ip link add eth0 type veth peer name gw0 netns gw
+ip -n gw link set gw0 up; ip -n gw address add 10.1.0.1/24 dev gw0; ip -n gw link set lo up`
+
 // hasAddress waits until eth0 has one address of IPv4.
 const hasAddress = "ip -4 -o address show dev eth0 scope global | tr -s ' ' | cut -d' ' -f4"
 
@@ -79,8 +83,7 @@ func everything(t *testing.T, f *fixture, manager string) {
 	}
 	wheel(t, root+"/srv/index/one", "one", "1.0")
 	n := f.start(t, root, nspawn.Loopback)
-	n.Does(`ip netns add gw; ip link add eth0 type veth peer name gw0 netns gw
-		ip -n gw link set gw0 up; ip -n gw address add 10.1.0.1/24 dev gw0; ip -n gw link set lo up`)
+	n.Does(wires)
 	n.Does(people.words)
 	n.Comes(hasAddress, "10.1.0.10/24")
 	// The first look has Python's own caches made, whatever is there later.

@@ -188,6 +188,9 @@ type Result struct {
 	// confirmed; Deadline is for how many seconds it waits.
 	Unconfirmed string `json:"unconfirmed,omitempty"`
 	Deadline    int    `json:"deadline,omitempty"`
+	// CutShort says that the program that changed the network was ended in the middle: the
+	// change is set back in so many seconds as Deadline says. It counts where nothing is busy.
+	CutShort bool `json:"cutShort,omitempty"`
 	// Busy says what works on the system meanwhile; a write would be refused.
 	Busy string `json:"busy,omitempty"`
 	// Echo is that of the request.

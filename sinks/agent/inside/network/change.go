@@ -437,8 +437,24 @@ func (f *Facet) Unconfirmed(h *inside.Host) (name string, seconds int) {
 	if err != nil || c == nil || !c.Applied || c.Undone {
 		return "", 0
 	}
-	left := min(c.Until.Sub(f.now()), f.Deadline) // the clock may be set meanwhile
-	return c.Name, max(int(left.Seconds()), 0)
+	return c.Name, f.left(c)
+}
+
+// CutShort says whether a change is set back because the program that made it was ended in
+// the middle, and for how many seconds it waits for that. While that program runs it says so
+// too.
+func (f *Facet) CutShort(h *inside.Host) (seconds int, is bool) {
+	c, err := readMarker(h)
+	if err != nil || c == nil || !c.Armed || c.Applied || c.Undone {
+		return 0, false
+	}
+	seconds = f.left(c)
+	return seconds, seconds > 0 // later nothing may be there to set it back, and the next change does
+}
+
+// left is for how many seconds a change waits; the clock may be set meanwhile.
+func (f *Facet) left(c *change) int {
+	return max(int(min(c.Until.Sub(f.now()), f.Deadline).Seconds()), 0)
 }
 
 // Confirm makes a change good. Only who came over a new connection may call it.

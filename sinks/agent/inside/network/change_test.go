@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -532,7 +533,17 @@ func TestKilledAnywhere(t *testing.T) {
 					}
 					return
 				}
+				c, _ := readMarker(s.host())
+				if c != nil {
+					f.now = func() time.Time { return c.Until.Add(-time.Second) }
+				}
+				if seconds, is := f.CutShort(s.host()); is != (c != nil && c.Armed) || is && seconds != 1 {
+					t.Errorf("it tells that it was cut short: %v, in %d s; the marker is %+v", is, seconds, c)
+				}
 				recover(t, s, before)
+				if _, is := s.facet().CutShort(s.host()); is {
+					t.Error("it still tells that it was cut short")
+				}
 				if t.Failed() {
 					t.Fatalf("killed at step %d", cut)
 				}

@@ -102,12 +102,17 @@ func (p *Program) unknown(facet string) error {
 	return refused("the program on the machine does not know the facet %q; it knows %v", facet, slices.Sorted(maps.Keys(p.Facets)))
 }
 
-// unconfirmed tells of a change that waits to be confirmed.
+// unconfirmed tells of a change that waits to be confirmed, or was cut short.
 func (p *Program) unconfirmed(result *wire.Result) {
 	for _, f := range p.Facets {
 		if u, ok := f.(Unconfirmer); ok {
 			if name, seconds := u.Unconfirmed(p.Host); name != "" {
 				result.Unconfirmed, result.Deadline = name, seconds
+			}
+		}
+		if i, ok := f.(Interruptible); ok {
+			if seconds, is := i.CutShort(p.Host); is {
+				result.CutShort, result.Deadline = true, seconds
 			}
 		}
 	}

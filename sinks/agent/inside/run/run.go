@@ -75,6 +75,13 @@ type Unconfirmer interface {
 	Unconfirmed(h *inside.Host) (name string, seconds int)
 }
 
+// Interruptible is a facet whose changes are set back where their program was ended.
+type Interruptible interface {
+	// CutShort says whether a change is set back since the program that made it was ended
+	// in the middle, and how many seconds are left before that.
+	CutShort(h *inside.Host) (seconds int, is bool)
+}
+
 // Answer reads one request and writes progress and one result. Its error says that
 // nobody could be told of the result.
 func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error {
