@@ -552,6 +552,39 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
+// Why a change is set back is known wherever setting it back is killed: one that was cut short is
+// made again, and none is taken for one whose reason could not be written.
+func TestSettingBackThatIsKilledKeepsItsReason(t *testing.T) {
+	for cut := 0; ; cut++ {
+		s := newSystem(t)
+		s.onStep = func(string) {
+			if s.armed() && s.cut < 0 {
+				s.cut = s.steps + 3
+			}
+		}
+		s.cut = -1
+		if _, cutShort := orKilled(func() error { return s.facet().Apply(t.Context(), s.host(), items(wanted), nil) }); !cutShort {
+			t.Fatal("the change was not cut")
+		}
+		s.onStep, s.cut = nil, s.steps+cut
+		name := strings.TrimPrefix(s.timer, "slipway-revert-")
+		_, killed := orKilled(func() error { return s.facet().revert(t.Context(), s.host(), name) })
+		s.cut = -1
+		if !killed {
+			if cut < 5 {
+				t.Errorf("setting back has only %d steps", cut)
+			}
+			return
+		}
+		if c, err := readMarker(s.host()); err != nil || c != nil && c.Undone && (c.Why != cutShort || !c.Again) {
+			t.Errorf("killed at step %d of setting it back: %+v, %v", cut, c, err)
+		}
+		if r, ok := readReverted(s.host()); ok && !r.Again {
+			t.Errorf("killed at step %d of setting it back: it is recorded as %+v", cut, r)
+		}
+	}
+}
+
 func byTimer(t *testing.T, s *system, before string) {
 	if s.timer == "" {
 		s.untouched(before)

@@ -124,7 +124,11 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	}
 	c.Undos++
 	f.step("the marker says undone")
-	disk := errors.Join(useRoom(h, c), writeMarker(h, c))
+	disk := writeMarker(h, c) // before the room is given up: without either nobody knows why
+	f.step("give up the room")
+	if disk = errors.Join(useRoom(h, c), disk); disk != nil {
+		disk = writeMarker(h, c)
+	}
 	var files, troubles error
 	if isBack {
 		files = f.restoreOwned(h, c)
