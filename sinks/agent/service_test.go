@@ -93,6 +93,7 @@ func TestServiceTellsMachinesHowToCall(t *testing.T) {
 	d := &desk{t: t, address: settings.Daemon, ca: settings.CA}
 	c := d.caller(settings.Token, machineOne())
 	end, ended := d.stays(c)
+	<-s.Changes() // the agent is welcomed before it is known
 	a := s.Agent("n1")
 	if a == nil || a.Host() != "127.0.0.1" || len(a.Key()) != 64 {
 		t.Fatalf("connected is %v", a)

@@ -65,6 +65,15 @@ func parseReceiver(url string) (r receiver, err error) {
 	return r, nil
 }
 
+// address is the host with the port, as a URL has it. The helper has no package net.
+func (r receiver) address() string {
+	host := r.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(r.port)
+}
+
 // secure is what rsyslog needs to speak TLS: the driver, and the file of the
 // authorities that are trusted.
 type secure struct{ driver, authorities string }

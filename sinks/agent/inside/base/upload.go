@@ -2,10 +2,8 @@ package base
 
 import (
 	"fmt"
-	"net"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -77,7 +75,7 @@ func (j *job) uploadText(url string) (string, error) {
 		return "", refused("%v", err)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "# Slipway's, from the design.\n%s%s\n[Upload]\nURL=%s://%s\n", receiverMark, r.url, r.protocol, net.JoinHostPort(r.host, strconv.Itoa(r.port)))
+	fmt.Fprintf(&text, "# Slipway's, from the design.\n%s%s\n[Upload]\nURL=%s://%s\n", receiverMark, r.url, r.protocol, r.address())
 	if r.protocol == "http" {
 		return text.String(), nil
 	}
