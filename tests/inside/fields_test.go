@@ -75,31 +75,78 @@ func fields() []tried {
 	}
 }
 
-// elsewhere are the tests that see a field's effect where this one cannot, by the field or
-// by its definition.
+// elsewhere names the test that changes exactly that field, where the tables here cannot.
 var elsewhere = map[string]string{
-	"#File.artifact":             "sinks/agent TestContentsFromArtifacts",
-	"#Module":                    "sinks/agent/inside/config TestModules",
-	"#Environment":               "sinks/agent/inside/packages TestEnvironment",
-	"#System.patch.level":        "sinks/agent/inside/packages TestProveAptPatch",
-	"#System.patch.snapshot":     "sinks/agent/inside/packages TestProveAptPatch",
-	"#System.patch.reboot":       "engine/plan TestUpgradesBootTheMachine",
-	"#Repository":                "sinks/agent/inside/packages TestProveAptTransactions",
-	"#Kernel.package":            "sinks/agent/inside/kernel TestThePackageOfTheKernel",
-	"#BootAction":                "sinks/agent/inside/actions TestDoesOnce",
-	"#BootAction.after":          "engine/plan TestOnce",
-	"#Driver":                    "engine/site TestWhatDriversBring",
-	"#Hardware.model":            "engine/site TestWhichMachineADriverIsFor",
-	"#Interface":                 "tests/inside TestProveNetworkChanges",
-	"#Bond":                      "tests/inside TestProveGuestNetworks",
-	"#Bonding":                   "tests/inside TestProveGuestNetworks",
-	"#Bridge":                    "tests/inside TestProveGuestNetworks",
-	"#VLAN":                      "tests/inside TestProveGuestNetworks",
-	"#Link":                      "tests/inside TestProveNetworkChanges",
-	"#Network":                   "tests/inside TestProveNetworkChanges",
-	"#Layer.extraAddresses.NAME": "engine/site TestWiringOfOneNode",
-	"#SharedAddress":             "sinks/agent/inside/network TestSharedAddressIsLeft",
-	"#Route":                     "sinks/agent/inside/network TestNetworkdForReal",
+	"#File.artifact":                       "sinks/agent/blob_test.go TestContentsFromArtifacts",
+	"#Module.parameters.NAME":              "sinks/agent/inside/config/items_test.go TestModules",
+	"#Environment.packages.NAME":           "sinks/agent/inside/packages/more_real_test.go TestEnvironment",
+	"#System.patch.level":                  "sinks/agent/inside/packages/more_real_test.go TestProveAptPatch",
+	"#System.patch.reboot":                 "engine/plan/items_test.go TestUpgradesBootTheMachine",
+	"#Kernel.package":                      "sinks/agent/inside/kernel/kernel_test.go TestThePackageOfTheKernel",
+	"#BootAction.after":                    "engine/plan/once_test.go TestOnce",
+	"#BootAction.run":                      "sinks/agent/inside/actions/actions_test.go TestDoesOnce",
+	"#BootAction.timeout":                  "sinks/agent/inside/actions/actions_test.go TestWhatWasBegunWaitsForAPerson",
+	"#Driver.match.model":                  "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
+	"#Driver.match.pci":                    "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
+	"#Driver.modules.NAME.parameters.NAME": "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Driver.packages.NAME":                "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Driver.firmware.NAME":                "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Hardware.model":                      "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
+	"#Device.pci":                          "sinks/agent/inside/network/port_test.go TestPortByItsPlace",
+	"#Device.path":                         "engine/site/port_test.go TestPorts",
+	"#Interface.device":                    "engine/site/port_test.go TestPorts",
+	"#Interface.mac":                       "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Interface.mtu":                       "tests/inside/network_test.go TestProveNetworkChanges",
+	"#Bond.members":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bond.mtu":                            "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bonding.mode":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bridge.members":                      "tests/inside/network_test.go TestProveNetworkChanges",
+	"#Bridge.mtu":                          "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#VLAN.mtu":                            "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Network.vlan":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Network.gateway":                     "tests/inside/network_test.go TestProveNetworkChanges",
+}
+
+// untried are the fields that no test changes on a system, and why.
+var untried = map[string]string{
+	"#Bond.link":                 "not tried yet",
+	"#Bond.networks":             "not tried yet",
+	"#Bond.primary":              "not tried yet",
+	"#Bonding.lacpRate":          "not tried yet",
+	"#Bonding.hashPolicy":        "not tried yet",
+	"#Bonding.monitor":           "not tried yet",
+	"#Bonding.upDelay":           "not tried yet",
+	"#Bonding.downDelay":         "not tried yet",
+	"#Bonding.minLinks":          "not tried yet",
+	"#Bridge.networks":           "not tried yet",
+	"#Bridge.stp":                "not tried yet",
+	"#Environment.language":      "there is one language",
+	"#Environment.path":          "not tried yet",
+	"#Environment.index":         "not tried yet",
+	"#Interface.link":            "not tried yet",
+	"#Interface.networks":        "not tried yet",
+	"#Interface.sriov.functions": "no adapter here has virtual functions",
+	"#Interface.sriov.trusted":   "no adapter here has virtual functions",
+	"#Layer.extraAddresses.NAME": "not tried yet",
+	"#Link.mtu":                  "not tried yet",
+	"#Network.mtu":               "not tried yet",
+	"#Network.autoconfigure":     "not tried yet",
+	"#Network.routeDomain":       "not tried yet",
+	"#Network.dns.domain":        "not tried yet",
+	"#Network.dns.servers":       "not tried yet",
+	"#Repository.url":            "not tried yet",
+	"#Repository.suite":          "not tried yet",
+	"#Repository.components":     "not tried yet",
+	"#Repository.key":            "not tried yet",
+	"#Route.to":                  "not tried yet",
+	"#Route.domain":              "not tried yet",
+	"#Route.gateway":             "not tried yet",
+	"#Route.metric":              "not tried yet",
+	"#SharedAddress.address":     "not tried yet",
+	"#SharedAddress.role":        "not tried yet",
+	"#System.patch.snapshot":     "not tried yet",
+	"#VLAN.parent":               "not tried yet",
+	"#VLAN.network":              "not tried yet",
 }
 
 // Every field that acts inside a system changes something on a machine: its value is
@@ -142,39 +189,54 @@ func evaluated(t *testing.T, all []tried, text func(tried) string) *site.Node {
 	return n
 }
 
-// The table has every field of the schema that a facet inside a system reads, or says
-// which test sees its effect.
+// The tables have every field of the schema that a facet inside a system reads. Of the others,
+// elsewhere names the test that changes exactly that field, and untried says why none does.
 func TestEveryFieldIsTried(t *testing.T) {
 	have := map[string]bool{}
 	for _, x := range fields() {
 		have[x.path] = true
 	}
+	known := map[string]bool{}
 	for _, d := range design.Definitions() {
 		for _, f := range d.Fields {
 			path := d.Name + "." + f.Path
-			if !slices.ContainsFunc(f.Readers, actsInside) || have[path] || d.Name == "#Effective" { // which says more of the same fields
+			if !slices.ContainsFunc(f.Readers, actsInside) || d.Name == "#Effective" { // which says more of the same fields
 				continue
 			}
-			in := elsewhere[path]
-			if in == "" {
-				in = elsewhere[d.Name]
+			known[path] = true
+			in := 0
+			for _, is := range []bool{have[path], elsewhere[path] != "", untried[path] != ""} {
+				if is {
+					in++
+				}
 			}
-			if in == "" {
-				t.Errorf("no test changes %s and sees the change on a machine", path)
+			if in != 1 {
+				t.Errorf("%s is in %d of: a table of this package, elsewhere, untried. It must be in 1", path, in)
 			}
 		}
 	}
-	for _, in := range slices.Sorted(maps.Values(elsewhere)) {
-		folder, test, _ := strings.Cut(in, " ")
-		files, _ := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
-		there := slices.ContainsFunc(files, func(name string) bool {
-			text, err := os.ReadFile(name)
-			return err == nil && regexp.MustCompile(`(?m)^func `+test+`\(`).Match(text)
-		})
-		if !there {
-			t.Errorf("there is no test %s", in)
+	for _, path := range slices.Concat(slices.Collect(maps.Keys(have)), slices.Collect(maps.Keys(elsewhere)), slices.Collect(maps.Keys(untried))) {
+		if !known[path] {
+			t.Errorf("no facet inside a system reads a field %s", path)
 		}
 	}
+	for path, in := range elsewhere {
+		name, test, _ := strings.Cut(in, " ")
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil || !regexp.MustCompile(`(?m)^func `+test+`\(`).Match(text) {
+			t.Errorf("%s: there is no test %s in %s", path, test, name)
+		}
+		if key := keyOf(path); !strings.Contains(strings.ToLower(string(text)), strings.ToLower(key)) {
+			t.Errorf("%s: %s does not mention %s", path, name, key)
+		}
+	}
+	t.Logf("%d fields: %d in tables, %d elsewhere, %d that no test changes", len(known), len(have), len(elsewhere), len(untried))
+}
+
+// keyOf is the last word of a path that a designer writes.
+func keyOf(path string) string {
+	words := strings.Split(strings.TrimSuffix(path, ".NAME"), ".")
+	return words[len(words)-1]
 }
 
 // actsInside says whether a reader is a facet that is set inside a system.
