@@ -101,6 +101,7 @@ var elsewhere = map[string]string{
 	"#Interface.device":                    "engine/site/port_test.go TestPorts",
 	"#Interface.mac":                       "tests/inside/guest_test.go TestProveGuestNetworks",
 	"#Bond.members":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bond.primary":                        "tests/inside/guest_test.go TestProveGuestNetworks",
 	"#Bond.mtu":                            "tests/inside/guest_test.go TestProveGuestNetworks",
 	"#Bonding.mode":                        "tests/inside/guest_test.go TestProveGuestNetworks",
 	"#VLAN.mtu":                            "tests/inside/guest_test.go TestProveGuestNetworks",
@@ -111,13 +112,6 @@ var elsewhere = map[string]string{
 var untried = map[string]string{
 	"#Bond.link":                 "not tried yet",
 	"#Bond.networks":             "not tried yet",
-	"#Bond.primary":              "not tried yet",
-	"#Bonding.lacpRate":          "not tried yet",
-	"#Bonding.hashPolicy":        "not tried yet",
-	"#Bonding.monitor":           "not tried yet",
-	"#Bonding.upDelay":           "not tried yet",
-	"#Bonding.downDelay":         "not tried yet",
-	"#Bonding.minLinks":          "not tried yet",
 	"#Environment.language":      "there is one language",
 	"#Environment.path":          "not tried yet",
 	"#Environment.index":         "not tried yet",
@@ -182,7 +176,7 @@ func evaluated(t *testing.T, all []tried, last bool) *site.Node {
 // elsewhere names the test that changes exactly that field, and untried says why none does.
 func TestEveryFieldIsTried(t *testing.T) {
 	have := map[string]bool{}
-	for _, x := range slices.Concat(fields(), ofPorts()) {
+	for _, x := range slices.Concat(fields(), ofPorts(), ofBonds()) {
 		have[x.path] = true
 	}
 	known := map[string]bool{}
