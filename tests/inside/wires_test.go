@@ -169,9 +169,19 @@ func namesOf(all []tried) (names []string) {
 func startWithPorts(t *testing.T, names ...string) *node {
 	n := start(t)
 	n.Does("systemctl disable networking 2>/dev/null; systemctl enable --now systemd-networkd 2>/dev/null; ip netns add far; ip -n far link set lo up")
-	for _, name := range names {
-		n.Does(fmt.Sprintf("ip link add %[1]s type veth peer name %[1]s netns far; ip -n far link set %[1]s up", name))
+	for i, name := range names {
+		n.Does(fmt.Sprintf("ip link add %[1]s address 02:00:00:00:01:%02[2]x type veth peer name %[1]s netns far; ip -n far link set %[1]s up", name, i))
 	}
+	return n
+}
+
+// startInNetwork starts a node with the interface eth1, which people have set up already.
+// A container sees no /sys/module and loads nothing: the modules of designs are built into its kernel.
+func startInNetwork(t *testing.T) *node {
+	n := startWithPorts(t, "eth1")
+	n.Does("ln -s /bin/true /usr/sbin/modprobe; mkdir -p /lib/modules/$(uname -r); for m in " + strings.Join(builtIn, " ") + "; do echo kernel/$m.ko; done >/lib/modules/$(uname -r)/modules.builtin")
+	n.Does("printf '[Match]\\nName=eth1\\n[Network]\\nAddress=10.1.0.10/24\\nIPv6AcceptRA=no\\n' >/etc/systemd/network/20-people.network; networkctl reload; networkctl reconfigure eth1")
+	n.Comes("ip -4 -o address show dev eth1", "10.1.0.10/24")
 	return n
 }
 
