@@ -55,6 +55,17 @@ func (g *generator) design() *site.Node {
 	g.files(&s)
 	g.units(&s)
 	g.sysctls(&s)
+	for _, name := range builtIn {
+		if g.network && g.maybe(1, 4) { // only that node is made with them
+			if s.Modules == nil {
+				s.Modules = map[string]site.Module{}
+			}
+			s.Modules[name] = site.Module{}
+		}
+	}
+	if proves() && g.maybe(1, 6) {
+		s.Environments = map[string]site.Environment{"tools": {Path: "/opt/tools"}}
+	}
 	for _, name := range []string{"isolcpus", "iommu", "nosmt"} {
 		if g.maybe(1, 4) {
 			if d.Kernel.Parameters == nil {
@@ -65,13 +76,16 @@ func (g *generator) design() *site.Node {
 	}
 	d.System = s
 	if g.network {
-		if g.links == nil || g.maybe(1, 8) {
+		if g.links == nil || g.maybe(1, 3) {
 			g.links = g.interfaces()
 		}
 		d.References.Links = g.links
 	}
 	return d
 }
+
+// builtIn are modules that a node of random designs has in its kernel.
+var builtIn = []string{"loop", "overlay"}
 
 func (g *generator) basics(s *site.System) {
 	if g.maybe(1, 3) { // and never its file: docs/inside.md says what stays then
@@ -176,7 +190,11 @@ func (g *generator) files(s *site.System) {
 		}
 		switch g.IntN(5) {
 		case 0, 1:
-			s.Files[path] = site.File{Content: ref(g.pick("x", "y\n", "before\n", "")), Mode: g.pick("", "0600", "0755", "4755"), Owner: owner(), Group: g.pick("", "adm")}
+			content, template := g.pick("x", "y\n", "before\n", ""), g.maybe(1, 4)
+			if template {
+				content = "{name}" + content
+			}
+			s.Files[path] = site.File{Content: &content, Template: template, Mode: g.pick("", "0600", "0755", "4755"), Owner: owner(), Group: g.pick("", "adm")}
 		case 2:
 			s.Files[path] = site.File{State: item.Absent}
 		}
@@ -196,6 +214,9 @@ func (g *generator) units(s *site.System) {
 		}
 		if g.maybe(1, 2) {
 			u.Enabled = ref(g.maybe(1, 2))
+		}
+		if f, designed := s.Files["/etc/motd"]; designed && f.State == "" && g.maybe(1, 3) {
+			u.RestartOn = []string{"/etc/motd"}
 		}
 		if u.Content == nil && g.maybe(1, 6) {
 			u = site.Unit{State: "masked"}
@@ -237,9 +258,14 @@ func (g *generator) sysctls(s *site.System) {
 // interfaces are some of those that the kernel of the system has besides its loopback.
 func (g *generator) interfaces() map[string]item.Link {
 	l := item.Link{Kind: "ethernet", MTU: []int{0, 1400, 1500}[g.IntN(3)], Addresses: []string{"10.1.0.11/24"}}
-	switch g.IntN(4) {
+	if g.maybe(1, 3) {
+		l.Servers, l.Search = []string{g.pick("10.1.0.1", "10.1.0.2")}, []string{"example.org"}
+	}
+	switch g.IntN(5) {
 	case 0:
-		return map[string]item.Link{"eth1": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth1"}, Addresses: []string{"10.1.0.11/24"}}}
+		return map[string]item.Link{"eth1": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth1"}, STP: g.maybe(1, 2), Addresses: []string{"10.1.0.11/24"}}}
+	case 3:
+		return map[string]item.Link{}
 	case 1:
 		l.Addresses = append(l.Addresses, "10.1.0.12/24", "fd00::11/64")
 	case 2:

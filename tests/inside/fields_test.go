@@ -24,6 +24,10 @@ type tried struct {
 	look          string
 	before, after string
 	more          bool // wants what only the larger system of `make prove` has
+	// What the site has in each, beside the node, in CUE.
+	siteFrom, siteTo string
+	// meanwhile is what people do before the second design is applied.
+	meanwhile string
 }
 
 func fields() []tried {
@@ -75,31 +79,51 @@ func fields() []tried {
 	}
 }
 
-// elsewhere are the tests that see a field's effect where this one cannot, by the field or
-// by its definition.
+// elsewhere names the test that changes exactly that field, where the tables here cannot.
 var elsewhere = map[string]string{
-	"#File.artifact":             "sinks/agent TestContentsFromArtifacts",
-	"#Module":                    "sinks/agent/inside/config TestModules",
-	"#Environment":               "sinks/agent/inside/packages TestEnvironment",
-	"#System.patch.level":        "sinks/agent/inside/packages TestProveAptPatch",
-	"#System.patch.snapshot":     "sinks/agent/inside/packages TestProveAptPatch",
-	"#System.patch.reboot":       "engine/plan TestUpgradesBootTheMachine",
-	"#Repository":                "sinks/agent/inside/packages TestProveAptTransactions",
-	"#Kernel.package":            "sinks/agent/inside/kernel TestThePackageOfTheKernel",
-	"#BootAction":                "sinks/agent/inside/actions TestDoesOnce",
-	"#BootAction.after":          "engine/plan TestOnce",
-	"#Driver":                    "engine/site TestWhatDriversBring",
-	"#Hardware.model":            "engine/site TestWhichMachineADriverIsFor",
-	"#Interface":                 "tests/inside TestProveNetworkChanges",
-	"#Bond":                      "tests/inside TestProveGuestNetworks",
-	"#Bonding":                   "tests/inside TestProveGuestNetworks",
-	"#Bridge":                    "tests/inside TestProveGuestNetworks",
-	"#VLAN":                      "tests/inside TestProveGuestNetworks",
-	"#Link":                      "tests/inside TestProveNetworkChanges",
-	"#Network":                   "tests/inside TestProveNetworkChanges",
-	"#Layer.extraAddresses.NAME": "engine/site TestWiringOfOneNode",
-	"#SharedAddress":             "sinks/agent/inside/network TestSharedAddressIsLeft",
-	"#Route":                     "sinks/agent/inside/network TestNetworkdForReal",
+	"#File.artifact":                       "sinks/agent/blob_test.go TestContentsFromArtifacts",
+	"#Module.parameters.NAME":              "sinks/agent/inside/config/items_test.go TestModules",
+	"#Environment.packages.NAME":           "sinks/agent/inside/packages/more_real_test.go TestEnvironment",
+	"#System.patch.level":                  "sinks/agent/inside/packages/more_real_test.go TestProveAptPatch",
+	"#System.patch.reboot":                 "engine/plan/items_test.go TestUpgradesBootTheMachine",
+	"#Kernel.package":                      "sinks/agent/inside/kernel/kernel_test.go TestThePackageOfTheKernel",
+	"#BootAction.after":                    "engine/plan/once_test.go TestOnce",
+	"#BootAction.run":                      "sinks/agent/inside/actions/actions_test.go TestDoesOnce",
+	"#BootAction.timeout":                  "sinks/agent/inside/actions/actions_test.go TestWhatWasBegunWaitsForAPerson",
+	"#Driver.match.model":                  "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
+	"#Driver.match.pci":                    "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
+	"#Driver.modules.NAME.parameters.NAME": "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Driver.packages.NAME":                "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Driver.firmware.NAME":                "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Hardware.model":                      "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
+	"#Device.pci":                          "sinks/agent/inside/network/port_test.go TestPortByItsPlace",
+	"#Device.path":                         "engine/site/port_test.go TestPorts",
+	"#Interface.device":                    "engine/site/port_test.go TestPorts",
+	"#Interface.mac":                       "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bond.members":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bond.primary":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bond.mtu":                            "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Bonding.mode":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#VLAN.mtu":                            "tests/inside/guest_test.go TestProveGuestNetworks",
+	"#Network.vlan":                        "tests/inside/guest_test.go TestProveGuestNetworks",
+}
+
+// untried are the fields that no test changes on a system, and why.
+var untried = map[string]string{
+	"#Bond.link":                 "not tried yet",
+	"#Bond.networks":             "not tried yet",
+	"#Environment.language":      "there is one language",
+	"#Environment.path":          "not tried yet",
+	"#Environment.index":         "not tried yet",
+	"#Interface.sriov.functions": "no adapter here has virtual functions",
+	"#Interface.sriov.trusted":   "no adapter here has virtual functions",
+	"#Repository.url":            "not tried yet",
+	"#Repository.suite":          "not tried yet",
+	"#Repository.components":     "not tried yet",
+	"#Repository.key":            "not tried yet",
+	"#System.patch.snapshot":     "not tried yet",
+	"#VLAN.parent":               "not tried yet",
+	"#VLAN.network":              "not tried yet",
 }
 
 // Every field that acts inside a system changes something on a machine: its value is
@@ -108,25 +132,31 @@ func TestEveryFieldActs(t *testing.T) {
 	made.base(t)
 	all := slices.DeleteFunc(fields(), func(x tried) bool { return x.more && !proves() })
 	n := start(t)
-	n.converges(evaluated(t, all, func(x tried) string { return x.from }))
+	n.converges(evaluated(t, all, false))
 	for _, x := range all {
 		n.Says(x.look, x.before)
 	}
-	n.converges(evaluated(t, all, func(x tried) string { return x.to }))
+	n.converges(evaluated(t, all, true))
 	for _, x := range all {
 		n.Says(x.look, x.after)
 	}
 }
 
-// evaluated is the node of a design that has all the texts.
-func evaluated(t *testing.T, all []tried, text func(tried) string) *site.Node {
+// evaluated is the node of a design that has all fields as they are at first, or at last.
+func evaluated(t *testing.T, all []tried, last bool) *site.Node {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("package s1\n\nroles: all: {}\nracks: r1: {}\ncredentials: {console: {}, os: {}}\nprofiles: all: {role: \"all\", rack: \"r1\"}\nnodes: n1: {\n\tprofiles: [\"all\"]\n\tidentity: uuid: \"4c4c4544-0000-4000-8000-000000000001\"\n\tendpoints: bmc: {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\", credential: \"os\"}\n\tendpoints: os: {url: \"ssh://10.1.0.11\", credential: \"os\", trust: hostKeys: [\"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine1\"]}\n")
+	b.WriteString("package s1\n\nroles: {all: {}, other: {}}\nracks: r1: {}\ncredentials: {console: {}, os: {}}\nprofiles: all: {role: \"all\", rack: \"r1\"}\nnodes: n1: {\n\tprofiles: [\"all\"]\n\tidentity: uuid: \"4c4c4544-0000-4000-8000-000000000001\"\n\tendpoints: bmc: {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\", credential: \"os\"}\n\tendpoints: os: {url: \"ssh://10.1.0.11\", credential: \"os\", trust: hostKeys: [\"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine1\"]}\n")
+	var beside strings.Builder
 	for _, x := range all {
-		b.WriteString("\t" + text(x) + "\n")
+		within, without := x.from, x.siteFrom
+		if last {
+			within, without = x.to, x.siteTo
+		}
+		b.WriteString("\t" + within + "\n")
+		beside.WriteString(without + "\n")
 	}
-	b.WriteString("}\n")
+	b.WriteString("}\n" + beside.String())
 	r := design.EvaluateHere(fstest.MapFS{
 		"cue.mod/module.cue": {Data: []byte("module: \"example.org/s1\"\nlanguage: version: \"v0.17.0\"\n")},
 		"s1.cue":             {Data: []byte(b.String())},
@@ -142,39 +172,54 @@ func evaluated(t *testing.T, all []tried, text func(tried) string) *site.Node {
 	return n
 }
 
-// The table has every field of the schema that a facet inside a system reads, or says
-// which test sees its effect.
+// The tables have every field of the schema that a facet inside a system reads. Of the others,
+// elsewhere names the test that changes exactly that field, and untried says why none does.
 func TestEveryFieldIsTried(t *testing.T) {
 	have := map[string]bool{}
-	for _, x := range fields() {
+	for _, x := range slices.Concat(fields(), ofPorts(), ofBonds()) {
 		have[x.path] = true
 	}
+	known := map[string]bool{}
 	for _, d := range design.Definitions() {
 		for _, f := range d.Fields {
 			path := d.Name + "." + f.Path
-			if !slices.ContainsFunc(f.Readers, actsInside) || have[path] || d.Name == "#Effective" { // which says more of the same fields
+			if !slices.ContainsFunc(f.Readers, actsInside) || d.Name == "#Effective" { // which says more of the same fields
 				continue
 			}
-			in := elsewhere[path]
-			if in == "" {
-				in = elsewhere[d.Name]
+			known[path] = true
+			in := 0
+			for _, is := range []bool{have[path], elsewhere[path] != "", untried[path] != ""} {
+				if is {
+					in++
+				}
 			}
-			if in == "" {
-				t.Errorf("no test changes %s and sees the change on a machine", path)
+			if in != 1 {
+				t.Errorf("%s is in %d of: a table of this package, elsewhere, untried. It must be in 1", path, in)
 			}
 		}
 	}
-	for _, in := range slices.Sorted(maps.Values(elsewhere)) {
-		folder, test, _ := strings.Cut(in, " ")
-		files, _ := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
-		there := slices.ContainsFunc(files, func(name string) bool {
-			text, err := os.ReadFile(name)
-			return err == nil && regexp.MustCompile(`(?m)^func `+test+`\(`).Match(text)
-		})
-		if !there {
-			t.Errorf("there is no test %s", in)
+	for _, path := range slices.Concat(slices.Collect(maps.Keys(have)), slices.Collect(maps.Keys(elsewhere)), slices.Collect(maps.Keys(untried))) {
+		if !known[path] {
+			t.Errorf("no facet inside a system reads a field %s", path)
 		}
 	}
+	for path, in := range elsewhere {
+		name, test, _ := strings.Cut(in, " ")
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil || !regexp.MustCompile(`(?m)^func `+test+`\(`).Match(text) {
+			t.Errorf("%s: there is no test %s in %s", path, test, name)
+		}
+		if key := keyOf(path); !strings.Contains(strings.ToLower(string(text)), strings.ToLower(key)) {
+			t.Errorf("%s: %s does not mention %s", path, name, key)
+		}
+	}
+	t.Logf("%d fields: %d in tables, %d elsewhere, %d that no test changes", len(known), len(have), len(elsewhere), len(untried))
+}
+
+// keyOf is the last word of a path that a designer writes.
+func keyOf(path string) string {
+	words := strings.Split(strings.TrimSuffix(path, ".NAME"), ".")
+	return words[len(words)-1]
 }
 
 // actsInside says whether a reader is a facet that is set inside a system.

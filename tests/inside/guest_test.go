@@ -470,6 +470,78 @@ func bond(b item.Bond) item.Link {
 	return item.Link{Kind: "bond", Members: []string{"lan0", "lan1"}, Bond: &b}
 }
 
+// ofBonds are the options of a bond, which only a guest's kernel has. Together they are one
+// design of the guest, with a bond of both ports and VLAN 5 on it.
+func ofBonds() []tried {
+	option := func(key, from, to, file, before, after string) tried {
+		text := func(value string) string {
+			if value == "" {
+				return ""
+			}
+			return "links: pair: bonding: " + key + ": " + value
+		}
+		return tried{path: "#Bonding." + key, siteFrom: text(from), siteTo: text(to), look: "cat /sys/class/net/bond0/bonding/" + file, before: before, after: after}
+	}
+	return []tried{
+		option("lacpRate", `"slow"`, `"fast"`, "lacp_rate", "slow 0", "fast 1"),
+		option("hashPolicy", `"layer2"`, `"layer3+4"`, "xmit_hash_policy", "layer2 0", "layer3+4 1"),
+		option("monitor", `"100ms"`, `"200ms"`, "miimon", "100", "200"),
+		option("upDelay", `"200ms"`, `"400ms"`, "updelay", "200", "400"),
+		option("downDelay", `"300ms"`, `"600ms"`, "downdelay", "300", "600"),
+		option("minLinks", "", "1", "min_links", "0", "1"), // each port is alone without a partner
+	}
+}
+
+// withBond is the design of the guest with all options of its bond as they are at first, or
+// at last.
+func withBond(t *testing.T, last bool) links {
+	t.Helper()
+	site := `networks: tagged: {cidr: "10.5.0.0/24", vlan: 5, gateway: "10.5.0.1"}
+links: pair: {networks: ["tagged"], trunk: true, bonding: mode: "802.3ad"}`
+	within := fmt.Sprintf(`interfaces: {lan0: {mac: %q, link: "pair"}, lan1: {mac: %q, link: "pair"}}
+bonds: bond0: {members: ["lan0", "lan1"], link: "pair"}
+vlans: vlan5: {parent: "bond0", network: "tagged"}
+addresses: tagged: %q`, ports[0], ports[1], taggedAddress)
+	return evaluated(t, append(ofBonds(), tried{siteFrom: site, siteTo: site, from: within, to: within}), last).References.Links
+}
+
+// bondOptions changes every option of the bond, and another port is first.
+func (g *guest) bondOptions() {
+	g.t.Helper()
+	for _, last := range []bool{false, true} {
+		g.holds(fmt.Sprintf("options of a bond, changed: %v", last), withBond(g.t, last), taggedAddress)
+		for _, x := range ofBonds() {
+			want := x.before
+			if last {
+				want = x.after
+			}
+			if got := g.says(x.look); got != want {
+				g.t.Errorf("%s says %q, want %q", x.look, got, want)
+			}
+		}
+	}
+	for _, first := range []string{"lan0", "lan1"} {
+		b := bonded
+		b.Primary = first
+		g.holds("the port "+first+" first", over(bond(b), onVLAN, noBridge), taggedAddress)
+		g.wants("cat /sys/class/net/bond0/bonding/primary", "^"+first+"$")
+	}
+}
+
+// The designs of the guest are what is to be tried: they differ in each option alone.
+func TestDesignsOfBonds(t *testing.T) {
+	first, last := withBond(t, false), withBond(t, true)
+	if got, want := *first["bond0"].Bond, (item.Bond{Mode: "802.3ad", LACPRate: "slow", HashPolicy: "layer2", Monitor: 100, UpDelay: 200, DownDelay: 300}); got != want {
+		t.Errorf("the bond is %+v, want %+v", got, want)
+	}
+	if got, want := *last["bond0"].Bond, (item.Bond{Mode: "802.3ad", LACPRate: "fast", HashPolicy: "layer3+4", Monitor: 200, UpDelay: 400, DownDelay: 600, MinLinks: 1}); got != want {
+		t.Errorf("the bond is %+v, want %+v", got, want)
+	}
+	if v := last["vlan5"]; v.VLAN != 5 || v.Parent != "bond0" || !slices.Equal(v.Addresses, []string{taggedAddress + "/24"}) {
+		t.Errorf("the VLAN is %+v", v)
+	}
+}
+
 // over is a bond with a VLAN, which a bridge may be over.
 func over(b item.Link, vlan, bridge item.Link) links {
 	all := links{"bond0": b, "vlan5": vlan}
@@ -624,6 +696,8 @@ func provesNetworks(t *testing.T, manager string) {
 	g.holds("after the power cut", over(bond(bonded), onVLAN, noBridge), taggedAddress)
 	g.holds("LACP that the switch lets through without", over(bond(item.Bond{Mode: "802.3ad", Monitor: 100}), onVLAN, noBridge), taggedAddress)
 	g.wants("cat /proc/net/bonding/bond0", `IEEE 802.3ad`)
+
+	g.bondOptions()
 
 	// All of it goes again.
 	g.holds("a port alone", links{"lan0": plain}, nodeAddress)

@@ -13,6 +13,7 @@ import (
 //     killed leaves, and nothing reads;
 //   - home folders of accounts that are gone, which Slipway leaves by its documentation;
 //   - what dpkg and apt keep for themselves, in whose place they are asked;
+//   - what Python compiles for itself, with the times of files in it;
 //   - settings of packages that are removed: they are removed, and not purged.
 const listing = `
 for f in passwd group gshadow; do sort /etc/$f | sed "s|^|$f |"; done
@@ -26,7 +27,7 @@ find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /
 	-o -path /etc/ld.so.cache -o -name '*.dpkg-dist' -o -path '/etc/passwd.[0-9]*' -o -path '/etc/group.[0-9]*' -o -path '/etc/*shadow.[0-9]*' -o -path '/etc/sub?id.[0-9]*' \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
 [ -z "$homes" ] || find $homes -printf '%p %y %m %u:%g %l\n' | sort
 find /etc /srv /opt /usr/local /usr/share/one /usr/share/two /boot/grub $homes -type f ! -path '/etc/*-' ! -path '/etc/passwd' ! -path '/etc/group' ! -path '/etc/shadow' ! -path '/etc/gshadow' \
-	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! -name '*.dpkg-dist' \
+	! -path '/etc/sub?id' ! -path /etc/ld.so.cache ! -path /etc/.pwd.lock ! -name '*.dpkg-dist' ! -path '*/__pycache__/*' \
 	! -path '/etc/passwd.[0-9]*' ! -path '/etc/group.[0-9]*' ! -path '/etc/*shadow.[0-9]*' ! -path '/etc/sub?id.[0-9]*' -print0 2>/dev/null | sort -z | xargs -0 sha256sum
 hostname
 dpkg-query -W -f 'package ${db:Status-Abbrev} ${Package} ${Version}\n' | grep -v '^package rc'
@@ -37,6 +38,7 @@ for u in before own other serving masked rsyslog; do echo "$u: $(systemctl is-ac
 systemctl --failed --no-legend --plain
 for p in ip_forward conf/all/rp_filter conf/lo/rp_filter conf/all/accept_redirects conf/all/log_martians; do echo "$p $(cat /proc/sys/net/ipv4/$p)"; done
 ip -o link show | grep -v link-netns | sed 's/^[0-9]*: //; s/ qlen [0-9]*//' | sort
+for i in eth1 br0; do [ ! -e /sys/class/net/$i ] || echo "$i $(cat /sys/class/net/$i/mtu) $(basename "$(readlink /sys/class/net/$i/master)") $(cat /sys/class/net/$i/bridge/stp_state 2>/dev/null) $(grep -E '^(DNS|DOMAINS)=' /run/systemd/netif/links/$(cat /sys/class/net/$i/ifindex) 2>/dev/null | tr '\n' ' ')"; done
 ip -o address show | tr -s ' ' | cut -d' ' -f2-4 | sort; ip route; ip -6 route show default
 `
 

@@ -16,14 +16,21 @@ func TestProveTheLastDesignAloneCounts(t *testing.T) {
 	if !proves() {
 		t.Skip("takes half an hour: set SLIPWAY_PROVE")
 	}
-	lastAlone(t, 2, 200, 10)
+	seed, designs := uint64(2), 200
+	if text := os.Getenv("SLIPWAY_PROVE_DESIGNS"); text != "" { // "SEED NUMBER"
+		if _, err := fmt.Sscan(text, &seed, &designs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lastAlone(t, seed, designs, 10)
 }
 
 // lastAlone applies designs one after the other, and compares with a fresh node after
 // every few.
 func lastAlone(t *testing.T, seed uint64, designs, every int) {
 	g := newGenerator(seed)
-	n := start(t)
+	g.network = true
+	n := startInNetwork(t)
 	before := n.listing()
 	began, compared, edits := time.Now(), 0, 0
 	var last *site.Node
@@ -35,7 +42,7 @@ func lastAlone(t *testing.T, seed uint64, designs, every int) {
 		steps := n.converges(d)
 		t.Logf("design %d: %d steps, %s", i+1, steps, time.Since(began).Round(time.Second))
 		if (i+1)%every == 0 {
-			fresh := start(t)
+			fresh := startInNetwork(t)
 			fresh.converges(d)
 			if got, want := n.listing(), fresh.listing(); difference(got, want) != "" {
 				t.Errorf("after design %d it is not as a fresh node:\n%s\nbefore: %s\nnow: %s", i+1, difference(got, want), told(last), told(d))

@@ -96,6 +96,11 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			}
 		}
 	}
+	for _, id := range p.after.names("bridge") {
+		if err := a.spanningTree(ctx, id, m.links[id], p.after[id].STP); err != nil {
+			return err
+		}
+	}
 	for _, id := range p.before.names("ethernet") { // managers leave an MTU that nobody asks for any more
 		if r := m.links[id]; r != nil && p.before[id].MTU != 0 && p.after[id].MTU == 0 && r.MTU != 1500 {
 			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "mtu", "1500"); err != nil {
@@ -130,6 +135,16 @@ func (r *real) mustBeMadeAnew(l item.Link) bool {
 		return r.as(l).Bond.Text() != l.Bond.Text()
 	}
 	return false
+}
+
+// spanningTree sets whether a bridge that is there speaks the spanning tree protocol.
+// systemd-networkd sets it only on a bridge that it makes, and making one anew would take
+// the ports of guests out of it.
+func (a activation) spanningTree(ctx context.Context, id string, is *real, on bool) error {
+	if is == nil || is.Kind != "bridge" || is.STP == on || !a.exists(id) {
+		return nil
+	}
+	return a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "type", "bridge", "stp_state", bit(on))
 }
 
 func (a activation) rename(ctx context.Context, from, to string) error {
@@ -316,6 +331,9 @@ func (a activation) unmake(ctx context.Context, c *change) (troubles error) {
 		for _, id := range slices.Sorted(maps.Keys(c.Kernel)) {
 			if c.Kernel[id].Master == "" && m.master(id) != "" {
 				troubles = errors.Join(troubles, a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"))
+			}
+			if was := c.Kernel[id].STP; was != nil {
+				troubles = errors.Join(troubles, a.spanningTree(ctx, id, m.links[id], *was))
 			}
 		}
 	}

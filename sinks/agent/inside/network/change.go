@@ -78,6 +78,8 @@ type kept struct {
 	// Master is the bond or the bridge that it is in, and Parent what a VLAN is on.
 	Master string `json:"master,omitempty"`
 	Parent string `json:"parent,omitempty"`
+	// STP is whether a bridge spoke the spanning tree protocol; nil for other interfaces.
+	STP *bool `json:"stp,omitempty"`
 }
 
 // The files of a change. The unit is linked into what is started at boot.
@@ -265,7 +267,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		// A shared address may have moved to another machine until this one is set back.
 		shared := append(slices.Clone(p.before[id].Shared), both[id].Shared...)
 		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
-		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.master(id), r.Parent}
+		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.master(id), r.Parent, r.spanningTree()}
 	}
 	return c
 }

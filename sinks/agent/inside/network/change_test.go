@@ -303,6 +303,37 @@ func TestWhatIsMadeAnewIsMadeAnewOnTheWayBack(t *testing.T) {
 	}
 }
 
+// The spanning tree protocol of a bridge is set on the bridge that is there, which keeps its
+// ports, and set back on it.
+func TestTheSpanningTreeOfABridgeThatIsThere(t *testing.T) {
+	s := newSystem(t)
+	put(t, s.root, "/sys/class/net/br0/ifindex", "7\n", 0o644)
+	put(t, s.root, "/sys/class/net/br0/bridge/stp_state", "0\n", 0o644)
+	f, ctx := s.facet(), t.Context()
+	bridge := func(on bool) links { return links{"br0": {Kind: "bridge", STP: on}} }
+	is := func(on bool) *machine {
+		return &machine{links: map[string]*real{"br0": {Link: bridge(on)["br0"]}}}
+	}
+	a := activation{f: f, h: s.host(), manager: Networkd}
+	p := &plan{before: bridge(false), after: bridge(true), all: bridge(true), manager: Networkd}
+	c := f.newChange(s.host(), p, is(false))
+	if was := c.Kernel["br0"].STP; was == nil || *was {
+		t.Errorf("what is kept of the bridge is %v", was)
+	}
+	for _, set := range []struct {
+		from, to bool
+		ran      string
+	}{{false, true, "ip link set dev br0 type bridge stp_state 1"}, {true, false, "ip link set dev br0 type bridge stp_state 0"}, {true, true, ""}} {
+		s.ran = nil
+		if err := a.prepare(ctx, &plan{before: bridge(set.from), after: bridge(set.to), manager: Networkd}, is(set.from)); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(s.ran, "\n"); got != set.ran {
+			t.Errorf("from %v to %v it ran %q, want %q", set.from, set.to, got, set.ran)
+		}
+	}
+}
+
 // What ifupdown deletes takes its ports and its VLANs with it, which are set up again too.
 func TestWhatGoesWithABond(t *testing.T) {
 	all := links{

@@ -207,6 +207,14 @@ func (r *real) as(made item.Link) item.Link {
 	return l
 }
 
+// spanningTree is whether a bridge speaks the spanning tree protocol; nil for others.
+func (r *real) spanningTree() *bool {
+	if r.Kind != "bridge" {
+		return nil
+	}
+	return &r.STP
+}
+
 // without are addresses but those that are shared, which whoever has them keeps.
 func without(addresses, shared []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(text string) bool {

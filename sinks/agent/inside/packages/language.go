@@ -57,10 +57,13 @@ func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 	switch {
 	case err != nil:
 		s.Unread[key] = err.Error()
-	case len(have) > 0:
+	case len(have) > 0 || len(env.Packages) == 0 && isEnvironment(t, env.Path):
 		s.Have[key] = item.Language{Packages: have, Path: env.Path}.Text()
 	}
 }
+
+// isEnvironment says whether an environment was made as a whole: pip is the last of it.
+func isEnvironment(t *tree.Tree, folder string) bool { return t.Exists(folder + "/bin/pip") }
 
 // maxMetadata bounds METADATA of a package, in bytes. It has the package's whole description.
 const maxMetadata = 16 << 20
@@ -258,7 +261,7 @@ func (a *apply) language(ctx context.Context, t *tree.Tree, i item.Item) error {
 	if err != nil {
 		return err
 	}
-	if ours && old.Path == l.Path && (item.Language{Packages: have, Path: l.Path}).Text() == l.Text() && slices.Equal(names, old.Packages) && len(old.Drop) == 0 {
+	if ours && old.Path == l.Path && (item.Language{Packages: have, Path: l.Path}).Text() == l.Text() && slices.Equal(names, old.Packages) && len(old.Drop) == 0 && (len(names) > 0 || isEnvironment(t, l.Path)) {
 		return nil
 	}
 	if ours && old.Path != l.Path {
@@ -311,7 +314,7 @@ func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.L
 	if err := a.prepare(t, l.Path); err != nil {
 		return err
 	}
-	if !t.Exists(l.Path + "/bin/pip") {
+	if !isEnvironment(t, l.Path) {
 		out, err := a.h.Exec(ctx, inside.Command{Path: "python3", Args: []string{"-m", "venv", l.Path}, Timeout: 5 * time.Minute})
 		if err := outcome(what+": python3 -m venv (the package python3-venv brings it)", out, err); err != nil {
 			return err

@@ -120,6 +120,7 @@ func TestEnvironment(t *testing.T) {
 		return item.Item{Key: "language.tools", Fields: map[string]string{"": l.Text()}, Body: text}
 	}
 	for _, i := range []item.Item{
+		env(nil), // without packages it is there too
 		env(map[string]string{"one": "1.0", "two-words": "1.0"}), env(map[string]string{"one": "2.0", "two-words": "1.0"}), env(map[string]string{"one": "2.0"}),
 	} {
 		if err := New().Apply(t.Context(), h, []item.Item{i}, nil); err != nil {
