@@ -27,8 +27,8 @@ type wave struct {
 // and a health gate, and looks at the machines themselves every five seconds.
 func (w *world) patchFleet(most time.Duration, spoil func(*drivertest.FakeMachine) bool, nodes ...string) (v wave) {
 	w.t.Helper()
-	d := w.servingHealthy(nodes...)
-	d = w.service(nodes...)
+	w.servingHealthy(nodes...)
+	d := w.service(nodes...)
 	healthy(nginx, "web")(d)
 	d.Rollout.MaxUnavailable = "10"
 	d.Rollout.Canaries = &site.Canaries{Count: 2, Soak: site.Duration(10 * time.Minute)}
