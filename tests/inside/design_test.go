@@ -145,7 +145,11 @@ func (g *generator) packaged(s *site.System) {
 	if g.packages == nil || g.maybe(1, 4) {
 		g.packages = map[string]site.Package{}
 		if g.maybe(1, 2) {
-			g.packages["one"] = site.Package{Version: g.pick("", "1.0", "2.0"), State: g.pick("", "held")}
+			p := site.Package{Version: g.pick("", "1.0", "2.0"), State: g.pick("", "held")}
+			if p.State == "held" && p.Version == "" { // what is there is held, so the version depends on what was before
+				p.Version = "1.0"
+			}
+			g.packages["one"] = p
 		}
 		for _, name := range []string{"two", "configured", "serving"} {
 			if g.maybe(1, 2) {
@@ -255,7 +259,8 @@ func (g *generator) sysctls(s *site.System) {
 	}
 }
 
-// interfaces are some of those that the kernel of the system has besides its loopback.
+// interfaces are some of those that the kernel of the system has besides its loopback. A bridge
+// does not speak the spanning tree protocol, with which it has no carrier for the first 30 s.
 func (g *generator) interfaces() map[string]item.Link {
 	l := item.Link{Kind: "ethernet", MTU: []int{0, 1400, 1500}[g.IntN(3)], Addresses: []string{"10.1.0.11/24"}}
 	if g.maybe(1, 3) {
@@ -263,7 +268,7 @@ func (g *generator) interfaces() map[string]item.Link {
 	}
 	switch g.IntN(5) {
 	case 0:
-		return map[string]item.Link{"eth1": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth1"}, STP: g.maybe(1, 2), Addresses: []string{"10.1.0.11/24"}}}
+		return map[string]item.Link{"eth1": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth1"}, Addresses: []string{"10.1.0.11/24"}}}
 	case 3:
 		return map[string]item.Link{}
 	case 1:
