@@ -8,16 +8,16 @@ import (
 )
 
 // noteOwned records the list of what Slipway made inside a system as it was seen
-// after a run of ours, unless it says of more that it is ours than it said before and
-// the run was asked for: somebody else has added to it then. Any other list that
+// after a run of ours, unless it says of more that it is ours than it said before that
+// run and the run was asked for: somebody else has added to it then. Any other list that
 // differs from the recorded one, also that there is none any more, is for a person; a
-// new system begins with none.
-func noteOwned(r *site.Recorded, n *site.Node, before, seen site.Observed) {
+// new system begins with none, and what its installation lists is believed.
+func noteOwned(r *site.Recorded, n *site.Node, seen site.Observed) {
 	digest, inside := seen.OwnedDigest()
 	if !inside || !r.Owned.Changing {
 		return
 	}
-	if ours := append(listed(before), r.Owned.Asked...); hasMore(n, listed(seen), seen, ours) {
+	if len(r.Owned.Asked) > 0 && hasMore(n, listed(seen), seen, r.Owned.Asked) {
 		r.Owned = site.Owned{Digest: r.Owned.Digest}
 		return
 	}
@@ -76,7 +76,7 @@ func changesOwned(r *site.Recorded, n *site.Node, s site.Step, seen site.Observe
 		return
 	}
 	r.Owned.Changing = true
-	asked := append(slices.Clone(r.Owned.Asked), namesOf(s.Facet, n.MayItems(s.Facet, seen.Facets[s.Facet].System))...)
+	asked := append(slices.Concat(r.Owned.Asked, listed(seen)), namesOf(s.Facet, n.MayItems(s.Facet, seen.Facets[s.Facet].System))...)
 	slices.Sort(asked)
 	r.Owned.Asked = slices.Compact(asked)
 }

@@ -301,8 +301,7 @@ func (w *worker) job() job {
 // believes a marker over a lost record.
 func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Lock()
-	before := w.memory.Observed
-	switch was, is := before.Identity, v.seen.Identity; {
+	switch was, is := w.memory.Observed.Identity, v.seen.Identity; {
 	case is.Known() && j.node.Machine().Known() && !j.node.Machine().Matches(is):
 		// Another machine says nothing of the node's own, and what was seen
 		// of that one nothing of the other, which may be the node's next.
@@ -332,7 +331,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		adopt(r, j.node, observed)
 		w.e.noteAgent(r, j.node, observed, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
-		noteOwned(r, j.node, before, v.seen)
+		noteOwned(r, j.node, v.seen)
 		plan.NoteOnce(r, v.seen, time.Now())
 		noteHealth(r, health)
 		plan.EndAttempts(j.node, r, observed, time.Now())

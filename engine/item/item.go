@@ -35,6 +35,8 @@ var returning = map[string][]string{
 	KindUsers: {"shell", "password"},
 	KindUnits: {"content", "enabled", "state"},
 	KindTime:  {"zone", "servers"},
+	// A shared address is left where it is: what moves it knows where it belongs.
+	KindLinks: {"mtu", "addresses", "dhcp", "routes", "dns", "members", "bond", "stp", "slaac", "functions"},
 }
 
 // Returning are the names of the fields that were asked for before and that go back to

@@ -59,6 +59,10 @@ func planLostList(p *site.NodePlan, n *site.Node, m site.Memory) {
 	}
 }
 
+// disputed is what a step has in the place of the recorded list's digest where the machine shows
+// another list: whatever the machine's own journal says, nothing is removed or set back.
+const disputed = "disputed"
+
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
 // wasBefore is what becomes of a field that the design does not name any more.

@@ -349,6 +349,9 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	}
 	if site.IsInside(f) {
 		step.Owned, step.Remove = m.Recorded.Owned.Digest, remove
+		if !m.Recorded.Owned.Agrees(seen) {
+			step.Owned = disputed
+		}
 	}
 	if anyHas(n, f, changes, seen, site.EffectReplace) && mayLose(n, m) {
 		step.Impact, step.Generation, step.Undo = site.ImpactDestructive, n.Generation, "cannot be undone"

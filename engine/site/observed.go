@@ -401,7 +401,8 @@ type Owned struct {
 	// Changing is set while a run of ours may be changing the list: what is seen of
 	// it next is ours, as far as it says no more than it did or such a run was asked for.
 	Changing bool `json:"changing,omitempty"`
-	// Asked are the names of the items and fields that those runs were asked for.
+	// Asked are the names of the items and fields that the list had before those runs or
+	// that they were asked for; none after an installation, whose list is new.
 	Asked []string `json:"asked,omitempty"`
 }
 

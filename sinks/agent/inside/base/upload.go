@@ -173,7 +173,7 @@ func (j *job) canUpload(url string) (string, error) {
 	if j.uploadSource() == "" {
 		return "", lacking(noUpload)
 	}
-	if at, err := j.follow(uploadUser); err == nil && at == j.h.Path("/dev/null") {
+	if j.uploadMasked() {
 		return "", lacking(fmt.Sprintf("%s is masked: run `systemctl unmask %s`, or remove %s from the design", uploadUnit, uploadUnit, url))
 	}
 	return j.uploadText(url)
@@ -279,7 +279,7 @@ func (j *job) tellSystemd(verb string) error {
 func (j *job) removeUpload() error {
 	var made madeLogs
 	if !j.entry(item.KindLogs, nil, &made) || made.Upload == nil {
-		return nil
+		return j.removeLeftUpload()
 	}
 	files := []string{uploadFile, uploadMore}
 	if !made.Upload.Enabled {
@@ -296,7 +296,7 @@ func (j *job) removeUpload() error {
 		}
 	}
 	verb := "stop"
-	if made.Upload.Enabled || made.Upload.Running {
+	if made.Upload.Running && !j.uploadMasked() {
 		verb = "restart"
 	}
 	if err := j.tellSystemd(verb); err != nil {
@@ -304,4 +304,24 @@ func (j *job) removeUpload() error {
 	}
 	made.Upload = nil
 	return j.note(item.KindLogs, made)
+}
+
+func (j *job) uploadMasked() bool {
+	at, err := j.follow(uploadUser)
+	return err == nil && at == j.h.Path("/dev/null")
+}
+
+// removeLeftUpload removes the files that carry our mark where the list of what Slipway made does
+// not know of them any more. That of the settings is the last: it tells that they are left.
+func (j *job) removeLeftUpload() error {
+	text, _, err := j.read(uploadFile)
+	if err != nil || uploadOf(string(text)) == "" {
+		return err
+	}
+	for _, file := range []string{uploadMore, uploadLink, uploadFile} {
+		if err := j.delete(file); err != nil {
+			return err
+		}
+	}
+	return j.tellSystemd("stop")
 }

@@ -150,7 +150,9 @@ func (w *work) create() {
 		file := item.ID(key)
 		e, err := w.tree.Look(file)
 		if err == nil && e.Kind == tree.File {
-			err = w.createBy(file)
+			if err = w.createBy(file); slices.Contains(w.gone, key) {
+				err = nil // the lines are not the design's
+			}
 		}
 		if err == nil {
 			err = w.noteRead(key, func(made *madeFile) { made.Uncreated = "" })
@@ -165,7 +167,7 @@ func (w *work) create() {
 func (w *work) createBy(file string) error {
 	o, err := w.run("systemd-tmpfiles", createTime, "--create", "--", file)
 	if err == nil && o.Code != 0 {
-		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design", file, o.LastLines(3))}
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine where they need something that is there only then", file, o.LastLines(3))}
 	}
 	return err
 }

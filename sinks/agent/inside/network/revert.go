@@ -281,7 +281,7 @@ func (f *Facet) restoreOwned(h *inside.Host, c *change) (err error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Owned)) {
 		was := c.Owned[key]
-		if is, ours := h.Owned.Entry(name, key); ours && string(is.Made) == string(was.Made) {
+		if is, ours := h.Owned.Entry(name, key); ours && string(is.Made) == string(was.Made) && slices.Equal(is.Asked, was.Asked) {
 			continue
 		}
 		f.step("take back " + key)
@@ -291,8 +291,21 @@ func (f *Facet) restoreOwned(h *inside.Host, c *change) (err error) {
 		if err := h.Owned.Note(name, key, was.Made); err != nil {
 			return err
 		}
+		if err := h.Owned.NoteAsked(name, []item.Item{askedFor(key, was.Asked)}); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// askedFor is an item with fields of these names, which is all that the list keeps of what was
+// asked for.
+func askedFor(key string, fields []string) item.Item {
+	i := item.Item{Key: key, Fields: map[string]string{}}
+	for _, field := range fields {
+		i.Fields[field] = ""
+	}
+	return i
 }
 
 // restoreKernel waits for addresses to be back that the configuration brings, and

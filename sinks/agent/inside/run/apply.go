@@ -156,7 +156,7 @@ func (p *Program) agrees(j journal, a *wire.Apply) bool {
 
 func (p *Program) edited(a *wire.Apply) string {
 	return fmt.Sprintf("the machine's list of what Slipway made (%s) is not the one in Slipway's records (%s), "+
-		"so it was changed by something else; check %s on the machine, and let Slipway look at it again", p.Host.Owned.Digest(), orNone(a.Owned), p.Host.Owned.Path())
+		"so it was changed by something else; check %s on the machine, then run `slipway approve NODE` to accept the list", p.Host.Owned.Digest(), orNone(a.Owned), p.Host.Owned.Path())
 }
 
 func orNone(digest string) string {
