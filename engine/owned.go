@@ -17,7 +17,7 @@ func noteOwned(r *site.Recorded, n *site.Node, seen site.Observed) {
 	if !inside || !r.Owned.Changing {
 		return
 	}
-	if len(r.Owned.Asked) > 0 && hasMore(n, listed(seen), seen, r.Owned.Asked) {
+	if len(r.Owned.Asked) > 0 && hasMore(n, seen, r.Owned.Asked) {
 		r.Owned = site.Owned{Digest: r.Owned.Digest}
 		return
 	}
@@ -28,15 +28,19 @@ func noteOwned(r *site.Recorded, n *site.Node, seen site.Observed) {
 	r.Owned = is
 }
 
-// hasMore says whether a list names something that is neither ours nor designed.
-func hasMore(n *site.Node, list []string, seen site.Observed, ours []string) bool {
+// hasMore says whether the list on a machine has something that is neither designed nor among
+// names, which are in order.
+func hasMore(n *site.Node, seen site.Observed, ours []string) bool {
 	designed := map[string]bool{}
 	for f, state := range seen.Facets {
 		for _, name := range namesOf(f, n.MayItems(f, state.System)) {
 			designed[name] = true
 		}
 	}
-	return slices.ContainsFunc(list, func(name string) bool { return !designed[name] && !slices.Contains(ours, name) })
+	return slices.ContainsFunc(listed(seen), func(name string) bool {
+		_, is := slices.BinarySearch(ours, name)
+		return !is && !designed[name]
+	})
 }
 
 // listed are the names of what the list on a machine has: its items, and those of their

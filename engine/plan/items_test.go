@@ -59,6 +59,9 @@ func TestItems(t *testing.T) {
 		"left, edited": {site.FacetState{Have: whole, Owned: []string{"files./old"}, OwnedDigest: "e"}, quiet, "d", "reported: config files./old left the design"},
 		"a field left": {site.FacetState{Have: but("units.a.service.state", "running"), Asked: map[string][]string{"units.a.service": {"enabled", "state"}, "files./etc/motd": {"gone"}}}, quiet, "",
 			"apply-config: config.units.a.service.state running → as it was before"},
+		"a mode, edited": {site.FacetState{Have: but("files./etc/motd.mode", "0600"), OwnedDigest: "e"}, quiet, "d", "apply-config: config.files./etc/motd.mode 0600 → 0644 (nodes.cue:7)"},
+		"a field left, edited": {site.FacetState{Have: but("units.a.service.state", "running"), OwnedDigest: "e", Asked: map[string][]string{"units.a.service": {"enabled", "state"}}}, quiet, "d",
+			"reported: config.units.a.service.state left the design and Slipway does not set it back"},
 		"not asked for": {site.FacetState{Have: site.Values{"sysctl.net.core.somaxconn": "1024", "units.a.service.enabled": "true"}}, quiet, "", "apply-config: config.files./etc/motd ? → content sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e, mode 0644, owner root:root (nodes.cue:7)"},
 		"a parameter":   {site.FacetState{Have: whole}, site.FacetState{Absent: []string{"parameters.quiet"}}, "", "set-kernel: kernel.parameters.quiet none → true; restart: kernel.parameters.quiet none → true"},
 		"it is pending": {site.FacetState{Have: whole}, site.FacetState{Absent: []string{"parameters.quiet"}, Pending: site.Values{"parameters.quiet": "true"}, Waits: site.WaitsReboot}, "", "restart: kernel.parameters.quiet none → true"},
@@ -75,6 +78,12 @@ func TestItems(t *testing.T) {
 			text := step.Summary()
 			if o := step.Changes[0].Origin; !o.IsZero() && step.Action == site.ActionConfig {
 				text += " (" + o.File.Value() + ":7)"
+			}
+			// A step for a machine with another list than the recorded names neither: the machine's
+			// own journal could lead from the recorded one to any.
+			list := m.Observed.Facets[step.Facet].OwnedDigest
+			if site.IsInside(step.Facet) && (step.Owned == c.owned) != (list == c.owned) || list != "" && step.Owned == list && list != c.owned {
+				t.Errorf("%s: the step is for the list %q, on record is %q, on the machine %q", name, step.Owned, c.owned, list)
 			}
 			said = append(said, text)
 		}

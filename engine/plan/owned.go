@@ -65,7 +65,7 @@ const disputed = "disputed"
 
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// wasBefore is what becomes of a field that the design does not name any more.
+// wasBefore is what becomes of most fields that the design does not name any more.
 const wasBefore = "as it was before"
 
 // returning are the changes that set back fields that left the design.
@@ -77,8 +77,11 @@ func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site
 			have = unknown
 		}
 		want := wasBefore
-		if strings.HasSuffix(field, ".password") {
+		switch {
+		case strings.HasSuffix(field, ".password"):
 			want = "locked" // no password is kept
+		case f == site.FacetNetwork:
+			want = "none" // what a field of an interface was before is not kept: its files are written anew
 		}
 		changes = append(changes, site.Change{Field: fieldOf(f, site.Printable(field)), Have: have, Want: want})
 	}

@@ -402,7 +402,7 @@ type Owned struct {
 	// it next is ours, as far as it says no more than it did or such a run was asked for.
 	Changing bool `json:"changing,omitempty"`
 	// Asked are the names of the items and fields that the list had before those runs or
-	// that they were asked for; none after an installation, whose list is new.
+	// that they were asked for, in order; none after an installation, whose list is new.
 	Asked []string `json:"asked,omitempty"`
 }
 

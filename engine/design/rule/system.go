@@ -470,8 +470,11 @@ func logReceivers(path string, x site.System) []site.Finding {
 		}
 		switch {
 		case err != nil || u.Hostname() == "" || u.Port() == "" && !isJournal || !goodPort(u):
-			found = append(found, wrong(at, fmt.Sprintf("%q has no host, or no port from 1 to 65535", cutShort(receiver)),
-				"Write tls://logs.example.org:6514."))
+			right := "Write tls://logs.example.org:6514."
+			if isJournal {
+				right = fmt.Sprintf("Write %s://logs.example.org:19532.", u.Scheme)
+			}
+			found = append(found, wrong(at, fmt.Sprintf("%q has no host, or no port from 1 to 65535", cutShort(receiver)), right))
 		case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 			found = append(found, wrong(at, fmt.Sprintf("%s://%s has more than a host and a port", u.Scheme, u.Host),
 				fmt.Sprintf("Write \"%s://%s\".", u.Scheme, u.Host)))
@@ -483,7 +486,7 @@ func logReceivers(path string, x site.System) []site.Finding {
 	const unit = "systemd-journal-upload.service"
 	u := x.Units[unit]
 	if off := u.Enabled != nil && !*u.Enabled || u.State == "stopped" || u.State == "masked"; journal != "" && (off || u.Content != nil) {
-		found = append(found, wrong(path+".units."+unit, fmt.Sprintf("Slipway runs %s for logs.forward, and the design has it otherwise", unit),
+		found = append(found, wrong(path+".units."+unit, fmt.Sprintf("Slipway runs %s for logs.forward, and the design disables, stops, masks or replaces it", unit),
 			fmt.Sprintf("Remove the unit from the design, or %s from logs.forward.", cutShort(journal))))
 	}
 	return found

@@ -115,3 +115,37 @@ func TestUploadOfAnotherRoot(t *testing.T) {
 		t.Errorf("ran %q", s.ran)
 	}
 }
+
+// What the list does not know of any more is taken away all the same: it carries our mark. A cut
+// in between is gone on with.
+func TestUploadThatIsLeft(t *testing.T) {
+	for cut := range 3 {
+		s := newFake(t)
+		s.applies([]item.Item{logs("https://logs.example.org")})
+		s.must(os.Remove(s.at(inside.Folder + "/owned.json")))
+		for _, file := range []string{uploadMore, uploadLink}[:cut] { // as a run that was cut leaves it
+			s.must(os.Remove(s.at(file)))
+		}
+		items := []item.Item{logs("udp://10.0.0.5")}
+		s.applies(items)
+		s.so(items...)
+		s.quiet(items)
+		if s.uploads || !s.gone(uploadFile) || !s.gone(uploadMore) || !s.gone(uploadLink) {
+			t.Errorf("cut at %d: it runs %v, and files are left", cut, s.uploads)
+		}
+	}
+}
+
+// A unit that was masked since is not started when the receiver leaves the design.
+func TestUploadThatWasMasked(t *testing.T) {
+	s := newFake(t)
+	s.put("/etc/systemd/journal-upload.conf", "[Upload]\nURL=https://own\n")
+	s.uploads = true
+	s.applies([]item.Item{logs("https://logs.example.org")})
+	s.must(os.Symlink("/dev/null", s.at(uploadUser)))
+	s.exit["systemctl restart -- "+uploadUnit] = inside.Output{Code: 1, Err: []byte("Unit is masked.")}
+	s.applies(nil, "logs")
+	if have, told := s.observe("logs").Have["logs.forward"]; told {
+		t.Errorf("seen is %q", have)
+	}
+}

@@ -583,6 +583,50 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
+// A field that leaves the design of an interface leaves the machine. Where the change is set back,
+// the list says again that it was asked for, so that it leaves with the next change.
+func TestAFieldThatLeavesAnInterface(t *testing.T) {
+	s := newSystem(t)
+	f := s.facet()
+	apply := func(all links) {
+		t.Helper()
+		h := s.host()
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(h.Owned.Ask("network", items(all))) // as each run does
+		must(f.Apply(t.Context(), h, items(all), nil))
+		must(h.Owned.NoteAsked("network", items(all)))
+	}
+	left := func() []string {
+		return items(links{"eth0": {Kind: "ethernet", MAC: wanted["eth0"].MAC, Addresses: wanted["eth0"].Addresses}})[0].Returning(s.host().Owned.Asked("network")["links.eth0"])
+	}
+	apply(wanted)
+	name, _ := f.Unconfirmed(s.host())
+	if err := f.Confirm(t.Context(), s.host(), name); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); !slices.Equal(got, []string{"mtu", "routes"}) {
+		t.Fatalf("the fields that left are %q", got)
+	}
+	fewer := maps.Clone(wanted)
+	fewer["eth0"] = item.Link{Kind: "ethernet", MAC: wanted["eth0"].MAC, Addresses: wanted["eth0"].Addresses}
+	apply(fewer)
+	if len(s.routes["eth0"]) > 0 || len(left()) > 0 {
+		t.Errorf("routes %v, still to leave %q", s.routes["eth0"], left())
+	}
+	name, _ = f.Unconfirmed(s.host())
+	if err := f.revert(t.Context(), s.host(), name); err != nil { // nobody confirmed it
+		t.Fatal(err)
+	}
+	if got := left(); !slices.Equal(got, []string{"mtu", "routes"}) || len(s.routes["eth0"]) == 0 {
+		t.Errorf("set back, the fields that left are %q, and the routes %v", got, s.routes["eth0"])
+	}
+}
+
 // Why a change is set back is known wherever setting it back is killed: one that was cut short is
 // made again, and none is taken for one whose reason could not be written.
 func TestSettingBackThatIsKilledKeepsItsReason(t *testing.T) {

@@ -281,7 +281,7 @@ func (f *Facet) restoreOwned(h *inside.Host, c *change) (err error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Owned)) {
 		was := c.Owned[key]
-		if is, ours := h.Owned.Entry(name, key); ours && string(is.Made) == string(was.Made) && slices.Equal(is.Asked, was.Asked) {
+		if is, ours := h.Owned.Entry(name, key); ours && string(is.Made) == string(was.Made) {
 			continue
 		}
 		f.step("take back " + key)
