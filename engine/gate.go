@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -149,4 +150,5 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", s.Action, w.name)}
 }
 
-func some(names []string) string { return rollout.Some(names) }
+// some names the first of some nodes.
+func some(names []string) string { return say.Some(names, 4) }

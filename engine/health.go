@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -54,7 +54,7 @@ func (w *worker) awaitHealth(ctx context.Context, j job, h site.SystemHealth) ou
 	}
 	if waited >= limit {
 		return outcome{state: site.Stalled, wait: observeEvery(j.site),
-			reason:  fmt.Sprintf("it is %s, for longer than %s: %s", what, plan.Brief(site.Duration(limit)), h.Why),
+			reason:  fmt.Sprintf("it is %s, for longer than %s: %s", what, say.Brief(site.Duration(limit)), h.Why),
 			release: fmt.Sprintf("the system becoming healthy, a commit that changes the node or its role's health, or `slipway retry %s`", w.name)}
 	}
 	return outcome{state: site.Progressing, wait: min(soonEnough(j, waited), limit-waited),

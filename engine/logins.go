@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
-	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -110,7 +110,7 @@ func (l login) mayLocked(digest string, asked bool) (wait <-chan struct{}, why e
 	}
 	if use.Denied == digest {
 		return nil, withheldf("%s denied credential %q at %s, and Slipway does not send it there again until its file or the endpoint in the design changes. "+
-			"Correct the file or the account on the machine, then run `slipway retry %s`", l.who, l.credential, rollout.Clock(use.DeniedAt.UTC()), l.who)
+			"Correct the file or the account on the machine, then run `slipway retry %s`", l.who, l.credential, say.Clock(use.DeniedAt.UTC()), l.who)
 	}
 	denied, accepted := l.e.verdictsLocked(digest)
 	switch {

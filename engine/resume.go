@@ -8,7 +8,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/ledger"
 	"github.com/slipway-gitops/slipway/engine/plan"
-	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -46,7 +46,7 @@ func (e *Engine) overBecause(j job) string {
 	case !f.Sent:
 		return "Slipway was stopped after it used the approval and before it sent anything"
 	case now.Sub(f.Since) >= ledger.Lasts || now.Before(f.Since.Add(-ledger.Lasts)):
-		return fmt.Sprintf("it was begun at %s, and has not finished within %d days", rollout.Clock(f.Since), int(ledger.Lasts/(24*time.Hour)))
+		return fmt.Sprintf("it was begun at %s, and has not finished within %d days", say.Clock(f.Since), int(ledger.Lasts/(24*time.Hour)))
 	case !j.node.IsVirtual() && disks != "" && disks != f.Step.Disks:
 		return fmt.Sprintf("the disks of the machine are now %s, and %s were approved", disks, f.Step.Disks)
 	}

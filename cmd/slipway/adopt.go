@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -291,7 +292,7 @@ func (a *app) printAdopted(done adopted, f adoptFlags) error {
 	if a.output == "json" {
 		return a.out.JSON(done)
 	}
-	a.out.Printf("%s: the site %s of %s; its plan is empty, and no machine was written to\n", done.Dir, done.Site, plural(done.Machines, "machine"))
+	a.out.Printf("%s: the site %s of %s; its plan is empty, and no machine was written to\n", done.Dir, done.Site, say.Count(done.Machines, "machine"))
 	for _, name := range done.Files {
 		a.out.Printf("  %s\n", name)
 	}

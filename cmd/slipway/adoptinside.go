@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
@@ -384,9 +385,9 @@ func (a *app) printTakenOver(done takenOver) error {
 	}
 	switch {
 	case done.File != "":
-		a.out.Printf("%s: %s of %s; nothing was changed there, and the plan changes none of them\n", done.File, plural(items, "item"), plural(len(done.Nodes), "system"))
+		a.out.Printf("%s: %s of %s; nothing was changed there, and the plan changes none of them\n", done.File, say.Count(items, "item"), say.Count(len(done.Nodes), "system"))
 	case len(done.Nodes) > 0:
-		a.out.Printf("Nothing was found in %s that the design does not have already, and nothing was written\n", plural(len(done.Nodes), "system"))
+		a.out.Printf("Nothing was found in %s that the design does not have already, and nothing was written\n", say.Count(len(done.Nodes), "system"))
 	}
 	for i, l := range done.Left {
 		if i == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 func (a *app) allocateCommand() *cobra.Command {
@@ -134,7 +135,7 @@ func (a *app) printAllocated(done allocated, check bool) error {
 	}
 	a.out.Println(t.Render())
 	if check {
-		return a.out.Printf("\n%s is not written: it would change in %s\n", done.File, plural(len(done.Changes), "line"))
+		return a.out.Printf("\n%s is not written: it would change in %s\n", done.File, say.Count(len(done.Changes), "line"))
 	}
 	return a.out.Printf("\n%s is written; commit it with the design\n", done.File)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 // artifactsIn is where a daemon's artifacts are in its state directory.
@@ -100,7 +101,7 @@ func printArtifacts(w *screen, l artifact.Listing) {
 	for _, digest := range slices.Sorted(maps.Keys(l.Wanted)) {
 		w.Printf("%s  %s\n", shortDigest(digest), wantedLine(l.Wanted[digest]))
 	}
-	w.Printf("%s, %s of at most %s\n", plural(len(l.Files), "file"), artifact.Bytes(l.Used), artifact.Bytes(l.Space))
+	w.Printf("%s, %s of at most %s\n", say.Count(len(l.Files), "file"), artifact.Bytes(l.Used), artifact.Bytes(l.Space))
 }
 
 // shortDigest is enough of a digest to tell it from others.
@@ -267,7 +268,7 @@ func (a *app) tellVerified(v verified) error {
 		}
 	}
 	if v.Damaged > 0 {
-		return fmt.Errorf("%s of %d damaged; the disk may be failing", plural(v.Damaged, "file"), len(v.Files))
+		return fmt.Errorf("%s of %d damaged; the disk may be failing", say.Count(v.Damaged, "file"), len(v.Files))
 	}
 	return nil
 }
@@ -309,7 +310,7 @@ func (a *app) artifactGCCommand() *cobra.Command {
 				a.out.Printf("%s  %s  %s\n", shortDigest(i.SHA256), artifact.Bytes(i.Size), i.Name)
 			}
 			did := map[bool]string{true: "would remove", false: "removed"}[dry]
-			a.out.Printf("%s %s, %s\n", did, plural(len(c.Removed), "file"), artifact.Bytes(c.Bytes))
+			a.out.Printf("%s %s, %s\n", did, say.Count(len(c.Removed), "file"), artifact.Bytes(c.Bytes))
 			return nil
 		},
 	}

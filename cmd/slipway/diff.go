@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -112,20 +113,20 @@ func printDiff(w *screen, d design.Diff) {
 			changed[n] = true
 		}
 	}
-	said := plural(len(changed), "node") + " changed"
+	said := say.Count(len(changed), "node") + " changed"
 	if len(d.Added) > 0 {
-		said += fmt.Sprintf(", %d added: %s", len(d.Added), some(d.Added))
+		said += fmt.Sprintf(", %d added: %s", len(d.Added), say.Some(d.Added, 8))
 	}
 	if len(d.Removed) > 0 {
-		said += fmt.Sprintf(", %d removed: %s", len(d.Removed), some(d.Removed))
+		said += fmt.Sprintf(", %d removed: %s", len(d.Removed), say.Some(d.Removed, 8))
 	}
 	w.Println(said)
 }
 
 // heading says what a group brings about.
 func heading(g design.Group) string {
-	differences := plural(len(g.Differences), "difference")
-	nodes := plural(len(g.Nodes), "node")
+	differences := say.Count(len(g.Differences), "difference")
+	nodes := say.Count(len(g.Nodes), "node")
 	profile, isProfile := strings.CutPrefix(g.Layer, "profile/")
 	switch {
 	case len(g.Nodes) == 0:
@@ -146,7 +147,7 @@ func printGroup(w *screen, g design.Group) {
 			have, want := sides(d)
 			w.Printf("  %s: %s → %s  %s\n", expand(d.Path), have, want, dim(places(d)))
 			if len(d.Nodes) > 0 && len(d.Nodes) < len(g.Nodes) || g.Layer == "node" {
-				w.Printf("      %s\n", some(d.Nodes))
+				w.Printf("      %s\n", say.Some(d.Nodes, 8))
 			}
 		}
 		last := i+1 == len(g.Differences) || g.Differences[i+1].Path != d.Path
@@ -188,16 +189,7 @@ func places(d design.Difference) string {
 		said = "was " + said
 	}
 	if more := len(d.Origins) - 1; more > 0 {
-		said += fmt.Sprintf(" and %s", plural(more, "more place"))
+		said += fmt.Sprintf(" and %s", say.Count(more, "more place"))
 	}
 	return expand(said)
-}
-
-// some lists names, as many as a line takes.
-func some(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

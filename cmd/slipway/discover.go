@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -92,7 +93,7 @@ func (a *app) designToMatch(ctx context.Context, args []string, f discoverFlags)
 }
 
 func printDiscovered(w *screen, d discovered) {
-	w.Printf("%d addresses asked, %s\n", d.Addresses, plural(d.Answered, "management controller"))
+	w.Printf("%d addresses asked, %s\n", d.Addresses, say.Count(d.Answered, "management controller"))
 	printMet(w, d.Met)
 }
 

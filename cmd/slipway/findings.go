@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/cleartext"
 	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -220,7 +221,7 @@ func verdict(c checked) string {
 	var parts []string
 	for _, s := range []site.Severity{site.SeverityError, site.SeverityWarning, site.SeverityNote} {
 		if n := counts[s]; n > 0 {
-			parts = append(parts, plural(n, string(s)))
+			parts = append(parts, say.Count(n, string(s)))
 		}
 	}
 	if len(parts) == 0 {
@@ -233,7 +234,7 @@ func verdict(c checked) string {
 	if c.Nodes == 0 {
 		return said
 	}
-	return fmt.Sprintf("%s of site %s checked, %s", plural(c.Nodes, "node"), c.Site, said)
+	return fmt.Sprintf("%s of site %s checked, %s", say.Count(c.Nodes, "node"), c.Site, said)
 }
 
 // mostSeen names the codes that are seen most, and how to learn more of them.
@@ -264,11 +265,4 @@ func mostSeen(findings []site.Finding) string {
 // known says whether a code is that of a rule, and not of a site's own policy.
 func known(code string) bool {
 	return slices.ContainsFunc(rule.All(), func(r rule.Rule) bool { return r.Code == code })
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

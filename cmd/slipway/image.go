@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/sinks/agent/rootimage"
 )
 
@@ -102,7 +103,7 @@ func (a *app) tellImage(b *rootimage.Built, name string) error {
 		return a.out.JSON(b)
 	}
 	a.out.Printf("%s  %s  %s\n", b.SHA256, artifact.Bytes(b.Bytes), b.Path)
-	a.out.Printf("%s of %s, %s unpacked\n", plural(len(b.Packages), "package"), b.Suite, artifact.Bytes(b.Unpacked))
+	a.out.Printf("%s of %s, %s unpacked\n", say.Count(len(b.Packages), "package"), b.Suite, artifact.Bytes(b.Unpacked))
 	a.out.Printf("put it where the daemon fetches it, or run `slipway artifact add %s`; in the design:\n\n", b.Path)
 	a.out.Printf("images: %q: {\n\tkind:   \"root\"\n\turl:    \"https://…/%s\"\n\tsha256: \"%s\"\n}\n", name, filepath.Base(b.Path), b.SHA256)
 	return nil

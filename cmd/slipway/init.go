@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 // template is the site that init writes, by the name of templateSite. People
@@ -83,7 +84,7 @@ func (a *app) initSite(dir, name string, lab bool) error {
 	if a.output == "json" {
 		return a.out.JSON(done)
 	}
-	a.out.Printf("%s: %s of the new site %s\n", dir, plural(len(files), "file"), name)
+	a.out.Printf("%s: %s of the new site %s\n", dir, say.Count(len(files), "file"), name)
 	for _, f := range done.Files {
 		a.out.Printf("  %s\n", f)
 	}

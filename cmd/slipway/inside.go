@@ -10,7 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -62,7 +62,7 @@ func printInside(w *screen, l *looked) {
 		}
 	}
 	for _, d := range l.Disks {
-		row("disk", d.Name, d.Kind, plan.Size(d.Bytes), d.Model, d.Serial)
+		row("disk", d.Name, d.Kind, say.Size(d.Bytes), d.Model, d.Serial)
 	}
 	for _, m := range l.Mounts {
 		row("mount", m.Path, m.FileSystem, m.Source, gibibytes(m.Bytes), full(m))

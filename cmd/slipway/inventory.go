@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -118,7 +119,7 @@ func printInventory(w *screen, node string, c site.Closeup) {
 		row("memory", d.Part, site.Size(d.Bytes).String(), d.Kind, amount(d.MHz, "MHz"))
 	}
 	for _, d := range i.Drives {
-		row("drive", d.Part, plan.Size(d.Bytes), d.Media, d.Protocol, d.Firmware)
+		row("drive", d.Part, say.Size(d.Bytes), d.Media, d.Protocol, d.Firmware)
 	}
 	for _, n := range i.NICs {
 		row("adapter", n.Part, amount(len(n.Ports), "ports"), n.Firmware)

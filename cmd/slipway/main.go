@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
@@ -161,7 +162,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usage("%s takes at most %s, not %d: slipway %s", cmd.Name(), plural(n, "argument"), len(args), cmd.Use)
+			return usage("%s takes at most %s, not %d: slipway %s", cmd.Name(), say.Count(n, "argument"), len(args), cmd.Use)
 		}
 		return nil
 	}
@@ -171,7 +172,7 @@ func atMost(n int) cobra.PositionalArgs {
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usage("%s takes %s, not %d: slipway %s", cmd.Name(), plural(n, "argument"), len(args), cmd.Use)
+			return usage("%s takes %s, not %d: slipway %s", cmd.Name(), say.Count(n, "argument"), len(args), cmd.Use)
 		}
 		return nil
 	}

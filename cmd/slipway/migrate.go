@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -97,7 +98,7 @@ func (a *app) printMigrated(before fs.FS, m design.Migration, check bool) error 
 	switch {
 	case len(m.Findings) > 0:
 		printFindings(a.err, before, m.Findings)
-		a.err.Printf("%s for a person to do first; nothing was changed\n", plural(len(m.Findings), "thing"))
+		a.err.Printf("%s for a person to do first; nothing was changed\n", say.Count(len(m.Findings), "thing"))
 	case len(m.Files) == 0:
 		a.out.Printf("nothing to do: this is written for the schema %s\n", site.SchemaVersion)
 	case check:
@@ -106,7 +107,7 @@ func (a *app) printMigrated(before fs.FS, m design.Migration, check bool) error 
 		for _, c := range m.Changes {
 			a.out.Println(changeLine(c))
 		}
-		a.out.Printf("\n%s written for the schema %s; run slipway check next\n", plural(len(m.Files), "file"), site.SchemaVersion)
+		a.out.Printf("\n%s written for the schema %s; run slipway check next\n", say.Count(len(m.Files), "file"), site.SchemaVersion)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/sinks/agent/ramdisk"
 )
 
@@ -68,8 +69,8 @@ func (a *app) tellBuilt(b *ramdisk.Built) error {
 	for _, p := range b.Packages {
 		a.out.Printf("from  %s %s (sha256 %s)\n", p.Name, p.Version, shortDigest(p.SHA256))
 	}
-	a.out.Printf("with  Linux %s, %s, command line: %s\n", b.Kernel, plural(b.Modules, "module"), b.CommandLine)
-	a.out.Printf("with  %s for disks of %s: %s\n", plural(len(b.Tools.Programs), "program"), plural(len(b.Tools.Packages), "package"), strings.Join(b.Tools.Programs, ", "))
+	a.out.Printf("with  Linux %s, %s, command line: %s\n", b.Kernel, say.Count(b.Modules, "module"), b.CommandLine)
+	a.out.Printf("with  %s for disks of %s: %s\n", say.Count(len(b.Tools.Programs), "program"), say.Count(len(b.Tools.Packages), "package"), strings.Join(b.Tools.Programs, ", "))
 	for _, f := range []ramdisk.File{b.Image, b.Tools.File, b.Medium} {
 		a.out.Printf("%s  %s  %s\n", f.SHA256, artifact.Bytes(f.Bytes), f.Path)
 	}

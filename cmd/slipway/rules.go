@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -77,7 +78,7 @@ func printRules(w *screen) {
 		}
 		w.Println()
 	}
-	w.Println(dim(plural(len(all), "rule") + "; more about one: slipway rules CODE"))
+	w.Println(dim(say.Count(len(all), "rule") + "; more about one: slipway rules CODE"))
 }
 
 func (a *app) showRule(code string) error {

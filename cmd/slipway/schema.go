@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/schema"
 )
 
@@ -114,7 +115,7 @@ func (a *app) vendor(dir string) error {
 		a.out.Printf("%s is current\n", done.Dir)
 		return nil
 	}
-	a.out.Printf("%s: %s written", done.Dir, plural(len(done.Written), "file"))
+	a.out.Printf("%s: %s written", done.Dir, say.Count(len(done.Written), "file"))
 	if len(done.Removed) > 0 {
 		a.out.Printf(", %d removed", len(done.Removed))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 // recordsIn is where a daemon's records are in its state directory.
@@ -150,7 +151,7 @@ func (a *app) tellMoved(w *screen, done string, m moved) error {
 	if a.output == "json" {
 		return w.JSON(m)
 	}
-	return w.Printf("%s %s of %s (version %d)\n", done, plural(m.Records, "record"), nameSites(m.Sites), m.Version)
+	return w.Printf("%s %s of %s (version %d)\n", done, say.Count(m.Records, "record"), nameSites(m.Sites), m.Version)
 }
 
 func nameSites(names []string) string {

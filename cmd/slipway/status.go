@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -124,7 +125,7 @@ func printSwept(w *screen, s *site.Swept) {
 	if s == nil {
 		return
 	}
-	w.Printf("\nswept      %d addresses %s ago: %s, %d of them where the design has them\n", s.Addresses, age(s.When), plural(s.Answered, "management controller"), s.Known)
+	w.Printf("\nswept      %d addresses %s ago: %s, %d of them where the design has them\n", s.Addresses, age(s.When), say.Count(s.Answered, "management controller"), s.Known)
 	printMet(w, s.Met)
 }
 
@@ -239,7 +240,7 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	for _, g := range grouped(shown, all) {
 		n, name, reason := g[0], g[0].Name, reasonOf(g[0])
 		if len(g) > 1 {
-			name, reason = plural(len(g), "node"), commonReason(n)+": "+someOf(namesOf(g))
+			name, reason = say.Count(len(g), "node"), commonReason(n)+": "+someOf(namesOf(g))
 		}
 		t.AppendRow(table.Row{name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(n), age(n.Since), n.Power, reason})
 	}

@@ -17,6 +17,7 @@ import (
 	"cuelang.org/go/cue/format"
 	cueliteral "cuelang.org/go/cue/literal"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -555,7 +556,7 @@ func inventoryLines(i *site.Inventory) []string {
 func extentOf(i *site.Inventory) string {
 	var parts []string
 	if i.Processors > 0 {
-		parts = append(parts, count(i.Processors, "processor"))
+		parts = append(parts, say.Count(i.Processors, "processor"))
 	}
 	if i.MemoryGiB > 0 {
 		parts = append(parts, fmt.Sprintf("%g GiB of memory", i.MemoryGiB))
@@ -564,11 +565,4 @@ func extentOf(i *site.Inventory) string {
 		return ""
 	}
 	return ": " + strings.Join(parts, ", ")
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }

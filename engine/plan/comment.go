@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -36,7 +37,7 @@ func (c *comment) grown() {
 	if len(set) == 0 {
 		return
 	}
-	heading := caution(fmt.Sprintf("**Added since this commit was first planned: %s would be erased** (set `%s`).", count(len(set), "more machine"), set.Digest()),
+	heading := caution(fmt.Sprintf("**Added since this commit was first planned: %s would be erased** (set `%s`).", say.Count(len(set), "more machine"), set.Digest()),
 		"**Merging does not approve this.** To have a merge approve all of it, somebody with write access comments `/slipway plan` before the merge.")
 	c.section("entries of what was added", heading+c.columns("what would be lost"), c.entries(set), "")
 }
@@ -49,7 +50,7 @@ func caution(lines ...string) string {
 // around is what stands before and after the machines of a set: what is lost, and
 // what approves it.
 func (c *comment) around(set site.Losses) (before, after string) {
-	digest, of := set.Digest(), count(len(set), "machine")
+	digest, of := set.Digest(), say.Count(len(set), "machine")
 	switch {
 	case c.unnamed:
 		return caution("**This erases "+of+"** (set `"+digest+"`).",
@@ -129,9 +130,9 @@ func (c *comment) lost(d Destruction) string {
 				told[i] = d.drive(name, c.disks)
 			}
 		}
-		disks = count(len(names), "disk") + ": "
+		disks = say.Count(len(names), "disk") + ": "
 		if last := len(names) - 1; names[last] == site.DisksUnread {
-			disks = "at least " + count(last, "disk") + ": "
+			disks = "at least " + say.Count(last, "disk") + ": "
 		}
 		disks += strings.Join(told, ", ")
 	}
@@ -160,7 +161,7 @@ func (d Destruction) drive(name string, known bool) string {
 		return literal(name)
 	}
 	x := d.Drives[i]
-	parts := []string{Size(x.Bytes), escape(x.Model), literal(name), ""}
+	parts := []string{say.Size(x.Bytes), escape(x.Model), literal(name), ""}
 	if x.Serial == "" {
 		parts[2] = "without a serial number"
 	}
@@ -242,7 +243,7 @@ func observed(nodes []site.NodePlan, now time.Time) string {
 			met = append(met, n)
 		}
 	}
-	unseen := fmt.Sprintf("Slipway has never seen %s (%s).", count(len(never), "node"), escape(Few(never)))
+	unseen := fmt.Sprintf("Slipway has never seen %s (%s).", say.Count(len(never), "node"), escape(say.Few(never)))
 	switch {
 	case len(met) == 0:
 		return unseen
@@ -265,7 +266,7 @@ func ages(nodes []site.NodePlan, now time.Time) string {
 	if from != to {
 		old = from + " to " + old + ", oldest " + escape(oldest.Node)
 	}
-	return fmt.Sprintf("%s UTC (%s, %s)", when, count(len(nodes), "node"), old)
+	return fmt.Sprintf("%s UTC (%s, %s)", when, say.Count(len(nodes), "node"), old)
 }
 
 // clock is a time of the day.
@@ -329,7 +330,7 @@ func named(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{Few(names)}
+	return []string{say.Few(names)}
 }
 
 // made says what the disks of machines become that are laid out anew, those alike together.
@@ -349,7 +350,7 @@ func (c *comment) made() {
 		for line := range strings.SplitSeq(text, "\n") {
 			lines = append(lines, escape(line))
 		}
-		parts = append(parts, "- **"+escape(Few(of[text]))+"**: "+strings.Join(lines, "; ")+"\n")
+		parts = append(parts, "- **"+escape(say.Few(of[text]))+"**: "+strings.Join(lines, "; ")+"\n")
 	}
 	c.section("lines on what disks become", "What the disks become:\n\n", parts, "")
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -39,7 +40,7 @@ func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetSt
 	var why []string
 	for _, c := range changes {
 		e := effectOf(n, f, c, seen)
-		have := orNone(seen.Have[strings.TrimPrefix(c.Field, string(f)+".")])
+		have := say.OrNone(seen.Have[strings.TrimPrefix(c.Field, string(f)+".")])
 		differs := fmt.Sprintf("%s%s is %s and is designed as %s", placed(c.Origin), c.Field, have, c.Want)
 		switch {
 		case e.Effect == site.EffectNever:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -81,7 +82,7 @@ func (c *comparison) processors() {
 		sockets = len(c.have.CPUs)
 	}
 	if sockets < want.Sockets {
-		c.find("hardware-sockets", "hardware.sockets", "it has %s, the design expects at least %d", count(sockets, "processor"), want.Sockets)
+		c.find("hardware-sockets", "hardware.sockets", "it has %s, the design expects at least %d", say.Count(sockets, "processor"), want.Sockets)
 	}
 	cores, threads := 0, 0
 	for _, p := range c.have.CPUs {
@@ -117,7 +118,7 @@ func (c *comparison) counts() {
 		if x.have > *x.want {
 			differs = fmt.Sprintf("%d too many", x.have-*x.want)
 		}
-		c.find("hardware-"+x.field, "hardware."+x.field, "it has %s, the design expects %d: %s", count(x.have, x.what), *x.want, differs)
+		c.find("hardware-"+x.field, "hardware."+x.field, "it has %s, the design expects %d: %s", say.Count(x.have, x.what), *x.want, differs)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -61,7 +62,7 @@ func (c *comment) landed() {
 	c.disks = false // its plan has named them
 	if len(r.Approved) > 0 {
 		c.section("entries of what is approved", fmt.Sprintf("<details><summary>Approved for erasure by the merge: %s (set <code>%s</code>)</summary>\n\n",
-			count(len(r.Approved), "machine"), r.Approved.Digest())+c.columns("what is lost"), c.entries(r.Approved), "\n</details>\n")
+			say.Count(len(r.Approved), "machine"), r.Approved.Digest())+c.columns("what is lost"), c.entries(r.Approved), "\n</details>\n")
 	}
 	c.timeline()
 }
@@ -130,7 +131,7 @@ func tally(all []site.MachineNow) string {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, count(n, "machine")+" "+string(s))
+			parts = append(parts, say.Count(n, "machine")+" "+string(s))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -147,7 +148,7 @@ func (c *comment) outcome() {
 	text += "."
 	set := ""
 	if len(r.Approved) > 0 {
-		set = count(len(r.Approved), "machine") + " (set `" + r.Approved.Digest() + "`)"
+		set = say.Count(len(r.Approved), "machine") + " (set `" + r.Approved.Digest() + "`)"
 	}
 	o := l.Rollout
 	over := o != nil && !o.Ended.IsZero()
@@ -190,7 +191,7 @@ func (c *comment) held() {
 		size += len(x)
 	}
 	digest := r.Held.Digest()
-	heading := caution("**A decision is needed: "+count(len(r.Held), "machine")+" would be erased** (set `"+digest+"`).",
+	heading := caution("**A decision is needed: "+say.Count(len(r.Held), "machine")+" would be erased** (set `"+digest+"`).",
 		notApproved(r)+" Nothing happens to them until somebody answers.") + c.columns("what would be lost")
 	last := "\n" + answers(digest, true)
 	c.unnamed = size+len(heading)+len(last)+len("\n\n") > c.left
@@ -239,7 +240,7 @@ func sameReason(nodes []string) string {
 func (c *comment) asks(nodes []string) string {
 	for _, m := range c.review.Landing.Machines {
 		if x := m.Change; x != nil && slices.Contains(nodes, m.Node) {
-			line := "  - asked for: " + literal(x.Name()) + " " + literal(orNone(x.Want))
+			line := "  - asked for: " + literal(x.Name()) + " " + literal(say.OrNone(x.Want))
 			if place := c.place(x.Origin); place != "" {
 				line += " in " + place
 			}
@@ -277,17 +278,17 @@ func shown(names []string, some int) string {
 	if len(names) <= some+1 {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s, … (%s)", strings.Join(names[:some], ", "), count(len(names), "machine"))
+	return fmt.Sprintf("%s, … (%s)", strings.Join(names[:some], ", "), say.Count(len(names), "machine"))
 }
 
 // landedVerdict is what came of a proposal in one line.
 func landedVerdict(r *site.Review) string {
 	parts := []string{way(r.Landing)}
 	if n := len(r.Held); n > 0 {
-		parts = append(parts, "erasing "+count(n, "more machine")+" needs a decision")
+		parts = append(parts, "erasing "+say.Count(n, "more machine")+" needs a decision")
 	}
 	if n := len(r.Landing.Stuck); n > 0 {
-		parts = append(parts, count(n, "machine")+" waiting for somebody")
+		parts = append(parts, say.Count(n, "machine")+" waiting for somebody")
 	}
 	return strings.Join(parts, "; ")
 }
@@ -305,11 +306,11 @@ func way(l *site.Landing) string {
 	case o == nil:
 		return "merged, in force"
 	case o.Ended.IsZero() && o.Halted != "" && len(o.Failed) > 0:
-		return fmt.Sprintf("stopped, %d of %s failed", len(o.Failed), count(len(o.Nodes), "machine")) + doneOf(o)
+		return fmt.Sprintf("stopped, %d of %s failed", len(o.Failed), say.Count(len(o.Nodes), "machine")) + doneOf(o)
 	case o.Ended.IsZero() && o.Halted != "":
-		return fmt.Sprintf("stopped, %d of %s done", o.Done, count(len(o.Nodes), "machine"))
+		return fmt.Sprintf("stopped, %d of %s done", o.Done, say.Count(len(o.Nodes), "machine"))
 	case o.Ended.IsZero():
-		return fmt.Sprintf("%d of %s done%s", o.Done, count(len(o.Nodes), "machine"), failures(o))
+		return fmt.Sprintf("%d of %s done%s", o.Done, say.Count(len(o.Nodes), "machine"), failures(o))
 	case len(o.Failed) > 0:
 		return "ended, " + nodesDone(o) + failures(o)
 	}
@@ -335,7 +336,7 @@ func nodesDone(o *site.RolloutStatus) string {
 	if len(o.Nodes) == 1 {
 		is = " is"
 	}
-	return fmt.Sprintf("%d of %s%s as designed", o.Done, count(len(o.Nodes), "machine"), is)
+	return fmt.Sprintf("%d of %s%s as designed", o.Done, say.Count(len(o.Nodes), "machine"), is)
 }
 
 // timeline says, folded, when a merged proposal came how far.
@@ -349,7 +350,7 @@ func (c *comment) timeline() {
 		lines = append(lines, at(l.InForce, "in force with "+literal(site.Revision{ID: l.Revision}.Short())))
 	}
 	if o := l.Rollout; o != nil {
-		lines = append(lines, at(o.Since, "rollout of "+literal(o.Revision.Short())+" to "+count(len(o.Nodes), "machine")))
+		lines = append(lines, at(o.Since, "rollout of "+literal(o.Revision.Short())+" to "+say.Count(len(o.Nodes), "machine")))
 		lines = append(lines, canaryLines(o)...)
 		if o.Halted != "" {
 			lines = append(lines, at(o.HaltedSince, "stopped: "+escape(o.Halted)))
@@ -375,9 +376,9 @@ func canaryLines(o *site.RolloutStatus) []string {
 	case len(o.Canaries) == 0:
 		return nil
 	case o.Proven.IsZero():
-		return []string{"- canaries go first: " + escape(Few(slices.Clone(o.Canaries))) + "\n"}
+		return []string{"- canaries go first: " + escape(say.Few(slices.Clone(o.Canaries))) + "\n"}
 	}
-	return []string{"- " + stamp(o.Proven) + "canaries are in sync: " + escape(Few(slices.Clone(o.Canaries))) + "\n"}
+	return []string{"- " + stamp(o.Proven) + "canaries are in sync: " + escape(say.Few(slices.Clone(o.Canaries))) + "\n"}
 }
 
 // Call says what a person is needed for to have a merged proposal go on; nil
@@ -393,14 +394,14 @@ func Call(r *site.Review) *site.Call {
 	case o != nil && o.Ended.IsZero() && o.Halted != "":
 		return &site.Call{Key: fmt.Sprintf("halted-%d", o.HaltedSince.Unix()), Text: title(way(l)) + "**Stopped:** " + escape(o.Halted) + ". Slipway starts no other machine.\n\n" + somewhat(r, o.Failed) + "\n" + strings.TrimRight(halted, "\n") + "\n"}
 	case len(r.Held) > 0:
-		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: title("a decision is needed, "+count(len(r.Held), "machine")+" would be erased") + decision(r)}
+		return &site.Call{Key: "held-" + l.Asked.Digest(), Text: title("a decision is needed, "+say.Count(len(r.Held), "machine")+" would be erased") + decision(r)}
 	case o != nil && len(o.Failed)+len(l.Stuck) > 0:
 		both := maps.Clone(o.Failed)
 		if both == nil {
 			both = map[string]string{}
 		}
 		maps.Copy(both, l.Stuck)
-		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(count(len(both), "machine")+" of this rollout cannot continue") + somewhat(r, both) + "\nRun `slipway why NODE` for details.\n"}
+		return &site.Call{Key: fmt.Sprintf("stuck-%d-%d", o.Since.Unix(), bits.Len(uint(len(both)))), Text: title(say.Count(len(both), "machine")+" of this rollout cannot continue") + somewhat(r, both) + "\nRun `slipway why NODE` for details.\n"}
 	}
 	return nil
 }

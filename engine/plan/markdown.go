@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -247,13 +248,13 @@ func Verdict(r *site.Review) string {
 	p := &r.Plan
 	parts := []string{verdictOfPlan(r)}
 	if n := len(p.Removes); n > 0 {
-		parts = append(parts, count(n, "machine")+" removed from the design")
+		parts = append(parts, say.Count(n, "machine")+" removed from the design")
 	}
 	if n := blocked(p); n > 0 {
-		parts = append(parts, count(n, "machine")+" blocked")
+		parts = append(parts, say.Count(n, "machine")+" blocked")
 	}
 	if n := len(r.Findings) - errorsOf(r); n > 0 {
-		parts = append(parts, count(n, "finding"))
+		parts = append(parts, say.Count(n, "finding"))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -270,7 +271,7 @@ func verdictOfPlan(r *site.Review) string {
 	case r.Problem != "":
 		return "no plan"
 	case errorsOf(r) > 0:
-		return "no plan, the design has " + count(errorsOf(r), "error")
+		return "no plan, the design has " + say.Count(errorsOf(r), "error")
 	}
 	return becomes(&r.Plan)
 }
@@ -349,16 +350,9 @@ func errorsOf(r *site.Review) int {
 func inFiles(r *site.Review) string {
 	file, _, _ := strings.Cut(r.Conflicts[0], ": ")
 	if more := len(r.Conflicts) - 1 + r.More; more > 0 {
-		return escape(file) + " and " + count(more, "more file")
+		return escape(file) + " and " + say.Count(more, "more file")
 	}
 	return escape(file)
-}
-
-func count(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
-	}
-	return fmt.Sprintf("%d %ss", n, of)
 }
 
 func blocked(p *site.Plan) int {
@@ -571,7 +565,7 @@ func (c *comment) changed(g nodeGroup) (changes, places []string) {
 				more++
 				continue
 			}
-			changes = append(changes, literal(x.Name())+" "+literal(orNone(x.Have))+" → "+literal(orNone(x.Want)))
+			changes = append(changes, literal(x.Name())+" "+literal(say.OrNone(x.Have))+" → "+literal(say.OrNone(x.Want)))
 			place := c.place(x.Origin)
 			if origins(x, s.Node, len(g.names)) == "each node" {
 				place = "each node"
@@ -585,7 +579,7 @@ func (c *comment) changed(g nodeGroup) (changes, places []string) {
 	case more > 0 && len(changes) > 0:
 		changes = append(changes, fmt.Sprintf("%d more", more))
 	case more > 0:
-		changes = append(changes, count(more, "change"))
+		changes = append(changes, say.Count(more, "change"))
 	}
 	return changes, places
 }
@@ -726,7 +720,7 @@ func (c *comment) step(s site.Step, nodes int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- **%s** (%s, about %s): %s%s\n", escape(string(s.Action)), s.Impact, inWords(time.Duration(s.Expect)), escape(s.Reason), serves(s))
 	for _, x := range s.Changes {
-		fmt.Fprintf(&b, "  - %s: %s → %s", literal(x.Name()), literal(orNone(x.Have)), literal(orNone(x.Want)))
+		fmt.Fprintf(&b, "  - %s: %s → %s", literal(x.Name()), literal(say.OrNone(x.Have)), literal(say.OrNone(x.Want)))
 		if o := origins(x, s.Node, nodes); o != "" && c.tier.details {
 			b.WriteString(", " + escape(o))
 		}
@@ -747,7 +741,7 @@ func (c *comment) differences() {
 	for _, d := range Differences(&c.review.Plan, c.view) {
 		on := escape(d.Nodes[0])
 		if n := len(d.Nodes); n > 1 {
-			on = count(n, "machine")
+			on = say.Count(n, "machine")
 		}
 		part := fmt.Sprintf("<details><summary>Difference of %s on %s</summary>\n\n", literal(d.Path), on)
 		if d.Text == "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -47,7 +48,7 @@ func planReturn(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Mem
 func editedList(n *site.Node, m site.Memory, seen site.FacetState) string {
 	return fmt.Sprintf("the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
 		"so somebody changed it. Check /var/lib/slipway-inside/owned.json there, then run `slipway approve %s` to accept the list",
-		orNone(short(seen.OwnedDigest)), orNone(short(m.Recorded.Owned.Digest)), n.Name)
+		say.OrNone(short(seen.OwnedDigest)), say.OrNone(short(m.Recorded.Owned.Digest)), n.Name)
 }
 
 // planLostList reports that the list on the machine of what Slipway made is gone: what

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -50,9 +51,9 @@ func writeForecast(w io.Writer, p *site.Plan, v View) {
 func headline(f *site.Forecast) string {
 	begins := begin(f)
 	if begins > 0 {
-		return fmt.Sprintf("begins in %s, then takes about %s", Rough(begins), Rough(time.Duration(f.Makespan)))
+		return fmt.Sprintf("begins in %s, then takes about %s", say.Rough(begins), say.Rough(time.Duration(f.Makespan)))
 	}
-	return "about " + Rough(time.Duration(f.Makespan))
+	return "about " + say.Rough(time.Duration(f.Makespan))
 }
 
 func begin(f *site.Forecast) time.Duration {
@@ -99,7 +100,7 @@ func rowsByRole(f *site.Forecast, s *site.Site) []row {
 	var rows []row
 	for _, role := range slices.Sorted(maps.Keys(byRole)) {
 		r := byRole[role]
-		r.what = count(len(r.parts), "node")
+		r.what = say.Count(len(r.parts), "node")
 		rows = append(rows, *r)
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.from, b.from) })
@@ -134,7 +135,7 @@ func writePicture(w io.Writer, rows []row, f *site.Forecast, v View) {
 }
 
 // since is a time since the beginning.
-func since(d site.Duration) string { return Rough(time.Duration(d)) }
+func since(d site.Duration) string { return say.Rough(time.Duration(d)) }
 
 var shades = []string{" ", "░", "▒", "▓", "█"}
 

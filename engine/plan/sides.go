@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -173,7 +174,7 @@ type drive struct {
 }
 
 func (d drive) String() string {
-	return strings.Join(slices.DeleteFunc([]string{Size(d.bytes), d.model, d.firmware}, func(s string) bool { return s == "" }), ", ")
+	return strings.Join(slices.DeleteFunc([]string{say.Size(d.bytes), d.model, d.firmware}, func(s string) bool { return s == "" }), ", ")
 }
 
 func drivesOf(i *site.Inventory) (all []drive, whole bool) {

@@ -3,13 +3,12 @@ package plan
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -175,7 +174,7 @@ func worst(n site.NodePlan) site.Impact {
 func key(n site.NodePlan) string {
 	parts := slices.Concat(n.Blocked, remarks(n), n.Reported, []string{n.Waiting})
 	for _, s := range n.Steps {
-		parts = append(parts, s.Digest(), s.Reason, s.Undo, Brief(s.Expect))
+		parts = append(parts, s.Digest(), s.Reason, s.Undo, say.Brief(s.Expect))
 		parts = append(parts, s.Makes...)
 		for _, c := range s.Changes {
 			parts = append(parts, origins(c, n.Node, 2))
@@ -191,7 +190,7 @@ func (g nodeGroup) write(w io.Writer, f *files) {
 		writeStep(w, s, g.nodes, f)
 	}
 	if len(g.first.Steps) > 1 {
-		fmt.Fprintf(w, "  about %s in all\n", Brief(g.first.Expect))
+		fmt.Fprintf(w, "  about %s in all\n", say.Brief(g.first.Expect))
 	}
 	for _, b := range g.first.Blocked {
 		fmt.Fprintf(w, "  %s %s\n", paint.with(paint.Reboot, "blocked:"), site.Printable(b))
@@ -231,9 +230,9 @@ var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~",
 
 func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 	paint := f.Paint
-	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, Brief(s.Expect), site.Printable(s.Reason), serves(s))
+	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, say.Brief(s.Expect), site.Printable(s.Reason), serves(s))
 	for _, c := range s.Changes {
-		fmt.Fprintf(w, "      %s: %s → %s", site.Printable(c.Name()), site.Printable(orNone(c.Have)), site.Printable(orNone(c.Want)))
+		fmt.Fprintf(w, "      %s: %s → %s", site.Printable(c.Name()), site.Printable(say.OrNone(c.Have)), site.Printable(say.OrNone(c.Want)))
 		if o := origins(c, s.Node, len(nodes)); o != "" {
 			fmt.Fprint(w, paint.with(paint.Dim, "   "+site.Printable(o)))
 		}
@@ -282,25 +281,6 @@ func serves(s site.Step) string {
 		return ""
 	}
 	return ": one boot for " + strings.Join(facets, " and ")
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}
-
-// Brief is a duration without its zero parts: "3m", not "3m0s".
-func Brief(d site.Duration) string {
-	s := time.Duration(d).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 func writeDestroys(w io.Writer, p *site.Plan, v View) {
@@ -371,7 +351,7 @@ func (d Destruction) disks() string {
 			return name
 		}
 		x := d.Drives[i]
-		parts := []string{Size(x.Bytes), x.Model, "serial " + name, ""}
+		parts := []string{say.Size(x.Bytes), x.Model, "serial " + name, ""}
 		if x.Serial == "" {
 			parts[2] = "without a serial number"
 		}
@@ -398,32 +378,4 @@ func namedDisks(l site.Loss, tell func(name string) string) string {
 		names[i] = site.Printable(tell(name))
 	}
 	return "disks: " + strings.Join(names, ", ")
-}
-
-// Size is a drive's as vendors tell it.
-func Size(bytes int64) string {
-	switch {
-	case bytes <= 0:
-		return ""
-	case bytes < 1e12:
-		return fmt.Sprintf("%d GB", bytes/1e9)
-	}
-	return strconv.FormatFloat(math.Round(float64(bytes)/1e10)/100, 'f', -1, 64) + " TB"
-}
-
-// Few names some of many nodes.
-func Few(names []string) string {
-	slices.Sort(names)
-	if len(names) > 4 {
-		return fmt.Sprintf("%s, … (%d nodes)", strings.Join(names[:3], ", "), len(names))
-	}
-	return strings.Join(names, ", ")
-}
-
-// Rough is a duration to the second, or to the minute where it is long.
-func Rough(d time.Duration) string {
-	if d > time.Hour {
-		return Brief(site.Duration(d.Round(time.Minute)))
-	}
-	return Brief(site.Duration(d.Round(time.Second)))
 }

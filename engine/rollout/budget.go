@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -16,7 +16,7 @@ func budgetWarning(s *site.Site, p *site.Plan, known site.Known, now time.Time, 
 	try := func(r knobs) *simulation { return simulate(r.turn(s), p, known, now, nil) }
 	within := func(r knobs) bool { return try(r).makespan() <= budget }
 	return fmt.Sprintf("it takes about %s, which is %s more than the budget of %s; %s",
-		plan.Rough(sim.makespan()), plan.Rough(sim.makespan()-budget), plan.Brief(s.Rollout.Budget), knob(s, sim, within, try))
+		say.Rough(sim.makespan()), say.Rough(sim.makespan()-budget), say.Brief(s.Rollout.Budget), knob(s, sim, within, try))
 }
 
 // knobs are what of a rollout can be tried otherwise.
@@ -70,7 +70,7 @@ func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs
 		shorter, without := r, r
 		shorter.canaries, without.canaries = &soak, nil
 		if soak.Soak > 0 && within(shorter) {
-			return fmt.Sprintf("canaries that soak for %s would meet the budget", plan.Brief(soak.Soak))
+			return fmt.Sprintf("canaries that soak for %s would meet the budget", say.Brief(soak.Soak))
 		}
 		if within(without) {
 			return "a rollout without canaries would meet the budget"
@@ -127,7 +127,7 @@ func longest(sim *simulation) string {
 	what, took := "", time.Duration(-1)
 	longer := func(text string, d time.Duration) {
 		if d > took {
-			what, took = text+" "+plan.Rough(d), d
+			what, took = text+" "+say.Rough(d), d
 		}
 	}
 	chain := sim.chain()
@@ -138,5 +138,5 @@ func longest(sim *simulation) string {
 		}
 	}
 	return fmt.Sprintf("the longest path, to the end of %s, takes about %s; %s",
-		chain[len(chain)-1].member.node.Name(), plan.Rough(sim.makespan()), what)
+		chain[len(chain)-1].member.node.Name(), say.Rough(sim.makespan()), what)
 }

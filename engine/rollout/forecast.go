@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -224,7 +225,7 @@ func (sim *simulation) misfitWarnings() []string {
 	var all []string
 	for _, m := range order {
 		all = append(all, fmt.Sprintf("%s: its work (%s) takes about %s and never fits into the window %s, which is open for %s at most; it waits for a longer window; this forecast starts it in the next one",
-			plan.Few(nodes[m]), m.what, plan.Brief(site.Duration(m.takes)), m.window.name, plan.Brief(site.Duration(m.window.longest(sim)))))
+			say.Few(nodes[m]), m.what, say.Brief(site.Duration(m.takes)), m.window.name, say.Brief(site.Duration(m.window.longest(sim)))))
 	}
 	return all
 }
@@ -245,7 +246,7 @@ func (sim *simulation) stuckWarnings() []string {
 	}
 	var all []string
 	for _, why := range order {
-		all = append(all, fmt.Sprintf("%s would wait forever for %s", plan.Few(nodes[why]), why))
+		all = append(all, fmt.Sprintf("%s would wait forever for %s", say.Few(nodes[why]), why))
 	}
 	return all
 }
@@ -278,7 +279,7 @@ func (sim *simulation) leaderWarnings() (all []string) {
 			continue // nobody waits, or it is said that they wait without an end
 		}
 		all = append(all, fmt.Sprintf("%s, the leader of the role %s, has to be healthy before %s, and none of the others is healthy yet; if its health needs the others, all of them wait forever: design a health that passes on one node alone",
-			leader.Name(), name, plan.Few(sim.led[name])))
+			leader.Name(), name, say.Few(sim.led[name])))
 	}
 	return all
 }
@@ -305,7 +306,7 @@ func (sim *simulation) taken(b *Bound) string {
 	why := sim.bounded(b, "a place in %s (%s)")
 	names, known := sim.outNames[b]
 	if !known {
-		names = plan.Few(sim.notBroughtBack(b))
+		names = say.Few(sim.notBroughtBack(b))
 		sim.outNames[b] = names
 	}
 	if names != "" {
@@ -343,13 +344,13 @@ func leftOut(p *site.Plan, paused []string) []string {
 	}
 	var all []string
 	if len(waiting) > 0 {
-		all = append(all, plan.Few(waiting)+": already in progress, not part of this forecast")
+		all = append(all, say.Few(waiting)+": already in progress, not part of this forecast")
 	}
 	if len(paused) > 0 {
-		all = append(all, plan.Few(paused)+": paused, not part of this forecast")
+		all = append(all, say.Few(paused)+": paused, not part of this forecast")
 	}
 	if len(blocked) > 0 {
-		all = append(all, plan.Few(blocked)+": blocked, not part of this forecast")
+		all = append(all, say.Few(blocked)+": blocked, not part of this forecast")
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -162,14 +161,5 @@ func (f *Facts) withHealths(names []string) []string {
 	return all
 }
 
-// Some names the first of some nodes, and how many more there are.
-func Some(names []string) string {
-	const most = 4
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
-
-// Clock is a time as people are told of it.
-func Clock(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
+// most is how many nodes a verdict names.
+const most = 4

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/window"
 )
@@ -163,12 +163,12 @@ func (r *Shut) Verdict(*Facts) Verdict {
 		return Verdict{Person: true, Release: "a commit that changes the window", Sentence: fmt.Sprintf("its window %s does not open again", r.Name)}
 	case r.NeverFits:
 		return Verdict{Person: true, Release: "a longer window, or fewer changes at once",
-			Sentence: fmt.Sprintf("about %s of work do not fit into its window %s", plan.Brief(r.Takes), r.Name)}
+			Sentence: fmt.Sprintf("about %s of work do not fit into its window %s", say.Brief(r.Takes), r.Name)}
 	case r.Open:
-		return Verdict{Until: r.Next, Release: "the window opening again at " + Clock(r.Next),
+		return Verdict{Until: r.Next, Release: "the window opening again at " + say.Clock(r.Next),
 			Sentence: fmt.Sprintf("about %s of work do not fit before its window %s ends at %s; it opens again at %s",
-				plan.Brief(r.Takes), r.Name, Clock(r.Until), Clock(r.Next))}
+				say.Brief(r.Takes), r.Name, say.Clock(r.Until), say.Clock(r.Next))}
 	}
-	return Verdict{Until: r.Next, Release: "the window opening at " + Clock(r.Next),
-		Sentence: fmt.Sprintf("its window %s opens at %s", r.Name, Clock(r.Next))}
+	return Verdict{Until: r.Next, Release: "the window opening at " + say.Clock(r.Next),
+		Sentence: fmt.Sprintf("its window %s opens at %s", r.Name, say.Clock(r.Next))}
 }

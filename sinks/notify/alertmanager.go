@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 // alertmanagerPace is how often an Alertmanager is told again of what lasts: it
@@ -50,7 +52,7 @@ func alertmanagerPosts(address *url.URL, k credential, m Message) ([]request, er
 			a.Annotations["do"] = e.Do
 		}
 		if len(e.Nodes) > 0 {
-			a.Annotations["nodes"] = fmt.Sprintf("%d: %s", e.Count, some(e.all))
+			a.Annotations["nodes"] = fmt.Sprintf("%d: %s", e.Count, say.Some(e.all, maxMention))
 		}
 		if e.Event == EventResolved {
 			a.EndsAt = m.When

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 // MessageVersion is the version of a message's JSON form.
@@ -95,7 +97,7 @@ func (m Message) body() []byte {
 func (e *Event) line() string {
 	line := e.subject() + e.What
 	if len(e.all) > 1 {
-		line += " (" + some(e.all) + ")"
+		line += " (" + say.Some(e.all, maxMention) + ")"
 	}
 	switch e.Event {
 	case EventMore:
@@ -124,11 +126,4 @@ func (e *Event) subject() string {
 		return fmt.Sprintf("%d nodes %s, such as ", len(e.all), does[1])
 	}
 	return fmt.Sprintf("%d nodes %s, same cause: ", len(e.all), does[1])
-}
-
-func some(names []string) string {
-	if rest := len(names) - maxMention; rest > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxMention], ", "), rest)
-	}
-	return strings.Join(names, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -36,7 +37,7 @@ var actions = []Rule{
 				after, phases := s.BootActions[name].After, s.Roles[role].AllPhases()
 				found = append(found, wrong("bootActions."+name+".after",
 					fmt.Sprintf("the role %s, of %s that %s is for, has no phase %q%s",
-						role, count(x.Count(key), "node"), name, after, DidYouMean(after, phases)),
+						role, say.Count(x.Count(key), "node"), name, after, DidYouMean(after, phases)),
 					fmt.Sprintf("Use one of its phases, %s, or leave out its nodes.", strings.Join(phases, ", "))))
 			}
 			return found

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -272,23 +273,15 @@ func (n need) unmet(have, gone int) []site.Finding {
 	case have == 0:
 		f.Message = of + "which has no node in use"
 	case n.Quorum.Of(have) > have:
-		f.Message = of + "which has " + count(have, "node") + " in use"
+		f.Message = of + "which has " + say.Count(have, "node") + " in use"
 	case have == gone || n.Quorum.Of(have-gone) > have-gone:
-		f.Message = of + fmt.Sprintf("which has %s in use, %d of them away", count(have, "node"), gone)
+		f.Message = of + fmt.Sprintf("which has %s in use, %d of them away", say.Count(have, "node"), gone)
 		f.Severity, f.Why = site.SeverityWarning, "A machine that is away meets no need, so the phase waits until it is back."
 		f.Fix = "Lower the quorum until then, or remove the need."
 	default:
 		return nil
 	}
 	return []site.Finding{f}
-}
-
-// count is a number of things in words.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // leaderFacts lists the nodes of the roles that have leaders, and the leaders
@@ -341,13 +334,10 @@ func awayLeader(path, role, leader string) site.Finding {
 
 // some is the first of a list, to be put behind what they are.
 func some(names []string) string {
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return ""
-	case len(names) > 5:
-		return fmt.Sprintf(": %s and %d more", strings.Join(names[:5], ", "), len(names)-5)
 	}
-	return ": " + strings.Join(names, ", ")
+	return ": " + say.Some(names, 5)
 }
 
 func roleTooSmall(s *site.Site, x *Index) []site.Finding {
@@ -356,7 +346,7 @@ func roleTooSmall(s *site.Site, x *Index) []site.Finding {
 		least, have := s.Roles[role].Minimum, x.Count(inUse(role))
 		if have < least && !disabled(s, role) {
 			found = append(found, wrong("roles."+role+".minimum",
-				fmt.Sprintf("the role %s needs %s and has %d in use", role, count(least, "node"), have),
+				fmt.Sprintf("the role %s needs %s and has %d in use", role, say.Count(least, "node"), have),
 				"Add nodes to the role, or lower its minimum."))
 		}
 	}
@@ -369,7 +359,7 @@ func roleEven(s *site.Site, x *Index) []site.Finding {
 		have := x.Count(inUse(role))
 		if s.Roles[role].Majority && have > 0 && have%2 == 0 && !disabled(s, role) {
 			found = append(found, wrong("roles."+role+".majority",
-				fmt.Sprintf("the role %s decides by majority and has %s in use", role, count(have, "node")),
+				fmt.Sprintf("the role %s decides by majority and has %s in use", role, say.Count(have, "node")),
 				fmt.Sprintf("Give it %d or %d nodes.", have-1, have+1)))
 		}
 	}
@@ -384,7 +374,7 @@ func majorityAway(s *site.Site, x *Index) []site.Finding {
 			continue
 		}
 		found = append(found, wrong("roles."+role+".majority",
-			fmt.Sprintf("the role %s decides by majority, with %d of its %s away", role, gone, count(all, "node")),
+			fmt.Sprintf("the role %s decides by majority, with %d of its %s away", role, gone, say.Count(all, "node")),
 			"Bring them back or add nodes before anything disrupts the other nodes, or pause the other nodes."))
 	}
 	return found

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -143,7 +144,7 @@ func boundMajority(s *site.Site, x *Index) []site.Finding {
 			continue
 		}
 		found = append(found, also(s, "roles."+role+".majority", wrong("roles."+role+".maxUnavailable",
-			fmt.Sprintf("%s of %s of the role %s may be out of service at once, and only %d leaves a majority", r.MaxUnavailable, count(all, "node"), role, most),
+			fmt.Sprintf("%s of %s of the role %s may be out of service at once, and only %d leaves a majority", r.MaxUnavailable, say.Count(all, "node"), role, most),
 			fmt.Sprintf("Write %q, or remove the line.", strconv.Itoa(most)))))
 	}
 	return found
@@ -189,10 +190,10 @@ func noBound(x *Index, path, what, most string) []site.Finding {
 	case most == "" || all == 0:
 	case n == 0:
 		return []site.Finding{wrong(path+".maxUnavailable",
-			fmt.Sprintf("%s of %s of %s is less than one, and counts as one", most, count(all, "node"), what), `Write "1".`)}
+			fmt.Sprintf("%s of %s of %s is less than one, and counts as one", most, say.Count(all, "node"), what), `Write "1".`)}
 	case n >= all && n > 1:
 		return []site.Finding{wrong(path+".maxUnavailable",
-			fmt.Sprintf("%s of %s of %s may be out of service at once", most, count(all, "node"), what),
+			fmt.Sprintf("%s of %s of %s may be out of service at once", most, say.Count(all, "node"), what),
 			fmt.Sprintf("Write at most %q, or remove the line.", strconv.Itoa(max(1, all-1))))}
 	}
 	return nil
