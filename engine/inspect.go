@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -318,7 +319,7 @@ func (e *Engine) File(node, key string) (item.Content, error) {
 	if w == nil {
 		return item.Content{}, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, node)
 	}
-	return plan.Present(inForce, node, w.job().memory.Observed.Facets[site.FacetConfig], key), nil
+	return present.Present(inForce, node, w.job().memory.Observed.Facets[site.FacetConfig], key), nil
 }
 
 // Closeup is all that is known of one node.

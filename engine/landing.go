@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -187,13 +187,13 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 		v.Landing.Expected = r.engine.expected(v.When)
 	}
 	v.Landing.Lines = r.engine.linesOf(v.Held, v.Approved)
-	view := plan.View{Known: known, Now: v.When}
+	view := present.View{Known: known, Now: v.When}
 	if r.Pages != nil && v.Landing.Revision != "" {
 		view.Pages = r.Pages(v.Landing.Revision)
 	}
 	var w bytes.Buffer
-	v.Whole = plan.Landed(&w, &v, view)
-	v.Verdict, v.Comment, v.Call = plan.Verdict(&v), w.String(), plan.Call(&v)
+	v.Whole = present.Landed(&w, &v, view)
+	v.Verdict, v.Comment, v.Call = present.Verdict(&v), w.String(), present.Call(&v)
 	if v.Whole {
 		r.engine.showHeld(v.Held)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -327,7 +327,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 	}
 	v.Grown = r.grown(&v, asks)
 	if c := r.engine.proposed(p.Number).ChangedAt(p.Head); c != nil {
-		v.Call = plan.ChangedCall(&v, c.What, c.When)
+		v.Call = present.ChangedCall(&v, c.What, c.When)
 	}
 	r.write(&v, on)
 	if is.named = v.Planned() && v.Whole; is.named {
@@ -463,13 +463,13 @@ func (r *Reviews) write(v *site.Review, on *footing) {
 	r.engine.mu.Lock()
 	inForce := r.engine.design
 	r.engine.mu.Unlock()
-	view := plan.View{Site: on.merged, Before: inForce, Known: on.shown, Now: v.When}
+	view := present.View{Site: on.merged, Before: inForce, Known: on.shown, Now: v.When}
 	if r.Pages != nil {
 		view.Pages = r.Pages(v.Proposal.Head)
 	}
 	var w bytes.Buffer
-	v.Whole = plan.Comment(&w, v, view)
-	v.Verdict, v.Comment = plan.Verdict(v), w.String()
+	v.Whole = present.Comment(&w, v, view)
+	v.Verdict, v.Comment = present.Verdict(v), w.String()
 }
 
 var errDone = errors.New("the branch has it already")

@@ -12,7 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -88,7 +88,7 @@ func explainFile(ctx context.Context, state string, s *site.Site, node, path str
 	switch {
 	case err != nil:
 		x.Unknown = err.Error()
-	case x.There == "" && there.Withheld == plan.NoFile:
+	case x.There == "" && there.Withheld == present.NoFile:
 		x.There, there = item.Absent, item.Content{}
 	case x.There == "":
 		x.Unknown = there.Withheld
@@ -97,7 +97,7 @@ func explainFile(ctx context.Context, state string, s *site.Site, node, path str
 		x.Differs = differing(designed, key, seen)
 	}
 	if x.Unknown == "" && x.There != x.Digest && x.Digest != "" {
-		x.Difference, x.Withheld = plan.Compared(there, x.Designed)
+		x.Difference, x.Withheld = present.Compared(there, x.Designed)
 	}
 	return x
 }
@@ -125,7 +125,7 @@ func (x *explainedFile) print(w *screen) {
 		w.Println(bold("designed") + "  " + x.Digest + fmt.Sprintf(", %d bytes, not shown: ", x.Designed.Bytes) + x.Designed.Withheld)
 	default:
 		w.Println(bold("designed") + "  " + x.Digest + fmt.Sprintf(", %d bytes", x.Designed.Bytes))
-		for line := range strings.Lines(plan.ShownText(x.Designed.Text)) {
+		for line := range strings.Lines(present.ShownText(x.Designed.Text)) {
 			w.Println("  " + strings.TrimSuffix(line, "\n"))
 		}
 	}
@@ -144,7 +144,7 @@ func (x *explainedFile) print(w *screen) {
 		w.Println(bold("there") + "     " + x.There + ago + ", difference not shown: " + x.Withheld)
 	default:
 		w.Println(bold("there") + "     " + x.There + ago)
-		plan.WriteDiff(w.Lines(), x.Difference, "  ", planPaint(w))
+		present.WriteDiff(w.Lines(), x.Difference, "  ", planPaint(w))
 	}
 	for _, what := range x.Differs {
 		w.Println("          " + what)

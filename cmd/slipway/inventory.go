@@ -12,7 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -36,7 +36,7 @@ func (a *app) inventoryCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			inside, sides := insideOf(c), plan.CompareSides(c)
+			inside, sides := insideOf(c), present.CompareSides(c)
 			if sides.Seen() == 0 {
 				return fmt.Errorf("%s was not inspected yet: its BMC was not reached, cannot be inspected, or will be inspected within minutes", args[0])
 			}
@@ -67,11 +67,11 @@ type inspected struct {
 	*site.Inventory
 	Inside *looked `json:"inside,omitempty"`
 	// Compared is what each side tells of the machine beside the others.
-	Compared plan.Sides `json:"compared"`
+	Compared present.Sides `json:"compared"`
 }
 
 // printSides writes what each side tells of a machine beside the others.
-func printSides(w *screen, s plan.Sides) {
+func printSides(w *screen, s present.Sides) {
 	side := func(name, verb string, seen time.Time) string {
 		if seen.IsZero() {
 			return name + ": never " + verb

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -78,18 +79,18 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		plan.Doubt(&p, basis.known)
 	}
 	unseen := unseen(r.Site, &p, basis.failures)
-	view := plan.View{Site: r.Site, Known: basis.known, Now: now, Paint: planPaint(a.out), Width: a.out.Columns()}
+	view := present.View{Site: r.Site, Known: basis.known, Now: now, Paint: planPaint(a.out), Width: a.out.Columns()}
 	switch a.output {
 	case "json":
-		err = a.out.JSON(planned{p, set(&p, basis.known), plan.Destroyed(&p, basis.known), plan.Differences(&p, view), unseen})
+		err = a.out.JSON(planned{p, set(&p, basis.known), present.Destroyed(&p, basis.known), present.Differences(&p, view), unseen})
 	case "markdown":
-		plan.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
+		present.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
 	default:
 		if len(unseen) > 0 {
 			a.out.Printf("Unknown: %d of %d machines were not seen (%s). Slipway does not know what would change on them.\n", len(unseen), len(r.Site.Nodes), say.Some(unseen, 8))
 		}
 		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
-		plan.Text(a.out.Lines(), &p, view)
+		present.Text(a.out.Lines(), &p, view)
 	}
 	switch {
 	case err != nil || !f.detailed:
@@ -127,17 +128,17 @@ func unseen(s *site.Site, p *site.Plan, failures map[string]error) []string {
 // machines were not seen.
 type planned struct {
 	site.Plan
-	Set      string             `json:"set,omitempty"`
-	Destroys []plan.Destruction `json:"destroys,omitempty"`
+	Set      string                `json:"set,omitempty"`
+	Destroys []present.Destruction `json:"destroys,omitempty"`
 	// Differences are those of files.
-	Differences []plan.Difference `json:"differences,omitempty"`
-	Unseen      []string          `json:"unseen,omitempty"`
+	Differences []present.Difference `json:"differences,omitempty"`
+	Unseen      []string             `json:"unseen,omitempty"`
 }
 
 // addContents puts what is in the files that a plan changes into what is known: a
 // daemon tells of them one at a time. Of nodes that change alike it is asked of one.
 func addContents(p *site.Plan, s *site.Site, known site.Known, ask func(node, key string) (item.Content, error)) {
-	for _, d := range plan.Differences(p, plan.View{Site: s, Known: known}) {
+	for _, d := range present.Differences(p, present.View{Site: s, Known: known}) {
 		node, key := d.Nodes[0], item.KindFiles+"."+d.Path
 		m := known.Nodes[node]
 		seen, ok := m.Observed.Facets[site.FacetConfig]

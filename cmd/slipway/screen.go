@@ -16,7 +16,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -213,8 +213,8 @@ func painted(shown string, colours ...text.Color) string {
 }
 
 // planPaint colours a plan.
-func planPaint(s *screen) plan.Paint {
-	return plan.Paint{
+func planPaint(s *screen) present.Paint {
+	return present.Paint{
 		Bold: paint(s, text.Bold), Dim: paint(s, text.Faint), Online: paint(s, text.FgGreen),
 		Reboot: paint(s, text.FgYellow), Destructive: paint(s, text.FgRed, text.Bold),
 		Added: paint(s, text.FgGreen), Removed: paint(s, text.FgRed),

@@ -12,7 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -223,7 +223,7 @@ func printWaiting(w *screen, s *site.Status) {
 	red := paint(w, text.FgRed, text.Bold)
 	w.Println(red("waits for approval:"))
 	for _, l := range s.Waiting {
-		w.Printf("  %s (%s): %s loses %s; %s\n", l.Node, l.Target(), l.Action, l.Lost, plan.DisksOf(l))
+		w.Printf("  %s (%s): %s loses %s; %s\n", l.Node, l.Target(), l.Action, l.Lost, present.DisksOf(l))
 	}
 	w.Printf("  to approve all of it: slipway approve %s\n", s.Approve)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -171,5 +171,5 @@ func printReasons(w *screen, why reasons) {
 		return
 	}
 	w.Println()
-	plan.Nodes(w.Lines(), []site.NodePlan{why.Plan}, time.Now(), planPaint(w))
+	present.Nodes(w.Lines(), []site.NodePlan{why.Plan}, time.Now(), planPaint(w))
 }

@@ -21,7 +21,7 @@ func Differs(n *site.Node, f site.Facet, seen site.FacetState) map[string]string
 			why[key] = w.Unresolved[key]
 		case w.Unresolved[field] != "" && have != w.Want[field]:
 			why[key] = w.Unresolved[field]
-		case have == unknown:
+		case have == Unknown:
 			why[key] = fmt.Sprintf("%s could not be read again", field)
 		case have != w.Want[field]:
 			why[key] = fmt.Sprintf("the plan would change %s from %q to %q", field, have, w.Want[field])

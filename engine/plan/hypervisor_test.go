@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -36,8 +37,8 @@ func TestGuestOnAnotherHypervisorIsAnotherLoss(t *testing.T) {
 		p := plan.Site(s, "r", known)
 		reads := "(" + n.Machine().String() + " on " + hypervisor + ")"
 		var text, comment strings.Builder
-		plan.Text(&text, &p, plan.View{Site: s, Known: known, Now: now})
-		plan.Comment(&comment, proposed(p), plan.View{Site: s, Known: known, Now: now})
+		present.Text(&text, &p, present.View{Site: s, Known: known, Now: now})
+		present.Comment(&comment, &site.Review{Plan: p}, present.View{Site: s, Known: known, Now: now})
 		if !strings.Contains(text.String(), n.Name+" "+reads+": zeroize loses") {
 			t.Errorf("people read in the plan:\n%s", text.String())
 		}

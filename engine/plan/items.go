@@ -56,9 +56,9 @@ func (w wish) isThere(key string) bool {
 	return installed
 }
 
-// fieldOf is a field of a facet in a change: "config.files./etc/motd.mode". A kind
+// FieldOf is a field of a facet in a change: "config.files./etc/motd.mode". A kind
 // of item with the name of the facet is named once: "packages.nginx.version".
-func fieldOf(f site.Facet, field string) string {
+func FieldOf(f site.Facet, field string) string {
 	if strings.HasPrefix(field, string(f)+".") && site.IsInside(f) {
 		return field
 	}
@@ -75,14 +75,14 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 	for _, i := range w.Items {
 		var of []site.Change
 		for _, field := range slices.Sorted(maps.Keys(i.Fields)) {
-			if c, differs := byField[fieldOf(f, item.Name(i.Key, field))]; differs {
+			if c, differs := byField[FieldOf(f, item.Name(i.Key, field))]; differs {
 				of = append(of, c)
 			}
 		}
 		if len(of) > 1 && len(of) == w.asks(i) && !w.isThere(i.Key) {
-			whole := site.Change{Field: fieldOf(f, i.Key), Have: item.Absent, Want: asked(of), Origin: of[0].Origin, Intent: of[0].Intent}
-			if of[0].Have == unknown {
-				whole.Have = unknown
+			whole := site.Change{Field: FieldOf(f, i.Key), Have: item.Absent, Want: asked(of), Origin: of[0].Origin, Intent: of[0].Intent}
+			if of[0].Have == Unknown {
+				whole.Have = Unknown
 			}
 			of = []site.Change{whole}
 		}
@@ -118,7 +118,7 @@ func asked(changes []site.Change) string {
 // may run from are replaced or removed, or a unit that is there restarts, stops, or becomes what
 // it was before Slipway.
 func (w wish) interrupts(f site.Facet, remove []string, returning []site.Change) bool {
-	unit := fieldOf(f, item.KindUnits+".")
+	unit := FieldOf(f, item.KindUnits+".")
 	if slices.ContainsFunc(returning, func(c site.Change) bool { return strings.HasPrefix(c.Field, unit) }) {
 		return true
 	}

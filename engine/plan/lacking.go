@@ -45,7 +45,7 @@ func lackingOf(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	var why []string
 	for _, field := range slices.Sorted(maps.Keys(w.Lacking)) {
 		if w.Unresolved[w.Keys[field]] == "" {
-			why = append(why, fmt.Sprintf("%s%s: %s", placed(w.designedAt(n, f, field)), fieldOf(f, field), w.Lacking[field]))
+			why = append(why, fmt.Sprintf("%s%s: %s", placed(w.designedAt(n, f, field)), FieldOf(f, field), w.Lacking[field]))
 		}
 	}
 	return why

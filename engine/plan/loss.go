@@ -94,10 +94,10 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 // leastSerial is how many characters the serial number of a drive has at least.
 const leastSerial = 6
 
-// sameDisk says whether a BMC and a system mean one disk by these serial numbers,
+// SameDisk says whether a BMC and a system mean one disk by these serial numbers,
 // of which none is empty: systems put the model before it, or blanks around it. One
 // that is too short to be a drive's is no part of another.
-func sameDisk(a, b string) bool {
+func SameDisk(a, b string) bool {
 	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
 	if len(a) > len(b) {
 		a, b = b, a
@@ -113,7 +113,7 @@ func whichDisk(names []string, serial string, known []string) int {
 		return i
 	}
 	return slices.IndexFunc(names, func(name string) bool {
-		return sameDisk(name, serial) && !slices.ContainsFunc(known, func(k string) bool { return equal(name, k) })
+		return SameDisk(name, serial) && !slices.ContainsFunc(known, func(k string) bool { return equal(name, k) })
 	})
 }
 

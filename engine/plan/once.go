@@ -28,7 +28,7 @@ func OnceIs(f site.Facet, key string, m site.Memory) (is string, attempts int) {
 	case is == item.Done || !known.Done.IsZero():
 		return item.Done, attempts
 	case seen.Seen.IsZero() || seen.Unread[key] != "" || is == "" && !lookedFor(seen)[key]:
-		return unknown, attempts
+		return Unknown, attempts
 	case is == item.Running:
 		return is, attempts
 	case attempts < known.Attempts:
@@ -124,13 +124,13 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 	switch {
 	case is == item.Done || is == item.Running:
 		return
-	case is == unknown && seen.Cannot[i.Key] != "":
-		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: %s", placed(at), fieldOf(f, i.Key), seen.Cannot[i.Key]))
+	case is == Unknown && seen.Cannot[i.Key] != "":
+		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: %s", placed(at), FieldOf(f, i.Key), seen.Cannot[i.Key]))
 		return
-	case is == unknown && seen.Unread[i.Key] != "":
-		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: Slipway does not know whether it was done: %s", placed(at), fieldOf(f, i.Key), seen.Unread[i.Key]))
+	case is == Unknown && seen.Unread[i.Key] != "":
+		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: Slipway does not know whether it was done: %s", placed(at), FieldOf(f, i.Key), seen.Unread[i.Key]))
 		return
-	case is == unknown && known.Attempts > 0:
+	case is == Unknown && known.Attempts > 0:
 		return // it is looked at before anything is done
 	case IsStalledOnce(is) && !again:
 		if len(p.Blocked) == 0 {
@@ -146,7 +146,7 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 	k := workOf(f, nil)
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.Action, Impact: k.Impact, Expect: takes(n, k.Action, k.Expect), Undo: k.Undo,
-		Changes: []site.Change{{Field: fieldOf(f, i.Key), Have: is, Want: item.Done, Origin: at}},
+		Changes: []site.Change{{Field: FieldOf(f, i.Key), Have: is, Want: item.Done, Origin: at}},
 		Once:    &item.Once{Installation: seen.Have[item.Installation], Attempt: attempts + 1},
 		Phase:   n.PhaseOfItem(s.Roles[n.Role], i.Key), Reason: "done once in this installation",
 	}

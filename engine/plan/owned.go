@@ -75,7 +75,7 @@ func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site
 	for _, field := range seen.Returning(n, f) {
 		have, told := seen.Have[field]
 		if !told {
-			have = unknown
+			have = Unknown
 		}
 		want := wasBefore
 		switch {
@@ -84,7 +84,7 @@ func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site
 		case f == site.FacetNetwork:
 			want = "none" // what a field of an interface was before is not kept: its files are written anew
 		}
-		changes = append(changes, site.Change{Field: fieldOf(f, site.Printable(field)), Have: have, Want: want})
+		changes = append(changes, site.Change{Field: FieldOf(f, site.Printable(field)), Have: have, Want: want})
 	}
 	return changes
 }
@@ -102,7 +102,7 @@ func printable(keys []string) []string {
 func removals(f site.Facet, keys []string) []site.Change {
 	var changes []site.Change
 	for _, key := range printable(keys) {
-		changes = append(changes, site.Change{Field: fieldOf(f, key), Have: madeBySlipway, Want: setBackTo})
+		changes = append(changes, site.Change{Field: FieldOf(f, key), Have: madeBySlipway, Want: setBackTo})
 	}
 	return changes
 }

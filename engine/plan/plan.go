@@ -387,9 +387,9 @@ func reason(seen site.FacetState, changes []site.Change, drifted bool) string {
 	switch {
 	case seen.Seen.IsZero():
 		return "never seen"
-	case !slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have != unknown }):
+	case !slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have != Unknown }):
 		return "unknown until it is read"
-	case slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have == unknown }):
+	case slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have == Unknown }):
 		return "differs from the design; what shows ? is unknown until it is read"
 	case drifted:
 		return "was as designed and has changed on the machine"

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -289,7 +290,7 @@ func TestLossNamesVolumesThatAreNotAttached(t *testing.T) {
 		if note := fmt.Sprint(p.Notes); !strings.Contains(note, `its disk "old" of 1GiB is not in the design; it is not attached to the machine, and `) {
 			t.Errorf("%s: the notes are %s", c.what, note)
 		}
-		if seen, want := plan.DisksOf(set[0]), "disks: "+c.want; seen != want {
+		if seen, want := present.DisksOf(set[0]), "disks: "+c.want; seen != want {
 			t.Errorf("%s: people read %q, want %q", c.what, seen, want)
 		}
 	}

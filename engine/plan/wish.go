@@ -27,8 +27,8 @@ func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
 	return w
 }
 
-// unknown is what a field is that was not read.
-const unknown = "?"
+// Unknown is what a field is that was not read.
+const Unknown = "?"
 
 // has is what a field is.
 func (w wish) has(f site.Facet, field string) string {
@@ -36,12 +36,12 @@ func (w wish) has(f site.Facet, field string) string {
 	if key := w.Keys[field]; key != "" {
 		have, read = w.hasOf(key, field)
 		if !read {
-			return unknown
+			return Unknown
 		}
 	}
 	unread := f == site.FacetBoot && !read || f == site.FacetBIOS && w.seen.Words != nil && w.seen.Settings().Unread(field)
 	if unread || w.Unread || w.seen.Seen.IsZero() {
-		return unknown
+		return Unknown
 	}
 	return have
 }
@@ -50,7 +50,7 @@ func (w wish) has(f site.Facet, field string) string {
 func Unread(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
 	for field := range w.Want {
-		if w.has(f, field) == unknown {
+		if w.has(f, field) == Unknown {
 			return true
 		}
 	}
@@ -79,7 +79,7 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 // change is one field that is not as asked, with where it was designed:
 // "boot.order", or "power" for a facet that is a single value in the design.
 func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change {
-	c := site.Change{Field: fieldOf(f, field), Have: have, Want: w.Want[field]}
+	c := site.Change{Field: FieldOf(f, field), Have: have, Want: w.Want[field]}
 	from := cmp.Or(w.From[field], field)
 	if from != field && from != site.AttributeField(field) {
 		c.Intent = from
@@ -126,7 +126,7 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 		return []string{fmt.Sprintf("%s: %s (%d items)", f, cause, len(why))}
 	}
 	for _, field := range slices.Sorted(maps.Keys(why)) {
-		path := fieldOf(f, field) + ": "
+		path := FieldOf(f, field) + ": "
 		place := placed(w.designedAt(n, f, field))
 		if field == site.FieldState && ownTerms(f) {
 			path, place = "", placed(n.Place)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -24,7 +24,7 @@ const pages = "https://git.example/blob/89abcdef/"
 // comments are those that the tests of package plan hold.
 func comments(t testing.TB) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../../engine/plan/testdata/comment/*.md")
+	files, err := filepath.Glob("../../engine/present/testdata/comment/*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no comments: %v", err)
 	}
@@ -150,10 +150,10 @@ func hostile(one, other string) map[string]string {
 		Proposal: site.Proposal{Number: 7, Title: one, Author: other, Head: "89abcdef" + one, Merge: "01234567" + other, MergedBy: "m" + one}, Base: "0a1b2c3d" + other,
 		Rules: []string{"rollout", "policies: " + one}, When: now, Before: 2,
 		Findings: []site.Finding{{Code: "c" + one, Severity: site.SeverityWarning, File: file, Line: 3, Message: "is " + one, Fix: "do " + other, Node: n1, More: 1}}}
-	view := plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: pages}
+	view := present.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: pages}
 	all := map[string]string{}
 	var b bytes.Buffer
-	plan.Comment(&b, r, view)
+	present.Comment(&b, r, view)
 	all["plan"] = ours.Mark(b.String())
 	r.Approved = site.Losses{loss}
 	rollout := func(is site.RolloutStatus) *site.RolloutStatus {
@@ -178,9 +178,9 @@ func hostile(one, other string) map[string]string {
 	} {
 		r.Held, r.Landing = l.held, &l.landing
 		b.Reset()
-		plan.Landed(&b, r, view)
+		present.Landed(&b, r, view)
 		all[name] = ours.Mark(b.String())
-		if c := plan.Call(r); c != nil {
+		if c := present.Call(r); c != nil {
 			all["call: "+name] = ours.Mark(c.Text)
 		}
 	}

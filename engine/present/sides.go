@@ -1,4 +1,4 @@
-package plan
+package present
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -206,7 +207,7 @@ func (b *sides) disks() {
 		}
 		i := is(strings.EqualFold)
 		if i < 0 {
-			i = is(sameDisk)
+			i = is(plan.SameDisk)
 		}
 		if i < 0 {
 			return d, false

@@ -1,4 +1,7 @@
-package plan
+// Package present puts plans, and what became of proposals, into the words and pictures
+// that people read: the text of `slipway plan`, the comment on a pull request, the
+// differences of files. It is pure, and decides nothing.
+package present
 
 import (
 	"fmt"
@@ -8,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -289,7 +293,7 @@ func writeDestroys(w io.Writer, p *site.Plan, v View) {
 		return
 	}
 	heading := "This plan destroys:"
-	if waiting := Unapproved(p.Destroys(), v.Known); len(waiting) > 0 {
+	if waiting := plan.Unapproved(p.Destroys(), v.Known); len(waiting) > 0 {
 		heading = "This plan destroys (set " + waiting.Digest() + "):"
 	}
 	fmt.Fprintln(w, v.Paint.with(v.Paint.Destructive, heading))

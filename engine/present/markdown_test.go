@@ -1,4 +1,4 @@
-package plan_test
+package present_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -60,7 +60,7 @@ func FuzzComment(f *testing.F) {
 		r, v := hostile(one, other)
 		text, _ := comment(r, v)
 		checkText(t, text)
-		checkText(t, plan.ChangedCall(r, one, now).Text)
+		checkText(t, present.ChangedCall(r, one, now).Text)
 		r.Conflicts = []string{one + ": " + other, other}
 		r.Problem, r.Allow = one, other
 		text, _ = comment(r, v)
@@ -70,21 +70,21 @@ func FuzzComment(f *testing.F) {
 		r.Landing = &site.Landing{Unapproved: one, Waits: other, Refused: true, Stuck: map[string]string{one: other}, ObserveOnly: one, Revision: other}
 		text, _ = landed(r, v)
 		checkText(t, text)
-		checkText(t, plan.Call(r).Text)
+		checkText(t, present.Call(r).Text)
 		r.Landing.Refused, r.Landing.InForce, r.Landing.Asked = false, now, r.Held
 		text, _ = landed(r, v)
 		checkText(t, text)
-		checkText(t, plan.Call(r).Text)
+		checkText(t, present.Call(r).Text)
 		r.Held, r.Landing.Rollout = nil, &site.RolloutStatus{Revision: site.Revision{ID: one}, Canaries: []string{one, other}, Failed: map[string]string{other: one}, Nodes: []string{one, other}}
 		r.Landing.Machines = []site.MachineNow{{Node: other, State: site.MachineFailed, What: one, Change: &site.Change{Field: one, Want: other, Origin: site.At(one, 1, 1, other)}},
 			{Node: one, State: site.MachineRunning, What: other, Since: now}, {Node: other, State: site.MachineWaiting, What: one, Since: now}, {Node: other, State: site.MachineRunning, What: one}}
 		text, _ = landed(r, v)
 		checkText(t, text)
-		checkText(t, plan.Call(r).Text)
+		checkText(t, present.Call(r).Text)
 		r.Landing.Rollout.Halted = other
 		text, _ = landed(r, v)
 		checkText(t, text)
-		checkText(t, plan.Call(r).Text)
+		checkText(t, present.Call(r).Text)
 	})
 }
 
@@ -129,20 +129,20 @@ func checkText(t *testing.T, text string) {
 	}
 }
 
-func landed(r *site.Review, v plan.View) (string, bool) {
+func landed(r *site.Review, v present.View) (string, bool) {
 	var w bytes.Buffer
-	whole := plan.Landed(&w, r, v)
+	whole := present.Landed(&w, r, v)
 	return w.String(), whole
 }
 
-func comment(r *site.Review, v plan.View) (string, bool) {
+func comment(r *site.Review, v present.View) (string, bool) {
 	var w bytes.Buffer
-	whole := plan.Comment(&w, r, v)
+	whole := present.Comment(&w, r, v)
 	return w.String(), whole
 }
 
 // hostile is a review in which others have written wherever they can.
-func hostile(one, other string) (*site.Review, plan.View) {
+func hostile(one, other string) (*site.Review, present.View) {
 	step := site.Step{Node: "n1", Machine: site.Identity{Serial: one}, Action: site.ActionInstall, Impact: site.ImpactDestructive,
 		Reason: one, Undo: other, Loses: other, Changes: []site.Change{{Field: "firmware." + one, Have: one, Want: other}}}
 	p := &site.Plan{Nodes: []site.NodePlan{
@@ -157,7 +157,7 @@ func hostile(one, other string) (*site.Review, plan.View) {
 	r := &site.Review{Site: one, Plan: *p, Pending: site.Plan{Nodes: p.Nodes}, Waiting: site.Losses{{Node: one, Lost: other}}, Spared: []string{one, other},
 		Proposal: site.Proposal{Number: 7, Title: one, Author: other, Head: one}, Base: other, Rules: []string{one, other},
 		Findings: []site.Finding{{Code: one, Severity: "warning", File: other, Line: 3, Message: one, Fix: other, Node: one, More: 1}, {Severity: "note", File: one, Message: other}}}
-	return r, plan.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: "https://git.example/blob"}
+	return r, present.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: "https://git.example/blob"}
 }
 
 // A plan of ten thousand nodes that all differ is cut between its parts, and
@@ -169,11 +169,11 @@ func TestMarkdownIsCut(t *testing.T) {
 		p.Nodes[i].Steps[0].Loses = "everything on its disks"
 	}
 	p.Forecast = rollout.Forecast(s, p, site.Known{}, now)
-	alike := markdown(p, plan.View{Site: s, Now: now})
+	alike := markdown(p, present.View{Site: s, Now: now})
 	for i := range p.Nodes {
 		p.Nodes[i].Steps[0].Reason = fmt.Sprintf("reason %d", i)
 	}
-	differ := markdown(p, plan.View{Site: s, Now: now})
+	differ := markdown(p, present.View{Site: s, Now: now})
 	for _, text := range []string{alike, differ} {
 		if len(text) > 60_000 {
 			t.Errorf("%d bytes", len(text))
@@ -193,7 +193,7 @@ func TestMarkdownIsCut(t *testing.T) {
 	}
 }
 
-func markdown(p *site.Plan, v plan.View) string {
+func markdown(p *site.Plan, v present.View) string {
 	text, _ := comment(&site.Review{Plan: *p}, v)
 	return text
 }
@@ -208,7 +208,7 @@ func TestTextIsCalm(t *testing.T) {
 	}
 	p.Forecast = rollout.Forecast(s, p, site.Known{}, now)
 	var w bytes.Buffer
-	plan.Text(&w, p, plan.View{Site: s, Now: now, Width: 100})
+	present.Text(&w, p, present.View{Site: s, Now: now, Width: 100})
 	if lines := strings.Count(w.String(), "\n"); lines > 40 || !strings.Contains(w.String(), "role3") {
 		t.Errorf("%d lines:\n%s", lines, w.String())
 	}

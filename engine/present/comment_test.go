@@ -1,4 +1,4 @@
-package plan_test
+package present_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -141,14 +141,14 @@ func TestComments(t *testing.T) {
 	}
 	for name, r := range all {
 		t.Run(name, func(t *testing.T) {
-			view := plan.View{Site: s, Known: known, Now: now, Pages: "https://git.example/blob/89abcdef/"}
+			view := present.View{Site: s, Known: known, Now: now, Pages: "https://git.example/blob/89abcdef/"}
 			got, whole := "", true
 			switch {
 			case r.Landing == nil:
 				got, whole = comment(r, view)
 			case name == "decision":
 				r.Whole = true
-				got = plan.Call(r).Text
+				got = present.Call(r).Text
 			default:
 				got, whole = landed(r, view)
 			}
@@ -174,7 +174,7 @@ func TestComments(t *testing.T) {
 func TestCommentOnAProfileIsSmall(t *testing.T) {
 	s, p := edited(10_000)
 	p.Forecast = rollout.Forecast(s, &p, site.Known{}, now)
-	text, _ := comment(proposed(p), plan.View{Site: s, Now: now})
+	text, _ := comment(proposed(p), present.View{Site: s, Now: now})
 	if len(text) > 10_000 || !strings.Contains(text, "| 10000 machines of profile compute | restart | about 6 min |") {
 		t.Errorf("%d bytes:\n%s", len(text), text[:min(len(text), 2000)])
 	}
@@ -191,7 +191,7 @@ func TestCommentNamesAllOfASetOrSaysSo(t *testing.T) {
 		for i := range r.Plan.Nodes {
 			r.Plan.Nodes[i].Steps[0].Reason = fmt.Sprint("reason ", i) // no two alike
 		}
-		text, whole := comment(r, plan.View{Now: now})
+		text, whole := comment(r, present.View{Now: now})
 		checkText(t, text)
 		if whole != c.whole {
 			t.Errorf("%d nodes: whole is %t", c.nodes, whole)
@@ -226,7 +226,7 @@ func TestLanded(t *testing.T) {
 	for held, want := range map[int]string{0: ": 0 of 0 machines done\n",
 		1: "; erasing 1 more machine needs a decision\n", 9_000: "; erasing 9000 more machines needs a decision\n"} {
 		r.Held = all[3 : 3+held]
-		text, whole := landed(r, plan.View{Now: now})
+		text, whole := landed(r, present.View{Now: now})
 		if offered := strings.Contains(text, "/slipway approve "+r.Held.Digest()); whole != (held < 9_000) || offered != (whole && held > 0) {
 			t.Errorf("%d held: all are named: %t, offered to be approved: %t", held, whole, offered)
 		}
@@ -251,13 +251,13 @@ func BenchmarkComment(b *testing.B) {
 	s, p := edited(10_000)
 	r := proposed(p)
 	for b.Loop() {
-		comment(r, plan.View{Site: s, Now: now})
+		comment(r, present.View{Site: s, Now: now})
 	}
 }
 
 // erasing is a review of which merging erases disks, with the disks in the loss
 // and in the inventory, and as many findings as its author likes.
-func erasing(findings int) (*site.Review, plan.View) {
+func erasing(findings int) (*site.Review, present.View) {
 	p := erased(1)
 	p.Nodes[0].Steps[0].Disks = "CUSTOMER-1, CUSTOMER-2"
 	r := proposed(p)
@@ -267,7 +267,7 @@ func erasing(findings int) (*site.Review, plan.View) {
 	}
 	inv := &site.Inventory{Drives: []site.Drive{{Part: site.Part{ID: "1", Serial: "CUSTOMER-1"}}, {Part: site.Part{ID: "2", Serial: "CUSTOMER-2"}}}}
 	known := site.Known{Nodes: map[string]site.Memory{"s00000": {Observed: site.Observed{Inventory: inv}}}}
-	return r, plan.View{Site: &site.Site{Name: "test"}, Now: now, Known: known}
+	return r, present.View{Site: &site.Site{Name: "test"}, Now: now, Known: known}
 }
 
 // A comment whose merge approves a loss names the disks of it, however much else

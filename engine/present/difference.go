@@ -1,4 +1,4 @@
-package plan
+package present
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/cleartext"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -115,13 +116,13 @@ func (f *files) ofNode(node string, c site.Change) (Difference, bool) {
 		i = items[key]
 	}
 	want, ok := i.Content()
-	if !ok || !added && c.Field != fieldOf(site.FacetConfig, key+".content") {
+	if !ok || !added && c.Field != plan.FieldOf(site.FacetConfig, key+".content") {
 		return Difference{}, false
 	}
 	d := Difference{Field: c.Field, Path: item.ID(key), Have: c.Have, Want: i.Fields["content"], WantBytes: want.Bytes}
 	var have item.Content
 	switch {
-	case c.Have == unknown:
+	case c.Have == plan.Unknown:
 		have.Withheld = "Slipway has not looked at it yet"
 	case c.Have != item.Absent:
 		have = Present(f.Before, node, seen, key)

@@ -1,4 +1,4 @@
-package plan_test
+package present_test
 
 import (
 	"bytes"
@@ -9,12 +9,16 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// overSSH are the endpoints of a node whose system is looked at.
+var overSSH = map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}}
+
 // withFile is a site of two nodes with one file, what is known of the file on both,
 // and the plan.
-func withFile(f site.File, have site.Values, content item.Content) (*site.Plan, plan.View) {
+func withFile(f site.File, have site.Values, content item.Content) (*site.Plan, present.View) {
 	s := &site.Site{Name: "test", Nodes: map[string]*site.Node{}}
 	known := site.Known{Nodes: map[string]site.Memory{}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetConfig: true}}
 	for _, name := range []string{"n1", "n2"} {
@@ -31,7 +35,7 @@ func withFile(f site.File, have site.Values, content item.Content) (*site.Plan, 
 		}}}
 	}
 	p := plan.Site(s, "abc", known)
-	return &p, plan.View{Site: s, Known: known, Now: now}
+	return &p, present.View{Site: s, Known: known, Now: now}
 }
 
 func fileOf(content string) site.File { return site.File{Content: &content} }
@@ -69,13 +73,13 @@ func TestDifferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, v := withFile(c.file, c.have, c.content)
-			all := plan.Differences(p, v)
+			all := present.Differences(p, v)
 			if len(all) != 1 || len(all[0].Nodes) != 2 || all[0].Path != "/etc/motd" || all[0].Text != c.text || all[0].Why != c.why {
 				t.Fatalf("got %+v", all)
 			}
 			var text, comment bytes.Buffer
-			plan.Text(&text, p, v)
-			plan.Comment(&comment, proposed(*p), v)
+			present.Text(&text, p, v)
+			present.Comment(&comment, proposed(*p), v)
 			for _, shown := range []string{text.String(), comment.String()} {
 				if secret := "calvin-7"; strings.Contains(shown, secret) || c.why != "" && (strings.Contains(shown, "-two") || strings.Contains(shown, "+2\n")) {
 					t.Errorf("shows what it may not:\n%s", shown)
@@ -97,11 +101,11 @@ func TestDifferenceFromTheDesignInForce(t *testing.T) {
 	p, v := withFile(fileOf("new\n"), there("old\n", "0644"), item.Content{})
 	_, before := withFile(fileOf("old\n"), nil, item.Content{})
 	v.Before = before.Site
-	if all := plan.Differences(p, v); len(all) != 1 || all[0].Text != "@@ -1,1 +1,1 @@\n-old\n+new\n" {
+	if all := present.Differences(p, v); len(all) != 1 || all[0].Text != "@@ -1,1 +1,1 @@\n-old\n+new\n" {
 		t.Errorf("got %+v", all)
 	}
 	v.Before = nil
-	if all := plan.Differences(p, v); len(all) != 1 || all[0].Text != "" || all[0].Why != "on the machine: Slipway has not read it yet" {
+	if all := present.Differences(p, v); len(all) != 1 || all[0].Text != "" || all[0].Why != "on the machine: Slipway has not read it yet" {
 		t.Errorf("without it: got %+v", all)
 	}
 }
@@ -127,7 +131,7 @@ func TestDifferencesFitTheComment(t *testing.T) {
 	}
 	*p = plan.Site(v.Site, "abc", v.Known)
 	var b bytes.Buffer
-	if whole := plan.Comment(&b, proposed(*p), v); !whole || b.Len() > 60_000 {
+	if whole := present.Comment(&b, proposed(*p), v); !whole || b.Len() > 60_000 {
 		t.Errorf("%d bytes, whole %t", b.Len(), whole)
 	}
 	text := b.String()
@@ -143,7 +147,7 @@ func TestDifferencesFitTheComment(t *testing.T) {
 func TestFencesHold(t *testing.T) {
 	p, v := withFile(fileOf("````\n# heading @somebody\n"), nil, item.Content{})
 	var b bytes.Buffer
-	plan.Comment(&b, proposed(*p), v)
+	present.Comment(&b, proposed(*p), v)
 	if !strings.Contains(b.String(), "\n`````diff\n@@ -0,0 +1,2 @@\n+````\n+# heading @somebody\n`````\n") {
 		t.Errorf("got\n%s", b.String())
 	}
