@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -287,7 +288,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. To listen at an address other than :9481, add --agent-listen ADDRESS", name)}
 	}
 	if err := e.Agents.Serving(); err != nil {
-		return &held{state: site.Blocked, sentence: steady(err)}
+		return &held{state: site.Blocked, sentence: retry.Steady(err)}
 	}
 	b, until := w.memory.Recorded.Agent, patience(w.memory.Recorded, w.memory.Observed, installTimeout(job{site: w.e.design, node: w.node}))
 	switch {
@@ -319,7 +320,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 		return &held{state: site.Blocked, person: true, release: "`slipway run` with --netboot",
 			sentence: fmt.Sprintf("this node starts Slipway's agent over the network, and this daemon does not serve network boot: start the daemon with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
 	case w.node.References.Start == site.StartNetwork && w.unserved() != nil:
-		return &held{state: site.Blocked, sentence: "this node starts Slipway's agent over the network, and " + steady(w.unserved()), until: time.Now().Add(netbootAgain)}
+		return &held{state: site.Blocked, sentence: "this node starts Slipway's agent over the network, and " + retry.Steady(w.unserved()), until: time.Now().Add(netbootAgain)}
 	case !e.Artifacts.State(e.Agents.Medium()).Ready:
 		return &held{state: site.Blocked, person: true, release: "a restart of the daemon",
 			sentence: "the medium of Slipway's agent is no longer in the artifact store: restart the daemon, which adds it again"}

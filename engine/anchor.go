@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/ledger"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
@@ -68,7 +69,7 @@ func (e *Engine) keepAnchor(ctx context.Context) {
 		return
 	}
 	e.setProblem("published term", e.moor(ctx))
-	for sleep(ctx, anchorEvery) {
+	for retry.Sleep(ctx, anchorEvery) {
 		e.setProblem("published term", e.moor(ctx))
 	}
 }

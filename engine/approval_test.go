@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/ledger"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -714,10 +715,11 @@ func TestWhatAMergeApprovesIsTakenBack(t *testing.T) {
 		for _, recorded := range []bool{true, false} {
 			e, w := gated(t)
 			e.setAccountLocked("n1", site.Account{Records: "r1"})
-			e.proposals[7] = record.Proposed{Number: 7, Landed: &record.Landed{Set: "d1", Pending: site.Losses{lossOne}}}
 			if !recorded {
 				e.Records, c.said = closed(t), ""
 			}
+			e.proposals = review.NewMemory(e.Records)
+			e.proposals.Load([]record.Proposed{{Number: 7, Landed: &record.Landed{Set: "d1", Pending: site.Losses{lossOne}}}})
 			if !c.node {
 				w = nil
 			}
@@ -725,7 +727,7 @@ func TestWhatAMergeApprovesIsTakenBack(t *testing.T) {
 			if said != c.said || (err == nil) != recorded || errors.Is(err, site.ErrRefused) {
 				t.Errorf("%s: got %q, %v", name, said, err)
 			}
-			if l := e.proposals[7].Landed; recorded && (len(l.Pending) > 0 || l.Unapproved != "it was taken back by ann") {
+			if l := e.proposals.Of(7).Landed; recorded && (len(l.Pending) > 0 || l.Unapproved != "it was taken back by ann") {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/ledger"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -367,7 +368,7 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	defer e.booking.Unlock()
 	e.mu.Lock()
 	waiting, now := e.waitingLocked()
-	set := common(e.shown[o.Digest], waiting)
+	set := e.shown[o.Digest].Both(waiting)
 	e.mu.Unlock()
 	switch {
 	case len(waiting) == 0:
@@ -483,7 +484,7 @@ func (e *Engine) designedSetLocked() (site.Losses, string, site.Approval) {
 	waiting, _ := e.waitingLocked()
 	for _, digest := range e.book.Lines {
 		line, stands := e.design.Approvals[digest]
-		if set := common(e.shown[digest], waiting); stands && len(set) > 0 {
+		if set := e.shown[digest].Both(waiting); stands && len(set) > 0 {
 			return set, digest, line
 		}
 	}
@@ -514,7 +515,7 @@ func (e *Engine) tendAll(ctx context.Context) error {
 
 // keepLedger ends approvals whose time has passed.
 func (e *Engine) keepLedger(ctx context.Context) {
-	for sleep(ctx, tendEvery) {
+	for retry.Sleep(ctx, tendEvery) {
 		if err := errors.Join(e.tendAll(ctx), e.fillBook(ctx)); err != nil && ctx.Err() == nil {
 			e.setProblem("records", err)
 		}
@@ -574,9 +575,9 @@ func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (strin
 	e.booking.Lock()
 	defer e.booking.Unlock()
 	e.mu.Lock()
-	nodes := slices.Sorted(maps.Keys(e.accounts))
+	nodes, only := slices.Sorted(maps.Keys(e.accounts)), ""
 	if w != nil {
-		nodes = []string{w.name}
+		nodes, only = []string{w.name}, w.name
 	}
 	var ended []string
 	e.mu.Unlock()
@@ -598,7 +599,7 @@ func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (strin
 	if err != nil {
 		return "", err
 	}
-	pending, err := e.disapprovePending(ctx, w, o)
+	pending, err := e.proposals.TakeBack(ctx, o.Digest, only, o.By)
 	switch {
 	case err != nil:
 		return "", err

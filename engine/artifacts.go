@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -244,7 +244,7 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 	}
 	if err := e.Artifacts.Serving(); err != nil {
 		e.waitLocked(w, fetched)
-		h := &held{state: site.Blocked, sentence: steady(err)}
+		h := &held{state: site.Blocked, sentence: retry.Steady(err)}
 		if errors.Is(err, artifact.ErrOff) {
 			h.person, h.release = true, "`slipway run` with --artifact-listen ADDRESS"
 			h.sentence += ", and machines are installed only from images that the daemon has verified; start it with --artifact-listen :9480, or an address that the BMCs reach"
@@ -449,7 +449,7 @@ func (e *Engine) NamedFiles() (map[string]bool, error) {
 	if e.design == nil {
 		return nil, errors.New("no design is in force yet")
 	}
-	named := filesOf(e.design)
+	named := e.design.FileDigests()
 	if e.Agents != nil {
 		named[e.Agents.Medium()] = true
 	}
@@ -464,40 +464,6 @@ func (e *Engine) NamedFiles() (map[string]bool, error) {
 		if r.Installing != nil {
 			named[r.Installing.Image] = true
 		}
-	}
-	return named, nil
-}
-
-// filesOf are the digests of the files that a design names.
-func filesOf(s *site.Site) map[string]bool {
-	named := map[string]bool{}
-	for _, i := range s.Images {
-		named[i.SHA256] = true
-		for _, digest := range i.Digests {
-			named[digest] = true
-		}
-	}
-	for _, a := range s.Artifacts {
-		named[a.SHA256] = true
-	}
-	return named
-}
-
-// NamedFiles are the digests of files that open proposals name, as far as they
-// could be evaluated. It is an error while one is still to be.
-func (r *Reviews) NamedFiles() (map[string]bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	named := map[string]bool{}
-	if r.open == nil {
-		return nil, errors.New("the open proposals are not known yet")
-	}
-	for _, number := range r.open {
-		is, ok := r.done[number]
-		if !ok {
-			return nil, fmt.Errorf("proposal %d is not planned yet", number)
-		}
-		maps.Copy(named, is.files)
 	}
 	return named, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -405,7 +406,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 				r.InFlight = nil
 			}
 		}); err != nil {
-			return steady(err)
+			return retry.Steady(err)
 		}
 	} else if n := j.memory.Recorded.NoEffect; n == nil || n.Step != digest {
 		return ""

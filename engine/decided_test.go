@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -21,7 +21,7 @@ func (f *forge) vanish(number int) (back func()) {
 }
 
 // wipes brings a daemon to where a proposal that wipes n1 was read.
-func (w *world) wipes() (*forge, *engine.Reviews) {
+func (w *world) wipes() (*forge, *review.Reviews) {
 	w.t.Helper()
 	f := w.inSync("n1")
 	r := f.reviews()
@@ -34,7 +34,7 @@ func (w *world) wipes() (*forge, *engine.Reviews) {
 
 // holds fails unless merging proposal 7 has approved nothing, for a reason, which
 // people are told and called for, and a person can approve it all the same.
-func (f *forge) holds(r *engine.Reviews, why string) {
+func (f *forge) holds(r *review.Reviews, why string) {
 	w := f.w
 	w.t.Helper()
 	for range 5 {
@@ -61,7 +61,7 @@ func (f *forge) holds(r *engine.Reviews, why string) {
 }
 
 // approves fails unless merging proposal 7 has approved what its comment named.
-func (f *forge) approves(r *engine.Reviews, by string) {
+func (f *forge) approves(r *review.Reviews, by string) {
 	w := f.w
 	w.t.Helper()
 	f.keep(r, "n1 is installed", time.Hour, func() bool {

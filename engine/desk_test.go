@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -33,7 +34,7 @@ func newDesk(t *trial) *desk {
 type mortalDesk struct {
 	*desk
 	life    *life
-	reviews *engine.Reviews
+	reviews *review.Reviews
 	work    *sync.WaitGroup
 }
 
@@ -41,7 +42,7 @@ type mortalDesk struct {
 // what waits for that.
 func (d *desk) review(ctx context.Context, e *engine.Engine, l *life) (wait func()) {
 	m := &mortalDesk{desk: d, life: l, work: &sync.WaitGroup{}}
-	m.reviews = e.Reviews(engine.ReviewConfig{Branch: "main", Proposals: d, Merger: d, Announce: m,
+	m.reviews = e.Reviews(review.Config{Branch: "main", Proposals: d, Merger: d, Announce: m,
 		Evaluate: d.t.source.evaluate,
 		Judge:    func(context.Context, site.Revision, site.Revision) ([]site.Finding, error) { return nil, nil }})
 	m.work.Go(func() { _ = m.reviews.Run(ctx) })

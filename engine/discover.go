@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -34,7 +35,7 @@ func (e *Engine) discover(ctx context.Context) {
 	var last *site.Discovery
 	var denied *sync.Map // since the design said so
 	var next time.Time
-	for sleep(ctx, jitter(dice, discoverCheck)) {
+	for retry.Sleep(ctx, retry.Jitter(dice, discoverCheck)) {
 		s := e.designInForce()
 		switch {
 		case s == nil || s.Discovery == nil:
@@ -49,7 +50,7 @@ func (e *Engine) discover(ctx context.Context) {
 				e.mu.Unlock()
 			}
 			e.setProblem("discovery", e.sweep(ctx, s, denied))
-			next = time.Now().Add(jitter(dice, cmp.Or(time.Duration(last.Every), discoverEvery)))
+			next = time.Now().Add(retry.Jitter(dice, cmp.Or(time.Duration(last.Every), discoverEvery)))
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/retry"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitekey"
@@ -105,10 +107,10 @@ type Engine struct {
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
+	proposals    *review.Memory
 	said         sayings
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
-	proposing    sync.Mutex // one change of what is recorded of proposals at a time
 	booking      sync.Mutex // one change of the ledger at a time
 
 	mu        sync.Mutex
@@ -129,12 +131,11 @@ type Engine struct {
 	readOnly  string               // why nothing is written, beside ObserveOnly
 	paused    *site.Hold
 	// book and accounts are the ledger; changed with booking held.
-	book      record.Book
-	accounts  map[string]site.Account
-	latest    time.Time               // by which approvals end, see ledgerNow
-	reckoned  time.Time               // when latest was reckoned last
-	proposals map[int]record.Proposed // by number
-	shown     map[string]site.Losses  // sets of destruction, by digest
+	book     record.Book
+	accounts map[string]site.Account
+	latest   time.Time              // by which approvals end, see ledgerNow
+	reckoned time.Time              // when latest was reckoned last
+	shown    map[string]site.Losses // sets of destruction, by digest
 	// shownOrder are their digests, oldest first.
 	shownOrder []string
 	undecided  undecided
@@ -189,7 +190,7 @@ func New(c Config) *Engine {
 		rounds:    map[string]time.Time{},
 		workers:   map[string]*worker{},
 		roles:     map[string]map[string]*worker{},
-		proposals: map[int]record.Proposed{},
+		proposals: review.NewMemory(c.Records),
 		shown:     map[string]site.Losses{},
 		accounts:  map[string]site.Account{},
 		published: map[string]site.Sealed{},
@@ -244,9 +245,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.rounds[LoopPoll], e.rounds[LoopTurn] = time.Now(), time.Now()
 	e.paused = snap.Paused
 	e.removals = snap.Removals
-	for _, p := range snap.Proposed {
-		e.proposals[p.Number] = p
-	}
+	e.proposals.Load(snap.Proposed)
 	e.history = snap.History
 	if snap.Accepted == nil {
 		return nil
@@ -275,7 +274,7 @@ func (e *Engine) restore(ctx context.Context) error {
 // flush writes observations to the records now and then.
 func (e *Engine) flush(ctx context.Context) {
 	dice := e.dice("flush")
-	for sleep(ctx, jitter(dice, flushEvery)) {
+	for retry.Sleep(ctx, retry.Jitter(dice, flushEvery)) {
 		e.setProblem("records", e.Records.Flush(ctx))
 	}
 }
@@ -300,13 +299,13 @@ func (e *Engine) setProblem(key string, err error) {
 	defer e.mu.Unlock()
 	old, had := e.problems[key]
 	switch {
-	case err == nil && !had, err != nil && had && old.What == steady(err):
+	case err == nil && !had, err != nil && had && old.What == retry.Steady(err):
 		return
 	case err == nil:
 		delete(e.problems, key)
 		e.Log.Info("problem solved", "about", key, "after", time.Since(old.Since).Round(time.Second).String())
 	default:
-		now := site.Problem{About: key, What: steady(err), Since: time.Now()}
+		now := site.Problem{About: key, What: retry.Steady(err), Since: time.Now()}
 		if had {
 			now.Since = old.Since
 		}
@@ -328,24 +327,6 @@ func signal(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// sleep waits, and says false when the context ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// jitter spreads a period by a tenth to either side, so that many machines,
-// or many sites, do not fall into step.
-func jitter(dice *rand.Rand, d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*dice.Float64()))
 }
 
 // dice are for one goroutine, so that what each draws does not depend on how

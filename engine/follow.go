@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/placement"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -28,7 +30,7 @@ func (e *Engine) follow(ctx context.Context) {
 	for due := time.Now(); ; {
 		e.began(LoopPoll, due)
 		e.poll(ctx)
-		wait := jitter(dice, e.PollEvery())
+		wait := retry.Jitter(dice, e.PollEvery())
 		due = time.Now().Add(wait)
 		select {
 		case <-ctx.Done():
@@ -71,7 +73,7 @@ func (e *Engine) poll(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	design, findings = place(design, findings, e.placed())
+	design, findings = placement.PlaceEvaluated(design, findings, e.placed())
 	named := rev
 	named.Files = nil
 	if site.HasErrors(findings) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -153,7 +154,7 @@ func (e *Engine) History(ctx context.Context, node string) ([]site.Event, error)
 
 // keepHistory writes events into the records, many at a time.
 func (e *Engine) keepHistory(ctx context.Context) {
-	for sleep(ctx, writeEvents) {
+	for retry.Sleep(ctx, writeEvents) {
 		if err := errors.Join(e.writeHistory(ctx), e.writeLearnt(ctx)); err != nil && ctx.Err() == nil {
 			e.Log.Warn("history not recorded", "err", err)
 		}

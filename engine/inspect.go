@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/present"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -202,7 +203,7 @@ func (w *worker) inspected(err error) {
 		w.uninspected = time.Now().Add(period(w.name, site.FacetInventory))
 	case err != nil:
 		w.e.Log.Info("machine not inspected", "node", w.name, "err", err)
-		w.uninspected, w.reinspect = time.Now().Add(jitter(w.dice, w.inspectRetry())), true
+		w.uninspected, w.reinspect = time.Now().Add(retry.Jitter(w.dice, w.inspectRetry())), true
 	}
 }
 

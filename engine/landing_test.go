@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -39,7 +39,7 @@ func (f *forge) calls(number int) (keys []string) {
 }
 
 // keep has reviews made every ten seconds until a condition holds.
-func (f *forge) keep(r *engine.Reviews, what string, most time.Duration, so func() bool) {
+func (f *forge) keep(r *review.Reviews, what string, most time.Duration, so func() bool) {
 	f.w.t.Helper()
 	for began := time.Now(); !so(); {
 		if time.Since(began) > most {

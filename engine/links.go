@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -112,7 +113,7 @@ func (w *worker) listenMeanwhile(ctx context.Context) (woken bool) {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- w.listen(ctx, j) }()
-	w.unlistened = time.Now().Add(jitter(w.dice, listenAgain))
+	w.unlistened = time.Now().Add(retry.Jitter(w.dice, listenAgain))
 	select {
 	case err := <-done:
 		if err != nil {

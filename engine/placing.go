@@ -1,24 +1,9 @@
 package engine
 
 import (
-	"maps"
-	"slices"
-
-	"github.com/slipway-gitops/slipway/engine/placement"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
-
-// place puts the virtual machines of an evaluated design on hypervisors, beside
-// those that have a place. What cannot be placed is found like any other
-// mistake of the design.
-func place(design *site.Site, findings []site.Finding, there map[string]site.Placed) (*site.Site, []site.Finding) {
-	if design == nil || site.HasErrors(findings) {
-		return design, findings
-	}
-	design, found := placement.Place(design, there)
-	return design, slices.Concat(findings, found)
-}
 
 // placed are the virtual machines that have a place, also those of nodes that
 // the design in force has dropped and that are held.
@@ -49,14 +34,4 @@ func (w *worker) unmadeLocked() bool {
 	r := w.memory.Recorded
 	return r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil &&
 		(plan.Absent(w.memory.Observed) || w.memory.Observed.Seen().IsZero())
-}
-
-// alsoIn are machines that have a place, and those that a design adds to them.
-func alsoIn(design *site.Site, there map[string]site.Placed) map[string]site.Placed {
-	all := placement.Of(design)
-	if len(all) == 0 {
-		return there
-	}
-	maps.Copy(all, there)
-	return all
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -47,8 +47,8 @@ func (w *world) forge() *forge {
 	return &forge{w: w, proposals: map[int]site.Proposal{}, merges: map[string]site.Merge{}, comments: map[int]site.Reading{}, decisions: map[int]site.Decision{}}
 }
 
-func (f *forge) reviews() *engine.Reviews {
-	return f.w.engine.Reviews(engine.ReviewConfig{Branch: "main", Proposals: f, Merger: f, Evaluate: f.w.source.evaluate, Judge: f.judge, Announce: f})
+func (f *forge) reviews() *review.Reviews {
+	return f.w.engine.Reviews(review.Config{Branch: "main", Proposals: f, Merger: f, Evaluate: f.w.source.evaluate, Judge: f.judge, Announce: f})
 }
 
 func (f *forge) before() {
@@ -242,7 +242,7 @@ func (f *forge) tellings() int {
 }
 
 // round looks once, all of it.
-func (f *forge) round(r *engine.Reviews) {
+func (f *forge) round(r *review.Reviews) {
 	f.w.t.Helper()
 	for more := true; more; {
 		var err error
@@ -254,14 +254,14 @@ func (f *forge) round(r *engine.Reviews) {
 
 // show writes the last comment on a proposal, and says that it can be read. It is
 // a second old then: a forge counts in seconds.
-func (f *forge) show(r *engine.Reviews, number int) {
+func (f *forge) show(r *review.Reviews, number int) {
 	f.w.t.Helper()
 	v := f.last(number)
 	f.write(r, v, v.Set)
 }
 
 // write makes the comment on a proposal say what a review does.
-func (f *forge) write(r *engine.Reviews, v site.Review, set string) {
+func (f *forge) write(r *review.Reviews, v site.Review, set string) {
 	f.w.t.Helper()
 	number := v.Proposal.Number
 	told := site.Told{Number: number, Head: v.Proposal.Head, Base: v.Base, Set: set}
@@ -692,29 +692,29 @@ func TestMergeApprovesWhatWasShown(t *testing.T) {
 
 // Nothing but the merge of what was shown approves anything.
 func TestWhatApprovesNothing(t *testing.T) {
-	for name, do := range map[string]func(*testing.T, *forge, *engine.Reviews){
-		"never shown": func(_ *testing.T, f *forge, _ *engine.Reviews) { f.merge(7) },
-		"shown after the merge": func(_ *testing.T, f *forge, r *engine.Reviews) {
+	for name, do := range map[string]func(*testing.T, *forge, *review.Reviews){
+		"never shown": func(_ *testing.T, f *forge, _ *review.Reviews) { f.merge(7) },
+		"shown after the merge": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.merge(7)
 			f.show(r, 7)
 		},
-		"another set shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"another set shown": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.write(r, f.last(7), "0123456789abcdef")
 			f.merge(7)
 		},
-		"shown of an older review": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"shown of an older review": func(_ *testing.T, f *forge, r *review.Reviews) {
 			v := f.last(7)
 			f.propose(7, f.w.wiping([]string{"n1", "n2"}, "n1"))
 			f.round(r)
 			f.write(r, v, v.Set)
 			f.merge(7)
 		},
-		"pushed after it was shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"pushed after it was shown": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.propose(7, f.w.wiping([]string{"n1", "n2"}, "n1"))
 			f.merge(7)
 		},
-		"a smaller set is about to be shown": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"a smaller set is about to be shown": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.w.source.mu.Lock()
 			f.w.source.designs["merged-"+f.last(7).Proposal.Head] = f.w.wiping([]string{"n1", "n2"}, "n2")
@@ -726,22 +726,22 @@ func TestWhatApprovesNothing(t *testing.T) {
 			f.w.source.mu.Unlock()
 			f.merge(7)
 		},
-		"closed": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"closed": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.change(7, func(p *site.Proposal) { p.State = site.ProposalClosed })
 			f.w.commit(f.w.wiping([]string{"n1", "n2"}, "n1"))
 		},
-		"merged into another branch": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"merged into another branch": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.merge(7)
 			f.change(7, func(p *site.Proposal) { p.Base = "old" })
 		},
-		"merged as a commit that is not there": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"merged as a commit that is not there": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.merge(7)
 			f.change(7, func(p *site.Proposal) { p.Merge = "elsewhere" })
 		},
-		"gone for a day, and merged after all": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"gone for a day, and merged after all": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.merge(7)
 			back := f.vanish(7)
@@ -751,7 +751,7 @@ func TestWhatApprovesNothing(t *testing.T) {
 			}
 			back()
 		},
-		"merged as a commit that comes a week later": func(t *testing.T, f *forge, r *engine.Reviews) {
+		"merged as a commit that comes a week later": func(t *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.change(7, func(p *site.Proposal) {
 				p.State, p.Merge, p.MergedBy, p.MergedAt = site.ProposalMerged, "commit-2", "ann", time.Now().Add(-8*24*time.Hour)
@@ -759,12 +759,12 @@ func TestWhatApprovesNothing(t *testing.T) {
 			f.round(r)
 			f.w.commit(f.w.wiping([]string{"n1", "n2"}, "n1"))
 		},
-		"merged by nobody": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"merged by nobody": func(_ *testing.T, f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.merge(7)
 			f.change(7, func(p *site.Proposal) { p.MergedBy = "" })
 		},
-		"an approval in the proposal itself": func(_ *testing.T, f *forge, r *engine.Reviews) {
+		"an approval in the proposal itself": func(_ *testing.T, f *forge, r *review.Reviews) {
 			s := f.w.wiping([]string{"n1", "n2"}, "n1")
 			s.Approvals = map[string]site.Approval{"ffffffffffffffff": {By: "the proposal"}}
 			f.propose(7, s)
@@ -834,16 +834,16 @@ func (f *forge) grow(number int) {
 // another plan it is, as it is of another commit.
 func TestWhatHasComeToASetIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
-		before func(*forge, *engine.Reviews)
+		before func(*forge, *review.Reviews)
 		held   bool
 	}{
-		"the branch moves": {func(*forge, *engine.Reviews) {}, true},
-		"it moves, and plain in between": {func(f *forge, r *engine.Reviews) {
+		"the branch moves": {func(*forge, *review.Reviews) {}, true},
+		"it moves, and plain in between": {func(f *forge, r *review.Reviews) {
 			f.show(r, 7)
 			f.w.commit(f.w.wiping([]string{"n1", "n2"}))
 			f.round(r)
 		}, true},
-		"somebody asks for a plan": {func(f *forge, r *engine.Reviews) { r.Again(7); f.round(r) }, false},
+		"somebody asks for a plan": {func(f *forge, r *review.Reviews) { r.Again(7); f.round(r) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, usual, func(w *world) {

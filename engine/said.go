@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -137,7 +138,7 @@ func (e *Engine) keepSaid(ctx context.Context) {
 		return
 	}
 	e.Agents.Hear(e.said.hear)
-	for sleep(ctx, writeSaid) {
+	for retry.Sleep(ctx, writeSaid) {
 		if err := e.writeSaid(ctx); err != nil && ctx.Err() == nil {
 			e.Log.Warn("the output of agents could not be recorded", "err", err)
 		}

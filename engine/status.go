@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -208,10 +209,10 @@ func (e *Engine) report(ctx context.Context) {
 			failures = 0
 		} else {
 			failures++
-			wait = max(wait, backoff(failures))
+			wait = max(wait, retry.Backoff(failures))
 			e.touch()
 		}
-		if !sleep(ctx, wait) {
+		if !retry.Sleep(ctx, wait) {
 			return
 		}
 	}
@@ -283,7 +284,7 @@ func (e *Engine) reportInterval() time.Duration {
 func (e *Engine) awaitFirstLooks(ctx context.Context) {
 	deadline := time.Now().Add(firstReport)
 	for time.Now().Before(deadline) && !e.lookedOnce() {
-		if !sleep(ctx, 250*time.Millisecond) {
+		if !retry.Sleep(ctx, 250*time.Millisecond) {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -136,7 +137,7 @@ func (s Survey) look(ctx context.Context, f driver.Found) []site.Met {
 	}
 	met, err := s.lookInto(ctx, m, f)
 	if err != nil {
-		m.Why = steady(err)
+		m.Why = retry.Steady(err)
 		return []site.Met{m}
 	}
 	return met
@@ -247,7 +248,7 @@ func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls 
 			return nil, err // not tried once more for the next machine
 		}
 		if err != nil {
-			one.Why = steady(err)
+			one.Why = retry.Steady(err)
 		}
 		met = append(met, one)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -72,7 +73,7 @@ func holder() string {
 // keepTerm renews the term, or tries to acquire it, for as long as the engine
 // runs.
 func (e *Engine) keepTerm(ctx context.Context) {
-	for sleep(ctx, record.RenewEvery) {
+	for retry.Sleep(ctx, record.RenewEvery) {
 		held := e.heldTerm() != nil
 		err := e.renewTerm(ctx)
 		if ctx.Err() != nil {
@@ -142,13 +143,13 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 	case t.Term == nil && t.trouble == nil:
 		return "the site's term has not begun yet"
 	case t.Term == nil:
-		return fmt.Sprintf("the site's term could not begin, and without a record Slipway writes to no machine: %s", steady(t.trouble))
+		return fmt.Sprintf("the site's term could not begin, and without a record Slipway writes to no machine: %s", retry.Steady(t.trouble))
 	case errors.Is(t.trouble, record.ErrLost):
-		return fmt.Sprintf("another controller acts for the site: %s", steady(t.trouble))
+		return fmt.Sprintf("another controller acts for the site: %s", retry.Steady(t.trouble))
 	case !t.Holds(now) && t.trouble == nil:
 		return "the site's lease has run out and is being renewed"
 	case !t.Holds(now):
-		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: %s", steady(t.trouble))
+		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: %s", retry.Steady(t.trouble))
 	case destructive && !fenced && now.Before(t.settled):
 		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then nothing is destroyed", t.settled.UTC().Format(time.RFC3339))
 	}

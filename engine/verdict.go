@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -31,7 +32,7 @@ func (e endpointError) Plain() string {
 	var name *net.DNSError
 	switch err := e.error; {
 	case driver.Class(err) != driver.ErrUnreachable.Error() || !fromNetwork(err):
-		return strings.TrimPrefix(steady(err), driver.Class(err)+": ")
+		return strings.TrimPrefix(retry.Steady(err), driver.Class(err)+": ")
 	case errors.As(err, &name):
 		return fmt.Sprintf("the name of %s is not known: %s", e.who, name.Name)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -56,13 +57,13 @@ func verdict(err error) string {
 	if v := driver.PlainOf(err); v != "" {
 		return v
 	}
-	return steady(err)
+	return retry.Steady(err)
 }
 
 // cause is how an error was found: its text, where the verdict is not the end of
 // it.
 func cause(err error) string {
-	if text := steady(err); !strings.HasSuffix(text, verdict(err)) {
+	if text := retry.Steady(err); !strings.HasSuffix(text, verdict(err)) {
 		return text
 	}
 	return ""

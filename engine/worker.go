@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -512,7 +513,7 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 		w.spread = true
 		return time.Duration(w.dice.Float64() * float64(o.wait))
 	}
-	wait := jitter(w.dice, o.wait)
+	wait := retry.Jitter(w.dice, o.wait)
 	if o.until.IsZero() {
 		return wait
 	}
@@ -541,16 +542,19 @@ func (w *worker) settle(ctx context.Context) {
 	}
 }
 
+// maxRetryAfter is how far a machine is believed that names its own time for the next try.
+const maxRetryAfter = 15 * time.Minute
+
 // fail classifies an error into an outcome. Retries wait longer each time.
 func (w *worker) fail(j job, err error) outcome {
 	if errors.Is(err, driver.ErrNotPermitted) {
-		return outcome{state: site.Progressing, reason: steady(err)} // the gates say at once what it waits for
+		return outcome{state: site.Progressing, reason: retry.Steady(err)} // the gates say at once what it waits for
 	}
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}
 	}
 	w.failures++
-	wait := backoff(w.failures)
+	wait := retry.Backoff(w.failures)
 	var after driver.RetryAfter
 	if errors.As(err, &after) {
 		wait = max(wait, min(time.Duration(after.RetryAfterSeconds())*time.Second, maxRetryAfter))

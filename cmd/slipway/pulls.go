@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/github"
@@ -83,7 +84,7 @@ type pulls struct {
 	news      chan struct{}      // that the branch may be at another commit
 	evaluator *design.Evaluator
 
-	reviews  *engine.Reviews
+	reviews  *review.Reviews
 	reporter *pullrequest.Reporter
 	listener *pullrequest.Listener
 	again    *again // nil without a webhook
@@ -151,7 +152,7 @@ func (p *pulls) join(e *engine.Engine, remote *repo.Remote, state string, record
 		Told:    p.told,
 		Problem: func(err error) { e.Problem("pull requests", err) },
 	})
-	p.reviews = e.Reviews(engine.ReviewConfig{
+	p.reviews = e.Reviews(review.Config{
 		Branch: p.branch, Proposals: p.github, Merger: merger, Evaluate: evaluate(p.evaluator, e.Site, e.Serves(), out.metrics),
 		Judge: judge(p.evaluator, e.Site, out.metrics), Announce: p.reporter, Pages: p.github.Pages,
 	})
@@ -199,7 +200,7 @@ const leastEvery = 2 * time.Second
 // orders carry out what people ask for in comments.
 type orders struct {
 	engine  *engine.Engine
-	reviews *engine.Reviews
+	reviews *review.Reviews
 }
 
 func (o orders) Plan(number int) { o.reviews.Again(number) }

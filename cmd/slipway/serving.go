@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
 )
@@ -106,7 +107,7 @@ func whenReady(e *engine.Engine, run func(context.Context) error) func(context.C
 
 // namedFiles are the digests that the site's design, installations and proposals
 // name.
-func namedFiles(e *engine.Engine, r *engine.Reviews) (map[string]bool, error) {
+func namedFiles(e *engine.Engine, r *review.Reviews) (map[string]bool, error) {
 	if e == nil {
 		return nil, errors.New("the daemon is still starting")
 	}

@@ -6,6 +6,7 @@ package placement
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -72,4 +73,24 @@ func at(n *site.Node, h *host, siteName string) *site.Node {
 	}
 	is.Endpoints[site.BMC] = h.design.Endpoint(siteName, n.Name)
 	return &is
+}
+
+// PlaceEvaluated is Place for a design that was just evaluated: what cannot be placed
+// is found like any other mistake of it. A design with errors is left as it is.
+func PlaceEvaluated(s *site.Site, findings []site.Finding, placed map[string]site.Placed) (*site.Site, []site.Finding) {
+	if s == nil || site.HasErrors(findings) {
+		return s, findings
+	}
+	s, found := Place(s, placed)
+	return s, slices.Concat(findings, found)
+}
+
+// With are machines that have a place, and those that a design adds to them.
+func With(s *site.Site, placed map[string]site.Placed) map[string]site.Placed {
+	all := Of(s)
+	if len(all) == 0 {
+		return placed
+	}
+	maps.Copy(all, placed)
+	return all
 }

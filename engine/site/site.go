@@ -407,3 +407,18 @@ type Hold struct {
 func (h *Hold) Holds(at time.Time) bool {
 	return h != nil && (h.Until.IsZero() || at.Before(h.Until))
 }
+
+// FileDigests are the digests of the files that a design names.
+func (s *Site) FileDigests() map[string]bool {
+	named := map[string]bool{}
+	for _, i := range s.Images {
+		named[i.SHA256] = true
+		for _, digest := range i.Digests {
+			named[digest] = true
+		}
+	}
+	for _, a := range s.Artifacts {
+		named[a.SHA256] = true
+	}
+	return named
+}

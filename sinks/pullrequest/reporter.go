@@ -46,7 +46,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Reporter is an engine.Announcer.
+// Reporter is an review.Announcer.
 type Reporter struct {
 	Config
 	wake chan struct{}

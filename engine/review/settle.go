@@ -1,4 +1,4 @@
-package engine
+package review
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -15,51 +14,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// proposed is what was done about a proposal.
-func (e *Engine) proposed(number int) record.Proposed {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := e.proposals[number]
-	p.Number = number
-	return p
-}
-
-// putProposed records what was done about a proposal in the place of what was
-// recorded before. Where that has become another meanwhile it changes nothing.
-func (e *Engine) putProposed(ctx context.Context, was, is record.Proposed) error {
-	e.proposing.Lock()
-	defer e.proposing.Unlock()
-	if !reflect.DeepEqual(was, e.proposed(was.Number)) {
-		return nil
-	}
-	return e.putProposedLocked(ctx, is)
-}
-
-// putProposedLocked is called with proposing held.
-func (e *Engine) putProposedLocked(ctx context.Context, is record.Proposed) error {
-	if reflect.DeepEqual(is, e.proposed(is.Number)) {
-		return nil
-	}
-	if err := e.Records.PutProposed(ctx, is); err != nil {
-		return fmt.Errorf("record proposal %d: %w", is.Number, err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if is.Empty() {
-		delete(e.proposals, is.Number)
-	} else {
-		e.proposals[is.Number] = is
-	}
-	return nil
-}
-
 // after is what is recorded of a proposal once a comment that names a set takes
 // the place of the last one. What that named is approved by no merge from here
 // on, unless the new one names all of it, for the same commit; so whichever of
 // the two is read until the new one is shown, it names that. What a fork was
 // allowed for another commit is over, too.
 func after(is record.Proposed, p site.Proposal, now reviewed) record.Proposed {
-	if s := is.Shown; s != nil && (s.Head != p.Head || !containsAll(now.set, s.Losses)) {
+	if s := is.Shown; s != nil && (s.Head != p.Head || !now.set.ContainsAll(s.Losses)) {
 		is.Shown = nil
 	}
 	is.Waiting = now.waiting
@@ -69,27 +30,22 @@ func after(is record.Proposed, p site.Proposal, now reviewed) record.Proposed {
 	return is
 }
 
-func containsAll(set, part site.Losses) bool {
-	in := setOf(set)
-	return !slices.ContainsFunc(part, func(l site.Loss) bool { return !in[l] })
-}
-
 // settle looks after proposals with a record that are not open any more: what
 // the comment of a merged one named is approved, once, and people are told what
 // comes of it. Every other is forgotten. One that cannot be settled is tried again
 // in the next round, keeps no other back, and is a problem of the site when that
 // lasts.
 func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	if !r.engine.hasDesign() {
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	if design, _ := r.site.Design(); design == nil {
 		return // nothing can be approved before there is one
 	}
 	if r.base != base {
 		r.base, r.lineages = base, map[lineage]bool{}
 	}
 	var errs []error
-	for _, is := range r.engine.recorded() {
+	for _, is := range r.site.Memory.All() {
 		number := is.Number
 		if is.Landed == nil {
 			err := r.settleOne(ctx, is, open, base)
@@ -97,30 +53,13 @@ func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string)
 			if err == nil {
 				maps.DeleteFunc(r.doubts, func(q question, _ time.Time) bool { return q.number == number })
 			}
-			is = r.engine.proposed(number)
+			is = r.site.Memory.Of(number)
 		}
 		if is.Landed != nil {
 			errs = append(errs, r.lasting(question{number, "followed"}, r.follow(ctx, is)))
 		}
 	}
-	r.engine.setProblem("merges", errors.Join(errs...))
-}
-
-func (e *Engine) hasDesign() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.design != nil
-}
-
-func (e *Engine) recorded() []record.Proposed {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var all []record.Proposed
-	for _, p := range e.proposals {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(a, b record.Proposed) int { return a.Number - b.Number })
-	return all
+	r.site.Problem("merges", errors.Join(errs...))
 }
 
 // settleOne asks what became of a proposal that is not among the open ones. The
@@ -171,10 +110,11 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 		p.MergedBy, why = cmp.Or(by, p.MergedBy), no
 	}
 	if why == "" {
-		return r.engine.approveMerged(ctx, p, is)
+		return r.site.Memory.Put(ctx, is, record.Proposed{Number: is.Number,
+			Landed: &record.Landed{Proposal: p, Set: is.Shown.Digest, Pending: is.Shown.Losses, Waiting: is.Shown.Waiting}})
 	}
 	r.approvesNothing(p, is, why)
-	return r.engine.putProposed(ctx, is, unapproved(p, is, why))
+	return r.site.Memory.Put(ctx, is, unapproved(p, is, why))
 }
 
 // drop forgets a proposal that approves nothing and of which there will be no
@@ -182,7 +122,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 func (r *Reviews) drop(ctx context.Context, p site.Proposal, is record.Proposed, why string) error {
 	r.approvesNothing(p, is, why)
 	r.forgetTold(is.Number)
-	return r.engine.putProposed(ctx, is, record.Proposed{Number: is.Number})
+	return r.site.Memory.Put(ctx, is, record.Proposed{Number: is.Number})
 }
 
 // isMerged says whether a proposal of which people were told was merged into the
@@ -195,7 +135,7 @@ func (r *Reviews) isMerged(p site.Proposal, is record.Proposed) bool {
 // nobody.
 func (r *Reviews) approvesNothing(p site.Proposal, is record.Proposed, why string) {
 	if is.Shown != nil || is.ChangedAt(p.Head) != nil {
-		r.engine.warn(site.Event{Kind: site.EventOrder, By: p.MergedBy,
+		r.site.Warn(site.Event{Kind: site.EventOrder, By: p.MergedBy,
 			Text: fmt.Sprintf("merging pull request %d approves nothing: %s", is.Number, why)})
 	}
 }
@@ -207,78 +147,6 @@ func unapproved(p site.Proposal, is record.Proposed, why string) record.Proposed
 		landed.Unapproved = why
 	}
 	return record.Proposed{Number: is.Number, Landed: &landed}
-}
-
-// approveMerged records that what a merged proposal's comment named is approved
-// once the merge is in force.
-func (e *Engine) approveMerged(ctx context.Context, p site.Proposal, is record.Proposed) error {
-	e.proposing.Lock()
-	defer e.proposing.Unlock()
-	if !reflect.DeepEqual(is, e.proposed(is.Number)) {
-		return nil
-	}
-	return e.putProposedLocked(ctx, record.Proposed{Number: is.Number,
-		Landed: &record.Landed{Proposal: p, Set: is.Shown.Digest, Pending: is.Shown.Losses, Waiting: is.Shown.Waiting}})
-}
-
-// openMerged opens the entries for what a merge approves, now that the merge
-// commit is in force: for those of the losses that are planned and that nobody
-// has approved. What has become another loss since it was read waits for a
-// person.
-func (e *Engine) openMerged(ctx context.Context, is record.Proposed) (record.Proposed, error) {
-	e.booking.Lock()
-	defer e.booking.Unlock()
-	landed := *is.Landed
-	p := landed.Proposal
-	e.mu.Lock()
-	waiting, _ := e.waitingLocked()
-	set := common(landed.Pending, waiting)
-	e.mu.Unlock()
-	if len(set) > 0 {
-		source := site.ApprovalSource{Kind: site.ByMerge, By: p.MergedBy, Proposal: p.Number, Commit: p.Merge, When: p.MergedAt}
-		if err := e.openEntries(ctx, set, landed.Set, source, ""); err != nil {
-			return is, err
-		}
-	}
-	e.mu.Lock()
-	for _, l := range landed.Pending {
-		if slices.ContainsFunc(e.accounts[l.Node].Entries, func(x site.LedgerEntry) bool { return x.Loss == l }) {
-			landed.Approved = append(landed.Approved, l)
-		}
-	}
-	e.mu.Unlock()
-	landed.Pending = nil
-	is.Landed = &landed
-	return is, nil
-}
-
-// disapprovePending takes back what merges have approved that are not in force
-// yet, by the digest of the set or for one node. It says whether there was any.
-func (e *Engine) disapprovePending(ctx context.Context, w *worker, o site.Order) (bool, error) {
-	e.proposing.Lock()
-	defer e.proposing.Unlock()
-	any := false
-	for _, is := range e.recorded() {
-		if is.Landed == nil || len(is.Landed.Pending) == 0 {
-			continue
-		}
-		landed := *is.Landed
-		landed.Pending = slices.DeleteFunc(slices.Clone(landed.Pending), func(l site.Loss) bool {
-			return w == nil && landed.Set == o.Digest || w != nil && l.Node == w.name
-		})
-		if len(landed.Pending) == len(is.Landed.Pending) {
-			continue
-		}
-		any = true
-		if len(landed.Pending) == 0 {
-			landed.Unapproved = "it was taken back by " + o.By
-		}
-		is.Landed = &landed
-		if err := e.putProposedLocked(ctx, is); err != nil {
-			return any, err
-		}
-	}
-	return any, nil
 }
 
 // notApproved says why a proposal that is not open approves nothing; empty

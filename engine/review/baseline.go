@@ -1,4 +1,4 @@
-package engine
+package review
 
 import (
 	"context"
@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/placement"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// footing is what the reviews of a round rest on: the branch without any
+// baseline is what the reviews of a round rest on: the branch without any
 // proposal, and what is known of the machines.
-type footing struct {
+type baseline struct {
 	reviews *Reviews
 	base    site.Revision
 
@@ -35,25 +36,22 @@ type footing struct {
 
 // ask evaluates and plans the branch, once. Where its newest commit is broken
 // the design in force stands for it.
-func (f *footing) ask(ctx context.Context) error {
+func (f *baseline) ask(ctx context.Context) error {
 	if f.asked {
 		return nil
 	}
-	e := f.reviews.engine
-	f.known = e.Known()
+	f.known = f.reviews.site.Known()
 	design, findings, err := f.reviews.Evaluate(ctx, f.base)
 	if err != nil {
 		return fmt.Errorf("evaluate branch %s: %w", f.reviews.Branch, err)
 	}
-	design, findings = place(design, findings, f.known.Placed)
+	design, findings = placement.PlaceEvaluated(design, findings, f.known.Placed)
 	if site.HasErrors(findings) || design == nil {
-		e.mu.Lock()
-		design = e.design
-		e.mu.Unlock()
+		design, _ = f.reviews.site.Design()
 	}
 	f.design, f.findings, f.asked, f.placed = design, findings, true, f.known.Placed
 	if design != nil {
-		f.placed = alsoIn(design, f.known.Placed)
+		f.placed = placement.With(design, f.known.Placed)
 		f.plan = plan.Site(design, f.base.ID, f.known)
 		f.waiting = f.plan.Destroys()
 	}
@@ -61,7 +59,7 @@ func (f *footing) ask(ctx context.Context) error {
 }
 
 // plan plans a proposal as if it were merged.
-func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
+func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error {
 	on.merged, on.shown = nil, on.known
 	m, err := r.Merger.Merge(ctx, v.Proposal)
 	switch {
@@ -81,7 +79,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
-	design, findings = place(design, findings, on.placed)
+	design, findings = placement.PlaceEvaluated(design, findings, on.placed)
 	v.Findings, v.Before = newFindings(findings, on.findings)
 	if design == nil || site.HasErrors(findings) {
 		v.Findings, v.Before = hindrances(findings, on.findings)
@@ -99,7 +97,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *footing) error {
 // judge holds a proposal that changes policies or suppressions against those of
 // the branch, which are in force until it is merged. What the branch is found
 // to have as well is nothing of the proposal's.
-func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revision, on *footing, design *site.Site) error {
+func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revision, on *baseline, design *site.Site) error {
 	if !mayJudgeItself(on.design, design) {
 		return nil
 	}
@@ -125,7 +123,7 @@ func mayJudgeItself(branch, merged *site.Site) bool {
 }
 
 // differ puts into a review what its merged design brings about.
-func (f *footing) differ(v *site.Review) {
+func (f *baseline) differ(v *site.Review) {
 	all := plan.Site(f.merged, v.Proposal.Head, f.known)
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&f.plan, &all)
 	v.Waiting = f.waiting
@@ -133,28 +131,9 @@ func (f *footing) differ(v *site.Review) {
 }
 
 // drives adds what is known of the disks that are erased.
-func (r *Reviews) drives(ctx context.Context, v *site.Review, on *footing) (err error) {
-	on.shown, err = r.engine.withDrives(ctx, on.known, v.Destroys())
+func (r *Reviews) drives(ctx context.Context, v *site.Review, on *baseline) (err error) {
+	on.shown, err = r.site.WithDrives(ctx, on.known, v.Destroys())
 	return err
-}
-
-// withDrives adds what is known of the disks of a set to what is known of its
-// machines.
-func (e *Engine) withDrives(ctx context.Context, known site.Known, set site.Losses) (site.Known, error) {
-	const most = 500 // more are not told one by one
-	shown := known
-	shown.Nodes = maps.Clone(known.Nodes)
-	for _, l := range set[:min(len(set), most)] {
-		inventory, err := e.Records.Inventory(ctx, l.Node)
-		if err != nil {
-			return known, fmt.Errorf("read inventory of %s: %w", l.Node, err)
-		}
-		if m := known.Nodes[l.Node]; inventory != nil && m.Observed.Identity.Matches(l.Machine) {
-			m.Observed.Inventory = inventory
-			shown.Nodes[l.Node] = m
-		}
-	}
-	return shown, nil
 }
 
 // hindrances are the findings to be told of a design that cannot be planned: its

@@ -1,16 +1,18 @@
-package engine
+package review
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -58,9 +60,9 @@ type Announcer interface {
 	Reads(ctx context.Context, number int, comment int64) (site.Reading, error)
 }
 
-// ReviewConfig is what reviews of a site's proposals are made with. None of it
-// comes from a proposal.
-type ReviewConfig struct {
+// Config is what reviews of a site's proposals are made with. None of it comes from a
+// proposal.
+type Config struct {
 	// Branch is the name of the branch that Base is of.
 	Branch    string
 	Proposals Proposals
@@ -81,10 +83,10 @@ type ReviewConfig struct {
 // It touches no machine and reads no secret. A proposal is planned again when
 // it or the branch has moved, and when somebody asks.
 type Reviews struct {
-	ReviewConfig
-	engine *Engine
-	poke   chan struct{}
-	turn   sync.Mutex // held where what is recorded of proposals is decided
+	Config
+	site     Site
+	poke     chan struct{}
+	deciding sync.Mutex // held where what is recorded of proposals is decided
 
 	base     string           // that lineages are known at
 	lineages map[lineage]bool // see contains
@@ -129,37 +131,40 @@ const (
 	// are open, so that a push does not wait for all of them.
 	reviewsPerRound = 16
 	reviewTimeout   = 5 * time.Minute
-	// firstLooks is for how long after a start it is asked more often what is open.
+	// listTimeout is for how long the forge and the repository are waited for.
+	listTimeout = 5 * time.Minute
+	// firstLooks is for how long after a start it is asked at least every firstEvery what
+	// is open.
 	firstLooks = 5 * time.Minute
+	firstEvery = 5 * time.Second
 )
 
-// Reviews makes the reviews of the engine's site; Run keeps them.
-func (e *Engine) Reviews(c ReviewConfig) *Reviews {
-	return &Reviews{ReviewConfig: c, engine: e, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
+// New makes the reviews of a site; Run keeps them.
+func New(of Site, c Config) *Reviews {
+	return &Reviews{Config: c, site: of, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
 		asks: map[int]int{}, answered: map[int]int{}, doubts: map[question]time.Time{}}
 }
 
 // Run reviews until the context ends.
 func (r *Reviews) Run(ctx context.Context) error {
 	select {
-	case <-r.engine.ready:
+	case <-r.site.Ready:
 	case <-ctx.Done():
 		return nil
 	}
-	dice := r.engine.dice("reviews")
 	began := time.Now()
 	for failures := 0; ; {
 		more, err := r.Round(ctx)
-		r.engine.setProblem("proposals", err)
-		every := r.engine.PollEvery()
+		r.site.Problem("proposals", err)
+		every := r.site.PollEvery()
 		if time.Since(began) < firstLooks { // somebody may be about to try it, and machines are being met
-			every = min(every, firstPoll)
+			every = min(every, firstEvery)
 		}
-		wait := min(jitter(dice, every), every)
+		wait := min(retry.Jitter(r.site.Dice, every), every)
 		switch {
 		case err != nil:
 			failures++
-			wait = max(wait, backoff(failures))
+			wait = max(wait, retry.Backoff(failures))
 		case more:
 			failures, wait = 0, 0
 		default:
@@ -169,14 +174,19 @@ func (r *Reviews) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.poke:
-		case <-r.engine.inForce: // what was merged may be approved now
+		case <-r.site.InForce: // what was merged may be approved now
 		case <-time.After(wait):
 		}
 	}
 }
 
 // Look has the open proposals looked at now.
-func (r *Reviews) Look() { signal(r.poke) }
+func (r *Reviews) Look() {
+	select {
+	case r.poke <- struct{}{}:
+	default: // it is looked anyway
+	}
+}
 
 // Again has a proposal planned again, though it and the branch are where they
 // were.
@@ -192,7 +202,7 @@ func (r *Reviews) Again(number int) {
 // Round looks once at what is open, plans what is new, and approves what was
 // merged. It says whether there is more to plan.
 func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
-	lctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	lctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	open, err := r.Proposals.Open(lctx, r.Branch)
 	if err != nil {
@@ -210,7 +220,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	now := min(len(due), reviewsPerRound)
-	against := &footing{reviews: r, base: base}
+	against := &baseline{reviews: r, base: base}
 	for _, p := range due[:now] {
 		if err := r.review(ctx, p, against); err != nil {
 			return false, err
@@ -223,7 +233,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 // then those that the branch has moved under, the latest changed first.
 func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	var fresh, rest []site.Proposal
-	met := r.engine.hasMetAll()
+	_, met := r.site.Design()
 	open = slices.Clone(open)
 	slices.SortStableFunc(open, func(a, b site.Proposal) int { return b.Changed.Compare(a.Changed) })
 	r.mu.Lock()
@@ -292,13 +302,14 @@ func (r *Reviews) forget(open []site.Proposal) {
 // mayPlan says whether a proposal's head may be read: a fork's only when
 // somebody who may write has allowed that very commit.
 func (r *Reviews) mayPlan(p site.Proposal) bool {
-	return !p.Fork || p.Head != "" && r.engine.proposed(p.Number).Allowed == p.Head
+	return !p.Fork || p.Head != "" && r.site.Memory.Of(p.Number).Allowed == p.Head
 }
 
 // review plans one proposal and tells of it.
-func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) error {
-	v := site.Review{Site: r.engine.Site, Proposal: p, Base: on.base.ID, When: time.Now()}
-	allowed, early, asks := r.mayPlan(p), !r.engine.hasMetAll(), r.asksFor(p.Number)
+func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) error {
+	v := site.Review{Site: r.site.Name, Proposal: p, Base: on.base.ID, When: time.Now()}
+	_, met := r.site.Design()
+	allowed, early, asks := r.mayPlan(p), !met, r.asksFor(p.Number)
 	var err error
 	if allowed {
 		err = r.planWithin(ctx, &v, on)
@@ -316,17 +327,17 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 	is := r.tried(p, v.Base, allowed, err)
 	is.waiting, is.early, is.asks = on.waiting, early, asks
 	if on.merged != nil {
-		is.files = filesOf(on.merged)
+		is.files = on.merged.FileDigests()
 	}
 	if err != nil {
-		v.Problem, v.Ours = "it could not be planned: "+steady(err)+"; Slipway tries again", true
-		r.engine.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
+		v.Problem, v.Ours = "it could not be planned: "+retry.Steady(err)+"; Slipway tries again", true
+		r.site.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
 	}
 	if is.problem = v.Problem; r.failsAlike(p, is) {
 		return nil // people know
 	}
 	v.Grown = r.grown(&v, asks)
-	if c := r.engine.proposed(p.Number).ChangedAt(p.Head); c != nil {
+	if c := r.site.Memory.Of(p.Number).ChangedAt(p.Head); c != nil {
 		v.Call = present.ChangedCall(&v, c.What, c.When)
 	}
 	r.write(&v, on)
@@ -340,7 +351,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *footing) erro
 }
 
 // planWithin is plan, for no longer than it may take.
-func (r *Reviews) planWithin(ctx context.Context, v *site.Review, on *footing) error {
+func (r *Reviews) planWithin(ctx context.Context, v *site.Review, on *baseline) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	return r.plan(ctx, v, on)
@@ -366,7 +377,7 @@ func (r *Reviews) tried(p site.Proposal, base string, allowed bool, err error) r
 		r.mu.Lock()
 		is.failures = r.done[p.Number].failures + 1
 		r.mu.Unlock()
-		is.again = time.Now().Add(backoff(is.failures))
+		is.again = time.Now().Add(retry.Backoff(is.failures))
 	}
 	return is
 }
@@ -400,9 +411,9 @@ func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
 // proposal is still open, where that matters: one that was merged is approved
 // as it was read.
 func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (open bool, err error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	was := r.engine.proposed(p.Number)
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	was := r.site.Memory.Of(p.Number)
 	next := after(was, p, is)
 	if is.named && r.namesAnew(was, p, is.asks) {
 		next.Named = &record.Named{Head: p.Head, Losses: is.set}
@@ -412,7 +423,7 @@ func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (op
 			return false, err
 		}
 	}
-	if err := r.engine.putProposed(ctx, was, next); err != nil {
+	if err := r.site.Memory.Put(ctx, was, next); err != nil {
 		return false, err
 	}
 	r.mu.Lock()
@@ -442,11 +453,11 @@ func (r *Reviews) namesAnew(was record.Proposed, p site.Proposal, asks int) bool
 
 // grown is what of a review's destruction its comment did not name at first.
 func (r *Reviews) grown(v *site.Review, asks int) site.Losses {
-	was := r.engine.proposed(v.Proposal.Number)
+	was := r.site.Memory.Of(v.Proposal.Number)
 	if !v.Planned() || r.namesAnew(was, v.Proposal, asks) {
 		return nil
 	}
-	return beside(v.Destroys(), was.Named.Losses)
+	return v.Destroys().Without(was.Named.Losses)
 }
 
 // stillOpen asks whether a proposal is open, and at a commit if one is named.
@@ -459,10 +470,8 @@ func (r *Reviews) stillOpen(ctx context.Context, number int, head string) (bool,
 }
 
 // write writes the comment.
-func (r *Reviews) write(v *site.Review, on *footing) {
-	r.engine.mu.Lock()
-	inForce := r.engine.design
-	r.engine.mu.Unlock()
+func (r *Reviews) write(v *site.Review, on *baseline) {
+	inForce, _ := r.site.Design()
 	view := present.View{Site: on.merged, Before: inForce, Known: on.shown, Now: v.When}
 	if r.Pages != nil {
 		view.Pages = r.Pages(v.Proposal.Head)
@@ -477,15 +486,34 @@ var errDone = errors.New("the branch has it already")
 // Allow lets one commit of a fork be planned. Who says so must be a person
 // whose right to write was looked up right before.
 func (r *Reviews) Allow(ctx context.Context, number int, head, by string) error {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	was := r.engine.proposed(number)
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	was := r.site.Memory.Of(number)
 	next := was
 	next.Allowed, next.AllowedBy = head, by
-	if err := r.engine.putProposed(ctx, was, next); err != nil {
+	if err := r.site.Memory.Put(ctx, was, next); err != nil {
 		return err
 	}
-	r.engine.Log.Info("fork allowed to be planned", "proposal", number, "revision", head, "by", by)
+	r.site.Log.Info("fork allowed to be planned", "proposal", number, "revision", head, "by", by)
 	r.Again(number)
 	return nil
+}
+
+// NamedFiles are the digests of files that open proposals name, as far as they
+// could be evaluated. It is an error while one is still to be.
+func (r *Reviews) NamedFiles() (map[string]bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	named := map[string]bool{}
+	if r.open == nil {
+		return nil, errors.New("the open proposals are not known yet")
+	}
+	for _, number := range r.open {
+		is, ok := r.done[number]
+		if !ok {
+			return nil, fmt.Errorf("proposal %d is not planned yet", number)
+		}
+		maps.Copy(named, is.files)
+	}
+	return named, nil
 }

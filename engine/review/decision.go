@@ -1,4 +1,4 @@
-package engine
+package review
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const (
 )
 
 // isCertain says whether something was in doubt for long enough, and notes since
-// when it is. It is called with turn held, as is lasting.
+// when it is. It is called with deciding held, as is lasting.
 func (r *Reviews) isCertain(d question, most time.Duration) bool {
 	since, noted := r.doubts[d]
 	if !noted {
@@ -62,9 +62,9 @@ func (r *Reviews) lasting(d question, err error) error {
 // who merged it may not have read it. What others did to it is recorded first: when
 // this is called again, nothing is left to see of it.
 func (r *Reviews) Told(ctx context.Context, t site.Told) error {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	was := r.engine.proposed(t.Number)
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	was := r.site.Memory.Of(t.Number)
 	if was.Empty() || was.Landed != nil {
 		return nil // nothing more is approved by it
 	}
@@ -79,7 +79,7 @@ func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 		again.Since = t.Is.Written // what was read in between, nobody knows
 		found.Shown = &again
 	}
-	if err := r.engine.putProposed(ctx, was, found); err != nil {
+	if err := r.site.Memory.Put(ctx, was, found); err != nil {
 		return err
 	}
 	next := found
@@ -91,7 +91,7 @@ func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 	if err != nil {
 		return err
 	}
-	return r.engine.putProposed(ctx, found, next)
+	return r.site.Memory.Put(ctx, found, next)
 }
 
 // shows is the set that a comment shows from now on.
@@ -111,7 +111,7 @@ func (r *Reviews) shows(ctx context.Context, was *record.Shown, t site.Told) (*r
 	next := &record.Shown{
 		Head: t.Head, Base: t.Base, Digest: t.Set, Losses: is.set, Waiting: is.waiting, When: time.Now(), Since: t.Is.Written,
 	}
-	if was != nil && was.Head == t.Head && !was.Since.IsZero() && containsAll(was.Losses, is.set) {
+	if was != nil && was.Head == t.Head && !was.Since.IsZero() && was.Losses.ContainsAll(is.set) {
 		next.Since = was.Since // it has named this all along
 	}
 	return next, nil
@@ -145,7 +145,7 @@ func changed(own, now *site.Reading) string {
 // noteChanged has history tell that others have changed a comment, and has the
 // proposal told of anew: the comment is restored, and people are called.
 func (r *Reviews) noteChanged(number int, what string) {
-	r.engine.warn(site.Event{Kind: site.EventOrder, Text: fmt.Sprintf("others have changed Slipway's comment on pull request %d: %s. "+
+	r.site.Warn(site.Event{Kind: site.EventOrder, Text: fmt.Sprintf("others have changed Slipway's comment on pull request %d: %s. "+
 		"Slipway rewrites it; merging approves only what the new text names", number, what)})
 	r.mu.Lock()
 	delete(r.done, number)
@@ -161,7 +161,7 @@ const watchedPerRound = 50
 func (r *Reviews) watch(ctx context.Context, open []site.Proposal) {
 	var wrong error
 	var named []record.Proposed
-	for _, is := range r.engine.recorded() {
+	for _, is := range r.site.Memory.All() {
 		if is.Shown != nil && slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == is.Number }) {
 			named = append(named, is)
 		}
@@ -174,9 +174,9 @@ func (r *Reviews) watch(ctx context.Context, open []site.Proposal) {
 			wrong = err
 		}
 	}
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	r.engine.setProblem("comment", r.lasting(question{0, "watched"}, wrong))
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	r.site.Problem("comment", r.lasting(question{0, "watched"}, wrong))
 }
 
 // turnOf orders proposals: those after the last one that was read come first.
@@ -188,9 +188,9 @@ func (r *Reviews) turnOf(number int) int {
 }
 
 func (r *Reviews) watchOne(ctx context.Context, number int) error {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	was := r.engine.proposed(number)
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	was := r.site.Memory.Of(number)
 	if was.Shown == nil || was.Comment == nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (r *Reviews) watchOne(ctx context.Context, number int) error {
 	next := was
 	next.Shown, next.Comment = nil, now
 	next.Changed = &record.Changed{Head: was.Shown.Head, What: what, When: time.Now()}
-	if err := r.engine.putProposed(ctx, was, next); err != nil {
+	if err := r.site.Memory.Put(ctx, was, next); err != nil {
 		return err
 	}
 	r.noteChanged(number, what)

@@ -1,0 +1,128 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Records keeps what was done about proposals.
+type Records interface {
+	// PutProposed records it in the place of what was recorded of the proposal before.
+	PutProposed(ctx context.Context, p record.Proposed) error
+}
+
+// Memory is what is recorded of proposals. Its methods may be called by several
+// goroutines at once.
+type Memory struct {
+	records Records
+	writing sync.Mutex // one change at a time
+	all     proposals
+}
+
+// proposals are what is recorded, by number.
+type proposals struct {
+	mu sync.Mutex
+	by map[int]record.Proposed
+}
+
+func (p *proposals) put(is record.Proposed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if is.Empty() {
+		delete(p.by, is.Number)
+	} else {
+		p.by[is.Number] = is
+	}
+}
+
+// NewMemory is empty until it is loaded.
+func NewMemory(r Records) *Memory {
+	return &Memory{records: r, all: proposals{by: map[int]record.Proposed{}}}
+}
+
+// Load takes what was recorded before.
+func (m *Memory) Load(all []record.Proposed) {
+	for _, p := range all {
+		m.all.put(p)
+	}
+}
+
+// Of is what was done about a proposal.
+func (m *Memory) Of(number int) record.Proposed {
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	p := m.all.by[number]
+	p.Number = number
+	return p
+}
+
+// All is what was done about each proposal, by number.
+func (m *Memory) All() []record.Proposed {
+	m.all.mu.Lock()
+	defer m.all.mu.Unlock()
+	var all []record.Proposed
+	for _, p := range m.all.by {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b record.Proposed) int { return a.Number - b.Number })
+	return all
+}
+
+// Put records what was done about a proposal in the place of what was recorded
+// before. Where that has become another meanwhile it changes nothing.
+func (m *Memory) Put(ctx context.Context, was, is record.Proposed) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if !reflect.DeepEqual(was, m.Of(was.Number)) {
+		return nil
+	}
+	return m.write(ctx, is)
+}
+
+// write is called with writing held.
+func (m *Memory) write(ctx context.Context, is record.Proposed) error {
+	if reflect.DeepEqual(is, m.Of(is.Number)) {
+		return nil
+	}
+	if err := m.records.PutProposed(ctx, is); err != nil {
+		return fmt.Errorf("record proposal %d: %w", is.Number, err)
+	}
+	m.all.put(is)
+	return nil
+}
+
+// TakeBack takes back what merges have approved that are not in force yet: all losses
+// of the set with the digest, or those of one node, where that is not empty. It says
+// whether there was any.
+func (m *Memory) TakeBack(ctx context.Context, digest, node, by string) (bool, error) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	any := false
+	for _, is := range m.All() {
+		if is.Landed == nil || len(is.Landed.Pending) == 0 {
+			continue
+		}
+		landed := *is.Landed
+		landed.Pending = slices.DeleteFunc(slices.Clone(landed.Pending), func(l site.Loss) bool {
+			return node == "" && landed.Set == digest || node != "" && l.Node == node
+		})
+		if len(landed.Pending) == len(is.Landed.Pending) {
+			continue
+		}
+		any = true
+		if len(landed.Pending) == 0 {
+			landed.Unapproved = "it was taken back by " + by
+		}
+		is.Landed = &landed
+		if err := m.write(ctx, is); err != nil {
+			return any, err
+		}
+	}
+	return any, nil
+}

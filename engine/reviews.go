@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/review"
+	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Reviews plans what people propose for the engine's site; Run keeps them.
+func (e *Engine) Reviews(c review.Config) *review.Reviews {
+	d := reviewSite{e}
+	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.inForceAndMet, Memory: e.proposals,
+		Ready: e.ready, InForce: e.inForce, PollEvery: e.PollEvery, Dice: e.dice("reviews"), Log: e.Log}, c)
+}
+
+// reviewSite is the engine as reviews see it.
+type reviewSite struct{ *Engine }
+
+// inForceAndMet is the design in force, and whether every machine of it was looked at.
+func (e *Engine) inForceAndMet() (*site.Site, bool) {
+	met := e.hasMetAll()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.design, met
+}
+
+// Warn adds an event to the history.
+func (d reviewSite) Warn(ev site.Event) { d.warn(ev) }
+
+// Situation is how the site is, as far as it concerns proposals that have landed.
+func (d reviewSite) Situation() review.Situation {
+	e := d.Engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waiting, _ := e.waitingLocked()
+	s := review.Situation{When: time.Now(), Applied: e.applied, Attempted: e.attempted, Rollout: e.rolloutLocked(),
+		Ended: slices.Clone(e.ended), Waiting: slices.Clone(waiting), ReadOnly: e.whyReadOnlyLocked(), Stuck: e.stuckLocked(waiting), Machines: e.machinesLocked()}
+	if r := e.rollout; r.running() && r.Queued != nil {
+		s.Queued = "it waits for the rollout of " + r.Revision.Short() + " to end"
+	}
+	if p, is := e.problems["design"]; is {
+		s.Broken = p.What
+	}
+	return s
+}
+
+// stuckFor is how long a node waits before a person is called for it: it may be
+// about to take notice of what it waited for.
+const stuckFor = time.Minute
+
+// stuckLocked are nodes of the rollout under way that wait for a person and not
+// for the approval of a set. In a halted one all of them do.
+func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
+	r := e.rollout
+	if !r.running() || r.Halted != "" {
+		return nil
+	}
+	asked := map[string]bool{}
+	for _, l := range waiting {
+		asked[l.Node] = true
+	}
+	var stuck map[string]string
+	for _, name := range r.Nodes {
+		if w := e.workers[name]; w != nil && w.status.Person && w.standing == resting && !asked[name] && time.Since(w.status.Since) >= stuckFor {
+			if stuck == nil {
+				stuck = map[string]string{}
+			}
+			stuck[name] = w.status.Reason
+		}
+	}
+	return stuck
+}
+
+// machinesLocked is what the machines of the rollout under way do now.
+func (e *Engine) machinesLocked() []site.MachineNow {
+	r := e.rollout
+	if !r.running() {
+		return nil
+	}
+	all := make([]site.MachineNow, 0, len(r.Nodes))
+	for _, name := range r.Nodes {
+		w := e.workers[name]
+		if w == nil {
+			continue
+		}
+		m := site.MachineNow{Node: name, State: site.MachineWaiting, What: w.status.Reason, Since: w.status.Since}
+		switch {
+		case w.standing == done:
+			m.State = site.MachineDone
+		case w.standing == failed:
+			m.State = site.MachineFailed
+		case w.status.State == site.Progressing, w.status.State == site.Retrying:
+			m.State = site.MachineRunning
+		case w.status.State == site.InSync || m.What == "": // of the design before
+			m.What, m.Since = "not started yet", time.Time{}
+		}
+		if len(w.plan.Steps) > 0 && len(w.plan.Steps[0].Changes) > 0 {
+			m.Change = &w.plan.Steps[0].Changes[0]
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// Ends is when the rollout under way is expected to end; zero where nobody can
+// tell.
+func (d reviewSite) Ends(now time.Time) time.Time {
+	e := d.Engine
+	known := e.Known()
+	e.mu.Lock()
+	design, r, left, under := e.design, e.rollout, site.Plan{}, site.RolloutStatus{}
+	if r.running() && r.Halted == "" {
+		under = r.RolloutStatus
+		for _, name := range r.Nodes {
+			if w := e.workers[name]; w != nil && w.standing == pending {
+				left.Nodes = append(left.Nodes, w.plan)
+			}
+		}
+	}
+	e.mu.Unlock()
+	if design == nil || len(left.Nodes) == 0 {
+		return time.Time{}
+	}
+	ends := rollout.Ends(design, &left, known, now, &under)
+	if ends.IsZero() {
+		return time.Time{}
+	}
+	return ends.Round(time.Minute)
+}
+
+// Detail is what people are told of the machines of two sets.
+func (d reviewSite) Detail(ctx context.Context, held, approved site.Losses) (review.Detail, error) {
+	known, lines := d.detail(slices.Concat(held, approved))
+	known, err := d.WithDrives(ctx, known, held)
+	return review.Detail{Known: known, Lines: lines}, err
+}
+
+// detail is what is known of the machines of a set, and where the design asks for the
+// losses that are planned.
+func (e *Engine) detail(set site.Losses) (site.Known, map[string]site.Origin) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := site.Known{Nodes: map[string]site.Memory{}, Accounts: maps.Clone(e.accounts), Records: e.book.Records}
+	lines := map[string]site.Origin{}
+	for _, l := range set {
+		w := e.workers[l.Node]
+		if w == nil {
+			continue
+		}
+		known.Nodes[l.Node] = w.memory
+		for _, s := range w.plan.Steps {
+			if s.Impact == site.ImpactDestructive && len(s.Changes) > 0 {
+				lines[l.Node] = s.Changes[0].Origin
+			}
+		}
+	}
+	return known, lines
+}
+
+// WithDrives adds what is known of the disks of a set to what is known of its
+// machines.
+func (d reviewSite) WithDrives(ctx context.Context, known site.Known, set site.Losses) (site.Known, error) {
+	const most = 500 // more are not told one by one
+	shown := known
+	shown.Nodes = maps.Clone(known.Nodes)
+	for _, l := range set[:min(len(set), most)] {
+		inventory, err := d.Records.Inventory(ctx, l.Node)
+		if err != nil {
+			return known, fmt.Errorf("read inventory of %s: %w", l.Node, err)
+		}
+		if m := known.Nodes[l.Node]; inventory != nil && m.Observed.Identity.Matches(l.Machine) {
+			m.Observed.Inventory = inventory
+			shown.Nodes[l.Node] = m
+		}
+	}
+	return shown, nil
+}
+
+// Show notes that people are told of a set: they may approve it by its digest.
+func (d reviewSite) Show(set site.Losses) {
+	if len(set) == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shownLocked(set, set.Digest())
+}
+
+// Open opens the entries for what a merge approves, now that the merge commit is in
+// force: for those of the losses that are planned and that nobody has approved. What
+// has become another loss since it was read waits for a person.
+func (d reviewSite) Open(ctx context.Context, set site.Losses, digest string, by site.ApprovalSource) (site.Losses, error) {
+	d.booking.Lock()
+	defer d.booking.Unlock()
+	if open := d.stillWaiting(set); len(open) > 0 {
+		if err := d.openEntries(ctx, open, digest, by, ""); err != nil {
+			return nil, err
+		}
+	}
+	return d.approved(set), nil
+}
+
+// stillWaiting are the losses of a set that wait for a person.
+func (e *Engine) stillWaiting(set site.Losses) site.Losses {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waiting, _ := e.waitingLocked()
+	return set.Both(waiting)
+}
+
+// approved are the losses of a set that have an entry in the ledger.
+func (e *Engine) approved(set site.Losses) (have site.Losses) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range set {
+		if slices.ContainsFunc(e.accounts[l.Node].Entries, func(x site.LedgerEntry) bool { return x.Loss == l }) {
+			have = append(have, l)
+		}
+	}
+	return have
+}
