@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/author"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -249,7 +249,7 @@ func (r *register) standing(m site.Met, told site.Identity) site.Standing {
 // declaration are the lines that would make a node of a machine.
 func declaration(m site.Met, told site.Identity) string {
 	m.Observed.Identity = told
-	return design.Declaration(m)
+	return author.Declaration(m)
 }
 
 func by(node string) string {

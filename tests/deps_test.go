@@ -49,8 +49,9 @@ var rules = []struct{ importer, may string }{
 	{"engine/driver/sshclient/sshdtest", ""},
 	{"engine/driver/drivertest", "engine/site engine/driver engine/secret engine/plan engine/item"},
 	{"engine/design", "engine/site engine/say engine/item engine/cleartext engine/design/rule schema"},
+	{"engine/design/author", "engine/site engine/item engine/say"},
 	{"engine/design/rule", "engine/site engine/say engine/cleartext engine/window engine/layout schema"},
-	{"engine", "engine/site engine/say engine/item engine/secret engine/repo engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/design engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/artifact"},
+	{"engine", "engine/site engine/say engine/item engine/secret engine/repo engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/design engine/design/author engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/artifact"},
 	{"engine/control", "engine/site engine/item engine/serve engine/secret engine/repo engine/window engine/plan engine/record engine/driver engine/design engine/artifact"},
 	{"sources/*", "engine/site engine/secret engine/repo"},
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
@@ -102,7 +103,7 @@ var rules = []struct{ importer, may string }{
 
 // only says which packages alone may import a library.
 var only = map[string][]string{
-	"cuelang.org/go":                       {"engine/design", "engine/design/rule", "schema", "sinks/agent/rootimage"},
+	"cuelang.org/go":                       {"engine/design", "engine/design/author", "engine/design/rule", "schema", "sinks/agent/rootimage"},
 	"github.com/robfig/cron":               {"engine/window"},
 	"github.com/go-git/go-git":             {"engine/repo", "engine/repo/repotest"},
 	"github.com/google/go-github":          {"sinks/github"},

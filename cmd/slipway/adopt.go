@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/author"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -111,7 +112,7 @@ func (a *app) adopt(ctx context.Context, f adoptFlags) error {
 		printLeft(a.err, done.Left)
 		return errors.New("none of the machines that were found can be adopted; nothing was written")
 	}
-	adoption := design.Adoption{Package: name, Ranges: survey.Ranges, Met: met, Silent: map[string][]site.Facet{}}
+	adoption := author.Adoption{Package: name, Ranges: survey.Ranges, Met: met, Silent: map[string][]site.Facet{}}
 	done.Machines = len(met)
 	if done.Files, err = a.settle(ctx, f, adoption, secrets, &done); err != nil {
 		return err
@@ -176,7 +177,7 @@ const rounds = 3
 
 // settle writes the site beside its place, makes it say less where its plan is
 // not empty, and puts it in its place when it is.
-func (a *app) settle(ctx context.Context, f adoptFlags, x design.Adoption, secrets *secret.Store, done *adopted) ([]string, error) {
+func (a *app) settle(ctx context.Context, f adoptFlags, x author.Adoption, secrets *secret.Store, done *adopted) ([]string, error) {
 	out, err := filepath.Abs(f.out)
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (a *app) stepsOf(ctx context.Context, dir string, secrets *secret.Store) ([
 }
 
 // adoptedFiles are the files of the site.
-func adoptedFiles(x design.Adoption, credential string) ([]newFile, error) {
+func adoptedFiles(x author.Adoption, credential string) ([]newFile, error) {
 	begun, err := newSite(x.Package)
 	if err != nil {
 		return nil, err

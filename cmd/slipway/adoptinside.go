@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-gitops/slipway/engine"
-	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/author"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -59,7 +59,7 @@ type takenOver struct {
 	// Nodes are how many items each node was given that was looked into.
 	Nodes map[string]int `json:"nodes"`
 	// Left is what is there and not in the design.
-	Left []design.NotTaken `json:"left,omitempty"`
+	Left []author.NotTaken `json:"left,omitempty"`
 	// Failed says of nodes why they were not looked into.
 	Failed map[string]string `json:"failed,omitempty"`
 }
@@ -115,7 +115,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 		done.Failed[node] = err.Error()
 	}
 	if len(found) > 0 {
-		t := design.Takeover{Package: name, Site: r.Site, Found: found, Pin: f.pin, Drop: map[string]map[site.Facet]map[string]string{}}
+		t := author.Takeover{Package: name, Site: r.Site, Found: found, Pin: f.pin, Drop: map[string]map[site.Facet]map[string]string{}}
 		draft, err := l.settle(ctx, t, rev.Files, filepath.Join(filepath.FromSlash(folder), insideFile))
 		if err != nil {
 			return err
@@ -270,14 +270,14 @@ const insideRounds = 8
 
 // settle leaves out what the design cannot have and what its plan would change, until
 // the plan changes nothing of what was taken over.
-func (l insideLook) settle(ctx context.Context, t design.Takeover, files fs.FS, file string) (design.Draft, error) {
+func (l insideLook) settle(ctx context.Context, t author.Takeover, files fs.FS, file string) (author.Draft, error) {
 	folder, err := os.MkdirTemp("", "slipway-adopt-")
 	if err != nil {
-		return design.Draft{}, err
+		return author.Draft{}, err
 	}
 	defer os.RemoveAll(folder)
 	if err := os.CopyFS(folder, files); err != nil {
-		return design.Draft{}, err
+		return author.Draft{}, err
 	}
 	for range insideRounds {
 		draft := t.CUE()
@@ -305,11 +305,11 @@ func (l insideLook) settle(ctx context.Context, t design.Takeover, files fs.FS, 
 			return draft, nil
 		}
 	}
-	return design.Draft{}, errors.New("the systems keep changing while Slipway looks at them, so the plan never becomes empty; nothing was written, try again")
+	return author.Draft{}, errors.New("the systems keep changing while Slipway looks at them, so the plan never becomes empty; nothing was written, try again")
 }
 
 // leaveErrors leaves out what findings are about, and says whether that is anything.
-func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding) (some bool) {
+func leaveErrors(t author.Takeover, draft author.Draft, findings []site.Finding) (some bool) {
 	for _, f := range findings {
 		if f.Severity != site.SeverityError {
 			continue
@@ -332,7 +332,7 @@ func leaveErrors(t design.Takeover, draft design.Draft, findings []site.Finding)
 }
 
 // leaveChanges looks at the systems again, and leaves out what the plan would change.
-func (l insideLook) leaveChanges(ctx context.Context, t design.Takeover, draft design.Draft, s *site.Site) (some bool, err error) {
+func (l insideLook) leaveChanges(ctx context.Context, t author.Takeover, draft author.Draft, s *site.Site) (some bool, err error) {
 	known := site.Known{Serves: driver.Serves(l.drivers), Nodes: map[string]site.Memory{}}
 	var mu sync.Mutex
 	l.each(s, slices.Sorted(maps.Keys(t.Found)), "comparing", func(n *site.Node, open func() (driver.Machine, error)) {
@@ -353,9 +353,9 @@ func (l insideLook) leaveChanges(ctx context.Context, t design.Takeover, draft d
 	for _, name := range slices.Sorted(maps.Keys(t.Found)) {
 		for _, f := range site.InsideFacets {
 			for key, why := range plan.Differs(s.Nodes[name], f, known.Nodes[name].Observed.Facets[f]) {
-				ref := design.Ref{Node: name, Facet: f, Key: key}
+				ref := author.Ref{Node: name, Facet: f, Key: key}
 				if f == site.FacetNetwork {
-					ref.Key = design.NetworkKey
+					ref.Key = author.NetworkKey
 					why = key + ": " + why
 				}
 				if draft.Has(ref) {

@@ -132,29 +132,11 @@ func newPool(s *site.Site, network string) *pool {
 		p.take(s.Address)
 	}
 	if cidr, err := netip.ParsePrefix(n.CIDR); err == nil {
-		for _, a := range unusable(cidr) {
+		for _, a := range site.Unusable(cidr) {
 			p.taken[a] = true
 		}
 	}
 	return p
-}
-
-// unusable are the addresses of a network that no host can have: its first and
-// last in IPv4, but for point-to-point links (RFC 919, RFC 3021), and its first
-// in IPv6, which is every router's (RFC 4291, section 2.6.1).
-func unusable(p netip.Prefix) []netip.Addr {
-	first := p.Masked().Addr()
-	if p.Bits() >= first.BitLen()-1 {
-		return nil
-	}
-	if first.Is6() {
-		return []netip.Addr{first}
-	}
-	last := first.As4()
-	for bit := p.Bits(); bit < 32; bit++ {
-		last[bit/8] |= 1 << (7 - bit%8)
-	}
-	return []netip.Addr{first, netip.AddrFrom4(last)}
 }
 
 func (p *pool) take(address string) {

@@ -209,7 +209,7 @@ func allowed(n *site.Network, a netip.Addr) bool {
 		in = in || x.Use == site.RangeStatic && !a.Less(from) && !to.Less(a)
 	}
 	gateway, _ := netip.ParseAddr(n.Gateway) // it need not have one
-	return in && a != gateway && !slices.Contains(unusable(netip.MustParsePrefix(n.CIDR)), a)
+	return in && a != gateway && !slices.Contains(site.Unusable(netip.MustParsePrefix(n.CIDR)), a)
 }
 
 func checkAllocations(t *testing.T, s *site.Site, got Allocations) {

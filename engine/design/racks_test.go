@@ -1,13 +1,17 @@
 package design_test
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // The example of docs/model.md makes one VLAN in racks whose networks differ, with the
@@ -25,7 +29,7 @@ func TestOneVLANInEveryRack(t *testing.T) {
 			example.WriteString(code)
 		}
 	}
-	s, wrong := evaluated(t, map[string]string{"site.cue": `package x
+	s, wrong := evaluatedRacks(t, map[string]string{"site.cue": `package x
 
 site: {schema: "v1alpha2", rollout: maxUnavailable: "1"}
 roles: web: {}
@@ -54,4 +58,28 @@ nodes: {
 			t.Errorf("%s: %s", node, diff)
 		}
 	}
+}
+
+// evaluatedRacks is the site of a folder with these files; errors are given as text.
+func evaluatedRacks(t *testing.T, files map[string]string) (*site.Site, string) {
+	t.Helper()
+	dir := t.TempDir()
+	files = maps.Clone(files)
+	files["cue.mod/module.cue"] = "module: \"example.org/x\"\nlanguage: version: \"v0.9.0\"\n"
+	if err := os.Mkdir(filepath.Join(dir, "cue.mod"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := design.EvaluateHere(os.DirFS(dir), "")
+	var wrong strings.Builder
+	for _, f := range r.Findings {
+		if f.Severity == site.SeverityError {
+			wrong.WriteString(f.String() + "\n")
+		}
+	}
+	return r.Site, wrong.String()
 }

@@ -1,5 +1,7 @@
 package site
 
+import "net/netip"
+
 // Network is an IP network of the site.
 type Network struct {
 	Description string `json:"description,omitempty"`
@@ -173,4 +175,22 @@ type Switch struct {
 // SwitchPort is what a port is set up for.
 type SwitchPort struct {
 	Link string `json:"link,omitempty"`
+}
+
+// Unusable are the addresses of a network that no host can have: its first and
+// last in IPv4, but for point-to-point links (RFC 919, RFC 3021), and its first
+// in IPv6, which is every router's (RFC 4291, section 2.6.1).
+func Unusable(p netip.Prefix) []netip.Addr {
+	first := p.Masked().Addr()
+	if p.Bits() >= first.BitLen()-1 {
+		return nil
+	}
+	if first.Is6() {
+		return []netip.Addr{first}
+	}
+	last := first.As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		last[bit/8] |= 1 << (7 - bit%8)
+	}
+	return []netip.Addr{first, netip.AddrFrom4(last)}
 }

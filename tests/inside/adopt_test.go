@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/author"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -151,7 +152,7 @@ func adoptFolder(t *testing.T, n *networked) (folder string) {
 // takenOver is what slipway adopt --inside prints.
 type takenOver struct {
 	Nodes  map[string]int
-	Left   []design.NotTaken
+	Left   []author.NotTaken
 	Failed map[string]string
 }
 

@@ -1,4 +1,7 @@
-package design
+// Package author writes designs of machines and systems that are there already, as CUE:
+// the site of a fleet that was found, and the accounts, packages, files and networks of
+// installed systems.
+package author
 
 import (
 	"bytes"
@@ -338,7 +341,7 @@ func (a Adoption) networks() []adoptedNet {
 }
 
 func (a Adoption) widened(r netip.Prefix) netip.Prefix {
-	for r.Bits() > 1 && slices.ContainsFunc(a.Met, func(m site.Met) bool { return slices.Contains(unusable(r), addressOf(m)) }) {
+	for r.Bits() > 1 && slices.ContainsFunc(a.Met, func(m site.Met) bool { return slices.Contains(site.Unusable(r), addressOf(m)) }) {
 		r = netip.PrefixFrom(r.Addr(), r.Bits()-1).Masked()
 	}
 	return r

@@ -1,4 +1,4 @@
-package design_test
+package author_test
 
 import (
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/author"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -81,7 +82,7 @@ func TestTakesTheNetworkOver(t *testing.T) {
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
-	takeover := design.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
+	takeover := author.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
 		"w-1": {site.FacetNetwork: {Items: machine("11", "52:54:00:00:01")}},
 		"w-2": {site.FacetNetwork: {Items: machine("12", "52:54:00:00:02")}},
 	}}
@@ -118,7 +119,7 @@ nodes: "w-2": {addresses: mgmt: "10.1.0.12", interfaces: eth0: {mac: "52:54:00:0
 		Routes: []item.Route{{To: "10.8.0.0/16", Via: "10.1.0.254"}}}
 	found := link("eth0", one)
 	found.Fields["leased"] = "fd00:5::5054:ff:fe00:1/64"
-	takeover := design.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
+	takeover := author.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
 		"w-1": {site.FacetNetwork: {Items: []item.Item{found}}}}}
 	draft := takeover.CUE()
 	if len(draft.Left) > 0 {
@@ -160,7 +161,7 @@ func TestTellsWhatANetworkCannotBe(t *testing.T) {
 		"no body":        {[]item.Item{item.New("links.eth0", nil, nil)}, "did not report all of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			takeover := design.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
+			takeover := author.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{
 				"w-1": {site.FacetNetwork: {Items: c.items}}, "w-2": {site.FacetNetwork: {Items: address("10.7.0.5/24")}},
 			}}
 			d := takeover.CUE()
@@ -186,7 +187,7 @@ func TestHostileFindings(t *testing.T) {
 		item.New("sysctl.kernel.core_pattern", map[string]string{"": `|/bin/x \(1) "q" %p`}, nil),
 	}}
 	found.Leave("a\nb */", "because\nnodes: x: 1")
-	d := design.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{"w-1": {site.FacetConfig: found}}}.CUE()
+	d := author.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{"w-1": {site.FacetConfig: found}}}.CUE()
 	got, wrong := evaluated(t, map[string]string{"site.cue": wiredSite, "inside.cue": string(d.Text)})
 	if wrong != "" {
 		t.Fatalf("%s\n%s", wrong, d.Text)

@@ -1,10 +1,10 @@
-package design_test
+package author_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/design/author"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -14,7 +14,7 @@ func TestNodesAreNamedForTheirModels(t *testing.T) {
 		"ProLiant DL385 Gen10 Plus v2": "dl385-s1", "ThinkSystem SR670 V2": "sr670-s1", "PowerEdge R750": "r750-s1",
 		"SYS-821GE-TNHR": "sys-821ge-tnhr-s1", "Blank Server": "server-s1", "": "s1",
 	} {
-		lines := design.Declaration(site.Met{Observed: site.Observed{Identity: site.Identity{Serial: "S1"}, Inventory: &site.Inventory{Model: model}}})
+		lines := author.Declaration(site.Met{Observed: site.Observed{Identity: site.Identity{Serial: "S1"}, Inventory: &site.Inventory{Model: model}}})
 		if !strings.Contains(lines, `"`+want+`": {`) || strings.Contains(lines, "0 processors") || strings.Contains(lines, "0 GiB") {
 			t.Errorf("%q: got %s, want %s", model, lines, want)
 		}
