@@ -28,7 +28,7 @@ func (e *Engine) Console(ctx context.Context, node string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console of %s: %w", node, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, longestLook)
+	ctx, cancel := context.WithTimeout(ctx, driver.LongestLook)
 	defer cancel()
 	m, err := drv.Open(ctx, ep, value)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -66,7 +67,7 @@ func (e *Engine) designInForce() *site.Site {
 // design has it. Controllers that nodes have are their workers' to look at.
 func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) error {
 	d := s.Discovery
-	survey := Survey{
+	survey := discovery.Survey{
 		Drivers: e.Drivers, Port: d.Port, AtOnce: sweptAtOnce, Credential: d.Credential, Secrets: e.Secrets, Denied: denied,
 		Guard: func(address string, v secret.Value) driver.Guard {
 			return guard{login: login{e: e, who: address, url: address, credential: d.Credential, value: v}}
@@ -92,7 +93,7 @@ func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) erro
 	if err != nil {
 		return err
 	}
-	Recognize(s, e.Known().Nodes, met)
+	discovery.Recognize(s, e.Known().Nodes, met)
 	swept := &site.Swept{When: time.Now(), Addresses: survey.Addresses(), Answered: answered, Known: known}
 	for _, m := range met {
 		if m.Standing.Kind == site.StandingKnown && m.Standing.Text == "" {

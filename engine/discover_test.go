@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -288,8 +288,8 @@ func addresses(n int) (at []string) {
 	return at
 }
 
-func surveyOf(d driver.Driver) engine.Survey {
-	return engine.Survey{
+func surveyOf(d driver.Driver) discovery.Survey {
+	return discovery.Survey{
 		Drivers: map[string]driver.Driver{"redfish": d}, Ranges: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")},
 		Credential: "bmc", Secrets: anySecret{}, Trust: func(driver.Found) (site.Trust, error) { return site.Trust{}, nil },
 	}
@@ -298,7 +298,7 @@ func surveyOf(d driver.Driver) engine.Survey {
 // Without a credential, and where the account is for other hosts, nobody is
 // logged in to.
 func TestASurveyThatMayNotLogIn(t *testing.T) {
-	for name, s := range map[string]engine.Survey{
+	for name, s := range map[string]discovery.Survey{
 		"no credential": {},
 		"other hosts":   {Credential: "bmc", Secrets: noSecret{}, Trust: func(driver.Found) (site.Trust, error) { return site.Trust{}, nil }},
 		"not trusted":   {Credential: "bmc", Secrets: anySecret{}, Trust: func(driver.Found) (site.Trust, error) { return site.Trust{}, errors.New("a stranger") }},

@@ -33,7 +33,7 @@ type Config struct {
 	Evaluate func(context.Context, site.Revision) (*site.Site, []site.Finding, error)
 	// Drivers are the drivers by the scheme of endpoints up to "+".
 	Drivers map[string]driver.Driver
-	Secrets Secrets
+	Secrets secret.Source
 	Records *record.Site
 	// Artifacts are the files that machines are installed from. Without them no
 	// physical machine is installed.
@@ -67,12 +67,6 @@ type Config struct {
 
 // Agents are those of driver.Agents.
 type Agents = driver.Agents
-
-// Secrets gives the values of credentials.
-type Secrets interface {
-	// Get refuses a use, a host and a port that the credential is not for.
-	Get(secret.Request) (secret.Value, error)
-}
 
 // Bounds on what goes on at once in a site. Each machine has one worker and
 // so at most one request at a time.

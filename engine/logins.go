@@ -14,17 +14,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mostDenied is how many machines may deny a password before it is sent only to
-// those that have accepted it before: a few wrong passwords lock an account in
-// the directory that all machines ask.
-const mostDenied = 2
-
 // login decides whether a password is sent to one endpoint, and records what
 // became of it. The rules, for one password:
 //
 //   - A machine that has accepted it gets it at any time.
 //   - A machine that has denied it does not get it again.
-//   - After mostDenied denials it goes to no machine that has not accepted it
+//   - After driver.MostDenied denials it goes to no machine that has not accepted it
 //     before. Until some machine has accepted it, a login without an answer yet
 //     counts as a denial.
 //   - A person's quarantine, or `slipway retry` of the node, sends it once more.
@@ -109,14 +104,14 @@ func (l login) mayLocked(digest string, asked bool) (wait <-chan struct{}, why e
 		return nil, nil
 	}
 	if use.Denied == digest {
-		return nil, withheldf("%s denied credential %q at %s, and Slipway does not send it there again until its file or the endpoint in the design changes. "+
+		return nil, driver.Withhold("%s denied credential %q at %s, and Slipway does not send it there again until its file or the endpoint in the design changes. "+
 			"Correct the file or the account on the machine, then run `slipway retry %s`", l.who, l.credential, say.Clock(use.DeniedAt.UTC()), l.who)
 	}
 	denied, accepted := l.e.verdictsLocked(digest)
 	switch {
-	case len(denied) >= mostDenied:
-		return nil, withheldf("%s", deniedBy(l.credential, denied)+fmt.Sprintf(". %s has not accepted it before, so Slipway does not send it there", l.who))
-	case !accepted && len(denied)+l.e.underway[digest] >= mostDenied:
+	case len(denied) >= driver.MostDenied:
+		return nil, driver.Withhold("%s", deniedBy(l.credential, denied)+fmt.Sprintf(". %s has not accepted it before, so Slipway does not send it there", l.who))
+	case !accepted && len(denied)+l.e.underway[digest] >= driver.MostDenied:
 		return l.e.loginDone, nil
 	}
 	return nil, nil
@@ -233,11 +228,11 @@ func (e *Engine) withheldLocked() []site.Problem {
 				who = append(who, u.who)
 			}
 		}
-		if len(who) < mostDenied {
+		if len(who) < driver.MostDenied {
 			continue
 		}
 		slices.Sort(who)
-		all = append(all, site.Problem{About: "credential " + key[0], Since: those[mostDenied-1].DeniedAt,
+		all = append(all, site.Problem{About: "credential " + key[0], Since: those[driver.MostDenied-1].DeniedAt,
 			What: deniedBy(key[0], who) + ". Until then Slipway sends it only to machines that have accepted it before"})
 	}
 	slices.SortFunc(all, func(a, b site.Problem) int { return a.Since.Compare(b.Since) })
@@ -263,17 +258,4 @@ func retryLogins(r *site.Recorded) {
 		all[kind] = u
 	}
 	r.Credentials = all
-}
-
-// withheldError is why a password was not sent. It is an outcome of
-// driver.ErrDenied that passes by itself when the reason does.
-type withheldError struct{ error }
-
-func (e withheldError) Unwrap() error { return e.error }
-
-// wasDenied says whether a machine has denied a credential that it was sent.
-func wasDenied(err error) bool { return isDenied(err) && !errors.As(err, new(withheldError)) }
-
-func withheldf(format string, args ...any) error {
-	return withheldError{fmt.Errorf("%w: "+format, append([]any{driver.ErrDenied}, args...)...)}
 }

@@ -38,9 +38,6 @@ type view struct {
 	stranger string
 }
 
-// longestLook bounds a look through one endpoint.
-const longestLook = 2 * time.Minute
-
 // lookFacets are the facets that every look reads from the BMC, virtualFacets
 // those that it reads from a hypervisor.
 var (
@@ -167,7 +164,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	}
 	w.bequeath(w.doors[kind], kind)
 	ctx = w.guarded(ctx, kind)
-	octx, stop := context.WithTimeout(ctx, longestLook)
+	octx, stop := context.WithTimeout(ctx, driver.LongestLook)
 	defer stop()
 	seen, err := m.Observe(octx, j.node, facets)
 	if err != nil {
@@ -219,7 +216,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 
 // Lend gives a machine that sets passwords inside its system the credentials that are
 // for it: by their hosts and ports those of its endpoint, and by their use for accounts.
-func Lend(m driver.Machine, ep site.Endpoint, secrets Secrets) {
+func Lend(m driver.Machine, ep site.Endpoint, secrets secret.Source) {
 	k, ok := driver.As[driver.Keyholder](m)
 	if !ok {
 		return
@@ -266,7 +263,7 @@ func (e *Engine) keyTo(ep site.Endpoint) (driver.Driver, secret.Value, error) {
 // which would lock the account on many BMCs.
 func (w *worker) remember(kind site.EndpointKind, err error) error {
 	d := w.doors[kind]
-	if d == nil || !wasDenied(err) {
+	if d == nil || !driver.WasDenied(err) {
 		return err
 	}
 	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); Slipway does not send it again until its file or the endpoint in the design changes, or by `slipway retry`",

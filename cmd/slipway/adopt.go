@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/design/author"
+	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -154,7 +154,7 @@ func adoptable(met []site.Met) (all, left []site.Met, notes []string) {
 		first[id] = m.Address
 		all = append(all, m)
 	}
-	ids, shared := engine.Distinct(all)
+	ids, shared := discovery.Distinct(all)
 	for i := range all {
 		all[i].Observed.Identity = ids[i]
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -63,7 +63,7 @@ func (a *app) discover(ctx context.Context, args []string, f discoverFlags) erro
 	if err != nil {
 		return err
 	}
-	engine.Recognize(d, known, met)
+	discovery.Recognize(d, known, met)
 	done := discovered{survey.Addresses(), answered, append([]site.Met{}, met...)}
 	if a.output == "json" {
 		return a.out.JSON(done)

@@ -24,7 +24,7 @@ var subjects = []struct {
 	folders []string
 }{
 	{"Commands", []string{"cmd/slipway"}},
-	{"Status, waiting and events", []string{"engine", "engine/rollout", "engine/retry", "engine/site", "engine/ledger", "engine/control"}},
+	{"Status, waiting and events", []string{"engine", "engine/rollout", "engine/retry", "engine/discovery", "engine/site", "engine/ledger", "engine/control"}},
 	{"Plans and comments on pull requests", []string{"engine/plan", "engine/present", "engine/review", "engine/say"}},
 	{"Designs and rules", []string{"engine/design", "engine/placement", "engine/layout", "engine/bios", "engine/window", "engine/firstboot"}},
 	{"Repositories, pull requests and reports", []string{"engine/repo", "engine/forge", "sources", "sinks/commit", "sinks/github", "sinks/pullrequest", "sinks/notify", "sinks/metrics"}},

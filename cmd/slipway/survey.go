@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -39,20 +39,20 @@ func (f *surveyFlags) add(cmd *cobra.Command) {
 }
 
 // openSurvey is the survey that the flags ask for, and the credentials that it may use.
-func (a *app) openSurvey(f surveyFlags) (engine.Survey, *secret.Store, error) {
+func (a *app) openSurvey(f surveyFlags) (discovery.Survey, *secret.Store, error) {
 	if f.credential != "" && f.credentials == "" {
-		return engine.Survey{}, nil, usage("--credential needs --credentials: the folder with its file")
+		return discovery.Survey{}, nil, usage("--credential needs --credentials: the folder with its file")
 	}
 	secrets, err := a.openCredentials(f.credentials)
 	if err != nil {
-		return engine.Survey{}, nil, err
+		return discovery.Survey{}, nil, err
 	}
 	s, err := f.survey(secrets)
 	return s, secrets, err
 }
 
-func (f surveyFlags) survey(secrets *secret.Store) (engine.Survey, error) {
-	s := engine.Survey{Drivers: drivers(helpers()), Port: f.port, Credential: f.credential, Secrets: secrets}
+func (f surveyFlags) survey(secrets *secret.Store) (discovery.Survey, error) {
+	s := discovery.Survey{Drivers: drivers(helpers()), Port: f.port, Credential: f.credential, Secrets: secrets}
 	if len(f.ranges) == 0 {
 		return s, usage("--range CIDR is needed: the addresses of the management controllers, such as 10.9.0.0/24")
 	}
@@ -128,7 +128,7 @@ func (f surveyFlags) byFingerprint() (func(driver.Found) (site.Trust, error), er
 }
 
 // runSurvey looks, and shows how far it is.
-func (a *app) runSurvey(ctx context.Context, s engine.Survey) ([]site.Met, int, error) {
+func (a *app) runSurvey(ctx context.Context, s discovery.Survey) ([]site.Met, int, error) {
 	told, ended := a.progress()
 	defer ended()
 	s.Progress = told

@@ -15,6 +15,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// LongestLook bounds a look through one endpoint.
+const LongestLook = 2 * time.Minute
+
 // Driver speaks one protocol, named by an endpoint's scheme up to "+".
 type Driver interface {
 	// Facets lists what the driver can observe, and Apply if the facet has

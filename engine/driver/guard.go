@@ -1,6 +1,10 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // Guard decides about the two kinds of request that must not be repeated
 // without end: those that carry a password, because a directory locks an
@@ -48,4 +52,26 @@ func Interrupt(ctx context.Context, send func() error) error {
 		return g.Interrupt(ctx, send)
 	}
 	return send()
+}
+
+// MostDenied is how many machines may deny a password before it is sent only to
+// those that have accepted it before: a few wrong passwords lock an account in
+// the directory that all machines ask.
+const MostDenied = 2
+
+// withheld is why a password was not sent. It is an outcome of class denied, and none
+// that a machine gave.
+type withheld struct{ error }
+
+func (e withheld) Unwrap() error { return e.error }
+
+// Withhold is why a guard does not send a password: it wraps ErrDenied, and no machine
+// has said so.
+func Withhold(format string, args ...any) error {
+	return withheld{fmt.Errorf("%w: "+format, append([]any{ErrDenied}, args...)...)}
+}
+
+// WasDenied says whether a machine has denied a credential that it was sent.
+func WasDenied(err error) bool {
+	return errors.Is(err, ErrDenied) && !errors.As(err, new(withheld))
 }

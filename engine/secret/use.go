@@ -57,6 +57,12 @@ func For(name string, use Use, u *url.URL) (Request, error) {
 	return r, nil
 }
 
+// Source gives the values of credentials.
+type Source interface {
+	// Get refuses a use, a host and a port that the credential is not for.
+	Get(Request) (Value, error)
+}
+
 // ForEndpoint is the request for the credential of an endpoint, whose scheme up
 // to "+" names the driver that sends it.
 func ForEndpoint(name, endpoint string) (Request, error) {

@@ -24,7 +24,7 @@ type tokens interface {
 
 // static is the content of a credential.
 type static struct {
-	secrets Secrets
+	secrets secret.Source
 	request secret.Request
 }
 

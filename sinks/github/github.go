@@ -34,12 +34,6 @@ import (
 // https://HOST/api/v3.
 const PublicAPI = "https://api.github.com"
 
-// Secrets gives the values of credentials.
-type Secrets interface {
-	// Get refuses a use, a host and a port that the credential is not for.
-	Get(secret.Request) (secret.Value, error)
-}
-
 // Config says which repository it is, and who we are.
 type Config struct {
 	API        string // PublicAPI, or https://HOST/api/v3
@@ -48,7 +42,7 @@ type Config struct {
 	// a GitHub App in PEM form with the App's ID or client ID as user name. It
 	// is looked up at each use, so that it can be replaced.
 	Credential string
-	Secrets    Secrets
+	Secrets    secret.Source
 	// CA is a PEM file with the certificate authorities of the server, instead
 	// of the system's. It may be empty.
 	CA  string
@@ -63,7 +57,7 @@ type Repository struct {
 	web         *url.URL // of its pages, and of Git
 	api         *gh.Client
 	app         *app // nil with a token
-	secrets     Secrets
+	secrets     secret.Source
 	credential  string
 	log         *slog.Logger
 

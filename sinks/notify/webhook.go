@@ -32,18 +32,12 @@ const (
 // keyed with the credential's secret. The secret itself is never sent.
 const signatureHeader = "Slipway-Signature-256"
 
-// Secrets gives the values of credentials.
-type Secrets interface {
-	// Get refuses a use, a host and a port that the credential is not for.
-	Get(secret.Request) (secret.Value, error)
-}
-
 // Webhook is an address that messages are posted to.
 type Webhook struct {
 	url        *url.URL
 	credential string // empty for none
 	form       form
-	secrets    Secrets
+	secrets    secret.Source
 	client     *http.Client
 
 	// refused is what no request is sent for before again: a service has
@@ -56,7 +50,7 @@ type Webhook struct {
 // NewWebhook refuses an address that others could read along on the way to.
 // The form is one of Forms. The credential is looked up for each message, so that
 // it can be changed.
-func NewWebhook(address, credential, form string, secrets Secrets) (*Webhook, error) {
+func NewWebhook(address, credential, form string, secrets secret.Source) (*Webhook, error) {
 	f, known := forms[form]
 	u, err := url.Parse(address)
 	switch {

@@ -1,11 +1,11 @@
-package engine_test
+package discovery_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/discovery"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -67,7 +67,7 @@ func TestRecognize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []site.Met{c.met}
-			engine.Recognize(registered(), nil, all)
+			discovery.Recognize(registered(), nil, all)
 			got := all[0].Standing
 			if got.Kind != c.kind || got.Node != c.node || got.By != c.by || got.Place.String() != c.place && c.place != "" || !strings.Contains(got.Text, c.say) || got.Have != c.have || got.Want != c.want {
 				t.Errorf("%+v, at %s", got, got.Place)
@@ -82,7 +82,7 @@ func TestRecognize(t *testing.T) {
 // Two machines that say they are the same one are neither: nothing is proposed.
 func TestTwoMachinesOfOneIdentity(t *testing.T) {
 	all := []site.Met{met("10.9.0.1", site.Identity{UUID: uuid1, Serial: "SN1"}), met("10.9.0.77", site.Identity{UUID: turned1, Serial: "SN1"})}
-	engine.Recognize(registered(), nil, all)
+	discovery.Recognize(registered(), nil, all)
 	for _, m := range all {
 		if s := m.Standing; s.Kind != site.StandingDoubt || s.Node != "n1" || s.Want != "" || !strings.Contains(s.Text, "10.9.0.1 and 10.9.0.77") {
 			t.Errorf("%+v", s)
@@ -94,7 +94,7 @@ func TestTwoMachinesOfOneIdentity(t *testing.T) {
 // bound to.
 func TestRecognizeByTheRecord(t *testing.T) {
 	all := []site.Met{met("10.9.0.77", site.Identity{UUID: uuid2, Serial: "SN9"})}
-	engine.Recognize(registered(), map[string]site.Memory{"n3": {Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{UUID: uuid2}}}}}, all)
+	discovery.Recognize(registered(), map[string]site.Memory{"n3": {Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{UUID: uuid2}}}}}, all)
 	if s := all[0].Standing; s.Kind != site.StandingMoved || s.Node != "n3" {
 		t.Errorf("%+v", s)
 	}
@@ -118,7 +118,7 @@ func TestRecognizeInAnEnclosure(t *testing.T) {
 		}}
 	}
 	all := []site.Met{enclosed("Node1", mac1), enclosed("Node2", mac2), enclosed("Node3", mac3), enclosed("Node4", mac1)}
-	engine.Recognize(s, nil, all)
+	discovery.Recognize(s, nil, all)
 	for i, want := range []struct {
 		kind site.StandingKind
 		node string
@@ -135,7 +135,7 @@ func TestRecognizeInAnEnclosure(t *testing.T) {
 		}
 	}
 	moved := []site.Met{enclosed("Node1", mac2)}
-	engine.Recognize(s, nil, moved)
+	discovery.Recognize(s, nil, moved)
 	if got := moved[0].Standing; got.Kind != site.StandingDoubt || !strings.Contains(got.Text, "its serial number belongs to e1") || !strings.Contains(got.Text, "e2") {
 		t.Errorf("a machine in the slot of another is %+v", got)
 	}
@@ -168,7 +168,7 @@ func TestDistinct(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			met := at(c.met...)
-			got, notes := engine.Distinct(met)
+			got, notes := discovery.Distinct(met)
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}

@@ -1,4 +1,7 @@
-package engine
+// Package discovery finds machines: it asks ranges of addresses, logs in to the
+// controllers that answer where it may, and recognizes which node of a design each
+// machine is. It writes to none.
+package discovery
 
 import (
 	"cmp"
@@ -29,7 +32,7 @@ type Survey struct {
 	Port, AtOnce int
 	// Credential names what to log in with; empty logs in nowhere.
 	Credential string
-	Secrets    Secrets
+	Secrets    secret.Source
 	// Trust says how a controller has to prove itself before it is sent the
 	// credential.
 	Trust func(driver.Found) (site.Trust, error)
@@ -188,7 +191,7 @@ func (s Survey) denied(f driver.Found, value secret.Value) bool {
 
 // remember keeps that a credential was not accepted.
 func (s Survey) remember(f driver.Found, value secret.Value, err error) error {
-	if wasDenied(err) {
+	if driver.WasDenied(err) {
 		s.Denied.Store(f.Address, value)
 	}
 	return err
@@ -206,7 +209,7 @@ func (s Survey) logIn(ctx context.Context, e site.Endpoint, f driver.Found, valu
 		ctx = driver.Guarded(ctx, s.Guard(f.Address.String(), value))
 	}
 	err = s.trial(value).send(ctx, f.Address.String(), func() error {
-		ctx, cancel := context.WithTimeout(ctx, longestLook)
+		ctx, cancel := context.WithTimeout(ctx, driver.LongestLook)
 		defer cancel()
 		h, urls, err = openAndList(ctx, s.Drivers[schemeOf(f.URL)], e, value)
 		return s.remember(f, value, err)
@@ -227,7 +230,7 @@ func openAndList(ctx context.Context, drv driver.Driver, e site.Endpoint, value 
 }
 
 // longestSurvey bounds the look at the machines behind one controller.
-const longestSurvey = 5 * longestLook
+const longestSurvey = 5 * driver.LongestLook
 
 // seeEach looks at the machines behind a controller.
 func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls []string, value secret.Value) ([]site.Met, error) {
@@ -287,7 +290,7 @@ func openAndTell(ctx context.Context, drv driver.Driver, e site.Endpoint, value 
 // inventory where that can be read.
 func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.Endpoint) (site.Observed, error) {
 	n := &site.Node{Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: e}}
-	seen, err := h.Observe(ctx, n, lookFacets)
+	seen, err := h.Observe(ctx, n, []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth})
 	if err != nil {
 		return seen, err
 	}

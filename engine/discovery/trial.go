@@ -1,4 +1,4 @@
-package engine
+package discovery
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (t *trial) send(ctx context.Context, address string, login func() error) er
 func (t *trial) known() (right bool, wrong error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.right && len(t.denied) >= mostDenied {
+	if !t.right && len(t.denied) >= driver.MostDenied {
 		return false, fmt.Errorf("%w: credential %q was not accepted by %s, and Slipway sent it to no other, because the account might get locked; "+
 			"put the right password into its file, or leave these addresses out, and look again",
 			driver.ErrDenied, t.credential, strings.Join(t.denied, " and "))
@@ -71,7 +71,7 @@ func (t *trial) note(address string, err error) {
 	switch {
 	case err == nil:
 		t.right = true
-	case wasDenied(err):
+	case driver.WasDenied(err):
 		t.denied = append(t.denied, address)
 	}
 }
