@@ -221,7 +221,7 @@ func (w *worker) openAgent(n *site.Node) (driver.Machine, error) {
 		return a, nil
 	}
 	w.closeDoor(site.Agent)
-	Lend(a, n.Endpoints[site.OS], w.e.Secrets)
+	driver.Lend(a, n.Endpoints[site.OS], w.e.Secrets)
 	if s, ok := driver.As[driver.Supplied](driver.Machine(a)); ok && w.e.Artifacts != nil {
 		s.Supply(w.e.Artifacts.Content)
 	}

@@ -24,13 +24,9 @@ func (e *Engine) Console(ctx context.Context, node string) ([]byte, error) {
 	}
 	j := w.job()
 	ep := Trusted(j.node, site.BMC, j.memory.Recorded)
-	drv, value, err := e.keyTo(ep)
-	if err != nil {
-		return nil, fmt.Errorf("console of %s: %w", node, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, driver.LongestLook)
 	defer cancel()
-	m, err := drv.Open(ctx, ep, value)
+	m, err := driver.Open(ctx, e.Drivers, e.Secrets, ep)
 	if err != nil {
 		return nil, fmt.Errorf("console of %s: %w", node, err)
 	}

@@ -56,11 +56,7 @@ func (w *worker) isOn(ctx context.Context, j job, hypervisor string) error {
 // seenOn looks for the node's machine on a hypervisor.
 func (w *worker) seenOn(ctx context.Context, j job, hypervisor string) (site.Observed, error) {
 	ep := j.site.Hypervisors[hypervisor].Endpoint(j.site.Name, j.node.Name)
-	drv, value, err := w.e.keyTo(ep)
-	if err != nil {
-		return site.Observed{}, err
-	}
-	m, err := drv.Open(ctx, ep, value)
+	m, err := driver.Open(ctx, w.e.Drivers, w.e.Secrets, ep)
 	if err != nil {
 		return site.Observed{}, err
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -188,7 +187,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 		return w.openAgent(n)
 	}
 	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
-	drv, value, err := w.e.keyTo(ep)
+	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +202,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if err != nil {
 		return nil, err
 	}
-	Lend(m, ep, w.e.Secrets)
+	driver.Lend(m, ep, w.e.Secrets)
 	if s, ok := driver.As[driver.Supplied](m); ok && w.e.Artifacts != nil {
 		s.Supply(w.e.Artifacts.Content)
 	}
@@ -212,51 +211,6 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	}
 	w.doors[kind] = &door{endpoint: ep, value: value, machine: m}
 	return m, nil
-}
-
-// Lend gives a machine that sets passwords inside its system the credentials that are
-// for it: by their hosts and ports those of its endpoint, and by their use for accounts.
-func Lend(m driver.Machine, ep site.Endpoint, secrets secret.Source) {
-	k, ok := driver.As[driver.Keyholder](m)
-	if !ok {
-		return
-	}
-	k.Credentials(func(name string) (secret.Value, error) {
-		u, err := url.Parse(ep.URL)
-		if err != nil {
-			return secret.Value{}, err
-		}
-		r, err := secret.For(name, secret.Account, u)
-		if err != nil {
-			return secret.Value{}, err
-		}
-		return secrets.Get(r)
-	})
-}
-
-// keyTo is what opens an endpoint: its driver, and the value of its credential.
-func (e *Engine) keyTo(ep site.Endpoint) (driver.Driver, secret.Value, error) {
-	u, err := url.Parse(ep.URL)
-	if err != nil {
-		return nil, secret.Value{}, fmt.Errorf("%w: endpoint: %w", driver.ErrRefused, err)
-	}
-	scheme, _, _ := strings.Cut(u.Scheme, "+")
-	drv := e.Drivers[scheme]
-	if drv == nil {
-		return nil, secret.Value{}, fmt.Errorf("%w: no driver for %s endpoints", driver.ErrRefused, u.Scheme)
-	}
-	if ep.Credential == "" {
-		return drv, secret.Value{}, nil
-	}
-	r, err := secret.For(ep.Credential, secret.Use(scheme), u)
-	if err != nil {
-		return nil, secret.Value{}, fmt.Errorf("%w: %w", driver.ErrRefused, err)
-	}
-	value, err := e.Secrets.Get(r)
-	if err != nil {
-		return nil, secret.Value{}, fmt.Errorf("%w: %w", driver.ErrDenied, err)
-	}
-	return drv, value, nil
 }
 
 // remember keeps a credential that was not accepted from being tried again,

@@ -112,38 +112,22 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	if err != nil {
 		return err
 	}
-	scheme, _, _ := strings.Cut(b.endpoint.URL, ":")
-	scheme, _, _ = strings.Cut(scheme, "+")
-	d := drivers(helpers())[scheme]
-	if d == nil {
+	all := drivers(helpers())
+	if all[driver.Protocol(b.endpoint.URL)] == nil {
 		return usage("no driver is known for %s", b.endpoint.URL)
 	}
-	value, err := a.secret(f.credentials, b.endpoint)
-	if err != nil {
-		return err
+	var secrets secret.Source
+	if b.endpoint.Credential != "" {
+		if secrets, err = a.openCredentials(f.credentials); err != nil {
+			return err
+		}
 	}
-	if b.Machine, err = d.Open(ctx, b.endpoint, value); err != nil {
+	if b.Machine, err = driver.Open(ctx, all, secrets, b.endpoint); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	err = do(b)
 	a.tellTrust(b)
 	return errors.Join(err, b.Close())
-}
-
-// secret is the value of an endpoint's credential.
-func (a *app) secret(dir string, e site.Endpoint) (secret.Value, error) {
-	if e.Credential == "" {
-		return secret.Value{}, nil
-	}
-	secrets, err := a.openCredentials(dir)
-	if err != nil {
-		return secret.Value{}, err
-	}
-	ask, err := secret.ForEndpoint(e.Credential, e.URL)
-	if err != nil {
-		return secret.Value{}, err
-	}
-	return secrets.Get(ask)
 }
 
 // findBMC is how the controller is reached that was named by a URL or a node.

@@ -3,11 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -150,20 +147,7 @@ func lookAt(ctx context.Context, n *site.Node, r site.Recorded, all map[string]d
 }
 
 func through(ctx context.Context, n *site.Node, e site.Endpoint, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
-	u, err := url.Parse(e.URL)
-	if err != nil {
-		return site.Observed{}, err
-	}
-	scheme, _, _ := strings.Cut(u.Scheme, "+")
-	d := all[scheme]
-	if d == nil {
-		return site.Observed{}, fmt.Errorf("no driver for %s endpoints", u.Scheme)
-	}
-	ask, err := secret.For(e.Credential, secret.Use(scheme), u)
-	if err != nil {
-		return site.Observed{}, err
-	}
-	value, err := secrets.Get(ask)
+	d, value, err := driver.KeyTo(all, secrets, e)
 	if err != nil {
 		return site.Observed{}, err
 	}
@@ -172,6 +156,6 @@ func through(ctx context.Context, n *site.Node, e site.Endpoint, all map[string]
 		return site.Observed{}, err
 	}
 	defer m.Close()
-	engine.Lend(m, e, secrets)
+	driver.Lend(m, e, secrets)
 	return m.Observe(ctx, n, d.Facets())
 }

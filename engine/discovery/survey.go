@@ -211,7 +211,7 @@ func (s Survey) logIn(ctx context.Context, e site.Endpoint, f driver.Found, valu
 	err = s.trial(value).send(ctx, f.Address.String(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, driver.LongestLook)
 		defer cancel()
-		h, urls, err = openAndList(ctx, s.Drivers[schemeOf(f.URL)], e, value)
+		h, urls, err = openAndList(ctx, s.Drivers[driver.Protocol(f.URL)], e, value)
 		return s.remember(f, value, err)
 	})
 	return h, urls, err
@@ -236,7 +236,7 @@ const longestSurvey = 5 * driver.LongestLook
 func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls []string, value secret.Value) ([]site.Met, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestSurvey)
 	defer cancel()
-	drv := s.Drivers[schemeOf(m.Endpoint.URL)]
+	drv := s.Drivers[driver.Protocol(m.Endpoint.URL)]
 	var met []site.Met
 	for _, u := range urls {
 		one := m
@@ -303,10 +303,4 @@ func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.End
 		seen.Inventory = inventory
 	}
 	return seen, nil // its parts are not needed to tell whose machine it is
-}
-
-func schemeOf(endpoint string) string {
-	scheme, _, _ := strings.Cut(endpoint, ":")
-	scheme, _, _ = strings.Cut(scheme, "+")
-	return scheme
 }

@@ -1,16 +1,15 @@
-package engine
+package driver
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 type keyholder struct {
-	driver.Machine
+	Machine
 	get func(name string) (secret.Value, error)
 }
 

@@ -1,0 +1,81 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Open logs in at an endpoint with its credential, and lends the machine what it needs
+// of other credentials. Drivers are by the scheme of their endpoints. The handle is the
+// caller's to close.
+func Open(ctx context.Context, drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (Machine, error) {
+	d, value, err := KeyTo(drivers, secrets, e)
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.Open(ctx, e, value)
+	if err != nil {
+		return nil, err
+	}
+	Lend(m, e, secrets)
+	return m, nil
+}
+
+// KeyTo is what opens an endpoint: its driver, and the value of its credential, empty
+// where it names none.
+func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (Driver, secret.Value, error) {
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: endpoint: %w", ErrRefused, err)
+	}
+	d := drivers[Protocol(e.URL)]
+	if d == nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: no driver for %s endpoints", ErrRefused, u.Scheme)
+	}
+	if e.Credential == "" {
+		return d, secret.Value{}, nil
+	}
+	r, err := secret.For(e.Credential, secret.Use(Protocol(e.URL)), u)
+	if err != nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	value, err := secrets.Get(r)
+	if err != nil {
+		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return d, value, nil
+}
+
+// Protocol is the part of an endpoint's address that names the driver: "redfish" of
+// "redfish+https://…".
+func Protocol(endpoint string) string {
+	scheme, _, _ := strings.Cut(endpoint, ":")
+	scheme, _, _ = strings.Cut(scheme, "+")
+	return scheme
+}
+
+// Lend gives a machine that sets passwords inside its system the credentials that are
+// for it: by their hosts and ports those of its endpoint, and by their use for accounts.
+// Without secrets it lends none.
+func Lend(m Machine, e site.Endpoint, secrets secret.Source) {
+	k, ok := As[Keyholder](m)
+	if !ok || secrets == nil {
+		return
+	}
+	k.Credentials(func(name string) (secret.Value, error) {
+		u, err := url.Parse(e.URL)
+		if err != nil {
+			return secret.Value{}, err
+		}
+		r, err := secret.For(name, secret.Account, u)
+		if err != nil {
+			return secret.Value{}, err
+		}
+		return secrets.Get(r)
+	})
+}
