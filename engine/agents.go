@@ -210,22 +210,22 @@ func (e *Engine) agentOf(node string) driver.Agent {
 	return e.Agents.Agent(node)
 }
 
-// openAgent is the door to the agent that has called from the machine's memory.
+// openAgent is the connection to the agent that has called from the machine's memory.
 func (w *worker) openAgent(n *site.Node) (driver.Machine, error) {
 	a := w.e.agentOf(w.name)
 	if a == nil {
-		w.closeDoor(site.Agent)
+		w.closeConnection(site.Agent)
 		return nil, fmt.Errorf("%w: no agent of %s is connected", driver.ErrUnreachable, w.name)
 	}
-	if d := w.doors[site.Agent]; d != nil && d.machine == driver.Machine(a) {
+	if d := w.connections[site.Agent]; d != nil && d.machine == driver.Machine(a) {
 		return a, nil
 	}
-	w.closeDoor(site.Agent)
+	w.closeConnection(site.Agent)
 	driver.Lend(a, n.Endpoints[site.OS], w.e.Secrets)
 	if s, ok := driver.As[driver.Supplied](driver.Machine(a)); ok && w.e.Artifacts != nil {
 		s.Supply(w.e.Artifacts.Content)
 	}
-	w.doors[site.Agent] = &door{machine: a}
+	w.connections[site.Agent] = &connection{machine: a}
 	return a, nil
 }
 

@@ -42,7 +42,7 @@ func (w *worker) guarded(ctx context.Context, kind site.EndpointKind) context.Co
 }
 
 func (w *worker) loginTo(kind site.EndpointKind) login {
-	d := w.doors[kind]
+	d := w.connections[kind]
 	return login{e: w.e, w: w, kind: kind, who: w.name, url: d.endpoint.URL, credential: d.endpoint.Credential, value: d.value}
 }
 

@@ -3,39 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
-	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
-
-// door is an open handle on a machine through one endpoint.
-type door struct {
-	endpoint site.Endpoint
-	value    secret.Value
-	machine  driver.Machine
-	denied   error  // why this credential is not tried again here
-	session  string // that is recorded of the machine
-	looked   bool   // the machine was seen through it
-}
-
-// view is what a look at a machine gave.
-type view struct {
-	seen site.Observed
-	// inside is why the installed system could not be seen; it stops nothing
-	// by itself.
-	inside error
-	// dark is set when the installed system did not answer and need not.
-	dark bool
-	// stranger is why nobody can tell what system it is that answers; empty where none does, or
-	// one that can be known.
-	stranger string
-}
 
 // lookFacets are the facets that every look reads from the BMC, virtualFacets
 // those that it reads from a hypervisor.
@@ -161,7 +136,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	if err != nil {
 		return site.Observed{}, endpointError{endpointName(j.node, kind), err}
 	}
-	w.bequeath(w.doors[kind], kind)
+	w.bequeath(w.connections[kind], kind)
 	ctx = w.guarded(ctx, kind)
 	octx, stop := context.WithTimeout(ctx, driver.LongestLook)
 	defer stop()
@@ -169,7 +144,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	if err != nil {
 		err = endpointError{endpointName(j.node, kind), err}
 	} else {
-		w.doors[kind].looked = true
+		w.connections[kind].looked = true
 		if err := w.fence(ctx, kind); err != nil { // asked again before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}
@@ -178,66 +153,6 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		}
 	}
 	return seen, w.remember(kind, err)
-}
-
-// open gives the handle for an endpoint, a new one when the endpoint or its
-// credential has changed.
-func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
-	if kind == site.Agent {
-		return w.openAgent(n)
-	}
-	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
-	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
-	if err != nil {
-		return nil, err
-	}
-	if d := w.doors[kind]; d != nil && d.value == value && reflect.DeepEqual(d.endpoint, ep) {
-		if d.denied != nil {
-			return nil, d.denied
-		}
-		return d.machine, nil
-	}
-	w.closeDoor(kind)
-	m, err := drv.Open(ctx, ep, value)
-	if err != nil {
-		return nil, err
-	}
-	driver.Lend(m, ep, w.e.Secrets)
-	if s, ok := driver.As[driver.Supplied](m); ok && w.e.Artifacts != nil {
-		s.Supply(w.e.Artifacts.Content)
-	}
-	if l, ok := driver.As[driver.Linked](m); ok {
-		l.Targets(w.e.targets)
-	}
-	w.doors[kind] = &door{endpoint: ep, value: value, machine: m}
-	return m, nil
-}
-
-// remember keeps a credential that was not accepted from being tried again,
-// which would lock the account on many BMCs.
-func (w *worker) remember(kind site.EndpointKind, err error) error {
-	d := w.doors[kind]
-	if d == nil || !driver.WasDenied(err) {
-		return err
-	}
-	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); Slipway does not send it again until its file or the endpoint in the design changes, or by `slipway retry`",
-		verdict(err), d.endpoint.Credential), err)
-	return d.denied
-}
-
-func (w *worker) closeDoors() {
-	for kind := range w.doors {
-		w.closeDoor(kind)
-	}
-}
-
-func (w *worker) closeDoor(kind site.EndpointKind) {
-	if d := w.doors[kind]; d != nil {
-		if err := d.machine.Close(); err != nil {
-			w.e.Log.Debug("endpoint closed with an error", "node", w.name, "err", err)
-		}
-		delete(w.doors, kind)
-	}
 }
 
 // tell has the history say what is new in the machine's own log since it was

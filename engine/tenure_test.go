@@ -305,7 +305,7 @@ func seated(t *testing.T) (*Engine, *worker, *terminal) {
 	t.Helper()
 	e, w := gated(t)
 	m := &terminal{session: "own", ends: map[string]error{}}
-	w.doors[site.BMC] = &door{endpoint: site.Endpoint{URL: "bmc-1"}, machine: m, looked: true, value: secret.New("root", "x")}
+	w.connections[site.BMC] = &connection{endpoint: site.Endpoint{URL: "bmc-1"}, machine: m, looked: true, value: secret.New("root", "x")}
 	return e, w, m
 }
 
@@ -336,17 +336,17 @@ func TestSessionIsFenced(t *testing.T) {
 		"the last may not":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["b"] = errors.ErrUnsupported }, left("a", "b"), "", false, []string{"a", "b"}, []record.Session{own}},
 		"not with this credential":       {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrDenied }, left("a"), "", false, []string{"a"}, []record.Session{own}},
 		"no answer":                      {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrUnreachable }, left("a", "b"), "end the session that term 7 left on n1: ", false, []string{"a"}, append(left("a", "b"), own)},
-		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.doors[site.BMC].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
+		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.BMC].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
 		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 has ended", false, []string{"a"}, []record.Session{own}},
 		"a later term acts":              {func(_ *Engine, _ *worker, m *terminal) { m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"} }, nil, "look for later terms on n1: a session of term 9", false, nil, nil},
 		"nobody can tell of later terms": {func(_ *Engine, _ *worker, m *terminal) { m.outranked = driver.ErrUnreachable }, nil, "look for later terms on n1: ", false, nil, nil},
-		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.doors[site.BMC].session = "gone" }, nil, "", false, nil, nil},
+		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.connections[site.BMC].session = "gone" }, nil, "", false, nil, nil},
 		"no session":                     {func(_ *Engine, _ *worker, m *terminal) { m.session = "" }, nil, "", false, nil, nil},
 		"no term":                        {func(e *Engine, _ *worker, _ *terminal) { e.term = tenure{} }, nil, "", false, nil, nil},
-		"known already":                  {func(_ *Engine, w *worker, _ *terminal) { w.doors[site.BMC].session = "own" }, nil, "", false, nil, nil},
-		"observing":                      {func(e *Engine, w *worker, _ *terminal) { e.ObserveOnly = true; w.doors[site.BMC].looked = false }, nil, "", false, nil, nil},
+		"known already":                  {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.BMC].session = "own" }, nil, "", false, nil, nil},
+		"observing":                      {func(e *Engine, w *worker, _ *terminal) { e.ObserveOnly = true; w.connections[site.BMC].looked = false }, nil, "", false, nil, nil},
 		"a machine without sessions": {func(_ *Engine, w *worker, _ *terminal) {
-			w.doors[site.BMC].machine, w.doors[site.BMC].looked = plainMachine{}, false
+			w.connections[site.BMC].machine, w.connections[site.BMC].looked = plainMachine{}, false
 		}, nil, "", false, nil, nil},
 		"records cannot be written": {func(e *Engine, w *worker, _ *terminal) { w.recordedSessions(); e.Records = closed(t) }, nil, "record the session on n1: ", false, nil, nil},
 		"records lost meanwhile":    {func(e *Engine, _ *worker, m *terminal) { m.ending = func() { e.Records = closed(t) } }, left("a"), "record the session on n1: ", false, []string{"a"}, []record.Session{left("a")[0], own}},
@@ -371,7 +371,7 @@ func TestSessionIsFenced(t *testing.T) {
 			if w.fenced != c.fenced || !slices.Equal(m.ended, c.ended) || !slices.Equal(snap.Sessions["n1"][site.BMC], c.recorded) {
 				t.Errorf("fenced %t, ended %q, on record %+v", w.fenced, m.ended, snap.Sessions["n1"])
 			}
-			if known := w.doors[site.BMC].session == "own"; known != (c.wants == "" && c.recorded != nil || name == "known already") {
+			if known := w.connections[site.BMC].session == "own"; known != (c.wants == "" && c.recorded != nil || name == "known already") {
 				t.Errorf("its session counts as recorded: %t", known)
 			}
 		})
@@ -381,9 +381,9 @@ func TestSessionIsFenced(t *testing.T) {
 // A session inside the installed system tells nothing of the BMC.
 func TestSessionInsideFencesNothing(t *testing.T) {
 	_, w, m := seated(t)
-	w.doors[site.OS] = w.doors[site.BMC]
-	delete(w.doors, site.BMC)
-	if err := w.fence(t.Context(), site.OS); err != nil || w.fenced || w.doors[site.OS].session != "own" || m.asked != 1 || m.named != 1 {
+	w.connections[site.OS] = w.connections[site.BMC]
+	delete(w.connections, site.BMC)
+	if err := w.fence(t.Context(), site.OS); err != nil || w.fenced || w.connections[site.OS].session != "own" || m.asked != 1 || m.named != 1 {
 		t.Errorf("%v, fenced %t, asked %d, named for term %d", err, w.fenced, m.asked, m.named)
 	}
 }
@@ -420,17 +420,17 @@ func TestSessionThatIsNotEndedIsLogged(t *testing.T) {
 	e, w, m := seated(t)
 	log := logged(e)
 	m.ends["a"] = driver.ErrRefused
-	if over, err := w.endSession(t.Context(), w.doors[site.BMC], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err != nil {
+	if over, err := w.endSession(t.Context(), w.connections[site.BMC], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err != nil {
 		t.Errorf("over %t, %v", over, err)
 	}
 	if !strings.Contains(log.String(), "session of an earlier term not ended") || !strings.Contains(log.String(), "node=n1 term=7") {
 		t.Errorf("logged %s", log)
 	}
 	m.ends["a"] = driver.ErrUnreachable
-	if over, err := w.endSession(t.Context(), w.doors[site.BMC], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err == nil {
+	if over, err := w.endSession(t.Context(), w.connections[site.BMC], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err == nil {
 		t.Errorf("no answer: over %t, %v", over, err)
 	}
-	if over, err := w.endSession(t.Context(), &door{machine: plainMachine{}, endpoint: site.Endpoint{URL: "bmc-1"}}, record.Session{Endpoint: "bmc-1"}); over || err != nil {
+	if over, err := w.endSession(t.Context(), &connection{machine: plainMachine{}, endpoint: site.Endpoint{URL: "bmc-1"}}, record.Session{Endpoint: "bmc-1"}); over || err != nil {
 		t.Errorf("a machine that ends none: over %t, %v", over, err)
 	}
 }
@@ -440,25 +440,25 @@ func TestSessionThatIsNotEndedIsLogged(t *testing.T) {
 func TestWhatAHandleInherits(t *testing.T) {
 	all := []record.Session{{Term: 7, Endpoint: "bmc-1", ID: "a"}, {Term: 7, Endpoint: "bmc-2", ID: "b"}, {Term: 1, Endpoint: "bmc-1", ID: "own"}, {Term: 6, Endpoint: "bmc-1", ID: "c"}}
 	for name, c := range map[string]struct {
-		change func(*Engine, *door)
+		change func(*Engine, *connection)
 		named  uint64
 		want   []string
 	}{
-		"before its login": {func(*Engine, *door) {}, 1, []string{"a", "c"}},
-		"no term":          {func(e *Engine, _ *door) { e.term.Term = nil }, 0, nil},
-		"logged in":        {func(_ *Engine, d *door) { d.session = "own" }, 0, nil},
-		"observing":        {func(e *Engine, _ *door) { e.ObserveOnly = true }, 0, nil},
+		"before its login": {func(*Engine, *connection) {}, 1, []string{"a", "c"}},
+		"no term":          {func(e *Engine, _ *connection) { e.term.Term = nil }, 0, nil},
+		"logged in":        {func(_ *Engine, d *connection) { d.session = "own" }, 0, nil},
+		"observing":        {func(e *Engine, _ *connection) { e.ObserveOnly = true }, 0, nil},
 	} {
 		e, w, m := seated(t)
 		e.term.before = map[string]record.Sessions{"n1": {site.BMC: all}}
-		d := w.doors[site.BMC]
+		d := w.connections[site.BMC]
 		c.change(e, d)
 		if w.bequeath(d, site.BMC); m.named != c.named || !slices.Equal(m.inherited, c.want) {
 			t.Errorf("%s: named for term %d, inherits %q", name, m.named, m.inherited)
 		}
 	}
 	_, w, _ := seated(t)
-	w.bequeath(&door{machine: plainMachine{}}, site.BMC) // it has neither name nor heirs
+	w.bequeath(&connection{machine: plainMachine{}}, site.BMC) // it has neither name nor heirs
 }
 
 // Who reads a plan learns what is missing on a machine without sessions.
@@ -473,16 +473,16 @@ func TestWhatIsMissingWithoutSessions(t *testing.T) {
 		"neither":      {func(_ *worker, m *terminal) { m.bound = site.BindingNone }, unbound},
 		"neither, accepted": {func(w *worker, m *terminal) {
 			m.bound = site.BindingNone
-			w.doors[site.BMC].endpoint.Unbound = site.UnboundAccept
+			w.connections[site.BMC].endpoint.Unbound = site.UnboundAccept
 		}, accepted},
 		"a session, none open":   {func(_ *worker, m *terminal) { m.bound, m.session = site.BindingSession, "" }, ""},
 		"neither, nor a session": {func(_ *worker, m *terminal) { m.bound, m.session = site.BindingNone, "" }, unbound},
 		"nobody knows":           {func(*worker, *terminal) {}, ""},
 		"looked at without one":  {func(_ *worker, m *terminal) { m.session = "" }, late},
-		"not looked at":          {func(w *worker, m *terminal) { m.session = ""; w.doors[site.BMC].looked = false }, ""},
-		"no credential":          {func(w *worker, m *terminal) { m.session = ""; w.doors[site.BMC].value = secret.Value{} }, ""},
-		"no endpoint":            {func(w *worker, _ *terminal) { delete(w.doors, site.BMC) }, ""},
-		"no sessions at all":     {func(w *worker, _ *terminal) { w.doors[site.BMC].machine = plainMachine{} }, ""},
+		"not looked at":          {func(w *worker, m *terminal) { m.session = ""; w.connections[site.BMC].looked = false }, ""},
+		"no credential":          {func(w *worker, m *terminal) { m.session = ""; w.connections[site.BMC].value = secret.Value{} }, ""},
+		"no endpoint":            {func(w *worker, _ *terminal) { delete(w.connections, site.BMC) }, ""},
+		"no sessions at all":     {func(w *worker, _ *terminal) { w.connections[site.BMC].machine = plainMachine{} }, ""},
 	} {
 		_, w, m := seated(t)
 		c.change(w, m)

@@ -186,7 +186,7 @@ func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.Cancel
 // Its error wraps driver.ErrOutranked when the machine has a session of a later
 // term of the site.
 func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
-	d := w.doors[kind]
+	d := w.connections[kind]
 	s, ok := driver.As[driver.Sessioner](d.machine)
 	if !ok || w.e.ObserveOnly {
 		return nil
@@ -247,7 +247,7 @@ func (w *worker) outranked(ctx context.Context, m driver.Machine, t *record.Term
 // which sessions earlier terms have left at its endpoint, for when the machine
 // has no room for another. While the term is not held they may be those of the
 // controller that acts.
-func (w *worker) bequeath(d *door, kind site.EndpointKind) {
+func (w *worker) bequeath(d *connection, kind site.EndpointKind) {
 	t := w.e.heldTerm()
 	if t == nil || d.session != "" || w.e.ObserveOnly {
 		return
@@ -268,32 +268,9 @@ func (w *worker) bequeath(d *door, kind site.EndpointKind) {
 	heir.Inherit(left)
 }
 
-// binding is how writes through an endpoint are bound to the machine that was
-// looked at, as far as its driver tells.
-func (d *door) binding() site.Binding {
-	if d == nil {
-		return site.BindingUnknown
-	}
-	b, ok := driver.As[driver.Binder](d.machine)
-	if !ok {
-		return site.BindingUnknown
-	}
-	return b.Binding()
-}
-
-// sessionless says whether a machine that was looked at with a credential has
-// opened no session.
-func (d *door) sessionless() bool {
-	if d == nil || !d.looked || d.value.IsZero() {
-		return false
-	}
-	s, ok := driver.As[driver.Sessioner](d.machine)
-	return ok && s.Session() == ""
-}
-
 // weaker says what is missing on a machine without sessions.
 func (w *worker) weaker() string {
-	d := w.doors[site.BMC]
+	d := w.connections[site.BMC]
 	switch binding := d.binding(); {
 	case binding == site.BindingConnection, binding == site.BindingUnknown && d.sessionless():
 		return "its BMC has no sessions, so Slipway cannot tell a late request of a killed daemon from one of the next daemon: after a daemon was killed, destructive steps wait"
@@ -330,7 +307,7 @@ func (w *worker) recordSessions(ctx context.Context, kind site.EndpointKind, all
 // endSession ends a session that an earlier term left, and says whether it is
 // over. A machine that does not let it be ended forgets it by itself; what is
 // destructive waits meanwhile.
-func (w *worker) endSession(ctx context.Context, d *door, left record.Session) (over bool, err error) {
+func (w *worker) endSession(ctx context.Context, d *connection, left record.Session) (over bool, err error) {
 	ender, ok := driver.As[driver.Ender](d.machine)
 	if !ok || left.Endpoint != d.endpoint.URL {
 		return false, nil

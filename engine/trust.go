@@ -79,7 +79,7 @@ func Pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
 // trust records the certificate that the machine has shown at the first use of
 // an endpoint.
 func (w *worker) trust(ctx context.Context, kind site.EndpointKind) error {
-	d := w.doors[kind]
+	d := w.connections[kind]
 	if d == nil || !d.endpoint.Trust.OnFirstUse() {
 		return nil
 	}

@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// learn takes in what was seen: it adopts the machine at first contact and
+// believes a marker over a lost record.
+func (w *worker) learn(ctx context.Context, j *job, v view) error {
+	w.e.mu.Lock()
+	switch was, is := w.memory.Observed.Identity, v.seen.Identity; {
+	case is.Known() && j.node.Machine().Known() && !j.node.Machine().Matches(is):
+		// Another machine says nothing of the node's own, and what was seen
+		// of that one nothing of the other, which may be the node's next.
+		w.blind = true
+		if is != was {
+			w.memory.Observed = site.Observed{Identity: is}
+			w.noteOther(is, j.node.Machine())
+		}
+	case is.Known() && was.Known() && is != was:
+		// What was seen of the machine before says nothing of this one.
+		w.noteOther(is, was)
+		w.memory.Observed, w.inside, w.anew = v.seen, time.Time{}, true
+	case v.seen.Facets[site.FacetDefinition].Have[site.FieldState] == site.StateAbsent:
+		// What was inside a virtual machine is gone with it.
+		w.memory.Observed, w.inside = v.seen, time.Time{}
+	default:
+		w.reinspect = w.reinspect || !alike(w.memory.Observed.Inventory, v.seen.Inventory)
+		w.memory.Observed = w.memory.Observed.Merge(v.seen)
+	}
+	w.turned = true
+	observed, health := w.memory.Observed, w.healthLocked()
+	w.e.mu.Unlock()
+	w.e.Records.Observe(w.name, observed)
+	published := w.e.publishedKeys(w.name)
+	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
+	err := w.save(ctx, func(r *site.Recorded) {
+		adopt(r, j.node, observed)
+		w.e.noteAgent(r, j.node, observed, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
+		noteReached(r, j.node, observed, w.e.serves)
+		noteOwned(r, j.node, v.seen)
+		plan.NoteOnce(r, v.seen, time.Now())
+		noteHealth(r, health)
+		plan.EndAttempts(j.node, r, observed, time.Now())
+		believeMarker(r, j.node, v.seen.Marker, signed, blank, published)
+		noteDecommission(r, j.node)
+	})
+	if err == nil {
+		err = w.forgetMachine(ctx, *j, v.seen)
+	}
+	j.memory = w.job().memory
+	if signed {
+		w.e.compareWithMarker(j.memory.Recorded, *v.seen.Marker)
+	}
+	return err
+}
+
+// adopt binds the node to the designed machine when it is first met, or when the
+// design moves the name to it, and follows it to a new endpoint.
+func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
+	designed := n.Machine()
+	if !designed.Known() || !o.Identity.Known() || !designed.Matches(o.Identity) {
+		return
+	}
+	if plan.Moves(n, *r) {
+		move(r)
+	}
+	if r.Adopted == nil {
+		r.Adopted = &site.Adoption{Machine: o.Identity, When: time.Now()}
+	}
+	url := n.Endpoints[site.BMC].URL
+	if a := *r.Adopted; a.BMC == url && a.Machine != o.Identity && a.Machine.Known() && a.Machine.Matches(o.Identity) {
+		a.Machine = o.Identity // the design names more of it by now
+		r.Adopted = &a
+	}
+	if designed.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
+		a := *r.Adopted
+		a.BMC = url
+		r.Adopted = &a
+	}
+}
+
+// move forgets what was true of the machine before. What was installed is
+// expected on the disks, and has to be proven from inside.
+func move(r *site.Recorded) {
+	r.Adopted, r.InFlight, r.Installing, r.Agent, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil, nil
+	r.Healthy, r.Unhealthy, r.EverHealthy, r.Owned = time.Time{}, time.Time{}, time.Time{}, site.Owned{}
+	if i := r.Installed; i != nil {
+		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
+	}
+}
+
+// noteReached records which facets were seen to be as designed, so that a later
+// difference is known for drift.
+func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[site.Facet]bool) {
+	for f := range serves {
+		is := n.Asked(f)
+		if is == "" || r.Reached[f] == is || !plan.AsDesigned(n, f, o.Facets[f]) {
+			continue
+		}
+		r.Reached = maps.Clone(r.Reached)
+		if r.Reached == nil {
+			r.Reached = map[site.Facet]string{}
+		}
+		r.Reached[f] = is
+	}
+}
+
+// believeMarker takes over what the installed system says of its own
+// installation: that the one under way has come to its end, that the last one is
+// there, or, where nothing or something older is recorded in records that may
+// lack something, what it proves by the site's signature; it has the host keys
+// that were published of it then. Anything else it says is for a person.
+func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank bool, hostKeys []string) {
+	if m == nil || !speaksOf(n, m) {
+		return
+	}
+	switch i := r.Installed; {
+	case r.UnderWay() > 0:
+		if is := underWay(*r); m.Generation == is.Generation && m.Image == is.Image && is.FirstBoot.Gave(m.Token) {
+			r.Installed = &site.Installation{Generation: is.Generation, Image: is.Image, Since: time.Now(), Attempt: is.Attempt,
+				Proven: true, Reported: true, Signed: signed, FirstBoot: site.FirstBoot{HostKeys: is.FirstBoot.HostKeys, Design: is.FirstBoot.Design}}
+			r.Installed.ByAgent, r.Installed.BootUnknown = is.ByAgent, is.BootUnknown
+			r.Installing, r.InFlight, r.Agent, r.Owned = nil, nil, nil, ownedBy(is)
+		}
+	case signed && (i == nil || blank && m.Generation > i.Generation):
+		r.Installed, r.Owned = installedBy(m), site.Owned{}
+		r.Installed.FirstBoot.HostKeys = hostKeys
+	case i != nil && m.Generation == i.Generation && m.Image == i.Image && !(i.Proven && i.Reported && i.Signed == signed):
+		reported := *i
+		reported.Proven, reported.Reported, reported.Signed = true, true, signed
+		r.Installed = &reported
+	}
+}
+
+// underWay is the installation that was begun and is not known to have ended.
+func underWay(r site.Recorded) site.Installation {
+	if r.Installing != nil && !r.InstallBegun() {
+		return *r.Installing
+	}
+	f := r.InFlight
+	return site.Installation{Generation: f.Step.Generation, Image: f.Step.Image.SHA256, Since: f.Since, Attempt: f.Step.Attempt,
+		FirstBoot: f.FirstBoot, Served: f.Served, ByAgent: f.Step.ByAgent()}
+}
+
+func noteDecommission(r *site.Recorded, n *site.Node) {
+	switch {
+	case !n.Decommission:
+		r.Decommissioned = time.Time{}
+	case r.Decommissioned.IsZero():
+		r.Decommissioned = time.Now()
+	}
+}

@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/retry"
+	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// run takes turns until the context ends.
+func (w *worker) run(ctx context.Context) {
+	defer w.closeConnections()
+	for w.untilDue(ctx) {
+		wait := w.interruptible(ctx)
+		w.due = time.Now().Add(wait)
+		if w.inspectMeanwhile(ctx) || w.listenMeanwhile(ctx) {
+			w.due = time.Now()
+		}
+	}
+}
+
+// untilDue waits until a turn is due or something wakes the worker, and says
+// whether the turn is to be taken.
+func (w *worker) untilDue(ctx context.Context) bool {
+	t := time.NewTimer(time.Until(w.due))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.wake:
+		w.due = time.Now()
+	case <-t.C:
+	}
+	return ctx.Err() == nil
+}
+
+// interruptible is a turn that a person's hold ends before its next
+// request; the next turn then follows at once.
+func (w *worker) interruptible(ctx context.Context) time.Duration {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	w.setCut(cut)
+	defer w.setCut(nil)
+	return w.reconcile(ctx)
+}
+
+// reconcile is one look at the machine and at most one step. It returns how long
+// to wait before the next.
+func (w *worker) reconcile(ctx context.Context) time.Duration {
+	j, err := w.begin(ctx)
+	if err != nil {
+		return w.finish(ctx, w.fail(j, err))
+	}
+	view, err := w.look(ctx, j)
+	if ctx.Err() != nil {
+		return 0
+	}
+	w.saw(view, err)
+	if err == nil {
+		err = w.learn(ctx, &j, view)
+	}
+	if err == nil {
+		err = w.letGo(ctx, j)
+		j.memory = w.job().memory
+	}
+	p := plan.Node(j.site, j.node, w.e.knownOf(w.name, j.memory))
+	if lerr := w.letGoOfUnplanned(ctx, j, p); lerr != nil && err == nil {
+		err = lerr
+	}
+	p.Findings = w.findings(ctx, j)
+	w.keep(j, &p, view)
+	if terr := w.e.tend(ctx, w.name); terr != nil && err == nil {
+		err = terr
+	}
+	o := w.decide(ctx, j, p, view, err)
+	if ctx.Err() != nil {
+		return 0
+	}
+	return w.finish(ctx, o)
+}
+
+// saw notes how far the look saw.
+func (w *worker) saw(v view, err error) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.blind = err != nil
+	if err != nil {
+		return
+	}
+	w.looked = time.Now()
+	switch _, seen := v.seen.Facets[site.FacetOS]; {
+	case seen:
+		w.blindInside, w.lookedInside, w.stranger = false, w.looked, ""
+	case v.inside != nil || v.dark:
+		w.blindInside, w.stranger = true, v.stranger
+	}
+}
+
+// begin takes a consistent picture of what the turn is about.
+func (w *worker) begin(ctx context.Context) (job, error) {
+	w.e.mu.Lock()
+	fresh := w.fresh
+	if w.recheck {
+		w.inside = time.Time{}
+	}
+	if w.thorough {
+		w.reinspect, w.uninspected = true, time.Time{}
+	}
+	retried, singled := w.retried, w.singled
+	w.oneTry, w.again = w.singled, w.again || w.singled
+	w.fresh, w.retried, w.singled, w.recheck, w.thorough, w.awaits = false, false, false, false, false, ""
+	w.e.mu.Unlock()
+	var err error
+	if fresh {
+		w.failures, w.last, w.inside = 0, "", time.Time{}
+		w.anew = true
+		for _, d := range w.connections {
+			d.denied = nil
+		}
+		j := w.job()
+		err = w.save(ctx, func(r *site.Recorded) {
+			r.NoEffect, r.Unhealthy = nil, time.Time{}
+			if retried {
+				r.Attempts = nil
+				retryLogins(r)
+				if b := r.Agent; b != nil {
+					again := *b
+					again.Failed, again.Why = 0, ""
+					if !b.IsOn() {
+						again.Tries = 0
+					}
+					r.Agent = &again
+				}
+			}
+			if singled {
+				plan.AgainOnce(j.node, r, j.memory.Observed)
+			}
+		})
+	}
+	return w.job(), err
+}
+
+// keep shows the plan that the turn goes by.
+func (w *worker) keep(j job, p *site.NodePlan, v view) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if v.inside != nil {
+		p.Notes = append(p.Notes, verdict(v.inside))
+	}
+	if note := w.weaker(); note != "" {
+		p.Notes = append(p.Notes, note)
+	}
+	w.binding = w.connections[site.BMC].binding()
+	was := w.destroysLocked()
+	w.plan = *p
+	w.noteWantLocked()
+	if note := w.startNoteLocked(); note != "" {
+		w.plan.Notes = append(w.plan.Notes, note)
+	}
+	if note := w.artifactNoteLocked(); note != "" {
+		w.plan.Notes = append(w.plan.Notes, note)
+	}
+	if !slices.Equal(was, w.destroysLocked()) {
+		w.e.undecided.known = false
+	}
+	w.outdated = w.outdated && w.node != j.node
+	if !w.disrupts {
+		w.disrupts = j.memory.Recorded.InstallBegun() || j.memory.Recorded.Installing != nil
+	}
+}
+
+// finish shows how the turn ended and says when the next is due.
+func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
+	if o.state == site.InSync {
+		w.failures = 0
+	}
+	w.show(ctx, o)
+	w.settle(ctx)
+	w.expected = o.retry || o.state == site.Progressing || !o.until.IsZero() && time.Until(o.until) < 2*longestInspection
+	if o.wait == 0 {
+		return 0
+	}
+	if o.state == site.InSync && !w.spread {
+		// All machines are first looked at together; from then on their looks
+		// are spread over the period.
+		w.spread = true
+		return time.Duration(w.dice.Float64() * float64(o.wait))
+	}
+	wait := retry.Jitter(w.dice, o.wait)
+	if o.until.IsZero() {
+		return wait
+	}
+	return max(time.Millisecond, min(wait, time.Until(o.until))) // what begins at a time is not late for it
+}
+
+// settle tells those who wait for this node how the turn has left it.
+func (w *worker) settle(ctx context.Context) {
+	e := w.e
+	e.mu.Lock()
+	f := e.factsLocked()
+	if out := f.IsLacking(w.factsLocked(f.Now)); out != w.wasOut {
+		w.wasOut = out
+		if !out {
+			e.freePlacesLocked()
+		}
+	}
+	if before := f.Before(w.factsLocked(f.Now)); before != w.wasBefore {
+		w.wasBefore = before
+		e.wakeLocked(rollout.RoleTopic(w.node.Role))
+	}
+	e.standLocked(w)
+	e.mu.Unlock()
+	if err := e.saveRollout(ctx); err != nil && ctx.Err() == nil {
+		e.setProblem("records", err)
+	}
+}
+
+// maxRetryAfter is how far a machine is believed that names its own time for the next try.
+const maxRetryAfter = 15 * time.Minute
+
+// fail classifies an error into an outcome. Retries wait longer each time.
+func (w *worker) fail(j job, err error) outcome {
+	if errors.Is(err, driver.ErrNotPermitted) {
+		return outcome{state: site.Progressing, reason: retry.Steady(err)} // the gates say at once what it waits for
+	}
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
+		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}
+	}
+	w.failures++
+	wait := retry.Backoff(w.failures)
+	var after driver.RetryAfter
+	if errors.As(err, &after) {
+		wait = max(wait, min(time.Duration(after.RetryAfterSeconds())*time.Second, maxRetryAfter))
+	}
+	return outcome{state: site.Retrying, reason: verdict(err), cause: cause(err), wait: wait, retry: true}
+}
+
+func observeEvery(s *site.Site) time.Duration {
+	if s == nil || s.Rollout.ObserveEvery <= 0 {
+		return time.Minute
+	}
+	return time.Duration(s.Rollout.ObserveEvery)
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/retry"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Run keeps the site until the context ends. What was in force before a
+// restart is in force again at once, also when the repository is away.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := e.restore(ctx); err != nil {
+		return fmt.Errorf("restore site %s: %w", e.Site, err)
+	}
+	close(e.ready)
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid,
+	} {
+		loops.Go(func() { loop(ctx) })
+	}
+	<-ctx.Done()
+	loops.Wait()
+	e.running.Wait()
+	return e.saveLast(ctx)
+}
+
+// restore loads the records and puts the last good design in force.
+func (e *Engine) restore(ctx context.Context) error {
+	snap, err := e.Records.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.openBook(ctx, snap); err != nil {
+		return err
+	}
+	e.setProblem("term", e.beginTerm(ctx, snap.Sessions))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ctx = ctx
+	e.rounds[LoopPoll], e.rounds[LoopTurn] = time.Now(), time.Now()
+	e.paused = snap.Paused
+	e.removals = snap.Removals
+	e.proposals.Load(snap.Proposed)
+	e.history = snap.History
+	if snap.Accepted == nil {
+		return nil
+	}
+	if v := snap.Accepted.SchemaVersion; v != site.SchemaVersion {
+		e.readOnly = fmt.Sprintf("the design in force (%s) was evaluated with schema %s and this program reads %s; observing only until a revision passes",
+			snap.Accepted.Revision.Short(), v, site.SchemaVersion)
+	}
+	e.applied = snap.Accepted.Revision
+	e.design = snap.Accepted.Design
+	for _, name := range startOrder(e.design) {
+		e.startLocked(e.design.Nodes[name], snap.Nodes[name], false)
+	}
+	for name, m := range snap.Nodes {
+		if e.workers[name] == nil && m.Recorded.Departed != nil {
+			e.startLocked(m.Recorded.Departed.Node, m, true)
+		}
+	}
+	e.compareInstalledLocked()
+	e.countOthersLocked()
+	e.planLocked()
+	e.restoreRolloutLocked(snap.Rollout)
+	return nil
+}
+
+// flush writes observations to the records now and then.
+func (e *Engine) flush(ctx context.Context) {
+	dice := e.dice("flush")
+	for retry.Sleep(ctx, retry.Jitter(dice, flushEvery)) {
+		e.setProblem("records", e.Records.Flush(ctx))
+	}
+}
+
+// saveLast writes the last observations when the engine stops, and ends its
+// term.
+func (e *Engine) saveLast(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := errors.Join(e.Records.Flush(ctx), e.releaseTerm(ctx)); err != nil {
+		return fmt.Errorf("save the last state of site %s: %w", e.Site, err)
+	}
+	return nil
+}
