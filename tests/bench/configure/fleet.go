@@ -121,6 +121,9 @@ func admit(base, publicKey string) error {
 	})
 }
 
+// link is the end of host i's link that is on the bridge.
+func link(i int) string { return fmt.Sprintf("v%d", i) }
+
 // start boots one host over the common file system.
 func (f *fleet) start(i int, base string) error {
 	h := &host{name: rig.NodeName(i), address: address(i)}
@@ -135,11 +138,10 @@ func (f *fleet) start(i int, base string) error {
 	if err := syscall.Mount("overlay", h.root, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount an overlay: %w", err)
 	}
-	link := fmt.Sprintf("v%d", i)
 	for _, args := range [][]string{
 		{"netns", "add", h.name},
-		{"link", "add", link, "type", "veth", "peer", "name", "host0", "netns", h.name},
-		{"link", "set", link, "master", "br0", "up"},
+		{"link", "add", link(i), "type", "veth", "peer", "name", "host0", "netns", h.name},
+		{"link", "set", link(i), "master", "br0", "up"},
 		{"-n", h.name, "addr", "add", h.address + "/16", "dev", "host0"},
 		{"-n", h.name, "link", "set", "host0", "up"},
 		{"-n", h.name, "link", "set", "lo", "up"},
@@ -213,11 +215,12 @@ func (f *fleet) close() {
 	if f.watches != nil {
 		defer os.WriteFile(inotifyInstances, f.watches, 0)
 	}
-	for _, h := range f.hosts {
+	for i, h := range f.hosts {
 		if h.cmd.Process != nil {
 			h.kill()
 			h.cmd.Wait()
 		}
+		run("ip", "link", "del", link(i)) // the kernel ends a namespace, and links with it, some time later
 		syscall.Unmount(h.root, syscall.MNT_DETACH)
 		run("ip", "netns", "del", h.name)
 	}
