@@ -135,12 +135,6 @@ type migrator struct {
 	models map[string]bool
 }
 
-// edit replaces bytes of a file.
-type edit struct {
-	start, end int
-	text       string
-}
-
 // names are the files of the repository that are its own, in order.
 func (m *migrator) names() []string {
 	var names []string
@@ -211,152 +205,6 @@ func (m *migrator) kind(f *ast.Field) {
 	m.replace(f.Label, "kind")
 	m.replace(lit, `"installer"`)
 	m.changed(f)
-}
-
-// siteDirs are the directories of the sites' packages.
-func (m *migrator) siteDirs() []string {
-	var dirs []string
-	for _, name := range m.names() {
-		if dir := path.Dir(name); path.Dir(dir) == sitesDir && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	if len(dirs) == 0 {
-		return []string{"."}
-	}
-	return dirs
-}
-
-// packageIn lists the files of a site's package, innermost first.
-func (m *migrator) packageIn(dir string) []string {
-	l := newLoader(m.pack)
-	l.dir = dir
-	pkg := l.mainPackage()
-	var files []string
-	for _, d := range lineage(dir) {
-		in := slices.DeleteFunc(l.inDir(d), func(name string) bool { return packageName(l.files[name]) != pkg })
-		files = append(in, files...)
-	}
-	return files
-}
-
-// states says whether a site states a version already, and finds fault with one
-// that is not to be migrated from.
-func (m *migrator) states(files []string) bool {
-	for _, name := range files {
-		for _, v := range under(topFields(m.files[name], "site"), "schema") {
-			lit, ok := v.(*ast.BasicLit)
-			switch {
-			case ok && lit.Value == fmt.Sprintf("%q", site.SchemaVersion):
-				return true
-			case ok && lit.Value == fmt.Sprintf("%q", versionBefore):
-			default:
-				m.findings.at(origin(v.Pos(), "site"), site.Finding{
-					Code: "schema-version", Message: fmt.Sprintf("the site is written for the schema %s", m.text(v)),
-					Why: "The meaning of a field may have changed, and this program does not know how.",
-					Fix: fmt.Sprintf("Use a slipway of that version; this one migrates from %q to %q.", versionBefore, site.SchemaVersion),
-				})
-			}
-		}
-	}
-	return false
-}
-
-// topFields are the values of the fields of a name at the top of a file.
-func topFields(f *ast.File, name string) []ast.Expr {
-	var values []ast.Expr
-	for _, d := range f.Decls {
-		if field, ok := d.(*ast.Field); ok && labelled(field, name) {
-			values = append(values, field.Value)
-		}
-	}
-	return values
-}
-
-// under are the values of the fields of a name in structs.
-func under(values []ast.Expr, name string) []ast.Expr {
-	var found []ast.Expr
-	for _, v := range values {
-		for _, s := range structs(v) {
-			for _, d := range s.Elts {
-				if field, ok := d.(*ast.Field); ok && labelled(field, name) {
-					found = append(found, field.Value)
-				}
-			}
-		}
-	}
-	return found
-}
-
-// structs are the structs that an expression is made of.
-func structs(e ast.Expr) []*ast.StructLit {
-	switch x := e.(type) {
-	case *ast.StructLit:
-		return []*ast.StructLit{x}
-	case *ast.BinaryExpr:
-		return append(structs(x.X), structs(x.Y)...)
-	case *ast.UnaryExpr:
-		return structs(x.X)
-	case *ast.ParenExpr:
-		return structs(x.X)
-	}
-	return nil
-}
-
-// findModels finds the names of what `hardware` is somewhere, and what those
-// are made of.
-func (m *migrator) findModels() {
-	for before := -1; before != len(m.models); {
-		before = len(m.models)
-		for _, f := range m.files {
-			m.eachHardware(f, func(e ast.Expr) {
-				for _, name := range parts(e) {
-					m.models[name] = true
-				}
-			})
-		}
-	}
-}
-
-// eachHardware visits the values of all fields that hold hardware.
-func (m *migrator) eachHardware(f *ast.File, visit func(ast.Expr)) {
-	ast.Walk(f, func(n ast.Node) bool {
-		if field, ok := n.(*ast.Field); ok {
-			name, _, err := ast.LabelName(field.Label)
-			if err == nil && (name == "hardware" || m.models[name]) {
-				visit(field.Value)
-			}
-		}
-		return true
-	}, nil)
-}
-
-// parts are the last names of what an expression refers to as a whole.
-func parts(e ast.Expr) []string {
-	switch x := e.(type) {
-	case *ast.Ident:
-		return []string{x.Name}
-	case *ast.SelectorExpr:
-		name, _, err := ast.LabelName(x.Sel)
-		if err == nil {
-			return []string{name}
-		}
-	case *ast.BinaryExpr:
-		return append(parts(x.X), parts(x.Y)...)
-	case *ast.UnaryExpr:
-		return parts(x.X)
-	case *ast.ParenExpr:
-		return parts(x.X)
-	case *ast.StructLit:
-		var names []string
-		for _, d := range x.Elts {
-			if e, ok := d.(*ast.EmbedDecl); ok {
-				names = append(names, parts(e.Expr)...)
-			}
-		}
-		return names
-	}
-	return nil
 }
 
 // rewrite rewrites the hardware in a file, and what refers to it.
@@ -519,36 +367,6 @@ func (m *migrator) whereToState(files []string, stated string) (name string, at 
 	return name, len(src), "\n\nsite: " + stated
 }
 
-// inBraces is where a field can be the first one in the braces of a value. It
-// cannot when the value refers to the package schema, whose name the field
-// would take.
-func (m *migrator) inBraces(name string, v ast.Expr, field string) (at int, text string, ok bool) {
-	for _, s := range structs(v) {
-		if !s.Lbrace.IsValid() || mentions(s, "schema") {
-			continue
-		}
-		at := s.Lbrace.Offset() + 1
-		end := m.lineEnd(name, at)
-		switch rest := strings.TrimSpace(string(m.pack.files[name][at:end])); {
-		case rest == "" || strings.HasPrefix(rest, "//"):
-			return end, "\n\t" + field, true
-		case len(s.Elts) == 0:
-			return at, field, true
-		}
-		return at, field + ", ", true
-	}
-	return 0, "", false
-}
-
-// lineEnd is where the line of a place ends.
-func (m *migrator) lineEnd(name string, at int) int {
-	src := m.pack.files[name]
-	if n := bytes.IndexByte(src[at:], '\n'); n >= 0 {
-		return at + n
-	}
-	return len(src)
-}
-
 // mentions says whether a name stands anywhere in a node.
 func mentions(n ast.Node, name string) bool {
 	found := false
@@ -558,45 +376,6 @@ func mentions(n ast.Node, name string) bool {
 		return !found
 	}, nil)
 	return found
-}
-
-func (m *migrator) byHand(n ast.Node, what, fix string) {
-	m.findings.at(origin(n.Pos(), "site"), site.Finding{
-		Code: "schema-version", Message: what,
-		Why: fmt.Sprintf("The site is written for the schema %q, and Slipway cannot rewrite this without knowing what you mean.", versionBefore),
-		Fix: fix,
-	})
-}
-
-// text is the source of a node.
-func (m *migrator) text(n ast.Node) string {
-	return string(m.pack.files[n.Pos().Filename()][n.Pos().Offset():n.End().Offset()])
-}
-
-func (m *migrator) replace(n ast.Node, text string) {
-	name := n.Pos().Filename()
-	m.edits[name] = append(m.edits[name], edit{n.Pos().Offset(), n.End().Offset(), text})
-}
-
-func (m *migrator) insert(at int, text string, in ast.Node) {
-	name := in.Pos().Filename()
-	m.edits[name] = append(m.edits[name], edit{at, at, text})
-}
-
-// changed notes that a field changes.
-func (m *migrator) changed(f *ast.Field) { m.fields = append(m.fields, f) }
-
-// change is what edits make of a field.
-func (m *migrator) change(f *ast.Field) Change {
-	name, start, end := f.Pos().Filename(), f.Pos().Offset(), f.End().Offset()
-	var within []edit
-	for _, e := range m.edits[name] {
-		if start <= e.start && e.end <= end {
-			within = append(within, edit{e.start - start, e.end - start, e.text})
-		}
-	}
-	was := m.text(f)
-	return Change{name, f.Pos().Line(), shorten(was), shorten(string(apply([]byte(was), within)))}
 }
 
 // result applies the edits. A file that was formatted stays so.
@@ -632,16 +411,4 @@ func (m *migrator) order(name string) int {
 		return 1
 	}
 	return 0
-}
-
-// apply applies edits that do not overlap.
-func apply(src []byte, edits []edit) []byte {
-	slices.SortStableFunc(edits, func(a, b edit) int { return a.start - b.start })
-	var out []byte
-	at := 0
-	for _, e := range edits {
-		out = append(append(out, src[at:e.start]...), e.text...)
-		at = e.end
-	}
-	return append(out, src[at:]...)
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
-	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -18,9 +17,7 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue/format"
-	cueliteral "cuelang.org/go/cue/literal"
 
-	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -93,8 +90,6 @@ func inFormat(text []byte) []byte {
 	}
 	return text
 }
-
-func quote(s string) string { return cueliteral.String.Quote(s) }
 
 // leaf is one value of a layer, by its path.
 type leaf struct {
@@ -365,72 +360,6 @@ func networkOf(networks []adoptedNet, address string) string {
 	return adoptedNetwork
 }
 
-// nodeName is a name for a machine: its model in a word and its serial number,
-// or its address.
-func nodeName(m site.Met) string {
-	var parts []string
-	if i := m.Observed.Inventory; i != nil {
-		parts = append(parts, modelWord(i.Model))
-	}
-	if serial := m.Observed.Identity.Own().Serial; serial != "" {
-		parts = append(parts, serial)
-		if slot := m.Observed.Identity.Slot; slot != "" {
-			parts = append(parts, slot)
-		}
-	} else {
-		parts = append(parts, "at", m.Address)
-	}
-	return slug(strings.Join(parts, "-"))
-}
-
-// modelWord is the word that tells a model from its maker's others: the first
-// with a digit ("ProLiant DL385 Gen10 Plus v2"), or the last.
-func modelWord(model string) string {
-	words := strings.Fields(model)
-	for _, w := range words {
-		if strings.ContainsAny(w, "0123456789") {
-			return w
-		}
-	}
-	return strings.Join(words[max(0, len(words)-1):], "")
-}
-
-// modelName is a profile's name for machines of one model.
-func modelName(i *site.Inventory) string {
-	if i == nil {
-		return "unknown-model"
-	}
-	maker := strings.Fields(i.Manufacturer)
-	name := slug(strings.Join(append(maker[:min(1, len(maker))], i.Model), "-"))
-	if name == adoptedProfile || i.Model == "" {
-		return "unknown-model"
-	}
-	return name
-}
-
-// slug is a text as a name: lower case letters, digits and hyphens, at most 56
-// of them so that a number fits behind.
-func slug(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(s))
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '-' }), "-")
-	return cmp.Or(strings.Trim(s[:min(len(s), 56)], "-"), "machine")
-}
-
-// spare is a name with a number behind it where it is taken.
-func spare(name string, taken map[string]bool) string {
-	with := name
-	for i := 2; taken[with]; i++ {
-		with = name + "-" + strconv.Itoa(i)
-	}
-	taken[with] = true
-	return with
-}
-
 func networksCUE(networks []adoptedNet) []byte {
 	var b bytes.Buffer
 	for _, n := range networks {
@@ -502,70 +431,4 @@ func oneHead(leaves []leaf) bool {
 	first, _, _ := strings.Cut(leaves[0].path, ".")
 	last, _, _ := strings.Cut(leaves[len(leaves)-1].path, ".")
 	return first == last
-}
-
-func label(name string) string {
-	if cueIdentifier(name) {
-		return name
-	}
-	return quote(name)
-}
-
-// cueIdentifier says whether a name can be a label without quotes.
-func cueIdentifier(name string) bool {
-	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && name != ""
-}
-
-func cueValue(v any) string {
-	switch x := v.(type) {
-	case int:
-		return strconv.Itoa(x)
-	case []string:
-		quoted := make([]string, len(x))
-		for i, s := range x {
-			quoted[i] = quote(s)
-		}
-		return "[" + strings.Join(quoted, ", ") + "]"
-	case string:
-		if strings.Contains(x, "\n") {
-			return cueliteral.String.WithTabIndent(1).Quote(x)
-		}
-		return quote(x)
-	}
-	panic(fmt.Sprintf("%T in an adopted site", v)) // leaves are ours
-}
-
-// inventoryLines are what a machine is made of, for people.
-func inventoryLines(i *site.Inventory) []string {
-	if i == nil {
-		return nil
-	}
-	lines := []string{fmt.Sprintf("%s %s%s", cmp.Or(i.Manufacturer, "?"), cmp.Or(i.Model, "?"), extentOf(i))}
-	for _, d := range i.Drives {
-		lines = append(lines, fmt.Sprintf("drive %s: %s, %d GB", cmp.Or(d.Name, d.ID), path.Join(d.Model, d.Serial), d.Bytes/1e9))
-	}
-	for _, n := range i.NICs {
-		for _, p := range n.Ports {
-			lines = append(lines, fmt.Sprintf("port %s of %s: %s", p.ID, cmp.Or(n.Name, n.ID), strings.Join(p.MACs, ", ")))
-		}
-	}
-	for i, l := range lines {
-		lines[i] = strings.Join(strings.Fields(l), " ") // a comment ends with its line
-	}
-	return lines[:min(len(lines), 40)]
-}
-
-// extentOf is how large a machine is, as far as its controller tells.
-func extentOf(i *site.Inventory) string {
-	var parts []string
-	if i.Processors > 0 {
-		parts = append(parts, say.Count(i.Processors, "processor"))
-	}
-	if i.MemoryGiB > 0 {
-		parts = append(parts, fmt.Sprintf("%g GiB of memory", i.MemoryGiB))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(parts, ", ")
 }

@@ -1,9 +1,7 @@
 package rule
 
 import (
-	"cmp"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,112 +183,6 @@ func carriers(n *site.Node) []carrier {
 		all = append(all, c)
 	}
 	return all
-}
-
-// under are what a bridge or VLAN of a node is made of.
-func under(n *site.Node, name string) []string {
-	if b, ok := n.Bridges[name]; ok {
-		return b.Members
-	}
-	if v, ok := n.VLANs[name]; ok && v.Parent != "" {
-		return []string{v.Parent}
-	}
-	return nil
-}
-
-// portsUnder are the interfaces and bonds that something of a node leads to, in the
-// order of members, each once.
-func portsUnder(n *site.Node, name string) []string {
-	var all []string
-	seen := map[string]bool{}
-	var visit func(string)
-	visit = func(name string) {
-		if seen[name] {
-			return
-		}
-		seen[name] = true
-		if isPort(n, name) {
-			all = append(all, name)
-			return
-		}
-		for _, part := range under(n, name) {
-			visit(part)
-		}
-	}
-	visit(name)
-	return all
-}
-
-// linkUnder is the link that something of a node leads to; empty where there is
-// none, or several.
-func linkUnder(n *site.Node, name string) string {
-	if parent := n.VLANs[name].Parent; isPort(n, parent) { // as most are
-		return linkOfPort(n, parent)
-	}
-	link := ""
-	for _, port := range portsUnder(n, name) {
-		switch own := linkOfPort(n, port); {
-		case own == "" || own == link:
-		case link != "":
-			return ""
-		default:
-			link = own
-		}
-	}
-	return link
-}
-
-func linkOfPort(n *site.Node, port string) string {
-	return cmp.Or(n.Bonds[port].Link, n.Interfaces[port].Link)
-}
-
-// interfaceCycle objects to each bridge or VLAN that comes first by name in a
-// circle.
-func interfaceCycle(_ *site.Site, n *site.Node) []site.Finding {
-	var found []site.Finding
-	told := map[string]bool{}
-	for _, name := range slices.Concat(keys(n.Bridges), keys(n.VLANs)) {
-		circle := circleUnder(n, name)
-		if circle == nil || told[name] {
-			continue
-		}
-		for _, part := range circle {
-			told[part] = true
-		}
-		path := "bridges." + name + ".members"
-		if _, isBridge := n.Bridges[name]; !isBridge {
-			path = "vlans." + name + ".parent"
-		}
-		found = append(found, wrong(path, fmt.Sprintf("%s is made of itself: %s", name, strings.Join(circle, " of ")),
-			"Take one of them out."))
-	}
-	return found
-}
-
-// circleUnder is the way from something of a node over what it is made of back
-// to itself; nil without one.
-func circleUnder(n *site.Node, name string) []string {
-	seen := map[string]bool{}
-	var way func(at string) []string
-	way = func(at string) []string {
-		for _, part := range under(n, at) {
-			if part == name {
-				return []string{at, name}
-			}
-			if seen[part] || isPort(n, part) {
-				continue
-			}
-			seen[part] = true
-			if rest := way(part); rest != nil {
-				return append([]string{at}, rest...)
-			}
-		}
-		return nil
-	}
-	if isPort(n, name) {
-		return nil
-	}
-	return way(name)
 }
 
 // networkPath is where a carrier names the i-th of its networks.
@@ -568,60 +460,4 @@ func networkWithoutAddress(s *site.Site, n *site.Node) []site.Finding {
 		return []site.Finding{wrong(c.networkPath(i), fmt.Sprintf("%s carries the network %s, in which the node has no address", c.name, network),
 			fmt.Sprintf(`Set addresses.%s, or suppress this if guests use it.`, network))}
 	})
-}
-
-// macFacts are the MAC addresses of a node: an interface's own or that of its
-// device, and those of the devices that no interface names.
-func macFacts(_ *site.Site, n *site.Node) []Fact {
-	var facts []Fact
-	used := map[string]bool{}
-	for _, name := range keys(n.Virtual.Interfaces) {
-		facts = append(facts, fact(n.Virtual.Interfaces[name].MAC, "virtual.interfaces."+name+".mac")...)
-	}
-	for _, name := range keys(n.Interfaces) {
-		i := n.Interfaces[name]
-		if i.MAC == n.Virtual.Interfaces[name].MAC && n.IsVirtual() {
-			continue
-		}
-		used[i.MAC] = true
-		facts = append(facts, fact(i.MAC, "interfaces."+name+".mac")...)
-		if i.MAC == "" && !used[i.Device] {
-			facts = append(facts, fact(n.Hardware.Devices[i.Device].MAC, "hardware.devices."+i.Device+".mac")...)
-		}
-		used[i.Device] = true
-	}
-	for _, name := range keys(n.Hardware.Devices) {
-		if mac := n.Hardware.Devices[name].MAC; !used[name] && !used[mac] {
-			facts = append(facts, fact(mac, "hardware.devices."+name+".mac")...)
-		}
-	}
-	return append(facts, fact(n.Machine().MAC, machineAt(n)+".mac")...)
-}
-
-// ofOneMachine says whether a node is known by the address of one of its own
-// interfaces.
-func ofOneMachine(first, again Holder) bool {
-	known := func(h Holder) bool { return h.Path == "identity.mac" || h.Path == "moved.mac" }
-	return first.Node == again.Node && known(first) != known(again)
-}
-
-func macKind(_ *site.Site, n *site.Node) []site.Finding {
-	var found []site.Finding
-	check := func(path, mac string) {
-		if m, err := net.ParseMAC(mac); err == nil && (m[0]&1 == 1 || strings.Trim(mac, "0:") == "") {
-			found = append(found, wrong(path, fmt.Sprintf("%s is the address of no single station", mac), "Copy it from the machine, or from what its BMC reports."))
-		}
-	}
-	for _, name := range keys(n.Interfaces) {
-		check("interfaces."+name+".mac", n.Interfaces[name].MAC)
-	}
-	for _, name := range keys(n.Hardware.Devices) {
-		check("hardware.devices."+name+".mac", n.Hardware.Devices[name].MAC)
-	}
-	for _, name := range keys(n.Virtual.Interfaces) {
-		check("virtual.interfaces."+name+".mac", n.Virtual.Interfaces[name].MAC)
-	}
-	check("identity.mac", n.Identity.MAC)
-	check("moved.mac", n.Moved.MAC)
-	return found
 }

@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/ledger"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/retry"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// maxSets bounds how many sets of destruction are remembered as shown.
+const maxSets = 256
+
+// tendEvery is how often approvals whose time has passed are ended.
+const tendEvery = time.Minute
+
+// accountLocked is a node's part of the ledger.
+func (e *Engine) accountLocked(node string) site.Account {
+	a := e.accounts[node]
+	a.Records = e.book.Records
+	return a
+}
+
+// setAccountLocked takes over an account that was recorded. What the node's plan
+// destroys is numbered by it.
+func (e *Engine) setAccountLocked(node string, a site.Account) {
+	e.accounts[node] = a
+	e.undecided.known = false
+	w := e.workers[node]
+	if w == nil {
+		return
+	}
+	w.memory.Account = e.accountLocked(node)
+	w.plan = plan.Renumbered(w.plan, w.node, w.memory)
+	w.status.Sealed = w.sealLocked()
+	w.wakeUp()
+}
+
+// ledgerNow is the time by which approvals end: it goes on when the clock is set
+// back, so that this brings none of them back.
+func (e *Engine) ledgerNow() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ledgerNowLocked()
+}
+
+func (e *Engine) ledgerNowLocked() time.Time {
+	now := time.Now()
+	if !e.reckoned.IsZero() {
+		e.latest = e.latest.Add(now.Sub(e.reckoned))
+	}
+	if e.reckoned = now; now.Round(0).After(e.latest) {
+		e.latest = now.Round(0)
+	}
+	return e.latest
+}
+
+// clockSlack is how far the clock may be behind the latest time that was seen and
+// still count as right.
+const clockSlack = time.Hour
+
+// setClockBack goes by the clock from now on where it was ahead before. Nobody
+// knows how long ago open approvals were given, so they end. It is called with
+// booking held, when somebody approves: an approval by a time that is still to come
+// would last until then.
+func (e *Engine) setClockBack(ctx context.Context) error {
+	e.mu.Lock()
+	now, term := time.Now().Round(0), e.term.Term
+	ahead := e.ledgerNowLocked().Sub(now) > clockSlack
+	names := slices.Collect(maps.Keys(e.accounts))
+	e.mu.Unlock()
+	if !ahead {
+		return nil
+	}
+	because := func(site.LedgerEntry) string {
+		return "the clock was set back, so Slipway cannot tell how old the approval is"
+	}
+	if err := e.end(ctx, names, func(string) ledger.Why { return because }); err != nil {
+		return err
+	}
+	if term != nil {
+		term.SetBack(now)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.latest, e.reckoned = now, time.Now()
+	return nil
+}
+
+// latestEntries is for how long approvals are shown that were used or have ended.
+const latestEntries = 7 * 24 * time.Hour
+
+// ledgerLocked are the open entries and the latest others, oldest first.
+func (e *Engine) ledgerLocked() []site.LedgerEntry {
+	var all []site.LedgerEntry
+	now := e.ledgerNowLocked()
+	for _, a := range e.accounts {
+		for _, x := range a.Entries {
+			closed := x.Consumed
+			if x.Ended.After(closed) {
+				closed = x.Ended
+			}
+			if x.IsOpen() || now.Sub(closed) < latestEntries {
+				all = append(all, x)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b site.LedgerEntry) int {
+		return cmp.Or(a.Opened.Compare(b.Opened), strings.Compare(a.Loss.Node, b.Loss.Node), strings.Compare(a.Loss.Action, b.Loss.Action))
+	})
+	return all
+}
+
+// putAccounts records accounts and takes them over. It is called with booking
+// held.
+func (e *Engine) putAccounts(ctx context.Context, changed map[string]site.Account) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	if err := e.Records.PutAccounts(ctx, changed); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for node, a := range changed {
+		e.setAccountLocked(node, a)
+	}
+	e.touch()
+	return nil
+}
+
+// tend ends the approvals of some nodes that the design in force does not plan
+// any more, whose machine has changed, or whose time has passed.
+func (e *Engine) tend(ctx context.Context, nodes ...string) error {
+	e.mu.Lock()
+	open := slices.ContainsFunc(nodes, func(name string) bool { return e.accounts[name].HasOpen() })
+	e.mu.Unlock()
+	if !open {
+		return nil
+	}
+	e.booking.Lock()
+	defer e.booking.Unlock()
+	return e.end(ctx, nodes, func(name string) ledger.Why { return e.situationLocked(name).Ends })
+}
+
+// tendAll is tend for all nodes.
+func (e *Engine) tendAll(ctx context.Context) error {
+	e.mu.Lock()
+	names := slices.Collect(maps.Keys(e.accounts))
+	e.mu.Unlock()
+	return e.tend(ctx, names...)
+}
+
+// keepLedger ends approvals whose time has passed.
+func (e *Engine) keepLedger(ctx context.Context) {
+	for retry.Sleep(ctx, tendEvery) {
+		if err := errors.Join(e.tendAll(ctx), e.fillBook(ctx)); err != nil && ctx.Err() == nil {
+			e.setProblem("records", err)
+		}
+	}
+}
+
+// situationLocked is what decides whether the approvals of a node go on. A
+// quarantine is no reason to end one.
+func (e *Engine) situationLocked(node string) ledger.Situation {
+	s := ledger.Situation{Now: e.ledgerNowLocked(), Line: func(set string) bool {
+		_, stands := e.design.Approvals[set]
+		return stands
+	}}
+	w := e.workers[node]
+	switch {
+	case w == nil || w.leaving:
+		s.Gone = "the node left the design"
+	case w.memory.Recorded.Quarantined != nil:
+		m := w.memory
+		m.Recorded.Quarantined = nil
+		s.Planned = losses(e.planOfLocked(w, m))
+	default:
+		s.Planned = losses(w.plan)
+	}
+	return s
+}
+
+// end ends the open entries of some nodes for which there is a reason. It is
+// called with booking held.
+func (e *Engine) end(ctx context.Context, nodes []string, why func(node string) ledger.Why) error {
+	changed := map[string]site.Account{}
+	var over []site.LedgerEntry
+	e.mu.Lock()
+	for _, name := range nodes {
+		a := e.accountLocked(name)
+		if !a.HasOpen() {
+			continue
+		}
+		if a, ended := ledger.End(a, e.ledgerNowLocked(), why(name)); len(ended) > 0 {
+			changed[name] = a
+			over = append(over, ended...)
+		}
+	}
+	e.mu.Unlock()
+	if err := e.putAccounts(ctx, changed); err != nil {
+		return fmt.Errorf("record the end of approvals: %w", err)
+	}
+	for _, x := range over {
+		e.note(site.Event{Node: x.Loss.Node, Kind: site.EventOrder, Text: fmt.Sprintf("the approval of %s by %s has ended: %s", x.Loss.Action, x.Source, x.Why)})
+	}
+	return nil
+}
+
+// closeAccount ends the life of a node in the ledger: its open entries end, and
+// whatever was shown of it before can be approved no more. Should the name and
+// the machine come back, that is another life.
+func (e *Engine) closeAccount(ctx context.Context, node, why string) error {
+	e.booking.Lock()
+	defer e.booking.Unlock()
+	if err := e.end(ctx, []string{node}, func(string) ledger.Why { return func(site.LedgerEntry) string { return why } }); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	a := e.accountLocked(node)
+	e.mu.Unlock()
+	a.Closed++
+	return e.putAccounts(ctx, map[string]site.Account{node: a})
+}

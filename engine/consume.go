@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/ledger"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// used says whether a step has used its approval already and goes on.
+func used(r site.Recorded, s site.Step) bool {
+	f := r.InFlight
+	return f.Is(s) && f.Consumed && f.Step.Attempt == s.Attempt && f.Step.Records == s.Records
+}
+
+// approvalGate lets a destructive step pass only when a person has approved what
+// it destroys, and nobody has used that approval.
+func (e *Engine) approvalGate(w *worker, s site.Step) *held {
+	loss, destroys := s.Destroys()
+	switch {
+	case !destroys || used(w.memory.Recorded, s):
+		return nil
+	case !e.adoptedLocked(loss):
+		return &held{state: site.Blocked, release: "the machine reporting its UUID or serial number",
+			sentence: fmt.Sprintf("%s waits until the machine says that it is %s", loss.Action, s.Machine)}
+	case loss.Disks == "":
+		return &held{state: site.Blocked, release: "the BMC reporting the disks of the machine",
+			sentence: fmt.Sprintf("%s waits until Slipway has read the disks of the machine: an approval names them", loss.Action)}
+	}
+	if open := w.memory.Account.Open(loss); open != nil && e.ledgerNowLocked().Before(open.Expires) {
+		return nil
+	}
+	_, digest := e.waitingLocked()
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + digest + "`, or that digest in the design's approvals",
+		sentence: fmt.Sprintf("%s of %s waits for approval: %s would be lost; see `slipway plan`, then `slipway approve`", loss.Action, loss.Target(), loss.Lost)}
+}
+
+// adoptedLocked says whether the node was met as the machine that the loss is
+// of.
+func (e *Engine) adoptedLocked(loss site.Loss) bool {
+	w := e.workers[loss.Node]
+	return w != nil && w.memory.Recorded.Adopted != nil && loss.Machine.Matches(w.memory.Recorded.Adopted.Machine)
+}
+
+// permit lets a step destroy: it uses the approval, at the last moment before
+// the first request after which data may be lost. Minutes have passed since the
+// gates, so what they looked at is looked at again.
+func (w *worker) permit(j job, s site.Step) driver.Permit {
+	if s.Action == site.ActionStartAgent {
+		return w.mayStart(j)
+	}
+	return func(ctx context.Context) error {
+		used, err := w.consume(ctx, j, s)
+		if err == nil && used {
+			err = w.commit(ctx, j, s)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrNotPermitted, err)
+		}
+		return nil
+	}
+}
+
+// commit lets a step that has just used its approval send what destroys. The use
+// is published first, which takes a while, so it is looked again whether the step
+// may. One that may not, or that was broken off before, is left, and its approval
+// stays used.
+func (w *worker) commit(ctx context.Context, j job, s site.Step) error {
+	e := w.e
+	if w.publishUse(ctx) {
+		e.checkAnchor(ctx)
+		e.mu.Lock()
+		h := e.mayDestroyLocked(w, j, s, false)
+		e.mu.Unlock()
+		if h != nil {
+			return fmt.Errorf("%w: %s", site.ErrRefused, h.sentence)
+		}
+	}
+	held := false
+	err := w.save(ctx, func(r *site.Recorded) {
+		if held = !r.InFlight.Is(s) || r.Quarantined != nil; held {
+			return
+		}
+		f := *r.InFlight
+		f.Sent = true
+		r.InFlight = &f
+	})
+	if err == nil && held {
+		err = errHeld
+	}
+	return err
+}
+
+// publishUse publishes that an approval is used before anything is destroyed by
+// it: from then on records that were set back, or a copy of them, are known to be
+// older. It says whether something was published. Where Git does not answer, the
+// records alone have it, and the status branch once Git answers.
+func (w *worker) publishUse(ctx context.Context) bool {
+	e := w.e
+	e.mu.Lock()
+	status := w.status
+	e.mu.Unlock()
+	if e.Anchor == nil || e.ObserveOnly || status.Sealed == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, anchorTimeout)
+	defer cancel()
+	if err := e.Anchor.Seal(ctx, status); err != nil {
+		e.Log.Warn("use of an approval not published", "node", w.name, "err", err)
+	}
+	return true
+}
+
+// consume uses the approval of a step, and says whether it was not used before.
+// One that was begun goes on.
+func (w *worker) consume(ctx context.Context, j job, s site.Step) (used bool, err error) {
+	e := w.e
+	e.checkAnchor(ctx)
+	e.booking.Lock()
+	defer e.booking.Unlock()
+	w.saving.Lock()
+	defer w.saving.Unlock()
+	account, recorded, err := w.consumption(j, s)
+	if err != nil || account == nil {
+		return false, err
+	}
+	if err := e.Records.Consume(ctx, w.name, *account, *recorded); err != nil {
+		return false, fmt.Errorf("record that an approval is used: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w.memory.Recorded = *recorded
+	e.setAccountLocked(w.name, *account)
+	e.touch()
+	return true, nil
+}
+
+// consumption is what is to be recorded when the step uses its approval; nil
+// where it has done so before and goes on.
+func (w *worker) consumption(j job, s site.Step) (*site.Account, *site.Recorded, error) {
+	e := w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	begun := used(w.memory.Recorded, s) && w.memory.Recorded.InFlight.Sent
+	if h := e.mayDestroyLocked(w, j, s, begun); h != nil {
+		return nil, nil, fmt.Errorf("%w: %s", site.ErrRefused, h.sentence)
+	}
+	if begun {
+		return nil, nil, nil
+	}
+	loss, _ := s.Destroys()
+	account, err := ledger.Consume(e.accountLocked(w.name), loss, e.ledgerNowLocked(), e.termNumberLocked())
+	if err != nil {
+		return nil, nil, err
+	}
+	recorded := w.memory.Recorded
+	if !recorded.InFlight.Is(s) {
+		return nil, nil, fmt.Errorf("%w: the step is not recorded as begun", site.ErrRefused)
+	}
+	f := *recorded.InFlight
+	f.Step, f.Consumed = s, true
+	f.Step.Resumed = false
+	recorded.InFlight = &f
+	return &account, &recorded, nil
+}
+
+// mayDestroyLocked says why a step that passed the gates may not destroy now. An
+// installation that has used its approval is finished whatever the design says
+// by now.
+func (e *Engine) mayDestroyLocked(w *worker, j job, s site.Step, begun bool) *held {
+	return first(
+		func() *held {
+			if begun {
+				return nil
+			}
+			return w.supersededLocked(j, e.sameRulesLocked(w, j))
+		},
+		func() *held { return e.readOnlyGate(s) },
+		func() *held { return e.termGate(w, s) },
+		func() *held {
+			if w.memory.Recorded.Quarantined != nil {
+				return &held{sentence: "the node was quarantined in the meantime"}
+			}
+			return e.pausedLocked(w, j)
+		},
+		func() *held { return e.approvalGate(w, s) },
+		func() *held { return e.artifactGate(w, s) },
+	)
+}

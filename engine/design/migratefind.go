@@ -1,0 +1,157 @@
+package design
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"cuelang.org/go/cue/ast"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// siteDirs are the directories of the sites' packages.
+func (m *migrator) siteDirs() []string {
+	var dirs []string
+	for _, name := range m.names() {
+		if dir := path.Dir(name); path.Dir(dir) == sitesDir && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return []string{"."}
+	}
+	return dirs
+}
+
+// packageIn lists the files of a site's package, innermost first.
+func (m *migrator) packageIn(dir string) []string {
+	l := newLoader(m.pack)
+	l.dir = dir
+	pkg := l.mainPackage()
+	var files []string
+	for _, d := range lineage(dir) {
+		in := slices.DeleteFunc(l.inDir(d), func(name string) bool { return packageName(l.files[name]) != pkg })
+		files = append(in, files...)
+	}
+	return files
+}
+
+// states says whether a site states a version already, and finds fault with one
+// that is not to be migrated from.
+func (m *migrator) states(files []string) bool {
+	for _, name := range files {
+		for _, v := range under(topFields(m.files[name], "site"), "schema") {
+			lit, ok := v.(*ast.BasicLit)
+			switch {
+			case ok && lit.Value == fmt.Sprintf("%q", site.SchemaVersion):
+				return true
+			case ok && lit.Value == fmt.Sprintf("%q", versionBefore):
+			default:
+				m.findings.at(origin(v.Pos(), "site"), site.Finding{
+					Code: "schema-version", Message: fmt.Sprintf("the site is written for the schema %s", m.text(v)),
+					Why: "The meaning of a field may have changed, and this program does not know how.",
+					Fix: fmt.Sprintf("Use a slipway of that version; this one migrates from %q to %q.", versionBefore, site.SchemaVersion),
+				})
+			}
+		}
+	}
+	return false
+}
+
+// topFields are the values of the fields of a name at the top of a file.
+func topFields(f *ast.File, name string) []ast.Expr {
+	var values []ast.Expr
+	for _, d := range f.Decls {
+		if field, ok := d.(*ast.Field); ok && labelled(field, name) {
+			values = append(values, field.Value)
+		}
+	}
+	return values
+}
+
+// under are the values of the fields of a name in structs.
+func under(values []ast.Expr, name string) []ast.Expr {
+	var found []ast.Expr
+	for _, v := range values {
+		for _, s := range structs(v) {
+			for _, d := range s.Elts {
+				if field, ok := d.(*ast.Field); ok && labelled(field, name) {
+					found = append(found, field.Value)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// structs are the structs that an expression is made of.
+func structs(e ast.Expr) []*ast.StructLit {
+	switch x := e.(type) {
+	case *ast.StructLit:
+		return []*ast.StructLit{x}
+	case *ast.BinaryExpr:
+		return append(structs(x.X), structs(x.Y)...)
+	case *ast.UnaryExpr:
+		return structs(x.X)
+	case *ast.ParenExpr:
+		return structs(x.X)
+	}
+	return nil
+}
+
+// findModels finds the names of what `hardware` is somewhere, and what those
+// are made of.
+func (m *migrator) findModels() {
+	for before := -1; before != len(m.models); {
+		before = len(m.models)
+		for _, f := range m.files {
+			m.eachHardware(f, func(e ast.Expr) {
+				for _, name := range parts(e) {
+					m.models[name] = true
+				}
+			})
+		}
+	}
+}
+
+// eachHardware visits the values of all fields that hold hardware.
+func (m *migrator) eachHardware(f *ast.File, visit func(ast.Expr)) {
+	ast.Walk(f, func(n ast.Node) bool {
+		if field, ok := n.(*ast.Field); ok {
+			name, _, err := ast.LabelName(field.Label)
+			if err == nil && (name == "hardware" || m.models[name]) {
+				visit(field.Value)
+			}
+		}
+		return true
+	}, nil)
+}
+
+// parts are the last names of what an expression refers to as a whole.
+func parts(e ast.Expr) []string {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return []string{x.Name}
+	case *ast.SelectorExpr:
+		name, _, err := ast.LabelName(x.Sel)
+		if err == nil {
+			return []string{name}
+		}
+	case *ast.BinaryExpr:
+		return append(parts(x.X), parts(x.Y)...)
+	case *ast.UnaryExpr:
+		return parts(x.X)
+	case *ast.ParenExpr:
+		return parts(x.X)
+	case *ast.StructLit:
+		var names []string
+		for _, d := range x.Elts {
+			if e, ok := d.(*ast.EmbedDecl); ok {
+				names = append(names, parts(e.Expr)...)
+			}
+		}
+		return names
+	}
+	return nil
+}

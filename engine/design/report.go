@@ -1,0 +1,257 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/cuecontext"
+	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/token"
+
+	"github.com/slipway-gitops/slipway/engine/design/rule"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// incomplete reports a field that was given a type, or a reference to nothing,
+// instead of a value.
+func (r *reader) incomplete(v cue.Value, path string) *tree {
+	p := place(v)
+	broken := &tree{broken: true, origin: origin(p, r.layer)}
+	if r.cut {
+		return broken
+	}
+	what := fmt.Sprintf("%s is %s, which is not a value", path, shorten(fmt.Sprint(v)))
+	if errs := errors.Errors(v.Err()); len(errs) > 0 {
+		what = fmt.Sprintf("%s has no value: %s", path, message(errs[0]))
+	}
+	fix := "Write a value, or remove the field."
+	for _, a := range v.Attributes(cue.FieldAttr) {
+		if rule.Nearest(a.Name(), []string{"unset"}) != "" {
+			fix = "Write @unset() to remove the field; there is no @" + a.Name() + "()."
+		}
+	}
+	r.report(p, path, site.Finding{
+		Code: "incomplete-value", Message: what,
+		Why: "A design needs a definite value; a range, a type or a reference to nothing leaves it open.",
+		Fix: fix,
+	})
+	return broken
+}
+
+// invalid reports why v has no value: an expression without one, two values,
+// or one that does not fit.
+func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
+	broken := &tree{broken: true, origin: origin(place(v), r.layer)}
+	set := setBy(v)
+	switch {
+	case len(set) == 0 || slices.ContainsFunc(set, func(x setting) bool { return x.fails }):
+		r.reportAll(v)
+	case len(set) > 1 && set[0].text != set[1].text:
+		r.report(set[1].pos, path, site.Finding{
+			Code:    "conflicting-values",
+			Message: fmt.Sprintf("%s is set to %s here and to %s at %s", path, set[1].text, set[0].text, where(set[0].pos)),
+			Why:     "Within one layer nothing overrides, and both cannot hold.",
+			Fix:     "Remove one of them, or put one into a profile, which a node overrides.",
+			Related: []string{where(set[0].pos)},
+		})
+	default:
+		f := site.Finding{
+			Code: "invalid-value", Message: fmt.Sprintf("%s is %s; it must be %s", path, set[0].text, s.fits()),
+			Why: "The schema does not allow it.", Fix: "Write " + s.fits() + ".",
+		}
+		if as := s.requoted(set[0].text, v); as != "" {
+			f.Fix = "Write " + as + "."
+			if as[0] == '"' {
+				f.Message = fmt.Sprintf("%s is the number %s without quotes; it must be %s", path, set[0].text, s.fits())
+			} else {
+				f.Message = fmt.Sprintf("%s is the text %s; it must be %s, without quotes", path, set[0].text, s.fits())
+			}
+		}
+		r.report(set[0].pos, path, f)
+	}
+	return broken
+}
+
+// requoted is a number that is no text, or a text that is no number, written as the
+// schema has it; empty where that does not fit either.
+func (s *shape) requoted(text string, v cue.Value) string {
+	as := strings.Trim(text, `"`)
+	if as == text {
+		as = strconv.Quote(text)
+	}
+	if as == "" {
+		return "" // an empty text
+	}
+	x := cuecontext.New().CompileString(as)
+	number := as[0] != '"'
+	if x.Err() != nil || number && x.IncompleteKind() != cue.IntKind || !number && cuecontext.New().CompileString(text).IncompleteKind() != cue.IntKind {
+		return ""
+	}
+	value, err := scalar(x)
+	if err != nil || !s.accepts(value) {
+		return ""
+	}
+	return as
+}
+
+// setting is one expression of the repository that takes part in a value.
+type setting struct {
+	text string
+	pos  token.Pos
+	// fails says that the expression has no value in itself.
+	fails bool
+}
+
+// setBy lists what the repository itself sets of a value; `_` sets nothing.
+func setBy(v cue.Value) []setting {
+	var all []setting
+	for _, c := range conjuncts(v) {
+		if p := literal(c); ours(p) && !isTop(c) {
+			all = append(all, setting{shorten(fmt.Sprint(c)), p, c.Validate() != nil})
+		}
+	}
+	return all
+}
+
+// isTop says whether an expression is `_`, which stands for a value that is set
+// elsewhere.
+func isTop(c cue.Value) bool {
+	x := c.Source()
+	if f, ok := x.(*ast.Field); ok {
+		x = f.Value
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && id.Name == "_"
+}
+
+func where(p token.Pos) string {
+	return fmt.Sprintf("%s:%d:%d", p.Filename(), p.Line(), p.Column())
+}
+
+// reportAll reports every error that CUE has for a value, as far as no more
+// telling finding covers it. What another field has is left until that was read.
+func (r *reader) reportAll(v cue.Value) {
+	wrong := errors.Errors(v.Validate())
+	if len(wrong) == 0 {
+		return
+	}
+	own, rests := dotted(v.Path().Selectors()), restsOn(v)
+	for _, e := range wrong {
+		cause := causeOf(e)
+		if own != "" && cause == own && len(rests) > 0 {
+			r.later = append(r.later, consequence{rests, cause, e, v})
+			continue
+		}
+		if own != "" && cause != own && !strings.HasPrefix(cause, own+".") {
+			r.later = append(r.later, consequence{[]string{cause}, cause, e, v})
+			continue
+		}
+		r.noValue(v, cause, e)
+	}
+}
+
+// restsOn are the paths of the fields that an expression names.
+func restsOn(v cue.Value) []string {
+	var all []string
+	for _, c := range conjuncts(v) {
+		_, args := c.Expr()
+		for _, arg := range args {
+			if _, path := arg.ReferencePath(); len(path.Selectors()) > 0 {
+				all = append(all, dotted(path.Selectors()))
+			}
+		}
+	}
+	return all
+}
+
+// settle reports the errors of other fields that were not told at these.
+func (r *reader) settle() {
+	for _, c := range r.later {
+		if !slices.ContainsFunc(c.on, func(path string) bool { return r.told[path] }) {
+			r.noValue(c.of, c.cause, c.err)
+		}
+	}
+	r.later = nil
+}
+
+func (r *reader) noValue(v cue.Value, path string, e errors.Error) {
+	p := position(e)
+	if !ours(p) {
+		p = declared(v, lastOf(path))
+	}
+	r.report(p, path, site.Finding{
+		Code: "no-value", Message: path + ": " + message(e),
+		Why: "CUE finds no value that fits everything that is said about it.", Fix: "Change one of the places that are involved.",
+		Related: related(e),
+	})
+}
+
+// causeOf is the path of the field that an error is about.
+func causeOf(e errors.Error) string {
+	return strings.Join(labels(e), ".")
+}
+
+// labels are the path of an error without quotes.
+func labels(e errors.Error) []string {
+	var all []string
+	for _, label := range e.Path() {
+		if text, err := strconv.Unquote(label); err == nil {
+			label = text
+		}
+		all = append(all, label)
+	}
+	return all
+}
+
+// dotted is a path without quotes.
+func dotted(selectors []cue.Selector) string {
+	return strings.Join(labelsOf(selectors), ".")
+}
+
+func labelsOf(selectors []cue.Selector) []string {
+	var all []string
+	for _, s := range selectors {
+		label := s.String()
+		if s.IsString() {
+			label = s.Unquoted()
+		}
+		all = append(all, label)
+	}
+	return all
+}
+
+// related are the other places in the repository that take part in an error.
+func related(e errors.Error) []string {
+	var places []string
+	for _, p := range e.InputPositions() {
+		if ours(p) && p != position(e) {
+			places = append(places, where(p))
+		}
+	}
+	return places
+}
+
+func (r *reader) report(p token.Pos, path string, f site.Finding) {
+	if r.told == nil {
+		r.told = map[string]bool{}
+	}
+	r.found++
+	r.told[path] = true
+	r.tell(p, path, f)
+}
+
+// tell adds a finding, which is not counted.
+func (r *reader) tell(p token.Pos, path string, f site.Finding) {
+	f.Node, f.Path = r.node, path
+	if r.node != "" {
+		f.Path = strings.TrimPrefix(path, r.path+".")
+	}
+	r.findings.at(origin(p, r.layer), f)
+}
+
+// lastOf is the last element of a path.
+func lastOf(path string) string { return path[strings.LastIndex(path, ".")+1:] }
