@@ -33,9 +33,6 @@ var files = []string{
 	"engine/record/ledger.go",
 	"engine/record/term.go",
 	"engine/resume.go",
-	"engine/review/decision.go",
-	"engine/review/memory.go",
-	"engine/review/settle.go",
 	"engine/rollout/bounds.go",
 	"engine/rollout/canary.go",
 	"engine/rollout/needs.go",
@@ -59,7 +56,6 @@ var testedBy = []string{
 	"engine/plan",
 	"engine/rollout",
 	"engine/record",
-	"engine/review",
 	"engine",
 	"sinks/redfish",
 }
