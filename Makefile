@@ -70,7 +70,7 @@ RACES := 16
 race: setup ## the engine's tests with the race detector, with CI set a part of the most
 	part=$${RACE_PART:-$$(($$(date +%s) / 60 % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
 	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
-		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify
+		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|present|say|retry|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on the files above"; exit 1; }

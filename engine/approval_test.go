@@ -718,7 +718,7 @@ func TestWhatAMergeApprovesIsTakenBack(t *testing.T) {
 			if !recorded {
 				e.Records, c.said = closed(t), ""
 			}
-			e.proposals = review.NewMemory(e.Records)
+			e.proposals = review.NewRecorded(e.Records)
 			e.proposals.Load([]record.Proposed{{Number: 7, Landed: &record.Landed{Set: "d1", Pending: site.Losses{lossOne}}}})
 			if !c.node {
 				w = nil

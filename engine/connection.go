@@ -22,11 +22,11 @@ type connection struct {
 
 // binding is how writes through an endpoint are bound to the machine that was
 // looked at, as far as its driver tells.
-func (d *connection) binding() site.Binding {
-	if d == nil {
+func (c *connection) binding() site.Binding {
+	if c == nil {
 		return site.BindingUnknown
 	}
-	b, ok := driver.As[driver.Binder](d.machine)
+	b, ok := driver.As[driver.Binder](c.machine)
 	if !ok {
 		return site.BindingUnknown
 	}
@@ -35,11 +35,11 @@ func (d *connection) binding() site.Binding {
 
 // sessionless says whether a machine that was looked at with a credential has
 // opened no session.
-func (d *connection) sessionless() bool {
-	if d == nil || !d.looked || d.value.IsZero() {
+func (c *connection) sessionless() bool {
+	if c == nil || !c.looked || c.value.IsZero() {
 		return false
 	}
-	s, ok := driver.As[driver.Sessioner](d.machine)
+	s, ok := driver.As[driver.Sessioner](c.machine)
 	return ok && s.Session() == ""
 }
 

@@ -159,7 +159,7 @@ func (w *worker) misses(j job) bool {
 	return w.disrupts && w.blindInside && !facets[site.FacetOS].Seen.IsZero() && facets[site.FacetPower].Have["state"] != "off"
 }
 
-// outcome is what a gate says, as the outcome of a turn.
+// outcome is what a gate says, as the outcome of a reconcile.
 func (w *worker) outcome(j job, h *held) outcome {
 	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
 }

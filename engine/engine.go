@@ -100,7 +100,7 @@ type Engine struct {
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
-	proposals    *review.Memory
+	proposals    *review.Recorded
 	said         sayings
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
@@ -183,7 +183,7 @@ func New(c Config) *Engine {
 		rounds:    map[string]time.Time{},
 		workers:   map[string]*worker{},
 		roles:     map[string]map[string]*worker{},
-		proposals: review.NewMemory(c.Records),
+		proposals: review.NewRecorded(c.Records),
 		shown:     map[string]site.Losses{},
 		accounts:  map[string]site.Account{},
 		published: map[string]site.Sealed{},

@@ -151,4 +151,4 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 }
 
 // some names the first of some nodes.
-func some(names []string) string { return say.Some(names, 4) }
+func some(names []string) string { return say.Some(names, rollout.Most) }

@@ -12,19 +12,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// lookFacets are the facets that every look reads from the BMC, virtualFacets
-// those that it reads from a hypervisor.
-var (
-	lookFacets    = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth}
-	virtualFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetDefinition, site.FacetDisks, site.FacetSeed}
-)
+// virtualFacets are those that every look reads from a hypervisor.
+var virtualFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetDefinition, site.FacetDisks, site.FacetSeed}
 
 // usual are the facets that every look at a node's machine reads.
 func usual(n *site.Node) []site.Facet {
 	if n.IsVirtual() {
 		return virtualFacets
 	}
-	return lookFacets
+	return driver.Looked
 }
 
 // look observes the machine through its endpoints. Its error says why the BMC
@@ -77,7 +73,7 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	return v, nil
 }
 
-// looksInside says whether the installed system is asked in this turn: when
+// looksInside says whether the installed system is asked in this reconcile: when
 // something waits for its word, and every few minutes otherwise.
 func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if _, ok := j.node.Endpoints[site.OS]; !ok {
@@ -180,4 +176,17 @@ func (w *worker) tell(j job, seen *site.Observed) {
 		}
 		w.warn(site.EventMachine, "", text)
 	}
+}
+
+// view is what a look at a machine gave.
+type view struct {
+	seen site.Observed
+	// inside is why the installed system could not be seen; it stops nothing
+	// by itself.
+	inside error
+	// dark is set when the installed system did not answer and need not.
+	dark bool
+	// stranger is why nobody can tell what system it is that answers; empty where none does, or
+	// one that can be known.
+	stranger string
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// run takes turns until the context ends.
+// run reconciles until the context ends.
 func (w *worker) run(ctx context.Context) {
 	defer w.closeConnections()
 	for w.untilDue(ctx) {
@@ -25,8 +25,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// untilDue waits until a turn is due or something wakes the worker, and says
-// whether the turn is to be taken.
+// untilDue waits until a reconcile is due or something wakes the worker, and says
+// whether to go on.
 func (w *worker) untilDue(ctx context.Context) bool {
 	t := time.NewTimer(time.Until(w.due))
 	defer t.Stop()
@@ -39,8 +39,8 @@ func (w *worker) untilDue(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// interruptible is a turn that a person's hold ends before its next
-// request; the next turn then follows at once.
+// interruptible is a reconcile that a person's hold ends before its next
+// request; the next one then follows at once.
 func (w *worker) interruptible(ctx context.Context) time.Duration {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -101,7 +101,7 @@ func (w *worker) saw(v view, err error) {
 	}
 }
 
-// begin takes a consistent picture of what the turn is about.
+// begin takes a consistent picture of what the reconcile is about.
 func (w *worker) begin(ctx context.Context) (job, error) {
 	w.e.mu.Lock()
 	fresh := w.fresh
@@ -145,7 +145,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 	return w.job(), err
 }
 
-// keep shows the plan that the turn goes by.
+// keep shows the plan that the reconcile goes by.
 func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -174,7 +174,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	}
 }
 
-// finish shows how the turn ended and says when the next is due.
+// finish shows how the reconcile ended and says when the next is due.
 func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	if o.state == site.InSync {
 		w.failures = 0
@@ -198,7 +198,7 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	return max(time.Millisecond, min(wait, time.Until(o.until))) // what begins at a time is not late for it
 }
 
-// settle tells those who wait for this node how the turn has left it.
+// settle tells those who wait for this node how the reconcile has left it.
 func (w *worker) settle(ctx context.Context) {
 	e := w.e
 	e.mu.Lock()

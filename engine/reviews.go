@@ -15,20 +15,12 @@ import (
 // Reviews plans what people propose for the engine's site; Run keeps them.
 func (e *Engine) Reviews(c review.Config) *review.Reviews {
 	d := reviewSite{e}
-	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.inForceAndMet, Memory: e.proposals,
+	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals,
 		Ready: e.ready, InForce: e.inForce, PollEvery: e.PollEvery, Dice: e.dice("reviews"), Log: e.Log}, c)
 }
 
 // reviewSite is the engine as reviews see it.
 type reviewSite struct{ *Engine }
-
-// inForceAndMet is the design in force, and whether every machine of it was looked at.
-func (e *Engine) inForceAndMet() (*site.Site, bool) {
-	met := e.hasMetAll()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.design, met
-}
 
 // Warn adds an event to the history.
 func (d reviewSite) Warn(ev site.Event) { d.warn(ev) }

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// worker keeps one node. Its turn is: look, plan, pass the gates, run the
+// worker keeps one node. Its reconcile is: look, plan, pass the gates, run the
 // first step, and look again. Nothing depends on having seen an event.
 type worker struct {
 	e    *Engine
@@ -37,7 +37,7 @@ type worker struct {
 	disobeyed   bool                          // was switched off by force and was on again
 	spread      bool                          // has taken its own place in the period of looks
 	dice        *rand.Rand
-	due         time.Time // when the turn should have begun
+	due         time.Time // when the reconcile should have begun
 	timing      *timing   // of the step under way
 	awaited     awaited
 	calendar    calendar
@@ -66,7 +66,7 @@ type worker struct {
 	plan        site.NodePlan
 	status      site.NodeStatus
 	binding     site.Binding // of writes to its BMC
-	expected    bool         // the next turn is due at its time
+	expected    bool         // the next reconcile is due at its time
 	fresh       bool         // start over: forget backoff and complaints
 	retried     bool         // a person wants everything tried again
 	singled     bool         // and on this node in particular
@@ -90,7 +90,7 @@ type worker struct {
 	wait   *driver.Wait // of the step under way; nil for none
 	wants  []artifact.File
 	sealed *site.Sealed            // as it was signed last
-	cut    context.CancelCauseFunc // ends the turn under way
+	cut    context.CancelCauseFunc // ends the reconcile under way
 	// looked and lookedInside are when the machine and its system were last
 	// seen; blindInside is set when the last look inside failed.
 	looked, lookedInside time.Time
@@ -98,7 +98,7 @@ type worker struct {
 	stranger             string // see view
 	probed               probed
 	facts                rollout.Node // see factsLocked
-	// What the last turn left, for those who wait for this node.
+	// What the last reconcile left, for those who wait for this node.
 	wasOut    bool
 	wasBefore string // as those who wait for its role last saw it, see rollout.Facts.Before
 	// Its part in the rollout: how it stands, for how long it was worked on,
@@ -130,7 +130,7 @@ func (w *worker) setCut(cut context.CancelCauseFunc) {
 	w.cut = cut
 }
 
-// job is what one turn works on.
+// job is what one reconcile works on.
 type job struct {
 	site     *site.Site
 	node     *site.Node
@@ -139,7 +139,7 @@ type job struct {
 	memory   site.Memory
 }
 
-// outcome is how a turn ended.
+// outcome is how a reconcile ended.
 type outcome struct {
 	state  site.State
 	reason string
@@ -180,17 +180,4 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	w.grantLocked()
 	w.e.mu.Unlock()
 	return nil
-}
-
-// view is what a look at a machine gave.
-type view struct {
-	seen site.Observed
-	// inside is why the installed system could not be seen; it stops nothing
-	// by itself.
-	inside error
-	// dark is set when the installed system did not answer and need not.
-	dark bool
-	// stranger is why nobody can tell what system it is that answers; empty where none does, or
-	// one that can be known.
-	stranger string
 }

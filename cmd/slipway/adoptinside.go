@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -241,23 +240,7 @@ func (l insideLook) each(s *site.Site, nodes []string, what string, do func(n *s
 // open opens the system of a node.
 func (l insideLook) open(n *site.Node) (driver.Machine, error) {
 	e := engine.Trusted(n, site.OS, l.known[n.Name].Recorded)
-	u, err := url.Parse(e.URL)
-	if err != nil {
-		return nil, err
-	}
-	d := l.drivers[u.Scheme]
-	if d == nil {
-		return nil, fmt.Errorf("no driver for %s endpoints", u.Scheme)
-	}
-	ask, err := secret.For(e.Credential, secret.Use(u.Scheme), u)
-	if err != nil {
-		return nil, err
-	}
-	value, err := l.secrets.Get(ask)
-	if err != nil {
-		return nil, err
-	}
-	m, err := d.Open(context.Background(), e, value)
+	m, err := driver.Open(context.Background(), l.drivers, l.secrets, e)
 	if named, ok := driver.As[driver.Namer](m); ok && err == nil {
 		named.Name(l.site, 0) // so that the system of another site is known by its marker
 	}

@@ -290,7 +290,7 @@ func openAndTell(ctx context.Context, drv driver.Driver, e site.Endpoint, value 
 // inventory where that can be read.
 func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.Endpoint) (site.Observed, error) {
 	n := &site.Node{Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: e}}
-	seen, err := h.Observe(ctx, n, []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth})
+	seen, err := h.Observe(ctx, n, driver.Looked)
 	if err != nil {
 		return seen, err
 	}

@@ -18,6 +18,9 @@ import (
 // LongestLook bounds a look through one endpoint.
 const LongestLook = 2 * time.Minute
 
+// Looked are the facets that every look reads from a machine's BMC.
+var Looked = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth}
+
 // Driver speaks one protocol, named by an endpoint's scheme up to "+".
 type Driver interface {
 	// Facets lists what the driver can observe, and Apply if the facet has

@@ -11,8 +11,8 @@ import (
 )
 
 // Open logs in at an endpoint with its credential, and lends the machine what it needs
-// of other credentials. Drivers are by the scheme of their endpoints. The handle is the
-// caller's to close.
+// of other credentials; who must not lend uses KeyTo. Drivers are by the protocol of
+// their endpoints. The handle is the caller's to close.
 func Open(ctx context.Context, drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (Machine, error) {
 	d, value, err := KeyTo(drivers, secrets, e)
 	if err != nil {
@@ -33,14 +33,15 @@ func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (D
 	if err != nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: endpoint: %w", ErrRefused, err)
 	}
-	d := drivers[Protocol(e.URL)]
+	protocol := Protocol(u.Scheme)
+	d := drivers[protocol]
 	if d == nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: no driver for %s endpoints", ErrRefused, u.Scheme)
 	}
 	if e.Credential == "" {
 		return d, secret.Value{}, nil
 	}
-	r, err := secret.For(e.Credential, secret.Use(Protocol(e.URL)), u)
+	r, err := secret.For(e.Credential, secret.Use(protocol), u)
 	if err != nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
@@ -51,8 +52,8 @@ func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (D
 	return d, value, nil
 }
 
-// Protocol is the part of an endpoint's address that names the driver: "redfish" of
-// "redfish+https://…".
+// Protocol is the part of an endpoint's address, or of its scheme, that names the driver:
+// "redfish" of "redfish+https://…".
 func Protocol(endpoint string) string {
 	scheme, _, _ := strings.Cut(endpoint, ":")
 	scheme, _, _ = strings.Cut(scheme, "+")
@@ -61,7 +62,7 @@ func Protocol(endpoint string) string {
 
 // Lend gives a machine that sets passwords inside its system the credentials that are
 // for it: by their hosts and ports those of its endpoint, and by their use for accounts.
-// Without secrets it lends none.
+// Where secrets is nil it lends none.
 func Lend(m Machine, e site.Endpoint, secrets secret.Source) {
 	k, ok := As[Keyholder](m)
 	if !ok || secrets == nil {

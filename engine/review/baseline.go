@@ -36,104 +36,34 @@ type baseline struct {
 
 // ask evaluates and plans the branch, once. Where its newest commit is broken
 // the design in force stands for it.
-func (f *baseline) ask(ctx context.Context) error {
-	if f.asked {
+func (b *baseline) ask(ctx context.Context) error {
+	if b.asked {
 		return nil
 	}
-	f.known = f.reviews.site.Known()
-	design, findings, err := f.reviews.Evaluate(ctx, f.base)
+	b.known = b.reviews.site.Known()
+	design, findings, err := b.reviews.Evaluate(ctx, b.base)
 	if err != nil {
-		return fmt.Errorf("evaluate branch %s: %w", f.reviews.Branch, err)
+		return fmt.Errorf("evaluate branch %s: %w", b.reviews.Branch, err)
 	}
-	design, findings = placement.PlaceEvaluated(design, findings, f.known.Placed)
+	design, findings = placement.PlaceEvaluated(design, findings, b.known.Placed)
 	if site.HasErrors(findings) || design == nil {
-		design, _ = f.reviews.site.Design()
+		design = b.reviews.site.Design()
 	}
-	f.design, f.findings, f.asked, f.placed = design, findings, true, f.known.Placed
+	b.design, b.findings, b.asked, b.placed = design, findings, true, b.known.Placed
 	if design != nil {
-		f.placed = placement.With(design, f.known.Placed)
-		f.plan = plan.Site(design, f.base.ID, f.known)
-		f.waiting = f.plan.Destroys()
+		b.placed = placement.With(design, b.known.Placed)
+		b.plan = plan.Site(design, b.base.ID, b.known)
+		b.waiting = b.plan.Destroys()
 	}
 	return nil
-}
-
-// plan plans a proposal as if it were merged.
-func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error {
-	on.merged, on.shown = nil, on.known
-	m, err := r.Merger.Merge(ctx, v.Proposal)
-	switch {
-	case err != nil:
-		return err
-	case m.Done:
-		return errDone
-	}
-	v.Result, v.Conflicts, v.More, v.Problem = m.Result.ID, m.Conflicts, m.More, m.Problem
-	if len(m.Conflicts) > 0 || m.Problem != "" {
-		return nil
-	}
-	if err := on.ask(ctx); err != nil {
-		return err
-	}
-	design, findings, err := r.Evaluate(ctx, m.Result)
-	if err != nil {
-		return fmt.Errorf("evaluate: %w", err)
-	}
-	design, findings = placement.PlaceEvaluated(design, findings, on.placed)
-	v.Findings, v.Before = newFindings(findings, on.findings)
-	if design == nil || site.HasErrors(findings) {
-		v.Findings, v.Before = hindrances(findings, on.findings)
-		return nil
-	}
-	v.Rules = changedRules(on.design, design)
-	if err := r.judge(ctx, v, m.Result, on, design); err != nil || !v.Planned() {
-		return err
-	}
-	on.merged = design
-	on.differ(v)
-	return r.drives(ctx, v, on)
-}
-
-// judge holds a proposal that changes policies or suppressions against those of
-// the branch, which are in force until it is merged. What the branch is found
-// to have as well is nothing of the proposal's.
-func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revision, on *baseline, design *site.Site) error {
-	if !mayJudgeItself(on.design, design) {
-		return nil
-	}
-	found, err := r.Judge(ctx, merged, on.base)
-	if err != nil {
-		return fmt.Errorf("check it against the rules of the branch: %w", err)
-	}
-	fresh, _ := newFindings(found, slices.Concat(v.Findings, on.findings))
-	for i := range fresh {
-		fresh[i].Message += "; by the rules of the branch, which this changes"
-	}
-	v.Findings = append(v.Findings, fresh...)
-	return nil
-}
-
-// mayJudgeItself says whether a merged design may be held against other policies
-// and suppressions than the branch's.
-func mayJudgeItself(branch, merged *site.Site) bool {
-	if branch == nil || len(branch.Policies)+len(branch.Suppressions)+len(merged.Suppressions) == 0 {
-		return false
-	}
-	return branch.Ruling == "" || branch.Ruling != merged.Ruling
 }
 
 // differ puts into a review what its merged design brings about.
-func (f *baseline) differ(v *site.Review) {
-	all := plan.Site(f.merged, v.Proposal.Head, f.known)
-	v.Plan, v.Pending, v.Spared = plan.Beyond(&f.plan, &all)
-	v.Waiting = f.waiting
-	v.Plan.Forecast = rollout.Forecast(f.merged, &v.Plan, f.known, v.When)
-}
-
-// drives adds what is known of the disks that are erased.
-func (r *Reviews) drives(ctx context.Context, v *site.Review, on *baseline) (err error) {
-	on.shown, err = r.site.WithDrives(ctx, on.known, v.Destroys())
-	return err
+func (b *baseline) differ(v *site.Review) {
+	all := plan.Site(b.merged, v.Proposal.Head, b.known)
+	v.Plan, v.Pending, v.Spared = plan.Beyond(&b.plan, &all)
+	v.Waiting = b.waiting
+	v.Plan.Forecast = rollout.Forecast(b.merged, &v.Plan, b.known, v.When)
 }
 
 // hindrances are the findings to be told of a design that cannot be planned: its

@@ -64,7 +64,7 @@ func (r *Reviews) lasting(d question, err error) error {
 func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
-	was := r.site.Memory.Of(t.Number)
+	was := r.site.Recorded.Of(t.Number)
 	if was.Empty() || was.Landed != nil {
 		return nil // nothing more is approved by it
 	}
@@ -79,7 +79,7 @@ func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 		again.Since = t.Is.Written // what was read in between, nobody knows
 		found.Shown = &again
 	}
-	if err := r.site.Memory.Put(ctx, was, found); err != nil {
+	if err := r.site.Recorded.Put(ctx, was, found); err != nil {
 		return err
 	}
 	next := found
@@ -91,7 +91,7 @@ func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 	if err != nil {
 		return err
 	}
-	return r.site.Memory.Put(ctx, found, next)
+	return r.site.Recorded.Put(ctx, found, next)
 }
 
 // shows is the set that a comment shows from now on.
@@ -161,7 +161,7 @@ const watchedPerRound = 50
 func (r *Reviews) watch(ctx context.Context, open []site.Proposal) {
 	var wrong error
 	var named []record.Proposed
-	for _, is := range r.site.Memory.All() {
+	for _, is := range r.site.Recorded.All() {
 		if is.Shown != nil && slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == is.Number }) {
 			named = append(named, is)
 		}
@@ -190,7 +190,7 @@ func (r *Reviews) turnOf(number int) int {
 func (r *Reviews) watchOne(ctx context.Context, number int) error {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
-	was := r.site.Memory.Of(number)
+	was := r.site.Recorded.Of(number)
 	if was.Shown == nil || was.Comment == nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (r *Reviews) watchOne(ctx context.Context, number int) error {
 	next := was
 	next.Shown, next.Comment = nil, now
 	next.Changed = &record.Changed{Head: was.Shown.Head, What: what, When: time.Now()}
-	if err := r.site.Memory.Put(ctx, was, next); err != nil {
+	if err := r.site.Recorded.Put(ctx, was, next); err != nil {
 		return err
 	}
 	r.noteChanged(number, what)

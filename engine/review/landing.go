@@ -31,10 +31,10 @@ type news struct {
 func (r *Reviews) willFollow(ctx context.Context, number int) error {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
-	was := r.site.Memory.Of(number)
+	was := r.site.Recorded.Of(number)
 	next := was
 	next.Told = true
-	return r.site.Memory.Put(ctx, was, next)
+	return r.site.Recorded.Put(ctx, was, next)
 }
 
 // follow tells what has come of a proposal that has landed, until there is no
@@ -49,14 +49,14 @@ func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
 	if err != nil {
 		return err
 	}
-	if err := r.site.Memory.Put(ctx, is, next); err != nil {
+	if err := r.site.Recorded.Put(ctx, is, next); err != nil {
 		return err
 	}
 	if err := r.tellLanding(ctx, v); err != nil || !v.Landing.Done {
 		return err
 	}
 	r.forgetTold(is.Number)
-	return r.site.Memory.Put(ctx, next, record.Proposed{Number: is.Number})
+	return r.site.Recorded.Put(ctx, next, record.Proposed{Number: is.Number})
 }
 
 // approve opens what a merge approves, once the revision in force has the merge
@@ -80,7 +80,7 @@ func (r *Reviews) approve(ctx context.Context, is record.Proposed) (record.Propo
 	landed.Approved, landed.Pending = append(landed.Approved, open...), nil
 	opened := is
 	opened.Landed = &landed
-	return opened, r.site.Memory.Put(ctx, is, opened)
+	return opened, r.site.Recorded.Put(ctx, is, opened)
 }
 
 // landing is how far a proposal that has landed is, and what is recorded of it

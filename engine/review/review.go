@@ -1,3 +1,6 @@
+// Package review plans what people propose as if it were merged, tells them what it
+// would do to machines, takes a merge as the approval of what they could read, and follows
+// it until it has come to the machines. It touches no machine.
 package review
 
 import (
@@ -76,7 +79,7 @@ type Config struct {
 }
 
 // Reviews plans what people propose: each open proposal as if it were merged,
-// by the engine's own functions, against what was last seen of the machines.
+// by the functions that plan for machines, against what was last seen of the machines.
 // It touches no machine and reads no secret. A proposal is planned again when
 // it or the branch has moved, and when somebody asks.
 type Reviews struct {
@@ -230,7 +233,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 // then those that the branch has moved under, the latest changed first.
 func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	var fresh, rest []site.Proposal
-	_, met := r.site.Design()
+	met := r.site.HasMetAll()
 	open = slices.Clone(open)
 	slices.SortStableFunc(open, func(a, b site.Proposal) int { return b.Changed.Compare(a.Changed) })
 	r.mu.Lock()
@@ -299,7 +302,7 @@ func (r *Reviews) forget(open []site.Proposal) {
 // mayPlan says whether a proposal's head may be read: a fork's only when
 // somebody who may write has allowed that very commit.
 func (r *Reviews) mayPlan(p site.Proposal) bool {
-	return !p.Fork || p.Head != "" && r.site.Memory.Of(p.Number).Allowed == p.Head
+	return !p.Fork || p.Head != "" && r.site.Recorded.Of(p.Number).Allowed == p.Head
 }
 
 // Allow lets one commit of a fork be planned. Who says so must be a person
@@ -307,10 +310,10 @@ func (r *Reviews) mayPlan(p site.Proposal) bool {
 func (r *Reviews) Allow(ctx context.Context, number int, head, by string) error {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
-	was := r.site.Memory.Of(number)
+	was := r.site.Recorded.Of(number)
 	next := was
 	next.Allowed, next.AllowedBy = head, by
-	if err := r.site.Memory.Put(ctx, was, next); err != nil {
+	if err := r.site.Recorded.Put(ctx, was, next); err != nil {
 		return err
 	}
 	r.site.Log.Info("fork allowed to be planned", "proposal", number, "revision", head, "by", by)

@@ -38,14 +38,14 @@ func after(is record.Proposed, p site.Proposal, now reviewed) record.Proposed {
 func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
-	if design, _ := r.site.Design(); design == nil {
+	if r.site.Design() == nil {
 		return // nothing can be approved before there is one
 	}
 	if r.base != base {
 		r.base, r.lineages = base, map[lineage]bool{}
 	}
 	var errs []error
-	for _, is := range r.site.Memory.All() {
+	for _, is := range r.site.Recorded.All() {
 		number := is.Number
 		if is.Landed == nil {
 			err := r.settleOne(ctx, is, open, base)
@@ -53,7 +53,7 @@ func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string)
 			if err == nil {
 				maps.DeleteFunc(r.doubts, func(q question, _ time.Time) bool { return q.number == number })
 			}
-			is = r.site.Memory.Of(number)
+			is = r.site.Recorded.Of(number)
 		}
 		if is.Landed != nil {
 			errs = append(errs, r.lasting(question{number, "followed"}, r.follow(ctx, is)))
@@ -110,11 +110,11 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 		p.MergedBy, why = cmp.Or(by, p.MergedBy), no
 	}
 	if why == "" {
-		return r.site.Memory.Put(ctx, is, record.Proposed{Number: is.Number,
+		return r.site.Recorded.Put(ctx, is, record.Proposed{Number: is.Number,
 			Landed: &record.Landed{Proposal: p, Set: is.Shown.Digest, Pending: is.Shown.Losses, Waiting: is.Shown.Waiting}})
 	}
 	r.approvesNothing(p, is, why)
-	return r.site.Memory.Put(ctx, is, unapproved(p, is, why))
+	return r.site.Recorded.Put(ctx, is, unapproved(p, is, why))
 }
 
 // drop forgets a proposal that approves nothing and of which there will be no
@@ -122,7 +122,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 func (r *Reviews) drop(ctx context.Context, p site.Proposal, is record.Proposed, why string) error {
 	r.approvesNothing(p, is, why)
 	r.forgetTold(is.Number)
-	return r.site.Memory.Put(ctx, is, record.Proposed{Number: is.Number})
+	return r.site.Recorded.Put(ctx, is, record.Proposed{Number: is.Number})
 }
 
 // isMerged says whether a proposal of which people were told was merged into the

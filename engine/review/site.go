@@ -20,10 +20,6 @@ type Machines interface {
 	Ends(now time.Time) time.Time
 }
 
-// Design is the design in force, and nil before the first; met says whether every
-// machine of it was looked at.
-type Design func() (design *site.Site, met bool)
-
 // Details is what people are told of machines that lose something.
 type Details interface {
 	// WithDrives adds what is known of the disks of a set to what is known of its
@@ -60,12 +56,15 @@ type Site struct {
 	Details
 	Ledger
 	Journal
-	Design Design
-	Memory *Memory
+	Recorded *Recorded
+	// Design is the design in force, nil before the first; HasMetAll says whether every
+	// machine of it was looked at.
+	Design    func() *site.Site
+	HasMetAll func() bool
 	// Ready is closed once the records are loaded; InForce tells that a design came
 	// into force.
 	Ready, InForce <-chan struct{}
-	// PollEvery is how often is asked what is open.
+	// PollEvery is how often Slipway lists the open proposals.
 	PollEvery func() time.Duration
 	Dice      *rand.Rand
 	Log       *slog.Logger

@@ -87,16 +87,16 @@ func (r *Canaries) Verdict(f *Facts) Verdict {
 	}
 	if r.Until.IsZero() {
 		soak := say.Brief(r.Soak)
-		v.Sentence = fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", say.Some(r.Names, most), soak)
+		v.Sentence = fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", say.Some(r.Names, Most), soak)
 		v.Detail = f.notInSync(r.Names)
-		v.Release = say.Some(r.Names, most) + " coming in-sync, for " + soak
+		v.Release = say.Some(r.Names, Most) + " coming in-sync, for " + soak
 		return f.inTheWay(v, r.node, r.Names...)
 	}
 	at := say.Clock(r.Until.UTC())
 	if time.Duration(r.Soak) < time.Hour {
 		at = r.Until.UTC().Format("15:04:05 MST")
 	}
-	v.Sentence = fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", say.Some(r.Names, most), at)
+	v.Sentence = fmt.Sprintf("the canaries (%s) are in-sync and have to stay so until %s", say.Some(r.Names, Most), at)
 	v.Release = "the canaries staying in-sync until " + at
 	return v
 }
@@ -109,5 +109,5 @@ func (f *Facts) notInSync(names []string) string {
 			those = append(those, fmt.Sprintf("%s is %s", f.withHealth(name), n.State))
 		}
 	}
-	return say.Some(those, most)
+	return say.Some(those, Most)
 }

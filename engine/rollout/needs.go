@@ -153,8 +153,8 @@ func (r *Need) Verdict(f *Facts) Verdict {
 		what, going = what+" and to be healthy", going+" and being healthy"
 	}
 	v.Sentence = fmt.Sprintf("its phase %s needs %d of %d nodes of role %s %s", r.Phase, r.Enough, r.Total, r.Role, what)
-	v.Detail = fmt.Sprintf("%d have, not %s", r.Through, say.Some(f.withHealths(missing), most))
-	v.Release = say.Some(missing, most) + " " + going
+	v.Detail = fmt.Sprintf("%d have, not %s", r.Through, say.Some(f.withHealths(missing), Most))
+	v.Release = say.Some(missing, Most) + " " + going
 	if r.node.IsOut() {
 		for _, name := range missing {
 			v.Waits = append(v.Waits, PlaceTopic(name))

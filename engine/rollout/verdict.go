@@ -161,5 +161,5 @@ func (f *Facts) withHealths(names []string) []string {
 	return all
 }
 
-// most is how many nodes a verdict names.
-const most = 4
+// Most is how many nodes a verdict names.
+const Most = 4

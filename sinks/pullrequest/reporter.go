@@ -46,7 +46,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Reporter is an review.Announcer.
+// Reporter is a review.Announcer.
 type Reporter struct {
 	Config
 	wake chan struct{}

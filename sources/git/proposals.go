@@ -23,7 +23,7 @@ type ProposalsConfig struct {
 	Dir string
 }
 
-// Proposals merges proposals into a branch; it is an review.Branch.
+// Proposals merges proposals into a branch; it is a review.Branch.
 type Proposals struct {
 	ProposalsConfig
 	store *repo.Store

@@ -21,7 +21,7 @@ var ours = forge.Marker{Site: "test", Kind: "plan"}
 // pages is where the comments of these tests link to.
 const pages = "https://git.example/blob/89abcdef/"
 
-// comments are those that the tests of package plan hold.
+// comments are those that the tests of package present hold.
 func comments(t testing.TB) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../engine/present/testdata/comment/*.md")
@@ -109,7 +109,7 @@ func FuzzHostileNames(f *testing.F) {
 		plain[name] = Render(text).Outline()
 	}
 	f.Fuzz(func(t *testing.T, one, other string) {
-		const most = 60 // how long texts are cut is the matter of package plan
+		const most = 60 // how long texts are cut is the matter of package present
 		one, other = one[:min(len(one), most)], other[:min(len(other), most)]
 		for name, text := range hostile(one, other) {
 			p := Render(text)

@@ -17,9 +17,9 @@ type Records interface {
 	PutProposed(ctx context.Context, p record.Proposed) error
 }
 
-// Memory is what is recorded of proposals. Its methods may be called by several
+// Recorded is what is recorded of proposals. Its methods may be called by several
 // goroutines at once.
-type Memory struct {
+type Recorded struct {
 	records Records
 	writing sync.Mutex // one change at a time
 	all     proposals
@@ -41,20 +41,20 @@ func (p *proposals) put(is record.Proposed) {
 	}
 }
 
-// NewMemory is empty until it is loaded.
-func NewMemory(r Records) *Memory {
-	return &Memory{records: r, all: proposals{by: map[int]record.Proposed{}}}
+// NewRecorded is empty until it is loaded.
+func NewRecorded(r Records) *Recorded {
+	return &Recorded{records: r, all: proposals{by: map[int]record.Proposed{}}}
 }
 
 // Load takes what was recorded before.
-func (m *Memory) Load(all []record.Proposed) {
+func (m *Recorded) Load(all []record.Proposed) {
 	for _, p := range all {
 		m.all.put(p)
 	}
 }
 
 // Of is what was done about a proposal.
-func (m *Memory) Of(number int) record.Proposed {
+func (m *Recorded) Of(number int) record.Proposed {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	p := m.all.by[number]
@@ -63,7 +63,7 @@ func (m *Memory) Of(number int) record.Proposed {
 }
 
 // All is what was done about each proposal, by number.
-func (m *Memory) All() []record.Proposed {
+func (m *Recorded) All() []record.Proposed {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
 	var all []record.Proposed
@@ -76,7 +76,7 @@ func (m *Memory) All() []record.Proposed {
 
 // Put records what was done about a proposal in the place of what was recorded
 // before. Where that has become another meanwhile it changes nothing.
-func (m *Memory) Put(ctx context.Context, was, is record.Proposed) error {
+func (m *Recorded) Put(ctx context.Context, was, is record.Proposed) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if !reflect.DeepEqual(was, m.Of(was.Number)) {
@@ -86,7 +86,7 @@ func (m *Memory) Put(ctx context.Context, was, is record.Proposed) error {
 }
 
 // write is called with writing held.
-func (m *Memory) write(ctx context.Context, is record.Proposed) error {
+func (m *Recorded) write(ctx context.Context, is record.Proposed) error {
 	if reflect.DeepEqual(is, m.Of(is.Number)) {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (m *Memory) write(ctx context.Context, is record.Proposed) error {
 // TakeBack takes back what merges have approved that are not in force yet: all losses
 // of the set with the digest, or those of one node, where that is not empty. It says
 // whether there was any.
-func (m *Memory) TakeBack(ctx context.Context, digest, node, by string) (bool, error) {
+func (m *Recorded) TakeBack(ctx context.Context, digest, node, by string) (bool, error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	any := false
