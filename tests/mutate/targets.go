@@ -23,6 +23,7 @@ var files = []string{
 	"engine/book.go",
 	"engine/gate.go",
 	"engine/key.go",
+	"engine/keyfile/keyfile.go",
 	"engine/ledger/ledger.go",
 	"engine/plan/loss.go",
 	"engine/plan/marker.go",
@@ -41,6 +42,7 @@ var files = []string{
 
 // testedBy are the packages whose tests may catch mutants.
 var testedBy = []string{
+	"engine/keyfile",
 	"engine/ledger",
 	"engine/site",
 	"engine/sitekey",
