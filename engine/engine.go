@@ -72,6 +72,19 @@ type Secrets interface {
 	Get(secret.Request) (secret.Value, error)
 }
 
+// Sealing is what Secrets may have too: it opens what the design in force has
+// encrypted in the repository.
+type Sealing interface {
+	// InForce is told of each design when it comes in force.
+	InForce(*site.Site)
+}
+
+func (e *Engine) tellSecrets(design *site.Site) {
+	if s, ok := e.Secrets.(Sealing); ok {
+		s.InForce(design)
+	}
+}
+
 // Bounds on what goes on at once in a site. Each machine has one worker and
 // so at most one request at a time.
 const (
@@ -257,6 +270,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.applied = snap.Accepted.Revision
 	e.design = snap.Accepted.Design
+	e.tellSecrets(e.design)
 	for _, name := range startOrder(e.design) {
 		e.startLocked(e.design.Nodes[name], snap.Nodes[name], false)
 	}

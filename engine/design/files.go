@@ -68,6 +68,8 @@ type pack struct {
 	files map[string][]byte
 	// data are the JSON and YAML files that the design may name.
 	data map[string][]byte
+	// sealed are the files in the site's folder of secrets. Workers do not get them.
+	sealed map[string][]byte
 	// ids are those of the files' texts, empty where there are none.
 	ids map[string]string
 	// sections are those to read; all when nil. Those that are not read are
@@ -286,7 +288,7 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 	if err != nil || f != nil {
 		return pack{}, f, err
 	}
-	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}, ids: map[string]string{}}
+	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}, sealed: map[string][]byte{}, ids: map[string]string{}}
 	if own, err := cueFiles(files, p.dir); err != nil || len(own) == 0 {
 		p.dir = "."
 	}
@@ -304,6 +306,9 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 	}
 	if err == nil {
 		err = c.takeAll(c.named(), c.data)
+	}
+	if err == nil {
+		err = c.takeAll(c.secrets, c.sealed)
 	}
 	return c.pack, c.findings.list, err
 }
@@ -368,8 +373,9 @@ type collector struct {
 	lim      Limits
 	total    int64
 	findings findings
-	// designs are the CUE files, found those that may be data.
-	designs, found []foundFile
+	// designs are the CUE files, found those that may be data, secrets those in the
+	// site's folder of secrets.
+	designs, found, secrets []foundFile
 	// known are texts from the last time.
 	known map[string]text
 }
@@ -411,6 +417,8 @@ func (c *collector) visit(name string, d fs.DirEntry, err error) error {
 	}
 	if isDesign(d.Name()) {
 		c.designs = append(c.designs, foundFile{name, d})
+	} else if c.isSecret(name) && !hidden(d.Name()) {
+		c.secrets = append(c.secrets, foundFile{name, d})
 	}
 	return nil
 }
@@ -458,7 +466,7 @@ func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 		c.report(f.name, "too-large", fmt.Sprintf("takes the files over %d MiB", c.lim.PackageBytes>>20),
 			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
 		return false
-	case len(c.pack.files)+len(c.data) >= c.lim.Files:
+	case len(c.pack.files)+len(c.data)+len(c.sealed) >= c.lim.Files:
 		c.report(f.name, "too-large", fmt.Sprintf("is one file more than the %d that are read", c.lim.Files),
 			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
 		return false
@@ -533,4 +541,25 @@ func readInto(b *bytes.Buffer, files fs.FS, name string, limit int64) error {
 	defer f.Close()
 	_, err = b.ReadFrom(io.LimitReader(f, limit))
 	return err
+}
+
+// Home is the name of a site and the folder of its package in a repository, "." for
+// the root. An empty name means the only site. It evaluates nothing.
+func Home(files fs.FS, siteName string) (name, dir string, err error) {
+	names, err := Sites(files)
+	if err != nil {
+		return "", "", err
+	}
+	name, found, err := choose(files, names, siteName)
+	if err != nil {
+		return "", "", err
+	}
+	if len(found) > 0 {
+		return "", "", fmt.Errorf("%s: %s", found[0].Message, found[0].Fix)
+	}
+	dir = path.Join(sitesDir, name)
+	if own, err := cueFiles(files, dir); err != nil || len(own) == 0 {
+		dir = "."
+	}
+	return name, dir, nil
 }
