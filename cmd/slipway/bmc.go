@@ -139,11 +139,18 @@ func (a *app) secret(dir string, e site.Endpoint) (secret.Value, error) {
 	if err != nil {
 		return secret.Value{}, err
 	}
+	if a.designed != nil {
+		secrets.InForce(a.designed)
+	}
 	ask, err := secret.ForEndpoint(e.Credential, e.URL)
 	if err != nil {
 		return secret.Value{}, err
 	}
-	return secrets.Get(ask)
+	value, err := secrets.Get(ask)
+	if errors.Is(err, secret.ErrMissing) && a.designed == nil {
+		err = fmt.Errorf("%w. If it is encrypted in the repository, use --no-daemon and --dir, so that the design says so", err)
+	}
+	return value, err
 }
 
 // findBMC is how the controller is reached that was named by a URL or a node.
@@ -216,6 +223,7 @@ func (a *app) designedReach(ctx context.Context, f bmcFlags, node string) (site.
 	if r.Site == nil {
 		return site.Reach{}, a.refuse(rev.Files, r)
 	}
+	a.designed = r.Site
 	n := r.Site.Nodes[node]
 	if n == nil {
 		return site.Reach{}, fmt.Errorf("site %s has no node %q", r.Site.Name, node)
