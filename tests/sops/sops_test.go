@@ -138,7 +138,27 @@ var ways = map[string][]string{
 	"encsuffix": {"--encrypted-suffix", "secret"},
 	"regex":     {"--encrypted-regex", "^(secret|hosts|use|site)$"},
 	"unregex":   {"--unencrypted-regex", "^(note|x)$"},
-	"maconly":   {"--mac-only-encrypted"},
+	"maconly":   {macOnly},
+}
+
+// macOnly stands for what a flag of sops does not say.
+const macOnly = "mac_only_encrypted"
+
+// encrypt has the program encrypt a text for recipients in one of the ways.
+func encrypt(t *testing.T, who someone, name string, text []byte, options []string, recipients ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	in := write(t, dir, name, text)
+	all := strings.Join(recipients, ",")
+	if slices.Contains(options, macOnly) {
+		write(t, dir, ".sops.yaml", fmt.Appendf(nil, "creation_rules:\n  - mac_only_encrypted: true\n    age: %s\n", all))
+		file := run(t, who, dir, "encrypt", in)
+		if !bytes.Contains(file, []byte(macOnly)) {
+			t.Fatalf("sops did not take the option:\n%s", file)
+		}
+		return file
+	}
+	return run(t, who, dir, slices.Concat([]string{"encrypt", "--age", all}, options, []string{in})...)
 }
 
 // forms are the document in each form.
@@ -156,9 +176,8 @@ func TestReadsWhatSOPSWrites(t *testing.T) {
 	dir := t.TempDir()
 	for form, text := range forms(t, who, dir) {
 		for way, options := range ways {
-			in := write(t, dir, "in."+form, text)
 			name := fmt.Sprintf("%s.sops.%s", way, form)
-			file := run(t, who, dir, slices.Concat([]string{"encrypt", "--age", who.to.Text + "," + other.to.Text}, options, []string{in})...)
+			file := encrypt(t, who, "in."+form, text, options, who.to.Text, other.to.Text)
 			for i, one := range []someone{who, other} {
 				got, err := sops.Credential(name, file, "bmc", "fra", one.id)
 				if err != nil || string(got) != wanted {
@@ -192,9 +211,8 @@ func keepSample(t *testing.T, name, form string, text []byte, options []string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, dir := of(t, file, id), t.TempDir()
-	in := write(t, dir, "in."+form, text)
-	out := run(t, who, dir, slices.Concat([]string{"encrypt", "--age", who.to.Text}, options, []string{in})...)
+	who := of(t, file, id)
+	out := encrypt(t, who, "in."+form, text, options, who.to.Text)
 	if err := os.WriteFile("../../engine/sops/testdata/"+name, out, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -259,9 +277,8 @@ func TestSOPSReadsWhatIsChanged(t *testing.T) {
 			if way == "encsuffix" || way == "regex" {
 				continue // the header of a new credential would be in clear text
 			}
-			in := write(t, dir, "in."+form, text)
 			name := fmt.Sprintf("%s.sops.%s", way, form)
-			file := run(t, who, dir, slices.Concat([]string{"encrypt", "--age", who.to.Text}, options, []string{in})...)
+			file := encrypt(t, who, "in."+form, text, options, who.to.Text)
 			f, err := sops.Parse(name, file)
 			if err != nil {
 				t.Fatal(err)
