@@ -49,8 +49,6 @@ func nameAndFolder(cmd *cobra.Command, args []string) error {
 // headerFlags are the header lines of a credential.
 type headerFlags struct{ hosts, use, ports, username string }
 
-func (h headerFlags) given() bool { return h != headerFlags{} }
-
 // over puts what was given over a header that there is already.
 func (h headerFlags) over(old string) string {
 	var b strings.Builder

@@ -3,8 +3,10 @@ package sops_test
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +257,46 @@ func TestClearValues(t *testing.T) {
 	}
 	if clear := f.Clear(); len(clear) != 1 || clear["bmc.note_unencrypted"] == 0 {
 		t.Errorf("got %v", clear)
+	}
+}
+
+// Files with a few random changes end in a sentence too, or can be written and read
+// again.
+func TestMutatedFiles(t *testing.T) {
+	id, r := newIdentity(t)
+	seed := uint64(time.Now().UnixNano())
+	dice := rand.New(rand.NewPCG(seed, 1))
+	whole := map[string][]byte{"a.sops.yaml": fileWith(t, "a.sops.yaml", "bmc", r), "a.sops.json": fileWith(t, "a.sops.json", "bmc", r)}
+	for i := range 2000 {
+		name := []string{"a.sops.yaml", "a.sops.json"}[i%2]
+		text := bytes.Clone(whole[name])
+		for range 1 + dice.IntN(6) {
+			at, other := dice.IntN(len(text)), dice.IntN(len(text))
+			switch dice.IntN(4) {
+			case 0:
+				text[at] = byte(dice.IntN(256))
+			case 1:
+				text = append(text[:at:at], text[at+1:]...)
+			case 2:
+				text = slices.Concat(text[:at], text[min(at, other):max(at, other)], text[at:])
+			case 3:
+				const marks = "{}[],:&*#!|>'\"\n -?"
+				text[at] = marks[dice.IntN(len(marks))]
+			}
+		}
+		f, err := sops.Parse(name, text)
+		if err != nil {
+			continue
+		}
+		f.Clear()
+		f.Open(id)
+		out, err := f.Bytes()
+		if err != nil {
+			continue
+		}
+		if _, err := sops.Parse(name, out); err != nil {
+			t.Errorf("seed %d: what was written cannot be read: %v\n%q\n%q", seed, err, text, out)
+		}
 	}
 }
 
