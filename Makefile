@@ -90,6 +90,7 @@ prove: build ## what takes long: properties, rollouts in virtual time, soaks and
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestDamagedPages|TestKilledRecordsAreNotDamaged)$$' -v ./engine/record
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/agent/inside/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^(TestLaw|TestBombsEnd)' ./engine/design
+	cd tests/sops && $(GO) test -timeout 60m -v ./...
 
 # About two hours on two cores. -survivors tries only what no test has caught yet.
 mutate: ## how many mistakes in what decides about destruction the tests notice

@@ -67,6 +67,19 @@ type Config struct {
 // Agents are those of driver.Agents.
 type Agents = driver.Agents
 
+// Sealing is what Secrets may have too: it opens what the design in force has
+// encrypted in the repository.
+type Sealing interface {
+	// InForce is told of each design when it comes in force.
+	InForce(*site.Site)
+}
+
+func (e *Engine) tellSecrets(design *site.Site) {
+	if s, ok := e.Secrets.(Sealing); ok {
+		s.InForce(design)
+	}
+}
+
 // Bounds on what goes on at once in a site. Each machine has one worker and
 // so at most one request at a time.
 const (

@@ -147,6 +147,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
+	e.tellSecrets(design)
 	same := old != nil && sameRules(old, design)
 	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {

@@ -59,6 +59,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.applied = snap.Accepted.Revision
 	e.design = snap.Accepted.Design
+	e.tellSecrets(e.design)
 	for _, name := range startOrder(e.design) {
 		e.startLocked(e.design.Nodes[name], snap.Nodes[name], false)
 	}

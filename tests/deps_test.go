@@ -22,7 +22,11 @@ var rules = []struct{ importer, may string }{
 	{"engine/site", "engine/bios engine/item"},
 	{"engine/serve", ""},
 	{"engine/cleartext", "engine/site"},
-	{"engine/secret", "engine/site"},
+	{"engine/keyfile", ""},
+	{"engine/sealed", "engine/keyfile"},
+	{"engine/sops", "engine/sealed"},
+	{"engine/secret", "engine/site engine/sealed engine/sops"},
+	{"engine/derived", "engine/secret"},
 	{"engine/artifact", "engine/site engine/serve engine/frames engine/qcow2"},
 	{"engine/repo", "engine/site engine/secret"},
 	{"engine/repo/repotest", "engine/repo engine/secret"},
@@ -34,7 +38,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/rollout", "engine/site engine/say engine/plan engine/window"},
 	{"engine/ledger", "engine/site"},
 	{"engine/review", "engine/site engine/ledger engine/placement engine/plan engine/present engine/record engine/retry engine/rollout"},
-	{"engine/sitekey", "engine/site"},
+	{"engine/sitekey", "engine/site engine/keyfile"},
 	{"engine/record", "engine/site engine/bios"},
 	{"engine/record/recordtest", ""},
 	{"engine/placement", "engine/site"},
@@ -48,7 +52,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/driver/sshclient", "engine/site engine/driver engine/secret"},
 	{"engine/driver/sshclient/sshdtest", ""},
 	{"engine/driver/drivertest", "engine/site engine/driver engine/secret engine/plan engine/item"},
-	{"engine/design", "engine/site engine/cleartext engine/design/rule schema"},
+	{"engine/design", "engine/site engine/cleartext engine/sealed engine/sops engine/design/rule schema"},
 	{"engine/discovery", "engine/site engine/retry engine/secret engine/driver engine/design/author"},
 	{"engine/design/author", "engine/site engine/item engine/say"},
 	{"engine/design/rule", "engine/site engine/say engine/cleartext engine/window engine/layout schema"},
@@ -104,6 +108,9 @@ var rules = []struct{ importer, may string }{
 
 // only says which packages alone may import a library.
 var only = map[string][]string{
+	"filippo.io/age/plugin":                {"cmd/slipway"},
+	"filippo.io/age":                       {"engine/sealed", "cmd/slipway"},
+	"go.yaml.in/yaml":                      {"engine/sops"},
 	"cuelang.org/go":                       {"engine/design", "engine/design/author", "engine/design/rule", "schema", "sinks/agent/rootimage"},
 	"github.com/robfig/cron":               {"engine/window"},
 	"github.com/go-git/go-git":             {"engine/repo", "engine/repo/repotest"},
@@ -121,7 +128,7 @@ var only = map[string][]string{
 	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start", "tests/bench/install"},
 	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk", "sinks/agent/inside/image"},
 	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames", "engine/qcow2"},
-	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "engine/sealed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

@@ -236,6 +236,7 @@ func (a *app) stepsOf(ctx context.Context, dir string, secrets *secret.Store) ([
 		return nil, a.refuse(rev.Files, r)
 	}
 	known := neverSeen()
+	secrets.InForce(r.Site)
 	known.Nodes, _ = a.lookAtAll(ctx, r.Site, nil, secrets)
 	var steps []site.Step
 	p := plan.Site(r.Site, rev.ID, known)

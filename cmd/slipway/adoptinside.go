@@ -83,6 +83,7 @@ func (a *app) adoptInside(ctx context.Context, path string, f adoptFlags) error 
 	if r.Site == nil || site.HasErrors(r.Findings) {
 		return a.refuse(rev.Files, r)
 	}
+	secrets.InForce(r.Site)
 	nodes, err := chosen(r.Site, f.choose)
 	if err != nil {
 		return err

@@ -116,18 +116,35 @@ func (a *app) withBMC(ctx context.Context, f bmcFlags, name string, do func(*bmc
 	if all[driver.Protocol(b.endpoint.URL)] == nil {
 		return usage("no driver is known for %s", b.endpoint.URL)
 	}
-	var secrets secret.Source
-	if b.endpoint.Credential != "" {
-		if secrets, err = a.openCredentials(f.credentials); err != nil {
-			return err
-		}
+	secrets, err := a.secretsFor(f.credentials, b.endpoint)
+	if err != nil {
+		return err
 	}
-	if b.Machine, err = driver.Open(ctx, all, secrets, b.endpoint); err != nil {
+	b.Machine, err = driver.Open(ctx, all, secrets, b.endpoint)
+	if errors.Is(err, secret.ErrMissing) && a.designed == nil {
+		err = fmt.Errorf("%w. If it is encrypted in the repository, use --no-daemon and --dir, so that the design says so", err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	err = do(b)
 	a.tellTrust(b)
 	return errors.Join(err, b.Close())
+}
+
+// secretsFor are the credentials of a folder, none where an endpoint needs none.
+func (a *app) secretsFor(dir string, e site.Endpoint) (secret.Source, error) {
+	if e.Credential == "" {
+		return nil, nil
+	}
+	secrets, err := a.openCredentials(dir)
+	if err != nil {
+		return nil, err
+	}
+	if a.designed != nil {
+		secrets.InForce(a.designed)
+	}
+	return secrets, nil
 }
 
 // findBMC is how the controller is reached that was named by a URL or a node.
@@ -200,6 +217,7 @@ func (a *app) designedReach(ctx context.Context, f bmcFlags, node string) (site.
 	if r.Site == nil {
 		return site.Reach{}, a.refuse(rev.Files, r)
 	}
+	a.designed = r.Site
 	n := r.Site.Nodes[node]
 	if n == nil {
 		return site.Reach{}, fmt.Errorf("site %s has no node %q", r.Site.Name, node)

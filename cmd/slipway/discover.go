@@ -51,7 +51,7 @@ type discovered struct {
 }
 
 func (a *app) discover(ctx context.Context, args []string, f discoverFlags) error {
-	survey, _, err := a.openSurvey(f.surveyFlags)
+	survey, secrets, err := a.openSurvey(f.surveyFlags)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,7 @@ func (a *app) discover(ctx context.Context, args []string, f discoverFlags) erro
 	if err != nil {
 		return err
 	}
+	secrets.InForce(d)
 	met, answered, err := a.runSurvey(ctx, survey)
 	if err != nil {
 		return err

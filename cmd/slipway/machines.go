@@ -84,6 +84,9 @@ func addCredentials(cmd *cobra.Command, credentials *string) {
 // openCredentials opens a folder of credentials, of which the command warns when it ends.
 func (a *app) openCredentials(dir string) (*secret.Store, error) {
 	secrets, err := secret.Open(dir)
+	if err == nil {
+		secrets.Unseal(identityAt("", dir), nil)
+	}
 	a.secrets = secrets
 	return secrets, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 func main() {
@@ -96,6 +97,7 @@ type app struct {
 	out, err *screen
 	output   string        // text or json, or what the command writes
 	secrets  *secret.Store // that a command has opened, nil for none
+	designed *site.Site    // whose encrypted secrets a command may use, nil for none
 }
 
 func (a *app) command() *cobra.Command {
@@ -116,7 +118,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.ramdiskCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.siteCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
+	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.ramdiskCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),
 		a.historyCommand(), a.eventsCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)

@@ -227,6 +227,7 @@ func (a *app) observed(ctx context.Context, s *site.Site, f planFlags, known sit
 	if err != nil {
 		return basis{}, err
 	}
+	secrets.InForce(s)
 	seen, failures := a.lookAtAll(ctx, s, known.Nodes, secrets)
 	if err := ctx.Err(); err != nil {
 		return basis{}, err

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,7 +36,7 @@ type runFlags struct {
 	repo, branch, dir, site, state, credentials string
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
-	siteKey, socketGroup, agents                string
+	siteKey, identity, socketGroup, agents      string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
 	pulls                                       pullFlags
@@ -86,6 +87,7 @@ func (a *app) runCommand() *cobra.Command {
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
+	addIdentity(cmd, &f.identity)
 	return cmd
 }
 
@@ -102,6 +104,13 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	var made func(path, recipient string) // nil where nothing is written
+	if !f.observe {
+		made = func(path, recipient string) {
+			log.Info("identity made", "file", path, "recipient", recipient, "copy", "run `slipway secret identity --export FILE`, and keep the file away from this host")
+		}
+	}
+	secrets.Unseal(identityAt(f.identity, f.credentials), made)
 	out, err := f.seen.open(ctx)
 	if err != nil {
 		return err
@@ -138,7 +147,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	c := engine.Config{
 		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(agent.Options{Folder: f.agents, ObserveOnly: f.observe})),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
-		Key: key, Notes: keyNotes(keyFile, key),
+		Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), secrets.Notes()) },
 		Served:   func() []site.Served { return boots.Status() },
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
 		Evaluate: evaluate(evaluator, name, serves(drivers(agent.Options{Folder: f.agents}), f.listens.medium != ""), out.metrics),

@@ -5,6 +5,7 @@ package cleartext
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,8 @@ var recognisers = []recogniser{
 	// formats; "GitLab token overview", token prefixes).
 	{"a token", []string{"gh", "glpat-"}, regexp.MustCompile(
 		`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})`)},
+	// The secret half of an identity of age (age-keygen(1)).
+	{"an identity of age", []string{"AGE-SECRET-KEY-"}, regexp.MustCompile(`\bAGE-SECRET-KEY-(?:PQ-)?1[02-9AC-HJ-NP-Z]{20,}`)},
 	{"a URL with a password", []string{"://"}, InURL},
 }
 
@@ -65,14 +68,55 @@ func In(text string) string {
 		}
 	}
 	for _, a := range assignments(text) {
-		// A remark is none; and after a few words, "the password: lost" is
-		// a sentence.
-		sentence := strings.Contains(strings.TrimLeft(a.before, " \t-{\"'"), " ")
-		if !strings.ContainsAny(a.before, "#;") && !(sentence && a.loose) {
+		if a.counts() {
 			return fmt.Sprintf("a password or token (%s)", a.name)
 		}
 	}
 	return ""
+}
+
+// Found is a secret in a text, and where it begins.
+type Found struct {
+	What string
+	Line int
+}
+
+// Find lists the secrets of a text by their lines, one for each line.
+func Find(text string) []Found { return find(text, assignments(text)) }
+
+// FindSure is Find without what is a secret by its name alone, as in "password: x".
+func FindSure(text string) []Found { return find(text, nil) }
+
+func find(text string, named []assigned) []Found {
+	at := map[int]string{}
+	note := func(offset int, what string) {
+		line := 1 + strings.Count(text[:offset], "\n")
+		if at[line] == "" {
+			at[line] = what
+		}
+	}
+	for _, r := range recognisers {
+		for _, m := range r.find(text) {
+			note(m[0], r.what)
+		}
+	}
+	for _, a := range named {
+		if a.counts() {
+			note(a.from, fmt.Sprintf("a password or token (%s)", a.name))
+		}
+	}
+	var found []Found
+	for _, line := range slices.Sorted(maps.Keys(at)) {
+		found = append(found, Found{at[line], line})
+	}
+	return found
+}
+
+// counts says whether an assignment is likely to be one. A remark is none; and after
+// a few words, "the password: lost" is a sentence.
+func (a assigned) counts() bool {
+	sentence := strings.Contains(strings.TrimLeft(a.before, " \t-{\"'"), " ")
+	return !strings.ContainsAny(a.before, "#;") && !(sentence && a.loose)
 }
 
 // assignment is a name and its value: "password: x", "API_KEY=x".

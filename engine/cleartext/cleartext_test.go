@@ -1,6 +1,7 @@
 package cleartext
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -43,6 +44,32 @@ func TestMasked(t *testing.T) {
 	} {
 		if got := string(Masked([]byte(src))); got != want {
 			t.Errorf("%q\ngot  %q\nwant %q", src, got, want)
+		}
+	}
+}
+
+// Secrets are found with their lines. What is one by its name alone is left out where
+// such words are common.
+func TestFind(t *testing.T) {
+	const text = "# password: example\n" + "the password: lost\n" + "password: calvin-7\n" + "\n" +
+		"AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ\n" +
+		"url: https://u:p4ssw0rd@h/ ghp_0123456789abcdefghijABCDEFGHIJ012345\n" +
+		"-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----\n" +
+		"AGE-SECRET-KEY-PQ-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQ"
+	for name, c := range map[string]struct {
+		got  []Found
+		want string
+	}{
+		"find": {Find(text), "3 a password or token (password); 5 an identity of age; 6 a token; 7 a private key; 10 an identity of age; "},
+		"sure": {FindSure(text), "5 an identity of age; 6 a token; 7 a private key; 10 an identity of age; "},
+		"none": {Find("recipients:\n- age1qqq\n"), ""},
+	} {
+		said := ""
+		for _, f := range c.got {
+			said += fmt.Sprintf("%d %s; ", f.Line, f.What)
+		}
+		if said != c.want {
+			t.Errorf("%s: got  %s\nwant %s", name, said, c.want)
 		}
 	}
 }

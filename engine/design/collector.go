@@ -21,8 +21,9 @@ type collector struct {
 	lim      Limits
 	total    int64
 	findings findings
-	// designs are the CUE files, found those that may be data.
-	designs, found []foundFile
+	// designs are the CUE files, found those that may be data, secrets those in the
+	// site's folder of secrets.
+	designs, found, secrets []foundFile
 	// known are texts from the last time.
 	known map[string]text
 }
@@ -64,6 +65,8 @@ func (c *collector) visit(name string, d fs.DirEntry, err error) error {
 	}
 	if isDesign(d.Name()) {
 		c.designs = append(c.designs, foundFile{name, d})
+	} else if c.isSecret(name) && !hidden(d.Name()) {
+		c.secrets = append(c.secrets, foundFile{name, d})
 	}
 	return nil
 }
@@ -111,7 +114,7 @@ func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 		c.report(f.name, "too-large", fmt.Sprintf("takes the files over %d MiB", c.lim.PackageBytes>>20),
 			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
 		return false
-	case len(c.pack.files)+len(c.data) >= c.lim.Files:
+	case len(c.pack.files)+len(c.data)+len(c.sealed) >= c.lim.Files:
 		c.report(f.name, "too-large", fmt.Sprintf("is one file more than the %d that are read", c.lim.Files),
 			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
 		return false

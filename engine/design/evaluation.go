@@ -57,7 +57,10 @@ func (e *evaluation) run(ctx context.Context, p pack) (Result, error) {
 	if f := (fatal{}); errors.As(err, &f) {
 		return Result{Findings: []site.Finding{f.Finding}}, nil
 	}
-	return r, err
+	if err != nil {
+		return r, err
+	}
+	return e.withSecrets(p, r), nil
 }
 
 func (e *evaluation) evaluate(ctx context.Context, p pack) (Result, error) {

@@ -62,6 +62,8 @@ type pack struct {
 	files map[string][]byte
 	// data are the JSON and YAML files that the design may name.
 	data map[string][]byte
+	// sealed are the files in the site's folder of secrets. Workers do not get them.
+	sealed map[string][]byte
 	// ids are those of the files' texts, empty where there are none.
 	ids map[string]string
 	// sections are those to read; all when nil. Those that are not read are
@@ -280,7 +282,7 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 	if err != nil || f != nil {
 		return pack{}, f, err
 	}
-	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}, ids: map[string]string{}}
+	p := pack{site: siteName, dir: path.Join(sitesDir, siteName), files: map[string][]byte{}, data: map[string][]byte{}, sealed: map[string][]byte{}, ids: map[string]string{}}
 	if own, err := cueFiles(files, p.dir); err != nil || len(own) == 0 {
 		p.dir = "."
 	}
@@ -298,6 +300,9 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 	}
 	if err == nil {
 		err = c.takeAll(c.named(), c.data)
+	}
+	if err == nil {
+		err = c.takeAll(c.secrets, c.sealed)
 	}
 	return c.pack, c.findings.list, err
 }
@@ -354,4 +359,25 @@ func noSite(files fs.FS) (site.Finding, error) {
 		Why:     "Slipway never treats an empty design as a request to remove every node.",
 		Fix:     "Copy site-example into the repository, or check that the right directory or branch is followed.",
 	}, nil
+}
+
+// Home is the name of a site and the folder of its package in a repository, "." for
+// the root. An empty name means the only site. It evaluates nothing.
+func Home(files fs.FS, siteName string) (name, dir string, err error) {
+	names, err := Sites(files)
+	if err != nil {
+		return "", "", err
+	}
+	name, found, err := choose(files, names, siteName)
+	if err != nil {
+		return "", "", err
+	}
+	if len(found) > 0 {
+		return "", "", fmt.Errorf("%s: %s", found[0].Message, found[0].Fix)
+	}
+	dir = path.Join(sitesDir, name)
+	if own, err := cueFiles(files, dir); err != nil || len(own) == 0 {
+		dir = "."
+	}
+	return name, dir, nil
 }

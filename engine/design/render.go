@@ -39,6 +39,7 @@ type document struct {
 	Install       string                  `json:"install,omitempty"`
 	Keys          string                  `json:"keys,omitempty"`
 	Origins       string                  `json:"origins,omitempty"`
+	Sealed        string                  `json:"sealed,omitempty"`
 	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
 	Policies      map[string]anyNode      `json:"policies,omitempty"`
 	Profiles      map[string]struct{}     `json:"profiles,omitempty"`

@@ -57,17 +57,20 @@ type Store struct {
 	files     map[string]*file
 	unlimited map[string]map[Use]bool // names of files without "use", and who asked
 	tell      func(error)             // nil for nobody
+	vault     vault
 }
 
 // file is a credential file as it was last read.
 type file struct {
-	path  string
-	stamp stamp
-	hosts hosts
-	uses  []Use
-	ports []portRange
-	lines map[string]int // of the header, by their keys
-	value Value
+	path string
+	// sealed is the name of a credential that is encrypted in the repository.
+	sealed string
+	stamp  stamp
+	hosts  hosts
+	uses   []Use
+	ports  []portRange
+	lines  map[string]int // of the header, by their keys
+	value  Value
 }
 
 // stamp tells states of a file apart.
@@ -98,7 +101,7 @@ func Open(dir string) (*Store, error) {
 // wrap ErrMissing, ErrHost, ErrUse and ErrPort, and never hold anything of the
 // content.
 func (s *Store) Get(r Request) (Value, error) {
-	f, err := s.load(r.Name)
+	f, err := s.find(r)
 	if err != nil {
 		return Value{}, fmt.Errorf("credential %q: %w", r.Name, err)
 	}
@@ -107,6 +110,15 @@ func (s *Store) Get(r Request) (Value, error) {
 	}
 	s.note(r, len(f.uses) == 0)
 	return f.value, nil
+}
+
+// find gives the file of a credential, or what the design in force has encrypted in
+// its place.
+func (s *Store) find(r Request) (*file, error) {
+	if c, d := s.encrypted(r); c != nil {
+		return s.decrypt(r.Name, c, d)
+	}
+	return s.load(r.Name)
 }
 
 // Watch has tell told what Unlimited says, now and whenever it changes. It is

@@ -118,7 +118,12 @@ func items(list string) []string {
 // allow says why a file's secret may not be used so, nil if it may. Without a
 // "use:" line any use is allowed, and any port without a "ports:" line.
 func (f *file) allow(r Request) error {
-	at := func(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
+	at := func(line int) string {
+		if f.sealed != "" {
+			return fmt.Sprintf("%s with `slipway secret edit %s`", f.path, f.sealed)
+		}
+		return fmt.Sprintf("%s:%d", f.path, line)
+	}
 	if !f.hosts.allow(r.Host) {
 		return fmt.Errorf("%w: %q may not be sent to %q: if it is for that host, add it to \"hosts:\" in %s",
 			ErrHost, r.Name, r.Host, at(f.lines["hosts"]))

@@ -73,6 +73,8 @@ type Site struct {
 	Hypervisors  map[string]*Hypervisor  `json:"hypervisors,omitempty"`
 	BootActions  map[string]*BootAction  `json:"bootActions,omitempty"`
 	Credentials  map[string]*Credential  `json:"credentials,omitempty"`
+	// Sealed are the encrypted files that credentials name; nil without any.
+	Sealed *SealedFiles `json:"sealed,omitempty"`
 	// Allocations are the addresses that `slipway allocate` took from pools,
 	// by network and node.
 	Allocations map[string]map[string]string `json:"allocations,omitempty"`
@@ -224,9 +226,46 @@ type Artifact struct {
 }
 
 // Credential is a credential's name as the design knows it. Its value and the
-// hosts it may be sent to live on the bootstrap host.
+// hosts it may be sent to are on the bootstrap host, or encrypted in the repository.
 type Credential struct {
 	Description string `json:"description,omitempty"`
+	// From is where the value is: FromFile, also when empty, FromSealed or FromSOPS.
+	From string `json:"from,omitempty"`
+	// File and Key are the file in the site's folder of secrets and the path within
+	// it, of FromSOPS alone.
+	File string `json:"file,omitempty"`
+	Key  string `json:"key,omitempty"`
+}
+
+// SealedFiles are the encrypted files that the credentials of a design name.
+type SealedFiles struct {
+	// Folder is where they are in the repository, and Files are their contents by path.
+	Folder string            `json:"folder"`
+	Files  map[string][]byte `json:"files"`
+}
+
+// The sources of credentials.
+const (
+	FromFile   = "file"   // a file on the bootstrap host
+	FromSealed = "sealed" // NAME.age in the site's folder of secrets
+	FromSOPS   = "sops"   // a key in a file of SOPS there
+)
+
+// Encrypted says whether the value is in the repository.
+func (c *Credential) Encrypted() bool {
+	return c != nil && (c.From == FromSealed || c.From == FromSOPS)
+}
+
+// SealedFile is the name of the file in the site's folder of secrets that has the
+// value of a credential; empty where it is none of those.
+func (c *Credential) SealedFile(name string) string {
+	switch {
+	case c == nil || !c.Encrypted():
+		return ""
+	case c.From == FromSOPS:
+		return c.File
+	}
+	return name + ".age"
 }
 
 // Approval is a set of destruction approved by a line in the design.

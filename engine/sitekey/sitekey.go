@@ -19,12 +19,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/slipway-gitops/slipway/engine/keyfile"
 )
 
 // rootSize is the length of a root key in bytes.
@@ -137,52 +134,22 @@ func Create(path string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := keyfile.Create(path, k.text()); err != nil {
 		return nil, fmt.Errorf("write the site key: %w", err)
 	}
-	return k, k.Save(path)
+	return k, nil
 }
 
 // Save writes the key into a file that must not exist yet.
-func (k *Key) Save(path string) error { return write(path, k.root) }
-
-// write makes the file as a whole: a crash leaves all of it or nothing. Written by
-// root, it belongs to the owner of its folder: that is the daemon's user.
-func write(path string, root []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".site-key-*")
-	if err != nil {
+func (k *Key) Save(path string) error {
+	if err := keyfile.Write(path, k.text()); err != nil {
 		return fmt.Errorf("write the site key: %w", err)
 	}
-	defer os.Remove(f.Name())
-	_, err = fmt.Fprintf(f, "%s\n%s\n", fileHead, base64.StdEncoding.EncodeToString(root))
-	if err = errors.Join(err, f.Chmod(0o400), giveToOwner(f, filepath.Dir(path)), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the site key: %w", err)
-	}
-	err = os.Link(f.Name(), path)                                                  // fails if there is one
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) { // FAT has no links
-		err = unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
-	}
-	if err != nil {
-		return fmt.Errorf("write the site key: %s: %w", path, err)
-	}
-	return syncFolder(filepath.Dir(path))
+	return nil
 }
 
-func giveToOwner(f *os.File, folder string) error {
-	info, err := os.Stat(folder)
-	if err != nil || os.Geteuid() != 0 {
-		return err
-	}
-	owner := info.Sys().(*syscall.Stat_t)
-	return f.Chown(int(owner.Uid), int(owner.Gid))
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+func (k *Key) text() []byte {
+	return []byte(fileHead + "\n" + base64.StdEncoding.EncodeToString(k.root) + "\n")
 }
 
 // mostBytes bounds a key's file.
@@ -191,27 +158,21 @@ const mostBytes = 1 << 10
 // Load reads a root key. The file must be a plain one that nobody but its owner
 // can read. The error wraps fs.ErrNotExist when there is none.
 func Load(path string) (*Key, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	text, err := keyfile.Read(path, mostBytes)
 	if err != nil {
 		return nil, fmt.Errorf("site key: %w", err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("site key: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("site key: %s is not a plain file", path)
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("site key: others can read %s (mode %04o): run chmod 400 on it, and replace the key if they may have read it", path, info.Mode().Perm())
-	case info.Size() > mostBytes:
-		return nil, fmt.Errorf("site key: %s is not one: it is too large", path)
-	}
-	text := make([]byte, info.Size())
-	if _, err := f.ReadAt(text, 0); err != nil {
-		return nil, fmt.Errorf("site key: %w", err)
-	}
 	return parse(path, string(text))
+}
+
+// Derive gives size bytes for one use of the root key (HKDF-SHA-256, RFC 5869), of
+// which no other use and no signature can be told. A use begins with its own name.
+func (k *Key) Derive(use string, size int) ([]byte, error) {
+	b, err := hkdf.Key(sha256.New, k.root, nil, "slipway derive v1\x00"+use, size)
+	if err != nil {
+		return nil, fmt.Errorf("derive from the site key: %w", err)
+	}
+	return b, nil
 }
 
 func parse(path, text string) (*Key, error) {

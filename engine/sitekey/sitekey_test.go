@@ -1,6 +1,10 @@
 package sitekey_test
 
 import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -293,5 +297,34 @@ func TestKeyThatCannotBeMade(t *testing.T) {
 	k, _ := newKey(t)
 	if err := k.Save(filepath.Join(t.TempDir(), "none", "copy")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("saved into a folder that is not there: %v", err)
+	}
+}
+
+// Bytes derived for a use are those of HKDF-SHA-256 (RFC 5869), written out, and no
+// use has those of another.
+func TestDerive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "site.key")
+	root := []byte(strings.Repeat("r", 32))
+	if err := os.WriteFile(path, []byte("slipway site key v1\n"+base64.StdEncoding.EncodeToString(root)+"\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	k, err := sitekey.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := func(key, text []byte) []byte {
+		h := hmac.New(sha256.New, key)
+		h.Write(text)
+		return h.Sum(nil)
+	}
+	want := mac(mac(make([]byte, 32), root), []byte("slipway derive v1\x00a use\x01"))
+	if got, err := k.Derive("a use", 32); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %x, %v; want %x", got, err, want)
+	}
+	if other, err := k.Derive("another", 32); err != nil || bytes.Equal(other, want) {
+		t.Errorf("another use: got %x, %v", other, err)
+	}
+	if _, err := k.Derive("a use", 255*32+1); err == nil {
+		t.Error("more bytes were derived than HKDF gives")
 	}
 }

@@ -26,6 +26,7 @@ var files = []string{
 	"engine/consume.go",
 	"engine/gate.go",
 	"engine/key.go",
+	"engine/keyfile/keyfile.go",
 	"engine/ledger/ledger.go",
 	"engine/plan/loss.go",
 	"engine/plan/marker.go",
@@ -50,6 +51,7 @@ var files = []string{
 
 // testedBy are the packages whose tests may catch mutants.
 var testedBy = []string{
+	"engine/keyfile",
 	"engine/ledger",
 	"engine/site",
 	"engine/sitekey",

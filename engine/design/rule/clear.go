@@ -26,7 +26,87 @@ var secrets = []Rule{{
 		return refuseSecrets(reflect.ValueOf(own))
 	},
 	Site: func(s *site.Site) []site.Finding { return refuseSecrets(reflect.ValueOf(s).Elem()) },
+}, {
+	Code: "credential-source", Severity: site.SeverityError, Firm: true,
+	What:  "A credential from a file of SOPS names the file and the key in it; no other does.",
+	Why:   "Slipway could not tell where the secret is.",
+	Wrong: `credentials: bmc: from: "sops"`,
+	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: {from: \"sops\", file: \"site.sops.yaml\", key: \"bmc\"}\n-- secrets/site.sops.yaml --\n" + someSOPS,
+	Site:  credentialSource,
+}, {
+	Code: "secret-without-file", Severity: site.SeverityError, Firm: true,
+	What:  "The secret of a credential that is encrypted in the repository is there.",
+	Why:   "Slipway could not log in with it, and would find that out at the machines.",
+	Wrong: `credentials: bmc: from: "sealed"`,
+	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: from: \"sealed\"\n-- secrets/bmc.age --\n" + someSealed,
+}, {
+	Code: "secret-not-encrypted", Severity: site.SeverityError, Firm: true,
+	What:  "Files in the folder secrets/ are encrypted: NAME.age with age, NAME.sops.yaml and NAME.sops.json with SOPS. Others than recipients and README do not belong there.",
+	Why:   "Everybody who can read the repository can use a secret in clear text for as long as it is valid: whatever was pushed once stays in the history.",
+	Wrong: "-- secrets/bmc --\nhosts: 10.9.0.0/24\nuse: redfish\n\ncalvin",
+	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: from: \"sealed\"\n-- secrets/bmc.age --\n" + someSealed,
+}, {
+	Code: "secret-damaged", Severity: site.SeverityError, Firm: true,
+	What:  "Encrypted files, and the list of their recipients, are complete and of a form that Slipway reads.",
+	Why:   "Slipway could not log in with what they hold, and would find that out at the machines.",
+	Wrong: "-- patch.cue --\npackage clean\n\ncredentials: bmc: from: \"sealed\"\n-- secrets/bmc.age --\n" + someSealed[:200],
+	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: from: \"sealed\"\n-- secrets/bmc.age --\n" + someSealed,
+}, {
+	Code: "unused-secret", Severity: site.SeverityNote,
+	What:  "A credential names each encrypted file in the folder secrets/.",
+	Why:   "It may be left over, or the credential that should use it reads a file of the bootstrap host in its place.",
+	Wrong: "-- secrets/bmc.age --\n" + someSealed,
+	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: from: \"sealed\"\n-- secrets/bmc.age --\n" + someSealed,
 }}
+
+// credentialSource objects to a source without what it needs, or with what it does not.
+func credentialSource(s *site.Site) (found []site.Finding) {
+	for _, name := range keys(s.Credentials) {
+		c, path := s.Credentials[name], "credentials."+name
+		switch {
+		case c.From == site.FromSOPS && (c.File == "" || c.Key == ""):
+			found = append(found, wrong(path+".from", fmt.Sprintf("the credential %q is in a file of SOPS, and does not say which and where in it", name),
+				"Add file: \"NAME.sops.yaml\", the name of a file in the folder secrets/, and key: \"PATH\", the path of the object in it."))
+		case c.From != site.FromSOPS && c.File != "":
+			found = append(found, wrong(path+".file", fmt.Sprintf("the credential %q names a file of SOPS, and is not from one", name),
+				"Write from: \"sops\", or remove the file."))
+		case c.From != site.FromSOPS && c.Key != "":
+			found = append(found, wrong(path+".key", fmt.Sprintf("the credential %q names a key of a file of SOPS, and is not from one", name),
+				"Write from: \"sops\", or remove the key."))
+		}
+	}
+	return found
+}
+
+// someSealed and someSOPS are encrypted files of the examples. Nobody has what opens
+// them.
+const (
+	someSealed = `-----BEGIN AGE ENCRYPTED FILE-----
+YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSBuUVdESWtzQ0ZOQUhkdjhw
+RElYRld3Mjk3RWFaYUNQWTlXbWg3SStvS3dJCkFTYXV1a2IwTjVQcXJTNnIvVkU1
+ZDRhRDhTQTBXM25ob3VucUhBbXRyZ28KLS0tIHpvaWZqMW42eVAzc1Y2NVIwOEZN
+aEgwa3hxaDlLY0k4V3d3NkVvWk8yNkkKXDF56/l+xL8Ijn9IibRn7/1ghn857cLH
+hRfwFHcivTzK0n7KtipaJSl8Lg6Vz3vbcyIwzZz8wKAkjOTCXOTc8rlOvvluBST1
+i7Umb1cIu0ZyZMW5DmT93H6hlVPdVpbKlxVwQvIbZfraVvBKxSoBCye2nvwJlrlO
+YeGsJT97toB8y73gC03kXd1XFl6S7gOuldYfY00HKCyHzzQ5pf4BL49mSyijBRN6
+BMvzCNGDJ/5z2SceKc+IkE+KgsiPetorE2o1eq9FN3MpX5GCIX/cQg==
+-----END AGE ENCRYPTED FILE-----
+`
+	someSOPS = `bmc:
+    site: ENC[AES256_GCM,data:l2ds8dU=,iv:3f0pQm3xYx0n1zq8h3H5q0Y2cF4s2mF5c2mJ1m3J5mE=,tag:1mJ5m3J1mJ2cFmF5s2mF4A==,type:str]
+    secret: ENC[AES256_GCM,data:x2ds8dU=,iv:3f0pQm3xYx0n1zq8h3H5q0Y2cF4s2mF5c2mJ1m3J5mE=,tag:1mJ5m3J1mJ2cFmF5s2mF4A==,type:str]
+sops:
+    age:
+        - recipient: age1gzutp333fn88msr0tent76xx73kdfjhf5fnnwtj93zwxlzqwzagqmpkket
+          enc: |
+            -----BEGIN AGE ENCRYPTED FILE-----
+            YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSBuUVdESWtzQ0ZOQUhkdjhw
+            -----END AGE ENCRYPTED FILE-----
+    lastmodified: "2026-11-27T14:26:12Z"
+    mac: ENC[AES256_GCM,data:l2ds8dU=,iv:3f0pQm3xYx0n1zq8h3H5q0Y2cF4s2mF5c2mJ1m3J5mE=,tag:1mJ5m3J1mJ2cFmF5s2mF4A==,type:str]
+    version: 3.13.3
+`
+)
 
 // refuseSecrets objects to the secrets among the texts of a value of the
 // design, in the order of their paths.

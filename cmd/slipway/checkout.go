@@ -1,0 +1,243 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	agelib "filippo.io/age"
+	"filippo.io/age/plugin"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/sealed"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/sops"
+)
+
+// sealFlags say which repository and identity a command about secrets works with.
+type sealFlags struct {
+	site, identity, credentials string
+	plugins                     []string
+	// file and key are those of a secret in a file of SOPS; empty for a sealed one.
+	file, key string
+}
+
+func (f *sealFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
+	flags.StringArrayVar(&f.plugins, "plugin", nil, "`NAME` of a plugin of age that may be run, as age-plugin-NAME; may be given several times")
+	addIdentity(cmd, &f.identity)
+	addCredentials(cmd, &f.credentials)
+}
+
+func (f *sealFlags) addSOPS(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.file, "file", "", "file of SOPS in the folder secrets/ that has the secret, such as site.sops.yaml")
+	cmd.Flags().StringVar(&f.key, "key", "", "path of the secret's object in --file, such as bmc")
+}
+
+// checkout is a repository that a person has, and what opens its secrets.
+type checkout struct {
+	root string // of the repository
+	site string
+	// folder is that of the secrets, from the root.
+	folder string
+	flags  sealFlags
+	means  sealed.Means
+	id     *sealed.Identity // nil before it was needed
+}
+
+func openCheckout(path string, f sealFlags) (*checkout, error) {
+	root, name := located(path, f.site)
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s: there is no such folder: name the one that holds the design", root)
+	}
+	name, dir, err := design.Home(os.DirFS(root), name)
+	if err != nil {
+		return nil, err
+	}
+	if (f.file == "") != (f.key == "") {
+		return nil, usage("--file and --key belong together: the file of SOPS, and the path of the secret in it")
+	}
+	if f.file != "" && !design.IsSOPS(f.file) {
+		return nil, usage("--file is the name of a file in the folder secrets/ that ends in .sops.yaml or .sops.json, not %q", f.file)
+	}
+	c := &checkout{root: root, site: name, folder: filepath.Join(filepath.FromSlash(dir), sealed.Folder), flags: f}
+	c.means = sealed.Means{Plugin: c.pluginIdentity, PluginRecipient: c.pluginRecipient, Passphrase: askPassphrase}
+	return c, nil
+}
+
+// path is that of a file in the folder of secrets.
+func (c *checkout) path(name string) string { return filepath.Join(c.root, c.folder, name) }
+
+// fileOf is the file of a secret.
+func (c *checkout) fileOf(name string) string {
+	if c.flags.file != "" {
+		return c.flags.file
+	}
+	return name + sealed.Extension
+}
+
+// allowed says whether a plugin may be run: the repository names plugins, and whoever
+// can merge a line must not choose what runs on a person's computer.
+func (c *checkout) allowed(name string) error {
+	if !slices.Contains(c.flags.plugins, name) {
+		return fmt.Errorf("age-plugin-%s is not run unless you allow it with --plugin %[1]s", name)
+	}
+	if _, err := exec.LookPath("age-plugin-" + name); err != nil {
+		return fmt.Errorf("the program age-plugin-%s is not installed", name)
+	}
+	return nil
+}
+
+func (c *checkout) pluginRecipient(text string) (agelib.Recipient, error) {
+	name, _, err := plugin.ParseRecipient(text)
+	if err != nil {
+		return nil, errors.New("it is not a recipient of a plugin")
+	}
+	if err := c.allowed(name); err != nil {
+		return nil, err
+	}
+	return plugin.NewRecipient(text, terminalUI())
+}
+
+func (c *checkout) pluginIdentity(text string) (agelib.Identity, error) {
+	name, _, err := plugin.ParseIdentity(text)
+	if err != nil {
+		return nil, errors.New("the line is not an identity of a plugin")
+	}
+	if err := c.allowed(name); err != nil {
+		return nil, err
+	}
+	return plugin.NewIdentity(text, terminalUI())
+}
+
+func terminalUI() *plugin.ClientUI {
+	warn := &screen{os.Stderr}
+	say := func(format string, v ...any) { warn.Println(fmt.Sprintf(format, v...)) }
+	return plugin.NewTerminalUI(say, say)
+}
+
+func askPassphrase() ([]byte, error) { return ask("Passphrase of the key: ") }
+
+// ask asks for a secret without showing what is typed.
+func ask(question string) ([]byte, error) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil, errors.New("nobody is there to type a secret: standard input is not a terminal")
+	}
+	(&screen{os.Stderr}).Printf("%s", question)
+	text, err := term.ReadPassword(int(os.Stdin.Fd()))
+	(&screen{os.Stderr}).Println()
+	return text, err
+}
+
+// identity is what opens the secrets.
+func (c *checkout) identity() (sealed.Identity, error) {
+	if c.id != nil {
+		return *c.id, nil
+	}
+	at := identityAt(c.flags.identity, c.flags.credentials)
+	id, err := sealed.Load(at, c.means)
+	if errors.Is(err, fs.ErrNotExist) {
+		return id, fmt.Errorf("there is no identity at %s: name its file with --identity, or make one with `slipway secret identity`", at)
+	}
+	if err == nil {
+		c.id = &id
+	}
+	return id, err
+}
+
+// listed are the recipients that the site lists, for people to read.
+func (c *checkout) listed() ([]sealed.Recipient, error) { return c.readRecipients(sealed.Means{}) }
+
+// recipients are those that the site lists, to seal secrets for.
+func (c *checkout) recipients() ([]sealed.Recipient, error) { return c.readRecipients(c.means) }
+
+func (c *checkout) readRecipients(with sealed.Means) ([]sealed.Recipient, error) {
+	path := c.path(sealed.RecipientsFile)
+	text, _, err := readBounded(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s, so nobody could open a secret: add a recipient with `slipway secret recipients add`; `slipway secret identity` shows that of the daemon's host", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := sealed.ParseRecipients(text, with)
+	if err != nil {
+		return nil, fmt.Errorf("%s:%w", path, err)
+	}
+	return all, nil
+}
+
+// openedSecret is a secret that a person's identity opens.
+type openedSecret struct {
+	header sealed.Header
+	text   []byte
+}
+
+// open decrypts the secret of a name.
+func (c *checkout) open(name string) (openedSecret, error) {
+	path := c.path(c.fileOf(name))
+	text, _, err := readBounded(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return openedSecret{}, fmt.Errorf("there is no file %s: set the secret with `slipway secret set %s`", path, name)
+	}
+	if err != nil {
+		return openedSecret{}, err
+	}
+	id, err := c.identity()
+	if err != nil {
+		return openedSecret{}, err
+	}
+	if c.flags.file != "" {
+		plain, err := sops.Credential(c.flags.file, text, c.flags.key, c.site, id)
+		if err != nil {
+			return openedSecret{}, fmt.Errorf("%s: %w", path, err)
+		}
+		return openedSecret{sealed.Header{Site: c.site, Name: name}, plain}, nil
+	}
+	h, plain, err := sealed.OpenFor(c.site, name, text, id)
+	if err != nil {
+		return openedSecret{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return openedSecret{h, plain}, nil
+}
+
+// write writes a file into the folder of secrets, as a whole.
+func (c *checkout) write(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Join(c.root, c.folder), 0o755); err != nil {
+		return err
+	}
+	return replaceFile(c.path(name), text, 0o644)
+}
+
+// sealedFiles are the names of the encrypted files, sorted.
+func (c *checkout) sealedFiles() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(c.root, c.folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && (strings.HasSuffix(e.Name(), sealed.Extension) || design.IsSOPS(e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func checkName(name string) error {
+	if !secret.ValidName(name) {
+		return usage("%q is not the name of a credential: lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit", name)
+	}
+	return nil
+}

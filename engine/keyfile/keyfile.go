@@ -1,0 +1,102 @@
+// Package keyfile keeps keys in files that nobody but their owner can read: the
+// root key of a site, and the identity that opens its sealed secrets.
+package keyfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create writes a file of mode 0400 that must not exist yet, and makes the folder
+// of the file where there is none. The error wraps fs.ErrExist when there is one.
+func Create(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return Write(path, text)
+}
+
+// Write is Create in a folder that exists. It makes the file as a whole: a crash
+// leaves all of it or nothing. Written by root, it belongs to the owner of its
+// folder: that is the daemon's user.
+func Write(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(0o400), giveToOwner(f, filepath.Dir(path)), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), path)                                                  // fails if there is one
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) { // FAT has no links
+		err = unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func giveToOwner(f *os.File, folder string) error {
+	info, err := os.Stat(folder)
+	if err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	return f.Chown(int(owner.Uid), int(owner.Gid))
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Read reads a file of at most so many bytes. It must be a plain one that nobody but
+// its owner can read. What systemd hands to a service may be readable by the group
+// root, which is how an ACL for the service's user shows (acl(5), systemd issue
+// 29435). The error wraps fs.ErrNotExist when there is none.
+func Read(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	open := info.Mode().Perm() & 0o077
+	if open == 0o040 && info.Sys().(*syscall.Stat_t).Gid == 0 && handedOver(path) {
+		open = 0
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a plain file", path)
+	case open != 0:
+		return nil, fmt.Errorf("others can read %s (mode %04o): run chmod 400 on it, and replace the key if they may have read it", path, info.Mode().Perm())
+	case info.Size() > most:
+		return nil, fmt.Errorf("%s is not one: it is too large", path)
+	}
+	text := make([]byte, info.Size())
+	if _, err := f.ReadAt(text, 0); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// handedOver says whether a file is one that systemd gave to this service.
+func handedOver(path string) bool {
+	folder := os.Getenv("CREDENTIALS_DIRECTORY")
+	return folder != "" && filepath.Clean(filepath.Dir(path)) == filepath.Clean(folder)
+}

@@ -1,0 +1,192 @@
+package sealed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"filippo.io/age/agessh"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/keyfile"
+)
+
+// Identity opens what was sealed for its recipients. It prints [redacted].
+type Identity struct {
+	of []age.Identity
+	// recipients are what its secrets are sealed for, as far as that is known.
+	recipients []string
+}
+
+const redacted = "[redacted]"
+
+// String hides the identity.
+func (Identity) String() string { return redacted }
+
+// GoString hides the identity.
+func (Identity) GoString() string { return redacted }
+
+// MarshalText hides the identity.
+func (Identity) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Recipients are what to seal secrets for, so that this identity opens them.
+func (i Identity) Recipients() []string { return i.recipients }
+
+// IsZero says whether there is no identity.
+func (i Identity) IsZero() bool { return len(i.of) == 0 }
+
+// Means are what else an identity may need: programs and people. The daemon has
+// neither.
+type Means struct {
+	// Plugin makes an identity of a line "AGE-PLUGIN-…" and a recipient of a text
+	// "age1NAME1…", which a program of its name opens and seals. Without them both
+	// are refused.
+	Plugin          func(text string) (age.Identity, error)
+	PluginRecipient func(text string) (age.Recipient, error)
+	// Passphrase asks for that of an SSH key.
+	Passphrase func() ([]byte, error)
+}
+
+// Kind is what kind of identity to make.
+type Kind bool
+
+// The kinds of identity. Secrets for a post-quantum identity cannot be recorded and
+// opened with a later quantum computer. They cannot have recipients of another kind.
+const (
+	Classic     Kind = false
+	PostQuantum Kind = true
+)
+
+// mostIdentity bounds the file of an identity.
+const mostIdentity = 64 << 10
+
+// Create makes an identity in a file that must not exist yet.
+func Create(path string, kind Kind) (Identity, error) {
+	var secret, recipient string
+	if kind == PostQuantum {
+		i, err := age.GenerateHybridIdentity()
+		if err != nil {
+			return Identity{}, fmt.Errorf("make an identity: %w", err)
+		}
+		secret, recipient = i.String(), i.Recipient().String()
+	} else {
+		i, err := age.GenerateX25519Identity()
+		if err != nil {
+			return Identity{}, fmt.Errorf("make an identity: %w", err)
+		}
+		secret, recipient = i.String(), i.Recipient().String()
+	}
+	text := fmt.Sprintf("# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), recipient, secret)
+	if err := keyfile.Create(path, []byte(text)); err != nil {
+		return Identity{}, fmt.Errorf("write the identity: %w", err)
+	}
+	return parseIdentity(path, []byte(text), Means{})
+}
+
+// Load reads an identity: what age-keygen(1) writes, or a private key of SSH. The
+// file must be a plain one that nobody but its owner can read. The error wraps
+// fs.ErrNotExist when there is none.
+func Load(path string, with Means) (Identity, error) {
+	text, err := keyfile.Read(path, mostIdentity)
+	if err != nil {
+		return Identity{}, fmt.Errorf("identity: %w", err)
+	}
+	return parseIdentity(path, text, with)
+}
+
+// LoadOrCreate loads the identity of a file and makes one where there is none. It
+// says whether it has made it.
+func LoadOrCreate(path string, kind Kind) (i Identity, made bool, err error) {
+	i, err = Load(path, Means{})
+	if !errors.Is(err, fs.ErrNotExist) {
+		return i, false, err
+	}
+	if i, err = Create(path, kind); errors.Is(err, fs.ErrExist) { // somebody was faster
+		i, err = Load(path, Means{})
+		return i, false, err
+	}
+	return i, err == nil, err
+}
+
+// parseIdentity reads the text of an identity's file. Its errors hold nothing of it.
+func parseIdentity(path string, text []byte, with Means) (Identity, error) {
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) {
+		return parseSSH(path, text, with)
+	}
+	var id Identity
+	for n, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := id.add(line, with); err != nil {
+			return Identity{}, fmt.Errorf("identity: %s:%d: %w", path, n+1, err)
+		}
+	}
+	if id.IsZero() {
+		return Identity{}, fmt.Errorf("identity: %s holds none: restore it from its copy", path)
+	}
+	return id, nil
+}
+
+func (i *Identity) add(line string, with Means) error {
+	switch {
+	case strings.HasPrefix(line, "AGE-SECRET-KEY-PQ-1"):
+		one, err := age.ParseHybridIdentity(line)
+		if err != nil {
+			return errNoIdentity
+		}
+		i.of, i.recipients = append(i.of, one), append(i.recipients, one.Recipient().String())
+	case strings.HasPrefix(line, "AGE-SECRET-KEY-1"):
+		one, err := age.ParseX25519Identity(line)
+		if err != nil {
+			return errNoIdentity
+		}
+		i.of, i.recipients = append(i.of, one), append(i.recipients, one.Recipient().String())
+	case strings.HasPrefix(line, "AGE-PLUGIN-") && with.Plugin == nil:
+		return errors.New("the identity needs a plugin, and the daemon runs none: give it an identity of its own with `slipway secret identity`, and use plugins for people's identities")
+	case strings.HasPrefix(line, "AGE-PLUGIN-"):
+		one, err := with.Plugin(line)
+		if err != nil {
+			return err
+		}
+		i.of = append(i.of, one)
+	default:
+		return errNoIdentity
+	}
+	return nil
+}
+
+var errNoIdentity = errors.New("the line is not an identity of age: restore the file from its copy")
+
+// parseSSH reads a private key of SSH.
+func parseSSH(path string, text []byte, with Means) (Identity, error) {
+	one, err := agessh.ParseIdentity(text)
+	var locked *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &locked) && (with.Passphrase == nil || locked.PublicKey == nil):
+		return Identity{}, fmt.Errorf("identity: %s has a passphrase, which nobody is there to type: use a key without one, or an identity made by `slipway secret identity`", path)
+	case errors.As(err, &locked):
+		i, err := agessh.NewEncryptedSSHIdentity(locked.PublicKey, text, with.Passphrase)
+		if err != nil {
+			return Identity{}, fmt.Errorf("identity: %s: only keys of the types ssh-ed25519 and ssh-rsa open secrets", path)
+		}
+		return Identity{[]age.Identity{i}, []string{sshText(locked.PublicKey)}}, nil
+	case err != nil:
+		return Identity{}, fmt.Errorf("identity: %s is not a private key that opens secrets: it has to be of the type ssh-ed25519 or ssh-rsa", path)
+	}
+	id := Identity{of: []age.Identity{one}}
+	if signer, err := ssh.ParsePrivateKey(text); err == nil {
+		id.recipients = []string{sshText(signer.PublicKey())}
+	}
+	return id, nil
+}
+
+// sshText is a public key without what stands behind it in its file.
+func sshText(key ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}

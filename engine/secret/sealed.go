@@ -1,0 +1,223 @@
+package secret
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/sealed"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sops"
+)
+
+// vault is what a store has of the secrets that are encrypted in the repository.
+type vault struct {
+	// path is the file of the identity that opens them; empty for none.
+	path     string
+	made     func(path, recipient string)
+	stamp    stamp
+	identity sealed.Identity
+	// design is the one whose secrets count; nil for none.
+	design *site.Site
+	opened map[string]opened
+}
+
+// opened is what became of an encrypted secret, so that it is decrypted once.
+type opened struct {
+	of   [sha256.Size]byte
+	by   stamp
+	file *file
+	err  error
+}
+
+// Unseal names the file of the identity that opens secrets which are encrypted in
+// the repository. It is read when it is needed. Where there is none it is made, and
+// made is told of it while the store is locked; with nil none is made.
+func (s *Store) Unseal(identity string, made func(path, recipient string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vault.path, s.vault.made = identity, made
+}
+
+// InForce has the store open the secrets that a design has encrypted, and no longer
+// those of the design before. The design must not be changed.
+func (s *Store) InForce(d *site.Site) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.vault.design, s.vault.opened = d, map[string]opened{}
+}
+
+// beforeDesign are the uses of secrets that the daemon needs to reach the
+// repository, or to tell people that it cannot. They are files on this host whatever
+// the design says.
+var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true}
+
+// encrypted is what the design in force has for a request, nil for a file on this
+// host.
+func (s *Store) encrypted(r Request) (*site.Credential, *site.Site) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.vault.design
+	if d == nil || beforeDesign[r.Use] {
+		return nil, nil
+	}
+	c := d.Credentials[r.Name]
+	if c == nil || c.From == "" || c.From == site.FromFile {
+		return nil, nil
+	}
+	return c, d
+}
+
+// decrypt gives a credential that the design has encrypted.
+func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, error) {
+	var files site.SealedFiles
+	if d.Sealed != nil {
+		files = *d.Sealed
+	}
+	at := path.Join(files.Folder, c.SealedFile(name))
+	text, ok := files.Files[at]
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no file %s in the repository: make it with `slipway secret set %s`, and commit it", ErrMissing, at, name)
+	}
+	id, by, err := s.identity()
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be opened: %w", at, err)
+	}
+	of := digestOf(c.From, c.Key, string(text))
+	s.mu.Lock()
+	last, known := s.vault.opened[name]
+	s.mu.Unlock()
+	if known && last.of == of && last.by == by {
+		return last.file, last.err
+	}
+	f, err := unlock(d.Name, name, c, text, id)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", at, err)
+	} else {
+		f.path, f.sealed = at, name
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.vault.design == d {
+		s.vault.opened[name] = opened{of, by, f, err}
+	}
+	return f, err
+}
+
+func digestOf(texts ...string) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(h, "%d %s", len(text), text)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// unlock decrypts a credential and reads it as a file of credentials.
+func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Identity) (*file, error) {
+	if c.From == site.FromSOPS {
+		plain, err := sops.Credential(c.File, text, c.Key, siteName, id)
+		if err != nil {
+			return nil, err
+		}
+		return readSealed(plain)
+	}
+	_, plain, err := sealed.OpenFor(siteName, name, text, id)
+	if err != nil {
+		return nil, err
+	}
+	return readSealed(plain)
+}
+
+// readSealed reads a credential that was encrypted.
+func readSealed(plain []byte) (*file, error) {
+	if len(plain) > maxFile {
+		return nil, fmt.Errorf("the secret has more than %d bytes, which no password or key needs", maxFile)
+	}
+	f, err := parse(string(plain))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("within the encryption, line %w", err)
+	case len(f.uses) == 0:
+		return nil, fmt.Errorf("within the encryption there is no \"use:\" line: %s", whichUse)
+	}
+	return f, nil
+}
+
+// CheckText says why the text of a credential could not be used: header lines, an
+// empty one and the secret. The error begins with the line, and holds nothing of the
+// text.
+func CheckText(text []byte) error {
+	f, err := parse(string(text))
+	switch {
+	case err != nil:
+		return fmt.Errorf("line %w", err)
+	case len(f.uses) == 0:
+		return fmt.Errorf("there is no \"use:\" line: %s", whichUse)
+	}
+	return nil
+}
+
+// ValidName says whether a credential may have a name.
+func ValidName(name string) bool { return validName.MatchString(name) }
+
+var errNoIdentity = errors.New("there is no identity on this host: make one with `slipway secret identity`, add it with `slipway secret recipients add`, and run `slipway secret rekey`")
+
+// Notes are what people are told of the identity: how to keep a copy of it, while a
+// design in force needs it and no copy was made.
+func (s *Store) Notes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.vault.design == nil || s.vault.design.Sealed == nil || s.vault.identity.IsZero() || strings.HasPrefix(s.vault.path, ofServices) {
+		return nil
+	}
+	if _, err := os.Stat(CopyNote(s.vault.path)); err == nil {
+		return nil
+	}
+	return []string{copyOf(s.vault.path)}
+}
+
+func copyOf(path string) string {
+	return fmt.Sprintf("the identity %s has no copy yet: run `slipway secret identity --export FILE` and keep the file away from this host, or nobody else may be able to read the sealed secrets", path)
+}
+
+// CopyNote is beside an identity of which a copy was made.
+func CopyNote(path string) string { return path + ".exported" }
+
+// identity gives the identity that opens secrets, read again when its file changed.
+func (s *Store) identity() (sealed.Identity, stamp, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.vault.path == "" {
+		return sealed.Identity{}, stamp{}, errNoIdentity
+	}
+	info, err := os.Stat(s.vault.path)
+	if errors.Is(err, fs.ErrNotExist) && s.vault.made != nil {
+		id, _, merr := sealed.LoadOrCreate(s.vault.path, sealed.Classic)
+		if merr != nil {
+			return sealed.Identity{}, stamp{}, fmt.Errorf("make an identity: %w", merr)
+		}
+		s.vault.made(s.vault.path, id.Recipients()[0])
+		info, err = os.Stat(s.vault.path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return sealed.Identity{}, stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, s.vault.path)
+	case err != nil:
+		return sealed.Identity{}, stamp{}, fmt.Errorf("identity: %w", err)
+	}
+	now := stampOf(info)
+	if !s.vault.identity.IsZero() && s.vault.stamp == now {
+		return s.vault.identity, now, nil
+	}
+	id, err := sealed.Load(s.vault.path, sealed.Means{})
+	if err != nil {
+		return sealed.Identity{}, stamp{}, err
+	}
+	s.vault.identity, s.vault.stamp = id, now
+	return id, now, nil
+}
