@@ -367,7 +367,7 @@ func (w *work) basics() error {
 			return err
 		}
 	}
-	if err := disown(t); err != nil {
+	if err := disown(t, w.target.Root); err != nil {
 		return err
 	}
 	return boot.Prepare(w.target)
@@ -375,7 +375,7 @@ func (w *work) basics() error {
 
 // disown takes away what each system has of its own and the image may have from the one that it
 // was made of.
-func disown(t *tree.Tree) error {
+func disown(t *tree.Tree, root string) error {
 	// An empty one is made at the first start (machine-id(5)).
 	if e, err := t.Look("/etc/machine-id"); err != nil {
 		return err
@@ -394,6 +394,10 @@ func disown(t *tree.Tree) error {
 			return err
 		}
 	}
+	// By the list in it Slipway would own, and remove, what is the image's own; its terms are those of another site.
+	if err := removeAll(t, root, inside.Folder); err != nil {
+		return err
+	}
 	names, err := hostKeyFiles(t)
 	if err != nil {
 		return err
@@ -404,6 +408,21 @@ func disown(t *tree.Tree) error {
 		}
 	}
 	return nil
+}
+
+// removeAll removes what is at a path with all that is in it. Links in its folders are followed below
+// the root alone, others are removed.
+func removeAll(t *tree.Tree, root, name string) error {
+	at, err := t.Resolve(name, false)
+	if err != nil {
+		return err
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.RemoveAll(at)
 }
 
 // hostKeyFiles are the files of keys of an SSH server, private and public.
