@@ -45,6 +45,9 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.asksPerson(j, site.Blocked, p.Unproven, "accept this system as the installed one")
 	case len(p.Blocked) > 0:
 		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
+		if j.memory.Observed.Agent.IsConnected() {
+			o.wait = min(o.wait, agentEvery) // what is put right is seen at once: the machine is out of service meanwhile
+		}
 		if p.Spent {
 			o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
 		}
@@ -137,8 +140,11 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 		o.state, o.reason, o.release = site.Paused, why+"; Slipway only observes it", "a commit"
 	case j.node.Decommission:
 		o.reason = "decommissioned: only observed; you may remove it from the design"
-		if j.node.IsVirtual() {
+		switch {
+		case j.node.IsVirtual():
 			o.reason = "decommissioned: its virtual machine is gone; you may remove it from the design"
+		case j.node.Retires() && !j.memory.Recorded.Retired.IsZero():
+			o.reason = "decommissioned: its disks are erased and it is off; you may remove it from the design"
 		}
 	}
 	return o
@@ -208,7 +214,7 @@ func (w *worker) clearInFlight(ctx context.Context, fit bool) error {
 		if fit {
 			r.Disrupted = time.Time{}
 		}
-		if !r.InstallBegun() {
+		if !r.AgentWorks() {
 			r.InFlight = nil
 		}
 	})
@@ -401,7 +407,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 		w.timing = nil
 		if err := w.save(ctx, func(r *site.Recorded) {
 			r.NoEffect = &site.NoEffect{Step: digest, When: time.Now()}
-			if !r.InstallBegun() {
+			if !r.AgentWorks() {
 				r.InFlight = nil
 			}
 		}); err != nil {
@@ -456,6 +462,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s, done) }); err != nil {
 		return err // still noted as in flight, and joined
+	}
+	if s.Retires() {
+		w.forgetSystem()
 	}
 	w.last, w.lastDone, w.failures, w.tried = s.Digest(), time.Now(), 0, tried{}
 	w.anew = true
@@ -558,7 +567,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			r.Agent = boot
 		}
 		switch {
-		case boot != nil && r.InstallBegun(): // which goes on once the agent is there again
+		case boot != nil && r.AgentWorks(): // which goes on once the agent is there again
 		case !s.Resumed:
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term, Served: served}
 		case r.InFlight != nil && r.InFlight.Served != served:
@@ -604,7 +613,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	if errors.Is(err, driver.ErrNotPermitted) {
 		err = fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
 		return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
-			if r.InFlight != nil && !r.InstallBegun() {
+			if r.InFlight != nil && !r.AgentWorks() {
 				r.InFlight = nil // nothing was lost, and the driver has taken back what it prepared
 			}
 			notStarted(r, s)
@@ -623,7 +632,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 		switch {
 		case s.ByAgent() && s.Resumed && r.InstallBegun():
 			leaveOff(r, s, verdict(err)) // an earlier try may have erased the disks
-		case s.Action != site.ActionStartAgent || !r.InstallBegun():
+		case s.Action != site.ActionStartAgent || !r.AgentWorks():
 			r.InFlight = nil
 		}
 		notStarted(r, s)
@@ -661,7 +670,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 			started.Started = time.Now()
 		}
 		r.Agent, r.NoEffect = &started, nil
-		if !r.InstallBegun() {
+		if !r.AgentWorks() {
 			r.InFlight = nil
 		}
 		return
@@ -684,6 +693,13 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine
 		}
+	case site.ActionZeroize:
+		if s.Retires() {
+			plan.ForgetInside(r)
+			r.Installing, r.Installed, r.Owned, r.Retired = nil, nil, site.Owned{}, time.Now()
+		}
+	case site.ActionFinishErase:
+		r.Agent = nil
 	case site.ActionFinishInstall:
 		r.Agent = nil
 		if r.Installing == nil {

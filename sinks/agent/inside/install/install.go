@@ -81,6 +81,9 @@ func erased(err error) error {
 // Install does what a request asks for. It gives what it has done so far with an error too.
 func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error) {
 	w := &work{Installer: i, ctx: ctx, h: h, r: r, asked: r.Install, is: &wire.Installed{SHA256: r.Install.Image.SHA256}}
+	if r.Op == wire.OpErase {
+		return w.is, w.retire()
+	}
 	w.target = inside.Real(h.Path(disk.Target), false)
 	w.target.Tell, w.target.Fetch = h.Tell, h.Fetch
 	if err := w.look(); err != nil {
@@ -253,7 +256,7 @@ func (w *work) check() error {
 	lacks := &lacking{w.needs()}
 	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Kind(a.Kind), SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
 		Memory: max(0, Available(w.h)-spare) / 2, Room: room, Kept: kept, Name: lacks.see,
-		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read %d of %d MB of the image", done/1e6, of/1e6)) },
+		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read %d of %d MB of the image, %d %%", done/1e6, of/1e6, 100*done/max(of, 1))) },
 	})
 	if err != nil {
 		return err
