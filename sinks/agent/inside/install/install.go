@@ -256,7 +256,9 @@ func (w *work) check() error {
 	lacks := &lacking{w.needs()}
 	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Kind(a.Kind), SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
 		Memory: max(0, Available(w.h)-spare) / 2, Room: room, Kept: kept, Name: lacks.see,
-		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read %d of %d MB of the image, %d %%", done/1e6, of/1e6, 100*done/max(of, 1))) },
+		Tell: func(done, of int64) {
+			w.h.Tell(fmt.Sprintf("read %d of %d MB of the image, %d %%", done/1e6, of/1e6, 100*done/max(of, 1)))
+		},
 	})
 	if err != nil {
 		return err
