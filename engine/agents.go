@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -27,6 +28,8 @@ const (
 	agentPatience = 15 * time.Minute
 	// agentIdle is how long an agent that is connected waits for its installation.
 	agentIdle = time.Hour
+	// agentEvery is how often an agent is asked that waits until something is put right.
+	agentEvery = 15 * time.Second
 	// tokenLasts is how long a token can be used first, from the start's first request on.
 	tokenLasts = 2 * time.Hour
 )
@@ -37,7 +40,7 @@ const longestErase = 7 * 24 * time.Hour
 
 // agentLimit is how long the agent may take to install.
 func agentLimit(j job) time.Duration {
-	if j.node.Storage.Erase != "" {
+	if j.node.Storage.Erase != "" || j.node.Retires() {
 		return installTimeout(j) + longestErase
 	}
 	return installTimeout(j)
@@ -164,12 +167,13 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, u
 	case (unwanted || b.Network && !allowed) && r.UnderWay() == 0:
 		b.Over = now
 	case seen.Agent.IsConnected() && a != nil:
-		b.Key, b.Lost = a.Key(), time.Time{}
+		b.Key, b.Lost, b.Refused = a.Key(), time.Time{}, ""
 		if b.Started.IsZero() {
 			b.Started = now // it has called, whatever its BMC says
 		}
-		b.Idle = b.Idle || r.UnderWay() == 0 && now.Sub(b.Started) > agentIdle
+		b.Idle = b.Idle || r.UnderWay() == 0 && !r.EraseBegun() && now.Sub(b.Started) > agentIdle
 	default:
+		b.Refused = cmp.Or(e.refusedAgent(n.Name), b.Refused)
 		if b.Key != "" && b.Lost.IsZero() {
 			b.Lost = now
 		}
@@ -195,12 +199,20 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, u
 // may take days. One whose machine is off goes on with nothing.
 func patience(r site.Recorded, o site.Observed, installTimeout time.Duration) time.Duration {
 	switch {
-	case !r.InstallBegun():
+	case !r.AgentWorks():
 		return agentPatience
 	case o.Facets[site.FacetPower].Have["state"] != "off" && r.Erases(r.InFlight.Step):
 		return max(agentPatience, installTimeout+longestErase)
 	}
 	return max(agentPatience, installTimeout)
+}
+
+// refusedAgent says why the last agent was refused that called for a node; empty for none.
+func (e *Engine) refusedAgent(node string) string {
+	if e.Agents == nil {
+		return ""
+	}
+	return e.Agents.Refused(node)
 }
 
 func (e *Engine) agentOf(node string) driver.Agent {
@@ -254,7 +266,7 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	is := &site.AgentBoot{Generation: s.Generation, Tries: 1, Token: token, Daemon: boot.Daemon, Network: network, Medium: e.Agents.Medium(), Since: now, Until: boot.Until}
 	if b != nil && b.Generation == s.Generation {
 		is.Tries += b.Tries
-		is.Failed, is.Why = b.Failed, b.Why
+		is.Failed, is.Why, is.Refused = b.Failed, b.Why, b.Refused
 	}
 	if s.Resumed {
 		is.Tries = b.Tries // the same try, by another process
@@ -282,10 +294,13 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	if !starts && !s.ByAgent() {
 		return nil
 	}
-	name := w.node.Image
 	if e.Agents == nil {
+		what := "image " + w.node.Image + " is installed"
+		if w.node.Retires() {
+			what = "the disks are erased"
+		}
 		return &held{state: site.Blocked, person: true, release: "`slipway run` with --ramdisk FILE",
-			sentence: fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. To listen at an address other than :9481, add --agent-listen ADDRESS", name)}
+			sentence: fmt.Sprintf("%s by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. To listen at an address other than :9481, add --agent-listen ADDRESS", what)}
 	}
 	if err := e.Agents.Serving(); err != nil {
 		return &held{state: site.Blocked, sentence: retry.Steady(err)}
@@ -294,7 +309,7 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	switch {
 	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
-			sentence: fmt.Sprintf("the installation has failed %d times, and the data on the machine's disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", b.Failed, b.Why, w.name)}
+			sentence: fmt.Sprintf("%s has failed %d times, and the data on the machine's disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", workOf(s), b.Failed, b.Why, w.name)}
 	case !starts && e.Agents.Agent(w.name) != nil:
 		return nil
 	case !starts && b.IsStarted() && !b.Lost.IsZero():
@@ -307,8 +322,11 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 		return &held{state: site.Progressing, sentence: "Slipway has to start the agent on " + w.name + " first"}
 	case b != nil && b.Generation == s.Generation && !b.Over.IsZero() && b.Tries >= mostStarts:
 		why := "no agent has called"
-		if b.Key != "" {
+		switch {
+		case b.Key != "":
 			why = "the connection to it was lost each time"
+		case b.Refused != "":
+			why = "no agent that called was accepted: " + strings.TrimSuffix(b.Refused, ".")
 		}
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
 			sentence: fmt.Sprintf("Slipway's agent was started %d times, and %s. Check the console of the machine, and whether it reaches the daemon, then run `slipway retry %s`", b.Tries, why, w.name)}
@@ -329,10 +347,35 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	return nil
 }
 
+// cablesGate holds an installation by the agent while a designed port has no link, or is plugged in
+// elsewhere. Its approval stays open.
+func (w *worker) cablesGate(s site.Step) *held {
+	if s.Action != site.ActionInstall || !s.ByAgent() || w.memory.Recorded.InstallBegun() {
+		return nil
+	}
+	why := plan.Unplugged(w.node, w.memory)
+	if len(why) == 0 {
+		return nil
+	}
+	h := &held{state: site.Blocked, person: true, release: "the cabling as designed, or a commit that changes what the reason names", sentence: why[0], until: time.Now().Add(agentEvery)}
+	if len(why) > 1 {
+		h.detail = strings.Join(why[1:], "; ")
+	}
+	return h
+}
+
+// workOf is what the agent does in a step, for people.
+func workOf(s site.Step) string {
+	if s.Retires() {
+		return "erasing the disks"
+	}
+	return "the installation"
+}
+
 // noteInstallFailed counts an installation that the agent has tried and that failed. One whose
 // connection was lost may go on.
 func noteInstallFailed(r *site.Recorded, s site.Step, err error) {
-	if !s.ByAgent() || r.Agent == nil || !r.InstallBegun() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
+	if !s.ByAgent() || r.Agent == nil || !r.AgentWorks() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
 		return
 	}
 	b := *r.Agent
@@ -362,7 +405,7 @@ func (w *worker) mayStart(j job) driver.Permit {
 		defer e.mu.Unlock()
 		s, ok := installOf(w.plan.Steps)
 		if !ok {
-			return fmt.Errorf("%w: the installation is no longer planned", driver.ErrNotPermitted)
+			return fmt.Errorf("%w: what the agent would be started for is no longer planned", driver.ErrNotPermitted)
 		}
 		if h := e.mayDestroyLocked(w, j, s, used(w.memory.Recorded, s)); h != nil {
 			return fmt.Errorf("%w: %w: %s", driver.ErrNotPermitted, site.ErrRefused, h.sentence)
@@ -380,14 +423,16 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	r := w.job().memory.Recorded
 	f, untouched := r.InFlight, "; nothing was erased"
-	if r.InstallBegun() { // by an earlier try
+	if r.AgentWorks() { // by an earlier try
 		untouched = ""
 	}
-	l, wrong, known := plan.Layout(j.node, w.job().memory.Observed)
+	l, wrong, known := plan.Layout(s.Of(j.node), w.job().memory.Observed)
 	switch {
 	case !f.Is(s):
-		return fmt.Errorf("%w: the installation is not recorded as begun", driver.ErrInterrupted)
-	case !j.node.References.ByAgent:
+		return fmt.Errorf("%w: the step is not recorded as begun", driver.ErrInterrupted)
+	case s.Retires() != j.node.Retires():
+		return fmt.Errorf("%w: the design no longer asks for what this step began with", driver.ErrRefused)
+	case !s.Retires() && !j.node.References.ByAgent:
 		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
 	case !known:
 		return fmt.Errorf("%w: the agent has not reported the disks of the machine yet", driver.ErrInterrupted)
@@ -396,6 +441,10 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	if why := plan.NotApproved(s, f.FirstBoot.Design, j.node, w.job().memory.Observed); why != "" {
 		return fmt.Errorf("%w: %s%s", driver.ErrRefused, why, untouched)
+	}
+	if s.Retires() {
+		to.Prepare(driver.Installation{Layout: l, Medium: r.Agent.Ramdisk(), Marker: fmt.Sprintf("erase %d %s", s.Attempt, s.Records), Limit: agentLimit(j), Erased: r.ErasedIn(s)})
+		return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, time.Now()) })
 	}
 	marker := f.Marker
 	if marker == "" {

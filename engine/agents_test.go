@@ -191,7 +191,10 @@ func TestUnkindAgents(t *testing.T) {
 		"vanishes for good":        {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1}, most: 2 * time.Hour, done: true, erased: 2, starts: 2},
 		"goes on alone":            {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1, Works: 25 * time.Minute}, most: 2 * time.Hour, done: true, erased: 1, starts: 1},
 		"vanishes and comes back":  {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 1, Returns: true}, most: 2 * time.Hour, done: true, erased: 2, starts: 1},
-		"another machine":          {u: drivertest.Unkind{Other: site.Identity{UUID: "ffffffff-1111-4000-8000-000000000000", Serial: "OTHER"}}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent has called"},
+		"another machine":          {u: drivertest.Unkind{Other: site.Identity{UUID: "ffffffff-1111-4000-8000-000000000000", Serial: "OTHER"}}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent that called was accepted: an agent at 192.0.2.77 was refused: The token is for a, and this is another machine: its UUID is ffffffff-1111-4000-8000-000000000000. Check the console"},
+		"a used token":             {u: drivertest.Unkind{Denied: "The token for a was used before, by another agent."}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "The token for a was used before, by another agent. Check the console"},
+		"another node's token":     {u: drivertest.Unkind{Denied: "The token is for a, and this machine is b."}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "The token is for a, and this machine is b. Check the console"},
+		"an old protocol":          {u: drivertest.Unkind{Denied: "The agent speaks version 1 of the protocol, and the daemon speaks 2."}, most: 2 * time.Hour, starts: 3, state: site.Stalled, says: "no agent that called was accepted: an agent at 192.0.2.77 was refused: The agent speaks version 1 of the protocol"},
 		"refuses":                  {u: drivertest.Unkind{Refuses: "a link is down; nothing was written"}, most: time.Hour, starts: 1, state: site.Stalled, says: "nothing was written"},
 		"fails":                    {u: drivertest.Unkind{Fails: "mkfs.ext4 ended with 1"}, most: 2 * time.Hour, erased: 3, starts: 1, state: site.Stalled, says: "failed 3 times, and the data on the machine's disks may be incomplete"},
 		"vanishes again and again": {u: drivertest.Unkind{Vanishes: 2 * time.Minute, Times: 99}, most: 3 * time.Hour, erased: 3, starts: 3, state: site.Stalled, says: "the connection to it was lost each time"},
@@ -303,6 +306,9 @@ func TestALyingAgentProvesNothing(t *testing.T) {
 		if n := w.node("a"); n.State == site.InSync || n.State == site.Progressing {
 			t.Errorf("it is %s: %s", n.State, n.Reason)
 		}
+		if n := w.node("a"); !strings.Contains(n.Reason+n.Detail, "Slipway has not seen from inside yet that it runs") || w.fleet.Machine("a").Counts().Installs != 0 {
+			t.Errorf("it says %q, %q", n.Reason, n.Detail)
+		}
 	}, "a")
 }
 
@@ -342,7 +348,10 @@ func TestOtherDisksThanApproved(t *testing.T) {
 		disks []item.Disk
 		says  string
 	}{
-		"none fits":        {[]item.Disk{{Name: "sda", Serial: "DATA-SERIAL-a", Kind: "hdd", Bytes: 8e12 / 512 * 512, Sector: 512}}, "no disk fits"},
+		"none fits": {[]item.Disk{{Name: "sda", Serial: "DATA-SERIAL-a", Kind: "hdd", Bytes: 8e12 / 512 * 512, Sector: 512}}, "no disk fits"},
+		"two fit": {[]item.Disk{
+			{Name: "nvme0n1", Serial: "NVME-SERIAL-a", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512},
+			{Name: "nvme1n1", Serial: "NVME-SECOND-a", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512}}, "2 disks fit the rule for the disk os"},
 		"another one fits": {[]item.Disk{{Name: "nvme0n1", Serial: "NOBODY-KNOWS", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512}}, "waits for approval"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -364,6 +373,48 @@ func TestOtherDisksThanApproved(t *testing.T) {
 				if n := w.started("a"); n != 1 {
 					t.Errorf("the agent was started %d times, for an installation that nobody approved", n)
 				}
+			}, "a")
+		})
+	}
+}
+
+// A port of the design that has no link, or another switch at its other end, keeps the machine as it
+// is; once it is plugged in as designed the installation goes on.
+func TestNothingIsInstalledOnAnUnpluggedMachine(t *testing.T) {
+	const mac = "02:00:5e:00:53:01"
+	cabled := func(link string, systems ...string) []site.NIC {
+		p := site.Port{ID: "eth0", MACs: []string{mac}, Link: link}
+		for _, s := range systems {
+			p.Neighbours = append(p.Neighbours, item.Neighbour{System: s, Port: "7"})
+		}
+		return []site.NIC{{Ports: []site.Port{p}}}
+	}
+	for name, c := range map[string]struct {
+		nics []site.NIC
+		says string
+	}{
+		"no link":        {cabled("down"), "the port eno1 (" + mac + ") has no link: its cable is unplugged or broken, or the other end is off. Nothing was erased"},
+		"another switch": {cabled("up", "tor-2.example.org"), "the port eno1 (" + mac + ") is plugged into port 7 of tor-2.example.org, and is designed for switch tor-1. Nothing was erased"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.listens = true
+				d := w.rooted("a")
+				d.Nodes["a"].Interfaces = map[string]site.Interface{"eno1": {MAC: mac, Networks: []string{"lan"}, Switch: "tor-1"}, "spare": {MAC: "02:00:5e:00:53:02"}}
+				w.fleet.Machine("a").HasNICs(c.nics...)
+				w.commit(d)
+				w.up()
+				w.until("it waits for approval", 5*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+				w.approve()
+				m := w.fleet.Machine("a")
+				w.until("it says so", 30*time.Minute, func() bool { return m.InMemory() && strings.Contains(w.node("a").Reason, c.says) })
+				w.after(10 * time.Minute)
+				if n := w.node("a"); !n.Person || m.Counts().Installs != 0 || len(w.agents.Asked()) != 0 {
+					t.Errorf("it is %s: %s; erased %d times", n.State, n.Reason, m.Counts().Installs)
+				}
+				m.HasNICs(cabled("up", "tor-1", "tor-1.example.org")...)
+				w.until("it is installed", time.Minute, func() bool { return len(w.agents.Asked()) == 1 })
+				w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
 			}, "a")
 		})
 	}

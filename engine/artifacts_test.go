@@ -250,6 +250,36 @@ func TestAnImageThatCannotBeHadCallsAPerson(t *testing.T) {
 	}, "a")
 }
 
+// An image that is another one, does not fit into the store, or comes from a server that stalls
+// keeps its machine as it is, and the node says why in the words of the store.
+func TestNothingIsWrittenWithoutTheImage(t *testing.T) {
+	for name, c := range map[string]struct {
+		why    string
+		person bool
+	}{
+		"another digest":       {"the file from h has the SHA-256 bad (1 kB), and d1 is expected", true},
+		"a full store":         {"740 MB more do not fit into the artifact store, which holds 9.8 GB and may hold 10 GB; remove images from the design and run `slipway artifact gc`, or raise --artifact-space", true},
+		"a mirror that stalls": {"the server sent less than 64 kB of http://images.example/debian.iso in 1m0s", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				w.files.set("d1", artifact.State{Why: c.why, Retry: time.Now().Add(3 * time.Hour), Person: c.person})
+				w.waitsForApproval("a")
+				before := w.fleet.Machine("a").Counts()
+				w.approve()
+				w.after(2 * time.Hour)
+				n := w.node("a")
+				if n.State != site.Blocked || n.Reason != "image debian could not be fetched: "+c.why || n.Person != c.person || !strings.HasPrefix(n.Detail, "next try at ") {
+					t.Errorf("it is %s, person %t: %q, %q", n.State, n.Person, n.Reason, n.Detail)
+				}
+				if now := w.fleet.Machine("a").Counts(); now.Writes != before.Writes || now.Installs != 0 || len(w.given("a")) > 0 {
+					t.Errorf("%d requests changed the machine, and it was erased %d times", now.Writes-before.Writes, now.Installs)
+				}
+			}, "a")
+		})
+	}
+}
+
 // Without a listener no physical machine is installed, and the way out is said.
 func TestNothingIsInstalledWithoutTheServer(t *testing.T) {
 	inBubble(t, usual, func(w *world) {

@@ -42,6 +42,9 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.asksPerson(j, site.Blocked, p.Unproven, "accept this system as the installed one")
 	case len(p.Blocked) > 0:
 		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
+		if j.memory.Observed.Agent.IsConnected() {
+			o.wait = min(o.wait, agentEvery) // what is put right is seen at once: the machine is out of service meanwhile
+		}
 		if p.Spent {
 			o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
 		}
@@ -134,8 +137,11 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 		o.state, o.reason, o.release = site.Paused, why+"; Slipway only observes it", "a commit"
 	case j.node.Decommission:
 		o.reason = "decommissioned: only observed; you may remove it from the design"
-		if j.node.IsVirtual() {
+		switch {
+		case j.node.IsVirtual():
 			o.reason = "decommissioned: its virtual machine is gone; you may remove it from the design"
+		case j.node.Retires() && !j.memory.Recorded.Retired.IsZero():
+			o.reason = "decommissioned: its disks are erased and it is off; you may remove it from the design"
 		}
 	}
 	return o
@@ -205,7 +211,7 @@ func (w *worker) clearInFlight(ctx context.Context, fit bool) error {
 		if fit {
 			r.Disrupted = time.Time{}
 		}
-		if !r.InstallBegun() {
+		if !r.AgentWorks() {
 			r.InFlight = nil
 		}
 	})

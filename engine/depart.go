@@ -83,6 +83,10 @@ func (e *Engine) mayLeave(w *worker) *held {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
 			fmt.Sprintf("revision %s removes the node, which was not decommissioned first; Slipway keeps the node and only observes it: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name))
 	}
+	if r := w.memory.Recorded; r.Retires && r.Retired.IsZero() {
+		return w.heldBack(true, "a commit that puts the node back with `decommission: {erase: \"secure\"}`",
+			fmt.Sprintf("revision %s removes the node, and its disks were not erased, as its design asked; Slipway keeps the node: put it back and approve the erase, or run `slipway approve %s` to let it go with what is on its disks", rev.Short(), w.name))
+	}
 	if plan.StillThere(w.node, w.memory.Observed) != "" {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
 			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; Slipway keeps the node: put it back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, where Slipway no longer manages it",

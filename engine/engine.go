@@ -103,10 +103,11 @@ type Engine struct {
 	Config
 	looks, steps *semaphore.Weighted
 	inspections  *semaphore.Weighted
-	pace         pace          // of inspections
-	changed      chan struct{} // wakes the reporting loop
-	poke         chan struct{} // wakes the following loop
-	wants        chan struct{} // wakes the loop of artifacts
+	awaited      *semaphore.Weighted // inspections that an approval waits for
+	pace         pace                // of inspections
+	changed      chan struct{}       // wakes the reporting loop
+	poke         chan struct{}       // wakes the following loop
+	wants        chan struct{}       // wakes the loop of artifacts
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
@@ -186,6 +187,7 @@ func New(c Config) *Engine {
 		steps:  semaphore.NewWeighted(maxSteps),
 
 		inspections: semaphore.NewWeighted(maxInspections),
+		awaited:     semaphore.NewWeighted(maxAwaited),
 		changed:     make(chan struct{}, 1),
 		poke:        make(chan struct{}, 1),
 		wants:       make(chan struct{}, 1),

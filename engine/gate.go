@@ -64,6 +64,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 			func() *held { return e.approvalGate(w, permitted) },
 			func() *held { return e.artifactGate(w, permitted) },
 			func() *held { return e.agentGate(w, s) },
+			func() *held { return w.cablesGate(s) },
 			func() *held { return w.aloneGate(s) },
 			func() *held { return firstContactGate(w, j.site, s) },
 			func() *held { return rule(f.Order) }, // halted, needs, leader, canaries

@@ -24,6 +24,7 @@ import (
 // Bounds on inspections.
 const (
 	maxInspections    = 32               // at once in a site
+	maxAwaited        = 256              // at once of those that an approval waits for
 	inspectAtOnce     = 8                // that begin without a pause between them
 	inspectEvery      = time.Second      // between two that begin, later
 	longestInspection = 5 * time.Minute  // of one machine
@@ -61,13 +62,14 @@ func (p *pace) begin(now time.Time, atOnce int, every time.Duration) bool {
 // something woke the worker before it was done.
 func (w *worker) inspectMeanwhile(ctx context.Context) (woken bool) {
 	j := w.job()
-	if !w.inspects(j, time.Now()) || !w.e.inspections.TryAcquire(1) {
+	if !w.inspects(j, time.Now()) {
 		return false
 	}
-	defer w.e.inspections.Release(1)
-	if !w.awaitsDisks() && !w.e.pace.begin(time.Now(), inspectAtOnce, inspectEvery) {
-		return false
+	leave, woken := w.enterInspections(ctx)
+	if leave == nil {
+		return woken
 	}
+	defer leave()
 	ctx, stop := context.WithTimeout(ctx, longestInspection)
 	defer stop()
 	done := make(chan error, 1)
@@ -85,6 +87,44 @@ func (w *worker) inspectMeanwhile(ctx context.Context) (woken bool) {
 		}
 		return true
 	}
+}
+
+// enterInspections takes a place among the inspections that run, and gives what leaves it; nil
+// where none is to be had now. An inspection that an approval waits for queues for its place until
+// the next turn is due, or something wakes the worker: whoever is asked to approve a thousand
+// machines waits for all of them.
+func (w *worker) enterInspections(ctx context.Context) (leave func(), woken bool) {
+	if !w.awaitsDisks() {
+		if !w.e.inspections.TryAcquire(1) {
+			return nil, false
+		}
+		leave = func() { w.e.inspections.Release(1) }
+		if !w.e.pace.begin(time.Now(), inspectAtOnce, inspectEvery) {
+			leave()
+			return nil, false
+		}
+		return leave, false
+	}
+	ctx, stop := context.WithDeadline(ctx, w.due)
+	defer stop()
+	entered := make(chan error, 1)
+	go func() { entered <- w.e.awaited.Acquire(ctx, 1) }()
+	var err error
+	select {
+	case err = <-entered:
+	case <-w.wake:
+		stop()
+		err, woken = <-entered, true
+	}
+	leave = func() { w.e.awaited.Release(1) }
+	switch {
+	case err != nil:
+		return nil, woken
+	case woken:
+		leave()
+		return nil, true
+	}
+	return leave, false
 }
 
 // inspectAgain is when an inspection is made again that had to give way.

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +199,33 @@ func TestInspectionsAreBounded(t *testing.T) {
 			t.Errorf("got %d inspections in 5 seconds", got)
 		}
 		w.until("all inspections", 20*time.Minute, func() bool { return count() == len(names) })
+	}, names...)
+}
+
+// Whoever is to approve many blank machines waits for the disks of all of them: they are read by
+// the hundred, and one that finds no place takes the next that is free.
+func TestManyBlankMachinesAreInspectedSoon(t *testing.T) {
+	var names []string
+	for n := range 300 {
+		names = append(names, fmt.Sprintf("n%03d", n))
+	}
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names...)
+		for _, name := range names {
+			w.fleet.Machine(name).Made(made("a"))
+			d.Nodes[name].Image, d.Nodes[name].Generation = "debian", 1
+		}
+		w.commit(d)
+		w.up()
+		w.until("the disks of all are known", 2*time.Minute, func() bool {
+			known := w.engine.Known().Nodes
+			return !slices.ContainsFunc(names, func(name string) bool { return known[name].Observed.Disks == nil })
+		})
+		for _, name := range names {
+			if got := w.inspections(name); got != 1 {
+				t.Errorf("%s was inspected %d times", name, got)
+			}
+		}
 	}, names...)
 }
 

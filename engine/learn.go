@@ -41,7 +41,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
-		w.e.noteAgent(r, j.node, observed, j.node.Away != "" || j.node.Decommission || j.site.Unused(j.node) != "", j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
+		w.e.noteAgent(r, j.node, observed, w.leavesAgentAlone(*j), j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, j.node, v.seen)
 		plan.NoteOnce(r, v.seen, time.Now())
@@ -148,11 +148,30 @@ func underWay(r site.Recorded) site.Installation {
 		FirstBoot: f.FirstBoot, Served: f.Served, ByAgent: f.Step.ByAgent()}
 }
 
+// leavesAgentAlone says whether nobody wants Slipway's agent on the machine.
+func (w *worker) leavesAgentAlone(j job) bool {
+	erases := j.node.Retires() && j.memory.Recorded.Retired.IsZero()
+	return j.node.Away != "" || j.node.Decommission && !erases || j.site.Unused(j.node) != ""
+}
+
 func noteDecommission(r *site.Recorded, n *site.Node) {
+	r.Retires = n.Retires()
 	switch {
 	case !n.Decommission:
-		r.Decommissioned = time.Time{}
+		r.Decommissioned, r.Retired = time.Time{}, time.Time{}
 	case r.Decommissioned.IsZero():
 		r.Decommissioned = time.Now()
 	}
+}
+
+// forgetSystem forgets what was seen of the system of a machine whose disks were erased.
+func (w *worker) forgetSystem() {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	o := w.memory.Observed
+	o.Marker, o.Inside = nil, nil
+	o.Facets = maps.Clone(o.Facets)
+	maps.DeleteFunc(o.Facets, func(f site.Facet, _ site.FacetState) bool { return site.Facets[f].Endpoint == site.OS })
+	w.memory.Observed = o
+	w.inside = time.Time{}
 }

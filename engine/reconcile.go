@@ -130,7 +130,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 				retryLogins(r)
 				if b := r.Agent; b != nil {
 					again := *b
-					again.Failed, again.Why = 0, ""
+					again.Failed, again.Why, again.Refused = 0, "", ""
 					if !b.IsOn() {
 						again.Tries = 0
 					}

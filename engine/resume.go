@@ -39,7 +39,7 @@ func (e *Engine) overBecause(j job) string {
 	}
 	now := e.ledgerNow()
 	disks := plan.Disks(f.Step, j.node, j.memory.Observed)
-	if _, wrong, known := plan.Layout(j.node, j.memory.Observed); f.Step.ByAgent() && (!known || len(wrong) > 0) {
+	if _, wrong, known := plan.Layout(f.Step.Of(j.node), j.memory.Observed); f.Step.ByAgent() && (!known || len(wrong) > 0) {
 		disks = "" // prepare compares them, once the agent has told them in this start
 	}
 	switch {

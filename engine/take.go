@@ -105,7 +105,7 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 		w.timing = nil
 		if err := w.save(ctx, func(r *site.Recorded) {
 			r.NoEffect = &site.NoEffect{Step: digest, When: time.Now()}
-			if !r.InstallBegun() {
+			if !r.AgentWorks() {
 				r.InFlight = nil
 			}
 		}); err != nil {
@@ -160,6 +160,9 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s, done) }); err != nil {
 		return err // still noted as in flight, and joined
+	}
+	if s.Retires() {
+		w.forgetSystem()
 	}
 	w.last, w.lastDone, w.failures, w.tried = s.Digest(), time.Now(), 0, tried{}
 	w.anew = true
@@ -262,7 +265,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			r.Agent = boot
 		}
 		switch {
-		case boot != nil && r.InstallBegun(): // which goes on once the agent is there again
+		case boot != nil && r.AgentWorks(): // which goes on once the agent is there again
 		case !s.Resumed:
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term, Served: served}
 		case r.InFlight != nil && r.InFlight.Served != served:
@@ -308,7 +311,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	if errors.Is(err, driver.ErrNotPermitted) {
 		err = fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
 		return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
-			if r.InFlight != nil && !r.InstallBegun() {
+			if r.InFlight != nil && !r.AgentWorks() {
 				r.InFlight = nil // nothing was lost, and the driver has taken back what it prepared
 			}
 			notStarted(r, s)
@@ -327,7 +330,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 		switch {
 		case s.ByAgent() && s.Resumed && r.InstallBegun():
 			leaveOff(r, s, verdict(err)) // an earlier try may have erased the disks
-		case s.Action != site.ActionStartAgent || !r.InstallBegun():
+		case s.Action != site.ActionStartAgent || !r.AgentWorks():
 			r.InFlight = nil
 		}
 		notStarted(r, s)
@@ -365,7 +368,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 			started.Started = time.Now()
 		}
 		r.Agent, r.NoEffect = &started, nil
-		if !r.InstallBegun() {
+		if !r.AgentWorks() {
 			r.InFlight = nil
 		}
 		return
@@ -388,6 +391,13 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 		if r.Quarantined != nil {
 			r.Installing.CutOff = cutByQuarantine
 		}
+	case site.ActionZeroize:
+		if s.Retires() {
+			plan.ForgetInside(r)
+			r.Installing, r.Installed, r.Owned, r.Retired = nil, nil, site.Owned{}, time.Now()
+		}
+	case site.ActionFinishErase:
+		r.Agent = nil
 	case site.ActionFinishInstall:
 		r.Agent = nil
 		if r.Installing == nil {

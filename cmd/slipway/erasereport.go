@@ -15,10 +15,10 @@ func (a *app) eraseReportCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use: "erase-report NODE", Short: "show how the disks of a machine were erased", Args: exactly(1),
-		Long: "Shows the result of erasing the disks of a node's machine in its last installations that\n" +
-			"asked for it (storage: erase: \"secure\"): for each disk, by serial number, which methods\n" +
-			"were tried, how the result was verified, and why a method failed. It contains only what\n" +
-			"was observed. The status branch has the same in erased/.\n" + exitHelp,
+		Long: "Shows how the disks of a node's machine were erased: in its last installations that asked\n" +
+			"for it (storage: erase: \"secure\"), and when it was decommissioned with erase. For each disk,\n" +
+			"by serial number, it shows which methods were tried, how the result was verified, and why a\n" +
+			"method failed. It contains only what was observed. The status branch has the same in erased/.\n" + exitHelp,
 		Example: "  slipway erase-report compute-5\n  slipway erase-report compute-5 --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon := daemonAt(f.state)
@@ -32,7 +32,7 @@ func (a *app) eraseReportCommand() *cobra.Command {
 				return a.out.JSON(erasures{args[0], append([]site.EraseReport{}, reports...)})
 			}
 			if len(reports) == 0 {
-				return a.err.Printf("Slipway erased no disk of %s: an installation does so where the design has storage: erase: \"secure\"\n", args[0])
+				return a.err.Printf("Slipway erased no disk of %s: an installation does so where the design has storage: erase: \"secure\", and decommission: {erase: \"secure\"} does\n", args[0])
 			}
 			for i, r := range reports {
 				if i > 0 {
@@ -55,7 +55,7 @@ type erasures struct {
 
 // printErasure writes a report for people.
 func printErasure(w *screen, node string, r site.EraseReport) {
-	w.Printf("%s  generation %d, begun %s: %s\n", node, r.Generation, r.Began.UTC().Format("2006-01-02 15:04:05Z"), r.Verdict())
+	w.Printf("%s  %s, begun %s: %s\n", node, r.For(), r.Began.UTC().Format("2006-01-02 15:04:05Z"), r.Verdict())
 	w.Printf("machine %s\n", r.Machine.Full())
 	for _, d := range r.Disks {
 		w.Printf("\n%s\n", strings.TrimSpace(fmt.Sprintf("%s (%s, %s) %s", d.ID(), d.Disk, item.Bytes(d.Bytes), d.Model)))

@@ -201,7 +201,7 @@ func TestRoomIsMade(t *testing.T) {
 	}
 	named[all[0].SHA256], named[last.SHA256] = true, true
 	_, err := s.Add(t.Context(), bytes.NewReader(image(700)), 0, "", "large.iso", "", nil)
-	if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "--artifact-space") {
+	if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "more do not fit into the artifact store") || !strings.Contains(err.Error(), "raise --artifact-space") {
 		t.Errorf("with everything in use: %v", err)
 	}
 	if got, want := has(), []bool{true, true, false, true}; !slices.Equal(got, want) || len(left(t, s)) > 0 {

@@ -200,10 +200,26 @@ func (sh *shared) check(n *node) {
 // nodeOf decodes an effective node.
 func nodeOf(l layer, merged *tree, found *findings) *site.Node {
 	n := &site.Node{}
-	decode(merged, n, site.Finding{Node: l.name, File: l.place.File.Value(), Line: l.place.Line, Col: l.place.Col}, found)
+	decode(withDecommission(merged), n, site.Finding{Node: l.name, File: l.place.File.Value(), Line: l.place.Line, Col: l.place.Col}, found)
 	n.Name, n.Place = l.name, l.place
 	n.Origins = merged.origins()
 	return n
+}
+
+// withDecommission is a node's tree with how it leaves the design as the site's types have it: in
+// fields of its own, where the schema has a value or fields.
+func withDecommission(t *tree) *tree {
+	d := t.fields["decommission"]
+	if d == nil || d.fields == nil {
+		return t
+	}
+	own := *t
+	own.fields = maps.Clone(t.fields)
+	own.fields["decommission"] = &tree{value: true, origin: d.origin}
+	if e := d.fields["erase"]; e != nil {
+		own.fields["decommissionErase"] = e
+	}
+	return &own
 }
 
 // layers folds a node's profiles, what data files say of it, and its own layer,

@@ -101,6 +101,9 @@ func definitionKey(name string, v cue.Value) string { return path.Dir(v.Pos().Fi
 // read reads the shape of a definition.
 func (r *shaper) read(v cue.Value) *shape {
 	s := &shape{kind: v.IncompleteKind(), says: v, fallback: fallback(v), form: formOf(v), constraint: isConstraint(v)}
+	if s.kind != cue.StructKind && s.kind&cue.StructKind != 0 {
+		s.kind = cue.TopKind // a value or fields: CUE tells which fits
+	}
 	switch s.kind {
 	case cue.ListKind:
 		if item := v.LookupPath(cue.MakePath(cue.AnyIndex)); item.Exists() {

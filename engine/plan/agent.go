@@ -83,14 +83,21 @@ func neverCalledNote(n *site.Node, m site.Memory) []string {
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told
 // them last, or what of the design they do not fit. Known is false where no agent that was
-// started for this generation has told them: those of an earlier one may have been exchanged.
+// started for this generation has told them: those of an earlier one may have been exchanged. Of a
+// machine that leaves the design it is asked with what site.Step.Of gives.
 func Layout(n *site.Node, o site.Observed) (l item.Layout, wrong []site.Finding, known bool) {
-	if o.Agent == nil || o.Agent.Seen.IsZero() || o.Agent.Generation != n.Generation || !n.References.ByAgent {
+	switch {
+	case o.Agent == nil || o.Agent.Seen.IsZero():
+		return item.Layout{}, nil, false
+	case o.Agent.Generation != n.Generation || !n.References.ByAgent && !isRetiring(n):
 		return item.Layout{}, nil, false
 	}
 	l, wrong = layout.Of(n, o.Agent.Disks)
 	return l, wrong, true
 }
+
+// isRetiring says whether a node is one as the erase of its disks takes it (site.Node.Retiring).
+func isRetiring(n *site.Node) bool { return n.Retires() && n.Generation == 0 }
 
 // unfit says why the disks that an agent sees cannot become what is designed.
 func unfit(n *site.Node, m site.Memory) (why []string) {
@@ -255,6 +262,7 @@ func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 // approved for; empty for nothing. Begun is what the design asked for when it began, for one that
 // an earlier version of Slipway began: its step names no layout.
 func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Observed) string {
+	n = s.Of(n)
 	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !SameLayout(n, begun)) {
 		return "the design asks for other disks than when this installation began, and the earlier ones were approved"
 	}

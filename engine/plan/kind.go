@@ -71,6 +71,9 @@ var (
 	finishKind  = work(site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone")
 	restartKind = site.Work{Action: site.ActionRestart, Impact: site.ImpactReboot, Expect: minutes(5)}
 	seedKind    = work(site.ActionRemoveSeed, site.ImpactOnline, seconds(5), "cannot be undone; an installation makes another one")
+	// The agent has to be started for it, and an overwrite takes hours.
+	retireKind  = work(site.ActionZeroize, site.ImpactDestructive, minutes(30), "cannot be undone")
+	leaveKind   = work(site.ActionFinishErase, site.ImpactOnline, minutes(2), "power it on")
 	zeroizeKind = work(site.ActionZeroize, site.ImpactDestructive, seconds(30), "cannot be undone")
 	wipeKind    = work(site.ActionZeroize, site.ImpactDestructive, minutes(5), "cannot be undone")
 )

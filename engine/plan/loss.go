@@ -16,6 +16,7 @@ func complete(step *site.Step, n *site.Node, m site.Memory) {
 	if step.Impact < site.ImpactDestructive {
 		return
 	}
+	n = step.Of(n)
 	step.Hypervisor = n.Virtual.Host.Hypervisor
 	if f := m.Recorded.InFlight; f != nil && f.Consumed && goesOn(f.Step, *step) && f.Step.Records == m.Account.Records {
 		step.Loses, step.Breaks, step.Layout = f.Step.Loses, f.Step.Breaks, f.Step.Layout
@@ -48,7 +49,7 @@ func Renumbered(p site.NodePlan, n *site.Node, m site.Memory) site.NodePlan {
 
 // Disks are the disks of a node's machine that a destructive step erases, as they
 // were last seen; empty while nobody has read them.
-func Disks(s site.Step, n *site.Node, o site.Observed) string { return disksOf(&s, n, o) }
+func Disks(s site.Step, n *site.Node, o site.Observed) string { return disksOf(&s, s.Of(n), o) }
 
 // disksOf are the disks of a node's machine as they were last seen: those that
 // its BMC tells of, and those that only its system does. It is empty while nobody

@@ -22,6 +22,8 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 		notes = append(notes, why+"; Slipway only observes its machine")
 	case zeroizes(s, n):
 		notes = append(notes, zeroizeNote(n, m))
+	case retires(s, n, m):
+		notes = append(notes, retireNote(n, m))
 	case n.Decommission && m.Recorded.UnderWay() == 0:
 		notes = append(notes, "decommissioned: Slipway only observes it; you may remove it from the design")
 	}

@@ -43,6 +43,9 @@ func removal(name string, m site.Memory) site.Removal {
 	if there := StillThere(nil, m.Observed); there != "" {
 		r.Held = there
 	}
+	if m.Recorded.Retires && m.Recorded.Retired.IsZero() {
+		r.Held = notErased
+	}
 	if m.Recorded.Decommissioned.IsZero() {
 		r.Held = "it was not decommissioned first: set `decommission: true` in one revision and remove the node in a later one"
 	}
@@ -88,6 +91,8 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 		planForeign(p, s, n, m)
 	case zeroizes(s, n):
 		planZeroize(p, n, m)
+	case retires(s, n, m):
+		planRetire(p, s, n, m)
 	case leftAlone(s, n, m):
 		return
 	case planRunning(p, s, n, m, all):
@@ -100,7 +105,9 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 		planFacets(p, s, n, m, serves)
 	}
 	planConfirmation(p, m)
-	planLostList(p, n, m)
+	if !n.Retires() {
+		planLostList(p, n, m)
+	}
 	withoutImpossible(p, n, m)
 	if !n.Machine().Known() && len(p.Steps) > 0 {
 		p.Blocked = append(p.Blocked, unnamed(p.Steps, m.Observed.Identity))
@@ -112,7 +119,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 // was begun is brought to its end all the same, but not on a machine that is
 // away.
 func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
-	if zeroizes(s, n) {
+	if zeroizes(s, n) || retires(s, n, m) {
 		return false
 	}
 	return n.Away != "" || (n.Decommission || s.Unused(n) != "") && m.Recorded.UnderWay() == 0

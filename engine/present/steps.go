@@ -31,6 +31,7 @@ var deed = map[site.Action][2]string{
 	site.ActionDisks:         {"gets new or larger disks", "get new or larger disks"},
 	site.ActionRemoveSeed:    {"drops its first-boot seed", "drop their first-boot seeds"},
 	site.ActionZeroize:       {"is erased and removed", "are erased and removed"},
+	site.ActionFinishErase:   {"is left off", "are left off"},
 }
 
 // deeds are what steps do to so many machines.
@@ -38,7 +39,10 @@ func deeds(steps []site.Step, machines int) string {
 	var words []string
 	for _, s := range steps {
 		w, ok := deed[s.Action]
-		if !ok {
+		switch {
+		case s.Retires():
+			w = [2]string{"has its disks erased", "have their disks erased"}
+		case !ok:
 			w = [2]string{string(s.Action), string(s.Action)}
 		}
 		words = append(words, w[min(machines, 2)-1])
@@ -85,7 +89,7 @@ func away(n site.NodePlan) string {
 		return "for moments"
 	case last.Action == site.ActionPowerOff:
 		return "yes, until it is switched on again"
-	case last.Action == site.ActionZeroize:
+	case last.Action == site.ActionZeroize || last.Action == site.ActionFinishErase:
 		return "for good"
 	}
 	return "about " + inWords(time.Duration(n.Expect))

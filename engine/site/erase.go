@@ -9,8 +9,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// EraseReport is what came of erasing the disks of one machine, in one installation.
+// EraseReport is what came of erasing the disks of one machine, in one installation or because its
+// node left the design.
 type EraseReport struct {
+	// Generation is that of the installation, 0 for none.
 	Generation int `json:"generation,omitempty"`
 	// Attempt is that of the approval.
 	Attempt int      `json:"attempt,omitempty"`
@@ -84,6 +86,14 @@ func (r *Recorded) reportOf(s Step) int {
 	return slices.IndexFunc(r.Erased, func(e EraseReport) bool {
 		return e.Generation == s.Generation && e.Attempt == s.Attempt && e.Machine == s.Machine
 	})
+}
+
+// For is what the disks were erased for.
+func (r EraseReport) For() string {
+	if r.Generation == 0 {
+		return "decommissioned"
+	}
+	return fmt.Sprintf("generation %d", r.Generation)
 }
 
 // Verdict is the report in one line.

@@ -88,8 +88,12 @@ const (
 	// ActionRemoveSeed takes away what the first boot of a virtual machine was
 	// given, once its system has proven itself.
 	ActionRemoveSeed Action = "remove-seed"
-	// ActionZeroize takes a virtual machine away with all that it has.
+	// ActionZeroize takes a virtual machine away with all that it has. On a physical machine
+	// Slipway's agent erases the disks that the design names.
 	ActionZeroize Action = "zeroize"
+	// ActionFinishErase ejects the medium of the agent that has erased the disks, and leaves the
+	// machine off.
+	ActionFinishErase Action = "finish-erase"
 )
 
 // Change is one field that differs.
@@ -184,7 +188,11 @@ func (s Step) Endpoint() EndpointKind {
 }
 
 // ByAgent says whether Slipway's agent takes the step.
-func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.ByAgent() }
+func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.ByAgent() || s.Retires() }
+
+// Retires says whether Slipway's agent erases the disks of a machine that leaves the design, and
+// installs nothing.
+func (s Step) Retires() bool { return s.Action == ActionZeroize && s.Facet == FacetStorage }
 
 // OverNetwork says whether a step starts the agent over the network: without a medium.
 func (s Step) OverNetwork() bool { return s.Action == ActionStartAgent && s.Image == nil }

@@ -74,8 +74,11 @@ type Recorded struct {
 	// Had is what its machine has of an earlier design: the node was held when its
 	// design changed. Nil once Slipway acts on it again.
 	Had *Reach `json:"had,omitempty"`
-	// Decommissioned is when the design first asked to decommission the node.
+	// Decommissioned is when the design first asked to decommission the node. Retires says that it
+	// asks for the disks to be erased too, and Retired is when they were.
 	Decommissioned time.Time `json:"decommissioned,omitzero"`
+	Retires        bool      `json:"retires,omitempty"`
+	Retired        time.Time `json:"retired,omitzero"`
 	// Quarantined is set while a person has the machine kept off.
 	Quarantined *Hold `json:"quarantined,omitempty"`
 	// Begun is set when a step was begun in a rollout.
@@ -138,6 +141,9 @@ type AgentBoot struct {
 	// Failed is how often the agent has tried to install and failed, and Why the last reason.
 	Failed int    `json:"failed,omitempty"`
 	Why    string `json:"why,omitempty"`
+	// Refused is why the last agent was refused that called for this start, or for the one
+	// before; empty once one was accepted.
+	Refused string `json:"refused,omitempty"`
 	// Idle is set once the agent has waited so long for an installation that the machine is
 	// booted from its disk again.
 	Idle bool `json:"idle,omitempty"`
@@ -218,6 +224,15 @@ func (r Recorded) HostKeys() []string {
 func (r Recorded) InstallBegun() bool {
 	return r.InFlight != nil && r.InFlight.Step.Action == ActionInstall && r.InFlight.Committed()
 }
+
+// EraseBegun says whether the step in flight is the erase of a machine that leaves the design, from
+// which there is no way back.
+func (r Recorded) EraseBegun() bool {
+	return r.InFlight != nil && r.InFlight.Step.Retires() && r.InFlight.Committed()
+}
+
+// AgentWorks says whether the step in flight is one of the agent's from which there is no way back.
+func (r Recorded) AgentWorks() bool { return r.InstallBegun() || r.EraseBegun() }
 
 // MayRunAlone says whether an agent that is not connected may have ended its work by itself and
 // booted the machine from its disk: it was asked to install, or has called.

@@ -338,8 +338,10 @@ type Node struct {
 	// Extensions are items of the site's own kinds, by kind and name, as
 	// encoding/json has them.
 	Extensions map[string]map[string]any `json:"extensions,omitempty"`
-	// Decommission announces that the node will leave the design.
-	Decommission bool `json:"decommission,omitempty"`
+	// Decommission announces that the node will leave the design. DecommissionErase is "secure"
+	// where the disks of its machine are erased first.
+	Decommission      bool   `json:"decommission,omitempty"`
+	DecommissionErase string `json:"decommissionErase,omitempty"`
 	// Moved is the machine that has taken the place of the one under Identity:
 	// another chassis, or another board.
 	Moved Identity `json:"moved,omitzero"`

@@ -16,9 +16,9 @@ func (s *Site) ReferencesOf(n *Node) References {
 	if image := s.Images[n.Image]; image != nil {
 		r.Family = image.Family
 		r.ByAgent, r.WholeDisk = image.ByAgent() && !n.IsVirtual(), image.IsDisk() && !n.IsVirtual()
-		if r.ByAgent {
-			r.Start = s.StartOf(n)
-		}
+	}
+	if r.ByAgent || n.Retires() {
+		r.Start = s.StartOf(n)
 	}
 	if role := s.Roles[n.Role]; role != nil {
 		r.Health = role.Health

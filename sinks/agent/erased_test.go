@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -109,5 +110,58 @@ func TestAgentIsHeard(t *testing.T) {
 	if len(d.said) != wire.MaxSaid+2 || !strings.Contains(d.said[0], "n1: console: [slipway 0.1 s] ") || d.said[wire.MaxSaid+1] != "n1: Failed: mkfs ended with 1" ||
 		!strings.HasPrefix(d.said[wire.MaxSaid], "n1: unpacking") || strings.ContainsAny(strings.Join(d.said, ""), "\x1b\n") {
 		t.Errorf("said was %d lines: %q", len(d.said), d.said[max(0, len(d.said)-3):])
+	}
+}
+
+// An agent is asked to erase the disks of a machine that leaves the design, and to install nothing,
+// after permission was given; what it says came of it is held to that.
+func TestAgentErasesAndInstallsNothing(t *testing.T) {
+	step := site.Step{Action: site.ActionZeroize, Facet: site.FacetStorage, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}}
+	l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}, Destroys: []item.Destroyed{{Name: "os", Serial: "N1", Bytes: 7}}, Erase: item.EraseSecure}
+	prepared := driver.Installation{Layout: l, Marker: "erase 1"}
+	good := item.Erasure{Serial: "N1", Done: true, Tries: []item.EraseTry{{Method: "overwrite", Verified: "all of it"}}}
+	keeps, other := prepared, step
+	keeps.Layout.Erase = ""
+	other.Machine = site.Identity{UUID: uuidTwo}
+	for name, c := range map[string]struct {
+		step     site.Step
+		prepared driver.Installation
+		erased   []item.Erasure
+		fails    error
+		class    error
+		says     string
+		asks     int
+	}{
+		"it erases":              {step, prepared, []item.Erasure{good}, nil, nil, "", 1},
+		"it says nothing":        {step, prepared, nil, nil, nil, "does not say that it has erased the disk N1", 1},
+		"another machine":        {other, prepared, nil, nil, driver.ErrRefused, "another machine answers", 0},
+		"nothing prepared":       {step, driver.Installation{}, nil, nil, driver.ErrRefused, "the erase was not prepared; nothing was written", 0},
+		"nobody asks for it":     {step, keeps, nil, nil, driver.ErrRefused, "the erase was not prepared", 0},
+		"it refuses":             {step, prepared, nil, &wire.Error{Class: wire.Refused, Text: "a disk is missing; nothing was written"}, driver.ErrRefused, "nothing was written", 1},
+		"a disk that cannot be ": {step, prepared, nil, &wire.Error{Class: wire.Failed, Text: "1 of 1 disks could not be erased"}, nil, "could not be erased", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			caller := d.caller(d.expect(bootOne()), machineOne())
+			var asked *wire.Request
+			caller.Program.Install = func(_ context.Context, _ *inside.Host, r wire.Request) (*wire.Installed, error) {
+				asked = &r
+				return &wire.Installed{Erased: c.erased}, c.fails
+			}
+			d.stays(caller)
+			m := d.agent("n1")
+			m.(driver.Installer).Prepare(c.prepared)
+			p := &permitted{}
+			err := m.Apply(t.Context(), c.step, &site.Node{Name: "n1"}, p.ask)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) || errors.Is(err, driver.ErrRefused) != (c.class != nil) {
+				t.Errorf("got %v", err)
+			}
+			if p.asked != c.asks || (asked != nil) != (c.asks > 0) {
+				t.Errorf("permission was asked %d times, and the agent %v", p.asked, asked != nil)
+			}
+			if asked != nil && (asked.Op != wire.OpErase || asked.Install.UUID != uuidOne || asked.Install.Image.URL != "" || asked.Install.Layout.Erase != item.EraseSecure) {
+				t.Errorf("asked for %+v", asked)
+			}
+		})
 	}
 }

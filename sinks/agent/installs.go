@@ -55,9 +55,12 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	c.mu.Unlock()
 	switch {
 	case !step.ByAgent():
-		return fmt.Errorf("the agent in memory installs images, and does nothing else: %w", errors.ErrUnsupported)
+		return fmt.Errorf("the agent in memory installs images and erases disks, and does nothing else: %w", errors.ErrUnsupported)
 	case !step.Machine.Known():
 		return refused("the step names no machine by UUID, serial number or MAC address; nothing was written")
+	case step.Retires() && (len(is.Layout.Disks) == 0 || is.Layout.Erase == "" || is.Marker == ""):
+		return refused("the erase was not prepared; nothing was written")
+	case step.Retires():
 	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":
 		return refused("the installation was not prepared; nothing was written")
 	}
@@ -69,10 +72,10 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 		return refused("another machine answers: the step is for %s, this is %s; nothing was written", site.Printable(step.Machine.Full()), site.Printable(got.Full()))
 	}
 	own := identity(*m)
-	asked := wire.Install{
-		Erased: is.Erased,
-		Layout: is.Layout, Boot: "uefi", Marker: is.Marker,
-		Image: wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA},
+	asked := wire.Install{Erased: is.Erased, Layout: is.Layout, Marker: is.Marker}
+	if !step.Retires() {
+		asked.Boot = "uefi"
+		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}
 	}
 	if own.UUID != "" { // as the machine tells it, which may be in the other order of bytes
 		asked.UUID = m.UUID
@@ -98,7 +101,11 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
-	result, err := c.request(ctx, wire.Request{Op: wire.OpInstall, Install: &asked}, exchange{
+	op := wire.OpInstall
+	if step.Retires() {
+		op = wire.OpErase
+	}
+	result, err := c.request(ctx, wire.Request{Op: op, Install: &asked}, exchange{
 		tell:   c.progress(ctx, is),
 		supply: withTools(is.Medium, suppliedTo(all, open), open),
 	})
@@ -119,6 +126,9 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	if err := c.told(result); err != nil {
 		return err
 	}
+	if step.Retires() {
+		return c.erased(is.Layout, done, false)
+	}
 	if err := c.believe(is.SHA256, result.Installed); err != nil {
 		return err
 	}
@@ -133,7 +143,7 @@ func (c *called) erased(l item.Layout, done []string, already bool) error {
 	}
 	for _, d := range l.Destroys {
 		if id := (item.Erasure{Serial: d.Serial, WWN: d.WWN}).ID(); !slices.Contains(done, id) {
-			return fmt.Errorf("the agent of %s has installed the system, but does not say that it has erased the disk %s first, as the design asks: old data may still be on that disk", c.node, id)
+			return fmt.Errorf("the agent of %s says that it is done, but does not say that it has erased the disk %s, as the design asks: old data may still be on that disk", c.node, id)
 		}
 	}
 	return nil

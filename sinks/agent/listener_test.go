@@ -300,6 +300,10 @@ func TestAgentsThatAreRefused(t *testing.T) {
 				t.Errorf("told %q", d.told)
 			}
 			d.mu.Unlock()
+			// Nobody can ask it to install anything. Who used the token before stays connected.
+			if d.Connected("n1") != nil != (name == "a used token") {
+				t.Error("the agent of n1 is another one than before")
+			}
 		})
 	}
 }

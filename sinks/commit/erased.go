@@ -28,7 +28,7 @@ func erasedFile(node string, e site.EraseReport) string {
 // erasedPage is a report for people, with all that was observed and nothing else.
 func erasedPage(siteName, node string, e site.EraseReport) []byte {
 	p := &writer{}
-	p.line("# Erase report: %s, generation %d", text(node), e.Generation)
+	p.line("# Erase report: %s, %s", text(node), text(e.For()))
 	p.line("\nSite %s, machine %s, begun %s: %s.", text(siteName), text(e.Machine.Full()), when(e.Began), text(e.Verdict()))
 	p.line("\n| serial number | disk | model | bytes | result | method | begun | ended |\n|---|---|---|---:|---|---|---|---|")
 	for _, d := range e.Disks {

@@ -86,3 +86,25 @@ func TestStartOverTheNetwork(t *testing.T) {
 		})
 	}
 }
+
+// A machine on which the agent has erased the disks is off, without the agent's medium and with
+// nothing that would boot it again; asked for once more nothing is sent.
+func TestAMachineThatLeavesStaysOff(t *testing.T) {
+	b := newBay("/vm/1")
+	r := newRig(t, "Acme", b)
+	settings := r.system["Boot"].(map[string]any)
+	m := open(t, r.endpoint())
+	start := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionStartAgent, Image: &site.Image{URL: "https://images/a.iso"}}
+	if err := m.Apply(t.Context(), start, &site.Node{}, drivertest.Permitted); err != nil || r.power != "On" || b.shows["Inserted"] != true {
+		t.Fatalf("%v, the power is %s, the drive %v", err, r.power, b.shows)
+	}
+	leave := site.Step{Machine: site.Identity{UUID: uuid}, Action: site.ActionFinishErase, FromMemory: true, Unseen: true}
+	for range 2 {
+		if err := m.Apply(t.Context(), leave, &site.Node{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if r.power != "Off" || b.shows["Inserted"] != false || settings["BootSourceOverrideEnabled"] == "Once" {
+			t.Errorf("the power is %s, the drive %v, the boot %v", r.power, b.shows, settings)
+		}
+	}
+}

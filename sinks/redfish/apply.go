@@ -66,6 +66,8 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 		return m.install(ctx, step, n, s, may)
 	case site.ActionFinishInstall:
 		return m.finish(ctx, step, n, s)
+	case site.ActionFinishErase:
+		return m.leaveOff(ctx, step, n, s)
 	}
 	return fmt.Errorf("a BMC does not take this step: %w", errors.ErrUnsupported)
 }

@@ -260,6 +260,19 @@ func (m *machine) finish(ctx context.Context, step site.Step, n *site.Node, s sy
 	return m.freeFromDisk(ctx, n)
 }
 
+// leaveOff switches a machine off on which Slipway's agent has erased the disks, and takes the agent's
+// medium out: nothing is left that it could boot.
+func (m *machine) leaveOff(ctx context.Context, step site.Step, n *site.Node, s system) error {
+	err := m.switchOff(ctx, step, s)
+	if err == nil {
+		s, err = m.reread(ctx)
+	}
+	if err == nil {
+		_, err = m.disarm(ctx, n, s)
+	}
+	return err
+}
+
 // leadToDisk has the next boot of a machine that is off be from its disk, where the
 // BMC can be told so for one boot. An override that lasts is taken back instead.
 func (m *machine) leadToDisk(ctx context.Context, n *site.Node, s system) (system, error) {

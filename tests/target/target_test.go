@@ -355,6 +355,15 @@ func TestProveInstallation(t *testing.T) {
 	if len(first.Entries) != 2 || first.EntriesUnknown != "" || len(first.Kernels) != 1 {
 		t.Errorf("it starts by %+v", first)
 	}
+	// A machine that was started since knows no array: the system is found all the same.
+	before := m.digest("DISK-A")
+	later := told[wire.Result](t, m.memory("the same request after another start", "", ask), "RESULT")
+	if len(later) != 1 || later[0].Error != nil || !later[0].Installed.Already || !slices.Equal(first.HostKeys, later[0].Installed.HostKeys) {
+		t.Fatalf("after another start it says %+v", later)
+	}
+	if m.digest("DISK-A") != before {
+		t.Error("looking for the system has written to a disk")
+	}
 	if m.digest("OTHER-X") != other {
 		t.Error("a disk that is not designed was written")
 	}

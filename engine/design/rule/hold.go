@@ -25,6 +25,14 @@ var holds = []Rule{
 	},
 	endlessPause, outdatedApproval,
 	{
+		Code: "decommission-erase", Severity: site.SeverityError, Firm: true,
+		What:  "A node whose disks are erased before it leaves has a physical machine with a UUID or a serial number, a BMC that starts it, UEFI, and a disk in its storage that is not kept.",
+		Why:   "The BMC starts Slipway's agent by UEFI, and the agent erases only the disks that the design describes, on only that machine. The disks would leave with all that is on them.",
+		Wrong: `nodes: "n1": decommission: erase: "secure"`,
+		Right: `nodes: "n1": {decommission: {erase: "secure"}, boot: mode: "uefi", storage: disks: os: match: kind: "ssd"}`,
+		Node:  decommissionErase,
+	},
+	{
 		Code: "disabled-decommission", Severity: site.SeverityWarning,
 		What:  "A node to be decommissioned is in use and not away, and its role is in use.",
 		Why:   "Slipway does not change the machine of a node that is disabled or away, so it does not decommission it.",
@@ -141,4 +149,43 @@ func idle(n *site.Node) string {
 		return "its machine is away: " + n.Away
 	}
 	return fmt.Sprintf("its role %s is not enabled", n.Role)
+}
+
+// decommissionErase checks what erasing the disks of a machine needs that leaves the design.
+func decommissionErase(_ *site.Site, n *site.Node) (found []site.Finding) {
+	if !n.Decommission || n.DecommissionErase == "" {
+		return nil
+	}
+	object := func(path, message, fix string) { found = append(found, wrong(path, message, fix)) }
+	const at = "decommission.erase"
+	if n.IsVirtual() {
+		object(at, fmt.Sprintf("the node %s is a virtual machine, whose disks are deleted with it", n.Name),
+			`Write decommission: true, and virtual: erase: "wipe" if the disks are to be overwritten first.`)
+		return found
+	}
+	if m := n.Machine(); m.UUID == "" && m.Serial == "" {
+		object(at, fmt.Sprintf("the disks are erased by Slipway's agent, and the node %s names neither the UUID nor the serial number of its machine", n.Name),
+			"Write identity: uuid or identity: serial; `slipway discover` shows them.")
+	}
+	if _, ok := n.Endpoints[site.BMC]; !ok && !states(n, "endpoints.bmc") {
+		object(at, fmt.Sprintf("the disks are erased by Slipway's agent, which the BMC starts, and the node %s has no BMC", n.Name),
+			"Write endpoints: bmc, or decommission: true, and erase the disks yourself.")
+	}
+	if n.Boot.Mode == "bios" {
+		object("boot.mode", "the disks are erased by Slipway's agent, which starts by UEFI, and the machine boots by BIOS",
+			`Write mode: "uefi", or decommission: true, and erase the disks yourself.`)
+	}
+	erased := false
+	for _, name := range keys(n.Storage.Disks) {
+		d := n.Storage.Disks[name]
+		erased = erased || !d.Keep
+		if d.Match == nil && d.Device == "" && !states(n, "storage.disks."+name+".match") && !states(n, "storage.disks."+name+".device") {
+			object("storage.disks."+name, fmt.Sprintf("nothing says how to find the disk %s: it has neither match nor device", name), "Write match or device.")
+		}
+	}
+	if !erased && (len(n.Storage.Disks) > 0 || !states(n, "storage.disks")) {
+		object(at, fmt.Sprintf("no disk of %s would be erased: its storage names none, or keeps them all", n.Name),
+			`Name each disk that is to be erased in storage.disks, such as storage: disks: every: {match: minSize: "1GB", count: "all"}, and remove keep.`)
+	}
+	return found
 }

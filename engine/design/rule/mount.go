@@ -170,7 +170,7 @@ func efiPartition(s *site.Site, n *site.Node) []site.Finding {
 			found = append(found, wrong(p.path()+field, message, fix))
 		}
 	}
-	if n.Boot.Mode == "uefi" && flags == 0 && len(n.Storage.Disks) > 0 && !becomesImage(s, n) && !unclear(n, "flag", func(p part) bool { return p.flag(n) != "" }) {
+	if n.Boot.Mode == "uefi" && flags == 0 && len(n.Storage.Disks) > 0 && !becomesImage(s, n) && !n.Retires() && !unclear(n, "flag", func(p part) bool { return p.flag(n) != "" }) {
 		found = append(found, beside(n, "boot.mode", wrong("storage.disks", `boot.mode is "uefi", and no partition has the flag "efi"`,
 			`Add a partition: efi: {size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}.`)))
 	}
@@ -231,7 +231,7 @@ func bootDisk(s *site.Site, n *site.Node) []site.Finding {
 }
 
 func rootMissing(s *site.Site, n *site.Node) []site.Finding {
-	if len(n.Storage.Disks) == 0 || becomesImage(s, n) {
+	if len(n.Storage.Disks) == 0 || becomesImage(s, n) || n.Retires() {
 		return nil
 	}
 	for _, p := range filesystems(n) {

@@ -51,7 +51,7 @@ var starting = []Rule{
 		Wrong: `nodes: "n1": boot: start: "media"`,
 		Right: aRootImage + aStarted + `nodes: "n1": boot: start: "media"`,
 		Node: func(s *site.Site, n *site.Node) []site.Finding {
-			if i := s.Images[n.Image]; n.Boot.Start == "" || n.IsVirtual() || i == nil || i.ByAgent() {
+			if i := s.Images[n.Image]; n.Boot.Start == "" || n.IsVirtual() || i == nil || i.ByAgent() || n.Retires() {
 				return nil
 			}
 			return []site.Finding{beside(n, "image", wrong("boot.start", fmt.Sprintf("boot.start is set, and the image %s is not installed by Slipway's agent", n.Image),
@@ -62,13 +62,16 @@ var starting = []Rule{
 
 // startsOverNetwork says whether the agent is to be started over the network on a node.
 func startsOverNetwork(s *site.Site, n *site.Node) bool {
-	return s.Images[n.Image].ByAgent() && !n.IsVirtual() && n.Generation > 0 && s.StartOf(n) == site.StartNetwork
+	return (s.Images[n.Image].ByAgent() && !n.IsVirtual() && n.Generation > 0 || n.Retires()) && s.StartOf(n) == site.StartNetwork
 }
 
 // startPath is what says so.
 func startPath(n *site.Node) string {
-	if n.Boot.Start != "" {
+	switch {
+	case n.Boot.Start != "":
 		return "boot.start"
+	case n.Retires():
+		return "decommission.erase"
 	}
 	return "image"
 }

@@ -262,7 +262,7 @@ func storageUse(s *site.Site, n *site.Node) []site.Finding {
 func (p part) mustBeUsed(n *site.Node) bool {
 	if p.kind == aDisk {
 		d, path := n.Storage.Disks[p.name], p.path()
-		return !d.Keep && d.Count == "" && !states(n, path+".keep") && !states(n, path+".count")
+		return !n.Retires() && !d.Keep && d.Count == "" && !states(n, path+".keep") && !states(n, path+".count")
 	}
 	return p.kind == anArray
 }

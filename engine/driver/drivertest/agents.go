@@ -36,6 +36,8 @@ type Unkind struct {
 	Tells, Leaves bool
 	// Other is the machine that the agent says it is on.
 	Other site.Identity
+	// Denied is why the daemon refuses the agent each time that it calls.
+	Denied string
 	// Lies has the agent say that it has installed, and install nothing.
 	Lies bool
 	// Refuses is why it refuses to install before it has written anything, Fails why it
@@ -194,8 +196,25 @@ func (a *Agents) Directions(b driver.Boot) (string, error) {
 	return "slipway.daemon=" + b.Daemon + ":9481", nil
 }
 
-// Refused implements driver.Agents: nobody is.
-func (a *Agents) Refused(string) string { return "" }
+// Refused implements driver.Agents.
+func (a *Agents) Refused(node string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b, m := a.boots[node], a.fleet.Machine(node)
+	if b == nil {
+		return ""
+	}
+	defer m.look()()
+	u := m.unkind
+	switch calls := m.on && m.memory && time.Since(m.booted) >= m.config.PostTime+a.calls+u.Late; {
+	case !calls:
+	case u.Denied != "":
+		return "an agent at 192.0.2.77 was refused: " + u.Denied
+	case u.Other.Known() && !b.Machine.Matches(u.Other):
+		return fmt.Sprintf("an agent at 192.0.2.77 was refused: The token is for %s, and this is another machine: its UUID is %s.", node, u.Other.UUID)
+	}
+	return ""
+}
 
 // Forget implements driver.Agents.
 func (a *Agents) Forget(node string) {
@@ -224,7 +243,7 @@ func (a *Agents) Agent(node string) driver.Agent {
 	}
 	switch {
 	case !m.on || !m.memory || m.token == "" || site.TokenDigest(m.token) != b.token && (m.token != OverNetwork+m.name || len(b.From) == 0),
-		time.Since(m.booted) < m.config.PostTime+a.calls+u.Late, u.Silent,
+		time.Since(m.booted) < m.config.PostTime+a.calls+u.Late, u.Silent, u.Denied != "",
 		!b.Machine.Matches(is), b.key != "" && b.key != key,
 		!m.lost.IsZero() && (!u.Returns || time.Since(m.lost) < time.Minute):
 		return nil
@@ -270,7 +289,7 @@ const givesUp = 15 * time.Minute
 // alone is what the agent does on a machine while it cannot call.
 func (m *body) alone(now time.Time) (ended bool) {
 	since := m.lost
-	if m.unkind.Silent {
+	if m.unkind.Silent || m.unkind.Denied != "" {
 		since = m.booted
 	}
 	switch {
@@ -306,6 +325,12 @@ func (m *FakeMachine) HasDisks(disks ...item.Disk) {
 	m.seen = disks
 }
 
+// HasNICs says which network adapters an agent on the machine tells.
+func (m *FakeMachine) HasNICs(nics ...site.NIC) {
+	defer m.look()()
+	m.cabled = nics
+}
+
 // fakeAgent is the agent on one machine, over one connection.
 type fakeAgent struct {
 	of        *Agents
@@ -316,6 +341,7 @@ type fakeAgent struct {
 	is    driver.Installation
 	did   driver.Installed
 	disks []item.Disk
+	nics  []site.NIC
 }
 
 func (f *fakeAgent) Close() error { return nil }
@@ -340,7 +366,7 @@ func (f *fakeAgent) Inventory() *site.Inventory {
 	if f.disks == nil {
 		return nil
 	}
-	i := &site.Inventory{Model: "fake", MemoryGiB: 15.5, Drives: []site.Drive{}, NICs: []site.NIC{}}
+	i := &site.Inventory{Model: "fake", MemoryGiB: 15.5, Drives: []site.Drive{}, NICs: slices.Clone(f.nics)}
 	for _, d := range f.disks {
 		i.Drives = append(i.Drives, site.Drive{Part: site.Part{ID: d.Name, Serial: d.Serial, Model: d.Model}, Bytes: d.Bytes})
 	}
@@ -370,10 +396,10 @@ func (f *fakeAgent) Observe(ctx context.Context, _ *site.Node, _ []site.Facet) (
 		return site.Observed{}, fmt.Errorf("%w: the agent has hung up", driver.ErrUnreachable)
 	}
 	unlock := f.m.look()
-	is, disks := f.m.identity, slices.Clone(f.m.seen)
+	is, disks, nics := f.m.identity, slices.Clone(f.m.seen), slices.Clone(f.m.cabled)
 	unlock()
 	f.mu.Lock()
-	f.disks = disks
+	f.disks, f.nics = disks, nics
 	f.mu.Unlock()
 	return site.Observed{Identity: is, Facets: map[site.Facet]site.FacetState{}}, nil
 }
@@ -398,6 +424,9 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	f.of.mu.Lock()
 	f.of.asked = append(f.of.asked, Ordered{f.node, step, is})
 	f.of.mu.Unlock()
+	if step.Retires() {
+		return f.retire(ctx, step, is)
+	}
 	var marker site.Marker
 	if err := json.Unmarshal([]byte(is.Marker), &marker); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
@@ -457,6 +486,38 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	}
 	f.m.install(&marker, time.Now())
 	f.done(false, u.BootUnknown)
+	return nil
+}
+
+// retire erases the disks of a machine, and installs nothing.
+func (f *fakeAgent) retire(ctx context.Context, step site.Step, is driver.Installation) error {
+	unlock := f.m.look()
+	u := f.m.unkind
+	unlock()
+	if u.Refuses != "" {
+		return fmt.Errorf("%w: %s", driver.ErrRefused, u.Refuses)
+	}
+	unlock = f.m.look()
+	f.m.counts.Writes++
+	f.m.tell(Asked, time.Now(), site.Marker{})
+	f.m.tell(Erased, time.Now(), site.Marker{})
+	f.m.format(nil, time.Now())
+	boots := f.m.boots
+	unlock()
+	f.of.fleet.called(Call{When: time.Now(), Machine: f.m.name, Identity: f.m.Identity(), Step: step, First: true})
+	if err := f.erase(ctx, is, u); err != nil {
+		return err
+	}
+	unlock = f.m.look()
+	defer unlock()
+	switch {
+	case !f.m.on || f.m.boots != boots:
+		return fmt.Errorf("%w: the agent is gone", driver.ErrUnreachable)
+	case u.Vanishes > 0 && u.Times > 0:
+		f.m.unkind.Times--
+		f.m.lost = time.Now()
+		return fmt.Errorf("%w: the connection to the agent was lost", driver.ErrUnreachable)
+	}
 	return nil
 }
 

@@ -142,7 +142,7 @@ func (m *FakeMachine) hang(ctx context.Context) error {
 // interrupting are the actions whose requests interrupt what runs on a machine.
 // A machine takes every other change while it serves.
 var interrupting = []site.Action{
-	site.ActionPowerOff, site.ActionRestart, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall, site.ActionZeroize, site.ActionPackages,
+	site.ActionPowerOff, site.ActionRestart, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall, site.ActionFinishErase, site.ActionZeroize, site.ActionPackages,
 }
 
 // write is a request for a change that the machine carries out if it gets it, and
@@ -374,6 +374,11 @@ func (b *bmc) Apply(ctx context.Context, step site.Step, n *site.Node, may drive
 		return w.install(ctx, n)
 	case site.ActionFinishInstall:
 		return w.finish(ctx)
+	case site.ActionFinishErase:
+		if err := w.power(ctx, false); err != nil {
+			return err
+		}
+		return w.write(ctx, func(m *FakeMachine) { m.media, m.ramdisk, m.once = nil, "", false })
 	}
 	return errors.ErrUnsupported
 }

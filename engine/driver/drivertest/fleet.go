@@ -301,6 +301,7 @@ type body struct {
 	finishes  *site.Marker // what an agent that cannot call is installing, until finishAt
 	finishAt  time.Time
 	seen      []item.Disk  // those that an agent tells
+	cabled    []site.NIC   // the same of network adapters
 	installer *site.Marker // the running installer's image
 	ends      time.Time    // when the installer powers the machine off
 	disk      *site.Marker // the installed system; its Node is empty without a marker

@@ -344,7 +344,7 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 	n := *sub.Node
 	n.Identity, n.Boot.Order = other, []string{"Pxe"}
 	m := s.open(t, sub)
-	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall} {
+	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall, site.ActionFinishErase} {
 		st := step(sub, site.FacetPower, a)
 		st.Machine, st.Image, st.Generation = other, sub.Image, 1
 		if err := m.Apply(t.Context(), st, &n, Permitted); !errors.Is(err, driver.ErrRefused) {

@@ -51,6 +51,9 @@ const (
 	// it. Asked for again it begins at its start, but for a system that is there already as
 	// it was asked for.
 	OpInstall Op = "install"
+	// OpErase erases the disks of the machine, as Install.Layout says, and puts nothing there. Only
+	// the agent in memory does it. Asked for again it goes on with the disks that are not erased.
+	OpErase Op = "erase"
 )
 
 // Request is what the program is started for.
@@ -95,7 +98,8 @@ type Request struct {
 	Machine bool `json:"machine,omitempty"`
 	// Apply is for OpApply.
 	Apply *Apply `json:"apply,omitempty"`
-	// Install is for OpInstall.
+	// Install is for OpInstall, and for OpErase without what is only for a new system: the image,
+	// Boot and Apply.
 	Install *Install `json:"install,omitempty"`
 	// Echo is what Result.Echo repeats: a long one proves that packets of full size pass
 	// both ways.
@@ -182,7 +186,7 @@ type Result struct {
 	System System `json:"system,omitzero"`
 	// Machine is what the machine is, where it was asked for.
 	Machine *Machine `json:"machine,omitempty"`
-	// Installed is what came of OpInstall.
+	// Installed is what came of OpInstall. Of OpErase it has what was erased and cleared.
 	Installed *Installed `json:"installed,omitempty"`
 	// Unconfirmed names a change of the network that is reverted unless it is
 	// confirmed; Deadline is for how many seconds it waits.

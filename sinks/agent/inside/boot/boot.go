@@ -278,7 +278,7 @@ func (w *work) uefi() (err error) {
 			return fmt.Errorf("copy the boot loader to %s: %w", other.Device, err)
 		}
 	}
-	return nil
+	return w.keepCopies()
 }
 
 // fallback puts the boot loader where firmware looks for it that has no entry: as the UEFI

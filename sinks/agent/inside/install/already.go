@@ -17,6 +17,9 @@ func (w *work) already() (bool, error) {
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
 		return false, err
 	}
+	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout); err != nil {
+		return false, err
+	}
 	roots, err := w.madeRoots()
 	if err != nil {
 		return false, err
@@ -53,7 +56,7 @@ func (w *work) madeRoots() (all []item.LayoutFilesystem, err error) {
 		}
 	}
 	for _, f := range w.asked.Layout.Filesystems {
-		if f.Mount == "/" && !f.Keep && (f.On.Disk == "" || w.isThere(f, seen)) { // what is on arrays and groups is not seen
+		if f.Mount == "/" && !f.Keep && (f.On.Disk == "" || w.isThere(f, seen)) { // what is on arrays and groups is not seen on a disk
 			add(f, f.Options)
 		}
 	}

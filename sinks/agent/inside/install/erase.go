@@ -91,9 +91,38 @@ func (w *work) erase() error {
 		return nil
 	})
 	if len(not) > 0 {
-		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%d of %d disks could not be erased by any method, and nothing was installed: %s", len(not), len(left), strings.Join(not, "; "))}
+		installed := ", and nothing was installed"
+		if w.r.Op == wire.OpErase {
+			installed = ""
+		}
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%d of %d disks could not be erased by any method%s: %s", len(not), len(left), installed, strings.Join(not, "; "))}
 	}
 	return err
+}
+
+// retire erases the disks of a machine that leaves the design, and the entries by which its
+// firmware starts what was on them. All that can be wrong is looked at before.
+func (w *work) retire() error {
+	if w.asked.Layout.Erase == "" {
+		return refused("the request to erase the disks does not ask for it in its layout; nothing was written")
+	}
+	if err := w.identify(); err != nil {
+		return err
+	}
+	if err := w.recover(); err != nil {
+		return err
+	}
+	if _, err := disk.Check(w.ctx, w.h, w.asked.Layout); err != nil {
+		return refused("%v", err)
+	}
+	if err := w.clear(); err != nil {
+		return err
+	}
+	if err := w.erase(); err != nil {
+		return err
+	}
+	w.h.Tell("the disks are erased")
+	return nil
 }
 
 // eraseAll erases disks at the same time.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/image"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/install"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/run"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
@@ -172,4 +174,73 @@ func TestErase(t *testing.T) {
 	r.Install = &asked
 	said, told, _ = try(r)
 	again(said, told)
+}
+
+// A machine that leaves the design: its designed disks are erased and nothing is put there, others
+// stay as they are, and what is asked for again goes on. What does not fit is refused before.
+func TestRetire(t *testing.T) {
+	m := &machine{t: t, root: t.TempDir(), is: wire.Machine{UUID: "4c4c4544-0051-3510-8052-b4c04f4a3732", Serial: "J7RQ5R2"}}
+	m.put("proc/self/mountinfo", "22 1 0:2 / / rw - rootfs rootfs rw\n", 0o644)
+	m.put("proc/swaps", "", 0o644)
+	m.put("sys/firmware/efi/efivars/x", "", 0o644)
+	erased, kept, other := m.loopDisk("sda", "S1", 96*mib), m.loopDisk("sdb", "KEPT", 24*mib), m.loopDisk("sdc", "OTHER", 16*mib)
+	n := design()
+	n.Decommission, n.DecommissionErase = true, item.EraseSecure
+	os1 := n.Storage.Disks["os"] // with its partitions, of which none is made
+	os1.Match = &site.DiskMatch{MinSize: 90 * mib}
+	n.Storage.Disks = map[string]site.Disk{"os": os1, "data": {Match: &site.DiskMatch{MinSize: 20 * mib, MaxSize: 30 * mib}, Keep: true, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4", Mount: "/srv"}}}}
+	seen, err := disk.Observe(t.Context(), m.host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, findings := layout.Of(n.Retiring(), seen)
+	if len(findings) > 0 || len(l.Destroys) != 1 || len(l.Filesystems)+len(l.Arrays) > 0 || l.Erase != item.EraseSecure {
+		t.Fatalf("the disks become %+v, %v", l, findings)
+	}
+	i := &install.Installer{Machine: func(*inside.Host) wire.Machine { return m.is }}
+	ask := func(change func(*wire.Request)) (said []string, told []item.Erasure, _ wire.Result) {
+		a := wire.Install{UUID: m.is.UUID, Serial: m.is.Serial, Layout: l, Marker: "erase 1"}
+		r := wire.Request{Version: wire.Version, Op: wire.OpErase, Site: "s", Node: "n1", Term: 3, Install: &a}
+		if change != nil {
+			change(&r)
+		}
+		h := m.host()
+		h.Tell = func(text string) { said = append(said, text) }
+		h.TellErased = func(e item.Erasure) { told = append(told, e) }
+		return said, told, (&run.Program{Host: h, Install: i.Install}).Do(t.Context(), r)
+	}
+	holds := func(backing string) bool {
+		syscall.Sync()
+		text, err := os.ReadFile(backing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Contains(text, []byte(secret))
+	}
+	for name, c := range map[string]struct {
+		change func(*wire.Request)
+		says   string
+	}{
+		"another machine":      {func(r *wire.Request) { r.Install.UUID = "4c4c4544-0000-0000-0000-000000000000" }, "it is another machine; nothing was written"},
+		"another disk":         {func(r *wire.Request) { r.Install.Layout.Disks[0].Serial = "S9" }, "is gone; there are"},
+		"nobody asks to erase": {func(r *wire.Request) { r.Install.Layout.Erase = "" }, "does not ask for it in its layout; nothing was written"},
+		"says not what":        {func(r *wire.Request) { r.Install = nil }, "the request to erase does not say what to erase"},
+	} {
+		l.Disks = slices.Clone(l.Disks)
+		if _, _, got := ask(c.change); got.Error == nil || got.Error.Class != wire.Refused || !strings.Contains(got.Error.Text, c.says) || !holds(erased) {
+			t.Errorf("%s: got %+v", name, got.Error)
+		}
+		l, _ = layout.Of(n.Retiring(), seen)
+	}
+	_, told, got := ask(nil)
+	if got.Error != nil || got.Installed == nil || len(got.Installed.Erased) != 1 || !got.Installed.Erased[0].Done || len(told) != 1 || told[0].Serial != "S1" {
+		t.Fatalf("got %+v, %+v; told %+v", got.Error, got.Installed, told)
+	}
+	if holds(erased) || !holds(kept) || !holds(other) {
+		t.Errorf("what was there is left on the erased, the kept and the other disk: %t, %t, %t", holds(erased), holds(kept), holds(other))
+	}
+	said, told, got := ask(nil)
+	if got.Error != nil || len(told) != 0 || len(got.Installed.Erased) != 1 || !strings.Contains(strings.Join(said, "\n"), "are not erased again") {
+		t.Errorf("asked for once more: %+v, %q, told %+v", got.Error, said, told)
+	}
 }

@@ -60,7 +60,7 @@ func (w *work) firstStart() error {
 	if err := hasAll(t); err != nil {
 		return err
 	}
-	if err := disown(t); err != nil {
+	if err := disown(t, w.target.Root); err != nil {
 		return err
 	}
 	files := map[string]string{}

@@ -81,6 +81,9 @@ func erased(err error) error {
 // Install does what a request asks for. It gives what it has done so far with an error too.
 func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error) {
 	w := &work{Installer: i, ctx: ctx, h: h, r: r, asked: r.Install, is: &wire.Installed{SHA256: r.Install.Image.SHA256}}
+	if r.Op == wire.OpErase {
+		return w.is, w.retire()
+	}
 	w.target = inside.Real(h.Path(disk.Target), false)
 	w.target.Tell, w.target.Fetch = h.Tell, h.Fetch
 	if err := w.look(); err != nil {
@@ -253,7 +256,9 @@ func (w *work) check() error {
 	lacks := &lacking{w.needs()}
 	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Kind(a.Kind), SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
 		Memory: max(0, Available(w.h)-spare) / 2, Room: room, Kept: kept, Name: lacks.see,
-		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read %d of %d MB of the image", done/1e6, of/1e6)) },
+		Tell: func(done, of int64) {
+			w.h.Tell(fmt.Sprintf("read %d of %d MB of the image, %d %%", done/1e6, of/1e6, 100*done/max(of, 1)))
+		},
 	})
 	if err != nil {
 		return err
@@ -367,7 +372,7 @@ func (w *work) basics() error {
 			return err
 		}
 	}
-	if err := disown(t); err != nil {
+	if err := disown(t, w.target.Root); err != nil {
 		return err
 	}
 	return boot.Prepare(w.target)
@@ -375,7 +380,7 @@ func (w *work) basics() error {
 
 // disown takes away what each system has of its own and the image may have from the one that it
 // was made of.
-func disown(t *tree.Tree) error {
+func disown(t *tree.Tree, root string) error {
 	// An empty one is made at the first start (machine-id(5)).
 	if e, err := t.Look("/etc/machine-id"); err != nil {
 		return err
@@ -394,6 +399,10 @@ func disown(t *tree.Tree) error {
 			return err
 		}
 	}
+	// By the list in it Slipway would own, and remove, what is the image's own; its terms are those of another site.
+	if err := removeAll(t, root, inside.Folder); err != nil {
+		return err
+	}
 	names, err := hostKeyFiles(t)
 	if err != nil {
 		return err
@@ -404,6 +413,21 @@ func disown(t *tree.Tree) error {
 		}
 	}
 	return nil
+}
+
+// removeAll removes what is at a path with all that is in it. Links in its folders are followed below
+// the root alone, others are removed.
+func removeAll(t *tree.Tree, root, name string) error {
+	at, err := t.Resolve(name, false)
+	if err != nil {
+		return err
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.RemoveAll(at)
 }
 
 // hostKeyFiles are the files of keys of an SSH server, private and public.

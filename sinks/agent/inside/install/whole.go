@@ -61,7 +61,9 @@ func (w *work) checkWhole() (err error) {
 	w.h.Tell("reading the image " + a.SHA256)
 	w.image, err = image.Check(w.ctx, source, image.Image{Kind: image.Disk, SHA256: a.SHA256, Bytes: a.Bytes}, image.Options{
 		Memory: max(0, Available(w.h)-spare) / 2, Room: d.Bytes,
-		Tell: func(done, of int64) { w.h.Tell(fmt.Sprintf("read or wrote %d of %d MB", done/1e6, of/1e6)) },
+		Tell: func(done, of int64) {
+			w.h.Tell(fmt.Sprintf("read or wrote %d of %d MB, %d %%", done/1e6, of/1e6, 100*done/max(of, 1)))
+		},
 	})
 	if err != nil {
 		return err

@@ -65,6 +65,7 @@ func wholeImage(t *testing.T, change func(root string)) []byte {
 		"etc/os-release": "ID=debian\n", "etc/machine-id": "0123456789abcdef0123456789abcdef\n", "usr/sbin/sshd": "#!\n",
 		"etc/ssh/ssh_host_rsa_key": "of another system", "etc/ssh/ssh_host_rsa_key.pub": "of another system", "etc/passwd": "root:x:0:0::/root:/bin/sh\n",
 		"etc/cloud/cloud.cfg.d/05_logging.cfg": "# its own\n", "etc/slipway/marker.json": `{"node":"golden"}`,
+		"var/lib/slipway-inside/owned.json": `{"items":{"config/files./etc/passwd":{}}}`, "var/lib/slipway-inside/term": `{"s": 9}`, "var/lib/slipway-inside/actions/once.done": "",
 	} {
 		at := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -296,6 +297,16 @@ func TestAWholeDisk(t *testing.T) {
 	public, err := os.ReadFile(filepath.Join(at, "etc/ssh/ssh_host_ed25519_key.pub"))
 	if err != nil || len(keys) == 0 || !slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(string(public), k+" ") }) {
 		t.Errorf("its keys are %q, and it tells %q, %v", public, keys, err)
+	}
+	// Its own fence and journal are there, and not what the other system had made.
+	if is, err := os.ReadFile(filepath.Join(at, "var/lib/slipway-inside/term")); err != nil || !strings.Contains(string(is), "3") {
+		t.Errorf("its fence is %q, %v", is, err)
+	}
+	if is, err := os.ReadFile(filepath.Join(at, "var/lib/slipway-inside/owned.json")); strings.Contains(string(is), "passwd") || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it owns %q, %v", is, err)
+	}
+	if _, err := os.Lstat(filepath.Join(at, "var/lib/slipway-inside/actions")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has the journal of the system that the image was made of: %v", err)
 	}
 	if is, err := os.ReadFile(filepath.Join(at, "etc/ssh/ssh_host_rsa_key")); err == nil && string(is) == "of another system" {
 		t.Error("it has the key of the system that the image was made of")

@@ -6,12 +6,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// installLocked puts a system onto the disks, alone on the machine and in a term that is not
+// installLocked puts a system onto the disks, or erases them, alone on the machine and in a term that is not
 // over. What was begun is noted first, and stays noted where it did not come to its end.
 func (p *Program) installLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	switch {
 	case r.Install == nil:
-		return refused("the request to install does not say what to install")
+		return refused("the request to %s does not say what to %s", r.Op, r.Op)
 	case p.Install == nil:
 		return refused("this program works in an installed system, and never installs another one over it")
 	}
@@ -31,7 +31,7 @@ func (p *Program) installLocked(ctx context.Context, r wire.Request, result *wir
 	if j.Begun != nil {
 		p.Host.Tell(j.Begun.unended())
 	}
-	j.Begun = &begun{Facet: "install", Keys: []string{r.Node}, Site: r.Site, Term: r.Term, At: p.now().UTC()}
+	j.Begun = &begun{Facet: string(r.Op), Keys: []string{r.Node}, Site: r.Site, Term: r.Term, At: p.now().UTC()}
 	if err := p.writeJournal(j); err != nil {
 		return err
 	}

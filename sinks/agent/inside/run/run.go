@@ -54,8 +54,8 @@ type Program struct {
 	// Machine tells what the machine is and what is on its disks; nil in an installed system,
 	// which is never asked.
 	Machine func(ctx context.Context, h *inside.Host) wire.Machine
-	// Install puts a system onto the disks; nil in an installed system. What it has done so
-	// far is told with an error too.
+	// Install puts a system onto the disks, or erases them, as the request says; nil in an
+	// installed system. What it has done so far is told with an error too.
 	Install func(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error)
 	// Now is the clock; time.Now where it is nil.
 	Now func() time.Time
@@ -103,7 +103,7 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	}
 	within := Longest
 	switch {
-	case r.Op == wire.OpInstall && r.Install != nil && r.Install.Layout.Erase != "":
+	case r.Op == wire.OpErase, r.Op == wire.OpInstall && r.Install != nil && r.Install.Layout.Erase != "":
 		within = LongestErase
 	case r.Op == wire.OpInstall:
 		within = LongestInstall
@@ -210,7 +210,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		err = p.applyLocked(ctx, r, &result)
 	case wire.OpConfirm:
 		err = p.confirmLocked(ctx, r, &result)
-	case wire.OpInstall:
+	case wire.OpInstall, wire.OpErase:
 		err = p.installLocked(ctx, r, &result)
 	default:
 		err = refused("the request %q is unknown", r.Op)

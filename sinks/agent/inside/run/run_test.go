@@ -339,7 +339,7 @@ func TestRefusals(t *testing.T) {
 		class, says string
 	}{
 		"another version": {func(r *wire.Request, _ *system) { r.Version = 99 }, wire.Refused, "version 99"},
-		"another request": {func(r *wire.Request, _ *system) { r.Op = "erase" }, wire.Refused, `"erase" is unknown`},
+		"another request": {func(r *wire.Request, _ *system) { r.Op = "format" }, wire.Refused, `"format" is unknown`},
 		"another facet":   {func(r *wire.Request, _ *system) { r.Apply.Facet = "../x" }, wire.Refused, `the facet "../x"`},
 		"of nothing":      {func(r *wire.Request, _ *system) { r.Apply = nil }, wire.Refused, "does not say what"},
 		"no such change":  {func(r *wire.Request, _ *system) { r.Op = wire.OpConfirm }, wire.Refused, "no facet"},

@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// A physical machine whose node is decommissioned with `erase: "secure"` is started with Slipway's
+// agent, which erases the disks that the design names, and is left off. An installation that was
+// begun is finished first.
+
+// retires says whether the machine of the node is to be erased and left off, or was.
+func retires(s *site.Site, n *site.Node, m site.Memory) bool {
+	return n.Retires() && n.Away == "" && s.Unused(n) == "" && m.Recorded.UnderWay() == 0
+}
+
+// planRetire plans the erase, and then that the agent leaves the machine.
+func planRetire(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
+	if !m.Recorded.Retired.IsZero() {
+		if m.Recorded.Agent != nil {
+			p.Steps = append(p.Steps, leaveStep(n))
+		}
+		return
+	}
+	if why := unfit(n.Retiring(), m); len(why) > 0 {
+		p.Blocked = append(p.Blocked, why...)
+		p.Release = "a commit that changes what the reason names, or the machine with these disks"
+		return
+	}
+	if !m.Observed.Agent.IsConnected() && !m.Recorded.Agent.IsStarted() {
+		start := startStep(n, m, 0)
+		start.Reason = "Slipway's agent erases the disks from the memory of the machine; " + startedBy(n.References.Start)
+		p.Steps = append(p.Steps, start)
+	}
+	p.Steps = append(p.Steps, retireStep(s, n, m), leaveStep(n))
+}
+
+func retireStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
+	return site.Step{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetStorage, Action: retireKind.Action,
+		Changes: []site.Change{{Field: "storage.erase", Want: n.DecommissionErase, Origin: n.Origins.Of("decommission.erase")}},
+		Impact:  retireKind.Impact, Expect: retireKind.Expect, Undo: retireKind.Undo,
+		Reason: "the design decommissions the node and has its disks erased",
+		Loses:  erases(n.Retiring()) + whatRuns(s, n, m), Layout: LayoutDigest(n.Retiring()),
+		Makes: makes(n.Retiring(), m.Observed), Unseen: unseen(m),
+	}
+}
+
+// leaveStep takes the agent's medium out, and leaves the machine off.
+func leaveStep(n *site.Node) site.Step {
+	return site.Step{
+		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: leaveKind.Action,
+		Changes: []site.Change{{Field: "image.medium", Have: "inserted", Want: "ejected"}, {Field: "power.state", Have: "on", Want: "off"}},
+		Impact:  leaveKind.Impact, Expect: leaveKind.Expect, Undo: leaveKind.Undo,
+		Reason: "the agent says when the disks are erased", FromMemory: true, Unseen: true,
+	}
+}
+
+// retireNote says how far the machine of a node is that is decommissioned and erased.
+func retireNote(n *site.Node, m site.Memory) string {
+	if at := m.Recorded.Retired; !at.IsZero() {
+		return fmt.Sprintf("decommissioned: its disks were erased at %s, as `slipway erase-report %s` shows; you may remove it from the design", at.UTC().Format(time.DateTime)+"Z", n.Name)
+	}
+	return "decommissioned: Slipway erases the disks that its design names, and leaves the machine off"
+}
+
+// notErased is why a node may not leave the design whose disks are still to be erased.
+const notErased = "the design asked for its disks to be erased before it leaves, and they were not"
