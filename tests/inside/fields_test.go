@@ -72,6 +72,8 @@ func fields() []tried {
 			to: file("/srv/read", `content: "1006\n"`) + "\n" + unit("reads.service", `state: "running", restartOn: ["/srv/read"], content: `+reads), look: "tr '\\0' ' ' </proc/$(systemctl show -P MainPID reads.service)/cmdline", before: "sleep 1005", after: "sleep 1006"},
 		{path: "#Unit.state", from: unit("state.service", `state: "running", content: `+runs("1004")), to: unit("state.service", `state: "stopped", content: `+runs("1004")), look: "systemctl is-active state.service || true", before: "active", after: "inactive"},
 
+		{path: "#System.unlisted.units", from: `system: unlisted: units: "report"`, to: `system: unlisted: units: "disable"`, look: "systemctl is-enabled before.service ssh.service || true", before: "enabled\nenabled", after: "disabled\nenabled"},
+
 		{path: "#Package.version", from: keyed + "\n" + `system: packages: one: version: "1.0"`, to: keyed + "\n" + `system: packages: one: version: "2.0"`, look: "cat /usr/share/one/version", before: "1.0", after: "2.0"},
 		{path: "#Package.state", from: `system: packages: configured: {}`, to: `system: packages: configured: state: "absent"`, look: "dpkg-query -W -f '${db:Status-Abbrev}' configured 2>/dev/null | cut -c2 | grep i || echo not there", before: "i", after: "not there"},
 		{path: "#Repository.pin", from: keyed, to: repo(", pin: 700"), look: "apt-cache policy | grep -B1 -A1 o=Site | awk '/^ *[0-9]/{print $1}' | sort -u", before: "500", after: "700"},

@@ -364,7 +364,7 @@ func look(ctx context.Context, n *node, m driver.Machine, d *site.Node) (site.Ob
 // differing is the first facet that is not as designed.
 func differing(d *site.Node, seen site.Observed, facets []site.Facet) site.Facet {
 	for _, f := range facets {
-		if len(d.Items(f)) == 0 && len(seen.Facets[f].Left(d, f)) == 0 {
+		if !d.Asks(f) && len(seen.Facets[f].Left(d, f)) == 0 {
 			continue
 		}
 		if !plan.AsDesigned(d, f, seen.Facets[f]) && !isPending(d, f, seen.Facets[f]) {
@@ -395,7 +395,13 @@ func step(ctx context.Context, m driver.Machine, d *site.Node, f site.Facet, see
 // stepFor is the step that makes one facet as designed.
 func stepFor(d *site.Node, f site.Facet, seen site.Observed) site.Step {
 	owned, _ := seen.OwnedDigest()
-	return site.Step{Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned}
+	s := site.Step{Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned}
+	for _, i := range seen.Facets[f].Resolve(d, f).Items {
+		if item.Kind(i.Key) == item.KindUnlisted { // the step alone names these
+			s.Changes = append(s.Changes, site.Change{Field: string(f) + "." + i.Key, Want: i.Fields[""]})
+		}
+	}
+	return s
 }
 
 // mostSteps bounds how many steps one design may take.
