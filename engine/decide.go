@@ -66,6 +66,9 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case w.isUnseenInside(j):
 		return w.unseenInside(j, v)
 	}
+	if why := w.unprovenPorts(j); why != "" {
+		return w.awaitPorts(j, why)
+	}
 	return w.inSync(ctx, j)
 }
 
@@ -435,6 +438,10 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	}
 	if err := w.seed(ctx, machine, j, s); err != nil {
 		return err
+	}
+	if err := w.switchPorts(ctx, j, s); err != nil {
+		w.noteFailed(j, s, err)
+		return w.giveUp(ctx, s, err)
 	}
 	if err := w.prepare(ctx, machine, j, s); err != nil {
 		w.noteFailed(j, s, err)
