@@ -185,7 +185,7 @@ func (w *work) fail(key string, err error) {
 		f.class = known.Class
 	}
 	var link *tree.UnsafeLink
-	if errors.Is(err, inside.ErrTooLarge) || errors.As(err, &link) {
+	if errors.As(err, &link) {
 		f.class = wire.Refused
 	}
 	if !strings.HasPrefix(f.text, key+": ") {
