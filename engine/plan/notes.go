@@ -89,7 +89,11 @@ func unlistedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []st
 	case 1:
 		return []string{names[0] + " starts with the system and is not in the design; " + fmt.Sprintf(then, "it", "it")}
 	}
-	return []string{fmt.Sprintf("%d units start with the system and are not in the design: %s; ", len(units), someOf(names)) + fmt.Sprintf(then, "them", "them")}
+	const most = 20
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return []string{fmt.Sprintf("%d units start with the system and are not in the design: %s; ", len(units), strings.Join(names, ", ")) + fmt.Sprintf(then, "them", "them")}
 }
 
 // insideNotes tell what is not well in the installed system, as far as it says

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -90,6 +91,10 @@ func (s FacetState) unlistedNames(n *Node, named naming) []string {
 	return slices.Compact(names)
 }
 
+// mostUnlisted bounds how many units are disabled because the design does not name them: a machine
+// tells which these are.
+const mostUnlisted = 1000
+
 // unlistedItems are the items that disable such units. Where nobody has listed them it is one
 // that says so; lacking is why that is not possible.
 func (s FacetState) unlistedItems(n *Node, family string) (items []item.Item, lacking string) {
@@ -102,7 +107,11 @@ func (s FacetState) unlistedItems(n *Node, family string) (items []item.Item, la
 	case !s.listsUnits():
 		return []item.Item{item.New(item.KindUnlisted, disabled, nil)}, ""
 	}
-	for _, name := range s.unlistedNames(n, n.namedIn(s)) {
+	names := s.unlistedNames(n, n.namedIn(s))
+	if len(names) > mostUnlisted {
+		return nil, fmt.Sprintf("the machine reports %d units that start with it, more than %d, so none is disabled", len(names), mostUnlisted)
+	}
+	for _, name := range names {
 		items = append(items, item.New(unlistedKey(name), disabled, nil))
 	}
 	return items, ""
