@@ -83,8 +83,8 @@ func TestUnitsThatTheDesignDoesNotName(t *testing.T) {
 			steps: "config.units.b.timer made by Slipway → removed, or as it was before"},
 		"it is not known yet": {system: disable, seen: site.FacetState{Have: site.Values{}, Seen: time.Unix(1, 0)}, impact: site.ImpactInterrupts, steps: "config.unlisted ? → disabled (nodes.cue:7)"},
 		"it is unknown": {system: disable, seen: site.FacetState{Unread: site.Values{"unlisted": "dpkg is broken"}, Seen: time.Unix(1, 0)},
-			blocked: "nodes.cue:7:2 (base): config.unlisted: the units that start with the system could not be listed, so none is disabled: dpkg is broken"},
-		"the helper is not there": {system: disable, seen: site.FacetState{Cannot: site.Values{"unlisted": "no sudo"}}, blocked: "nodes.cue:7:2 (base): config.unlisted: no sudo"},
+			blocked: "nodes.cue:7:2 (profile/base): config.unlisted: the units that start with the system could not be listed, so none is disabled: dpkg is broken"},
+		"the helper is not there": {system: disable, seen: site.FacetState{Cannot: site.Values{"unlisted": "no sudo"}}, blocked: "nodes.cue:7:2 (profile/base): config.unlisted: no sudo"},
 	} {
 		n := &site.Node{Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Power: "on", System: c.system, Families: c.families, References: site.References{Family: "debian"},
 			Origins: site.OriginsByPath(map[string]site.Origin{"system.unlisted.units": at})}

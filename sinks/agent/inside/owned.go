@@ -26,10 +26,10 @@ const Folder = "/var/lib/slipway-inside"
 const (
 	// MaxBefore is that of one item, and MaxBeforeAll that of all items together.
 	MaxBefore    = 1 << 20
-	MaxBeforeAll = 16 << 20
+	MaxBeforeAll = 8 << 20
 	// The last part of that is for items with little to keep, so that many large files do not stand
 	// in the way of an account, or of the network.
-	spareBefore  = 4 << 20
+	spareBefore  = 2 << 20
 	littleBefore = 4 << 10
 )
 
