@@ -184,7 +184,8 @@ func TestASwitchThatRefuses(t *testing.T) {
 		if n := w.node("a"); n.State != site.Stalled || !strings.Contains(n.Reason, "the port belongs to another team") || w.started("a") != 0 {
 			t.Errorf("%s: %s; started %d times", n.State, n.Reason, w.started("a"))
 		}
-		if got := w.turned(); !slices.Equal(got, []switches.State{switches.Provisioning, switches.Production}) {
+		// There is no system yet that could prove that it is back.
+		if got := w.turned(); !slices.Equal(got, []switches.State{switches.Provisioning, switches.Production, switches.Production, switches.Production}) {
 			t.Errorf("the switch was told %v", got)
 		}
 		w.do(site.Order{Verb: site.VerbRetry, Node: "a"})
@@ -218,6 +219,7 @@ func TestARestartKnowsOfPreparedPorts(t *testing.T) {
 		w.until("the machine starts", time.Hour, w.fleet.Machine("a").InMemory)
 		w.down()
 		w.up()
+		w.after(time.Minute)
 		w.until("it is in-sync", 3*time.Hour, w.is(site.InSync, "a"))
 		if got := w.turned(); got[len(got)-1] != switches.Production || w.prepared() != nil || w.fleet.Machine("a").Counts().Installs != 1 {
 			t.Errorf("told %v, on record %+v", got, w.prepared())
