@@ -497,26 +497,24 @@ func ofBonds() []tried {
 // ofCarriers are the fields of bonds and VLANs that say what they are plugged into and what they
 // carry. Together they are one design of the guest, which is reached by VLAN 5 on its bond.
 func ofCarriers() []tried {
-	sites := func(number int) string {
-		return fmt.Sprintf("networks: %[1]s: {cidr: \"10.%[2]d.0.0/24\", vlan: %[2]d}", []string{"first", "second"}[number-81], number)
-	}
-	both := sites(81) + "\n" + sites(82)
 	bond := func(has string) string { return "bonds: bond0: {" + has + "}" }
 	vlan := func(name, has string) string { return "vlans: " + name + ": {" + has + "}" }
-	four := func(name string) string {
-		return "ip -4 -o address show dev " + name + " scope global | tr -s ' ' | cut -d' ' -f4"
+	in := func(network, address string) string { return fmt.Sprintf("\naddresses: %s: %q", network, address) }
+	link := func(name, native, tagged string, mtu int) string {
+		return fmt.Sprintf("links: %s: {networks: [\"tagged\", \"side\", %q, %q], trunk: true, native: %q, mtu: %d, bonding: {mode: \"active-backup\", monitor: \"100ms\"}}", name, native, tagged, native, mtu)
 	}
-	link := func(name string) string { return "ip -d -o link show dev " + name }
+	ip := func(name string) string { return "ip -d -o link show dev " + name }
 	return []tried{
 		{path: "#Bond.link", from: bond(`link: "wide"`), to: bond(`link: "small"`), look: "cat /sys/class/net/bond0/mtu", before: "1500", after: "1480",
-			siteFrom: `links: {wide: {networks: ["tagged"], trunk: true, mtu: 1500, bonding: mode: "active-backup"}, small: {networks: ["tagged"], trunk: true, mtu: 1480, bonding: mode: "active-backup"}}`,
-			siteTo:   `links: {wide: {networks: ["tagged"], trunk: true, mtu: 1500, bonding: mode: "active-backup"}, small: {networks: ["tagged"], trunk: true, mtu: 1480, bonding: mode: "active-backup"}}`},
-		{path: "#Bond.networks", from: bond(`networks: ["plain"]`) + "\naddresses: plain: \"10.78.0.11\"", to: bond(`networks: ["other"]`) + "\naddresses: other: \"10.79.0.11\"", look: four("bond0"), before: "10.78.0.11/24", after: "10.79.0.11/24",
-			siteFrom: `networks: {plain: cidr: "10.78.0.0/24", other: cidr: "10.79.0.0/24"}`, siteTo: `networks: {plain: cidr: "10.78.0.0/24", other: cidr: "10.79.0.0/24"}`},
-		{path: "#VLAN.parent", from: vlan("vlan80", `parent: "bond0", network: "side"`), to: vlan("vlan80", `parent: "lan2", network: "side"`), look: link("vlan80") + " | grep -o '@[a-z0-9]*'", before: "@bond0", after: "@lan2",
+			siteFrom: link("wide", "plain", "first", 1500), siteTo: link("small", "other", "second", 1480)},
+		{path: "#Bond.networks", from: bond(`networks: ["plain"]`) + in("plain", "10.78.0.11"), to: bond(`networks: ["other"]`) + in("other", "10.79.0.11"),
+			look: "ip -4 -o address show dev bond0 scope global | tr -s ' ' | cut -d' ' -f4", before: "10.78.0.11/24", after: "10.79.0.11/24",
+			siteFrom: `networks: plain: cidr: "10.78.0.0/24"`, siteTo: `networks: other: cidr: "10.79.0.0/24"`},
+		{path: "#VLAN.parent", from: vlan("vlan80", `parent: "bond0", network: "side"`), to: vlan("vlan80", `parent: "lan2", network: "side"`), look: ip("vlan80") + " | grep -o '@[a-z0-9]*'", before: "@bond0", after: "@lan2",
 			siteFrom: `networks: side: {cidr: "10.80.0.0/24", vlan: 80}`, siteTo: `networks: side: {cidr: "10.80.0.0/24", vlan: 80}`},
-		{path: "#VLAN.network", from: vlan("turned", `parent: "bond0", network: "first"`), to: vlan("turned", `parent: "bond0", network: "second"`), look: link("turned") + " | grep -o 'vlan.* id [0-9]*' | grep -o '[0-9]*$'", before: "81", after: "82",
-			siteFrom: both, siteTo: both},
+		{path: "#VLAN.network", from: vlan("turned", `parent: "bond0", network: "first"`) + in("first", "10.81.0.11"), to: vlan("turned", `parent: "bond0", network: "second"`) + in("second", "10.82.0.11"),
+			look: ip("turned") + " | grep -o 'vlan.* id [0-9]*' | grep -o '[0-9]*$'", before: "81", after: "82",
+			siteFrom: `networks: first: {cidr: "10.81.0.0/24", vlan: 81}`, siteTo: `networks: second: {cidr: "10.82.0.0/24", vlan: 82}`},
 	}
 }
 
@@ -527,7 +525,7 @@ func withCarriers(t *testing.T, last bool) links {
 	within := fmt.Sprintf(`interfaces: {lan0: mac: %q, lan1: mac: %q, lan2: mac: %q}
 bonds: bond0: {members: ["lan0", "lan1"], primary: "lan0"}
 vlans: vlan5: {parent: "bond0", network: "tagged"}
-addresses: tagged: %q`, ports[0], ports[1], ports[2], taggedAddress)
+addresses: {tagged: %q, side: "10.80.0.11"}`, ports[0], ports[1], ports[2], taggedAddress)
 	return evaluated(t, append(ofCarriers(), tried{siteFrom: site, siteTo: site, from: within, to: within}), last).References.Links
 }
 

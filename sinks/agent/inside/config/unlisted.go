@@ -24,16 +24,18 @@ func (w *work) observeUnlisted(keys, asked []string) {
 	for _, key := range keys {
 		switch n := item.ID(key); {
 		case key == item.KindUnlisted:
-			found, err := w.unlisted(asked)
-			if err != nil {
-				w.seen.Unread[key] = err.Error()
-			}
-			names = append(names, found...)
 		case badUnit(n):
 			w.seen.Cannot[key] = fmt.Sprintf("%q is not a name of a systemd unit such as \"chrony.service\"", n)
 		default:
 			names = append(names, n)
 		}
+	}
+	if slices.Contains(keys, item.KindUnlisted) {
+		found, err := w.unlisted(asked, names)
+		if err != nil {
+			w.seen.Unread[item.KindUnlisted] = err.Error()
+		}
+		names = append(names, found...)
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) == 0 {
@@ -71,8 +73,8 @@ func startText(u unitFile, state string) string {
 
 // unlisted are the services that start with the system beside those that it needs by itself, and
 // the sockets, timers and paths that start them or that no package has brought. Which packages
-// have brought them is told as facts.
-func (w *work) unlisted(asked []string) ([]string, error) {
+// have brought them is told as facts, also of those that Slipway has disabled.
+func (w *work) unlisted(asked, disabled []string) ([]string, error) {
 	l, err := w.readLinks()
 	if err != nil {
 		return nil, err
@@ -105,7 +107,19 @@ func (w *work) unlisted(asked []string) ([]string, error) {
 			places[n] = w.packagedFile(n, u)
 		}
 	}
-	from, err := w.packagesOf(slices.Collect(maps.Values(places)))
+	files := slices.Collect(maps.Values(places))
+	ours := map[string]string{}
+	for _, n := range disabled {
+		u, err := w.unit(n, l)
+		if err != nil {
+			return nil, err
+		}
+		if u.path != "" {
+			ours[n] = w.packagedFile(n, u)
+			files = append(files, ours[n])
+		}
+	}
+	from, err := w.packagesOf(slices.Compact(slices.Sorted(slices.Values(files))))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +147,10 @@ func (w *work) unlisted(asked []string) ([]string, error) {
 		return nil, fmt.Errorf("%d units that are not part of the system start with it, more than %d", len(found), maxUnlisted)
 	}
 	for _, n := range found {
-		if by := from[places[n]]; by != "" {
+		ours[n] = places[n]
+	}
+	for n, file := range ours {
+		if by := from[file]; by != "" {
 			w.seen.Have[item.BroughtBy(n)] = by
 		}
 	}

@@ -166,7 +166,7 @@ func TestUnlistedUnitsComeBack(t *testing.T) {
 		t.Errorf("calls:\n%s", calls)
 	}
 	f.reload()
-	if found := f.unlistedUnits(item.Keys(items)...); found["a.service"] != "disabled" || found["served.service"] == "" {
+	if found := f.unlistedUnits(item.Keys(items)...); found["a.service"] != "disabled of a" || found["served.service"] == "" {
 		t.Errorf("found %v", found)
 	}
 	f.writes = 0
