@@ -52,7 +52,7 @@ func fields() []tried {
 		{path: "#System.hostname", from: `system: hostname: "first"`, to: `system: hostname: "{name}"`, look: "cat /proc/sys/kernel/hostname", before: "first", after: "n1"},
 		{path: "#System.hosts.NAME", from: `system: hosts: "10.9.0.1": ["a"]`, to: `system: hosts: "10.9.0.1": ["b"]`, look: "getent hosts 10.9.0.1 | awk '{print $2}'", before: "a", after: "b"},
 		{path: "#System.time.zone", from: `system: time: zone: "Europe/Zurich"`, to: `system: time: zone: "Asia/Tokyo"`, look: "readlink -f /etc/localtime", before: "/usr/share/zoneinfo/Europe/Zurich", after: "/usr/share/zoneinfo/Asia/Tokyo"},
-		{path: "#System.time.servers", from: `system: time: servers: ["10.9.0.1"]`, to: `system: time: servers: ["10.9.0.2"]`, look: "systemd-analyze cat-config systemd/timesyncd.conf | grep ^NTP=", before: "NTP=10.9.0.1", after: "NTP=10.9.0.2", more: true},
+		{path: "#System.time.servers", from: `system: time: servers: ["10.9.0.1"]`, to: `system: time: servers: ["10.9.0.2"]`, look: "systemd-analyze cat-config systemd/timesyncd.conf | grep ^NTP= | tail -n1", before: "NTP=10.9.0.1", after: "NTP=10.9.0.2", more: true},
 		{path: "#System.logs.forward", from: `system: logs: forward: ["udp://10.9.0.5:514"]`, to: `system: logs: forward: ["tcp://10.9.0.6:514"]`, look: "grep -rho 'target=\"[^\"]*\"' /etc/rsyslog.d", before: "target=\"10.9.0.5\"", after: "target=\"10.9.0.6\"", more: true},
 		{path: "#System.sysctl.NAME", from: `system: sysctl: "net.ipv4.ip_default_ttl": 70`, to: `system: sysctl: "net.ipv4.ip_default_ttl": 71`, look: "cat /proc/sys/net/ipv4/ip_default_ttl", before: "70", after: "71"},
 
@@ -81,7 +81,7 @@ func fields() []tried {
 
 		{path: "#Package.version", from: keyed + "\n" + `system: packages: one: version: "1.0"`, to: keyed + "\n" + `system: packages: one: version: "2.0"`, look: "cat /usr/share/one/version", before: "1.0", after: "2.0"},
 		{path: "#Package.state", from: `system: packages: configured: {}`, to: `system: packages: configured: state: "absent"`, look: "dpkg-query -W -f '${db:Status-Abbrev}' configured 2>/dev/null | cut -c2 | grep i || echo not there", before: "i", after: "not there"},
-		{path: "#Repository.pin", from: keyed, to: repo(", pin: 700"), look: "apt-cache policy | grep -B1 -A1 o=Site | awk '/^ *[0-9]/{print $1}' | sort -u", before: "500", after: "700"},
+		{path: "#Repository.pin", from: keyed, to: repo(", pin: 700"), look: "apt-cache policy | awk '/file:.srv.repo /{print $1}' | sort -u", before: "500", after: "700"},
 		{path: "#Repository.url", from: place("urls", "url-a", "stable", `"main"`, made.signs), to: place("urls", "url-b", "stable", `"main"`, made.signs), look: knows("url"), before: "url-a", after: "url-b"},
 		{path: "#Repository.suite", from: place("suites", "suites", "suite-a", `"main"`, made.signs), to: place("suites", "suites", "suite-b", `"main"`, made.signs), look: knows("suite"), before: "suite-a", after: "suite-b"},
 		{path: "#Repository.components", from: place("parts", "parts", "stable", `"main"`, made.signs), to: place("parts", "parts", "stable", `"main", "extra"`, made.signs), look: knows("part"), before: "part-main", after: "part-extra part-main"},
