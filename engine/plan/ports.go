@@ -35,7 +35,7 @@ func PortsProven(s *site.Site, n *site.Node, o site.Observed, ports []site.Switc
 		return "" // that it answers is all there is to see
 	}
 	if o.Links == nil || !o.Facets[site.FacetLinks].Seen.After(since) {
-		return "its system has not told of its network links since"
+		return "its system has not reported its network links since"
 	}
 	c := cabling{comparison: comparison{node: n}, site: s, seen: o.Links, sets: true}
 	for _, p := range ports {

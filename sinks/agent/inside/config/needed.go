@@ -117,7 +117,7 @@ func (w *work) packagesOf(files []string) (map[string]string, error) {
 	for _, file := range files { // one by one: rpm tells nothing of which file it is
 		out, err := w.h.Exec(w.ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--queryformat", "%{NAME}\\n", "--", file}})
 		if err != nil {
-			return nil, fmt.Errorf("which package %s is from: %w", file, err)
+			return nil, fmt.Errorf("rpm does not tell which package %s is from: %w", file, err)
 		}
 		if name := strings.Fields(string(out.Out)); out.Code == 0 && len(name) > 0 {
 			from[file] = name[0]
