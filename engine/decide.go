@@ -66,6 +66,9 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case w.isUnseenInside(j):
 		return w.unseenInside(j, v)
 	}
+	if why := w.unprovenPorts(j); why != "" {
+		return w.awaitPorts(j, why)
+	}
 	return w.inSync(ctx, j)
 }
 

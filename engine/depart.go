@@ -74,6 +74,9 @@ func (e *Engine) mayLeave(w *worker) *held {
 	if q := w.memory.Recorded.Quarantined; q != nil {
 		return waitsToLeave("quarantined by " + q.By)
 	}
+	if p := w.memory.Recorded.Ports; p != nil {
+		return waitsToLeave(site.PortsText(p.Ports) + " was prepared for a start over the network, and is not back")
+	}
 	d := w.memory.Recorded.Departed
 	if d == nil || w.memory.Recorded.InFlight != nil || w.memory.Recorded.Installing != nil {
 		return waitsToLeave("a step on its machine was begun and not finished")

@@ -41,6 +41,9 @@ type Config struct {
 	Agents Agents
 	// NetBoots start agents over the network. Without them they start from media alone.
 	NetBoots NetBoots
+	// Switches sets up the ports of switches by which machines start over the network; nil for
+	// nobody, and then Slipway checks by LLDP that these are plugged in as designed.
+	Switches driver.Switches
 	// Reporters are told of every change of status.
 	Reporters []Reporter
 	// Meter is told how well the engine keeps up; nil for nobody.

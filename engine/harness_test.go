@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitekey"
+	"github.com/slipway-gitops/slipway/tests/switches"
 )
 
 // world is a site in virtual time: machines in memory, designs as values, and
@@ -47,6 +48,8 @@ type world struct {
 	agents  *drivertest.Agents
 	// segment is where machines start over the network; nil in a daemon that serves none.
 	segment *segment
+	// leaf is the switch that machines are plugged into; nil where nobody sets one up.
+	leaf *switches.Switch
 
 	secrets countedSecrets
 	files   *shelf
@@ -129,6 +132,10 @@ func (w *world) up() {
 		netboots = w.segment
 		w.fleet.Serve(w.boots)
 	}
+	var ports driver.Switches
+	if w.leaf != nil {
+		ports = w.leaf
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	reporters := []engine.Reporter{w.told}
 	branch, _ := w.anchor.(engine.Reporter)
@@ -136,7 +143,7 @@ func (w *world) up() {
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
 		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log,
-		Artifacts: w.files, Agents: agents, NetBoots: netboots,
+		Artifacts: w.files, Agents: agents, NetBoots: netboots, Switches: ports,
 	})
 	if w.early {
 		w.engine.Report()

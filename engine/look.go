@@ -85,7 +85,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if r := j.memory.Recorded; r.Agent.IsStarted() && (r.Installing == nil || r.Installing.Ended.IsZero()) && (seen.Agent.IsConnected() || !r.MayRunAlone()) {
 		return false // it runs the agent
 	}
-	return unproven(j.memory.Recorded) || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)
+	return unproven(j.memory.Recorded) || j.memory.Recorded.Ports != nil || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)
 }
 
 // designedFacets are the facets beside the usual ones that a driver of the

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/switches"
 )
 
 // segment is a network whose machines start over it: what is armed is read once.
@@ -92,6 +93,9 @@ func (w *world) boots(url string) (token string, served bool) {
 	name, over := strings.CutPrefix(url, drivertest.OverNetwork)
 	if !over {
 		return w.files.words(url)
+	}
+	if w.leaf != nil && w.leaf.State(name, "eno1") != switches.Provisioning {
+		return "", false // it asks in another network
 	}
 	s := w.segment
 	s.mu.Lock()

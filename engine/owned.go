@@ -80,7 +80,8 @@ func changesOwned(r *site.Recorded, n *site.Node, s site.Step, seen site.Observe
 		return
 	}
 	r.Owned.Changing = true
-	asked := append(slices.Concat(r.Owned.Asked, listed(seen)), namesOf(s.Facet, n.MayItems(s.Facet, seen.Facets[s.Facet].System))...)
+	items := append(n.MayItems(s.Facet, seen.Facets[s.Facet].System), s.Unlisted()...)
+	asked := append(slices.Concat(r.Owned.Asked, listed(seen)), namesOf(s.Facet, items)...)
 	slices.Sort(asked)
 	r.Owned.Asked = slices.Compact(asked)
 }

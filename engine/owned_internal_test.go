@@ -62,6 +62,22 @@ func TestWhichListIsBelieved(t *testing.T) {
 		t.Errorf("after an installation: %+v", r.Owned)
 	}
 
+	// A unit that no design names is asked for by the step that disables it.
+	disables := step
+	disables.Changes = []site.Change{{Field: "config.unlisted.a.service", Want: "disabled"}}
+	unlisted := func(name string) site.Observed {
+		return site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetConfig: {OwnedDigest: "2", Seen: time.Unix(1, 0),
+			Owned: []string{"unlisted." + name}, Asked: map[string][]string{"unlisted." + name: {""}}}}}
+	}
+	for name, want := range map[string]string{"a.service": "2", "b.service": "1"} {
+		r = site.Recorded{Owned: site.Owned{Digest: "1"}}
+		changesOwned(&r, designs(), disables, shows("1"))
+		noteOwned(&r, designs(), unlisted(name))
+		if r.Owned.Digest != want {
+			t.Errorf("after %s was disabled: %+v", name, r.Owned)
+		}
+	}
+
 	// While a step is in flight what is asked for stays known, also of a step that went before it.
 	r = site.Recorded{Owned: site.Owned{Digest: "1"}, InFlight: &site.InFlight{Step: step}}
 	changesOwned(&r, designs("a", "b"), step, shows("1"))

@@ -68,6 +68,10 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 		err = w.letGo(ctx, j)
 		j.memory = w.job().memory
 	}
+	if err == nil {
+		err = w.tendPorts(ctx, j)
+		j.memory = w.job().memory
+	}
 	p := plan.Node(j.site, j.node, w.e.knownOf(w.name, j.memory))
 	if lerr := w.letGoOfUnplanned(ctx, j, p); lerr != nil && err == nil {
 		err = lerr
@@ -128,6 +132,9 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 			if retried {
 				r.Attempts = nil
 				retryLogins(r)
+				if r.Ports != nil && !r.Ports.Back.IsZero() {
+					r.Ports = &site.PreparedPorts{Ports: r.Ports.Ports, Since: r.Ports.Since}
+				}
 				if b := r.Agent; b != nil {
 					again := *b
 					again.Failed, again.Why, again.Refused = 0, "", ""

@@ -140,6 +140,10 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	if err := w.seed(ctx, machine, j, s); err != nil {
 		return err
 	}
+	if err := w.switchPorts(ctx, j, s); err != nil {
+		w.noteFailed(j, s, err)
+		return w.giveUp(ctx, s, err)
+	}
 	if err := w.prepare(ctx, machine, j, s); err != nil {
 		w.noteFailed(j, s, err)
 		return w.giveUp(ctx, s, err)

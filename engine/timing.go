@@ -32,7 +32,11 @@ func askedInside(n *site.Node, s site.Step) string {
 		field := string(s.Facet) + "." + i.Key
 		return !slices.ContainsFunc(s.Changes, func(c site.Change) bool { return c.Field == field || strings.HasPrefix(c.Field, field+".") })
 	})
-	text, _ := json.Marshal(item.Values(items))
+	values := item.Values(items)
+	if len(s.Unlisted()) > 0 {
+		values[item.KindUnlisted] = n.UnlistedIn(n.References.Family)
+	}
+	text, _ := json.Marshal(values)
 	return string(text)
 }
 

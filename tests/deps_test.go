@@ -81,6 +81,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/notify", "engine/site engine/say engine/secret"},
 	{"sinks/netboot", "engine/site"},
 	{"tests/lab", "engine/site engine/item sinks/agent/wire tests/qemu"},
+	{"tests/switches", "engine/site"},
 	{"tests/qemu", ""},
 	{"tests/captures", ""},
 	{"tests/github", ""},

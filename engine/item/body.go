@@ -23,13 +23,19 @@ const (
 	KindUnits   = "units"   // units.NAME; fields content, enabled, state; Body Unit
 	KindSysctl  = "sysctl"  // sysctl.NAME; field ""
 	KindModules = "modules" // modules.NAME; field "parameters", ModuleNotLoaded until it is loaded
+	// Units that start with the system and that the design does not name: unlisted.NAME; field "",
+	// Disabled once the unit is. The kind alone as a key asks which units these are.
+	KindUnlisted = "unlisted"
 	// Of the facet kernel.
 	KindKernel     = "kernel"     // the key itself; field "package"
 	KindParameters = "parameters" // parameters.NAME; field ""
 	// Of the facet actions: NAME is that of the boot action.
 	KindBootActions = "bootActions" // bootActions.NAME; field "", Body Action
 	// Of the facet network: NAME is that of the interface.
-	KindLinks = "links" // links.NAME; fields kind, mac, pci, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
+	// Managers of the network that set up interfaces of the design too: managers.NAME; field "",
+	// Disabled once it is. No key asks for one: each that is there is told with the interfaces.
+	KindManagers = "managers"
+	KindLinks    = "links" // links.NAME; fields kind, mac, pci, mtu, addresses, routes, dns, members, bond, vlan, dhcp, …; Body Link
 )
 
 // ModuleNotLoaded is what the parameters of a module are that is loaded at the next boot

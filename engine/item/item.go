@@ -176,6 +176,10 @@ func AskedOf(field string) (id string, ok bool) {
 	return id, fact && asked
 }
 
+// BroughtBy is the fact of which package has brought a unit that the design may not name. No
+// design has it.
+func BroughtBy(unit string) string { return "facts." + KindUnlisted + "." + unit }
+
 // List is the canonical text of a list whose order says nothing: sorted, without
 // duplicates, with ", " between.
 func List(all []string) string {
@@ -191,3 +195,6 @@ const (
 	// Held is a package that is installed and that upgrades leave alone.
 	Held = "held"
 )
+
+// Disabled is what of KindUnlisted or KindManagers neither starts with the system nor runs.
+const Disabled = "disabled"

@@ -122,7 +122,7 @@ func (w wish) interrupts(f site.Facet, remove []string, returning []site.Change)
 	if slices.ContainsFunc(returning, func(c site.Change) bool { return strings.HasPrefix(c.Field, unit) }) {
 		return true
 	}
-	if f == site.FacetPackages && len(remove) > 0 || slices.ContainsFunc(remove, func(key string) bool { return item.Kind(key) == item.KindUnits }) {
+	if f == site.FacetPackages && len(remove) > 0 || slices.ContainsFunc(remove, isUnit) {
 		return true
 	}
 	read := w.readFiles()
@@ -136,6 +136,12 @@ func (w wish) interrupts(f site.Facet, remove []string, returning []site.Change)
 		}
 	}
 	return false
+}
+
+// isUnit says whether an item is a unit that is there, so that it may stop or start when it is set
+// back.
+func isUnit(key string) bool {
+	return item.Kind(key) == item.KindUnits || item.Kind(key) == item.KindUnlisted
 }
 
 // readFiles are the keys of the files on whose change units are restarted.
@@ -163,6 +169,8 @@ func replaces(f site.Facet, key, field, want string) bool {
 // or stopped. One that is made or started interrupts nothing.
 func isUnitChanged(key, field, have, want string) bool {
 	switch {
+	case item.Kind(key) == item.KindUnlisted:
+		return have == Unknown || strings.HasSuffix(have, "running")
 	case item.Kind(key) != item.KindUnits:
 		return false
 	case field == key+".content":

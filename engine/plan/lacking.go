@@ -53,7 +53,7 @@ func lackingOf(n *site.Node, f site.Facet, seen site.FacetState) []string {
 
 // lacks says whether the system cannot have a field of a facet yet.
 func lacks(n *site.Node, f site.Facet, seen site.FacetState) bool {
-	return len(seen.Cannot) > 0 && len(seen.Resolve(n, f).Lacking) > 0
+	return (len(seen.Cannot)+len(seen.Unread) > 0 || f == site.FacetConfig && n.AsksForUnits()) && len(seen.Resolve(n, f).Lacking) > 0
 }
 
 // lacksAny says so of any of some facets.

@@ -66,6 +66,38 @@ func askedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []strin
 	return notes
 }
 
+// unlistedNotes tell of units that start with the system and that the design does not name, where
+// it asks for that.
+func unlistedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
+	seen := m.Observed.Facets[site.FacetConfig]
+	if !serves[site.FacetConfig] || seen.Seen.IsZero() || m.Recorded.UnderWay() > 0 || n.UnlistedIn(seen.Family(n)) != site.UnlistedReport {
+		return nil
+	}
+	if why := seen.Unread[item.KindUnlisted]; why != "" {
+		return []string{"it is unknown which units start with the system and are not in the design: " + why}
+	}
+	units, _ := seen.UnlistedUnits(n)
+	var names []string
+	for _, u := range units {
+		if u.Package != "" {
+			u.Name += " of the package " + u.Package
+		}
+		names = append(names, u.Name)
+	}
+	const then = "add %s to `system.units`, or set `system.unlisted.units: \"disable\"` and Slipway disables %s"
+	switch len(units) {
+	case 0:
+		return nil
+	case 1:
+		return []string{names[0] + " starts with the system and is not in the design; " + fmt.Sprintf(then, "it", "it")}
+	}
+	const most = 20
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return []string{fmt.Sprintf("%d units start with the system and are not in the design: %s; ", len(units), strings.Join(names, ", ")) + fmt.Sprintf(then, "them", "them")}
+}
+
 // insideNotes tell what is not well in the installed system, as far as it says
 // so itself.
 func insideNotes(in *site.Inside) []string {

@@ -137,6 +137,7 @@ var Facets = map[Facet]FacetKind{
 		Parts: []FacetPart{
 			{Path: "system.files", of: func(n *Node) any { return n.System.Files }},
 			{Path: "system.units", of: func(n *Node) any { return n.System.Units }},
+			{Path: "system.unlisted", of: func(n *Node) any { return n.System.Unlisted }},
 			{Path: "system.sysctl", of: func(n *Node) any { return n.System.Sysctl }},
 			{Path: "system.modules", of: func(n *Node) any { return n.System.Modules }},
 		}},

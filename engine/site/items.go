@@ -136,7 +136,7 @@ func (s System) with(own System) System {
 		Hostname: cmp.Or(own.Hostname, s.Hostname), Hosts: over(s.Hosts, own.Hosts), Repositories: over(s.Repositories, own.Repositories),
 		Environments: over(s.Environments, own.Environments), Modules: over(s.Modules, own.Modules), Patch: s.Patch,
 		Packages: over(s.Packages, own.Packages), Files: over(s.Files, own.Files), Units: over(s.Units, own.Units),
-		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl),
+		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl), Unlisted: Unlisted{cmp.Or(own.Unlisted.Units, s.Unlisted.Units)},
 		Time: Time{Zone: cmp.Or(own.Time.Zone, s.Time.Zone), Servers: longer(own.Time.Servers, s.Time.Servers)},
 		Logs: Logs{Forward: longer(own.Logs.Forward, s.Logs.Forward)},
 	}
@@ -352,6 +352,8 @@ func placeOf(f Facet, key string) (path string, ofSystem bool) {
 		return key, false
 	case kind == item.KindLanguage:
 		return "environments." + id, true
+	case kind == item.KindUnlisted:
+		return item.KindUnlisted + ".units", true
 	}
 	return key, true
 }

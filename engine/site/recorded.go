@@ -60,6 +60,9 @@ type Recorded struct {
 	// Agent is the last start of Slipway's agent on the machine, until it has booted from its
 	// disk since.
 	Agent *AgentBoot `json:"agent,omitempty"`
+	// Ports are those that were prepared for a start over the network, until they are proven to be
+	// back.
+	Ports *PreparedPorts `json:"ports,omitempty"`
 	// Erased are the last reports of what came of erasing disks, the newest last.
 	Erased []EraseReport `json:"erased,omitempty"`
 	// NoEffect is a step that succeeded and was planned again right after.

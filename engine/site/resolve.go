@@ -79,6 +79,17 @@ func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
 	}
 	items, brought := n.itemsWith(f, r.Family, n.DriverNames(s.System, FitSure))
 	r.Items, r.Drivers = items, brought.from
+	if f == FacetNetwork && len(r.Items) > 0 {
+		r.Items = append(r.Items, s.managerItems()...)
+	}
+	if f == FacetConfig {
+		unlisted, lacking := s.unlistedItems(n, r.Family)
+		r.Items = append(r.Items, unlisted...)
+		if lacking != "" {
+			r.Keys[item.KindUnlisted] = item.KindUnlisted
+			lacks(&r, item.KindUnlisted, lacking)
+		}
+	}
 	for _, i := range r.Items {
 		for field, v := range i.Fields {
 			name := item.Name(i.Key, field)
@@ -141,6 +152,9 @@ func (s FacetState) Left(n *Node, f Facet) []string {
 	}
 	designed := item.Keys(n.MayItems(f, s.System)) // what a driver brought stays where its device is not seen any more
 	return slices.DeleteFunc(slices.Clone(s.Owned), func(key string) bool {
+		if item.Kind(key) == item.KindUnlisted {
+			return s.staysDisabled(n, r.Family, item.ID(key))
+		}
 		_, asked := slices.BinarySearch(designed, key)
 		return asked
 	})

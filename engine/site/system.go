@@ -18,7 +18,9 @@ type System struct {
 	Modules map[string]Module `json:"modules,omitempty"`
 	Files   map[string]File   `json:"files,omitempty"` // by path
 	Units   map[string]Unit   `json:"units,omitempty"`
-	Users   map[string]User   `json:"users,omitempty"`
+	// Unlisted is what becomes of what the system has and the design does not name.
+	Unlisted Unlisted        `json:"unlisted,omitzero"`
+	Users    map[string]User `json:"users,omitempty"`
 	// Sysctl are texts and whole numbers by parameter.
 	Sysctl Scalars `json:"sysctl,omitempty"`
 	Time   Time    `json:"time,omitzero"`

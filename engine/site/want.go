@@ -42,7 +42,7 @@ func (n *Node) Want(f Facet) Values {
 // Asks says whether the design asks for anything of a facet: whether Want gives
 // anything in some system.
 func (n *Node) Asks(f Facet) bool {
-	return n.Want(f) != nil || n.asksByFamily(f) || n.asksByDriver(f)
+	return n.Want(f) != nil || n.asksByFamily(f) || n.asksByDriver(f) || f == FacetConfig && n.AsksForUnits()
 }
 
 // asksByDriver says whether a driver asks for something of a facet that may be for the
@@ -81,6 +81,14 @@ func (n *Node) Asked(f Facet) string {
 		for family := range n.Families {
 			for field, v := range item.Values((&Node{Families: n.Families}).ItemsIn(f, family)) {
 				all["families."+family+"."+field] = v
+			}
+		}
+	}
+	if f == FacetConfig && n.AsksForUnits() {
+		all[item.KindUnlisted] = n.System.Unlisted.Units
+		for family, own := range n.Families {
+			if own.Unlisted.Units != "" {
+				all["families."+family+"."+item.KindUnlisted] = own.Unlisted.Units
 			}
 		}
 	}

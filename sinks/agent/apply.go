@@ -29,7 +29,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
-	items := withEmptied(m.items(n, step.Facet), step)
+	items := append(withEmptied(m.items(n, step.Facet), step), step.Unlisted()...)
 	if site.Facets[step.Facet].Once {
 		items = ofStep(items, step)
 	}

@@ -129,8 +129,8 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 			}
 		case isOwned || !isAbsent || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
-			for _, i := range m.mayItems(n, f) {
-				s.Cannot[i.Key] = why.Error()
+			for _, key := range m.keysOf(n, f) {
+				s.Cannot[key] = why.Error()
 			}
 		}
 		states[f] = s
@@ -164,7 +164,17 @@ func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 
 // asksAny says whether the design asks anything of facets.
 func (m *machine) asksAny(n *site.Node, facets []site.Facet) bool {
-	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(m.mayItems(n, f)) > 0 })
+	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(m.keysOf(n, f)) > 0 })
+}
+
+// keysOf are what is asked of a facet: the items of the design, and which units there are that it
+// does not name.
+func (m *machine) keysOf(n *site.Node, f site.Facet) []string {
+	keys := item.Keys(m.mayItems(n, f))
+	if f == site.FacetConfig && n.AsksForUnits() {
+		keys = append(keys, item.KindUnlisted)
+	}
+	return keys
 }
 
 // The bounds of what is kept of a facet.
@@ -255,7 +265,7 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 	for _, f := range facets {
 		items := m.mayItems(n, f)
 		all = append(all, items...)
-		r.Observe[string(f)] = item.Keys(items)
+		r.Observe[string(f)] = m.keysOf(n, f)
 		if f == site.FacetConfig {
 			r.Show = shown(items)
 		}

@@ -74,6 +74,9 @@ func (g *generator) design() *site.Node {
 			d.Kernel.Parameters[name] = g.pick("off", "2-3")
 		}
 	}
+	if g.maybe(1, 5) {
+		s.Unlisted.Units = site.UnlistedDisable
+	}
 	d.System = s
 	if g.network {
 		if g.links == nil || g.maybe(1, 3) {

@@ -26,8 +26,8 @@ type tried struct {
 	more          bool // wants what only the larger system of `make prove` has
 	// What the site has in each, beside the node, in CUE.
 	siteFrom, siteTo string
-	// meanwhile is what people do before the second design is applied.
-	meanwhile string
+	// first is what people do before the first design is applied, and meanwhile before the second.
+	first, meanwhile string
 }
 
 func fields() []tried {
@@ -42,12 +42,17 @@ func fields() []tried {
 	runs := func(what string) string {
 		return strconv.Quote("[Service]\nExecStart=/bin/sleep " + what + "\n[Install]\nWantedBy=multi-user.target\n")
 	}
+	place := func(name, folder, suite, components, key string) string {
+		return fmt.Sprintf("system: repositories: %q: {url: \"file:///srv/%s\", suite: %q, components: [%s], key: %q}", name, folder, suite, components, key)
+	}
+	knows := func(begins string) string { return "apt-cache pkgnames " + begins + "- | sort | tr '\\n' ' '" }
+	environment := func(name, has string) string { return "system: environments: " + name + ": {" + has + "}" }
 	reads := strconv.Quote("[Service]\nExecStart=/bin/sh -c 'exec sleep $$(cat /srv/read)'\n")
 	return []tried{
 		{path: "#System.hostname", from: `system: hostname: "first"`, to: `system: hostname: "{name}"`, look: "cat /proc/sys/kernel/hostname", before: "first", after: "n1"},
 		{path: "#System.hosts.NAME", from: `system: hosts: "10.9.0.1": ["a"]`, to: `system: hosts: "10.9.0.1": ["b"]`, look: "getent hosts 10.9.0.1 | awk '{print $2}'", before: "a", after: "b"},
 		{path: "#System.time.zone", from: `system: time: zone: "Europe/Zurich"`, to: `system: time: zone: "Asia/Tokyo"`, look: "readlink -f /etc/localtime", before: "/usr/share/zoneinfo/Europe/Zurich", after: "/usr/share/zoneinfo/Asia/Tokyo"},
-		{path: "#System.time.servers", from: `system: time: servers: ["10.9.0.1"]`, to: `system: time: servers: ["10.9.0.2"]`, look: "systemd-analyze cat-config systemd/timesyncd.conf | grep ^NTP=", before: "NTP=10.9.0.1", after: "NTP=10.9.0.2", more: true},
+		{path: "#System.time.servers", from: `system: time: servers: ["10.9.0.1"]`, to: `system: time: servers: ["10.9.0.2"]`, look: "systemd-analyze cat-config systemd/timesyncd.conf | grep ^NTP= | tail -n1", before: "NTP=10.9.0.1", after: "NTP=10.9.0.2", more: true},
 		{path: "#System.logs.forward", from: `system: logs: forward: ["udp://10.9.0.5:514"]`, to: `system: logs: forward: ["tcp://10.9.0.6:514"]`, look: "grep -rho 'target=\"[^\"]*\"' /etc/rsyslog.d", before: "target=\"10.9.0.5\"", after: "target=\"10.9.0.6\"", more: true},
 		{path: "#System.sysctl.NAME", from: `system: sysctl: "net.ipv4.ip_default_ttl": 70`, to: `system: sysctl: "net.ipv4.ip_default_ttl": 71`, look: "cat /proc/sys/net/ipv4/ip_default_ttl", before: "70", after: "71"},
 
@@ -72,9 +77,25 @@ func fields() []tried {
 			to: file("/srv/read", `content: "1006\n"`) + "\n" + unit("reads.service", `state: "running", restartOn: ["/srv/read"], content: `+reads), look: "tr '\\0' ' ' </proc/$(systemctl show -P MainPID reads.service)/cmdline", before: "sleep 1005", after: "sleep 1006"},
 		{path: "#Unit.state", from: unit("state.service", `state: "running", content: `+runs("1004")), to: unit("state.service", `state: "stopped", content: `+runs("1004")), look: "systemctl is-active state.service || true", before: "active", after: "inactive"},
 
+		{path: "#System.unlisted.units", from: `system: unlisted: units: "report"`, to: `system: unlisted: units: "disable"`, look: "systemctl is-enabled before.service ssh.service || true", before: "enabled\nenabled", after: "disabled\nenabled"},
+
 		{path: "#Package.version", from: keyed + "\n" + `system: packages: one: version: "1.0"`, to: keyed + "\n" + `system: packages: one: version: "2.0"`, look: "cat /usr/share/one/version", before: "1.0", after: "2.0"},
 		{path: "#Package.state", from: `system: packages: configured: {}`, to: `system: packages: configured: state: "absent"`, look: "dpkg-query -W -f '${db:Status-Abbrev}' configured 2>/dev/null | cut -c2 | grep i || echo not there", before: "i", after: "not there"},
-		{path: "#Repository.pin", from: keyed, to: repo(", pin: 700"), look: "apt-cache policy | grep -B1 -A1 o=Site | awk '/^ *[0-9]/{print $1}' | sort -u", before: "500", after: "700"},
+		{path: "#Repository.pin", from: keyed, to: repo(", pin: 700"), look: "apt-cache policy | awk '/file:.srv.repo /{print $1}' | sort -u", before: "500", after: "700"},
+		{path: "#Repository.url", from: place("urls", "url-a", "stable", `"main"`, made.signs), to: place("urls", "url-b", "stable", `"main"`, made.signs), look: knows("url"), before: "url-a", after: "url-b"},
+		{path: "#Repository.suite", from: place("suites", "suites", "suite-a", `"main"`, made.signs), to: place("suites", "suites", "suite-b", `"main"`, made.signs), look: knows("suite"), before: "suite-a", after: "suite-b"},
+		{path: "#Repository.components", from: place("parts", "parts", "stable", `"main"`, made.signs), to: place("parts", "parts", "stable", `"main", "extra"`, made.signs), look: knows("part"), before: "part-main", after: "part-extra part-main"},
+		// The repository is signed by another key meanwhile, and apt takes nothing from it by the first.
+		{path: "#Repository.key", from: place("keyed", "keyed", "stable", `"main"`, made.signs), to: place("keyed", "keyed", "stable", `"main"`, made.signsSecond), look: knows("key"), before: "key-first", after: "key-second",
+			meanwhile: "rm -r /srv/keyed; mv /srv/keyed-anew /srv/keyed"},
+		{path: "#System.patch.snapshot", from: `system: patch: {level: "all", snapshot: "file:///srv/snap-a", reboot: "never"}`, to: `system: patch: {level: "all", snapshot: "file:///srv/snap-b", reboot: "never"}`,
+			look: "cat /usr/share/patched/version", before: "1.1", after: "1.2", first: "cp /srv/snap.asc /etc/apt/trusted.gpg.d/; dpkg -i /srv/snap-a/pool/bookworm/patched_1.0_all.deb"},
+		{path: "#Environment.language", from: "", to: environment("spoken", `language: "python", path: "/opt/spoken"`), look: "/opt/spoken/bin/python -c 'print(1)' 2>/dev/null || echo none", before: "none", after: "1", more: true},
+		{path: "#Environment.path", from: environment("moved", `path: "/opt/moved-a"`), to: environment("moved", `path: "/opt/moved-b"`), look: "ls -d /opt/moved-*", before: "/opt/moved-a", after: "/opt/moved-b", more: true},
+		// Each index has one version alone.
+		{path: "#Environment.index", from: environment("indexed", `path: "/opt/indexed", index: "http://127.0.0.1:8801/", packages: one: "1.0"`), to: environment("indexed", `path: "/opt/indexed", index: "http://127.0.0.1:8802/", packages: one: "2.0"`),
+			look: "/opt/indexed/bin/python -c 'import one; print(one.version)'", before: "1.0", after: "2.0", more: true,
+			first: "for i in a:8801 b:8802; do systemd-run --quiet --unit=index-${i%:*} python3 -m http.server ${i#*:} --bind 127.0.0.1 --directory /srv/index-${i%:*}; done"},
 		{path: "#Kernel.parameters.NAME", from: `kernel: parameters: iommu: "off"`, to: `kernel: parameters: iommu: "pt"`, look: "grep -o 'iommu=[a-z]*' /boot/grub/grub.cfg", before: "iommu=off", after: "iommu=pt"},
 	}
 }
@@ -99,6 +120,8 @@ var elsewhere = map[string]string{
 	"#Device.pci":                          "sinks/agent/inside/network/port_test.go TestPortByItsPlace",
 	"#Device.path":                         "engine/site/port_test.go TestPorts",
 	"#Interface.device":                    "engine/site/port_test.go TestPorts",
+	"#Interface.sriov.functions":           "sinks/agent/inside/network/sriov_test.go TestVirtualFunctions",
+	"#Interface.sriov.trusted":             "sinks/agent/inside/network/sriov_test.go TestVirtualFunctions",
 	"#Interface.mac":                       "tests/inside/guest_test.go TestProveGuestNetworks",
 	"#Bond.members":                        "tests/inside/guest_test.go TestProveGuestNetworks",
 	"#Bond.primary":                        "tests/inside/guest_test.go TestProveGuestNetworks",
@@ -108,23 +131,8 @@ var elsewhere = map[string]string{
 	"#Network.vlan":                        "tests/inside/guest_test.go TestProveGuestNetworks",
 }
 
-// untried are the fields that no test changes on a system, and why.
-var untried = map[string]string{
-	"#Bond.link":                 "not tried yet",
-	"#Bond.networks":             "not tried yet",
-	"#Environment.language":      "there is one language",
-	"#Environment.path":          "not tried yet",
-	"#Environment.index":         "not tried yet",
-	"#Interface.sriov.functions": "no adapter here has virtual functions",
-	"#Interface.sriov.trusted":   "no adapter here has virtual functions",
-	"#Repository.url":            "not tried yet",
-	"#Repository.suite":          "not tried yet",
-	"#Repository.components":     "not tried yet",
-	"#Repository.key":            "not tried yet",
-	"#System.patch.snapshot":     "not tried yet",
-	"#VLAN.parent":               "not tried yet",
-	"#VLAN.network":              "not tried yet",
-}
+// untried are the fields that no test changes on a system, and why. There is none now.
+var untried = map[string]string{}
 
 // Every field that acts inside a system changes something on a machine: its value is
 // changed in a design, evaluated as any, and the change is seen there.
@@ -132,9 +140,19 @@ func TestEveryFieldActs(t *testing.T) {
 	made.base(t)
 	all := slices.DeleteFunc(fields(), func(x tried) bool { return x.more && !proves() })
 	n := start(t)
+	for _, x := range all {
+		if x.first != "" {
+			n.Does(x.first)
+		}
+	}
 	n.converges(evaluated(t, all, false))
 	for _, x := range all {
 		n.Says(x.look, x.before)
+	}
+	for _, x := range all {
+		if x.meanwhile != "" {
+			n.Does(x.meanwhile)
+		}
 	}
 	n.converges(evaluated(t, all, true))
 	for _, x := range all {
@@ -176,7 +194,7 @@ func evaluated(t *testing.T, all []tried, last bool) *site.Node {
 // elsewhere names the test that changes exactly that field, and untried says why none does.
 func TestEveryFieldIsTried(t *testing.T) {
 	have := map[string]bool{}
-	for _, x := range slices.Concat(fields(), ofPorts(), ofBonds()) {
+	for _, x := range slices.Concat(fields(), ofPorts(), ofBonds(), ofCarriers()) {
 		have[x.path] = true
 	}
 	known := map[string]bool{}

@@ -22,6 +22,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/network"
 	"github.com/slipway-gitops/slipway/tests/nspawn"
 )
 
@@ -492,6 +494,97 @@ func ofBonds() []tried {
 	}
 }
 
+// ofCarriers are the fields of bonds and VLANs that say what they are plugged into and what they
+// carry. Together they are one design of the guest, which is reached by VLAN 5 on its bond.
+func ofCarriers() []tried {
+	bond := func(has string) string { return "bonds: bond0: {" + has + "}" }
+	vlan := func(name, has string) string { return "vlans: " + name + ": {" + has + "}" }
+	in := func(network, address string) string { return fmt.Sprintf("\naddresses: %s: %q", network, address) }
+	link := func(name, native, tagged string, mtu int) string {
+		return fmt.Sprintf("links: %s: {networks: [\"tagged\", \"side\", %q, %q], trunk: true, native: %q, mtu: %d, bonding: {mode: \"active-backup\", monitor: \"100ms\"}}", name, native, tagged, native, mtu)
+	}
+	ip := func(name string) string { return "ip -d -o link show dev " + name }
+	return []tried{
+		{path: "#Bond.link", from: bond(`link: "wide"`), to: bond(`link: "small"`), look: "cat /sys/class/net/bond0/mtu", before: "1500", after: "1480",
+			siteFrom: link("wide", "plain", "first", 1500), siteTo: link("small", "other", "second", 1480)},
+		{path: "#Bond.networks", from: bond(`networks: ["plain"]`) + in("plain", "10.78.0.11"), to: bond(`networks: ["other"]`) + in("other", "10.79.0.11"),
+			look: "ip -4 -o address show dev bond0 scope global | tr -s ' ' | cut -d' ' -f4", before: "10.78.0.11/24", after: "10.79.0.11/24",
+			siteFrom: `networks: plain: cidr: "10.78.0.0/24"`, siteTo: `networks: other: cidr: "10.79.0.0/24"`},
+		{path: "#VLAN.parent", from: vlan("vlan80", `parent: "bond0", network: "side"`), to: vlan("vlan80", `parent: "lan2", network: "side"`), look: ip("vlan80") + " | grep -o '@[a-z0-9]*'", before: "@bond0", after: "@lan2",
+			siteFrom: `networks: side: {cidr: "10.80.0.0/24", vlan: 80}`, siteTo: `networks: side: {cidr: "10.80.0.0/24", vlan: 80}`},
+		{path: "#VLAN.network", from: vlan("turned", `parent: "bond0", network: "first"`) + in("first", "10.81.0.11"), to: vlan("turned", `parent: "bond0", network: "second"`) + in("second", "10.82.0.11"),
+			look: ip("turned") + " | grep -o 'vlan.* id [0-9]*' | grep -o '[0-9]*$'", before: "81", after: "82",
+			siteFrom: `networks: first: {cidr: "10.81.0.0/24", vlan: 81}`, siteTo: `networks: second: {cidr: "10.82.0.0/24", vlan: 82}`},
+	}
+}
+
+// withCarriers is the design of the guest with all of these as they are at first, or at last.
+func withCarriers(t *testing.T, last bool) links {
+	t.Helper()
+	site := `networks: tagged: {cidr: "10.5.0.0/24", vlan: 5, gateway: "10.5.0.1"}`
+	within := fmt.Sprintf(`interfaces: {lan0: mac: %q, lan1: mac: %q, lan2: mac: %q}
+bonds: bond0: {members: ["lan0", "lan1"], primary: "lan0"}
+vlans: vlan5: {parent: "bond0", network: "tagged"}
+addresses: {tagged: %q, side: "10.80.0.11"}`, ports[0], ports[1], ports[2], taggedAddress)
+	return evaluated(t, append(ofCarriers(), tried{siteFrom: site, siteTo: site, from: within, to: within}), last).References.Links
+}
+
+// carriers changes what the bond and its VLANs are plugged into and carry.
+func (g *guest) carriers() {
+	g.t.Helper()
+	for _, last := range []bool{false, true} {
+		g.holds(fmt.Sprintf("what a bond and VLANs carry, changed: %v", last), withCarriers(g.t, last), taggedAddress)
+		for _, x := range ofCarriers() {
+			want := x.before
+			if last {
+				want = x.after
+			}
+			if got := g.says(x.look); got != want {
+				g.t.Errorf("%s says %q, want %q", x.look, got, want)
+			}
+		}
+	}
+}
+
+// The same designs, as files of systemd-networkd in a system that does not run.
+func TestFilesOfCarriers(t *testing.T) {
+	root := t.TempDir()
+	at := filepath.Join(root, "etc/systemd/system/multi-user.target.wants")
+	check(t, os.MkdirAll(at, 0o755))
+	check(t, os.Symlink("/lib/systemd/system/systemd-networkd.service", filepath.Join(at, "systemd-networkd.service")))
+	h := inside.Real(root, false)
+	has := func(name, kind string) string {
+		text, err := os.ReadFile(filepath.Join(root, "etc/systemd/network/10-slipway-"+name+"."+kind))
+		check(t, err)
+		return string(text)
+	}
+	for _, last := range []bool{false, true} {
+		var items []item.Item
+		for name, l := range withCarriers(t, last) {
+			items = append(items, item.New(item.KindLinks+"."+name, l.Fields(), l))
+		}
+		var err error
+		h.Owned, err = inside.LoadOwned(root)
+		check(t, err)
+		check(t, network.New().Apply(t.Context(), h, items, nil))
+		want := map[string]string{"bond0.netdev": "MTUBytes=1500\n", "bond0.network": "Address=10.78.0.11/24\n", "turned.netdev": "Id=81\n"}
+		on, off := "bond0", "lan2"
+		if last {
+			want = map[string]string{"bond0.netdev": "MTUBytes=1480\n", "bond0.network": "Address=10.79.0.11/24\n", "turned.netdev": "Id=82\n"}
+			on, off = "lan2", "bond0"
+		}
+		for file, text := range want {
+			name, kind, _ := strings.Cut(file, ".")
+			if got := has(name, kind); !strings.Contains(got, text) {
+				t.Errorf("changed: %v: %s has no %q:\n%s", last, file, text, got)
+			}
+		}
+		if !strings.Contains(has(on, "network"), "VLAN=vlan80\n") || strings.Contains(has(off, "network"), "VLAN=vlan80\n") {
+			t.Errorf("changed: %v: VLAN 80 is not on %s:\n%s\n%s", last, on, has(on, "network"), has(off, "network"))
+		}
+	}
+}
+
 // withBond is the design of the guest with all options of its bond as they are at first, or
 // at last.
 func withBond(t *testing.T, last bool) links {
@@ -698,6 +791,7 @@ func provesNetworks(t *testing.T, manager string) {
 	g.wants("cat /proc/net/bonding/bond0", `IEEE 802.3ad`)
 
 	g.bondOptions()
+	g.carriers()
 
 	// All of it goes again.
 	g.holds("a port alone", links{"lan0": plain}, nodeAddress)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,7 +57,9 @@ type fixture struct {
 	helpers string
 	key     string // of SSH, private
 	hostKey string
-	signs   string // the key of the repository in /srv/repo
+	signs   string // the key of the repositories in /srv, but for one that signsSecond signs
+	// signsSecond is another one.
+	signsSecond string
 }
 
 // fixtures are those of all releases, and made is that of Debian 12, which most tests use.
@@ -169,11 +173,14 @@ func service(description, target string) string {
 	return "[Unit]\nDescription=" + description + "\n[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=" + target + "\n"
 }
 
-// debs are packages by name and version; the files are beside /usr/share/NAME/version.
-var debs = []struct {
+// deb is a package; its files are beside /usr/share/NAME/version.
+type deb struct {
 	name, version, postinst string
 	files                   map[string]string
-}{
+}
+
+// debs are those of the repository in /srv/repo.
+var debs = []deb{
 	{name: "one", version: "1.0"}, {name: "one", version: "2.0"}, {name: "two", version: "1.0"},
 	{name: "configured", version: "1.0", files: map[string]string{"etc/configured.conf": "as packaged\n", "DEBIAN/conffiles": "/etc/configured.conf\n"}},
 	{name: "serving", version: "1.0", files: map[string]string{
@@ -182,59 +189,108 @@ var debs = []struct {
 	{name: "talking", version: "1.0", postinst: "head -c 104857600 /dev/zero | tr '\\0' x"}, {name: "slow", version: "1.0", postinst: "sleep 75"},
 }
 
-// publish makes a signed repository in /srv/repo.
+// publish makes signed repositories in /srv: that of most tests, and those that fields of a
+// repository and of a snapshot lead to.
 func (f *fixture) publish(t *testing.T) {
 	t.Helper()
-	repo, home := filepath.Join(f.root, "srv/repo"), filepath.Join(f.folder, "gpg")
-	pool, dist := filepath.Join(repo, "pool/stable"), filepath.Join(repo, "dists/stable")
-	does(t, "mkdir", "-p", pool, filepath.Join(dist, "main/binary-"+runtime.GOARCH))
+	first, second := f.signer(t, "gpg"), f.signer(t, "gpg-second")
+	f.signs, f.signsSecond = first.public, second.public
+	one := func(name, version string) []deb { return []deb{{name: name, version: version}} }
+	f.repository(t, first, "repo", "stable", map[string][]deb{"main": debs})
+	for _, is := range []string{"a", "b"} {
+		f.repository(t, first, "url-"+is, "stable", map[string][]deb{"main": one("url-"+is, "1.0")})
+		f.repository(t, first, "suites", "suite-"+is, map[string][]deb{"main": one("suite-"+is, "1.0")})
+	}
+	f.repository(t, first, "parts", "stable", map[string][]deb{"main": one("part-main", "1.0"), "extra": one("part-extra", "1.0")})
+	f.repository(t, first, "keyed", "stable", map[string][]deb{"main": one("key-first", "1.0")})
+	f.repository(t, second, "keyed-anew", "stable", map[string][]deb{"main": one("key-second", "1.0")})
+	f.repository(t, first, "snap-a", "bookworm", map[string][]deb{"main": {{name: "patched", version: "1.0"}, {name: "patched", version: "1.1"}}})
+	f.repository(t, first, "snap-b", "bookworm", map[string][]deb{"main": one("patched", "1.2")})
+	f.put(t, "/srv/snap.asc", f.signs, 0o644)
+	for version, is := range map[string]string{"1.0": "index-a", "2.0": "index-b"} {
+		wheel(t, filepath.Join(f.root, "srv", is, "one"), "one", version)
+	}
+	does(t, "chmod", "-R", "a+rX", filepath.Join(f.root, "srv"))
+}
+
+// signer is a key that signs repositories.
+type signer struct{ home, public string }
+
+func (f *fixture) signer(t *testing.T, name string) signer {
+	t.Helper()
+	home := filepath.Join(f.folder, name)
 	does(t, "mkdir", "-m", "700", home)
-	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "site@example.org", "default", "default", "never")
-	defer func() { _ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() }()
-	for n, d := range debs {
-		tree := filepath.Join(f.folder, fmt.Sprintf("deb%d", n))
-		files := map[string]string{
-			"DEBIAN/control":                   fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: for a test\n", d.name, d.version),
-			"usr/share/" + d.name + "/version": d.version + "\n",
+	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", name+"@example.org", "default", "default", "never")
+	t.Cleanup(func() { _ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() })
+	return signer{home, does(t, "gpg", "--homedir", home, "--armor", "--export")}
+}
+
+// repository makes a signed suite of a repository in a folder of /srv, of packages by component.
+func (f *fixture) repository(t *testing.T, by signer, folder, suite string, parts map[string][]deb) {
+	t.Helper()
+	repo := filepath.Join(f.root, "srv", folder)
+	dist := filepath.Join(repo, "dists", suite)
+	sums, components := "", slices.Sorted(maps.Keys(parts))
+	for _, component := range components {
+		pool := "pool/" + suite
+		if component != "main" {
+			pool += "-" + component
 		}
-		if d.postinst != "" {
-			files["DEBIAN/postinst"] = "#!/bin/sh\nset -e\n" + d.postinst + "\n"
+		index := component + "/binary-" + runtime.GOARCH + "/Packages"
+		does(t, "mkdir", "-p", filepath.Join(repo, pool), filepath.Join(dist, filepath.Dir(index)))
+		for _, d := range parts[component] {
+			f.build(t, d, filepath.Join(repo, pool))
 		}
-		for name, content := range d.files {
-			files[name] = content
+		scan := exec.CommandContext(t.Context(), "dpkg-scanpackages", "--multiversion", pool)
+		scan.Dir = repo
+		lists, err := scan.Output()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for name, content := range files {
-			at, mode := filepath.Join(tree, name), os.FileMode(0o644)
-			if strings.HasSuffix(name, "postinst") {
-				mode = 0o755
-			}
-			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(at, []byte(content), mode); err != nil {
-				t.Fatal(err)
-			}
+		if err := os.WriteFile(filepath.Join(dist, index), lists, 0o644); err != nil {
+			t.Fatal(err)
 		}
-		does(t, "dpkg-deb", "--build", "--root-owner-group", "-Znone", tree, filepath.Join(pool, d.name+"_"+d.version+"_all.deb"))
+		sums += fmt.Sprintf(" %s %d %s\n", does(t, "sha256sum", filepath.Join(dist, index))[:64], len(lists), index)
 	}
-	scan := exec.CommandContext(t.Context(), "dpkg-scanpackages", "--multiversion", "pool/stable")
-	scan.Dir = repo
-	lists, err := scan.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	index := "main/binary-" + runtime.GOARCH + "/Packages"
-	if err := os.WriteFile(filepath.Join(dist, index), lists, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	release := fmt.Sprintf("Origin: Site\nLabel: site\nSuite: stable\nCodename: stable\nDate: %s\nArchitectures: %s all\nComponents: main\nSHA256:\n %s %d %s\n",
-		time.Now().UTC().Format(time.RFC1123), runtime.GOARCH, does(t, "sha256sum", filepath.Join(dist, index))[:64], len(lists), index)
+	release := fmt.Sprintf("Origin: Site\nLabel: site\nSuite: %s\nCodename: %[1]s\nDate: %s\nArchitectures: %s all\nComponents: %s\nSHA256:\n%s",
+		suite, time.Now().UTC().Format(time.RFC1123), runtime.GOARCH, strings.Join(components, " "), sums)
 	if err := os.WriteFile(filepath.Join(dist, "Release"), []byte(release), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	does(t, "gpg", "--homedir", home, "--batch", "--quiet", "--clearsign", "-o", filepath.Join(dist, "InRelease"), filepath.Join(dist, "Release"))
-	does(t, "chmod", "-R", "a+rX", repo)
-	f.signs = does(t, "gpg", "--homedir", home, "--armor", "--export")
+	does(t, "gpg", "--homedir", by.home, "--batch", "--quiet", "--clearsign", "-o", filepath.Join(dist, "InRelease"), filepath.Join(dist, "Release"))
+}
+
+// build makes the file of a package in a folder.
+func (f *fixture) build(t *testing.T, d deb, folder string) {
+	t.Helper()
+	tree, err := os.MkdirTemp(f.folder, "deb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"DEBIAN/control":                   fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: for a test\n", d.name, d.version),
+		"usr/share/" + d.name + "/version": d.version + "\n",
+	}
+	if d.postinst != "" {
+		files["DEBIAN/postinst"] = "#!/bin/sh\nset -e\n" + d.postinst + "\n"
+	}
+	maps.Copy(files, d.files)
+	for name, content := range files {
+		at, mode := filepath.Join(tree, name), os.FileMode(0o644)
+		if strings.HasSuffix(name, "postinst") {
+			mode = 0o755
+		}
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	does(t, "dpkg-deb", "--build", "--root-owner-group", "-Znone", tree, filepath.Join(folder, d.name+"_"+d.version+"_all.deb"))
 }
 
 // node is a real Debian under systemd, which the driver reaches by SSH: a listener
@@ -364,7 +420,7 @@ func look(ctx context.Context, n *node, m driver.Machine, d *site.Node) (site.Ob
 // differing is the first facet that is not as designed.
 func differing(d *site.Node, seen site.Observed, facets []site.Facet) site.Facet {
 	for _, f := range facets {
-		if len(d.Items(f)) == 0 && len(seen.Facets[f].Left(d, f)) == 0 {
+		if !d.Asks(f) && len(seen.Facets[f].Left(d, f)) == 0 {
 			continue
 		}
 		if !plan.AsDesigned(d, f, seen.Facets[f]) && !isPending(d, f, seen.Facets[f]) {
@@ -395,7 +451,13 @@ func step(ctx context.Context, m driver.Machine, d *site.Node, f site.Facet, see
 // stepFor is the step that makes one facet as designed.
 func stepFor(d *site.Node, f site.Facet, seen site.Observed) site.Step {
 	owned, _ := seen.OwnedDigest()
-	return site.Step{Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned}
+	s := site.Step{Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned}
+	for _, i := range seen.Facets[f].Resolve(d, f).Items {
+		if item.Kind(i.Key) == item.KindUnlisted { // the step alone names these
+			s.Changes = append(s.Changes, site.Change{Field: string(f) + "." + i.Key, Want: i.Fields[""]})
+		}
+	}
+	return s
 }
 
 // mostSteps bounds how many steps one design may take.

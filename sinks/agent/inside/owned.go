@@ -14,18 +14,24 @@ import (
 	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // Folder is where Slipway keeps what it must know on a machine, under the root. It is
 // not the daemon's state folder, since a bootstrap host can be a node of its site.
 const Folder = "/var/lib/slipway-inside"
 
-// MaxBefore bounds what is kept of one item as it was before us, in bytes. An item
-// with more is not taken over: Take refuses it.
-const MaxBefore = 1 << 20
-
-// ErrTooLarge is an item of which too much was there before: a person must decide.
-var ErrTooLarge = errors.New("what is there is too large to be kept")
+// The bounds of what is kept as it was before us, in bytes. An item that goes beyond them is not
+// taken over: Take refuses it, and what is there stays.
+const (
+	// MaxBefore is that of one item, and MaxBeforeAll that of all items together.
+	MaxBefore    = 1 << 20
+	MaxBeforeAll = 8 << 20
+	// The last part of that is for items with little to keep, so that many large files do not stand
+	// in the way of an account, or of the network.
+	spareBefore  = 2 << 20
+	littleBefore = 4 << 10
+)
 
 // Owned is the list of what Slipway made on a machine, and of what was there
 // before, in owned.json of Folder with the mode 0600. No private key is kept.
@@ -137,10 +143,31 @@ func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 		return nil
 	}
 	if len(before) > MaxBefore {
-		return fmt.Errorf("%s: %w (%d bytes with what JSON adds, of %d). Move it away, then Slipway puts the designed one there", key, ErrTooLarge, len(before), MaxBefore)
+		return tooLarge("%s: what is there is too large to be kept: %d bytes with what JSON adds, of %d. It is not replaced. Move it away, then Slipway puts the designed one there", key, len(before), MaxBefore)
+	}
+	room, kept := MaxBeforeAll, o.kept()
+	if len(before) > littleBefore {
+		room -= spareBefore
+	}
+	if len(before) > 0 && kept+len(before) > room {
+		return tooLarge("%s: what is there cannot be kept: it has %d bytes with what JSON adds, and %d of the %d bytes that Slipway keeps of one machine are taken. It is not replaced. "+
+			"Move it away, then Slipway puts the designed one there", key, len(before), kept, room)
 	}
 	o.list.Items[facet+"/"+key] = Entry{Before: before, Asked: o.asks[facet+"/"+key]}
 	return o.save()
+}
+
+// kept is how much is kept of all items as they were before us.
+func (o *Owned) kept() (size int) {
+	for _, e := range o.list.Items {
+		size += len(e.Before)
+	}
+	return size
+}
+
+// tooLarge is the error of an item of which too much was there before: a person must decide.
+func tooLarge(format string, args ...any) error {
+	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
 // Note keeps what we have made of an owned item.

@@ -348,10 +348,7 @@ func (j *job) take(key string, before any) error {
 		return err
 	}
 	j.step("own " + key)
-	if err := j.h.Owned.Take(name, key, text); err != nil {
-		return failed("%v", err)
-	}
-	return nil
+	return j.h.Owned.Take(name, key, text)
 }
 
 // note keeps what is made of an owned item.

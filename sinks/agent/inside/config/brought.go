@@ -66,19 +66,26 @@ func (w *work) leftToPackage(file string, before place) (bool, error) {
 	return true, err
 }
 
+// dpkgStatus is what dpkg knows of all packages.
+func (w *work) dpkgStatus() (status []byte, err error) {
+	if w.status == nil {
+		if status, err = w.tree.Read(dpkgStatus, maxStatus); err == nil {
+			w.status = status
+		}
+	}
+	return w.status, err
+}
+
 // isConffile says whether dpkg's status has a file with the digest that it has.
 func (w *work) isConffile(file string) bool { return w.isConffileAs(file, file) }
 
 // isConffileAs says whether dpkg's status has a file with the digest of the one at a path.
 func (w *work) isConffileAs(file, at string) bool {
-	if w.status == nil {
-		status, err := w.tree.Read(dpkgStatus, maxStatus)
-		if err != nil {
-			return false
-		}
-		w.status = status
+	status, err := w.dpkgStatus()
+	if err != nil {
+		return false
 	}
-	_, after, found := bytes.Cut(w.status, []byte("\n "+file+" "))
+	_, after, found := bytes.Cut(status, []byte("\n "+file+" "))
 	if e, err := w.tree.Look(at); !found || err != nil || e.Kind != tree.File {
 		return false
 	}

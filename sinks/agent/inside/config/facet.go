@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -37,6 +39,7 @@ type work struct {
 	failures []failure
 	status   []byte // of dpkg, once it was read
 	shown    int    // bytes of contents that are told
+	pid      string // of this program, in the system
 	// readers are the units to be restarted by the files that they read, started those that
 	// were started by this call.
 	readers map[string][]string
@@ -57,7 +60,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 		return nil, err
 	}
 	t.Before, t.Label = f.before, h.Label
-	return &work{ctx: ctx, h: h, tree: t, items: inside.Entries{Owned: h.Owned, Facet: name, Step: f.before}, seen: inside.Seen{
+	return &work{ctx: ctx, h: h, tree: t, pid: strconv.Itoa(os.Getpid()), items: inside.Entries{Owned: h.Owned, Facet: name, Step: f.before}, seen: inside.Seen{
 		Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{},
 		Contents: map[string]item.Content{},
 	}}, nil
@@ -75,10 +78,11 @@ func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (insi
 		w.observeFile(key)
 	}
 	w.observeUnits(kinds[item.KindUnits])
+	w.observeUnlisted(kinds[item.KindUnlisted], kinds[item.KindUnits])
 	modulesReady := w.observeModules(kinds[item.KindModules])
 	w.observeSysctl(kinds[item.KindSysctl], modulesReady)
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if !slices.Contains([]string{item.KindFiles, item.KindUnits, item.KindSysctl, item.KindModules}, kind) {
+		if !slices.Contains([]string{item.KindFiles, item.KindUnits, item.KindSysctl, item.KindModules, item.KindUnlisted}, kind) {
 			for _, key := range kinds[kind] {
 				w.seen.Cannot[key] = fmt.Sprintf("the facet config has no items of the kind %q", kind)
 			}
@@ -124,7 +128,10 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	w.applyUnits(nil, first)
 	w.applyFiles(files)
 	w.create()
-	w.applyUnits(wanted[item.KindUnits], units)
+	unlisted := w.listed(leaving[item.KindUnlisted], wanted[item.KindUnits])
+	slices.SortStableFunc(unlisted, servicesLast)
+	slices.SortStableFunc(wanted[item.KindUnlisted], func(a, b item.Item) int { return servicesLast(a.Key, b.Key) })
+	w.applyUnits(slices.Concat(wanted[item.KindUnits], wanted[item.KindUnlisted]), slices.Concat(units, unlisted))
 	if err := w.restartReaders(); err != nil {
 		w.fail(item.KindUnits, err)
 	}
@@ -178,7 +185,7 @@ func (w *work) fail(key string, err error) {
 		f.class = known.Class
 	}
 	var link *tree.UnsafeLink
-	if errors.Is(err, inside.ErrTooLarge) || errors.As(err, &link) {
+	if errors.As(err, &link) {
 		f.class = wire.Refused
 	}
 	if !strings.HasPrefix(f.text, key+": ") {

@@ -37,6 +37,7 @@ type fake struct {
 	writes  int
 	limit   int                                  // writes after which everything fails; 0 for none
 	units   string                               // what systemctl list-unit-files prints
+	rpm     map[string]string                    // packages by file; nil where rpm does not start
 	checks  func(c inside.Command) inside.Output // visudo and sshd
 }
 
@@ -172,6 +173,8 @@ func (f *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		}
 		f.created = append(f.created, text)
 		return inside.Output{}, nil
+	case "rpm":
+		return f.rpmSays(c.Args)
 	case "visudo", "/usr/sbin/sshd":
 		if f.checks != nil {
 			return f.checks(c), nil
@@ -356,6 +359,10 @@ func unit(n, content, enabled, state string) item.Item {
 	}
 	i.Body, _ = json.Marshal(body)
 	return i
+}
+
+func unlisted(n string) item.Item {
+	return item.Item{Key: "unlisted." + n, Fields: map[string]string{"": "disabled"}}
 }
 
 func sysctl(n, value string) item.Item {

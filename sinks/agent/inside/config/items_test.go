@@ -176,6 +176,29 @@ func TestAFileTooLargeToKeepIsNotReplaced(t *testing.T) {
 	refuses(t, f, file("/etc/large", "x", "0644", "root"), "Move it away")
 }
 
+// Where there is no room to keep any more the file is not replaced, and the other items are made.
+func TestAFileThatThereIsNoRoomToKeep(t *testing.T) {
+	f := newFake(t)
+	var items []item.Item
+	for n := range 12 {
+		path := fmt.Sprintf("/srv/%02d", n)
+		f.put(path, strings.Repeat("x", 700<<10))
+		items = append(items, file(path, "new", "0644", "root"))
+	}
+	items = append(items, file("/srv/another", "new", "0644", "root"))
+	err := f.apply(items)
+	if class(err) != wire.Refused || !strings.Contains(err.Error(), "files./srv/06: what is there cannot be kept: it has 9") || !strings.Contains(err.Error(), "of the 6291456 bytes that Slipway keeps of one machine are taken") {
+		t.Errorf("it ended with %v", err)
+	}
+	if f.read("/srv/05") != "new" || f.read("/srv/another") != "new" || len(f.read("/srv/06")) != 700<<10 || len(f.read("/srv/11")) != 700<<10 {
+		t.Error("not what there is room for was replaced")
+	}
+	must(t, f.apply(nil, item.Keys(items)...))
+	if len(f.read("/srv/00")) != 700<<10 {
+		t.Error("what was kept did not come back")
+	}
+}
+
 func TestUnits(t *testing.T) {
 	f := newFake(t)
 	f.link("/etc/systemd/system/b.service", "/dev/null")

@@ -230,6 +230,9 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 		if len(f) < 2 || badUnit(f[0]) || isTemplate(f[0]) {
 			continue
 		}
+		if _, ours := w.h.Owned.Entry(name, item.KindUnlisted+"."+f[0]); ours {
+			continue // nobody else has disabled it
+		}
 		first := ""
 		if len(f) > 2 {
 			first = f[2] // the preset

@@ -210,6 +210,7 @@ type unitGoal struct {
 	back      bool   // the file comes back as it was
 	unmask    bool   // a link to /dev/null does not
 	links     bool   // the links that enable it come back as they were
+	unlink    bool   // they are all that is taken away
 	remove    bool
 	// designed are the parts that the design asks for: no other comes back a second time.
 	designed unitMade
@@ -231,15 +232,7 @@ func (w *work) each(goals *[]*unitGoal, do func(g *unitGoal) error) {
 }
 
 func (w *work) applyUnits(items []item.Item, leaving []string) {
-	var goals []*unitGoal
-	for _, i := range items {
-		g, err := goalOf(i)
-		if err != nil {
-			w.fail(i.Key, err)
-			continue
-		}
-		goals = append(goals, g)
-	}
+	goals := w.goals(items)
 	for _, key := range leaving {
 		goals = append(goals, &unitGoal{key: key, name: item.ID(key), remove: true})
 	}
@@ -347,7 +340,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	if other(e.Kind) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s, which Slipway does not replace. Move it away", at, kindText(e))}
 	}
-	asked := g.enabled != "" || g.state != ""
+	asked := (g.enabled != "" || g.state != "") && item.Kind(g.key) == item.KindUnits // a mask of one that is not named stays
 	g.designed = unitMade{File: g.content != nil || g.mask, Enabled: g.enabled != "", State: g.state != ""}
 	if owned {
 		g.comeBack(before, made)
@@ -509,7 +502,17 @@ func (w *work) enableUnit(g *unitGoal) error {
 	if g.links {
 		var before unitBefore
 		w.items.Load(g.key, &before, nil)
+		u, err := w.unit(g.name, links{})
+		if err != nil {
+			return err
+		}
+		if before.Exists && u.path == "" { // a package took the unit away, and its links with it
+			before.Links = nil
+		}
 		return w.restoreLinks(g.name, before.Links)
+	}
+	if g.unlink { // exactly these come back, and nothing else that systemctl would take away
+		return w.restoreLinks(g.name, nil)
 	}
 	if g.enabled == "" {
 		return nil

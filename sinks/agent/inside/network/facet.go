@@ -73,6 +73,8 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 			for _, id := range r.ours {
 				others[id] = r.manager
 			}
+			slices.Sort(r.ours)
+			seen.Have[item.KindManagers+"."+r.manager] = "enabled, sets up " + strings.Join(r.ours, ", ")
 		}
 	}
 	var m *machine

@@ -2,11 +2,13 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
@@ -21,10 +23,18 @@ type rival struct {
 	others  []string // what it sets up besides
 }
 
+// Programs that set up whatever ports they find, and that Slipway writes no configuration for.
+const (
+	dhcpcd  = "dhcpcd"
+	connman = "connman"
+)
+
 // rivalUnits are what starts a manager at boot, its service last.
 var rivalUnits = map[string][]string{
 	Ifupdown: {"networking.service"},
 	Networkd: {"systemd-networkd-wait-online.service", "systemd-networkd.socket", "systemd-networkd.service"},
+	dhcpcd:   {"dhcpcd.service"},
+	connman:  {"connman-wait-online.service", "connman.service"},
 }
 
 // rivals are the managers besides ours that set up interfaces of ours. Netplan writes for
@@ -70,6 +80,11 @@ func rivals(h *inside.Host, manager string, all links) ([]rival, error) {
 		}
 		found = append(found, r)
 	}
+	takers, err := takers(h, all)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, takers...)
 	found = slices.DeleteFunc(found, func(r rival) bool { return len(r.ours) == 0 })
 	for i := range found {
 		if err := found[i].started(h); err != nil {
@@ -77,6 +92,77 @@ func rivals(h *inside.Host, manager string, all links) ([]rival, error) {
 		}
 	}
 	return found, nil
+}
+
+// takers are the programs that set up whatever ports they find, but for those that their own
+// settings leave out.
+func takers(h *inside.Host, all links) (found []rival, err error) {
+	for _, of := range []struct {
+		manager, settings string
+		leaves            func(text, port string) bool
+	}{{dhcpcd, "/etc/dhcpcd.conf", dhcpcdLeaves}, {connman, "/etc/connman/main.conf", connmanLeaves}} {
+		units := rivalUnits[of.manager]
+		if !enabled(h, units[len(units)-1]) {
+			continue
+		}
+		text, _, err := readFile(h, of.settings)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		r := rival{manager: of.manager}
+		for _, port := range portsOf(h, all) {
+			if !of.leaves(string(text), port) {
+				r.meet(port, all)
+			}
+		}
+		found = append(found, r)
+	}
+	return found, nil
+}
+
+// portsOf are the ports of the system, and those that are designed.
+func portsOf(h *inside.Host, all links) []string {
+	ports := all.names("ethernet")
+	found, _ := filepath.Glob(h.Path("/sys/class/net/*/device")) // the pattern is ours
+	for _, at := range found {
+		ports = append(ports, filepath.Base(filepath.Dir(at)))
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// dhcpcdLeaves says whether dhcpcd.conf(5) leaves a port out. The patterns of a line count
+// together with those of all other lines.
+func dhcpcdLeaves(text, port string) bool {
+	denied, allowed, lists := false, false, false
+	for line := range strings.Lines(text) {
+		words := wordsOf(line)
+		if len(words) == 0 {
+			continue
+		}
+		is := slices.ContainsFunc(words[1:], func(pattern string) bool {
+			matches, err := filepath.Match(pattern, port)
+			return err == nil && matches
+		})
+		switch words[0] {
+		case "denyinterfaces":
+			denied = denied || is
+		case "allowinterfaces":
+			allowed, lists = allowed || is, true
+		}
+	}
+	return denied || lists && !allowed
+}
+
+// connmanLeaves says whether connman.conf(5) leaves a port out, by the beginning of its name.
+func connmanLeaves(text, port string) bool {
+	blacklist := strings.Join(settings(text)["General.NetworkInterfaceBlacklist"], ",")
+	return slices.ContainsFunc(wordsOf(blacklist), func(begins string) bool { return strings.HasPrefix(port, begins) })
+}
+
+// wordsOf are the words of a list with blanks or commas between.
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // meet notes an interface that it sets up.

@@ -42,8 +42,14 @@ func TestOtherManagerIsDisabled(t *testing.T) {
 	if err != nil || !strings.Contains(seen.Have["links.eth0.kind"], "ifupdown is enabled and sets it up too") || strings.Contains(seen.Have["links.eth1.kind"], "ifupdown") {
 		t.Errorf("seen %q and %q, %v", seen.Have["links.eth0.kind"], seen.Have["links.eth1.kind"], err)
 	}
+	if is := seen.Have["managers.ifupdown"]; is != "enabled, sets up eth0" {
+		t.Errorf("the manager is told as %q", is)
+	}
 	if err := f.Apply(ctx, s.host(), items(wanted), nil); err != nil {
 		t.Fatal(err)
+	}
+	if seen, err = f.Observe(ctx, s.host(), keysOf(wanted)); err != nil || seen.Have["managers.ifupdown"] != "" {
+		t.Errorf("once it is disabled it is told as %q, %v", seen.Have["managers.ifupdown"], err)
 	}
 	if s.enabledAs() != "" || s.ifupdown {
 		t.Errorf("it is enabled as %q, and runs: %v", s.enabledAs(), s.ifupdown)
@@ -94,6 +100,57 @@ func TestOtherManagerOfOtherInterfaces(t *testing.T) {
 		t.Errorf("%v, enabled as %q", err, s.enabledAs())
 	}
 	s.same(f, wanted)
+}
+
+// It is told also where no interface that it sets up is there yet.
+func TestOtherManagerOfAbsentInterfaces(t *testing.T) {
+	s := withIfupdown(t, "bond0")
+	seen, err := s.facet().Observe(t.Context(), s.host(), []string{"links.bond0", "links.eth0"})
+	if err != nil || seen.Have["managers.ifupdown"] != "enabled, sets up bond0" || seen.Have["links.bond0.kind"] != "" {
+		t.Errorf("seen %v, %v", seen.Have, err)
+	}
+}
+
+// What sets up whatever ports it finds is disabled too, unless its settings leave out those of the
+// design, or it sets up others besides.
+func TestManagersOfAllPorts(t *testing.T) {
+	for name, c := range map[string]struct{ unit, settings, text, has, refused string }{
+		"dhcpcd":                    {unit: "dhcpcd.service", has: "enabled, sets up eth0, eth1"},
+		"dhcpcd leaves one out":     {unit: "dhcpcd.service", settings: "/etc/dhcpcd.conf", text: "hostname\ndenyinterfaces wlan0, eth1\n", has: "enabled, sets up eth0"},
+		"dhcpcd has one alone":      {unit: "dhcpcd.service", settings: "/etc/dhcpcd.conf", text: "allowinterfaces *1\n", has: "enabled, sets up eth1"},
+		"dhcpcd leaves all out":     {unit: "dhcpcd.service", settings: "/etc/dhcpcd.conf", text: "denyinterfaces eth*\n"},
+		"connman":                   {unit: "connman.service", settings: "/etc/connman/main.conf", text: "[General]\nNetworkInterfaceBlacklist=eth1,vb-\n", has: "enabled, sets up eth0"},
+		"dhcpcd has others as well": {unit: "dhcpcd.service", settings: "/sys/class/net/eth7/device/vendor", has: "enabled, sets up eth0, eth1", refused: "dhcpcd sets up eth7 besides"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t)
+			link := filepath.Join(s.root, "/etc/systemd/system/multi-user.target.wants/"+c.unit)
+			if err := os.Symlink("/lib/systemd/system/"+c.unit, link); err != nil {
+				t.Fatal(err)
+			}
+			for _, port := range []string{"eth0", "eth1"} {
+				put(t, s.root, "/sys/class/net/"+port+"/device/vendor", "0x8086\n", 0o644)
+			}
+			if c.settings != "" {
+				put(t, s.root, c.settings, c.text, 0o644)
+			}
+			seen, err := s.facet().Observe(t.Context(), s.host(), keysOf(wanted))
+			key := "managers." + strings.TrimSuffix(c.unit, ".service")
+			if err != nil || seen.Have[key] != c.has {
+				t.Errorf("seen %q, %v", seen.Have[key], err)
+			}
+			err = s.facet().Apply(t.Context(), s.host(), items(wanted), nil)
+			_, there := os.Lstat(link)
+			switch {
+			case c.refused != "":
+				if class(err) != wire.Refused || !strings.Contains(err.Error(), c.refused) || there != nil {
+					t.Errorf("it ended with %v; %v", err, there)
+				}
+			case err != nil || (there == nil) != (c.has == ""):
+				t.Errorf("%v; the link: %v", err, there)
+			}
+		})
+	}
 }
 
 // A shared address is left on the interface that has it and is no difference, whichever

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// checkedPorts holds that ports are plugged in as designed before anything is done with them, as
+// far as LLDP tells. It is all that is done where no driver sets up switches.
+type checkedPorts struct{ then driver.Switches }
+
+var _ driver.Switches = checkedPorts{}
+
+// Provision refuses a port that is known to be plugged in elsewhere: the machine would start in
+// another network, and a switch would set up a port of another machine.
+func (c checkedPorts) Provision(ctx context.Context, n *site.Node, ports []site.SwitchedPort) error {
+	for _, p := range ports {
+		if why := plan.Misplaced(n, p); why != "" {
+			return fmt.Errorf("%w: %s; move the cable, or correct `switch` and `port` of the interface", driver.ErrRefused, why)
+		}
+	}
+	if c.then == nil {
+		return nil
+	}
+	return c.then.Provision(ctx, n, ports)
+}
+
+// Production leaves ports alone that nobody has set up.
+func (c checkedPorts) Production(ctx context.Context, n *site.Node, ports []site.SwitchedPort) error {
+	if c.then == nil {
+		return nil
+	}
+	return c.then.Production(ctx, n, ports)
+}
+
+const (
+	// longestSwitching bounds one call to a switch.
+	longestSwitching = 2 * time.Minute
+	// portPatience is how long the machine's system may take to show that its ports carry their
+	// networks, before the switch is told once more.
+	portPatience = 10 * time.Minute
+	// mostSwitchings is how often a switch is told, before a person looks.
+	mostSwitchings = 3
+)
+
+// provision prepares the ports by which the machine is about to start over the network. That they
+// may be is recorded first: they are brought back whatever comes of the start.
+func (w *worker) provision(ctx context.Context, j job) error {
+	ports := w.startPorts(j)
+	if len(ports) == 0 {
+		return nil
+	}
+	if w.e.Switches != nil {
+		if err := w.save(ctx, func(r *site.Recorded) {
+			since := time.Now()
+			if r.Ports != nil {
+				since = r.Ports.Since
+			}
+			r.Ports = &site.PreparedPorts{Ports: ports, Since: since}
+		}); err != nil {
+			return err
+		}
+	}
+	return w.switched(ctx, "could not be prepared for the start over the network", ports, func(ctx context.Context) error {
+		return checkedPorts{w.e.Switches}.Provision(ctx, j.node, ports)
+	})
+}
+
+// switchPorts does what a step needs of switches before its first request to the machine.
+func (w *worker) switchPorts(ctx context.Context, j job, s site.Step) error {
+	switch {
+	case s.Action == site.ActionStartAgent && j.node.References.Start == site.StartNetwork:
+		return w.provision(ctx, j)
+	case s.Action == site.ActionFinishInstall:
+		return w.giveBackPorts(ctx, j)
+	}
+	return nil
+}
+
+// startPorts are the ports by which the node starts over the network, with what was heard at them
+// if its system answers now.
+func (w *worker) startPorts(j job) []site.SwitchedPort {
+	ports := j.site.StartPorts(j.node)
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.blind || w.blindInside || w.lookedInside.IsZero() {
+		return ports
+	}
+	for i, p := range ports {
+		if at, there := j.node.PortOf(p.Interface, j.memory.Observed.Links); there && at.Carrier == "up" {
+			ports[i].Heard = at.Neighbours
+		}
+	}
+	return ports
+}
+
+// giveBackPorts has prepared ports carry the networks of the design, once for each time that they
+// were prepared or not proven.
+func (w *worker) giveBackPorts(ctx context.Context, j job) error {
+	is := w.job().memory.Recorded.Ports
+	if is == nil || !is.Back.IsZero() || w.e.Switches == nil {
+		return nil
+	}
+	ports := asDesignedNow(is.Ports, j.site.StartPorts(j.node))
+	if err := w.switched(ctx, "could not be put back on their networks", ports, func(ctx context.Context) error {
+		return checkedPorts{w.e.Switches}.Production(ctx, j.node, ports)
+	}); err != nil {
+		return err
+	}
+	return w.save(ctx, func(r *site.Recorded) {
+		if r.Ports != nil {
+			r.Ports = &site.PreparedPorts{Ports: ports, Since: r.Ports.Since, Back: time.Now(), Tries: r.Ports.Tries + 1}
+		}
+	})
+}
+
+// asDesignedNow are ports that were prepared with the networks that the design has for them by now.
+func asDesignedNow(prepared, designed []site.SwitchedPort) []site.SwitchedPort {
+	ports := append([]site.SwitchedPort(nil), prepared...)
+	for i, p := range ports {
+		for _, d := range designed {
+			if d.Interface == p.Interface && d.Switch == p.Switch && d.Port == p.Port {
+				ports[i] = d
+			}
+		}
+	}
+	return ports
+}
+
+// switched calls a switch, for as long as the term is held.
+func (w *worker) switched(ctx context.Context, what string, ports []site.SwitchedPort, call func(context.Context) error) error {
+	ctx, stop := w.e.whileHeld(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, longestSwitching)
+	defer cancel()
+	err := call(ctx)
+	if err == nil {
+		return nil
+	}
+	text := site.PortsText(ports)
+	return driver.Say(fmt.Sprintf("%s %s: %s", text, what, strings.TrimPrefix(verdict(err), driver.Class(err)+": ")), fmt.Errorf("%s: %w", text, err))
+}
+
+// tendPorts brings ports back whose start over the network is over, and forgets those that are
+// proven to be. While the machine is to start so, or runs the agent, they stay prepared.
+func (w *worker) tendPorts(ctx context.Context, j job) error {
+	r := j.memory.Recorded
+	if r.Ports == nil || r.Quarantined != nil || r.Agent.IsOn() && r.Agent.Network && r.Ports.Back.IsZero() {
+		return nil
+	}
+	w.e.mu.Lock()
+	why := w.e.whyReadOnlyLocked()
+	if why == "" {
+		why = w.e.mayWriteLocked(time.Now(), false, true)
+	}
+	w.e.mu.Unlock()
+	switch {
+	case why != "":
+		return nil
+	case r.Ports.Back.IsZero():
+		return w.giveBackPorts(ctx, j)
+	case j.leaving || j.node.Decommission || j.site.Unused(j.node) != "" || j.node.Power == "off" || w.unprovenPorts(j) == "":
+		return w.save(ctx, func(r *site.Recorded) { r.Ports = nil })
+	case time.Since(r.Ports.Back) > portPatience && r.Ports.Tries < mostSwitchings:
+		if err := w.save(ctx, func(r *site.Recorded) {
+			again := *r.Ports
+			again.Back = time.Time{}
+			r.Ports = &again
+		}); err != nil {
+			return err
+		}
+		return w.giveBackPorts(ctx, j)
+	}
+	return nil
+}
+
+// unprovenPorts says why nobody knows whether the ports that were prepared are back; empty where
+// they are, or none were.
+func (w *worker) unprovenPorts(j job) string {
+	is := j.memory.Recorded.Ports
+	if is == nil {
+		return ""
+	}
+	if is.Back.IsZero() {
+		return "the switch was not told yet"
+	}
+	return plan.PortsProven(j.site, j.node, j.memory.Observed, is.Ports, is.Back, w.e.serves)
+}
+
+// awaitPorts is the outcome for a node whose ports are not proven to be back.
+func (w *worker) awaitPorts(j job, why string) outcome {
+	is := j.memory.Recorded.Ports
+	reason := fmt.Sprintf("%s was prepared for the start over the network, and is not proven to be back on its networks: %s", site.PortsText(is.Ports), why)
+	if is.Tries >= mostSwitchings && time.Since(is.Back) > portPatience {
+		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. The switch was told %d times; check it, then run `slipway retry %s`", reason, is.Tries, w.name),
+			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}
+	}
+	return outcome{state: site.Progressing, reason: reason, release: "what the system sees of its networks", wait: soonEnough(j, time.Since(is.Back))}
+}

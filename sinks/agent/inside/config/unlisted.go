@@ -1,0 +1,284 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// maxUnlisted bounds how many units are told.
+const maxUnlisted = 500
+
+// observeUnlisted tells what units are that the design does not name: those that Slipway has
+// disabled, and, where that is asked, all that start with the system beside those that it needs
+// by itself. The design is not known here: the daemon takes what it names from these. Units that
+// are asked for by another name of theirs alone are left out.
+func (w *work) observeUnlisted(keys, asked []string) {
+	var names []string
+	for _, key := range keys {
+		switch n := item.ID(key); {
+		case key == item.KindUnlisted:
+		case badUnit(n):
+			w.seen.Cannot[key] = fmt.Sprintf("%q is not a name of a systemd unit such as \"chrony.service\"", n)
+		default:
+			names = append(names, n)
+		}
+	}
+	if slices.Contains(keys, item.KindUnlisted) {
+		found, err := w.unlisted(asked, names)
+		if err != nil {
+			w.seen.Unread[item.KindUnlisted] = err.Error()
+		}
+		names = append(names, found...)
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) == 0 {
+		return
+	}
+	s, err := w.lookUnits(names)
+	for _, n := range names {
+		key, u := item.KindUnlisted+"."+n, s.files[n]
+		switch {
+		case err != nil:
+			w.seen.Unread[key] = err.Error()
+		case s.unread != "":
+			w.seen.Unread[key] = s.unread
+		case u.path != "" && u.enabled == "":
+			w.seen.Unread[key] = "systemctl does not tell whether the unit is enabled"
+		default:
+			w.seen.Have[key] = startText(u, s.states[n].active)
+		}
+	}
+}
+
+// startText says whether a unit starts with the system, and how it is; the state is empty where
+// services do not run.
+func startText(u unitFile, state string) string {
+	switch {
+	case u.enabled == enabled && state == "":
+		return enabled
+	case u.enabled == enabled:
+		return enabled + ", " + state
+	case state == "" || state == "stopped" || state == "failed":
+		return item.Disabled
+	}
+	return item.Disabled + ", " + state
+}
+
+// unlisted are the services that start with the system beside those that it needs by itself, and
+// the sockets, timers and paths that start them or that no package has brought. Which packages
+// have brought them is told as facts, also of those that Slipway has disabled.
+func (w *work) unlisted(asked, disabled []string) ([]string, error) {
+	l, err := w.readLinks()
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{} // of which the design has another one
+	for _, key := range asked {
+		if badUnit(item.ID(key)) {
+			continue
+		}
+		if u, err := w.unit(item.ID(key), l); err == nil && u.entry.Kind == tree.Link {
+			names[path.Base(u.entry.Target)] = true
+		}
+	}
+	presets, err := w.presets()
+	if err != nil {
+		return nil, err
+	}
+	session := w.sessionUnits()
+	places := map[string]string{} // of unit files
+	for _, n := range slices.Sorted(maps.Keys(l.configured)) {
+		if !slices.Contains([]string{".service", ".socket", ".timer", ".path"}, path.Ext(n)) || badUnit(n) || isTemplate(n) ||
+			names[n] || isNeeded(n) || presets.enables(n) || slices.Contains(session, n) {
+			continue
+		}
+		u, err := w.unit(n, l)
+		if err != nil {
+			return nil, err
+		}
+		if u.path != "" && u.enabled == enabled {
+			places[n] = w.packagedFile(n, u)
+		}
+	}
+	files := slices.Collect(maps.Values(places))
+	ours := map[string]string{}
+	for _, n := range disabled {
+		u, err := w.unit(n, l)
+		if err != nil {
+			return nil, err
+		}
+		if u.path != "" {
+			ours[n] = w.packagedFile(n, u)
+			files = append(files, ours[n])
+		}
+	}
+	from, err := w.packagesOf(slices.Compact(slices.Sorted(slices.Values(files))))
+	if err != nil {
+		return nil, err
+	}
+	base, err := w.basePackages()
+	if err != nil {
+		return nil, err
+	}
+	var services, others []string
+	for _, n := range slices.Sorted(maps.Keys(places)) {
+		switch by := from[places[n]]; {
+		case base[by]:
+		case path.Ext(n) == ".service" || by == "":
+			services = append(services, n)
+		default:
+			others = append(others, n)
+		}
+	}
+	found := services
+	for _, n := range others {
+		if starts := w.startedBy(n, places[n]); slices.Contains(services, starts) {
+			found = append(found, n)
+		}
+	}
+	if len(found) > maxUnlisted {
+		return nil, fmt.Errorf("%d units that are not part of the system start with it, more than %d", len(found), maxUnlisted)
+	}
+	for _, n := range found {
+		ours[n] = places[n]
+	}
+	for n, file := range ours {
+		if by := from[file]; by != "" {
+			w.seen.Have[item.BroughtBy(n)] = by
+		}
+	}
+	return found, nil
+}
+
+// startedBy is the service that a socket, timer or path starts.
+func (w *work) startedBy(n, file string) string {
+	starts := strings.TrimSuffix(n, path.Ext(n)) + ".service"
+	text, err := w.tree.Read(file, maxUnit)
+	if err != nil {
+		return starts
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if name = strings.TrimSpace(name); (name == "Service" || name == "Unit") && strings.TrimSpace(value) != "" {
+			starts = strings.TrimSpace(value)
+		}
+	}
+	return starts
+}
+
+// packagedFile is the file of a unit that a package can have brought, over which a person may
+// have put another one.
+func (w *work) packagedFile(n string, u unitFile) string {
+	for _, folder := range []string{"/usr/lib/systemd/system", "/lib/systemd/system"} {
+		for _, name := range []string{n, template(n)} {
+			if at := folder + "/" + name; w.tree.Exists(at) {
+				return at
+			}
+		}
+	}
+	return u.path
+}
+
+// unlistedGoal is what is to become of a unit that the design does not name.
+func (w *work) unlistedGoal(i item.Item) (*unitGoal, error) {
+	n := item.ID(i.Key)
+	refused := func(format string, args ...any) (*unitGoal, error) {
+		return nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case badUnit(n):
+		return refused("%q is not a name of a systemd unit such as \"chrony.service\"", n)
+	case i.Fields[""] != item.Disabled:
+		return refused("a unit that the design does not name cannot be made %q", i.Fields[""])
+	case isNeeded(n) || slices.Contains(w.sessionUnits(), n):
+		return refused("the system needs %s, so that Slipway does not disable it", n)
+	}
+	if _, ours := w.h.Owned.Entry(name, item.KindUnits+"."+n); ours {
+		return nil, &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%s left the design, and has to be as it was before Slipway first", n)}
+	}
+	return &unitGoal{key: i.Key, name: n, enabled: disabled, unlink: true, state: "stopped"}, nil
+}
+
+// goals are what is to become of units that are asked for.
+func (w *work) goals(items []item.Item) (goals []*unitGoal) {
+	for _, i := range items {
+		goal := goalOf
+		if item.Kind(i.Key) == item.KindUnlisted {
+			goal = w.unlistedGoal
+		}
+		g, err := goal(i)
+		if err != nil {
+			w.fail(i.Key, err)
+			continue
+		}
+		goals = append(goals, g)
+	}
+	return goals
+}
+
+// servicesLast has what starts services stop before them, and start before them, by keys.
+func servicesLast(a, b string) int {
+	is := func(key string) int {
+		if path.Ext(key) == ".service" {
+			return 1
+		}
+		return 0
+	}
+	return is(a) - is(b)
+}
+
+// listed gives a unit that the design names by now what was kept of it when Slipway disabled it,
+// and gives the keys of the other units that are to be as they were.
+func (w *work) listed(leaving []string, units []item.Item) (rest []string) {
+	for _, key := range leaving {
+		named := item.KindUnits + "." + item.ID(key)
+		if !slices.ContainsFunc(units, func(i item.Item) bool { return i.Key == named }) {
+			rest = append(rest, key)
+			continue
+		}
+		var before unitBefore
+		var made unitMade
+		w.items.Load(key, &before, nil)
+		err := w.items.Take(named, before)
+		if err == nil {
+			w.items.Load(named, nil, &made)
+			made.Enabled, made.State = true, true
+			err = w.items.Note(named, made)
+		}
+		if err == nil {
+			err = w.items.Drop(key)
+		}
+		if err != nil {
+			w.fail(key, err)
+		}
+	}
+	return rest
+}
+
+// sessionUnits are the services that this program was started by, directly or not: that of the SSH
+// server, whatever its name is.
+func (w *work) sessionUnits() (units []string) {
+	if !w.h.Live {
+		return nil
+	}
+	for pid, depth := w.pid, 0; pid != "" && pid != "0" && pid != "1" && depth < 32; depth++ {
+		groups, _ := w.tree.Read("/proc/"+pid+"/cgroup", maxUnit) // without it it is in none
+		for _, part := range strings.FieldsFunc(string(groups), func(r rune) bool { return r == '/' || r == '\n' }) {
+			if path.Ext(part) == ".service" {
+				units = append(units, part)
+			}
+		}
+		status, _ := w.tree.Read("/proc/"+pid+"/status", maxUnit)
+		_, rest, _ := strings.Cut(string(status), "\nPPid:")
+		parent, _, _ := strings.Cut(rest, "\n")
+		pid = strings.TrimSpace(parent)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(units)))
+}
