@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -143,8 +144,8 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 		switch {
 		case j.node.IsVirtual():
 			o.reason = "decommissioned: its virtual machine is gone; you may remove it from the design"
-		case j.node.Retires() && !j.memory.Recorded.Retired.IsZero():
-			o.reason = "decommissioned: its disks are erased and it is off; you may remove it from the design"
+		case j.node.Retires() && plan.HasRetired(j.node, j.memory.Recorded):
+			o.reason = "decommissioned: its disks are erased; you may remove it from the design"
 		}
 	}
 	return o

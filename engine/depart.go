@@ -86,7 +86,7 @@ func (e *Engine) mayLeave(w *worker) *held {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
 			fmt.Sprintf("revision %s removes the node, which was not decommissioned first; Slipway keeps the node and only observes it: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name))
 	}
-	if r := w.memory.Recorded; r.Retires && r.Retired.IsZero() {
+	if r := w.memory.Recorded; r.Retires && !plan.HasRetired(w.node, r) {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: {erase: \"secure\"}`",
 			fmt.Sprintf("revision %s removes the node, and its disks were not erased, as its design asked; Slipway keeps the node: put it back and approve the erase, or run `slipway approve %s` to let it go with what is on its disks", rev.Short(), w.name))
 	}

@@ -90,6 +90,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 func move(r *site.Recorded) {
 	r.Adopted, r.InFlight, r.Installing, r.Agent, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil, nil
 	r.Healthy, r.Unhealthy, r.EverHealthy, r.Owned = time.Time{}, time.Time{}, time.Time{}, site.Owned{}
+	r.Retired, r.RetiredLayout = time.Time{}, ""
 	if i := r.Installed; i != nil {
 		r.Installed = &site.Installation{Generation: i.Generation, Image: i.Image, Since: time.Now(), Attempt: i.Attempt}
 	}
@@ -150,7 +151,8 @@ func underWay(r site.Recorded) site.Installation {
 
 // leavesAgentAlone says whether nobody wants Slipway's agent on the machine.
 func (w *worker) leavesAgentAlone(j job) bool {
-	erases := j.node.Retires() && j.memory.Recorded.Retired.IsZero()
+	r := j.memory.Recorded
+	erases := j.node.Retires() && !plan.HasRetired(j.node, r) && (r.Agent == nil || r.Agent.Generation == 0 || r.UnderWay() != 0) // one for an installation has other disks in mind
 	return j.node.Away != "" || j.node.Decommission && !erases || j.site.Unused(j.node) != ""
 }
 

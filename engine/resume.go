@@ -75,5 +75,9 @@ func leaveOff(r *site.Recorded, s site.Step, why string) {
 		cut.CutOff = why
 		r.Installing = &cut
 	}
+	if r.EraseBegun() { // its disks may be erased in part: what was on them is no system any more
+		plan.ForgetInside(r)
+		r.Installing, r.Installed, r.Owned = nil, nil, site.Owned{}
+	}
 	r.InFlight = nil
 }

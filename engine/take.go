@@ -399,6 +399,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 		if s.Retires() {
 			plan.ForgetInside(r)
 			r.Installing, r.Installed, r.Owned, r.Retired = nil, nil, site.Owned{}, time.Now()
+			r.RetiredLayout = s.Layout
 		}
 	case site.ActionFinishErase:
 		r.Agent = nil

@@ -51,9 +51,10 @@ type checkout struct {
 	flags  sealFlags
 	means  sealed.Means
 	id     *sealed.Identity // nil before it was needed
+	err    *screen
 }
 
-func openCheckout(path string, f sealFlags) (*checkout, error) {
+func openCheckout(w *screen, path string, f sealFlags) (*checkout, error) {
 	root, name := located(path, f.site)
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s: there is no such folder: name the one that holds the design", root)
@@ -68,8 +69,8 @@ func openCheckout(path string, f sealFlags) (*checkout, error) {
 	if f.file != "" && !design.IsSOPS(f.file) {
 		return nil, usage("--file is the name of a file in the folder secrets/ that ends in .sops.yaml or .sops.json, not %q", f.file)
 	}
-	c := &checkout{root: root, site: name, folder: filepath.Join(filepath.FromSlash(dir), sealed.Folder), flags: f}
-	c.means = sealed.Means{Plugin: c.pluginIdentity, PluginRecipient: c.pluginRecipient, Passphrase: askPassphrase}
+	c := &checkout{root: root, site: name, folder: filepath.Join(filepath.FromSlash(dir), sealed.Folder), flags: f, err: w}
+	c.means = sealed.Means{Plugin: c.pluginIdentity, PluginRecipient: c.pluginRecipient, Passphrase: func() ([]byte, error) { return ask(w, "Passphrase of the key: ") }}
 	return c, nil
 }
 
@@ -104,7 +105,7 @@ func (c *checkout) pluginRecipient(text string) (agelib.Recipient, error) {
 	if err := c.allowed(name); err != nil {
 		return nil, err
 	}
-	return plugin.NewRecipient(text, terminalUI())
+	return plugin.NewRecipient(text, c.terminalUI())
 }
 
 func (c *checkout) pluginIdentity(text string) (agelib.Identity, error) {
@@ -115,25 +116,22 @@ func (c *checkout) pluginIdentity(text string) (agelib.Identity, error) {
 	if err := c.allowed(name); err != nil {
 		return nil, err
 	}
-	return plugin.NewIdentity(text, terminalUI())
+	return plugin.NewIdentity(text, c.terminalUI())
 }
 
-func terminalUI() *plugin.ClientUI {
-	warn := &screen{os.Stderr}
-	say := func(format string, v ...any) { warn.Println(fmt.Sprintf(format, v...)) }
+func (c *checkout) terminalUI() *plugin.ClientUI {
+	say := func(format string, v ...any) { c.err.Println(fmt.Sprintf(format, v...)) }
 	return plugin.NewTerminalUI(say, say)
 }
 
-func askPassphrase() ([]byte, error) { return ask("Passphrase of the key: ") }
-
 // ask asks for a secret without showing what is typed.
-func ask(question string) ([]byte, error) {
+func ask(w *screen, question string) ([]byte, error) {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil, errors.New("nobody is there to type a secret: standard input is not a terminal")
 	}
-	(&screen{os.Stderr}).Printf("%s", question)
+	w.Printf("%s", question)
 	text, err := term.ReadPassword(int(os.Stdin.Fd()))
-	(&screen{os.Stderr}).Println()
+	w.Println()
 	return text, err
 }
 

@@ -67,7 +67,7 @@ type secretState struct {
 }
 
 func (a *app) checkSecrets(ctx context.Context, dir string, f sealFlags) error {
-	c, err := openCheckout(dir, f)
+	c, err := openCheckout(a.err, dir, f)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ type rekeyed struct {
 }
 
 func (a *app) rekey(dir string, f sealFlags) error {
-	c, err := openCheckout(dir, f)
+	c, err := openCheckout(a.err, dir, f)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (c *checkout) rekeyFile(file string, to []sealed.Recipient) (rekeyed, error
 		if len(r.Added)+len(r.Removed) == 0 {
 			return r, nil
 		}
-		if err := f.Rekey(id, to); err != nil {
+		if err := f.Rekey(id, to, time.Now()); err != nil {
 			return r, err
 		}
 		r.text, err = f.Bytes()

@@ -98,7 +98,7 @@ func (a *app) setSecret(name, dir string, f sealFlags, h headerFlags) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	c, err := openCheckout(dir, f)
+	c, err := openCheckout(a.err, dir, f)
 	if err != nil {
 		return err
 	}
@@ -117,8 +117,9 @@ func (a *app) setSecret(name, dir string, f sealFlags, h headerFlags) error {
 		}
 		was, _, _ := strings.Cut(string(old.text), "\n\n")
 		head = h.over(was)
+		a.err.Printf("%s: the secret keeps where it may be sent, as its file says. Whoever can merge could have replaced the file: go on only if this is right\n%s\n", c.path(c.fileOf(name)), head)
 	}
-	value, err := readValue(name)
+	value, err := readValue(a.err, name)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (c *checkout) exists(name string) bool {
 const mostValue = 64 << 10
 
 // readValue reads a secret from standard input, or asks for it.
-func readValue(name string) ([]byte, error) {
+func readValue(w *screen, name string) ([]byte, error) {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		text, err := io.ReadAll(io.LimitReader(os.Stdin, mostValue+1))
 		switch {
@@ -148,11 +149,11 @@ func readValue(name string) ([]byte, error) {
 		}
 		return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), nil
 	}
-	first, err := ask(name + ": ")
+	first, err := ask(w, name+": ")
 	if err != nil {
 		return nil, err
 	}
-	again, err := ask("once more: ")
+	again, err := ask(w, "once more: ")
 	if err == nil && !bytes.Equal(first, again) {
 		err = errors.New("the two are not the same: nothing was changed")
 	}
@@ -214,6 +215,9 @@ func (c *checkout) putSOPS(text []byte, to []sealed.Recipient) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := content.Renew(to); err != nil { // a recipient who was removed knows the key of before
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if err := content.PutCredential(c.flags.key, c.site, text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -254,7 +258,7 @@ func (a *app) showSecretCommand() *cobra.Command {
 			if a.output != "json" && !a.out.Terminal() {
 				return errors.New("a secret is shown on a terminal alone: with --output json it is written anywhere")
 			}
-			c, err := openCheckout(folder(args[1:]), f)
+			c, err := openCheckout(a.err, folder(args[1:]), f)
 			if err != nil {
 				return err
 			}
@@ -311,7 +315,7 @@ func (a *app) editSecret(ctx context.Context, name, dir string, f sealFlags) err
 	if err := checkName(name); err != nil {
 		return err
 	}
-	c, err := openCheckout(dir, f)
+	c, err := openCheckout(a.err, dir, f)
 	if err != nil {
 		return err
 	}
@@ -387,7 +391,7 @@ func (a *app) recipientsCommand() *cobra.Command {
 			"secrets/recipients. What is encrypted already changes with `slipway secret rekey`.\n" + exitHelp,
 		Example: "  slipway secret recipients\n  slipway secret recipients add age1… --name ops-laptop\n  slipway secret recipients remove ops-laptop",
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := openCheckout(folder(args), f)
+			c, err := openCheckout(a.err, folder(args), f)
 			if err != nil {
 				return err
 			}
@@ -423,7 +427,7 @@ func (a *app) addRecipientCommand() *cobra.Command {
 			"(ssh-ed25519 or ssh-rsa), or that of a plugin. Run `slipway secret rekey` afterwards.\n" + exitHelp,
 		Example: "  slipway secret recipients add age1… --name ops-laptop",
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := openCheckout(folder(args[1:]), f)
+			c, err := openCheckout(a.err, folder(args[1:]), f)
 			if err != nil {
 				return err
 			}
@@ -485,7 +489,7 @@ func (a *app) removeRecipientCommand() *cobra.Command {
 			"replace the values that `slipway secret check` lists.\n" + exitHelp,
 		Example: "  slipway secret recipients remove ops-laptop",
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := openCheckout(folder(args[1:]), f)
+			c, err := openCheckout(a.err, folder(args[1:]), f)
 			if err != nil {
 				return err
 			}

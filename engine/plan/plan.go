@@ -87,7 +87,7 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 	switch {
 	case m.Recorded.Quarantined != nil:
 		planQuarantine(p, n, m)
-	case otherSystem(s, n, m) != "" && !leftAlone(s, n, m) && !zeroizes(s, n):
+	case otherSystem(s, n, m) != "" && !leftAlone(s, n, m) && !zeroizes(s, n) && !retires(s, n, m):
 		planForeign(p, s, n, m)
 	case zeroizes(s, n):
 		planZeroize(p, n, m)

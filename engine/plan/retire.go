@@ -16,15 +16,22 @@ func retires(s *site.Site, n *site.Node, m site.Memory) bool {
 	return n.Retires() && n.Away == "" && s.Unused(n) == "" && m.Recorded.UnderWay() == 0
 }
 
+// HasRetired says whether the disks that a node's design has erased before it leaves were
+// erased: those of this machine, and all that the design names by now. Records of before
+// name no layout.
+func HasRetired(n *site.Node, r site.Recorded) bool {
+	return !r.Retired.IsZero() && (r.RetiredLayout == "" || r.RetiredLayout == LayoutDigest(n.Retiring()))
+}
+
 // planRetire plans the erase, and then that the agent leaves the machine.
 func planRetire(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
-	if !m.Recorded.Retired.IsZero() {
+	if HasRetired(n, m.Recorded) {
 		if m.Recorded.Agent != nil {
 			p.Steps = append(p.Steps, leaveStep(n))
 		}
 		return
 	}
-	if why := unfit(n.Retiring(), m); len(why) > 0 {
+	if why := unfit(n.Retiring(), m); len(why) > 0 && !m.Recorded.EraseBegun() {
 		p.Blocked = append(p.Blocked, why...)
 		p.Release = "a commit that changes what the reason names, or the machine with these disks"
 		return
@@ -60,7 +67,7 @@ func leaveStep(n *site.Node) site.Step {
 
 // retireNote says how far the machine of a node is that is decommissioned and erased.
 func retireNote(n *site.Node, m site.Memory) string {
-	if at := m.Recorded.Retired; !at.IsZero() {
+	if at := m.Recorded.Retired; HasRetired(n, m.Recorded) {
 		return fmt.Sprintf("decommissioned: its disks were erased at %s, as `slipway erase-report %s` shows; you may remove it from the design", at.UTC().Format(time.DateTime)+"Z", n.Name)
 	}
 	return "decommissioned: Slipway erases the disks that its design names, and leaves the machine off"

@@ -82,6 +82,8 @@ type Recorded struct {
 	Decommissioned time.Time `json:"decommissioned,omitzero"`
 	Retires        bool      `json:"retires,omitempty"`
 	Retired        time.Time `json:"retired,omitzero"`
+	// RetiredLayout is the digest of the disks that were erased then.
+	RetiredLayout string `json:"retiredLayout,omitempty"`
 	// Quarantined is set while a person has the machine kept off.
 	Quarantined *Hold `json:"quarantined,omitempty"`
 	// Begun is set when a step was begun in a rollout.

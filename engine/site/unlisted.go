@@ -3,6 +3,7 @@ package site
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -183,8 +184,8 @@ func packageName(name string) string {
 	return name
 }
 
-// unit says whether a unit is named: itself, by its template, or by the package that has brought
-// it.
+// unit says whether a unit is named: itself, by its template, by the service that it starts, or by
+// the package that has brought it.
 func (all naming) unit(name, from string) bool {
 	if all.units[name] || from != "" && all.packages[packageName(from)] {
 		return true
@@ -192,5 +193,7 @@ func (all naming) unit(name, from string) bool {
 	if at := strings.IndexByte(name, '@'); at >= 0 {
 		return all.units[name[:at+1]+name[strings.LastIndexByte(name, '.'):]]
 	}
-	return false
+	// What starts a service that is named goes with it: systemd stops the service with its socket.
+	service := strings.TrimSuffix(name, path.Ext(name)) + ".service"
+	return service != name && all.units[service]
 }

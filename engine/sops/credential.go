@@ -30,7 +30,10 @@ func Credential(name string, text []byte, key, siteName string, id sealed.Identi
 		return nil, fmt.Errorf("there is no object at the key %q: write the keys site, hosts, use and secret below it", key)
 	}
 	at := func(last string) []string { return append(path[:len(path):len(path)], last) }
-	is, _, ok := c.Text(at("site"))
+	is, bound, ok := c.Text(at("site"))
+	if ok && !bound {
+		return nil, fmt.Errorf("%s.site %w", key, errOpen)
+	}
 	if !ok || is != siteName {
 		return nil, fmt.Errorf("%s.site does not say %q, so the secret may be that of another site: set it with `sops edit`", key, siteName)
 	}
@@ -55,14 +58,18 @@ func Credential(name string, text []byte, key, siteName string, id sealed.Identi
 	return []byte(b.String()), nil
 }
 
+// errOpen is why a part of a credential counts only encrypted: the digest of a file holds
+// values one behind the other, without their keys, so a clear one can be changed into two.
+var errOpen = errors.New("stands in the file as clear text, and could be changed by whoever can merge: change the rule of the file so that it is encrypted, and set it again with `sops edit`")
+
 // line is a text, or the texts of a list with commas between them.
 func (c *Content) line(path []string) (string, error) {
 	n := c.file.at(path)
 	if n == nil {
 		return "", nil
 	}
-	if c.file.meta.onlyEncrypted && !c.file.meta.encrypts(path) {
-		return "", errors.New("is neither encrypted nor part of the file's digest (mac_only_encrypted), so anybody could change it: let it be encrypted")
+	if !c.file.meta.encrypts(path) {
+		return "", errOpen
 	}
 	leaves := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {

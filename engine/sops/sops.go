@@ -224,14 +224,47 @@ func (c *Content) mac() string {
 	return fmt.Sprintf("%X", h.Sum(nil))
 }
 
-// Rekey encrypts the key of the file for other recipients. The values stay as they
-// are.
-func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient) error {
-	key, err := f.key(id)
+// Rekey encrypts the file for other recipients, with a new key: whoever could open it
+// before knows the old one for good.
+func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient, now time.Time) error {
+	c, err := f.Open(id)
 	if err != nil {
 		return err
 	}
-	return f.seal(key, to)
+	if err := c.Renew(to); err != nil {
+		return err
+	}
+	_, err = c.File(now)
+	return err
+}
+
+// Renew encrypts all values with a new key, for recipients. File has to be called next.
+func (c *Content) Renew(to []sealed.Recipient) error {
+	key := make([]byte, keySize)
+	rand.Read(key) // never fails
+	err := c.file.each(func(path []string, n *yaml.Node) error {
+		if !c.file.meta.encrypts(path) {
+			return nil
+		}
+		enc, err := encryptAs(string(bytesOf(c.values[n])), kindOf(n.Value), key, additional(path))
+		if err == nil {
+			n.Value = enc
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.key = key
+	return c.file.seal(key, to)
+}
+
+// kindOf is the type of an encrypted value as the file names it.
+func kindOf(value string) string {
+	if m := encrypted.FindStringSubmatch(value); m != nil {
+		return m[4]
+	}
+	return "str"
 }
 
 func (f *File) seal(key []byte, to []sealed.Recipient) error {

@@ -88,10 +88,10 @@ func TestRekey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rekey(other, []sealed.Recipient{theirs}); !errors.Is(err, sealed.ErrNotForUs) {
+	if err := f.Rekey(other, []sealed.Recipient{theirs}, time.Now()); !errors.Is(err, sealed.ErrNotForUs) {
 		t.Errorf("by an identity that does not open it: got %v", err)
 	}
-	if err := f.Rekey(id, []sealed.Recipient{theirs}); err != nil {
+	if err := f.Rekey(id, []sealed.Recipient{theirs}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	text, err = f.Bytes()
@@ -103,6 +103,65 @@ func TestRekey(t *testing.T) {
 	}
 	if _, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", id); !errors.Is(err, sealed.ErrNotForUs) {
 		t.Errorf("the former recipient: got %v", err)
+	}
+}
+
+// The digest of a file holds values one behind the other: a clear one may be cut in two by
+// whoever can merge, and where a secret may be sent is never read from clear text.
+func TestClearHostsAreNeverBelieved(t *testing.T) {
+	id, r := newIdentity(t)
+	text := string(fileWith(t, "a.sops.yaml", "bmc", r))
+	wider := strings.Replace(text, "unencrypted_suffix: _unencrypted", "encrypted_regex: ^secret$", 1)
+	if wider == text {
+		t.Fatal("the rule was not found")
+	}
+	lines := strings.Split(wider, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(strings.TrimSpace(l), "hosts:") {
+			lines[i] = l[:strings.Index(l, "hosts:")] + "hosts: 192.0.2.0/2"
+		}
+	}
+	if got, err := sops.Credential("a.sops.yaml", []byte(strings.Join(lines, "\n")), "bmc", "fra", id); err == nil {
+		t.Errorf("hosts in clear text: got %q", got)
+	}
+	if _, err := sops.Parse("a.sops.yaml", []byte("\"a:b\": x\n"+text)); err == nil || !strings.Contains(err.Error(), "rename it") {
+		t.Errorf("a key with \":\": got %v", err)
+	}
+}
+
+// Whoever could open a file before knows its key: the next one has another.
+func TestRekeyMakesANewKey(t *testing.T) {
+	id, r := newIdentity(t)
+	f, err := sops.Parse("a.sops.yaml", fileWith(t, "a.sops.yaml", "bmc", r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := f.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Rekey(id, []sealed.Recipient{r}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := f.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(text []byte) string {
+		for l := range strings.Lines(string(text)) {
+			if strings.Contains(l, "secret:") {
+				return l
+			}
+		}
+		return ""
+	}
+	// A value of the old file in the new one does not open, since the keys differ.
+	mixed := strings.Replace(string(after), value(after), value(before), 1)
+	if _, err := sops.Credential("a.sops.yaml", []byte(mixed), "bmc", "fra", id); err == nil || !strings.Contains(err.Error(), "cannot be decrypted") {
+		t.Errorf("a value under the old key: got %v", err)
+	}
+	if got, err := sops.Credential("a.sops.yaml", after, "bmc", "fra", id); err != nil || string(got) != string(credential) {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
@@ -216,7 +275,11 @@ func TestReadsWhatSOPSWrote(t *testing.T) {
 		}
 		got, err := sops.Credential(file, text, "bmc", "fra", id)
 		want := "hosts: 192.0.2.0/24, bmc.example.org\nuse: redfish\nports: 443, 8443\nusername: admin\n\npässword \"x\"\nwith lines"
-		if err != nil || string(got) != want {
+		if strings.Contains(file, "regex") { // its rule leaves where the secret may be sent in clear text
+			if err == nil || !strings.Contains(err.Error(), "stands in the file as clear text") {
+				t.Errorf("%s: got %q, %v", file, got, err)
+			}
+		} else if err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v", file, got, err)
 		}
 		changed := bytes.Replace(text, []byte("first"), []byte("other"), 1) // a value in clear text

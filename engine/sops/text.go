@@ -65,6 +65,9 @@ func check(n *yaml.Node, depth int, leaves *int) error {
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" {
 			return fmt.Errorf("%d: a key is not a plain text: put it in quotes", key.Line)
 		}
+		if strings.Contains(key.Value, ":") {
+			return fmt.Errorf("%d: the key %q holds \":\", which SOPS puts between keys, so a value could be moved to another place: rename it", key.Line, key.Value)
+		}
 		if seen[key.Value] {
 			return fmt.Errorf("%d: the key %q stands twice in one object: remove one of the two", key.Line, key.Value)
 		}

@@ -92,6 +92,11 @@ func sealer(key []byte, nonce int) (cipher.AEAD, error) {
 
 // encrypt encrypts a text.
 func encrypt(value string, key []byte, additional string) (string, error) {
+	return encryptAs(value, "str", key, additional)
+}
+
+// encryptAs encrypts a value of a type of SOPS.
+func encryptAs(value, kind string, key []byte, additional string) (string, error) {
 	if value == "" {
 		return "", nil
 	}
@@ -103,7 +108,7 @@ func encrypt(value string, key []byte, additional string) (string, error) {
 	rand.Read(nonce) // never fails
 	out := gcm.Seal(nil, nonce, []byte(value), []byte(additional))
 	b64 := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("ENC[AES256_GCM,data:%s,iv:%s,tag:%s,type:str]", b64(out[:len(out)-tagSize]), b64(nonce), b64(out[len(out)-tagSize:])), nil
+	return fmt.Sprintf("ENC[AES256_GCM,data:%s,iv:%s,tag:%s,type:%s]", b64(out[:len(out)-tagSize]), b64(nonce), b64(out[len(out)-tagSize:]), kind), nil
 }
 
 // plain is the value of a leaf that is not encrypted.

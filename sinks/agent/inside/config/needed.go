@@ -20,20 +20,23 @@ var needed = slices.Concat(
 	// Slipway's own.
 	[]string{"slipway*"},
 	// How people and Slipway log in.
-	[]string{"ssh", "ssh@*", "sshd", "sshd@*", "sshd-keygen*", "dropbear*"},
+	[]string{"ssh", "ssh@*", "sshd", "sshd@*", "sshd-keygen*", "dropbear*", "sssd*", "nslcd", "winbind", "oddjobd", "teleport"},
 	// Networks, tunnels and routes that the machine may be reached by, and LLDP.
 	[]string{"NetworkManager*", "networking", "network", "ifup@*", "ifupdown-*", "netplan-*", "dhcpcd*", "connman*", "wicked*", "resolvconf*", "wpa_supplicant*", "teamd@*",
-		"openvswitch*", "openvswitch-*", "ovs-*", "ovsdb-server*", "wg-quick@*", "tailscaled", "openvpn*", "strongswan*", "ipsec", "nebula*", "zerotier-one", "frr", "bird*", "keepalived", "lldpd", "lldpad"},
+		"openvswitch*", "openvswitch-*", "ovs-*", "ovsdb-server*", "wg-quick@*", "tailscaled", "openvpn*", "strongswan*", "ipsec", "nebula*", "zerotier-one", "frr", "bird*", "keepalived", "lldpd", "lldpad",
+		"dnsmasq", "unbound*", "named", "bind9", "netbird*", "cloudflared", "wg-*", "ocserv", "xl2tpd", "tinc*", "quagga", "ovn-*"},
 	// The clock, without which certificates are not valid.
 	[]string{"chrony*", "ntp", "ntpd", "ntpsec*", "openntpd"},
 	// Where messages go.
 	[]string{"rsyslog", "syslog-ng"},
 	// Disks that the system may be on.
-	[]string{"lvm2-*", "blk-availability", "mdadm*", "mdmonitor*", "multipathd", "multipath-tools", "iscsi*", "open-iscsi", "nvmf-*", "nvmefc-*", "zfs-*", "cryptdisks*", "dmraid-*", "e2scrub_*", "fstrim", "stratis*", "vdo*"},
+	[]string{"lvm2-*", "blk-availability", "mdadm*", "mdmonitor*", "multipathd", "multipath-tools", "iscsi*", "open-iscsi", "nvmf-*", "nvmefc-*", "zfs-*", "cryptdisks*", "dmraid-*", "e2scrub_*", "fstrim", "stratis*", "vdo*",
+		"drbd*", "clevis-*", "rpcbind", "nfs-*", "autofs", "ceph*", "pacemaker", "corosync"},
 	// What the machine starts by, and what it is started on.
-	[]string{"grub*", "kdump*", "keyboard-setup", "console-setup", "kmod*", "dracut-*", "ostree-*", "rpm-ostree*", "cloud-*", "qemu-guest-agent", "open-vm-tools", "vmtoolsd", "vgauthd", "hv_*", "hv-*", "hyperv-*", "walinuxagent", "google-*", "amazon-ssm-agent"},
+	[]string{"grub*", "kdump*", "keyboard-setup", "console-setup", "kmod*", "dracut-*", "ostree-*", "rpm-ostree*", "cloud-*", "qemu-guest-agent", "open-vm-tools", "vmtoolsd", "vgauthd", "hv_*", "hv-*", "hyperv-*", "walinuxagent", "google-*", "amazon-ssm-agent",
+		"waagent", "xe-daemon", "xe-linux-distribution", "vboxadd*", "vboxservice", "nm-cloud-setup", "watchdog", "wd_keepalive", "fancontrol"},
 	// What keeps others out.
-	[]string{"apparmor", "auditd", "selinux-*", "nftables", "netfilter-persistent", "iptables", "ip6tables", "firewalld", "ufw", "fail2ban"},
+	[]string{"apparmor", "auditd", "selinux-*", "nftables", "netfilter-persistent", "iptables", "ip6tables", "firewalld", "ufw", "fail2ban", "shorewall*", "ferm", "ebtables", "arptables", "ipset", "sshguard", "crowdsec*"},
 )
 
 // isNeeded says whether a unit is one of these.

@@ -131,7 +131,7 @@ func (w *work) unlisted(asked, disabled []string) ([]string, error) {
 	for _, n := range slices.Sorted(maps.Keys(places)) {
 		switch by := from[places[n]]; {
 		case base[by]:
-		case path.Ext(n) == ".service" || by == "":
+		case path.Ext(n) == ".service":
 			services = append(services, n)
 		default:
 			others = append(others, n)
