@@ -93,6 +93,10 @@ func everything(t *testing.T, f *fixture, manager string) {
 	before := n.listing()
 	t.Logf("%s begins after %s", n.Does(". /etc/os-release; echo $PRETTY_NAME, $(systemctl --version | head -n1)"), time.Since(began).Round(time.Second))
 
+	// A clean system starts nothing that a design has to name, but for what people made.
+	if got := n.unlisted(); !slices.Equal(got, []string{"before.service"}) {
+		t.Errorf("nobody designed %q", got)
+	}
 	d := designOfEverything(f)
 	steps := n.converges(d)
 	for _, want := range [][2]string{

@@ -12,6 +12,26 @@ import (
 // enabledUnits are all units that start with the system, by systemd's own word.
 const enabledUnits = "systemctl list-unit-files --state=enabled --no-legend --no-pager --plain | cut -d' ' -f1 | sort"
 
+// unlisted are the units that start with the system and that nobody designed, each with its package.
+func (n *node) unlisted() (names []string) {
+	n.t.Helper()
+	d := &site.Node{Name: "n1", References: site.References{Family: "debian"}, System: site.System{Unlisted: site.Unlisted{Units: site.UnlistedReport}}}
+	m := n.open(n.t)
+	defer m.Close()
+	seen, err := look(n.t.Context(), n, m, d)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	units, known := seen.Facets[site.FacetConfig].UnlistedUnits(d)
+	if !known {
+		n.t.Fatalf("nobody has listed the units: %v", seen.Facets[site.FacetConfig].Unread)
+	}
+	for _, u := range units {
+		names = append(names, strings.TrimSpace(u.Name+" "+u.Package))
+	}
+	return names
+}
+
 // A clean system has no unit that the design has to name. What people, or packages that nobody
 // designed, have enabled is told, disabled, and back as it was when the design says so no more.
 func TestUnitsThatNobodyDesigned(t *testing.T) {
@@ -21,24 +41,7 @@ func TestUnitsThatNobodyDesigned(t *testing.T) {
 		more.Unlisted.Units = policy
 		return &site.Node{Name: "n1", References: site.References{Family: "debian"}, System: more}
 	}
-	told := func(d *site.Node) (names []string) {
-		t.Helper()
-		m := n.open(t)
-		defer m.Close()
-		seen, err := look(t.Context(), n, m, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		units, known := seen.Facets[site.FacetConfig].UnlistedUnits(d)
-		if !known {
-			t.Fatalf("nobody has listed the units: %v", seen.Facets[site.FacetConfig].Unread)
-		}
-		for _, u := range units {
-			names = append(names, strings.TrimSpace(u.Name+" "+u.Package))
-		}
-		return names
-	}
-	if got := told(design(site.UnlistedReport, site.System{})); !slices.Equal(got, []string{"before.service"}) {
+	if got := n.unlisted(); !slices.Equal(got, []string{"before.service"}) {
 		t.Errorf("of a clean system are told %q", got)
 	}
 
@@ -48,7 +51,7 @@ systemctl enable --now --quiet serving.service serving@one.service
 printf '[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n' > /etc/systemd/system/before.timer
 systemctl enable --now --quiet before.timer`)
 	want := []string{"before.service", "before.timer", "serving.service serving", "serving@one.service serving"}
-	if got := told(design(site.UnlistedReport, site.System{})); !slices.Equal(got, want) {
+	if got := n.unlisted(); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	before := n.listing()

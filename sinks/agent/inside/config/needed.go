@@ -28,7 +28,7 @@ var needed = slices.Concat(
 	// The clock, without which certificates are not valid.
 	[]string{"chrony*", "ntp", "ntpd", "ntpsec*", "openntpd"},
 	// Where messages go.
-	[]string{"rsyslog", "syslog-ng"},
+	[]string{"rsyslog", "syslog-ng", "dmesg"},
 	// Disks that the system may be on.
 	[]string{"lvm2-*", "blk-availability", "mdadm*", "mdmonitor*", "multipathd", "multipath-tools", "iscsi*", "open-iscsi", "nvmf-*", "nvmefc-*", "zfs-*", "cryptdisks*", "dmraid-*", "e2scrub_*", "fstrim", "stratis*", "vdo*",
 		"drbd*", "clevis-*", "rpcbind", "nfs-*", "autofs", "ceph*", "pacemaker", "corosync"},
