@@ -70,6 +70,8 @@ func TestUnitsThatTheDesignDoesNotName(t *testing.T) {
 			n.References.Health = &site.Health{Units: []string{"a.service"}}
 			n.References.Actions = map[string]site.BootAction{"x": {Packages: map[string]site.Package{"web": {}}, Units: map[string]site.Unit{"run@7.timer": {Enabled: &enabled}}}}
 		}, steps: "config.unlisted.b.timer enabled, stopped → disabled (nodes.cue:7)"},
+		"what starts a named service is named with it": {system: site.System{Unlisted: disable.Unlisted, Units: map[string]site.Unit{"c.service": {}}},
+			seen: listed(site.Values{"unlisted.c.socket": "enabled, running", "unlisted.d.socket": "enabled, running"}), impact: site.ImpactInterrupts, steps: "config.unlisted.d.socket enabled, running → disabled (nodes.cue:7)"},
 		"in systems of one family": {families: map[string]site.System{"debian": disable}, system: report, seen: listed(site.Values{"unlisted.b.timer": "enabled, stopped"}), impact: site.ImpactOnline,
 			steps: "config.unlisted.b.timer enabled, stopped → disabled (nodes.cue:7)"},
 		"in systems of another":  {families: map[string]site.System{"rhel": disable}, seen: listed(units)},

@@ -72,8 +72,8 @@ func startText(u unitFile, state string) string {
 }
 
 // unlisted are the services that start with the system beside those that it needs by itself, and
-// the sockets, timers and paths that start them or that no package has brought. Which packages
-// have brought them is told as facts, also of those that Slipway has disabled.
+// the sockets, timers and paths that start them. Which packages have brought them is told as facts,
+// also of those that Slipway has disabled.
 func (w *work) unlisted(asked, disabled []string) ([]string, error) {
 	l, err := w.readLinks()
 	if err != nil {
