@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,11 +59,11 @@ func (w *worker) provision(ctx context.Context, j job) error {
 	}
 	if w.e.Switches != nil {
 		if err := w.save(ctx, func(r *site.Recorded) {
-			since := time.Now()
+			is := &site.PreparedPorts{Ports: ports, Since: time.Now()}
 			if r.Ports != nil {
-				since = r.Ports.Since
+				is.Ports, is.Since = alsoPorts(ports, r.Ports.Ports), r.Ports.Since
 			}
-			r.Ports = &site.PreparedPorts{Ports: ports, Since: since}
+			r.Ports = is
 		}); err != nil {
 			return err
 		}
@@ -70,6 +71,19 @@ func (w *worker) provision(ctx context.Context, j job) error {
 	return w.switched(ctx, "could not be prepared for the start over the network", ports, func(ctx context.Context) error {
 		return checkedPorts{w.e.Switches}.Provision(ctx, j.node, ports)
 	})
+}
+
+// alsoPorts are ports with those that were prepared before them and are others.
+func alsoPorts(ports, before []site.SwitchedPort) []site.SwitchedPort {
+	all := slices.Clone(ports)
+	for _, b := range before {
+		if !slices.ContainsFunc(ports, func(p site.SwitchedPort) bool {
+			return p.Interface == b.Interface && p.Switch == b.Switch && p.Port == b.Port
+		}) {
+			all = append(all, b)
+		}
+	}
+	return all
 }
 
 // switchPorts does what a step needs of switches before its first request to the machine.
@@ -101,13 +115,20 @@ func (w *worker) startPorts(j job) []site.SwitchedPort {
 }
 
 // giveBackPorts has prepared ports carry the networks of the design, once for each time that they
-// were prepared or not proven.
+// were prepared or not proven. Where nothing can tell a switch, that is a person's to do.
 func (w *worker) giveBackPorts(ctx context.Context, j job) error {
 	is := w.job().memory.Recorded.Ports
-	if is == nil || !is.Back.IsZero() || w.e.Switches == nil {
+	if is == nil || !is.Back.IsZero() {
 		return nil
 	}
-	ports := asDesignedNow(is.Ports, j.site.StartPorts(j.node))
+	if w.e.Switches == nil {
+		return w.save(ctx, func(r *site.Recorded) {
+			if r.Ports != nil {
+				r.Ports = &site.PreparedPorts{Ports: r.Ports.Ports, Since: r.Ports.Since, Back: time.Now(), Tries: mostSwitchings}
+			}
+		})
+	}
+	ports := j.site.PortsBack(j.node, is.Ports)
 	if err := w.switched(ctx, "could not be put back on their networks", ports, func(ctx context.Context) error {
 		return checkedPorts{w.e.Switches}.Production(ctx, j.node, ports)
 	}); err != nil {
@@ -118,19 +139,6 @@ func (w *worker) giveBackPorts(ctx context.Context, j job) error {
 			r.Ports = &site.PreparedPorts{Ports: ports, Since: r.Ports.Since, Back: time.Now(), Tries: r.Ports.Tries + 1}
 		}
 	})
-}
-
-// asDesignedNow are ports that were prepared with the networks that the design has for them by now.
-func asDesignedNow(prepared, designed []site.SwitchedPort) []site.SwitchedPort {
-	ports := append([]site.SwitchedPort(nil), prepared...)
-	for i, p := range ports {
-		for _, d := range designed {
-			if d.Interface == p.Interface && d.Switch == p.Switch && d.Port == p.Port {
-				ports[i] = d
-			}
-		}
-	}
-	return ports
 }
 
 // switched calls a switch, for as long as the term is held.
@@ -197,6 +205,10 @@ func (w *worker) unprovenPorts(j job) string {
 func (w *worker) awaitPorts(j job, why string) outcome {
 	is := j.memory.Recorded.Ports
 	reason := fmt.Sprintf("%s was prepared for the start over the network, and is not proven to be back on its networks: %s", site.PortsText(is.Ports), why)
+	if w.e.Switches == nil {
+		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. Nothing here can tell the switch; set the port there, then run `slipway retry %s`", reason, w.name),
+			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}
+	}
 	if is.Tries >= mostSwitchings && time.Since(is.Back) > portPatience {
 		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. The switch was told %d times; check it, then run `slipway retry %s`", reason, is.Tries, w.name),
 			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}

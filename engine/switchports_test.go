@@ -261,3 +261,63 @@ func TestPortsAreCheckedWithoutADriver(t *testing.T) {
 		w.until("it is in-sync", time.Hour, func() bool { return w.node("a").State == site.InSync && w.started("a") == 2 })
 	}, "a")
 }
+
+// A cable that moves to another port between two starts leaves none behind in the network of the
+// start: the port that was prepared first is put back too.
+func TestAPortThatTheCableLeft(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.plugged()
+		w.leaf.Behave(switches.Provisioning, switches.Unkind{Fails: errors.New("TLS handshake timeout"), Late: true})
+		w.leaf.Behave(switches.Production, switches.Unkind{Fails: errors.New("no route to host")}, switches.Unkind{})
+		w.approve()
+		w.until("the first port is prepared", 10*time.Minute, func() bool { return len(w.leaf.Calls()) == 1 })
+		d := w.onSwitch("a")
+		i := d.Nodes["a"].Interfaces["eno1"]
+		i.Port = "Ethernet1/9"
+		d.Nodes["a"].Interfaces["eno1"] = i
+		w.commit(d)
+		w.until("the other one is tried", time.Hour, func() bool {
+			return slices.ContainsFunc(w.leaf.Calls(), func(c switches.Call) bool { return c.Port.Port == "Ethernet1/9" })
+		})
+		w.leaf.Behave(switches.Provisioning, switches.Unkind{})
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+		var back []string
+		for _, c := range w.leaf.Calls() {
+			if c.To == switches.Production && c.Failed == nil {
+				back = append(back, c.Port.Port)
+			}
+		}
+		slices.Sort(back)
+		if back = slices.Compact(back); !slices.Equal(back, []string{"Ethernet1/1", "Ethernet1/9"}) || w.prepared() != nil {
+			t.Errorf("back are %v, on record %+v", back, w.prepared())
+		}
+	}, "a")
+}
+
+// A daemon that cannot set up switches asks a person for ports that an earlier one has prepared, and
+// believes the machine's system when they are back.
+func TestPreparedPortsWithoutADriver(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.plugged()
+		w.leaf.Behave(switches.Production, switches.Unkind{Lies: true})
+		w.approve()
+		w.until("its system runs", time.Hour, func() bool { return strings.HasPrefix(w.node("a").Reason, notProven) })
+		leaf := w.leaf
+		w.down()
+		w.leaf = nil
+		w.up()
+		w.after(5 * time.Minute)
+		w.until("a person is asked", 30*time.Minute, w.is(site.Stalled, "a"))
+		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven) || !strings.HasSuffix(n.Reason, "Nothing here can tell the switch; set the port there, then run `slipway retry a`") {
+			t.Errorf("%s: %s", n.State, n.Reason)
+		}
+		leaf.Set("a", "eno1", switches.Production) // a person, at the switch
+		w.leaf = leaf
+		w.wires()
+		w.leaf = nil
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+		if w.prepared() != nil {
+			t.Errorf("on record is %+v", w.prepared())
+		}
+	}, "a")
+}

@@ -74,6 +74,38 @@ func (s *Site) StartPorts(n *Node) (ports []SwitchedPort) {
 	return ports
 }
 
+// PortsBack are ports that were prepared for starts of a node, with the networks that they have to
+// carry from now on: what the design has for the port of the switch by now, whichever node is
+// plugged into it. A port that the design no longer has keeps the networks that it had.
+func (s *Site) PortsBack(n *Node, prepared []SwitchedPort) []SwitchedPort {
+	ports := slices.Clone(prepared)
+	for i, p := range ports {
+		if at, port := s.pluggedInto(n, p); at != nil {
+			ports[i].Networks = s.networksOn(at, port)
+		}
+	}
+	return ports
+}
+
+// pluggedInto is the node and its port that the design has at the other end of a switch's port; nil
+// where it has none. What the design does not name is known by the port of node n alone.
+func (s *Site) pluggedInto(n *Node, p SwitchedPort) (at *Node, port string) {
+	if p.Switch == "" || p.Port == "" {
+		if i, is := n.Interfaces[p.Interface]; is && i.Switch == p.Switch && i.Port == p.Port {
+			return n, p.Interface
+		}
+		return nil, ""
+	}
+	for _, other := range s.Nodes {
+		for name, i := range other.Interfaces {
+			if i.Switch == p.Switch && i.Port == p.Port {
+				return other, name // no two have one: rule duplicate-port
+			}
+		}
+	}
+	return nil, ""
+}
+
 func (s *Site) carried(name string, tagged bool) CarriedNetwork {
 	c := CarriedNetwork{Network: name, Tagged: tagged}
 	if net := s.Networks[name]; net != nil {

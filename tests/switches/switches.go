@@ -39,6 +39,8 @@ type Call struct {
 	To   State
 	Port site.SwitchedPort
 	When time.Time
+	// Failed is what it was answered.
+	Failed error
 }
 
 // Switch implements driver.Switches for any number of ports.
@@ -113,7 +115,7 @@ func (s *Switch) set(ctx context.Context, node string, ports []site.SwitchedPort
 	return nil
 }
 
-func (s *Switch) one(ctx context.Context, node string, p site.SwitchedPort, to State) error {
+func (s *Switch) one(ctx context.Context, node string, p site.SwitchedPort, to State) (err error) {
 	s.mu.Lock()
 	var is Unkind
 	if next := s.unkind[to]; len(next) > 0 {
@@ -124,7 +126,7 @@ func (s *Switch) one(ctx context.Context, node string, p site.SwitchedPort, to S
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		c := Call{node, to, p, time.Now()}
+		c := Call{node, to, p, time.Now(), err}
 		s.calls = append(s.calls, c)
 		told := s.told
 		s.mu.Unlock()
