@@ -176,9 +176,13 @@ func AskedOf(field string) (id string, ok bool) {
 	return id, fact && asked
 }
 
-// BroughtBy is the fact of which package has brought a unit that the design may not name. No
-// design has it.
+// BroughtBy is the fact of which package has brought a unit that the design may not name, and of
+// which others need that one, with spaces between. No design has it.
 func BroughtBy(unit string) string { return "facts." + KindUnlisted + "." + unit }
+
+// MeantBy is the fact of by which other names the design may mean a unit: its own other ones, and
+// those of units that stop with it, with spaces between. No design has it.
+func MeantBy(unit string) string { return "facts.meant." + unit }
 
 // List is the canonical text of a list whose order says nothing: sorted, without
 // duplicates, with ", " between.

@@ -72,6 +72,13 @@ func TestUnitsThatTheDesignDoesNotName(t *testing.T) {
 		}, steps: "config.unlisted.b.timer enabled, stopped → disabled (nodes.cue:7)"},
 		"what starts a named service is named with it": {system: site.System{Unlisted: disable.Unlisted, Units: map[string]site.Unit{"c.service": {}}},
 			seen: listed(site.Values{"unlisted.c.socket": "enabled, running", "unlisted.d.socket": "enabled, running"}), impact: site.ImpactInterrupts, steps: "config.unlisted.d.socket enabled, running → disabled (nodes.cue:7)"},
+		"other names, what stops with it, and packages that need its package are named": {seen: listed(site.Values{
+			"unlisted.a.service": "enabled, running", item.BroughtBy("a.service"): "a-common a-light a",
+			"unlisted.b.service": "enabled, running", item.MeantBy("b.service"): "b-old.service other.service",
+			"unlisted.d.service": "enabled, running", item.MeantBy("d.service"): "app@1.service", item.BroughtBy("d.service"): "d-common",
+			"unlisted.w.service": "enabled, running", item.MeantBy("w.service"): "v.service", item.BroughtBy("w.service"): "w w-full",
+		}), system: site.System{Unlisted: disable.Unlisted, Packages: map[string]site.Package{"a": {}}, Units: map[string]site.Unit{"b-old.service": {}, "app@.service": {}}},
+			impact: site.ImpactInterrupts, steps: "config.unlisted.w.service enabled, running → disabled (nodes.cue:7)"},
 		"in systems of one family": {families: map[string]site.System{"debian": disable}, system: report, seen: listed(site.Values{"unlisted.b.timer": "enabled, stopped"}), impact: site.ImpactOnline,
 			steps: "config.unlisted.b.timer enabled, stopped → disabled (nodes.cue:7)"},
 		"in systems of another":  {families: map[string]site.System{"rhel": disable}, seen: listed(units)},

@@ -57,7 +57,8 @@ func (s FacetState) UnlistedUnits(n *Node) (units []UnlistedUnit, known bool) {
 	named := n.namedIn(s)
 	for _, name := range s.unlistedNames(n, named) {
 		if strings.HasPrefix(s.Have[unlistedKey(name)], "enabled") {
-			units = append(units, UnlistedUnit{name, s.Have[item.BroughtBy(name)]})
+			from, _, _ := strings.Cut(s.Have[item.BroughtBy(name)], " ")
+			units = append(units, UnlistedUnit{name, from})
 		}
 	}
 	return units, true
@@ -77,7 +78,7 @@ func (s FacetState) unlistedNames(n *Node, named naming) []string {
 	var names []string
 	add := func(key string) {
 		name := item.ID(key)
-		if item.Kind(key) == item.KindUnlisted && name != "" && !named.unit(name, s.Have[item.BroughtBy(name)]) &&
+		if item.Kind(key) == item.KindUnlisted && name != "" && !named.unit(name, s.Have) &&
 			!slices.Contains(s.Owned, item.KindUnits+"."+name) {
 			names = append(names, name)
 		}
@@ -131,7 +132,7 @@ func (s FacetState) managerItems() (items []item.Item) {
 
 // staysDisabled says whether a unit that Slipway has disabled is to stay so.
 func (s FacetState) staysDisabled(n *Node, family, name string) bool {
-	return n.UnlistedIn(family) == UnlistedDisable && !n.namedIn(s).unit(name, s.Have[item.BroughtBy(name)])
+	return n.UnlistedIn(family) == UnlistedDisable && !n.namedIn(s).unit(name, s.Have)
 }
 
 // Unlisted are the items of a step that disable units that the design does not name.
@@ -184,10 +185,25 @@ func packageName(name string) string {
 	return name
 }
 
-// unit says whether a unit is named: itself, by its template, by the service that it starts, or by
-// the package that has brought it.
-func (all naming) unit(name, from string) bool {
-	if all.units[name] || from != "" && all.packages[packageName(from)] {
+// unit says whether a unit is named: itself, by another name of it, by its template, by the service
+// that it starts, by a unit that stops with it, or by the package that has brought it or one that
+// needs that.
+func (all naming) unit(name string, have Values) bool {
+	for _, by := range strings.Fields(have[item.BroughtBy(name)]) {
+		if all.packages[packageName(by)] {
+			return true
+		}
+	}
+	for _, by := range strings.Fields(have[item.MeantBy(name)]) {
+		if all.names(by) {
+			return true
+		}
+	}
+	return all.names(name)
+}
+
+func (all naming) names(name string) bool {
+	if all.units[name] {
 		return true
 	}
 	if at := strings.IndexByte(name, '@'); at >= 0 {

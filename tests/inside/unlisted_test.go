@@ -74,6 +74,13 @@ systemctl enable --now --quiet before.timer`)
 	n.converges(design(site.UnlistedDisable, site.System{Packages: map[string]site.Package{"serving": {}}}))
 	n.Says(states, "inactive\nactive\nactive\nactive")
 
+	// A unit that would stop with one is named, and one by another name: both stay.
+	n.Does(`printf '[Unit]\nRequires=serving.service\n[Service]\nExecStart=/bin/sleep infinity\n' > /etc/systemd/system/needs.service
+ln -s /etc/systemd/system/before.timer /etc/systemd/system/once.timer; systemctl daemon-reload; systemctl start needs.service`)
+	n.converges(design(site.UnlistedDisable, site.System{Units: map[string]site.Unit{"needs.service": {}, "once.timer": {}}}))
+	n.Says(states+"; systemctl is-active needs.service", "active\nactive\ninactive\nactive\nactive")
+	n.Does("systemctl stop needs.service; rm -f /etc/systemd/system/needs.service /etc/systemd/system/once.timer; systemctl daemon-reload")
+
 	n.converges(design("", site.System{}))
 	if after := n.listing(); difference(after, before) != "" {
 		t.Errorf("it is not as before:\n%s", difference(after, before))

@@ -21,24 +21,26 @@ import (
 
 // fake is a system in a folder, whose systemctl and modprobe are functions.
 type fake struct {
-	t       testing.TB
-	host    *inside.Host
-	active  map[string]string
-	stale   bool              // systemctl changes nothing
-	loaded  map[string]string // the unit files that systemd has read
-	runs    map[string]string // the unit files that units were started with
-	reads   map[string]string // the file that a unit reads when it starts
-	goesBy  map[string]string // what was in it then
-	calls   []string
-	created []string // the texts that systemd-tmpfiles has carried out
-	told    []string
-	fails   map[string]bool // units that do not start
-	prints  string          // what units printed before they failed
-	writes  int
-	limit   int                                  // writes after which everything fails; 0 for none
-	units   string                               // what systemctl list-unit-files prints
-	rpm     map[string]string                    // packages by file; nil where rpm does not start
-	checks  func(c inside.Command) inside.Output // visudo and sshd
+	t        testing.TB
+	host     *inside.Host
+	active   map[string]string
+	stale    bool              // systemctl changes nothing
+	loaded   map[string]string // the unit files that systemd has read
+	runs     map[string]string // the unit files that units were started with
+	reads    map[string]string // the file that a unit reads when it starts
+	goesBy   map[string]string // what was in it then
+	calls    []string
+	created  []string // the texts that systemd-tmpfiles has carried out
+	told     []string
+	fails    map[string]bool // units that do not start
+	prints   string          // what units printed before they failed
+	writes   int
+	limit    int                                  // writes after which everything fails; 0 for none
+	requires map[string]string                    // which units require one
+	parts    map[string]string                    // and are part of one
+	units    string                               // what systemctl list-unit-files prints
+	rpm      map[string]string                    // packages by file; nil where rpm does not start
+	checks   func(c inside.Command) inside.Output // visudo and sshd
 }
 
 var errCut = errors.New("cut off")
@@ -211,7 +213,8 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 			if was, isLoaded := f.loaded[u]; isLoaded && was != f.content(u) {
 				stale = "yes"
 			}
-			fmt.Fprintf(&out, "Type=simple\nResult=success\nActiveState=%s\nSubState=x\nNeedDaemonReload=%s\n\n", state, stale)
+			fmt.Fprintf(&out, "Id=%s\nType=simple\nResult=success\nActiveState=%s\nSubState=x\nNeedDaemonReload=%s\n", u, state, stale)
+			fmt.Fprintf(&out, "RequiredBy=%s\nConsistsOf=%s\n\n", f.requires[u], f.parts[u])
 		case "start", "restart":
 			if unit == "" || f.fails[u] {
 				f.active[u] = "failed"

@@ -158,29 +158,3 @@ func (w *work) listedBy(files []string, from map[string]string) error {
 	}
 	return nil
 }
-
-// basePriorities are those of the packages that a Debian without choices has (Debian Policy,
-// 2.5).
-var basePriorities = []string{"required", "important", "standard"}
-
-// basePackages are the packages of the distribution's base, as dpkg knows it. The RHEL family has
-// its base in presets.
-func (w *work) basePackages() (map[string]bool, error) {
-	base := map[string]bool{}
-	if !w.tree.Exists(dpkgStatus) {
-		return base, nil
-	}
-	status, err := w.dpkgStatus()
-	if err != nil {
-		return nil, err
-	}
-	name := ""
-	for line := range bytes.Lines(status) {
-		if n, is := bytes.CutPrefix(line, []byte("Package: ")); is {
-			name = string(bytes.TrimSpace(n))
-		} else if p, is := bytes.CutPrefix(line, []byte("Priority: ")); is && slices.Contains(basePriorities, string(bytes.TrimSpace(p))) {
-			base[name] = true
-		}
-	}
-	return base, nil
-}

@@ -12,8 +12,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// maxUnlisted bounds how many units are told.
-const maxUnlisted = 500
+const (
+	// maxUnlisted bounds how many units are told.
+	maxUnlisted = 500
+	// mostDependents bounds how many packages are told that need the one which brought a unit.
+	mostDependents = 1000
+)
 
 // observeUnlisted tells what units are that the design does not name: those that Slipway has
 // disabled, and, where that is asked, all that start with the system beside those that it needs
@@ -123,14 +127,14 @@ func (w *work) unlisted(asked, disabled []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := w.basePackages()
+	packages, err := w.installedPackages()
 	if err != nil {
 		return nil, err
 	}
 	var services, others []string
 	for _, n := range slices.Sorted(maps.Keys(places)) {
 		switch by := from[places[n]]; {
-		case base[by]:
+		case packages.base[by]:
 		case path.Ext(n) == ".service":
 			services = append(services, n)
 		default:
@@ -150,11 +154,17 @@ func (w *work) unlisted(asked, disabled []string) ([]string, error) {
 		ours[n] = places[n]
 	}
 	for n, file := range ours {
-		if by := from[file]; by != "" {
-			w.seen.Have[item.BroughtBy(n)] = by
+		by := from[file]
+		if by == "" {
+			continue
 		}
+		needs := packages.dependents(by)
+		if len(needs) > mostDependents {
+			return nil, fmt.Errorf("%d packages need %s, which has brought %s, more than %d", len(needs), by, n, mostDependents)
+		}
+		w.seen.Have[item.BroughtBy(n)] = strings.Join(append([]string{by}, needs...), " ")
 	}
-	return found, nil
+	return found, w.tellMeant(slices.Sorted(maps.Keys(ours)))
 }
 
 // startedBy is the service that a socket, timer or path starts.

@@ -100,6 +100,27 @@ func TestUnitsThatNobodyNamed(t *testing.T) {
 	}
 }
 
+// What the design may mean a unit by is told with it: other names of it, packages that need the one
+// which has brought it, and units that would stop with it, also over others.
+func TestWhatAUnitMayBeMeantBy(t *testing.T) {
+	f := newBusy(t)
+	f.put(dpkgStatus, "Package: a\nStatus: install ok installed\n\nPackage: nginx\nStatus: install ok installed\nProvides: httpd (= 1.0)\n\n"+
+		"Package: web\nStatus: install ok installed\nDepends: libc6 (>= 2.36),\n something:any\nPre-Depends: lighttpd | httpd\n\n"+
+		"Package: shop\nStatus: install ok installed\nDepends: web:any (>= 1), a (<< 9)\n\nPackage: gone\nStatus: deinstall ok config-files\nDepends: a\n\nPackage: loop\nDepends: shop, loop\n")
+	f.requires = map[string]string{"a.service": "b.service part.service", "part.service": "top.target"}
+	f.parts = map[string]string{"a.service": "part.service", "top.target": "a.service"}
+	f.host.Live = true
+	seen := f.observe(item.KindUnlisted)
+	for key, want := range map[string]string{
+		item.BroughtBy("a.service"): "a loop shop", item.BroughtBy("nginx.service"): "nginx loop shop web", item.BroughtBy("served.service"): "serves",
+		item.MeantBy("a.service"): "b.service part.service top.target", item.MeantBy("nginx.service"): "web.service", item.MeantBy("served.service"): "",
+	} {
+		if got := seen.Have[key]; got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+}
+
 // In the RHEL family presets say what belongs to the base, and rpm which package a unit is from.
 func TestUnitsThatNobodyNamedByRPM(t *testing.T) {
 	f := newFake(t)

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -251,7 +252,7 @@ func (m *message) readFields(b []byte) error {
 	return d.err
 }
 
-// value is what a property is; ok is false where there is none of this name, or of a kind
+// value is what a property is, a list with spaces between; ok is false where there is none of this name, or of a kind
 // that nothing here asks for.
 func (m message) value() (_ string, ok bool) {
 	if m.kind != replyType || m.signature != "v" {
@@ -265,6 +266,13 @@ func (m message) value() (_ string, ok bool) {
 	case "b":
 		is := d.uint32() != 0
 		return map[bool]string{true: "yes", false: "no"}[is], d.err == nil
+	case "as":
+		var all []string
+		size := int(d.uint32())
+		for end := d.at + size; d.at < end && d.err == nil; {
+			all = append(all, d.text())
+		}
+		return strings.Join(all, " "), d.err == nil
 	}
 	return "", false
 }
