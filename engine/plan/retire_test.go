@@ -34,6 +34,22 @@ func TestRetire(t *testing.T) {
 			m.Recorded.Retired, m.Recorded.Agent = now, &site.AgentBoot{Started: now}
 		}, erase[2:], "its disks were erased at"},
 		"it is off": {func(_ *site.Site, _ *site.Node, m *site.Memory) { m.Recorded.Retired = now }, nil, "its disks were erased at"},
+		"the disks of another design were erased": {func(_ *site.Site, _ *site.Node, m *site.Memory) {
+			m.Recorded.Retired, m.Recorded.RetiredLayout = now, "f00d"
+		}, erase, "Slipway erases the disks that its design names"},
+		"the disks of this design were": {func(_ *site.Site, n *site.Node, m *site.Memory) {
+			m.Recorded.Retired, m.Recorded.RetiredLayout = now, plan.LayoutDigest(n.Retiring())
+		}, nil, "its disks were erased at"},
+		"the system of another node answers": {func(_ *site.Site, n *site.Node, m *site.Memory) {
+			n.Endpoints[site.OS] = site.Endpoint{URL: "ssh://10.1.0.11"}
+			m.Observed.Facets[site.FacetOS] = site.FacetState{Have: site.Values{"state": "running"}, Seen: now}
+			m.Observed.Marker = &site.Marker{Site: "elsewhere", Node: "theirs", Generation: 3}
+		}, erase, ""},
+		"a disk has gone since the erase began": {func(_ *site.Site, n *site.Node, m *site.Memory) {
+			m.Recorded.Agent, m.Observed.Agent = &site.AgentBoot{Started: now}, agent(0, true, disks[1])
+			step := site.Step{Node: "n1", Facet: site.FacetStorage, Action: site.ActionZeroize, Impact: site.ImpactDestructive, Changes: []site.Change{{Field: "storage.erase"}}}
+			m.Recorded.InFlight = &site.InFlight{Step: step, Sent: true}
+		}, erase[1:], ""},
 		"an installation is under way": {func(_ *site.Site, n *site.Node, m *site.Memory) {
 			n.References.ByAgent, n.Image, n.Generation = true, "debian", 1
 			m.Recorded.Installing = &site.Installation{Generation: 1, ByAgent: true, Ended: now, Since: now}
