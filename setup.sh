@@ -10,7 +10,7 @@
 # the packages are installed, what builds and reads packages of Debian and RPM and
 # images, a TPM for guests, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
 # read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
-# DHCP, whose services are kept from starting too, what unpacks the ramdisk, and npm. From npm: GitHub's
+# DHCP, whose services are kept from starting too, what runs programs of arm64, what unpacks the ramdisk, and npm. From npm: GitHub's
 # description of its API. Does
 # nothing when they are there.
 set -eu
@@ -60,6 +60,7 @@ elif [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	[ -x /usr/sbin/dhclient ] || missing="$missing isc-dhcp-client"
 	[ -x /usr/sbin/dhcrelay ] || missing="$missing isc-dhcp-relay"
 	[ -x /usr/sbin/dnsmasq ] || missing="$missing dnsmasq-base"
+	command -v qemu-aarch64-static >/dev/null || missing="$missing qemu-user-static"
 	command -v tftp >/dev/null || missing="$missing tftp-hpa"
 	command -v curl >/dev/null || missing="$missing curl"
 fi
