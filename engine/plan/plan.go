@@ -199,7 +199,7 @@ func insideUpTo(r *site.Role, phase string) []site.Facet {
 // inside are the facets of the installed system in the order of the role's
 // phases, without those of which each item has its own phase.
 func inside(r *site.Role) []site.Facet {
-	facets := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetKernel, site.FacetConfig}
+	facets := slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return site.Facets[f].Once })
 	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, r.PhaseOf(a)) - PhaseIndex(r, r.PhaseOf(b)) })
 	return facets
 }

@@ -157,8 +157,9 @@ var Facets = map[Facet]FacetKind{
 	FacetSeed: {Endpoint: BMC},
 }
 
-// InsideFacets are those that are made of items inside the installed system.
-var InsideFacets = []Facet{FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel, FacetActions}
+// InsideFacets are those that are made of items inside the installed system, in the order in which
+// they are made within a phase.
+var InsideFacets = []Facet{FacetBase, FacetNetwork, FacetPackages, FacetKernel, FacetConfig, FacetActions}
 
 // IsInside says whether a facet is made of items inside the installed system.
 func IsInside(f Facet) bool { return slices.Contains(InsideFacets, f) }
