@@ -164,7 +164,7 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, u
 	}
 	b := *r.Agent
 	switch a := e.agentOf(n.Name); {
-	case (unwanted || b.Network && !allowed) && r.UnderWay() == 0:
+	case (unwanted || b.Network && !allowed) && r.UnderWay() == 0 && !r.EraseBegun():
 		b.Over = now
 	case seen.Agent.IsConnected() && a != nil:
 		b.Key, b.Lost, b.Refused = a.Key(), time.Time{}, ""
@@ -192,6 +192,29 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, u
 	if b != *r.Agent {
 		r.Agent = &b
 	}
+}
+
+// endStart ends a start of the agent that was not seen to begin and that nobody wants or permits any
+// more: the machine is not armed any longer, and its ports go back. That needs no look.
+func (w *worker) endStart(ctx context.Context, j job) error {
+	b := j.memory.Recorded.Agent
+	if !b.IsOn() || b.IsStarted() || b.Key != "" {
+		return nil
+	}
+	w.e.mu.Lock()
+	m := w.memory
+	m.Account = w.e.accountLocked(w.name)
+	w.e.mu.Unlock()
+	if plan.WantsAgent(j.site, j.node, m) && (b.Until.IsZero() || time.Now().Before(b.Until)) {
+		return nil
+	}
+	return w.save(ctx, func(r *site.Recorded) {
+		if r.Agent.IsOn() && !r.Agent.IsStarted() {
+			over := *r.Agent
+			over.Over = time.Now()
+			r.Agent = &over
+		}
+	})
 }
 
 // patience is how long an agent may be lost. One that was asked to install goes on with that, and
@@ -444,7 +467,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	}
 	if s.Retires() {
 		to.Prepare(driver.Installation{Layout: l, Medium: r.Agent.Ramdisk(), Marker: fmt.Sprintf("erase %d %s", s.Attempt, s.Records), Limit: agentLimit(j), Erased: r.ErasedIn(s)})
-		return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, time.Now()) })
+		return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, plan.UnseenDisks(w.job().memory.Observed), time.Now()) })
 	}
 	marker := f.Marker
 	if marker == "" {
@@ -464,13 +487,10 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 		}
 		marker = text
 	}
-	all := []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel}
-	if s.Image.IsDisk() {
-		all = all[:2] // by which it can be reached; the system itself gets the others
-	}
 	var facets []site.Facet
-	for _, facet := range all {
-		if w.e.serves[facet] && j.node.Asks(facet) {
+	for _, facet := range site.InsideFacets {
+		reaches := facet == site.FacetBase || facet == site.FacetNetwork // the others a system on a whole disk gets by itself
+		if w.e.serves[facet] && j.node.Asks(facet) && !site.Facets[facet].Once && (reaches || !s.Image.IsDisk()) {
 			facets = append(facets, facet)
 		}
 	}
@@ -487,7 +507,7 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 		Layout: l, Medium: r.Agent.Ramdisk(), SHA256: digest, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: agentLimit(j),
 		Erased: r.ErasedIn(s),
 	})
-	return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, time.Now()) })
+	return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, nil, time.Now()) })
 }
 
 // noteErased records what came of erasing a disk, at once.

@@ -17,7 +17,7 @@ import (
 // if the gates let it.
 func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err error) outcome {
 	switch {
-	case j.leaving && j.memory.Recorded.Quarantined == nil:
+	case j.leaving && j.memory.Recorded.Quarantined == nil && (err != nil || !turnsOff(p)):
 		return w.leave(ctx, j)
 	case err != nil:
 		return w.fail(j, err)
@@ -71,6 +71,12 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.awaitPorts(j, why)
 	}
 	return w.inSync(ctx, j)
+}
+
+// turnsOff says whether a machine whose disks were erased is to be switched off next: that is done
+// before its node leaves.
+func turnsOff(p site.NodePlan) bool {
+	return len(p.Steps) > 0 && p.Steps[0].Action == site.ActionFinishErase
 }
 
 // isUnseenInside says whether the design asks for something inside the system, which

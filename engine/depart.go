@@ -86,9 +86,13 @@ func (e *Engine) mayLeave(w *worker) *held {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
 			fmt.Sprintf("revision %s removes the node, which was not decommissioned first; Slipway keeps the node and only observes it: put it back with `decommission: true`, or run `slipway approve %s`", rev.Short(), w.name))
 	}
-	if r := w.memory.Recorded; r.Retires && !plan.HasRetired(w.node, r) {
+	r := w.memory.Recorded
+	if (r.Retires || w.node.Retires()) && !plan.HasRetired(w.node, r) {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: {erase: \"secure\"}`",
 			fmt.Sprintf("revision %s removes the node, and its disks were not erased, as its design asked; Slipway keeps the node: put it back and approve the erase, or run `slipway approve %s` to let it go with what is on its disks", rev.Short(), w.name))
+	}
+	if r.Retires && r.Agent != nil {
+		return waitsToLeave("its disks are erased, and the machine is not off yet")
 	}
 	if plan.StillThere(w.node, w.memory.Observed) != "" {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
@@ -181,7 +185,8 @@ func (w *worker) forget(ctx context.Context) error {
 // does, whether or not their machines can be seen.
 func (e *Engine) noteDecommissions(ctx context.Context) error {
 	for _, w := range e.workersThat(func(w *worker) bool {
-		return !w.leaving && w.node.Decommission == w.memory.Recorded.Decommissioned.IsZero()
+		r := w.memory.Recorded
+		return !w.leaving && (w.node.Decommission == r.Decommissioned.IsZero() || w.node.Retires() != r.Retires)
 	}) {
 		n := w.job().node
 		if err := w.save(ctx, func(r *site.Recorded) { noteDecommission(r, n) }); err != nil {

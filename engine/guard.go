@@ -34,11 +34,15 @@ type interruption struct {
 	w       *worker
 	job     job
 	step    site.Step
+	current bool // it was asked whether the design is still that of the step
 	counted bool // the attempt is recorded
 	carried bool // the machine may have carried a request out
 }
 
 func (i *interruption) Interrupt(ctx context.Context, send func() error) error {
+	if err := i.superseded(); err != nil {
+		return err
+	}
 	if len(plan.Causes(i.step)) > 0 && !i.counted {
 		if err := i.count(ctx); err != nil {
 			return err
@@ -47,6 +51,22 @@ func (i *interruption) Interrupt(ctx context.Context, send func() error) error {
 	err := send()
 	i.carried = i.carried || !declined(err)
 	return err
+}
+
+// superseded refuses the first request of a step whose design has changed since the gates let it pass:
+// a driver looks around before it, which may take minutes. What destroys asks by driver.Permit.
+func (i *interruption) superseded() error {
+	if i.current || i.step.Impact >= site.ImpactDestructive {
+		return nil
+	}
+	e := i.w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h := i.w.supersededLocked(i.job, e.sameRulesLocked(i.w, i.job)); h != nil {
+		return fmt.Errorf("%w: %s", driver.ErrInterrupted, h.sentence)
+	}
+	i.current = true
+	return nil
 }
 
 func (i *interruption) count(ctx context.Context) error {

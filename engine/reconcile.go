@@ -68,6 +68,10 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 		err = w.letGo(ctx, j)
 		j.memory = w.job().memory
 	}
+	if eerr := w.endStart(ctx, j); eerr != nil && err == nil {
+		err = eerr
+	}
+	j.memory = w.job().memory
 	if err == nil {
 		err = w.tendPorts(ctx, j)
 		j.memory = w.job().memory

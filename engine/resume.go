@@ -58,10 +58,27 @@ func (e *Engine) overBecause(j job) string {
 // stays in the plan.
 func (w *worker) letGoOfUnplanned(ctx context.Context, j job, p site.NodePlan) error {
 	f := j.memory.Recorded.InFlight
-	if f == nil || !f.Consumed || slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Digest() == f.Step.Digest() }) {
+	if f == nil || !f.Consumed || slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Digest() == f.Step.Digest() }) || goesOnUnplanned(j.memory, p) {
 		return nil
 	}
-	return w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, "") })
+	why := ""
+	if f.Step.ByAgent() {
+		why = "the design asks for another step instead"
+	}
+	return w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, why) })
+}
+
+// goesOnUnplanned says whether the agent works on the disks of a machine for which nothing is planned
+// now, since something is in doubt, or since the design has changed: that the agent has ended is
+// told by it, and by nothing else.
+func goesOnUnplanned(m site.Memory, p site.NodePlan) bool {
+	switch {
+	case !m.Recorded.AgentWorks() || !m.Recorded.InFlight.Step.ByAgent() && !m.Recorded.InFlight.Step.Retires():
+		return false
+	case m.Recorded.EraseBegun() && m.Recorded.Agent.IsOn() && !m.Observed.Agent.IsConnected():
+		return true
+	}
+	return len(p.Steps) == 0 && p.Waiting == ""
 }
 
 // leaveOff notes that a step in flight does not go on. An installation that may

@@ -145,3 +145,77 @@ func TestAnEraseThatIsTakenBack(t *testing.T) {
 		}
 	}, "a")
 }
+
+// A disk that was approved and that the agent does not see is not erased, and does not count as
+// erased: nothing is sent before a person agrees to go without it, and the report names it.
+func TestAnApprovedDiskThatNobodySees(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.approve()
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+		d := w.retiring("a")
+		d.Nodes["a"].Storage.Disks = map[string]site.Disk{"every": {Match: &site.DiskMatch{MinSize: 1e9}, Count: "all"}}
+		w.commit(d)
+		w.until("the erase waits for approval", 10*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
+		if disks := w.engine.Report().Status.Waiting[0].Disks; disks != "DATA-SERIAL-a, NVME-SERIAL-a" {
+			t.Fatalf("to be approved are %q", disks)
+		}
+		m := w.fleet.Machine("a")
+		m.HasDisks(item.Disk{Name: "nvme0n1", Serial: "NVME-SERIAL-a", Kind: "nvme", Bytes: 480e9 / 512 * 512, Sector: 512}) // no driver for the controller of the other
+		w.approve()
+		w.until("it waits for another approval", 6*time.Hour, func() bool {
+			waits := w.engine.Report().Status.Waiting
+			return len(waits) == 1 && waits[0].Disks == "NVME-SERIAL-a"
+		})
+		if got := w.agents.Erased(); len(got) > 0 {
+			t.Errorf("erased was %q", got)
+		}
+		w.approve()
+		w.until("it is done", 6*time.Hour, func() bool { return w.node("a").State == site.InSync && m.Power() == "off" })
+		if e := w.node("a").Erased; e == nil || !slices.Equal(e.Unseen, []string{"DATA-SERIAL-a"}) || e.Verdict() != "1 of 1 disks erased, 1 not seen by the agent and not erased" {
+			t.Errorf("the report is %+v", e)
+		}
+	}, "a")
+}
+
+// That the disks of a node are to be erased is known although its machine was not seen since.
+func TestAnEraseIsAskedForWhileNobodySeesTheMachine(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsApproval("a")
+		w.approve()
+		w.until("it is in-sync", time.Hour, w.is(site.InSync, "a"))
+		d := w.rooted("a")
+		d.Nodes["a"].Decommission = true
+		w.commit(d)
+		w.after(10 * time.Minute)
+		w.fleet.Machine("a").SetFault(drivertest.Unreachable)
+		w.after(time.Minute)
+		w.commit(w.retiring("a"))
+		w.after(time.Hour)
+		gone := w.rooted("a")
+		delete(gone.Nodes, "a")
+		w.commit(gone)
+		w.after(2 * time.Hour)
+		if n := w.node("a"); n.State != site.Blocked || !strings.Contains(n.Reason, "its disks were not erased, as its design asked") {
+			t.Errorf("it is %s: %s", n.State, n.Reason)
+		}
+	}, "a")
+}
+
+// A node that leaves the design while its disks are erased leaves when its machine is off.
+func TestANodeThatLeavesWhileItIsErased(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsErase("a")
+		m := w.fleet.Machine("a")
+		asked := len(w.agents.Asked())
+		w.approve()
+		w.until("it erases", time.Hour, func() bool { return len(w.agents.Asked()) > asked })
+		gone := w.rooted("a")
+		delete(gone.Nodes, "a")
+		w.commit(gone)
+		w.until("it has left", 6*time.Hour, func() bool { _, there := w.engine.Known().Nodes["a"]; return !there })
+		if m.Power() != "off" || m.Media() != nil || !slices.Equal(w.agents.Erased(), []string{"NVME-SERIAL-a"}) {
+			t.Errorf("the machine is %s, with the medium %v, erased was %q", m.Power(), m.Media(), w.agents.Erased())
+		}
+	}, "a")
+}

@@ -21,15 +21,15 @@ type removal struct {
 // removals are the protections that keep data from being lost, by what is without
 // them. The stories have to fail without each.
 var removals = map[string]removal{
-	"nobody is asked": {file: "approve.go",
+	"nobody is asked": {file: "consume.go",
 		was: "case !destroys || used(w.memory.Recorded, s):\n\t\treturn nil", is: "case !destroys || true:\n\t\treturn nil",
-		and: []removal{{file: "approve.go", was: "\t\tif err != nil {\n\t\t\treturn fmt.Errorf(\"%w: %w\", driver.ErrNotPermitted, err)", is: "\t\tif false {\n\t\t\treturn fmt.Errorf(\"%w: %w\", driver.ErrNotPermitted, err)"}}},
-	"the last look grants everything": {file: "approve.go",
+		and: []removal{{file: "consume.go", was: "\t\tif err != nil {\n\t\t\treturn fmt.Errorf(\"%w: %w\", driver.ErrNotPermitted, err)", is: "\t\tif false {\n\t\t\treturn fmt.Errorf(\"%w: %w\", driver.ErrNotPermitted, err)"}}},
+	"the last look grants everything": {file: "consume.go",
 		was: "used, err := w.consume(ctx, j, s)", is: "used, err := false, error(nil)"},
 	"an approval is not used up": {file: "ledger/ledger.go",
 		was: "return close(a, l.Attempt), nil", is: "e.Consumed = time.Time{}\n\treturn a, nil",
 		and: []removal{
-			{file: "approve.go", was: "f.Step, f.Consumed = s, true", is: "f.Step, f.Consumed = s, false"},
+			{file: "consume.go", was: "f.Step, f.Consumed = s, true", is: "f.Step, f.Consumed = s, false"},
 			{file: "ledger/ledger.go", was: "case !slices.ContainsFunc(s.Planned, func(p site.Loss) bool {", is: "case false && !slices.ContainsFunc(s.Planned, func(p site.Loss) bool {"},
 			{file: "plan/install.go", was: "\tcase have < n.Generation:\n", is: "\tcase n.Generation > 0:\n"}}}, // what is installed is installed again
 	"nobody can take an approval back": {file: "approve.go", // though people are told that they did
@@ -38,7 +38,7 @@ var removals = map[string]removal{
 		was: "case !slices.ContainsFunc(s.Planned, func(p site.Loss) bool {", is: "case false && !slices.ContainsFunc(s.Planned, func(p site.Loss) bool {",
 		and: []removal{
 			{file: "ledger/ledger.go", was: "case s.Gone != \"\":", is: "case false:"},
-			{file: "approve.go", was: "a.Closed++", is: ""}}},
+			{file: "account.go", was: "a.Closed++", is: ""}}},
 	"approvals do not expire": {file: "ledger/ledger.go",
 		was: "const Lasts = 7 * 24 * time.Hour", is: "const Lasts = 700 * 24 * time.Hour"},
 	"disks may be others": {file: "inspect.go",

@@ -76,4 +76,7 @@ func printErasure(w *screen, node string, r site.EraseReport) {
 			}
 		}
 	}
+	for _, name := range r.Unseen {
+		w.Printf("\n%s\n  NOT ERASED: the BMC listed it, and the agent did not see it\n", name)
+	}
 }

@@ -44,16 +44,12 @@ const Hearing = 10 * time.Minute
 // again without an installation: the design asks for none any more, or nobody has approved
 // it and the agent has waited for long, or never called.
 func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
-	b, o := m.Recorded.Agent, m.Observed
+	b := m.Recorded.Agent
 	switch {
 	case b == nil || b.Started.IsZero():
 		return false // it was not seen to boot from the medium
-	case neverCalled(m):
-		return false // it may run its system, which nobody can see: see neverCalledNote
-	case !o.Agent.IsConnected() && o.Facets[site.FacetOS].Seen.After(b.Started):
-		return false // its system answers
-	case !b.IsOn() && o.Facets[site.FacetPower].Seen.Before(b.Over.Add(Hearing)):
-		return false // its system may answer, and is asked before
+	case unheard(m):
+		return false // it may run its system: see unheardNote
 	case wanted(n) <= Generation(n, m):
 		return true
 	case b.IsOn() && !b.Idle:
@@ -65,20 +61,46 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	return destroys && m.Account.Open(loss) == nil
 }
 
-// neverCalled says whether an agent was started that has not called, on a machine that is on. It
-// may have booted from its disk instead of the medium. One on which the agent runs leaves memory by
-// itself.
-func neverCalled(m site.Memory) bool {
+// unheard says whether an agent was started that is not connected, on a machine that is on. It may
+// not have called since the machine booted from its disk instead. One that was lost leaves memory by
+// itself, and nobody knows since when it has heard of no daemon: the machine may be in service again.
+func unheard(m site.Memory) bool {
 	b := m.Recorded.Agent
-	return b != nil && !b.Started.IsZero() && b.Key == "" && m.Observed.Facets[site.FacetPower].Have["state"] != "off"
+	return b != nil && !b.Started.IsZero() && !m.Observed.Agent.IsConnected() && m.Observed.Facets[site.FacetPower].Have["state"] != "off"
 }
 
-// neverCalledNote tells of such a machine, where nobody wants the agent there any more.
-func neverCalledNote(n *site.Node, m site.Memory) []string {
-	if !neverCalled(m) || m.Recorded.Agent.IsOn() || m.Recorded.UnderWay() > 0 || wanted(n) > Generation(n, m) || m.Observed.Facets[site.FacetOS].Seen.After(m.Recorded.Agent.Started) {
+// unheardNote tells of such a machine, where nobody wants the agent there any more.
+func unheardNote(n *site.Node, m site.Memory) []string {
+	if !unheard(m) || m.Recorded.Agent.IsOn() || m.Recorded.UnderWay() > 0 || wanted(n) > Generation(n, m) || m.Observed.Facets[site.FacetOS].Seen.After(m.Recorded.Agent.Started) {
 		return nil
 	}
-	return []string{fmt.Sprintf("Slipway's agent was started at %s, and no agent has called; Slipway does not change the machine: if its console shows that it is not in its system, restart it", m.Recorded.Agent.Started.UTC().Format(time.DateTime)+"Z")}
+	b := m.Recorded.Agent
+	what := "no agent has called"
+	if b.Key != "" {
+		what = "the connection to it is lost; by itself it boots the machine from its disk"
+	}
+	return []string{fmt.Sprintf("Slipway's agent was started at %s, and %s; Slipway does not change the machine: if its console shows that it is not in its system, restart it", b.Started.UTC().Format(time.DateTime)+"Z", what)}
+}
+
+// WantsAgent says whether the design asks for what an agent was started for, and whether somebody
+// permits that or it has begun.
+func WantsAgent(s *site.Site, n *site.Node, m site.Memory) bool {
+	var step site.Step
+	switch {
+	case m.Recorded.Quarantined != nil:
+		return false
+	case m.Recorded.UnderWay() > 0 || m.Recorded.EraseBegun():
+		return true
+	case retires(s, n, m) && !HasRetired(n, m.Recorded):
+		step = retireStep(s, n, m)
+	case leftAlone(s, n, m) || !n.References.ByAgent || wanted(n) <= Generation(n, m):
+		return false
+	default:
+		step = installStep(s, n, m)
+	}
+	complete(&step, n, m)
+	loss, destroys := step.Destroys()
+	return !destroys || m.Account.Open(loss) != nil
 }
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told
@@ -235,17 +257,42 @@ func covers(approved string, disks []item.Destroyed) bool {
 	return len(disks) == 0
 }
 
+// approvedFor says whether disks that were approved are those that a step of the agent erases. Of a
+// machine that leaves the design all of them have to be seen: one that the agent does not find would
+// go out with what is on it, and count as erased.
+func approvedFor(approved string, n *site.Node, o site.Observed) bool {
+	return covers(approved, erasedBy(n, o)) && (!isRetiring(n) || len(unseenOf(strings.Split(approved, ", "), o)) == 0)
+}
+
+// UnseenDisks are the disks that the BMC tells of a machine and that its agent does not see.
+func UnseenDisks(o site.Observed) []string {
+	if o.Disks == nil || o.Agent == nil {
+		return nil
+	}
+	return unseenOf(o.Disks.Serials, o)
+}
+
+func unseenOf(names []string, o site.Observed) (unseen []string) {
+	for _, name := range names {
+		if name != site.DisksUnread && !slices.ContainsFunc(o.Agent.Disks, func(d item.Disk) bool {
+			return SameDisk(name, site.DiskName(d.Serial)) || strings.EqualFold(name, site.DiskName(d.ID()))
+		}) {
+			unseen = append(unseen, name)
+		}
+	}
+	return unseen
+}
+
 // asApproved is a loss of an installation by the agent as an open entry of the account has it that
 // covers it and differs from it in nothing else: what is approved for the disks that the BMC tells
 // counts for those of them that the agent finds, and what may be broken need not be. Without such
 // an entry it is the loss itself.
 func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
-	erased := erasedBy(n, m.Observed)
 	breaks, known := brokenBy(n, m.Observed)
 	for _, e := range m.Account.Entries {
 		same := loss
 		same.Breaks, same.Attempt, same.Records = e.Loss.Breaks, e.Loss.Attempt, e.Loss.Records
-		if covers(e.Loss.Disks, erased) {
+		if approvedFor(e.Loss.Disks, n, m.Observed) {
 			same.Disks = e.Loss.Disks
 		}
 		same.Lost += alsoLost(same.Breaks)

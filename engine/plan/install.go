@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -120,7 +121,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		p.Steps = append(p.Steps, finishStep(n, m, i.Generation))
 		return
 	}
-	if i.CutOff != "" {
+	if i.CutOff != "" || i.ByAgent { // an agent's end is told, and not seen by the power
 		p.Blocked = append(p.Blocked, cutOff(i))
 		return
 	}
@@ -133,7 +134,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 }
 
 func cutOff(i *site.Installation) string {
-	return fmt.Sprintf("the installation of generation %d was cut off (%s), and the data on the machine's disks may be incomplete; raise the generation to install it again", i.Generation, i.CutOff)
+	return fmt.Sprintf("the installation of generation %d was cut off (%s), and the data on the machine's disks may be incomplete; raise the generation to install it again", i.Generation, cmp.Or(i.CutOff, "the agent did not say that it had finished"))
 }
 
 // finishStep follows when the installer has powered the machine off, or the agent has

@@ -60,7 +60,7 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	}
 	if step.ByAgent() {
 		switch erased := erasedBy(n, o); {
-		case covers(step.Disks, erased):
+		case approvedFor(step.Disks, n, o):
 			return step.Disks // as it was approved
 		case len(erased) > 0:
 			var names []string

@@ -63,7 +63,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	if len(all) > 0 {
 		p.NotActedOn = append(n.NotActedOn(all), editedSinceFirstBoot(s, n, m, k.Serves)...)
 	}
-	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), imageNote(s, n, m), agentNote(n, k.Serves), neverCalledNote(n, m), hostKeyNote(n, m), diskNotes(n, m), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
+	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), imageNote(s, n, m), agentNote(n, k.Serves), unheardNote(n, m), hostKeyNote(n, m), diskNotes(n, m), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
 	_, p.Findings = Links(s, n, m.Observed, k.Serves)
 	p.Findings = slices.Concat(Hardware(n, m.Observed.Inventory), p.Findings, Drivers(s, n, m.Observed, k.Serves))
 	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
@@ -93,6 +93,8 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 		planZeroize(p, n, m)
 	case retires(s, n, m):
 		planRetire(p, s, n, m)
+	case m.Recorded.EraseBegun():
+		p.Waiting = "the agent erases the machine's disks, as the design asked when it began; Slipway waits until the agent says that it has finished"
 	case leftAlone(s, n, m):
 		return
 	case planRunning(p, s, n, m, all):

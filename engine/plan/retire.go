@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -51,8 +52,19 @@ func retireStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 		Impact:  retireKind.Impact, Expect: retireKind.Expect, Undo: retireKind.Undo,
 		Reason: "the design decommissions the node and has its disks erased",
 		Loses:  erases(n.Retiring()) + whatRuns(s, n, m), Layout: LayoutDigest(n.Retiring()),
-		Makes: makes(n.Retiring(), m.Observed), Unseen: unseen(m),
+		Makes: append(makes(n.Retiring(), m.Observed), notSeen(n, m)...), Unseen: unseen(m),
 	}
+}
+
+// notSeen says which disks of the machine are not erased since the agent does not see them.
+func notSeen(n *site.Node, m site.Memory) []string {
+	if _, _, known := Layout(n.Retiring(), m.Observed); !known {
+		return nil
+	}
+	if unseen := UnseenDisks(m.Observed); len(unseen) > 0 {
+		return []string{"NOT ERASED: " + strings.Join(unseen, ", ") + ", which the BMC lists and the agent does not see"}
+	}
+	return nil
 }
 
 // leaveStep takes the agent's medium out, and leaves the machine off.

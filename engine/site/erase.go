@@ -22,17 +22,20 @@ type EraseReport struct {
 	// Disks are all that were to be erased, by their names in the design. One without a try is
 	// one of which nobody was told what came of it.
 	Disks []item.Erasure `json:"disks"`
+	// Unseen are disks that the BMC listed then and that the agent did not see, of a machine that
+	// leaves the design: they were not erased.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // mostReports is how many reports are kept of a node.
 const mostReports = 4
 
 // NoteErasing begins the report of a step that erases disks first, unless an earlier try has.
-func (r *Recorded) NoteErasing(s Step, l item.Layout, now time.Time) {
+func (r *Recorded) NoteErasing(s Step, l item.Layout, unseen []string, now time.Time) {
 	if l.Erase == "" || r.reportOf(s) >= 0 {
 		return
 	}
-	is := EraseReport{Generation: s.Generation, Attempt: s.Attempt, Machine: s.Machine, Began: now}
+	is := EraseReport{Generation: s.Generation, Attempt: s.Attempt, Machine: s.Machine, Began: now, Unseen: unseen}
 	for _, d := range l.Destroys {
 		is.Disks = append(is.Disks, item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Model: d.Model, Bytes: d.Bytes})
 	}
@@ -115,6 +118,9 @@ func (r EraseReport) Verdict() string {
 	}
 	if unknown > 0 {
 		text += fmt.Sprintf(", no report on %d from the agent", unknown)
+	}
+	if len(r.Unseen) > 0 {
+		text += fmt.Sprintf(", %d not seen by the agent and not erased", len(r.Unseen))
 	}
 	return text
 }

@@ -516,6 +516,9 @@ func (f *fakeAgent) retire(ctx context.Context, step site.Step, is driver.Instal
 	case u.Vanishes > 0 && u.Times > 0:
 		f.m.unkind.Times--
 		f.m.lost = time.Now()
+		if u.Works > 0 {
+			f.m.finishes, f.m.finishAt = &site.Marker{}, time.Now().Add(u.Works)
+		}
 		return fmt.Errorf("%w: the connection to the agent was lost", driver.ErrUnreachable)
 	}
 	return nil
