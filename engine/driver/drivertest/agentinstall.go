@@ -76,20 +76,26 @@ func (f *fakeAgent) Observe(ctx context.Context, _ *site.Node, _ []site.Facet) (
 	if !f.isHere() {
 		return site.Observed{}, fmt.Errorf("%w: the agent has hung up", driver.ErrUnreachable)
 	}
-	unlock := f.m.look()
-	is, disks, nics := f.m.identity, slices.Clone(f.m.seen), slices.Clone(f.m.cabled)
-	unlock()
-	f.mu.Lock()
-	f.disks, f.nics = disks, nics
-	f.mu.Unlock()
+	is, disks, nics := f.m.parted()
+	f.setParts(disks, nics)
 	return site.Observed{Identity: is, Facets: map[site.Facet]site.FacetState{}}, nil
+}
+
+// parted is what the machine is, and the disks and network adapters that its agent tells.
+func (m *FakeMachine) parted() (site.Identity, []item.Disk, []site.NIC) {
+	defer m.look()()
+	return m.identity, slices.Clone(m.seen), slices.Clone(m.cabled)
+}
+
+func (f *fakeAgent) setParts(disks []item.Disk, nics []site.NIC) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.disks, f.nics = disks, nics
 }
 
 // Apply implements driver.Machine: it erases right after it was permitted.
 func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
-	f.mu.Lock()
-	is := f.is
-	f.mu.Unlock()
+	is := f.prepared()
 	if !step.ByAgent() {
 		return errors.ErrUnsupported
 	}
@@ -102,19 +108,27 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	if err := may.Ask(ctx, step); err != nil {
 		return err
 	}
-	f.of.mu.Lock()
-	f.of.asked = append(f.of.asked, Ordered{f.node, step, is})
-	f.of.mu.Unlock()
+	f.of.noteAsked(Ordered{f.node, step, is})
 	if step.Retires() {
 		return f.retire(ctx, step, is)
 	}
+	return f.putSystem(ctx, step, is)
+}
+
+// prepared is the installation that the agent was told of last.
+func (f *fakeAgent) prepared() driver.Installation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.is
+}
+
+// putSystem installs a system on a machine that does not have it yet.
+func (f *fakeAgent) putSystem(ctx context.Context, step site.Step, is driver.Installation) error {
 	var marker site.Marker
 	if err := json.Unmarshal([]byte(is.Marker), &marker); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrRefused, err)
 	}
-	unlock := f.m.look()
-	u, disk := f.m.unkind, f.m.disk
-	unlock()
+	u, disk := f.m.foundByAgent()
 	switch {
 	case u.Refuses != "":
 		return fmt.Errorf("%w: %s", driver.ErrRefused, u.Refuses)
@@ -125,14 +139,7 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 		f.done(true, u.BootUnknown)
 		return nil
 	}
-	unlock = f.m.look()
-	f.m.counts.Writes++
-	f.m.counts.Installs++
-	f.m.tell(Asked, time.Now(), site.Marker{})
-	f.m.tell(Installed, time.Now(), marker)
-	f.m.format(nil, time.Now())
-	boots := f.m.boots
-	unlock()
+	boots := f.m.erasedFor(Installed, marker)
 	f.of.fleet.called(Call{When: time.Now(), Machine: f.m.name, Identity: f.m.Identity(), Step: step, First: true})
 	f.of.Say(f.node, "erasing, 0 of 1 disks done: 12 %")
 	if err := f.erase(ctx, is, u); err != nil {
@@ -150,8 +157,32 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	if !vanishes || u.Tells {
 		driver.HostKeys(ctx, hostKeys(f.node))
 	}
-	unlock = f.m.look()
-	defer unlock()
+	return f.complete(marker, u, boots, vanishes)
+}
+
+// foundByAgent is how the agent on the machine behaves, and what it finds on the disk.
+func (m *FakeMachine) foundByAgent() (Unkind, *site.Marker) {
+	defer m.look()()
+	return m.unkind, m.disk
+}
+
+// erasedFor has an agent begin to erase the disks for a new system, or for none, and gives how often
+// the machine was booted by then.
+func (m *FakeMachine) erasedFor(kind EventKind, marker site.Marker) (boots int) {
+	defer m.look()()
+	m.counts.Writes++
+	if kind == Installed {
+		m.counts.Installs++
+	}
+	m.tell(Asked, time.Now(), site.Marker{})
+	m.tell(kind, time.Now(), marker)
+	m.format(nil, time.Now())
+	return m.boots
+}
+
+// complete ends an installation: the machine has the new system, unless the agent was lost or failed.
+func (f *fakeAgent) complete(marker site.Marker, u Unkind, boots int, vanishes bool) error {
+	defer f.m.look()()
 	switch {
 	case !f.m.on || f.m.boots != boots:
 		return fmt.Errorf("%w: the agent is gone", driver.ErrUnreachable)
@@ -175,25 +206,16 @@ func (f *fakeAgent) isHere() bool { return f.of.Agent(f.node) == driver.Agent(f)
 
 // retire erases the disks of a machine, and installs nothing.
 func (f *fakeAgent) retire(ctx context.Context, step site.Step, is driver.Installation) error {
-	unlock := f.m.look()
-	u := f.m.unkind
-	unlock()
+	u, _ := f.m.foundByAgent()
 	if u.Refuses != "" {
 		return fmt.Errorf("%w: %s", driver.ErrRefused, u.Refuses)
 	}
-	unlock = f.m.look()
-	f.m.counts.Writes++
-	f.m.tell(Asked, time.Now(), site.Marker{})
-	f.m.tell(Erased, time.Now(), site.Marker{})
-	f.m.format(nil, time.Now())
-	boots := f.m.boots
-	unlock()
+	boots := f.m.erasedFor(Erased, site.Marker{})
 	f.of.fleet.called(Call{When: time.Now(), Machine: f.m.name, Identity: f.m.Identity(), Step: step, First: true})
 	if err := f.erase(ctx, is, u); err != nil {
 		return err
 	}
-	unlock = f.m.look()
-	defer unlock()
+	defer f.m.look()()
 	switch {
 	case !f.m.on || f.m.boots != boots:
 		return fmt.Errorf("%w: the agent is gone", driver.ErrUnreachable)
@@ -239,9 +261,7 @@ func (f *fakeAgent) erase(ctx context.Context, is driver.Installation, u Unkind)
 		if !e.Done {
 			return fmt.Errorf("1 of 1 disks could not be erased: %s", why)
 		}
-		f.of.mu.Lock()
-		f.of.erased = append(f.of.erased, e.ID())
-		f.of.mu.Unlock()
+		f.of.noteErased(e.ID())
 	}
 	return nil
 }

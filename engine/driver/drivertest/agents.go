@@ -74,11 +74,23 @@ func (a *Agents) Asked() []Ordered {
 	return slices.Clone(a.asked)
 }
 
+func (a *Agents) noteAsked(o Ordered) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = append(a.asked, o)
+}
+
 // Erased are the disks that agents erased as the design asks, in order.
 func (a *Agents) Erased() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.erased)
+}
+
+func (a *Agents) noteErased(disk string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.erased = append(a.erased, disk)
 }
 
 // Expected says which nodes' agents are expected.
@@ -160,18 +172,23 @@ func (a *Agents) Directions(b driver.Boot) (string, error) {
 func (a *Agents) Refused(node string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b, m := a.boots[node], a.fleet.Machine(node)
+	b := a.boots[node]
 	if b == nil {
 		return ""
 	}
+	return b.refusedOn(a.fleet.Machine(node), a.calls)
+}
+
+// refusedOn says why the agent on a machine is refused that takes some time to call.
+func (b *fakeBoot) refusedOn(m *FakeMachine, takes time.Duration) string {
 	defer m.look()()
 	u := m.unkind
-	switch calls := m.on && m.memory && time.Since(m.booted) >= m.config.PostTime+a.calls+u.Late; {
+	switch calls := m.on && m.memory && time.Since(m.booted) >= m.config.PostTime+takes+u.Late; {
 	case !calls:
 	case u.Denied != "":
 		return "an agent at 192.0.2.77 was refused: " + u.Denied
 	case u.Other.Known() && !b.Machine.Matches(u.Other):
-		return fmt.Sprintf("an agent at 192.0.2.77 was refused: The token is for %s, and this is another machine: its UUID is %s.", node, u.Other.UUID)
+		return fmt.Sprintf("an agent at 192.0.2.77 was refused: The token is for %s, and this is another machine: its UUID is %s.", b.Node, u.Other.UUID)
 	}
 	return ""
 }
@@ -193,22 +210,8 @@ func (a *Agents) Agent(node string) driver.Agent {
 		return nil
 	}
 	m := a.fleet.Machine(node)
-	unlock := m.look()
-	defer unlock()
-	u := m.unkind
-	key := fmt.Sprintf("key-%d", m.boots)
-	is := m.identity
-	if u.Other.Known() {
-		is = u.Other
-	}
-	switch {
-	case !m.on || !m.memory || m.token == "" || site.TokenDigest(m.token) != b.token && (m.token != OverNetwork+m.name || len(b.From) == 0),
-		time.Since(m.booted) < m.config.PostTime+a.calls+u.Late, u.Silent, u.Denied != "",
-		!b.Machine.Matches(is), b.key != "" && b.key != key,
-		!m.lost.IsZero() && (!u.Returns || time.Since(m.lost) < time.Minute):
-		return nil
-	}
-	if b.key == "" && !b.Until.IsZero() && time.Now().After(b.Until) {
+	key, calls := b.calledFrom(m, a.calls)
+	if !calls {
 		return nil
 	}
 	b.key = key
@@ -216,6 +219,25 @@ func (a *Agents) Agent(node string) driver.Agent {
 		b.agent = &fakeAgent{of: a, m: m, node: node, key: key}
 	}
 	return b.agent
+}
+
+// calledFrom says whether the agent on a machine, which takes some time to call, is accepted, and by which key.
+func (b *fakeBoot) calledFrom(m *FakeMachine, takes time.Duration) (key string, calls bool) {
+	defer m.look()()
+	u := m.unkind
+	key = fmt.Sprintf("key-%d", m.boots)
+	is := m.identity
+	if u.Other.Known() {
+		is = u.Other
+	}
+	switch {
+	case !m.on || !m.memory || m.token == "" || site.TokenDigest(m.token) != b.token && (m.token != OverNetwork+m.name || len(b.From) == 0),
+		time.Since(m.booted) < m.config.PostTime+takes+u.Late, u.Silent, u.Denied != "",
+		!b.Machine.Matches(is), b.key != "" && b.key != key,
+		!m.lost.IsZero() && (!u.Returns || time.Since(m.lost) < time.Minute):
+		return "", false
+	}
+	return key, b.key != "" || b.Until.IsZero() || !time.Now().After(b.Until)
 }
 
 // Announce tells the daemon of agents that have called since it was told last.

@@ -84,22 +84,29 @@ const inspectTime = 20 * time.Second
 
 // Inspect implements driver.Inspector for a machine that was given parts.
 func (b *bmc) Inspect(ctx context.Context, _ *site.Node) (*site.Inventory, error) {
-	unlock := b.m.look()
-	parts := b.m.parts
-	unlock()
+	parts := b.m.made()
 	if parts == nil {
 		return nil, fmt.Errorf("inspect: %w", errors.ErrUnsupported)
 	}
 	if err := b.read(ctx); err != nil {
 		return nil, err
 	}
-	unlock = b.m.look()
-	b.m.counts.Inspections++
-	unlock()
+	b.m.countInspection()
 	if err := sleep(ctx, inspectTime); err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	return parts, nil
+}
+
+// made is what an inspection tells of the machine.
+func (m *FakeMachine) made() *site.Inventory {
+	defer m.look()()
+	return m.parts
+}
+
+func (m *FakeMachine) countInspection() {
+	defer m.look()()
+	m.counts.Inspections++
 }
 
 // read is a question that the BMC answers.

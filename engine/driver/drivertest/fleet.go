@@ -151,10 +151,15 @@ func (f *Fleet) Swap(one, other string) {
 	}
 	a, b := f.Machine(min(one, other)), f.Machine(max(one, other))
 	defer a.look()()
-	defer b.look()()
-	a.body, b.body = b.body, a.body
-	for _, m := range []*FakeMachine{a, b} {
-		m.exchanged(time.Now())
+	a.swapWith(b)
+}
+
+// swapWith has a machine that is locked exchange its address with another one.
+func (m *FakeMachine) swapWith(other *FakeMachine) {
+	defer other.look()()
+	m.body, other.body = other.body, m.body
+	for _, one := range []*FakeMachine{m, other} {
+		one.exchanged(time.Now())
 	}
 }
 
