@@ -104,10 +104,7 @@ func has(all, some site.Values) bool {
 
 // join waits for the end of what goes on.
 func (s system) join(ctx context.Context, f site.Facet, want site.Values) error {
-	unlock := s.m.look()
-	left := time.Until(s.m.runs[f].ends)
-	unlock()
-	if err := sleep(ctx, left); err != nil {
+	if err := sleep(ctx, time.Until(s.m.endOf(f))); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	if err := s.ask(ctx); err != nil {
@@ -118,6 +115,12 @@ func (s system) join(ctx context.Context, f site.Facet, want site.Values) error 
 		return fmt.Errorf("%w: it was interrupted", driver.ErrUnreachable)
 	}
 	return nil
+}
+
+// endOf is when what goes on with a facet inside the system ends.
+func (m *FakeMachine) endOf(f site.Facet) time.Time {
+	defer m.look()()
+	return m.runs[f].ends
 }
 
 // interrupted is what a facet is while a step is taken on it.
