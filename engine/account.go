@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/ledger"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -22,7 +23,13 @@ const maxSets = 256
 // tendEvery is how often approvals whose time has passed are ended.
 const tendEvery = time.Minute
 
-// accountLocked is a node's part of the ledger.
+// account is a node's part of the ledger.
+func (e *Engine) account(node string) site.Account {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.accountLocked(node)
+}
+
 func (e *Engine) accountLocked(node string) site.Account {
 	a := e.accounts[node]
 	a.Records = e.book.Records
@@ -72,27 +79,37 @@ const clockSlack = time.Hour
 // booking held, when somebody approves: an approval by a time that is still to come
 // would last until then.
 func (e *Engine) setClockBack(ctx context.Context) error {
-	e.mu.Lock()
-	now, term := time.Now().Round(0), e.term.Term
-	ahead := e.ledgerNowLocked().Sub(now) > clockSlack
-	names := slices.Collect(maps.Keys(e.accounts))
-	e.mu.Unlock()
+	now, term, ahead := e.aheadOfClock()
 	if !ahead {
 		return nil
 	}
 	because := func(site.LedgerEntry) string {
 		return "the clock was set back, so Slipway cannot tell how old the approval is"
 	}
-	if err := e.end(ctx, names, func(string) ledger.Why { return because }); err != nil {
+	if err := e.end(ctx, e.accountNames(), func(string) ledger.Why { return because }); err != nil {
 		return err
 	}
 	if term != nil {
 		term.SetBack(now)
 	}
+	e.reckonFrom(now)
+	return nil
+}
+
+// aheadOfClock says whether the ledger's time is ahead of the clock, with what the clock says and
+// the term by then.
+func (e *Engine) aheadOfClock() (now time.Time, term *record.Term, ahead bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now = time.Now().Round(0)
+	return now, e.term.Term, e.ledgerNowLocked().Sub(now) > clockSlack
+}
+
+// reckonFrom has the ledger's time go on from a moment.
+func (e *Engine) reckonFrom(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.latest, e.reckoned = now, time.Now()
-	return nil
 }
 
 // latestEntries is for how long approvals are shown that were used or have ended.
@@ -140,10 +157,7 @@ func (e *Engine) putAccounts(ctx context.Context, changed map[string]site.Accoun
 // tend ends the approvals of some nodes that the design in force does not plan
 // any more, whose machine has changed, or whose time has passed.
 func (e *Engine) tend(ctx context.Context, nodes ...string) error {
-	e.mu.Lock()
-	open := slices.ContainsFunc(nodes, func(name string) bool { return e.accounts[name].HasOpen() })
-	e.mu.Unlock()
-	if !open {
+	if !e.anyOpen(nodes) {
 		return nil
 	}
 	e.booking.Lock()
@@ -151,12 +165,23 @@ func (e *Engine) tend(ctx context.Context, nodes ...string) error {
 	return e.end(ctx, nodes, func(name string) ledger.Why { return e.situationLocked(name).Ends })
 }
 
+// anyOpen says whether one of some nodes has an open approval.
+func (e *Engine) anyOpen(nodes []string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(nodes, func(name string) bool { return e.accounts[name].HasOpen() })
+}
+
 // tendAll is tend for all nodes.
 func (e *Engine) tendAll(ctx context.Context) error {
+	return e.tend(ctx, e.accountNames()...)
+}
+
+// accountNames are the nodes that the ledger has an account of, in order.
+func (e *Engine) accountNames() []string {
 	e.mu.Lock()
-	names := slices.Collect(maps.Keys(e.accounts))
-	e.mu.Unlock()
-	return e.tend(ctx, names...)
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.accounts))
 }
 
 // keepLedger ends approvals whose time has passed.
@@ -224,9 +249,7 @@ func (e *Engine) closeAccount(ctx context.Context, node, why string) error {
 	if err := e.end(ctx, []string{node}, func(string) ledger.Why { return func(site.LedgerEntry) string { return why } }); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	a := e.accountLocked(node)
-	e.mu.Unlock()
+	a := e.account(node)
 	a.Closed++
 	return e.putAccounts(ctx, map[string]site.Account{node: a})
 }

@@ -3,20 +3,14 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/driver"
-	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
-	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -32,25 +26,6 @@ const (
 	agentEvery = 15 * time.Second
 	// tokenLasts is how long a token can be used first, from the start's first request on.
 	tokenLasts = 2 * time.Hour
-)
-
-// longestErase is how long an installation may take besides that erases the disks first: a large
-// disk is written over in a day or two.
-const longestErase = 7 * 24 * time.Hour
-
-// agentLimit is how long the agent may take to install.
-func agentLimit(j job) time.Duration {
-	if j.node.Storage.Erase != "" || j.node.Retires() {
-		return installTimeout(j) + longestErase
-	}
-	return installTimeout(j)
-}
-
-// mostStarts is how often the agent is started for one installation, and mostFailures how often
-// it fails to install, before a person has to look.
-const (
-	mostStarts   = 3
-	mostFailures = 3
 )
 
 // keepAgents wakes the nodes on which an agent was started when one has connected or is lost.
@@ -117,15 +92,6 @@ func (w *worker) bootLocked(until time.Time, network bool) driver.Boot {
 		b.Address = w.e.design.BootAddress(w.node)
 	}
 	return b
-}
-
-// controller is the host of the node's BMC.
-func (w *worker) controller() string {
-	u, err := url.Parse(w.node.Endpoints[site.BMC].URL)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
 }
 
 // lookAtAgent asks the node's agent what the machine is, where one is expected.
@@ -311,222 +277,11 @@ func (w *worker) towards(j job, own site.BootAddress) (string, error) {
 	return w.e.Artifacts.Towards(w.controller())
 }
 
-// agentGate holds what needs Slipway's agent until that can be started, or has called.
-func (e *Engine) agentGate(w *worker, s site.Step) *held {
-	starts := s.Action == site.ActionStartAgent
-	if !starts && !s.ByAgent() {
-		return nil
-	}
-	if e.Agents == nil {
-		what := "image " + w.node.Image + " is installed"
-		if w.node.Retires() {
-			what = "the disks are erased"
-		}
-		return &held{state: site.Blocked, person: true, release: "`slipway run` with --ramdisk FILE",
-			sentence: fmt.Sprintf("%s by Slipway's agent, and this daemon listens to no agents: start it with --ramdisk FILE, which `slipway ramdisk build` makes. To listen at an address other than :9481, add --agent-listen ADDRESS", what)}
-	}
-	if err := e.Agents.Serving(); err != nil {
-		return &held{state: site.Blocked, sentence: retry.Steady(err)}
-	}
-	b, until := w.memory.Recorded.Agent, patience(w.memory.Recorded, w.memory.Observed, installTimeout(job{site: w.e.design, node: w.node}))
-	switch {
-	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
-		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
-			sentence: fmt.Sprintf("%s has failed %d times, and the data on the machine's disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", workOf(s), b.Failed, b.Why, w.name)}
-	case !starts && e.Agents.Agent(w.name) != nil:
-		return nil
-	case !starts && b.IsStarted() && !b.Lost.IsZero():
-		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost; the agent calls again",
-			detail: fmt.Sprintf("lost at %s, awaited until %s", clock(b.Lost), clock(b.Lost.Add(until))), until: b.Lost.Add(until + time.Second)}
-	case !starts && b.IsStarted():
-		return &held{state: site.Progressing, sentence: "the machine boots Slipway's agent, which has not called yet",
-			detail: fmt.Sprintf("started at %s, awaited until %s", clock(b.Started), clock(b.Started.Add(agentPatience))), until: b.Started.Add(agentPatience + time.Second)}
-	case !starts:
-		return &held{state: site.Progressing, sentence: "Slipway has to start the agent on " + w.name + " first"}
-	case b != nil && b.Generation == s.Generation && !b.Over.IsZero() && b.Tries >= mostStarts:
-		why := "no agent has called"
-		switch {
-		case b.Key != "":
-			why = "the connection to it was lost each time"
-		case b.Refused != "":
-			why = "no agent that called was accepted: " + strings.TrimSuffix(b.Refused, ".")
-		}
-		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
-			sentence: fmt.Sprintf("Slipway's agent was started %d times, and %s. Check the console of the machine, and whether it reaches the daemon, then run `slipway retry %s`", b.Tries, why, w.name)}
-	case w.node.References.Start == site.StartNetwork && !e.design.Install.Allows(site.TrustNetwork):
-		return &held{state: site.Blocked, person: true, release: "a commit",
-			sentence: `this node starts Slipway's agent over the network, and the site allows installation only through the BMC (trust "bmc"): write site: install: trust: "network", or boot: start: "media" for the node`}
-	case w.node.References.Start == site.StartNetwork && e.NetBoots == nil:
-		networks, _ := e.design.NetworkStart(w.node)
-		return &held{state: site.Blocked, person: true, release: "`slipway run` with --netboot",
-			sentence: fmt.Sprintf("this node starts Slipway's agent over the network, and this daemon does not serve network boot: start the daemon with --netboot INTERFACE=%s", strings.Join(networks, ",INTERFACE="))}
-	case w.node.References.Start == site.StartNetwork && w.unserved() != nil:
-		return &held{state: site.Blocked, sentence: "this node starts Slipway's agent over the network, and " + retry.Steady(w.unserved()), until: time.Now().Add(netbootAgain)}
-	case !e.Artifacts.State(e.Agents.Medium()).Ready:
-		return &held{state: site.Blocked, person: true, release: "a restart of the daemon",
-			sentence: "the medium of Slipway's agent is no longer in the artifact store: restart the daemon, which adds it again"}
-	}
-	e.Artifacts.Use(e.Agents.Medium())
-	return nil
-}
-
-// cablesGate holds an installation by the agent while a designed port has no link, or is plugged in
-// elsewhere. Its approval stays open.
-func (w *worker) cablesGate(s site.Step) *held {
-	if s.Action != site.ActionInstall || !s.ByAgent() || w.memory.Recorded.InstallBegun() {
-		return nil
-	}
-	why := plan.Unplugged(w.node, w.memory)
-	if len(why) == 0 {
-		return nil
-	}
-	h := &held{state: site.Blocked, person: true, release: "the cabling as designed, or a commit that changes what the reason names", sentence: why[0], until: time.Now().Add(agentEvery)}
-	if len(why) > 1 {
-		h.detail = strings.Join(why[1:], "; ")
-	}
-	return h
-}
-
-// workOf is what the agent does in a step, for people.
-func workOf(s site.Step) string {
-	if s.Retires() {
-		return "erasing the disks"
-	}
-	return "the installation"
-}
-
-// noteInstallFailed counts an installation that the agent has tried and that failed. One whose
-// connection was lost may go on.
-func noteInstallFailed(r *site.Recorded, s site.Step, err error) {
-	if !s.ByAgent() || r.Agent == nil || !r.AgentWorks() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
-		return
-	}
-	b := *r.Agent
-	b.Failed++
-	b.Why = verdict(err)
-	r.Agent = &b
-}
-
-func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
-
-// installOf is the installation that a start of the agent is for, of the steps of one plan.
-func installOf(steps []site.Step) (site.Step, bool) {
-	i := slices.IndexFunc(steps, site.Step.ByAgent)
-	if i < 0 {
-		return site.Step{}, false
-	}
-	return steps[i], true
-}
-
-// mayStart says whether the installation is still permitted that an agent is started for: the
-// machine is about to be taken out of service for it.
-func (w *worker) mayStart(j job) driver.Permit {
-	return func(ctx context.Context) error {
-		e := w.e
-		e.checkAnchor(ctx)
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		s, ok := installOf(w.plan.Steps)
-		if !ok {
-			return fmt.Errorf("%w: what the agent would be started for is no longer planned", driver.ErrNotPermitted)
-		}
-		if h := e.mayDestroyLocked(w, j, s, used(w.memory.Recorded, s)); h != nil {
-			return fmt.Errorf("%w: %w: %s", driver.ErrNotPermitted, site.ErrRefused, h.sentence)
-		}
-		return nil
-	}
-}
-
-// prepare tells the agent what its installation is made of: exactly what was approved. The
-// marker is recorded before, so that each try has the same one.
-func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.Step) error {
-	to, ok := driver.As[driver.Installer](m)
-	if !s.ByAgent() || !ok {
-		return nil
-	}
-	r := w.job().memory.Recorded
-	f, untouched := r.InFlight, "; nothing was erased"
-	if r.AgentWorks() { // by an earlier try
-		untouched = ""
-	}
-	l, wrong, known := plan.Layout(s.Of(j.node), w.job().memory.Observed)
-	switch {
-	case !f.Is(s):
-		return fmt.Errorf("%w: the step is not recorded as begun", driver.ErrInterrupted)
-	case s.Retires() != j.node.Retires():
-		return fmt.Errorf("%w: the design no longer asks for what this step began with", driver.ErrRefused)
-	case !s.Retires() && !j.node.References.ByAgent:
-		return fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
-	case !known:
-		return fmt.Errorf("%w: the agent has not reported the disks of the machine yet", driver.ErrInterrupted)
-	case len(wrong) > 0:
-		return fmt.Errorf("%w: %s%s", driver.ErrRefused, wrong[0].Message, untouched)
-	}
-	if why := plan.NotApproved(s, f.FirstBoot.Design, j.node, w.job().memory.Observed); why != "" {
-		return fmt.Errorf("%w: %s%s", driver.ErrRefused, why, untouched)
-	}
-	if s.Retires() {
-		to.Prepare(driver.Installation{Layout: l, Medium: r.Agent.Ramdisk(), Marker: fmt.Sprintf("erase %d %s", s.Attempt, s.Records), Limit: agentLimit(j), Erased: r.ErasedIn(s)})
-		return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, plan.UnseenDisks(w.job().memory.Observed), time.Now()) })
-	}
-	marker := f.Marker
-	if marker == "" {
-		text, token, err := w.markerOf(j, s)
-		if err != nil {
-			return fmt.Errorf("%w: %w", driver.ErrRefused, err)
-		}
-		if err := w.save(ctx, func(r *site.Recorded) {
-			if r.InFlight == nil {
-				return
-			}
-			begun := *r.InFlight
-			begun.Marker, begun.FirstBoot = text, site.FirstBoot{Tokens: []string{token}, Design: plan.LaidOut(j.node)}
-			r.InFlight = &begun
-		}); err != nil {
-			return err
-		}
-		marker = text
-	}
-	var facets []site.Facet
-	for _, facet := range site.InsideFacets {
-		reaches := facet == site.FacetBase || facet == site.FacetNetwork // the others a system on a whole disk gets by itself
-		if w.e.serves[facet] && j.node.Asks(facet) && !site.Facets[facet].Once && (reaches || !s.Image.IsDisk()) {
-			facets = append(facets, facet)
-		}
-	}
-	digest, ok := w.e.fileOf(s.Image)
-	if !ok {
-		return fmt.Errorf("%w: the frames of the image are no longer in the artifact store%s", driver.ErrBusy, untouched)
-	}
-	image, size, err := w.e.Artifacts.Content(digest)
+// controller is the host of the node's BMC.
+func (w *worker) controller() string {
+	u, err := url.Parse(w.node.Endpoints[site.BMC].URL)
 	if err != nil {
-		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
+		return ""
 	}
-	image.Close()
-	to.Prepare(driver.Installation{
-		Layout: l, Medium: r.Agent.Ramdisk(), SHA256: digest, Bytes: size, URL: f.Served, CA: w.e.Artifacts.Authority(), Marker: marker, Facets: facets, Limit: agentLimit(j),
-		Erased: r.ErasedIn(s),
-	})
-	return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, nil, time.Now()) })
-}
-
-// noteErased records what came of erasing a disk, at once.
-func (w *worker) noteErased(ctx context.Context, s site.Step, d item.Erasure) {
-	if err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.NoteErased(s, d, time.Now()) }); err != nil {
-		w.e.Log.Warn("the result of erasing a disk could not be recorded", "node", w.name, "disk", d.ID(), "err", err)
-	}
-}
-
-// markerOf is the marker of an installation, with the digest of its token. The site's key has
-// signed it; without one its token is one that nobody else has.
-func (w *worker) markerOf(j job, s site.Step) (text, token string, err error) {
-	m := site.Marker{Site: j.site.Name, Node: j.node.Name, Machine: s.Machine, Generation: s.Generation, Image: s.Image.SHA256,
-		Attempt: s.Attempt, Term: w.e.termNumber(), Token: rand.Text()}
-	if w.e.Key != nil {
-		if m.Token, err = w.e.Key.Token(m); err != nil {
-			return "", "", fmt.Errorf("marker of %s: %w", w.name, err)
-		}
-	}
-	made, err := json.Marshal(m)
-	return string(made) + "\n", site.TokenDigest(m.Token), err
+	return u.Hostname()
 }

@@ -105,18 +105,13 @@ func (e *Engine) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	claimed := e.anchor.claimed
-	e.mu.Unlock()
-	if claimed && is.Instance == e.instance {
+	if e.hasClaimed() && is.Instance == e.instance {
 		return nil
 	}
 	if err := e.compareWithPublished(ctx); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	barred, own := e.anchor.barred, e.claimLocked()
-	e.mu.Unlock()
+	own, barred := e.ownClaim()
 	if barred != "" {
 		return nil
 	}
@@ -126,20 +121,37 @@ func (e *Engine) claim(ctx context.Context) error {
 	if err := e.publish(ctx, own, is); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	e.anchor.claimed = true
-	e.mu.Unlock()
+	e.noteClaimed()
 	e.wakeHeld()
 	return e.putClaims(ctx, own.Instance)
+}
+
+// hasClaimed says whether this daemon has published its claim.
+func (e *Engine) hasClaimed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.anchor.claimed
+}
+
+// noteClaimed notes that this daemon has published its claim.
+func (e *Engine) noteClaimed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.anchor.claimed = true
+}
+
+// ownClaim is the claim of this daemon, and why it may publish none.
+func (e *Engine) ownClaim() (own site.TermClaim, barred string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.claimLocked(), e.anchor.barred
 }
 
 // putClaims records whose claims count as published from these records.
 func (e *Engine) putClaims(ctx context.Context, claims ...string) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
-	e.mu.Lock()
-	book := e.book
-	e.mu.Unlock()
+	book := e.currentBook()
 	claims = slices.DeleteFunc(claims, func(c string) bool { return c == "" })
 	if slices.Equal(book.Claims, claims) {
 		return nil
@@ -148,9 +160,7 @@ func (e *Engine) putClaims(ctx context.Context, claims ...string) error {
 	if err := e.Records.PutBook(ctx, book); err != nil {
 		return fmt.Errorf("record whose term is published: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.book = book
+	e.setBook(book)
 	return nil
 }
 
@@ -248,16 +258,26 @@ func (e *Engine) noteLaterTerm(node string, later *driver.LaterTermError) {
 // set back. What was published is kept for the nodes whose records are lost: without
 // its host keys every system that has such a key would be refused.
 func (e *Engine) compareWithPublished(ctx context.Context) error {
-	e.mu.Lock()
-	done := e.anchor.compared == e.book.Records
-	e.mu.Unlock()
-	if done {
+	if e.hasCompared() {
 		return nil
 	}
 	all, err := e.Anchor.Sealed(ctx)
 	if err != nil {
 		return fmt.Errorf("read what was published of the nodes: %w", err)
 	}
+	e.comparePublished(all)
+	return nil
+}
+
+// hasCompared says whether these records were compared.
+func (e *Engine) hasCompared() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.anchor.compared == e.book.Records
+}
+
+// comparePublished compares the records with what was published of nodes.
+func (e *Engine) comparePublished(all []site.Sealed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.anchor.compared = e.book.Records
@@ -273,11 +293,10 @@ func (e *Engine) compareWithPublished(ctx context.Context) error {
 		if ledger.IsBehind(e.accountLocked(s.Node), published) {
 			e.barLocked(site.TermClaim{}, fmt.Sprintf("this daemon's records are out of date: the status branch says that the approvals of %s ended, up to and including attempt %d, and the records do not. "+
 				"Slipway writes to no machine. Restore newer records, or run `slipway take-over`: then Slipway asks again for everything that was approved", s.Node, s.Closed))
-			return nil
+			return
 		}
 	}
 	e.compareInstalledLocked()
-	return nil
 }
 
 // compareInstalledLocked compares what is recorded as installed with what was
@@ -352,9 +371,7 @@ func (e *Engine) checkAnchor(ctx context.Context) {
 // nobody else acts. What was approved ends, since nobody here knows what of it
 // was used.
 func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
-	e.mu.Lock()
-	barred, later := e.anchor.barred, slices.Collect(maps.Values(e.anchor.later))
-	e.mu.Unlock()
+	barred, later := e.othersThatAct()
 	if barred == "" && len(later) == 0 {
 		return "", fmt.Errorf("%w: this daemon acts for site %s already", site.ErrRefused, e.Site)
 	}
@@ -371,9 +388,7 @@ func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	if err := e.raiseTerm(ctx, slices.Max(append(later, other.Term))); err != nil {
 		return "", err
 	}
-	e.mu.Lock()
-	e.anchor.barred, e.anchor.other, e.anchor.claimed, e.anchor.later = "", site.TermClaim{}, false, nil
-	e.mu.Unlock()
+	e.forgetOthers()
 	if e.Anchor != nil {
 		if err := e.moor(ctx); err != nil {
 			return "", err
@@ -382,6 +397,22 @@ func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	e.Log.Warn("term taken over", "from", other.Holder, "by", o.By)
 	e.wakeAll(func(w *worker) { w.fresh = true })
 	return fmt.Sprintf("this daemon acts for site %s from now on, with term %d; all earlier approvals have ended", e.Site, e.termNumber()), nil
+}
+
+// othersThatAct is why this daemon may not act, and the later terms whose sessions are open on
+// machines.
+func (e *Engine) othersThatAct() (barred string, later []uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.anchor.barred, slices.Collect(maps.Values(e.anchor.later))
+}
+
+// forgetOthers has nothing bar this daemon that was seen of others, and its claim be published
+// again.
+func (e *Engine) forgetOthers() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.anchor.barred, e.anchor.other, e.anchor.claimed, e.anchor.later = "", site.TermClaim{}, false, nil
 }
 
 // sealLocked is the node's sealed part. It is signed again when it has changed.

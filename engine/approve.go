@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +22,14 @@ type undecided struct {
 	digest string
 }
 
-// waitingLocked is the set of destruction that waits for a person, with its
-// digest, which is empty for none. It is remembered as shown.
+// waitingLosses is the set of destruction that waits for a person, with its digest, which
+// is empty for none. It is remembered as shown.
+func (e *Engine) waitingLosses() (site.Losses, string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waitingLocked()
+}
+
 func (e *Engine) waitingLocked() (site.Losses, string) {
 	if e.undecided.known {
 		return e.undecided.losses, e.undecided.digest
@@ -79,10 +84,7 @@ func (e *Engine) shownLocked(set site.Losses, digest string) {
 func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	e.booking.Lock()
 	defer e.booking.Unlock()
-	e.mu.Lock()
-	waiting, now := e.waitingLocked()
-	set := e.shown[o.Digest].Both(waiting)
-	e.mu.Unlock()
+	set, waiting, now := e.shownAndWaiting(o.Digest)
 	switch {
 	case len(waiting) == 0:
 		return "", fmt.Errorf("%w: nothing waits for approval", site.ErrRefused)
@@ -96,14 +98,21 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	if err := e.openEntries(ctx, set, o.Digest, source, o.Reason); err != nil {
 		return "", err
 	}
-	e.mu.Lock()
-	left, next := e.waitingLocked()
-	e.mu.Unlock()
+	left, next := e.waitingLosses()
 	done := "Approved: " + erased(set)
 	if len(left) > 0 {
 		done += fmt.Sprintf(". %d more wait for approval, as set %s", len(left), next)
 	}
 	return done, nil
+}
+
+// shownAndWaiting are the losses of a set that was shown and that still wait, with all that wait
+// and their digest.
+func (e *Engine) shownAndWaiting(digest string) (set, waiting site.Losses, now string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waiting, now = e.waitingLocked()
+	return e.shown[digest].Both(waiting), waiting, now
 }
 
 // erased says what an approval lets happen.
@@ -157,21 +166,25 @@ func (e *Engine) approveFromDesign(ctx context.Context) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
 	for {
-		e.mu.Lock()
-		set, digest, line := e.designedSetLocked()
-		source := site.ApprovalSource{Kind: site.ByDesign, By: line.By, Commit: e.applied.ID, When: time.Now()}
-		e.mu.Unlock()
+		set, digest, source, note := e.designedSet()
 		if len(set) == 0 {
 			return nil
 		}
-		if err := e.openEntries(ctx, set, digest, source, line.Note); err != nil {
+		if err := e.openEntries(ctx, set, digest, source, note); err != nil {
 			return err
 		}
 	}
 }
 
-// designedSetLocked is what waits and a line of the design approves that counts,
-// see noteLines.
+// designedSet is what waits and a line of the design approves that counts, see
+// noteLines, with the source of that approval and its note.
+func (e *Engine) designedSet() (set site.Losses, digest string, source site.ApprovalSource, note string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	set, digest, line := e.designedSetLocked()
+	return set, digest, site.ApprovalSource{Kind: site.ByDesign, By: line.By, Commit: e.applied.ID, When: time.Now()}, line.Note
+}
+
 func (e *Engine) designedSetLocked() (site.Losses, string, site.Approval) {
 	if e.design == nil || len(e.design.Approvals) == 0 {
 		return nil, "", site.Approval{}
@@ -191,13 +204,11 @@ func (e *Engine) designedSetLocked() (site.Losses, string, site.Approval) {
 func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.booking.Lock()
 	defer e.booking.Unlock()
-	e.mu.Lock()
-	nodes, only := slices.Sorted(maps.Keys(e.accounts)), ""
+	nodes, only := e.accountNames(), ""
 	if w != nil {
 		nodes, only = []string{w.name}, w.name
 	}
 	var ended []string
-	e.mu.Unlock()
 	text := "taken back by " + o.By
 	if o.Reason != "" {
 		text += ": " + o.Reason
@@ -245,9 +256,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	case leaving && w.busy():
 		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed until then", site.ErrRefused, w.name)
 	case leaving:
-		e.mu.Lock()
-		e.removals = append(e.removals, record.Removal{Node: w.name, When: time.Now()})
-		e.mu.Unlock()
+		e.countRemoval(w.name)
 		return "removed " + w.name + " from the records; its machine was not changed", e.remove(ctx, w)
 	case p.Foreign != "" || p.Unproven != "":
 		return w.acceptSystem(ctx, o)
@@ -267,6 +276,13 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 			w.save(ctx, func(r *site.Recorded) { r.Owned = site.Owned{Digest: digest} })
 	}
 	return "", fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", site.ErrRefused, w.name)
+}
+
+// countRemoval counts the removal of a node for the budget of removals.
+func (e *Engine) countRemoval(node string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removals = append(e.removals, record.Removal{Node: node, When: time.Now()})
 }
 
 // acceptSystem takes the system that answers for the one that was installed on

@@ -10,6 +10,12 @@ import (
 // countOthersLocked notes what is still a node's although the design no longer
 // says so: of one that has left it until it is removed, and of one that was held
 // when it changed.
+func (e *Engine) countOthers() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.countOthersLocked()
+}
+
 func (e *Engine) countOthersLocked() {
 	e.others = map[string]site.Reach{}
 	for name, w := range e.workers {
@@ -54,17 +60,19 @@ func (e *Engine) noteHad(ctx context.Context, design *site.Site) error {
 
 // forgetHad is called when Slipway acts on a node again.
 func (w *worker) forgetHad(ctx context.Context, j job) error {
-	w.e.mu.Lock()
-	held := j.memory.Recorded.Had == nil || w.e.isHeldLocked(w, j.node)
-	w.e.mu.Unlock()
-	if held {
+	if w.keepsHad(j) {
 		return nil
 	}
 	if err := w.save(ctx, func(r *site.Recorded) { r.Had = nil }); err != nil {
 		return err
 	}
-	w.e.mu.Lock()
-	w.e.countOthersLocked()
-	w.e.mu.Unlock()
+	w.e.countOthers()
 	return nil
+}
+
+// keepsHad says whether there is nothing to forget, or Slipway does not act on the node.
+func (w *worker) keepsHad(j job) bool {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return j.memory.Recorded.Had == nil || w.e.isHeldLocked(w, j.node)
 }

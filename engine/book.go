@@ -38,30 +38,46 @@ func (e *Engine) openBook(ctx context.Context, snap record.Snapshot) error {
 func (e *Engine) beginAnew(ctx context.Context, claim string) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
-	e.mu.Lock()
-	names, key := slices.Collect(maps.Keys(e.accounts)), e.book.Key
-	e.mu.Unlock()
 	over := func(string) ledger.Why {
 		return func(site.LedgerEntry) string { return "another daemon acted for the site, and may have used it" }
 	}
-	if err := e.end(ctx, names, over); err != nil {
+	if err := e.end(ctx, e.accountNames(), over); err != nil {
 		return err
 	}
 	book := record.NewBook(true)
-	book.Key = key
+	book.Key = e.currentBook().Key
 	if claim != "" {
 		book.Claims = []string{claim}
 	}
 	if err := e.Records.PutBook(ctx, book); err != nil {
 		return fmt.Errorf("start the ledger again: %w", err)
 	}
+	e.openAccountsIn(book)
+	return nil
+}
+
+// openAccountsIn has the accounts go on in another book.
+func (e *Engine) openAccountsIn(book record.Book) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.book = book
 	for name := range e.workers {
 		e.setAccountLocked(name, e.accountLocked(name))
 	}
-	return nil
+}
+
+// currentBook is the book as it is recorded. It changes with booking held alone.
+func (e *Engine) currentBook() record.Book {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book
+}
+
+// setBook takes over a book that was recorded. It is called with booking held.
+func (e *Engine) setBook(book record.Book) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.book = book
 }
 
 // noteLines records which lines of a design that is about to come into force count
@@ -70,7 +86,22 @@ func (e *Engine) beginAnew(ctx context.Context, claim string) error {
 func (e *Engine) noteLines(ctx context.Context, design *site.Site) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
+	book, same := e.bookWithLines(design)
+	if same {
+		return nil
+	}
+	if err := e.Records.PutBook(ctx, book); err != nil {
+		return fmt.Errorf("record what the design approves: %w", err)
+	}
+	e.setBook(book)
+	return nil
+}
+
+// bookWithLines is the book with the lines of a design that count, and whether it is the one that is
+// recorded.
+func (e *Engine) bookWithLines(design *site.Site) (book record.Book, same bool) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.design != nil {
 		e.waitingLocked() // it is shown from here on at the latest
 	}
@@ -78,7 +109,7 @@ func (e *Engine) noteLines(ctx context.Context, design *site.Site) error {
 	if e.design != nil {
 		before = e.design.Approvals
 	}
-	book := e.book
+	book = e.book
 	book.Lines = nil
 	for _, digest := range slices.Sorted(maps.Keys(design.Approvals)) {
 		_, shown := e.shown[digest]
@@ -87,18 +118,7 @@ func (e *Engine) noteLines(ctx context.Context, design *site.Site) error {
 			book.Lines = append(book.Lines, digest)
 		}
 	}
-	same := slices.Equal(book.Lines, e.book.Lines)
-	e.mu.Unlock()
-	if same {
-		return nil
-	}
-	if err := e.Records.PutBook(ctx, book); err != nil {
-		return fmt.Errorf("record what the design approves: %w", err)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.book.Lines = book.Lines
-	return nil
+	return book, slices.Equal(book.Lines, e.book.Lines)
 }
 
 // isBlank says whether the records may lack what others before them had.
@@ -116,21 +136,25 @@ func (e *Engine) fillBook(ctx context.Context) error {
 	}
 	e.booking.Lock()
 	defer e.booking.Unlock()
-	e.mu.Lock()
-	book, all := e.book, e.design != nil
-	for _, w := range e.workers {
-		all = all && w.turned && !w.blind
-	}
-	e.mu.Unlock()
-	if !all {
+	if !e.hasSeenAll() {
 		return nil
 	}
+	book := e.currentBook()
 	book.Blank = false
 	if err := e.Records.PutBook(ctx, book); err != nil {
 		return fmt.Errorf("record that all machines were seen: %w", err)
 	}
+	e.setBook(book)
+	return nil
+}
+
+// hasSeenAll says whether each machine of the design was seen.
+func (e *Engine) hasSeenAll() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.book = book
-	return nil
+	all := e.design != nil
+	for _, w := range e.workers {
+		all = all && w.turned && !w.blind
+	}
+	return all
 }

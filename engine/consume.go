@@ -116,25 +116,34 @@ func (w *worker) publishUse(ctx context.Context) bool {
 // consume uses the approval of a step, and says whether it was not used before.
 // One that was begun goes on.
 func (w *worker) consume(ctx context.Context, j job, s site.Step) (used bool, err error) {
-	e := w.e
-	e.checkAnchor(ctx)
-	e.booking.Lock()
-	defer e.booking.Unlock()
+	w.e.checkAnchor(ctx)
+	w.e.booking.Lock()
+	defer w.e.booking.Unlock()
+	return w.consumeBooked(ctx, j, s)
+}
+
+// consumeBooked is consume with booking held.
+func (w *worker) consumeBooked(ctx context.Context, j job, s site.Step) (used bool, err error) {
 	w.saving.Lock()
 	defer w.saving.Unlock()
 	account, recorded, err := w.consumption(j, s)
 	if err != nil || account == nil {
 		return false, err
 	}
-	if err := e.Records.Consume(ctx, w.name, *account, *recorded); err != nil {
+	if err := w.e.Records.Consume(ctx, w.name, *account, *recorded); err != nil {
 		return false, fmt.Errorf("record that an approval is used: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w.memory.Recorded = *recorded
-	e.setAccountLocked(w.name, *account)
-	e.touch()
+	w.setConsumed(*account, *recorded)
 	return true, nil
+}
+
+// setConsumed takes over what was recorded when an approval was used.
+func (w *worker) setConsumed(account site.Account, recorded site.Recorded) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.memory.Recorded = recorded
+	w.e.setAccountLocked(w.name, account)
+	w.e.touch()
 }
 
 // consumption is what is to be recorded when the step uses its approval; nil

@@ -123,17 +123,13 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 			return w.fail(j, err)
 		}
 	}
-	w.e.mu.Lock()
-	health, inHand := w.healthLocked(), w.disrupts || w.e.inHandLocked(w)
+	health, inHand := w.healthInHand()
 	fit := j.node.Health() == nil || health.IsFit() || j.site.Unused(j.node) != ""
-	w.e.mu.Unlock()
 	if err := w.clearInFlight(ctx, fit); err != nil {
 		return w.fail(j, err)
 	}
 	if fit {
-		w.e.mu.Lock()
-		w.inServiceLocked(j)
-		w.e.mu.Unlock()
+		w.inService(j)
 	}
 	if h := w.e.pausedNow(w, j); h != nil {
 		return w.outcome(j, h)
@@ -155,6 +151,20 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 		}
 	}
 	return o
+}
+
+// healthInHand is the health of the node's system, and whether its machine is disrupted or was begun
+// in the rollout under way.
+func (w *worker) healthInHand() (health site.SystemHealth, inHand bool) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.healthLocked(), w.disrupts || w.e.inHandLocked(w)
+}
+
+func (w *worker) inService(j job) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.inServiceLocked(j)
 }
 
 // inServiceLocked gives the node's place in the rollout back. What needs a machine

@@ -388,22 +388,35 @@ func (e *Engine) goOn() {
 func (e *Engine) saveRollout(ctx context.Context) error {
 	e.rolling.Lock()
 	defer e.rolling.Unlock()
-	e.mu.Lock()
-	r := e.rollout
-	if r == nil || r.saved {
-		e.mu.Unlock()
+	r, s := e.unsavedRollout()
+	if r == nil {
 		return nil
 	}
-	s := r.RolloutStatus
-	r.saved = true
-	e.mu.Unlock()
 	if err := e.Records.PutRollout(ctx, &s); err != nil {
-		e.mu.Lock()
-		r.saved = false
-		e.mu.Unlock()
+		e.noteUnsaved(r)
 		return fmt.Errorf("record rollout: %w", err)
 	}
 	return nil
+}
+
+// unsavedRollout is the rollout with its state, where it has changed since it was recorded; it
+// counts as recorded from then on.
+func (e *Engine) unsavedRollout() (*rolling, site.RolloutStatus) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.rollout
+	if r == nil || r.saved {
+		return nil, site.RolloutStatus{}
+	}
+	r.saved = true
+	return r, r.RolloutStatus
+}
+
+// noteUnsaved notes that a rollout could not be recorded.
+func (e *Engine) noteUnsaved(r *rolling) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.saved = false
 }
 
 // rolloutLocked is what people are shown of the rollout.

@@ -94,17 +94,28 @@ func (e *Engine) wakeHeld() {
 }
 
 func (e *Engine) renewTerm(ctx context.Context) error {
-	e.mu.Lock()
-	t, left := e.term.Term, e.term.before
-	e.mu.Unlock()
+	t, left := e.lastTerm()
 	if t == nil {
 		return e.beginTerm(ctx, left)
 	}
 	err := t.Renew(ctx)
+	e.noteTermTrouble(err)
+	return err
+}
+
+// lastTerm is the term that was acquired last, nil for none, and the sessions that earlier terms
+// have left.
+func (e *Engine) lastTerm() (*record.Term, map[string]record.Sessions) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.term.Term, e.term.before
+}
+
+// noteTermTrouble notes why the term could not be renewed; nil for that it was.
+func (e *Engine) noteTermTrouble(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term.trouble = err
-	return err
 }
 
 // releaseTerm ends the term when nothing is under way any more.

@@ -175,9 +175,14 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	if err := w.e.Records.PutNode(ctx, w.name, r); err != nil {
 		return fmt.Errorf("record %s: %w", w.name, err)
 	}
+	w.setRecorded(r)
+	return nil
+}
+
+// setRecorded takes over what was recorded of the node.
+func (w *worker) setRecorded(r site.Recorded) {
 	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
 	w.memory.Recorded = r
 	w.grantLocked()
-	w.e.mu.Unlock()
-	return nil
 }

@@ -219,9 +219,7 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 		w.state.Have, w.state.Size = have, size
 	})
 	if err == nil && its.Form != "" {
-		f.mu.Lock()
-		w.state = State{Framing: true, From: w.state.From}
-		f.mu.Unlock()
+		f.noteFraming(w)
 		_, err = f.store.frame(ctx, its.SHA256, its.Form, func(written int64) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -235,7 +233,21 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 	default:
 		f.log.Info("artifact is in the store", "for", its.For, "sha256", its.SHA256, "size", info.Size)
 	}
+	f.noteEnd(ctx, w, err)
+	f.changed()
+}
+
+// noteFraming notes that a file was fetched and that its frames are written.
+func (f *Fetcher) noteFraming(w *wanted) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.state = State{Framing: true, From: w.state.From}
+}
+
+// noteEnd notes how a try has ended, or that it was cancelled, and lets the next one begin.
+func (f *Fetcher) noteEnd(ctx context.Context, w *wanted, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.active--
 	w.cancel = nil
 	if ctx.Err() == nil {
@@ -244,8 +256,6 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 		w.state.Fetching, w.state.Framing = false, false
 	}
 	f.wake()
-	f.mu.Unlock()
-	f.changed()
 }
 
 // worthwhile is how many more bytes make a try that failed count as progress: a

@@ -112,12 +112,12 @@ func (e *Evaluator) remember(name string) (m *memory, release func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m = e.memories[name]
-	if m == nil || !m.busy.TryLock() {
+	if m == nil || !m.occupy() {
 		m = newMemory()
-		m.busy.Lock()
+		m.occupy()
 	}
 	return m, func() {
-		m.busy.Unlock()
+		m.leave()
 		e.keep(name, m)
 	}
 }

@@ -75,6 +75,12 @@ func newMemory() *memory {
 	return m
 }
 
+// occupy takes the memory for one evaluation; false where another one has it.
+func (m *memory) occupy() bool { return m.busy.TryLock() }
+
+// leave gives the memory back.
+func (m *memory) leave() { m.busy.Unlock() }
+
 // read takes the texts of a pack in the place of those it had.
 func (m *memory) read(p pack) {
 	for name, last := range m.texts {

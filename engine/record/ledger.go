@@ -108,15 +108,11 @@ func (s *Site) Consume(ctx context.Context, node string, a site.Account, r site.
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	delete(s.sums, node) // unknown until it is written
-	s.mu.Unlock()
+	s.forgetSum(node) // unknown until it is written
 	if err := s.commit(ctx, account, recorded); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.sums[node] = sha256.Sum256(value)
-	s.mu.Unlock()
+	s.setSum(node, sha256.Sum256(value))
 	return nil
 }
 

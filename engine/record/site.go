@@ -137,36 +137,60 @@ func (s *Site) PutNode(ctx context.Context, node string, r site.Recorded) error 
 		return err
 	}
 	is := sha256.Sum256(value)
-	s.mu.Lock()
-	was, known := s.sums[node]
-	if known && was == is {
-		s.mu.Unlock()
+	if s.isWritten(node, is) {
 		return nil
 	}
-	delete(s.sums, node) // unknown until it is written
-	s.mu.Unlock()
 	if err := s.putBytes(ctx, nodeKey(node), value); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.sums[node] = is
-	s.mu.Unlock()
+	s.setSum(node, is)
 	return nil
+}
+
+// isWritten says whether what is recorded of a node has a digest. Where it has another one, the digest is
+// unknown from then on, until what is to be recorded is written.
+func (s *Site) isWritten(node string, is sum) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was, known := s.sums[node]; known && was == is {
+		return true
+	}
+	delete(s.sums, node)
+	return false
+}
+
+// setSum notes the digest of what was recorded of a node.
+func (s *Site) setSum(node string, is sum) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sums[node] = is
+}
+
+// forgetSum forgets the digest of what is recorded of a node.
+func (s *Site) forgetSum(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sums, node)
 }
 
 // DeleteNode forgets everything about a node.
 func (s *Site) DeleteNode(ctx context.Context, node string) error {
 	s.flushing.Lock() // so that no flush brings it back
 	defer s.flushing.Unlock()
-	s.mu.Lock()
-	delete(s.sums, node)
-	delete(s.seen, node)
-	s.mu.Unlock()
+	s.forgetNode(node)
 	if err := s.deleteInventory(ctx, node); err != nil {
 		return err
 	}
 	return s.commit(ctx, clientv3.OpDelete(s.prefix+nodeKey(node)), clientv3.OpDelete(s.prefix+observedKey(node)),
 		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)), clientv3.OpDelete(s.prefix+saidKey(node)))
+}
+
+// forgetNode forgets what is known in memory of what is recorded of a node.
+func (s *Site) forgetNode(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sums, node)
+	delete(s.seen, node)
 }
 
 // Pause records a hold on the whole site; nil resumes.

@@ -256,10 +256,7 @@ func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) error {
 	for _, p := range due {
 		at := commits{p.Head, base}
-		r.mu.Lock()
-		known := r.begun[p.Number] == at
-		r.mu.Unlock()
-		if known {
+		if r.hasBegun(p.Number, at) {
 			continue
 		}
 		if err := r.willFollow(ctx, p.Number); err != nil {
@@ -268,11 +265,23 @@ func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) e
 		if err := r.Announce.Begin(ctx, p, base); err != nil {
 			return fmt.Errorf("tell that proposal %d is planned: %w", p.Number, err)
 		}
-		r.mu.Lock()
-		r.begun[p.Number] = at
-		r.mu.Unlock()
+		r.noteBegun(p.Number, at)
 	}
 	return nil
+}
+
+// hasBegun says whether planning a proposal at a pair of commits has been announced.
+func (r *Reviews) hasBegun(number int, at commits) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun[number] == at
+}
+
+// noteBegun notes that planning a proposal at a pair of commits was announced.
+func (r *Reviews) noteBegun(number int, at commits) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun[number] = at
 }
 
 // forget drops what is known of proposals that are not open.

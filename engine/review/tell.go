@@ -133,15 +133,20 @@ func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (op
 	if err := r.site.Recorded.Put(ctx, was, next); err != nil {
 		return false, err
 	}
+	r.setDone(p.Number, is)
+	return true, nil
+}
+
+// setDone notes a review that was recorded as the last one of a proposal.
+func (r *Reviews) setDone(number int, is reviewed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if is.named {
-		r.answered[p.Number] = is.asks
+		r.answered[number] = is.asks
 	}
-	if r.asks[p.Number] == is.asks { // nobody has asked meanwhile
-		r.done[p.Number] = is
+	if r.asks[number] == is.asks { // nobody has asked meanwhile
+		r.done[number] = is
 	}
-	return true, nil
 }
 
 func (r *Reviews) asksFor(number int) int {

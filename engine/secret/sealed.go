@@ -88,10 +88,7 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 		return nil, fmt.Errorf("%s cannot be opened: %w", at, err)
 	}
 	of := digestOf(c.From, c.Key, string(text))
-	s.mu.Lock()
-	last, known := s.vault.opened[name]
-	s.mu.Unlock()
-	if known && last.of == of && last.by == by {
+	if last, known := s.lastOpened(name); known && last.of == of && last.by == by {
 		return last.file, last.err
 	}
 	f, err := unlock(d.Name, name, c, text, id)
@@ -100,12 +97,25 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 	} else {
 		f.path, f.sealed = at, name
 	}
+	s.keepOpened(d, name, opened{of, by, f, err})
+	return f, err
+}
+
+// lastOpened is what opening a credential gave last.
+func (s *Store) lastOpened(name string) (opened, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, known := s.vault.opened[name]
+	return last, known
+}
+
+// keepOpened keeps what opening a credential gave, as long as its design is in force.
+func (s *Store) keepOpened(d *site.Site, name string, o opened) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.vault.design == d {
-		s.vault.opened[name] = opened{of, by, f, err}
+		s.vault.opened[name] = o
 	}
-	return f, err
 }
 
 func digestOf(texts ...string) (sum [sha256.Size]byte) {

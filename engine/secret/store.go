@@ -201,19 +201,30 @@ func (s *Store) load(name string) (*file, error) {
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s.mu.Lock()
-	f, ok := s.files[name]
-	s.mu.Unlock()
-	if ok && f.stamp == stampOf(info) {
+	if f, ok := s.lastRead(name); ok && f.stamp == stampOf(info) {
 		return f, nil
 	}
-	if f, err = read(path); err != nil {
+	f, err := read(path)
+	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.files[name] = f
-	s.mu.Unlock()
+	s.keepRead(name, f)
 	return f, nil
+}
+
+// lastRead is a credential's file as it was read last.
+func (s *Store) lastRead(name string) (*file, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.files[name]
+	return f, ok
+}
+
+// keepRead keeps a credential's file as it was read.
+func (s *Store) keepRead(name string, f *file) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[name] = f
 }
 
 func stampOf(info fs.FileInfo) stamp {

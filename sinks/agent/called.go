@@ -113,9 +113,7 @@ func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	end := context.AfterFunc(ctx, func() { c.Close() })
-	c.mu.Lock()
-	r.Term = c.term
-	c.mu.Unlock()
+	r.Term = c.ownTerm()
 	r.Version, r.Site, r.Node, r.Echo = wire.Version, c.site, c.node, rand.Text()
 	result, err := c.exchange(r, x)
 	if !end() && err == nil {
@@ -129,10 +127,22 @@ func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire
 		}
 		return nil, fmt.Errorf("%w: the agent of %s at %s: %w", driver.ErrUnreachable, c.node, c.address, err)
 	}
-	c.mu.Lock()
-	c.seenTerm = max(c.seenTerm, result.Term)
-	c.mu.Unlock()
+	c.noteTerm(result.Term)
 	return result, nil
+}
+
+// ownTerm is the term of the daemon.
+func (c *called) ownTerm() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.term
+}
+
+// noteTerm notes the term that the agent knows of.
+func (c *called) noteTerm(term uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seenTerm = max(c.seenTerm, term)
 }
 
 // told is the error that an answer tells of.

@@ -52,13 +52,22 @@ const longestPassword = 255
 // hashOf is the hash of an account's password with a setting; false for a setting that
 // is not of SHA-512 crypt. Its error is a sentence for people.
 func (m *machine) hashOf(key, credential, setting string) (string, bool, error) {
-	m.mu.Lock()
-	get := m.credentials
-	m.mu.Unlock()
-	value, err := valueOf(credential, get)
+	value, err := valueOf(credential, m.getter())
 	if err != nil {
 		return "", false, err
 	}
+	return m.hashOfValue(key, value, credential, setting)
+}
+
+// getter gives the values of credentials; nil where there are none.
+func (m *machine) getter() func(name string) (secret.Value, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.credentials
+}
+
+// hashOfValue is the hash of a password with a setting, which is the one of before as long as both are.
+func (m *machine) hashOfValue(key string, value secret.Value, credential, setting string) (string, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was := m.hashes[key]; was.value == value && was.setting == setting {

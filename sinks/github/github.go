@@ -210,13 +210,10 @@ func redirect(_ *http.Request, via []*http.Request) error {
 
 // whoami asks GitHub who we are, once.
 func (r *Repository) whoami(ctx context.Context) (identity, error) {
-	r.mu.Lock()
-	me := r.me
-	r.mu.Unlock()
-	if me != nil {
+	if me := r.known(); me != nil {
 		return *me, nil
 	}
-	me = &identity{}
+	me := &identity{}
 	if r.app == nil {
 		user, _, err := r.api.Users.Get(ctx, "")
 		if err != nil {
@@ -230,10 +227,22 @@ func (r *Repository) whoami(ctx context.Context) (identity, error) {
 		}
 		me.login, me.app = a.GetSlug()+"[bot]", a.GetID()
 	}
+	r.setKnown(me)
+	return *me, nil
+}
+
+// known is who GitHub said that we are; nil before it was asked.
+func (r *Repository) known() *identity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.me
+}
+
+// setKnown keeps who GitHub said that we are.
+func (r *Repository) setKnown(me *identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.me = me
-	return *me, nil
 }
 
 // Login gives what Git logs in with at an address over HTTPS: the token, or one

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -87,6 +86,38 @@ type inquiry struct {
 	now      time.Time
 }
 
+// answer is what a request is answered, nil for nothing. It returns when what it
+// promises is recorded.
+func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.AddrPort, port int, now time.Time) *answer {
+	source := from.Addr().Unmap()
+	if source.IsUnspecified() {
+		source = netip.Addr{}
+	}
+	at := r.pick(req, source)
+	if at == nil {
+		return nil
+	}
+	n := at.network()
+	if n == nil || at.whyNot(now) != "" {
+		return nil
+	}
+	q := &inquiry{DHCPv4: req, at: at, n: n, mac: req.ClientHWAddr.String(), now: now, client: firmwareOf(req)}
+	q.host, q.designed = n.hosts[q.mac]
+	var msg *dhcpv4.DHCPv4
+	switch {
+	case n.mode == site.DHCPProxy:
+		msg = r.proxy(q, port)
+	case port != serverPort:
+		return nil
+	default:
+		msg = r.serve(ctx, q)
+	}
+	if msg == nil {
+		return nil
+	}
+	return &answer{msg, destination(q, msg, from, port), n.server}
+}
+
 // pick finds the network that a request is about: the relay's (RFC 2131, section
 // 4.3.1), that of the address which the client has, or the interface's own.
 func (r *responder) pick(req *dhcpv4.DHCPv4, from netip.Addr) *served {
@@ -142,38 +173,6 @@ func ip4(ip net.IP) netip.Addr {
 		return netip.Addr{}
 	}
 	return a
-}
-
-// answer is what a request is answered, nil for nothing. It returns when what it
-// promises is recorded.
-func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.AddrPort, port int, now time.Time) *answer {
-	source := from.Addr().Unmap()
-	if source.IsUnspecified() {
-		source = netip.Addr{}
-	}
-	at := r.pick(req, source)
-	if at == nil {
-		return nil
-	}
-	n := at.network()
-	if n == nil || at.whyNot(now) != "" {
-		return nil
-	}
-	q := &inquiry{DHCPv4: req, at: at, n: n, mac: req.ClientHWAddr.String(), now: now, client: firmwareOf(req)}
-	q.host, q.designed = n.hosts[q.mac]
-	var msg *dhcpv4.DHCPv4
-	switch {
-	case n.mode == site.DHCPProxy:
-		msg = r.proxy(q, port)
-	case port != serverPort:
-		return nil
-	default:
-		msg = r.serve(ctx, q)
-	}
-	if msg == nil {
-		return nil
-	}
-	return &answer{msg, destination(q, msg, from, port), n.server}
 }
 
 // destination is where an answer goes (RFC 2131, section 4.1).
@@ -373,230 +372,4 @@ func (r *responder) release(ctx context.Context, q *inquiry) {
 	if err != nil {
 		r.log.Warn("dhcp release is not recorded", "network", q.n.name, "address", a.String(), "err", err)
 	}
-}
-
-// refuse tells a client that it may not have an address.
-func (q *inquiry) refuse() *dhcpv4.DHCPv4 {
-	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(dhcpv4.MessageTypeNak),
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(q.n.server.AsSlice())))
-	if err != nil {
-		return nil
-	}
-	return msg
-}
-
-// reply is an offer or a confirmation, with what the design says of the network; of
-// an invalid address it says nothing.
-func (q *inquiry) reply(kind dhcpv4.MessageType, a netip.Addr, all *arms) *dhcpv4.DHCPv4 {
-	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(kind))
-	if err != nil {
-		return nil
-	}
-	n := q.n
-	put := func(o dhcpv4.Option) { msg.UpdateOption(o) }
-	if a.IsValid() {
-		msg.YourIPAddr = a.AsSlice()
-		put(dhcpv4.OptIPAddressLeaseTime(leaseFor))
-		put(dhcpv4.OptRenewTimeValue(leaseFor / 2))
-		put(dhcpv4.OptRebindingTimeValue(leaseFor * 7 / 8))
-	} else {
-		msg.ClientIPAddr = q.ClientIPAddr
-	}
-	put(dhcpv4.OptServerIdentifier(n.server.AsSlice()))
-	put(dhcpv4.OptSubnetMask(net.CIDRMask(n.prefix.Bits(), 32)))
-	// The firmware of a machine needs the way out whatever network its system uses.
-	router := n.gateway.IsValid() && (!q.designed || q.host.routed || q.client.boots())
-	if router {
-		put(dhcpv4.OptRouter(n.gateway.AsSlice()))
-	}
-	if len(n.dns) > 0 {
-		var servers []net.IP
-		for _, a := range n.dns {
-			servers = append(servers, a.AsSlice())
-		}
-		put(dhcpv4.OptDNS(servers...))
-	}
-	if n.domain != "" {
-		put(dhcpv4.OptDomainName(n.domain))
-	}
-	if q.designed {
-		put(dhcpv4.OptHostName(q.host.node))
-	}
-	if n.mtu >= 68 && q.IsOptionRequested(dhcpv4.OptionInterfaceMTU) {
-		put(dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{byte(n.mtu >> 8), byte(n.mtu)}))
-	}
-	q.putRoutes(msg, router)
-	if it := all.of(q.mac, q.client.uuid, q.now); it != nil {
-		q.putBoot(msg, it)
-	}
-	return msg
-}
-
-// putRoutes adds the designed routes for clients that ask for them. Such a client
-// ignores the router (RFC 3442), so that is among them.
-func (q *inquiry) putRoutes(msg *dhcpv4.DHCPv4, router bool) {
-	if len(q.n.routes) == 0 || !q.IsOptionRequested(dhcpv4.OptionClasslessStaticRoute) {
-		return
-	}
-	var all []*dhcpv4.Route
-	add := func(to netip.Prefix, via netip.Addr) {
-		all = append(all, &dhcpv4.Route{Dest: &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), 32)}, Router: via.AsSlice()})
-	}
-	for _, r := range q.n.routes {
-		add(r.to, r.via)
-	}
-	if router {
-		add(netip.PrefixFrom(netip.IPv4Unspecified(), 0), q.n.gateway)
-	}
-	if len(all) <= maxRoutes {
-		msg.UpdateOption(dhcpv4.OptClasslessStaticRoute(all...))
-	}
-}
-
-// maxRoutes bounds the routes of an answer, which is one packet.
-const maxRoutes = 28
-
-// firmware is what a request tells of the firmware that sends it.
-type firmware struct {
-	pxe, http bool
-	agent     bool // it is none, but Slipway's agent
-	kind      Firmware
-	uuid      string // of SMBIOS in lower case; empty when it is not told
-}
-
-func (f firmware) boots() bool { return f.pxe || f.http }
-
-// firmwareOf reads options 60, 77, 93 and 97 of a request (RFC 4578).
-func firmwareOf(req *dhcpv4.DHCPv4) firmware {
-	var f firmware
-	class := string(req.Options[uint8(dhcpv4.OptionClassIdentifier)])
-	f.pxe, f.http, f.agent = strings.HasPrefix(class, "PXEClient"), strings.HasPrefix(class, "HTTPClient"), class == agentClass
-	if id := req.Options[uint8(dhcpv4.OptionClientMachineIdentifier)]; len(id) == 17 && id[0] == 0 {
-		f.uuid = uuidOf([16]byte(id[1:]))
-	}
-	if !f.boots() {
-		return f
-	}
-	f.kind = BIOS // what says nothing is old
-	if arch := req.Options[uint8(dhcpv4.OptionClientSystemArchitectureType)]; len(arch) >= 2 {
-		f.kind = kindOf(uint16(arch[0])<<8 | uint16(arch[1]))
-	}
-	if string(req.Options[uint8(dhcpv4.OptionUserClassInformation)]) == "iPXE" {
-		f.kind = IPXE
-	}
-	return f
-}
-
-// uuidOf is a UUID of SMBIOS, whose first three fields are little-endian (SMBIOS
-// 2.6, section 3.3.2.1). A machine without one sends zeros.
-func uuidOf(b [16]byte) string {
-	if b == [16]byte{} {
-		return ""
-	}
-	return fmt.Sprintf("%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15])
-}
-
-// putBoot adds what an armed machine boots, in the terms of its firmware. It adds
-// nothing for firmware that the machine has no file for.
-func (q *inquiry) putBoot(msg *dhcpv4.DHCPv4, it *armed) bool {
-	f, put := q.client, func(o dhcpv4.Option) { msg.UpdateOption(o) }
-	kind := f.kind
-	if kind == IPXE && it.Files[IPXE] == "" {
-		return false // it would load itself again and again
-	}
-	path := it.path(kind)
-	switch {
-	case f.http && (it.URL != "" || path != ""):
-		// The class must be echoed, or the offer is not one of HTTP boot (UEFI 2.10,
-		// section 24.7.3.3).
-		put(dhcpv4.OptClassIdentifier("HTTPClient"))
-		put(dhcpv4.OptBootFileName(it.url(q.n.server, path)))
-	case f.pxe && path != "":
-		// With the class alone UEFI looks for a boot server and never asks for the
-		// file; 43 tells it that the file is here: PXE_DISCOVERY_CONTROL, bit 3.
-		put(dhcpv4.OptClassIdentifier("PXEClient"))
-		put(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, []byte{6, 1, 8, 255}))
-		msg.ServerIPAddr = q.n.server.AsSlice()
-		msg.ServerHostName = q.n.server.String()
-		msg.BootFileName = path
-		put(dhcpv4.OptTFTPServerName(q.n.server.String()))
-		put(dhcpv4.OptBootFileName(path))
-	default:
-		return false
-	}
-	if id := q.Options[uint8(dhcpv4.OptionClientMachineIdentifier)]; len(id) == 17 {
-		put(dhcpv4.OptGeneric(dhcpv4.OptionClientMachineIdentifier, id))
-	}
-	return true
-}
-
-// agentClass is option 60 of Slipway's agent in memory.
-const agentClass = "slipway-agent"
-
-// putWords tells an agent that was started over the network where its daemon is, in the
-// vendor-specific option of its class (RFC 2132, section 8.4). It adds nothing for others.
-func (q *inquiry) putWords(msg *dhcpv4.DHCPv4, all *arms) bool {
-	if !q.client.agent {
-		return false
-	}
-	it := all.meant(q.mac, q.client.uuid, q.now)
-	if it == nil || it.Words == "" {
-		return false
-	}
-	msg.UpdateOption(dhcpv4.OptClassIdentifier(agentClass))
-	msg.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, []byte(it.Words)))
-	return true
-}
-
-// url is what HTTP boot reads.
-func (b *armed) url(server netip.Addr, path string) string {
-	if b.URL != "" {
-		return b.URL
-	}
-	return fmt.Sprintf("http://%s/%s", netip.AddrPortFrom(server, HTTPPort), path)
-}
-
-// proxy adds what to boot to the offers of another server (PXE 2.1, section 2.2.3).
-// It never offers an address, and is silent to a machine that is not armed: the
-// other server's answer then has no boot file, and the machine starts from its disk.
-func (r *responder) proxy(q *inquiry, port int) *dhcpv4.DHCPv4 {
-	if q.MessageType() == dhcpv4.MessageTypeInform && port == serverPort {
-		return r.direct(q)
-	}
-	kind := dhcpv4.MessageTypeOffer
-	switch t := q.MessageType(); {
-	case t == dhcpv4.MessageTypeDiscover && port == serverPort:
-	case t == dhcpv4.MessageTypeRequest && port == pxePort:
-		kind = dhcpv4.MessageTypeAck
-	case t == dhcpv4.MessageTypeInform && port == pxePort:
-		kind = dhcpv4.MessageTypeAck
-	default:
-		return nil
-	}
-	it := r.arms.of(q.mac, q.client.uuid, q.now)
-	if it == nil {
-		return nil
-	}
-	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(kind), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(q.n.server.AsSlice())))
-	if err != nil || !q.putBoot(msg, it) {
-		return nil
-	}
-	if port == pxePort {
-		msg.ClientIPAddr = q.ClientIPAddr
-	}
-	return msg
-}
-
-// direct answers an agent that has its address from another server and asks where its daemon is.
-func (r *responder) direct(q *inquiry) *dhcpv4.DHCPv4 {
-	if !q.n.prefix.Contains(ip4(q.ClientIPAddr)) {
-		return nil
-	}
-	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(dhcpv4.MessageTypeAck), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(q.n.server.AsSlice())))
-	if err != nil || !q.putWords(msg, r.arms) {
-		return nil
-	}
-	msg.ClientIPAddr = q.ClientIPAddr
-	return msg
 }

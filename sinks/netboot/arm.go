@@ -204,15 +204,20 @@ func (b *armed) refused(what string) {
 
 // odd is what was refused last of a node's boot; empty for nothing.
 func (a *arms) odd(node string) string {
-	a.mu.Lock()
-	it := a.byNode[node]
-	a.mu.Unlock()
+	it := a.ofNode(node)
 	if it == nil {
 		return ""
 	}
 	it.mu.Lock()
 	defer it.mu.Unlock()
 	return it.odd
+}
+
+// ofNode is a node's boot; nil where none is armed.
+func (a *arms) ofNode(node string) *armed {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byNode[node]
 }
 
 func (b *armed) late(now time.Time) bool { return !b.Until.IsZero() && now.After(b.Until) }
@@ -223,13 +228,18 @@ func (a *arms) nodes(now time.Time) map[string][]string {
 	defer a.mu.Unlock()
 	all := map[string][]string{}
 	for name, it := range a.byNode {
-		it.mu.Lock()
-		if it.read.IsZero() && !it.late(now) {
+		if it.isUnread() && !it.late(now) {
 			all[name] = it.MACs
 		}
-		it.mu.Unlock()
 	}
 	return all
+}
+
+// isUnread says whether nobody has read the boot file yet.
+func (b *armed) isUnread() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.read.IsZero()
 }
 
 // names are what files are called in URLs and paths of TFTP.
@@ -251,16 +261,11 @@ var errNoFile = errors.New("no such file")
 // slashes.
 func (a *arms) open(asked string, client netip.Addr, now time.Time) (*armed, *os.File, error) {
 	token, name, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+asked), "/"), "/")
-	a.mu.Lock()
-	it := a.byToken[token]
-	a.mu.Unlock()
+	it := a.ofToken(token)
 	if it == nil || it.late(now) {
 		return nil, nil, errNoFile
 	}
-	it.mu.Lock()
-	over, by := !it.read.IsZero() && (it.by != client || now.Sub(it.read) > rereadFor), it.by
-	it.mu.Unlock()
-	if over {
+	if over, by := it.isOver(client, now); over {
 		if by != client {
 			it.refused(fmt.Sprintf("%s asked for its boot file after %s had read it, and got nothing", client, by))
 		}
@@ -273,6 +278,20 @@ func (a *arms) open(asked string, client netip.Addr, now time.Time) (*armed, *os
 		}
 	}
 	return nil, nil, errNoFile
+}
+
+// ofToken is the boot that a token is of; nil for none.
+func (a *arms) ofToken(token string) *armed {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byToken[token]
+}
+
+// isOver says whether a client may read the boot file no more, and which one has read it.
+func (b *armed) isOver(client netip.Addr, now time.Time) (over bool, by netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.read.IsZero() && (b.by != client || now.Sub(b.read) > rereadFor), b.by
 }
 
 // done notes that a client has read a whole file.

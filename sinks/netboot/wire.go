@@ -151,13 +151,7 @@ func (n *neighbours) heard(a netip.Addr) {
 
 // wait asks for an address and waits for an answer a while.
 func (n *neighbours) wait(ctx context.Context, a netip.Addr, within time.Duration, ask func() error) bool {
-	c := make(chan struct{})
-	n.mu.Lock()
-	if n.asked == nil {
-		n.asked = map[netip.Addr][]chan struct{}{}
-	}
-	n.asked[a] = append(n.asked[a], c)
-	n.mu.Unlock()
+	c := n.await(a)
 	if ask() != nil {
 		within = 0
 	}
@@ -169,6 +163,24 @@ func (n *neighbours) wait(ctx context.Context, a netip.Addr, within time.Duratio
 	case <-t.C:
 	case <-ctx.Done():
 	}
+	n.giveUp(a, c)
+	return false
+}
+
+// await gives a channel that is closed when somebody has an address.
+func (n *neighbours) await(a netip.Addr) chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.asked == nil {
+		n.asked = map[netip.Addr][]chan struct{}{}
+	}
+	c := make(chan struct{})
+	n.asked[a] = append(n.asked[a], c)
+	return c
+}
+
+// giveUp waits for an address no more.
+func (n *neighbours) giveUp(a netip.Addr, c chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	left := n.asked[a][:0]
@@ -180,5 +192,4 @@ func (n *neighbours) wait(ctx context.Context, a netip.Addr, within time.Duratio
 	if n.asked[a] = left; len(left) == 0 {
 		delete(n.asked, a)
 	}
-	return false
 }

@@ -41,11 +41,7 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 		return m.takeProgram(p[1], p[2], strings.Contains(root, "D=/dev/shm/"), in, out), true
 	}
 	if l := lent.FindStringSubmatch(root); l != nil {
-		m.mu.Lock()
-		there := m.in.lent
-		m.in.lent = ""
-		m.mu.Unlock()
-		if there != l[1] {
+		if m.takeLent() != l[1] {
 			return 127, true
 		}
 		return m.program(in, out), true
@@ -54,10 +50,7 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 	if s == nil {
 		return 127, true
 	}
-	there, owns := "", false
-	m.mu.Lock()
-	there, owns = m.in.program, m.in.digest() != ""
-	m.mu.Unlock()
+	there, owns := m.hasInside()
 	for _, digest := range strings.Fields(s[1]) {
 		if digest == there {
 			return m.program(in, out), true
@@ -68,6 +61,23 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 		fmt.Fprintln(out, "owned")
 	}
 	return 0, true
+}
+
+// takeLent takes the digest of the program that was sent for once.
+func (m *Machine) takeLent() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := m.in.lent
+	m.in.lent = ""
+	return there
+}
+
+// hasInside is the digest of the program that is kept inside the system, and whether the system has a list of what
+// Slipway made in it.
+func (m *Machine) hasInside() (program string, owns bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.in.program, m.in.digest() != ""
 }
 
 // takeProgram takes the program with a digest from the input, to keep it or for once.

@@ -205,34 +205,52 @@ func (p *program) suites(ctx context.Context, cache string, packages []string, p
 
 // tryAll tries the mutants, some at a time, and calls done after each, one at a time.
 func (p *program) tryAll(ctx context.Context, suites []*suite, hints map[string][]string, parallel int, budget time.Duration, done func(verdict) error) ([]verdict, error) {
-	began := time.Now()
-	var mu sync.Mutex
-	var all []verdict
-	caught := 0
+	t := &trial{of: len(p.mutants), hints: hints, began: time.Now(), done: done}
 	err := each(ctx, parallel, p.mutants, func(ctx context.Context, m *mutant) error {
-		mu.Lock()
-		these := candidates(m, suites, slices.Concat(hints[m.function()], hints[m.File]))
-		mu.Unlock()
-		v, err := p.try(ctx, m, these, budget)
+		v, err := p.try(ctx, m, t.candidates(m, suites), budget)
 		if err != nil {
 			return err
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, v)
-		if v.caught() {
-			caught++
-			// The test that caught this one is the first to be asked about the next
-			// mutant of the function and of the file.
-			for _, of := range []string{m.function(), m.File} {
-				hints[of] = append([]string{v.By}, slices.DeleteFunc(slices.Clone(hints[of]), func(by string) bool { return by == v.By })...)
-			}
-		}
-		fmt.Fprintf(os.Stderr, "\r\033[K%d of %d tried, %d survive, %s", len(all), len(p.mutants), len(all)-caught, time.Since(began).Round(time.Second))
-		return done(v)
+		return t.note(m, v)
 	})
 	fmt.Fprintln(os.Stderr)
-	return all, err
+	return t.all, err
+}
+
+// trial is what came of the mutants that were tried so far.
+type trial struct {
+	of    int // all of them
+	began time.Time
+	done  func(verdict) error
+
+	mu     sync.Mutex
+	hints  map[string][]string
+	all    []verdict
+	caught int
+}
+
+// candidates are the tests that are asked about a mutant, those that are hinted at first.
+func (t *trial) candidates(m *mutant, suites []*suite) []tests {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return candidates(m, suites, slices.Concat(t.hints[m.function()], t.hints[m.File]))
+}
+
+// note notes what came of a mutant, and tells how far the trial is.
+func (t *trial) note(m *mutant, v verdict) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, v)
+	if v.caught() {
+		t.caught++
+		// The test that caught this one is the first to be asked about the next
+		// mutant of the function and of the file.
+		for _, of := range []string{m.function(), m.File} {
+			t.hints[of] = append([]string{v.By}, slices.DeleteFunc(slices.Clone(t.hints[of]), func(by string) bool { return by == v.By })...)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "\r\033[K%d of %d tried, %d survive, %s", len(t.all), t.of, len(t.all)-t.caught, time.Since(t.began).Round(time.Second))
+	return t.done(v)
 }
 
 // each calls f for all items, some at a time, until one fails.

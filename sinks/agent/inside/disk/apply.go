@@ -1,15 +1,11 @@
 package disk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +84,69 @@ type maker struct {
 	held taken
 }
 
+// disks writes the tables.
+func (m *maker) disks(ctx context.Context) error {
+	files, err := m.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	if err := m.hold(); err != nil {
+		return err
+	}
+	for _, d := range m.layout.Disks {
+		if d.Keep {
+			continue
+		}
+		m.h.Tell("writing the disk " + m.found[d.Name].String())
+		if err := lay(files[d.Name], d, m.found[d.Name].Holds); err != nil {
+			return fmt.Errorf("writing the disk %s: %w", m.found[d.Name], plain(err))
+		}
+		if err := m.reread(ctx, "the new table", files[d.Name], d.Name); err != nil {
+			return err
+		}
+	}
+	for _, d := range m.layout.Disks {
+		if !d.Keep {
+			if err := m.settle(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reread has the kernel read the table of a disk again.
+func (m *maker) reread(ctx context.Context, what string, f *os.File, name string) error {
+	return m.wait(ctx, what+" of the disk "+m.found[name].String(), func() (string, bool) {
+		err := reread(f)
+		return fmt.Sprint(err), err == nil
+	})
+}
+
+// settle waits until the kernel has the partitions of a disk as they are laid out.
+func (m *maker) settle(ctx context.Context, d item.LayoutDisk) error {
+	name := m.found[d.Name].Name
+	has := func() (string, bool) {
+		partitions, err := stack{m.h}.partitions(name)
+		if err != nil || len(partitions) != len(d.Partitions) {
+			return fmt.Sprintf("%d of %d partitions", len(partitions), len(d.Partitions)), false
+		}
+		for _, p := range d.Partitions {
+			at := m.h.Path("/sys/class/block/" + partitions[p.Number])
+			first, last := p.First*int64(d.Sector)/512, (p.Last+1)*int64(d.Sector)/512
+			if say(at, "start") != strconv.FormatInt(first, 10) || say(at, "size") != strconv.FormatInt(last-first, 10) {
+				return fmt.Sprintf("partition %d elsewhere", p.Number), false
+			}
+			if _, err := os.Stat(node(m.h, partitions[p.Number])); err != nil {
+				return fmt.Sprintf("no file for partition %d", p.Number), false
+			}
+		}
+		return "", true
+	}
+	return m.wait(ctx, "the partitions of the disk "+m.found[d.Name].String(), has)
+}
+
 // take opens the disks that are erased for ourselves alone, and compares all disks once more
 // before the first is written.
 func (m *maker) take(ctx context.Context) (files taken, err error) {
@@ -156,46 +215,6 @@ func (m *maker) hold() error {
 	return nil
 }
 
-// disks writes the tables.
-func (m *maker) disks(ctx context.Context) error {
-	files, err := m.take(ctx)
-	if err != nil {
-		return err
-	}
-	defer files.close()
-	if err := m.hold(); err != nil {
-		return err
-	}
-	for _, d := range m.layout.Disks {
-		if d.Keep {
-			continue
-		}
-		m.h.Tell("writing the disk " + m.found[d.Name].String())
-		if err := lay(files[d.Name], d, m.found[d.Name].Holds); err != nil {
-			return fmt.Errorf("writing the disk %s: %w", m.found[d.Name], plain(err))
-		}
-		if err := m.reread(ctx, "the new table", files[d.Name], d.Name); err != nil {
-			return err
-		}
-	}
-	for _, d := range m.layout.Disks {
-		if !d.Keep {
-			if err := m.settle(ctx, d); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// reread has the kernel read the table of a disk again.
-func (m *maker) reread(ctx context.Context, what string, f *os.File, name string) error {
-	return m.wait(ctx, what+" of the disk "+m.found[name].String(), func() (string, bool) {
-		err := reread(f)
-		return fmt.Sprint(err), err == nil
-	})
-}
-
 // openAlone opens a disk that nothing else uses: the kernel refuses where it, or a partition
 // of it, is mounted or a member of something.
 func openAlone(h *inside.Host, d item.Disk) (*os.File, error) {
@@ -235,29 +254,6 @@ func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 
 // settleWithin is how long the kernel may take to know the partitions that it was told of.
 const settleWithin = 20 * time.Second
-
-// settle waits until the kernel has the partitions of a disk as they are laid out.
-func (m *maker) settle(ctx context.Context, d item.LayoutDisk) error {
-	name := m.found[d.Name].Name
-	has := func() (string, bool) {
-		partitions, err := stack{m.h}.partitions(name)
-		if err != nil || len(partitions) != len(d.Partitions) {
-			return fmt.Sprintf("%d of %d partitions", len(partitions), len(d.Partitions)), false
-		}
-		for _, p := range d.Partitions {
-			at := m.h.Path("/sys/class/block/" + partitions[p.Number])
-			first, last := p.First*int64(d.Sector)/512, (p.Last+1)*int64(d.Sector)/512
-			if say(at, "start") != strconv.FormatInt(first, 10) || say(at, "size") != strconv.FormatInt(last-first, 10) {
-				return fmt.Sprintf("partition %d elsewhere", p.Number), false
-			}
-			if _, err := os.Stat(node(m.h, partitions[p.Number])); err != nil {
-				return fmt.Sprintf("no file for partition %d", p.Number), false
-			}
-		}
-		return "", true
-	}
-	return m.wait(ctx, "the partitions of the disk "+m.found[d.Name].String(), has)
-}
 
 // wait asks until something is so.
 func (m *maker) wait(ctx context.Context, what string, is func() (instead string, ok bool)) error {
@@ -332,303 +328,9 @@ func (m *maker) device(p item.Place) (string, error) {
 	return "", fmt.Errorf("the kernel has no partition %d of the disk %s", p.Partition, d)
 }
 
-// mapped is a name within that of a mapped device, where "-" stands between two.
-func mapped(name string) string { return strings.ReplaceAll(name, "-", "--") }
-
-// noUdev keeps mdadm(8) from waiting for udev.
-var noUdev = []string{"MDADM_NO_UDEV=1"}
-
-// arrays makes the md arrays.
-func (m *maker) arrays(ctx context.Context) error {
-	for _, a := range m.layout.Arrays {
-		m.h.Tell("making the array " + a.Name)
-		args := []string{
-			"--create", "", "--run", "--metadata=1.2", "--uuid=" + a.MdadmUUID(), "--name=" + a.Name, "--homehost=" + cmp.Or(m.layout.Homehost, "any"),
-			"--level=" + strings.TrimPrefix(a.Level, "raid"), "--raid-devices=" + strconv.Itoa(len(a.Members)-a.Spares),
-			"--data-offset=" + strconv.FormatInt(a.DataOffset>>10, 10) + "K",
-		}
-		if a.Spares > 0 {
-			args = append(args, "--spare-devices="+strconv.Itoa(a.Spares))
-		}
-		if a.Chunk > 0 {
-			args = append(args, "--chunk="+strconv.FormatInt(a.Chunk>>10, 10)+"K")
-		}
-		if a.MemberBytes > 0 {
-			args = append(args, "--size="+strconv.FormatInt(a.MemberBytes>>10, 10)+"K", "--bitmap=internal")
-		}
-		number, err := m.freeArray()
-		if err != nil {
-			return err
-		}
-		args[1] = "/dev/" + number
-		for _, p := range a.Members {
-			name, err := m.device(p)
-			if err != nil {
-				return err
-			}
-			args = append(args, "/dev/"+name)
-		}
-		if err := run(ctx, m.h, inside.Command{Path: "mdadm", Args: args, Env: noUdev, Timeout: programWithin}); err != nil {
-			return err
-		}
-		name, err := m.device(item.Place{Array: a.Name})
-		if err != nil {
-			return err
-		}
-		if is := say(m.h.Path("/sys/block/"+name), "size"); is != strconv.FormatInt(a.Bytes/512, 10) {
-			return fmt.Errorf("the array %s has %s sectors, and should have %d", a.Name, is, a.Bytes/512)
-		}
-		if err := m.wipeDevice(name, a.Bytes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// freeArray is a name that no array has.
-func (m *maker) freeArray() (string, error) {
-	for n := range maxStack {
-		name := "md" + strconv.Itoa(n)
-		if _, err := os.Lstat(m.h.Path("/sys/block/" + name)); errors.Is(err, fs.ErrNotExist) {
-			return name, nil
-		}
-	}
-	return "", errors.New("the kernel has no number left for an array")
-}
-
-// wipeDevice clears the signatures of an array: what was at the same places of its members
-// before shows through.
-func (m *maker) wipeDevice(name string, bytes int64) error {
-	f, err := os.OpenFile(node(m.h, name), os.O_RDWR|os.O_EXCL, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := wipe(f, 0, bytes); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
-// freeName removes the folder of links that LVM left in /dev for a group of the same name,
-// whose volumes are gone. LVM makes no group whose name is there.
-func (m *maker) freeName(group string) error {
-	folder := m.h.Path("/dev/" + group)
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	active := map[string]bool{}
-	names, failed := blocks(m.h)
-	for _, name := range names {
-		active[say(m.h.Path("/sys/block/"+name), "dm/name")] = true
-	}
-	if err = errors.Join(err, failed); err == nil {
-		for _, e := range entries {
-			at := filepath.Join(folder, e.Name())
-			// What it leads to may be there still: without udev the file of a mapped device
-			// outlives the device.
-			if to, failed := os.Readlink(at); failed != nil || active[filepath.Base(to)] {
-				err = fmt.Errorf("%s is in use", at)
-				break
-			}
-			if err = os.Remove(at); err != nil {
-				break
-			}
-		}
-	}
-	if err == nil {
-		err = os.Remove(folder)
-	}
-	if err != nil {
-		return fmt.Errorf("the volume group %s cannot be made, since the system has a /dev/%s: %w: choose another name; nothing was written", group, group, err)
-	}
-	return nil
-}
-
-// lvmConfig is what holds for each run of LVM: nothing of the system's own configuration,
-// and no part of it that waits for udev or for a daemon.
-const lvmConfig = `activation{udev_sync=0 udev_rules=0 monitoring=0} devices{obtain_device_list_from_udev=0 external_device_info_source="none" ` +
-	`use_devicesfile=0 data_alignment_detection=0 data_alignment_offset_detection=0 md_chunk_alignment=0 multipath_component_detection=0} ` +
-	`backup{backup=0 archive=0} global{event_activation=0 use_lvmlockd=0 use_lvmpolld=0}`
-
-// groups makes the volume groups.
-func (m *maker) groups(ctx context.Context) error {
-	for _, g := range m.layout.Groups {
-		m.h.Tell("making the volume group " + g.Name)
-		var members []string
-		for _, p := range g.Members {
-			name, err := m.device(p.On)
-			if err != nil {
-				return err
-			}
-			members = append(members, "/dev/"+name)
-		}
-		lvm := func(command string, args ...string) error {
-			all := append([]string{command, "--config", lvmConfig, "--devices", strings.Join(members, ","), "--yes"}, args...)
-			return run(ctx, m.h, inside.Command{Path: "lvm", Args: all, Timeout: programWithin})
-		}
-		for i, p := range g.Members {
-			if err := lvm("pvcreate", "--uuid", p.UUID, "--norestorefile", "--force", "--force", "--zero", "y", "--dataalignment", "1m", members[i]); err != nil {
-				return err
-			}
-		}
-		if err := lvm("vgcreate", append([]string{"--physicalextentsize", strconv.Itoa(item.ExtentBytes>>20) + "m", g.Name}, members...)...); err != nil {
-			return err
-		}
-		for _, v := range g.Volumes {
-			if err := lvm("lvcreate", "--zero", "y", "--wipesignatures", "y", "--extents", strconv.FormatInt(v.Extents, 10), "--name", v.Name, g.Name); err != nil {
-				return err
-			}
-			name, err := m.device(item.Place{Group: g.Name, Volume: v.Name})
-			if err != nil {
-				return err
-			}
-			if err := m.wipeDevice(name, v.Extents*item.ExtentBytes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // programWithin is how long a program may take that makes something: mkfs writes little, but
 // on a disk that may be slow.
 const programWithin = 15 * time.Minute
-
-// filesystems makes the file systems.
-func (m *maker) filesystems(ctx context.Context) error {
-	for _, f := range m.layout.Filesystems {
-		if f.Keep {
-			continue
-		}
-		m.h.Tell(fmt.Sprintf("making %s on %s", f.Type, f.On))
-		name, err := m.device(f.On)
-		if err != nil {
-			return err
-		}
-		c, err := mkfs(f, "/dev/"+name)
-		if err != nil {
-			return err
-		}
-		if err := run(ctx, m.h, c); err != nil {
-			return err
-		}
-		if err := m.reads(f, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// efiLarge is from which size on a partition for the firmware is made as FAT32, which the
-// UEFI specification asks for; a smaller one has too few clusters for it.
-const efiLarge = 64 << 20
-
-// mkfs is the program that makes a file system.
-func mkfs(f item.LayoutFilesystem, device string) (inside.Command, error) {
-	c := inside.Command{Path: "mkfs." + f.Type, Timeout: programWithin}
-	label := func(option string) {
-		if f.Label != "" {
-			c.Args = append(c.Args, option, f.Label)
-		}
-	}
-	switch f.Type {
-	case "ext4":
-		c.Args = []string{"-F", "-q", "-U", f.UUID, "-E", "nodiscard"}
-		label("-L")
-	case "xfs":
-		c.Args = []string{"-f", "-q", "-K", "-m", "uuid=" + f.UUID}
-		label("-L")
-	case "btrfs":
-		c.Args = []string{"-f", "-q", "-K", "-U", f.UUID}
-		label("-L")
-	case "vfat":
-		c.Args = []string{"-I", "-i", strings.ReplaceAll(f.UUID, "-", "")}
-		if f.EFI && f.Bytes >= efiLarge {
-			c.Args = append(c.Args, "-F", "32")
-		}
-		label("-n")
-	case "swap":
-		c.Path, c.Args = "mkswap", []string{"-f", "-U", f.UUID}
-		label("-L")
-	default:
-		return c, fmt.Errorf("%s must have the file system %q, which Slipway cannot make", f.On, f.Type)
-	}
-	c.Args = append(c.Args, device)
-	return c, nil
-}
-
-// reads holds that a file system is there, by what is on the device.
-func (m *maker) reads(f item.LayoutFilesystem, name string) error {
-	file, err := os.Open(node(m.h, name))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	p, err := openPart(file, size)
-	if err != nil {
-		return err
-	}
-	on, err := signatures(p)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(on, func(s item.Signature) bool { return s.Kind == f.Type && strings.EqualFold(s.UUID, f.UUID) }) {
-		return fmt.Errorf("on %s there is %v, and was to be %s %s", f.On, on, f.Type, f.UUID)
-	}
-	return nil
-}
-
-// mounts mounts the file systems under Target, those of kept disks too.
-func (m *maker) mounts(ctx context.Context) error {
-	for _, f := range m.layout.Filesystems {
-		if f.Mount == "" || f.Type == "swap" {
-			continue
-		}
-		m.h.Tell("mounting " + f.Mount)
-		if path.Clean(f.Mount) != f.Mount || !path.IsAbs(f.Mount) {
-			return fmt.Errorf("%q is not a path in its shortest form", f.Mount)
-		}
-		name, err := m.device(f.On)
-		if err != nil {
-			return err
-		}
-		if err := m.folder(f.Mount); err != nil {
-			return err
-		}
-		args := []string{"-t", f.Type, "-o", cmp.Or(f.Options, "defaults"), "/dev/" + name, path.Join(Target, f.Mount)}
-		if err := run(ctx, m.h, inside.Command{Path: "mount", Args: args}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// folder makes the folder that a file system is mounted on. What is there already may be of
-// a kept disk: a link would lead out of the new system.
-func (m *maker) folder(mount string) error {
-	at := m.h.Path(Target)
-	for _, word := range append([]string{""}, strings.Split(strings.Trim(mount, "/"), "/")...) {
-		at = filepath.Join(at, word)
-		info, err := os.Lstat(at)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			if err := os.Mkdir(at, 0o755); err != nil {
-				return err
-			}
-		case err != nil:
-			return err
-		case !info.IsDir():
-			return fmt.Errorf("%s cannot be mounted: %s is not a folder", mount, at)
-		}
-	}
-	return nil
-}
 
 // run runs a program that must succeed.
 func run(ctx context.Context, h *inside.Host, c inside.Command) error {

@@ -2,10 +2,7 @@ package network
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -14,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -95,7 +91,8 @@ const (
 // wait longer for the program whose change it reverts.
 const lockWait = 10 * time.Second
 
-func folder(name string) string    { return inside.Folder + "/network-before-" + name }
+func folder(name string) string { return inside.Folder + "/network-before-" + name }
+
 func timerUnit(name string) string { return "slipway-revert-" + name }
 
 // settle ends an earlier change that is not confirmed. It says whether that is the
@@ -162,81 +159,6 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	return writeMarker(h, c)
 }
 
-// done says whether the system is as planned already.
-func (p *plan) done(m *machine) bool {
-	return len(p.writes) == 0 && maps.EqualFunc(p.before, p.after, equal) && len(m.differs(p.after)) == 0
-}
-
-func equal(a, b item.Link) bool {
-	x, _ := json.Marshal(a)
-	y, _ := json.Marshal(b)
-	return string(x) == string(y)
-}
-
-// differs are the interfaces that the kernel does not have as they shall be, each
-// with what is missing.
-func (m *machine) differs(all links) map[string]string {
-	why := map[string]string{}
-	for _, name := range all.names() {
-		l := all[name]
-		r := m.links[name]
-		if r == nil {
-			why[name] = "it is not there"
-			continue
-		}
-		have, want := r.as(l).Fields(), l.Fields()
-		for _, field := range slices.Sorted(maps.Keys(want)) {
-			if have[field] != want[field] {
-				why[name] = fmt.Sprintf("%s: %q instead of %q", field, have[field], want[field])
-			}
-		}
-		for _, field := range slices.Sorted(maps.Keys(have)) {
-			if _, wanted := want[field]; !wanted {
-				why[name] = fmt.Sprintf("%s: %q, which nobody asked for", field, have[field])
-			}
-		}
-		if l.DHCP4 && !slices.ContainsFunc(r.dynamic, isFour) && why[name] == "" && all.master(name) == "" {
-			why[name] = "it has no lease"
-		}
-	}
-	return why
-}
-
-// missing refuses interfaces that this machine does not have and that nothing
-// makes.
-func (m *machine) missing(all links) error {
-	for _, name := range all.names("ethernet") {
-		if m.links[name] != nil || m.byMAC(all[name].MAC) != "" {
-			continue
-		}
-		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("this machine has no interface %s; it has %s", name, strings.Join(slices.Sorted(maps.Keys(m.links)), ", "))}
-	}
-	for _, name := range all.names() {
-		l := all[name]
-		if _, designed := all[l.Parent]; l.Parent != "" && !designed {
-			return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is a VLAN of %s, which must be in the design too", name, l.Parent)}
-		}
-		for _, part := range l.Members {
-			if _, designed := all[part]; !designed && m.links[part] == nil {
-				return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s needs the interface %s, which neither this machine nor its design has", name, part)}
-			}
-		}
-	}
-	return nil
-}
-
-func (m *machine) byMAC(mac string) string {
-	if mac == "" {
-		return ""
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.links)) {
-		if r := m.links[name]; r.Kind == "ethernet" && strings.EqualFold(r.MAC, mac) {
-			return name
-		}
-	}
-	return ""
-}
-
 // newChange is what a plan changes, and what there is before.
 func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	c := &change{Name: p.name, Manager: p.manager, Until: f.now().Add(f.Deadline), Renames: map[string]string{}, Owned: map[string]inside.Entry{}, Kernel: map[string]kept{}}
@@ -271,89 +193,6 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	}
 	return c
 }
-
-// arm keeps what was there and arms both ways back. When it fails, nothing of the
-// configuration has been touched.
-func (f *Facet) arm(ctx context.Context, h *inside.Host, c *change) error {
-	program, err := f.executable()
-	if err != nil {
-		return err
-	}
-	if strings.ContainsAny(program, " \t\n\"'\\%$;") {
-		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("this program is %q; its path must have no spaces and quotes", program)}
-	}
-	err = f.armed(ctx, h, c, program)
-	if err != nil {
-		_ = f.disarm(context.WithoutCancel(ctx), h, c.Name) // the first error counts; nothing was changed
-		return &wire.Error{Class: wire.Failed, Text: "the network was not changed, because Slipway could not prepare the way back to the old settings: " + err.Error()}
-	}
-	return err
-}
-
-func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program string) error {
-	f.step("save the trees")
-	if err := saveTrees(h, folder(c.Name), c.Paths); err != nil {
-		return err
-	}
-	for _, path := range c.Paths {
-		if _, _, err := readFile(h, folder(c.Name)+path); errors.Is(err, fs.ErrNotExist) {
-			c.Absent = append(c.Absent, path)
-		}
-	}
-	if err := h.Startable(program); err != nil {
-		return err
-	}
-	f.step("make room for the way back")
-	if err := makeRoom(h, c); err != nil {
-		return err
-	}
-	f.step("write the marker")
-	if err := writeMarker(h, c); err != nil {
-		return err
-	}
-	unit := fmt.Sprintf(unitText, markerFile, program, c.Name)
-	if err := f.write(h, write{bootUnit, []byte(unit), 0o644}); err != nil {
-		return err
-	}
-	if err := f.write(h, write{bootLink, []byte(bootUnit), fs.ModeSymlink}); err != nil {
-		return err
-	}
-	if err := f.startTimer(ctx, h, c.Name, program, f.Deadline); err != nil {
-		return err
-	}
-	c.Armed = true
-	f.step("the marker says armed")
-	return writeMarker(h, c)
-}
-
-// againAfter is when a revert that failed is tried again.
-const againAfter = 30 * time.Second
-
-// startTimer starts the timer that sets a change back, again and again until that
-// has been done.
-func (f *Facet) startTimer(ctx context.Context, h *inside.Host, name, program string, after time.Duration) error {
-	return f.run(ctx, h, "systemd-run", "--quiet", "--collect", "--unit="+timerUnit(name),
-		fmt.Sprintf("--on-active=%dms", max(after.Milliseconds(), 1)), "--timer-property=AccuracySec=100ms",
-		fmt.Sprintf("--timer-property=OnUnitInactiveSec=%ds", int(againAfter.Seconds())),
-		"--description=Slipway: set the network back unless its change is confirmed", program, "revert", name)
-}
-
-const unitText = `# Written by Slipway while a change of the network is not confirmed.
-[Unit]
-Description=Slipway: set the network back after a change that was not confirmed
-DefaultDependencies=no
-RequiresMountsFor=/var/lib/slipway-inside /etc
-After=local-fs.target systemd-remount-fs.service
-Before=network-pre.target shutdown.target
-Wants=network-pre.target
-Conflicts=shutdown.target
-ConditionPathExists=%s
-
-[Service]
-Type=oneshot
-ExecStart=%s revert %s
-TimeoutStartSec=120
-`
 
 // carryOut makes the plan so and holds that the machine's own checks pass.
 func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine, answered []item.Target) error {
@@ -535,72 +374,4 @@ func (f *Facet) forget(h *inside.Host) error {
 func (f *Facet) succeeds(ctx context.Context, h *inside.Host, path string, args ...string) bool {
 	out, err := h.Exec(ctx, inside.Command{Path: path, Args: args, Timeout: 10 * time.Second})
 	return err == nil && out.Code == 0
-}
-
-func readMarker(h *inside.Host) (*change, error) {
-	text, _, err := readFile(h, markerFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	c := &change{}
-	if err == nil {
-		err = json.Unmarshal(text, c)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the unconfirmed change of the network, %s: %w", markerFile, err)
-	}
-	if c.Room && !c.Undone && !exists(h.Path(room(c.Name))) { // and the marker could not be written
-		c.Undone, c.Why = true, unwritten
-	}
-	return c, nil
-}
-
-func writeMarker(h *inside.Host, c *change) error {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return writeFile(h, markerFile, text, 0o600)
-}
-
-// lock lets one program at a time change the network. The kernel takes the lock
-// from a program that ends.
-func lock(ctx context.Context, h *inside.Host, wait time.Duration) (unlock func(), err error) {
-	at, err := place(h, lockFile)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(at, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	end := time.After(wait)
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		select {
-		case <-end:
-			f.Close()
-			return nil, &wire.Error{Class: wire.Busy, Text: "another program changes the network of this machine"}
-		case <-ctx.Done():
-			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// printable is text of others without what no terminal should get.
-func printable(value []byte) string {
-	return strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, string(value))
 }

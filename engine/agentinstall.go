@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// prepare tells the agent what its installation is made of: exactly what was approved. The
+// marker is recorded before, so that each try has the same one.
+func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.Step) error {
+	to, ok := driver.As[driver.Installer](m)
+	if !s.ByAgent() || !ok {
+		return nil
+	}
+	r := w.job().memory.Recorded
+	untouched := "; nothing was erased"
+	if r.AgentWorks() { // by an earlier try
+		untouched = ""
+	}
+	l, err := w.approvedLayout(j, s, r.InFlight, untouched)
+	if err != nil {
+		return err
+	}
+	is := driver.Installation{Layout: l, Medium: r.Agent.Ramdisk(), Limit: agentLimit(j), Erased: r.ErasedIn(s)}
+	if s.Retires() {
+		is.Marker = fmt.Sprintf("erase %d %s", s.Attempt, s.Records)
+	} else if err := w.addSystem(ctx, &is, j, s, r.InFlight, untouched); err != nil {
+		return err
+	}
+	to.Prepare(is)
+	return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, nil, time.Now()) })
+}
+
+// approvedLayout is the layout of the machine's disks, or why it is not the one that was approved.
+func (w *worker) approvedLayout(j job, s site.Step, f *site.InFlight, untouched string) (item.Layout, error) {
+	l, wrong, known := plan.Layout(s.Of(j.node), w.job().memory.Observed)
+	switch {
+	case !f.Is(s):
+		return l, fmt.Errorf("%w: the step is not recorded as begun", driver.ErrInterrupted)
+	case s.Retires() != j.node.Retires():
+		return l, fmt.Errorf("%w: the design no longer asks for what this step began with", driver.ErrRefused)
+	case !s.Retires() && !j.node.References.ByAgent:
+		return l, fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
+	case !known:
+		return l, fmt.Errorf("%w: the agent has not reported the disks of the machine yet", driver.ErrInterrupted)
+	case len(wrong) > 0:
+		return l, fmt.Errorf("%w: %s%s", driver.ErrRefused, wrong[0].Message, untouched)
+	}
+	if why := plan.NotApproved(s, f.FirstBoot.Design, j.node, w.job().memory.Observed); why != "" {
+		return l, fmt.Errorf("%w: %s%s", driver.ErrRefused, why, untouched)
+	}
+	return l, nil
+}
+
+// addSystem adds the system that is installed: its marker, its image and what is configured in it.
+func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, s site.Step, f *site.InFlight, untouched string) error {
+	var err error
+	if is.Marker, err = w.recordedMarker(ctx, j, s, f); err != nil {
+		return err
+	}
+	digest, ok := w.e.fileOf(s.Image)
+	if !ok {
+		return fmt.Errorf("%w: the frames of the image are no longer in the artifact store%s", driver.ErrBusy, untouched)
+	}
+	image, size, err := w.e.Artifacts.Content(digest)
+	if err != nil {
+		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
+	}
+	image.Close()
+	is.SHA256, is.Bytes, is.URL, is.CA = digest, size, f.Served, w.e.Artifacts.Authority()
+	is.Facets = w.installedFacets(j, s)
+	return nil
+}
+
+// recordedMarker is the marker of an installation: the one that an earlier try has recorded, or a
+// new one, which is recorded before it is used.
+func (w *worker) recordedMarker(ctx context.Context, j job, s site.Step, f *site.InFlight) (string, error) {
+	if f.Marker != "" {
+		return f.Marker, nil
+	}
+	text, token, err := w.markerOf(j, s)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	}
+	return text, w.save(ctx, func(r *site.Recorded) {
+		if r.InFlight == nil {
+			return
+		}
+		begun := *r.InFlight
+		begun.Marker, begun.FirstBoot = text, site.FirstBoot{Tokens: []string{token}, Design: plan.LaidOut(j.node)}
+		r.InFlight = &begun
+	})
+}
+
+// installedFacets are what the agent configures in the system that it installs.
+func (w *worker) installedFacets(j job, s site.Step) (facets []site.Facet) {
+	for _, facet := range site.InsideFacets {
+		reaches := facet == site.FacetBase || facet == site.FacetNetwork // the others a system on a whole disk gets by itself
+		if w.e.serves[facet] && j.node.Asks(facet) && !site.Facets[facet].Once && (reaches || !s.Image.IsDisk()) {
+			facets = append(facets, facet)
+		}
+	}
+	return facets
+}
+
+// longestErase is how long an installation may take besides that erases the disks first: a large
+// disk is written over in a day or two.
+const longestErase = 7 * 24 * time.Hour
+
+// agentLimit is how long the agent may take to install.
+func agentLimit(j job) time.Duration {
+	if j.node.Storage.Erase != "" || j.node.Retires() {
+		return installTimeout(j) + longestErase
+	}
+	return installTimeout(j)
+}
+
+// noteErased records what came of erasing a disk, at once.
+func (w *worker) noteErased(ctx context.Context, s site.Step, d item.Erasure) {
+	if err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.NoteErased(s, d, time.Now()) }); err != nil {
+		w.e.Log.Warn("the result of erasing a disk could not be recorded", "node", w.name, "disk", d.ID(), "err", err)
+	}
+}
+
+// markerOf is the marker of an installation, with the digest of its token. The site's key has
+// signed it; without one its token is one that nobody else has.
+func (w *worker) markerOf(j job, s site.Step) (text, token string, err error) {
+	m := site.Marker{Site: j.site.Name, Node: j.node.Name, Machine: s.Machine, Generation: s.Generation, Image: s.Image.SHA256,
+		Attempt: s.Attempt, Term: w.e.termNumber(), Token: rand.Text()}
+	if w.e.Key != nil {
+		if m.Token, err = w.e.Key.Token(m); err != nil {
+			return "", "", fmt.Errorf("marker of %s: %w", w.name, err)
+		}
+	}
+	made, err := json.Marshal(m)
+	return string(made) + "\n", site.TokenDigest(m.Token), err
+}
+
+// noteInstallFailed counts an installation that the agent has tried and that failed. One whose
+// connection was lost may go on.
+func noteInstallFailed(r *site.Recorded, s site.Step, err error) {
+	if !s.ByAgent() || r.Agent == nil || !r.AgentWorks() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
+		return
+	}
+	b := *r.Agent
+	b.Failed++
+	b.Why = verdict(err)
+	r.Agent = &b
+}

@@ -1,0 +1,377 @@
+package netboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"golang.org/x/time/rate"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// face is an interface of this host and what is served on it.
+type face struct {
+	*Service
+	name   string
+	served []*served
+	kick   chan struct{} // asks for a probe at once
+
+	mu   sync.Mutex
+	port *port        // nil while it is not open
+	at   []netip.Addr // where files are served
+	stop func()
+
+	busy    map[string]bool // clients whose request is being answered
+	rates   map[string]*rate.Limiter
+	all     *rate.Limiter
+	pending chan struct{}
+}
+
+// run keeps an interface served as the design in force says.
+func (f *face) run(ctx context.Context) {
+	defer f.close()
+	var before state
+	var failed error
+	var tried time.Time
+	said := ""
+	for {
+		now := f.look()
+		changed := !now.same(before)
+		if before = now; changed || !f.current(now) {
+			all := f.networks(now)
+			switch {
+			case !all.wanted():
+				f.close()
+				failed = nil
+			case f.current(now):
+			case changed || time.Since(tried) >= openEvery:
+				f.close()
+				failed, tried = f.open(ctx, now, all), time.Now()
+			}
+			f.take(all, failed)
+		}
+		says := ""
+		for _, one := range f.served {
+			f.config.Problem("dhcp "+one.name, one.problem(time.Now()))
+			says += one.status(f.arms, time.Now()).Line() + "\n"
+		}
+		if says != said {
+			said = says
+			f.config.Changed()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// state is what decides what is served on an interface.
+type state struct {
+	design    *site.Site
+	why       error
+	index     int
+	addresses []netip.Prefix
+}
+
+func (f *face) look() state {
+	var s state
+	s.design, s.why = f.config.Design()
+	s.index, s.addresses = addressesOf(f.name)
+	return s
+}
+
+func (s state) same(o state) bool {
+	return s.design == o.design && fmt.Sprint(s.why) == fmt.Sprint(o.why) && s.index == o.index && slices.Equal(s.addresses, o.addresses)
+}
+
+// networks are the interface's networks as they are to be served, in the order of
+// its flags.
+type networks []struct {
+	n   *network
+	err error
+}
+
+func (f *face) networks(s state) networks {
+	all := make(networks, len(f.served))
+	local := ""
+	for i, one := range f.served {
+		if s.why != nil {
+			all[i].err = s.why
+			continue
+		}
+		n, err := networkOf(s.design, one.name, s.addresses)
+		if d := s.design.Networks[one.name]; d != nil && d.Boot.DHCP != "" && s.index == 0 {
+			err = fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", f.name)
+		}
+		switch {
+		case err != nil:
+			n = nil
+		case !n.relay.IsValid() && local != "":
+			n, err = nil, fmt.Errorf("%s is on this interface too, and a request does not say which of them it is for: serve one of them, or give each an interface", local)
+		case !n.relay.IsValid():
+			local = one.name
+		}
+		all[i].n, all[i].err = n, err
+	}
+	return all
+}
+
+// wanted reports whether any of them is to be served.
+func (all networks) wanted() bool { return len(all.servers()) > 0 }
+
+// servers are the addresses by which this host serves them.
+func (all networks) servers() []netip.Addr {
+	var servers []netip.Addr
+	for _, one := range all {
+		if one.n != nil && !slices.Contains(servers, one.n.server) {
+			servers = append(servers, one.n.server)
+		}
+	}
+	slices.SortFunc(servers, netip.Addr.Compare)
+	return servers
+}
+
+// take takes them over, or why none is served.
+func (f *face) take(all networks, failed error) {
+	for i, one := range f.served {
+		n, err := all[i].n, all[i].err
+		if n != nil && failed != nil {
+			n, err = nil, failed
+		}
+		one.set(n, err)
+	}
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// addressesOf are the number of an interface, 0 where there is none, and its IPv4
+// addresses.
+func addressesOf(name string) (index int, found []netip.Prefix) {
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, nil
+	}
+	all, err := iface.Addrs()
+	if err != nil {
+		return 0, nil
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			found = append(found, p)
+		}
+	}
+	return iface.Index, found
+}
+
+// current reports whether the open sockets are those of the interface as it is.
+func (f *face) current(s state) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, f.networks(s).servers())
+}
+
+// close closes what is open, and waits until nothing is answered any more.
+func (f *face) close() {
+	f.mu.Lock()
+	stop := f.stop
+	f.port, f.stop, f.at = nil, nil, nil
+	f.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// open opens the ports of an interface and answers what comes in.
+func (f *face) open(ctx context.Context, s state, all networks) error {
+	p, err := openPort(f.name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	stop := func() {
+		cancel()
+		p.Close()
+		running.Wait()
+	}
+	servers := all.servers()
+	for _, a := range servers {
+		conn, err := openUDP(f.name, a, tftpPort)
+		if err != nil {
+			stop()
+			return missing(fmt.Sprintf("UDP port %d (TFTP) on %s", tftpPort, f.name), err)
+		}
+		running.Go(func() { newTFTP(conn, f.arms, f.config.Log).run(ctx) })
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", netip.AddrPortFrom(a, HTTPPort).String())
+		if err != nil {
+			stop()
+			return missing(fmt.Sprintf("TCP port %d (HTTP) on %s", HTTPPort, f.name), err)
+		}
+		running.Go(func() { serveHTTP(ctx, l, f.arms, f.config.Log) })
+	}
+	r := &responder{networks: f.served, arms: f.arms, records: f.config.Leases, log: f.config.Log, inUse: func(ctx context.Context, n *network, a netip.Addr) bool {
+		return !f.config.NoConflictProbe && p.inUse(ctx, n, a, neighbour)
+	}}
+	running.Go(func() { p.listen(f.foreign) })
+	running.Go(func() { f.read(ctx, p, p.dhcp, r, serverPort) })
+	running.Go(func() { f.read(ctx, p, p.pxe, r, pxePort) })
+	f.mu.Lock()
+	f.port, f.stop, f.at = p, stop, servers
+	f.mu.Unlock()
+	f.config.Log.Info("dhcp listens", "interface", f.name)
+	return nil
+}
+
+// foreign notes that another server was heard of on the interface.
+func (f *face) foreign(server netip.Addr) {
+	for _, one := range f.served {
+		if n := one.network(); n != nil && n.probes() && one.foreign(server, time.Now()) {
+			f.config.Log.Warn("another dhcp server answers", "network", one.name, "interface", f.name, "server", server.String())
+		}
+	}
+}
+
+// read answers the requests of a port until it is closed.
+func (f *face) read(ctx context.Context, p *port, conn *net.UDPConn, r *responder, number int) {
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	buf := make([]byte, maxPacket+1)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		if !f.all.Allow() {
+			continue
+		}
+		req, err := requestOf(slices.Clone(buf[:n]))
+		if err != nil {
+			f.config.Log.Debug("dhcp packet ignored", "interface", f.name, "from", from.Addr().String(), "err", site.Printable(err.Error()))
+			continue
+		}
+		if !f.enter(req) {
+			continue
+		}
+		answering.Go(func() {
+			if err := f.answer(ctx, r, req, from, number, p.send); err != nil {
+				f.config.Log.Debug("dhcp answer not sent", "interface", f.name, "mac", req.ClientHWAddr.String(), "err", err)
+			}
+		})
+	}
+}
+
+// answer answers a request that has entered. A client that has its answer asks for more at
+// once, so that its next request is taken from before the answer is sent.
+func (f *face) answer(ctx context.Context, r *responder, req *dhcpv4.DHCPv4, from netip.AddrPort, number int, send func(*answer) error) error {
+	defer func() { <-f.pending }()
+	ctx, cancel := context.WithTimeout(ctx, recordLimit)
+	defer cancel()
+	a := r.answer(ctx, req, from, number, time.Now())
+	f.leave(req)
+	if a == nil {
+		return nil
+	}
+	return send(a)
+}
+
+// enter reports whether a request may be answered now: of each client one at a time
+// and not too many, and of all not too many at once.
+func (f *face) enter(req *dhcpv4.DHCPv4) bool {
+	mac := req.ClientHWAddr.String()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy[mac] {
+		return false
+	}
+	l := f.rates[mac]
+	if l == nil {
+		if len(f.rates) >= maxClients {
+			clear(f.rates)
+		}
+		l = rate.NewLimiter(perClient, burst)
+		f.rates[mac] = l
+	}
+	if !l.Allow() {
+		return false
+	}
+	select {
+	case f.pending <- struct{}{}:
+		f.busy[mac] = true
+		return true
+	default:
+		return false
+	}
+}
+
+// leave has the next request of a client be answered.
+func (f *face) leave(req *dhcpv4.DHCPv4) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.busy, req.ClientHWAddr.String())
+}
+
+// probe looks for other servers: before anything is served, and every so often.
+func (f *face) probe(ctx context.Context) {
+	for {
+		f.mu.Lock()
+		p := f.port
+		f.mu.Unlock()
+		var asked []*network
+		for _, one := range f.served {
+			if n := one.network(); n != nil && n.probes() {
+				asked = append(asked, n)
+			}
+		}
+		if p != nil && len(asked) > 0 {
+			sent := 0
+			for range 2 { // the first may be lost
+				if p.discover() == nil {
+					sent++
+				}
+				if !sleep(ctx, probeAnswer/2) {
+					return
+				}
+			}
+			if sent > 0 {
+				for _, one := range f.served {
+					one.probed(asked)
+				}
+			}
+		}
+		// An interface that came up, or another design, is asked at once; one that
+		// is as it was is not.
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.kick:
+				waiting = !slices.ContainsFunc(f.served, (*served).unchecked)
+			case <-time.After(f.config.ProbeEvery):
+				waiting = false
+			}
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
