@@ -63,7 +63,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	if len(all) > 0 {
 		p.NotActedOn = append(n.NotActedOn(all), editedSinceFirstBoot(s, n, m, k.Serves)...)
 	}
-	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), imageNote(s, n, m), agentNote(n, k.Serves), neverCalledNote(n, m), hostKeyNote(n, m), diskNotes(n, m), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
+	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), upgradeNotes(n, m, k.Serves), imageNote(s, n, m), agentNote(n, k.Serves), neverCalledNote(n, m), hostKeyNote(n, m), diskNotes(n, m), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
 	_, p.Findings = Links(s, n, m.Observed, k.Serves)
 	p.Findings = slices.Concat(Hardware(n, m.Observed.Inventory), p.Findings, Drivers(s, n, m.Observed, k.Serves))
 	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
@@ -210,6 +210,9 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, k site.
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		complete(step, n, m)
+		if step.Facet == site.FacetPackages {
+			p.Upgrades = Upgrades(n, m.Observed.Facets[site.FacetPackages])
+		}
 		if !site.Facets[step.Facet].Once {
 			step.Phase = role.PhaseOf(step.Facet)
 		}
