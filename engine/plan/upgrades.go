@@ -112,17 +112,16 @@ func restartFor(u *site.Upgrades) string {
 }
 
 // upgradeNotes tell of a restart that upgrades need and the design forbids.
-func upgradeNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
-	seen := m.Observed.Facets[site.FacetPackages]
+func upgradeNotes(p *site.NodePlan, n *site.Node, m site.Memory) []string {
+	seen, u := m.Observed.Facets[site.FacetPackages], p.Upgrades
 	patch := n.PatchIn(seen.Family(n))
-	if !serves[site.FacetPackages] || patch == nil || patch.Reboot != "never" || m.Recorded.UnderWay() > 0 {
+	if patch == nil || patch.Reboot != "never" || m.Recorded.UnderWay() > 0 {
 		return nil
 	}
 	const never = "`system.patch.reboot` is \"never\", so Slipway plans no restart: restart the machine yourself"
 	if seen.Waits == site.WaitsReboot {
 		return []string{"inside, upgrades wait for a restart to take effect; " + never}
 	}
-	u := Upgrades(n, seen)
 	if u == nil || u.Restart != site.RestartNever {
 		return nil
 	}
