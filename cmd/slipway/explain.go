@@ -28,8 +28,8 @@ func (a *app) explainCommand() *cobra.Command {
 			"beginning of one, selects values. For a virtual machine it says on which hypervisor it\n" +
 			"is, or would be. For a file it also shows the content, and how it differs from what the\n" +
 			"daemon last saw; for an interface what the system sees of the cable; for a driver\n" +
-			"whether it is for the machine. Touches no machine. Only what the daemon has seen needs a\n" +
-			"daemon.\n" + exitHelp,
+			"whether it is for the machine; for system.patch which upgrades are missing. Touches no\n" +
+			"machine. Only what the daemon has seen needs a daemon.\n" + exitHelp,
 		Example: "  slipway explain compute-5.boot\n  slipway explain --dir site-example compute-5\n  slipway explain compute-5 system.files./etc/motd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.explain(cmd.Context(), path, name, state, strings.Join(args, "."))
@@ -52,6 +52,9 @@ type explained struct {
 	Ports []explainedPort `json:"ports,omitempty"`
 	// Drivers say of the drivers that were asked for whether they are for the machine.
 	Drivers []explainedDriver `json:"drivers,omitempty"`
+	// Upgrades are those that the node lacks of the upgrades that were asked for; nil for
+	// other values.
+	Upgrades *explainedUpgrades `json:"upgrades,omitempty"`
 }
 
 func (a *app) explain(ctx context.Context, path, siteName, state, target string) error {
@@ -73,7 +76,7 @@ func (a *app) explain(ctx context.Context, path, siteName, state, target string)
 		return a.refuse(rev.Files, r)
 	}
 	_, at, _ := strings.Cut(target, ".")
-	all := explained{x, a.placeOf(state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at), explainPorts(state, r.Site, x.Node, at), explainDrivers(state, r.Site, x.Node, at)}
+	all := explained{x, a.placeOf(state, r.Site, x.Node), explainFile(ctx, state, r.Site, x.Node, at), explainPorts(state, r.Site, x.Node, at), explainDrivers(state, r.Site, x.Node, at), explainUpgrades(state, r.Site, x.Node, at)}
 	if a.output == "json" {
 		return a.out.JSON(all)
 	}
@@ -111,6 +114,9 @@ func printExplanation(w *screen, x explained) {
 	}
 	for _, d := range x.Drivers {
 		d.print(w)
+	}
+	if x.Upgrades != nil {
+		x.Upgrades.print(w)
 	}
 }
 

@@ -212,11 +212,17 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, k site.
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		complete(step, n, m)
+		if step.Facet == site.FacetPackages {
+			p.Upgrades = Upgrades(n, m.Observed.Facets[site.FacetPackages])
+		}
 		if !site.Facets[step.Facet].Once {
 			step.Phase = role.PhaseOf(step.Facet)
 		}
 		step.Expect = expected(k.History, Model(m.Observed), *step)
 		p.Expect += step.Expect
+	}
+	if k.Serves[site.FacetPackages] && !leftAlone(s, n, m) {
+		p.Notes = append(p.Notes, upgradeNotes(p, n, m)...)
 	}
 	p.Phase = phase(p, role)
 	for _, f := range inside(role) {

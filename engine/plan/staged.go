@@ -25,11 +25,15 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 			return
 		}
 	}
-	drift := true
+	drift, maybe, reason := true, false, "pending settings take effect at a boot"
 	for _, f := range facets {
 		more := restartsFor(p, n, f, m)
 		changes = append(changes, more...)
 		drift = drift && (len(more) == 0 || IsDrift(n, f, m.Recorded))
+	}
+	if u := restartingUpgrades(p, n, m, facets); u != nil && len(changes) == 0 {
+		changes, drift = []site.Change{atBoot(site.FacetPackages)}, IsDrift(n, site.FacetPackages, m.Recorded)
+		maybe, reason = u.Restart == site.RestartMaybe, restartFor(u)
 	}
 	if len(changes) == 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" {
 		return
@@ -37,8 +41,8 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 	p.Waiting = "" // it waits for this
 	p.Steps = append(p.Steps, site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.Action, Changes: changes,
-		Impact: restartKind.Impact, Expect: takes(n, restartKind.Action, restartKind.Expect), Reason: "pending settings take effect at a boot",
-		Undo: "the machine boots once; what ran before starts again", Drift: drift,
+		Impact: restartKind.Impact, Expect: takes(n, restartKind.Action, restartKind.Expect), Reason: reason,
+		Undo: "the machine boots once; what ran before starts again", Drift: drift, Maybe: maybe,
 	})
 }
 
@@ -55,7 +59,7 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 		return nil
 	}
 	if f != site.FacetKernel && site.IsInside(f) || seen.Waits != "" && AsDesigned(n, f, seen) {
-		return waitsFor(p, f, seen)
+		return waitsFor(f, seen)
 	}
 	if w := wishFor(n, f, seen); w.reachedBy(seen) {
 		changes := w.diff(n, f, seen)
@@ -94,10 +98,14 @@ func mayReboot(n *site.Node, f site.Facet, seen site.FacetState) bool {
 
 // waitsFor is the change that a boot brings about where all is as asked but not
 // in effect yet.
-func waitsFor(p *site.NodePlan, f site.Facet, seen site.FacetState) []site.Change {
-	planned := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Facet == f })
-	if seen.Waits == "" || planned {
+func waitsFor(f site.Facet, seen site.FacetState) []site.Change {
+	if seen.Waits == "" {
 		return nil
 	}
-	return []site.Change{{Field: string(f) + ".effect", Have: "at the next boot", Want: "now"}}
+	return []site.Change{atBoot(f)}
+}
+
+// atBoot is the change that a boot brings about where what waits for it has no value to name.
+func atBoot(f site.Facet) site.Change {
+	return site.Change{Field: string(f) + ".effect", Have: "at the next boot", Want: "now"}
 }

@@ -40,6 +40,8 @@ func deeds(steps []site.Step, machines int) string {
 	for _, s := range steps {
 		w, ok := deed[s.Action]
 		switch {
+		case s.Maybe:
+			w = [2]string{"may restart", "may restart"}
 		case s.Retires():
 			w = [2]string{"has its disks erased", "have their disks erased"}
 		case !ok:
@@ -83,6 +85,8 @@ func (c *comment) changed(g nodeGroup) (changes, places []string) {
 // away says for how long a machine is out of service.
 func away(n site.NodePlan) string {
 	switch last := n.Steps[len(n.Steps)-1]; {
+	case n.MayRestart():
+		return "for moments, or about " + inWords(time.Duration(n.Expect)) + " with a restart"
 	case worst(n) < site.ImpactInterrupts:
 		return "no"
 	case worst(n) == site.ImpactInterrupts:
@@ -124,7 +128,11 @@ func (c *comment) nodes(g nodeGroup) {
 		b.WriteString("- machines: " + g.named(c.names) + "\n")
 	}
 	for _, s := range g.first.Steps {
-		b.WriteString(c.step(s, len(g.names)))
+		var lines []string
+		if s.Facet == site.FacetPackages {
+			lines = upgrades(g.first)
+		}
+		b.WriteString(c.step(s, len(g.names), lines))
 	}
 	for _, x := range g.first.Blocked {
 		b.WriteString("- blocked: " + escape(x) + "\n")
@@ -153,15 +161,18 @@ func kindOf(g nodeGroup) string {
 	return "other nodes (by shape)"
 }
 
-func (c *comment) step(s site.Step, nodes int) string {
+func (c *comment) step(s site.Step, nodes int, lines []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- **%s** (%s, about %s): %s%s\n", escape(string(s.Action)), s.Impact, inWords(time.Duration(s.Expect)), escape(s.Reason), serves(s))
+	fmt.Fprintf(&b, "- **%s** (%s, about %s): %s%s\n", escape(string(s.Action)), impactOf(s), inWords(time.Duration(s.Expect)), escape(s.Reason), serves(s))
 	for _, x := range s.Changes {
 		fmt.Fprintf(&b, "  - %s: %s → %s", literal(x.Name()), literal(say.OrNone(x.Have)), literal(say.OrNone(x.Want)))
 		if o := origins(x, s.Node, nodes); o != "" && c.tier.details {
 			b.WriteString(", " + escape(o))
 		}
 		b.WriteString("\n")
+	}
+	for _, line := range lines {
+		b.WriteString("  - " + escape(line) + "\n")
 	}
 	if s.Undo != "" && c.tier.details {
 		b.WriteString("  - " + escape(undo(s)) + "\n")

@@ -90,7 +90,11 @@ func Text(w io.Writer, p *site.Plan, v View) {
 		writeForecast(w, p, v)
 	}
 	change, reboot, destructive := p.Counts()
-	line := fmt.Sprintf("%d to change, %d reboots, %d destructive", change, reboot, destructive)
+	possible := ""
+	if may := p.MayReboot(); may > 0 {
+		possible = fmt.Sprintf(" (%d of them possible)", may)
+	}
+	line := fmt.Sprintf("%d to change, %d reboots%s, %d destructive", change, reboot, possible, destructive)
 	if len(p.Removes) > 0 {
 		line += fmt.Sprintf(", %d to remove", len(p.Removes))
 	}
@@ -234,7 +238,7 @@ var signs = map[site.Impact]string{site.ImpactNone: "~", site.ImpactOnline: "~",
 
 func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 	paint := f.Paint
-	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), s.Impact, say.Brief(s.Expect), site.Printable(s.Reason), serves(s))
+	fmt.Fprintf(w, "  %s  %s, about %s; %s%s\n", paint.impact(s.Impact, signs[s.Impact]+" "+string(s.Action)), impactOf(s), say.Brief(s.Expect), site.Printable(s.Reason), serves(s))
 	for _, c := range s.Changes {
 		fmt.Fprintf(w, "      %s: %s → %s", site.Printable(c.Name()), site.Printable(say.OrNone(c.Have)), site.Printable(say.OrNone(c.Want)))
 		if o := origins(c, s.Node, len(nodes)); o != "" {
@@ -245,12 +249,25 @@ func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 			d.write(w, "          ", paint)
 		}
 	}
+	if s.Facet == site.FacetPackages && len(nodes) > 0 {
+		for _, line := range upgrades(nodes[0]) {
+			fmt.Fprintf(w, "      %s\n", site.Printable(line))
+		}
+	}
 	for _, line := range s.Makes {
 		fmt.Fprintf(w, "      makes %s\n", site.Printable(line))
 	}
 	if s.Undo != "" {
 		fmt.Fprintf(w, "      %s\n", paint.with(paint.Dim, site.Printable(undo(s))))
 	}
+}
+
+// impactOf is the impact of a step, and whether that is only possible.
+func impactOf(s site.Step) string {
+	if s.Maybe {
+		return "possible " + s.Impact.String()
+	}
+	return s.Impact.String()
 }
 
 func undo(s site.Step) string {

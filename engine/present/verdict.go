@@ -48,8 +48,11 @@ func verdictOfPlan(r *site.Review) string {
 // becomes is what becomes of the machines, the worst first.
 func becomes(p *site.Plan) string {
 	of := map[site.Impact][]site.NodePlan{}
+	var perhaps []site.NodePlan
 	for _, n := range p.Nodes {
-		if len(n.Steps) > 0 {
+		if n.MayRestart() {
+			perhaps = append(perhaps, n)
+		} else if len(n.Steps) > 0 {
 			i := max(worst(n), site.ImpactOnline)
 			of[i] = append(of[i], n)
 		}
@@ -71,14 +74,15 @@ func becomes(p *site.Plan) string {
 	interrupted, online := of[site.ImpactInterrupts], of[site.ImpactOnline]
 	say(erased, [2]string{"is erased", "are erased"})
 	say(away, together(away, [2]string{"is out of service for a time", "are out of service for a time"}))
+	say(perhaps, [2]string{"may restart", "may restart"})
 	say(interrupted, [2]string{"is interrupted for a moment", "are interrupted for a moment"})
 	say(online, together(online, [2]string{"changes", "change"}))
 	switch {
 	case len(parts) == 0:
 		return unchanged
-	case len(erased)+len(away)+len(interrupted) == 0:
+	case len(erased)+len(away)+len(perhaps)+len(interrupted) == 0:
 		parts = append(parts, "all stay in service")
-	case len(erased) == 0 && len(away)+len(interrupted)+len(online) > 1:
+	case len(erased) == 0 && len(away)+len(perhaps)+len(interrupted)+len(online) > 1:
 		parts = append(parts, "nothing is erased")
 	}
 	return strings.Join(parts, ", ")

@@ -56,6 +56,8 @@ type FacetState struct {
 	// Waits says what must happen before all of it has its effect: WaitsReboot, or
 	// empty.
 	Waits string `json:"waits,omitempty"`
+	// Upgrades are those that the system lacks; nil where nobody looked for them.
+	Upgrades *item.Upgrades `json:"upgrades,omitempty"`
 	// Contents are those of public files that differ from the design, by key. They are
 	// for people who look at the difference now, and so in no record and no status.
 	Contents map[string]item.Content `json:"-"`

@@ -135,6 +135,9 @@ type Step struct {
 	// Drift is set when the facet was once as designed now: the machine has
 	// changed, not the design.
 	Drift bool `json:"drift,omitempty"`
+	// Maybe says of a restart that the steps before it decide whether it is needed. It
+	// counts as any other until then.
+	Maybe bool `json:"maybe,omitempty"`
 	// Force switches the power off without asking the operating system.
 	Force bool `json:"force,omitempty"`
 	// Unseen says of an installation that no system is known to run on the machine:
@@ -268,10 +271,37 @@ type NodePlan struct {
 	// parts that are not well, and where its network links are not as designed.
 	// They stop nothing.
 	Findings []Finding `json:"findings,omitempty"`
+	// Upgrades are those of packages that the plan makes; nil for none.
+	Upgrades *Upgrades `json:"upgrades,omitempty"`
 	// Seen is how old the observation is that the plan rests on; zero means
 	// the machine was never seen.
 	Seen time.Time `json:"seen,omitzero"`
 }
+
+// Upgrades are the upgrades of packages that a plan makes, by the lists of packages that the
+// system had when it was seen. The step fetches these anew.
+type Upgrades struct {
+	// Packages are in the order of their names. More are so many that the machine did not
+	// name, of every level.
+	Packages []item.Upgrade `json:"packages,omitempty"`
+	More     int            `json:"more,omitempty"`
+	// Restart says whether the machine restarts for them, For which of them decide that.
+	Restart Restarts `json:"restart"`
+	For     []string `json:"for,omitempty"`
+	// Doubt says why there may be other upgrades; empty for no reason.
+	Doubt string `json:"doubt,omitempty"`
+}
+
+// Restarts says whether a machine restarts for upgrades.
+type Restarts string
+
+// The values of Restarts.
+const (
+	RestartNo    Restarts = "no"
+	RestartYes   Restarts = "yes"
+	RestartMaybe Restarts = "maybe" // what is needed shows after the upgrades
+	RestartNever Restarts = "never" // they need it, or may, and the design forbids it
+)
 
 // Running is a boot action whose command runs on a machine.
 type Running struct {
@@ -353,6 +383,28 @@ func (p *Plan) Counts() (change, reboot, destructive int) {
 		}
 	}
 	return change, reboot, destructive
+}
+
+// MayReboot is how many of the nodes that Counts takes for restarted may also stay in service.
+func (p *Plan) MayReboot() (count int) {
+	for _, n := range p.Nodes {
+		if n.MayRestart() {
+			count++
+		}
+	}
+	return count
+}
+
+// MayRestart says whether the worst that happens to a node is a restart that may not be needed.
+func (n NodePlan) MayRestart() bool {
+	may := false
+	for _, s := range n.Steps {
+		if s.Impact >= ImpactReboot && !s.Maybe {
+			return false
+		}
+		may = may || s.Maybe
+	}
+	return may
 }
 
 // Destroys is the set of what the plan destroys.

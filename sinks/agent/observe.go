@@ -182,6 +182,8 @@ const (
 	maxValues = 50_000
 	maxValue  = 16 << 10
 	maxFields = 16 // of one item
+	// maxUpgrade bounds the name and the versions of one upgrade, in bytes.
+	maxUpgrade = 600
 )
 
 // fill puts what the helper told of some keys, and of what is owned, into a facet's
@@ -192,6 +194,7 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	if f.Waits == site.WaitsReboot || f.Waits == site.WaitsLibraries {
 		s.Waits = f.Waits
 	}
+	s.Upgrades = upgrades(f.Upgrades)
 	s.System = platform(r.System)
 	for _, key := range f.Owned[:min(len(f.Owned), maxValues)] {
 		if isKey(key) {
@@ -209,6 +212,29 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	case r.CutShort: // whatever it has reached already
 		s.Busy = fmt.Sprintf("a change of the network was interrupted, and is reverted in %d s", r.Deadline)
 	}
+}
+
+// upgrades are those that the helper told of, within their bounds.
+func upgrades(told *item.Upgrades) *item.Upgrades {
+	if told == nil {
+		return nil
+	}
+	u := &item.Upgrades{More: max(0, told.More)}
+	if told.Doubt != "" {
+		u.Doubt = brief(told.Doubt)
+	}
+	for _, p := range told.Packages {
+		if len(u.Packages) == item.MaxUpgrades || len(p.Name)+len(p.From)+len(p.To) > maxUpgrade {
+			u.More++
+			continue
+		}
+		p.Name, p.From, p.To = site.Printable(p.Name), site.Printable(p.From), site.Printable(p.To)
+		if !slices.Contains([]string{"", item.RestartNeeded, item.RestartPossible, item.RestartLibraries}, p.Restart) {
+			p.Restart = item.RestartPossible
+		}
+		u.Packages = append(u.Packages, p)
+	}
+	return u
 }
 
 // isKey says whether a text may be the key of an item. It is kept as it is, since the

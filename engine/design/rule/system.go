@@ -71,6 +71,14 @@ var systems = []Rule{
 		Node:  fileTemplates,
 	},
 	{
+		Code: "environment-alone", Severity: site.SeverityNote,
+		What:  "An environment of Python names its packages and all that they depend on.",
+		Why:   "Slipway installs exactly the packages that an environment names, and refuses the step where one of them depends on another that is not named.",
+		Wrong: `nodes: "n1": system: environments: tools: {path: "/opt/tools", packages: jinja2: "3.1.4"}`,
+		Right: `nodes: "n1": system: environments: tools: {path: "/opt/tools", packages: {jinja2: "3.1.4", markupsafe: "2.1.5"}}`,
+		Node:  eachSystem(environmentsAlone),
+	},
+	{
 		Code: "unit-name", Severity: site.SeverityError,
 		What:  "The name of a unit ends in its type, and has at most 255 letters.",
 		Why:   "systemd reads no file with another name (systemd.unit(5)), so that the unit does not exist.",
@@ -208,6 +216,21 @@ func packageVersions(c contents) []site.Finding {
 		case p.State == "held" && p.Version == "" && !c.set(at+".version"):
 			found = append(found, wrong(at+".state", fmt.Sprintf("the package %s is held at no version", name),
 				"Set its version."))
+		}
+	}
+	return found
+}
+
+// environmentsAlone finds those that name one package: most packages depend on others.
+func environmentsAlone(path string, x site.System) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(x.Environments) {
+		packages := x.Environments[key].Packages
+		for name, version := range packages {
+			if len(packages) == 1 {
+				found = append(found, wrong(path+".environments."+key+".packages", fmt.Sprintf("the environment %s names %s alone", key, name),
+					fmt.Sprintf("Name what it depends on with the versions too: `pip install --dry-run %s==%s` lists it. Where it depends on nothing, leave it so.", name, version)))
+			}
 		}
 	}
 	return found

@@ -91,6 +91,7 @@ type Surveyor interface {
 type Seen struct {
 	Have, Pending, Unread, Cannot map[string]string
 	Waits                         string
+	Upgrades                      *item.Upgrades
 	Contents                      map[string]item.Content
 	Hashes                        map[string]item.Hash
 }

@@ -220,6 +220,8 @@ type Facet struct {
 	// Waits says what must happen before all of it has its effect, such as
 	// "reboot"; empty for nothing.
 	Waits string `json:"waits,omitempty"`
+	// Upgrades are those that the system lacks; nil where nobody looked.
+	Upgrades *item.Upgrades `json:"upgrades,omitempty"`
 	// Pending are fields that have their values after the next boot.
 	Pending map[string]string `json:"pending,omitempty"`
 	// Contents are those of the files that the request asked to show, by key.

@@ -88,49 +88,88 @@ func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 
 func (a apt) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
 	if all {
-		return a.update(ctx, h, names)
+		_, err := a.update(ctx, h, names)
+		return err
 	}
 	for _, name := range names {
 		only := []string{"-o", "Dir::Etc::sourcelist=" + a.repositoryFiles(h, name).source, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"}
-		if err := a.update(ctx, h, []string{name}, only...); err != nil {
+		if _, err := a.update(ctx, h, []string{name}, only...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (a apt) fetch(ctx context.Context, h *inside.Host) (missed []string, err error) {
+	return a.update(ctx, h, nil)
+}
+
 // update fetches lists. A repository of ours whose lists cannot be fetched is an
 // error; of another it is told, and the old lists are used.
-func (a apt) update(ctx context.Context, h *inside.Host, names []string, only ...string) error {
+func (a apt) update(ctx context.Context, h *inside.Host, names []string, only ...string) (missed []string, err error) {
 	h.Tell("apt-get update")
 	args := slices.Concat(aptOptions, only, []string{"update"})
 	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: 10 * time.Minute})
 	for _, name := range names {
 		r, _ := a.repositoryFiles(h, name).parse(h)
 		if line := complaint(out, r.URL); line != "" && r.URL != "" {
-			return failed("repository %s: its lists cannot be fetched: %s", name, line)
+			return nil, failed("repository %s: its lists cannot be fetched: %s", name, line)
 		}
 	}
+	missed = complaints(out)
 	wrong := outcome("apt-get update", out, err)
+	if wrong != nil && len(missed) > 0 && strings.Contains(missed[0], clockDoubt) {
+		wrong = failed("apt-get update: %s", some(missed))
+	}
 	if wrong != nil && (err != nil || isBusy(wrong) || len(only) > 0) {
-		return wrong
+		return nil, wrong
 	}
 	if wrong != nil {
 		h.Tell(wrong.Error())
 	}
-	return nil
+	return missed, nil
 }
 
 // complaint is the first error or warning of apt-get that names a URL.
 func complaint(out inside.Output, url string) string {
-	for line := range strings.Lines(string(out.Err)) {
-		line = strings.TrimSpace(line)
-		if (strings.HasPrefix(line, "E: ") || strings.HasPrefix(line, "W: Failed") || strings.HasPrefix(line, "W: An error") || strings.HasPrefix(line, "W: GPG error")) &&
-			strings.Contains(line, strings.TrimSuffix(url, "/")) {
-			return printable(item.Redacted(line[3:]))
+	for _, line := range complaints(out) {
+		if strings.Contains(line, strings.TrimSuffix(url, "/")) {
+			return line
 		}
 	}
 	return ""
+}
+
+// complaints are the errors and warnings of apt-get about repositories whose lists it could not
+// fetch.
+func complaints(out inside.Output) (all []string) {
+	for line := range strings.Lines(string(out.Err)) {
+		line = strings.TrimSpace(line)
+		for _, begins := range []string{"E: ", "W: Failed", "W: An error", "W: GPG error"} {
+			if strings.HasPrefix(line, begins) && strings.Contains(line, ":/") {
+				all = append(all, withClock(printable(item.Redacted(line[3:])), time.Now()))
+				break
+			}
+		}
+	}
+	return all
+}
+
+// clockDoubt is what a sentence says of lists that are not valid now.
+const clockDoubt = "by the clock of the machine it is "
+
+// withClock adds to apt's sentence on lists that are not valid now what the machine takes for now,
+// and what to do: a wrong clock is the usual cause.
+func withClock(line string, now time.Time) string {
+	const what = "%s; " + clockDoubt + "%s. If that is wrong, correct the clock, such as by `system.time.servers`"
+	at := now.UTC().Format("2006-01-02 15:04 UTC")
+	switch {
+	case strings.Contains(line, "is not valid yet"):
+		return fmt.Sprintf(what, line, at)
+	case strings.Contains(line, "is expired"):
+		return fmt.Sprintf(what+"; if it is right, nobody updates this repository any more: name another one", line, at)
+	}
+	return line
 }
 
 // arguments are those of the transaction: what is installed by name and version,
@@ -199,13 +238,13 @@ func (apt) hold(ctx context.Context, h *inside.Host, names []string, on bool) er
 	return outcome("dpkg --set-selections, for "+some(names), out, err)
 }
 
-func (apt) upgrades(ctx context.Context, h *inside.Host, snapshot string) ([]effect, error) {
+func (apt) upgrades(ctx context.Context, h *inside.Host, _ inventory, snapshot string) ([]effect, error) {
 	args := slices.Concat([]string{"-q", "-s"}, noCache, snapshotOptions(snapshot), []string{"--with-new-pkgs", "upgrade"})
 	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: 2 * time.Minute})
 	if err := outcome("apt-get -s upgrade", out, err); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(parseSimulation(out.Out), func(e effect) bool { return e.from == "" || e.to == "" }), nil
+	return slices.DeleteFunc(parseSimulation(out.Out), func(e effect) bool { return e.to == "" }), nil
 }
 
 // listsTime is the latest change of the folders in which apt-get update works: the

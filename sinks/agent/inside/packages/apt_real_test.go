@@ -30,7 +30,9 @@ type system struct {
 	home string // of gpg
 	told []string
 	ran  []string
-	run  func(ctx context.Context, c inside.Command) (inside.Output, error) // in place of the host's
+	// release are further lines of the repository's Release files.
+	release string
+	run     func(ctx context.Context, c inside.Command) (inside.Output, error) // in place of the host's
 }
 
 func debian(t *testing.T) *system {
@@ -87,6 +89,7 @@ type deb struct {
 	name, version, fields string
 	postinst              string
 	conf                  string
+	data                  string // a file of it
 }
 
 // publish builds packages and signs the repository's lists anew.
@@ -110,6 +113,9 @@ func (s *system) publish(suite, label string, debs ...deb) {
 		if d.conf != "" {
 			files["etc/"+d.name+".conf"], files["DEBIAN/conffiles"] = d.conf, "/etc/"+d.name+".conf\n"
 		}
+		if d.data != "" {
+			files["usr/share/"+d.name+"/data"] = d.data
+		}
 		for name, content := range files {
 			name = filepath.Join(tree, name)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {
@@ -127,8 +133,8 @@ func (s *system) publish(suite, label string, debs ...deb) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	release := fmt.Sprintf("Origin: Site\nLabel: %s\nSuite: %s\nCodename: %s\nDate: %s\nArchitectures: amd64 all\nComponents: main\nSHA256:\n %s %d main/binary-amd64/Packages\n",
-		label, suite, suite, time.Now().UTC().Format(time.RFC1123), s.sum(lists), len(lists))
+	release := fmt.Sprintf("Origin: Site\nLabel: %s\nSuite: %s\nCodename: %s\nDate: %s\nArchitectures: amd64 all\nComponents: main\n%sSHA256:\n %s %d main/binary-amd64/Packages\n",
+		label, suite, suite, time.Now().UTC().Format(time.RFC1123), s.release, s.sum(lists), len(lists))
 	if err := errors.Join(os.WriteFile(filepath.Join(dist, "main/binary-amd64/Packages"), lists, 0o644), os.WriteFile(filepath.Join(dist, "Release"), []byte(release), 0o644)); err != nil {
 		s.t.Fatal(err)
 	}

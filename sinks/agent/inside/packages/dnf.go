@@ -91,10 +91,6 @@ func withEpoch(epoch, version string) string {
 func (dnf) repair(context.Context, *inside.Host, inventory) error { return nil }
 
 func (d dnf) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
-	args := []string{"makecache"}
-	if all {
-		h.Tell("dnf makecache")
-	}
 	for _, name := range names {
 		one := []string{"-q", "-y", "--disablerepo=*", "--enablerepo=" + repositoryID(name), "--setopt=skip_if_unavailable=False", "makecache", "--refresh"}
 		out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: one, Timeout: 10 * time.Minute})
@@ -105,14 +101,27 @@ func (d dnf) refresh(ctx context.Context, h *inside.Host, names []string, all bo
 	if !all {
 		return nil
 	}
-	out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: append([]string{"-q", "-y", "--refresh"}, args...), Timeout: 10 * time.Minute})
-	if wrong := outcome("dnf makecache", out, err); wrong != nil {
-		if err != nil || isBusy(wrong) {
-			return wrong
+	_, err := d.fetch(ctx, h)
+	return err
+}
+
+func (dnf) fetch(ctx context.Context, h *inside.Host) (missed []string, err error) {
+	h.Tell("dnf makecache")
+	out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: []string{"-q", "-y", "--refresh", "makecache"}, Timeout: 10 * time.Minute})
+	for line := range strings.Lines(string(out.Err)) {
+		if names, ok := strings.CutPrefix(strings.TrimSpace(line), "Ignoring repositories: "); ok {
+			missed = append(missed, printable(names))
 		}
-		h.Tell(wrong.Error())
 	}
-	return nil
+	wrong := outcome("dnf makecache", out, err)
+	if wrong == nil {
+		return missed, nil
+	}
+	if err != nil || isBusy(wrong) {
+		return nil, wrong
+	}
+	h.Tell(wrong.Error())
+	return []string{wrong.Error()}, nil
 }
 
 // words are dnf's for a change, and what its shell reads where the change both
@@ -236,7 +245,7 @@ func setExcludes(conf []byte, names []string, on bool) []byte {
 
 // upgrades tells of upgrades by two simulations, so that those for security are
 // known; the cache on the machine is used as it is.
-func (d dnf) upgrades(ctx context.Context, h *inside.Host, snapshot string) ([]effect, error) {
+func (d dnf) upgrades(ctx context.Context, h *inside.Host, inv inventory, snapshot string) ([]effect, error) {
 	ask := func(more ...string) ([]effect, error) {
 		args := slices.Concat([]string{"--assumeno", "--cacheonly", "--setopt=install_weak_deps=False"}, d.snapshot(snapshot), more, []string{"upgrade"})
 		out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: args, Timeout: 5 * time.Minute})
@@ -256,8 +265,9 @@ func (d dnf) upgrades(ctx context.Context, h *inside.Host, snapshot string) ([]e
 	}
 	for i, e := range all {
 		all[i].security = slices.ContainsFunc(urgent, func(u effect) bool { return u.name == e.name })
+		all[i].from = inv.find(e.name).Version // a kernel is installed beside the one that is there
 	}
-	return slices.DeleteFunc(all, func(e effect) bool { return e.from == "" }), nil
+	return all, nil
 }
 
 func (dnf) listsTime(h *inside.Host) time.Time {

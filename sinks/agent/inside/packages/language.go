@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,7 @@ import (
 // environment is what is noted of an environment that we make.
 type environment struct {
 	Path     string   `json:"path"`
-	Packages []string `json:"packages"`       // those that were asked for
-	Drop     []string `json:"drop,omitempty"` // those that are no longer, until they are gone
+	Packages []string `json:"packages"` // those that were asked for
 }
 
 func noted(h *inside.Host, key string) (environment, bool) {
@@ -35,9 +35,8 @@ func noted(h *inside.Host, key string) (environment, bool) {
 	return env, true
 }
 
-// observeLanguage tells the versions that an environment of ours has of the
-// packages that were asked for. What these depend on is not told: to pin it, the
-// design names it.
+// observeLanguage tells the versions of all packages that an environment of ours has, but
+// for what came with it.
 func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 	env, ok := noted(h, key)
 	if !ok {
@@ -53,7 +52,7 @@ func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 		s.Cannot[key] = err.Error()
 		return
 	}
-	have, err := versions(t, env.Path, slices.Concat(env.Packages, env.Drop))
+	have, err := versions(t, env.Path, env.Packages)
 	switch {
 	case err != nil:
 		s.Unread[key] = err.Error()
@@ -68,11 +67,18 @@ func isEnvironment(t *tree.Tree, folder string) bool { return t.Exists(folder + 
 // maxMetadata bounds METADATA of a package, in bytes. It has the package's whole description.
 const maxMetadata = 16 << 20
 
-// versions reads which versions of packages an environment has.
+// cameWithIt are the packages that Python puts into an environment when it makes it.
+var cameWithIt = []string{"pip", "setuptools", "wheel", "pkg-resources"}
+
+// versions reads which packages an environment has, and their versions. What came with it counts
+// where it is among the names of those that were asked for.
 func versions(t *tree.Tree, folder string, names []string) (map[string]string, error) {
-	wanted := map[string]bool{}
+	hidden := map[string]bool{}
+	for _, name := range cameWithIt {
+		hidden[name] = true
+	}
 	for _, name := range names {
-		wanted[item.PythonName(name)] = true
+		delete(hidden, item.PythonName(name))
 	}
 	have := map[string]string{}
 	libraries, err := t.Names(folder + "/lib")
@@ -94,7 +100,7 @@ func versions(t *tree.Tree, folder string, names []string) (map[string]string, e
 				continue
 			}
 			name, _, _ = strings.Cut(name, "-")
-			if !wanted[item.PythonName(name)] {
+			if hidden[item.PythonName(name)] {
 				continue
 			}
 			text, err := t.Read(path.Join(site, entry, "METADATA"), maxMetadata)
@@ -104,7 +110,7 @@ func versions(t *tree.Tree, folder string, names []string) (map[string]string, e
 			if err != nil {
 				return nil, err
 			}
-			if name, version := parseMetadata(text); wanted[name] {
+			if name, version := parseMetadata(text); name != "" && !hidden[name] {
 				have[name] = version
 			}
 		}
@@ -257,36 +263,26 @@ func (a *apply) language(ctx context.Context, t *tree.Tree, i item.Item) error {
 		}
 	}
 	names := slices.Sorted(maps.Keys(l.Packages))
-	have, err := versions(t, l.Path, slices.Concat(names, old.Drop))
+	have, err := versions(t, l.Path, names)
 	if err != nil {
 		return err
 	}
-	if ours && old.Path == l.Path && (item.Language{Packages: have, Path: l.Path}).Text() == l.Text() && slices.Equal(names, old.Packages) && len(old.Drop) == 0 && (len(names) > 0 || isEnvironment(t, l.Path)) {
+	if ours && old.Path == l.Path && (item.Language{Packages: have, Path: l.Path}).Text() == l.Text() && slices.Equal(names, old.Packages) && (len(names) > 0 || isEnvironment(t, l.Path)) {
 		return nil
 	}
 	if ours && old.Path != l.Path {
 		if err := a.removeEnvironment(t, old.Path); err != nil {
 			return err
 		}
-		old = environment{}
+		have = nil
 	}
 	if err := a.h.Owned.Take(facetName, i.Key, nil); err != nil {
 		return err
 	}
-	env := environment{Path: l.Path, Packages: names}
-	for _, name := range slices.Concat(old.Packages, old.Drop) {
-		if !slices.ContainsFunc(names, func(n string) bool { return item.PythonName(n) == item.PythonName(name) }) {
-			env.Drop = append(env.Drop, name)
-		}
-	}
-	if err := a.note(i.Key, env); err != nil {
+	if err := a.note(i.Key, environment{Path: l.Path, Packages: names}); err != nil {
 		return err
 	}
-	if err := a.install(ctx, t, what, l, env); err != nil {
-		return err
-	}
-	env.Drop = nil
-	if err := a.note(i.Key, env); err != nil {
+	if err := a.install(ctx, t, what, l, notNamed(l, have)); err != nil {
 		return err
 	}
 	have, err = versions(t, l.Path, names)
@@ -299,6 +295,22 @@ func (a *apply) language(ctx context.Context, t *tree.Tree, i item.Item) error {
 	return nil
 }
 
+// notNamed are the names of some packages that the design does not name, in order.
+func notNamed(l item.Language, packages map[string]string) []string {
+	named := map[string]bool{}
+	for name := range l.Packages {
+		named[item.PythonName(name)] = true
+	}
+	var others []string
+	for name := range packages {
+		if !named[item.PythonName(name)] {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
 func (a *apply) note(key string, env environment) error {
 	made, err := json.Marshal(env)
 	if err != nil {
@@ -308,8 +320,9 @@ func (a *apply) note(key string, env environment) error {
 }
 
 // install makes the environment where it is missing or was cut, and lets pip do
-// the rest.
-func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.Language, env environment) error {
+// the rest: it takes packages out that the design does not name, and puts in those that it names,
+// and no others.
+func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.Language, drop []string) error {
 	a.h.Tell(what + ": " + l.Text())
 	if err := a.prepare(t, l.Path); err != nil {
 		return err
@@ -320,26 +333,79 @@ func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.L
 			return err
 		}
 	}
-	pipEnv := []string{"PIP_CONFIG_FILE=/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1", "PIP_ROOT_USER_ACTION=ignore"}
-	if l.Index != "" {
-		pipEnv = append(pipEnv, "PIP_INDEX_URL="+l.Index) // not an argument, which others could see
+	var pinned []string
+	for _, name := range slices.Sorted(maps.Keys(l.Packages)) {
+		pinned = append(pinned, name+"=="+l.Packages[name])
 	}
-	python := l.Path + "/bin/python"
-	if len(env.Drop) > 0 {
-		out, err := a.h.Exec(ctx, inside.Command{Path: python, Args: slices.Concat([]string{"-m", "pip", "uninstall", "--no-input", "-q", "-y", "--"}, env.Drop), Env: pipEnv, Timeout: 5 * time.Minute})
-		if err := outcome(what+": pip uninstall "+some(env.Drop), out, err); err != nil {
+	if err := a.namesAll(ctx, what, l, pinned); err != nil {
+		return err
+	}
+	if len(drop) > 0 {
+		out, err := a.pip(ctx, l, slices.Concat([]string{"uninstall", "--no-input", "-q", "-y", "--"}, drop))
+		if err := outcome(what+": pip uninstall "+some(drop), out, err); err != nil {
 			return err
 		}
 	}
-	if len(l.Packages) == 0 {
+	if len(pinned) == 0 {
 		return nil
 	}
-	args := []string{"-m", "pip", "install", "--no-input", "-q", "--"}
-	for _, name := range slices.Sorted(maps.Keys(l.Packages)) {
-		args = append(args, name+"=="+l.Packages[name])
+	out, err := a.pip(ctx, l, slices.Concat([]string{"install", "--no-deps", "--no-input", "-q", "--"}, pinned))
+	if err := outcome(what+": pip install "+some(pinned), out, err); err != nil {
+		return err
 	}
-	out, err := a.h.Exec(ctx, inside.Command{Path: python, Args: args, Env: pipEnv, Timeout: 20 * time.Minute})
-	return outcome(what+": pip install "+some(args[6:]), out, err)
+	out, err = a.pip(ctx, l, []string{"check"})
+	return outcome(what+": it has what the design names, and its packages need more. Name that with its version in `system.environments`; pip check", out, err)
+}
+
+// pip runs the pip of an environment. The index is not an argument, which others could see.
+func (a *apply) pip(ctx context.Context, l item.Language, args []string) (inside.Output, error) {
+	env := []string{"PIP_CONFIG_FILE=/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1", "PIP_ROOT_USER_ACTION=ignore"}
+	if l.Index != "" {
+		env = append(env, "PIP_INDEX_URL="+l.Index)
+	}
+	return a.h.Exec(ctx, inside.Command{Path: l.Path + "/bin/python", Args: append([]string{"-m", "pip"}, args...), Env: env, Timeout: 20 * time.Minute})
+}
+
+// namesAll refuses a design that does not name all that its packages depend on, before anything
+// is changed. A pip from before 22.2 cannot tell; then pip check does after the installation.
+func (a *apply) namesAll(ctx context.Context, what string, l item.Language, pinned []string) error {
+	if len(pinned) == 0 {
+		return nil
+	}
+	out, err := a.pip(ctx, l, slices.Concat([]string{"install", "--dry-run", "--ignore-installed", "--no-input", "--"}, pinned))
+	if err == nil && out.Code != 0 && bytes.Contains(out.Err, []byte("no such option: --dry-run")) {
+		return nil
+	}
+	if err := outcome(what+": pip install "+some(pinned), out, err); err != nil {
+		return err
+	}
+	would := wouldInstall(out.Out)
+	var missing []string
+	for _, name := range notNamed(l, would) {
+		missing = append(missing, fmt.Sprintf("%q: %q", name, would[name]))
+	}
+	if len(missing) > 0 {
+		return refused("%s: its packages depend on others that the design does not name. Add them to `packages` of the environment, with the versions that you want; pip would take %s. "+
+			"No package was changed", what, some(missing))
+	}
+	return nil
+}
+
+// wouldInstall reads the packages and versions that pip install --dry-run names.
+func wouldInstall(text []byte) map[string]string {
+	would := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		names, ok := strings.CutPrefix(line, "Would install ")
+		if !ok {
+			continue
+		}
+		for _, name := range strings.Fields(names) {
+			if i := strings.LastIndexByte(name, '-'); i > 0 && pythonName.MatchString(name[:i]) && pythonVersion.MatchString(name[i+1:]) {
+				would[item.PythonName(name[:i])] = name[i+1:]
+			}
+		}
+	}
+	return would
 }
 
 // prepare makes the folder of an environment, or makes sure that all which is in it, and

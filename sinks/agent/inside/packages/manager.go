@@ -25,9 +25,17 @@ type manager interface {
 	run(ctx context.Context, h *inside.Host, c change) error
 	// hold sets or lifts the hold of packages.
 	hold(ctx context.Context, h *inside.Host, names []string, on bool) error
-	// upgrades tells which upgrades the lists on the machine have, and changes
-	// nothing.
-	upgrades(ctx context.Context, h *inside.Host, snapshot string) ([]effect, error)
+	// fetch fetches the lists of all repositories, and says of those that could not be
+	// fetched why.
+	fetch(ctx context.Context, h *inside.Host) (missed []string, err error)
+	// upgrades tells which upgrades the lists on the machine have, with the packages that
+	// come with them, and changes nothing.
+	upgrades(ctx context.Context, h *inside.Host, inv inventory, snapshot string) ([]effect, error)
+	// restartFor says what an upgrade asks of the machine, without regard to libraries.
+	restartFor(h *inside.Host, inv inventory, u item.Upgrade) string
+	// bringing are those of some packages that have one of some files, which are without
+	// the /usr that they begin with.
+	bringing(ctx context.Context, h *inside.Host, inv inventory, names []string, files map[string]bool) map[string]bool
 	// files are those that a package has on the system.
 	files(ctx context.Context, h *inside.Host, inv inventory, name string) ([]string, error)
 	// listsTime is when the lists were fetched; zero where nobody can tell.

@@ -56,14 +56,18 @@ func TestProveAptPatch(t *testing.T) {
 }
 
 // wheel is a package of Python that an index has.
-func wheel(t *testing.T, index, name, version string) {
+func wheel(t *testing.T, index, name, version string, needs ...string) {
 	t.Helper()
+	requires := ""
+	for _, other := range needs {
+		requires += "Requires-Dist: " + other + "\n"
+	}
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	info := name + "-" + version + ".dist-info/"
 	for file, content := range map[string]string{
 		name + ".py":      "version = '" + version + "'\n",
-		info + "METADATA": "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n",
+		info + "METADATA": "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n" + requires,
 		info + "WHEEL":    "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 		info + "RECORD":   name + ".py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n",
 	} {
@@ -105,6 +109,7 @@ func TestEnvironment(t *testing.T) {
 	wheel(t, index, "one", "1.0")
 	wheel(t, index, "one", "2.0")
 	wheel(t, index, "Two_Words", "1.0")
+	wheel(t, index, "needy", "1.0", "one>=2", "two-words")
 	owned, err := inside.LoadOwned(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +145,37 @@ func TestEnvironment(t *testing.T) {
 	err = New().Apply(t.Context(), h, []item.Item{env(map[string]string{"one": "9.9"})}, nil)
 	if err == nil || !strings.Contains(err.Error(), "one==9.9") || classOf(err) != wire.Failed {
 		t.Error(err)
+	}
+
+	// What a package depends on is named too, or nothing is installed.
+	err = New().Apply(t.Context(), h, []item.Item{env(map[string]string{"one": "2.0", "needy": "1.0"})}, nil)
+	if err == nil || !strings.Contains(err.Error(), `pip would take "two-words": "1.0"`) || classOf(err) != wire.Refused {
+		t.Error(err)
+	}
+	have := func() string {
+		seen, err := New().Observe(t.Context(), h, []string{"language.tools"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Have["language.tools"]
+	}
+	if got := have(); got != env(map[string]string{"one": "2.0"}).Fields[""] {
+		t.Errorf("after what was refused there is %s", got)
+	}
+	err = New().Apply(t.Context(), h, []item.Item{env(map[string]string{"one": "1.0", "two-words": "1.0", "needy": "1.0"})}, nil)
+	if err == nil || !strings.Contains(err.Error(), "needy 1.0 depends on one>=2") {
+		t.Error(err)
+	}
+
+	// What somebody else puts into it is seen, and goes.
+	if out, err := exec.Command(folder+"/bin/python", "-m", "pip", "install", "-q", "--no-deps", "--index-url", "file://"+index, "two-words").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := have(); !strings.Contains(got, "two-words==1.0") {
+		t.Errorf("what was added is not seen: %s", got)
+	}
+	if err := New().Apply(t.Context(), h, []item.Item{env(map[string]string{"one": "2.0"})}, nil); err != nil || strings.Contains(have(), "two-words") {
+		t.Errorf("what was added stays: %s, %v", have(), err)
 	}
 	if err := New().Apply(t.Context(), h, nil, []string{"language.tools"}); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside
 			case item.KindLanguage:
 				observeLanguage(h, key, s)
 			case item.KindPatch:
-				s.Waits = observePatch(ctx, h, m, inv, s)
+				observePatch(ctx, h, m, inv, &s)
 			default:
 				s.Cannot[key] = "the facet packages has no items like that"
 			}
@@ -135,7 +135,7 @@ func (facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remov
 	}
 	for _, step := range []func(context.Context) error{a.repositories, a.packages, a.languages, a.patch, a.restamp} {
 		if err := step(ctx); err != nil {
-			return err
+			return withRoom(h, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,8 @@ type patched struct {
 	// while the stamp is the same, nobody needs to look again.
 	Stamp string   `json:"stamp,omitempty"`
 	Open  []string `json:"open,omitempty"`
+	// Missed says which lists could not be fetched; empty for none.
+	Missed string `json:"missed,omitempty"`
 }
 
 func notedPatch(h *inside.Host) (patched, bool) {
@@ -35,32 +38,34 @@ func notedPatch(h *inside.Host) (patched, bool) {
 // observePatch tells the level that was asked for last where no upgrade of it is
 // missing, else which are, and gives what the system waits for. Nothing is
 // fetched: the lists on the machine count.
-func observePatch(ctx context.Context, h *inside.Host, m manager, inv inventory, s inside.Seen) (waits string) {
+func observePatch(ctx context.Context, h *inside.Host, m manager, inv inventory, s *inside.Seen) {
 	const key = item.KindPatch
-	waits = rebootReason(h, inv)
+	s.Waits = rebootReason(h, inv)
 	p, ours := notedPatch(h)
 	level := item.Name(key, "level")
 	if p.Snapshot != "" {
 		s.Have[item.Name(key, "snapshot")] = p.Snapshot
 	}
-	age := listsAge(h, m)
+	doubt := ""
 	if p.Snapshot == "" {
-		h.Tell("the lists of packages are " + inWords(age))
+		h.Tell("the lists of packages are " + inWords(listsAge(h, m)))
+		doubt = cmp.Or(p.Missed, listsDoubt(h, m))
 	}
-	if p.Stamp != "" && p.Stamp == m.stamp(h) {
-		s.Have[level] = levelText(p.Level, p.Open)
-	} else if found, err := m.upgrades(ctx, h, p.Snapshot); err != nil {
+	if p.Stamp != "" && len(p.Open) == 0 && p.Stamp == m.stamp(h) {
+		s.Have[level] = p.Level
+	} else if found, err := m.upgrades(ctx, h, inv, p.Snapshot); err != nil {
 		s.Unread[key] = err.Error()
-		return waits
-	} else if ours {
-		s.Have[level] = levelText(p.Level, open(found, p.Patch))
+		return
 	} else {
-		s.Have[level] = firstText(found)
+		s.Upgrades = missingUpgrades(ctx, h, m, inv, found)
+		s.Upgrades.Doubt = doubt
+		if s.Have[level] = firstText(found); ours {
+			s.Have[level] = levelText(p.Level, open(found, p.Patch))
+		}
 	}
-	if ours && p.Snapshot == "" && age > maxListsAge && s.Have[level] == p.Level {
-		s.Have[level] = fmt.Sprintf("unknown: the lists of packages are older than %d days", int(maxListsAge.Hours()/24))
+	if ours && doubt != "" && s.Have[level] == p.Level {
+		s.Have[level] = "unknown: " + doubt
 	}
-	return waits
 }
 
 // levelText is the level where nothing is open, else what is.
@@ -83,11 +88,12 @@ func firstText(found []effect) string {
 	return fmt.Sprintf("none; %s (%d for security)", levelText("", all), len(urgent))
 }
 
-// open are the names of the upgrades that a patch asks for, in order.
+// open are the names of the upgrades that a patch asks for, in order. What only comes with them
+// is none of them.
 func open(found []effect, p item.Patch) []string {
 	var names []string
 	for _, e := range found {
-		if (p.Level == item.PatchAll || e.security) && !slices.Contains(p.Except, e.name) {
+		if e.from != "" && (p.Level == item.PatchAll || e.security) && !slices.Contains(p.Except, e.name) {
 			names = append(names, e.name)
 		}
 	}
@@ -95,14 +101,30 @@ func open(found []effect, p item.Patch) []string {
 	return slices.Compact(names)
 }
 
-func listsAge(h *inside.Host, m manager) time.Duration {
-	return max(0, time.Since(m.listsTime(h)))
+func listsAge(h *inside.Host, m manager) time.Duration { return time.Since(m.listsTime(h)) }
+
+// clockSkew is by how much a clock may have been set back without a doubt.
+const clockSkew = time.Hour
+
+// listsDoubt says why the lists may lack upgrades; empty for no reason.
+func listsDoubt(h *inside.Host, m manager) string {
+	const form = "2006-01-02 15:04 UTC"
+	switch age := listsAge(h, m); {
+	case age < -clockSkew:
+		return fmt.Sprintf("the lists of packages were fetched at %s, and by the clock of the machine it is %s; correct the clock, such as by `system.time.servers`",
+			m.listsTime(h).UTC().Format(form), time.Now().UTC().Format(form))
+	case age > maxListsAge:
+		return fmt.Sprintf("the lists of packages are older than %d days", int(maxListsAge.Hours()/24))
+	}
+	return ""
 }
 
 func inWords(age time.Duration) string {
 	switch days := int(age.Hours() / 24); {
 	case days > 10000:
 		return "not there"
+	case age < -clockSkew:
+		return "of a time to come"
 	case days >= 2:
 		return fmt.Sprintf("%d days old", days)
 	}
@@ -160,25 +182,27 @@ func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 // missing after the lists were fetched.
 func (a *apply) upgrade(ctx context.Context, p item.Patch) error {
 	old, ours := notedPatch(a.h)
-	same := ours && old.Level == p.Level && old.Snapshot == p.Snapshot && slices.Equal(old.Except, p.Except)
-	if same && len(old.Open) == 0 && old.Stamp != "" && old.Stamp == a.m.stamp(a.h) && (p.Snapshot != "" || listsAge(a.h, a.m) <= maxListsAge) {
+	unsure := p.Snapshot == "" && cmp.Or(old.Missed, listsDoubt(a.h, a.m)) != ""
+	same := ours && !unsure && old.Level == p.Level && old.Snapshot == p.Snapshot && slices.Equal(old.Except, p.Except)
+	if same && len(old.Open) == 0 && old.Stamp != "" && old.Stamp == a.m.stamp(a.h) {
 		return nil
 	}
-	if same && old.Stamp == "" && len(old.Open) == 0 && a.m.stamp(a.h) == "" && listsAge(a.h, a.m) <= maxListsAge { // rpm shows no stamp
-		if found, err := a.m.upgrades(ctx, a.h, p.Snapshot); err == nil && len(open(found, p)) == 0 {
+	if same && old.Stamp == "" && len(old.Open) == 0 && a.m.stamp(a.h) == "" && listsDoubt(a.h, a.m) == "" { // rpm shows no stamp
+		if found, err := a.upgrades(ctx, p.Snapshot); err == nil && len(open(found, p)) == 0 {
 			return nil
 		}
 	}
 	if err := a.h.Owned.Take(facetName, item.KindPatch, nil); err != nil {
 		return err
 	}
-	if err := a.notePatch(patched{Patch: p}); err != nil {
+	if err := a.notePatch(patched{Patch: p, Missed: old.Missed}); err != nil {
 		return err
 	}
-	if err := a.fetchFor(ctx, p); err != nil {
+	missed, err := a.fetchFor(ctx, p)
+	if err != nil {
 		return err
 	}
-	found, err := a.m.upgrades(ctx, a.h, p.Snapshot)
+	found, err := a.upgrades(ctx, p.Snapshot)
 	if err != nil {
 		return err
 	}
@@ -186,18 +210,38 @@ func (a *apply) upgrade(ctx context.Context, p item.Patch) error {
 		if err := a.upgradeThese(ctx, p, found, names); err != nil {
 			return err
 		}
-		if found, err = a.m.upgrades(ctx, a.h, p.Snapshot); err != nil {
+		if found, err = a.upgrades(ctx, p.Snapshot); err != nil {
 			return err
 		}
 	}
 	left := open(found, p)
-	if err := a.notePatch(patched{Patch: p, Stamp: a.m.stamp(a.h), Open: left}); err != nil {
+	if err := a.notePatch(patched{Patch: p, Stamp: a.m.stamp(a.h), Open: left, Missed: unfetched(missed)}); err != nil {
 		return err
 	}
-	if len(left) > 0 {
+	switch {
+	case len(left) > 0:
 		return failed("patch: still missing after the upgrade: %s", some(left))
+	case len(missed) > 0:
+		return failed("patch: the upgrades of the other lists were made; %s", unfetched(missed))
 	}
 	return nil
+}
+
+// unfetched says which lists were not fetched, and why.
+func unfetched(missed []string) string {
+	if len(missed) == 0 {
+		return ""
+	}
+	return "lists of packages could not be fetched, so upgrades may be missing: " + some(missed)
+}
+
+// upgrades are those that the lists have for what is installed now.
+func (a *apply) upgrades(ctx context.Context, snapshot string) ([]effect, error) {
+	inv, err := a.m.inventory(ctx, a.h)
+	if err != nil {
+		return nil, err
+	}
+	return a.m.upgrades(ctx, a.h, inv, snapshot)
 }
 
 // restamp looks again for upgrades after a transaction, so that the next look at
@@ -207,7 +251,7 @@ func (a *apply) restamp(ctx context.Context) error {
 	if !a.changed || !ours || p.Stamp == "" || p.Stamp == a.m.stamp(a.h) {
 		return nil
 	}
-	found, err := a.m.upgrades(ctx, a.h, p.Snapshot)
+	found, err := a.upgrades(ctx, p.Snapshot)
 	if err != nil {
 		return err
 	}
@@ -223,31 +267,31 @@ func (a *apply) notePatch(p patched) error {
 	return a.h.Owned.Note(facetName, item.KindPatch, made)
 }
 
-// fetchFor fetches the lists that count for a patch.
-func (a *apply) fetchFor(ctx context.Context, p item.Patch) error {
+// fetchFor fetches the lists that count for a patch, and says which it could not fetch.
+func (a *apply) fetchFor(ctx context.Context, p item.Patch) (missed []string, err error) {
 	deb, ok := a.m.(apt)
 	if p.Snapshot == "" {
-		return a.m.refresh(ctx, a.h, nil, true)
+		return a.m.fetch(ctx, a.h)
 	}
 	if !ok {
 		if timestamp.MatchString(p.Snapshot) {
-			return refused("patch: this system has no archive of past states by time; name the snapshot's URL")
+			return nil, refused("patch: this system has no archive of past states by time; name the snapshot's URL")
 		}
-		return nil // dnf fetches what it is pointed at
+		return nil, nil // dnf fetches what it is pointed at
 	}
 	sources, err := snapshotSources(a.h, p.Snapshot)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := write(a.h, snapshotFolder+"/sources.list", []byte(sources)); err != nil {
-		return err
+		return nil, err
 	}
 	where, err := resolve(a.h, snapshotFolder+"/lists/partial")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := mkdirAll(where); err != nil {
-		return err
+		return nil, err
 	}
 	return deb.update(ctx, a.h, nil, append(snapshotOptions(p.Snapshot), "-o", "APT::Update::Error-Mode=any")...)
 }

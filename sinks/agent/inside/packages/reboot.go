@@ -1,7 +1,9 @@
 package packages
 
 import (
+	"bytes"
 	"io"
+	"iter"
 	"os"
 	"regexp"
 	"strconv"
@@ -25,10 +27,10 @@ func rebootReason(h *inside.Host, inv inventory) string {
 	if !h.Live {
 		return ""
 	}
-	if exists(h, "/run/reboot-required") || exists(h, "/var/run/reboot-required") || olderKernel(h) {
+	boot := bootTime(h)
+	if exists(h, "/run/reboot-required") || exists(h, "/var/run/reboot-required") || olderKernel(h) || replacedKernel(h, boot) {
 		return "reboot"
 	}
-	boot := bootTime(h)
 	for _, name := range coreRPMs {
 		if p, ok := inv.byName[name]; ok && boot > 0 && p.Time > boot {
 			return "reboot"
@@ -53,31 +55,59 @@ var oldLibrary = regexp.MustCompile(`(?m) /(usr/)?lib(32|64|x32)?/[^\n]*\.so[.0-
 // usesOldLibraries says whether a program of this system, and not of a container on it, runs by a
 // library that was replaced.
 func usesOldLibraries(h *inside.Host) bool {
-	entries, err := list(h, "/proc")
-	own, err2 := os.Stat(h.Path("/"))
-	if err != nil || err2 != nil {
-		return false
-	}
-	for _, e := range entries[:min(len(entries), maxProcesses)] {
-		if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil {
-			continue
-		}
-		folder := h.Path("/proc/" + e.Name())
-		root, err := os.Stat(folder + "/root")
-		if err != nil || !os.SameFile(root, own) {
-			continue // it has ended, or is a kernel's thread or a container's
-		}
-		f, err := os.Open(folder + "/maps")
-		if err != nil {
-			continue
-		}
-		text, _ := io.ReadAll(io.LimitReader(f, maxMaps)) // of one that ends meanwhile there is less
-		f.Close()
+	for text := range mappings(h) {
 		if oldLibrary.Match(text) {
 			return true
 		}
 	}
 	return false
+}
+
+// usedLibraries are the libraries in the system's own folders that programs of this system use,
+// without the /usr that their paths begin with.
+func usedLibraries(h *inside.Host) map[string]bool {
+	used := map[string]bool{}
+	for text := range mappings(h) {
+		for line := range bytes.Lines(text) {
+			file := bytes.TrimRight(line[max(0, bytes.IndexByte(line, '/')):], "\n")
+			file = bytes.TrimPrefix(file, []byte("/usr"))
+			if bytes.HasPrefix(file, []byte("/lib")) && bytes.Contains(file, []byte(".so")) && !used[string(file)] {
+				used[string(file)] = true
+			}
+		}
+	}
+	return used
+}
+
+// mappings are what the programs of this system, and not of a container on it, have in memory,
+// as proc_pid_maps(5) says.
+func mappings(h *inside.Host) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		entries, err := list(h, "/proc")
+		own, err2 := os.Stat(h.Path("/"))
+		if err != nil || err2 != nil {
+			return
+		}
+		for _, e := range entries[:min(len(entries), maxProcesses)] {
+			if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil {
+				continue
+			}
+			folder := h.Path("/proc/" + e.Name())
+			root, err := os.Stat(folder + "/root")
+			if err != nil || !os.SameFile(root, own) {
+				continue // it has ended, or is a kernel's thread or a container's
+			}
+			f, err := os.Open(folder + "/maps")
+			if err != nil {
+				continue
+			}
+			text, _ := io.ReadAll(io.LimitReader(f, maxMaps)) // of one that ends meanwhile there is less
+			f.Close()
+			if !yield(text) {
+				return
+			}
+		}
+	}
 }
 
 // bootTime is when the system was booted, in seconds; 0 where it cannot be read.
@@ -100,19 +130,39 @@ func bootTime(h *inside.Host) int64 {
 	return 0
 }
 
-// olderKernel says whether /boot has a younger kernel of the flavour that runs.
-func olderKernel(h *inside.Host) bool {
+// runningKernel is the release of the kernel that runs; empty where it cannot be read.
+func runningKernel(h *inside.Host) string {
 	where, err := resolve(h, "/proc/sys/kernel/osrelease")
 	if err != nil {
-		return false
+		return ""
 	}
 	text, err := os.ReadFile(where)
 	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// replacedKernel says whether dpkg has unpacked the package of the kernel that runs since the
+// boot: its name stays the same where only the build is another.
+func replacedKernel(h *inside.Host, boot int64) bool {
+	running := runningKernel(h)
+	if boot == 0 || running == "" || strings.Contains(running, "/") {
 		return false
 	}
-	running := strings.TrimSpace(string(text))
+	for _, name := range []string{"linux-image-", "linux-image-unsigned-"} {
+		if info, err := stat(h, "/var/lib/dpkg/info/"+name+running+".list"); err == nil && info.ModTime().Unix() > boot {
+			return true
+		}
+	}
+	return false
+}
+
+// olderKernel says whether /boot has a younger kernel of the flavour that runs.
+func olderKernel(h *inside.Host) bool {
+	running := runningKernel(h)
 	entries, err := list(h, "/boot")
-	if err != nil {
+	if err != nil || running == "" {
 		return false
 	}
 	for _, e := range entries {

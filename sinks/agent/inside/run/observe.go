@@ -87,7 +87,7 @@ func (p *Program) observe(ctx context.Context, facet string, asked []string) (wi
 	}
 	seen, err := f.Observe(ctx, p.Host, p.keys(facet, asked))
 	told.Have, told.Pending, told.Unread, told.Cannot, told.Waits = seen.Have, seen.Pending, seen.Unread, seen.Cannot, seen.Waits
-	told.Contents, told.Hashes = seen.Contents, seen.Hashes
+	told.Contents, told.Hashes, told.Upgrades = seen.Contents, seen.Hashes, seen.Upgrades
 	return told, err
 }
 

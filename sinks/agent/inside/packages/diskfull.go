@@ -1,0 +1,122 @@
+package packages
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// diskFull is what outcome says of a program that found no room.
+const diskFull = "the disk is full"
+
+// packageFolders are where package managers write. They count where the error names no path.
+var packageFolders = []string{"/var/cache/apt/archives", "/var/lib/apt/lists", "/var/lib/dpkg", "/var/cache/dnf", "/var/lib/rpm", "/usr", "/boot", "/etc", "/tmp", "/"}
+
+// quoted is a path in what dpkg, apt and rpm say of one that they could not write.
+var quoted = regexp.MustCompile(`(?:['"]| in | on )(/[^'" \n]*)`)
+
+// withRoom adds to the error of a full disk which file system is full, as far as that can be
+// seen.
+func withRoom(h *inside.Host, err error) error {
+	var e *wire.Error
+	if !errors.As(err, &e) || !says(err, diskFull) {
+		return err
+	}
+	var folders []string
+	for _, m := range quoted.FindAllStringSubmatch(e.Text, -1) {
+		folders = append(folders, m[1])
+	}
+	if len(folders) == 0 {
+		folders = packageFolders
+	}
+	full := fullest(h, folders)
+	if full == "" {
+		return err
+	}
+	return classed(e.Class, "%s. Make room there; Slipway goes on from there at its next try.\n%s", full, e.Text)
+}
+
+// fullest names the file system with the least room of those on which some folders are.
+func fullest(h *inside.Host, folders []string) string {
+	type room struct {
+		mount      string
+		free, size uint64 // bytes
+		files      bool   // it is out of files, not of bytes
+	}
+	var all []room
+	for _, folder := range folders {
+		var s syscall.Statfs_t
+		mount := mountOf(h, folder)
+		if mount == "" || syscall.Statfs(h.Path(mount), &s) != nil || s.Blocks == 0 || s.Bsize <= 0 {
+			continue
+		}
+		r := room{mount, s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), s.Files > 0 && s.Ffree == 0}
+		all = append(all, r)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	least := slices.MinFunc(all, func(a, b room) int {
+		if a.files != b.files {
+			return map[bool]int{true: -1, false: 1}[a.files]
+		}
+		return cmp.Compare(a.free, b.free)
+	})
+	if least.files {
+		return fmt.Sprintf("the file system %s has no room for more files", least.mount)
+	}
+	return fmt.Sprintf("the file system %s has %s free of %s", least.mount, mebibytes(least.free), mebibytes(least.size))
+}
+
+func mebibytes(bytes uint64) string {
+	const mebi = 1 << 20
+	if bytes < 10*mebi {
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/mebi)
+	}
+	return fmt.Sprintf("%d MiB", bytes/mebi)
+}
+
+// mountOf is the path at which the file system is mounted that a path is on, or would be; empty
+// where that cannot be seen.
+func mountOf(h *inside.Host, name string) string {
+	device := func(name string) (dev uint64, ok bool) {
+		where, err := resolve(h, name)
+		if err != nil {
+			return 0, false
+		}
+		info, err := os.Stat(where)
+		if err != nil {
+			return 0, false
+		}
+		s, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return 0, false
+		}
+		return s.Dev, true
+	}
+	name = path.Clean(name)
+	dev, ok := device(name)
+	for !ok && name != "/" { // it is not there yet
+		name = path.Dir(name)
+		dev, ok = device(name)
+	}
+	for ok && name != "/" {
+		above, seen := device(path.Dir(name))
+		if !seen || above != dev {
+			return name
+		}
+		name = path.Dir(name)
+	}
+	if !ok {
+		return ""
+	}
+	return "/"
+}
