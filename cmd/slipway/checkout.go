@@ -194,11 +194,11 @@ func (c *checkout) open(name string) (openedSecret, error) {
 		return openedSecret{}, err
 	}
 	if c.flags.file != "" {
-		plain, err := sops.Credential(c.flags.file, text, c.flags.key, c.site, id)
+		plain, changed, err := sops.Credential(c.flags.file, text, c.flags.key, c.site, id)
 		if err != nil {
 			return openedSecret{}, fmt.Errorf("%s: %w", path, err)
 		}
-		return openedSecret{sealed.Header{Site: c.site, Name: name}, plain}, nil
+		return openedSecret{sealed.Header{Site: c.site, Name: name, Changed: changed}, plain}, nil
 	}
 	h, plain, err := sealed.OpenFor(c.site, name, text, id)
 	if err != nil {
