@@ -18,8 +18,8 @@ type newest struct {
 	written bool  // in the records
 }
 
-// ahead is how much later than this host's clock a value may say that it was changed.
-const ahead = 10 * time.Minute
+// Ahead is how much later than this host's clock a value may say that it was changed.
+const Ahead = 10 * time.Minute
 
 // Remember has the store refuse an encrypted credential that is older than one which
 // it has opened before: whoever can merge could put the file of a leaked password
@@ -41,7 +41,7 @@ func (s *Store) newestLocked(name string, c *site.Credential, f *file, changed t
 	last, known := s.vault.newest[name]
 	var why string
 	switch {
-	case changed.After(time.Now().Add(ahead)):
+	case changed.After(time.Now().Add(Ahead)):
 		why = fmt.Sprintf("%s says that it was changed on %s, which is in the future of this host's clock", f.path, said(changed))
 	case changed.Before(last.changed):
 		why = fmt.Sprintf("%s is older than the one that Slipway opened before (%s, and %s before): an older file was put back, and others may know its value", f.path, said(changed), said(last.changed))

@@ -3,6 +3,7 @@ package sops
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,4 +119,16 @@ func (c *Content) PutCredential(key, siteName string, text []byte) error {
 		}
 	}
 	return set("secret", secret)
+}
+
+// Others is how many values a file has beside those of a credential.
+func (c *Content) Others(key string) (n int) {
+	of := strings.Split(key, ".")
+	_ = c.file.each(func(path []string, _ *yaml.Node) error {
+		if len(path) <= len(of) || !slices.Equal(path[:len(of)], of) {
+			n++
+		}
+		return nil
+	})
+	return n
 }

@@ -88,10 +88,10 @@ func TestRekey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rekey(other, []sealed.Recipient{theirs}, time.Now()); !errors.Is(err, sealed.ErrNotForUs) {
+	if err := f.Rekey(other, []sealed.Recipient{theirs}); !errors.Is(err, sealed.ErrNotForUs) {
 		t.Errorf("by an identity that does not open it: got %v", err)
 	}
-	if err := f.Rekey(id, []sealed.Recipient{theirs}, time.Now()); err != nil {
+	if err := f.Rekey(id, []sealed.Recipient{theirs}); err != nil {
 		t.Fatal(err)
 	}
 	text, err = f.Bytes()
@@ -140,7 +140,7 @@ func TestRekeyMakesANewKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rekey(id, []sealed.Recipient{r}, time.Now()); err != nil {
+	if err := f.Rekey(id, []sealed.Recipient{r}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := f.Bytes()

@@ -293,7 +293,7 @@ func TestSOPSReadsWhatIsChanged(t *testing.T) {
 			if f, err = c.File(time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Rekey(who.id, []sealed.Recipient{other.to}, time.Now()); err != nil {
+			if err := f.Rekey(who.id, []sealed.Recipient{other.to}); err != nil {
 				t.Fatal(err)
 			}
 			changed, err := f.Bytes()
