@@ -101,6 +101,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	log := a.logger(f.verbose)
 	dropAmbient(log)
+	if err := hideMemory(); err != nil {
+		log.Warn("memory is not hidden", "err", err)
+	}
 	secrets, err := secret.Open(f.credentials)
 	if err != nil {
 		return err

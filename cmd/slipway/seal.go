@@ -36,6 +36,10 @@ func (a *app) secretCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.setSecretCommand(), a.editSecretCommand(), a.showSecretCommand(), a.recipientsCommand(), a.rekeyCommand(),
 		a.checkSecretsCommand(), a.identityCommand(), a.deriveCommand())
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { // in the place of that of all commands
+		a.hideMemory()
+		return a.settleOutput(cmd)
+	}
 	return cmd
 }
 

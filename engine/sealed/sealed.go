@@ -82,6 +82,7 @@ func Seal(h Header, text []byte, to []Recipient) ([]byte, error) {
 		h.Recipients = append(h.Recipients, r.Text)
 	}
 	plain := append(h.marshal(), text...)
+	defer clear(plain)
 	if len(plain) > mostText {
 		return nil, fmt.Errorf("the secret has more than %d KiB, which no password or key needs", mostText>>10)
 	}
@@ -183,6 +184,7 @@ func Open(file []byte, id Identity) (Header, []byte, error) {
 		return Header{}, nil, why{ErrDamaged, "it cannot be opened, as it was changed or the identity's program failed: " + err.Error()}
 	}
 	plain, err := io.ReadAll(io.LimitReader(r, mostText+1))
+	defer clear(plain) // parse copies the secret
 	switch {
 	case err != nil:
 		return Header{}, nil, why{ErrDamaged, "it is cut off or was changed: restore it from Git, or set the secret again with `slipway secret set`"}

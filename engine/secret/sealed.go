@@ -157,6 +157,7 @@ func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Id
 		return nil, changed, err
 	}
 	f, err := readSealed(plain)
+	clear(plain) // what is kept is a string
 	return f, changed, err
 }
 

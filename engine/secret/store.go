@@ -236,6 +236,7 @@ func read(path string) (*file, error) {
 		return nil, fmt.Errorf("%s: has more than %d bytes, which no password or key needs", path, maxFile)
 	}
 	f, err := parse(string(b))
+	clear(b) // what is kept is a string
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
 	}
