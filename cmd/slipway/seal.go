@@ -237,7 +237,7 @@ func (a *app) showWritten(c *checkout, w sealing) error {
 	}
 	a.out.Printf("%s: %sencrypted for %s: %s\n", w.File, what, say.Count(len(w.Recipients), "recipient"), labels(w.Recipients))
 	if w.Others > 0 {
-		a.out.Printf("The file has a new key: its %s encrypted again for the same recipients%s%s.\n", say.Count(w.Others, "other value"),
+		a.out.Printf("%s of the file encrypted again with a new key%s%s\n", say.Count(w.Others, "other value"),
 			others(" + ", w.Added, w.Recipients), others(" - ", w.Removed, nil))
 	}
 	if w.Key == "" {
@@ -519,6 +519,9 @@ func (a *app) addRecipient(c *checkout, text, name string) error {
 	}
 	if len(old) > 0 && !bytes.HasSuffix(old, []byte("\n")) {
 		old = append(old, '\n')
+	}
+	if name == "" {
+		name = r.Name // the comment of a key of SSH
 	}
 	if name != "" {
 		old = append(old, "# "+name+"\n"...)

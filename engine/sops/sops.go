@@ -26,6 +26,8 @@ const (
 	mostLeaves = 10_000
 	mostDepth  = 64
 	mostKeys   = 64
+	// mostRule bounds the rule for what is encrypted: it is tried on each key.
+	mostRule = 1000
 	// version is that of SOPS whose format is written.
 	version = "3.13.3"
 	// keySize is the length of a file's key, in bytes.
