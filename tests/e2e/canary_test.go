@@ -268,8 +268,8 @@ func TestCanariesStayInTheirStores(t *testing.T) {
 			texts[fmt.Sprintf("request %d to GitHub", i)] = c.Path + c.Query + c.Body
 		}
 	}
-	a.git("-c", "http.sslCAInfo="+a.path("github.pem"), "clone", "-q", "--mirror", strings.Replace(a.repo.CloneURL(), "https://", "https://x:"+a.secrets["the token"]+"@", 1), "site.git")
-	texts["the objects of the repository"] = a.objects("site.git")
+	a.git("-c", "http.sslCAInfo="+a.path("github.pem"), "clone", "-q", "--mirror", strings.Replace(a.repo.CloneURL(), "https://", "https://x-access-token:"+a.secrets["the token"]+"@", 1), "hub.git")
+	texts["the objects of the repository"] = a.objects("hub.git")
 	a.readAll(texts, "state")
 	a.holds(texts)
 	heads, _ := a.heard.sent()
