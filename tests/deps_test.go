@@ -26,7 +26,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/sealed", "engine/keyfile"},
 	{"engine/sops", "engine/sealed"},
 	{"engine/secret", "engine/site engine/sealed engine/sops"},
-	{"engine/derived", "engine/secret"},
+	{"engine/derived", "engine/secret engine/site"},
 	{"engine/artifact", "engine/site engine/serve engine/frames engine/qcow2"},
 	{"engine/repo", "engine/site engine/secret"},
 	{"engine/repo/repotest", "engine/repo engine/secret"},

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	agelib "filippo.io/age"
 	"filippo.io/age/plugin"
@@ -25,6 +24,8 @@ import (
 type sealFlags struct {
 	site, identity, credentials string
 	plugins                     []string
+	// yes says that nobody is asked before others can read a secret.
+	yes bool
 	// file and key are those of a secret in a file of SOPS; empty for a sealed one.
 	file, key string
 }
@@ -37,6 +38,10 @@ func (f *sealFlags) add(cmd *cobra.Command) {
 	addCredentials(cmd, &f.credentials)
 }
 
+func (f *sealFlags) addYes(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask before recipients can read what they could not")
+}
+
 func (f *sealFlags) addSOPS(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "file", "", "file of SOPS in the folder secrets/ that has the secret, such as site.sops.yaml")
 	cmd.Flags().StringVar(&f.key, "key", "", "path of the secret's object in --file, such as bmc")
@@ -45,6 +50,8 @@ func (f *sealFlags) addSOPS(cmd *cobra.Command) {
 // checkout is a repository that a person has, and what opens its secrets.
 type checkout struct {
 	root string // of the repository
+	// tree is the same folder: nothing outside of it is read or written by it.
+	tree *os.Root
 	site string
 	// folder is that of the secrets, from the root.
 	folder string
@@ -56,7 +63,8 @@ type checkout struct {
 
 func openCheckout(w *screen, path string, f sealFlags) (*checkout, error) {
 	root, name := located(path, f.site)
-	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+	tree, err := os.OpenRoot(root)
+	if err != nil {
 		return nil, fmt.Errorf("%s: there is no such folder: name the one that holds the design", root)
 	}
 	name, dir, err := design.Home(os.DirFS(root), name)
@@ -66,10 +74,10 @@ func openCheckout(w *screen, path string, f sealFlags) (*checkout, error) {
 	if (f.file == "") != (f.key == "") {
 		return nil, usage("--file and --key belong together: the file of SOPS, and the path of the secret in it")
 	}
-	if f.file != "" && !design.IsSOPS(f.file) {
+	if f.file != "" && (!design.IsSOPS(f.file) || f.file != filepath.Base(f.file)) {
 		return nil, usage("--file is the name of a file in the folder secrets/ that ends in .sops.yaml or .sops.json, not %q", f.file)
 	}
-	c := &checkout{root: root, site: name, folder: filepath.Join(filepath.FromSlash(dir), sealed.Folder), flags: f, err: w}
+	c := &checkout{root: root, tree: tree, site: name, folder: filepath.Join(filepath.FromSlash(dir), sealed.Folder), flags: f, err: w}
 	c.means = sealed.Means{Plugin: c.pluginIdentity, PluginRecipient: c.pluginRecipient, Passphrase: func() ([]byte, error) { return ask(w, "Passphrase of the key: ") }}
 	return c, nil
 }
@@ -159,7 +167,7 @@ func (c *checkout) recipients() ([]sealed.Recipient, error) { return c.readRecip
 
 func (c *checkout) readRecipients(with sealed.Means) ([]sealed.Recipient, error) {
 	path := c.path(sealed.RecipientsFile)
-	text, _, err := readBounded(path)
+	text, err := c.read(sealed.RecipientsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s, so nobody could open a secret: add a recipient with `slipway secret recipients add`; `slipway secret identity` shows that of the daemon's host", path)
 	}
@@ -177,12 +185,14 @@ func (c *checkout) readRecipients(with sealed.Means) ([]sealed.Recipient, error)
 type openedSecret struct {
 	header sealed.Header
 	text   []byte
+	// readers are those that the file was encrypted for, as far as that is certain.
+	readers []string
 }
 
 // open decrypts the secret of a name.
 func (c *checkout) open(name string) (openedSecret, error) {
 	path := c.path(c.fileOf(name))
-	text, _, err := readBounded(path)
+	text, err := c.read(c.fileOf(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return openedSecret{}, fmt.Errorf("there is no file %s: set the secret with `slipway secret set %s`", path, name)
 	}
@@ -194,43 +204,17 @@ func (c *checkout) open(name string) (openedSecret, error) {
 		return openedSecret{}, err
 	}
 	if c.flags.file != "" {
-		plain, err := sops.Credential(c.flags.file, text, c.flags.key, c.site, id)
+		plain, changed, err := sops.Credential(c.flags.file, text, c.flags.key, c.site, id)
 		if err != nil {
 			return openedSecret{}, fmt.Errorf("%s: %w", path, err)
 		}
-		return openedSecret{sealed.Header{Site: c.site, Name: name}, plain}, nil
+		return openedSecret{sealed.Header{Site: c.site, Name: name, Changed: changed}, plain, nil}, nil
 	}
 	h, plain, err := sealed.OpenFor(c.site, name, text, id)
 	if err != nil {
 		return openedSecret{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return openedSecret{h, plain}, nil
-}
-
-// write writes a file into the folder of secrets, as a whole.
-func (c *checkout) write(name string, text []byte) error {
-	if err := os.MkdirAll(filepath.Join(c.root, c.folder), 0o755); err != nil {
-		return err
-	}
-	return replaceFile(c.path(name), text, 0o644)
-}
-
-// sealedFiles are the names of the encrypted files, sorted.
-func (c *checkout) sealedFiles() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(c.root, c.folder))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if e.Type().IsRegular() && (strings.HasSuffix(e.Name(), sealed.Extension) || design.IsSOPS(e.Name())) {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
+	return openedSecret{h, plain, h.Recipients}, nil
 }
 
 func checkName(name string) error {

@@ -64,6 +64,9 @@ type secretState struct {
 	Set     time.Time `json:"set,omitzero"`
 	// Stale says that it is not encrypted for just the present recipients.
 	Stale bool `json:"stale,omitempty"`
+	// Unproven says that nothing proves who its readers are: the file names them, and
+	// whoever can merge can change that.
+	Unproven bool `json:"unproven,omitempty"`
 }
 
 func (a *app) checkSecrets(ctx context.Context, dir string, f sealFlags) error {
@@ -127,7 +130,7 @@ func (c *checkout) stateOf(file string, id sealed.Identity, listed []sealed.Reci
 			Why:     "Slipway could not log in with what it holds, and would find that out at the machines.",
 			Fix:     "Restore the file from Git, or do what the message says."}
 	}
-	text, _, err := readBounded(c.path(file))
+	text, err := c.read(file)
 	if err != nil {
 		return wrong(err)
 	}
@@ -138,7 +141,7 @@ func (c *checkout) stateOf(file string, id sealed.Identity, listed []sealed.Reci
 			return wrong(err)
 		}
 		readers = f.Recipients()
-		state.Count = len(readers)
+		state.Count, state.Unproven = len(readers), true
 		if !id.IsZero() {
 			if _, err := f.Open(id); err != nil {
 				return wrong(err)
@@ -185,7 +188,8 @@ const mostScanned = 1 << 20
 // the design and in the folder of secrets are found when the design is evaluated.
 func clearInTree(c *checkout) []site.Finding {
 	var found []site.Finding
-	_ = fs.WalkDir(os.DirFS(c.root), ".", func(name string, d fs.DirEntry, err error) error {
+	tree := c.tree.FS()
+	_ = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return nil // what cannot be read is in no commit
@@ -197,7 +201,11 @@ func clearInTree(c *checkout) []site.Finding {
 		case !d.Type().IsRegular() || strings.HasSuffix(name, sealed.Extension) || design.IsSOPS(name):
 			return nil
 		}
-		text, _, err := readBounded(filepath.Join(c.root, filepath.FromSlash(name)))
+		info, err := d.Info()
+		if err != nil || info.Size() > mostScanned {
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
 		if err != nil || len(text) > mostScanned || bytes.ContainsRune(text, 0) {
 			return nil
 		}
@@ -241,6 +249,9 @@ func (a *app) printSecrets(c *checkout, r secretsReport, broken bool, noIdentity
 			readers := strings.Join(s.Readers, ", ")
 			if readers == "" {
 				readers = say.Count(s.Count, "recipient")
+			}
+			if s.Unproven {
+				readers += "; as the file says, which nothing proves"
 			}
 			if s.Stale {
 				readers += "; not the present ones: run `slipway secret rekey`"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,20 +18,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sops"
 )
 
-func (c *checkout) openSOPS(path string, text []byte) (*sops.Content, error) {
+func (c *checkout) openSOPS(path string, text []byte) (*sops.File, *sops.Content, error) {
 	f, err := sops.Parse(path, text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	id, err := c.identity()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	content, err := f.Open(id)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return content, nil
+	return f, content, nil
 }
 
 func (a *app) showSecretCommand() *cobra.Command {
@@ -77,10 +78,11 @@ func (a *app) showSecret(s openedSecret) error {
 		Site       string            `json:"site"`
 		Name       string            `json:"name"`
 		Set        time.Time         `json:"set,omitzero"`
+		Changed    time.Time         `json:"changed,omitzero"`
 		Recipients []string          `json:"recipients,omitempty"`
 		Header     map[string]string `json:"header"`
 		Secret     string            `json:"secret"`
-	}{s.header.Site, s.header.Name, s.header.Set, s.header.Recipients, header, value})
+	}{s.header.Site, s.header.Name, s.header.Set, s.header.Changed, s.header.Recipients, header, value})
 }
 
 func (a *app) editSecretCommand() *cobra.Command {
@@ -97,6 +99,7 @@ func (a *app) editSecretCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	f.addSOPS(cmd)
+	f.addYes(cmd)
 	return cmd
 }
 
@@ -116,7 +119,10 @@ func (a *app) editSecret(ctx context.Context, name, dir string, f sealFlags) err
 	if err != nil {
 		return err
 	}
-	text, err := edited(ctx, name, append(s.text, '\n'))
+	if err := a.admit(c, c.path(c.fileOf(name)), c.newReaders(s, to)); err != nil {
+		return err
+	}
+	text, err := edited(ctx, name, append(slices.Clone(s.text), '\n'))
 	if err != nil {
 		return err
 	}
@@ -125,7 +131,21 @@ func (a *app) editSecret(ctx context.Context, name, dir string, f sealFlags) err
 		a.err.Println("slipway: nothing was changed")
 		return nil
 	}
-	return a.seal(c, name, text, to)
+	return a.seal(c, name, s, text, to)
+}
+
+// inMemory is a new folder in memory that only this user can read.
+func inMemory() (string, error) {
+	for _, folder := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/run"} {
+		var fs unix.Statfs_t
+		if folder == "" || unix.Statfs(folder, &fs) != nil || fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC {
+			continue
+		}
+		if dir, err := os.MkdirTemp(folder, "slipway-secret-*"); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no folder in memory (tmpfs) can be written, and a secret in clear text is not put on a disk: set XDG_RUNTIME_DIR to one, or use `slipway secret set`")
 }
 
 // edited is a text after a person edited it.
@@ -156,18 +176,4 @@ func edited(ctx context.Context, name string, text []byte) (after []byte, err er
 		err = fmt.Errorf("the secret has more than %d KiB, which no password or key needs", mostValue>>10)
 	}
 	return after, err
-}
-
-// inMemory is a new folder in memory that only this user can read.
-func inMemory() (string, error) {
-	for _, folder := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/run"} {
-		var fs unix.Statfs_t
-		if folder == "" || unix.Statfs(folder, &fs) != nil || fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC {
-			continue
-		}
-		if dir, err := os.MkdirTemp(folder, "slipway-secret-*"); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("no folder in memory (tmpfs) can be written, and a secret in clear text is not put on a disk: set XDG_RUNTIME_DIR to one, or use `slipway secret set`")
 }

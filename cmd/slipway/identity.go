@@ -89,6 +89,7 @@ func exportIdentity(at, to string) error {
 	if err != nil {
 		return err
 	}
+	defer clear(text)
 	if err := keyfile.Write(to, text); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists: an identity is never overwritten. Name another file", to)
 	} else if err != nil {

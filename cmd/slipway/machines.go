@@ -83,12 +83,21 @@ func addCredentials(cmd *cobra.Command, credentials *string) {
 
 // openCredentials opens a folder of credentials, of which the command warns when it ends.
 func (a *app) openCredentials(dir string) (*secret.Store, error) {
+	a.hideMemory()
 	secrets, err := secret.Open(dir)
 	if err == nil {
 		secrets.Unseal(identityAt("", dir), nil)
 	}
 	a.secrets = secrets
 	return secrets, err
+}
+
+// hideMemory hides the memory of a command that handles secrets, and says where that is
+// not possible.
+func (a *app) hideMemory() {
+	if err := hideMemory(); err != nil {
+		a.err.Println("slipway: warning:", err)
+	}
 }
 
 // warnOfCredentials says which of the credentials that a command has used are not limited to a use.

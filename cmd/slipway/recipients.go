@@ -44,7 +44,7 @@ func (a *app) showRecipients(all []sealed.Recipient) error {
 	}
 	t := newTable("name", "recipient")
 	for _, r := range all {
-		t.AppendRow([]any{r.Name, r.Text})
+		t.AppendRow([]any{r.Name, strings.TrimSpace(r.Text + " " + r.Fingerprint())})
 	}
 	return a.out.Printf("%s\n", t.Render())
 }
@@ -78,12 +78,15 @@ func (a *app) addRecipient(c *checkout, text, name string) error {
 	if strings.ContainsAny(name, "\r\n") {
 		return usage("--name is one line")
 	}
-	old, _, err := readBounded(c.path(sealed.RecipientsFile))
+	old, err := c.read(sealed.RecipientsFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if len(old) > 0 && !bytes.HasSuffix(old, []byte("\n")) {
 		old = append(old, '\n')
+	}
+	if name == "" {
+		name = r.Name // the comment of a key of SSH
 	}
 	if name != "" {
 		old = append(old, "# "+name+"\n"...)
@@ -145,7 +148,7 @@ func (a *app) removeRecipient(c *checkout, which string) error {
 	case len(all) == 1:
 		return errors.New("this is the last recipient, without which nobody could open a secret: add another one first")
 	}
-	text, _, err := readBounded(c.path(sealed.RecipientsFile))
+	text, err := c.read(sealed.RecipientsFile)
 	if err != nil {
 		return err
 	}

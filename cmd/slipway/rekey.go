@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,13 +20,15 @@ func (a *app) rekeyCommand() *cobra.Command {
 		Use: "rekey [DIR]", Short: "encrypt all secrets for the present recipients", Args: atMost(1),
 		Long: "Encrypts each secret that is encrypted for others than secrets/recipients lists for those\n" +
 			"that it lists. The values stay. It needs an identity that opens all of them; if one\n" +
-			"cannot be opened, no file is changed. Commit what it changed.\n\n" +
+			"cannot be opened, no file is changed. It asks, or needs --yes, before recipients can read\n" +
+			"what they could not. Commit what it changed.\n\n" +
 			"A recipient that was removed can still read the history of the repository. Only another\n" +
 			"value helps: `slipway secret check` lists those that a removed recipient could read.\n" + exitHelp,
 		Example: "  slipway secret rekey",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.rekey(folder(args), f) },
 	}
 	f.add(cmd)
+	f.addYes(cmd)
 	return cmd
 }
 
@@ -37,6 +39,8 @@ type rekeyed struct {
 	Removed []string `json:"removed,omitempty"`
 
 	text []byte
+	// unproven are the recipients of whom nothing proves that they could read it before.
+	unproven []sealed.Recipient
 }
 
 func (a *app) rekey(dir string, f sealFlags) error {
@@ -62,15 +66,18 @@ func (a *app) rekey(dir string, f sealFlags) error {
 			changed = append(changed, r)
 		}
 	}
+	if err := a.admit(c, filepath.Join(c.root, c.folder), allUnproven(changed)); err != nil {
+		return err
+	}
 	for i, r := range changed {
 		if err := c.write(r.File, r.text); err != nil {
 			return fmt.Errorf("%w; %d of %d files were written before: run it again", err, i, len(changed))
 		}
 	}
-	return a.showRekeyed(c, len(files), changed)
+	return a.showRekeyed(c, len(files), changed, to)
 }
 
-func (a *app) showRekeyed(c *checkout, all int, changed []rekeyed) error {
+func (a *app) showRekeyed(c *checkout, all int, changed []rekeyed, to []sealed.Recipient) error {
 	if a.output == "json" {
 		if changed == nil {
 			changed = []rekeyed{}
@@ -79,7 +86,7 @@ func (a *app) showRekeyed(c *checkout, all int, changed []rekeyed) error {
 	}
 	removed := false
 	for _, r := range changed {
-		a.out.Printf("%s%s%s\n", c.path(r.File), others(" + ", r.Added), others(" - ", r.Removed))
+		a.out.Printf("%s%s%s\n", c.path(r.File), others(" + ", r.Added, to), others(" - ", r.Removed, nil))
 		removed = removed || len(r.Removed) > 0
 	}
 	a.out.Printf("%d of %s encrypted again\n", len(changed), say.Count(all, "file"))
@@ -89,17 +96,30 @@ func (a *app) showRekeyed(c *checkout, all int, changed []rekeyed) error {
 	return nil
 }
 
-func others(sign string, texts []string) string {
+// allUnproven are those of all files, each once.
+func allUnproven(changed []rekeyed) (all []sealed.Recipient) {
+	for _, r := range changed {
+		for _, one := range r.unproven {
+			if !slices.ContainsFunc(all, func(known sealed.Recipient) bool { return known.Text == one.Text }) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// others are recipients, each with a sign before it.
+func others(sign string, texts []string, listed []sealed.Recipient) string {
 	var b strings.Builder
 	for _, text := range texts {
-		b.WriteString(sign + sealed.Recipient{Text: text}.Label())
+		b.WriteString(sign + labelOf(text, listed))
 	}
 	return b.String()
 }
 
 // rekeyFile is a file encrypted for others; without text where it is for them already.
 func (c *checkout) rekeyFile(file string, to []sealed.Recipient) (rekeyed, error) {
-	text, _, err := readBounded(c.path(file))
+	text, err := c.read(file)
 	if err != nil {
 		return rekeyed{}, err
 	}
@@ -113,10 +133,11 @@ func (c *checkout) rekeyFile(file string, to []sealed.Recipient) (rekeyed, error
 			return rekeyed{}, err
 		}
 		r := difference(file, f.Recipients(), to)
+		r.unproven = to
 		if len(r.Added)+len(r.Removed) == 0 {
 			return r, nil
 		}
-		if err := f.Rekey(id, to, time.Now()); err != nil {
+		if err := f.Rekey(id, to); err != nil {
 			return r, err
 		}
 		r.text, err = f.Bytes()
@@ -127,6 +148,7 @@ func (c *checkout) rekeyFile(file string, to []sealed.Recipient) (rekeyed, error
 		return rekeyed{}, err
 	}
 	r := difference(file, h.Recipients, to)
+	r.unproven = unproven(h.Recipients, to)
 	if len(r.Added)+len(r.Removed) > 0 {
 		r.text, err = sealed.Seal(h, plain, to)
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -100,6 +101,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	log := a.logger(f.verbose)
 	dropAmbient(log)
+	if err := hideMemory(); err != nil {
+		log.Warn("memory is not hidden", "err", err)
+	}
 	secrets, err := secret.Open(f.credentials)
 	if err != nil {
 		return err
@@ -132,6 +136,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	name, err := siteName(ctx, f, source)
 	if err != nil {
+		return err
+	}
+	if err := recall(ctx, secrets, store.Site(name)); err != nil {
 		return err
 	}
 	evaluator, err := newEvaluator(log)
@@ -213,6 +220,16 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		},
 		func(ctx context.Context) error { return out.answer(ctx, e.Unready, log) },
 		out.tell)...)
+}
+
+// recall has the secrets that are opened compared with those that were opened before.
+func recall(ctx context.Context, secrets *secret.Store, records *record.Site) error {
+	known, err := records.Opened(ctx)
+	if err != nil {
+		return fmt.Errorf("read which secrets were opened: %w", err)
+	}
+	secrets.Remember(known, func(name string, changed time.Time) error { return records.PutOpened(ctx, name, changed) })
+	return nil
 }
 
 func (a *app) logger(verbose bool) *slog.Logger {

@@ -31,6 +31,10 @@ func (a *app) secretCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.setSecretCommand(), a.editSecretCommand(), a.showSecretCommand(), a.recipientsCommand(), a.rekeyCommand(),
 		a.checkSecretsCommand(), a.identityCommand(), a.deriveCommand())
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { // in the place of that of all commands
+		a.hideMemory()
+		return a.settleOutput(cmd)
+	}
 	return cmd
 }
 
@@ -73,7 +77,8 @@ func (a *app) setSecretCommand() *cobra.Command {
 			"secrets/NAME.age. The hosts, uses, ports and user name stand in the same encryption: a\n" +
 			"new secret needs --hosts and --use; for another value of one that is there, they stay as\n" +
 			"they are unless a flag says otherwise, which needs an identity that opens it. With --file\n" +
-			"and --key the value is set in a file of SOPS.\n" + exitHelp,
+			"and --key the value is set in a file of SOPS. It asks, or needs --yes, before recipients\n" +
+			"can read the secret who could not read the one before.\n" + exitHelp,
 		Example: "  slipway secret set bmc --hosts 192.0.2.0/24 --use redfish --username admin\n" +
 			"  slipway secret set os --hosts 10.1.0.0/24 --use ssh --username root < id_ed25519\n" +
 			"  slipway secret set bmc --file site.sops.yaml --key bmc",
@@ -86,6 +91,7 @@ func (a *app) setSecretCommand() *cobra.Command {
 	flags.StringVar(&h.username, "username", "", "the account's name")
 	f.add(cmd)
 	f.addSOPS(cmd)
+	f.addYes(cmd)
 	return cmd
 }
 
@@ -101,28 +107,31 @@ func (a *app) setSecret(name, dir string, f sealFlags, h headerFlags) error {
 	if err != nil {
 		return err
 	}
+	old, noOld := c.open(name)
 	head := h.over("")
 	if h.hosts == "" || h.use == "" {
-		old, err := c.open(name)
 		switch {
-		case err != nil && !c.exists(name):
+		case noOld != nil && !c.exists(name):
 			return usage("a new secret needs --hosts and --use: where it may be sent, and by what")
-		case err != nil:
-			return fmt.Errorf("keep the hosts and uses of the secret: %w; or give --hosts and --use", err)
+		case noOld != nil:
+			return fmt.Errorf("keep the hosts and uses of the secret: %w; or give --hosts and --use", noOld)
 		}
 		was, _, _ := strings.Cut(string(old.text), "\n\n")
 		head = h.over(was)
 		a.err.Printf("%s: the secret keeps where it may be sent, as its file says. Whoever can merge could have replaced the file: go on only if this is right\n%s\n", c.path(c.fileOf(name)), head)
 	}
+	if err := a.admit(c, c.path(c.fileOf(name)), c.newReaders(old, to)); err != nil {
+		return err
+	}
 	value, err := readValue(a.err, name)
 	if err != nil {
 		return err
 	}
-	return a.seal(c, name, []byte(head+"\n"+string(value)), to)
+	return a.seal(c, name, old, []byte(head+"\n"+string(value)), to)
 }
 
 func (c *checkout) exists(name string) bool {
-	text, _, err := readBounded(c.path(c.fileOf(name)))
+	text, err := c.read(c.fileOf(name))
 	if err == nil && c.flags.file != "" {
 		return bytes.Contains(text, []byte(c.flags.key))
 	}
@@ -155,17 +164,19 @@ func readValue(w *screen, name string) ([]byte, error) {
 	return first, err
 }
 
-// seal encrypts a credential and writes its file.
-func (a *app) seal(c *checkout, name string, text []byte, to []sealed.Recipient) error {
+// seal encrypts a credential in the place of an old one, if there was one that could be
+// opened, and writes its file.
+func (a *app) seal(c *checkout, name string, old openedSecret, text []byte, to []sealed.Recipient) error {
 	if err := secret.CheckText(text); err != nil {
 		return fmt.Errorf("the secret was not changed: %w", err)
 	}
+	w := sealing{Name: name, File: c.path(c.fileOf(name)), Key: c.flags.key, Recipients: to}
 	var file []byte
 	var err error
 	if c.flags.file != "" {
-		file, err = c.putSOPS(text, to)
+		file, err = c.putSOPS(text, &w)
 	} else {
-		file, err = sealed.Seal(sealed.Header{Site: c.site, Name: name, Set: time.Now()}, text, to)
+		file, err = sealed.Seal(c.dated(name, old, text), text, to)
 	}
 	if err != nil {
 		return err
@@ -173,18 +184,61 @@ func (a *app) seal(c *checkout, name string, text []byte, to []sealed.Recipient)
 	if err := c.write(c.fileOf(name), file); err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return a.out.JSON(struct {
-			Name       string             `json:"name"`
-			File       string             `json:"file"`
-			Recipients []sealed.Recipient `json:"recipients"`
-		}{name, c.path(c.fileOf(name)), to})
+	return a.showWritten(c, w)
+}
+
+// dated is the header of a secret that is set now. The value has the time at which it
+// was another one last, so that people see who could read it since.
+func (c *checkout) dated(name string, old openedSecret, text []byte) sealed.Header {
+	now := newer(old.header.Changed)
+	h := sealed.Header{Site: c.site, Name: name, Set: now, Changed: now}
+	_, was, _ := bytes.Cut(old.text, []byte("\n\n"))
+	if _, is, _ := bytes.Cut(text, []byte("\n\n")); old.text != nil && bytes.Equal(was, is) {
+		h.Set = old.header.Set
 	}
-	a.out.Printf("%s: encrypted for %s: %s\n", c.path(c.fileOf(name)), say.Count(len(to), "recipient"), labels(to))
-	if c.flags.file == "" {
-		a.out.Printf("Commit it. In the design: credentials: %q: from: \"sealed\"\n", name)
+	return h
+}
+
+// newer is the time now, or the one after another where that is later by the clock of
+// whoever set it: the daemon refuses what is older than what it has opened.
+func newer(other time.Time) time.Time {
+	now := time.Now().Truncate(time.Second)
+	if other.Before(now) || other.After(now.Add(secret.Ahead)) {
+		return now
+	}
+	return other.Add(time.Second)
+}
+
+// sealing is what was encrypted.
+type sealing struct {
+	Name string `json:"name"`
+	File string `json:"file"`
+	// Key is the path of the secret in a file of SOPS, and Others how many other values
+	// the file has, which are encrypted again with it.
+	Key        string             `json:"key,omitempty"`
+	Others     int                `json:"others,omitempty"`
+	Added      []string           `json:"added,omitempty"`
+	Removed    []string           `json:"removed,omitempty"`
+	Recipients []sealed.Recipient `json:"recipients"`
+}
+
+func (a *app) showWritten(c *checkout, w sealing) error {
+	if a.output == "json" {
+		return a.out.JSON(w)
+	}
+	what := ""
+	if w.Key != "" {
+		what = w.Key + " was set, "
+	}
+	a.out.Printf("%s: %sencrypted for %s: %s\n", w.File, what, say.Count(len(w.Recipients), "recipient"), labels(w.Recipients))
+	if w.Others > 0 {
+		a.out.Printf("%s of the file encrypted again with a new key%s%s\n", say.Count(w.Others, "other value"),
+			others(" + ", w.Added, w.Recipients), others(" - ", w.Removed, nil))
+	}
+	if w.Key == "" {
+		a.out.Printf("Commit it. In the design: credentials: %q: from: \"sealed\"\n", w.Name)
 	} else {
-		a.out.Printf("Commit it. In the design: credentials: %q: {from: \"sops\", file: %q, key: %q}\n", name, c.flags.file, c.flags.key)
+		a.out.Printf("Commit it. In the design: credentials: %q: {from: \"sops\", file: %q, key: %q}\n", w.Name, c.flags.file, w.Key)
 	}
 	return nil
 }
@@ -198,25 +252,32 @@ func labels(to []sealed.Recipient) string {
 }
 
 // putSOPS is the file of SOPS with a credential.
-func (c *checkout) putSOPS(text []byte, to []sealed.Recipient) ([]byte, error) {
+func (c *checkout) putSOPS(text []byte, w *sealing) ([]byte, error) {
 	path := c.path(c.flags.file)
-	old, _, err := readBounded(path)
+	old, err := c.read(c.flags.file)
 	var content *sops.Content
+	var changed time.Time
 	if errors.Is(err, fs.ErrNotExist) {
-		content, err = sops.New(c.flags.file, to)
+		content, err = sops.New(c.flags.file, w.Recipients)
 	} else if err == nil {
-		content, err = c.openSOPS(path, old)
+		var was *sops.File
+		if was, content, err = c.openSOPS(path, old); err == nil {
+			changed = was.Changed()
+			d := difference(c.flags.file, was.Recipients(), w.Recipients)
+			w.Added, w.Removed = d.Added, d.Removed
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := content.Renew(to); err != nil { // a recipient who was removed knows the key of before
+	if err := content.Renew(w.Recipients); err != nil { // a recipient who was removed knows the key of before
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := content.PutCredential(c.flags.key, c.site, text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f, err := content.File(time.Now())
+	w.Others = content.Others(c.flags.key)
+	f, err := content.File(newer(changed))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Root is what values are derived from: the root key of a site (sitekey.Key).
@@ -24,8 +25,11 @@ type Of struct {
 	Site    string
 	Purpose string // such as "bmc account root"
 	Machine string // its UUID, in any case
-	Epoch   int    // from 1
+	Epoch   int    // from 1 to MostEpoch
 }
+
+// MostEpoch is the last epoch: more passwords in a row than a machine ever has.
+const MostEpoch = 1_000_000
 
 // streamSize is all that HKDF-SHA-256 gives for one use (RFC 5869, 2.3).
 const streamSize = 255 * 32
@@ -68,10 +72,10 @@ func (o Of) check() error {
 		return errors.New("a derived password needs a site and a purpose")
 	case !uuidForm.MatchString(uuid):
 		return fmt.Errorf("%q is not the UUID of a machine, such as 4c4c4544-0051-4810-8057-b4c04f4a4e33: a derived password needs one, or several machines would have the same", o.Machine)
-	case strings.Trim(uuid, "0-") == "" || strings.Trim(uuid, "f-") == "":
-		return fmt.Errorf("%q is what machines report that have no UUID: several would have the same password", o.Machine)
-	case o.Epoch < 1:
-		return fmt.Errorf("the epoch is %d: it begins at 1, and is raised for the next password", o.Epoch)
+	case site.IsPlaceholderUUID(uuid):
+		return fmt.Errorf("%q is what machines report that have no UUID: several would have the same password. Give the machine a UUID of its own, or use another credential", o.Machine)
+	case o.Epoch < 1 || o.Epoch > MostEpoch:
+		return fmt.Errorf("the epoch is %d: it is a number from 1 to %d, and is raised for the next password", o.Epoch, MostEpoch)
 	}
 	return nil
 }

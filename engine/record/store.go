@@ -30,6 +30,7 @@
 //	/slipway/v1/SITE/sessions/NODE       Sessions
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
 //	/slipway/v1/SITE/deliveries/GUID     when a webhook's delivery was taken
+//	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest value that was opened was changed
 //
 // Values are JSON, what repeats itself compressed with gzip. One of more than
 // 64 KiB is a file of the state directory, and the key holds "@" and the file's

@@ -95,7 +95,19 @@ func Load(path string, with Means) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("identity: %w", err)
 	}
-	return parseIdentity(path, text, with)
+	id, err := parseIdentity(path, text, with)
+	if _, asks := onlyOf(id).(*agessh.EncryptedSSHIdentity); !asks { // that keeps the text
+		clear(text)
+	}
+	return id, err
+}
+
+// onlyOf is the identity of a file that has one.
+func onlyOf(id Identity) age.Identity {
+	if len(id.of) != 1 {
+		return nil
+	}
+	return id.of[0]
 }
 
 // LoadOrCreate loads the identity of a file and makes one where there is none. It

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"filippo.io/age"
 	"filippo.io/age/agessh"
@@ -21,16 +22,62 @@ type Recipient struct {
 	to age.Recipient
 }
 
-// Label is how people know a recipient.
+// Label is how people know a recipient: its name, and what no other one has. Of a key
+// of SSH that is the fingerprint, as ssh-keygen -l shows it.
 func (r Recipient) Label() string {
-	short := r.Text
-	if len(short) > 24 {
-		short = short[:24] + "…"
-	}
+	short := r.short()
 	if r.Name == "" {
 		return short
 	}
 	return r.Name + " (" + short + ")"
+}
+
+func (r Recipient) short() string {
+	if kind, print := r.fingerprint(); print != "" {
+		return kind + " " + print
+	}
+	head, tail := "", r.Text
+	if at := strings.LastIndex(tail, "1"); at > 0 { // Bech32: what is before it may be the name of a plugin
+		head, tail = bounded(tail[:at], mostLabelled)+"1", tail[at+1:]
+	}
+	return head + bounded(tail, mostLabelled)
+}
+
+// Fingerprint is that of a key of SSH, empty for others.
+func (r Recipient) Fingerprint() string {
+	_, print := r.fingerprint()
+	return print
+}
+
+func (r Recipient) fingerprint() (kind, print string) {
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(r.Text))
+	if err != nil {
+		return "", ""
+	}
+	return key.Type(), ssh.FingerprintSHA256(key)
+}
+
+const (
+	// mostLabelled is how many characters of a recipient's parts are shown: more than
+	// anybody can try out.
+	mostLabelled = 20
+	// mostName bounds the name of a recipient, in characters.
+	mostName = 60
+)
+
+// bounded is a text of so many characters at most, without those that cannot be seen.
+func bounded(text string, most int) string {
+	var b strings.Builder
+	for _, r := range text {
+		if most--; most < 0 {
+			return b.String() + "…"
+		}
+		if !unicode.IsPrint(r) {
+			r = '?'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 const (
@@ -57,7 +104,7 @@ func ParseRecipients(text []byte, with Means) ([]Recipient, error) {
 			name = ""
 			continue
 		case strings.HasPrefix(line, "#"):
-			name = strings.TrimSpace(strings.TrimLeft(line, "#"))
+			name = bounded(strings.TrimSpace(strings.TrimLeft(line, "#")), mostName)
 			continue
 		}
 		r, err := ParseRecipient(line, with)
@@ -127,7 +174,7 @@ func parseSSHRecipient(text string) (Recipient, error) {
 	if err != nil {
 		return Recipient{}, errors.New("this is not a public key of SSH: copy the line of the file that ends in .pub")
 	}
-	r := Recipient{Text: sshText(key), Name: comment}
+	r := Recipient{Text: sshText(key), Name: bounded(comment, mostName)}
 	if r.to, err = agessh.ParseRecipient(r.Text); err != nil {
 		return Recipient{}, fmt.Errorf("secrets cannot be sealed for a key of the type %s: use one of the type ssh-ed25519 or ssh-rsa", key.Type())
 	}

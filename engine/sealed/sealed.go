@@ -38,8 +38,9 @@ type Header struct {
 	Name string
 	// Recipients are all that can open the file, as its maker wrote them.
 	Recipients []string
-	// Set is when the secret was set. To seal it anew for others leaves it.
-	Set time.Time
+	// Set is when the value was set, and Changed when it or anything else of the secret
+	// was. To seal it anew for others leaves both.
+	Set, Changed time.Time
 }
 
 var (
@@ -81,6 +82,7 @@ func Seal(h Header, text []byte, to []Recipient) ([]byte, error) {
 		h.Recipients = append(h.Recipients, r.Text)
 	}
 	plain := append(h.marshal(), text...)
+	defer clear(plain)
 	if len(plain) > mostText {
 		return nil, fmt.Errorf("the secret has more than %d KiB, which no password or key needs", mostText>>10)
 	}
@@ -182,6 +184,7 @@ func Open(file []byte, id Identity) (Header, []byte, error) {
 		return Header{}, nil, why{ErrDamaged, "it cannot be opened, as it was changed or the identity's program failed: " + err.Error()}
 	}
 	plain, err := io.ReadAll(io.LimitReader(r, mostText+1))
+	defer clear(plain) // parse copies the secret
 	switch {
 	case err != nil:
 		return Header{}, nil, why{ErrDamaged, "it is cut off or was changed: restore it from Git, or set the secret again with `slipway secret set`"}
@@ -225,6 +228,9 @@ func (h Header) check() error {
 func (h Header) marshal() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\nsite: %s\nname: %s\nset: %s\n", magic, h.Site, h.Name, h.Set.UTC().Format(time.RFC3339))
+	if h.Changed.After(h.Set) {
+		fmt.Fprintf(&b, "changed: %s\n", h.Changed.UTC().Format(time.RFC3339))
+	}
 	for _, r := range h.Recipients {
 		fmt.Fprintf(&b, "recipient: %s\n", r)
 	}
@@ -266,12 +272,19 @@ func parse(plain []byte) (h Header, text []byte, err error) {
 			if h.Set, err = time.Parse(time.RFC3339, value); err != nil {
 				return h, nil, errForeign
 			}
+		case key == "changed" && h.Changed.IsZero():
+			if h.Changed, err = time.Parse(time.RFC3339, value); err != nil {
+				return h, nil, errForeign
+			}
 		default:
 			return h, nil, errForeign
 		}
 	}
 	if h.Site == "" || h.Name == "" {
 		return h, nil, errForeign
+	}
+	if h.Changed.Before(h.Set) {
+		h.Changed = h.Set
 	}
 	text, err = io.ReadAll(in)
 	return h, text, err

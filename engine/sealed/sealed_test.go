@@ -239,6 +239,37 @@ func TestRecipientsFile(t *testing.T) {
 	}
 }
 
+// A label tells recipients apart by what nobody can choose, and holds nothing that a
+// terminal would obey.
+func TestLabels(t *testing.T) {
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+	const other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKLUO3ZVqJzGZxkQ9jKJvhwqJZbQ3o3Lw0wq4Xq1mX9T"
+	for text, want := range map[string]string{
+		key:                 "ssh-ed25519 SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU", // as ssh-keygen -l shows it
+		key + " ops@laptop": "ops@laptop (ssh-ed25519 SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU)",
+		key + " \x1b[2Kops\u202e" + strings.Repeat("x", 100):                              "?[2Kops?" + strings.Repeat("x", 52) + "… (ssh-ed25519 SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU)",
+		"age1yubikey1qwt50d05nh5vutpdzmlg5wn80xq5negm4uj9ghv0snvdd3yysf5yw3rhl3t":         "age1yubikey1qwt50d05nh5vutpdzmlg…",
+		"age1" + strings.Repeat("n", 90) + "1qwt50d05nh5vutpdzmlg5wn80xq5negm4uj9ghv0snv": "age1" + strings.Repeat("n", 16) + "…1qwt50d05nh5vutpdzmlg…",
+	} {
+		r, err := sealed.ParseRecipient(text, sealed.Means{})
+		if err != nil || r.Label() != want {
+			t.Errorf("%q: got %q, %v; want %q", text, r.Label(), err, want)
+		}
+	}
+	a, err := sealed.ParseRecipient(other, sealed.Means{})
+	if err != nil || strings.Contains(a.Label(), "+DiY3ww") {
+		t.Errorf("another key has the label %q, %v", a.Label(), err)
+	}
+	named, err := sealed.ParseRecipients([]byte("# "+strings.Repeat("n", 100)+"\a\n"+key+"\n"), sealed.Means{})
+	if err != nil || named[0].Name != strings.Repeat("n", 60)+"…" {
+		t.Errorf("got %+v, %v", named, err)
+	}
+	id := newIdentity(t, sealed.Classic)
+	if r := recipientOf(t, id); r.Label() != id.Recipients()[0][:24]+"…" {
+		t.Errorf("got %q", r.Label())
+	}
+}
+
 func TestIdentityFilesThatAreRefused(t *testing.T) {
 	locked, _ := sshIdentity(t, "horse")
 	lockedText, err := os.ReadFile(locked)

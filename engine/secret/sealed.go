@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/sealed"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -24,6 +25,11 @@ type vault struct {
 	// design is the one whose secrets count; nil for none.
 	design *site.Site
 	opened map[string]opened
+	// newest are the newest values that were opened, and refused says why others are
+	// not used. They are recorded by record, nil for nowhere.
+	newest  map[string]newest
+	refused map[string]string
+	record  func(name string, changed time.Time) error
 }
 
 // opened is what became of an encrypted secret, so that it is decrypted once.
@@ -48,7 +54,7 @@ func (s *Store) Unseal(identity string, made func(path, recipient string)) {
 func (s *Store) InForce(d *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.vault.design, s.vault.opened = d, map[string]opened{}
+	s.vault.design, s.vault.opened, s.vault.refused = d, map[string]opened{}, map[string]string{}
 }
 
 // beforeDesign are the uses of secrets that the daemon needs to reach the
@@ -89,15 +95,17 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 	}
 	of := digestOf(c.From, c.Key, string(text))
 	if last, known := s.lastOpened(name); known && last.of == of && last.by == by {
+		s.recordNewest(name)
 		return last.file, last.err
 	}
-	f, err := unlock(d.Name, name, c, text, id)
+	f, changed, err := unlock(d.Name, name, c, text, id)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", at, err)
 	} else {
 		f.path, f.sealed = at, name
 	}
-	s.keepOpened(d, name, opened{of, by, f, err})
+	f, err = s.keep(name, c, d, opened{of, by, f, err}, changed)
+	s.recordNewest(name)
 	return f, err
 }
 
@@ -109,13 +117,23 @@ func (s *Store) lastOpened(name string) (opened, bool) {
 	return last, known
 }
 
-// keepOpened keeps what opening a credential gave, as long as its design is in force.
-func (s *Store) keepOpened(d *site.Site, name string, o opened) {
+// keep keeps what became of an encrypted secret while its design is in force, and
+// gives what is used in its place where that is newer.
+func (s *Store) keep(name string, c *site.Credential, d *site.Site, now opened, changed time.Time) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.vault.design == d {
-		s.vault.opened[name] = o
+	if s.vault.design != d {
+		return now.file, now.err // a newer design says which value counts
 	}
+	if now.err != nil {
+		s.vault.opened[name] = now
+		return nil, now.err
+	}
+	used, err := s.newestLocked(name, c, now.file, changed)
+	if used == now.file {
+		s.vault.opened[name] = now // what is refused is looked at again: it may be the clock of this host
+	}
+	return used, err
 }
 
 func digestOf(texts ...string) (sum [sha256.Size]byte) {
@@ -127,20 +145,25 @@ func digestOf(texts ...string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// unlock decrypts a credential and reads it as a file of credentials.
-func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Identity) (*file, error) {
+// unlock decrypts a credential, reads it as a file of credentials, and says when it
+// was changed.
+func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Identity) (*file, time.Time, error) {
+	var plain []byte
+	var changed time.Time
+	var err error
 	if c.From == site.FromSOPS {
-		plain, err := sops.Credential(c.File, text, c.Key, siteName, id)
-		if err != nil {
-			return nil, err
-		}
-		return readSealed(plain)
+		plain, changed, err = sops.Credential(c.File, text, c.Key, siteName, id)
+	} else {
+		var h sealed.Header
+		h, plain, err = sealed.OpenFor(siteName, name, text, id)
+		changed = h.Changed
 	}
-	_, plain, err := sealed.OpenFor(siteName, name, text, id)
 	if err != nil {
-		return nil, err
+		return nil, changed, err
 	}
-	return readSealed(plain)
+	f, err := readSealed(plain)
+	clear(plain) // what is kept is a string
+	return f, changed, err
 }
 
 // readSealed reads a credential that was encrypted.

@@ -17,13 +17,19 @@ import (
 // identity.
 func sealedSite(t *testing.T, id sealed.Identity, texts map[string]string) *site.Site {
 	t.Helper()
+	return sealedSiteOf(t, id, time.Unix(0, 0), texts)
+}
+
+// sealedSiteOf is sealedSite with secrets that were set at a time.
+func sealedSiteOf(t *testing.T, id sealed.Identity, set time.Time, texts map[string]string) *site.Site {
+	t.Helper()
 	r, err := sealed.ParseRecipient(id.Recipients()[0], sealed.Means{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &site.Site{Name: "fra", Credentials: map[string]*site.Credential{}, Sealed: &site.SealedFiles{Folder: "secrets", Files: map[string][]byte{}}}
 	for name, text := range texts {
-		file, err := sealed.Seal(sealed.Header{Site: "fra", Name: name, Set: time.Unix(0, 0)}, []byte(text), []sealed.Recipient{r})
+		file, err := sealed.Seal(sealed.Header{Site: "fra", Name: name, Set: set, Changed: set}, []byte(text), []sealed.Recipient{r})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,8 +56,11 @@ type Store struct {
 	mu        sync.Mutex
 	files     map[string]*file
 	unlimited map[string]map[Use]bool // names of files without "use", and who asked
-	tell      func(error)             // nil for nobody
 	vault     vault
+
+	telling sync.Mutex  // held while trouble is told
+	tell    func(error) // nil for nobody
+	told    string
 }
 
 // file is a credential file as it was last read.
@@ -83,7 +86,8 @@ type stamp struct {
 // Open opens a directory of credentials. With an empty name there is none, and
 // every credential is missing.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}}
+	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{},
+		vault: vault{newest: map[string]newest{}, refused: map[string]string{}}}
 	if dir == "" {
 		return s, nil
 	}
@@ -101,6 +105,7 @@ func Open(dir string) (*Store, error) {
 // wrap ErrMissing, ErrHost, ErrUse and ErrPort, and never hold anything of the
 // content.
 func (s *Store) Get(r Request) (Value, error) {
+	defer s.trouble()
 	f, err := s.find(r)
 	if err != nil {
 		return Value{}, fmt.Errorf("credential %q: %w", r.Name, err)
@@ -119,15 +124,6 @@ func (s *Store) find(r Request) (*file, error) {
 		return s.decrypt(r.Name, c, d)
 	}
 	return s.load(r.Name)
-}
-
-// Watch has tell told what Unlimited says, now and whenever it changes. It is
-// told while the store is locked.
-func (s *Store) Watch(tell func(error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tell = tell
-	tell(s.unlimitedLocked())
 }
 
 // Unlimited names the files that were used and do not say by whom they may be,
@@ -164,9 +160,6 @@ func (s *Store) note(r Request, unlimited bool) {
 		s.unlimited[r.Name] = map[Use]bool{r.Use: true}
 	default:
 		uses[r.Use] = true
-	}
-	if s.tell != nil {
-		s.tell(s.unlimitedLocked())
 	}
 }
 
@@ -254,6 +247,7 @@ func read(path string) (*file, error) {
 		return nil, fmt.Errorf("%s: has more than %d bytes, which no password or key needs", path, maxFile)
 	}
 	f, err := parse(string(b))
+	clear(b) // what is kept is a string
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
 	}

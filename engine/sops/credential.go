@@ -3,7 +3,9 @@ package sops
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -14,34 +16,35 @@ import (
 var header = []string{"hosts", "use", "ports", "username"}
 
 // Credential gives a credential of a file as the text that a file of credentials
-// has: header lines, an empty one, and the secret. The key is the path of an object
+// has: header lines, an empty one, and the secret. It says when the file was last
+// changed, which its digest holds. The key is the path of an object
 // with the keys site, hosts, use and secret, and perhaps ports and username.
-func Credential(name string, text []byte, key, siteName string, id sealed.Identity) ([]byte, error) {
+func Credential(name string, text []byte, key, siteName string, id sealed.Identity) (plain []byte, changed time.Time, err error) {
 	f, err := Parse(name, text)
 	if err != nil {
-		return nil, err
+		return nil, changed, err
 	}
 	c, err := f.Open(id)
 	if err != nil {
-		return nil, err
+		return nil, changed, err
 	}
 	path := strings.Split(key, ".")
 	if n := f.at(path); n == nil || n.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("there is no object at the key %q: write the keys site, hosts, use and secret below it", key)
+		return nil, changed, fmt.Errorf("there is no object at the key %q: write the keys site, hosts, use and secret below it", key)
 	}
 	at := func(last string) []string { return append(path[:len(path):len(path)], last) }
 	is, bound, ok := c.Text(at("site"))
 	if ok && !bound {
-		return nil, fmt.Errorf("%s.site %w", key, errOpen)
+		return nil, changed, fmt.Errorf("%s.site %w", key, errOpen)
 	}
 	if !ok || is != siteName {
-		return nil, fmt.Errorf("%s.site does not say %q, so the secret may be that of another site: set it with `sops edit`", key, siteName)
+		return nil, changed, fmt.Errorf("%s.site does not say %q, so the secret may be that of another site: set it with `sops edit`", key, siteName)
 	}
 	var b strings.Builder
 	for _, field := range header {
 		line, err := c.line(at(field))
 		if err != nil {
-			return nil, fmt.Errorf("%s.%s %w", key, field, err)
+			return nil, changed, fmt.Errorf("%s.%s %w", key, field, err)
 		}
 		if line != "" {
 			fmt.Fprintf(&b, "%s: %s\n", field, line)
@@ -50,12 +53,12 @@ func Credential(name string, text []byte, key, siteName string, id sealed.Identi
 	secret, encrypted, ok := c.Text(at("secret"))
 	switch {
 	case !ok || secret == "":
-		return nil, fmt.Errorf("there is no secret at %s.secret: set it with `sops edit`", key)
+		return nil, changed, fmt.Errorf("there is no secret at %s.secret: set it with `sops edit`", key)
 	case !encrypted:
-		return nil, fmt.Errorf("%s.secret stands in the file as clear text: rename it or change the rule of the file so that it is encrypted, and replace the secret wherever it is valid", key)
+		return nil, changed, fmt.Errorf("%s.secret stands in the file as clear text: rename it or change the rule of the file so that it is encrypted, and replace the secret wherever it is valid", key)
 	}
 	b.WriteString("\n" + secret)
-	return []byte(b.String()), nil
+	return []byte(b.String()), f.meta.lastModified, nil
 }
 
 // errOpen is why a part of a credential counts only encrypted: the digest of a file holds
@@ -116,4 +119,16 @@ func (c *Content) PutCredential(key, siteName string, text []byte) error {
 		}
 	}
 	return set("secret", secret)
+}
+
+// Others is how many values a file has beside those of a credential.
+func (c *Content) Others(key string) (n int) {
+	of := strings.Split(key, ".")
+	_ = c.file.each(func(path []string, _ *yaml.Node) error {
+		if len(path) <= len(of) || !slices.Equal(path[:len(of)], of) {
+			n++
+		}
+		return nil
+	})
+	return n
 }

@@ -48,6 +48,9 @@ func readMetadata(n *yaml.Node) (m metadata, err error) {
 			if m.ruleIsExplicit {
 				return m, fmt.Errorf("%d: it has two rules for what is encrypted: keep one", v.Line)
 			}
+			if len(v.Value) > mostRule {
+				return m, fmt.Errorf("%d: its rule for what is encrypted has more than %d characters: write a shorter one", v.Line, mostRule)
+			}
 			m.rule, m.of, m.ruleIsExplicit = kind, v.Value, true
 			if kind == unencryptedRegex || kind == encryptedRegex {
 				m.matching, err = regexp.Compile(v.Value)

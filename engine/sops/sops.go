@@ -26,6 +26,8 @@ const (
 	mostLeaves = 10_000
 	mostDepth  = 64
 	mostKeys   = 64
+	// mostRule bounds the rule for what is encrypted: it is tried on each key.
+	mostRule = 1000
 	// version is that of SOPS whose format is written.
 	version = "3.13.3"
 	// keySize is the length of a file's key, in bytes.
@@ -225,8 +227,8 @@ func (c *Content) mac() string {
 }
 
 // Rekey encrypts the file for other recipients, with a new key: whoever could open it
-// before knows the old one for good.
-func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient, now time.Time) error {
+// before knows the old one for good. The values and the time of their last change stay.
+func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient) error {
 	c, err := f.Open(id)
 	if err != nil {
 		return err
@@ -234,9 +236,12 @@ func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient, now time.Time) e
 	if err := c.Renew(to); err != nil {
 		return err
 	}
-	_, err = c.File(now)
+	_, err = c.File(f.meta.lastModified)
 	return err
 }
+
+// Changed is when the file was last changed, as it says.
+func (f *File) Changed() time.Time { return f.meta.lastModified }
 
 // Renew encrypts all values with a new key, for recipients. File has to be called next.
 func (c *Content) Renew(to []sealed.Recipient) error {

@@ -65,7 +65,7 @@ func TestReadsWhatItWrites(t *testing.T) {
 		if bytes.Contains(text, []byte(canary)) || bytes.Contains(text, []byte("192.0.2.0")) || bytes.Contains(text, []byte("admin")) {
 			t.Errorf("%s has a value in clear text:\n%s", name, text)
 		}
-		got, err := sops.Credential(name, text, "access.bmc", "fra", id)
+		got, _, err := sops.Credential(name, text, "access.bmc", "fra", id)
 		if err != nil || string(got) != string(credential) {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
@@ -88,20 +88,20 @@ func TestRekey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rekey(other, []sealed.Recipient{theirs}, time.Now()); !errors.Is(err, sealed.ErrNotForUs) {
+	if err := f.Rekey(other, []sealed.Recipient{theirs}); !errors.Is(err, sealed.ErrNotForUs) {
 		t.Errorf("by an identity that does not open it: got %v", err)
 	}
-	if err := f.Rekey(id, []sealed.Recipient{theirs}, time.Now()); err != nil {
+	if err := f.Rekey(id, []sealed.Recipient{theirs}); err != nil {
 		t.Fatal(err)
 	}
 	text, err = f.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", other); err != nil || string(got) != string(credential) {
+	if got, _, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", other); err != nil || string(got) != string(credential) {
 		t.Errorf("the new recipient: got %q, %v", got, err)
 	}
-	if _, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", id); !errors.Is(err, sealed.ErrNotForUs) {
+	if _, _, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", id); !errors.Is(err, sealed.ErrNotForUs) {
 		t.Errorf("the former recipient: got %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestClearHostsAreNeverBelieved(t *testing.T) {
 			lines[i] = l[:strings.Index(l, "hosts:")] + "hosts: 192.0.2.0/2"
 		}
 	}
-	if got, err := sops.Credential("a.sops.yaml", []byte(strings.Join(lines, "\n")), "bmc", "fra", id); err == nil {
+	if got, _, err := sops.Credential("a.sops.yaml", []byte(strings.Join(lines, "\n")), "bmc", "fra", id); err == nil {
 		t.Errorf("hosts in clear text: got %q", got)
 	}
 	if _, err := sops.Parse("a.sops.yaml", []byte("\"a:b\": x\n"+text)); err == nil || !strings.Contains(err.Error(), "rename it") {
@@ -140,7 +140,7 @@ func TestRekeyMakesANewKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Rekey(id, []sealed.Recipient{r}, time.Now()); err != nil {
+	if err := f.Rekey(id, []sealed.Recipient{r}); err != nil {
 		t.Fatal(err)
 	}
 	after, err := f.Bytes()
@@ -157,10 +157,10 @@ func TestRekeyMakesANewKey(t *testing.T) {
 	}
 	// A value of the old file in the new one does not open, since the keys differ.
 	mixed := strings.Replace(string(after), value(after), value(before), 1)
-	if _, err := sops.Credential("a.sops.yaml", []byte(mixed), "bmc", "fra", id); err == nil || !strings.Contains(err.Error(), "cannot be decrypted") {
+	if _, _, err := sops.Credential("a.sops.yaml", []byte(mixed), "bmc", "fra", id); err == nil || !strings.Contains(err.Error(), "cannot be decrypted") {
 		t.Errorf("a value under the old key: got %v", err)
 	}
-	if got, err := sops.Credential("a.sops.yaml", after, "bmc", "fra", id); err != nil || string(got) != string(credential) {
+	if got, _, err := sops.Credential("a.sops.yaml", after, "bmc", "fra", id); err != nil || string(got) != string(credential) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -180,10 +180,10 @@ func TestSetAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := written(t, c)
-	if got, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", id); err != nil || string(got) != "hosts: h\nuse: ssh\n\nnew" {
+	if got, _, err := sops.Credential("a.sops.yaml", text, "bmc", "fra", id); err != nil || string(got) != "hosts: h\nuse: ssh\n\nnew" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := sops.Credential("a.sops.yaml", text, "os", "fra", id); err != nil || string(got) != string(credential) {
+	if got, _, err := sops.Credential("a.sops.yaml", text, "os", "fra", id); err != nil || string(got) != string(credential) {
 		t.Errorf("the second one: got %q, %v", got, err)
 	}
 	if err := c.PutCredential("bmc.secret", "fra", credential); err == nil || !strings.Contains(err.Error(), "something else") {
@@ -247,7 +247,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"large":            {strings.Repeat("#"+canary+"\n", 40_000), "bmc", id, "KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := sops.Credential("a.sops.yaml", []byte(c.text), c.key, "fra", c.id)
+			got, _, err := sops.Credential("a.sops.yaml", []byte(c.text), c.key, "fra", c.id)
 			if err == nil || !strings.Contains(err.Error(), c.want) || len(got) > 0 {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}
@@ -273,7 +273,7 @@ func TestReadsWhatSOPSWrote(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := sops.Credential(file, text, "bmc", "fra", id)
+		got, _, err := sops.Credential(file, text, "bmc", "fra", id)
 		want := "hosts: 192.0.2.0/24, bmc.example.org\nuse: redfish\nports: 443, 8443\nusername: admin\n\npässword \"x\"\nwith lines"
 		if strings.Contains(file, "regex") { // its rule leaves where the secret may be sent in clear text
 			if err == nil || !strings.Contains(err.Error(), "stands in the file as clear text") {
@@ -289,7 +289,7 @@ func TestReadsWhatSOPSWrote(t *testing.T) {
 		if bytes.Equal(changed, text) {
 			t.Fatalf("%s has no key \"note\"", file)
 		}
-		if _, err := sops.Credential(file, changed, "bmc", "fra", id); err == nil {
+		if _, _, err := sops.Credential(file, changed, "bmc", "fra", id); err == nil {
 			t.Errorf("%s: a change was not noticed", file)
 		}
 	}

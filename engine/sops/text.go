@@ -39,6 +39,10 @@ func yamlError(err error) error {
 	return errors.New("the text is not YAML")
 }
 
+func tooMuch(n *yaml.Node) error {
+	return fmt.Errorf("%d: it has more than %d values: divide it", n.Line, mostLeaves)
+}
+
 // check refuses what SOPS and Slipway could read differently, and what is too much.
 func check(n *yaml.Node, depth int, leaves *int) error {
 	switch {
@@ -46,12 +50,14 @@ func check(n *yaml.Node, depth int, leaves *int) error {
 		return fmt.Errorf("%d: it is nested more than %d levels deep", n.Line, mostDepth)
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		return fmt.Errorf("%d: it has an anchor or alias of YAML: write the value where it belongs", n.Line)
-	case *leaves > mostLeaves:
-		return fmt.Errorf("%d: it has more than %d values: divide it", n.Line, mostLeaves)
-	case n.Kind == yaml.ScalarNode:
-		*leaves++
+	}
+	if *leaves++; *leaves > mostLeaves { // objects and lists count too
+		return tooMuch(n)
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
 		return nil
-	case n.Kind == yaml.SequenceNode:
+	case yaml.SequenceNode:
 		for _, item := range n.Content {
 			if err := check(item, depth+1, leaves); err != nil {
 				return err
@@ -108,11 +114,19 @@ func take(n *yaml.Node, key string) *yaml.Node {
 func parseJSON(src []byte) (*yaml.Node, error) {
 	d := json.NewDecoder(bytes.NewReader(src))
 	d.UseNumber()
-	at := func() int { return 1 + bytes.Count(src[:d.InputOffset()], []byte("\n")) }
+	line, counted, nodes := 1, int64(0), 0
+	at := func() int { // counted on, as a file has many tokens
+		line += bytes.Count(src[counted:d.InputOffset()], []byte("\n"))
+		counted = d.InputOffset()
+		return line
+	}
 	var value func(t json.Token, depth int) (*yaml.Node, error)
 	bad := func() error { return fmt.Errorf("%d: the text is not JSON", at()) }
 	value = func(t json.Token, depth int) (*yaml.Node, error) {
 		n := &yaml.Node{Kind: yaml.ScalarNode, Line: at()}
+		if nodes++; nodes > 2*mostLeaves { // keys are nodes too
+			return nil, tooMuch(n)
+		}
 		switch t := t.(type) {
 		case json.Delim:
 			if t != '{' && t != '[' || depth > mostDepth {

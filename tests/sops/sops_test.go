@@ -179,7 +179,7 @@ func TestReadsWhatSOPSWrites(t *testing.T) {
 			name := fmt.Sprintf("%s.sops.%s", way, form)
 			file := encrypt(t, who, "in."+form, text, options, who.to.Text, other.to.Text)
 			for i, one := range []someone{who, other} {
-				got, err := sops.Credential(name, file, "bmc", "fra", one.id)
+				got, _, err := sops.Credential(name, file, "bmc", "fra", one.id)
 				if err != nil || string(got) != wanted {
 					t.Errorf("%s, identity %d: got %q, %v", name, i, got, err)
 				}
@@ -248,7 +248,7 @@ func TestSOPSReadsWhatIsWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := sops.Credential(name, text, "access.bmc", "fra", other.id); err != nil || !strings.HasSuffix(string(got), "\n\nchanged") {
+		if got, _, err := sops.Credential(name, text, "access.bmc", "fra", other.id); err != nil || !strings.HasSuffix(string(got), "\n\nchanged") {
 			t.Errorf("%s after sops changed it: got %q, %v", name, got, err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestSOPSReadsWhatIsChanged(t *testing.T) {
 			if f, err = c.File(time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Rekey(who.id, []sealed.Recipient{other.to}, time.Now()); err != nil {
+			if err := f.Rekey(who.id, []sealed.Recipient{other.to}); err != nil {
 				t.Fatal(err)
 			}
 			changed, err := f.Bytes()
@@ -340,7 +340,7 @@ func TestRandomDocuments(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d: %v\n%s", seed, err, text)
 			}
-			got, err := sops.Credential("x.sops."+form, file, "bmc", "fra", who.id)
+			got, _, err := sops.Credential("x.sops."+form, file, "bmc", "fra", who.id)
 			if err != nil || string(got) != fmt.Sprint("hosts: h\nuse: ssh\n\ns", i) {
 				t.Errorf("seed %d, document %d as %s: got %q, %v\n%s", seed, i, form, got, err, text)
 			}
@@ -420,7 +420,7 @@ func TestChangesAreNoticedByBoth(t *testing.T) {
 		changed := bytes.Join(slices.Concat(lines[:i], lines[i+1:]), []byte("\n"))
 		name := write(t, dir, "changed.sops.yaml", changed)
 		_, theirs := try(who, dir, "decrypt", name)
-		_, ours := sops.Credential(name, changed, "bmc", "fra", who.id)
+		_, _, ours := sops.Credential(name, changed, "bmc", "fra", who.id)
 		if theirs == nil || ours == nil {
 			t.Errorf("without the line %s: sops says %v, Slipway %v", lines[i], theirs, ours)
 		}

@@ -1,0 +1,38 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"time"
+)
+
+const openedBelow = "secrets/"
+
+// openedSecret is the newest value of an encrypted credential that was opened.
+type openedSecret struct {
+	Changed time.Time `json:"changed"`
+}
+
+// PutOpened records when the newest value of a credential that was opened was changed.
+func (s *Site) PutOpened(ctx context.Context, credential string, changed time.Time) error {
+	return s.put(ctx, openedBelow+url.PathEscape(credential), openedSecret{changed.UTC()})
+}
+
+// Opened says of each credential when the newest value that was opened was changed.
+func (s *Site) Opened(ctx context.Context) (map[string]time.Time, error) {
+	all := map[string]time.Time{}
+	err := s.each(ctx, openedBelow, func(rest string, value []byte) error {
+		name, err := nameOf(rest)
+		if err != nil {
+			return err
+		}
+		var o openedSecret
+		if err := json.Unmarshal(value, &o); err != nil {
+			return damaged(err)
+		}
+		all[name] = o.Changed
+		return nil
+	})
+	return all, err
+}
