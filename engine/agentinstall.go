@@ -37,7 +37,13 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 		return err
 	}
 	to.Prepare(is)
-	return w.save(ctx, func(r *site.Recorded) { r.NoteErasing(s, l, nil, time.Now()) })
+	return w.save(ctx, func(r *site.Recorded) {
+		var unseen []string
+		if s.Retires() {
+			unseen = plan.UnseenDisks(w.job().memory.Observed)
+		}
+		r.NoteErasing(s, l, unseen, time.Now())
+	})
 }
 
 // approvedLayout is the layout of the machine's disks, or why it is not the one that was approved.
