@@ -60,7 +60,7 @@ var needing = map[string][]string{
 	KindUsers: {"groups", "shell"},
 	KindTime:  {"zone"},
 	KindLogs:  {"forward"},
-	KindLinks: {"pci"},
+	KindLinks: {"dhcp", "pci"},
 }
 
 // Needing are the values that items ask for of fields that the system may not be able to

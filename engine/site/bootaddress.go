@@ -29,14 +29,13 @@ func (s *Site) BootAddress(n *Node) BootAddress {
 			all = append(all, port{name, boot})
 		}
 	}
-	w := wiring{site: s, node: n}
 	var plain []port
 	for _, name := range slices.Sorted(maps.Keys(n.Interfaces)) {
 		for _, network := range n.Interfaces[name].Networks {
 			plain = append(plain, port{name, network})
 		}
 	}
-	first := w.gatewayNetwork()
+	first, _ := s.DefaultNetwork(n, IPv4)
 	slices.SortStableFunc(plain, func(a, b port) int {
 		return cmp.Compare(rank(a.network == first), rank(b.network == first))
 	})

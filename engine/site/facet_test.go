@@ -185,3 +185,18 @@ func TestTheTableOfSystemsHasAllFacets(t *testing.T) {
 		t.Errorf("%d systems", systems)
 	}
 }
+
+// What a design has for a family of systems alone is asked of the nodes whose image is of that
+// family, as long as no system was seen.
+func TestFamilyOfTheImage(t *testing.T) {
+	n := &site.Node{Image: "os", Families: map[string]site.System{
+		"debian": {Packages: map[string]site.Package{"chrony": {}}}, "rhel": {Packages: map[string]site.Package{"ntp": {}}},
+	}}
+	for family, want := range map[string]string{"debian": "packages.chrony", "rhel": "packages.ntp"} {
+		s := &site.Site{Images: map[string]*site.Image{"os": {Family: family}}}
+		n.References = s.ReferencesOf(n)
+		if got := n.Items(site.FacetPackages); len(got) != 1 || got[0].Key != want {
+			t.Errorf("%s: got %v, want %s", family, got, want)
+		}
+	}
+}

@@ -165,9 +165,9 @@ func (w *wiring) carrier(link string, networks []string, mtu int) item.Link {
 			mtu = net.MTU
 		}
 		l.Shared = append(l.Shared, net.sharedBy(w.node)...)
-		l.Routes = append(l.Routes, w.ownRoutes(net)...)
+		l.Routes = append(l.Routes, w.ownRoutes(name, net)...)
 		if address == AddressDHCP {
-			l.DHCP4, l.DHCP6 = l.DHCP4 || !net.isSix(), l.DHCP6 || net.isSix()
+			l.DHCP4, l.DHCP6 = l.DHCP4 || net.IPFamily() == IPv4, l.DHCP6 || net.IPFamily() == IPv6
 			continue
 		}
 		if address != "" {
@@ -201,28 +201,21 @@ func (w *wiring) withLength(network, address, cidr string) string {
 	return fmt.Sprintf("%s/%d", address, prefix.Bits())
 }
 
-// routes are those of a network. The default one is by the gateway of the
-// primary network, or of the only one that has a gateway.
+// routes are those of a network. A default one is by the gateway of the network that decides
+// for its family.
 func (w *wiring) routes(name string, net *Network) []item.Route {
 	var routes []item.Route
-	if net.Gateway != "" && name == w.gatewayNetwork() {
-		to := "0.0.0.0/0"
-		if a, err := netip.ParseAddr(net.Gateway); err == nil && a.Is6() {
-			to = "::/0"
-		}
-		routes = append(routes, item.Route{To: to, Via: net.Gateway})
+	if first, _ := w.site.DefaultNetwork(w.node, net.IPFamily()); net.Gateway != "" && name == first {
+		routes = append(routes, item.Route{To: net.IPFamily().everything(), Via: net.Gateway})
 	}
 	for _, key := range slices.Sorted(maps.Keys(net.Routes)) {
-		r := net.Routes[key]
-		for _, to := range w.targets(r) {
-			routes = append(routes, item.Route{To: to, Via: r.Gateway, Metric: r.Metric})
-		}
+		routes = append(routes, w.over(name, net.Routes[key])...)
 	}
 	return routes
 }
 
 // ownRoutes are those of the node over a gateway in one of its networks.
-func (w *wiring) ownRoutes(net *Network) []item.Route {
+func (w *wiring) ownRoutes(name string, net *Network) []item.Route {
 	prefix, err := netip.ParsePrefix(net.CIDR)
 	if err != nil {
 		return nil
@@ -230,13 +223,19 @@ func (w *wiring) ownRoutes(net *Network) []item.Route {
 	var routes []item.Route
 	for _, key := range slices.Sorted(maps.Keys(w.node.Routes)) {
 		r := w.node.Routes[key]
-		if via, err := netip.ParseAddr(r.Gateway); err != nil || !prefix.Contains(via) {
-			continue
+		if via, err := netip.ParseAddr(r.Gateway); err == nil && prefix.Contains(via) {
+			routes = append(routes, w.over(name, r)...)
 		}
-		for _, to := range w.targets(r) {
-			if p, err := netip.ParsePrefix(to); err == nil && p.Addr().Is4() == prefix.Addr().Is4() {
-				routes = append(routes, item.Route{To: to, Via: r.Gateway, Metric: r.Metric})
-			}
+	}
+	return routes
+}
+
+// over are the routes over a gateway in a network, but to the networks that the node is in
+// itself.
+func (w *wiring) over(network string, r Route) (routes []item.Route) {
+	for _, d := range w.site.Destinations(network, r) {
+		if w.node.Addresses[d.Network] == "" {
+			routes = append(routes, item.Route{To: d.Range.String(), Via: r.Gateway, Metric: r.Metric})
 		}
 	}
 	return routes
@@ -251,11 +250,6 @@ func (n *Network) sharedBy(node *Node) []string {
 		}
 	}
 	return all
-}
-
-func (n *Network) isSix() bool {
-	p, err := netip.ParsePrefix(n.CIDR)
-	return err == nil && p.Addr().Is6()
 }
 
 // BootsOnly says whether a network is only where the firmware of one of the node's
@@ -290,36 +284,4 @@ func (n *Node) carriesNetwork(network string) bool {
 		}
 	}
 	return false
-}
-
-// targets are the ranges that a route leads to: its own, or the networks of its
-// route domain that the node is not in itself.
-func (w *wiring) targets(r Route) []string {
-	if r.Domain == "" {
-		return []string{r.To}
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(w.site.Networks)) {
-		if net := w.site.Networks[name]; net.RouteDomain == r.Domain && w.node.Addresses[name] == "" {
-			all = append(all, net.CIDR)
-		}
-	}
-	return all
-}
-
-// gatewayNetwork is the network whose gateway is the node's.
-func (w *wiring) gatewayNetwork() string {
-	if w.node.PrimaryNetwork != "" {
-		return w.node.PrimaryNetwork
-	}
-	var with []string
-	for name := range w.node.Addresses {
-		if net := w.site.Networks[name]; net != nil && net.Gateway != "" && !w.node.BootsOnly(name) {
-			with = append(with, name)
-		}
-	}
-	if len(with) == 1 {
-		return with[0]
-	}
-	return ""
 }

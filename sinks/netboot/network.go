@@ -155,18 +155,9 @@ func (n *network) reach(d *site.Network, addresses []netip.Prefix) error {
 func (n *network) setRoutes(s *site.Site, d *site.Network) {
 	for _, key := range slices.Sorted(maps.Keys(d.Routes)) {
 		r := d.Routes[key]
-		to := []string{r.To}
-		if r.Domain != "" {
-			to = nil
-			for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
-				if other := s.Networks[name]; other.RouteDomain == r.Domain && name != n.name {
-					to = append(to, other.CIDR)
-				}
-			}
-		}
-		for _, cidr := range to {
-			if p, err := netip.ParsePrefix(cidr); err == nil && p.Addr().Is4() && addr4(r.Gateway).IsValid() {
-				n.routes = append(n.routes, route{p.Masked(), addr4(r.Gateway)})
+		for _, to := range s.Destinations(n.name, r) {
+			if addr4(r.Gateway).IsValid() {
+				n.routes = append(n.routes, route{to.Range, addr4(r.Gateway)})
 			}
 		}
 		n.closed[addr4(r.Gateway)] = true
@@ -181,7 +172,8 @@ func (n *network) setHosts(s *site.Site) {
 		if given == "" && !bootsIn(node, n.name) {
 			continue
 		}
-		h := host{node: name, addr: addr4(given), routed: node.PrimaryNetwork == "" || node.PrimaryNetwork == n.name}
+		first, _ := s.DefaultNetwork(node, site.IPv4)
+		h := host{node: name, addr: addr4(given), routed: node.PrimaryNetwork == "" || first == "" || first == n.name}
 		if h.addr.IsValid() && n.prefix.Contains(h.addr) {
 			n.owner[h.addr] = name
 		}

@@ -47,6 +47,7 @@ func fields() []tried {
 	}
 	knows := func(begins string) string { return "apt-cache pkgnames " + begins + "- | sort | tr '\\n' ' '" }
 	environment := func(name, has string) string { return "system: environments: " + name + ": {" + has + "}" }
+	pages := `kernel: parameters: {default_hugepagesz: "{hardware.hugepages.big.size}", hugepages: "{hardware.hugepages.big.count}"}`
 	reads := strconv.Quote("[Service]\nExecStart=/bin/sh -c 'exec sleep $$(cat /srv/read)'\n")
 	return []tried{
 		{path: "#System.hostname", from: `system: hostname: "first"`, to: `system: hostname: "{name}"`, look: "cat /proc/sys/kernel/hostname", before: "first", after: "n1"},
@@ -97,6 +98,11 @@ func fields() []tried {
 			look: "/opt/indexed/bin/python -c 'import one; print(one.version)'", before: "1.0", after: "2.0", more: true,
 			first: "for i in a:8801 b:8802; do systemd-run --quiet --unit=index-${i%:*} python3 -m http.server ${i#*:} --bind 127.0.0.1 --directory /srv/index-${i%:*}; done"},
 		{path: "#Kernel.parameters.NAME", from: `kernel: parameters: iommu: "off"`, to: `kernel: parameters: iommu: "pt"`, look: "grep -o 'iommu=[a-z]*' /boot/grub/grub.cfg", before: "iommu=off", after: "iommu=pt"},
+		{path: "#Hardware.cpuSets.NAME", from: `hardware: cpuSets: apart: "2-3"` + "\n" + `kernel: parameters: isolcpus: "{hardware.cpuSets.apart}"`, to: `hardware: cpuSets: apart: "2-5"` + "\n" + `kernel: parameters: isolcpus: "{hardware.cpuSets.apart}"`,
+			look: "grep -o 'isolcpus=[0-9-]*' /boot/grub/grub.cfg", before: "isolcpus=2-3", after: "isolcpus=2-5"},
+		{path: "#Hardware.hugepages.NAME.size", from: `hardware: hugepages: big: {size: "1GiB", count: 4}` + "\n" + pages, to: `hardware: hugepages: big: {size: "2MiB", count: 8}` + "\n" + pages,
+			look: "grep -o 'default_hugepagesz=[0-9MG]*' /boot/grub/grub.cfg", before: "default_hugepagesz=1G", after: "default_hugepagesz=2M"},
+		{path: "#Hardware.hugepages.NAME.count", look: "grep -o ' hugepages=[0-9]*' /boot/grub/grub.cfg | tr -d ' '", before: "hugepages=4", after: "hugepages=8"}, // in the design of the line above
 	}
 }
 
@@ -116,6 +122,7 @@ var elsewhere = map[string]string{
 	"#Driver.modules.NAME.parameters.NAME": "engine/site/drivers_test.go TestWhatDriversBring",
 	"#Driver.packages.NAME":                "engine/site/drivers_test.go TestWhatDriversBring",
 	"#Driver.firmware.NAME":                "engine/site/drivers_test.go TestWhatDriversBring",
+	"#Image.family":                        "engine/site/facet_test.go TestFamilyOfTheImage",
 	"#Hardware.model":                      "engine/site/drivers_test.go TestWhichMachineADriverIsFor",
 	"#Device.pci":                          "sinks/agent/inside/network/port_test.go TestPortByItsPlace",
 	"#Device.path":                         "engine/site/port_test.go TestPorts",

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,6 +60,34 @@ func ofPorts() []tried {
 				to: in(25, "netb") + port("inet0", `networks: ["netb"]`), look: four("inet0"), before: "10.24.0.11/24", after: "10.25.0.11/24"}
 		}(),
 		func() tried {
+			site := func(bits string) string { return "networks: size: cidr: \"10.40.0.0/" + bits + "\"" }
+			all := in(40, "size") + port("size0", `networks: ["size"]`)
+			return tried{path: "#Network.cidr", siteFrom: site("24"), siteTo: site("25"), from: all, to: all, look: four("size0"), before: "10.40.0.11/24", after: "10.40.0.11/25"}
+		}(),
+		func() tried {
+			both := lan("addr", 41, "")
+			text := func(address string) string {
+				return "addresses: addr: " + strconv.Quote(address) + "\n" + port("addr0", `networks: ["addr"]`)
+			}
+			return tried{path: "#Layer.addresses.NAME", siteFrom: both, siteTo: both, from: text("10.41.0.11"), to: text("10.41.0.12"), look: four("addr0"), before: "10.41.0.11/24", after: "10.41.0.12/24"}
+		}(),
+		// The node has a default route of each family: that of IPv6 is the one of #Network.gateway.
+		func() tried {
+			both := lan("pria", 42, `gateway: "10.42.0.1"`) + "\n" + lan("prib", 43, `gateway: "10.43.0.1"`)
+			text := func(primary string) string {
+				return in(42, "pria", "prib") + "primaryNetwork: " + strconv.Quote(primary) + "\n" + port("pria0", `networks: ["pria"]`) + port("prib0", `networks: ["prib"]`)
+			}
+			return tried{path: "#Layer.primaryNetwork", siteFrom: both, siteTo: both, from: text("pria"), to: text("prib"),
+				look: "ip -4 route show default | cut -d' ' -f3", before: "10.42.0.1", after: "10.43.0.1"}
+		}(),
+		func() tried {
+			both := lan("own", 44, "")
+			text := func(to string) string {
+				return in(44, "own") + port("own0", `networks: ["own"]`) + "routes: x: {to: " + strconv.Quote(to) + ", gateway: \"10.44.0.1\"}"
+			}
+			return tried{path: "#Layer.routes.NAME", siteFrom: both, siteTo: both, from: text("10.136.0.0/24"), to: text("10.137.0.0/24"), look: routes("own0") + " | cut -d' ' -f1", before: "10.136.0.0/24", after: "10.137.0.0/24"}
+		}(),
+		func() tried {
 			both := lan("extra", 26, "")
 			text := func(more string) string {
 				return in(26, "extra") + port("extra0", `networks: ["extra"]`) + "extraAddresses: extra: [" + more + "]"
@@ -66,7 +95,13 @@ func ofPorts() []tried {
 			return tried{path: "#Layer.extraAddresses.NAME", siteFrom: both, siteTo: both, from: text(`"10.26.0.12"`), to: text(`"10.26.0.13", "10.26.0.14"`),
 				look: four("extra0"), before: "10.26.0.11/24 10.26.0.12/24", after: "10.26.0.11/24 10.26.0.13/24 10.26.0.14/24"}
 		}(),
-		one("#Network.gateway", "gate", 27, `gateway: "10.27.0.1"`, `gateway: "10.27.0.2"`, "ip -4 route show default dev gate0 | cut -d' ' -f3", "10.27.0.1", "10.27.0.2"),
+		func() tried {
+			site := func(gateway string) string {
+				return "networks: gate: {cidr: \"fd00:27::/64\", gateway: " + strconv.Quote(gateway) + "}"
+			}
+			all := `addresses: gate: "fd00:27::11"` + "\n" + port("gate0", `networks: ["gate"]`)
+			return tried{path: "#Network.gateway", siteFrom: site("fd00:27::1"), siteTo: site("fd00:27::2"), from: all, to: all, look: "ip -6 route show default dev gate0 | cut -d' ' -f3", before: "fd00:27::1", after: "fd00:27::2"}
+		}(),
 		one("#Route.to", "rto", 28, `routes: x: {to: "10.128.0.0/24", gateway: "10.28.0.1"}`, `routes: x: {to: "10.129.0.0/24", gateway: "10.28.0.1"}`, routes("rto0")+" | cut -d' ' -f1", "10.128.0.0/24", "10.129.0.0/24"),
 		one("#Route.gateway", "rgate", 29, `routes: x: {to: "10.130.0.0/24", gateway: "10.29.0.1"}`, `routes: x: {to: "10.130.0.0/24", gateway: "10.29.0.2"}`, routes("rgate0")+" | cut -d' ' -f3", "10.29.0.1", "10.29.0.2"),
 		one("#Route.metric", "rmet", 30, `routes: x: {to: "10.131.0.0/24", gateway: "10.30.0.1", metric: 70}`, `routes: x: {to: "10.131.0.0/24", gateway: "10.30.0.1", metric: 71}`, routes("rmet0")+" | grep -o 'metric .*'", "metric 70", "metric 71"),
@@ -129,7 +164,8 @@ func bridgeOf(path, name, same, from, to, look, before, after string) tried {
 func TestEveryFieldOfPortsActs(t *testing.T) {
 	all := ofPorts()
 	n := startWithPorts(t, namesOf(all)...)
-	n.Does("for a in 1 2; do ip -n far address add 10.27.0.$a/24 dev gate0; done") // a default gateway must answer
+	// A default gateway must answer.
+	n.Does("for a in 1 2; do ip -n far address add fd00:27::$a/64 dev gate0 nodad; done; ip -n far address add 10.42.0.1/24 dev pria0; ip -n far address add 10.43.0.1/24 dev prib0")
 	n.announces(t, "auto0")
 	n.converges(evaluated(t, all, false))
 	for _, x := range all {

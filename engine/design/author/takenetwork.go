@@ -76,7 +76,7 @@ func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []
 	for path, value := range before.said {
 		before.said[path] = maps.Clone(value)
 	}
-	m := &wired{network: w, node: n, links: map[string]item.Link{}, addresses: map[string]string{}, extra: map[string][]string{}, routes: map[string]site.Route{}, carried: map[string][]string{}}
+	m := &wired{network: w, node: n, links: map[string]item.Link{}, addresses: map[string]string{}, extra: map[string][]string{}, routes: map[string]site.Route{}, carried: map[string][]string{}, defaults: map[site.IPFamily]string{}}
 	for _, i := range items {
 		var l item.Link
 		if why := bodyOf(i, &l); why != "" {
@@ -108,9 +108,9 @@ type wired struct {
 	addresses map[string]string   // by network
 	extra     map[string][]string // further ones
 	routes    map[string]site.Route
-	carried   map[string][]string // networks by interface
-	primary   string              // the network of the default route
-	why       string              // the first thing that cannot be said
+	carried   map[string][]string      // networks by interface
+	defaults  map[site.IPFamily]string // the network of the default route
+	why       string                   // the first thing that cannot be said
 }
 
 type lease struct{ link, prefixes string }
@@ -148,22 +148,38 @@ func (m *wired) lines() (lines []line) {
 	for _, key := range slices.Sorted(maps.Keys(m.routes)) {
 		add(inWords(m.routes[key]), "routes", key)
 	}
-	if m.primary != "" && m.node.PrimaryNetwork == "" && m.gateways() > 1 {
-		add(m.primary, "primaryNetwork")
+	if primary := m.primary(); primary != "" {
+		add(primary, "primaryNetwork")
 	}
 	return lines
 }
 
-// gateways is how many networks with a gateway the node is in.
-func (m *wired) gateways() (n int) {
-	all := maps.Clone(m.addresses)
-	maps.Copy(all, m.node.Addresses)
-	for name := range all {
-		if net := m.networks[name]; net != nil && net.Gateway != "" {
-			n++
+// primary is what the design has to name as the node's primary network, so that its default
+// routes are those that were found; empty where it need not.
+func (m *wired) primary() string {
+	as := &site.Site{Networks: m.networks}
+	n := &site.Node{PrimaryNetwork: m.node.PrimaryNetwork, Addresses: maps.Clone(m.addresses), Interfaces: map[string]site.Interface{}}
+	maps.Copy(n.Addresses, m.node.Addresses)
+	for id, networks := range m.carried {
+		n.Interfaces[id] = site.Interface{Networks: networks}
+	}
+	says := func(primary string) bool {
+		n.PrimaryNetwork = primary
+		return !slices.ContainsFunc(site.IPFamilies, func(f site.IPFamily) bool {
+			chosen, _ := as.DefaultNetwork(n, f)
+			return m.defaults[f] != "" && m.defaults[f] != chosen
+		})
+	}
+	if says(m.node.PrimaryNetwork) {
+		return ""
+	}
+	for _, f := range site.IPFamilies {
+		if m.node.PrimaryNetwork == "" && m.defaults[f] != "" && says(m.defaults[f]) {
+			return m.defaults[f]
 		}
 	}
-	return n
+	m.fail("primaryNetwork", "its default routes are by the gateways of the networks %s, and no primary network says so", strings.Join(slices.Sorted(maps.Values(m.defaults)), " and "))
+	return ""
 }
 
 // place finds the networks of an interface's addresses, and what they say of routes and
@@ -335,7 +351,7 @@ func (m *wired) route(id string, r item.Route) {
 	}
 	net, isDefault := m.networks[name], r.To == "0.0.0.0/0" || r.To == "::/0"
 	if isDefault && r.Metric == 0 {
-		m.primary = name
+		m.defaults[net.IPFamily()] = name
 		switch {
 		case net.Gateway == r.Via:
 		case net.Gateway != "" || m.fixed[name]:

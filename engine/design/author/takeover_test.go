@@ -1,6 +1,7 @@
 package author_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -133,6 +134,51 @@ nodes: "w-2": {addresses: mgmt: "10.1.0.12", interfaces: eth0: {mac: "52:54:00:0
 	one.Shared = []string{"10.1.0.5"}
 	if diff := cmp.Diff(item.Values([]item.Item{link("eth0", one)}), item.Values(got.Nodes["w-1"].Items(site.FacetNetwork))); diff != "" {
 		t.Errorf("%s\n%s", diff, draft.Text)
+	}
+}
+
+// A machine with a default route of each family keeps both, whichever networks beside have a
+// gateway. What no primary network can say is told.
+func TestTakesBothDefaultRoutesOver(t *testing.T) {
+	way := func(to, via string) item.Route { return item.Route{To: to, Via: via} }
+	port := func(n int, addresses []string, routes ...item.Route) item.Item {
+		return link(fmt.Sprintf("eth%d", n), item.Link{Kind: "ethernet", MAC: fmt.Sprintf("52:54:00:00:01:%02d", n), Addresses: addresses, Routes: routes})
+	}
+	others := "\nnetworks: {lan2: {cidr: \"10.4.0.0/24\", gateway: \"10.4.0.1\"}, lan6: {cidr: \"fd00:2::/64\", gateway: \"fd00:2::1\"}}\n"
+	for name, c := range map[string]struct {
+		items   []item.Item
+		primary string
+		beside  string // of the design
+		why     string
+	}{
+		"one of each": {[]item.Item{port(0, []string{"10.1.0.11/24", "fd00:1::11/64"}, way("0.0.0.0/0", "10.1.0.1"), way("::/0", "fd00:1::1"))}, "", "", ""},
+		"two of each": {[]item.Item{port(0, []string{"10.1.0.11/24", "fd00:1::11/64"}, way("0.0.0.0/0", "10.1.0.1"), way("::/0", "fd00:1::1")),
+			port(1, []string{"10.4.0.11/24", "fd00:2::11/64"})}, "net-10-1-0-0-24", "", ""},
+		"two of IPv6": {[]item.Item{port(0, []string{"10.1.0.11/24"}, way("0.0.0.0/0", "10.1.0.1")),
+			port(1, []string{"fd00:1::11/64"}, way("::/0", "fd00:1::1")), port(2, []string{"fd00:2::11/64"})}, "net-fd00-1-64", "", ""},
+		"on two interfaces": {[]item.Item{port(0, []string{"10.1.0.11/24", "fd00:3::11/64"}, way("0.0.0.0/0", "10.1.0.1")),
+			port(1, []string{"10.4.0.11/24", "fd00:2::11/64"}, way("::/0", "fd00:2::1")), port(2, []string{"fd00:1::11/64"})}, "",
+			"networks: net6: {cidr: \"fd00:1::/64\", gateway: \"fd00:1::1\"}\n", "no primary network says so"},
+	} {
+		s, wrong := evaluated(t, map[string]string{"site.cue": wiredSite + others + c.beside})
+		if wrong != "" {
+			t.Fatal(wrong)
+		}
+		draft := author.Takeover{Package: "x", Site: s, Drop: map[string]map[site.Facet]map[string]string{}, Found: map[string]map[site.Facet]item.Found{"w-1": {site.FacetNetwork: {Items: c.items}}}}.CUE()
+		if c.why != "" {
+			if len(draft.Left) != 1 || !strings.Contains(draft.Left[0].Why, c.why) {
+				t.Errorf("%s: left is %+v\n%s", name, draft.Left, draft.Text)
+			}
+			continue
+		}
+		got, wrong := evaluated(t, map[string]string{"site.cue": wiredSite + others + c.beside, "inside.cue": string(draft.Text)})
+		if wrong != "" || len(draft.Left) > 0 {
+			t.Errorf("%s: %+v %s\n%s", name, draft.Left, wrong, draft.Text)
+			continue
+		}
+		if diff := cmp.Diff(item.Values(c.items), item.Values(got.Nodes["w-1"].Items(site.FacetNetwork))); diff != "" || got.Nodes["w-1"].PrimaryNetwork != c.primary {
+			t.Errorf("%s: primary %q, %s\n%s", name, got.Nodes["w-1"].PrimaryNetwork, diff, draft.Text)
+		}
 	}
 }
 

@@ -110,9 +110,19 @@ nodes: "n1": addresses: mgmt: "dhcp"`,
 		Node: dhcpWithoutRange,
 	},
 	{
+		Code: "dhcp-network-settings", Severity: site.SeverityNote,
+		What: "The routes and name servers of a network are those of nodes that have an address in the design.",
+		Why:  "A node that gets its address by DHCP gets routes and name servers from the DHCP server too. Slipway does not set those of the network on it.",
+		Wrong: `networks: mgmt: {ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}, dns: servers: ["10.1.0.53"]}
+nodes: "n1": addresses: mgmt: "dhcp"`,
+		Right: `networks: mgmt: {ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}, dns: servers: ["10.1.0.53"], boot: dhcp: "serve"}
+nodes: "n1": addresses: mgmt: "dhcp"`,
+		Node: dhcpSettings,
+	},
+	{
 		Code: "primary-network", Severity: site.SeverityError,
-		What:  "A node has an address in its primary network; and one that is in several networks with a gateway says which of them is the primary one.",
-		Why:   "The node's default route and its full name come from its primary network. Without one, its answers may take a different path from the requests, and firewalls drop them.",
+		What:  "A node has an address in its primary network; and one that is in several networks of one family with a gateway says which of them is the primary one. In the other family, the gateway on the interface of the primary network is used.",
+		Why:   "The node has one default route of each family, and its full name comes from its primary network. Without one, its answers may take a different path from the requests, and firewalls drop them.",
 		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}`,
 		Right: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}
 nodes: "n4": primaryNetwork: "mgmt"`,
@@ -322,29 +332,59 @@ func dhcpWithoutRange(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
+// dhcpSettings tells what of a network a node does not get from the design. Where Slipway's own
+// DHCP server gives the addresses, it gives the rest too.
+func dhcpSettings(s *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, network := range keys(n.Addresses) {
+		in := s.Networks[network]
+		if n.Addresses[network] != site.AddressDHCP || in == nil || in.Boot.DHCP == site.DHCPServe || n.BootsOnly(network) {
+			continue
+		}
+		var what []string
+		if len(in.Routes) > 0 {
+			what = append(what, "routes")
+		}
+		if len(in.DNS.Servers) > 0 {
+			what = append(what, "dns.servers")
+		}
+		if in.DNS.Domain != "" {
+			what = append(what, "dns.domain")
+		}
+		if len(what) > 0 {
+			found = append(found, wrong("addresses."+network, fmt.Sprintf("the node gets its address in the network %s by DHCP, and Slipway does not set %s of the network on it", network, strings.Join(what, ", ")),
+				"Set up the DHCP server to give them, or give the node an address."))
+		}
+	}
+	return found
+}
+
 func primaryNetwork(s *site.Site, n *site.Node) []site.Finding {
-	withGateway := slices.DeleteFunc(keys(n.Addresses), func(name string) bool {
-		return s.Networks[name] == nil || s.Networks[name].Gateway == "" || n.BootsOnly(name)
-	})
 	primary := s.Networks[n.PrimaryNetwork]
 	switch {
-	case !states(n, "primaryNetwork") && len(ofOneFamily(s, withGateway)) > 1:
-		return []site.Finding{wrong("addresses", fmt.Sprintf("several networks of the node have a gateway (%s), and none is the primary one", strings.Join(withGateway, ", ")),
-			"Set primaryNetwork to the network whose gateway is the default route.")}
+	case primary == nil && states(n, "primaryNetwork"):
+		return nil // another rule says so
 	case primary != nil && !states(n, "addresses."+n.PrimaryNetwork):
 		return []site.Finding{wrong("primaryNetwork", fmt.Sprintf("the node has no address in its primary network, %s", n.PrimaryNetwork),
 			fmt.Sprintf("Set addresses.%s, or name a network that it has an address in.", n.PrimaryNetwork))}
-	case primary != nil && primary.Gateway == "" && len(withGateway) > 0:
-		return []site.Finding{wrong("primaryNetwork", fmt.Sprintf("the primary network %s has no gateway, and %s has one", n.PrimaryNetwork, withGateway[0]),
-			fmt.Sprintf("Write %q, or set networks.%s.gateway.", withGateway[0], n.PrimaryNetwork))}
 	}
-	return nil
-}
-
-// ofOneFamily are those of the networks that have the family of the first: a
-// node may leave by IPv4 and by IPv6.
-func ofOneFamily(s *site.Site, names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return otherFamily(s, n, names[0]) })
+	var found []site.Finding
+	for _, family := range site.IPFamilies {
+		chosen, among := s.DefaultNetwork(n, family)
+		switch all := strings.Join(among, ", "); {
+		case chosen != "" || len(among) == 0:
+		case primary == nil:
+			found = append(found, wrong("addresses", fmt.Sprintf("several %s networks of the node have a gateway (%s), and none is the primary one", family, all),
+				"Set primaryNetwork to the network whose gateway is the default route."))
+		case primary.IPFamily() == family:
+			found = append(found, wrong("primaryNetwork", fmt.Sprintf("the primary network %s has no gateway, and %s has one", n.PrimaryNetwork, among[0]),
+				fmt.Sprintf("Write %q, or set networks.%s.gateway.", among[0], n.PrimaryNetwork)))
+		default:
+			found = append(found, wrong("addresses", fmt.Sprintf("several %s networks of the node have a gateway (%s), and the primary network %s does not decide between them", family, all, n.PrimaryNetwork),
+				fmt.Sprintf("List one of them beside %s in the networks of its interface, bond or bridge, or remove the gateway of the others.", n.PrimaryNetwork)))
+		}
+	}
+	return found
 }
 
 func fqdnLength(s *site.Site, n *site.Node) []site.Finding {

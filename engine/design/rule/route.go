@@ -80,8 +80,8 @@ func routeDestination(s *site.Site) []site.Finding {
 			return "the route has both a range and a route domain to lead to", "Keep one of `to` and `domain`."
 		case r.To != "":
 			return objectTo(r.To, prefixOf(s, network))
-		case r.Domain != "" && s.RouteDomains[r.Domain] != nil && len(destinations(s, network, r)) == 0:
-			return fmt.Sprintf("the route domain %s has no other network than %s to lead to", r.Domain, network),
+		case r.Domain != "" && s.RouteDomains[r.Domain] != nil && len(s.Destinations(network, r)) == 0:
+			return fmt.Sprintf("the route domain %s has no other network of the family of %s to lead to", r.Domain, network),
 				"Set the routeDomain of the networks that are behind the gateway, or remove the route."
 		case r.Domain == "" && !brokenTo && !brokenDomain:
 			return "the route leads nowhere", "Set `to` to a range, or `domain` to a route domain."
@@ -145,7 +145,7 @@ func nodeRoute(s *site.Site, n *site.Node) []site.Finding {
 			message, fix = "the route has both a range and a route domain to lead to", "Keep one of `to` and `domain`."
 		case r.To != "":
 			message, fix = objectTo(r.To, p)
-		case r.Domain != "" && s.RouteDomains[r.Domain] != nil && len(destinations(s, network, r)) == 0:
+		case r.Domain != "" && s.RouteDomains[r.Domain] != nil && len(s.Destinations(network, r)) == 0:
 			message, fix = fmt.Sprintf("the route domain %s has no network of the family of %s to lead to", r.Domain, network), "Set the routeDomain of the networks that are behind the gateway, or remove the route."
 		case r.Domain == "" && !states(n, path+".to") && !states(n, path+".domain"):
 			message, fix = "the route leads nowhere", "Set `to` to a range, or `domain` to a route domain."
@@ -191,22 +191,6 @@ func eachRoute(s *site.Site, object func(network, path string, r site.Route) (me
 	return found
 }
 
-// destinations are the ranges that a route of a network leads to.
-func destinations(s *site.Site, network string, r site.Route) []netip.Prefix {
-	if p, err := netip.ParsePrefix(r.To); err == nil {
-		return []netip.Prefix{p}
-	}
-	var all []netip.Prefix
-	for _, other := range keys(s.Networks) {
-		p := prefixOf(s, other)
-		same := p.Addr().BitLen() == prefixOf(s, network).Addr().BitLen()
-		if r.Domain != "" && other != network && s.Networks[other].RouteDomain == r.Domain && p.IsValid() && same {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
 // hop is how a destination is chosen: the kernel has one route for each.
 type hop struct {
 	to     netip.Prefix
@@ -225,8 +209,8 @@ func routeAmbiguous(s *site.Site, n *site.Node) []site.Finding {
 		}
 		for _, name := range keys(s.Networks[network].Routes) {
 			r, path := s.Networks[network].Routes[name], "networks."+network+".routes."+name
-			for _, to := range destinations(s, network, r) {
-				h, gw := hop{to, r.Metric}, router{"", path, addrOf(r.Gateway)}
+			for _, to := range s.Destinations(network, r) {
+				h, gw := hop{to.Range, r.Metric}, router{"", path, addrOf(r.Gateway)}
 				if before, ok := first[h]; ok && before.addr != gw.addr {
 					found = append(found, ambiguous(s, h, before, gw))
 				}
@@ -240,8 +224,8 @@ func routeAmbiguous(s *site.Site, n *site.Node) []site.Finding {
 		if network == "" {
 			continue
 		}
-		for _, to := range destinations(s, network, r) {
-			h := hop{to, r.Metric}
+		for _, to := range s.Destinations(network, r) {
+			h := hop{to.Range, r.Metric}
 			if before, ok := first[h]; ok && before.addr != addrOf(r.Gateway) {
 				f := wrong("routes."+name, fmt.Sprintf("there are two routes to %s with the metric %d: over %s and over %s", h.to, h.metric, before.addr, r.Gateway),
 					"Give the one that is to be taken second a higher metric.")

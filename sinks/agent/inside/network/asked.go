@@ -13,7 +13,7 @@ import (
 // others for and was not given, or was given and did not ask for. It is told beside the
 // fields, and makes no difference: to write the settings once more would change nothing, and
 // would interrupt what works.
-func (r *real) asked(seen *inside.Seen, id, manager string, made item.Link, addresses bool) {
+func (r *real) asked(seen *inside.Seen, id string, made item.Link, addresses bool) {
 	if !r.up || !r.carrier {
 		return // it can ask nobody
 	}
@@ -37,10 +37,6 @@ func (r *real) asked(seen *inside.Seen, id, manager string, made item.Link, addr
 	}
 	if addresses && made.SLAAC && advertised == "" {
 		all = append(all, "it takes an address from what routers advertise, and has none by that")
-	}
-	// The other managers tell their settings alone, which are compared.
-	if lost := unused(made.Servers, r.servers); (manager == Networkd || manager == Netplan) && r.servers != nil && lost != "" {
-		all = append(all, "its name servers "+lost+" are not among those that systemd-networkd has for it")
 	}
 	if len(all) > 0 {
 		seen.Have[item.Asked(id)] = strings.Join(all, "; ")
@@ -68,13 +64,13 @@ func (r *real) dynamicOf(kind func(netip.Prefix) bool) string {
 }
 
 // unused are the designed name servers that are not in use; addresses have several spellings.
-func unused(made, inUse []string) string {
-	return item.List(slices.DeleteFunc(slices.Clone(made), func(text string) bool {
-		a, err := netip.ParseAddr(text)
+func unused(made, inUse []string) []string {
+	return slices.DeleteFunc(slices.Clone(made), func(text string) bool {
+		host, _, _ := strings.Cut(text, "#") // a name for TLS
+		a, err := netip.ParseAddr(host)
 		return slices.ContainsFunc(inUse, func(other string) bool {
-			host, _, _ := strings.Cut(other, "#") // a name for TLS
-			b, otherErr := netip.ParseAddr(host)
-			return text == other || err == nil && otherErr == nil && a == b
+			b, otherErr := netip.ParseAddr(other)
+			return host == other || err == nil && otherErr == nil && a == b
 		})
-	}))
+	})
 }

@@ -11,11 +11,10 @@ import (
 // What others give an interface, or do not, is told beside its settings, and changes none.
 func TestWhatOthersGive(t *testing.T) {
 	const lease, advertised, single = "10.1.0.77/24", "fd00::77/64", "fd00::78/128"
-	names := item.Link{Servers: []string{"10.1.0.2", "fd00::2"}, Search: []string{"example.org"}}
 	for what, c := range map[string]struct {
 		made    item.Link
 		dynamic []string
-		told    string // what systemd-networkd says of the link
+		told    string // how addresses are read, or that there is no carrier
 		want    string // what is told of it
 	}{
 		"a lease":                    {item.Link{DHCP4: true}, []string{lease}, "", ""},
@@ -28,9 +27,6 @@ func TestWhatOthersGive(t *testing.T) {
 		"an advertised prefix":       {item.Link{SLAAC: true}, []string{advertised}, "", ""},
 		"nothing was advertised":     {item.Link{SLAAC: true}, []string{single}, "", "it takes an address from what routers advertise, and has none by that"},
 		"an advertised one too many": {item.Link{}, []string{advertised}, "", "it has fd00::77/64 for a time, as routers and servers give it, although its settings ask for none"},
-		"name servers":               {names, nil, "DNS=10.1.0.2#dns.example.org fd00:0::2 10.1.0.9\nDOMAINS=example.org\n", ""},
-		"one name server is lost":    {names, nil, "DNS=10.1.0.2\nDOMAINS=example.org\n", "its name servers fd00::2 are not among those that systemd-networkd has for it"},
-		"no word of name servers":    {names, nil, "ADMIN_STATE=configured\n", ""},
 		"an address without an end":  {item.Link{DHCP4: true}, nil, "for good", ""},
 		"addresses are not read":     {item.Link{DHCP4: true, DHCP6: true, SLAAC: true}, nil, "unread", ""},
 	} {
@@ -61,7 +57,6 @@ func TestWhatOthersGive(t *testing.T) {
 			if c.told == "no carrier" {
 				put(t, s.root, "/sys/class/net/eth1/carrier", "0\n", 0o644)
 			}
-			put(t, s.root, "/run/systemd/netif/links/3", c.told, 0o644)
 			seen, err := f.Observe(t.Context(), s.host(), keysOf(designed))
 			if got := seen.Have[item.Asked("eth1")]; err != nil || got != c.want || (c.told != "unread") == (len(seen.Unread) > 0) {
 				t.Errorf("%v, told %q and unread %v, want %q", err, got, seen.Unread, c.want)

@@ -100,9 +100,13 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 				seen.Unread[item.Name(key, field)] = why
 			}
 			if l := made[id]; l.Kind != "" && m.master(id) == "" { // a member leaves that to what it is in
-				m.links[id].asked(&seen, id, manager, l, m.unread["addresses"] == "")
+				m.links[id].asked(&seen, id, l, m.unread["addresses"] == "")
 			}
 			leased(&seen, id, m.links[id])
+		}
+		if h.Live && m != nil {
+			m.seeNames(h, &seen, id, manager, made)
+			seeClient(h, &seen, id, manager)
 		}
 		if m != nil {
 			m.seePort(h, &seen, key, made[id])

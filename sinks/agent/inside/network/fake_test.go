@@ -168,7 +168,7 @@ func (s *system) facet() *Facet {
 			var all []kernelRoute
 			for name, routes := range s.routes {
 				for _, r := range routes {
-					all = append(all, kernelRoute{s.index(name), r})
+					all = append(all, kernelRoute{index: s.index(name), Route: r})
 				}
 			}
 			return all, nil

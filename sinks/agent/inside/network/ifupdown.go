@@ -109,7 +109,9 @@ func stanzas(b *strings.Builder, name string, l item.Link, all links) {
 	default:
 		fmt.Fprintf(b, "iface %s inet6 manual\n", name)
 	}
-	named(link, servers6, l.Search)
+	if len(servers6) > 0 {
+		named(link, servers6, l.Search)
+	}
 	routing(link, name, "-6 ", routes6)
 	for _, a := range addresses6 {
 		fmt.Fprintf(b, "iface %s inet6 static\n\taddress %s\n", name, a)
@@ -183,9 +185,9 @@ func creation(name string, l item.Link) string {
 func named(link func(string), servers, search []string) {
 	if len(servers) > 0 {
 		link("dns-nameservers " + strings.Join(servers, " "))
-		if len(search) > 0 {
-			link("dns-search " + strings.Join(search, " "))
-		}
+	}
+	if len(search) > 0 {
+		link("dns-search " + strings.Join(search, " "))
 	}
 }
 

@@ -19,8 +19,9 @@ type real struct {
 	carrier bool
 	up      bool
 	dynamic []netip.Prefix // addresses of leases and advertisements
+	byHand  []item.Route   // those of its routes that no manager's settings have made
 	hosts   []string       // addresses of full length, which may be of something that shares them
-	servers []string       // of DNS, as the system was told by others
+	servers []string       // of DNS, as the system was told by others, that it does ask
 	search  []string
 }
 
@@ -63,8 +64,13 @@ func (t tables) look(h *inside.Host) (*machine, error) {
 	m.addresses(t, byIndex)
 	m.routes(t, byIndex)
 	manager := Manager(h)
+	asked, known := inUse(h)
 	for name, r := range m.links {
 		r.servers, r.search = nameService(h, manager, name, r)
+		if known { // settings that nothing reads have no effect
+			lost := unused(r.servers, asked)
+			r.servers = slices.DeleteFunc(r.servers, func(s string) bool { return slices.Contains(lost, s) })
+		}
 	}
 	return m, nil
 }
@@ -115,6 +121,9 @@ func (m *machine) routes(t tables, byIndex map[int]*real) {
 	for _, route := range all {
 		if r := byIndex[route.index]; r != nil {
 			r.Routes = append(r.Routes, route.Route)
+			if route.byHand {
+				r.byHand = append(r.byHand, route.Route)
+			}
 		}
 	}
 }
@@ -190,7 +199,7 @@ func (r *real) as(made item.Link) item.Link {
 	if made.PCI == "" {
 		l.PCI = ""
 	}
-	l.Routes = asRoutes(l.Routes, made.Routes)
+	l.Routes = asRoutes(r.withoutLeased(made), made.Routes)
 	l.Addresses = slices.Clone(l.Addresses)
 	for _, a := range r.hosts {
 		if slices.Contains(made.Addresses, a) {
@@ -272,7 +281,7 @@ func meant(b *item.Bond) *item.Bond {
 // guessed is what the kernel has of an interface that we did not set up: a lease
 // shows in an address that is not for good.
 func (r *real) guessed() item.Link {
-	l := r.as(item.Link{Bond: r.Bond})
+	l := r.as(item.Link{Bond: r.Bond, DHCP4: r.dynamicOf(isFour) != ""})
 	l.MAC, l.Bond = r.MAC, meant(r.Bond)
 	if r.MTU != 1500 {
 		l.MTU = r.MTU

@@ -139,7 +139,7 @@ func TestParseRoutes(t *testing.T) {
 	to, via, out := attribute(1, 10, 9, 0, 0), attribute(5, 10, 1, 0, 2), attribute(4, four(3)...)
 	got := parseRoutes(slices.Concat(
 		route(4, 254, to, via, out, attribute(6, four(50)...)), route(186, 254, to, via, out), route(16, 254, to, via, out), route(4, 255, to, via, out)))
-	if want := []kernelRoute{{3, item.Route{To: "10.9.0.0/16", Via: "10.1.0.2", Metric: 50}}}; !slices.Equal(got, want) {
+	if want := []kernelRoute{{index: 3, Route: item.Route{To: "10.9.0.0/16", Via: "10.1.0.2", Metric: 50}}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -92,7 +92,12 @@ type live struct {
 // start boots a system with an interface eth0, at whose other end is a gateway.
 func start(t *testing.T) live {
 	nspawn.Require(t)
-	s := live{nspawn.Boot(t, nspawn.Loopback), t}
+	return startIn(t, nspawn.Unpack(t))
+}
+
+// startIn boots the system in a folder.
+func startIn(t *testing.T, root string) live {
+	s := live{nspawn.Start(t, root, nspawn.Loopback), t}
 	program, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)

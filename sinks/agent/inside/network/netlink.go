@@ -30,6 +30,9 @@ type kernelAddress struct {
 type kernelRoute struct {
 	index int
 	item.Route
+	// byHand says that it was set without a protocol: by a person, or by a DHCP client of
+	// ifupdown. Those of managers' settings are static.
+	byHand bool
 }
 
 // readAddresses asks the kernel for all addresses.
@@ -106,7 +109,7 @@ func parseRoutes(table []byte) []kernelRoute {
 		if !prefix.IsValid() {
 			return
 		}
-		r := kernelRoute{int(number32(a[syscall.RTA_OIF], 0)), item.Route{To: prefix.String(), Metric: int64(number32(a[routeMetric], 0))}}
+		r := kernelRoute{int(number32(a[syscall.RTA_OIF], 0)), item.Route{To: prefix.String(), Metric: int64(number32(a[routeMetric], 0))}, protocol == protocolBoot}
 		if via, ok := netip.AddrFromSlice(a[syscall.RTA_GATEWAY]); ok {
 			r.Via = via.String()
 		}

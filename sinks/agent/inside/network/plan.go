@@ -2,6 +2,7 @@ package network
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -49,6 +50,11 @@ func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan,
 	if p.manager == "" {
 		return nil, &wire.Error{Class: wire.Refused, Text: "this system has none of systemd-networkd, netplan, NetworkManager and ifupdown enabled; enable one of them"}
 	}
+	for _, id := range p.after.names() {
+		if why := noClient(h, p.manager, p.after[id]); why != "" && h.Live {
+			return nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("interface %q: %s", id, why)}
+		}
+	}
 	p.name, p.all = digest(p.manager, p.after), p.after.complete()
 	files := render(p.manager, p.after)
 	if len(p.after) > 0 && exists(h.Path("/etc/cloud/cloud.cfg.d")) {
@@ -62,6 +68,9 @@ func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan,
 		p.add(h, w)
 	}
 	if err := p.disable(h); err != nil {
+		return nil, err
+	}
+	if err := p.names(h); err != nil {
 		return nil, err
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {

@@ -21,6 +21,7 @@ func TestSurvey(t *testing.T) {
 	s.addresses["docker0"] = []string{"172.17.0.1/16"}
 	put(t, s.root, "/sys/class/net/docker0/bridge/stp_state", "0\n", 0o644)
 	put(t, s.root, "/run/systemd/netif/links/2", "ADMIN_STATE=configured\nDNS=10.1.0.2 10.1.0.3\nDOMAINS=example.org\n", 0o644)
+	put(t, s.root, resolvFile, "nameserver 10.1.0.3\nnameserver 10.1.0.2\n", 0o644)
 	before := allFiles(t, s.root)
 	found, err := s.facet().Survey(t.Context(), s.host())
 	if err != nil {
