@@ -322,6 +322,13 @@ func TestPasswords(t *testing.T) {
 	if have() != "locked" || strings.Contains(s.get("/etc/shadow"), hashB) {
 		t.Errorf("one that left the design is %q", have())
 	}
+	// Nor can it be unlocked where a person has locked the account meanwhile.
+	s.applies(with(hashB))
+	_, _ = s.exec(t.Context(), commandTo("ops:!"+hashB))
+	s.applies(with(""))
+	if have() != "locked" || strings.Contains(s.get("/etc/shadow"), hashB) {
+		t.Errorf("one that was locked and left the design is in %s", s.get("/etc/shadow"))
+	}
 	// One that the account has already is taken note of, and not written again.
 	_, _ = s.exec(t.Context(), commandTo("ops:"+hashA))
 	s.applies(with(hashA))
