@@ -146,9 +146,13 @@ func (g *generator) users(s *site.System) {
 
 func (g *generator) packaged(s *site.System) {
 	if g.packages == nil || g.maybe(1, 4) {
+		was := g.packages["one"]
 		g.packages = map[string]site.Package{}
 		if g.maybe(1, 2) {
 			p := site.Package{Version: g.pick("", "1.0", "2.0"), State: g.pick("", "held")}
+			if p.Version == "" { // a version that leaves the design stays
+				p.Version = was.Version
+			}
 			if p.State == "held" && p.Version == "" { // what is there is held, so the version depends on what was before
 				p.Version = "1.0"
 			}
