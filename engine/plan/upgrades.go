@@ -17,9 +17,12 @@ func Upgrades(n *site.Node, seen site.FacetState) *site.Upgrades {
 		return nil
 	}
 	u := &site.Upgrades{Restart: site.RestartNo}
-	if seen.Upgrades == nil {
+	switch {
+	case patch.Snapshot != seen.Have[item.Name(item.KindPatch, "snapshot")]: // the upgrades that were seen are of other lists
+		u.Doubt = "which upgrades the snapshot has is unknown until Slipway fetches its lists of packages"
+	case seen.Upgrades == nil:
 		u.Doubt = "which upgrades there are is unknown until Slipway fetches the lists of packages"
-	} else {
+	default:
 		u.More, u.Doubt = seen.Upgrades.More, seen.Upgrades.Doubt
 		asked := w.patch(patch.Level)
 		for _, p := range seen.Upgrades.Packages {

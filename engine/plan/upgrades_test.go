@@ -41,6 +41,7 @@ func TestRestartsForUpgrades(t *testing.T) {
 		"libraries":                     {upgrades: &item.Upgrades{Packages: []item.Upgrade{ssl}}, want: site.RestartNo, steps: 1},
 		"libraries count":               {patch: site.Patch{Reboot: "libraries"}, upgrades: &item.Upgrades{Packages: []item.Upgrade{ssl}}, want: site.RestartMaybe, steps: 2, reason: "after the upgrade of libssl3"},
 		"nobody looked":                 {have: "-", want: site.RestartMaybe, steps: 2, reason: "which upgrades there are is unknown"},
+		"another snapshot":              {patch: site.Patch{Snapshot: "20260101T000000Z"}, have: "security", upgrades: &item.Upgrades{Packages: []item.Upgrade{kernel}}, want: site.RestartMaybe, steps: 2, reason: "which upgrades the snapshot has is unknown"},
 		"old lists":                     {upgrades: &item.Upgrades{Packages: []item.Upgrade{plain}, Doubt: "the lists of packages are older than 7 days"}, want: site.RestartMaybe, steps: 2, reason: "only if an upgrade needs it: the lists of packages are older than 7 days"},
 		"old lists with a kernel":       {upgrades: &item.Upgrades{Packages: []item.Upgrade{kernel}, Doubt: "the lists of packages are older than 7 days"}, want: site.RestartYes, steps: 2, reason: "needs a restart"},
 		"never":                         {patch: site.Patch{Reboot: "never"}, upgrades: &item.Upgrades{Packages: []item.Upgrade{kernel}}, want: site.RestartNever, steps: 1, note: "takes effect after a restart; `system.patch.reboot` is \"never\""},

@@ -37,7 +37,8 @@ func outcome(what string, out inside.Output, err error) error {
 	switch text := string(out.Err) + string(out.Out); {
 	case containsAny(text, "Could not get lock", "locked by another process", "database is locked", "Failed to obtain the transaction lock"):
 		return busy("%s: another program uses the package manager now%s", what, behind(said))
-	case containsAny(text, "No space left on device", "have enough free space", "more space needed on", "Disk Requirements"):
+	case containsAny(text, "No space left on device", "have enough free space", "more space needed on", "Disk Requirements",
+		": Wrote only "): // as tar says it
 		return failed("%s: %s%s", what, diskFull, behind(said))
 	}
 	return failed("%s failed with code %d%s", what, out.Code, behind(said))

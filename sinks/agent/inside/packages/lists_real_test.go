@@ -14,6 +14,7 @@ import (
 func TestAptListsThatAreNotValid(t *testing.T) {
 	t.Parallel()
 	s := debian(t)
+	putFile(t, s.root, "/etc/apt/apt.conf.d/zz-times", "Acquire::Check-Valid-Until \"true\";\nAcquire::Check-Date \"true\";\n")
 	s.publish("stable", "Site", deb{name: "one", version: "1.0"}, deb{name: "two", version: "1.0"})
 	s.publish("other", "Site")
 	s.does([]item.Item{s.repository("stable", 0), s.repository("other", 0), pkg("one", "", "present"), pkg("two", "", "present")})
@@ -37,7 +38,7 @@ func TestDNFKernel(t *testing.T) {
 	t.Parallel()
 	s := fedora(t)
 	repo := t.TempDir()
-	kernel := [][3]string{{"kernel-core", "", ""}}
+	kernel := [][3]string{{"kernel-core", "Provides: installonlypkg(kernel)", ""}}
 	s.publishRPM(repo, "", spec("1.0", kernel))
 	s.does([]item.Item{s.repositoryRPM(repo), pkg("kernel-core", "1.0-1", "present")})
 	s.publishRPM(repo, "<updates>"+advisory("SITE-1", "security", "2.0", "kernel-core")+"</updates>", spec("2.0", kernel))
