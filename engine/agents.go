@@ -121,7 +121,7 @@ func (w *worker) bootLocked(until time.Time, network bool) driver.Boot {
 
 // controller is the host of the node's BMC.
 func (w *worker) controller() string {
-	u, err := url.Parse(w.node.Endpoints[site.BMC].URL)
+	u, err := url.Parse(w.node.Endpoints[site.Manager].URL)
 	if err != nil {
 		return ""
 	}

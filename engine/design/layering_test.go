@@ -87,7 +87,7 @@ nodes: "n1": #std & {power: "on"}`: nil,
 // the node names the definition that has them.
 func TestADefinitionsDefaultsBeatNoLayer(t *testing.T) {
 	r := over(t, "import \"github.com/slipway-gitops/slipway/schema\"\n\ncredentials: ilo: {}\nprofiles: machine1: endpoints: bmc: credential: \"ilo\"\nnodes: \"n1\": endpoints: bmc: schema.#Node.endpoints.bmc & {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\"}")
-	if r.Site == nil || r.Site.Nodes["n1"].Endpoints[site.BMC].Credential != "ilo" {
+	if r.Site == nil || r.Site.Nodes["n1"].Endpoints[site.Manager].Credential != "ilo" {
 		t.Errorf("n1 does not have the credential of its profile; findings:\n%s", describe(r.Findings))
 	}
 }

@@ -49,7 +49,7 @@ func TestURLsReferToTheEffectiveNode(t *testing.T) {
 	}
 	got := map[string]string{}
 	for name, n := range r.Site.Nodes {
-		got[name] = n.Endpoints[site.BMC].URL + " " + n.Origins.Of("endpoints.bmc.url").LayerName()
+		got[name] = n.Endpoints[site.Manager].URL + " " + n.Origins.Of("endpoints.bmc.url").LayerName()
 	}
 	want := map[string]string{
 		"n1": "redfish+https://10.0.0.11:8443/redfish/v1/Systems/n1 profile/base",

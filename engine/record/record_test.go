@@ -91,8 +91,8 @@ func nodeOfDesign(i int) *site.Node {
 		Labels:   map[string]string{"zone": "a", "tier": "gold"},
 		Identity: site.Identity{UUID: fmt.Sprintf("4c4c4544-0000-0000-0000-%012d", i), Serial: fmt.Sprintf("S%d", i)},
 		Endpoints: map[site.EndpointKind]site.Endpoint{
-			site.BMC: {URL: fmt.Sprintf("redfish+https://192.0.2.%d/redfish/v1/Systems/1", i%250), Credential: "bmc", Trust: site.Trust{Fingerprint: "sha256:" + strings.Repeat("0f", 32)}},
-			site.OS:  {URL: fmt.Sprintf("ssh://198.51.100.%d", i%250), Credential: "os"},
+			site.Manager: {URL: fmt.Sprintf("redfish+https://192.0.2.%d/redfish/v1/Systems/1", i%250), Credential: "bmc", Trust: site.Trust{Fingerprint: "sha256:" + strings.Repeat("0f", 32)}},
+			site.OS:      {URL: fmt.Sprintf("ssh://198.51.100.%d", i%250), Credential: "os"},
 		},
 		Power: "on", Boot: site.Boot{Order: []string{"Hdd", "Pxe"}}, Image: "debian", Generation: 1,
 		Place: site.At("nodes.cue", i+1, 2, "node/x"),
@@ -363,7 +363,7 @@ func TestLargeValuesAreFiles(t *testing.T) {
 	s := open(t, t.TempDir())
 	b, ctx := s.Site("berlin"), t.Context()
 	n := nodeOfDesign(1)
-	n.Endpoints[site.BMC] = site.Endpoint{URL: "redfish+https://192.0.2.1", Trust: site.Trust{CA: strings.Repeat("certificate ", 10_000)}}
+	n.Endpoints[site.Manager] = site.Endpoint{URL: "redfish+https://192.0.2.1", Trust: site.Trust{CA: strings.Repeat("certificate ", 10_000)}}
 	large := site.Recorded{Departed: &site.Departure{Revision: "abc", When: day, Node: n}}
 	must(t, b.PutNode(ctx, "n1", large))
 	o := observation(1, day)

@@ -89,8 +89,8 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 
 // schemes are those that an endpoint of each kind may have.
 var schemes = map[site.EndpointKind]string{
-	site.BMC: "redfish+https",
-	site.OS:  "ssh",
+	site.Manager: "redfish+https",
+	site.OS:      "ssh",
 }
 
 // eachEndpoint checks every endpoint of a node by its parsed URL; an objection
