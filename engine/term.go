@@ -276,9 +276,9 @@ func (w *worker) weaker() string {
 		return "its BMC has no sessions, so Slipway cannot tell a late request of a killed daemon from one of the next daemon: after a daemon was killed, destructive steps wait"
 	case binding == site.BindingNone:
 		if d.endpoint.Unbound == site.UnboundAccept {
-			return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; the design accepts this for destructive steps (endpoints.bmc.unbound)"
+			return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; the design accepts this for destructive steps (endpoints.manager.unbound)"
 		}
-		return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; destructive steps are refused until the design accepts this (endpoints.bmc.unbound)"
+		return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; destructive steps are refused until the design accepts this (endpoints.manager.unbound)"
 	}
 	return ""
 }

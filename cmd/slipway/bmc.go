@@ -241,7 +241,7 @@ func designedHost(s *site.Site, n *site.Node) (site.Reach, error) {
 
 func checkReach(r site.Reach, node string) error {
 	if r.Manager.URL == "" {
-		return fmt.Errorf("node %s has no endpoint bmc in the design", node)
+		return fmt.Errorf("node %s has no endpoints.manager in the design", node)
 	}
 	return nil
 }

@@ -334,7 +334,7 @@ func (r *register) moved(m site.Met, n *site.Node, st site.Standing) site.Standi
 	u := url.URL{Host: hostOf(was)}
 	st.Kind = site.StandingMoved
 	st.Text = fmt.Sprintf("the machine of %s has moved from %s to %s", n.Name, u.Hostname(), m.Address)
-	st.Place, st.Have, st.Want = n.Origins.Of("endpoints.bmc.url"), strconv.Quote(was), strconv.Quote(m.Endpoint.URL)
+	st.Place, st.Have, st.Want = n.Origins.Of("endpoints.manager.url"), strconv.Quote(was), strconv.Quote(m.Endpoint.URL)
 	for network, a := range n.Addresses {
 		if o := n.Origins.Of("addresses." + network); a == u.Hostname() && !o.IsZero() {
 			st.Place, st.Have, st.Want = o, strconv.Quote(a), strconv.Quote(m.Address)

@@ -98,8 +98,8 @@ func nodeOfDesign(i int) *site.Node {
 		Place: site.At("nodes.cue", i+1, 2, "node/x"),
 	}
 	origins := map[string]site.Origin{}
-	for _, path := range []string{"role", "rack", "labels.zone", "labels.tier", "identity.uuid", "identity.serial", "endpoints.bmc.url",
-		"endpoints.bmc.credential", "endpoints.os.url", "endpoints.os.credential", "power", "boot.order", "image", "generation"} {
+	for _, path := range []string{"role", "rack", "labels.zone", "labels.tier", "identity.uuid", "identity.serial", "endpoints.manager.url",
+		"endpoints.manager.credential", "endpoints.os.url", "endpoints.os.credential", "power", "boot.order", "image", "generation"} {
 		origins[path] = site.At("profiles/base.cue", len(path), 3, "profile/base")
 	}
 	n.Origins = site.OriginsByPath(origins)
@@ -128,7 +128,7 @@ func observation(i int, seen time.Time) site.Observed {
 
 func recorded(generation int) site.Recorded {
 	return site.Recorded{
-		Adopted:   &site.Adoption{Machine: site.Identity{Serial: "S1"}, When: day, BMC: "redfish+https://192.0.2.1"},
+		Adopted:   &site.Adoption{Machine: site.Identity{Serial: "S1"}, When: day, Manager: "redfish+https://192.0.2.1"},
 		Installed: &site.Installation{Generation: generation, Image: strings.Repeat("ab", 32), Since: day, Proven: true},
 		Last:      site.Shown{State: site.InSync, Reason: "as designed", Since: day},
 	}

@@ -76,7 +76,7 @@ func (k Known) Account(node string) Account {
 // Reach is how a machine is reached out of band, and which one it has to be,
 // by the design in force.
 type Reach struct {
-	Manager Endpoint `json:"bmc"`
+	Manager Endpoint `json:"manager"`
 	Machine Identity `json:"machine,omitzero"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`

@@ -268,7 +268,7 @@ type Adoption struct {
 	Machine Identity  `json:"machine"`
 	When    time.Time `json:"when"`
 	// Manager is the URL of the endpoint through which it was last seen.
-	Manager string `json:"bmc,omitempty"`
+	Manager string `json:"manager,omitempty"`
 	// Settled is when the node was first in-sync, or when a person approved
 	// the first disruption; zero while first contact lasts.
 	Settled time.Time `json:"settled,omitzero"`
