@@ -134,7 +134,7 @@ func (r *renaming) references(f *ast.File) {
 				r.refer(x, x, managerField)
 			}
 		case *ast.Field:
-			if labelled(x, "url") {
+			if x.Value != nil && labelled(x, "url") {
 				r.template(x)
 			}
 		case *ast.Comprehension:
