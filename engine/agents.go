@@ -279,7 +279,7 @@ func (w *worker) towards(j job, own site.BootAddress) (string, error) {
 
 // controller is the host of the node's BMC.
 func (w *worker) controller() string {
-	u, err := url.Parse(w.node.Endpoints[site.BMC].URL)
+	u, err := url.Parse(w.node.Endpoints[site.Manager].URL)
 	if err != nil {
 		return ""
 	}

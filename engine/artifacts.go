@@ -355,7 +355,7 @@ func (w *worker) serveURL(j job, s site.Step) (string, error) {
 		}
 		return w.e.Artifacts.URL(a.Host(), digest)
 	}
-	bmc, err := url.Parse(j.node.Endpoints[site.BMC].URL)
+	bmc, err := url.Parse(j.node.Endpoints[site.Manager].URL)
 	if err != nil {
 		return "", fmt.Errorf("read the URL of the BMC: %w", err)
 	}

@@ -219,9 +219,9 @@ func TestStatusSaysHowWritesAreBound(t *testing.T) {
 				binding := site.Binding(strings.TrimSpace(string(binding)))
 				withSessions(w, &sessioned{binding: binding, logins: logins{basic: binding != site.BindingSession}})
 				d := w.design("a")
-				e := d.Nodes["a"].Endpoints[site.BMC]
+				e := d.Nodes["a"].Endpoints[site.Manager]
 				e.Unbound = c.unbound
-				d.Nodes["a"].Endpoints[site.BMC] = e
+				d.Nodes["a"].Endpoints[site.Manager] = e
 				w.commit(d)
 				w.up()
 				w.after(2 * time.Minute)

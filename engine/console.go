@@ -23,7 +23,7 @@ func (e *Engine) Console(ctx context.Context, node string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, node)
 	}
 	j := w.job()
-	ep := Trusted(j.node, site.BMC, j.memory.Recorded)
+	ep := Trusted(j.node, site.Manager, j.memory.Recorded)
 	ctx, cancel := context.WithTimeout(ctx, driver.LongestLook)
 	defer cancel()
 	m, err := driver.Open(ctx, e.Drivers, e.Secrets, ep)

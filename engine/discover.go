@@ -130,7 +130,7 @@ func inBrief(m site.Met) site.Met {
 func controllers(s *site.Site) map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, n := range s.Nodes {
-		u, err := url.Parse(n.Endpoints[site.BMC].URL)
+		u, err := url.Parse(n.Endpoints[site.Manager].URL)
 		if err != nil {
 			continue
 		}

@@ -90,7 +90,7 @@ func TestTheDaemonSweeps(t *testing.T) {
 		w.bmcs = net
 		s := w.design("10.9.0.1", "10.9.0.2")
 		gone := s.Nodes["10.9.0.2"]
-		gone.Endpoints[site.BMC] = site.Endpoint{URL: "redfish+https://10.9.0.77", Credential: "bmc"}
+		gone.Endpoints[site.Manager] = site.Endpoint{URL: "redfish+https://10.9.0.77", Credential: "bmc"}
 		s.Discovery = &site.Discovery{Ranges: []string{"10.9.0.0/28"}, Every: site.Duration(time.Hour), Credential: "bmc"}
 		w.commit(s)
 		w.up()

@@ -22,7 +22,7 @@ nodes: "n1": {
 	profiles: ["base"]
 	rack: "r1"
 	role: "web"
-	endpoints: bmc: {url: "redfish+https://127.0.0.1", credential: "bmc"}
+	endpoints: manager: {url: "redfish+https://127.0.0.1", credential: "bmc"}
 	bios: attributes: {Big: 9007199254740993, Text: "1", On: true}
 	kernel: parameters: {quiet: true, panic: 5}
 	system: {

@@ -139,7 +139,7 @@ func (w *worker) inspectAgain() time.Duration {
 // the node's own, and nothing is under way on it. Where an approval waits for
 // the disks, a step that cannot go on keeps nobody from reading them.
 func (w *worker) inspects(j job, now time.Time) bool {
-	_, reachable := j.node.Endpoints[site.BMC]
+	_, reachable := j.node.Endpoints[site.Manager]
 	o, r := j.memory.Observed, j.memory.Recorded
 	known := o.Identity.Known() && j.node.Machine().Matches(o.Identity)
 	still := (r.UnderWay() == 0 || w.awaitsDisks()) && len(o.Facets[site.FacetPower].Pending) == 0 && !w.isBlind()
@@ -264,7 +264,7 @@ func (w *worker) noDisks() {
 
 // inspect reads the inventory and records it.
 func (w *worker) inspect(ctx context.Context, j job) error {
-	m, err := w.open(ctx, j.node, site.BMC)
+	m, err := w.open(ctx, j.node, site.Manager)
 	if err != nil {
 		return err
 	}
@@ -272,9 +272,9 @@ func (w *worker) inspect(ctx context.Context, j job) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	inv, err := able.Inspect(w.guarded(ctx, site.BMC), j.node)
+	inv, err := able.Inspect(w.guarded(ctx, site.Manager), j.node)
 	if err != nil {
-		return w.remember(site.BMC, fmt.Errorf("inspect %s: %w", w.name, err))
+		return w.remember(site.Manager, fmt.Errorf("inspect %s: %w", w.name, err))
 	}
 	if was, err := w.e.Records.Inventory(ctx, w.name); err == nil {
 		for _, text := range plan.Exchanged(was, inv) {

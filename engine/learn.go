@@ -73,14 +73,14 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	if r.Adopted == nil {
 		r.Adopted = &site.Adoption{Machine: o.Identity, When: time.Now()}
 	}
-	url := n.Endpoints[site.BMC].URL
-	if a := *r.Adopted; a.BMC == url && a.Machine != o.Identity && a.Machine.Known() && a.Machine.Matches(o.Identity) {
+	url := n.Endpoints[site.Manager].URL
+	if a := *r.Adopted; a.Manager == url && a.Machine != o.Identity && a.Machine.Known() && a.Machine.Matches(o.Identity) {
 		a.Machine = o.Identity // the design names more of it by now
 		r.Adopted = &a
 	}
-	if designed.Matches(r.Adopted.Machine) && r.Adopted.BMC != url {
+	if designed.Matches(r.Adopted.Machine) && r.Adopted.Manager != url {
 		a := *r.Adopted
-		a.BMC = url
+		a.Manager = url
 		r.Adopted = &a
 	}
 }

@@ -32,10 +32,10 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	defer w.e.looks.Release(1)
 	w.e.began(LoopTurn, w.due)
 	var v view
-	if _, ok := j.node.Endpoints[site.BMC]; ok {
+	if _, ok := j.node.Endpoints[site.Manager]; ok {
 		due := w.facetsDue(j)
-		seen, err := w.observe(ctx, j, site.BMC, due)
-		w.heard(ctx, j.node, site.BMC, err)
+		seen, err := w.observe(ctx, j, site.Manager, due)
+		w.heard(ctx, j.node, site.Manager, err)
 		if err != nil {
 			return v, fmt.Errorf("observe %s: %w", w.name, err)
 		}

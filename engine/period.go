@@ -73,7 +73,7 @@ func (w *worker) facetsDue(j job) []site.Facet {
 	}
 	now, r := time.Now(), j.memory.Recorded
 	busy := r.InFlight != nil || r.UnderWay() > 0
-	for _, f := range w.designedFacets(j.node, site.BMC) {
+	for _, f := range w.designedFacets(j.node, site.Manager) {
 		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) {
 			due = append(due, f)
 		}

@@ -28,7 +28,7 @@ func (w *world) hosted(names ...string) *site.Site {
 		}
 		n := w.fleet.Machine(name).VirtualNode()
 		n.Virtual.Host = site.Host{}
-		delete(n.Endpoints, site.BMC)
+		delete(n.Endpoints, site.Manager)
 		s.Nodes[name] = n
 	}
 	return s
@@ -61,7 +61,7 @@ func TestPlacesLast(t *testing.T) {
 		if len(on) != 3 || on[0] != "hv-1" || on[2] != "hv-2" {
 			t.Fatalf("they are not spread: %v", first)
 		}
-		reach := w.engine.Known().Reach["vm-1"].BMC.URL
+		reach := w.engine.Known().Reach["vm-1"].Manager.URL
 		if want := "libvirt+tls://" + first["vm-1"] + ".example/system?domain=vm-1&site=test"; reach != want {
 			t.Errorf("vm-1 is reached at %s, want %s", reach, want)
 		}

@@ -166,7 +166,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	if note := w.weaker(); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
-	w.binding = w.connections[site.BMC].binding()
+	w.binding = w.connections[site.Manager].binding()
 	was := w.destroysLocked()
 	w.plan = *p
 	w.noteWantLocked()

@@ -357,7 +357,7 @@ func TestReviewTouchesNothing(t *testing.T) {
 		r := f.reviews()
 		s := w.wiping([]string{"n1", "n2"}, "n1")
 		for name, n := range s.Nodes {
-			n.Endpoints = map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "redfish+https://evil.example/redfish/v1/Systems/" + name, Credential: "root", Trust: site.Trust{FirstUse: true}}}
+			n.Endpoints = map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "redfish+https://evil.example/redfish/v1/Systems/" + name, Credential: "root", Trust: site.Trust{FirstUse: true}}}
 		}
 		s.Credentials = map[string]*site.Credential{"root": {}}
 		f.propose(7, s)

@@ -107,6 +107,11 @@ func wanted(s *site.Site, n *site.Node) string {
 	x := *n
 	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Style = nil, site.Origin{}, nil, nil, "", ""
 	x.Window, x.Windows, x.Paused, x.Away = "", site.Windows{}, nil, ""
+	if manager, ok := x.Endpoints[site.Manager]; ok { // named as in the digests that are recorded of halted rollouts
+		x.Endpoints = maps.Clone(x.Endpoints)
+		delete(x.Endpoints, site.Manager)
+		x.Endpoints["bmc"] = manager
+	}
 	text, err := json.Marshal(struct {
 		Node  *site.Node
 		Image *site.Image

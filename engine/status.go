@@ -187,8 +187,8 @@ func (e *Engine) Known() site.Known {
 			k.Unseen[name] = true
 		}
 		reach, own := e.reachLocked(w), site.ReachOf(w.node)
-		reach.BMC, reach.Machine, reach.Hypervisor = own.BMC, own.Machine, own.Hypervisor // what leads to it now
-		reach.BMC = Pinned(reach.BMC, w.memory.Recorded.Certificate)
+		reach.Manager, reach.Machine, reach.Hypervisor = own.Manager, own.Machine, own.Hypervisor // what leads to it now
+		reach.Manager = Pinned(reach.Manager, w.memory.Recorded.Certificate)
 		k.Reach[name] = reach
 	}
 	return k

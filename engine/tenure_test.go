@@ -29,7 +29,7 @@ func logged(e *Engine) *bytes.Buffer {
 	return &b
 }
 
-var leftOnOne = map[string]record.Sessions{"n1": {site.BMC: {{Term: 1, Endpoint: "bmc-1", ID: "s1"}}}}
+var leftOnOne = map[string]record.Sessions{"n1": {site.Manager: {{Term: 1, Endpoint: "bmc-1", ID: "s1"}}}}
 
 // After a term that was released nothing waits. After one that was not, its
 // sessions are known, and what is destructive waits until none of its requests
@@ -305,7 +305,7 @@ func seated(t *testing.T) (*Engine, *worker, *terminal) {
 	t.Helper()
 	e, w := gated(t)
 	m := &terminal{session: "own", ends: map[string]error{}}
-	w.connections[site.BMC] = &connection{endpoint: site.Endpoint{URL: "bmc-1"}, machine: m, looked: true, value: secret.New("root", "x")}
+	w.connections[site.Manager] = &connection{endpoint: site.Endpoint{URL: "bmc-1"}, machine: m, looked: true, value: secret.New("root", "x")}
 	return e, w, m
 }
 
@@ -336,17 +336,20 @@ func TestSessionIsFenced(t *testing.T) {
 		"the last may not":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["b"] = errors.ErrUnsupported }, left("a", "b"), "", false, []string{"a", "b"}, []record.Session{own}},
 		"not with this credential":       {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrDenied }, left("a"), "", false, []string{"a"}, []record.Session{own}},
 		"no answer":                      {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrUnreachable }, left("a", "b"), "end the session that term 7 left on n1: ", false, []string{"a"}, append(left("a", "b"), own)},
-		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.BMC].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
+		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.Manager].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
 		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 has ended", false, []string{"a"}, []record.Session{own}},
 		"a later term acts":              {func(_ *Engine, _ *worker, m *terminal) { m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"} }, nil, "look for later terms on n1: a session of term 9", false, nil, nil},
 		"nobody can tell of later terms": {func(_ *Engine, _ *worker, m *terminal) { m.outranked = driver.ErrUnreachable }, nil, "look for later terms on n1: ", false, nil, nil},
-		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.connections[site.BMC].session = "gone" }, nil, "", false, nil, nil},
+		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.connections[site.Manager].session = "gone" }, nil, "", false, nil, nil},
 		"no session":                     {func(_ *Engine, _ *worker, m *terminal) { m.session = "" }, nil, "", false, nil, nil},
 		"no term":                        {func(e *Engine, _ *worker, _ *terminal) { e.term = tenure{} }, nil, "", false, nil, nil},
-		"known already":                  {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.BMC].session = "own" }, nil, "", false, nil, nil},
-		"observing":                      {func(e *Engine, w *worker, _ *terminal) { e.ObserveOnly = true; w.connections[site.BMC].looked = false }, nil, "", false, nil, nil},
+		"known already":                  {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.Manager].session = "own" }, nil, "", false, nil, nil},
+		"observing": {func(e *Engine, w *worker, _ *terminal) {
+			e.ObserveOnly = true
+			w.connections[site.Manager].looked = false
+		}, nil, "", false, nil, nil},
 		"a machine without sessions": {func(_ *Engine, w *worker, _ *terminal) {
-			w.connections[site.BMC].machine, w.connections[site.BMC].looked = plainMachine{}, false
+			w.connections[site.Manager].machine, w.connections[site.Manager].looked = plainMachine{}, false
 		}, nil, "", false, nil, nil},
 		"records cannot be written": {func(e *Engine, w *worker, _ *terminal) { w.recordedSessions(); e.Records = closed(t) }, nil, "record the session on n1: ", false, nil, nil},
 		"records lost meanwhile":    {func(e *Engine, _ *worker, m *terminal) { m.ending = func() { e.Records = closed(t) } }, left("a"), "record the session on n1: ", false, []string{"a"}, []record.Session{left("a")[0], own}},
@@ -355,12 +358,12 @@ func TestSessionIsFenced(t *testing.T) {
 			e, w, m := seated(t)
 			records := e.Records
 			if c.left != nil {
-				e.term.before = map[string]record.Sessions{"n1": {site.BMC: c.left}}
+				e.term.before = map[string]record.Sessions{"n1": {site.Manager: c.left}}
 			}
 			if c.change != nil {
 				c.change(e, w, m)
 			}
-			err := w.fence(t.Context(), site.BMC)
+			err := w.fence(t.Context(), site.Manager)
 			if (err == nil) != (c.wants == "") || err != nil && !strings.HasPrefix(err.Error(), c.wants) {
 				t.Errorf("got %v, want %q", err, c.wants)
 			}
@@ -368,10 +371,10 @@ func TestSessionIsFenced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if w.fenced != c.fenced || !slices.Equal(m.ended, c.ended) || !slices.Equal(snap.Sessions["n1"][site.BMC], c.recorded) {
+			if w.fenced != c.fenced || !slices.Equal(m.ended, c.ended) || !slices.Equal(snap.Sessions["n1"][site.Manager], c.recorded) {
 				t.Errorf("fenced %t, ended %q, on record %+v", w.fenced, m.ended, snap.Sessions["n1"])
 			}
-			if known := w.connections[site.BMC].session == "own"; known != (c.wants == "" && c.recorded != nil || name == "known already") {
+			if known := w.connections[site.Manager].session == "own"; known != (c.wants == "" && c.recorded != nil || name == "known already") {
 				t.Errorf("its session counts as recorded: %t", known)
 			}
 		})
@@ -381,8 +384,8 @@ func TestSessionIsFenced(t *testing.T) {
 // A session inside the installed system tells nothing of the BMC.
 func TestSessionInsideFencesNothing(t *testing.T) {
 	_, w, m := seated(t)
-	w.connections[site.OS] = w.connections[site.BMC]
-	delete(w.connections, site.BMC)
+	w.connections[site.OS] = w.connections[site.Manager]
+	delete(w.connections, site.Manager)
 	if err := w.fence(t.Context(), site.OS); err != nil || w.fenced || w.connections[site.OS].session != "own" || m.asked != 1 || m.named != 1 {
 		t.Errorf("%v, fenced %t, asked %d, named for term %d", err, w.fenced, m.asked, m.named)
 	}
@@ -392,13 +395,13 @@ func TestSessionInsideFencesNothing(t *testing.T) {
 // it, which is this term's own.
 func TestSessionsAreEndedOnce(t *testing.T) {
 	e, w, m := seated(t)
-	e.term.before = map[string]record.Sessions{"n1": {site.BMC: {{Term: 7, Endpoint: "bmc-1", ID: "a"}}}}
+	e.term.before = map[string]record.Sessions{"n1": {site.Manager: {{Term: 7, Endpoint: "bmc-1", ID: "a"}}}}
 	for _, m.session = range []string{"first", "second"} {
-		if err := w.fence(t.Context(), site.BMC); err != nil {
+		if err := w.fence(t.Context(), site.Manager); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if on := w.recordedSessions()[site.BMC]; !slices.Equal(m.ended, []string{"a"}) || len(on) != 1 || on[0].ID != "second" {
+	if on := w.recordedSessions()[site.Manager]; !slices.Equal(m.ended, []string{"a"}) || len(on) != 1 || on[0].ID != "second" {
 		t.Errorf("ended %q, on record %+v", m.ended, on)
 	}
 }
@@ -407,7 +410,7 @@ func TestSessionsAreEndedOnce(t *testing.T) {
 func TestLaterTermIsNoted(t *testing.T) {
 	e, w, m := seated(t)
 	m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"}
-	if err := w.fence(t.Context(), site.BMC); !errors.Is(err, driver.ErrOutranked) {
+	if err := w.fence(t.Context(), site.Manager); !errors.Is(err, driver.ErrOutranked) {
 		t.Errorf("got %v", err)
 	}
 	if !maps.Equal(e.anchor.later, map[string]uint64{"n1": 9}) {
@@ -420,14 +423,14 @@ func TestSessionThatIsNotEndedIsLogged(t *testing.T) {
 	e, w, m := seated(t)
 	log := logged(e)
 	m.ends["a"] = driver.ErrRefused
-	if over, err := w.endSession(t.Context(), w.connections[site.BMC], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err != nil {
+	if over, err := w.endSession(t.Context(), w.connections[site.Manager], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err != nil {
 		t.Errorf("over %t, %v", over, err)
 	}
 	if !strings.Contains(log.String(), "session of an earlier term not ended") || !strings.Contains(log.String(), "node=n1 term=7") {
 		t.Errorf("logged %s", log)
 	}
 	m.ends["a"] = driver.ErrUnreachable
-	if over, err := w.endSession(t.Context(), w.connections[site.BMC], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err == nil {
+	if over, err := w.endSession(t.Context(), w.connections[site.Manager], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err == nil {
 		t.Errorf("no answer: over %t, %v", over, err)
 	}
 	if over, err := w.endSession(t.Context(), &connection{machine: plainMachine{}, endpoint: site.Endpoint{URL: "bmc-1"}}, record.Session{Endpoint: "bmc-1"}); over || err != nil {
@@ -450,15 +453,15 @@ func TestWhatAHandleInherits(t *testing.T) {
 		"observing":        {func(e *Engine, _ *connection) { e.ObserveOnly = true }, 0, nil},
 	} {
 		e, w, m := seated(t)
-		e.term.before = map[string]record.Sessions{"n1": {site.BMC: all}}
-		d := w.connections[site.BMC]
+		e.term.before = map[string]record.Sessions{"n1": {site.Manager: all}}
+		d := w.connections[site.Manager]
 		c.change(e, d)
-		if w.bequeath(d, site.BMC); m.named != c.named || !slices.Equal(m.inherited, c.want) {
+		if w.bequeath(d, site.Manager); m.named != c.named || !slices.Equal(m.inherited, c.want) {
 			t.Errorf("%s: named for term %d, inherits %q", name, m.named, m.inherited)
 		}
 	}
 	_, w, _ := seated(t)
-	w.bequeath(&connection{machine: plainMachine{}}, site.BMC) // it has neither name nor heirs
+	w.bequeath(&connection{machine: plainMachine{}}, site.Manager) // it has neither name nor heirs
 }
 
 // Who reads a plan learns what is missing on a machine without sessions.
@@ -473,16 +476,16 @@ func TestWhatIsMissingWithoutSessions(t *testing.T) {
 		"neither":      {func(_ *worker, m *terminal) { m.bound = site.BindingNone }, unbound},
 		"neither, accepted": {func(w *worker, m *terminal) {
 			m.bound = site.BindingNone
-			w.connections[site.BMC].endpoint.Unbound = site.UnboundAccept
+			w.connections[site.Manager].endpoint.Unbound = site.UnboundAccept
 		}, accepted},
 		"a session, none open":   {func(_ *worker, m *terminal) { m.bound, m.session = site.BindingSession, "" }, ""},
 		"neither, nor a session": {func(_ *worker, m *terminal) { m.bound, m.session = site.BindingNone, "" }, unbound},
 		"nobody knows":           {func(*worker, *terminal) {}, ""},
 		"looked at without one":  {func(_ *worker, m *terminal) { m.session = "" }, late},
-		"not looked at":          {func(w *worker, m *terminal) { m.session = ""; w.connections[site.BMC].looked = false }, ""},
-		"no credential":          {func(w *worker, m *terminal) { m.session = ""; w.connections[site.BMC].value = secret.Value{} }, ""},
-		"no endpoint":            {func(w *worker, _ *terminal) { delete(w.connections, site.BMC) }, ""},
-		"no sessions at all":     {func(w *worker, _ *terminal) { w.connections[site.BMC].machine = plainMachine{} }, ""},
+		"not looked at":          {func(w *worker, m *terminal) { m.session = ""; w.connections[site.Manager].looked = false }, ""},
+		"no credential":          {func(w *worker, m *terminal) { m.session = ""; w.connections[site.Manager].value = secret.Value{} }, ""},
+		"no endpoint":            {func(w *worker, _ *terminal) { delete(w.connections, site.Manager) }, ""},
+		"no sessions at all":     {func(w *worker, _ *terminal) { w.connections[site.Manager].machine = plainMachine{} }, ""},
 	} {
 		_, w, m := seated(t)
 		c.change(w, m)

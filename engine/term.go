@@ -237,7 +237,7 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return fmt.Errorf("%w: the session on %s has ended; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	d.session = id
-	if kind == site.BMC {
+	if kind == site.Manager {
 		w.fenced = over
 	}
 	return nil
@@ -281,15 +281,15 @@ func (w *worker) bequeath(d *connection, kind site.EndpointKind) {
 
 // weaker says what is missing on a machine without sessions.
 func (w *worker) weaker() string {
-	d := w.connections[site.BMC]
+	d := w.connections[site.Manager]
 	switch binding := d.binding(); {
 	case binding == site.BindingConnection, binding == site.BindingUnknown && d.sessionless():
 		return "its BMC has no sessions, so Slipway cannot tell a late request of a killed daemon from one of the next daemon: after a daemon was killed, destructive steps wait"
 	case binding == site.BindingNone:
 		if d.endpoint.Unbound == site.UnboundAccept {
-			return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; the design accepts this for destructive steps (endpoints.bmc.unbound)"
+			return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; the design accepts this for destructive steps (endpoints.manager.unbound)"
 		}
-		return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; destructive steps are refused until the design accepts this (endpoints.bmc.unbound)"
+		return "its BMC has no sessions and closes each connection after one answer: if its address goes to another machine at the wrong moment, a request reaches that one; destructive steps are refused until the design accepts this (endpoints.manager.unbound)"
 	}
 	return ""
 }

@@ -342,7 +342,7 @@ func (m machine) through(d *site.Site, n *site.Node, phase string) bool {
 
 // host is the machine behind a node's endpoints.
 func host(n *site.Node) string {
-	_, rest, _ := strings.Cut(n.Endpoints[site.BMC].URL, "://")
+	_, rest, _ := strings.Cut(n.Endpoints[site.Manager].URL, "://")
 	name, _, _ := strings.Cut(rest, "/")
 	return name
 }

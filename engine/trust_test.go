@@ -49,9 +49,9 @@ func TestTrustOnFirstUse(t *testing.T) {
 		w.bmcs = c
 		trusts := func(t site.Trust) *site.Site {
 			s := w.design("a")
-			e := s.Nodes["a"].Endpoints[site.BMC]
+			e := s.Nodes["a"].Endpoints[site.Manager]
 			e.Trust = t
-			s.Nodes["a"].Endpoints[site.BMC] = e
+			s.Nodes["a"].Endpoints[site.Manager] = e
 			return s
 		}
 		w.commit(trusts(site.Trust{FirstUse: true}))

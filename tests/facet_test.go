@@ -16,7 +16,7 @@ import (
 // written before that line.
 var newFacet = []struct{ file, before, text string }{
 	{"engine/site/facet.go", "	// These are of virtual machines alone.\n", "	FacetFixture Facet = \"fixture\"\n"},
-	{"engine/site/facet.go", "	FacetDefinition: {Endpoint: BMC, Staged: true},\n", `	FacetFixture: {Endpoint: OS, Phase: "configure",
+	{"engine/site/facet.go", "	FacetDefinition: {Endpoint: Manager, Staged: true},\n", `	FacetFixture: {Endpoint: OS, Phase: "configure",
 		Change: Work{"apply-fixture", ImpactOnline, Duration(time.Minute), Earlier},
 		Parts:  []FacetPart{{Path: "labels", of: func(n *Node) any { return n.Labels }}}},
 `},

@@ -198,14 +198,14 @@ images: debian12: {
 }
 
 profiles: server: {
-	endpoints: bmc: trust: ca: _authority
+	endpoints: manager: trust: ca: _authority
 	kernel: parameters: console: "ttyS0,115200"
 	system: users: ops: {keys: [%q], sudo: true, shell: "/bin/bash"}
 }
 
 nodes: {
-	"db-1": endpoints: bmc: url:  "redfish+https://127.9.0.1:18443/redfish/v1/Systems/1"
-	"web-1": endpoints: bmc: url: "redfish+https://127.9.0.2:18443/redfish/v1/Systems/1"
+	"db-1": endpoints: manager: url:  "redfish+https://127.9.0.1:18443/redfish/v1/Systems/1"
+	"web-1": endpoints: manager: url: "redfish+https://127.9.0.2:18443/redfish/v1/Systems/1"
 }
 
 _authority: """

@@ -143,7 +143,7 @@ func (w *memory) run() {
 		t.Fatal(err)
 	}
 	n := &site.Node{Name: "a", Power: "on", Identity: site.Identity{UUID: memoryUUID, Serial: "SN-A"}, Image: "root", Generation: 1, References: site.References{ByAgent: true},
-		Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: w.fleet.BMCURL("a"), Credential: "bmc", Trust: site.Trust{CA: string(w.fleet.CA())}}},
+		Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {URL: w.fleet.BMCURL("a"), Credential: "bmc", Trust: site.Trust{CA: string(w.fleet.CA())}}},
 		Storage: site.Storage{BootDisk: "os", Disks: map[string]site.Disk{"os": {Match: &site.DiskMatch{Kind: "nvme"}, Table: "gpt",
 			Partitions: map[string]site.Partition{"root": {Size: rest, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4", Mount: "/"}}}}}}}}
 	d := oneDesign{&site.Site{Name: "lab", SchemaVersion: site.SchemaVersion, Nodes: map[string]*site.Node{"a": n},

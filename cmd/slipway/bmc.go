@@ -157,7 +157,7 @@ func (a *app) findBMC(ctx context.Context, f bmcFlags, name string) (*bmc, error
 		return nil, usage("--credential, --ca, --fingerprint and --trust-first-use are for a URL; how %s is reached is in the design", name)
 	}
 	r, err := a.reach(ctx, f, name)
-	return &bmc{name: name, node: name, endpoint: r.BMC, machine: r.Machine}, err
+	return &bmc{name: name, node: name, endpoint: r.Manager, machine: r.Machine}, err
 }
 
 // endpoint is a URL with what the flags say of it. A plain https:// is
@@ -225,7 +225,7 @@ func (a *app) designedReach(ctx context.Context, f bmcFlags, node string) (site.
 	if n.IsVirtual() {
 		return designedHost(r.Site, n)
 	}
-	reach := site.Reach{BMC: n.Endpoints[site.BMC], Machine: n.Machine()}
+	reach := site.Reach{Manager: n.Endpoints[site.Manager], Machine: n.Machine()}
 	return reach, checkReach(reach, node)
 }
 
@@ -236,12 +236,12 @@ func designedHost(s *site.Site, n *site.Node) (site.Reach, error) {
 	if h == nil {
 		return site.Reach{}, fmt.Errorf("node %s is a virtual machine, and only the daemon knows its hypervisor: remove --no-daemon, or set virtual.hypervisor in the design", n.Name)
 	}
-	return site.Reach{BMC: h.Endpoint(s.Name, n.Name), Machine: n.Machine(), Hypervisor: n.Virtual.Hypervisor}, nil
+	return site.Reach{Manager: h.Endpoint(s.Name, n.Name), Machine: n.Machine(), Hypervisor: n.Virtual.Hypervisor}, nil
 }
 
 func checkReach(r site.Reach, node string) error {
-	if r.BMC.URL == "" {
-		return fmt.Errorf("node %s has no endpoint bmc in the design", node)
+	if r.Manager.URL == "" {
+		return fmt.Errorf("node %s has no endpoints.manager in the design", node)
 	}
 	return nil
 }

@@ -238,7 +238,7 @@ func means(known site.Known, node string, b *bmc, id site.Identity) bool {
 		return node == b.node
 	}
 	r, seen := known.Reach[node], known.Nodes[node].Observed.Identity
-	return sameEndpoint(r.BMC.URL, b.endpoint.URL) || same(r.Machine, id) || same(seen, id)
+	return sameEndpoint(r.Manager.URL, b.endpoint.URL) || same(r.Machine, id) || same(seen, id)
 }
 
 // same says whether two identities may be one machine's. Machines of an enclosure

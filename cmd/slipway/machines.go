@@ -146,7 +146,7 @@ func look(ctx context.Context, s *site.Site, memory map[string]site.Memory, secr
 // lookAt observes one machine through its endpoints. Only a BMC that cannot
 // be seen is a failure.
 func lookAt(ctx context.Context, n *site.Node, r site.Recorded, all map[string]driver.Driver, secrets *secret.Store) (site.Observed, error) {
-	seen, err := through(ctx, n, engine.Trusted(n, site.BMC, r), all, secrets)
+	seen, err := through(ctx, n, engine.Trusted(n, site.Manager, r), all, secrets)
 	if err != nil {
 		return site.Observed{}, err
 	}

@@ -33,7 +33,7 @@ func TestLookGoesByTheCertificateOfTheFirstUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := site.Endpoint{URL: "redfish+" + bmc.URL, Credential: "bmc", Trust: site.Trust{FirstUse: true}}
-	s := &site.Site{Nodes: map[string]*site.Node{"n1": {Name: "n1", Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: e}}}}
+	s := &site.Site{Nodes: map[string]*site.Node{"n1": {Name: "n1", Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: e}}}}
 	shown := site.Certificate{Endpoint: e.URL, Fingerprint: "sha256:" + strings.Repeat("0", 64)}
 	for name, c := range map[string]struct {
 		memory map[string]site.Memory

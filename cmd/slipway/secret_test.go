@@ -17,7 +17,7 @@ var secretMistakes = []struct{ name, code, secret, more string }{
 	{"a token set twice by reference", "conflicting-values", "4f9a11c02bde",
 		`_x: "SECRET"` + "\n" + `nodes: n1: labels: token: _x` + "\n" + `nodes: n1: labels: token: "other"`},
 	{"a wrong value", "invalid-value", "hunter22",
-		`nodes: n1: endpoints: bmc: {url: "redfish+https://10.0.0.1/", trust: fingerprint: "password=SECRET"}`},
+		`nodes: n1: endpoints: manager: {url: "redfish+https://10.0.0.1/", trust: fingerprint: "password=SECRET"}`},
 	{"a failing policy", "policy/p", "4f9a11c02bde",
 		`policies: p: {why: "x", require: labels: "api-token": "x"}` + "\n" + `nodes: n1: labels: "api-token": "SECRET"`},
 	{"a policy that tells", "policy/p", "AKIAIOSFODNN7EXAMPLE",

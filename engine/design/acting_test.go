@@ -14,7 +14,7 @@ func TestUnseenHealth(t *testing.T) {
 	health := &site.Health{Ports: []int{80}}
 	no := false
 	node := func(name string, os bool) *site.Node {
-		n := &site.Node{Name: name, Role: "web", Place: site.At("nodes.cue", 7, 1, "node"), Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "redfish+https://a"}}}
+		n := &site.Node{Name: name, Role: "web", Place: site.At("nodes.cue", 7, 1, "node"), Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "redfish+https://a"}}}
 		n.References.Health = health
 		if os {
 			n.Endpoints[site.OS] = site.Endpoint{URL: "ssh://a"}

@@ -29,13 +29,13 @@ profiles: base: {
 	power: "on"
 	boot: order: ["Hdd", "Pxe"]
 	image: "debian12"
-	endpoints: bmc: trust: ca: "-----BEGIN CERTIFICATE-----` + strings.Repeat("A", 1000) + `"
+	endpoints: manager: trust: ca: "-----BEGIN CERTIFICATE-----` + strings.Repeat("A", 1000) + `"
 }
 profiles: hw: {parents: ["base"], hardware: {memory: "256GiB", sockets: 2}}
 profiles: compute: {parents: ["base"], role: "compute", labels: {tier: "a", zone: "b"}}
 nodes: [string]: {
 	addresses: _
-	endpoints: bmc: url: "redfish+https://\(addresses.bmc)/redfish/v1/Systems/1"
+	endpoints: manager: url: "redfish+https://\(addresses.bmc)/redfish/v1/Systems/1"
 	endpoints: os: url: "ssh://\(addresses.os)"
 }
 `}

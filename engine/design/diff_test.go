@@ -39,14 +39,14 @@ func differing(t *testing.T, have, want *site.Site) string {
 }
 
 func TestCompare(t *testing.T) {
-	const extra = "nodes: %s: {profiles: [\"fast\"], endpoints: bmc: url: \"redfish+https://10.0.0.7/redfish/v1/Systems/1\", endpoints: os: _ @unset()}\n"
+	const extra = "nodes: %s: {profiles: [\"fast\"], endpoints: manager: url: \"redfish+https://10.0.0.7/redfish/v1/Systems/1\", endpoints: os: _ @unset()}\n"
 	for _, c := range []struct{ name, old, new, want string }{
 		{"a profile, for all that do not override it", `tier: "fast"`, `tier: "quick"`,
 			"profile/fast [n3]\n  labels.tier \"fast\" -> \"quick\" [n3] [site.cue:18:17]\n"},
 		{"a value that goes is placed where it was", `labels: {tier: "slow", site: "s"}`, `labels: tier: "slow"`,
 			"profile/base [n1 n3]\n  labels.site \"s\" ->  [n1 n3] [site.cue:13:32]\n"},
-		{"a default", `endpoints: bmc: credential: "lab"`, ``,
-			"schema [n3]\n  endpoints.bmc.credential \"lab\" -> \"bmc\" [n3] [PLACE]\n"},
+		{"a default", `endpoints: manager: credential: "lab"`, ``,
+			"schema [n3]\n  endpoints.manager.credential \"lab\" -> \"bmc\" [n3] [PLACE]\n"},
 		{"a node's own line", `order: ["Cd"]`, `order: ["Usb"]`,
 			"node [n3]\n  boot.order [\"Cd\"] -> [\"Usb\"] [n3] [site.cue:34:16]\n"},
 		{"what is no node's", `roles: compute: {}`, `roles: compute: description: "c"`,
@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 		have := designOf(t, layered)
 		want := designOf(t, strings.Replace(layered, c.old, c.new, 1))
 		got := differing(t, have, want)
-		if o := want.Nodes["n3"].Origins.Of("endpoints.bmc.credential"); !o.IsZero() {
+		if o := want.Nodes["n3"].Origins.Of("endpoints.manager.credential"); !o.IsZero() {
 			c.want = strings.Replace(c.want, "PLACE", o.String(), 1)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {

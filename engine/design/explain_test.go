@@ -32,7 +32,7 @@ profiles: {
 		parents: ["base"]
 		labels: tier: "fast"
 		boot: _ @unset()
-		endpoints: bmc: credential: "lab"
+		endpoints: manager: credential: "lab"
 	}
 }
 nodes: {
@@ -41,13 +41,13 @@ nodes: {
 		identity: uuid: "5e1d0000-0300-4000-8000-000000000033"
 		labels: tier: "faster"
 		power: _ @unset()
-		endpoints: bmc: {url: "redfish+https://10.0.0.1/redfish/v1/Systems/1", credential: _ @unset()}
+		endpoints: manager: {url: "redfish+https://10.0.0.1/redfish/v1/Systems/1", credential: _ @unset()}
 	}
 	n3: {
 		profiles: ["fast"]
 		labels: "example.org/a": "x"
 		boot: order: ["Cd"]
-		endpoints: bmc: url: "redfish+https://10.0.0.2/redfish/v1/Systems/1"
+		endpoints: manager: url: "redfish+https://10.0.0.2/redfish/v1/Systems/1"
 		endpoints: os: _ @unset()
 	}
 }
@@ -78,7 +78,7 @@ func TestExplain(t *testing.T) {
 	for target, want := range map[string]string{
 		"n1.power": "power unset node/n1\n  over \"on\" profile/base\n",
 		"n1.boot":  "boot.order unset profile/fast\n  over [\"Hdd\",\"Pxe\"] profile/base\n",
-		"n1.endpoints.bmc.credential": "endpoints.bmc.credential \"bmc\" schema\n" +
+		"n1.endpoints.manager.credential": "endpoints.manager.credential \"bmc\" schema\n" +
 			"  over unset node/n1\n  over \"lab\" profile/fast\n",
 		"n3.labels.tier": "labels.tier \"fast\" profile/fast\n  over \"slow\" profile/base\n",
 		"n3.labels": "labels.example.org/a \"x\" node/n3\n" +

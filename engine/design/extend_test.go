@@ -32,8 +32,8 @@ policies: floor: {why: "People go there.", severity: "warning", require: labels:
 suppressions: later: {code: "policy/floor", nodes: ["n2"], reason: "being moved", until: "2026-08-01T18:00:00Z"}
 `,
 	"ipam.json": `{
-  "n1": {"endpoints": {"bmc": {"url": "redfish+https://10.1.0.1/redfish/v1/Systems/1"}}, "labels": {"floor": "2"}},
-  "n2": {"endpoints": {"bmc": {"url": "redfish+https://10.1.0.2/redfish/v1/Systems/1"}}, "labels": {"floor": "cellar"}}
+  "n1": {"endpoints": {"manager": {"url": "redfish+https://10.1.0.1/redfish/v1/Systems/1"}}, "labels": {"floor": "2"}},
+  "n2": {"endpoints": {"manager": {"url": "redfish+https://10.1.0.2/redfish/v1/Systems/1"}}, "labels": {"floor": "cellar"}}
 }`,
 }
 

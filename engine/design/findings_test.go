@@ -50,7 +50,7 @@ func TestFoldByLine(t *testing.T) {
 			[]string{"n1, n2, n3 and 1 more node have it"}},
 		{[]site.Finding{at("n1", "interfaces.eno1.link", "no a"), at("n2", "interfaces.eno2.link", "no b")}, []string{"n1 and n2 have it"}},
 		{[]site.Finding{at("n1", "vlans.bond0.20.network", "no a"), at("n2", "vlans.br0.network", "no b")}, []string{"n1 and n2 have it"}},
-		{[]site.Finding{at("n1", "endpoints.bmc.url", "no url"), at("n2", "endpoints.os.url", "no url")}, []string{"", ""}},
+		{[]site.Finding{at("n1", "endpoints.manager.url", "no url"), at("n2", "endpoints.os.url", "no url")}, []string{"", ""}},
 		{[]site.Finding{at("n1", "rack", "no rack"), at("n1", "role", "no role"), at("n2", "role", "no role")}, []string{"", "n1 and n2 have it"}},
 		{[]site.Finding{at("n1", "boot.order", "no A"), at("n1", "boot.order", "no B"), at("n2", "boot.order", "no A"), at("n2", "boot.order", "no B")},
 			[]string{"n1 and n2 have it", "n1 and n2 have it"}},

@@ -38,7 +38,7 @@ var overrun = []string{"too-slow", "too-large", "too-deep"}
 
 // bombs are every way that we know to keep an evaluation busy.
 func bombs() []bomb {
-	const n1 = "nodes: n1: {profiles: [\"p\"], role: \"compute\", rack: \"r1\", endpoints: bmc: url: \"redfish+https://192.0.2.1/redfish/v1/Systems/1\"}\nprofiles: p: {}\nroles: compute: {}\nracks: r1: {}\ncredentials: bmc: {}\n"
+	const n1 = "nodes: n1: {profiles: [\"p\"], role: \"compute\", rack: \"r1\", endpoints: manager: url: \"redfish+https://192.0.2.1/redfish/v1/Systems/1\"}\nprofiles: p: {}\nroles: compute: {}\nracks: r1: {}\ncredentials: bmc: {}\n"
 	return []bomb{
 		{name: "structs that double", text: chain(40, "_x0: {a: 1}", "_xN: {a: _xP, b: _xP}") + "roles: x: description: \"\\(_x40.a.b.a)\"", codes: append(overrun, "no-value")},
 		{name: "a unification of products", long: true, text: disjunctions(30), codes: overrun},

@@ -52,7 +52,7 @@ var nodeLines = []string{
 	`labels: domain: networks.mgmt.dns.domain`,
 	`addresses: mgmt: "10.1.0.1N"`,
 	`addresses: mgmt: "10.9.0.1N"`,
-	`endpoints: bmc: url: "redfish+https://{addresses.mgmt}/redfish/v1/Systems/{name}"`,
+	`endpoints: manager: url: "redfish+https://{addresses.mgmt}/redfish/v1/Systems/{name}"`,
 	`profiles: ["base", "extra"]`,
 	`profiles: ["extra", "base"]`,
 	`profiles: ["missing"]`,
@@ -71,7 +71,7 @@ var nodeLines = []string{
 // first on are there now and then.
 var commonTexts = []string{
 	`profiles: base: {role: "compute", power: "on", boot: order: ["Hdd"]}`,
-	`profiles: base: endpoints: bmc: url: "redfish+https://10.1.0.1/redfish/v1/Systems/1"`,
+	`profiles: base: endpoints: manager: url: "redfish+https://10.1.0.1/redfish/v1/Systems/1"`,
 	`profiles: extra: parents: ["base"]`,
 	`racks: {r1: {}, r2: {}}`,
 	`roles: compute: {}`,
@@ -94,7 +94,7 @@ var commonTexts = []string{
 	`profiles: base: labels: x: _nothing`,
 	`profiles: extra: bois: {}`,
 	`profiles: extra: labels: tier: "b"`,
-	`profiles: extra: endpoints: bmc: url: "redfish+https://{addresses.mgmt}/redfish/v1/Systems/1"`,
+	`profiles: extra: endpoints: manager: url: "redfish+https://{addresses.mgmt}/redfish/v1/Systems/1"`,
 	`_count: len(nodes)`,
 	`policies: on: {require: power: "on", why: "it runs"}`,
 	`policies: slot: {require: labels: slot: =~"^[0-9]$", nodes: racks: ["r1"]}`,
@@ -292,7 +292,7 @@ func TestOnceDifferent(t *testing.T) {
 func TestFiveMistakesAreFiveFindings(t *testing.T) {
 	hasOneGoroutine(t)
 	mistakes := map[string][]string{
-		"unknown-field":    {`lables: x: "y"`, `boot: ordr: ["Hdd"]`, `boot: mod: "uefi"`, `endpoints: bcm: url: "redfish+https://10.1.0.3/redfish/v1/Systems/1"`, `hardware: ram: "1GiB"`},
+		"unknown-field":    {`lables: x: "y"`, `boot: ordr: ["Hdd"]`, `boot: mod: "uefi"`, `endpoints: manger: url: "redfish+https://10.1.0.3/redfish/v1/Systems/1"`, `hardware: ram: "1GiB"`},
 		"missing-field":    {`paused: by: "ada"`, `paused: reason: "repair"`, `hardware: hugepages: h: size: "1GiB"`, `hardware: hugepages: h: count: 2`, `endpoints: os: credential: "bmc"`},
 		"invalid-value":    {`power: "sideways"`, `hardware: cpus: 0`, `kernel: package: 5`, `bios: smt: "off"`, `identity: serial: "a b"`},
 		"does-not-compile": {`labels: a: _nowhere`, `image: nowhere + "x"`, `window: #absent.x`, `labels: b: strings.ToUpper("x")`, `primaryNetwork: "\(absent)"`},
@@ -309,7 +309,7 @@ func TestFiveMistakesAreFiveFindings(t *testing.T) {
 		other := codes[mix%4]
 		want[other]++
 		text := `package small
-profiles: base: {role: "compute", rack: "r1", endpoints: bmc: url: "redfish+https://10.1.0.1/redfish/v1/Systems/1"}
+profiles: base: {role: "compute", rack: "r1", endpoints: manager: url: "redfish+https://10.1.0.1/redfish/v1/Systems/1"}
 racks: r1: {}
 roles: compute: {}
 credentials: bmc: {}
@@ -319,7 +319,7 @@ nodes: n1: {
 }
 nodes: n2: {
 	profiles: ["base"]
-	endpoints: bmc: url: "redfish+https://10.1.0.2/redfish/v1/Systems/1"
+	endpoints: manager: url: "redfish+https://10.1.0.2/redfish/v1/Systems/1"
 	` + mistakes[other][(mix+1)%5] + `
 }
 `

@@ -60,7 +60,7 @@ func TestLayersDoAsTheyRead(t *testing.T) {
 			`patch.cue:3:33 unset-nothing the profile machine1 removes boot.mode, which no layer below sets`},
 		// One node has what it removes, another has not.
 		`profiles: quiet: power: _ @unset()
-nodes: "n9": {profiles: ["base", "machine1", "quiet"], identity: {uuid: _ @unset(), serial: "SN9"}, endpoints: bmc: url: "redfish+https://10.9.0.19/redfish/v1/Systems/1", endpoints: os: _ @unset(), addresses: _ @unset()}`: nil,
+nodes: "n9": {profiles: ["base", "machine1", "quiet"], identity: {uuid: _ @unset(), serial: "SN9"}, endpoints: manager: url: "redfish+https://10.9.0.19/redfish/v1/Systems/1", endpoints: os: _ @unset(), addresses: _ @unset()}`: nil,
 		`racks: {@unset(), r1: {}}`: {
 			`patch.cue:3:8 unset-outside-layer racks is removed with @unset() outside a profile or node`},
 		`nodes: "n1": boot: {@unst(), order: ["Hdd"]}`: {
@@ -86,8 +86,8 @@ nodes: "n1": #std & {power: "on"}`: nil,
 // What a node has of the schema's own defaults stands below every profile, also where
 // the node names the definition that has them.
 func TestADefinitionsDefaultsBeatNoLayer(t *testing.T) {
-	r := over(t, "import \"github.com/slipway-gitops/slipway/schema\"\n\ncredentials: ilo: {}\nprofiles: machine1: endpoints: bmc: credential: \"ilo\"\nnodes: \"n1\": endpoints: bmc: schema.#Node.endpoints.bmc & {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\"}")
-	if r.Site == nil || r.Site.Nodes["n1"].Endpoints[site.BMC].Credential != "ilo" {
+	r := over(t, "import \"github.com/slipway-gitops/slipway/schema\"\n\ncredentials: ilo: {}\nprofiles: machine1: endpoints: manager: credential: \"ilo\"\nnodes: \"n1\": endpoints: manager: schema.#Node.endpoints.manager & {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\"}")
+	if r.Site == nil || r.Site.Nodes["n1"].Endpoints[site.Manager].Credential != "ilo" {
 		t.Errorf("n1 does not have the credential of its profile; findings:\n%s", describe(r.Findings))
 	}
 }
@@ -95,7 +95,7 @@ func TestADefinitionsDefaultsBeatNoLayer(t *testing.T) {
 // A default is not shown as standing over itself, wherever a copy of it came from.
 func TestNoDefaultStandsOverItself(t *testing.T) {
 	of := func(value string, o site.Origin) *tree {
-		return &tree{fields: map[string]*tree{"endpoints": {fields: map[string]*tree{"bmc": {fields: map[string]*tree{
+		return &tree{fields: map[string]*tree{"endpoints": {fields: map[string]*tree{"manager": {fields: map[string]*tree{
 			"credential": {value: value, origin: o}}}}}}}
 	}
 	schemas, own := site.At("schema/layer.cue", 216, 16, "schema"), site.At("site.cue", 3, 1, "node/n1")

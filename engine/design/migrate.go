@@ -109,7 +109,7 @@ func (e *Evaluator) Migrate(ctx context.Context, files fs.FS) (Migration, error)
 
 // migrateHere migrates the files of a repository.
 func migrateHere(p pack) Migration {
-	m := migrator{files: map[string]*ast.File{}, edits: map[string][]edit{}, models: map[string]bool{}, pack: p}
+	m := migrator{files: map[string]*ast.File{}, edits: map[string][]edit{}, pack: p}
 	for _, name := range m.names() {
 		f, findings := parse(name, p.files[name])
 		m.findings.add(findings...)
@@ -127,11 +127,11 @@ type migrator struct {
 	files    map[string]*ast.File
 	edits    map[string][]edit
 	changes  []Change
-	fields   []*ast.Field
+	changing []ast.Node
 	findings findings
 	// stating are the files that get the version.
 	stating []string
-	// models are names of what `hardware` is somewhere.
+	// models are the names of what `hardware` is somewhere.
 	models map[string]bool
 }
 
@@ -160,10 +160,11 @@ func (m *migrator) migrate() {
 	for _, name := range m.names() {
 		m.kinds(m.files[name])
 	}
+	m.managers()
 	if len(old) == 0 {
 		return
 	}
-	m.findModels()
+	m.models = m.modelsOf("hardware")
 	for _, name := range m.names() {
 		m.rewrite(name)
 	}
@@ -211,7 +212,7 @@ func (m *migrator) kind(f *ast.Field) {
 func (m *migrator) rewrite(name string) {
 	f := m.files[name]
 	done := map[*ast.Field]bool{}
-	m.eachHardware(f, func(e ast.Expr) {
+	eachNamed(f, m.models, func(e ast.Expr) {
 		for _, s := range structs(e) {
 			m.hardware(s, done)
 		}
@@ -305,7 +306,7 @@ func isNumber(e ast.Expr) bool {
 // selector rewrites a reference to a field of hardware.
 func (m *migrator) selector(x *ast.SelectorExpr, done map[*ast.Field]bool) {
 	of := parts(x.X)
-	isHardware := len(of) == 1 && (of[0] == "hardware" || m.models[of[0]])
+	isHardware := len(of) == 1 && m.models[of[0]]
 	switch name := parts(x); {
 	case slices.Equal(name, []string{"processors"}) && isHardware:
 		m.replace(x.Sel, "sockets")
@@ -381,8 +382,8 @@ func mentions(n ast.Node, name string) bool {
 // result applies the edits. A file that was formatted stays so.
 func (m *migrator) result() Migration {
 	r := Migration{Changes: m.changes}
-	for _, f := range m.fields {
-		r.Changes = append(r.Changes, m.change(f))
+	for _, n := range m.changing {
+		r.Changes = append(r.Changes, m.change(n))
 	}
 	for _, name := range m.names() {
 		if len(m.edits[name]) == 0 {

@@ -126,8 +126,11 @@ func TestMigrateTheExampleOfBefore(t *testing.T) {
 	if err != nil || len(m.Findings) > 0 {
 		t.Fatalf("%v, %v", m.Findings, err)
 	}
-	want := "inventory/hardware.cue:11: memoryGiB: 64 -> memory: \"64GiB\"\n" +
+	want := "endpoints.cue:9: bmc: url: \"redfish+https://\\(addresses.bmc):\\(_ports.bmc)/redfish/v1/Systems/1\" -> " +
+		"manager: url: \"redfish+https://\\(addresses.bmc):\\(_ports.bmc)/redfish/v1/Systems/1\"\n" +
+		"inventory/hardware.cue:11: memoryGiB: 64 -> memory: \"64GiB\"\n" +
 		"inventory/hardware.cue:12: processors: 1 -> sockets: 1\n" +
+		"profiles.cue:11: bmc: trust: ca: inventory.ca -> manager: trust: ca: inventory.ca\n" +
 		"site.cue:17:  -> site: schema: \"v1alpha2\"\n" + describe(nil)
 	if got := narrate(m); got != want {
 		t.Errorf("said\n%s\nwant\n%s", got, want)
@@ -162,8 +165,8 @@ images: debian12: digests: {
 	}
 }
 
-// withoutHardware is the effective design of files without the fields that
-// changed, which leaves what both versions can say.
+// withoutHardware is the effective design of files without the fields whose values
+// changed, which leaves what both versions can say, by its present names.
 func withoutHardware(t *testing.T, files fstest.MapFS) *site.Site {
 	t.Helper()
 	rest := maps.Clone(files)
@@ -175,6 +178,9 @@ func withoutHardware(t *testing.T, files fstest.MapFS) *site.Site {
 		text = strings.Replace(text, field, "", 1)
 	}
 	rest["inventory/hardware.cue"] = &fstest.MapFile{Data: []byte(text)}
+	for file, is := range map[string]string{"endpoints.cue": "bmc: url: \"redfish", "profiles.cue": "endpoints: bmc:"} {
+		rest[file] = &fstest.MapFile{Data: []byte(strings.Replace(string(files[file].Data), is, strings.Replace(is, "bmc", "manager", 1), 1))}
+	}
 	rest["version.cue"] = &fstest.MapFile{Data: []byte("package example\n\nsite: schema: \"v1alpha2\"\n")}
 	r := EvaluateHere(rest, "")
 	if r.Site == nil {

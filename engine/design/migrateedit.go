@@ -70,20 +70,20 @@ func (m *migrator) insert(at int, text string, in ast.Node) {
 	m.edits[name] = append(m.edits[name], edit{at, at, text})
 }
 
-// changed notes that a field changes.
-func (m *migrator) changed(f *ast.Field) { m.fields = append(m.fields, f) }
+// changed notes that a node changes.
+func (m *migrator) changed(n ast.Node) { m.changing = append(m.changing, n) }
 
-// change is what edits make of a field.
-func (m *migrator) change(f *ast.Field) Change {
-	name, start, end := f.Pos().Filename(), f.Pos().Offset(), f.End().Offset()
+// change is what edits make of a node.
+func (m *migrator) change(n ast.Node) Change {
+	name, start, end := n.Pos().Filename(), n.Pos().Offset(), n.End().Offset()
 	var within []edit
 	for _, e := range m.edits[name] {
 		if start <= e.start && e.end <= end {
 			within = append(within, edit{e.start - start, e.end - start, e.text})
 		}
 	}
-	was := m.text(f)
-	return Change{name, f.Pos().Line(), shorten(was), shorten(string(apply([]byte(was), within)))}
+	was := m.text(n)
+	return Change{name, n.Pos().Line(), shorten(was), shorten(string(apply([]byte(was), within)))}
 }
 
 // apply applies edits that do not overlap.

@@ -96,33 +96,51 @@ func structs(e ast.Expr) []*ast.StructLit {
 		return structs(x.X)
 	case *ast.ParenExpr:
 		return structs(x.X)
+	case *ast.Alias:
+		return structs(x.Expr)
 	}
 	return nil
 }
 
-// findModels finds the names of what `hardware` is somewhere, and what those
-// are made of.
-func (m *migrator) findModels() {
-	for before := -1; before != len(m.models); {
-		before = len(m.models)
+// modelsOf are a name of a field, the names of what it is somewhere and of what those are
+// made of, and the names that stand for it.
+func (m *migrator) modelsOf(name string) map[string]bool {
+	names := map[string]bool{name: true}
+	for before := 0; before != len(names); {
+		before = len(names)
 		for _, f := range m.files {
-			m.eachHardware(f, func(e ast.Expr) {
+			eachNamed(f, names, func(e ast.Expr) {
 				for _, name := range parts(e) {
-					m.models[name] = true
+					names[name] = true
 				}
 			})
+			ast.Walk(f, func(n ast.Node) bool {
+				let, ok := n.(*ast.LetClause)
+				if ok && slices.ContainsFunc(parts(let.Expr), func(name string) bool { return names[name] }) {
+					names[let.Ident.Name] = true
+				}
+				return true
+			}, nil)
 		}
 	}
+	return names
 }
 
-// eachHardware visits the values of all fields that hold hardware.
-func (m *migrator) eachHardware(f *ast.File, visit func(ast.Expr)) {
+// eachNamed visits the values of all that has one of some names, but what is in the site's
+// own kinds of items.
+func eachNamed(f *ast.File, names map[string]bool, visit func(ast.Expr)) {
 	ast.Walk(f, func(n ast.Node) bool {
-		if field, ok := n.(*ast.Field); ok {
-			name, _, err := ast.LabelName(field.Label)
-			if err == nil && (name == "hardware" || m.models[name]) {
-				visit(field.Value)
+		switch x := n.(type) {
+		case *ast.LetClause:
+			if names[x.Ident.Name] {
+				visit(x.Expr)
 			}
+		case *ast.Field:
+			name, _, err := ast.LabelName(x.Label)
+			if err == nil && names[name] {
+				visit(x.Value)
+			}
+			return name != extensionsField
 		}
 		return true
 	}, nil)
@@ -144,6 +162,8 @@ func parts(e ast.Expr) []string {
 		return parts(x.X)
 	case *ast.ParenExpr:
 		return parts(x.X)
+	case *ast.Alias:
+		return append(parts(x.Ident), parts(x.Expr)...)
 	case *ast.StructLit:
 		var names []string
 		for _, d := range x.Elts {

@@ -159,7 +159,7 @@ func aText(_ *rand.Rand, who int) any   { return fmt.Sprint("by-", who) }
 func aNumber(_ *rand.Rand, who int) any { return who + 1 }
 func aBool(r *rand.Rand, _ int) any     { return r.IntN(2) == 0 }
 
-const credentialSpot = "endpoints/bmc/credential"
+const credentialSpot = "endpoints/manager/credential"
 
 // spots are places at every depth, beside three and more others each: what is
 // below extensions is free, the others have their own definitions.
@@ -307,7 +307,7 @@ func (m *member) parts(r *rand.Rand, who int) []string {
 	if m.isNode {
 		some().put("role", `"compute"`)
 		some().put("rack", `"r1"`)
-		some().put("endpoints/bmc/url", fmt.Sprintf("%q", fmt.Sprintf("redfish+https://192.0.2.%d/redfish/v1/Systems/1", who+1)))
+		some().put("endpoints/manager/url", fmt.Sprintf("%q", fmt.Sprintf("redfish+https://192.0.2.%d/redfish/v1/Systems/1", who+1)))
 	}
 	var out []string
 	for _, p := range parts {

@@ -335,7 +335,7 @@ func TestLawKindsNeverChange(t *testing.T) {
 profiles: p: extensions: vm: web: ` + deep + `it: ` + under + `
 profiles: q: parents: ["p"]
 nodes: n: {profiles: ["q"], role: "compute", rack: "r1"}
-nodes: n: endpoints: bmc: url: "redfish+https://192.0.2.1/redfish/v1/Systems/1"
+nodes: n: endpoints: manager: url: "redfish+https://192.0.2.1/redfish/v1/Systems/1"
 nodes: n: extensions: vm: web: ` + deep + `it: ` + over + "\n"}), "")
 				changes := slices.ContainsFunc(r.Findings, func(f site.Finding) bool {
 					return f.Code == "kind-changed" && f.Node == "n" && f.Line == 12 && f.Path == "extensions.vm.web."+strings.ReplaceAll(deep, ": ", ".")+"it"

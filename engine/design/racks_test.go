@@ -35,7 +35,7 @@ site: {schema: "v1alpha2", rollout: maxUnavailable: "1"}
 roles: web: {}
 credentials: {bmc: {}, os: {}}
 networks: bmc: cidr: "10.9.0.0/24"
-profiles: base: {role: "web", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}
+profiles: base: {role: "web", endpoints: manager: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}
 nodes: {
 	"w-1": {profiles: ["base", "rack-r1"], identity: serial: "S1", addresses: {bmc: "10.9.0.11", "storage-r1": "10.20.1.11"}}
 	"w-2": {profiles: ["base", "rack-r2"], identity: serial: "S2", addresses: {bmc: "10.9.0.12", "storage-r2": "10.20.2.11"}}

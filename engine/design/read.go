@@ -298,13 +298,21 @@ func (r *reader) unknown(in, v cue.Value, s *shape, name, path string) {
 	} else if len(known) > 0 {
 		f.Fix = "Remove it, or use one of: " + strings.Join(known, ", ") + "."
 	}
+	at := declared(v, name)
+	if now := nameNow(path, name); now != "" && s.fields[now] != nil {
+		near = now
+		f.Message = fmt.Sprintf("there is no field %q in %s: it is called %q now", name, path, now)
+		f.Fix = "Run `slipway migrate`, which rewrites it."
+		if !isMigrated(at.Filename()) {
+			f.Fix = fmt.Sprintf("Write %q.", now)
+		}
+	}
 	if len(s.entries) > 0 {
 		f.Code = "invalid-key"
 		f.Message = fmt.Sprintf("%q is not a key that an entry can have in %s; it must be %s", name, path, s.keys())
 		f.Why = "The schema does not allow it."
 		f.Fix = "Write " + s.keys() + "."
 	}
-	at := declared(v, name)
 	r.report(at, join(path, name), f)
 	if near != "" {
 		r.spelling.note(r, in, v, name, near, misspelling{at, join(path, name), f})

@@ -111,7 +111,7 @@ func unplaced(n *site.Node) *site.Node {
 	u := *n
 	u.Rack, u.Virtual.Host = "", site.Host{}
 	u.Endpoints = maps.Clone(n.Endpoints)
-	delete(u.Endpoints, site.BMC)
+	delete(u.Endpoints, site.Manager)
 	return &u
 }
 

@@ -159,7 +159,7 @@ func TestRenderedVirtualMachinesAreNotPlaced(t *testing.T) {
 	for _, n := range s.Nodes {
 		if n.IsVirtual() {
 			n.Rack, n.Virtual.Host = "r1", site.Host{Hypervisor: "hv-1", Accelerator: "kvm"}
-			n.Endpoints[site.BMC] = s.Hypervisors["hv-1"].Endpoint(s.Name, n.Name)
+			n.Endpoints[site.Manager] = s.Hypervisors["hv-1"].Endpoint(s.Name, n.Name)
 		}
 	}
 	text, err := Render(s, nil, CUE)

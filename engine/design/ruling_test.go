@@ -18,8 +18,8 @@ roles: compute: {}
 racks: r1: {}
 networks: mgmt: cidr: "10.1.0.0/24"
 credentials: bmc: {}
-profiles: base: {role: "compute", rack: "r1", endpoints: bmc: {}}
-nodes: n1: {profiles: ["base"], labels: floor: "2", endpoints: bmc: url: "redfish+https://10.1.0.1/redfish/v1/Systems/1"}
+profiles: base: {role: "compute", rack: "r1", endpoints: manager: {}}
+nodes: n1: {profiles: ["base"], labels: floor: "2", endpoints: manager: url: "redfish+https://10.1.0.1/redfish/v1/Systems/1"}
 `,
 	"policies.cue": `package small
 
@@ -109,7 +109,7 @@ func TestRuling(t *testing.T) {
 		"what is silenced":     {changed(t, `by hand`, `by foot`), false},
 		"a policy in site.cue": {changed(t, "racks: r1: {}", "racks: r1: {}\npolicies: power: fix: \"x\""), false},
 		"entangled, as it stood": {changed(t, `labels: floor: "2"`, `labels: floor: nodes.n2.labels.floor`,
-			"roles:", "nodes: n2: {profiles: [\"base\"], labels: floor: \"2\", endpoints: bmc: url: \"redfish+https://10.1.0.2/redfish/v1/Systems/1\"}\nroles:"), false},
+			"roles:", "nodes: n2: {profiles: [\"base\"], labels: floor: \"2\", endpoints: manager: url: \"redfish+https://10.1.0.2/redfish/v1/Systems/1\"}\nroles:"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := evaluateIn(t, newEvaluator(t, Limits{}), c.files)

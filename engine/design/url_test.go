@@ -25,13 +25,13 @@ allocations: bmc: n2: "10.0.0.12"
 profiles: base: {
 	role: "compute"
 	rack: "r1"
-	endpoints: bmc: url: "redfish+https://{addresses.bmc}:8443/redfish/v1/Systems/{name}"
+	endpoints: manager: url: "redfish+https://{addresses.bmc}:8443/redfish/v1/Systems/{name}"
 }
 nodes: {
 	n1: {profiles: ["base"], addresses: bmc: "10.0.0.11"}
 	n2: {profiles: ["base"], addresses: bmc: "allocate"}
 	n3: profiles: ["base"]
-	n4: {profiles: ["base"], addresses: bmc6: "fd00::14", endpoints: bmc: url: "redfish+https://{addresses.bmc6}/redfish/v1/Systems/1"}
+	n4: {profiles: ["base"], addresses: bmc6: "fd00::14", endpoints: manager: url: "redfish+https://{addresses.bmc6}/redfish/v1/Systems/1"}
 }
 `
 
@@ -49,7 +49,7 @@ func TestURLsReferToTheEffectiveNode(t *testing.T) {
 	}
 	got := map[string]string{}
 	for name, n := range r.Site.Nodes {
-		got[name] = n.Endpoints[site.BMC].URL + " " + n.Origins.Of("endpoints.bmc.url").LayerName()
+		got[name] = n.Endpoints[site.Manager].URL + " " + n.Origins.Of("endpoints.manager.url").LayerName()
 	}
 	want := map[string]string{
 		"n1": "redfish+https://10.0.0.11:8443/redfish/v1/Systems/n1 profile/base",
@@ -60,8 +60,8 @@ func TestURLsReferToTheEffectiveNode(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	x, _, err := e.Explain(t.Context(), repository(addressedSite("")), "", "n2.endpoints.bmc.url")
-	if diff := cmp.Diff("endpoints.bmc.url \"redfish+https://10.0.0.12:8443/redfish/v1/Systems/n2\" profile/base\n", told(x)); err != nil || diff != "" {
+	x, _, err := e.Explain(t.Context(), repository(addressedSite("")), "", "n2.endpoints.manager.url")
+	if diff := cmp.Diff("endpoints.manager.url \"redfish+https://10.0.0.12:8443/redfish/v1/Systems/n2\" profile/base\n", told(x)); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 }
@@ -69,7 +69,7 @@ func TestURLsReferToTheEffectiveNode(t *testing.T) {
 // A policy sees what a reference stands for.
 func TestPoliciesSeeResolvedURLs(t *testing.T) {
 	e := newEvaluator(t, Limits{})
-	r := evaluateIn(t, e, addressedSite(`policies: bmcs: {require: endpoints: bmc: url: =~"//10[.]", why: "it is their network"}`))
+	r := evaluateIn(t, e, addressedSite(`policies: bmcs: {require: endpoints: manager: url: =~"//10[.]", why: "it is their network"}`))
 	if len(r.Findings) != 1 || r.Findings[0].Node != "n4" || r.Findings[0].Code != "policy/bmcs" {
 		t.Errorf("not the one node in another network:\n%s", describe(r.Findings))
 	}

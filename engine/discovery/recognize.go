@@ -121,13 +121,13 @@ func newRegister(s *site.Site, known map[string]site.Memory) *register {
 		for _, mac := range macsOf(n, known[name]) {
 			r.mac[mac] = name
 		}
-		host := hostOf(n.Endpoints[site.BMC].URL)
+		host := hostOf(n.Endpoints[site.Manager].URL)
 		if _, another := r.addr[host]; another {
 			r.addr[host] = ""
 		} else {
 			r.addr[host] = name
 		}
-		r.addr[n.Endpoints[site.BMC].URL] = name
+		r.addr[n.Endpoints[site.Manager].URL] = name
 	}
 	return r
 }
@@ -313,7 +313,7 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 		st.Text = "it reports the bytes of its UUID's first three fields in the opposite order to the design"
 		st.Place, st.Have, st.Want = n.Origins.Of("identity.uuid"), strconv.Quote(want.UUID), strconv.Quote(have.UUID)
 	}
-	if where := hostOf(n.Endpoints[site.BMC].URL); where != hostOf(m.Endpoint.URL) && isAddress(where) {
+	if where := hostOf(n.Endpoints[site.Manager].URL); where != hostOf(m.Endpoint.URL) && isAddress(where) {
 		return r.moved(m, n, st)
 	}
 	return st
@@ -330,11 +330,11 @@ func isAddress(host string) bool {
 // moved is a node's machine at another address than the design's, with the
 // line to change: that of the node's address where the endpoint refers to it.
 func (r *register) moved(m site.Met, n *site.Node, st site.Standing) site.Standing {
-	was := n.Endpoints[site.BMC].URL
+	was := n.Endpoints[site.Manager].URL
 	u := url.URL{Host: hostOf(was)}
 	st.Kind = site.StandingMoved
 	st.Text = fmt.Sprintf("the machine of %s has moved from %s to %s", n.Name, u.Hostname(), m.Address)
-	st.Place, st.Have, st.Want = n.Origins.Of("endpoints.bmc.url"), strconv.Quote(was), strconv.Quote(m.Endpoint.URL)
+	st.Place, st.Have, st.Want = n.Origins.Of("endpoints.manager.url"), strconv.Quote(was), strconv.Quote(m.Endpoint.URL)
 	for network, a := range n.Addresses {
 		if o := n.Origins.Of("addresses." + network); a == u.Hostname() && !o.IsZero() {
 			st.Place, st.Have, st.Want = o, strconv.Quote(a), strconv.Quote(m.Address)

@@ -21,14 +21,14 @@ func registered() *site.Site {
 	s := &site.Site{Nodes: map[string]*site.Node{}}
 	for name, n := range map[string]*site.Node{
 		"n1": {Identity: site.Identity{UUID: uuid1, Serial: "SN1"}, Addresses: map[string]string{"bmc": "10.9.0.1"}, Origins: site.OriginsByPath(map[string]site.Origin{
-			"addresses.bmc": site.At("rack-1.cue", 12, 7, "node/n1"), "endpoints.bmc.url": site.At("profiles.cue", 3, 1, "profile/base"),
+			"addresses.bmc": site.At("rack-1.cue", 12, 7, "node/n1"), "endpoints.manager.url": site.At("profiles.cue", 3, 1, "profile/base"),
 		})},
 		"n2": {Identity: site.Identity{Serial: "SN2"}, Interfaces: map[string]site.Interface{"eno1": {MAC: "52:54:00:00:00:02"}}, Addresses: map[string]string{"bmc": "10.9.0.2"},
-			Origins: site.OriginsByPath(map[string]site.Origin{"endpoints.bmc.url": site.At("rack-1.cue", 20, 3, "node/n2")})},
+			Origins: site.OriginsByPath(map[string]site.Origin{"endpoints.manager.url": site.At("rack-1.cue", 20, 3, "node/n2")})},
 		"n3": {Addresses: map[string]string{"bmc": "10.9.0.3"}, Place: site.At("rack-1.cue", 30, 1, "node/n3")},
 	} {
 		n.Name = name
-		n.Endpoints = map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "redfish+https://" + n.Addresses["bmc"] + "/redfish/v1/Systems/1"}}
+		n.Endpoints = map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "redfish+https://" + n.Addresses["bmc"] + "/redfish/v1/Systems/1"}}
 		s.Nodes[name] = n
 	}
 	return s
@@ -114,7 +114,7 @@ func TestRecognizeInAnEnclosure(t *testing.T) {
 	s := registered()
 	for name, id := range map[string]site.Identity{"e1": {Serial: "ENC1", Slot: "Node1"}, "e2": {Serial: "ENC1", MAC: mac2}} {
 		s.Nodes[name] = &site.Node{Name: name, Identity: id, Endpoints: map[site.EndpointKind]site.Endpoint{
-			site.BMC: {URL: "redfish+https://10.9.0.50/redfish/v1/Systems/Node" + name[1:]},
+			site.Manager: {URL: "redfish+https://10.9.0.50/redfish/v1/Systems/Node" + name[1:]},
 		}}
 	}
 	all := []site.Met{enclosed("Node1", mac1), enclosed("Node2", mac2), enclosed("Node3", mac3), enclosed("Node4", mac1)}

@@ -289,7 +289,7 @@ func openAndTell(ctx context.Context, drv driver.Driver, e site.Endpoint, value 
 // seeAll is what a machine shows that no design speaks of yet, with all of its
 // inventory where that can be read.
 func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.Endpoint) (site.Observed, error) {
-	n := &site.Node{Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: e}}
+	n := &site.Node{Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: e}}
 	seen, err := h.Observe(ctx, n, driver.Looked)
 	if err != nil {
 		return seen, err

@@ -71,7 +71,7 @@ func at(n *site.Node, h *host, siteName string) *site.Node {
 	if is.Endpoints == nil {
 		is.Endpoints = map[site.EndpointKind]site.Endpoint{}
 	}
-	is.Endpoints[site.BMC] = h.design.Endpoint(siteName, n.Name)
+	is.Endpoints[site.Manager] = h.design.Endpoint(siteName, n.Name)
 	return &is
 }
 

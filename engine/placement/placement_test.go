@@ -127,8 +127,8 @@ func TestPlacedNode(t *testing.T) {
 		t.Errorf("it is on %+v in rack %q", is.Virtual.Host, is.Rack)
 	}
 	want := map[site.EndpointKind]site.Endpoint{
-		site.OS:  {URL: "ssh://192.0.2.7"},
-		site.BMC: {URL: "libvirt+ssh://root@hv-1.example/system?domain=vm-1&site=lab", Credential: "libvirt", Trust: h.Trust},
+		site.OS:      {URL: "ssh://192.0.2.7"},
+		site.Manager: {URL: "libvirt+ssh://root@hv-1.example/system?domain=vm-1&site=lab", Credential: "libvirt", Trust: h.Trust},
 	}
 	if diff := cmp.Diff(want, is.Endpoints); diff != "" {
 		t.Error("its endpoints:", diff)

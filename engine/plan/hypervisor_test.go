@@ -14,8 +14,8 @@ func leaves(hypervisor string) (*site.Site, *site.Node, site.Memory) {
 	n := webNode()
 	n.Decommission = true
 	n.Virtual.Host.Hypervisor = hypervisor
-	n.Endpoints = map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "libvirt+tls://" + hypervisor + "/system?domain=vm&site=test"}}
-	m := site.Memory{Recorded: site.Recorded{Adopted: &site.Adoption{Machine: n.Machine(), BMC: "libvirt+tls://hv-1/system?domain=vm&site=test"}},
+	n.Endpoints = map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "libvirt+tls://" + hypervisor + "/system?domain=vm&site=test"}}
+	m := site.Memory{Recorded: site.Recorded{Adopted: &site.Adoption{Machine: n.Machine(), Manager: "libvirt+tls://hv-1/system?domain=vm&site=test"}},
 		Observed: site.Observed{Identity: n.Machine(), Facets: map[site.Facet]site.FacetState{
 			site.FacetPower:      {Have: site.Values{"state": "on"}, Seen: now},
 			site.FacetDefinition: {Have: site.Values{"state": "defined"}, Seen: now},

@@ -30,10 +30,10 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	if Moves(n, m.Recorded) {
 		notes = append(notes, moveNote(n, m))
 	}
-	if a := m.Recorded.Adopted; a != nil && a.BMC != "" && a.BMC != n.Endpoints[site.BMC].URL {
-		notes = append(notes, fmt.Sprintf("its "+manager(n)+" endpoint changes from %s to %s", a.BMC, n.Endpoints[site.BMC].URL))
+	if a := m.Recorded.Adopted; a != nil && a.Manager != "" && a.Manager != n.Endpoints[site.Manager].URL {
+		notes = append(notes, fmt.Sprintf("its "+manager(n)+" endpoint changes from %s to %s", a.Manager, n.Endpoints[site.Manager].URL))
 	}
-	if c := m.Recorded.Certificate; c != nil && c.Endpoint == n.Endpoints[site.BMC].URL && n.Endpoints[site.BMC].Trust.OnFirstUse() {
+	if c := m.Recorded.Certificate; c != nil && c.Endpoint == n.Endpoints[site.Manager].URL && n.Endpoints[site.Manager].Trust.OnFirstUse() {
 		notes = append(notes, fmt.Sprintf("its BMC is trusted by the certificate that it showed first, on %s: %s; compare it on the BMC and write it as the endpoint's trust.fingerprint",
 			c.Since.UTC().Format(time.DateOnly), c.Fingerprint))
 	}

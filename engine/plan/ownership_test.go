@@ -13,7 +13,7 @@ import (
 // addresses and its MAC addresses.
 func TestNewcomerTakesNothing(t *testing.T) {
 	gone := site.Reach{
-		BMC:       site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/1?a=b"},
+		Manager:   site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/1?a=b"},
 		Machine:   site.Identity{UUID: "u1", Serial: "s1"},
 		Addresses: map[string]string{"os": "10.0.1.1", "dhcp": site.AddressDHCP, "any": site.AddressAllocate},
 		MACs:      []string{"aa", "bb"},
@@ -41,11 +41,11 @@ func TestNewcomerTakesNothing(t *testing.T) {
 		"another slot":                     {site.Reach{Machine: site.Identity{Serial: "s1", Slot: "2"}}, slot, ""},
 		"the same slot":                    {site.Reach{Machine: site.Identity{Serial: "s1", Slot: "1"}}, slot, "serial s1"},
 		"another serial":                   {site.Reach{Machine: site.Identity{Serial: "s2"}}, serial, ""},
-		"the endpoint":                     {site.Reach{BMC: site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/1?a=b"}}, gone, "the endpoint"},
-		"the endpoint in another spelling": {site.Reach{BMC: site.Endpoint{URL: "redfish+https://10.0.0.1:443/redfish/v1/Systems/1/?a=b"}}, gone, "the endpoint"},
-		"another host":                     {site.Reach{BMC: site.Endpoint{URL: "redfish+https://10.0.0.2/redfish/v1/Systems/1?a=b"}}, gone, ""},
-		"another system":                   {site.Reach{BMC: site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/2?a=b"}}, gone, ""},
-		"another query":                    {site.Reach{BMC: site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/1?a=c"}}, gone, ""},
+		"the endpoint":                     {site.Reach{Manager: site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/1?a=b"}}, gone, "the endpoint"},
+		"the endpoint in another spelling": {site.Reach{Manager: site.Endpoint{URL: "redfish+https://10.0.0.1:443/redfish/v1/Systems/1/?a=b"}}, gone, "the endpoint"},
+		"another host":                     {site.Reach{Manager: site.Endpoint{URL: "redfish+https://10.0.0.2/redfish/v1/Systems/1?a=b"}}, gone, ""},
+		"another system":                   {site.Reach{Manager: site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/2?a=b"}}, gone, ""},
+		"another query":                    {site.Reach{Manager: site.Endpoint{URL: "redfish+https://10.0.0.1/redfish/v1/Systems/1?a=c"}}, gone, ""},
 		"an address":                       {site.Reach{Addresses: map[string]string{"os": "10.0.1.1"}}, gone, "the address 10.0.1.1 in the network os"},
 		"another address":                  {site.Reach{Addresses: map[string]string{"os": "10.0.1.2"}}, gone, ""},
 		"another network":                  {site.Reach{Addresses: map[string]string{"bmc": "10.0.1.1"}}, gone, ""},

@@ -254,7 +254,7 @@ func wrongMachine(n *site.Node, m site.Memory) string {
 	seen, designed := m.Observed.Identity, n.Machine()
 	if seen.Known() && designed.Known() && !designed.Matches(seen) {
 		return fmt.Sprintf("another machine answers: the design says %s, the machine at %s is %s; nothing is written to it",
-			full(designed), n.Endpoints[site.BMC].URL, full(seen))
+			full(designed), n.Endpoints[site.Manager].URL, full(seen))
 	}
 	a := m.Recorded.Adopted
 	if a != nil && designed.Known() && !designed.Matches(a.Machine) && !Moves(n, m.Recorded) {

@@ -63,7 +63,7 @@ func TestRetire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &site.Node{Name: "n1", Power: "on", Identity: site.Identity{UUID: "4c4c4544-0000-4000-8000-000000000001"},
-				Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "redfish+https://10.9.0.11/redfish/v1/Systems/1"}}, Decommission: true, DecommissionErase: item.EraseSecure,
+				Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "redfish+https://10.9.0.11/redfish/v1/Systems/1"}}, Decommission: true, DecommissionErase: item.EraseSecure,
 				Storage: site.Storage{BootDisk: "os", Disks: map[string]site.Disk{
 					"os":   {Match: &site.DiskMatch{Kind: "ssd"}, Partitions: map[string]site.Partition{"root": {Use: site.Use{Filesystem: &site.Filesystem{Mount: "/"}}}}},
 					"data": {Match: &site.DiskMatch{Kind: "hdd"}, Keep: true},

@@ -42,8 +42,8 @@ func shared(a, b site.Reach) string {
 		return "the machine (UUID " + a.Machine.UUID + ")"
 	case a.Machine.Serial != "" && a.Machine.Serial == b.Machine.Serial && !a.Machine.Contradicts(b.Machine):
 		return "the machine (serial " + a.Machine.Serial + ")"
-	case a.BMC.URL != "" && a.BMC.Plain() == b.BMC.Plain():
-		return "the endpoint " + a.BMC.URL
+	case a.Manager.URL != "" && a.Manager.Plain() == b.Manager.Plain():
+		return "the endpoint " + a.Manager.URL
 	}
 	for _, network := range slices.Sorted(maps.Keys(a.Addresses)) {
 		theirs := append([]string{b.Addresses[network]}, b.Extra[network]...)

@@ -58,12 +58,12 @@ func foreign(n *site.Node, m site.Memory) string {
 // come back.
 func lost(n *site.Node, m site.Memory) string {
 	r := m.Recorded
-	absent, home := Absent(m.Observed), n.Endpoints[site.BMC].URL
+	absent, home := Absent(m.Observed), n.Endpoints[site.Manager].URL
 	have := max(r.Generation(), r.UnderWay())
 	anew := fmt.Sprintf("raise the generation to %d to make it again", max(have, n.Generation)+1)
 	switch a := r.Adopted; {
 	case absent && SeenElsewhere(n, r):
-		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; Slipway neither moves a machine nor makes it a second time: go back to the earlier place, or decommission it there first", a.BMC, home)
+		return fmt.Sprintf("the machine was last seen at %s, and is not at %s; Slipway neither moves a machine nor makes it a second time: go back to the earlier place, or decommission it there first", a.Manager, home)
 	case absent && have == 0 && a != nil && !a.Settled.IsZero() && n.Generation == 0:
 		return fmt.Sprintf("the machine is gone%s, and its disks with it; restore it, or remove the node from the design and add it again to make another one", on(n))
 	case have == 0 || isDue(n, m) || r.InstallBegun():
@@ -80,7 +80,7 @@ func lost(n *site.Node, m site.Memory) string {
 // that of the design: that it is not here says nothing of it.
 func SeenElsewhere(n *site.Node, r site.Recorded) bool {
 	a := r.Adopted
-	return a != nil && a.BMC != "" && a.BMC != n.Endpoints[site.BMC].URL
+	return a != nil && a.Manager != "" && a.Manager != n.Endpoints[site.Manager].URL
 }
 
 // on names the hypervisor that the machine is placed on.
@@ -200,7 +200,7 @@ func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	state := stateOf(m.Observed)
 	if isGone(state) && SeenElsewhere(n, m.Recorded) {
 		p.Blocked = append(p.Blocked, fmt.Sprintf("the machine was last seen at %s, and is not at %s: Slipway can neither delete nor forget it there; go back to the earlier place first",
-			m.Recorded.Adopted.BMC, n.Endpoints[site.BMC].URL))
+			m.Recorded.Adopted.Manager, n.Endpoints[site.Manager].URL))
 		return
 	}
 	if isGone(state) {

@@ -33,7 +33,7 @@ func exported(t testing.TB) (s *Store, export []byte) {
 		must(t, b.PutRollout(ctx, &site.RolloutStatus{Nodes: []string{"n00001"}, Since: day}))
 		must(t, b.PutTook(ctx, "a/b", []site.Duration{1, 2}))
 		must(t, b.AppendEvents(ctx, []site.Event{event("", 1), event("n00002", 2)}))
-		must(t, b.PutSessions(ctx, "n00001", Sessions{site.BMC: {{Term: 1, ID: "/s/1"}}}))
+		must(t, b.PutSessions(ctx, "n00001", Sessions{site.Manager: {{Term: 1, ID: "/s/1"}}}))
 		acquire(t, b, "a")
 	}
 	var out bytes.Buffer

@@ -23,7 +23,7 @@ type migration struct {
 }
 
 // migrations are those from version 1 to 2, from 2 to 3 and so on.
-var migrations = []migration{sealValues, beginLedger, withoutWish}
+var migrations = []migration{sealValues, beginLedger, withoutWish, nameManager}
 
 // beginLedger is the migration to a ledger. Approvals of before it name neither
 // disks nor attempts, and so approve nothing any more; nor does what comments of
@@ -83,6 +83,32 @@ func consumed(value []byte) ([]byte, error) {
 	r.InFlight.Consumed, r.InFlight.Sent = true, true
 	return json.Marshal(r)
 }
+
+// nameManager is the migration to the present name of the endpoint that was called bmc. What
+// is in files stays as it is, and is read by both names.
+var nameManager = migration{"the endpoint bmc is called manager", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+	var was any
+	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
+	switch kind, _, _ := strings.Cut(rest, "/"); kind {
+	case "nodes":
+		was = &site.Recorded{}
+	case "sessions":
+		was = &Sessions{}
+	default:
+		return nil, nil
+	}
+	value, err := unseal(key, value)
+	if err != nil || bytes.HasPrefix(value, []byte("@")) {
+		return nil, err
+	}
+	if err := json.Unmarshal(value, was); err != nil {
+		return nil, damaged(err)
+	}
+	if value, err = json.Marshal(was); err != nil {
+		return nil, err
+	}
+	return []clientv3.Op{opSealed(key, value)}, nil
+}}
 
 // steps are the migrations to go by.
 func (o Options) steps() []migration {

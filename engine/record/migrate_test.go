@@ -160,6 +160,69 @@ func TestApprovalsOfBefore(t *testing.T) {
 	}
 }
 
+// TestManagerOfBefore holds that records in which the endpoint of a manager is called bmc
+// are read as they were meant: no machine is new, and no session is forgotten.
+func TestManagerOfBefore(t *testing.T) {
+	s := open(t, t.TempDir())
+	b, ctx := s.Site("berlin"), t.Context()
+	fill(t, b, 3)
+	must(t, b.Accept(ctx, site.Revision{ID: "r1"}, designOf(3)))
+	met := recorded(1)
+	met.Credentials = map[site.EndpointKind]site.CredentialUse{site.Manager: {URL: "redfish+https://192.0.2.1", Denied: "d", DeniedAt: day}}
+	met.Had = &site.Reach{Manager: site.Endpoint{URL: "redfish+https://192.0.2.9"}}
+	must(t, b.PutNode(ctx, "n00001", met))
+	must(t, b.PutSessions(ctx, "n00001", Sessions{site.Manager: {{Term: 1, Endpoint: "redfish+https://192.0.2.1", ID: "/s/1"}}}))
+	gone, large := recorded(2), nodeOfDesign(9)
+	large.Labels["notes"] = strings.Repeat("x", maxValue) // in a file
+	gone.Departed = &site.Departure{Revision: "r0", When: day, Node: large}
+	must(t, b.PutNode(ctx, "n00009", gone))
+	want := load(t, b)
+	writeBefore(t, b)
+	for range 2 {
+		var got Snapshot
+		s, b, got = reopen(t, s, "berlin")
+		same(t, "records", got, want)
+	}
+	for _, key := range []string{"nodes/n00001", "sessions/n00001"} {
+		if now := s.get(t, b.prefix+key); !strings.Contains(now, `"manager":`) || strings.Contains(now, `"bmc":`) {
+			t.Errorf("%s is %s", key, now)
+		}
+	}
+}
+
+// writeBefore writes the records of a site as a program did that knew no manager.
+func writeBefore(t *testing.T, b *Site) {
+	t.Helper()
+	ctx := t.Context()
+	before := func(text []byte) []byte {
+		return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`"manager":`), []byte(`"bmc":`)), []byte("endpoints.manager"), []byte("endpoints.bmc"))
+	}
+	file := func(digest string) string {
+		text, err := b.readFile(digest)
+		must(t, err)
+		if digest, err = b.writeFile(before(text)); bytes.Equal(text, before(text)) {
+			err = errors.New("a file without a manager")
+		}
+		must(t, err)
+		return digest
+	}
+	must(t, b.store.everything(ctx, func(kv keyValue) error {
+		if !strings.HasPrefix(kv.key, b.prefix) {
+			return nil
+		}
+		text := before(kv.value)
+		if digest, large := strings.CutPrefix(string(text), "@"); large {
+			text = []byte("@" + file(digest))
+		}
+		if kv.key == b.prefix+"accepted" {
+			text = bytes.ReplaceAll(text, []byte(b.used), []byte(file(b.used)))
+		}
+		return b.store.txn(ctx, []clientv3.Op{opSealed(kv.key, text)})
+	}))
+	_, err := b.store.kv.Put(ctx, versionKey, "4")
+	must(t, err)
+}
+
 // A migration writes everything once more, for which there may be no room.
 func TestMigrationMakesRoom(t *testing.T) {
 	again := migration{"nodes are written again", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {

@@ -91,15 +91,15 @@ func nodeOfDesign(i int) *site.Node {
 		Labels:   map[string]string{"zone": "a", "tier": "gold"},
 		Identity: site.Identity{UUID: fmt.Sprintf("4c4c4544-0000-0000-0000-%012d", i), Serial: fmt.Sprintf("S%d", i)},
 		Endpoints: map[site.EndpointKind]site.Endpoint{
-			site.BMC: {URL: fmt.Sprintf("redfish+https://192.0.2.%d/redfish/v1/Systems/1", i%250), Credential: "bmc", Trust: site.Trust{Fingerprint: "sha256:" + strings.Repeat("0f", 32)}},
-			site.OS:  {URL: fmt.Sprintf("ssh://198.51.100.%d", i%250), Credential: "os"},
+			site.Manager: {URL: fmt.Sprintf("redfish+https://192.0.2.%d/redfish/v1/Systems/1", i%250), Credential: "bmc", Trust: site.Trust{Fingerprint: "sha256:" + strings.Repeat("0f", 32)}},
+			site.OS:      {URL: fmt.Sprintf("ssh://198.51.100.%d", i%250), Credential: "os"},
 		},
 		Power: "on", Boot: site.Boot{Order: []string{"Hdd", "Pxe"}}, Image: "debian", Generation: 1,
 		Place: site.At("nodes.cue", i+1, 2, "node/x"),
 	}
 	origins := map[string]site.Origin{}
-	for _, path := range []string{"role", "rack", "labels.zone", "labels.tier", "identity.uuid", "identity.serial", "endpoints.bmc.url",
-		"endpoints.bmc.credential", "endpoints.os.url", "endpoints.os.credential", "power", "boot.order", "image", "generation"} {
+	for _, path := range []string{"role", "rack", "labels.zone", "labels.tier", "identity.uuid", "identity.serial", "endpoints.manager.url",
+		"endpoints.manager.credential", "endpoints.os.url", "endpoints.os.credential", "power", "boot.order", "image", "generation"} {
 		origins[path] = site.At("profiles/base.cue", len(path), 3, "profile/base")
 	}
 	n.Origins = site.OriginsByPath(origins)
@@ -128,7 +128,7 @@ func observation(i int, seen time.Time) site.Observed {
 
 func recorded(generation int) site.Recorded {
 	return site.Recorded{
-		Adopted:   &site.Adoption{Machine: site.Identity{Serial: "S1"}, When: day, BMC: "redfish+https://192.0.2.1"},
+		Adopted:   &site.Adoption{Machine: site.Identity{Serial: "S1"}, When: day, Manager: "redfish+https://192.0.2.1"},
 		Installed: &site.Installation{Generation: generation, Image: strings.Repeat("ab", 32), Since: day, Proven: true},
 		Last:      site.Shown{State: site.InSync, Reason: "as designed", Since: day},
 	}
@@ -363,7 +363,7 @@ func TestLargeValuesAreFiles(t *testing.T) {
 	s := open(t, t.TempDir())
 	b, ctx := s.Site("berlin"), t.Context()
 	n := nodeOfDesign(1)
-	n.Endpoints[site.BMC] = site.Endpoint{URL: "redfish+https://192.0.2.1", Trust: site.Trust{CA: strings.Repeat("certificate ", 10_000)}}
+	n.Endpoints[site.Manager] = site.Endpoint{URL: "redfish+https://192.0.2.1", Trust: site.Trust{CA: strings.Repeat("certificate ", 10_000)}}
 	large := site.Recorded{Departed: &site.Departure{Revision: "abc", When: day, Node: n}}
 	must(t, b.PutNode(ctx, "n1", large))
 	o := observation(1, day)

@@ -58,7 +58,7 @@ import (
 )
 
 // Version is the version of the layout of keys and values.
-const Version = 4
+const Version = 5
 
 const versionKey = "/slipway/version"
 

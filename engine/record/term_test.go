@@ -179,7 +179,7 @@ func TestDirectoryIsRemoved(t *testing.T) {
 func TestSessions(t *testing.T) {
 	s := open(t, t.TempDir())
 	b, ctx := s.Site("berlin"), t.Context()
-	all := Sessions{site.BMC: {{Term: 3, Endpoint: "redfish+https://192.0.2.1", ID: "/redfish/v1/SessionService/Sessions/7"}}}
+	all := Sessions{site.Manager: {{Term: 3, Endpoint: "redfish+https://192.0.2.1", ID: "/redfish/v1/SessionService/Sessions/7"}}}
 	must(t, b.PutSessions(ctx, "a/b", all))
 	must(t, b.PutSessions(ctx, "n1", all))
 	must(t, b.DeleteNode(ctx, "n1"))

@@ -80,17 +80,17 @@ const Earlier = "go back to the earlier design"
 // Facets is the table of what holds of each facet: the one place that knows it.
 // What is staged disrupts nothing by itself: the restart after it does.
 var Facets = map[Facet]FacetKind{
-	FacetPower:     {Endpoint: BMC},
-	FacetBoot:      {Endpoint: BMC},
-	FacetImage:     {Endpoint: BMC},
-	FacetHealth:    {Endpoint: BMC},
-	FacetInventory: {Endpoint: BMC, Every: 24 * time.Hour},
-	FacetSensors:   {Endpoint: BMC, Every: 10 * time.Minute},
-	FacetLog:       {Endpoint: BMC, Every: time.Hour},
-	FacetFirmware: {Endpoint: BMC, Every: time.Hour, Staged: true,
+	FacetPower:     {Endpoint: Manager},
+	FacetBoot:      {Endpoint: Manager},
+	FacetImage:     {Endpoint: Manager},
+	FacetHealth:    {Endpoint: Manager},
+	FacetInventory: {Endpoint: Manager, Every: 24 * time.Hour},
+	FacetSensors:   {Endpoint: Manager, Every: 10 * time.Minute},
+	FacetLog:       {Endpoint: Manager, Every: time.Hour},
+	FacetFirmware: {Endpoint: Manager, Every: time.Hour, Staged: true,
 		Change: Work{ActionFirmware, ImpactOnline, Duration(5 * time.Minute), "only to a version that the BMC accepts"},
 		Parts:  []FacetPart{{Path: "firmware", of: func(n *Node) any { return n.Firmware }}}},
-	FacetBIOS: {Endpoint: BMC, Every: 15 * time.Minute, Staged: true,
+	FacetBIOS: {Endpoint: Manager, Every: 15 * time.Minute, Staged: true,
 		Change: Work{ActionBIOS, ImpactOnline, Duration(30 * time.Second), "set it back and boot again"}},
 	FacetStorage: {Endpoint: Agent, Parts: []FacetPart{
 		{Path: "storage.disks", of: func(n *Node) any { return n.Storage.layouts() }, Install: true},
@@ -151,10 +151,10 @@ var Facets = map[Facet]FacetKind{
 	FacetActions: {Endpoint: OS, Once: true,
 		Change: Work{ActionOnce, ImpactOnline, Duration(2 * time.Minute), "cannot be undone"}},
 
-	FacetDefinition: {Endpoint: BMC, Staged: true},
-	FacetDisks: {Endpoint: BMC, Staged: true,
+	FacetDefinition: {Endpoint: Manager, Staged: true},
+	FacetDisks: {Endpoint: Manager, Staged: true,
 		Change: Work{ActionDisks, ImpactOnline, Duration(10 * time.Second), "cannot be undone: no disk is removed or made smaller"}},
-	FacetSeed: {Endpoint: BMC},
+	FacetSeed: {Endpoint: Manager},
 }
 
 // InsideFacets are those that are made of items inside the installed system, in the order in which

@@ -76,7 +76,7 @@ func (k Known) Account(node string) Account {
 // Reach is how a machine is reached out of band, and which one it has to be,
 // by the design in force.
 type Reach struct {
-	BMC     Endpoint `json:"bmc"`
+	Manager Endpoint `json:"manager"`
 	Machine Identity `json:"machine,omitzero"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
@@ -92,7 +92,7 @@ type Reach struct {
 
 // ReachOf is how a node is reached by its own design.
 func ReachOf(n *Node) Reach {
-	r := Reach{BMC: n.Endpoints[BMC], Machine: n.Machine(), Hypervisor: n.Virtual.Host.Hypervisor, Addresses: n.Addresses, Extra: n.ExtraAddresses}
+	r := Reach{Manager: n.Endpoints[Manager], Machine: n.Machine(), Hypervisor: n.Virtual.Host.Hypervisor, Addresses: n.Addresses, Extra: n.ExtraAddresses}
 	add := func(mac string) {
 		if mac != "" {
 			r.MACs = append(r.MACs, strings.ToLower(mac))

@@ -137,6 +137,12 @@ func (o *Origins) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return err
 	}
+	for path, origin := range all {
+		if now := pathNow(path); now != path {
+			delete(all, path)
+			all[now] = origin
+		}
+	}
 	*o = Origins{}
 	if read := OriginsByPath(all); read != nil {
 		*o = *read

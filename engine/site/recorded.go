@@ -267,8 +267,8 @@ func (r Recorded) Generation() int {
 type Adoption struct {
 	Machine Identity  `json:"machine"`
 	When    time.Time `json:"when"`
-	// BMC is the URL of the endpoint through which it was last seen.
-	BMC string `json:"bmc,omitempty"`
+	// Manager is the URL of the endpoint through which it was last seen.
+	Manager string `json:"manager,omitempty"`
 	// Settled is when the node was first in-sync, or when a person approved
 	// the first disruption; zero while first contact lasts.
 	Settled time.Time `json:"settled,omitzero"`

@@ -387,8 +387,8 @@ type EndpointKind string
 
 // The kinds of endpoint.
 const (
-	BMC EndpointKind = "bmc" // the management controller, or the hypervisor
-	OS  EndpointKind = "os"  // the installed operating system
+	Manager EndpointKind = "manager" // what manages the machine: its BMC, or its hypervisor
+	OS      EndpointKind = "os"      // the installed operating system
 	// Agent is Slipway's own program in the memory of the machine. No design has such an
 	// endpoint: it is there while an agent is connected.
 	Agent EndpointKind = "agent"

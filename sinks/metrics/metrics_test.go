@@ -70,7 +70,7 @@ func lived(t *testing.T) *Metrics {
 func open(t *testing.T, m *Metrics, fleet *drivertest.Fleet) driver.Machine {
 	t.Helper()
 	d := m.Drivers(map[string]driver.Driver{"redfish": fleet.Driver()})["redfish"]
-	machine, err := d.Open(t.Context(), fleet.Machine("a").Node().Endpoints[site.BMC], secret.Value{})
+	machine, err := d.Open(t.Context(), fleet.Machine("a").Node().Endpoints[site.Manager], secret.Value{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestAbilitiesAreNotLost(t *testing.T) {
 	if s, ok := driver.As[interface{ Sweep() string }](d); !ok || s.Sweep() != "range" {
 		t.Error("the driver's ability is lost")
 	}
-	machine, err := d.Open(t.Context(), fleet.Machine("a").Node().Endpoints[site.BMC], secret.Value{})
+	machine, err := d.Open(t.Context(), fleet.Machine("a").Node().Endpoints[site.Manager], secret.Value{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestMeasuredDriverIsADriver(t *testing.T) {
 		machines++
 		m := fleet.Add(fmt.Sprint("m", machines))
 		n := m.Node()
-		return drivertest.Subject{Endpoint: n.Endpoints[site.BMC], Secret: secret.New("admin", "right"), Node: n, Counts: m.Counts, Power: m.Power}
+		return drivertest.Subject{Endpoint: n.Endpoints[site.Manager], Secret: secret.New("admin", "right"), Node: n, Counts: m.Counts, Power: m.Power}
 	}})
 }
 

@@ -28,9 +28,9 @@ func TestAbsoluteLinks(t *testing.T) {
 				t.Errorf("seen\n%s\nwhere it was\n%s", got, want)
 			}
 			// The system is looked for where the endpoint does not name it.
-			e := m.node.Endpoints[site.BMC]
+			e := m.node.Endpoints[site.Manager]
 			e.URL, _, _ = strings.Cut(e.URL, "/redfish/")
-			m.node.Endpoints[site.BMC] = e
+			m.node.Endpoints[site.Manager] = e
 			h := m.open(t)
 			if err := h.Apply(t.Context(), m.step(site.ActionInstall), m.node, drivertest.Permitted); err != nil {
 				t.Fatal(err)

@@ -297,7 +297,7 @@ func (b *binding) mayUnbound() error {
 		return nil
 	}
 	b.ended = refused("the BMC at %s has no sessions and closes the connection after each answer: Slipway cannot be sure that a write reaches the machine whose identity it read, "+
-		"so it sends nothing that destroys data; switch on its session service or its persistent connections, or accept the risk in the design with endpoints.bmc.unbound: %q",
+		"so it sends nothing that destroys data; switch on its session service or its persistent connections, or accept the risk in the design with endpoints.manager.unbound: %q",
 		b.client.host, site.UnboundAccept)
 	return b.ended
 }

@@ -227,7 +227,7 @@ func TestUnbound(t *testing.T) {
 			step := site.Step{Machine: site.Identity{UUID: twinUUID("m0")}, Action: site.ActionInstall, Image: testImage, Generation: 1, Impact: site.ImpactDestructive}
 			for range 3 {
 				err := m.Apply(t.Context(), step, &site.Node{}, drivertest.Permitted)
-				if !errors.Is(err, driver.ErrRefused) || !strings.Contains(fmt.Sprint(err), `endpoints.bmc.unbound: "accept"`) {
+				if !errors.Is(err, driver.ErrRefused) || !strings.Contains(fmt.Sprint(err), `endpoints.manager.unbound: "accept"`) {
 					t.Errorf("%s: got %v", how, err)
 				}
 			}

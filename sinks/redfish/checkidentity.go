@@ -85,8 +85,8 @@ func (g *grading) tryBinding(context.Context) (driver.Ability, error) {
 	case binding == site.BindingConnection:
 		return works("by the connection over which the identity is read; Slipway cannot tell a late request of a killed daemon from one of the next daemon"), nil
 	case g.unbound:
-		return partly("by nothing: it has no sessions and closes the connection after each answer; the design accepts that, endpoints.bmc.unbound"), nil
+		return partly("by nothing: it has no sessions and closes the connection after each answer; the design accepts that, endpoints.manager.unbound"), nil
 	}
 	return driver.Ability{}, lacks(fmt.Sprintf("it has no sessions and closes the connection after each answer, so a write may reach another machine that got its address; "+
-		"destructive steps are refused unless the design has endpoints.bmc.unbound: %q", site.UnboundAccept))
+		"destructive steps are refused unless the design has endpoints.manager.unbound: %q", site.UnboundAccept))
 }

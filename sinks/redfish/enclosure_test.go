@@ -232,7 +232,7 @@ func TestCheckOfAnEnclosure(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := ability(t, g, "write binding")
-		if a.Verdict != want || want == driver.Lacks && !strings.Contains(a.Text, `endpoints.bmc.unbound: "accept"`) {
+		if a.Verdict != want || want == driver.Lacks && !strings.Contains(a.Text, `endpoints.manager.unbound: "accept"`) {
 			t.Errorf("closing %q: %s: %s", how, a.Verdict, a.Text)
 		}
 	}

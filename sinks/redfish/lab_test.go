@@ -79,7 +79,7 @@ func (r *rack) take() machine {
 		node: &site.Node{
 			Name:      name,
 			Identity:  site.Identity{UUID: fmt.Sprintf("3d1c0000-0000-4000-8000-%012d", i), Serial: fmt.Sprintf("SN%d", i)},
-			Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: r.BMCURL(name), Trust: site.Trust{CA: string(r.CA())}}},
+			Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {URL: r.BMCURL(name), Trust: site.Trust{CA: string(r.CA())}}},
 		},
 		secret: secret.New("admin", "correct horse"),
 		image:  &site.Image{URL: strings.NewReplacer("{node}", name, "{generation}", "1").Replace(r.ImageURL("debian12")), SHA256: r.ImageSHA256("debian12", name, 1)},
@@ -88,7 +88,7 @@ func (r *rack) take() machine {
 
 func (m machine) open(t *testing.T) driver.Machine {
 	t.Helper()
-	h, err := redfish.New(patience).Open(t.Context(), m.node.Endpoints[site.BMC], m.secret)
+	h, err := redfish.New(patience).Open(t.Context(), m.node.Endpoints[site.Manager], m.secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (m machine) step(a site.Action) site.Step {
 // subject is the machine for the conformance suite.
 func (m machine) subject() drivertest.Subject {
 	return drivertest.Subject{
-		Endpoint: m.node.Endpoints[site.BMC], Secret: m.secret, Node: m.node, Image: m.image, Power: m.power,
+		Endpoint: m.node.Endpoints[site.Manager], Secret: m.secret, Node: m.node, Image: m.image, Power: m.power,
 		Counts: func() drivertest.Counts {
 			c := m.Counts()
 			return drivertest.Counts{Writes: c.Writes, Resets: c.Resets, Installs: c.Installs}
@@ -403,7 +403,7 @@ func TestNoEffectIsRefused(t *testing.T) {
 	n := *m.node
 	n.Boot.Order = []string{"Pxe"}
 	for _, a := range []site.Action{site.ActionPowerOn, site.ActionBootOrder, site.ActionInstall} {
-		h, err := redfish.New(impatient).Open(t.Context(), m.node.Endpoints[site.BMC], m.secret)
+		h, err := redfish.New(impatient).Open(t.Context(), m.node.Endpoints[site.Manager], m.secret)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -148,7 +148,7 @@ func (a *aviary) files() github.Files {
 	a.t.Helper()
 	port, fingerprint := a.echo()
 	design := strings.Replace(a.design(), "credentials: {bmc: {}, os: {}, outdated: {}}\n", "", 1) +
-		fmt.Sprintf("profiles: hostile: {\n\track: \"r1\"\n\tendpoints: bmc: trust: fingerprint: %q\n}\n", fingerprint)
+		fmt.Sprintf("profiles: hostile: {\n\track: \"r1\"\n\tendpoints: manager: trust: fingerprint: %q\n}\n", fingerprint)
 	files, together := github.Files{}, map[string]*sops.Content{}
 	for i, c := range a.birds {
 		from := ""
@@ -171,7 +171,7 @@ func (a *aviary) files() github.Files {
 		}
 		design += fmt.Sprintf("credentials: %q: {%s}\n", c.name, from)
 		if c.name != "os" && c.name != "bmc" {
-			design += fmt.Sprintf("nodes: \"echo-%d\": {\n\tprofiles: [\"hostile\"]\n\tendpoints: bmc: {url: \"redfish+https://127.95.3.%d:%s\", credential: %q}\n}\n", i+1, i+1, port, c.name)
+			design += fmt.Sprintf("nodes: \"echo-%d\": {\n\tprofiles: [\"hostile\"]\n\tendpoints: manager: {url: \"redfish+https://127.95.3.%d:%s\", credential: %q}\n}\n", i+1, i+1, port, c.name)
 		}
 	}
 	for name, content := range together {

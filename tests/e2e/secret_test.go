@@ -27,9 +27,9 @@ func TestSecretsAreNowhere(t *testing.T) {
 	w.commit(w.broken(), "broken")
 	w.status("the broken commit is told", func(s site.Status) bool { return len(s.Problems) > 0 })
 	told := w.told()
-	w.commit(w.designWith("old-1", `endpoints: bmc: credential: "outdated"`), "a password that is not accepted")
+	w.commit(w.designWith("old-1", `endpoints: manager: credential: "outdated"`), "a password that is not accepted")
 	w.status("the BMC lets nobody in", func(s site.Status) bool { return stateOf(s, "old-1").State == site.Stalled })
-	w.commit(w.designWith("old-2", `endpoints: bmc: credential: "os"`), "a credential that is for other hosts")
+	w.commit(w.designWith("old-2", `endpoints: manager: credential: "os"`), "a credential that is for other hosts")
 	w.status("nothing is sent to a wrong host", func(s site.Status) bool {
 		return strings.Contains(stateOf(s, "old-2").Reason, "not for this host") && stateOf(s, "old-1").State == site.InSync
 	})

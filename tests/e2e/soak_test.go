@@ -130,14 +130,14 @@ credentials: bmc: {}
 profiles: worker: {
 	role: "worker"
 	rack: "r1"
-	endpoints: bmc: trust: ca: """
+	endpoints: manager: trust: ca: """
 		%s
 		"""
 }
 `, s.every(), strings.ReplaceAll(strings.TrimSpace(string(s.fleet.CA())), "\n", "\n\t\t"))
 	for i, name := range s.names {
 		id, w := identity(i), s.wanted[i]
-		fmt.Fprintf(&b, "nodes: %s: {profiles: [\"worker\"], identity: {uuid: %q, serial: %q}, endpoints: bmc: url: %q, power: %q, boot: order: [%q, %q]}\n",
+		fmt.Fprintf(&b, "nodes: %s: {profiles: [\"worker\"], identity: {uuid: %q, serial: %q}, endpoints: manager: url: %q, power: %q, boot: order: [%q, %q]}\n",
 			name, id.UUID, id.Serial, s.fleet.BMCURL(name), w.power, w.order[0], w.order[1])
 	}
 	return b.String()

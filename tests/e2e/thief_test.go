@@ -70,8 +70,8 @@ func TestSecretOfSystemsIsNotSentAsPasswordOfBMC(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
 	th := newThief(t, "127.95.2.1")
-	attack := strings.Replace(w.design(), fmt.Sprintf("endpoints: bmc: url: %q", w.fleet.BMCURL("old-1")),
-		fmt.Sprintf(`endpoints: bmc: {url: "redfish+%s/redfish/v1/Systems/1", credential: "os", trust: {ca: _ @unset(), firstUse: true}}`, th.URL), 1)
+	attack := strings.Replace(w.design(), fmt.Sprintf("endpoints: manager: url: %q", w.fleet.BMCURL("old-1")),
+		fmt.Sprintf(`endpoints: manager: {url: "redfish+%s/redfish/v1/Systems/1", credential: "os", trust: {ca: _ @unset(), firstUse: true}}`, th.URL), 1)
 	w.write("cred/os", "hosts: 127.95.2.0/24\nusername: admin\n\n"+w.key)
 	w.start()
 	w.commit(attack, "a harmless line")

@@ -152,14 +152,14 @@ profiles: worker: {
 	power: "on"
 	boot: order: ["Hdd", "Pxe"]
 	image: "debian12"
-	endpoints: bmc: trust: ca: """
+	endpoints: manager: trust: ca: """
 		%s
 		"""
 }
 `, w.rules.cue, w.fleet.ImageURL("debian12"), w.digests(1, w.names...), strings.ReplaceAll(strings.TrimSpace(string(w.fleet.CA())), "\n", "\n\t\t"))
 	for i, name := range w.names {
 		id := identity(i)
-		fmt.Fprintf(&b, "nodes: %q: {\n\tprofiles: [\"worker\"]\n\tidentity: {uuid: %q, serial: %q}\n\tendpoints: bmc: url: %q\n\tendpoints: os: {url: %q, trust: hostKeys: [%q]}\n",
+		fmt.Fprintf(&b, "nodes: %q: {\n\tprofiles: [\"worker\"]\n\tidentity: {uuid: %q, serial: %q}\n\tendpoints: manager: url: %q\n\tendpoints: os: {url: %q, trust: hostKeys: [%q]}\n",
 			name, id.UUID, id.Serial, w.fleet.BMCURL(name), w.fleet.OSURL(name), w.fleet.HostKey(name))
 		if isNew(name) {
 			b.WriteString("\tgeneration: 1\n")

@@ -30,7 +30,7 @@ networks: bmc: cidr: "10.9.0.0/24"
 profiles: base: {
 	role: "web"
 	rack: "r1"
-	endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"
+	endpoints: manager: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"
 }
 nodes: n1: {
 	profiles: ["base"]

@@ -171,7 +171,7 @@ func TestEveryFieldActs(t *testing.T) {
 func evaluated(t *testing.T, all []tried, last bool) *site.Node {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("package s1\n\nroles: {all: {}, other: {}}\nracks: r1: {}\ncredentials: {console: {}, os: {}}\nprofiles: all: {role: \"all\", rack: \"r1\"}\nnodes: n1: {\n\tprofiles: [\"all\"]\n\tidentity: uuid: \"4c4c4544-0000-4000-8000-000000000001\"\n\tendpoints: bmc: {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\", credential: \"os\"}\n\tendpoints: os: {url: \"ssh://10.1.0.11\", credential: \"os\", trust: hostKeys: [\"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine1\"]}\n")
+	b.WriteString("package s1\n\nroles: {all: {}, other: {}}\nracks: r1: {}\ncredentials: {console: {}, os: {}}\nprofiles: all: {role: \"all\", rack: \"r1\"}\nnodes: n1: {\n\tprofiles: [\"all\"]\n\tidentity: uuid: \"4c4c4544-0000-4000-8000-000000000001\"\n\tendpoints: manager: {url: \"redfish+https://10.9.0.11/redfish/v1/Systems/1\", credential: \"os\"}\n\tendpoints: os: {url: \"ssh://10.1.0.11\", credential: \"os\", trust: hostKeys: [\"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine1\"]}\n")
 	var beside strings.Builder
 	for _, x := range all {
 		within, without := x.from, x.siteFrom

@@ -167,7 +167,7 @@ func (f *Fleet) BMCPort() int   { return f.ports.bmc }
 func (f *Fleet) SSHPort() int   { return f.ports.ssh }
 func (f *Fleet) ImagePort() int { return f.ports.image }
 
-// BMCURL is a machine's bmc endpoint, as it was configured.
+// BMCURL is the URL of a machine's BMC, as it was configured.
 func (f *Fleet) BMCURL(name string) string {
 	m := f.machines[name]
 	return fmt.Sprintf("redfish+https://%s:%d%s", m.head.config.BMCAddr, f.ports.bmc, or(m.kind.system, root))

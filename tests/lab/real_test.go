@@ -242,12 +242,12 @@ func newBench(t *testing.T, change func(*lab.MachineConfig)) *bench {
 	t.Cleanup(cancel)
 	b := &bench{t: t, ctx: ctx, m: f.Machine("n1"), bmc: dial(t, f), node: &site.Node{
 		Name: "n1", Identity: c.Machines[0].Identity,
-		Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: f.BMCURL("n1"), Trust: site.Trust{CA: string(f.CA())}}},
+		Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {URL: f.BMCURL("n1"), Trust: site.Trust{CA: string(f.CA())}}},
 	}}
 	base := fmt.Sprintf("https://%s:%d", c.Machines[0].BMCAddr, f.BMCPort())
 	b.path, b.bmc.base = strings.TrimPrefix(f.BMCURL("n1"), "redfish+"+base), base
 	var err error
-	if b.open, err = redfish.New(slow).Open(ctx, b.node.Endpoints[site.BMC], secret.New("admin", "pw")); err != nil {
+	if b.open, err = redfish.New(slow).Open(ctx, b.node.Endpoints[site.Manager], secret.New("admin", "pw")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -39,11 +39,11 @@ func rehearseNode(c *Config, n *site.Node, account func(site.Endpoint) (Account,
 		Manufacturer: cmp.Or(hw.Manufacturer, "Lab"), Model: cmp.Or(hw.Model, "Simulated"),
 		MemoryGiB: cmp.Or(int(hw.Memory>>30), 64), Processors: cmp.Or(hw.Sockets, 1),
 	}
-	bmc, err := place(n.Endpoints[site.BMC].URL, &c.BMCPort)
+	bmc, err := place(n.Endpoints[site.Manager].URL, &c.BMCPort)
 	if err != nil {
 		return m, err
 	}
-	a, err := account(n.Endpoints[site.BMC])
+	a, err := account(n.Endpoints[site.Manager])
 	if err != nil {
 		return m, err
 	}

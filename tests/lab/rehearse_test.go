@@ -24,12 +24,12 @@ func design() *site.Site {
 				Name: "a", Identity: id, Power: "off", Boot: site.Boot{Order: []string{"Pxe", "Hdd"}}, Image: "debian12", Generation: 2,
 				Hardware: site.Hardware{Model: "M", Memory: 256 << 30},
 				Endpoints: map[site.EndpointKind]site.Endpoint{
-					site.BMC: {URL: "redfish+https://127.83.1.1:18443/redfish/v1/Systems/1", Credential: "bmc"},
-					site.OS:  {URL: "ssh://127.84.1.1:18022", Credential: "os"},
+					site.Manager: {URL: "redfish+https://127.83.1.1:18443/redfish/v1/Systems/1", Credential: "bmc"},
+					site.OS:      {URL: "ssh://127.84.1.1:18022", Credential: "os"},
 				},
 			},
 			"b": {Name: "b", Endpoints: map[site.EndpointKind]site.Endpoint{
-				site.BMC: {URL: "redfish+https://127.83.1.2:18443/redfish/v1/Systems/1", Credential: "bmc"},
+				site.Manager: {URL: "redfish+https://127.83.1.2:18443/redfish/v1/Systems/1", Credential: "bmc"},
 			}},
 		},
 	}
@@ -77,9 +77,9 @@ func TestDesignsThatTheLabCannotBe(t *testing.T) {
 		return func(s *site.Site) { s.Nodes[node].Endpoints[kind] = site.Endpoint{URL: url} }
 	}
 	for says, change := range map[string]func(*site.Site){
-		"node b: the lab needs a port":                          set("b", site.BMC, "redfish+https://127.83.1.2/redfish/v1/Systems/1"),
-		"node b: the lab can only be at loopback addresses":     set("b", site.BMC, "redfish+https://10.0.0.1:18443/redfish/v1/Systems/1"),
-		"node b: the lab has one port for all of a kind, 18443": set("b", site.BMC, "redfish+https://127.83.1.2:443/redfish/v1/Systems/1"),
+		"node b: the lab needs a port":                          set("b", site.Manager, "redfish+https://127.83.1.2/redfish/v1/Systems/1"),
+		"node b: the lab can only be at loopback addresses":     set("b", site.Manager, "redfish+https://10.0.0.1:18443/redfish/v1/Systems/1"),
+		"node b: the lab has one port for all of a kind, 18443": set("b", site.Manager, "redfish+https://127.83.1.2:443/redfish/v1/Systems/1"),
 		"image elsewhere: the lab has one address for all":      func(s *site.Site) { s.Images["elsewhere"] = &site.Image{URL: "http://127.83.0.2:18080/a"} },
 		"image debian12: the lab needs a port in http://127.0.": func(s *site.Site) { s.Images["debian12"] = &site.Image{URL: "http://127.0.0.1/a"} },
 	} {

@@ -72,7 +72,7 @@ func Declaration(m site.Met) string {
 		fmt.Fprintf(&b, "// %s\n", line)
 	}
 	fmt.Fprintf(&b, "profiles: [] // and its role and rack, here or in a profile\n")
-	leaves := append(ownLeaves(m), append(seenLeaves(m, nil), leaf{"endpoints.bmc.url", m.Endpoint.URL})...)
+	leaves := append(ownLeaves(m), append(seenLeaves(m, nil), leaf{"endpoints.manager.url", m.Endpoint.URL})...)
 	writeLeaves(&b, leaves)
 	b.WriteString("}\n")
 	return string(inFormat(b.Bytes()))
@@ -194,10 +194,10 @@ func without(leaves, those []leaf) []leaf {
 func (a Adoption) adopt(name string, m site.Met, networks []adoptedNet) adoptee {
 	x := adoptee{name: name, own: ownLeaves(m), seen: seenLeaves(m, a.Silent[name])}
 	if ca := m.Endpoint.Trust.CA; ca != "" {
-		x.seen = append(x.seen, leaf{"endpoints.bmc.trust.ca", strings.TrimSpace(ca)})
+		x.seen = append(x.seen, leaf{"endpoints.manager.trust.ca", strings.TrimSpace(ca)})
 	}
 	if a.behind(m.Address) > 1 { // an address is one node's
-		x.own = append(x.own, leaf{"endpoints.bmc.url", m.Endpoint.URL})
+		x.own = append(x.own, leaf{"endpoints.manager.url", m.Endpoint.URL})
 		return x
 	}
 	network := networkOf(networks, m.Address)
@@ -207,7 +207,7 @@ func (a Adoption) adopt(name string, m site.Met, networks []adoptedNet) adoptee 
 		if u.Port() != "" {
 			at += ":" + u.Port()
 		}
-		x.seen = append(x.seen, leaf{"endpoints.bmc.url", at + u.EscapedPath()})
+		x.seen = append(x.seen, leaf{"endpoints.manager.url", at + u.EscapedPath()})
 	}
 	return x
 }
@@ -225,7 +225,7 @@ func (a Adoption) behind(address string) (n int) {
 // ownLeaves are what is of this machine alone.
 func ownLeaves(m site.Met) []leaf {
 	id := sayable(m.Observed.Identity.Own())
-	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"identity.slot", id.Slot}, {"identity.mac", id.MAC}, {"endpoints.bmc.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
+	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"identity.slot", id.Slot}, {"identity.mac", id.MAC}, {"endpoints.manager.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
 	return slices.DeleteFunc(leaves, func(l leaf) bool { return l.value == "" })
 }
 
@@ -260,7 +260,7 @@ func seenLeaves(m site.Met, silent []site.Facet) []leaf {
 		}
 	}
 	if c := m.Endpoint.Credential; c != "bmc" {
-		say("endpoints.bmc.credential", c, c != "")
+		say("endpoints.manager.credential", c, c != "")
 	}
 	if i := m.Observed.Inventory; i != nil {
 		say("hardware.manufacturer", i.Manufacturer, i.Manufacturer != "")

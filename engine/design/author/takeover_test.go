@@ -28,7 +28,7 @@ networks: {
 	bmc: cidr: "10.9.0.0/24"
 	data: {cidr: "10.2.0.0/24", vlan: 20}
 }
-profiles: base: {role: "web", rack: "r1", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}
+profiles: base: {role: "web", rack: "r1", endpoints: manager: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}
 nodes: {
 	"w-1": {profiles: ["base"], identity: serial: "S1", addresses: bmc: "10.9.0.11"}
 	"w-2": {profiles: ["base"], identity: serial: "S2", addresses: bmc: "10.9.0.12"}

@@ -154,8 +154,8 @@ nodes: "n1": primaryNetwork: "mgmt"`,
 		Code: "bmc-outside-networks", Severity: site.SeverityWarning,
 		What:  "If the address of one BMC is in a network of the design, the addresses of all BMCs are.",
 		Why:   "It may be mistyped; a request with a password goes to whoever has that address.",
-		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.90.0.11/redfish/v1/Systems/1"`,
-		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.111/redfish/v1/Systems/1"`,
+		Wrong: `nodes: "n1": endpoints: manager: url: "redfish+https://10.90.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: manager: url: "redfish+https://10.9.0.111/redfish/v1/Systems/1"`,
 		Facts: bmcFacts, Fleet: bmcOutside,
 	},
 }
@@ -462,7 +462,7 @@ func bmcFacts(s *site.Site, n *site.Node) []Fact {
 	case len(networksOf(s, a)) > 0:
 		return []Fact{{bmcIn, ""}}
 	}
-	return []Fact{{bmcOut, "endpoints.bmc.url"}}
+	return []Fact{{bmcOut, "endpoints.manager.url"}}
 }
 
 func bmcOutside(_ *site.Site, x *Index) []site.Finding {

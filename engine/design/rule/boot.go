@@ -381,9 +381,9 @@ func byAgent(s *site.Site, n *site.Node) (found []site.Finding) {
 		object("image", fmt.Sprintf("the image %s is installed by Slipway's agent, and the node %s names neither the UUID nor the serial number of its machine", n.Image, n.Name),
 			"Write identity: uuid or identity: serial; `slipway discover` shows them.")
 	}
-	if _, ok := n.Endpoints[site.BMC]; !ok && !states(n, "endpoints.bmc") {
+	if _, ok := n.Endpoints[site.Manager]; !ok && !states(n, "endpoints.manager") {
 		object("image", fmt.Sprintf("the image %s is installed by Slipway's agent, which the BMC starts, and the node %s has no BMC", n.Image, n.Name),
-			"Write endpoints: bmc, or use an image that is installed in another way.")
+			"Write endpoints: manager, or use an image that is installed in another way.")
 	}
 	if n.Boot.InstallBy != "" && n.Boot.InstallBy != "media" {
 		object("boot.installBy", fmt.Sprintf("the image %s is installed by Slipway's agent, and boot.installBy %s is for installers only", n.Image, n.Boot.InstallBy),

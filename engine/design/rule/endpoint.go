@@ -14,8 +14,8 @@ var endpoints = []Rule{
 		Code: "endpoint-url", Severity: site.SeverityError,
 		What:  "The URL of an endpoint has a host, and a port from 1 to 65535 if any.",
 		Why:   "No driver could reach the machine by it.",
-		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https:///redfish/v1/Systems/1"`,
-		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.11:8443/redfish/v1/Systems/1"`,
+		Wrong: `nodes: "n1": endpoints: manager: url: "redfish+https:///redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: manager: url: "redfish+https://10.9.0.11:8443/redfish/v1/Systems/1"`,
 		Node: eachEndpoint(func(kind site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {
 			if u.Hostname() != "" && goodPort(u) {
 				return "", ""
@@ -29,7 +29,7 @@ var endpoints = []Rule{
 		Why:  "CUE computes a URL from what is written, before an address is allocated; no machine has that name.",
 		Wrong: `nodes: "n1": {addresses: {mgmt: "dhcp", bmc: "10.9.0.11"}, endpoints: os: url: "ssh://\(addresses.mgmt)"}
 networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"}`,
-		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: manager: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
 		Node:  endpointHosts,
 	},
 	{
@@ -37,15 +37,15 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		Code: "endpoint-reference", Severity: site.SeverityError, Firm: true,
 		What:  "In the URL of an endpoint {…} is the path of an address, number or word that the node has, such as {addresses.bmc} or {name}.",
 		Why:   "Slipway reaches the machine by this URL, and cannot tell from it where the machine is.",
-		Wrong: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bcm}/redfish/v1/Systems/1"}`,
-		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: bmc: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
+		Wrong: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: manager: url: "redfish+https://{addresses.bcm}/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n1": {addresses: bmc: "10.9.0.11", endpoints: manager: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}`,
 	},
 	{
 		Code: "credential-in-url", Severity: site.SeverityError, Firm: true,
 		What:  "No URL names an account.",
 		Why:   "Accounts and passwords do not belong in Git.",
-		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+https://root:calvin@10.9.0.11/redfish/v1/Systems/1"`,
-		Right: `nodes: "n1": endpoints: bmc: {url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", credential: "bmc"}`,
+		Wrong: `nodes: "n1": endpoints: manager: url: "redfish+https://root:calvin@10.9.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: manager: {url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", credential: "bmc"}`,
 		Node: eachEndpoint(func(_ site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {
 			if u.User == nil {
 				return "", ""
@@ -57,8 +57,8 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		Code: "endpoint-scheme", Severity: site.SeverityError, Firm: true,
 		What:  "The scheme of an endpoint's URL is one that a driver has, and is encrypted.",
 		Why:   "No driver could reach the machine by it; and over plain HTTP the password is readable on the wire, and nothing proves which machine answers.",
-		Wrong: `nodes: "n1": endpoints: bmc: url: "redfish+http://10.9.0.11/redfish/v1/Systems/1"`,
-		Right: `nodes: "n1": endpoints: bmc: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
+		Wrong: `nodes: "n1": endpoints: manager: url: "redfish+http://10.9.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n1": endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
 		Node: eachEndpoint(func(kind site.EndpointKind, u *url.URL, _ site.Endpoint) (string, string) {
 			switch want := schemes[kind]; {
 			case u.Scheme == "redfish+http":
@@ -81,16 +81,16 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		Code: "duplicate-endpoint", Severity: site.SeverityError, Firm: true,
 		What:  "No two nodes have the same endpoint.",
 		Why:   "Two nodes would act on one machine.",
-		Wrong: `nodes: "n2": endpoints: bmc: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
-		Right: `nodes: "n2": endpoints: bmc: url: "redfish+https://10.9.0.99/redfish/v1/Systems/1"`,
+		Wrong: `nodes: "n2": endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1"`,
+		Right: `nodes: "n2": endpoints: manager: url: "redfish+https://10.9.0.99/redfish/v1/Systems/1"`,
 		Facts: endpointFacts, Fleet: twiceUnless("the endpoint", atOneAddress),
 	},
 }
 
 // schemes are those that an endpoint of each kind may have.
 var schemes = map[site.EndpointKind]string{
-	site.BMC: "redfish+https",
-	site.OS:  "ssh",
+	site.Manager: "redfish+https",
+	site.OS:      "ssh",
 }
 
 // eachEndpoint checks every endpoint of a node by its parsed URL; an objection

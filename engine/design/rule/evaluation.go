@@ -243,8 +243,8 @@ var layers = []Rule{
 		Code: "node-without-profile", Severity: site.SeverityError, Firm: true,
 		What:  "Every node has a profile.",
 		Why:   "Profiles hold what the nodes of a site have in common; a node without a profile has none of it.",
-		Wrong: `nodes: "n5": {role: "compute", rack: "r2", endpoints: bmc: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"}`,
-		Right: `nodes: "n5": {profiles: ["base"], role: "compute", rack: "r2", endpoints: bmc: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"}`,
+		Wrong: `nodes: "n5": {role: "compute", rack: "r2", endpoints: manager: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n5": {profiles: ["base"], role: "compute", rack: "r2", endpoints: manager: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"}`,
 	},
 	{
 		Code: "unknown-profile", Severity: site.SeverityError, Firm: true,

@@ -167,9 +167,9 @@ func decommissionErase(_ *site.Site, n *site.Node) (found []site.Finding) {
 		object(at, fmt.Sprintf("the disks are erased by Slipway's agent, and the node %s names neither the UUID nor the serial number of its machine", n.Name),
 			"Write identity: uuid or identity: serial; `slipway discover` shows them.")
 	}
-	if _, ok := n.Endpoints[site.BMC]; !ok && !states(n, "endpoints.bmc") {
+	if _, ok := n.Endpoints[site.Manager]; !ok && !states(n, "endpoints.manager") {
 		object(at, fmt.Sprintf("the disks are erased by Slipway's agent, which the BMC starts, and the node %s has no BMC", n.Name),
-			"Write endpoints: bmc, or decommission: true, and erase the disks yourself.")
+			"Write endpoints: manager, or decommission: true, and erase the disks yourself.")
 	}
 	if n.Boot.Mode == "bios" {
 		object("boot.mode", "the disks are erased by Slipway's agent, which starts by UEFI, and the machine boots by BIOS",

@@ -13,8 +13,8 @@ var naming = []Rule{
 		Code: "node-name", Severity: site.SeverityError, Firm: true,
 		What:  "The name of a node is a host name of at most 63 lower case letters, digits and hyphens.",
 		Why:   "The name serves as host name, in file names and in URLs (RFC 1123, section 2.1).",
-		Wrong: `nodes: "N_1": {profiles: ["base"], role: "compute", rack: "r1", endpoints: bmc: url: "redfish+https://10.9.0.50/redfish/v1/Systems/1"}`,
-		Right: `nodes: "n-1": {profiles: ["base"], role: "compute", rack: "r1", endpoints: bmc: url: "redfish+https://10.9.0.50/redfish/v1/Systems/1"}`,
+		Wrong: `nodes: "N_1": {profiles: ["base"], role: "compute", rack: "r1", endpoints: manager: url: "redfish+https://10.9.0.50/redfish/v1/Systems/1"}`,
+		Right: `nodes: "n-1": {profiles: ["base"], role: "compute", rack: "r1", endpoints: manager: url: "redfish+https://10.9.0.50/redfish/v1/Systems/1"}`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
 			if hostName.MatchString(n.Name) {
 				return nil

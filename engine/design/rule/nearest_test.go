@@ -45,7 +45,7 @@ func TestWideSites(t *testing.T) {
 	}
 	for i := range 20 {
 		node := &site.Node{Name: fmt.Sprintf("n%d", i), Role: "x0001", Rack: "x0001", Addresses: map[string]string{"x0001": "dhcp"},
-			Origins: site.OriginsByPath(map[string]site.Origin{"endpoints.bmc.credential": site.At("n.cue", 1, 1, "schema")})}
+			Origins: site.OriginsByPath(map[string]site.Origin{"endpoints.manager.credential": site.At("n.cue", 1, 1, "schema")})}
 		_, facts := OnNode(s, node)
 		fleet.Put(node.Name, facts)
 	}

@@ -410,7 +410,7 @@ func networksOf(s *site.Site, a netip.Addr) []string {
 // bmcAddress is the address of a node's BMC; invalid where its endpoint has a
 // name.
 func bmcAddress(n *site.Node) netip.Addr {
-	u, err := url.Parse(n.Endpoints[site.BMC].URL)
+	u, err := url.Parse(n.Endpoints[site.Manager].URL)
 	if err != nil {
 		return netip.Addr{}
 	}

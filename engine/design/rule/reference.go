@@ -60,8 +60,8 @@ var references = []Rule{
 	{
 		Code: "unknown-credential", Severity: site.SeverityError, Firm: true,
 		What: "The credential of an endpoint or hypervisor is an entry in `credentials`.", Why: noMeaning,
-		Wrong: `nodes: "n1": endpoints: bmc: credential: "ilo"`,
-		Right: `nodes: "n1": endpoints: bmc: credential: "os"`,
+		Wrong: `nodes: "n1": endpoints: manager: credential: "ilo"`,
+		Right: `nodes: "n1": endpoints: manager: credential: "os"`,
 		Node: func(s *site.Site, n *site.Node) (found []site.Finding) {
 			for _, kind := range keys(n.Endpoints) {
 				path := "endpoints." + string(kind) + ".credential"

@@ -39,7 +39,7 @@ func oddNode(a, b string) *site.Node {
 	return &site.Node{
 		Name: "n", Rack: "x", PrimaryNetwork: "x",
 		Addresses: map[string]string{"x": a, "y": b, "z": a, "": b, "none": a},
-		Endpoints: map[site.EndpointKind]site.Endpoint{site.BMC: {URL: "redfish+https://" + a}},
+		Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "redfish+https://" + a}},
 		Interfaces: map[string]site.Interface{
 			"":  {},
 			"x": {Link: "x", Networks: []string{"x", "y", "x", ""}, MTU: 9, MAC: a, Switch: "x", Port: "x", Device: "x"},

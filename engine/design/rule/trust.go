@@ -15,8 +15,8 @@ var trusting = []Rule{{
 	Code: "trust-ca", Severity: site.SeverityError,
 	What:  "trust.ca holds certificates that can be read, and nothing else.",
 	Why:   "The machine's certificate cannot be verified, so that it is refused and nothing is done with the machine.",
-	Wrong: `nodes: "n1": endpoints: bmc: trust: ca: "-----BEGIN CERTIFICATE-----\nMIIBMDCB\n-----END CERTIFICATE-----"`,
-	Right: `nodes: "n1": endpoints: bmc: trust: ca: "` + someCertificate + `"`,
+	Wrong: `nodes: "n1": endpoints: manager: trust: ca: "-----BEGIN CERTIFICATE-----\nMIIBMDCB\n-----END CERTIFICATE-----"`,
+	Right: `nodes: "n1": endpoints: manager: trust: ca: "` + someCertificate + `"`,
 	Node: func(_ *site.Site, n *site.Node) (found []site.Finding) {
 		for _, kind := range keys(n.Endpoints) {
 			if fault := caFault([]byte(n.Endpoints[kind].Trust.CA)); fault != "" {

@@ -78,7 +78,7 @@ nodes: "n1": image: "debian11"`,
 	}.rule("unused-window"),
 	unused{
 		section: "credentials", thing: "credential",
-		wrong: `credentials: ilo: {}`, right: "credentials: ilo: {}\nnodes: \"n1\": endpoints: bmc: credential: \"ilo\"",
+		wrong: `credentials: ilo: {}`, right: "credentials: ilo: {}\nnodes: \"n1\": endpoints: manager: credential: \"ilo\"",
 		why:   "Its secret may be on the bootstrap host for nothing, or another credential may be in use in its place.",
 		names: func(s *site.Site) []string { return keys(s.Credentials) },
 		by:    credentialsOf, besides: siteCredentials,
@@ -162,7 +162,7 @@ func isWhole(n *site.Node) bool {
 	if n.IsVirtual() {
 		return states(n, "identity.uuid")
 	}
-	return states(n, "endpoints.bmc.credential")
+	return states(n, "endpoints.manager.credential")
 }
 
 // profileAt is the name of a profile; other entries have origins.

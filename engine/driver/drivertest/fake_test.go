@@ -39,7 +39,7 @@ func TestFleetInstallsInVirtualTime(t *testing.T) {
 		fleet := drivertest.NewFleet(slow, "n1")
 		fake := fleet.Machine("n1")
 		n := fake.Node()
-		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		m := open(t, fleet.Driver(), n.Endpoints[site.Manager])
 		if err := m.Apply(t.Context(), installStep(n), n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestInstallCutAnywhereInstallsOnce(t *testing.T) {
 			fake := fleet.Machine("n1")
 			fake.SetPower("on")
 			n := fake.Node()
-			m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+			m := open(t, fleet.Driver(), n.Endpoints[site.Manager])
 			ctx, cancel := context.WithTimeout(t.Context(), cut)
 			defer cancel()
 			step := installStep(n)
@@ -104,7 +104,7 @@ func TestStagedSettingsNeedABoot(t *testing.T) {
 		fake.SetPower("on")
 		n := fake.Node()
 		n.Firmware = map[string]site.Firmware{"BMC": {Version: "2"}}
-		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		m := open(t, fleet.Driver(), n.Endpoints[site.Manager])
 		take := func(f site.Facet, a site.Action) site.FacetState {
 			step := site.Step{Node: "n1", Machine: n.Identity, Facet: f, Action: a}
 			if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
@@ -143,7 +143,7 @@ func TestRestartEndsWhenTheMachineIsSwitchedOff(t *testing.T) {
 		fake.SetPower("on")
 		n := fake.Node()
 		n.Firmware = map[string]site.Firmware{"BMC": {Version: "2"}}
-		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		m := open(t, fleet.Driver(), n.Endpoints[site.Manager])
 		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetFirmware, Action: site.ActionFirmware}
 		if err := m.Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func TestPowerOfADeafSystemIsCut(t *testing.T) {
 			n := fake.Node()
 			began := time.Now()
 			step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPower, Action: site.ActionPowerOff, Force: force}
-			if err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
+			if err := open(t, fleet.Driver(), n.Endpoints[site.Manager]).Apply(t.Context(), step, n, drivertest.Permitted); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); fake.Power() != "off" || force == (took > slow.PowerTime) || took < least {
@@ -228,7 +228,7 @@ func TestPowerThatSomebodyTakesBackIsRefused(t *testing.T) {
 		n := fake.Node()
 		time.AfterFunc(slow.PowerTime/2, func() { fake.SetPower("off") })
 		step := site.Step{Node: "n1", Machine: n.Identity, Facet: site.FacetPower, Action: site.ActionPowerOn}
-		err := open(t, fleet.Driver(), n.Endpoints[site.BMC]).Apply(t.Context(), step, n, drivertest.Permitted)
+		err := open(t, fleet.Driver(), n.Endpoints[site.Manager]).Apply(t.Context(), step, n, drivertest.Permitted)
 		if !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("power-on ended with %v, want a refusal", err)
 		}
@@ -249,7 +249,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("bmc", func(t *testing.T) {
 		drivertest.Run(t, drivertest.Suite{StartsAgent: true, Driver: fleet.Driver(), Fresh: func(t *testing.T) drivertest.Subject {
-			s, fake := subject(t, site.BMC)
+			s, fake := subject(t, site.Manager)
 			s.Power, s.Image = fake.Power, &site.Image{URL: "https://images/x.iso", SHA256: "abcd"}
 			s.Swap = func(n int) func() int {
 				fake.TakenOver(n)
@@ -275,7 +275,7 @@ func TestHangEndsWithItsFault(t *testing.T) {
 		fake := fleet.Machine("n1")
 		fake.SetFault(drivertest.Hangs)
 		n := fake.Node()
-		m := open(t, fleet.Driver(), n.Endpoints[site.BMC])
+		m := open(t, fleet.Driver(), n.Endpoints[site.Manager])
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() { fake.SetFault(drivertest.Healthy) })
 		if _, err := m.Observe(t.Context(), n, nil); !errors.Is(err, driver.ErrUnreachable) || time.Since(began) > 2*time.Minute {

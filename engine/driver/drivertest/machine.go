@@ -148,8 +148,8 @@ type run struct {
 // bmc and an os endpoint.
 func (m *FakeMachine) Node() *site.Node {
 	return &site.Node{Name: m.name, Identity: m.Identity(), Endpoints: map[site.EndpointKind]site.Endpoint{
-		site.BMC: {URL: "redfish+https://" + m.name + "/redfish/v1/Systems/1", Credential: "bmc"},
-		site.OS:  {URL: "ssh://" + m.name, Credential: "os"},
+		site.Manager: {URL: "redfish+https://" + m.name + "/redfish/v1/Systems/1", Credential: "bmc"},
+		site.OS:      {URL: "ssh://" + m.name, Credential: "os"},
 	}}
 }
 

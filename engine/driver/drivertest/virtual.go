@@ -47,8 +47,8 @@ func (m *FakeMachine) VirtualNode() *site.Node {
 			Disks: map[string]site.VirtualDisk{"root": {Size: 20 << 30, Image: "overlay"}, "data": {Size: 1 << 30}},
 		},
 		Endpoints: map[site.EndpointKind]site.Endpoint{
-			site.BMC: {URL: "libvirt+tls://" + m.name + "/system?" + url.Values{"domain": {m.name}, "site": {m.virtual.site}}.Encode(), Credential: "bmc"},
-			site.OS:  {URL: "ssh://" + m.name, Credential: "os"},
+			site.Manager: {URL: "libvirt+tls://" + m.name + "/system?" + url.Values{"domain": {m.name}, "site": {m.virtual.site}}.Encode(), Credential: "bmc"},
+			site.OS:      {URL: "ssh://" + m.name, Credential: "os"},
 		},
 	}
 	n.Derive(m.virtual.site)

@@ -15,7 +15,7 @@ func TestFakeHypervisorDeletesNamedDisksOnly(t *testing.T) {
 	fleet := drivertest.NewFleet(drivertest.Config{})
 	fake := fleet.AddVirtual("lab", "vm-1")
 	n := fake.VirtualNode()
-	m, err := fleet.HypervisorDriver().Open(t.Context(), n.Endpoints[site.BMC], secret.Value{})
+	m, err := fleet.HypervisorDriver().Open(t.Context(), n.Endpoints[site.Manager], secret.Value{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ profiles: [string]: schema.#Profile
 profiles: host: {
 	role: "host"
 	rack: "r1"
-	endpoints: bmc: {credential: "bmc", trust: ca: """
+	endpoints: manager: {credential: "bmc", trust: ca: """
 %s
 		"""}
 	endpoints: os: credential: "os"
@@ -80,7 +80,7 @@ profiles: host: {
 nodes: [string]: schema.#Layer
 nodes: [string]: {
 	addresses: _
-	endpoints: bmc: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
+	endpoints: manager: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
 	endpoints: os: url: "ssh://\(addresses.os)"
 }
 `, rig.Text(string(lab.CAPEM(rig.Seed))), system.String(), bmcPort)

@@ -42,7 +42,7 @@ const (
 	boot: {order: ["Hdd", "Pxe"], mode: "uefi"}
 	image: "debian12"
 	primaryNetwork: "os"
-	endpoints: bmc: credential: "bmc"
+	endpoints: manager: credential: "bmc"
 	hardware: {
 		architecture: "amd64"
 		memory:       "256GiB"
@@ -125,7 +125,7 @@ func nodesText(s style, from, to int) string {
 	identity: {uuid: "5e1d0000-0000-4000-8000-%012d", serial: "S%05d"}
 	addresses: {bmc: "10.0.%s", os: "10.32.%s"}
 	endpoints: {
-		bmc: {url: "redfish+https://10.0.%s/redfish/v1/Systems/1", trust: fingerprint: "sha256:%064x"}
+		manager: {url: "redfish+https://10.0.%s/redfish/v1/Systems/1", trust: fingerprint: "sha256:%064x"}
 		os: {
 			url: "ssh://10.32.%s"
 			trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI%043d"]

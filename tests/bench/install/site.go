@@ -189,7 +189,7 @@ profiles: server: schema.#Profile & {
 			}
 		}
 	}
-	endpoints: bmc: trust: ca: """
+	endpoints: manager: trust: ca: """
 %[3]s
 		"""
 }
@@ -197,7 +197,7 @@ nodes: [string]: schema.#Layer
 nodes: [string]: {
 	addresses: _
 	endpoints: {
-		bmc: {url: "redfish+https://\(addresses.bmc):%[4]d/redfish/v1/Systems/1", credential: "bmc"}
+		manager: {url: "redfish+https://\(addresses.bmc):%[4]d/redfish/v1/Systems/1", credential: "bmc"}
 		os: {url: "ssh://\(addresses.lan):22", credential: "os"}
 	}
 }

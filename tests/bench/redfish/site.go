@@ -50,7 +50,7 @@ profiles: worker: {
 	rack: "r1"
 	power: "on"
 	inspect: "never"
-	endpoints: bmc: trust: ca: """
+	endpoints: manager: trust: ca: """
 %s
 		"""
 }
@@ -66,7 +66,7 @@ func nodesFile(fleet *lab.Fleet, some []lab.MachineConfig) string {
 	var b strings.Builder
 	b.WriteString("package bench\n\nnodes: {\n")
 	for _, m := range some {
-		fmt.Fprintf(&b, "\t%s: {profiles: [\"worker\"], identity: {uuid: %q, serial: %q}, endpoints: bmc: url: %q}\n",
+		fmt.Fprintf(&b, "\t%s: {profiles: [\"worker\"], identity: {uuid: %q, serial: %q}, endpoints: manager: url: %q}\n",
 			m.Name, m.Identity.UUID, m.Identity.Serial, fleet.BMCURL(m.Name))
 	}
 	b.WriteString("}\n")

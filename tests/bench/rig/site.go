@@ -87,14 +87,14 @@ profiles: worker: {
 	rack: "r1"
 	windows: {online: "always", reboot: "always", destructive: "always"}
 	boot: order: ["Hdd", "Pxe"]
-	endpoints: bmc: trust: ca: """
+	endpoints: manager: trust: ca: """
 %s
 		"""
 }
 nodes: [string]: schema.#Layer
 nodes: [string]: {
 	addresses: _
-	endpoints: bmc: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
+	endpoints: manager: url: "redfish+https://\(addresses.bmc):%d/redfish/v1/Systems/1"
 }
 `, p.Poll, p.Observe, p.Report, Text(string(lab.CAPEM(Seed))), port)
 }

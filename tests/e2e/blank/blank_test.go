@@ -219,7 +219,7 @@ nodes: "web-1": schema.#Layer & {
 	addresses: lan: "10.5.0.10"
 	generation: 1
 	endpoints: {
-		bmc: {url: "redfish+https://127.9.0.1:18443/redfish/v1/Systems/1", credential: "bmc", trust: ca: _ca}
+		manager: {url: "redfish+https://127.9.0.1:18443/redfish/v1/Systems/1", credential: "bmc", trust: ca: _ca}
 		os: {url: "ssh://10.5.0.10:22", credential: "os"}
 	}
 	primaryNetwork: "lan"
