@@ -167,7 +167,7 @@ func withClock(line string, now time.Time) string {
 	case strings.Contains(line, "is not valid yet"):
 		return fmt.Sprintf(what, line, at)
 	case strings.Contains(line, "is expired"):
-		return fmt.Sprintf(what+"; if it is right, nobody updates this repository any more: name another one", line, at)
+		return fmt.Sprintf(what+"; if it is right, this repository is no longer updated: name another one", line, at)
 	}
 	return line
 }
