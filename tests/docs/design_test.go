@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,8 +27,8 @@ var unknown = strings.NewReplacer(
 )
 
 // Every block of CUE on a page that a person wrote is part of a site: laid over the site
-// in testdata/base, it is evaluated without an error. Blocks of a page that is about a
-// site of its own are laid over what a comment <!-- test: with CUE --> adds before them.
+// in testdata/base, or over site-example on its own page, it is evaluated without an
+// error. A comment <!-- test: with CUE --> adds to the base what the blocks after it need.
 func TestDesignsOfPages(t *testing.T) {
 	files, err := filepath.Glob(folder + "/docs/*.md")
 	if err != nil {
@@ -58,13 +59,23 @@ func TestDesignsOfPages(t *testing.T) {
 // evaluate lays a block over the base, and gives the errors.
 func evaluate(t *testing.T, p *page, b block) (errors []site.Finding) {
 	t.Helper()
-	files := fstest.MapFS{"block.cue": {Data: []byte(inPackage(unknown.Replace(b.text)))}}
-	for _, name := range []string{"base.cue", "cue.mod/module.cue"} {
-		text, err := os.ReadFile(filepath.Join("testdata/base", name))
+	dir, pkg := "testdata/base", "base"
+	if strings.HasPrefix(p.name, "site-example/") {
+		dir, pkg = folder+"/site-example", "example"
+	}
+	files := fstest.MapFS{"block.cue": {Data: []byte(inPackage(pkg, unknown.Replace(b.text)))}}
+	for _, pattern := range []string{"*.cue", "*/*.cue"} {
+		names, err := fs.Glob(os.DirFS(dir), pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[name] = &fstest.MapFile{Data: text}
+		for _, name := range names {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = &fstest.MapFile{Data: text}
+		}
 	}
 	var with strings.Builder
 	for _, s := range p.steps {
@@ -73,7 +84,7 @@ func evaluate(t *testing.T, p *page, b block) (errors []site.Finding) {
 		}
 	}
 	if with.Len() > 0 {
-		files["with.cue"] = &fstest.MapFile{Data: []byte(inPackage(with.String()))}
+		files["with.cue"] = &fstest.MapFile{Data: []byte(inPackage(pkg, with.String()))}
 	}
 	for _, f := range design.EvaluateHere(files, "").Findings {
 		if f.Severity == site.SeverityError && f.Code != "secret-without-file" { // no page shows a file of age
@@ -92,7 +103,7 @@ func (s step) with() (cue string, ok bool) {
 var uses = regexp.MustCompile(`\b(list|regexp|strings|schema)\.`)
 
 // inPackage makes a file of a part of one.
-func inPackage(text string) string {
+func inPackage(pkg, text string) string {
 	var paths []string
 	for _, m := range uses.FindAllStringSubmatch(text, -1) {
 		path := m[1]
@@ -102,5 +113,5 @@ func inPackage(text string) string {
 		paths = append(paths, "import \""+path+"\"\n")
 	}
 	slices.Sort(paths)
-	return "package base\n" + strings.Join(slices.Compact(paths), "") + text
+	return "package " + pkg + "\n" + strings.Join(slices.Compact(paths), "") + text
 }

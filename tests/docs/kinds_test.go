@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,7 +14,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 var (
 	heading = regexp.MustCompile(`^## (.*)$`)
-	led     = regexp.MustCompile(`\]\(([a-z0-9./_-]+\.md)\)`)
+	led     = regexp.MustCompile(`\]\(([a-zA-Z0-9./_-]+\.md)\)`)
 )
 
 // kinds are the pages that docs/index.md leads to, by kind.
@@ -70,5 +72,27 @@ func TestPagesAreOfOneKind(t *testing.T) {
 	}
 	if len(of) < 30 {
 		t.Errorf("docs/index.md leads to %d pages", len(of))
+	}
+}
+
+var aPath = regexp.MustCompile(`\b(?:cmd|engine|sinks|sources|tests|schema|packaging)/[a-z0-9/_.-]*[a-z0-9/]`)
+
+// The files and folders that the architecture names are there, and it answers where ten
+// things and more are decided.
+func TestArchitectureNamesFiles(t *testing.T) {
+	answers, asked := 0, false
+	for i, line := range readPage(t, "docs/architecture.md").lines {
+		asked = asked && !strings.HasPrefix(line, "## ") || line == "## Where is it decided?"
+		if asked && strings.HasPrefix(line, "| ") && strings.Contains(line, ".go`") {
+			answers++
+		}
+		for _, path := range aPath.FindAllString(line, -1) {
+			if _, err := os.Stat(filepath.Join(folder, path)); err != nil {
+				t.Errorf("%s there is no %s", place("docs/architecture.md", i+1), path)
+			}
+		}
+	}
+	if answers < 10 {
+		t.Errorf("only %d answers", answers)
 	}
 }

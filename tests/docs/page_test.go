@@ -169,11 +169,11 @@ func (p *page) terminal(i int) int {
 	if !prompt.MatchString(p.lines[i]) {
 		p.wrong = append(p.wrong, p.at(i)+" an indented block begins with \"$ \" or \"# \"; fence what is not typed")
 	}
-	in := indent(p.lines[i])
+	in, before := indent(p.lines[i]), len(p.steps)
 	for i < len(p.lines) && (strings.TrimSpace(p.lines[i]) == "" || indent(p.lines[i]) >= in) {
 		m := prompt.FindStringSubmatch(p.lines[i])
 		if m == nil {
-			if n := len(p.steps); n > 0 && p.steps[n-1].command != "" {
+			if n := len(p.steps); n > before {
 				s := &p.steps[n-1]
 				s.shows, s.end = append(s.shows, strings.TrimRight(cut(p.lines[i], in), " ")), i+1
 			}
@@ -199,7 +199,7 @@ func (p *page) terminal(i int) int {
 		s.at, s.end = i, i
 		p.steps = append(p.steps, s)
 	}
-	for n := len(p.steps) - 1; n >= 0 && p.steps[n].command != "" && p.steps[n].end <= i; n-- {
+	for n := before; n < len(p.steps); n++ {
 		s := &p.steps[n]
 		for len(s.shows) > 0 && s.shows[len(s.shows)-1] == "" {
 			s.shows = s.shows[:len(s.shows)-1]

@@ -15,10 +15,12 @@ import (
 )
 
 // pictureCmd holds a picture of what a command prints: picture FILE TITLE CMD…
+// What is behind a | chooses lines, and is not shown.
 func pictureCmd(ts *testscript.TestScript, _ bool, args []string) {
 	out, err := readerOf(ts).run(ts, strings.Join(args[2:], " "))
 	ts.Check(err)
-	holdPicture(ts, args[0], terminalPicture(args[1], "$ "+strings.Join(args[2:], " "), out))
+	command, _, _ := strings.Cut(strings.Join(args[2:], " "), " |")
+	holdPicture(ts, args[0], terminalPicture(args[1], "$ "+command, out))
 }
 
 // drawsCmd holds a picture of the comment on the open pull request: draws FILE TITLE
@@ -53,10 +55,11 @@ type drawing struct {
 
 // The measures of pictures, in pixels: narrow, so that they can be read on a phone.
 const (
-	pictureWidth = 640
+	pictureWidth = 524
 	margin       = 16
 	lineHeight   = 19
-	letter       = 7.3 // of the terminal's font, and more than the mean of the other
+	gutter       = 12                                  // between columns
+	columnsShown = (pictureWidth - 2*margin) * 10 / 73 // of a terminal
 )
 
 // Colours are GitHub's for light and dark, after what the reader's system prefers.
@@ -87,7 +90,7 @@ func (d *drawing) text(x int, class, escaped string) {
 func terminalPicture(title, command, out string) string {
 	d := &drawing{y: margin - 4}
 	for i, line := range strings.Split(command+"\n"+strings.TrimRight(out, "\n"), "\n") {
-		for j, part := range wrap(line, 84) {
+		for j, part := range wrap(line, columnsShown) {
 			d.y += lineHeight
 			class := "mono"
 			if i == 0 {
@@ -170,7 +173,17 @@ func commentPicture(title, body string) string {
 				}
 			}
 			d.y += 6
+		case "ul":
+			for c := range n.ChildNodes() {
+				if c.Data == "li" {
+					d.paragraph(margin+10, pictureWidth-2*margin-10, "", append([]piece{{"", "• "}}, pieces(c, "")...))
+				}
+			}
+			d.y += 6
 		case "p", "sub":
+			if strings.HasPrefix(textOf(n), "Based on observations") {
+				continue // it is another one each time
+			}
 			class := ""
 			if n.Data == "sub" {
 				class = "dim"
@@ -180,6 +193,13 @@ func commentPicture(title, body string) string {
 		}
 	}
 	return d.finish(title)
+}
+
+func textOf(n *dom.Node) (text string) {
+	for _, p := range pieces(n, "") {
+		text += p.text
+	}
+	return text
 }
 
 // pieces are the texts in an element, each with its style.
@@ -202,54 +222,77 @@ func pieces(n *dom.Node, class string) (all []piece) {
 
 // paragraph writes pieces in lines of a width.
 func (d *drawing) paragraph(x, width int, class string, all []piece) {
-	for _, line := range laid(all, float64(width)) {
+	for _, line := range laid(class, all, float64(width)) {
 		d.y += lineHeight
 		var b strings.Builder
-		for _, p := range line {
-			if p.class == "" {
-				b.WriteString(html.EscapeString(p.text))
+		for i := 0; i < len(line); {
+			text, of := "", line[i].class
+			for ; i < len(line) && line[i].class == of; i++ {
+				text += line[i].text
+			}
+			if of == "" {
+				b.WriteString(html.EscapeString(text))
 			} else {
-				fmt.Fprintf(&b, `<tspan class="%s">%s</tspan>`, p.class, html.EscapeString(p.text))
+				fmt.Fprintf(&b, `<tspan class="%s">%s</tspan>`, of, html.EscapeString(text))
 			}
 		}
 		d.text(x, class, b.String())
 	}
 }
 
+// wide is about how wide a letter of a style is, rather more than less: fonts differ.
+func wide(classes ...string) float64 {
+	switch all := " " + strings.Join(classes, " ") + " "; {
+	case strings.Contains(all, " h "):
+		return 8.8
+	case strings.Contains(all, " c "):
+		return 7.5
+	case strings.Contains(all, " b "):
+		return 7.6
+	default:
+		return 6.9
+	}
+}
+
 // laid divides pieces into lines, at spaces.
-func laid(all []piece, width float64) (lines [][]piece) {
-	var line []piece
-	used := 0.0
+func laid(class string, all []piece, width float64) (lines [][]piece) {
+	var line, word []piece
+	used, long := 0.0, 0.0
 	flush := func() {
 		if len(line) > 0 {
 			lines, line, used = append(lines, line), nil, 0
 		}
 	}
+	put := func() {
+		if used > 0 && used+long > width {
+			flush()
+		}
+		if used == 0 && len(word) > 0 {
+			word[0].text = strings.TrimLeft(word[0].text, " ")
+			if len(word) == 1 && word[0].text == "" {
+				word, long = nil, 0
+			}
+		}
+		line, used = append(line, word...), used+long
+		word, long = nil, 0
+	}
 	for _, p := range all {
 		if p.text == "\n" {
+			put()
 			flush()
 			continue
 		}
-		for _, word := range strings.SplitAfter(p.text, " ") {
-			long := float64(utf8.RuneCountInString(word)) * letter
-			if strings.Contains(p.class, "c") {
-				long *= 1.02
-			}
-			if used > 0 && used+long > width {
-				flush()
-				word = strings.TrimLeft(word, " ")
-			}
-			if used == 0 && strings.TrimSpace(word) == "" {
+		for _, part := range strings.SplitAfter(p.text, " ") {
+			if part == "" {
 				continue
 			}
-			if n := len(line); n > 0 && line[n-1].class == p.class {
-				line[n-1].text += word
-			} else {
-				line = append(line, piece{p.class, word})
+			word, long = append(word, piece{p.class, part}), long+wide(class, p.class)*float64(utf8.RuneCountInString(part))
+			if strings.HasSuffix(part, " ") {
+				put()
 			}
-			used += long
 		}
 	}
+	put()
 	flush()
 	return lines
 }
@@ -279,7 +322,7 @@ func (d *drawing) table(n *dom.Node) {
 		top, bottom, x := d.y+4, d.y, margin
 		for i, cell := range row {
 			d.y = top
-			d.paragraph(x, widths[i]-14, "", cell)
+			d.paragraph(x, widths[i]-gutter+1, "", cell)
 			bottom, x = max(bottom, d.y), x+widths[i]
 		}
 		d.y = bottom
@@ -288,24 +331,28 @@ func (d *drawing) table(n *dom.Node) {
 	d.y += 14
 }
 
-// columns are the widths of a table's columns.
+// columns are the widths of a table's columns: each has room for its longest word, and
+// what is left is shared by what they hold.
 func columns(rows [][][]piece) (widths []int) {
-	var longest []float64
-	total := 0.0
+	var words, texts []float64
+	left, total := float64(pictureWidth-2*margin), 0.0
 	for i := range rows[0] {
-		most := 0.0
+		word, text := 0.0, 1.0
 		for _, row := range rows {
-			letters := 0
+			long := 0.0
 			for _, p := range row[i] {
-				letters += utf8.RuneCountInString(p.text)
+				for _, w := range strings.Fields(p.text) {
+					long += wide(p.class) * float64(utf8.RuneCountInString(w)+1)
+					word = max(word, wide(p.class)*float64(utf8.RuneCountInString(w)))
+				}
 			}
-			most = max(most, min(float64(letters), 40))
+			text = max(text, long)
 		}
-		longest = append(longest, most)
-		total += most
+		words, texts = append(words, word+gutter), append(texts, max(text-word, 1))
+		left, total = left-word-gutter, total+max(text-word, 1)
 	}
-	for _, l := range longest {
-		widths = append(widths, int(l/total*float64(pictureWidth-2*margin)))
+	for i := range words {
+		widths = append(widths, int(words[i]+max(left, 0)*texts[i]/total))
 	}
 	return widths
 }

@@ -22,6 +22,17 @@ import (
 
 var update = flag.Bool("update", false, "write what is printed into the pages, where it is not what they show")
 
+// atOnce is how many pages are followed at once: they wait more than they work.
+const atOnce = "6"
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
 // patience bounds how long a page waits for what it shows.
 const patience = 25 * time.Second
 
@@ -57,9 +68,6 @@ func TestPages(t *testing.T) {
 	var scripts []string
 	dir := t.TempDir()
 	for _, name := range typed(t) {
-		if only := os.Getenv("ONLY"); only != "" && !strings.Contains(name, only) {
-			continue
-		}
 		if heldBy[name] != "" {
 			continue
 		}
@@ -122,9 +130,6 @@ func follow(t *testing.T, bin string, scripts []string, all map[string]*page) {
 // build makes the programs, as make build does.
 func build(t *testing.T) (bin string) {
 	t.Helper()
-	if bin = os.Getenv("DOCS_BIN"); bin != "" {
-		return bin
-	}
 	bin = t.TempDir()
 	for to, programs := range map[string][]string{
 		"": {"./cmd/slipway", "./cmd/slipway-lab"},
