@@ -87,6 +87,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/github", ""},
 	{"tests/markdown", ""},
 	{"tests/libvirt", ""},
+	{"tests/docs", ""},
 	{"tests/editor", ""},
 	{"tests/nspawn", ""},
 	{"tests/install", "tests/nspawn"},

@@ -1,0 +1,78 @@
+package docs
+
+import (
+	"strings"
+	"testing"
+)
+
+// heldBy are the pages whose commands another test runs.
+var heldBy = map[string]string{
+	"docs/week.md": "tests/e2e/week plays it under a systemd, and writes the page",
+}
+
+// unrun are commands that this test cannot run, with the reason. They are named by how
+// they begin.
+var unrun = []struct{ page, command, reason string }{
+	{"README.md", "git clone ", "it needs the network"},
+	{"README.md", "make ", "the programs of the demos have tests of their own"},
+	{"docs/first-site.md", "git clone https://github.com/slipway-gitops/", "it needs the network"},
+	{"docs/first-site.md", "make -C slipway", "the test has built the programs"},
+	{"docs/first-site.md", "export PATH=", "the test has set it"},
+	{"docs/first-virtual-machine.md", "apt-get ", "it changes the host; tests/e2e has a host with libvirt of its own"},
+	{"docs/first-virtual-machine.md", "virsh ", "it needs libvirt; TestVirtualMachines of tests/e2e has one"},
+	{"docs/first-virtual-machine.md", "wget ", "it needs the network"},
+	{"docs/first-virtual-machine.md", "sha256sum ", "its file was not fetched"},
+	{"docs/first-virtual-machine.md", "slipway run ", "it needs libvirt; TestVirtualMachines of tests/e2e has one"},
+	{"docs/first-virtual-machine.md", "slipway status --watch", "no daemon runs"},
+	{"docs/first-virtual-machine.md", "slipway approve", "no daemon runs"},
+	{"docs/first-virtual-machine.md", "ssh ", "no virtual machine runs"},
+	{"docs/blank.md", "slipway ramdisk build", "it needs a mirror of Debian; tests/ramdisk runs it"},
+	{"docs/blank.md", "slipway image build", "it needs root and a mirror of Debian; tests/e2e/blank runs it"},
+	{"docs/blank.md", "cd my-site && git init", "it pushes to a server of the reader's"},
+	{"docs/blank.md", "slipway run ", "it needs the ramdisk; tests/e2e/blank plays the page on emulated servers"},
+	{"docs/blank.md", "slipway approve ", "no server waits; tests/e2e/blank plays the page on emulated servers"},
+	{"docs/blank.md", "slipway status --watch", "no daemon runs"},
+	{"docs/blank.md", "slipway why ", "no daemon runs"},
+	{"docs/blank.md", "slipway logs ", "no daemon runs"},
+	{"docs/blank.md", "ssh ", "no server was installed"},
+	{"docs/install.md", "", "it needs root and a systemd of its own; tests/install installs the package, backs up, restores and purges"},
+	{"docs/discovery.md", "slipway adopt --inside", "it needs installed systems; tests/script/adoptinside.txtar runs it"},
+	{"docs/artifacts.md", "slipway artifact gc", "no daemon runs; tests/script/artifact.txtar has one"},
+	{"docs/secrets.md", "slipway secret derive", "it writes to a terminal alone; tests/script/secrets.txtar reads it as JSON"},
+	{"docs/github.md", "slipway run ", "it needs the reader's repository; docs/first-pull-request.md runs it"},
+	{"docs/images.md", "slipway image build", "it needs root and a mirror of Debian; tests/e2e/blank runs it"},
+	{"docs/images.md", "cat web.cue", "it shows a file that its reader writes"},
+	{"docs/ramdisk.md", "slipway ramdisk build", "it needs a mirror of Debian; tests/ramdisk runs it"},
+	{"docs/netboot.md", "slipway status", "it needs a network interface for DHCP; sinks/netboot tests it"},
+	{"docs/site-key.md", "systemctl ", "it needs a systemd; tests/install has one"},
+	{"docs/site-key.md", "slipway take-over", "no daemon runs"},
+	{"docs/metrics.md", "slipway run …", "the page leaves its flags out"},
+	{"docs/notifications.md", "slipway run …", "the page leaves its flags out"},
+}
+
+// notRun is the reason why a command is not run.
+func notRun(page string, s step) string {
+	for _, u := range unrun {
+		if u.page == page && strings.HasPrefix(s.command, u.command) {
+			return u.reason
+		}
+	}
+	return ""
+}
+
+// listed holds the lists above to what is on the pages.
+func listed(t *testing.T) {
+	t.Helper()
+	for _, u := range unrun {
+		found := false
+		for _, s := range readPage(t, u.page).steps {
+			found = found || s.command != "" && strings.HasPrefix(s.command, u.command)
+		}
+		if !found {
+			t.Errorf("list_test.go: no command of %s begins %q", u.page, u.command)
+		}
+		if len(u.reason) < 10 {
+			t.Errorf("list_test.go: %s of %s has no reason", u.command, u.page)
+		}
+	}
+}
