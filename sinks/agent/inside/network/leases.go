@@ -35,6 +35,46 @@ func noClient(h *inside.Host, manager string, l item.Link) string {
 	return ""
 }
 
+// leaveOut keeps interfaces as they are whose addresses a running system cannot ask for yet: what
+// is set after the network may bring the client.
+func (p *plan) leaveOut(h *inside.Host) {
+	for _, id := range p.after.names() {
+		if !h.Live || noClient(h, p.manager, p.after[id]) == "" {
+			continue
+		}
+		if was := p.before[id]; was.Kind != "" {
+			p.after[id] = was
+		} else {
+			delete(p.after, id)
+		}
+	}
+}
+
+// asksByClient says whether ifupdown gets an address by DHCP for any interface, one of the design
+// or one of others.
+func asksByClient(h *inside.Host, all links) bool {
+	if slices.ContainsFunc(all.names(), func(id string) bool { return all[id].DHCP4 || all[id].DHCP6 }) {
+		return true
+	}
+	paths, err := ifupdownFiles(h)
+	if err != nil {
+		return false
+	}
+	for _, path := range paths {
+		text, _, err := readFile(h, path)
+		if err != nil {
+			continue
+		}
+		for _, line := range logicalLines(string(text)) {
+			words := strings.Fields(line)
+			if len(words) > 3 && words[0] == "iface" && words[3] == "dhcp" && all[words[1]].Kind == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // seeClient tells that a system lacks the client that a design needs.
 func seeClient(h *inside.Host, seen *inside.Seen, id, manager string) {
 	field := item.Name(item.KindLinks+"."+id, "dhcp")

@@ -2,7 +2,6 @@ package network
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -50,11 +49,7 @@ func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan,
 	if p.manager == "" {
 		return nil, &wire.Error{Class: wire.Refused, Text: "this system has none of systemd-networkd, netplan, NetworkManager and ifupdown enabled; enable one of them"}
 	}
-	for _, id := range p.after.names() {
-		if why := noClient(h, p.manager, p.after[id]); why != "" && h.Live {
-			return nil, &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("interface %q: %s", id, why)}
-		}
-	}
+	p.leaveOut(h)
 	p.name, p.all = digest(p.manager, p.after), p.after.complete()
 	files := render(p.manager, p.after)
 	if len(p.after) > 0 && exists(h.Path("/etc/cloud/cloud.cfg.d")) {

@@ -52,13 +52,12 @@ func resolverOf(h *inside.Host, manager string, all links) resolver {
 		}
 		return byOthers
 	}
-	asks := slices.ContainsFunc(all.names(), func(id string) bool { return all[id].DHCP4 || all[id].DHCP6 })
 	switch {
 	case enabled(h, "NetworkManager.service"):
 		return byManager
 	case hasProgram(h, "/sbin/resolvconf", "/usr/sbin/resolvconf"):
 		return byResolvconf
-	case manager == Ifupdown && asks:
+	case enabled(h, rivalUnits[dhcpcd][0]) || manager == Ifupdown && asksByClient(h, all):
 		return byLease
 	}
 	return byNobody

@@ -163,8 +163,8 @@ func TestWhoIsAskedForNames(t *testing.T) {
 	}
 }
 
-// ifupdown needs a program that asks for an address. Without one it is told, and nothing is
-// changed.
+// ifupdown needs a program that asks for an address. Without one it is told, and the interface
+// stays as it is.
 func TestNoClientForLeases(t *testing.T) {
 	s := newSystem(t)
 	if err := os.Remove(filepath.Join(s.root, "/etc/systemd/system/multi-user.target.wants/systemd-networkd.service")); err != nil {
@@ -186,12 +186,30 @@ func TestNoClientForLeases(t *testing.T) {
 	if got := told(); got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	if err := f.Apply(t.Context(), h, items(leases), nil); err == nil || !strings.Contains(err.Error(), want) || s.has(ifupdownFile) {
-		t.Errorf("%v", err)
+	if err := f.Apply(t.Context(), h, items(leases), nil); err != nil || s.has(ifupdownFile) || len(h.Owned.Keys(name)) > 0 {
+		t.Errorf("%v, it has %q", err, s.read(ifupdownFile))
 	}
 	put(t, s.root, "/sbin/dhclient", "", 0o755)
 	if got := told(); got != "" {
 		t.Errorf("with a client it is told %q", got)
+	}
+}
+
+// A DHCP client of ifupdown writes /etc/resolv.conf whoever set up the interface that it asks for.
+func TestClientsWriteResolvConf(t *testing.T) {
+	s := newSystem(t)
+	put(t, s.root, interfacesFile, "auto eth1\niface eth1 inet dhcp\n", 0o644)
+	for all, want := range map[*links]resolver{
+		{"eth0": {Kind: "ethernet"}}:                                          byLease,
+		{"eth1": {Kind: "ethernet"}}:                                          byNobody, // its stanza goes aside
+		{"eth1": {Kind: "ethernet"}, "eth0": {Kind: "ethernet", DHCP4: true}}: byLease,
+	} {
+		if got := resolverOf(s.host(), Ifupdown, *all); got != want {
+			t.Errorf("%v: %q writes it, want %q", *all, got, want)
+		}
+		if got := resolverOf(s.host(), Networkd, *all); got != byNobody {
+			t.Errorf("%v: with systemd-networkd %q writes it", *all, got)
+		}
 	}
 }
 
