@@ -92,14 +92,24 @@ func (f *farm) tellConsoles() {
 
 func (f *farm) makeKey() {
 	f.t.Helper()
+	text, signer := newKey(f.t)
+	f.key, f.public = text, publicOf(signer)
+}
+
+// newKey is a key of SSH, also as the text of its file.
+func newKey(t *testing.T) (text string, signer ssh.Signer) {
+	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	check(f.t, err)
+	check(t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
-	check(f.t, err)
-	f.key = string(pem.EncodeToMemory(block))
-	signer, err := ssh.NewSignerFromKey(private)
-	check(f.t, err)
-	f.public = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
+	check(t, err)
+	signer, err = ssh.NewSignerFromKey(private)
+	check(t, err)
+	return string(pem.EncodeToMemory(block)), signer
+}
+
+func publicOf(key ssh.Signer) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
 // design is the site's only CUE file.

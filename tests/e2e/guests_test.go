@@ -26,6 +26,7 @@ func TestVirtualMachines(t *testing.T) {
 	f.reported("3/3 in-sync")
 	f.firstBoots()
 
+	f.configures()
 	f.restarts()
 	f.installsAnew()
 	f.leavesAlone()

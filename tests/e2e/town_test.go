@@ -5,9 +5,6 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -97,13 +94,8 @@ func (w *town) dial() {
 
 func (w *town) startFleet() {
 	w.t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	check(w.t, err)
-	block, err := ssh.MarshalPrivateKey(private, "")
-	check(w.t, err)
-	w.key = string(pem.EncodeToMemory(block))
-	signer, err := ssh.NewSignerFromKey(private)
-	check(w.t, err)
+	var signer ssh.Signer
+	w.key, signer = newKey(w.t)
 	config := lab.Config{Seed: "e2e", Latency: quick}
 	for i, name := range w.names {
 		config.Machines = append(config.Machines, lab.MachineConfig{
@@ -112,6 +104,7 @@ func (w *town) startFleet() {
 			Power: "off", Blank: isNew(name), BootOrder: []string{"Hdd", "Pxe"},
 		})
 	}
+	var err error
 	w.fleet, err = lab.Start(config)
 	check(w.t, err)
 	w.t.Cleanup(func() { check(w.t, w.fleet.Close()) })

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -22,7 +23,8 @@ const (
 type generator struct {
 	*rand.Rand
 	packages map[string]site.Package // kept for a while: transactions take seconds
-	network  bool                    // a design may ask for links
+	network  bool                    // a design may ask for links and for modules of the kernel
+	actions  bool                    // a design may have boot actions
 	links    map[string]item.Link
 }
 
@@ -55,16 +57,14 @@ func (g *generator) design() *site.Node {
 	g.files(&s)
 	g.units(&s)
 	g.sysctls(&s)
-	for _, name := range builtIn {
-		if g.network && g.maybe(1, 4) { // only that node is made with them
-			if s.Modules == nil {
-				s.Modules = map[string]site.Module{}
-			}
-			s.Modules[name] = site.Module{}
-		}
+	if g.network { // only that node is made with them
+		g.modules(&s)
 	}
 	if proves() && g.maybe(1, 6) {
 		s.Environments = map[string]site.Environment{"tools": {Path: "/opt/tools"}}
+		if g.maybe(1, 2) {
+			s.Environments["tools"] = site.Environment{Path: "/opt/tools", Index: "file:///srv/index-a", Packages: map[string]string{"one": "1.0"}}
+		}
 	}
 	for _, name := range []string{"isolcpus", "iommu", "nosmt"} {
 		if g.maybe(1, 4) {
@@ -78,6 +78,13 @@ func (g *generator) design() *site.Node {
 		s.Unlisted.Units = site.UnlistedDisable
 	}
 	d.System = s
+	d.References.Artifacts = artifacts
+	if g.maybe(1, 4) {
+		g.driver(d)
+	}
+	if g.actions {
+		d.References.Actions = map[string]site.BootAction{g.pick("burn", "join"): {Timeout: site.Duration(time.Minute), Run: []string{"/bin/true"}}}
+	}
 	if g.network {
 		if g.links == nil || g.maybe(1, 3) {
 			g.links = g.interfaces()
@@ -87,8 +94,39 @@ func (g *generator) design() *site.Node {
 	return d
 }
 
-// builtIn are modules that a node of random designs has in its kernel.
-var builtIn = []string{"loop", "overlay"}
+// builtIn are modules that a node of random designs has in its kernel, and loadable those that its
+// modprobe loads.
+var builtIn, loadable = []string{"loop", "overlay"}, []string{"dummy", "bonding"}
+
+func (g *generator) modules(s *site.System) {
+	s.Modules = map[string]site.Module{}
+	for _, name := range builtIn {
+		if g.maybe(1, 4) {
+			s.Modules[name] = site.Module{}
+		}
+	}
+	for _, name := range loadable {
+		switch g.IntN(6) {
+		case 0:
+			s.Modules[name] = site.Module{}
+		case 1:
+			s.Modules[name] = site.Module{Parameters: site.Scalars{"number": int64(g.IntN(3)), "mode": g.pick("a", "b")}}
+		}
+	}
+}
+
+// driver is one for the model that the design says the machine has.
+func (g *generator) driver(d *site.Node) {
+	d.Hardware.Model = "M-1"
+	has := &site.Driver{Match: site.DriverMatch{Model: g.pick("M-*", "M-1", "M-2")}, Firmware: map[string]string{"slipway/new.bin": g.pick("tool-a", "tool-b")}}
+	if g.network && g.maybe(1, 2) {
+		has.Modules = map[string]site.KernelModule{g.pick(loadable...): {Parameters: site.Scalars{"number": int64(g.IntN(3))}}}
+	}
+	if _, there := d.System.Repositories["site"]; there && g.maybe(1, 2) {
+		has.Packages = map[string][]string{"debian": {"two"}}
+	}
+	d.References.Drivers = map[string]*site.Driver{"card": has}
+}
 
 func (g *generator) basics(s *site.System) {
 	if g.maybe(1, 3) { // and never its file: docs/inside.md says what stays then
@@ -165,8 +203,15 @@ func (g *generator) packaged(s *site.System) {
 				g.packages[name] = site.Package{State: item.Absent}
 			}
 		}
+		if g.network && g.maybe(1, 3) {
+			g.packages["patched"] = site.Package{}
+		}
 	}
 	s.Packages = g.packages
+	// With its package and without it, so that the version does not depend on what was there before.
+	if _, upgraded := s.Packages["patched"]; upgraded {
+		s.Patch = &site.Patch{Level: "all", Snapshot: "file:///srv/snap-b", Reboot: "never"}
+	}
 	if slices.ContainsFunc(slices.Collect(mapsValues(s.Packages)), func(p site.Package) bool { return p.State != item.Absent }) || g.maybe(1, 3) {
 		s.Repositories = map[string]site.Repository{"site": {URL: "file:///srv/repo", Suite: "stable", Components: []string{"main"}, Key: made.signs}}
 		if p := g.packages["one"]; p.Version == "" && g.maybe(1, 4) {
@@ -174,6 +219,9 @@ func (g *generator) packaged(s *site.System) {
 			r.Pin = 700
 			s.Repositories["site"] = r
 		}
+	}
+	if s.Patch != nil {
+		s.Repositories["first"] = site.Repository{URL: "file:///srv/snap-a", Suite: "bookworm", Components: []string{"main"}, Key: made.signs}
 	}
 }
 
@@ -208,6 +256,10 @@ func (g *generator) files(s *site.System) {
 			s.Files[path] = site.File{Content: &content, Template: template, Mode: g.pick("", "0600", "0755", "4755"), Owner: owner(), Group: g.pick("", "adm")}
 		case 2:
 			s.Files[path] = site.File{State: item.Absent}
+		case 3:
+			if g.maybe(1, 3) {
+				s.Files[path] = site.File{Artifact: g.pick("tool-a", "tool-b"), Mode: g.pick("", "0755"), Owner: owner()}
+			}
 		}
 	}
 	if g.maybe(1, 8) { // a file in the place of a folder
@@ -273,11 +325,18 @@ func (g *generator) interfaces() map[string]item.Link {
 	if g.maybe(1, 3) {
 		l.Servers, l.Search = []string{g.pick("10.1.0.1", "10.1.0.2")}, []string{"example.org"}
 	}
-	switch g.IntN(5) {
+	switch g.IntN(8) {
 	case 0:
 		return map[string]item.Link{"eth1": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth1"}, Addresses: []string{"10.1.0.11/24"}}}
 	case 3:
 		return map[string]item.Link{}
+	case 4:
+		second := item.Link{Kind: "ethernet", MTU: []int{0, 1450}[g.IntN(2)], Addresses: []string{"10.78.0.11/24"}, Routes: []item.Route{{To: "10.201.0.0/16", Via: "10.78.0.1"}}}
+		return map[string]item.Link{"eth1": l, "eth2": second}
+	case 5:
+		return map[string]item.Link{"eth1": {Kind: "ethernet"}, "eth2": {Kind: "ethernet"}, "br0": {Kind: "bridge", MTU: 1450, Members: []string{"eth1", "eth2"}, Addresses: []string{"10.1.0.11/24", "fd00::12/64"}}}
+	case 6:
+		l.Routes = []item.Route{{To: "0.0.0.0/0", Via: "10.1.0.1"}, {To: "10.202.0.0/16", Via: "10.1.0.2"}}
 	case 1:
 		l.Addresses = append(l.Addresses, "10.1.0.12/24", "fd00::11/64")
 	case 2:
@@ -288,7 +347,7 @@ func (g *generator) interfaces() map[string]item.Link {
 
 // told is a design for people.
 func told(d *site.Node) string {
-	text, err := json.Marshal(map[string]any{"system": d.System, "kernel": d.Kernel, "links": d.References.Links})
+	text, err := json.Marshal(map[string]any{"system": d.System, "kernel": d.Kernel, "links": d.References.Links, "drivers": d.References.Drivers, "actions": d.References.Actions})
 	if err != nil {
 		return fmt.Sprint(err)
 	}

@@ -491,6 +491,7 @@ func ofBonds() []tried {
 		option("upDelay", `"200ms"`, `"400ms"`, "updelay", "200", "400"),
 		option("downDelay", `"300ms"`, `"600ms"`, "downdelay", "300", "600"),
 		option("minLinks", "", "1", "min_links", "0", "1"), // each port is alone without a partner
+		{path: "#Bond.mtu", from: "bonds: bond0: mtu: 1490", to: "bonds: bond0: mtu: 1470", look: "cat /sys/class/net/bond0/mtu", before: "1490", after: "1470"},
 	}
 }
 
@@ -512,6 +513,8 @@ func ofCarriers() []tried {
 			siteFrom: `networks: plain: cidr: "10.78.0.0/24"`, siteTo: `networks: other: cidr: "10.79.0.0/24"`},
 		{path: "#VLAN.parent", from: vlan("vlan80", `parent: "bond0", network: "side"`), to: vlan("vlan80", `parent: "lan2", network: "side"`), look: ip("vlan80") + " | grep -o '@[a-z0-9]*'", before: "@bond0", after: "@lan2",
 			siteFrom: `networks: side: {cidr: "10.80.0.0/24", vlan: 80}`, siteTo: `networks: side: {cidr: "10.80.0.0/24", vlan: 80}`},
+		{path: "#VLAN.mtu", from: vlan("vlan80", "mtu: 1450"), to: vlan("vlan80", "mtu: 1420"), look: "cat /sys/class/net/vlan80/mtu", before: "1450", after: "1420"},
+		{path: "#Bond.primary", from: bond(`primary: "lan0"`), to: bond(`primary: "lan1"`), look: "cat /sys/class/net/bond0/bonding/primary", before: "lan0", after: "lan1"},
 		{path: "#VLAN.network", from: vlan("turned", `parent: "bond0", network: "first"`) + in("first", "10.81.0.11"), to: vlan("turned", `parent: "bond0", network: "second"`) + in("second", "10.82.0.11"),
 			look: ip("turned") + " | grep -o 'vlan.* id [0-9]*' | grep -o '[0-9]*$'", before: "81", after: "82",
 			siteFrom: `networks: first: {cidr: "10.81.0.0/24", vlan: 81}`, siteTo: `networks: second: {cidr: "10.82.0.0/24", vlan: 82}`},
@@ -523,7 +526,7 @@ func withCarriers(t *testing.T, last bool) links {
 	t.Helper()
 	site := `networks: tagged: {cidr: "10.5.0.0/24", vlan: 5, gateway: "10.5.0.1"}`
 	within := fmt.Sprintf(`interfaces: {lan0: mac: %q, lan1: mac: %q, lan2: mac: %q}
-bonds: bond0: {members: ["lan0", "lan1"], primary: "lan0"}
+bonds: bond0: members: ["lan0", "lan1"]
 vlans: vlan5: {parent: "bond0", network: "tagged"}
 addresses: {tagged: %q, side: "10.80.0.11"}`, ports[0], ports[1], ports[2], taggedAddress)
 	return evaluated(t, append(ofCarriers(), tried{siteFrom: site, siteTo: site, from: within, to: within}), last).References.Links
@@ -567,10 +570,10 @@ func TestFilesOfCarriers(t *testing.T) {
 		h.Owned, err = inside.LoadOwned(root)
 		check(t, err)
 		check(t, network.New().Apply(t.Context(), h, items, nil))
-		want := map[string]string{"bond0.netdev": "MTUBytes=1500\n", "bond0.network": "Address=10.78.0.11/24\n", "turned.netdev": "Id=81\n"}
+		want := map[string]string{"vlan80.netdev": "MTUBytes=1450\n", "lan0.network": "PrimarySlave=yes\n", "bond0.netdev": "MTUBytes=1500\n", "bond0.network": "Address=10.78.0.11/24\n", "turned.netdev": "Id=81\n"}
 		on, off := "bond0", "lan2"
 		if last {
-			want = map[string]string{"bond0.netdev": "MTUBytes=1480\n", "bond0.network": "Address=10.79.0.11/24\n", "turned.netdev": "Id=82\n"}
+			want = map[string]string{"vlan80.netdev": "MTUBytes=1420\n", "lan1.network": "PrimarySlave=yes\n", "bond0.netdev": "MTUBytes=1480\n", "bond0.network": "Address=10.79.0.11/24\n", "turned.netdev": "Id=82\n"}
 			on, off = "lan2", "bond0"
 		}
 		for file, text := range want {

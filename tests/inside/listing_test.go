@@ -38,7 +38,7 @@ for u in before own other serving masked rsyslog; do echo "$u: $(systemctl is-ac
 systemctl --failed --no-legend --plain
 for p in ip_forward conf/all/rp_filter conf/lo/rp_filter conf/all/accept_redirects conf/all/log_martians; do echo "$p $(cat /proc/sys/net/ipv4/$p)"; done
 ip -o link show | grep -v link-netns | sed 's/^[0-9]*: //; s/ qlen [0-9]*//' | sort
-for i in eth1 br0; do [ ! -e /sys/class/net/$i ] || echo "$i $(cat /sys/class/net/$i/mtu) $(basename "$(readlink /sys/class/net/$i/master)") $(cat /sys/class/net/$i/bridge/stp_state 2>/dev/null) $(grep -E '^(DNS|DOMAINS)=' /run/systemd/netif/links/$(cat /sys/class/net/$i/ifindex) 2>/dev/null | tr '\n' ' ')"; done
+for i in eth1 eth2 br0; do [ ! -e /sys/class/net/$i ] || echo "$i $(cat /sys/class/net/$i/mtu) $(basename "$(readlink /sys/class/net/$i/master)") $(cat /sys/class/net/$i/bridge/stp_state 2>/dev/null) $(grep -E '^(DNS|DOMAINS)=' /run/systemd/netif/links/$(cat /sys/class/net/$i/ifindex) 2>/dev/null | tr '\n' ' ')"; done
 ip -o address show | tr -s ' ' | cut -d' ' -f2-4 | sort; ip route; ip -6 route show default
 `
 

@@ -1,7 +1,10 @@
 package inside_test
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(trace(os.Args[1:]))
 	}
 	code := m.Run()
-	for _, f := range fixtures {
+	for _, f := range append(fixtures, withChrony) {
 		if err := os.RemoveAll(f.folder); err != nil { // an empty name is no error
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -50,6 +53,7 @@ func proves() bool { return os.Getenv("SLIPWAY_PROVE") != "" }
 // fixture is what all systems of a release begin with.
 type fixture struct {
 	suite nspawn.Suite
+	clock string // package of the time service; systemd-timesyncd if empty
 	once  sync.Once
 	// The following are within folder.
 	folder  string
@@ -106,7 +110,7 @@ func (f *fixture) base(t *testing.T) {
 		}
 		var more []string
 		if proves() {
-			more = []string{"rsyslog", "sudo", "systemd-timesyncd", "python3-venv"}
+			more = []string{"rsyslog", "sudo", cmp.Or(f.clock, "systemd-timesyncd"), "python3-venv"}
 		}
 		nspawn.UnpackTo(t, f.root, f.suite, append(more, f.suite.Packages...)...)
 		for _, zone := range []string{"Europe/Zurich", "Asia/Tokyo", "Etc/UTC"} {
@@ -403,7 +407,25 @@ func (n *node) open(t *testing.T) driver.Machine {
 	}
 	m.(driver.Namer).Name("s1", n.term)
 	m.(driver.Keyholder).Credentials(func(name string) (secret.Value, error) { return secret.New("", "the value of "+name), nil })
+	m.(driver.Supplied).Supply(func(digest string) (io.ReadCloser, int64, error) {
+		for name, a := range artifacts {
+			if a.SHA256 == digest {
+				return io.NopCloser(strings.NewReader(contentOf(name))), int64(len(contentOf(name))), nil
+			}
+		}
+		return nil, 0, fmt.Errorf("there is no artifact %s", digest)
+	})
 	return m
+}
+
+// artifacts are those of all designs, by name.
+var artifacts = map[string]site.Artifact{"tool-a": artifactOf("tool-a"), "tool-b": artifactOf("tool-b")}
+
+func contentOf(name string) string { return "the artifact " + name + "\n" }
+
+func artifactOf(name string) site.Artifact {
+	sum := sha256.Sum256([]byte(contentOf(name)))
+	return site.Artifact{URL: "https://files.example.org/" + name, SHA256: hex.EncodeToString(sum[:])}
 }
 
 // look sees all facets.
@@ -430,12 +452,13 @@ func differing(d *site.Node, seen site.Observed, facets []site.Facet) site.Facet
 	return ""
 }
 
-// isPending says whether all that differs is so after the next boot.
+// isPending says whether all that differs is so after the next boot: of the kernel, and of modules that
+// were loaded with other parameters.
 func isPending(d *site.Node, f site.Facet, seen site.FacetState) bool {
-	if f != site.FacetKernel || len(seen.Left(d, f)) > 0 || len(seen.Pending) == 0 {
+	if f != site.FacetKernel && f != site.FacetConfig || len(seen.Left(d, f)) > 0 || len(seen.Pending) == 0 {
 		return false
 	}
-	for field, want := range item.Values(d.Items(f)) {
+	for field, want := range item.Values(seen.Resolve(d, f).Items) {
 		if seen.Have[field] != want && seen.Pending[field] != want {
 			return false
 		}
@@ -448,13 +471,25 @@ func step(ctx context.Context, m driver.Machine, d *site.Node, f site.Facet, see
 	return m.Apply(ctx, stepFor(d, f, seen), d, nil)
 }
 
-// stepFor is the step that makes one facet as designed.
+// stepFor is the step that makes one facet as designed. Of boot actions it asks for those that are not
+// done, and once more for the last attempt of one that is.
 func stepFor(d *site.Node, f site.Facet, seen site.Observed) site.Step {
 	owned, _ := seen.OwnedDigest()
 	s := site.Step{Node: d.Name, Facet: f, Action: site.Facets[f].Change.Action, Remove: seen.Facets[f].Left(d, f), Owned: owned}
 	for _, i := range seen.Facets[f].Resolve(d, f).Items {
 		if item.Kind(i.Key) == item.KindUnlisted { // the step alone names these
 			s.Changes = append(s.Changes, site.Change{Field: string(f) + "." + i.Key, Want: i.Fields[""]})
+		}
+	}
+	if site.Facets[f].Once {
+		s.Once = &item.Once{Installation: seen.Facets[f].Have[item.Installation]}
+		for _, i := range d.Items(f) {
+			is, attempts := plan.OnceIs(f, i.Key, site.Memory{Observed: seen})
+			if is != item.Done && is != item.Running {
+				attempts++
+			}
+			s.Once.Attempt = attempts
+			s.Changes = append(s.Changes, site.Change{Field: string(f) + "." + i.Key, Want: item.Done})
 		}
 	}
 	return s

@@ -124,6 +124,7 @@ func everything(t *testing.T, f *fixture, manager string) {
 	n.seesHealthAndLinks(d)
 	passes, _ := n.passAgain(d)
 	n.acts(d)
+	n.keepsToItself()
 
 	n.converges(&site.Node{Name: "n1", References: site.References{Family: "debian"}})
 	n.Comes(hasAddress, "10.1.0.10/24")

@@ -211,11 +211,17 @@ func startWithPorts(t *testing.T, names ...string) *node {
 	return n
 }
 
-// startInNetwork starts a node with the interface eth1, which people have set up already.
-// A container sees no /sys/module and loads nothing: the modules of designs are built into its kernel.
+// loadsModules has modules loaded by a program that makes their folders in /sys/module, which a container
+// does not see.
+const loadsModules = `mount -o remount,rw /sys; mkdir -p /sys/module; mount -o remount,ro /sys; mount -t tmpfs modules /sys/module; rm -f /usr/sbin/modprobe
+printf '#!/bin/sh\nfor last; do :; done\nmkdir -p /sys/module/$(echo $last | tr - _)\n' >/usr/sbin/modprobe; chmod 755 /usr/sbin/modprobe`
+
+// startInNetwork starts a node with the interface eth1, which people have set up already, and with eth2.
+// Some modules of designs are built into its kernel, and others are loaded.
 func startInNetwork(t *testing.T) *node {
-	n := startWithPorts(t, "eth1")
-	n.Does("ln -s /bin/true /usr/sbin/modprobe; mkdir -p /lib/modules/$(uname -r); for m in " + strings.Join(builtIn, " ") + "; do echo kernel/$m.ko; done >/lib/modules/$(uname -r)/modules.builtin")
+	n := startWithPorts(t, "eth1", "eth2")
+	n.Does(loadsModules)
+	n.Does("cp /srv/snap.asc /etc/apt/trusted.gpg.d/; mkdir -p /lib/modules/$(uname -r); for m in " + strings.Join(builtIn, " ") + "; do echo kernel/$m.ko; done >/lib/modules/$(uname -r)/modules.builtin")
 	n.Does("printf '[Match]\\nName=eth1\\n[Network]\\nAddress=10.1.0.10/24\\nIPv6AcceptRA=no\\n' >/etc/systemd/network/20-people.network; networkctl reload; networkctl reconfigure eth1")
 	n.Comes("ip -4 -o address show dev eth1", "10.1.0.10/24")
 	return n

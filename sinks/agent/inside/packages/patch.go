@@ -152,6 +152,10 @@ func (a *apply) patch(ctx context.Context) error {
 
 var timestamp = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`)
 
+// snapshotPlace is a URL, with the suite and the components of Debian's family. It begins with the
+// scheme, since apt takes what is in brackets before a URL for options, such as trusted=yes.
+var snapshotPlace = regexp.MustCompile(`^(https?|file):/[!-"$-~]+( +[A-Za-z0-9._/-]+)*$`)
+
 func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 	p := item.Patch{Level: i.Fields["level"], Snapshot: i.Fields["snapshot"]}
 	if len(i.Body) > 0 {
@@ -164,8 +168,7 @@ func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 	if p.Level != item.PatchAll && p.Level != item.PatchSecurity {
 		return p, refused("patch: there is no level %q", printable(p.Level))
 	}
-	if strings.ContainsFunc(p.Snapshot, func(r rune) bool { return r < ' ' || r == 0x7f }) || len(p.Snapshot) > 2000 ||
-		p.Snapshot != "" && !timestamp.MatchString(p.Snapshot) && !strings.Contains(p.Snapshot, ":/") {
+	if p.Snapshot != "" && !timestamp.MatchString(p.Snapshot) && (len(p.Snapshot) > 2000 || !snapshotPlace.MatchString(p.Snapshot)) {
 		return p, refused("patch: the snapshot %q is neither a time such as 20260101T000000Z nor a URL", printable(p.Snapshot))
 	}
 	for _, i := range a.items[item.KindPackages] { // the design gives their versions

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,6 +58,10 @@ func (f repositoryFiles) check(r item.Repository) error {
 		return fmt.Errorf("it has no suite")
 	case f.debian && len(r.Components) == 0 && !strings.HasSuffix(r.Suite, "/"):
 		return fmt.Errorf("it has no components")
+	case f.debian && len(r.Components) > 0 && strings.HasSuffix(r.Suite, "/"): // with it apt would read no source at all
+		return fmt.Errorf("its suite %q is a folder by the \"/\" at its end, and a folder has no components", printable(r.Suite))
+	case slices.Contains(r.Components, ""):
+		return fmt.Errorf("one of its components is empty")
 	}
 	for _, word := range append([]string{r.URL, r.Suite}, r.Components...) {
 		if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c == 0x7f }) || strings.HasPrefix(word, "#") || len(word) > 2000 {
