@@ -148,7 +148,7 @@ func (a *aviary) files() github.Files {
 	a.t.Helper()
 	port, fingerprint := a.echo()
 	design := strings.Replace(a.design(), "credentials: {bmc: {}, os: {}, outdated: {}}\n", "", 1) +
-		fmt.Sprintf("profiles: hostile: {\n\track: \"r1\"\n\tendpoints: manager: trust: fingerprint: %q\n}\n", fingerprint)
+		fmt.Sprintf("profiles: hostile: {\n\trole: \"worker\"\n\track: \"r1\"\n\tendpoints: manager: trust: fingerprint: %q\n}\n", fingerprint)
 	files, together := github.Files{}, map[string]*sops.Content{}
 	for i, c := range a.birds {
 		from := ""
