@@ -268,7 +268,7 @@ func TestCanariesStayInTheirStores(t *testing.T) {
 			texts[fmt.Sprintf("request %d to GitHub", i)] = c.Path + c.Query + c.Body
 		}
 	}
-	a.git("-c", "http.sslCAInfo="+a.path("github.pem"), "clone", "-q", "--mirror", strings.Replace(a.repo.CloneURL(), "https://", "https://x-access-token:"+a.secrets["the token"]+"@", 1), "hub.git")
+	a.git("clone", "-q", "--mirror", a.repo.Dir(), "hub.git")
 	texts["the objects of the repository"] = a.objects("hub.git")
 	a.readAll(texts, "state")
 	a.holds(texts)
@@ -342,7 +342,7 @@ func (a *aviary) crash() {
 		a.t.Fatal("the daemon did not crash")
 	}
 	state := a.daemon.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !state.Signaled() || state.CoreDump() || !strings.Contains(a.log(), "goroutine 1 [") {
+	if !state.Signaled() || state.CoreDump() || !strings.Contains(a.log(), "goroutine 1 ") {
 		a.t.Errorf("it ended with %v (core: %t); want a crash with its goroutines, and no core", a.daemon.err, state.CoreDump())
 	}
 }
@@ -352,7 +352,7 @@ func (a *aviary) holds(texts map[string]string) {
 	a.t.Helper()
 	for where, word := range map[string]string{
 		"the comment": "old-1", "the control socket": "echo-1", "the metrics": "slipway_", "the log": "level=DEBUG", "/proc": "--notify-webhook",
-		"the log with its crash": "goroutine 1 [", "the notifications": "town", "the objects of the repository": "BEGIN AGE ENCRYPTED FILE",
+		"the log with its crash": "goroutine 1 ", "the notifications": "town", "the objects of the repository": "BEGIN AGE ENCRYPTED FILE",
 	} {
 		if !strings.Contains(texts[where], word) {
 			a.t.Errorf("%s does not hold %q: there was nothing to search", where, word)
