@@ -72,12 +72,22 @@ func said(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST")
 // recordNewest records when the newest value of a credential was changed, if that is
 // not recorded.
 func (s *Store) recordNewest(name string) {
-	s.mu.Lock()
-	last, record := s.vault.newest[name], s.vault.record
-	s.mu.Unlock()
+	last, record := s.newestOf(name)
 	if last.file == nil || last.written || record == nil || record(name, last.changed) != nil {
 		return
 	}
+	s.noteWritten(name, last)
+}
+
+// newestOf is the newest value of a credential, and what records one.
+func (s *Store) newestOf(name string) (newest, func(name string, changed time.Time) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.vault.newest[name], s.vault.record
+}
+
+// noteWritten notes that a value of a credential is in the records, unless there is a newer one.
+func (s *Store) noteWritten(name string, last newest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.vault.newest[name]; now.changed.Equal(last.changed) {
@@ -103,16 +113,7 @@ func (s *Store) trouble() {
 	if s.tell == nil {
 		return
 	}
-	s.mu.Lock()
-	var all []string
-	if err := s.unlimitedLocked(); err != nil {
-		all = append(all, err.Error())
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.vault.refused)) {
-		all = append(all, s.vault.refused[name])
-	}
-	s.mu.Unlock() // before it is told: who is told asks the store in turn
-	text := strings.Join(all, "; ")
+	text := s.troubles() // before it is told: who is told asks the store in turn
 	if text == s.told {
 		return
 	}
@@ -121,4 +122,18 @@ func (s *Store) trouble() {
 	} else {
 		s.tell(errors.New(text))
 	}
+}
+
+// troubles are what is wrong with credentials that are used all the same; empty for nothing.
+func (s *Store) troubles() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	if err := s.unlimitedLocked(); err != nil {
+		all = append(all, err.Error())
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.vault.refused)) {
+		all = append(all, s.vault.refused[name])
+	}
+	return strings.Join(all, "; ")
 }
