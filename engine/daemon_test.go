@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,11 @@ func (t *trial) newState() *state {
 func (t *trial) copyState(s *state) *state {
 	c := t.newState()
 	c.kv = s.kv.Clone()
-	if err := os.CopyFS(c.dir, os.DirFS(s.dir)); err != nil {
+	err := os.CopyFS(c.dir, os.DirFS(s.dir))
+	for errors.Is(err, fs.ErrNotExist) { // a file that was on its way to its name
+		err = errors.Join(os.RemoveAll(c.dir), os.CopyFS(c.dir, os.DirFS(s.dir)))
+	}
+	if err != nil {
 		panic(err)
 	}
 	return c

@@ -47,12 +47,11 @@ type canary struct {
 // aviary is a hall whose daemon has many secrets, of all kinds and in all stores.
 type aviary struct {
 	*hall
-	id       sealed.Identity
-	to       sealed.Recipient
-	birds    []canary
-	identity string // text of the file
-	heard    *recorder
-	told     *recorder
+	id    sealed.Identity
+	to    sealed.Recipient
+	birds []canary
+	heard *recorder
+	told  *recorder
 }
 
 // recorder is a server that keeps what it is sent.
