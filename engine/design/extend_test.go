@@ -68,7 +68,7 @@ func TestSuppressionsEndByTheEvaluatorsClock(t *testing.T) {
 // can be explained.
 func TestExplainExtended(t *testing.T) {
 	for target, want := range map[string]string{
-		"n1.labels.floor":             `"2" ipam.json:2:110 data/ipam`,
+		"n1.labels.floor":             `"2" ipam.json:2:114 data/ipam`,
 		"n1.extensions.vm.web.memory": `"1GiB" site.cue:10:36 site`,
 	} {
 		x, _, err := newEvaluator(t, Limits{}).Explain(t.Context(), repository(extended), "", target)
