@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,7 +58,9 @@ func TestARM64DoesTheSame(t *testing.T) {
 			ask(t, program, root, r)
 		}
 		roots[i] = listed(t, root)
-		for facet, s := range ask(t, program, root, wire.Request{Version: wire.Version, Op: wire.OpObserve, Observe: keys}).Facets {
+		facets := ask(t, program, root, wire.Request{Version: wire.Version, Op: wire.OpObserve, Observe: keys}).Facets
+		for _, facet := range slices.Sorted(maps.Keys(facets)) {
+			s := facets[facet]
 			seen[i] += fmt.Sprintf("%s %v %v %v %v\n", facet, s.Have, s.Owned, s.Unread, s.Cannot)
 		}
 	}

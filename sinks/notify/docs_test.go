@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	docsCommand    = regexp.MustCompile(`(?m)^ *slipway run … --notify-form (\w+) --notify-webhook (https://\S+) --notify-credential (\w+)$`)
+	docsCommand    = regexp.MustCompile(`(?m)^ *\$ slipway run … --notify-form (\w+) --notify-webhook (https://\S+) --notify-credential (\w+)$`)
 	docsCredential = regexp.MustCompile("(?ms)^( *)```credential\n(.*?)^ *```$")
 )
 
