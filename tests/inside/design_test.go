@@ -95,8 +95,8 @@ func (g *generator) design() *site.Node {
 }
 
 // builtIn are modules that a node of random designs has in its kernel, and loadable those that its
-// modprobe loads.
-var builtIn, loadable = []string{"loop", "overlay"}, []string{"dummy", "bonding"}
+// modprobe loads. systemd gives some modules parameters of its own, such as bonding: those are refused.
+var builtIn, loadable = []string{"loop", "overlay"}, []string{"nbd", "zram"}
 
 func (g *generator) modules(s *site.System) {
 	s.Modules = map[string]site.Module{}

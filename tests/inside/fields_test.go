@@ -57,7 +57,7 @@ func fields() []tried {
 	image := fmt.Sprintf("images: debian: {url: \"https://files.example.org/debian.iso\", sha256: %q, family: \"debian\"}\n", strings.Repeat("ab", 32))
 	forBoth, firmware := `match: model: "M-*", `, func(name, artifact string) string { return fmt.Sprintf("firmware: \"slipway/%s\": %q", name, artifact) }
 	module := func(has string) string {
-		return driver("parameters", forBoth+"modules: bonding: parameters: mode: "+has)
+		return driver("parameters", forBoth+"modules: zram: parameters: num_devices: "+has)
 	}
 	reads := strconv.Quote("[Service]\nExecStart=/bin/sh -c 'exec sleep $$(cat /srv/read)'\n")
 	return []tried{
@@ -86,7 +86,7 @@ func fields() []tried {
 		{path: "#File.artifact", from: file("/srv/artifact", `artifact: "tool-a"`), to: file("/srv/artifact", `artifact: "tool-b"`), look: "cat /srv/artifact", before: "the artifact tool-a", after: "the artifact tool-b",
 			siteFrom: declared, siteTo: declared},
 
-		{path: "#Module.parameters.NAME", from: `system: modules: dummy: parameters: numdummies: 1`, to: `system: modules: dummy: parameters: numdummies: 2`, look: "grep -h '^options dummy ' /etc/modprobe.d/*.conf", before: "options dummy numdummies=1", after: "options dummy numdummies=2",
+		{path: "#Module.parameters.NAME", from: `system: modules: nbd: parameters: nbds_max: 1`, to: `system: modules: nbd: parameters: nbds_max: 2`, look: "grep -h '^options nbd ' /etc/modprobe.d/*.conf", before: "options nbd nbds_max=1", after: "options nbd nbds_max=2",
 			first: loadsModules},
 		{path: "#Hardware.model", from: `hardware: model: "M-1"`, to: `hardware: model: "M-2"`, look: "cat /lib/firmware/slipway/model 2>/dev/null || echo none", before: "none", after: "the artifact tool-a",
 			siteFrom: driver("modelled", `match: model: "M-2", `+firmware("model", "tool-a")), siteTo: driver("modelled", `match: model: "M-2", `+firmware("model", "tool-a"))},
@@ -96,7 +96,7 @@ func fields() []tried {
 			siteFrom: driver("firmware", forBoth+firmware("firmware", "tool-a")), siteTo: driver("firmware", forBoth+firmware("firmware", "tool-b"))},
 		{path: "#Driver.packages.NAME", from: keyed, to: keyed, look: "cat /usr/share/two/version 2>/dev/null || echo none", before: "none", after: "1.0",
 			siteFrom: image + driver("packages", forBoth+"packages: debian: []"), siteTo: image + driver("packages", forBoth+`packages: debian: ["two"]`)},
-		{path: "#Driver.modules.NAME.parameters.NAME", look: "grep -h '^options bonding ' /etc/modprobe.d/*.conf", before: "options bonding mode=1", after: "options bonding mode=4",
+		{path: "#Driver.modules.NAME.parameters.NAME", look: "grep -h '^options zram ' /etc/modprobe.d/*.conf", before: "options zram num_devices=1", after: "options zram num_devices=4",
 			siteFrom: module("1"), siteTo: module("4")},
 
 		{path: "#Unit.content", from: unit("content.service", `state: "running", content: `+runs("1001")), to: unit("content.service", `state: "running", content: `+runs("1002")), look: "tr '\\0' ' ' </proc/$(systemctl show -P MainPID content.service)/cmdline", before: "/bin/sleep 1001", after: "/bin/sleep 1002"},

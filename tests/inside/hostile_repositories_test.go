@@ -62,7 +62,7 @@ func TestProveHostileRepositories(t *testing.T) {
 // sentence, or written so that apt reads that one source with the options that Slipway gives it.
 func hostileRepositories(t *testing.T, seed uint64, rounds int) {
 	g, n, began := newGenerator(seed), start(t), time.Now()
-	n.Does("echo untouched > /srv/canary; mkdir /etc/apt/keyrings 2>/dev/null || true; cp /srv/snap.asc /etc/apt/trusted.gpg.d/")
+	n.Does("rm -f /etc/apt/sources.list.d/*; echo untouched > /srv/canary; mkdir /etc/apt/keyrings 2>/dev/null || true; cp /srv/snap.asc /etc/apt/trusted.gpg.d/")
 	before, none := n.listing(), &site.Node{Name: "n1", References: site.References{Family: "debian"}}
 	refused, written, snapshots := 0, 0, 0
 	for range rounds {
