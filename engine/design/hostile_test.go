@@ -144,7 +144,11 @@ func hostileLimits() Limits {
 	if os.Getenv("SLIPWAY_PROVE") != "" {
 		return Limits{}
 	}
-	return Limits{Timeout: 2 * time.Second, Memory: 512 << 20, Values: 200_000}
+	limit := 2 * time.Second
+	if racing {
+		limit = 4 * time.Second // everything takes longer, also what is no bomb
+	}
+	return Limits{Timeout: limit, Memory: 512 << 20, Values: 200_000}
 }
 
 // Every bomb ends within its bounds, and says what it was; meanwhile the same
