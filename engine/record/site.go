@@ -288,9 +288,10 @@ func (s *Store) write(ctx context.Context, request func(context.Context) error) 
 }
 
 // do runs a request to etcd, and ends it when etcd cannot go on. Once it has
-// stopped nothing is asked of it: its log might take what is refused here.
+// stopped nothing is asked of it: its log might take what is refused here. Nor is
+// anything for a context that is over: etcd may write it all the same.
 func (s *Store) do(ctx context.Context, request func(context.Context) error) error {
-	if err := s.stopped(); err != nil {
+	if err := cmp.Or(s.stopped(), context.Cause(ctx)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

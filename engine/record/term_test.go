@@ -362,6 +362,12 @@ func TestRelease(t *testing.T) {
 	if err := term.Renew(over); err == nil || errors.Is(err, ErrLost) || !strings.HasPrefix(err.Error(), "renew term 3: ") || !term.Holds(time.Now()) {
 		t.Errorf("a renewal that is not written: %v", err)
 	}
+	if err := s.do(over, func(context.Context) error {
+		t.Error("etcd is asked for a context that is over")
+		return nil
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that is over: %v", err)
+	}
 	if err := b.PutSessions(t.Context(), "n1", Sessions{}); err != nil {
 		t.Error(err)
 	}
