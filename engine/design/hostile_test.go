@@ -367,7 +367,7 @@ func TestEntriesAreBounded(t *testing.T) {
 // there is one worker, a site that comes after three bombs waits for them, and
 // is not found too slow.
 func TestWaitingForOthersIsNotSlow(t *testing.T) {
-	e := newEvaluator(t, Limits{Timeout: 1500 * time.Millisecond})
+	e := newEvaluator(t, Limits{Timeout: 3 * time.Second})
 	e.Workers = 1
 	started := make(chan struct{}, 10)
 	e.Log = slog.New(notice(started))
