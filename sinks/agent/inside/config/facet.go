@@ -78,7 +78,7 @@ func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (insi
 		w.observeFile(key)
 	}
 	w.observeUnits(kinds[item.KindUnits])
-	w.observeUnlisted(kinds[item.KindUnlisted], kinds[item.KindUnits])
+	w.observeUnlisted(kinds[item.KindUnlisted])
 	modulesReady := w.observeModules(kinds[item.KindModules])
 	w.observeSysctl(kinds[item.KindSysctl], modulesReady)
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {

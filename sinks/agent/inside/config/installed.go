@@ -75,6 +75,15 @@ func packageNames(list string) (names []string) {
 	return names
 }
 
+// mostDependents is how many packages depend at most on one that is no part of the base.
+const mostDependents = 1000
+
+// isBase says whether a package is part of the distribution's base, or so much depends on it that it
+// is as good as part of it.
+func (i installed) isBase(name string) bool {
+	return i.base[name] || len(i.dependents(name)) > mostDependents
+}
+
 // dependents are the packages that need one, directly or not, in order of their names.
 func (i installed) dependents(of string) []string {
 	found, next := map[string]bool{of: true}, []string{of}

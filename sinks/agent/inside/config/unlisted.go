@@ -8,22 +8,17 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-const (
-	// maxUnlisted bounds how many units are told.
-	maxUnlisted = 500
-	// mostDependents bounds how many packages are told that need the one which brought a unit.
-	mostDependents = 1000
-)
+// maxUnlisted bounds how many units are told.
+const maxUnlisted = 500
 
 // observeUnlisted tells what units are that the design does not name: those that Slipway has
 // disabled, and, where that is asked, all that start with the system beside those that it needs
-// by itself. The design is not known here: the daemon takes what it names from these. Units that
-// are asked for by another name of theirs alone are left out.
-func (w *work) observeUnlisted(keys, asked []string) {
+// by itself. The design is not known here: the daemon takes what it names from these. By which other names
+// the design may mean them is told too.
+func (w *work) observeUnlisted(keys []string) {
 	var names []string
 	for _, key := range keys {
 		switch n := item.ID(key); {
@@ -35,7 +30,7 @@ func (w *work) observeUnlisted(keys, asked []string) {
 		}
 	}
 	if slices.Contains(keys, item.KindUnlisted) {
-		found, err := w.unlisted(asked, names)
+		found, err := w.unlisted(names)
 		if err != nil {
 			w.seen.Unread[item.KindUnlisted] = err.Error()
 		}
@@ -78,51 +73,20 @@ func startText(u unitFile, state string) string {
 // unlisted are the services that start with the system beside those that it needs by itself, and
 // the sockets, timers and paths that start them. Which packages have brought them is told as facts,
 // also of those that Slipway has disabled.
-func (w *work) unlisted(asked, disabled []string) ([]string, error) {
+func (w *work) unlisted(disabled []string) ([]string, error) {
 	l, err := w.readLinks()
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]bool{} // of which the design has another one
-	for _, key := range asked {
-		if badUnit(item.ID(key)) {
-			continue
-		}
-		if u, err := w.unit(item.ID(key), l); err == nil && u.entry.Kind == tree.Link {
-			names[path.Base(u.entry.Target)] = true
-		}
-	}
-	presets, err := w.presets()
+	started, err := w.startedUnits(l)
 	if err != nil {
 		return nil, err
 	}
-	session := w.sessionUnits()
-	places := map[string]string{} // of unit files
-	for _, n := range slices.Sorted(maps.Keys(l.configured)) {
-		if !slices.Contains([]string{".service", ".socket", ".timer", ".path"}, path.Ext(n)) || badUnit(n) || isTemplate(n) ||
-			names[n] || isNeeded(n) || presets.enables(n) || slices.Contains(session, n) {
-			continue
-		}
-		u, err := w.unit(n, l)
-		if err != nil {
-			return nil, err
-		}
-		if u.path != "" && u.enabled == enabled {
-			places[n] = w.packagedFile(n, u)
-		}
+	ours, err := w.filesOf(disabled, l)
+	if err != nil {
+		return nil, err
 	}
-	files := slices.Collect(maps.Values(places))
-	ours := map[string]string{}
-	for _, n := range disabled {
-		u, err := w.unit(n, l)
-		if err != nil {
-			return nil, err
-		}
-		if u.path != "" {
-			ours[n] = w.packagedFile(n, u)
-			files = append(files, ours[n])
-		}
-	}
+	files := slices.AppendSeq(slices.Collect(maps.Values(started)), maps.Values(ours))
 	from, err := w.packagesOf(slices.Compact(slices.Sorted(slices.Values(files))))
 	if err != nil {
 		return nil, err
@@ -131,40 +95,77 @@ func (w *work) unlisted(asked, disabled []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var services, others []string
-	for _, n := range slices.Sorted(maps.Keys(places)) {
-		switch by := from[places[n]]; {
-		case packages.base[by]:
-		case path.Ext(n) == ".service":
-			services = append(services, n)
-		default:
-			others = append(others, n)
-		}
-	}
-	found := services
-	for _, n := range others {
-		if starts := w.startedBy(n, places[n]); slices.Contains(services, starts) {
-			found = append(found, n)
-		}
-	}
+	maps.DeleteFunc(started, func(_, file string) bool { return packages.isBase(from[file]) })
+	found := w.servicesAndStarters(started)
 	if len(found) > maxUnlisted {
 		return nil, fmt.Errorf("%d units that are not part of the system start with it, more than %d", len(found), maxUnlisted)
 	}
 	for _, n := range found {
-		ours[n] = places[n]
+		ours[n] = started[n]
 	}
 	for n, file := range ours {
-		by := from[file]
-		if by == "" {
-			continue
+		if by := from[file]; by != "" {
+			w.seen.Have[item.BroughtBy(n)] = strings.Join(append([]string{by}, packages.dependents(by)...), " ")
 		}
-		needs := packages.dependents(by)
-		if len(needs) > mostDependents {
-			return nil, fmt.Errorf("%d packages need %s, which has brought %s, more than %d", len(needs), by, n, mostDependents)
-		}
-		w.seen.Have[item.BroughtBy(n)] = strings.Join(append([]string{by}, needs...), " ")
 	}
 	return found, w.tellMeant(slices.Sorted(maps.Keys(ours)))
+}
+
+// startedUnits are the files of the units that start with the system, by name, without those that it
+// needs by itself.
+func (w *work) startedUnits(l links) (map[string]string, error) {
+	presets, err := w.presets()
+	if err != nil {
+		return nil, err
+	}
+	session := w.sessionUnits()
+	files := map[string]string{}
+	for n := range l.configured {
+		if !slices.Contains([]string{".service", ".socket", ".timer", ".path"}, path.Ext(n)) || badUnit(n) || isTemplate(n) ||
+			isNeeded(n) || presets.enables(n) || slices.Contains(session, n) {
+			continue
+		}
+		u, err := w.unit(n, l)
+		if err != nil {
+			return nil, err
+		}
+		if u.path != "" && u.enabled == enabled {
+			files[n] = w.packagedFile(n, u)
+		}
+	}
+	return files, nil
+}
+
+// filesOf are the files of those of some units that are there, by name.
+func (w *work) filesOf(names []string, l links) (map[string]string, error) {
+	files := map[string]string{}
+	for _, n := range names {
+		u, err := w.unit(n, l)
+		if err != nil {
+			return nil, err
+		}
+		if u.path != "" {
+			files[n] = w.packagedFile(n, u)
+		}
+	}
+	return files, nil
+}
+
+// servicesAndStarters are the services among some units, and those of the others that start one.
+func (w *work) servicesAndStarters(files map[string]string) (found []string) {
+	names := slices.Sorted(maps.Keys(files))
+	for _, n := range names {
+		if path.Ext(n) == ".service" {
+			found = append(found, n)
+		}
+	}
+	services := found
+	for _, n := range names {
+		if path.Ext(n) != ".service" && slices.Contains(services, w.startedBy(n, files[n])) {
+			found = append(found, n)
+		}
+	}
+	return found
 }
 
 // startedBy is the service that a socket, timer or path starts.

@@ -89,11 +89,6 @@ func TestUnitsThatNobodyNamed(t *testing.T) {
 	if after := f.listing(true); after != before || f.writes > 0 {
 		t.Errorf("looking has written: %s", difference(after, before))
 	}
-	// By another name the design has it all the same.
-	found := f.unlistedUnits("units.web.service")
-	if _, told := found["nginx.service"]; told || found["a.service"] == "" {
-		t.Errorf("found %v", found)
-	}
 	// Whoever does not ask is told nothing, and nothing is read for it.
 	if seen := f.observe("units.a.service"); len(seen.Have) != 2 {
 		t.Errorf("seen %v", seen.Have)
@@ -118,6 +113,22 @@ func TestWhatAUnitMayBeMeantBy(t *testing.T) {
 		if got := seen.Have[key]; got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
+	}
+}
+
+// What a thousand packages depend on is as good as the base, though its priority says otherwise.
+func TestWhatMuchDependsOn(t *testing.T) {
+	var status strings.Builder
+	status.WriteString("Package: bus\nStatus: install ok installed\nPriority: optional\n\n")
+	for i := range mostDependents {
+		fmt.Fprintf(&status, "Package: p%d\nStatus: install ok installed\nDepends: bus\n\n", i)
+	}
+	if readInstalled([]byte(status.String())).isBase("bus") {
+		t.Error("a thousand are not enough")
+	}
+	status.WriteString("Package: last\nStatus: install ok installed\nDepends: p7\n")
+	if all := readInstalled([]byte(status.String())); !all.isBase("bus") || all.isBase("p7") || all.isBase("last") {
+		t.Error("more than a thousand are")
 	}
 }
 

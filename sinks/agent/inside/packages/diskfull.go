@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -73,15 +74,7 @@ func fullest(h *inside.Host, folders []string) string {
 	if least.files {
 		return fmt.Sprintf("the file system %s has no room for more files", least.mount)
 	}
-	return fmt.Sprintf("the file system %s has %s free of %s", least.mount, mebibytes(least.free), mebibytes(least.size))
-}
-
-func mebibytes(bytes uint64) string {
-	const mebi = 1 << 20
-	if bytes < 10*mebi {
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/mebi)
-	}
-	return fmt.Sprintf("%d MiB", bytes/mebi)
+	return fmt.Sprintf("the file system %s has %s free of %s", least.mount, item.Bytes(int64(least.free)), item.Bytes(int64(least.size)))
 }
 
 // mountOf is the path at which the file system is mounted that a path is on, or would be; empty

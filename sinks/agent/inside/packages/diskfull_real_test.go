@@ -31,7 +31,7 @@ func TestAptOnAFullDisk(t *testing.T) {
 	} {
 		size, restore := s.tight(c.folder, 1<<20)
 		items := []item.Item{repo, pkg("small", "", "present"), pkg(c.name, "", "present")}
-		s.fails(items, wire.Failed, "the file system "+c.folder+" has ", " MiB free of "+mebibytes(size), "Make room there", diskFull)
+		s.fails(items, wire.Failed, "the file system "+c.folder+" has ", " free of "+item.Bytes(int64(size)), "Make room there", diskFull)
 		restore()
 		s.makes(items)
 		s.makes([]item.Item{repo}, "packages.big", "packages.long", "packages.small")
