@@ -53,7 +53,7 @@ func (t *trial) copyState(s *state) *state {
 	c := t.newState()
 	c.kv = s.kv.Clone()
 	err := os.CopyFS(c.dir, os.DirFS(s.dir))
-	for errors.Is(err, fs.ErrNotExist) { // a file that was on its way to its name
+	for try := 0; try < 100 && errors.Is(err, fs.ErrNotExist); try++ { // a file was on its way to its name
 		err = errors.Join(os.RemoveAll(c.dir), os.CopyFS(c.dir, os.DirFS(s.dir)))
 	}
 	if err != nil {

@@ -63,7 +63,7 @@ func (w *worker) letGoOfUnplanned(ctx context.Context, j job, p site.NodePlan) e
 	}
 	why := ""
 	if f.Step.ByAgent() {
-		why = "the design asks for another step instead"
+		why = "something else is planned now"
 	}
 	return w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, why) })
 }
@@ -73,7 +73,7 @@ func (w *worker) letGoOfUnplanned(ctx context.Context, j job, p site.NodePlan) e
 // told by it, and by nothing else.
 func goesOnUnplanned(m site.Memory, p site.NodePlan) bool {
 	switch {
-	case !m.Recorded.AgentWorks() || !m.Recorded.InFlight.Step.ByAgent() && !m.Recorded.InFlight.Step.Retires():
+	case !m.Recorded.AgentWorks() || !m.Recorded.InFlight.Step.ByAgent():
 		return false
 	case m.Recorded.EraseBegun() && m.Recorded.Agent.IsOn() && !m.Observed.Agent.IsConnected():
 		return true

@@ -77,6 +77,6 @@ func printErasure(w *screen, node string, r site.EraseReport) {
 		}
 	}
 	for _, name := range r.Unseen {
-		w.Printf("\n%s\n  NOT ERASED: the BMC listed it, and the agent did not see it\n", name)
+		w.Printf("\n%s\n  unknown: the BMC listed it, and the agent saw no disk of that name\n", name)
 	}
 }

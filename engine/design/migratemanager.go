@@ -110,7 +110,7 @@ func (r *renaming) pattern(f *ast.Field, label *ast.ListLit) {
 			r.replace(lit, `"`+managerField+`"`)
 			r.changed(label)
 		default:
-			r.ask(lit, "this pattern may mean the endpoint bmc, which is called manager now", "Write a pattern that has the name manager.")
+			r.ask(lit, "this pattern may mean the endpoint bmc, which is called manager now", "Change the pattern so that it matches \"manager\".")
 		}
 		return true
 	}, nil)

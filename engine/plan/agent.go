@@ -40,9 +40,9 @@ func startedBy(by site.Start) string {
 // more, before the machine is booted from its disk.
 const Hearing = 10 * time.Minute
 
-// leavesMemory says whether a machine on which the agent was started is to boot from its disk
-// again without an installation: the design asks for none any more, or nobody has approved
-// it and the agent has waited for long, or never called.
+// leavesMemory says whether a machine on which the agent runs, or that is off, is to boot from its
+// disk again without an installation: the design no longer asks for one, or nobody has approved it
+// and the agent has waited for long.
 func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	b := m.Recorded.Agent
 	switch {
@@ -55,10 +55,7 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	case b.IsOn() && !b.Idle:
 		return false
 	}
-	step := installStep(s, n, m)
-	complete(&step, n, m)
-	loss, destroys := step.Destroys()
-	return destroys && m.Account.Open(loss) == nil
+	return !permitted(installStep(s, n, m), n, m)
 }
 
 // unheard says whether an agent was started that is not connected, on a machine that is on. It may
@@ -85,22 +82,17 @@ func unheardNote(n *site.Node, m site.Memory) []string {
 // WantsAgent says whether the design asks for what an agent was started for, and whether somebody
 // permits that or it has begun.
 func WantsAgent(s *site.Site, n *site.Node, m site.Memory) bool {
-	var step site.Step
 	switch {
 	case m.Recorded.Quarantined != nil:
 		return false
 	case m.Recorded.UnderWay() > 0 || m.Recorded.EraseBegun():
 		return true
 	case retires(s, n, m) && !HasRetired(n, m.Recorded):
-		step = retireStep(s, n, m)
+		return permitted(retireStep(s, n, m), n, m)
 	case leftAlone(s, n, m) || !n.References.ByAgent || wanted(n) <= Generation(n, m):
 		return false
-	default:
-		step = installStep(s, n, m)
 	}
-	complete(&step, n, m)
-	loss, destroys := step.Destroys()
-	return !destroys || m.Account.Open(loss) != nil
+	return permitted(installStep(s, n, m), n, m)
 }
 
 // Layout is what the disks of a machine become in an installation by the agent, as it has told

@@ -86,10 +86,16 @@ func planBack(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
 	if n.IsVirtual() {
 		step = diskInstallStep(s, n, m)
 	}
-	complete(&step, n, m)
-	if loss, destroys := step.Destroys(); destroys && m.Account.Open(loss) == nil {
+	if !permitted(step, n, m) {
 		planFacet(p, n, site.FacetPower, m)
 	}
+}
+
+// permitted says whether an approval of what a step destroys is open, or none is needed.
+func permitted(step site.Step, n *site.Node, m site.Memory) bool {
+	complete(&step, n, m)
+	loss, destroys := step.Destroys()
+	return !destroys || m.Account.Open(loss) != nil
 }
 
 // notReported says what is known of a system that was installed and has not

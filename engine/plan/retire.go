@@ -56,13 +56,15 @@ func retireStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	}
 }
 
-// notSeen says which disks of the machine are not erased since the agent does not see them.
+// notSeen says of which disks that the BMC lists nobody will know whether they are erased: the agent
+// sees none of that name. The BMC may know a disk by another name than the agent, or see one behind a
+// controller that the agent does not.
 func notSeen(n *site.Node, m site.Memory) []string {
 	if _, _, known := Layout(n.Retiring(), m.Observed); !known {
 		return nil
 	}
 	if unseen := UnseenDisks(m.Observed); len(unseen) > 0 {
-		return []string{"NOT ERASED: " + strings.Join(unseen, ", ") + ", which the BMC lists and the agent does not see"}
+		return []string{"NOT KNOWN TO BE ERASED: " + strings.Join(unseen, ", ") + ", which the BMC lists, and the agent sees no disk of that name"}
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ type EraseReport struct {
 	// Disks are all that were to be erased, by their names in the design. One without a try is
 	// one of which nobody was told what came of it.
 	Disks []item.Erasure `json:"disks"`
-	// Unseen are disks that the BMC listed then and that the agent did not see, of a machine that
-	// leaves the design: they were not erased.
+	// Unseen are disks that the BMC listed then and of whose names the agent saw none, of a machine
+	// that leaves the design: Slipway does not know whether they are erased.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func (r EraseReport) Verdict() string {
 		text += fmt.Sprintf(", no report on %d from the agent", unknown)
 	}
 	if len(r.Unseen) > 0 {
-		text += fmt.Sprintf(", %d not seen by the agent and not erased", len(r.Unseen))
+		text += fmt.Sprintf(", %d that the BMC lists not seen by the agent", len(r.Unseen))
 	}
 	return text
 }

@@ -42,7 +42,7 @@ func erasedPage(siteName, node string, e site.EraseReport) []byte {
 		p.line("| %s | %s | %s | %d | %s | %s | %s | %s |", text(d.ID()), text(d.Disk), text(d.Model), d.Bytes, text(result), text(d.Last().Method), when(d.Began), when(d.Ended))
 	}
 	for _, name := range e.Unseen {
-		p.line("| %s |  |  |  | not erased: the BMC listed it, and the agent did not see it |  |  |  |", text(name))
+		p.line("| %s |  |  |  | unknown: the BMC listed it, and the agent saw no disk of that name |  |  |  |", text(name))
 	}
 	for _, d := range e.Disks {
 		if len(d.Tries) == 0 {

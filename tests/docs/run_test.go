@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds how long a page waits for what it shows.
-const patience = 25 * time.Second
+const patience = time.Minute
 
 // keeps are the programs that do not end: each is waited for until it prints what the
 // page shows, and ends with the page or by a step "interrupt".

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -288,9 +287,9 @@ func (a *aviary) asked() string {
 	report, err := a.ask.Report("")
 	check(a.t, err)
 	for _, n := range report.Status.Nodes {
-		history, err := a.ask.History(context.Background(), "", n.Name)
+		history, err := a.ask.History(a.t.Context(), "", n.Name)
 		check(a.t, err)
-		near, err := a.ask.Closeup(context.Background(), "", n.Name)
+		near, err := a.ask.Closeup(a.t.Context(), "", n.Name)
 		check(a.t, err)
 		all += fmt.Sprintf("%+v %+v", history, near)
 	}

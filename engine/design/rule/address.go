@@ -121,7 +121,7 @@ nodes: "n1": addresses: mgmt: "dhcp"`,
 	},
 	{
 		Code: "primary-network", Severity: site.SeverityError,
-		What:  "A node has an address in its primary network; and one that is in several networks of one family with a gateway says which of them is the primary one. In the other family, the gateway on the interface of the primary network is used.",
+		What:  "A node has an address in its primary network. Where several of its networks with a gateway are of one family (IPv4 or IPv6), the node names the primary one. In the other family, the gateway on the interface of the primary network is used.",
 		Why:   "The node has one default route of each family, and its full name comes from its primary network. Without one, its answers may take a different path from the requests, and firewalls drop them.",
 		Wrong: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}`,
 		Right: `networks: {mgmt: gateway: "10.1.0.1", data: gateway: "10.20.0.1"}

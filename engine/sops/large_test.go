@@ -2,16 +2,17 @@ package sops_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-gitops/slipway/engine/sealed"
 	"github.com/slipway-gitops/slipway/engine/sops"
 )
 
-// Whatever a file of the largest size holds, it is read or refused in a moment.
-func TestNoTextTakesLong(t *testing.T) {
+// largest are files of the largest size that is read, which would take long without bounds, and what
+// is said of them.
+func largest() map[string]large {
 	const most = sealed.MostFile
 	fill := func(before, each, behind string) string {
 		return before + strings.Repeat(each, (most-len(before)-len(behind))/len(each)) + behind
@@ -22,7 +23,7 @@ func TestNoTextTakesLong(t *testing.T) {
 		fmt.Fprintf(&keys, "k%d: 1\n", i)
 		fmt.Fprintf(&texts, "k%d: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", i)
 	}
-	for name, c := range map[string]struct{ file, text string }{
+	return map[string]large{
 		"numbers of JSON":     {"a.sops.json", fill(`{"a":[0`, ",0", "]}")},
 		"lists of JSON":       {"a.sops.json", fill(`{"a":[[]`, ",[]", "]}")},
 		"deep JSON":           {"a.sops.json", fill(`{"a":`, "[", "")},
@@ -42,17 +43,27 @@ func TestNoTextTakesLong(t *testing.T) {
 		"a long rule":         {"a.sops.yaml", texts.String()[:strings.LastIndexByte(texts.String()[:70000], '\n')] + "\n" + meta + `, unencrypted_regex: "` + strings.Repeat("(a|b)*", 30000) + "\"}\n"},
 		"comments":            {"a.sops.yaml", fill("a: 1\n", "#\n", "")},
 		"a key of JSON twice": {"a.sops.json", fill(`{`, `"a":0,`, `"b":0}`)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			f, err := sops.Parse(c.file, []byte(c.text))
-			if err == nil {
-				f.Clear()
-			}
-			took := time.Since(began)
-			t.Logf("%d bytes: %s, %.80v", len(c.text), took, err)
-			if took > 2*time.Second {
-				t.Errorf("it took %s", took)
+	}
+}
+
+type large struct{ file, text string }
+
+// Each is refused for what makes it take long, by a bound or by its form.
+func TestLargeFilesAreRefused(t *testing.T) {
+	for name, c := range largest() {
+		_, err := sops.Parse(c.file, []byte(c.text))
+		if err == nil || !slices.ContainsFunc([]string{"more than 10000 values", "more than 1000 characters", "is not JSON", "is not YAML", "several documents", "anchor or alias", "cannot be read", `no key "sops"`},
+			func(why string) bool { return strings.Contains(err.Error(), why) }) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func BenchmarkLargeFiles(b *testing.B) {
+	for name, c := range largest() {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				_, _ = sops.Parse(c.file, []byte(c.text))
 			}
 		})
 	}
