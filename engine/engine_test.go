@@ -252,6 +252,21 @@ func TestShutdownInTheMiddleOfAStep(t *testing.T) {
 	}
 }
 
+// A daemon that is told to end while it reads its records ends as one does that has read
+// them.
+func TestShutdownBeforeItHasBegun(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(2 * time.Minute)
+		w.down()
+		for range 5 {
+			w.up()
+			w.down()
+		}
+	}, "a")
+}
+
 func TestRemovalIsHeldWithoutDecommission(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.commit(w.design("a", "b", "c", "d"))

@@ -17,6 +17,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := e.restore(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // it is told to end before it has begun
+		}
 		return fmt.Errorf("restore site %s: %w", e.Site, err)
 	}
 	close(e.ready)
