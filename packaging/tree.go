@@ -43,6 +43,7 @@ var sources = []entry{
 	{path: "/etc/slipway/slipway.env", from: "slipway.env", mode: 0o644, config: true},
 	{path: "/etc/slipway/known_hosts", from: "known_hosts", mode: 0o644, config: true},
 	{path: "/etc/slipway/credentials", folder: true, mode: 0o700},
+	{path: "/etc/slipway/programs.d", folder: true, mode: 0o755},
 	{path: "/usr/share/slipway/prometheus/slipway.rules.yml", from: "prometheus/slipway.rules.yml", mode: 0o644},
 	{path: "/usr/share/slipway/grafana/slipway.json", from: "grafana/slipway.json", mode: 0o644},
 	{path: "/usr/share/doc/slipway/copyright", from: "../LICENSE", mode: 0o644},

@@ -77,6 +77,9 @@ func addState(cmd *cobra.Command, state *string) {
 	cmd.Flags().StringVar(state, "state", defaultState(), "the daemon's state directory (SLIPWAY_STATE)")
 }
 
+// programsFolder is where the programs are named that credentials come from.
+const programsFolder = "/etc/slipway/programs.d"
+
 func addCredentials(cmd *cobra.Command, credentials *string) {
 	cmd.Flags().StringVar(credentials, "credentials", os.Getenv("CREDENTIALS_DIRECTORY"), "folder with one file for each credential (CREDENTIALS_DIRECTORY)")
 }
@@ -87,6 +90,7 @@ func (a *app) openCredentials(dir string) (*secret.Store, error) {
 	secrets, err := secret.Open(dir)
 	if err == nil {
 		secrets.Unseal(identityAt("", dir), nil)
+		secrets.Programs(programsFolder)
 	}
 	a.secrets = secrets
 	return secrets, err

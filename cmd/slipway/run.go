@@ -38,6 +38,7 @@ type runFlags struct {
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
 	siteKey, identity, socketGroup, agents      string
+	programs                                    string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
 	pulls                                       pullFlags
@@ -89,6 +90,7 @@ func (a *app) runCommand() *cobra.Command {
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
 	addIdentity(cmd, &f.identity)
+	flags.StringVar(&f.programs, "programs", programsFolder, "folder with one file for each credential that a program prints")
 	return cmd
 }
 
@@ -115,6 +117,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}
 	}
 	secrets.Unseal(identityAt(f.identity, f.credentials), made)
+	secrets.Programs(f.programs)
 	out, err := f.seen.open(ctx)
 	if err != nil {
 		return err

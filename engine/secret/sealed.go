@@ -62,9 +62,9 @@ func (s *Store) InForce(d *site.Site) {
 // the design says.
 var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true}
 
-// encrypted is what the design in force has for a request, nil for a file on this
-// host.
-func (s *Store) encrypted(r Request) (*site.Credential, *site.Site) {
+// designed is what the design in force says of a request's credential, nil for a file
+// on this host.
+func (s *Store) designed(r Request) (*site.Credential, *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.vault.design

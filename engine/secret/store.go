@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // maxFile is the largest credential file, in bytes.
@@ -57,6 +59,9 @@ type Store struct {
 	files     map[string]*file
 	unlimited map[string]map[Use]bool // names of files without "use", and who asked
 	vault     vault
+	programs  string // folder of the programs that credentials come from; empty to run none
+	owner     uint32 // whose these have to be
+	fetched   map[string]*fetch
 
 	telling sync.Mutex  // held while trouble is told
 	tell    func(error) // nil for nobody
@@ -73,7 +78,9 @@ type file struct {
 	uses   []Use
 	ports  []portRange
 	lines  map[string]int // of the header, by their keys
-	value  Value
+	// username goes with the secret into the value.
+	username string
+	value    Value
 }
 
 // stamp tells states of a file apart.
@@ -86,7 +93,7 @@ type stamp struct {
 // Open opens a directory of credentials. With an empty name there is none, and
 // every credential is missing.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{},
+	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}, fetched: map[string]*fetch{},
 		vault: vault{newest: map[string]newest{}, refused: map[string]string{}}}
 	if dir == "" {
 		return s, nil
@@ -117,13 +124,16 @@ func (s *Store) Get(r Request) (Value, error) {
 	return f.value, nil
 }
 
-// find gives the file of a credential, or what the design in force has encrypted in
-// its place.
+// find gives the file of a credential, or what the design in force has in its place.
 func (s *Store) find(r Request) (*file, error) {
-	if c, d := s.encrypted(r); c != nil {
-		return s.decrypt(r.Name, c, d)
+	c, d := s.designed(r)
+	switch {
+	case c == nil:
+		return s.load(r.Name)
+	case c.From == site.FromProgram:
+		return s.fromProgram(r.Name)
 	}
-	return s.load(r.Name)
+	return s.decrypt(r.Name, c, d)
 }
 
 // Unlimited names the files that were used and do not say by whom they may be,
@@ -163,6 +173,8 @@ func (s *Store) note(r Request, unlimited bool) {
 	}
 }
 
+var errName = errors.New("the name is not made of lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
+
 // validName keeps names inside the directory.
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
@@ -184,7 +196,7 @@ func (s *Store) path(name string) string {
 // load gives a credential's file, from memory when it is as it was.
 func (s *Store) load(name string) (*file, error) {
 	if !validName.MatchString(name) {
-		return nil, errors.New("the name is not made of lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit")
+		return nil, errName
 	}
 	if s.dir == "" {
 		return nil, fmt.Errorf("%w: there is no directory of credentials: start with --credentials DIR, or as a systemd service with LoadCredential=", ErrMissing)
@@ -294,7 +306,6 @@ func checkAccess(path string, info fs.FileInfo) error {
 // hold nothing of the line, which may be a password in the wrong place.
 func parse(text string) (*file, error) {
 	f := &file{lines: map[string]int{}}
-	var username string
 	for line := 1; ; line++ {
 		head, rest, more := strings.Cut(text, "\n")
 		text = rest
@@ -306,37 +317,55 @@ func parse(text string) (*file, error) {
 			return nil, fmt.Errorf("%d: there is no empty line between the header and the secret", line)
 		}
 		key, value, ok := strings.Cut(head, ":")
-		var err error
-		switch {
-		case f.lines[key] != 0:
-			err = fmt.Errorf("%q is given twice", key)
-		case ok && key == "username":
-			username = strings.TrimSpace(value)
-		case ok && key == "hosts":
-			err = f.hosts.parse(value)
-		case ok && key == "use":
-			f.uses, err = parseUses(value)
-		case ok && key == "ports":
-			f.ports, err = parsePorts(value)
-		default:
+		known, err := f.limit(key, value, line)
+		if err == nil && !(ok && known) {
 			err = errors.New(`is none of "hosts: …", "use: …", "ports: …" and "username: …"; the secret follows after an empty line`)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%d: %w", line, err)
 		}
-		f.lines[key] = line
+	}
+	if err := f.checkLimits(); err != nil {
+		return nil, err
 	}
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
-	switch {
-	case f.hosts.empty():
-		return nil, errors.New("1: there is no \"hosts: …\" line that says where the secret may be sent")
-	case f.lines["use"] != 0 && len(f.uses) == 0:
-		return nil, fmt.Errorf("%d: the \"use:\" line is empty: %s", f.lines["use"], whichUse)
-	case f.lines["ports"] != 0 && len(f.ports) == 0:
-		return nil, fmt.Errorf("%d: the \"ports:\" line is empty: write ports and ranges such as 443, 8000-8100", f.lines["ports"])
-	case text == "":
+	if text == "" {
 		return nil, errors.New("1: there is no secret after the empty line")
 	}
-	f.value = New(username, text)
+	f.value = New(f.username, text)
 	return f, nil
+}
+
+// limit takes a line that says what a secret is for; known is false for any other.
+func (f *file) limit(key, value string, line int) (known bool, err error) {
+	if f.lines[key] != 0 {
+		return true, fmt.Errorf("%q is given twice", key)
+	}
+	switch key {
+	case "username":
+		f.username = strings.TrimSpace(value)
+	case "hosts":
+		err = f.hosts.parse(value)
+	case "use":
+		f.uses, err = parseUses(value)
+	case "ports":
+		f.ports, err = parsePorts(value)
+	default:
+		return false, nil
+	}
+	f.lines[key] = line
+	return true, err
+}
+
+// checkLimits says which line is missing, or says nothing.
+func (f *file) checkLimits() error {
+	switch {
+	case f.hosts.empty():
+		return errors.New("1: there is no \"hosts: …\" line that says where the secret may be sent")
+	case f.lines["use"] != 0 && len(f.uses) == 0:
+		return fmt.Errorf("%d: the \"use:\" line is empty: %s", f.lines["use"], whichUse)
+	case f.lines["ports"] != 0 && len(f.ports) == 0:
+		return fmt.Errorf("%d: the \"ports:\" line is empty: write ports and ranges such as 443, 8000-8100", f.lines["ports"])
+	}
+	return nil
 }

@@ -229,7 +229,8 @@ type Artifact struct {
 // hosts it may be sent to are on the bootstrap host, or encrypted in the repository.
 type Credential struct {
 	Description string `json:"description,omitempty"`
-	// From is where the value is: FromFile, also when empty, FromSealed or FromSOPS.
+	// From is where the value is: FromFile, also when empty, FromSealed, FromSOPS or
+	// FromProgram.
 	From string `json:"from,omitempty"`
 	// File and Key are the file in the site's folder of secrets and the path within
 	// it, of FromSOPS alone.
@@ -246,9 +247,10 @@ type SealedFiles struct {
 
 // The sources of credentials.
 const (
-	FromFile   = "file"   // a file on the bootstrap host
-	FromSealed = "sealed" // NAME.age in the site's folder of secrets
-	FromSOPS   = "sops"   // a key in a file of SOPS there
+	FromFile    = "file"    // a file on the bootstrap host
+	FromSealed  = "sealed"  // NAME.age in the site's folder of secrets
+	FromSOPS    = "sops"    // a key in a file of SOPS there
+	FromProgram = "program" // a program on the bootstrap host prints it
 )
 
 // Encrypted says whether the value is in the repository.

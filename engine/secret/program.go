@@ -1,0 +1,345 @@
+package secret
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a program has for its answer, and how long that counts, unless its file says
+// otherwise.
+const (
+	programTimeout = 10 * time.Second
+	longestTimeout = time.Minute
+	programKeep    = 5 * time.Minute
+	longestKeep    = 24 * time.Hour
+)
+
+// program is how a credential is had from a program on this host, and what it is for.
+type program struct {
+	file
+	owner   uint32 // of its file, and of the command's
+	command []string
+	socket  string // of a service that prints it, in place of a command
+	user    string
+	timeout time.Duration
+	keep    time.Duration
+}
+
+// Programs names the folder of the programs that credentials come from, with a file for
+// each credential, named like it:
+//
+//	command: /usr/local/bin/print-password bmc
+//	user: vault-reader
+//	timeout: 10s
+//	keep: 5m
+//	hosts: 192.0.2.0/24
+//	use: redfish
+//	ports: 443
+//	username: admin
+//
+// The program's output, less one final newline, is the secret. It is run without a shell,
+// with nothing on standard input, in the folder "/", and with PATH, LANG and
+// SLIPWAY_CREDENTIAL, which is the credential's name, as its environment. With "socket: FILE"
+// in place of the command the output is read from a socket, such as one with which
+// systemd starts a service that has a user and a sandbox of its own; it has to be of root
+// or of the user. "hosts" and "use" are required. The files belong to root, and nobody else
+// may change them: a merge must not become a program that runs here.
+func (s *Store) Programs(dir string) { s.programs = dir }
+
+// fromProgram gives a credential that a program prints.
+func (s *Store) fromProgram(name string) (*file, error) {
+	if !validName.MatchString(name) {
+		return nil, errName
+	}
+	if s.programs == "" {
+		return nil, fmt.Errorf("%w: it comes from a program, and --programs names no folder of programs", ErrMissing)
+	}
+	path := filepath.Join(s.programs, name)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no file %s: make it as root, with the lines \"command: /path/of/the/program\", \"hosts: 192.0.2.0/24\" and \"use: redfish\"", ErrMissing, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.fetchOf(name).get(stampOf(info), func() (*file, time.Duration, error) {
+		p, err := readProgram(path, s.owner)
+		if err != nil {
+			return nil, 0, err
+		}
+		text, err := p.ask(name)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: %s: %w", ErrMissing, path, err)
+		}
+		p.value = New(p.username, text)
+		return &p.file, p.keep, nil
+	})
+}
+
+// readProgram reads and checks the file of a program.
+func readProgram(path string, owner uint32) (*program, error) {
+	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := ofOwnerAlone(path, info, owner); err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("%s: has more than %d bytes", path, maxFile)
+	}
+	p, err := parseProgram(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s:%w", path, err)
+	}
+	p.path, p.owner = path, owner
+	return p, nil
+}
+
+// ofOwnerAlone refuses a file that others than its owner could change.
+func ofOwnerAlone(path string, info fs.FileInfo, owner uint32) error {
+	st := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: is not a regular file", path)
+	case st.Uid != owner:
+		return fmt.Errorf("%s: belongs to user id %d, who could have any program run: run chown root %s", path, st.Uid, path)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s: has mode %04o, so that others than root could have any program run: run chmod go-w %s", path, info.Mode().Perm(), path)
+	}
+	return nil
+}
+
+// parseProgram reads the file of a program. Its errors begin with the line's number.
+func parseProgram(text string) (*program, error) {
+	p := &program{file: file{lines: map[string]int{}}, timeout: programTimeout, keep: programKeep}
+	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, ":")
+		known, err := p.limit(key, value, i+1)
+		if err == nil && !known {
+			known, err = p.how(key, strings.TrimSpace(value))
+			p.lines[key] = i + 1
+		}
+		if err == nil && !(ok && known) {
+			err = errors.New(`is none of "command: …", "socket: …", "user: …", "timeout: …", "keep: …", "hosts: …", "use: …", "ports: …" and "username: …"`)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%d: %w", i+1, err)
+		}
+	}
+	if err := p.checkLimits(); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(p.uses) == 0:
+		return nil, fmt.Errorf("1: there is no \"use:\" line: %s", whichUse)
+	case (len(p.command) == 0) == (p.socket == ""):
+		return nil, errors.New("1: there has to be either \"command: …\", the program that prints the secret, or \"socket: …\"")
+	}
+	return p, nil
+}
+
+// how takes a line that says how the secret is had; known is false for any other.
+func (p *program) how(key, value string) (known bool, err error) {
+	switch key {
+	case "command":
+		p.command = strings.Fields(value)
+		if len(p.command) == 0 || !filepath.IsAbs(p.command[0]) {
+			err = errors.New("the command does not begin with \"/\": write the program's whole path, and its arguments after it")
+		}
+	case "socket":
+		p.socket = value
+		if !filepath.IsAbs(value) {
+			err = errors.New("the socket does not begin with \"/\": write its whole path")
+		}
+	case "user":
+		p.user = value
+	case "timeout":
+		p.timeout, err = within(value, time.Second, longestTimeout)
+	case "keep":
+		p.keep, err = within(value, 0, longestKeep)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// within reads a time such as "10s" that has bounds.
+func within(text string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > most {
+		return 0, fmt.Errorf("is not a time from %v to %v, such as 10s or 5m", least, most)
+	}
+	return d, nil
+}
+
+// ask has the secret printed. Its errors hold nothing of what is printed.
+func (p *program) ask(name string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
+	defer cancel()
+	from := p.connect
+	if p.socket == "" {
+		from = p.start
+	}
+	printed, done, err := from(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.LimitReader(printed, maxFile+1))
+	late := ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)
+	if err != nil || len(b) > maxFile {
+		cancel() // nobody reads the rest
+	}
+	ended := done()
+	text := string(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")))
+	size := len(b)
+	clear(b)
+	switch {
+	case late:
+		return "", fmt.Errorf("%s has not ended within %v", p.what(), p.timeout)
+	case size > maxFile:
+		return "", fmt.Errorf("%s prints more than %d bytes, which no password or key has", p.what(), maxFile)
+	case err != nil:
+		return "", fmt.Errorf("%s cannot be read: %w", p.what(), err)
+	case ended != nil:
+		return "", fmt.Errorf("%s has failed: %w: run it by hand as that user to see what it says", p.what(), ended)
+	case text == "":
+		return "", fmt.Errorf("%s printed nothing", p.what())
+	}
+	return text, nil
+}
+
+func (p *program) what() string {
+	if p.socket != "" {
+		return "the socket " + p.socket
+	}
+	return "the program " + p.command[0]
+}
+
+// source is what prints a secret; done ends it and says how it ended.
+type source func(ctx context.Context, name string) (printed io.Reader, done func() error, err error)
+
+// start runs the program in a process group of its own, which ends with the time that it
+// has. What it says on standard error may hold the secret, and is not read.
+func (p *program) start(ctx context.Context, name string) (io.Reader, func() error, error) {
+	info, err := os.Stat(p.command[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ofOwnerAlone(p.command[0], info, p.owner); err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "SLIPWAY_CREDENTIAL=" + name}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr.Credential, err = p.account(); err != nil {
+		return nil, nil, err
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	printed, into, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer into.Close()
+	cmd.Stdout = into
+	if err := cmd.Start(); err != nil {
+		printed.Close()
+		return nil, nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = printed.SetReadDeadline(deadline) // what the program has started may keep the pipe open; pipes have deadlines
+	return printed, func() error {
+		printed.Close()
+		return cmd.Wait()
+	}, nil
+}
+
+// account is that of the program's user, nil for this process's own.
+func (p *program) account() (*syscall.Credential, error) {
+	if p.user == "" {
+		return nil, nil
+	}
+	u, err := user.Lookup(p.user)
+	if err != nil {
+		return nil, fmt.Errorf("there is no user %q on this host", p.user)
+	}
+	uid, uerr := strconv.ParseUint(u.Uid, 10, 32)
+	gid, gerr := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(uerr, gerr); err != nil {
+		return nil, err
+	}
+	switch me := os.Geteuid(); {
+	case uint64(me) == uid:
+		return nil, nil
+	case me != 0:
+		return nil, fmt.Errorf("this process is of user id %d and cannot run a program as %s: leave \"user:\" out, or have systemd start it for a socket", me, p.user)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// connect reads what the other end of a socket prints.
+func (p *program) connect(ctx context.Context, _ string) (io.Reader, func() error, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", p.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() error { c.Close(); return nil }
+	if err := p.isOf(c.(*net.UnixConn)); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return c, end, nil
+}
+
+// isOf refuses the socket of anybody else than root and the program's user.
+func (p *program) isOf(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var perr error
+	if err := raw.Control(func(fd uintptr) { peer, perr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if perr != nil || peer.Uid == 0 {
+		return perr
+	}
+	if u, err := user.Lookup(p.user); err == nil && u.Uid == strconv.FormatUint(uint64(peer.Uid), 10) {
+		return nil
+	}
+	return fmt.Errorf("the socket %s is of user id %d: name its user with \"user:\"", p.socket, peer.Uid)
+}
