@@ -77,8 +77,11 @@ func addState(cmd *cobra.Command, state *string) {
 	cmd.Flags().StringVar(state, "state", defaultState(), "the daemon's state directory (SLIPWAY_STATE)")
 }
 
-// programsFolder is where the programs are named that credentials come from.
-const programsFolder = "/etc/slipway/programs.d"
+// Where the host says how credentials are had that a program or a server of secrets keeps.
+const (
+	programsFolder = "/etc/slipway/programs.d"
+	vaultFile      = "/etc/slipway/vault.conf"
+)
 
 func addCredentials(cmd *cobra.Command, credentials *string) {
 	cmd.Flags().StringVar(credentials, "credentials", os.Getenv("CREDENTIALS_DIRECTORY"), "folder with one file for each credential (CREDENTIALS_DIRECTORY)")
@@ -91,6 +94,7 @@ func (a *app) openCredentials(dir string) (*secret.Store, error) {
 	if err == nil {
 		secrets.Unseal(identityAt("", dir), nil)
 		secrets.Programs(programsFolder)
+		secrets.Vault(vaultFile)
 	}
 	a.secrets = secrets
 	return secrets, err

@@ -38,7 +38,7 @@ type runFlags struct {
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
 	siteKey, identity, socketGroup, agents      string
-	programs                                    string
+	programs, vault                             string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
 	pulls                                       pullFlags
@@ -91,6 +91,7 @@ func (a *app) runCommand() *cobra.Command {
 	addSiteKey(cmd, &f.siteKey)
 	addIdentity(cmd, &f.identity)
 	flags.StringVar(&f.programs, "programs", programsFolder, "folder with one file for each credential that a program prints")
+	flags.StringVar(&f.vault, "vault", vaultFile, "file that says where the server of OpenBao or HashiCorp Vault is")
 	return cmd
 }
 
@@ -118,6 +119,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	secrets.Unseal(identityAt(f.identity, f.credentials), made)
 	secrets.Programs(f.programs)
+	secrets.Vault(f.vault)
 	out, err := f.seen.open(ctx)
 	if err != nil {
 		return err

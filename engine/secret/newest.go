@@ -29,16 +29,16 @@ const Ahead = 10 * time.Minute
 func (s *Store) Remember(known map[string]time.Time, record func(name string, changed time.Time) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.vault.record = record
+	s.encrypted.record = record
 	for name, at := range known {
-		s.vault.newest[name] = newest{changed: at, written: true}
+		s.encrypted.newest[name] = newest{changed: at, written: true}
 	}
 }
 
 // newestLocked gives the credential that was opened from a file, or a newer one that
 // was opened before. The error says why there is neither.
 func (s *Store) newestLocked(name string, c *site.Credential, f *file, changed time.Time) (*file, error) {
-	last, known := s.vault.newest[name]
+	last, known := s.encrypted.newest[name]
 	var why string
 	switch {
 	case changed.After(time.Now().Add(Ahead)):
@@ -46,12 +46,12 @@ func (s *Store) newestLocked(name string, c *site.Credential, f *file, changed t
 	case changed.Before(last.changed):
 		why = fmt.Sprintf("%s is older than the one that Slipway opened before (%s, and %s before): an older file was put back, and others may know its value", f.path, said(changed), said(last.changed))
 	default:
-		delete(s.vault.refused, name)
+		delete(s.encrypted.refused, name)
 		if !known || changed.After(last.changed) {
 			last.changed, last.written = changed, false
 		}
 		last.file = f
-		s.vault.newest[name] = last
+		s.encrypted.newest[name] = last
 		return f, nil
 	}
 	remedy := fmt.Sprintf("Set the secret again with `slipway secret set %s`, on a computer whose clock is right, and commit it", name)
@@ -63,7 +63,7 @@ func (s *Store) newestLocked(name string, c *site.Credential, f *file, changed t
 	} else if last.file == nil {
 		return nil, fmt.Errorf("%w: %s. %s", ErrMissing, why, remedy)
 	}
-	s.vault.refused[name] = fmt.Sprintf("credential %q: %s. Slipway goes on with the newer value until it restarts. %s", name, why, remedy)
+	s.encrypted.refused[name] = fmt.Sprintf("credential %q: %s. Slipway goes on with the newer value until it restarts. %s", name, why, remedy)
 	return last.file, nil
 }
 
@@ -83,16 +83,16 @@ func (s *Store) recordNewest(name string) {
 func (s *Store) newestOf(name string) (newest, func(name string, changed time.Time) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.vault.newest[name], s.vault.record
+	return s.encrypted.newest[name], s.encrypted.record
 }
 
 // noteWritten notes that a value of a credential is in the records, unless there is a newer one.
 func (s *Store) noteWritten(name string, last newest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.vault.newest[name]; now.changed.Equal(last.changed) {
+	if now := s.encrypted.newest[name]; now.changed.Equal(last.changed) {
 		now.written = true
-		s.vault.newest[name] = now
+		s.encrypted.newest[name] = now
 	}
 }
 
@@ -132,8 +132,8 @@ func (s *Store) troubles() string {
 	if err := s.unlimitedLocked(); err != nil {
 		all = append(all, err.Error())
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.vault.refused)) {
-		all = append(all, s.vault.refused[name])
+	for _, name := range slices.Sorted(maps.Keys(s.encrypted.refused)) {
+		all = append(all, s.encrypted.refused[name])
 	}
 	return strings.Join(all, "; ")
 }

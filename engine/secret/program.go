@@ -93,31 +93,40 @@ func (s *Store) fromProgram(name string) (*file, error) {
 
 // readProgram reads and checks the file of a program.
 func readProgram(path string, owner uint32) (*program, error) {
-	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, explain(path, err)
-	}
-	defer r.Close()
-	info, err := r.Stat()
+	text, err := readOwned(path, owner)
 	if err != nil {
 		return nil, err
 	}
-	if err := ofOwnerAlone(path, info, owner); err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("%s: has more than %d bytes", path, maxFile)
-	}
-	p, err := parseProgram(string(b))
+	p, err := parseProgram(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
 	}
 	p.path, p.owner = path, owner
 	return p, nil
+}
+
+// readOwned reads a file that only its owner may change.
+func readOwned(path string, owner uint32) (string, error) {
+	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", explain(path, err)
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return "", err
+	}
+	if err := ofOwnerAlone(path, info, owner); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if len(b) > maxFile {
+		return "", fmt.Errorf("%s: has more than %d bytes", path, maxFile)
+	}
+	return string(b), nil
 }
 
 // ofOwnerAlone refuses a file that others than its owner could change.
@@ -127,9 +136,9 @@ func ofOwnerAlone(path string, info fs.FileInfo, owner uint32) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: is not a regular file", path)
 	case st.Uid != owner:
-		return fmt.Errorf("%s: belongs to user id %d, who could have any program run: run chown root %s", path, st.Uid, path)
+		return fmt.Errorf("%s: belongs to user id %d, who could change what runs here, or where secrets go: run chown root %s", path, st.Uid, path)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s: has mode %04o, so that others than root could have any program run: run chmod go-w %s", path, info.Mode().Perm(), path)
+		return fmt.Errorf("%s: has mode %04o, so that others than root could change what runs here, or where secrets go: run chmod go-w %s", path, info.Mode().Perm(), path)
 	}
 	return nil
 }

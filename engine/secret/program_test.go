@@ -105,7 +105,7 @@ func TestFilesOfPrograms(t *testing.T) {
 		"command: /a\nuse: redfish\n":         `1: there is no "hosts: …" line`,
 		"command: /nowhere/at/all\n" + limits: "no such file",
 		"command: /tmp\n" + limits:            "/tmp: is not a regular file",
-		"command: " + open + "\n" + limits:    "others than root could have any program run: run chmod go-w",
+		"command: " + open + "\n" + limits:    "where secrets go: run chmod go-w",
 		"command: " + program + "\nuser: nobody-of-that-name\n" + limits: `there is no user "nobody-of-that-name"`,
 	} {
 		s, dir := printing(t, text)

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sops"
 )
 
-// vault is what a store has of the secrets that are encrypted in the repository.
-type vault struct {
+// encrypted is what a store has of the secrets that are encrypted in the repository.
+type encrypted struct {
 	// path is the file of the identity that opens them; empty for none.
 	path     string
 	made     func(path, recipient string)
@@ -46,7 +46,7 @@ type opened struct {
 func (s *Store) Unseal(identity string, made func(path, recipient string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.vault.path, s.vault.made = identity, made
+	s.encrypted.path, s.encrypted.made = identity, made
 }
 
 // InForce has the store open the secrets that a design has encrypted, and no longer
@@ -54,20 +54,20 @@ func (s *Store) Unseal(identity string, made func(path, recipient string)) {
 func (s *Store) InForce(d *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.vault.design, s.vault.opened, s.vault.refused = d, map[string]opened{}, map[string]string{}
+	s.encrypted.design, s.encrypted.opened, s.encrypted.refused = d, map[string]opened{}, map[string]string{}
 }
 
 // beforeDesign are the uses of secrets that the daemon needs to reach the
-// repository, or to tell people that it cannot. They are files on this host whatever
+// repository or other secrets, or to tell people that it cannot. They are files on this host whatever
 // the design says.
-var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true}
+var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true, Vault: true}
 
 // designed is what the design in force says of a request's credential, nil for a file
 // on this host.
 func (s *Store) designed(r Request) (*site.Credential, *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.vault.design
+	d := s.encrypted.design
 	if d == nil || beforeDesign[r.Use] {
 		return nil, nil
 	}
@@ -113,7 +113,7 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 func (s *Store) lastOpened(name string) (opened, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last, known := s.vault.opened[name]
+	last, known := s.encrypted.opened[name]
 	return last, known
 }
 
@@ -122,16 +122,16 @@ func (s *Store) lastOpened(name string) (opened, bool) {
 func (s *Store) keep(name string, c *site.Credential, d *site.Site, now opened, changed time.Time) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.vault.design != d {
+	if s.encrypted.design != d {
 		return now.file, now.err // a newer design says which value counts
 	}
 	if now.err != nil {
-		s.vault.opened[name] = now
+		s.encrypted.opened[name] = now
 		return nil, now.err
 	}
 	used, err := s.newestLocked(name, c, now.file, changed)
 	if used == now.file {
-		s.vault.opened[name] = now // what is refused is looked at again: it may be the clock of this host
+		s.encrypted.opened[name] = now // what is refused is looked at again: it may be the clock of this host
 	}
 	return used, err
 }
@@ -161,22 +161,22 @@ func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Id
 	if err != nil {
 		return nil, changed, err
 	}
-	f, err := readSealed(plain)
+	f, err := readKept(plain, "within the encryption")
 	clear(plain) // what is kept is a string
 	return f, changed, err
 }
 
-// readSealed reads a credential that was encrypted.
-func readSealed(plain []byte) (*file, error) {
+// readKept reads a credential that is kept in a place where it has to have a use.
+func readKept(plain []byte, place string) (*file, error) {
 	if len(plain) > maxFile {
 		return nil, fmt.Errorf("the secret has more than %d bytes, which no password or key needs", maxFile)
 	}
 	f, err := parse(string(plain))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("within the encryption, line %w", err)
+		return nil, fmt.Errorf("%s, line %w", place, err)
 	case len(f.uses) == 0:
-		return nil, fmt.Errorf("within the encryption there is no \"use:\" line: %s", whichUse)
+		return nil, fmt.Errorf("%s there is no \"use:\" line: %s", place, whichUse)
 	}
 	return f, nil
 }
@@ -205,13 +205,13 @@ var errNoIdentity = errors.New("there is no identity on this host: make one with
 func (s *Store) Notes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.vault.design == nil || s.vault.design.Sealed == nil || s.vault.identity.IsZero() || strings.HasPrefix(s.vault.path, ofServices) {
+	if s.encrypted.design == nil || s.encrypted.design.Sealed == nil || s.encrypted.identity.IsZero() || strings.HasPrefix(s.encrypted.path, ofServices) {
 		return nil
 	}
-	if _, err := os.Stat(CopyNote(s.vault.path)); err == nil {
+	if _, err := os.Stat(CopyNote(s.encrypted.path)); err == nil {
 		return nil
 	}
-	return []string{copyOf(s.vault.path)}
+	return []string{copyOf(s.encrypted.path)}
 }
 
 func copyOf(path string) string {
@@ -225,32 +225,32 @@ func CopyNote(path string) string { return path + ".exported" }
 func (s *Store) identity() (sealed.Identity, stamp, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.vault.path == "" {
+	if s.encrypted.path == "" {
 		return sealed.Identity{}, stamp{}, errNoIdentity
 	}
-	info, err := os.Stat(s.vault.path)
-	if errors.Is(err, fs.ErrNotExist) && s.vault.made != nil {
-		id, _, merr := sealed.LoadOrCreate(s.vault.path, sealed.Classic)
+	info, err := os.Stat(s.encrypted.path)
+	if errors.Is(err, fs.ErrNotExist) && s.encrypted.made != nil {
+		id, _, merr := sealed.LoadOrCreate(s.encrypted.path, sealed.Classic)
 		if merr != nil {
 			return sealed.Identity{}, stamp{}, fmt.Errorf("make an identity: %w", merr)
 		}
-		s.vault.made(s.vault.path, id.Recipients()[0])
-		info, err = os.Stat(s.vault.path)
+		s.encrypted.made(s.encrypted.path, id.Recipients()[0])
+		info, err = os.Stat(s.encrypted.path)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return sealed.Identity{}, stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, s.vault.path)
+		return sealed.Identity{}, stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, s.encrypted.path)
 	case err != nil:
 		return sealed.Identity{}, stamp{}, fmt.Errorf("identity: %w", err)
 	}
 	now := stampOf(info)
-	if !s.vault.identity.IsZero() && s.vault.stamp == now {
-		return s.vault.identity, now, nil
+	if !s.encrypted.identity.IsZero() && s.encrypted.stamp == now {
+		return s.encrypted.identity, now, nil
 	}
-	id, err := sealed.Load(s.vault.path, sealed.Means{})
+	id, err := sealed.Load(s.encrypted.path, sealed.Means{})
 	if err != nil {
 		return sealed.Identity{}, stamp{}, err
 	}
-	s.vault.identity, s.vault.stamp = id, now
+	s.encrypted.identity, s.encrypted.stamp = id, now
 	return id, now, nil
 }

@@ -58,10 +58,11 @@ type Store struct {
 	mu        sync.Mutex
 	files     map[string]*file
 	unlimited map[string]map[Use]bool // names of files without "use", and who asked
-	vault     vault
+	encrypted encrypted
 	programs  string // folder of the programs that credentials come from; empty to run none
 	owner     uint32 // whose these have to be
 	fetched   map[string]*fetch
+	vault     vaultServer
 
 	telling sync.Mutex  // held while trouble is told
 	tell    func(error) // nil for nobody
@@ -73,11 +74,13 @@ type file struct {
 	path string
 	// sealed is the name of a credential that is encrypted in the repository.
 	sealed string
-	stamp  stamp
-	hosts  hosts
-	uses   []Use
-	ports  []portRange
-	lines  map[string]int // of the header, by their keys
+	// elsewhere is the server that keeps it.
+	elsewhere string
+	stamp     stamp
+	hosts     hosts
+	uses      []Use
+	ports     []portRange
+	lines     map[string]int // of the header, by their keys
 	// username goes with the secret into the value.
 	username string
 	value    Value
@@ -94,7 +97,7 @@ type stamp struct {
 // every credential is missing.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}, fetched: map[string]*fetch{},
-		vault: vault{newest: map[string]newest{}, refused: map[string]string{}}}
+		encrypted: encrypted{newest: map[string]newest{}, refused: map[string]string{}}}
 	if dir == "" {
 		return s, nil
 	}
@@ -132,6 +135,8 @@ func (s *Store) find(r Request) (*file, error) {
 		return s.load(r.Name)
 	case c.From == site.FromProgram:
 		return s.fromProgram(r.Name)
+	case c.From == site.FromVault:
+		return s.fromVault(r.Name, c, d)
 	}
 	return s.decrypt(r.Name, c, d)
 }

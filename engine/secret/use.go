@@ -23,12 +23,13 @@ const (
 	GitHub  Use = "github"  // uses GitHub's API, and its Git with the same token
 	Webhook Use = "webhook" // verifies the webhooks that GitHub sends
 	Notify  Use = "notify"  // signs notifications
+	Vault   Use = "vault"   // logs in to a server of secrets
 	Account Use = "account" // sets it as the password of accounts of installed systems
 )
 
 // usual are the ports of each use where a file has no "ports:" line.
 var usual = map[Use][]uint16{
-	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22},
+	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22}, Vault: {443, 8200},
 }
 
 // Request asks for a secret: by what it would be sent, and where to.
@@ -77,7 +78,7 @@ func ForEndpoint(name, endpoint string) (Request, error) {
 // portRange are ports, both ends included.
 type portRange struct{ first, last uint16 }
 
-const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify or account"
+const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify, vault or account"
 
 var (
 	errUse  = errors.New("is not a use: " + whichUse)
@@ -119,6 +120,9 @@ func items(list string) []string {
 // "use:" line any use is allowed, and any port without a "ports:" line.
 func (f *file) allow(r Request) error {
 	at := func(line int) string {
+		if f.elsewhere != "" {
+			return fmt.Sprintf("%s on %s", f.path, f.elsewhere)
+		}
 		if f.sealed != "" {
 			return fmt.Sprintf("%s with `slipway secret edit %s`", f.path, f.sealed)
 		}

@@ -229,11 +229,11 @@ type Artifact struct {
 // hosts it may be sent to are on the bootstrap host, or encrypted in the repository.
 type Credential struct {
 	Description string `json:"description,omitempty"`
-	// From is where the value is: FromFile, also when empty, FromSealed, FromSOPS or
-	// FromProgram.
+	// From is where the value is: FromFile, also when empty, FromSealed, FromSOPS,
+	// FromProgram or FromVault.
 	From string `json:"from,omitempty"`
 	// File and Key are the file in the site's folder of secrets and the path within
-	// it, of FromSOPS alone.
+	// it, of FromSOPS. Of FromVault, Key is the path of the object.
 	File string `json:"file,omitempty"`
 	Key  string `json:"key,omitempty"`
 }
@@ -251,6 +251,7 @@ const (
 	FromSealed  = "sealed"  // NAME.age in the site's folder of secrets
 	FromSOPS    = "sops"    // a key in a file of SOPS there
 	FromProgram = "program" // a program on the bootstrap host prints it
+	FromVault   = "vault"   // an object on a server of OpenBao or HashiCorp Vault
 )
 
 // Encrypted says whether the value is in the repository.

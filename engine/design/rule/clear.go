@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ var secrets = []Rule{{
 	Site: func(s *site.Site) []site.Finding { return refuseSecrets(reflect.ValueOf(s).Elem()) },
 }, {
 	Code: "credential-source", Severity: site.SeverityError, Firm: true,
-	What:  "A credential from a file of SOPS names the file and the key in it; no other does.",
+	What:  "A credential from a file of SOPS names the file and the key in it, and one from a server of secrets the path of its object there; no other does.",
 	Why:   "Slipway could not tell where the secret is.",
 	Wrong: `credentials: bmc: from: "sops"`,
 	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: {from: \"sops\", file: \"site.sops.yaml\", key: \"bmc\"}\n-- secrets/site.sops.yaml --\n" + someSOPS,
@@ -70,12 +71,20 @@ func credentialSource(s *site.Site) (found []site.Finding) {
 		case c.From != site.FromSOPS && c.File != "":
 			found = append(found, wrong(path+".file", fmt.Sprintf("the credential %q names a file of SOPS, and is not from one", name),
 				"Write from: \"sops\", or remove the file."))
-		case c.From != site.FromSOPS && c.Key != "":
-			found = append(found, wrong(path+".key", fmt.Sprintf("the credential %q names a key of a file of SOPS, and is not from one", name),
-				"Write from: \"sops\", or remove the key."))
+		case c.From == site.FromVault && (c.Key == "" || !aPath(c.Key)):
+			found = append(found, wrong(path+".from", fmt.Sprintf("the credential %q is on a server of secrets, and does not say where there", name),
+				"Add key: \"PATH\" such as \"fra/bmc\", the path of the object below the mount of the secrets engine."))
+		case c.From != site.FromSOPS && c.From != site.FromVault && c.Key != "":
+			found = append(found, wrong(path+".key", fmt.Sprintf("the credential %q names a key, and is neither from a file of SOPS nor from a server of secrets", name),
+				"Write from: \"sops\" or from: \"vault\", or remove the key."))
 		}
 	}
 	return found
+}
+
+// aPath says whether a text names something below a folder, and nothing outside of it.
+func aPath(text string) bool {
+	return path.Clean("/"+text) == "/"+text && !strings.ContainsAny(text, "?#%\\")
 }
 
 // someSealed and someSOPS are encrypted files of the examples. Nobody has what opens

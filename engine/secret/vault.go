@@ -1,0 +1,152 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/vault"
+)
+
+// vaultServer is the server of secrets that the credentials of a design come from.
+type vaultServer struct {
+	path   string // of the file that says where it is
+	stamp  stamp
+	server *vault.Server
+	keep   time.Duration
+}
+
+// Vault names the file that says where the server is that credentials from "vault" are
+// read from:
+//
+//	address: https://bao.example.org:8200
+//	ca: /etc/slipway/bao-ca.pem
+//	namespace: team
+//	mount: secret
+//	credential: vault
+//	timeout: 10s
+//	keep: 5m
+//
+// Only the address is required. The credential is a file of this store for the use "vault":
+// a token, or with a username the secret ID of the AppRole of which that is the role ID. The
+// file belongs to root, and nobody else may change it: it says where the login is sent.
+func (s *Store) Vault(file string) { s.vault.path = file }
+
+// fromVault gives a credential that a server of secrets keeps.
+func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file, error) {
+	server, keep, by, err := s.server()
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.fetchOf("vault "+d.Name+" "+name+" "+c.Key).get(by, func() (*file, time.Duration, error) {
+		object, err := server.Read(context.Background(), c.Key) // its client bounds the time
+		if err != nil {
+			return nil, 0, err
+		}
+		text, err := vault.Credential(object, d.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		f, err := readKept(text, "in the object")
+		clear(text) // what is kept is a string
+		if err != nil {
+			return nil, 0, err
+		}
+		f.path, f.elsewhere = c.Key, server.Address.Host
+		return f, keep, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s on %s: %w", ErrMissing, c.Key, server.Address.Host, err)
+	}
+	return f, nil
+}
+
+// server gives the server of secrets, anew when its file has changed.
+func (s *Store) server() (*vault.Server, time.Duration, stamp, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.vault.path == "" {
+		return nil, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and --vault names no file that says where that is", ErrMissing)
+	}
+	info, err := os.Stat(s.vault.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and there is no file %s: make it as root, with the line \"address: https://bao.example.org:8200\"", ErrMissing, s.vault.path)
+	case err != nil:
+		return nil, 0, stamp{}, err
+	}
+	if now := stampOf(info); s.vault.server == nil || s.vault.stamp != now {
+		server, keep, err := s.readServer(s.vault.path)
+		if err != nil {
+			return nil, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
+		}
+		s.vault.server, s.vault.keep, s.vault.stamp = server, keep, now
+	}
+	return s.vault.server, s.vault.keep, s.vault.stamp, nil
+}
+
+// readServer reads the file of a server.
+func (s *Store) readServer(path string) (*vault.Server, time.Duration, error) {
+	text, err := readOwned(path, s.owner)
+	if err != nil {
+		return nil, 0, err
+	}
+	given := map[string]string{"mount": "secret", "credential": "vault", "timeout": "10s", "keep": "5m", "address": "", "ca": "", "namespace": ""}
+	seen := map[string]bool{}
+	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, ":")
+		switch _, known := given[key]; {
+		case !known || !ok:
+			return nil, 0, fmt.Errorf(`%s:%d: is none of "address: …", "ca: …", "namespace: …", "mount: …", "credential: …", "timeout: …" and "keep: …"`, path, i+1)
+		case seen[key]:
+			return nil, 0, fmt.Errorf("%s:%d: %q is given twice", path, i+1, key)
+		}
+		given[key], seen[key] = strings.TrimSpace(value), true
+	}
+	timeout, err := within(given["timeout"], time.Second, longestTimeout)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: the timeout %w", path, err)
+	}
+	keep, err := within(given["keep"], 0, longestKeep)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: the time to keep a secret %w", path, err)
+	}
+	address, err := url.Parse(given["address"])
+	if err != nil || address.Host == "" || address.User != nil {
+		return nil, 0, fmt.Errorf("%s: there is no \"address:\" line with a URL such as https://bao.example.org:8200", path)
+	}
+	server, err := vault.New(address, given["ca"], timeout)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	server.Namespace, server.Mount = given["namespace"], given["mount"]
+	server.Login = func(at *url.URL) (vault.Login, error) { return s.login(given["credential"], at) }
+	return server, keep, nil
+}
+
+// login is what is sent to the server to log in.
+func (s *Store) login(name string, at *url.URL) (vault.Login, error) {
+	r, err := For(name, Vault, at)
+	if err != nil {
+		return vault.Login{}, err
+	}
+	v, err := s.Get(r)
+	if err != nil {
+		return vault.Login{}, err
+	}
+	text, err := v.Password()
+	if err != nil {
+		return vault.Login{}, fmt.Errorf("credential %q: %w", name, err)
+	}
+	return vault.Login{Role: v.Username(), Secret: text}, nil
+}

@@ -1,0 +1,319 @@
+// Package vault reads secrets from a server of OpenBao or HashiCorp Vault, by its HTTP API:
+// objects of the secrets engine KV, version 2.
+package vault
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What a server may take and send.
+const (
+	maxAnswer    = 1 << 20
+	maxRedirects = 3
+	maxShown     = 200
+)
+
+// ErrDenied is wrapped when the server does not let us read.
+var ErrDenied = errors.New("denied")
+
+// Login is how Slipway logs in to the server: with a token, or, where a role is named, as
+// that role of AppRole.
+type Login struct {
+	Role   string
+	Secret string
+}
+
+// Server is a server of secrets. Its methods may be called at the same time.
+type Server struct {
+	// Address is its URL, such as https://bao.example.org:8200.
+	Address *url.URL
+	// Namespace is where the secrets are; empty for the root.
+	Namespace string
+	// Mount is the path of the secrets engine.
+	Mount string
+	// Login gives what is sent to a host of the server: it refuses hosts that it must not
+	// be sent to. A server in standby names the active one.
+	Login func(at *url.URL) (Login, error)
+
+	client *http.Client
+
+	mu    sync.Mutex
+	token string // of the role
+	by    Login  // with which it was had
+	until time.Time
+}
+
+// New makes a server of its address. It trusts the authorities of a PEM file, or without
+// one those of this host.
+func New(address *url.URL, authorities string, timeout time.Duration) (*Server, error) {
+	local, err := netip.ParseAddr(address.Hostname())
+	isLocal := address.Hostname() == "localhost" || err == nil && local.IsLoopback()
+	if address.Scheme != "https" && !(address.Scheme == "http" && isLocal) {
+		return nil, fmt.Errorf("%s can be read and changed on the way: use https:// (http:// is for this host itself)", address)
+	}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if authorities != "" {
+		pem, err := os.ReadFile(authorities)
+		if err != nil {
+			return nil, err
+		}
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in PEM form", authorities)
+		}
+	}
+	return &Server{Address: address, client: &http.Client{
+		Timeout:       timeout,
+		Transport:     &http.Transport{Proxy: nil, TLSClientConfig: trust, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Read gives the fields of an object by its path below the mount.
+func (s *Server) Read(ctx context.Context, object string) (map[string]json.RawMessage, error) {
+	var got struct {
+		Data struct {
+			Data     map[string]json.RawMessage
+			Metadata struct {
+				Deleted   string `json:"deletion_time"`
+				Destroyed bool
+			}
+		}
+	}
+	at := path.Join("/v1", s.Mount, "data", object)
+	err := s.asked(ctx, func(token string) error { return s.do(ctx, http.MethodGet, at, token, nil, &got) })
+	switch {
+	case err != nil:
+		return nil, err
+	case got.Data.Metadata.Deleted != "" || got.Data.Metadata.Destroyed:
+		return nil, errors.New("the newest version of the secret was deleted there")
+	case got.Data.Data == nil:
+		return nil, fmt.Errorf("%s holds no object: the secrets engine there has to be KV, version 2", s.Mount)
+	}
+	return got.Data.Data, nil
+}
+
+// asked makes a request with a token. One of a role that is denied may be over, also before
+// its time: it is had anew, once.
+func (s *Server) asked(ctx context.Context, request func(token string) error) error {
+	login, err := s.Login(s.Address)
+	if err != nil {
+		return err
+	}
+	if login.Role == "" {
+		return request(login.Secret)
+	}
+	token, fresh, err := s.tokenOf(ctx, login, "")
+	if err != nil {
+		return err
+	}
+	if err = request(token); !errors.Is(err, ErrDenied) || fresh {
+		return err
+	}
+	if token, _, err = s.tokenOf(ctx, login, token); err != nil {
+		return err
+	}
+	return request(token)
+}
+
+// tokenOf gives the token of a role, a fresh one where there is none, where it is about to
+// end, or where it is one that was denied.
+func (s *Server) tokenOf(ctx context.Context, l Login, denied string) (token string, fresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token != "" && s.token != denied && s.by == l && time.Now().Before(s.until) {
+		return s.token, false, nil
+	}
+	var got struct {
+		Auth struct {
+			Token string `json:"client_token"`
+			Lease int64  `json:"lease_duration"` // in seconds; 0 for one without end
+		}
+	}
+	body, err := json.Marshal(map[string]string{"role_id": l.Role, "secret_id": l.Secret})
+	if err != nil {
+		return "", false, err
+	}
+	err = s.do(ctx, http.MethodPost, "/v1/auth/approle/login", "", body, &got)
+	clear(body)
+	switch {
+	case err != nil:
+		return "", false, fmt.Errorf("log in as the role: %w", err)
+	case got.Auth.Token == "":
+		return "", false, errors.New("log in as the role: the server answered without a token")
+	}
+	lease := time.Duration(got.Auth.Lease) * time.Second
+	if lease <= 0 || lease > 24*time.Hour {
+		lease = time.Hour
+	}
+	s.token, s.by, s.until = got.Auth.Token, l, time.Now().Add(lease*2/3)
+	return s.token, true, nil
+}
+
+// do makes a request and reads the answer. It follows a server in standby to the active one,
+// where the login may be sent.
+func (s *Server) do(ctx context.Context, method, at, token string, body []byte, into any) error {
+	to := s.Address.JoinPath(at)
+	for range maxRedirects {
+		req, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("X-Vault-Request", "true") // which agents and proxies of it ask for
+		if token != "" {
+			req.Header.Set("X-Vault-Token", token)
+		}
+		if s.Namespace != "" {
+			req.Header.Set("X-Vault-Namespace", s.Namespace)
+		}
+		resp, err := s.client.Do(req)
+		if err != nil {
+			return err
+		}
+		answer, err := readAnswer(resp)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusTemporaryRedirect {
+			defer clear(answer)
+			return understand(resp.StatusCode, answer, into)
+		}
+		if to, err = s.active(to, resp.Header.Get("Location")); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the server names another one for the %dth time", maxRedirects)
+}
+
+// active is the server that one in standby names.
+func (s *Server) active(from *url.URL, location string) (*url.URL, error) {
+	to, err := from.Parse(location)
+	switch {
+	case err != nil || location == "":
+		return nil, errors.New("the server is in standby, and does not name the active one")
+	case to.Scheme != from.Scheme:
+		return nil, fmt.Errorf("the server is in standby, and names %s, which is no %s", shown(to.Redacted()), from.Scheme)
+	}
+	if _, err := s.Login(to); err != nil {
+		return nil, fmt.Errorf("the server is in standby, and names %s: %w", shown(to.Host), err)
+	}
+	return to, nil
+}
+
+func readAnswer(resp *http.Response) ([]byte, error) {
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(b) > maxAnswer {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	return b, err
+}
+
+// understand reads an answer, or what is wrong. Only the messages of an error are shown.
+func understand(status int, answer []byte, into any) error {
+	if status == http.StatusOK {
+		if json.Unmarshal(answer, into) != nil {
+			return errors.New("the answer is not what a server of secrets says") // the error of JSON would show a part of it
+		}
+		return nil
+	}
+	var wrong struct{ Errors []string }
+	_ = json.Unmarshal(answer, &wrong) // some answers have no messages
+	text := ""
+	if len(wrong.Errors) > 0 {
+		text = ": " + shown(strings.Join(wrong.Errors, "; "))
+	}
+	switch status {
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return fmt.Errorf("%w%s: the token or role needs a policy with the capability \"read\" on the path", ErrDenied, text)
+	case http.StatusNotFound:
+		return fmt.Errorf("there is no such secret on the server%s", text)
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("the server is sealed or in maintenance%s", text)
+	}
+	return fmt.Errorf("the server answered with status %d%s", status, text)
+}
+
+func shown(text string) string {
+	text = site.Printable(text)
+	if r := []rune(text); len(r) > maxShown {
+		text = string(r[:maxShown]) + "…"
+	}
+	return text
+}
+
+// fields are what an object of a credential has beside its secret.
+var fields = []string{"hosts", "use", "ports", "username"}
+
+// Credential is an object as the text that a file of credentials has: header lines, an empty
+// one, and the secret. Beside "secret" and "site", which names the site, it has "hosts" and
+// "use", and perhaps "ports" and "username": texts, numbers, or lists of them.
+func Credential(object map[string]json.RawMessage, siteName string) ([]byte, error) {
+	if is, err := line(object["site"]); err != nil || is != siteName {
+		return nil, fmt.Errorf("its field \"site\" does not say %q, so it may be the secret of another site: set it on the server", siteName)
+	}
+	var b bytes.Buffer
+	for _, name := range fields {
+		text, err := line(object[name])
+		if err != nil {
+			return nil, fmt.Errorf("its field %q %w", name, err)
+		}
+		if text != "" {
+			fmt.Fprintf(&b, "%s: %s\n", name, text)
+		}
+	}
+	var text string
+	if json.Unmarshal(object["secret"], &text) != nil || text == "" {
+		return nil, errors.New("it has no text in the field \"secret\"")
+	}
+	b.WriteString("\n" + text)
+	return b.Bytes(), nil
+}
+
+var errLine = errors.New("is neither a text of one line, a number, nor a list of these")
+
+// line is a text, a number, or a list of these with commas between them.
+func line(raw json.RawMessage) (string, error) {
+	var many []json.RawMessage
+	if len(raw) == 0 || string(raw) == "null" {
+		return "", nil
+	}
+	if json.Unmarshal(raw, &many) != nil {
+		many = []json.RawMessage{raw}
+	}
+	var texts []string
+	for _, one := range many {
+		var text string
+		var number json.Number
+		switch {
+		case json.Unmarshal(one, &text) == nil:
+		case json.Unmarshal(one, &number) == nil:
+			text = number.String()
+		default:
+			return "", errLine
+		}
+		texts = append(texts, text)
+	}
+	if slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsAny(s, "\r\n") }) {
+		return "", errLine
+	}
+	return strings.Join(texts, ", "), nil
+}
