@@ -109,7 +109,7 @@ func (a *app) writeRecipients(c *checkout, text []byte, done string) error {
 	a.out.Printf("%s: %s\n", c.path(sealed.RecipientsFile), done)
 	files, err := c.sealedFiles()
 	if err == nil && len(files) > 0 {
-		a.out.Printf("Run `slipway secret rekey` for the %s that are there already.\n", say.Count(len(files), "file"))
+		a.out.Printf("Run `slipway secret rekey` for what is encrypted already (%s).\n", say.Count(len(files), "file"))
 	}
 	return err
 }

@@ -45,6 +45,30 @@ func Write(path string, text []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
+// Replace puts a text in the place of a file, of mode 0400 and with the owner of the file
+// before. A crash leaves one of them whole. The disk may still have the former text where
+// nobody sees it.
+func Replace(path string, text []byte) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	owner := info.Sys().(*syscall.Stat_t)
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(0o400), f.Chown(int(owner.Uid), int(owner.Gid)), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
 func giveToOwner(f *os.File, folder string) error {
 	info, err := os.Stat(folder)
 	if err != nil || os.Geteuid() != 0 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/slipway-gitops/slipway/engine/keyfile"
+	"github.com/slipway-gitops/slipway/engine/tpm"
 )
 
 // Identity opens what was sealed for its recipients. It prints [redacted].
@@ -20,6 +21,7 @@ type Identity struct {
 	of []age.Identity
 	// recipients are what its secrets are sealed for, as far as that is known.
 	recipients []string
+	inTPM      bool
 }
 
 const redacted = "[redacted]"
@@ -35,6 +37,9 @@ func (Identity) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Recipients are what to seal secrets for, so that this identity opens them.
 func (i Identity) Recipients() []string { return i.recipients }
+
+// InTPM says whether the file of the identity opens with the TPM of this host alone.
+func (i Identity) InTPM() bool { return i.inTPM }
 
 // IsZero says whether there is no identity.
 func (i Identity) IsZero() bool { return len(i.of) == 0 }
@@ -66,36 +71,52 @@ const mostIdentity = 64 << 10
 
 // Create makes an identity in a file that must not exist yet.
 func Create(path string, kind Kind) (Identity, error) {
+	text, err := Generate(kind)
+	if err != nil {
+		return Identity{}, err
+	}
+	defer clear(text)
+	if err := keyfile.Create(path, text); err != nil {
+		return Identity{}, fmt.Errorf("write the identity: %w", err)
+	}
+	return parseIdentity(path, text, Means{})
+}
+
+// Generate gives the text of a new identity, as age-keygen(1) writes it.
+func Generate(kind Kind) ([]byte, error) {
 	var secret, recipient string
 	if kind == PostQuantum {
 		i, err := age.GenerateHybridIdentity()
 		if err != nil {
-			return Identity{}, fmt.Errorf("make an identity: %w", err)
+			return nil, fmt.Errorf("make an identity: %w", err)
 		}
 		secret, recipient = i.String(), i.Recipient().String()
 	} else {
 		i, err := age.GenerateX25519Identity()
 		if err != nil {
-			return Identity{}, fmt.Errorf("make an identity: %w", err)
+			return nil, fmt.Errorf("make an identity: %w", err)
 		}
 		secret, recipient = i.String(), i.Recipient().String()
 	}
-	text := fmt.Sprintf("# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), recipient, secret)
-	if err := keyfile.Create(path, []byte(text)); err != nil {
-		return Identity{}, fmt.Errorf("write the identity: %w", err)
-	}
-	return parseIdentity(path, []byte(text), Means{})
+	return fmt.Appendf(nil, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), recipient, secret), nil
 }
 
-// Load reads an identity: what age-keygen(1) writes, or a private key of SSH. The
-// file must be a plain one that nobody but its owner can read. The error wraps
-// fs.ErrNotExist when there is none.
+// Load reads an identity: what age-keygen(1) writes, or a private key of SSH, each also
+// sealed to the TPM of this host. The file must be a plain one that nobody but its owner
+// can read. The error wraps fs.ErrNotExist when there is none.
 func Load(path string, with Means) (Identity, error) {
 	text, err := keyfile.Read(path, mostIdentity)
 	if err != nil {
 		return Identity{}, fmt.Errorf("identity: %w", err)
 	}
+	inTPM := tpm.IsSealed(text)
+	if inTPM {
+		if text, err = tpm.Unseal(text); err != nil {
+			return Identity{}, fmt.Errorf("identity: %s is sealed to the TPM: %w", path, err)
+		}
+	}
 	id, err := parseIdentity(path, text, with)
+	id.inTPM = inTPM
 	if _, asks := onlyOf(id).(*agessh.EncryptedSSHIdentity); !asks { // that keeps the text
 		clear(text)
 	}
@@ -187,7 +208,7 @@ func parseSSH(path string, text []byte, with Means) (Identity, error) {
 		if err != nil {
 			return Identity{}, fmt.Errorf("identity: %s: only keys of the types ssh-ed25519 and ssh-rsa open secrets", path)
 		}
-		return Identity{[]age.Identity{i}, []string{sshText(locked.PublicKey)}}, nil
+		return Identity{of: []age.Identity{i}, recipients: []string{sshText(locked.PublicKey)}}, nil
 	case err != nil:
 		return Identity{}, fmt.Errorf("identity: %s is not a private key that opens secrets: it has to be of the type ssh-ed25519 or ssh-rsa", path)
 	}

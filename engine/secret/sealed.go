@@ -201,11 +201,12 @@ func ValidName(name string) bool { return validName.MatchString(name) }
 var errNoIdentity = errors.New("there is no identity on this host: make one with `slipway secret identity`, add it with `slipway secret recipients add`, and run `slipway secret rekey`")
 
 // Notes are what people are told of the identity: how to keep a copy of it, while a
-// design in force needs it and no copy was made.
+// design in force needs it and no copy was made. One that is sealed to the TPM has none: other
+// recipients are the way back.
 func (s *Store) Notes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.encrypted.design == nil || s.encrypted.design.Sealed == nil || s.encrypted.identity.IsZero() || strings.HasPrefix(s.encrypted.path, ofServices) {
+	if s.encrypted.design == nil || s.encrypted.design.Sealed == nil || s.encrypted.identity.IsZero() || s.encrypted.identity.InTPM() || strings.HasPrefix(s.encrypted.path, ofServices) {
 		return nil
 	}
 	if _, err := os.Stat(CopyNote(s.encrypted.path)); err == nil {

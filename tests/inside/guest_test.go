@@ -171,7 +171,7 @@ func (g *guest) power() {
 	for n, mac := range ports {
 		_ = os.Remove(g.ends[n][0])
 		args = append(args, "-netdev", fmt.Sprintf("dgram,id=n%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", n, g.ends[n][0], g.ends[n][1]),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=%s,romfile=", n, mac))
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=%s,speed=1000,duplex=full,romfile=", n, mac))
 	}
 	g.qemu = exec.Command("qemu-system-x86_64", args...)
 	g.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/keyfile"
+	"github.com/slipway-gitops/slipway/engine/sealed"
+	"github.com/slipway-gitops/slipway/engine/tpm"
+)
+
+// mostIdentity is the largest file of an identity, in bytes.
+const mostIdentity = 64 << 10
+
+func (a *app) tpmCommand() *cobra.Command {
+	var f sealFlags
+	var device, pcrs string
+	var postQuantum bool
+	cmd := &cobra.Command{
+		Use: "tpm [DIR]", Short: "seal this host's identity to its TPM", Args: atMost(1),
+		Long: "Encrypts the identity so that only the TPM of this host opens it: a stolen disk or a backup of\n" +
+			"the file opens no secret. Where there is no identity yet, a new one is made, which never stands\n" +
+			"in clear text on the disk. DIR is a checkout of the site. Its secrets need another recipient:\n" +
+			"when the host, its TPM or its mainboard is lost, that one opens them. With --pcrs the identity\n" +
+			"opens only after a start of the host in which these registers hold what they hold now.\n" + exitHelp,
+		Example: "  slipway secret tpm --credentials /etc/slipway/credentials site\n  slipway secret tpm --pcrs 4,11 site",
+		RunE: func(_ *cobra.Command, args []string) error {
+			numbers, err := registers(pcrs)
+			if err != nil {
+				return err
+			}
+			c, err := openCheckout(a.err, folder(args), f)
+			if err != nil {
+				return err
+			}
+			kind := sealed.Classic
+			if postQuantum {
+				kind = sealed.PostQuantum
+			}
+			return a.sealIdentity(c, kind, device, numbers)
+		},
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&device, "tpm", tpm.Device, "device of the TPM")
+	flags.StringVar(&pcrs, "pcrs", "", "`NUMBERS` of registers with commas between them; without it the TPM opens the identity after any start of this host")
+	flags.BoolVar(&postQuantum, "post-quantum", false, "make a new identity of the post-quantum kind (age1pq1…)")
+	return cmd
+}
+
+// registers reads the numbers of registers.
+func registers(list string) (numbers []int, err error) {
+	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, usage("--pcrs: %q is not a number", text)
+		}
+		numbers = append(numbers, n)
+	}
+	if err := tpm.CheckPCRs(numbers); err != nil {
+		return nil, usage("--pcrs: %v", err)
+	}
+	return numbers, nil
+}
+
+// sealIdentity seals the identity of a host, or a new one.
+func (a *app) sealIdentity(c *checkout, kind sealed.Kind, device string, pcrs []int) error {
+	at := identityAt(c.flags.identity, c.flags.credentials)
+	id, err := sealed.Load(at, sealed.Means{})
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isNew {
+		return err
+	}
+	if err := c.hasAnother(id); err != nil {
+		return err
+	}
+	var text []byte
+	if isNew {
+		text, err = sealed.Generate(kind)
+	} else {
+		text, err = clearText(at)
+	}
+	if err != nil {
+		return err
+	}
+	defer clear(text)
+	closed, err := tpm.Seal(device, text, pcrs)
+	if err != nil {
+		return err
+	}
+	opened, err := tpm.Unseal(closed)
+	same := bytes.Equal(opened, text)
+	clear(opened)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the identity was not changed: %w", err)
+	case !same:
+		return errors.New("the identity was not changed: the TPM gave back another text than it was given")
+	}
+	put := keyfile.Replace
+	if isNew {
+		put = keyfile.Create
+	}
+	if err := put(at, closed); err != nil {
+		return err
+	}
+	if id, err = sealed.Load(at, sealed.Means{}); err != nil {
+		return err
+	}
+	return a.showSealing(at, id, isNew, pcrs)
+}
+
+// hasAnother refuses where nobody else could open the secrets once the TPM is lost.
+func (c *checkout) hasAnother(id sealed.Identity) error {
+	listed, err := c.listed()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(listed, func(r sealed.Recipient) bool { return !slices.Contains(id.Recipients(), r.Text) }) {
+		return errors.New("the site has no recipient beside this host: once the TPM or the host is lost, nobody could open its secrets. Add one with `slipway secret recipients add`, keep its identity away from this host, and run `slipway secret rekey`")
+	}
+	files, err := c.sealedFiles()
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		state, finding := c.stateOf(file, id, listed, nil)
+		if finding != nil {
+			return errors.New(finding.Message)
+		}
+		if state.Count < 2 {
+			return fmt.Errorf("%s has one reader alone: once the TPM or the host is lost, nobody could open it. Run `slipway secret rekey`", state.File)
+		}
+	}
+	return nil
+}
+
+// clearText is the text of an identity, also of one that is sealed already.
+func clearText(at string) ([]byte, error) {
+	text, err := keyfile.Read(at, mostIdentity)
+	if err != nil || !tpm.IsSealed(text) {
+		return text, err
+	}
+	return tpm.Unseal(text)
+}
+
+func (a *app) showSealing(at string, id sealed.Identity, made bool, pcrs []int) error {
+	if a.output == "json" {
+		return a.out.JSON(struct {
+			File       string   `json:"file"`
+			Made       bool     `json:"made"`
+			PCRs       []int    `json:"pcrs,omitempty"`
+			Recipients []string `json:"recipients"`
+		}{at, made, pcrs, id.Recipients()})
+	}
+	a.out.Printf("identity %s: sealed to the TPM of this host\n", at)
+	for _, r := range id.Recipients() {
+		a.out.Printf("recipient %s\n", r)
+	}
+	if made {
+		a.out.Printf("It was made now. Add the recipient with `slipway secret recipients add`, and run `slipway secret rekey`.\n")
+	} else {
+		a.out.Printf("The disk, its snapshots and backups may still have the clear text: where that matters, remove the file, run this again for a new identity, and set the secrets again.\n")
+	}
+	return nil
+}
