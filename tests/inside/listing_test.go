@@ -22,7 +22,7 @@ cut -d: -f1 /etc/subuid | sort | sed 's/^/subuid /'
 case $(dpkg-query -W -f '${db:Status-Abbrev}' configured 2>/dev/null) in rc*) echo "` + keptSetting + `" ;; esac
 homes=$(cut -d: -f6 /etc/passwd | grep ^/home/ | tr '\n' ' ')
 find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/spool -o -path /var/backups \
-	-o -path /var/lib/slipway-inside -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /home -o -path /root/tracer \
+	-o -path /var/lib/slipway-inside -o -path /var/lib/chrony/chrony.drift -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /home -o -path /root/tracer \
 	-o -path /etc/passwd -o -path /etc/group -o -path /etc/shadow -o -path /etc/gshadow -o -path /etc/subuid -o -path /etc/subgid -o -path '/etc/*-' -o -path /etc/.pwd.lock \
 	-o -path /etc/ld.so.cache -o -name '*.dpkg-dist' -o -path '/etc/passwd.[0-9]*' -o -path '/etc/group.[0-9]*' -o -path '/etc/*shadow.[0-9]*' -o -path '/etc/sub?id.[0-9]*' \) -prune -o -printf '%p %y %m %u:%g %l\n' | sort
 [ -z "$homes" ] || find $homes -printf '%p %y %m %u:%g %l\n' | sort
