@@ -368,7 +368,7 @@ func (g *guest) reverts(name string, l links) {
 	if err := g.isBack(g.began.Add(2 * (deadline + grace))); err != nil { // it cannot be reached before it is as it was
 		g.t.Fatalf("%s: it is not as before: %v\n%s", name, err, g.trouble())
 	}
-	took := min(time.Since(g.began), g.sinceArmed())
+	took := min(time.Since(g.began), g.unconfirmed())
 	if g.t.Logf("%s: as before after %s", name, took.Round(time.Second)); took > deadline+grace {
 		g.t.Errorf("%s: it took %s until it was as before\n%s", name, took, g.trouble())
 	}
@@ -377,16 +377,17 @@ func (g *guest) reverts(name string, l links) {
 	}
 }
 
-// sinceArmed is how long ago the timer of the last change was started, from which on the
-// deadline counts.
-func (g *guest) sinceArmed() time.Duration {
+// unconfirmed is how long the last change lasted: from the start of its timer, from which on
+// the deadline counts, until the network was as before. Asking for that takes the guest
+// seconds of its own.
+func (g *guest) unconfirmed() time.Duration {
 	g.t.Helper()
-	text := g.says(`journalctl --no-pager -o short-monotonic | grep "Started slipway-revert-.*timer" | tail -n 1 | sed 's/^\[ *//; s/\].*//'; cut -d" " -f1 /proc/uptime`)
-	var armed, now float64
-	if _, err := fmt.Sscan(text, &armed, &now); err != nil {
-		g.t.Fatalf("when the timer was started: %q: %v", text, err)
+	text := g.says(`for word in Started Stopped; do journalctl --no-pager -o short-monotonic | grep "$word slipway-revert-.*timer" | tail -n 1 | sed 's/^\[ *//; s/\].*//'; done`)
+	var began, ended float64
+	if _, err := fmt.Sscan(text, &began, &ended); err != nil {
+		g.t.Fatalf("when the timer was started and stopped: %q: %v", text, err)
 	}
-	return time.Duration((now - armed) * float64(time.Second))
+	return time.Duration((ended - began) * float64(time.Second))
 }
 
 // seen is what the kernel has, as ip(8) and the bonding driver tell it, without what
