@@ -187,12 +187,12 @@ type Certifier interface {
 	Certificate() string
 }
 
-// Keyholder is a Machine that sets passwords inside the system, which a design names as
-// credentials.
+// Keyholder is a Machine that sets passwords inside the system, and puts secrets into its files,
+// which a design names as credentials.
 type Keyholder interface {
 	// Credentials gives what the values come from. It is asked whenever one is
-	// needed, refuses a credential that is not for the machine, and sends nothing.
-	Credentials(get func(name string) (secret.Value, error))
+	// needed, refuses a credential that is not for the machine or for the use, and sends nothing.
+	Credentials(get func(name string, use secret.Use) (secret.Value, error))
 }
 
 // Supplied is a Machine that puts artifacts into files of the system.

@@ -60,20 +60,20 @@ func Protocol(endpoint string) string {
 	return scheme
 }
 
-// Lend gives a machine that sets passwords inside its system the credentials that are
-// for it: by their hosts and ports those of its endpoint, and by their use for accounts.
+// Lend gives a machine that sets secrets inside its system the credentials that are for it: by
+// their hosts and ports those of its endpoint, and by their use for accounts or for files.
 // Where secrets is nil it lends none.
 func Lend(m Machine, e site.Endpoint, secrets secret.Source) {
 	k, ok := As[Keyholder](m)
 	if !ok || secrets == nil {
 		return
 	}
-	k.Credentials(func(name string) (secret.Value, error) {
+	k.Credentials(func(name string, use secret.Use) (secret.Value, error) {
 		u, err := url.Parse(e.URL)
 		if err != nil {
 			return secret.Value{}, err
 		}
-		r, err := secret.For(name, secret.Account, u)
+		r, err := secret.For(name, use, u)
 		if err != nil {
 			return secret.Value{}, err
 		}

@@ -10,10 +10,12 @@ import (
 
 type keyholder struct {
 	Machine
-	get func(name string) (secret.Value, error)
+	get func(name string, use secret.Use) (secret.Value, error)
 }
 
-func (h *keyholder) Credentials(get func(name string) (secret.Value, error)) { h.get = get }
+func (h *keyholder) Credentials(get func(name string, use secret.Use) (secret.Value, error)) {
+	h.get = get
+}
 
 type askedFor struct{ request secret.Request }
 
@@ -22,17 +24,17 @@ func (a *askedFor) Get(r secret.Request) (secret.Value, error) {
 	return secret.Value{}, secret.ErrUse
 }
 
-// A machine gets the credentials that are for accounts at its own address, and what
+// A machine gets the credentials that are for accounts, or for files, at its own address, and what
 // refuses them is told.
 func TestLend(t *testing.T) {
 	for address, want := range map[string]secret.Request{
-		"ssh://root@10.1.0.11":        {Name: "console", Use: secret.Account, Host: "10.1.0.11", Port: 22},
+		"ssh://root@10.1.0.11":        {Name: "console", Use: secret.File, Host: "10.1.0.11", Port: 22},
 		"ssh://root@[2001:db8::1]:24": {Name: "console", Use: secret.Account, Host: "2001:db8::1", Port: 24},
 	} {
 		var h keyholder
 		var a askedFor
 		Lend(&h, site.Endpoint{URL: address}, &a)
-		if _, err := h.get("console"); !errors.Is(err, secret.ErrUse) || a.request != want {
+		if _, err := h.get("console", want.Use); !errors.Is(err, secret.ErrUse) || a.request != want {
 			t.Errorf("%s: got %v, %+v", address, err, a.request)
 		}
 	}

@@ -48,9 +48,12 @@ type File struct {
 	// Artifact is the SHA-256, in lower-case hex, of a content that is not in the body:
 	// the daemon sends it when the machine asks for it.
 	Artifact string `json:"artifact,omitempty"`
-	Mode     string `json:"mode"` // "0644"
-	Owner    string `json:"owner"`
-	Group    string `json:"group"`
+	// Key says that the content is a secret, and is what its KeyedDigest is made with. The
+	// daemon puts both there right before the file is set.
+	Key   []byte `json:"key,omitempty"`
+	Mode  string `json:"mode"` // "0644"
+	Owner string `json:"owner"`
+	Group string `json:"group"`
 }
 
 // Unit is the body of a systemd unit.
@@ -88,13 +91,6 @@ func HashOf(hash string) (Hash, bool) {
 	}
 	return Hash{Setting: hash[:end], Digest: Digest([]byte(hash))}, true
 }
-
-// The values that the field "password" of an account has where a credential is
-// designed, beside "none" and "locked". No digest of a password is among them.
-const OtherPassword = "another one"
-
-// PasswordOf is that of an account whose password is the value of a credential.
-func PasswordOf(credential string) string { return "that of credential " + credential }
 
 // Time is the body of the clock.
 type Time struct {

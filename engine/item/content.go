@@ -51,6 +51,9 @@ func (i Item) Content() (Content, bool) {
 	if Kind(i.Key) != KindFiles || i.Fields["content"] == "" {
 		return Content{}, false
 	}
+	if _, isSecret := i.Credential(); isSecret {
+		return Content{Withheld: IsSecret}, true
+	}
 	var f File
 	if json.Unmarshal(i.Body, &f) != nil {
 		return Content{}, false

@@ -17,7 +17,7 @@ func New(key string, fields map[string]string, body any) Item {
 }
 
 // Fields are what is to be true of an account. Its password is
-// none of them: a design adds that as PasswordOf, and a request the digest of the hash.
+// none of them: a design adds that as ValueOf, and a request the digest of the hash.
 func (u User) Fields() map[string]string {
 	fields := map[string]string{"state": Present}
 	if u.UID != nil {
@@ -81,7 +81,10 @@ func (p Patch) Fields() map[string]string {
 // Fields are what is to be true of a file.
 func (f File) Fields() map[string]string {
 	content := Digest(f.Content)
-	if f.Artifact != "" {
+	switch {
+	case len(f.Key) > 0:
+		content = KeyedDigest(f.Key, f.Content)
+	case f.Artifact != "":
 		content = DigestOf(f.Artifact)
 	}
 	return map[string]string{"state": Present, "content": content, "mode": f.Mode, "owner": f.Owner + ":" + f.Group}

@@ -49,6 +49,16 @@ func (v Value) PEM() ([]byte, error) {
 	return nil, errNoPEM
 }
 
+// Content is a secret as it is put into a file of a system, whatever kind it is of. One of
+// several lines, such as a key in PEM form, ends with a line break, which many programs need.
+func (v Value) Content() []byte {
+	s := v.Reveal()
+	if strings.Contains(s, "\n") && !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	return []byte(s)
+}
+
 // IsPEM says whether the secret begins as PEM does.
 func (v Value) IsPEM() bool { return strings.HasPrefix(strings.TrimSpace(v.Reveal()), "-----BEGIN ") }
 

@@ -80,3 +80,16 @@ func TestKeysAreNoPasswords(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+// A file gets a secret of any kind as it is. One of several lines ends with a line break.
+func TestContentsOfFiles(t *testing.T) {
+	for secret, want := range map[string]string{
+		"calvin 7": "calvin 7",
+		"-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----": "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n",
+		"a\nb\n": "a\nb\n",
+	} {
+		if got := New("", secret).Content(); string(got) != want {
+			t.Errorf("%q: got %q", secret, got)
+		}
+	}
+}

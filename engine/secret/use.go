@@ -25,11 +25,12 @@ const (
 	Notify  Use = "notify"  // signs notifications
 	Vault   Use = "vault"   // logs in to a server of secrets
 	Account Use = "account" // sets it as the password of accounts of installed systems
+	File    Use = "file"    // puts it into files of installed systems, as it is
 )
 
 // usual are the ports of each use where a file has no "ports:" line.
 var usual = map[Use][]uint16{
-	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22}, Vault: {443, 8200},
+	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22}, File: {22}, Vault: {443, 8200},
 }
 
 // Request asks for a secret: by what it would be sent, and where to.
@@ -78,7 +79,7 @@ func ForEndpoint(name, endpoint string) (Request, error) {
 // portRange are ports, both ends included.
 type portRange struct{ first, last uint16 }
 
-const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify, vault or account"
+const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify, vault, account or file"
 
 var (
 	errUse  = errors.New("is not a use: " + whichUse)
@@ -131,6 +132,9 @@ func (f *file) allow(r Request) error {
 	if !f.hosts.allow(r.Host) {
 		return fmt.Errorf("%w: %q may not be sent to %q: if it is for that host, add it to \"hosts:\" in %s",
 			ErrHost, r.Name, r.Host, at(f.lines["hosts"]))
+	}
+	if len(f.uses) == 0 && r.Use == File {
+		return fmt.Errorf("%w: %q has no \"use:\" line, and is put into files of systems only where it says so: if it is for that, add the line \"use: file\" to %s", ErrUse, r.Name, f.path)
 	}
 	if len(f.uses) > 0 && !slices.Contains(f.uses, r.Use) {
 		return fmt.Errorf("%w: %q is for %s, and may not be sent by %s: if it is for that too, add %s to \"use:\" in %s",

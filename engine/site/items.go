@@ -195,7 +195,7 @@ func (u User) item(key string) item.Item {
 	body := item.User{UID: u.UID, Groups: u.Groups, Shell: u.Shell, Keys: u.Keys, Sudo: u.Sudo}
 	fields := body.Fields()
 	if u.Password != "" {
-		fields["password"] = item.PasswordOf(u.Password)
+		fields["password"] = item.ValueOf(u.Password)
 	}
 	return item.New(key, fields, body)
 }
@@ -241,7 +241,7 @@ func (p Package) item(key string) item.Item {
 func (s System) configItems(artifacts map[string]Artifact) (items []item.Item) {
 	for path, f := range s.Files {
 		sha256 := artifacts[f.Artifact].SHA256
-		if f.State == item.Absent || f.Content != nil || sha256 != "" {
+		if f.State == item.Absent || f.Content != nil || f.Credential != "" || sha256 != "" {
 			items = append(items, f.item(item.KindFiles+"."+path, sha256))
 		}
 	}
@@ -268,6 +268,12 @@ func (f File) item(key, sha256 string) item.Item {
 	}
 	body := item.File{
 		Artifact: sha256, Mode: cmp.Or(f.Mode, "0644"), Owner: cmp.Or(f.Owner, "root"), Group: cmp.Or(f.Group, "root"),
+	}
+	if f.Credential != "" { // whose value is not known here
+		body.Mode = cmp.Or(f.Mode, SecretMode)
+		fields := body.Fields()
+		fields["content"] = item.ValueOf(f.Credential)
+		return item.New(key, fields, body)
 	}
 	if f.Content != nil {
 		body.Content = []byte(*f.Content)

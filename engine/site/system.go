@@ -73,14 +73,20 @@ type File struct {
 	// Content is nil where the design sets none.
 	Content  *string `json:"content,omitempty"`
 	Artifact string  `json:"artifact,omitempty"`
+	// Credential names the one whose value is the content.
+	Credential string `json:"credential,omitempty"`
 	// Template says that {…} in Content stands for facts of the node.
 	Template bool `json:"template,omitempty"`
-	// Mode is in octal; "0644" when empty.
+	// Mode is in octal. When empty it is "0644", and SecretMode where the content is the value
+	// of a credential.
 	Mode  string `json:"mode,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	Group string `json:"group,omitempty"`
 	State string `json:"state,omitempty"`
 }
+
+// SecretMode are the permissions of a file with a secret where the design sets none.
+const SecretMode = "0600"
 
 // Unit is one systemd unit.
 type Unit struct {

@@ -89,7 +89,7 @@ type machine struct {
 	system   *site.Platform // what the system was seen to be, nil before
 	// credentials gives the values of credentials; hashes are the last hash of the
 	// password of each account, by key.
-	credentials func(name string) (secret.Value, error)
+	credentials values
 	hashes      map[string]hashed
 	// supply opens artifacts; nil where there are none.
 	supply func(sha256 string) (io.ReadCloser, int64, error)

@@ -33,7 +33,8 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if site.Facets[step.Facet].Once {
 		items = ofStep(items, step)
 	}
-	if err := m.givePasswords(items); err != nil {
+	items, missing := giveSecrets(items, m.getter(), m.hashToSet)
+	if err := unable(step, items, missing); err != nil {
 		return err
 	}
 	request := wire.Request{Op: wire.OpApply, Node: n.Name, PCI: asksHardware(n), Apply: &wire.Apply{

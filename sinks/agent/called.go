@@ -15,7 +15,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -41,7 +40,7 @@ type called struct {
 	inventory   *site.Inventory
 	is          driver.Installation
 	did         driver.Installed
-	credentials func(name string) (secret.Value, error)
+	credentials values
 	supply      func(sha256 string) (io.ReadCloser, int64, error)
 }
 

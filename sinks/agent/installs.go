@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -32,7 +31,7 @@ func (c *called) Installed() driver.Installed {
 }
 
 // Credentials implements driver.Keyholder.
-func (c *called) Credentials(get func(name string) (secret.Value, error)) {
+func (c *called) Credentials(get values) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.credentials = get
@@ -89,9 +88,9 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	seen := &site.Platform{Family: n.References.Family, Model: line(m.Product), PCI: pciIDs(pci)}
 	var all []item.Item
 	for _, f := range is.Facets {
-		items := n.ItemsOn(f, seen)
-		if err := giveNewPasswords(items, get); err != nil {
-			return err
+		items, missing := giveSecrets(n.ItemsOn(f, seen), get, newHashes(get))
+		if err := firstOf(missing); err != nil {
+			return refused("%w", err)
 		}
 		if len(items) > 0 {
 			asked.Apply = append(asked.Apply, wire.Apply{Facet: string(f), Items: items})

@@ -29,7 +29,7 @@ func TestDetailsOnTheLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	m.(driver.Keyholder).Credentials(func(string) (secret.Value, error) { return secret.New("", "correct horse"), nil })
+	m.(driver.Keyholder).Credentials(func(string, secret.Use) (secret.Value, error) { return secret.New("", "correct horse"), nil })
 	see := func(n *site.Node) site.Observed {
 		seen, err := m.Observe(t.Context(), n, d.Facets())
 		if err != nil {

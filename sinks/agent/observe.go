@@ -124,9 +124,7 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 			fill(&s, a.result, a.result.Facets[string(f)], request.Observe[string(f)])
 			withHardware(&s, f, a.result.System.PCI)
 			s.Unconfirmed = f == site.FacetNetwork && (a.result.Unconfirmed != "" || a.result.CutShort) && a.result.Busy == ""
-			if f == site.FacetBase {
-				m.comparePasswords(&s, m.items(n, f), a.result.Facets[string(f)].Hashes)
-			}
+			m.compareSecrets(&s, m.items(n, f), a.result.Facets[string(f)], request.Keys)
 		case isOwned || !isAbsent || m.asksAny(n, wanted):
 			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
 			for _, key := range m.keysOf(n, f) {
@@ -293,10 +291,10 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 		all = append(all, items...)
 		r.Observe[string(f)] = m.keysOf(n, f)
 		if f == site.FacetConfig {
-			r.Show = shown(items)
+			r.Show, r.Keys = shown(items), digestKeys(items)
 		}
 		if f == site.FacetBase {
-			r.Hashes = withPassword(items)
+			r.Hashes = withCredential(item.KindUsers, items)
 		}
 	}
 	r.PCI, r.Wants = asksHardware(n), item.Needing(all)

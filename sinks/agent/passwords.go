@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"maps"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -23,47 +22,18 @@ type hashed struct {
 	setting, hash string
 }
 
-// Credentials implements driver.Keyholder.
-func (m *machine) Credentials(get func(name string) (secret.Value, error)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.credentials = get
-}
-
-// withPassword are the keys of the accounts whose password is designed.
-func withPassword(items []item.Item) (keys []string) {
-	for _, i := range items {
-		if _, designed := credentialOf(i); designed {
-			keys = append(keys, i.Key)
-		}
-	}
-	return keys
-}
-
-// credentialOf is the name of the credential whose value is an account's password.
-func credentialOf(i item.Item) (name string, designed bool) {
-	name, designed = strings.CutPrefix(i.Fields["password"], item.PasswordOf(""))
-	return name, designed && item.Kind(i.Key) == item.KindUsers
-}
-
 // longestPassword is what crypt(3) of every system takes, in bytes.
 const longestPassword = 255
 
 // hashOf is the hash of an account's password with a setting; false for a setting that
 // is not of SHA-512 crypt. Its error is a sentence for people.
-func (m *machine) hashOf(key, credential, setting string) (string, bool, error) {
-	value, err := valueOf(credential, m.getter())
+func (m *machine) hashOf(i item.Item, setting string) (string, bool, error) {
+	value, err := valueOf(i, m.getter())
 	if err != nil {
 		return "", false, err
 	}
-	return m.hashOfValue(key, value, credential, setting)
-}
-
-// getter gives the values of credentials; nil where there are none.
-func (m *machine) getter() func(name string) (secret.Value, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.credentials
+	credential, _ := i.Credential()
+	return m.hashOfValue(i.Key, value, credential, setting)
 }
 
 // hashOfValue is the hash of a password with a setting, which is the one of before as long as both are.
@@ -84,18 +54,6 @@ func (m *machine) hashOfValue(key string, value secret.Value, credential, settin
 	return hash, true, nil
 }
 
-// valueOf is the value of the credential of an account. Its error is a sentence for people.
-func valueOf(credential string, get func(name string) (secret.Value, error)) (secret.Value, error) {
-	if get == nil {
-		return secret.Value{}, fmt.Errorf("its password is the credential %q, and there are no credentials here", credential)
-	}
-	value, err := get(credential)
-	if err != nil {
-		return secret.Value{}, fmt.Errorf("its password cannot be set: %w", err)
-	}
-	return value, nil
-}
-
 // hashWith is the hash of a password with a setting; false for a setting that is not of
 // SHA-512 crypt.
 func hashWith(value secret.Value, credential, setting string) (string, bool, error) {
@@ -110,41 +68,20 @@ func hashWith(value secret.Value, credential, setting string) (string, bool, err
 	return hash, ok, nil
 }
 
-// comparePasswords says in the state of the facet base which accounts have the password
-// that is designed. No digest of a hash stays in it.
-func (m *machine) comparePasswords(s *site.FacetState, items []item.Item, told map[string]item.Hash) {
-	for field, v := range s.Have { // what the machine says of a credential is not believed
-		if item.Kind(field) == item.KindUsers && strings.HasSuffix(field, ".password") && strings.HasPrefix(v, item.PasswordOf("")) {
-			s.Have[field] = item.OtherPassword
+// comparePassword says whether an account has the password that is designed, by what the
+// machine told of it.
+func (m *machine) comparePassword(s *site.FacetState, i item.Item, is item.Hash) {
+	setting := cmp.Or(is.Setting, m.settingOf(i.Key), newSetting()) // without one, to learn whether there is a password to be set
+	hash, ok, err := m.hashOf(i, setting)
+	switch {
+	case err != nil:
+		cannot(s, err, i.Key)
+	case ok && item.Digest([]byte(hash)) == is.Digest:
+		if s.Have != nil {
+			s.Have[item.Name(i.Key, "password")] = i.Fields["password"]
 		}
-	}
-	for _, i := range items {
-		credential, designed := credentialOf(i)
-		if !designed {
-			continue
-		}
-		field, is := item.Name(i.Key, "password"), told[i.Key]
-		setting := cmp.Or(is.Setting, m.settingOf(i.Key), newSetting()) // without one, to learn whether there is a password to be set
-		hash, ok, err := m.hashOf(i.Key, credential, setting)
-		switch {
-		case err != nil:
-			if s.Cannot == nil {
-				s.Cannot = site.Values{}
-			}
-			s.Cannot[i.Key] = err.Error()
-		case ok && item.Digest([]byte(hash)) == is.Digest:
-			if s.Have != nil {
-				s.Have[field] = i.Fields["password"]
-			}
-		case is.Setting == setting:
-			m.forget(i.Key) // the salt of another password is not used again
-		}
-	}
-	for field, v := range s.Have {
-		isPassword := item.Kind(field) == item.KindUsers && strings.HasSuffix(field, ".password")
-		if isPassword && !slices.Contains([]string{"none", "locked"}, v) && !strings.HasPrefix(v, item.PasswordOf("")) {
-			s.Have[field] = item.OtherPassword
-		}
+	case is.Setting == setting:
+		m.forget(i.Key) // the salt of another password is not used again
 	}
 }
 
@@ -161,44 +98,38 @@ func (m *machine) forget(key string) {
 	delete(m.hashes, key)
 }
 
-// givePasswords puts the hashes of designed passwords into items that are about to be
-// set. A hash that the machine was seen to have of the right password stays.
-func (m *machine) givePasswords(items []item.Item) error {
-	return giveHashes(items, func(key, credential string) (string, error) {
-		hash, _, err := m.hashOf(key, credential, cmp.Or(m.settingOf(key), newSetting()))
-		return hash, err
-	})
+// hashToSet is the hash of an account's password that is about to be set. A hash that the
+// machine was seen to have of the right password stays.
+func (m *machine) hashToSet(i item.Item) (string, error) {
+	hash, _, err := m.hashOf(i, cmp.Or(m.settingOf(i.Key), newSetting()))
+	return hash, err
 }
 
-// giveNewPasswords does the same for a system that has none of them yet.
-func giveNewPasswords(items []item.Item, get func(name string) (secret.Value, error)) error {
-	return giveHashes(items, func(_, credential string) (string, error) {
-		value, err := valueOf(credential, get)
+// newHashes make hashes for a system that has none of them yet.
+func newHashes(get values) func(item.Item) (string, error) {
+	return func(i item.Item) (string, error) {
+		value, err := valueOf(i, get)
 		if err != nil {
 			return "", err
 		}
+		credential, _ := i.Credential()
 		hash, _, err := hashWith(value, credential, newSetting())
 		return hash, err
-	})
+	}
 }
 
-func giveHashes(items []item.Item, hashOf func(key, credential string) (string, error)) error {
-	for n, i := range items {
-		credential, designed := credentialOf(i)
-		if !designed {
-			continue
-		}
-		hash, err := hashOf(i.Key, credential)
-		if err != nil {
-			return refused("%s: %w", i.Key, err)
-		}
-		var body item.User
-		if err := json.Unmarshal(i.Body, &body); err != nil {
-			return err
-		}
-		body.Password = hash
-		i.Fields["password"] = item.Digest([]byte(hash))
-		items[n] = item.New(i.Key, i.Fields, body)
+// giveHash puts the hash of a password into an account's item.
+func giveHash(i item.Item, hashOf func(item.Item) (string, error)) (item.Item, error) {
+	hash, err := hashOf(i)
+	if err != nil {
+		return i, err
 	}
-	return nil
+	var body item.User
+	if err := json.Unmarshal(i.Body, &body); err != nil {
+		return i, err
+	}
+	body.Password = hash
+	fields := maps.Clone(i.Fields)
+	fields["password"] = item.Digest([]byte(hash))
+	return item.New(i.Key, fields, body), nil
 }

@@ -25,9 +25,9 @@ func TestPasswordsOfAccounts(t *testing.T) {
 	value, refusal := secret.New("", "correct horse 1"), error(nil)
 	open := func() driver.Machine {
 		m := h.open(t, 1)
-		m.(driver.Keyholder).Credentials(func(name string) (secret.Value, error) {
-			if name != "console" {
-				t.Errorf("asked for %q", name)
+		m.(driver.Keyholder).Credentials(func(name string, use secret.Use) (secret.Value, error) {
+			if name != "console" || use != secret.Account {
+				t.Errorf("asked for %q for %s", name, use)
 			}
 			return value, refusal
 		})

@@ -44,6 +44,9 @@ type Host struct {
 	// Hashes are the keys of the accounts of which the hash of the password is to be
 	// told, as Hash is.
 	Hashes []string
+	// Keys are those of the digests of files whose content is a secret, by the keys of the
+	// items: no other digest of them is told.
+	Keys map[string][]byte
 	// Wants are the values that items ask for of fields that the system may not be able to
 	// have yet, as item.Needing has them.
 	Wants map[string]string

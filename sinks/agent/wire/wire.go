@@ -81,6 +81,9 @@ type Request struct {
 	Show map[string]string `json:"show,omitempty"`
 	// Hashes is for OpObserve: the keys of accounts of which Facet.Hashes tells.
 	Hashes []string `json:"hashes,omitempty"`
+	// Keys is for OpObserve: random keys for files whose content is a secret, by the keys of the
+	// items. The program tells item.KeyedDigest of what is there. OpApply has them in the bodies.
+	Keys map[string][]byte `json:"keys,omitempty"`
 	// Wants is for OpObserve: what items ask for, as item.Needing has it. Facet.Cannot tells
 	// which of these values the system cannot have yet.
 	Wants map[string]string `json:"wants,omitempty"`

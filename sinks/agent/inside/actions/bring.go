@@ -27,6 +27,7 @@ func (f *Facet) bring(ctx context.Context, h *inside.Host, name string, a item.A
 			continue
 		}
 		h.Tell(fmt.Sprintf("put what the boot action %s brings there: %s", name, strings.Join(item.Keys(of.items), ", ")))
+		own.Keys = item.DigestKeys(of.items)
 		if f.step != nil {
 			if err := f.step("bring " + of.facet); err != nil {
 				return err
@@ -51,7 +52,11 @@ func differing(items []item.Item, seen inside.Seen) (names []string) {
 	for name, want := range item.Values(items) {
 		isGone := want == item.Absent && seen.Have[name] == ""
 		if seen.Have[name] != want && seen.Pending[name] != want && !isGone {
-			names = append(names, fmt.Sprintf("%s is %q and not %q", name, seen.Have[name], want))
+			what := fmt.Sprintf("%s is %q and not %q", name, seen.Have[name], want)
+			if item.IsKeyed(want) {
+				what = name + " is not the one that should be set"
+			}
+			names = append(names, what)
 		}
 	}
 	slices.Sort(names)

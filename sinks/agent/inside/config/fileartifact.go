@@ -21,7 +21,7 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 	}
 	want := item.DigestOf(body.Artifact)
 	if is != want || e.Mode != mode || e.UID != uid || e.GID != gid {
-		if err := w.takeFile(key, file, e); err != nil {
+		if err := w.takeFile(key, file, e, false); err != nil {
 			return err
 		}
 		if err := w.noteChange(key, file); err != nil {

@@ -22,7 +22,8 @@ type place struct {
 	Mode    uint32    `json:"mode,omitempty"`
 	UID     int       `json:"uid,omitempty"`
 	GID     int       `json:"gid,omitempty"`
-	// Secret says that the content was not kept, since it is a private key.
+	// Secret says that the content was not kept, since it is a private key, or a secret came in
+	// its place.
 	Secret bool `json:"secret,omitempty"`
 }
 
@@ -33,7 +34,8 @@ type fileBefore struct {
 }
 
 // madeFile is what is kept of a file whose content was an artifact: the digest that was
-// seen when it had that stamp. So what may be large is read once.
+// seen when it had that stamp. So what may be large is read once. Of the content of a file with
+// a secret nothing is kept.
 type madeFile struct {
 	Content string `json:"content"`
 	Stamp   string `json:"stamp"`
@@ -47,6 +49,8 @@ type madeFile struct {
 	// Boot: at the next one they start by it.
 	Restart []string `json:"restart,omitempty"`
 	Boot    string   `json:"boot,omitempty"`
+	// Secret says that the content is a secret, of which no digest is told without a key.
+	Secret bool `json:"secret,omitempty"`
 }
 
 // applyFiles makes files; those to be absent first, since a folder may come in
@@ -94,18 +98,34 @@ func (w *work) applyFile(i item.Item, absent bool) error {
 		return err
 	}
 	if body.Artifact != "" {
-		return w.putArtifact(i.Key, file, e, body, mode, uid, gid)
+		err = w.putArtifact(i.Key, file, e, body, mode, uid, gid)
+	} else {
+		err = w.putContent(i.Key, file, e, body, mode, uid, gid)
 	}
+	if err != nil {
+		return err
+	}
+	return w.noteSecret(i.Key, len(body.Key) > 0)
+}
+
+// putContent makes a file whose content is in the item.
+func (w *work) putContent(key, file string, e tree.Entry, body item.File, mode uint32, uid, gid int) error {
 	if so, err := w.isFile(file, e, body.Content, mode, uid, gid); err != nil || so {
 		return err
 	}
-	if err := w.guardContent(file, body.Content); err != nil {
+	isSecret := len(body.Key) > 0
+	if err := w.guardContent(file, body.Content, isSecret); err != nil {
 		return err
 	}
-	if err := w.takeFile(i.Key, file, e); err != nil {
+	if err := w.takeFile(key, file, e, isSecret); err != nil {
 		return err
 	}
-	if err := w.noteChange(i.Key, file); err != nil {
+	if isSecret {
+		if err := w.noteSecret(key, true); err != nil {
+			return err
+		}
+	}
+	if err := w.noteChange(key, file); err != nil {
 		return err
 	}
 	if err := w.putFile(file, body.Content, mode, uid, gid); err != nil {
@@ -152,11 +172,13 @@ func orElse(text, other string) string {
 	return text
 }
 
-func (w *work) takeFile(key, file string, e tree.Entry) error {
+// takeFile owns a file, and keeps what was there before it. What a secret takes the place of is
+// most likely another one, and is not kept.
+func (w *work) takeFile(key, file string, e tree.Entry, isSecret bool) error {
 	if _, ours := w.h.Owned.Entry(name, key); ours {
 		return nil
 	}
-	p, err := w.kept(file, e)
+	p, err := w.kept(file, e, isSecret)
 	if err != nil {
 		return err
 	}
@@ -169,7 +191,7 @@ func (w *work) takeFile(key, file string, e tree.Entry) error {
 
 func (w *work) absentFile(key, file string, e tree.Entry) error {
 	if e.Kind != tree.Nothing {
-		if err := w.takeFile(key, file, e); err != nil {
+		if err := w.takeFile(key, file, e, false); err != nil {
 			return err
 		}
 		if err := w.noteChange(key, file); err != nil {
@@ -237,10 +259,11 @@ func (w *work) removeFile(key string) error {
 	return w.items.Drop(key)
 }
 
-// kept is what is at a path, to be put back one day. Private keys are not kept.
-func (w *work) kept(file string, e tree.Entry) (place, error) {
+// kept is what is at a path, to be put back one day. Private keys, and what else is a secret, are
+// not kept.
+func (w *work) kept(file string, e tree.Entry, isSecret bool) (place, error) {
 	p := place{Kind: e.Kind, Target: e.Target, Mode: e.Mode, UID: e.UID, GID: e.GID}
-	if e.Kind != tree.File {
+	if p.Secret = isSecret && e.Kind == tree.File; e.Kind != tree.File || p.Secret {
 		return p, nil
 	}
 	content, err := w.tree.Read(file, inside.MaxBefore)
@@ -257,7 +280,7 @@ func (w *work) kept(file string, e tree.Entry) (place, error) {
 func (w *work) putBack(file string, p place) error {
 	switch {
 	case p.Kind == tree.File && p.Secret:
-		w.h.Tell(file + ": Slipway stores no private keys, so it does not restore the one that was here before")
+		w.h.Tell(file + ": Slipway stores no secrets, so it does not restore the one that was here before")
 		return w.tree.Remove(file)
 	case p.Kind == tree.File:
 		return w.putFile(file, p.Content, p.Mode, p.UID, p.GID)

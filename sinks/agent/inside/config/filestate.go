@@ -60,8 +60,15 @@ func (w *work) observeFile(key string) {
 // is not read, since a user may make one of his as large as he likes: its size tells that
 // it differs.
 func (w *work) digest(key, file string, e tree.Entry) (string, error) {
+	if with, isSecret := w.h.Keys[key]; isSecret {
+		return w.keyedDigest(file, e, with)
+	}
 	var made madeFile
-	if w.items.Load(key, nil, &made); made.Stamp == e.Stamp && made.Content != "" {
+	w.items.Load(key, nil, &made)
+	if made.Secret {
+		return withoutKey, nil
+	}
+	if made.Stamp == e.Stamp && made.Content != "" {
 		return made.Content, nil
 	}
 	if e.Size > item.MaxArtifact {
@@ -76,6 +83,8 @@ func (w *work) show(key, file string) {
 	text, size, err := w.tree.ReadPublic(file, item.MaxShown)
 	c := item.Content{Bytes: size}
 	switch {
+	case w.isSecret(key):
+		c = item.Content{Withheld: item.IsSecret}
 	case errors.Is(err, fs.ErrPermission):
 		c.Withheld = item.NotPublic
 	case err != nil:

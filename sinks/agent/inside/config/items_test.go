@@ -153,7 +153,7 @@ func TestPrivateKeysAreNotKept(t *testing.T) {
 	if err := f.apply(nil, i.Key); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.told) != 1 || !strings.Contains(f.told[0], "private keys") {
+	if len(f.told) != 1 || !strings.Contains(f.told[0], "stores no secrets") {
 		t.Errorf("told %q", f.told)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
@@ -40,21 +41,28 @@ func (w *work) guardOwner(file string, mode uint32, uid int) error {
 }
 
 // guardContent refuses a content with which nobody could become root, or log in, any more:
-// Slipway could not put the file back then.
-func (w *work) guardContent(file string, content []byte) error {
+// Slipway could not put the file back then. What the programs say of a secret is not told, since
+// they may quote it.
+func (w *work) guardContent(file string, content []byte, isSecret bool) error {
+	told := func(said string) string {
+		if isSecret {
+			return item.IsSecret
+		}
+		return said
+	}
 	places, err := w.placesOf(file)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(places, isSudoers) && w.has("/usr/sbin/visudo", "/sbin/visudo") {
 		if err := inside.CheckSudoers(w.ctx, w.h, content); err != nil {
-			return w.refusedBy(file, "visudo", "could use sudo", err.Error())
+			return w.refusedBy(file, "visudo", "could use sudo", told(err.Error()))
 		}
 	}
 	if slices.ContainsFunc(places, isSSH) && w.has(sshServer) {
 		if said, ok := w.sshd(content); !ok {
 			if _, ok := w.sshd(nil); ok { // else it accepts no settings here, whatever they are
-				return w.refusedBy(file, "sshd", "could log in", said)
+				return w.refusedBy(file, "sshd", "could log in", told(said))
 			}
 		}
 	}
@@ -77,7 +85,7 @@ func (w *work) guardFetched(file string, content io.Reader, size int64) (io.Read
 	if err != nil {
 		return nil, err
 	}
-	return bytes.NewReader(text), w.guardContent(file, text)
+	return bytes.NewReader(text), w.guardContent(file, text, false)
 }
 
 func (w *work) refusedBy(file, program, what, said string) error {

@@ -150,7 +150,7 @@ func (w *work) create() {
 		file := item.ID(key)
 		e, err := w.tree.Look(file)
 		if err == nil && e.Kind == tree.File {
-			if err = w.createBy(file); slices.Contains(w.gone, key) {
+			if err = w.createBy(key, file); slices.Contains(w.gone, key) {
 				err = nil // the lines are not the design's
 			}
 		}
@@ -164,10 +164,14 @@ func (w *work) create() {
 	w.uncreated = nil
 }
 
-func (w *work) createBy(file string) error {
+func (w *work) createBy(key, file string) error {
 	o, err := w.run("systemd-tmpfiles", createTime, "--create", "--", file)
 	if err == nil && o.Code != 0 {
-		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine where they need something that is there only then", file, o.LastLines(3))}
+		said := o.LastLines(3)
+		if w.isSecret(key) {
+			said = item.IsSecret
+		}
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine where they need something that is there only then", file, said)}
 	}
 	return err
 }

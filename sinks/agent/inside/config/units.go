@@ -239,11 +239,12 @@ func enabledIs(is, want string) bool {
 
 // unitNow is a unit as it is, to be put back one day.
 func (w *work) unitNow(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) (unitBefore, error) {
-	file, err := w.kept(unitFolder+"/"+g.name, e)
+	at := unitFolder + "/" + g.name
+	file, err := w.kept(at, e, w.isSecret(item.KindFiles+"."+at))
 	if err != nil {
 		return unitBefore{}, err
 	}
-	folders, err := w.foldersOf(unitFolder + "/" + g.name)
+	folders, err := w.foldersOf(at)
 	return unitBefore{Exists: u.path != "", File: file, Links: s.links.configured[g.name], State: s.states[g.name].active, Folders: folders}, err
 }
 

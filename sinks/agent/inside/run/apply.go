@@ -30,7 +30,7 @@ func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.
 		return err
 	}
 	p.Host.Once, p.Host.Again, p.Host.Targets = r.Apply.Once, r.Apply.Again, r.Apply.Targets
-	p.Host.Wants = item.Needing(r.Apply.Items)
+	p.Host.Wants, p.Host.Keys = item.Needing(r.Apply.Items), item.DigestKeys(r.Apply.Items)
 	err = p.apply(ctx, r, result)
 	result.Term = max(result.Term, r.Term)
 	seen, unseen := p.observe(ctx, facet, item.Keys(r.Apply.Items))
@@ -194,7 +194,7 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 			case item.Lacking(seen.Cannot, name, want) != "" && name != i.Key:
 			case seen.Cannot[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
-			case field == "password":
+			case field == "password", item.IsKeyed(want):
 				differ = append(differ, name+" is not the one that should be set")
 			default:
 				differ = append(differ, fmt.Sprintf("%s is %q and not %q", name, have, want))

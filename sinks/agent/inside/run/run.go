@@ -195,7 +195,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		result.Error = asError(err)
 		return result
 	}
-	p.Host.Show, p.Host.Hashes, p.Host.Wants = r.Show, r.Hashes, r.Wants
+	p.Host.Show, p.Host.Hashes, p.Host.Keys, p.Host.Wants = r.Show, r.Hashes, r.Keys, r.Wants
 	defer p.hardware(ctx, r.PCI, &result) // behind what changes the drivers
 	switch r.Op {
 	case wire.OpObserve:

@@ -211,7 +211,11 @@ func (files) Observe(_ context.Context, h *inside.Host, keys []string) (inside.S
 	seen := inside.Seen{Have: map[string]string{}}
 	for _, key := range keys {
 		if content, err := os.ReadFile(path(h, key)); err == nil {
-			for field, v := range (item.File{Content: content, Mode: "0644", Owner: "root", Group: "root"}).Fields() {
+			is := item.File{Content: content, Key: h.Keys[key], Mode: "0644", Owner: "root", Group: "root"}
+			if info, err := os.Stat(path(h, key)); err == nil && info.Mode().Perm() == 0o600 {
+				is.Mode = "0600"
+			}
+			for field, v := range is.Fields() {
 				seen.Have[item.Name(key, field)] = v
 			}
 		}
@@ -242,7 +246,11 @@ func (f files) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 		if err := h.Owned.Take("config", i.Key, nil); err != nil {
 			return err
 		}
-		if err := inside.WriteFile(path(h, i.Key), file.Content, 0o644); err != nil {
+		mode := os.FileMode(0o644)
+		if file.Mode == "0600" {
+			mode = 0o600
+		}
+		if err := inside.WriteFile(path(h, i.Key), file.Content, mode); err != nil {
 			return err
 		}
 	}
