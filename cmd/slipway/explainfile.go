@@ -82,6 +82,9 @@ func explainFile(ctx context.Context, state string, s *site.Site, node, path str
 	case seen.Unread[key] != "":
 		x.Unknown = seen.Unread[key]
 		return x
+	case x.Designed.Withheld == item.IsSecret && seen.Cannot[item.Name(key, "content")] != "":
+		x.Unknown = seen.Cannot[item.Name(key, "content")]
+		return x
 	}
 	there, err := daemon.File(ctx, s.Name, node, key)
 	x.Seen, x.There = seen.Seen, seen.Have[item.Name(key, "content")]
@@ -121,6 +124,8 @@ func (x *explainedFile) print(w *screen) {
 	switch {
 	case x.Digest == "":
 		w.Println(bold("designed") + "  to be absent")
+	case x.Designed.Withheld == item.IsSecret:
+		w.Println(bold("designed") + "  " + x.Digest + ", not shown: " + x.Designed.Withheld)
 	case x.Designed.Withheld != "":
 		w.Println(bold("designed") + "  " + x.Digest + fmt.Sprintf(", %d bytes, not shown: ", x.Designed.Bytes) + x.Designed.Withheld)
 	default:

@@ -264,6 +264,43 @@ func TestFieldsThatTheSystemLacks(t *testing.T) {
 	}
 }
 
+// A file whose credential cannot be read is told once, with what is wrong, and the rest of its
+// facet is made as designed.
+func TestAFileWhoseCredentialCannotBeRead(t *testing.T) {
+	const key, why = "files./etc/app/key", `its content cannot be set: credential "app": there is no file`
+	motd := "x"
+	n := &site.Node{Name: "n1", Endpoints: overSSH, Power: "on", Identity: site.Identity{UUID: "u1"},
+		System: site.System{Files: map[string]site.File{"/etc/app/key": {Credential: "app"}, "/etc/motd": {Content: &motd}}}}
+	s := &site.Site{Name: "test", Nodes: map[string]*site.Node{"n1": n}}
+	cannot := site.Values{}
+	for field := range n.Items(site.FacetConfig)[0].Fields {
+		cannot[item.Name(key, field)] = why
+	}
+	have := site.Values{"files./etc/motd.state": "present", "files./etc/motd.content": item.Digest([]byte("x")), "files./etc/motd.mode": "0644", "files./etc/motd.owner": "root:root"}
+	for name, c := range map[string]struct {
+		seen           site.FacetState
+		steps, blocked string
+		notes          int
+	}{
+		"it can be read":  {site.FacetState{Have: have, Absent: []string{key}}, "apply-config: config.files./etc/app/key absent → content that of credential app, mode 0600, owner root:root", "", 0},
+		"the rest is set": {site.FacetState{Absent: []string{key, "files./etc/motd"}, Cannot: cannot}, "apply-config: config.files./etc/motd absent → content " + item.Digest([]byte("x")) + ", mode 0644, owner root:root", "", 1},
+		"nothing is left": {site.FacetState{Have: have, Absent: []string{key}, Cannot: cannot}, "", "config." + key + ".content: " + why, 0},
+	} {
+		c.seen.Seen = time.Unix(1, 0)
+		m := site.Memory{Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+			site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetConfig: c.seen,
+		}}}
+		p := plan.Node(s, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetConfig: true}})
+		var steps []string
+		for _, step := range p.Steps {
+			steps = append(steps, step.Summary())
+		}
+		if got := strings.Join(steps, "; "); got != c.steps || strings.Join(p.Blocked, "; ") != c.blocked || len(p.Notes) != c.notes || plan.AsDesigned(n, site.FacetConfig, c.seen) {
+			t.Errorf("%s:\nsteps %s\n want %s\nblocked %q\nnotes %q", name, got, c.steps, p.Blocked, p.Notes)
+		}
+	}
+}
+
 // An interface to which no server gave an address is as designed, and said to lack it, as long
 // as somebody looks.
 func TestInterfacesThatAreGivenNothing(t *testing.T) {

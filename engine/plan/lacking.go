@@ -43,8 +43,11 @@ func lackingOf(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	}
 	w := wishFor(n, f, seen)
 	var why []string
+	told := map[[2]string]bool{} // all fields of an item may lack one thing
 	for _, field := range slices.Sorted(maps.Keys(w.Lacking)) {
-		if w.Unresolved[w.Keys[field]] == "" {
+		reason := [2]string{w.Keys[field], w.Lacking[field]}
+		if w.Unresolved[w.Keys[field]] == "" && !told[reason] {
+			told[reason] = true
 			why = append(why, fmt.Sprintf("%s%s: %s", placed(w.designedAt(n, f, field)), FieldOf(f, field), w.Lacking[field]))
 		}
 	}

@@ -165,6 +165,10 @@ const NoFile = "there is no such file"
 // Compared is the difference of two contents as a unified diff, or why there is none.
 func Compared(have, want item.Content) (text, why string) {
 	switch {
+	case want.Withheld == item.IsSecret && have == item.Content{}:
+		return "", item.IsSecret
+	case want.Withheld == item.IsSecret:
+		return "", "[redacted] on the machine, [redacted] as designed: the secret differs"
 	case want.Withheld != "":
 		return "", "as designed, " + want.Withheld
 	case have.Withheld != "":

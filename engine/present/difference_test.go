@@ -69,6 +69,8 @@ func TestDifferences(t *testing.T) {
 		"binary":          {fileOf("a\x00b"), there(was, "0644"), item.Content{Text: was, Bytes: 14}, "", "as designed, it is not text"},
 		"large":           {fileOf(long), there(was, "0644"), item.Content{Text: was, Bytes: 14}, "", "as designed, it has 20480 bytes, more than the 16384 that are shown"},
 		"a secret":        {fileOf(is), there("password = calvin-7\n", "0644"), item.Content{Text: "password = calvin-7\n", Bytes: 20}, "", "[redacted]: it holds what looks like a password or token (password)"},
+		"a credential":    {site.File{Credential: "app"}, there(was, "0600"), item.Content{}, "", "[redacted] on the machine, [redacted] as designed: the secret differs"},
+		"a new secret":    {site.File{Credential: "app"}, nil, item.Content{}, "", "[redacted]: it is the value of a credential"},
 		"a link":          {fileOf(is), site.Values{"files./etc/motd.content": "a link to /run/motd", "files./etc/motd.state": "present"}, item.Content{}, "", "on the machine: there is a link to /run/motd in its place"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,15 +48,18 @@ func contentOf(i item.Item, get values) ([]byte, error) {
 // compareContent says whether a file has the value of its credential. Where that cannot be
 // read nobody knows, and nothing of the file can be set.
 func (m *machine) compareContent(s *site.FacetState, i item.Item, key []byte) {
+	name := item.Name(i.Key, "content")
 	content, err := contentOf(i, m.getter())
 	if err != nil {
+		if item.IsKeyed(s.Have[name]) {
+			s.Have[name] = "unknown"
+		}
 		for field := range i.Fields {
 			cannot(s, err, item.Name(i.Key, field))
 		}
 		return
 	}
 	defer clear(content)
-	name := item.Name(i.Key, "content")
 	have := s.Have[name]
 	rest, same := strings.CutPrefix(have, item.KeyedDigest(key, content))
 	switch {

@@ -93,7 +93,7 @@ func TestFilesWithSecrets(t *testing.T) {
 		"credential missing: there is no f": {content, fmt.Errorf("%w: there is no file /cred/app-tls", secret.ErrMissing)},
 	} {
 		content, refusal = c.content, c.refusal
-		s := see("another one")
+		s := see("unknown")
 		if plan.AsDesigned(n, site.FacetConfig, s) || !strings.Contains(s.Cannot[field], says) {
 			t.Errorf("a look says %q, want %q", s.Cannot, says)
 		}

@@ -39,7 +39,7 @@ func TestDetailsOnTheLab(t *testing.T) {
 	}
 	first, second := "first\n", "second\n"
 	n := &site.Node{Name: "m0", System: site.System{
-		Files: map[string]site.File{"/etc/motd": {Content: &first}}, Users: map[string]site.User{"ops": {Password: "console"}},
+		Files: map[string]site.File{"/etc/motd": {Content: &first}, "/etc/key": {Credential: "app"}}, Users: map[string]site.User{"ops": {Password: "console"}},
 	}}
 	see(n)
 	for f, action := range map[site.Facet]site.Action{site.FacetConfig: site.ActionConfig, site.FacetBase: site.ActionBase} {

@@ -77,6 +77,7 @@ func fields() []tried {
 		{path: "#User.state", from: user("leaves", "uid: 1779"), to: user("leaves", `state: "absent"`), look: "id -u leaves 2>/dev/null || echo none", before: "1779", after: "none"},
 
 		{path: "#File.content", from: file("/srv/content", `content: "one\n"`), to: file("/srv/content", `content: "two\n"`), look: "cat /srv/content", before: "one", after: "two"},
+		{path: "#File.credential", from: file("/srv/credential", `credential: "console"`), to: file("/srv/credential", `credential: "os"`), look: "stat -c '%a %U:%G' /srv/credential; cat /srv/credential", before: "600 root:root\nthe value of console", after: "600 root:root\nthe value of os"},
 		{path: "#File.template", from: file("/srv/template", `content: "{name}\n"`), to: file("/srv/template", `content: "{name}\n", template: true`), look: "cat /srv/template", before: "{name}", after: "n1"},
 		{path: "#File.mode", from: file("/srv/mode", `content: "", mode: "0600"`), to: file("/srv/mode", `content: "", mode: "0640"`), look: "stat -c %a /srv/mode", before: "600", after: "640"},
 		{path: "#File.owner", from: file("/srv/owner", `content: "", owner: "daemon"`), to: file("/srv/owner", `content: "", owner: "root"`), look: "stat -c %U /srv/owner", before: "daemon", after: "root"},

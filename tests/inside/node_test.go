@@ -406,7 +406,9 @@ func (n *node) open(t *testing.T) driver.Machine {
 		t.Fatal(err)
 	}
 	m.(driver.Namer).Name("s1", n.term)
-	m.(driver.Keyholder).Credentials(func(name string, _ secret.Use) (secret.Value, error) { return secret.New("", "the value of "+name), nil })
+	m.(driver.Keyholder).Credentials(func(name string, _ secret.Use) (secret.Value, error) {
+		return secret.New("", "the value of "+name), nil
+	})
 	m.(driver.Supplied).Supply(func(digest string) (io.ReadCloser, int64, error) {
 		for name, a := range artifacts {
 			if a.SHA256 == digest {

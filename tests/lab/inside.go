@@ -190,7 +190,7 @@ func (in *inside) survey(facets []string) map[string]item.Found {
 }
 
 // detail tells what a request asks for beside the fields: of files that differ their
-// contents, and of accounts how their passwords are hashed.
+// contents, of those with secrets their digests, and of accounts how their passwords are hashed.
 func (in *inside) detail(seen *wire.Facet, facet string, r wire.Request) {
 	for key, designed := range r.Show {
 		var f item.File
@@ -202,6 +202,12 @@ func (in *inside) detail(seen *wire.Facet, facet string, r wire.Request) {
 			seen.Contents = map[string]item.Content{}
 		}
 		seen.Contents[key] = item.Show(have["mode"], f.Content)
+	}
+	for key, with := range r.Keys {
+		var f item.File
+		if have := in.have[facet][key]; have != nil && json.Unmarshal(in.bodies[key], &f) == nil {
+			seen.Have[item.Name(key, "content")] = item.KeyedDigest(with, f.Content)
+		}
 	}
 	for _, key := range r.Hashes {
 		var u item.User

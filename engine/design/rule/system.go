@@ -21,11 +21,27 @@ var systems = []Rule{
 	},
 	{
 		Code: "file-source", Severity: site.SeverityError,
-		What:  "A file has its content here or in an artifact, and one of the two; a file that is absent has none.",
+		What:  "A file has its content here, in an artifact or in a credential, and one of the three; a file that is absent has none.",
 		Why:   "Slipway cannot tell what to write into the file.",
 		Wrong: `nodes: "n1": system: files: "/etc/motd": mode: "0644"`,
 		Right: `nodes: "n1": system: files: "/etc/motd": {mode: "0644", content: "Welcome"}`,
 		Site:  onActions(fileSources), Node: onContents(fileSources),
+	},
+	{
+		Code: "file-credential", Severity: site.SeverityError, Firm: true,
+		What: "The credential whose value a file has is an entry in `credentials`.", Why: noMeaning,
+		Wrong: `nodes: "n1": system: files: "/etc/app/key.pem": credential: "oss"`,
+		Right: `nodes: "n1": system: files: "/etc/app/key.pem": credential: "os"`,
+		Site:  func(s *site.Site) []site.Finding { return onActions(fileCredentials(s))(s) },
+		Node:  func(s *site.Site, n *site.Node) []site.Finding { return onContents(fileCredentials(s))(s, n) },
+	},
+	{
+		Code: "file-secret", Severity: site.SeverityWarning,
+		What:  "A file that has the value of a credential is open to its owner and group alone.",
+		Why:   "Any account of the node, that of a broken service among them, could read the secret.",
+		Wrong: `nodes: "n1": system: files: "/etc/app/key.pem": {credential: "os", mode: "0644"}`,
+		Right: `nodes: "n1": system: files: "/etc/app/key.pem": {credential: "os", mode: "0640"}`,
+		Site:  onActions(fileSecrets), Node: onContents(fileSecrets),
 	},
 	{
 		Code: "file-path", Severity: site.SeverityError,

@@ -13,18 +13,51 @@ func fileSources(c contents) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(c.files) {
 		f, at := c.files[name], c.path+".files."+name
-		content, artifact := c.set(at+".content"), c.set(at+".artifact")
+		var sources []string
+		clash := false
+		for _, source := range []string{"content", "artifact", "credential"} {
+			if c.set(at + "." + source) {
+				sources = append(sources, source)
+			}
+			clash = clash || c.clash(at+".state", at+"."+source)
+		}
 		switch {
-		case f.State == "absent" && (c.clash(at+".state", at+".content") || c.clash(at+".state", at+".artifact")):
+		case f.State == "absent" && clash:
 			found = append(found, wrong(at+".state", fmt.Sprintf("the file %s is absent and has a content", name),
 				"Remove the content, or the state."))
 		case f.State == "absent":
-		case content && artifact:
-			found = append(found, wrong(at+".artifact", fmt.Sprintf("the file %s has its content here and in an artifact", name),
-				"Remove one of the two."))
-		case !content && !artifact:
+		case len(sources) > 1:
+			places := map[string]string{"content": "here", "artifact": "in an artifact", "credential": "in a credential"}
+			found = append(found, wrong(at+"."+sources[len(sources)-1],
+				fmt.Sprintf("the file %s has its content %s and %s", name, places[sources[0]], places[sources[len(sources)-1]]), "Remove one of the two."))
+		case len(sources) == 0:
 			found = append(found, wrong(at, fmt.Sprintf("the file %s has no content", name),
-				`Set content or artifact; an empty file has the content "".`))
+				`Set content, artifact or credential; an empty file has the content "".`))
+		}
+	}
+	return found
+}
+
+// fileCredentials objects to credentials that the design does not declare.
+func fileCredentials(s *site.Site) func(contents) []site.Finding {
+	return func(c contents) (found []site.Finding) {
+		for _, name := range keys(c.files) {
+			found = append(found, refer(c.path+".files."+name+".credential", "credentials", c.files[name].Credential, s.Credentials)...)
+		}
+		return found
+	}
+}
+
+// fileSecrets objects to files with secrets that everybody may read.
+func fileSecrets(c contents) []site.Finding {
+	var found []site.Finding
+	for _, name := range keys(c.files) {
+		f := c.files[name]
+		mode, err := strconv.ParseUint(f.Mode, 8, 16)
+		if err == nil && f.Credential != "" && mode&0o007 != 0 {
+			found = append(found, wrong(c.path+".files."+name+".mode",
+				fmt.Sprintf("the file %s has the value of the credential %q, and is open to everybody (%04o)", name, f.Credential, mode),
+				fmt.Sprintf("Write %q. An account that should read it is its owner, or is in its group.", fmt.Sprintf("%04o", mode&^0o007))))
 		}
 	}
 	return found

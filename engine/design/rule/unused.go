@@ -184,6 +184,7 @@ func credentialsOf(_ *site.Site, n *site.Node) []string {
 				names = append(names, u.Password)
 			}
 		}
+		names = append(names, fileCredentialNames(x.Files)...)
 		return nil
 	})(nil, n)
 	return names
@@ -194,6 +195,20 @@ func siteCredentials(s *site.Site) []string {
 	names := discoveryCredential(s)
 	for _, h := range s.Hypervisors {
 		names = append(names, h.Credential)
+	}
+	for _, a := range s.BootActions {
+		names = append(names, fileCredentialNames(a.Files)...)
+	}
+	return names
+}
+
+// fileCredentialNames are the credentials whose values files have.
+func fileCredentialNames(files map[string]site.File) []string {
+	var names []string
+	for _, path := range keys(files) {
+		if name := files[path].Credential; name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }
