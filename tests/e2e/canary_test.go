@@ -108,10 +108,25 @@ func newAviary(t *testing.T) *aviary {
 		a.birds = append(a.birds, a.kindsOf(store)...)
 	}
 	a.derive()
-	a.birds = append(a.birds, canary{"os", "key", "sealed", a.key}, canary{"bmc", "password", "sops.yaml", password})
+	a.birds = append(a.birds, canary{"os", "key", "sealed", a.key}, canary{"bmc", "password", "sops.yaml", password},
+		canary{inFile, "password", "file", mark + "-in-a-file"})
+	a.flags = append(a.flags, "--agents", helpers(t))
 	check(t, os.Remove(a.path("cred/os")))
 	check(t, os.Remove(a.path("cred/bmc")))
 	return a
+}
+
+// inFile is the credential whose value is in a file of a system.
+const inFile = "in-file"
+
+// helpers are programs for machines that the lab's systems answer without.
+func helpers(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	for _, arch := range []string{"amd64", "arm64"} {
+		check(t, os.WriteFile(filepath.Join(folder, "slipway-helper-linux-"+arch), []byte(arch), 0o600))
+	}
+	return folder
 }
 
 // derive has passwords made of the site's key.
@@ -135,6 +150,8 @@ func (a *aviary) text(c canary) string {
 	switch c.name {
 	case "os":
 		return "hosts: 127.95.2.0/24\nuse: ssh\nports: 1024-65535\nusername: admin\n\n" + c.secret
+	case inFile:
+		return "hosts: 127.95.2.0/24\nuse: file\nports: 1024-65535\n\n" + c.secret
 	case "bmc":
 		return "hosts: 127.95.1.0/24\nuse: redfish\nports: 1024-65535\nusername: admin\n\n" + c.secret
 	}
@@ -168,10 +185,11 @@ func (a *aviary) files() github.Files {
 			from = fmt.Sprintf(`from: "sops", file: %q, key: %q`, name, c.name)
 		}
 		design += fmt.Sprintf("credentials: %q: {%s}\n", c.name, from)
-		if c.name != "os" && c.name != "bmc" {
+		if !slices.Contains([]string{"os", "bmc", inFile}, c.name) {
 			design += fmt.Sprintf("nodes: \"echo-%d\": {\n\tprofiles: [\"hostile\"]\n\tendpoints: manager: {url: \"redfish+https://127.95.3.%d:%s\", credential: %q}\n}\n", i+1, i+1, port, c.name)
 		}
 	}
+	design += fmt.Sprintf("nodes: \"old-2\": system: files: \"/etc/app/token\": credential: %q\n", inFile)
 	for name, content := range together {
 		f, err := content.File(time.Now())
 		check(a.t, err)
@@ -251,7 +269,7 @@ func TestCanariesStayInTheirStores(t *testing.T) {
 				return false
 			}
 		}
-		return len(s.Nodes) == len(a.birds)-2+len(names)
+		return len(s.Nodes) == len(a.birds)-3+len(names)
 	})
 	p := a.proposes("again", ordered("old-1"))
 	texts := map[string]string{"the comment": a.says(p, "old-1"), "the control socket": a.asked()}
@@ -270,6 +288,9 @@ func TestCanariesStayInTheirStores(t *testing.T) {
 	texts["the objects of the repository"] = a.objects("hub.git")
 	a.readAll(texts, "state")
 	a.holds(texts)
+	if !strings.Contains(texts["the control socket"], "that of credential "+inFile) {
+		t.Error("no file of a system has the value of a credential")
+	}
 	heads, _ := a.heard.sent()
 	if heads < 10 {
 		t.Errorf("%d passwords were sent to a BMC that says them back", heads)
