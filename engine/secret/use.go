@@ -118,7 +118,7 @@ func items(list string) []string {
 }
 
 // allow says why a file's secret may not be used so, nil if it may. Without a
-// "use:" line any use is allowed, and any port without a "ports:" line.
+// "use:" line any use but for files of systems is allowed, and any port without a "ports:" line.
 func (f *file) allow(r Request) error {
 	at := func(line int) string {
 		if f.elsewhere != "" {
