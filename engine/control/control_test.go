@@ -231,6 +231,14 @@ func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
 func TestOrderIsTheCallers(t *testing.T) {
 	f := &fake{}
 	socket, _ := serving(t, f)
+	forged := site.Order{Verb: site.VerbPause, Source: &site.ApprovalSource{Kind: site.ByMerge, By: "bob", Proposal: 7}}
+	if _, err := dial(t, socket).Do(t.Context(), "", forged); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.orders) != 1 || f.orders[0].Source != nil {
+		t.Errorf("a client says how it came: %+v", f.orders)
+	}
+	f.orders = nil
 	if _, err := dial(t, socket).Do(t.Context(), "", site.Order{Verb: site.VerbPause}); err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ type Comment struct {
 	Number  int    // of the proposal
 	Author  string // empty when the account is gone
 	Bot     bool   // written by a program
-	Via     string // the program that wrote it in the author's name, if one did
+	Via     string // the program that wrote it in the author's name, if one did, also one of ours
 	Body    string
 	URL     string
 	Written time.Time

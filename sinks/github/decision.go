@@ -18,6 +18,10 @@ const maxTimelinePages = 100
 // takes a pull request out of the merge queue as it merges it.
 const tidying = 10 * time.Second
 
+// ownAccount is who acts with the account that Slipway has a token of: whoever has the
+// token, which is no person who has read something.
+const ownAccount = "the account of Slipway's token"
+
 // Decision reads from a pull request's timeline how it came to its merge. The
 // pull request itself names who merged, but not since when it was to be merged
 // automatically, nor by which program. As long as the timeline does not have the
@@ -36,7 +40,14 @@ func (r *Repository) Decision(ctx context.Context, number int) (site.Decision, e
 	if err != nil {
 		return site.Decision{}, fmt.Errorf("timeline of #%d: %w", number, explain(err, needPulls))
 	}
+	me, err := r.whoami(ctx)
+	if err != nil {
+		return site.Decision{}, fmt.Errorf("pull request #%d: %w", number, err)
+	}
 	d, known := decided(pr, events)
+	if me.login != "" && strings.EqualFold(d.By, me.login) {
+		d.Program = ownAccount
+	}
 	if !known {
 		return d, fmt.Errorf("timeline of #%d: %w: it does not have the merge", number, site.ErrNotYet)
 	}

@@ -43,12 +43,20 @@ type issueComment struct {
 
 // CommentsSince are the comments of everybody, on issues too.
 func (r *Repository) CommentsSince(ctx context.Context, since time.Time) ([]forge.Comment, error) {
+	me, err := r.whoami(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("comments since %s: %w", since.UTC().Format(time.RFC3339), err)
+	}
 	var all []forge.Comment
-	err := pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
+	err = pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
 		query := url.Values{"since": {since.UTC().Format(time.RFC3339)}}
 		some, resp, err := r.listComments(ctx, "issues/comments", query, page)
 		for _, c := range some {
-			all = append(all, c.read())
+			is := c.read()
+			if me.wrote(c) {
+				is.Via = ownAccount
+			}
+			all = append(all, is)
 		}
 		return resp, err
 	})

@@ -254,7 +254,7 @@ func read(c forge.Comment) (forge.Command, *forge.NotACommand) {
 	case c.Edited():
 		return forge.Command{}, &forge.NotACommand{Why: "it was edited, and only what was written at first is a command"}
 	case c.Via != "":
-		return forge.Command{}, &forge.NotACommand{Why: "it was written by a program in the name of a person"}
+		return forge.Command{}, &forge.NotACommand{Why: fmt.Sprintf("it was written by a program (%s), and not by a person", c.Via)}
 	}
 	return asked, wrong
 }

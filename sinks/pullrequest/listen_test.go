@@ -257,7 +257,7 @@ func TestNearMissesAreAnswered(t *testing.T) {
 		{"a short digest", "ada", "/slipway approve " + digest[1:], "1 confused", "digits and needs", nil},
 		{"the second line", "ada", "Done.\n/slipway approve " + digest, "1 confused", "not in the first line", nil},
 		{"edited", "ada", "/slipway approve " + digest, "1 confused", "it was edited", func(c *forge.Comment) { c.Changed = c.Written.Add(time.Second) }},
-		{"an App in her name", "ada", "/slipway approve " + digest, "1 confused", "by a program", func(c *forge.Comment) { c.Via = "helper" }},
+		{"an App in her name", "ada", "/slipway approve " + digest, "1 confused", "by a program (helper)", func(c *forge.Comment) { c.Via = "helper" }},
 		{"a reader", "ben", " /slipway approve " + digest, "1 refused", "", nil},
 		{"a stranger who edits", "mallory", "/slipway approve " + digest, "1 refused", "", func(c *forge.Comment) { c.Changed = c.Written.Add(time.Second) }},
 		{"talk that was edited", "ada", "Nice work", "", "", func(c *forge.Comment) { c.Changed = c.Written.Add(time.Second) }},
