@@ -189,7 +189,7 @@ func (a *aviary) files() github.Files {
 			design += fmt.Sprintf("nodes: \"echo-%d\": {\n\tprofiles: [\"hostile\"]\n\tendpoints: manager: {url: \"redfish+https://127.95.3.%d:%s\", credential: %q}\n}\n", i+1, i+1, port, c.name)
 		}
 	}
-	design += fmt.Sprintf("nodes: \"old-2\": system: files: \"/etc/app/token\": credential: %q\n", inFile)
+	design += fmt.Sprintf("nodes: \"new-1\": system: files: \"/etc/app/token\": credential: %q\n", inFile)
 	for name, content := range together {
 		f, err := content.File(time.Now())
 		check(a.t, err)
