@@ -17,7 +17,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := e.restore(ctx); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return nil // it is told to end before it has begun
 		}
 		return fmt.Errorf("restore site %s: %w", e.Site, err)

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -46,6 +47,9 @@ func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (D
 		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	value, err := secrets.Get(r)
+	if errors.Is(err, secret.ErrUnavailable) {
+		return nil, secret.Value{}, err // that passes
+	}
 	if err != nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrDenied, err)
 	}

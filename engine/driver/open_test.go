@@ -1,41 +1,32 @@
-package driver
+package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-type keyholder struct {
-	Machine
-	get func(name string, use secret.Use) (secret.Value, error)
+// keeper gives no credential, for a reason.
+type keeper struct{ why error }
+
+func (k keeper) Get(r secret.Request) (secret.Value, error) {
+	return secret.Value{}, fmt.Errorf("credential %q: %w", r.Name, k.why)
 }
 
-func (h *keyholder) Credentials(get func(name string, use secret.Use) (secret.Value, error)) {
-	h.get = get
-}
+// named is a driver that is never asked.
+type named struct{ driver.Driver }
 
-type askedFor struct{ request secret.Request }
-
-func (a *askedFor) Get(r secret.Request) (secret.Value, error) {
-	a.request = r
-	return secret.Value{}, secret.ErrUse
-}
-
-// A machine gets the credentials that are for accounts, or for files, at its own address, and what
-// refuses them is told.
-func TestLend(t *testing.T) {
-	for address, want := range map[string]secret.Request{
-		"ssh://root@10.1.0.11":        {Name: "console", Use: secret.File, Host: "10.1.0.11", Port: 22},
-		"ssh://root@[2001:db8::1]:24": {Name: "console", Use: secret.Account, Host: "2001:db8::1", Port: 24},
-	} {
-		var h keyholder
-		var a askedFor
-		Lend(&h, site.Endpoint{URL: address}, &a)
-		if _, err := h.get("console", want.Use); !errors.Is(err, secret.ErrUse) || a.request != want {
-			t.Errorf("%s: got %v, %+v", address, err, a.request)
+// A server of secrets that is away passes; a credential that is missing or for another host
+// is for a person.
+func TestWhatKeepsAnEndpointShut(t *testing.T) {
+	for why, denied := range map[error]bool{secret.ErrUnavailable: false, secret.ErrMissing: true, secret.ErrHost: true} {
+		_, _, err := driver.KeyTo(map[string]driver.Driver{"redfish": named{}}, keeper{why}, site.Endpoint{URL: "redfish+https://192.0.2.1", Credential: "bmc"})
+		if !errors.Is(err, why) || errors.Is(err, driver.ErrDenied) != denied {
+			t.Errorf("%v: got %v, denied %t", why, err, errors.Is(err, driver.ErrDenied))
 		}
 	}
 }

@@ -29,7 +29,7 @@ const (
 	longestKeep    = 24 * time.Hour
 )
 
-// program is how a credential is had from a program on this host, and what it is for.
+// program says which program prints a credential, and what that is for.
 type program struct {
 	file
 	owner   uint32 // of its file, and of the command's
@@ -84,7 +84,7 @@ func (s *Store) fromProgram(name string) (*file, error) {
 		}
 		text, err := p.ask(name)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: %s: %w", ErrMissing, path, err)
+			return nil, 0, fmt.Errorf("%w: %s: %w", ErrUnavailable, path, err)
 		}
 		p.value = New(p.username, text)
 		return &p.file, p.keep, nil
@@ -108,8 +108,11 @@ func readProgram(path string, owner uint32) (*program, error) {
 // readOwned reads a file that only its owner may change.
 func readOwned(path string, owner uint32) (string, error) {
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
+	if errors.Is(err, fs.ErrPermission) {
 		return "", explain(path, err)
+	}
+	if err != nil {
+		return "", err
 	}
 	defer r.Close()
 	info, err := r.Stat()
@@ -228,6 +231,9 @@ func (p *program) ask(name string) (string, error) {
 		cancel() // nobody reads the rest
 	}
 	ended := done()
+	if p.socket != "" && ended == nil && !bytes.HasSuffix(b, []byte("\n")) {
+		ended = errors.New("its output does not end with a newline, so a part of it may be missing")
+	}
 	text := string(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")))
 	size := len(b)
 	clear(b)
@@ -238,10 +244,10 @@ func (p *program) ask(name string) (string, error) {
 		return "", fmt.Errorf("%s prints more than %d bytes, which no password or key has", p.what(), maxFile)
 	case err != nil:
 		return "", fmt.Errorf("%s cannot be read: %w", p.what(), err)
-	case ended != nil:
-		return "", fmt.Errorf("%s has failed: %w: run it by hand as that user to see what it says", p.what(), ended)
 	case text == "":
-		return "", fmt.Errorf("%s printed nothing", p.what())
+		return "", fmt.Errorf("%s printed nothing: run it by hand as its user to see what it says", p.what())
+	case ended != nil:
+		return "", fmt.Errorf("%s has failed: %w: run it by hand as its user to see what it says", p.what(), ended)
 	}
 	return text, nil
 }
@@ -286,14 +292,24 @@ func (p *program) start(ctx context.Context, name string) (io.Reader, func() err
 	}
 	deadline, _ := ctx.Deadline()
 	_ = printed.SetReadDeadline(deadline) // what the program has started may keep the pipe open; pipes have deadlines
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // one that cannot be killed keeps nobody waiting
 	return printed, func() error {
 		printed.Close()
-		return cmd.Wait()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Until(deadline) + 2*cmd.WaitDelay):
+			return errors.New("it could not be ended")
+		}
 	}, nil
 }
 
 // account is that of the program's user, nil for this process's own.
 func (p *program) account() (*syscall.Credential, error) {
+	if p.user == "" && os.Geteuid() == 0 {
+		return nil, errors.New("this process is root: name the user that runs the program, \"user: …\"")
+	}
 	if p.user == "" {
 		return nil, nil
 	}

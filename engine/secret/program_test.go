@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,12 +19,25 @@ const limits = "hosts: 192.0.2.0/24\nuse: redfish\nusername: admin\n"
 func printing(t *testing.T, file string) (s *Store, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	write(t, dir, "bmc", file)
+	write(t, dir, "bmc", byMe(t, file))
 	s = open(t, "")
 	s.Programs(dir)
 	s.owner = uint32(os.Geteuid()) // who runs the tests need not be root
 	s.InForce(&site.Site{Name: "fra", Credentials: map[string]*site.Credential{"bmc": {From: site.FromProgram}}})
 	return s, dir
+}
+
+// byMe is the file of a program that runs as who runs the tests, who may be root.
+func byMe(t *testing.T, file string) string {
+	t.Helper()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(file, "user:") || strings.Contains(file, "socket:") {
+		return file
+	}
+	return strings.TrimSuffix(file, "\n") + "\nuser: " + me.Username + "\n"
 }
 
 // script writes a program.
@@ -50,7 +64,7 @@ func TestProgramPrintsTheSecret(t *testing.T) {
 	if _, err := s.Get(ask("bmc", "198.51.100.9")); !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), dir+"/bmc:3") {
 		t.Errorf("another host: %v", err)
 	}
-	write(t, dir, "bmc", "command: "+program+" two\nkeep: 0s\n"+limits)
+	write(t, dir, "bmc", byMe(t, "command: "+program+" two\nkeep: 0s\n"+limits))
 	for range 2 {
 		if _, err := s.Get(ask("bmc", "192.0.2.7")); err != nil {
 			t.Fatal(err)
@@ -76,7 +90,7 @@ func TestProgramsThatFail(t *testing.T) {
 			s, _ := printing(t, "command: "+script(t, c.text)+"\ntimeout: 1s\n"+limits)
 			for range 2 { // the second time from memory
 				_, err := s.Get(ask("bmc", "192.0.2.7"))
-				if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), canary) {
+				if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), canary) {
 					t.Errorf("got %v, want %q", err, c.want)
 				}
 			}
@@ -137,8 +151,19 @@ func TestFilesOfPrograms(t *testing.T) {
 	}
 }
 
+// As root nothing runs that no line says to run as root.
+func TestProgramsOfRoot(t *testing.T) {
+	s, dir := printing(t, "socket: /nowhere\n"+limits)
+	write(t, dir, "bmc", "command: "+script(t, "echo "+canary)+"\n"+limits)
+	v, err := s.Get(ask("bmc", "192.0.2.7"))
+	if isRoot := os.Geteuid() == 0; isRoot != (err != nil) || isRoot && !strings.Contains(err.Error(), "name the user that runs the program") {
+		t.Errorf("got %v, %v", v, err)
+	}
+}
+
 // A service of systemd has a user and a sandbox of its own, and answers on a socket.
 func TestSocketPrintsTheSecret(t *testing.T) {
+	said := canary + "\n"
 	socket := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -151,7 +176,7 @@ func TestSocketPrintsTheSecret(t *testing.T) {
 			if err != nil {
 				return
 			}
-			fmt.Fprintln(c, canary)
+			fmt.Fprint(c, said)
 			c.Close()
 		}
 	}()
@@ -165,5 +190,9 @@ func TestSocketPrintsTheSecret(t *testing.T) {
 	}
 	if err != nil || v.Reveal() != canary {
 		t.Errorf("got %v, %v", v, err)
+	}
+	said, s.fetched = canary[:4], map[string]*fetch{}
+	if _, err := s.Get(ask("bmc", "192.0.2.7")); err == nil || !strings.Contains(err.Error(), "a part of it may be missing") {
+		t.Errorf("a half: %v", err)
 	}
 }

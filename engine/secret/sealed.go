@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -20,8 +19,7 @@ type encrypted struct {
 	// path is the file of the identity that opens them; empty for none.
 	path     string
 	made     func(path, recipient string)
-	stamp    stamp
-	identity sealed.Identity
+	identity sealed.Identity // as it was opened last
 	// design is the one whose secrets count; nil for none.
 	design *site.Site
 	opened map[string]opened
@@ -42,7 +40,7 @@ type opened struct {
 
 // Unseal names the file of the identity that opens secrets which are encrypted in
 // the repository. It is read when it is needed. Where there is none it is made, and
-// made is told of it while the store is locked; with nil none is made.
+// made is told of it; with nil none is made.
 func (s *Store) Unseal(identity string, made func(path, recipient string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,6 +53,7 @@ func (s *Store) InForce(d *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.encrypted.design, s.encrypted.opened, s.encrypted.refused = d, map[string]opened{}, map[string]string{}
+	s.fetched = map[string]*fetch{} // what left the design is not kept
 }
 
 // beforeDesign are the uses of secrets that the daemon needs to reach the
@@ -89,7 +88,7 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no file %s in the repository: make it with `slipway secret set %s`, and commit it", ErrMissing, at, name)
 	}
-	id, by, err := s.identity()
+	id, by, err := s.opening.identity(s)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be opened: %w", at, err)
 	}
@@ -221,37 +220,3 @@ func copyOf(path string) string {
 
 // CopyNote is beside an identity of which a copy was made.
 func CopyNote(path string) string { return path + ".exported" }
-
-// identity gives the identity that opens secrets, read again when its file changed.
-func (s *Store) identity() (sealed.Identity, stamp, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.encrypted.path == "" {
-		return sealed.Identity{}, stamp{}, errNoIdentity
-	}
-	info, err := os.Stat(s.encrypted.path)
-	if errors.Is(err, fs.ErrNotExist) && s.encrypted.made != nil {
-		id, _, merr := sealed.LoadOrCreate(s.encrypted.path, sealed.Classic)
-		if merr != nil {
-			return sealed.Identity{}, stamp{}, fmt.Errorf("make an identity: %w", merr)
-		}
-		s.encrypted.made(s.encrypted.path, id.Recipients()[0])
-		info, err = os.Stat(s.encrypted.path)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return sealed.Identity{}, stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, s.encrypted.path)
-	case err != nil:
-		return sealed.Identity{}, stamp{}, fmt.Errorf("identity: %w", err)
-	}
-	now := stampOf(info)
-	if !s.encrypted.identity.IsZero() && s.encrypted.stamp == now {
-		return s.encrypted.identity, now, nil
-	}
-	id, err := sealed.Load(s.encrypted.path, sealed.Means{})
-	if err != nil {
-		return sealed.Identity{}, stamp{}, err
-	}
-	s.encrypted.identity, s.encrypted.stamp = id, now
-	return id, now, nil
-}

@@ -23,6 +23,9 @@ const maxFile = 64 << 10
 var (
 	// ErrMissing is wrapped when there is no file for a credential.
 	ErrMissing = errors.New("credential missing")
+	// ErrUnavailable is wrapped when what keeps a credential does not give it now, such as a
+	// server that is away.
+	ErrUnavailable = errors.New("credential unavailable")
 	// ErrHost is wrapped when a credential may not be sent to a host.
 	ErrHost = errors.New("credential not for this host")
 	// ErrPort is wrapped when a credential may not be sent to a port.
@@ -59,6 +62,7 @@ type Store struct {
 	files     map[string]*file
 	unlimited map[string]map[Use]bool // names of files without "use", and who asked
 	encrypted encrypted
+	opening   opening
 	programs  string // folder of the programs that credentials come from; empty to run none
 	owner     uint32 // whose these have to be
 	fetched   map[string]*fetch
@@ -112,7 +116,7 @@ func Open(dir string) (*Store, error) {
 }
 
 // Get gives a credential's value for one use on one host and port. Its errors
-// wrap ErrMissing, ErrHost, ErrUse and ErrPort, and never hold anything of the
+// wrap ErrMissing, ErrUnavailable, ErrHost, ErrUse and ErrPort, and never hold anything of the
 // content.
 func (s *Store) Get(r Request) (Value, error) {
 	defer s.trouble()

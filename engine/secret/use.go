@@ -120,9 +120,13 @@ func items(list string) []string {
 // allow says why a file's secret may not be used so, nil if it may. Without a
 // "use:" line any use but for files of systems is allowed, and any port without a "ports:" line.
 func (f *file) allow(r Request) error {
+	place := f.path
+	if f.elsewhere != "" {
+		place += " on " + f.elsewhere
+	}
 	at := func(line int) string {
 		if f.elsewhere != "" {
-			return fmt.Sprintf("%s on %s", f.path, f.elsewhere)
+			return place
 		}
 		if f.sealed != "" {
 			return fmt.Sprintf("%s with `slipway secret edit %s`", f.path, f.sealed)
@@ -146,7 +150,7 @@ func (f *file) allow(r Request) error {
 			ErrPort, r.Name, r.Port, r.Host, at(f.lines["ports"]))
 	case len(f.ports) == 0 && len(f.uses) > 0 && !slices.Contains(usual[r.Use], r.Port):
 		return fmt.Errorf("%w: %q may not be sent to port %d of %q, which is not the usual one of %s: if it is for that port, add the line \"ports: %d\" to %s",
-			ErrPort, r.Name, r.Port, r.Host, r.Use, r.Port, f.path)
+			ErrPort, r.Name, r.Port, r.Host, r.Use, r.Port, place)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -16,10 +17,13 @@ import (
 
 // vaultServer is the server of secrets that the credentials of a design come from.
 type vaultServer struct {
-	path   string // of the file that says where it is
-	stamp  stamp
-	server *vault.Server
-	keep   time.Duration
+	path string // of the file that says where it is
+
+	mu            sync.Mutex
+	authorities   string // the file of them, if that one names it
+	stamps        [2]stamp
+	server        *vault.Server
+	timeout, keep time.Duration
 }
 
 // Vault names the file that says where the server is that credentials from "vault" are
@@ -40,12 +44,14 @@ func (s *Store) Vault(file string) { s.vault.path = file }
 
 // fromVault gives a credential that a server of secrets keeps.
 func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file, error) {
-	server, keep, by, err := s.server()
+	server, timeout, keep, by, err := s.server()
 	if err != nil {
 		return nil, err
 	}
 	f, err := s.fetchOf("vault "+d.Name+" "+name+" "+c.Key).get(by, func() (*file, time.Duration, error) {
-		object, err := server.Read(context.Background(), c.Key) // its client bounds the time
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		object, err := server.Read(ctx, c.Key)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -62,40 +68,59 @@ func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file,
 		return f, keep, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s on %s: %w", ErrMissing, c.Key, server.Address.Host, err)
+		return nil, fmt.Errorf("%w: %s on %s: %w", ErrUnavailable, c.Key, server.Address.Host, err)
 	}
 	return f, nil
 }
 
-// server gives the server of secrets, anew when its file has changed.
-func (s *Store) server() (*vault.Server, time.Duration, stamp, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vault.path == "" {
-		return nil, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and --vault names no file that says where that is", ErrMissing)
+// server gives the server of secrets, anew when a file that says where it is has changed.
+func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by stamp, err error) {
+	v := &s.vault
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.path == "" {
+		return nil, 0, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and --vault names no file that says where that is", ErrMissing)
 	}
-	info, err := os.Stat(s.vault.path)
+	now, err := stampsOf(v.path, v.authorities)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and there is no file %s: make it as root, with the line \"address: https://bao.example.org:8200\"", ErrMissing, s.vault.path)
+	case errors.Is(err, fs.ErrNotExist) && v.server == nil:
+		return nil, 0, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and there is no file %s: make it as root, with the line \"address: https://bao.example.org:8200\"", ErrMissing, v.path)
 	case err != nil:
-		return nil, 0, stamp{}, err
+		return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
-	if now := stampOf(info); s.vault.server == nil || s.vault.stamp != now {
-		server, keep, err := s.readServer(s.vault.path)
-		if err != nil {
-			return nil, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
+	if v.server == nil || v.stamps != now {
+		if err := s.readServer(v); err != nil {
+			v.server = nil
+			return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
 		}
-		s.vault.server, s.vault.keep, s.vault.stamp = server, keep, now
+		if v.stamps, err = stampsOf(v.path, v.authorities); err != nil {
+			return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
+		}
 	}
-	return s.vault.server, s.vault.keep, s.vault.stamp, nil
+	return v.server, v.timeout, v.keep, v.stamps[0], nil
+}
+
+// stampsOf are those of a server's file and of its authorities, if it names some.
+func stampsOf(files ...string) (all [2]stamp, err error) {
+	for i, file := range files {
+		if file == "" {
+			continue
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return all, err
+		}
+		all[i] = stampOf(info)
+	}
+	return all, nil
 }
 
 // readServer reads the file of a server.
-func (s *Store) readServer(path string) (*vault.Server, time.Duration, error) {
+func (s *Store) readServer(v *vaultServer) error {
+	path := v.path
 	text, err := readOwned(path, s.owner)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	given := map[string]string{"mount": "secret", "credential": "vault", "timeout": "10s", "keep": "5m", "address": "", "ca": "", "namespace": ""}
 	seen := map[string]bool{}
@@ -107,31 +132,38 @@ func (s *Store) readServer(path string) (*vault.Server, time.Duration, error) {
 		key, value, ok := strings.Cut(line, ":")
 		switch _, known := given[key]; {
 		case !known || !ok:
-			return nil, 0, fmt.Errorf(`%s:%d: is none of "address: …", "ca: …", "namespace: …", "mount: …", "credential: …", "timeout: …" and "keep: …"`, path, i+1)
+			return fmt.Errorf(`%s:%d: is none of "address: …", "ca: …", "namespace: …", "mount: …", "credential: …", "timeout: …" and "keep: …"`, path, i+1)
 		case seen[key]:
-			return nil, 0, fmt.Errorf("%s:%d: %q is given twice", path, i+1, key)
+			return fmt.Errorf("%s:%d: %q is given twice", path, i+1, key)
 		}
 		given[key], seen[key] = strings.TrimSpace(value), true
 	}
 	timeout, err := within(given["timeout"], time.Second, longestTimeout)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: the timeout %w", path, err)
+		return fmt.Errorf("%s: the timeout %w", path, err)
 	}
 	keep, err := within(given["keep"], 0, longestKeep)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: the time to keep a secret %w", path, err)
+		return fmt.Errorf("%s: the time to keep a secret %w", path, err)
 	}
 	address, err := url.Parse(given["address"])
 	if err != nil || address.Host == "" || address.User != nil {
-		return nil, 0, fmt.Errorf("%s: there is no \"address:\" line with a URL such as https://bao.example.org:8200", path)
+		return fmt.Errorf("%s: there is no \"address:\" line with a URL such as https://bao.example.org:8200", path)
 	}
-	server, err := vault.New(address, given["ca"], timeout)
+	authorities := ""
+	if file := given["ca"]; file != "" {
+		if authorities, err = readOwned(file, s.owner); err != nil {
+			return fmt.Errorf("%s: the authorities: %w", path, err)
+		}
+	}
+	server, err := vault.New(address, authorities)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	server.Namespace, server.Mount = given["namespace"], given["mount"]
 	server.Login = func(at *url.URL) (vault.Login, error) { return s.login(given["credential"], at) }
-	return server, keep, nil
+	v.server, v.timeout, v.keep, v.authorities = server, timeout, keep, given["ca"]
+	return nil
 }
 
 // login is what is sent to the server to log in.

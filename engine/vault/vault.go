@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -56,35 +55,40 @@ type Server struct {
 	client *http.Client
 
 	mu    sync.Mutex
-	token string // of the role
-	by    Login  // with which it was had
+	by    Login // of the role
+	token string
+	err   error     // why there is none
+	had   time.Time // when it was asked for
 	until time.Time
 }
 
-// New makes a server of its address. It trusts the authorities of a PEM file, or without
-// one those of this host.
-func New(address *url.URL, authorities string, timeout time.Duration) (*Server, error) {
-	local, err := netip.ParseAddr(address.Hostname())
-	isLocal := address.Hostname() == "localhost" || err == nil && local.IsLoopback()
-	if address.Scheme != "https" && !(address.Scheme == "http" && isLocal) {
-		return nil, fmt.Errorf("%s can be read and changed on the way: use https:// (http:// is for this host itself)", address)
+// New makes a server of its address. It trusts authorities in PEM form, or without one those
+// of this host.
+func New(address *url.URL, authorities string) (*Server, error) {
+	if err := mayReach(address); err != nil {
+		return nil, err
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if authorities != "" {
-		pem, err := os.ReadFile(authorities)
-		if err != nil {
-			return nil, err
-		}
 		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s has no certificate in PEM form", authorities)
+		if !trust.RootCAs.AppendCertsFromPEM([]byte(authorities)) {
+			return nil, errors.New("the file of the authorities has no certificate in PEM form")
 		}
 	}
 	return &Server{Address: address, client: &http.Client{
-		Timeout:       timeout,
 		Transport:     &http.Transport{Proxy: nil, TLSClientConfig: trust, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// mayReach refuses an address on whose way others can read and change what is sent.
+func mayReach(address *url.URL) error {
+	local, err := netip.ParseAddr(address.Hostname())
+	isLocal := address.Hostname() == "localhost" || err == nil && local.IsLoopback()
+	if address.Scheme == "https" || address.Scheme == "http" && isLocal {
+		return nil
+	}
+	return fmt.Errorf("what is sent to %s can be read and changed on the way: use https:// (http:// is for this host itself)", shown(address.Redacted()))
 }
 
 // Read gives the fields of an object by its path below the mount.
@@ -134,14 +138,35 @@ func (s *Server) asked(ctx context.Context, request func(token string) error) er
 	return request(token)
 }
 
+// How often Slipway logs in at most.
+const (
+	loginEvery = 30 * time.Second // after a login that failed
+	renewEvery = time.Minute      // of a token that is denied: its role may not read the path
+)
+
 // tokenOf gives the token of a role, a fresh one where there is none, where it is about to
-// end, or where it is one that was denied.
+// end, or where it was denied.
 func (s *Server) tokenOf(ctx context.Context, l Login, denied string) (token string, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.token != "" && s.token != denied && s.by == l && time.Now().Before(s.until) {
+	now := time.Now()
+	age := now.Sub(s.had)
+	switch {
+	case s.by != l:
+	case s.err != nil && age < loginEvery:
+		return "", false, s.err
+	case s.err == nil && now.Before(s.until) && (s.token != denied || age < renewEvery):
 		return s.token, false, nil
 	}
+	var lease time.Duration
+	s.by, s.had = l, now
+	s.token, lease, s.err = s.login(ctx, l)
+	s.until = time.Now().Add(lease * 2 / 3)
+	return s.token, true, s.err
+}
+
+// login logs in as a role.
+func (s *Server) login(ctx context.Context, l Login) (token string, lease time.Duration, err error) {
 	var got struct {
 		Auth struct {
 			Token string `json:"client_token"`
@@ -150,22 +175,23 @@ func (s *Server) tokenOf(ctx context.Context, l Login, denied string) (token str
 	}
 	body, err := json.Marshal(map[string]string{"role_id": l.Role, "secret_id": l.Secret})
 	if err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	err = s.do(ctx, http.MethodPost, "/v1/auth/approle/login", "", body, &got)
 	clear(body)
 	switch {
+	case errors.Is(err, ErrDenied):
+		return "", 0, fmt.Errorf("%w: the server refuses the role and its secret ID", ErrDenied)
 	case err != nil:
-		return "", false, fmt.Errorf("log in as the role: %w", err)
+		return "", 0, fmt.Errorf("log in as the role: %w", err)
 	case got.Auth.Token == "":
-		return "", false, errors.New("log in as the role: the server answered without a token")
+		return "", 0, errors.New("log in as the role: the server answered without a token")
 	}
-	lease := time.Duration(got.Auth.Lease) * time.Second
+	lease = time.Duration(got.Auth.Lease) * time.Second
 	if lease <= 0 || lease > 24*time.Hour {
 		lease = time.Hour
 	}
-	s.token, s.by, s.until = got.Auth.Token, l, time.Now().Add(lease*2/3)
-	return s.token, true, nil
+	return got.Auth.Token, lease, nil
 }
 
 // do makes a request and reads the answer. It follows a server in standby to the active one,
@@ -209,8 +235,9 @@ func (s *Server) active(from *url.URL, location string) (*url.URL, error) {
 	switch {
 	case err != nil || location == "":
 		return nil, errors.New("the server is in standby, and does not name the active one")
-	case to.Scheme != from.Scheme:
-		return nil, fmt.Errorf("the server is in standby, and names %s, which is no %s", shown(to.Redacted()), from.Scheme)
+	}
+	if err := mayReach(to); err != nil {
+		return nil, fmt.Errorf("the server is in standby, and names another one: %w", err)
 	}
 	if _, err := s.Login(to); err != nil {
 		return nil, fmt.Errorf("the server is in standby, and names %s: %w", shown(to.Host), err)

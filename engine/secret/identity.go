@@ -1,0 +1,70 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/sealed"
+)
+
+// opening opens the identity. It has a lock of its own: a TPM that opens it may be slow.
+type opening struct {
+	mu    sync.Mutex
+	stamp stamp
+	id    sealed.Identity
+	err   error
+	until time.Time // when one that could not be opened is tried again
+}
+
+// identity gives the identity that opens secrets, read again when its file changed.
+func (o *opening) identity(s *Store) (sealed.Identity, stamp, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path, made := s.identityFile()
+	if path == "" {
+		return sealed.Identity{}, stamp{}, errNoIdentity
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && made != nil {
+		id, _, merr := sealed.LoadOrCreate(path, sealed.Classic)
+		if merr != nil {
+			return sealed.Identity{}, stamp{}, fmt.Errorf("make an identity: %w", merr)
+		}
+		made(path, id.Recipients()[0])
+		info, err = os.Stat(path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return sealed.Identity{}, stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, path)
+	case err != nil:
+		return sealed.Identity{}, stamp{}, fmt.Errorf("identity: %w", err)
+	}
+	now := stampOf(info)
+	if o.stamp == now && (o.err == nil || time.Now().Before(o.until)) {
+		return o.id, now, o.err
+	}
+	o.id, o.err = sealed.Load(path, sealed.Means{})
+	o.stamp, o.until = now, time.Now().Add(retryAfter)
+	if o.err == nil {
+		s.keepIdentity(o.id)
+	}
+	return o.id, now, o.err
+}
+
+// identityFile is the file of the identity, and who is told of one that is made.
+func (s *Store) identityFile() (path string, made func(path, recipient string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.encrypted.path, s.encrypted.made
+}
+
+// keepIdentity keeps the identity that was opened last, for what people are told of it.
+func (s *Store) keepIdentity(id sealed.Identity) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.encrypted.identity = id
+}
