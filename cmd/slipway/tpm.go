@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,15 +23,15 @@ const mostIdentity = 64 << 10
 func (a *app) tpmCommand() *cobra.Command {
 	var f sealFlags
 	var device, pcrs string
-	var postQuantum bool
+	var isNew, postQuantum bool
 	cmd := &cobra.Command{
 		Use: "tpm [DIR]", Short: "seal this host's identity to its TPM", Args: atMost(1),
 		Long: "Encrypts the identity so that only the TPM of this host opens it: a stolen disk or a backup of\n" +
-			"the file opens no secret. Where there is no identity yet, a new one is made, which never stands\n" +
-			"in clear text on the disk. DIR is a checkout of the site. Its secrets need another recipient:\n" +
-			"when the host, its TPM or its mainboard is lost, that one opens them. With --pcrs the identity\n" +
-			"opens only after a start of the host in which these registers hold what they hold now.\n" + exitHelp,
-		Example: "  slipway secret tpm --credentials /etc/slipway/credentials site\n  slipway secret tpm --pcrs 4,11 site",
+			"the file opens no secret. With --new it makes another identity, which is never written\n" +
+			"unencrypted. DIR is a checkout of the site. Its secrets need another recipient: when the host,\n" +
+			"its TPM or its mainboard is lost, that one opens them. With --pcrs the identity opens only\n" +
+			"after a start of the host in which these registers hold what they hold now.\n" + exitHelp,
+		Example: "  slipway secret tpm site\n  slipway secret tpm --new --pcrs 4 site",
 		RunE: func(_ *cobra.Command, args []string) error {
 			numbers, err := registers(pcrs)
 			if err != nil {
@@ -44,13 +45,14 @@ func (a *app) tpmCommand() *cobra.Command {
 			if postQuantum {
 				kind = sealed.PostQuantum
 			}
-			return a.sealIdentity(c, kind, device, numbers)
+			return a.sealIdentity(c, isNew, kind, absolute(device), numbers)
 		},
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&device, "tpm", tpm.Device, "device of the TPM")
 	flags.StringVar(&pcrs, "pcrs", "", "`NUMBERS` of registers with commas between them; without it the TPM opens the identity after any start of this host")
+	flags.BoolVar(&isNew, "new", false, "make another identity in place of the present one")
 	flags.BoolVar(&postQuantum, "post-quantum", false, "make a new identity of the post-quantum kind (age1pq1…)")
 	return cmd
 }
@@ -71,26 +73,27 @@ func registers(list string) (numbers []int, err error) {
 }
 
 // sealIdentity seals the identity of a host, or a new one.
-func (a *app) sealIdentity(c *checkout, kind sealed.Kind, device string, pcrs []int) error {
+func (a *app) sealIdentity(c *checkout, isNew bool, kind sealed.Kind, device string, pcrs []int) error {
 	at := identityAt(c.flags.identity, c.flags.credentials)
-	id, err := sealed.Load(at, sealed.Means{})
-	isNew := errors.Is(err, fs.ErrNotExist)
+	if _, err := os.Stat(serviceIdentity); err == nil && at != serviceIdentity {
+		return fmt.Errorf("the daemon of this host has the identity %s, and this would seal %s: leave --credentials out, or name it with --identity", serviceIdentity, at)
+	}
+	id, text, err := c.present(at)
+	isThere := !errors.Is(err, fs.ErrNotExist)
+	isNew = isNew || !isThere
 	if err != nil && !isNew {
 		return err
 	}
-	if err := c.hasAnother(id); err != nil {
-		return err
-	}
-	var text []byte
-	if isNew {
-		text, err = sealed.Generate(kind)
-	} else {
-		text, err = clearText(at)
-	}
-	if err != nil {
-		return err
-	}
 	defer clear(text)
+	if err := c.hasAnother(id, isNew); err != nil {
+		return err
+	}
+	if isNew {
+		clear(text)
+		if text, err = sealed.Generate(kind); err != nil {
+			return err
+		}
+	}
 	closed, err := tpm.Seal(device, text, pcrs)
 	if err != nil {
 		return err
@@ -104,9 +107,9 @@ func (a *app) sealIdentity(c *checkout, kind sealed.Kind, device string, pcrs []
 	case !same:
 		return errors.New("the identity was not changed: the TPM gave back another text than it was given")
 	}
-	put := keyfile.Replace
-	if isNew {
-		put = keyfile.Create
+	put := keyfile.Create
+	if isThere {
+		put = keyfile.Replace
 	}
 	if err := put(at, closed); err != nil {
 		return err
@@ -117,8 +120,21 @@ func (a *app) sealIdentity(c *checkout, kind sealed.Kind, device string, pcrs []
 	return a.showSealing(at, id, isNew, pcrs)
 }
 
+// present is the identity that there is, and its text, also of one that is sealed already.
+func (c *checkout) present(at string) (id sealed.Identity, text []byte, err error) {
+	if id, err = sealed.Load(at, sealed.Means{}); err != nil {
+		return id, nil, err
+	}
+	text, err = keyfile.Read(at, mostIdentity)
+	if err != nil || !tpm.IsSealed(text) {
+		return id, text, err
+	}
+	text, err = tpm.Unseal(text)
+	return id, text, err
+}
+
 // hasAnother refuses where nobody else could open the secrets once the TPM is lost.
-func (c *checkout) hasAnother(id sealed.Identity) error {
+func (c *checkout) hasAnother(id sealed.Identity, isNew bool) error {
 	listed, err := c.listed()
 	if err != nil {
 		return err
@@ -132,23 +148,17 @@ func (c *checkout) hasAnother(id sealed.Identity) error {
 	}
 	for _, file := range files {
 		state, finding := c.stateOf(file, id, listed, nil)
+		if isNew && id.IsZero() {
+			continue // nobody here can open it: the other recipients rekey it
+		}
 		if finding != nil {
 			return errors.New(finding.Message)
 		}
-		if state.Count < 2 {
-			return fmt.Errorf("%s has one reader alone: once the TPM or the host is lost, nobody could open it. Run `slipway secret rekey`", state.File)
+		if state.Count < 2 || state.Stale {
+			return fmt.Errorf("%s is not encrypted for the recipients that the site lists: once the TPM or the host is lost, nobody might be able to open it. Run `slipway secret rekey`", state.File)
 		}
 	}
 	return nil
-}
-
-// clearText is the text of an identity, also of one that is sealed already.
-func clearText(at string) ([]byte, error) {
-	text, err := keyfile.Read(at, mostIdentity)
-	if err != nil || !tpm.IsSealed(text) {
-		return text, err
-	}
-	return tpm.Unseal(text)
 }
 
 func (a *app) showSealing(at string, id sealed.Identity, made bool, pcrs []int) error {
@@ -165,9 +175,9 @@ func (a *app) showSealing(at string, id sealed.Identity, made bool, pcrs []int) 
 		a.out.Printf("recipient %s\n", r)
 	}
 	if made {
-		a.out.Printf("It was made now. Add the recipient with `slipway secret recipients add`, and run `slipway secret rekey`.\n")
+		a.out.Printf("It was made now. Add the recipient with `slipway secret recipients add`, and run `slipway secret rekey` with the identity of another recipient.\n")
 	} else {
-		a.out.Printf("The disk, its snapshots and backups may still have the clear text: where that matters, remove the file, run this again for a new identity, and set the secrets again.\n")
+		a.out.Printf("The disk, its snapshots and backups may still have it unencrypted. Where that matters, run this again with --new, and set the secrets to new values.\n")
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func Load(path string, with Means) (Identity, error) {
 	inTPM := tpm.IsSealed(text)
 	if inTPM {
 		if text, err = tpm.Unseal(text); err != nil {
-			return Identity{}, fmt.Errorf("identity: %s is sealed to the TPM: %w", path, err)
+			return Identity{}, fmt.Errorf("identity: %s is sealed to the TPM: %w: make another identity with `slipway secret tpm --new`, add it, and run `slipway secret rekey` with the identity of another recipient", path, err)
 		}
 	}
 	id, err := parseIdentity(path, text, with)

@@ -15,9 +15,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/go-tpm/tpm2"
 	"github.com/google/go-tpm/tpm2/transport"
@@ -40,6 +42,9 @@ const LastPCR = 15
 
 // sealed is a secret as it is kept.
 type sealed struct {
+	// Root is the name of the key under which the object is: another one under that name would
+	// be of somebody between us and the TPM.
+	Root []byte `json:"root"`
 	// Public and Private are the object of the TPM that holds the key of Text.
 	Public  []byte `json:"public"`
 	Private []byte `json:"private"`
@@ -59,6 +64,10 @@ func Seal(device string, secret []byte, pcrs []int) ([]byte, error) {
 	if err := CheckPCRs(pcrs); err != nil {
 		return nil, err
 	}
+	return inTime(func() ([]byte, error) { return seal(device, secret, pcrs) })
+}
+
+func seal(device string, secret []byte, pcrs []int) ([]byte, error) {
 	t, err := open(device)
 	if err != nil {
 		return nil, err
@@ -76,6 +85,11 @@ func Seal(device string, secret []byte, pcrs []int) ([]byte, error) {
 	if s.PCRs, err = readPCRs(t, pcrs); err != nil {
 		return nil, err
 	}
+	for n, value := range s.PCRs {
+		if len(bytes.Trim(value, "\x00")) == 0 || len(bytes.Trim(value, "\xff")) == 0 {
+			return nil, fmt.Errorf("nothing is measured into the register %d on this host, so it would bind the secret to nothing: leave it out", n)
+		}
+	}
 	if err := s.hold(t, key); err != nil {
 		return nil, fmt.Errorf("seal to the TPM: %w", explained(err))
 	}
@@ -91,12 +105,16 @@ func Unseal(text []byte) ([]byte, error) {
 	block, rest := pem.Decode(bytes.TrimSpace(text))
 	var s sealed
 	if block == nil || block.Type != blockType || len(bytes.TrimSpace(rest)) > 0 || block.Headers[headerDevice] == "" || json.Unmarshal(block.Bytes, &s) != nil {
-		return nil, errors.New("the sealed secret is damaged: put its copy back, or seal the secret again")
+		return nil, errDamaged
 	}
 	if err := CheckPCRs(s.numbers()); err != nil {
 		return nil, err
 	}
-	t, err := open(block.Headers[headerDevice])
+	return inTime(func() ([]byte, error) { return s.open(block.Headers[headerDevice]) })
+}
+
+func (s *sealed) open(device string) ([]byte, error) {
+	t, err := open(device)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +126,44 @@ func Unseal(text []byte) ([]byte, error) {
 	defer clear(key)
 	secret, err := decrypt(key, s.Text)
 	if err != nil {
-		return nil, errors.New("the sealed secret is damaged: put its copy back, or seal the secret again")
+		return nil, errDamaged
 	}
 	return secret, nil
+}
+
+var errDamaged = errors.New("the sealed secret is damaged")
+
+// patience is how long a TPM may take: making a key takes some of them seconds.
+const patience = 30 * time.Second
+
+// inUse lets one at a time use the TPM of the host, also one that hangs.
+var inUse = make(chan struct{}, 1)
+
+// inTime does something with the TPM and gives up when that takes too long: neither the
+// kernel nor the device bounds it.
+func inTime(do func() ([]byte, error)) ([]byte, error) {
+	timeout := time.After(patience)
+	select {
+	case inUse <- struct{}{}:
+	case <-timeout:
+		return nil, fmt.Errorf("the TPM has not answered for %v", patience)
+	}
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() { <-inUse }()
+		text, err := do()
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-timeout:
+		return nil, fmt.Errorf("the TPM has not answered for %v", patience)
+	}
 }
 
 // CheckPCRs says which numbers cannot be registers of the start of a system.
@@ -126,17 +179,23 @@ func CheckPCRs(pcrs []int) error {
 	return nil
 }
 
+// deviceName keeps commands for a TPM from other devices: a sealed secret names its own.
+var deviceName = regexp.MustCompile(`^/dev/tpm(rm)?[0-9]+$`)
+
 // open opens a device, or the socket of one that is emulated.
 func open(device string) (transport.TPMCloser, error) {
 	info, err := os.Stat(device)
+	isSocket := err == nil && info.Mode()&os.ModeSocket != 0
 	switch {
+	case !isSocket && !deviceName.MatchString(device):
+		return nil, fmt.Errorf("%s is not the device of a TPM, such as %s", device, Device)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no TPM at %s: it has to be a TPM 2.0, and the service needs DeviceAllow=%s", device, device)
 	case err != nil:
 		return nil, err
 	}
 	dial := linuxtpm.Open
-	if info.Mode()&os.ModeSocket != 0 {
+	if isSocket {
 		dial = linuxudstpm.Open
 	}
 	t, err := dial(device)
@@ -155,18 +214,19 @@ func root(t transport.TPM) (*tpm2.CreatePrimaryResponse, func(), error) {
 	return r, func() { _, _ = tpm2.FlushContext{FlushHandle: r.ObjectHandle}.Execute(t) }, nil
 }
 
-// protected is how the session with the TPM is encrypted: whoever listens on the wires
-// to it reads nothing.
-func protected(root *tpm2.CreatePrimaryResponse, both bool) ([]tpm2.AuthOption, error) {
+// protected is how the session with the TPM is encrypted, with the name of the key for that:
+// whoever listens on the wires to it reads nothing.
+func protected(root *tpm2.CreatePrimaryResponse) (name []byte, in, out []tpm2.AuthOption, err error) {
 	public, err := root.OutPublic.Contents()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	direction := tpm2.EncryptOut
-	if both {
-		direction = tpm2.EncryptIn
+	is, err := tpm2.ObjectName(public)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return []tpm2.AuthOption{tpm2.Salted(root.ObjectHandle, *public), tpm2.AESEncryption(128, direction)}, nil
+	salted := tpm2.Salted(root.ObjectHandle, *public)
+	return is.Buffer, []tpm2.AuthOption{salted, tpm2.AESEncryption(128, tpm2.EncryptIn)}, []tpm2.AuthOption{salted, tpm2.AESEncryption(128, tpm2.EncryptOut)}, nil
 }
 
 // hold has the TPM hold the key.
@@ -180,10 +240,11 @@ func (s *sealed) hold(t transport.TPM, key []byte) error {
 	if err != nil {
 		return err
 	}
-	options, err := protected(root, true)
+	name, options, _, err := protected(root)
 	if err != nil {
 		return err
 	}
+	s.Root = name
 	made, err := tpm2.Create{
 		ParentHandle: tpm2.AuthHandle{Handle: root.ObjectHandle, Name: root.Name, Auth: tpm2.HMAC(tpm2.TPMAlgSHA256, 16, options...)},
 		InSensitive:  tpm2.TPM2BSensitiveCreate{Sensitive: &tpm2.TPMSSensitiveCreate{Data: tpm2.NewTPMUSensitiveCreate(&tpm2.TPM2BSensitiveData{Buffer: key})}},
@@ -224,9 +285,12 @@ func (s *sealed) release(t transport.TPM) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _, _ = tpm2.FlushContext{FlushHandle: loaded.ObjectHandle}.Execute(t) }()
-	options, err := protected(root, false)
+	name, _, options, err := protected(root)
 	if err != nil {
 		return nil, err
+	}
+	if !bytes.Equal(name, s.Root) {
+		return nil, errors.New("its root key is another one")
 	}
 	by := tpm2.HMAC(tpm2.TPMAlgSHA256, 16, options...)
 	if len(s.PCRs) > 0 {
@@ -299,7 +363,7 @@ func readPCRs(t transport.TPM, pcrs []int) (map[int][]byte, error) {
 func (s *sealed) why(t transport.TPM, err error) error {
 	now, rerr := readPCRs(t, s.numbers())
 	if rerr != nil {
-		return explained(err)
+		return rerr
 	}
 	var changed []string
 	for _, n := range s.numbers() {
@@ -308,7 +372,7 @@ func (s *sealed) why(t transport.TPM, err error) error {
 		}
 	}
 	if len(changed) > 0 {
-		return fmt.Errorf("the start of this host changed since it was sealed (PCR %s): if somebody changed its firmware, boot loader or kernel, put the copy of the secret back and seal it again", strings.Join(changed, ", "))
+		return fmt.Errorf("the start of this host changed since it was sealed (PCR %s): somebody may have changed its firmware, boot loader or kernel", strings.Join(changed, ", "))
 	}
 	return explained(err)
 }
@@ -320,7 +384,7 @@ func explained(err error) error {
 	case !errors.As(err, &code):
 		return err
 	case errors.Is(err, tpm2.TPMRCIntegrity), errors.Is(err, tpm2.TPMRCSize):
-		return fmt.Errorf("it was sealed to another TPM, or this one was cleared since: put the copy of the secret back and seal it again (%w)", err)
+		return fmt.Errorf("it was sealed to another TPM, or this one was cleared since (%w)", err)
 	case errors.Is(err, tpm2.TPMRCBadAuth), errors.Is(err, tpm2.TPMRCAuthFail):
 		return fmt.Errorf("the owner of the TPM has a password, which Slipway does not know (%w)", err)
 	case errors.Is(err, tpm2.TPMRCLockout):

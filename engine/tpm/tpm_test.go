@@ -80,6 +80,13 @@ func (e *emulated) extend(pcr int) {
 	}
 }
 
+// measured measures what a start of the host measures.
+func (e *emulated) measured() {
+	for _, pcr := range []int{0, 4, 7} {
+		e.extend(pcr)
+	}
+}
+
 func (e *emulated) seal(pcrs ...int) []byte {
 	e.t.Helper()
 	text, err := Seal(e.device(), []byte(canary), pcrs)
@@ -118,6 +125,7 @@ func moved(text []byte, device string) []byte {
 // What is sealed opens after each start of the host, many times, and not on another host.
 func TestSeal(t *testing.T) {
 	e := start(t)
+	e.measured()
 	free, bound := e.seal(), e.seal(4, 0, 7)
 	for range 3 {
 		for range 4 { // leftover objects would fill the TPM, which holds three
@@ -129,6 +137,7 @@ func TestSeal(t *testing.T) {
 		}
 		e.off()
 		e.on()
+		e.measured()
 	}
 	e.extend(4)
 	if why := e.opens(bound); !strings.Contains(why, "the start of this host changed since it was sealed (PCR 4)") {
@@ -139,10 +148,12 @@ func TestSeal(t *testing.T) {
 	}
 	e.off()
 	e.on()
+	e.measured()
 	if why := e.opens(bound); why != "" {
 		t.Errorf("after a start as before: %s", why)
 	}
 	other := start(t)
+	other.measured()
 	for _, text := range [][]byte{free, bound} {
 		if why := other.opens(text); !strings.Contains(why, "sealed to another TPM, or this one was cleared since") {
 			t.Errorf("on another host: %q", why)
@@ -153,6 +164,7 @@ func TestSeal(t *testing.T) {
 // A text that was changed opens nothing.
 func TestDamagedTexts(t *testing.T) {
 	e := start(t)
+	e.measured()
 	text := e.seal(0)
 	block, _ := pem.Decode(text)
 	change := func(f func(*sealed)) []byte {
@@ -171,17 +183,18 @@ func TestDamagedTexts(t *testing.T) {
 		text []byte
 		want string
 	}{
-		"nothing":         {nil, "is damaged"},
-		"cut":             {text[:len(text)/2], "is damaged"},
-		"more behind it":  {append(bytes.Clone(text), text...), "is damaged"},
-		"another block":   {bytes.ReplaceAll(text, []byte(blockType), []byte("PRIVATE KEY")), "is damaged"},
-		"other text":      {change(func(s *sealed) { s.Text[20] ^= 1 }), "is damaged"},
-		"no text":         {change(func(s *sealed) { s.Text = nil }), "is damaged"},
-		"no public part":  {change(func(s *sealed) { s.Public = nil }), "does not open it"},
-		"other private":   {change(func(s *sealed) { s.Private[len(s.Private)-1] ^= 1 }), "does not open it"},
-		"no registers":    {change(func(s *sealed) { s.PCRs = nil }), "does not open it"},
-		"other registers": {change(func(s *sealed) { s.PCRs = map[int][]byte{1: s.PCRs[0]} }), "does not open it"},
-		"odd registers":   {change(func(s *sealed) { s.PCRs[40] = nil }), "40 is not a register"},
+		"nothing":          {nil, "is damaged"},
+		"cut":              {text[:len(text)/2], "is damaged"},
+		"more behind it":   {append(bytes.Clone(text), text...), "is damaged"},
+		"another block":    {bytes.ReplaceAll(text, []byte(blockType), []byte("PRIVATE KEY")), "is damaged"},
+		"other text":       {change(func(s *sealed) { s.Text[20] ^= 1 }), "is damaged"},
+		"no text":          {change(func(s *sealed) { s.Text = nil }), "is damaged"},
+		"no public part":   {change(func(s *sealed) { s.Public = nil }), "does not open it"},
+		"other private":    {change(func(s *sealed) { s.Private[len(s.Private)-1] ^= 1 }), "does not open it"},
+		"no registers":     {change(func(s *sealed) { s.PCRs = nil }), "does not open it"},
+		"another root key": {change(func(s *sealed) { s.Root[3] ^= 1 }), "its root key is another one"},
+		"other registers":  {change(func(s *sealed) { s.PCRs = map[int][]byte{1: s.PCRs[0]} }), "does not open it"},
+		"odd registers":    {change(func(s *sealed) { s.PCRs[40] = nil }), "40 is not a register"},
 	} {
 		if why := e.opens(c.text); !strings.Contains(why, c.want) || strings.Contains(why, canary) {
 			t.Errorf("%s: %q, want %q", name, why, c.want)
@@ -190,7 +203,7 @@ func TestDamagedTexts(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	if _, err := Seal(filepath.Join(t.TempDir(), "none"), nil, nil); err == nil || !strings.Contains(err.Error(), "there is no TPM at ") {
+	if _, err := Seal("/dev/tpmrm99", nil, nil); err == nil || !strings.Contains(err.Error(), "there is no TPM at /dev/tpmrm99") {
 		t.Errorf("without a TPM: %v", err)
 	}
 	for want, pcrs := range map[string][]int{"16 is not a register from 0 to 15": {16}, "-1 is not": {-1}, "the register 7 is named twice": {7, 0, 7}} {
@@ -198,10 +211,16 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v: got %v, want %q", pcrs, err, want)
 		}
 	}
+	if _, err := Seal("/dev/null", nil, nil); err == nil || !strings.Contains(err.Error(), "/dev/null is not the device of a TPM") {
+		t.Errorf("another device: %v", err)
+	}
 	if _, err := Unseal(pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: []byte("{}")})); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("without a device: %v", err)
 	}
 	e := start(t)
+	if _, err := Seal(e.device(), []byte(canary), []int{9}); err == nil || !strings.Contains(err.Error(), "nothing is measured into the register 9") {
+		t.Errorf("a register of nothing: %v", err)
+	}
 	dev, err := open(e.device())
 	if err != nil {
 		t.Fatal(err)
