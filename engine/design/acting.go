@@ -74,12 +74,13 @@ func facetOf(path string) site.Facet {
 	return site.FacetOf(path)
 }
 
-// onlyReported is for drift that is to be proposed.
+// onlyReported is for drift that is to be proposed in a facet of which no design can say what was
+// observed.
 func onlyReported(path string) site.Finding {
 	return site.Finding{
 		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
-		Message: path + ": \"propose\" works like \"report\" for now",
-		Why:     "Slipway reports the drift and sets nothing back; it does not open pull requests with the changes yet.",
+		Message: path + ": \"propose\" works like \"report\" for this facet",
+		Why:     "Slipway cannot write what it observes of this facet as a change of the design.",
 		Fix:     "Write \"report\", or \"repair\" to have the change set back in a window.",
 	}
 }

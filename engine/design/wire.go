@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-gitops/slipway/engine/design/author"
 )
 
 // A request and an answer are frames: a length as a varint, and as many bytes.
@@ -32,6 +34,7 @@ type header struct {
 	Files     int           `json:"files"`
 	Data      int           `json:"data,omitempty"`
 	Trees     bool          `json:"trees,omitempty"`
+	Edit      *author.Edit  `json:"edit,omitempty"`
 	Memory    int64         `json:"memory"`
 	Timeout   time.Duration `json:"timeout"`
 }
@@ -45,6 +48,7 @@ const (
 	askJudge   question = "judge"   // what the site's own constraints make of nodes
 	askFormat  question = "format"  // the text of a file as it should look, as JSON
 	askMigrate question = "migrate" // the texts of the present schema, as JSON
+	askEdit    question = "edit"    // the texts with values of a node changed, as JSON
 )
 
 // request is what a worker is asked, and what about.
@@ -53,6 +57,8 @@ type request struct {
 	pack pack
 	// nodes are those to judge.
 	nodes []layer
+	// edit is what to change in the files; nil for nothing.
+	edit *author.Edit
 }
 
 // The first byte of a frame of an answer.
@@ -126,7 +132,7 @@ func serve(h header, ready *basis, in *bufio.Reader, out *bufio.Writer) error {
 }
 
 func readRequest(h header, in *bufio.Reader) (request, error) {
-	r := request{ask: h.Ask, pack: pack{
+	r := request{ask: h.Ask, edit: h.Edit, pack: pack{
 		site: h.Site, dir: h.Dir, sections: h.Sections, divided: h.Divided, entangled: h.Entangled,
 		files: make(map[string][]byte, h.Files), data: make(map[string][]byte, h.Data),
 	}}
@@ -172,6 +178,10 @@ func answer(r request, ready *basis, progress func(string)) []byte {
 	case askMigrate:
 		progress("rewriting the files")
 		text, _ := json.Marshal(migrateHere(r.pack)) // texts and numbers
+		return text
+	case askEdit:
+		progress("editing the files")
+		text, _ := json.Marshal(editHere(r.pack, *r.edit)) // texts
 		return text
 	case askFormat:
 		progress("formatting it")
@@ -256,7 +266,7 @@ func send(to io.Writer, r request, lim Limits) error {
 	w := bufio.NewWriterSize(to, 1<<16)
 	h, err := json.Marshal(header{
 		Ask: r.ask, Site: r.pack.site, Dir: r.pack.dir, Sections: r.pack.sections, Divided: r.pack.divided,
-		Entangled: r.pack.entangled, Files: len(r.pack.files), Data: len(r.pack.data), Trees: r.nodes != nil, Memory: lim.Memory, Timeout: lim.Timeout,
+		Entangled: r.pack.entangled, Files: len(r.pack.files), Data: len(r.pack.data), Trees: r.nodes != nil, Edit: r.edit, Memory: lim.Memory, Timeout: lim.Timeout,
 	})
 	if err != nil {
 		return err

@@ -32,6 +32,22 @@ type Proposals interface {
 	Decision(ctx context.Context, number int) (site.Decision, error)
 }
 
+// Proposer proposes a branch of the repository to be merged into another one.
+type Proposer interface {
+	// Proposed is the last proposal of a branch, whatever became of it; false where there was none.
+	Proposed(ctx context.Context, branch string) (site.Proposal, bool, error)
+	// Propose opens a proposal. Where one is open for the branch already it gives that.
+	Propose(ctx context.Context, d Draft) (site.Proposal, error)
+}
+
+// Draft is what a proposal is opened with.
+type Draft struct {
+	Branch, Base string
+	// Title is one line of plain text, Body is Markdown. What is of others in them must be safe
+	// there: a forge also makes commit messages of them, which can close what they name.
+	Title, Body string
+}
+
 // Checks tell a commit's readers whether it may be merged.
 type Checks interface {
 	// Check says how a commit stands under a name. What it said before under

@@ -55,6 +55,18 @@ func (r Remote) Branches(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// Heads are the commits of the branches whose names begin with a prefix.
+func (r Remote) Heads(ctx context.Context, prefix string) (map[string]string, error) {
+	refs, err := r.list(ctx, heads+prefix)
+	found := map[string]string{}
+	for name, id := range refs {
+		if branch, ok := strings.CutPrefix(name, heads); ok && strings.HasPrefix(branch, prefix) {
+			found[branch] = id.String()
+		}
+	}
+	return found, err
+}
+
 // list is the remote's references, at least those with the prefix.
 func (r Remote) list(ctx context.Context, prefix string) (map[string]plumbing.Hash, error) {
 	var refs map[string]plumbing.Hash

@@ -21,12 +21,22 @@ import (
 // elsewhere. After an error the tree must be dropped: whether the commit
 // arrived is not known.
 func (r Remote) Push(ctx context.Context, branch string, t *Tree, m Message) (string, error) {
+	return r.push(ctx, branch, t.head, t, m)
+}
+
+// Branch is Push onto a branch that is not there yet. ErrMoved means that it is.
+func (r Remote) Branch(ctx context.Context, branch string, t *Tree, m Message) (string, error) {
+	return r.push(ctx, branch, plumbing.ZeroHash, t, m)
+}
+
+// push puts a commit onto a branch that must be at old, or must not be there.
+func (r Remote) push(ctx context.Context, branch string, old plumbing.Hash, t *Tree, m Message) (string, error) {
 	id, objects, err := t.commit(m)
 	if err != nil {
 		return "", err
 	}
 	name := plumbing.NewBranchReferenceName(branch)
-	command := &packp.Command{Name: name, Old: t.head, New: id}
+	command := &packp.Command{Name: name, Old: old, New: id}
 	var refused error
 	err = r.do(ctx, receiving, transferTimeout, func(s *session) error {
 		out := bufio.NewReader(s.out)
@@ -34,14 +44,14 @@ func (r Remote) Push(ctx context.Context, branch string, t *Tree, m Message) (st
 		if err != nil {
 			return err
 		}
-		if adv.References[name.String()] != t.head {
+		if adv.References[name.String()] != old {
 			return ErrMoved
 		}
 		refused, err = send(s.in, out, adv, command, t.fresh, objects)
 		return err
 	})
 	if err == nil && refused != nil {
-		err = r.whyRefused(ctx, branch, t.head, refused)
+		err = r.whyRefused(ctx, branch, old, refused)
 	}
 	if err != nil {
 		return "", err

@@ -59,6 +59,8 @@ type FacetKind struct {
 	// Once is set where each item is done once in an installation of ours, in a phase of
 	// its own, and never again by itself, see PhaseOfItem. No difference of it is drift.
 	Once bool
+	// Proposable is set where what was seen of it can be proposed as a change of the design.
+	Proposable bool
 	// Change is what making it as designed takes, where that is always the same.
 	// Expected durations are what common servers need.
 	Change Work
@@ -80,8 +82,8 @@ const Earlier = "go back to the earlier design"
 // Facets is the table of what holds of each facet: the one place that knows it.
 // What is staged disrupts nothing by itself: the restart after it does.
 var Facets = map[Facet]FacetKind{
-	FacetPower:     {Endpoint: Manager},
-	FacetBoot:      {Endpoint: Manager},
+	FacetPower:     {Endpoint: Manager, Proposable: true},
+	FacetBoot:      {Endpoint: Manager, Proposable: true},
 	FacetImage:     {Endpoint: Manager},
 	FacetHealth:    {Endpoint: Manager},
 	FacetInventory: {Endpoint: Manager, Every: 24 * time.Hour},
@@ -90,7 +92,7 @@ var Facets = map[Facet]FacetKind{
 	FacetFirmware: {Endpoint: Manager, Every: time.Hour, Staged: true,
 		Change: Work{ActionFirmware, ImpactOnline, Duration(5 * time.Minute), "only to a version that the BMC accepts"},
 		Parts:  []FacetPart{{Path: "firmware", of: func(n *Node) any { return n.Firmware }}}},
-	FacetBIOS: {Endpoint: Manager, Every: 15 * time.Minute, Staged: true,
+	FacetBIOS: {Endpoint: Manager, Every: 15 * time.Minute, Staged: true, Proposable: true,
 		Change: Work{ActionBIOS, ImpactOnline, Duration(30 * time.Second), "set it back and boot again"}},
 	FacetStorage: {Endpoint: Agent, Parts: []FacetPart{
 		{Path: "storage.disks", of: func(n *Node) any { return n.Storage.layouts() }, Install: true},
@@ -106,7 +108,7 @@ var Facets = map[Facet]FacetKind{
 	// What the system sees of its ports, their cables and its networks, see Links. Nothing
 	// is set.
 	FacetLinks: {Endpoint: OS},
-	FacetBase: {Endpoint: OS, Phase: "base",
+	FacetBase: {Endpoint: OS, Phase: "base", Proposable: true,
 		Change: Work{ActionBase, ImpactOnline, Duration(time.Minute), Earlier},
 		Parts: []FacetPart{
 			{Path: "system.hostname", of: func(n *Node) any { return n.System.Hostname }},
@@ -124,7 +126,7 @@ var Facets = map[Facet]FacetKind{
 			{Path: "bridges", of: func(n *Node) any { return n.Bridges }, FirstBoot: true},
 			{Path: "vlans", of: func(n *Node) any { return n.VLANs }, FirstBoot: true},
 		}},
-	FacetPackages: {Endpoint: OS, Phase: "install",
+	FacetPackages: {Endpoint: OS, Phase: "install", Proposable: true,
 		Change: Work{ActionPackages, ImpactOnline, Duration(2 * time.Minute), Earlier},
 		Parts: []FacetPart{
 			{Path: "system.packages", of: func(n *Node) any { return n.System.Packages }},
@@ -132,7 +134,7 @@ var Facets = map[Facet]FacetKind{
 			{Path: "system.environments", of: func(n *Node) any { return n.System.Environments }},
 			{Path: "system.patch", of: func(n *Node) any { return n.System.Patch }},
 		}},
-	FacetConfig: {Endpoint: OS, Phase: "configure",
+	FacetConfig: {Endpoint: OS, Phase: "configure", Proposable: true,
 		Change: Work{ActionConfig, ImpactOnline, Duration(90 * time.Second), Earlier},
 		Parts: []FacetPart{
 			{Path: "system.files", of: func(n *Node) any { return n.System.Files }},
@@ -141,7 +143,7 @@ var Facets = map[Facet]FacetKind{
 			{Path: "system.sysctl", of: func(n *Node) any { return n.System.Sysctl }},
 			{Path: "system.modules", of: func(n *Node) any { return n.System.Modules }},
 		}},
-	FacetKernel: {Endpoint: OS, Phase: "install", Staged: true,
+	FacetKernel: {Endpoint: OS, Phase: "install", Staged: true, Proposable: true,
 		Change: Work{ActionKernel, ImpactOnline, Duration(2 * time.Minute), "set it back and boot again"},
 		Parts: []FacetPart{
 			{Path: "kernel.package", of: func(n *Node) any { return n.Kernel.Package }},
@@ -266,11 +268,11 @@ func (s Storage) layouts() map[string]Disk {
 // NotActedOn are the parts of a node's design that no driver acts on, by path and
 // in order, where the drivers act on some facets. What the first boot of a virtual
 // machine brings about is not among them. What is to be done about drift is, where
-// nobody looks for it, or where it is to be proposed: nothing does that yet.
+// nobody looks for it, or where it is to be proposed and a design cannot say it.
 func (n *Node) NotActedOn(acts map[Facet]bool) []string {
 	paths := n.partsBeyond(acts)
 	for f, policy := range n.Drift {
-		if !n.Served(acts)[f] || policy == "propose" {
+		if !n.Served(acts)[f] || policy == "propose" && !Facets[f].Proposable {
 			paths = append(paths, "drift."+string(f))
 		}
 	}

@@ -255,8 +255,10 @@ type NodePlan struct {
 	// Unproven says what the machine claims of its installation, where nothing
 	// proves that; a person has to accept it or to install it again.
 	Unproven string `json:"unproven,omitempty"`
-	// Reported are differences that the design wants reported only.
+	// Reported are differences that the design wants reported or proposed, and not undone.
 	Reported []string `json:"reported,omitempty"`
+	// Amendments are those of these differences that the design wants proposed, by facet.
+	Amendments []Amendment `json:"amendments,omitempty"`
 	// Phase is the phase of its role that the node is in: the first in which
 	// something is left to do. It is empty when it has gone through all.
 	Phase string `json:"phase,omitempty"`

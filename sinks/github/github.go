@@ -50,8 +50,8 @@ type Config struct {
 }
 
 // Repository is a repository on GitHub. It is a forge.Proposals, forge.Checks,
-// forge.Talk, forge.Comments and forge.People. It may be used by many
-// goroutines.
+// forge.Talk, forge.Comments, forge.People and forge.Proposer. It may be used by
+// many goroutines.
 type Repository struct {
 	owner, name string
 	web         *url.URL // of its pages, and of Git
@@ -81,6 +81,7 @@ var (
 	_ forge.Talk      = (*Repository)(nil)
 	_ forge.Comments  = (*Repository)(nil)
 	_ forge.People    = (*Repository)(nil)
+	_ forge.Proposer  = (*Repository)(nil)
 )
 
 var fullName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9-]*)/([A-Za-z0-9._-]+)$`)

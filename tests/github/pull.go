@@ -49,6 +49,10 @@ type Proposal struct {
 func (r *Repository) Open(p Proposal) *Pull {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
+	return r.open(p)
+}
+
+func (r *Repository) open(p Proposal) *Pull {
 	if p.From == nil {
 		p.From = r
 	}
@@ -64,6 +68,17 @@ func (r *Repository) Open(p Proposal) *Pull {
 	n.emit("opened", n.author, nil)
 	return n
 }
+
+// Pull is a pull request by its number, nil for none.
+func (r *Repository) Pull(number int) *Pull {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.pull(int64(number))
+}
+
+// Title and Body are what it says.
+func (p *Pull) Title() string { return p.title }
+func (p *Pull) Body() string  { return p.body }
 
 // Number is its number in the repository.
 func (p *Pull) Number() int { return p.number }

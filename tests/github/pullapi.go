@@ -1,6 +1,10 @@
 package github
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
 
 // listPulls lists the newest first, open ones unless asked otherwise.
 func (c *call) listPulls() answer {
@@ -25,6 +29,39 @@ func (c *call) listPulls() answer {
 		slices.Reverse(all)
 	}
 	return paged(c, all, (*Pull).view)
+}
+
+// The limits of pull requests.
+const (
+	maxPullTitle = 256
+	maxPullBody  = 65_536
+)
+
+// createPull opens a pull request between branches of the repository.
+func (c *call) createPull() answer {
+	var in struct{ Title, Body, Head, Base string }
+	if !c.read(&in) || in.Title == "" {
+		return invalid("PullRequest", "title", "title can't be blank")
+	}
+	head, base := c.repo.commitOf("refs/heads/"+in.Head), c.repo.commitOf("refs/heads/"+in.Base)
+	switch {
+	case head == "":
+		return invalid("PullRequest", "head", "")
+	case base == "":
+		return invalid("PullRequest", "base", "")
+	case utf8.RuneCountInString(in.Title) > maxPullTitle:
+		return invalid("PullRequest", "title", fmt.Sprintf("title is too long (maximum is %d characters)", maxPullTitle))
+	case utf8.RuneCountInString(in.Body) > maxPullBody:
+		return invalid("PullRequest", "body", fmt.Sprintf("body is too long (maximum is %d characters)", maxPullBody))
+	case slices.ContainsFunc(c.repo.pulls, func(p *Pull) bool {
+		return p.open && p.headRepo == c.repo && p.headBranch == in.Head && p.base == in.Base
+	}):
+		return invalid("PullRequest", "", "A pull request already exists for "+c.repo.owner.login+":"+in.Head+".")
+	case c.repo.ancestor(head, "refs/heads/"+in.Base):
+		return invalid("PullRequest", "", "No commits between "+in.Base+" and "+in.Head)
+	}
+	p := c.repo.open(Proposal{Author: c.who.user.login, From: c.repo, Head: in.Head, Base: in.Base, Title: in.Title, Body: in.Body})
+	return created(p.full())
 }
 
 func (c *call) getPull() answer {

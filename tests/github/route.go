@@ -47,6 +47,7 @@ var (
 	metadata   = []string{"metadata:read"}
 	contents   = []string{"contents:read"}
 	pulls      = []string{"pull_requests:read"}
+	setPull    = []string{"pull_requests:write"}
 	statuses   = []string{"statuses:read"}
 	setStatus  = []string{"statuses:write"}
 	checks     = []string{"checks:read"}
@@ -84,6 +85,7 @@ var routes = []route{
 	{method: "POST", path: oneHook + "/attempts", handle: (*call).redeliver, as: onRepo, needs: setHook, role: Admin},
 
 	{method: "GET", path: repoPath + "/pulls", handle: (*call).listPulls, as: onRepo, needs: pulls, role: Read},
+	{method: "POST", path: repoPath + "/pulls", handle: (*call).createPull, as: onRepo, needs: setPull, role: Write},
 	{method: "GET", path: pullPath, handle: (*call).getPull, as: onRepo, needs: pulls, role: Read},
 	{method: "GET", path: pullPath + "/files", handle: (*call).listFiles, as: onRepo, needs: pulls, role: Read},
 	{method: "GET", path: pullPath + "/commits", handle: (*call).listCommits, as: onRepo, needs: pulls, role: Read},
