@@ -58,8 +58,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case p.Waiting != "":
 		return w.await(j, p.Waiting, v)
 	case len(p.Reported) > 0:
-		return outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit, or the machine as it was",
-			wait: observeEvery(j.site)}
+		return w.reported(j, p)
 	case w.misses(j):
 		return w.await(j, "its system has not answered since the last step", v)
 	case needsPerson(v.inside):

@@ -46,6 +46,8 @@ type Config struct {
 	Switches driver.Switches
 	// Reporters are told of every change of status.
 	Reporters []Reporter
+	// Proposer proposes drift of facets with that policy; nil for nobody.
+	Proposer Proposer
 	// Meter is told how well the engine keeps up; nil for nobody.
 	Meter Meter
 	// Anchor is where the term is published; nil for nowhere.
@@ -159,6 +161,7 @@ type Engine struct {
 	roles      map[string]map[string]*worker // the same by role
 	others     map[string]site.Reach         // what nodes have that the design no longer says; replaced, never written to
 	waiting    waiting
+	drafted    map[string]site.Drafted // what became of drift that is to be proposed, by digest; replaced, never written to
 	term       tenure
 	anchor     anchorage
 	instance   string // of this run, see site.TermClaim

@@ -70,6 +70,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Erased: m.Recorded.LastErased(), Findings: w.plan.Findings, Since: time.Now(),
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
+	s.Drafted = o.drafted
 	s.Sealed = w.sealLocked()
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {

@@ -153,6 +153,7 @@ type outcome struct {
 	wait    time.Duration
 	until   time.Time // ends the wait at a known time; zero for none
 	retry   bool      // wait is a backoff, shown as such
+	drafted []site.Drafted
 }
 
 func (w *worker) job() job {

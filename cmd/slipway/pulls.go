@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/sinks/draft"
 	"github.com/slipway-gitops/slipway/sinks/github"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
 	"github.com/slipway-gitops/slipway/sinks/pullrequest"
@@ -169,6 +171,23 @@ func (p *pulls) join(e *engine.Engine, remote *repo.Remote, state string, record
 		parts = append(parts, p.hook.answer, p.hook.sweep(p.github), p.heed)
 	}
 	return parts, nil
+}
+
+// proposer proposes drift: on branches of the remote, and as pull requests where there is GitHub. It
+// has an evaluator of its own, whose workers start when there is something to propose.
+func (p *pulls) proposer(remote repo.Remote, branch, name string, log *slog.Logger) (*draft.Proposer, func() error, error) {
+	e, err := newEvaluator(log)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := draft.Config{Remote: remote, Base: branch, Site: name, Log: log,
+		Edit: func(ctx context.Context, files fs.FS, a site.Amendment) (site.Amended, error) {
+			return e.Amend(ctx, files, name, a)
+		}}
+	if p.github != nil {
+		c.Forge = p.github
+	}
+	return draft.New(c), e.Close, nil
 }
 
 // judge is the way to what a design is by the rules of another, measured.

@@ -196,6 +196,12 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			return err
 		}
 		c.Anchor, c.Branch = branch, timedReporter{branch, out.metrics}
+		proposer, end, err := pulls.proposer(*remote, f.branch, name, log)
+		if err != nil {
+			return err
+		}
+		defer end()
+		c.Proposer = proposer
 	}
 	e = engine.New(c)
 	boots = f.netboot.open(e, c.Records, log)

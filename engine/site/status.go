@@ -94,6 +94,8 @@ type NodeStatus struct {
 	// parts that are not well, and where its network links are not as designed.
 	// They stop nothing.
 	Findings []Finding `json:"findings,omitempty"`
+	// Drafted is what became of drift that the design wants proposed, by facet.
+	Drafted []Drafted `json:"drafted,omitempty"`
 	// Stale is when facets were last seen that were due since; not worth a
 	// commit.
 	Stale map[Facet]time.Time `json:"stale,omitempty"`

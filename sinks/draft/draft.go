@@ -1,0 +1,233 @@
+// Package draft proposes changes of a site's design that adopt what was observed of its machines:
+// each is one commit on a branch of its own and, where there is a forge, a pull request.
+//
+// What was proposed is not recorded. The name of a branch has a digest of the node, the facet and
+// the values, so the remote's branches and the forge's pull requests tell what was proposed before.
+// Nothing is ever forced, and no branch is pushed to twice.
+package draft
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/forge"
+	"github.com/slipway-gitops/slipway/engine/repo"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Most is how many branches of a site there may be at once.
+const Most = 10
+
+// Config says where changes are proposed.
+type Config struct {
+	Remote repo.Remote
+	// Base is the branch that the site follows.
+	Base string
+	Site string
+	// Edit changes a design, and proves that nothing else changes.
+	Edit func(ctx context.Context, files fs.FS, a site.Amendment) (site.Amended, error)
+	// Forge is where pull requests are opened; nil for nowhere.
+	Forge forge.Proposer
+	Log   *slog.Logger
+}
+
+// Proposer proposes changes of one site; it is an engine.Proposer. It is used by one goroutine.
+type Proposer struct {
+	Config
+	prefix string
+	// refused says of changes of the revision why they cannot be made, by their digests.
+	revision string
+	refused  map[string]string
+}
+
+// New makes a proposer. It does not reach for the remote.
+func New(c Config) *Proposer {
+	return &Proposer{Config: c, prefix: "slipway/drift/" + plain(c.Site) + "/"}
+}
+
+var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// plain is a name as a part of the name of a branch, where Git refuses "..", ".lock" and more.
+func plain(name string) string { return unfit.ReplaceAllString(name, "-") }
+
+// branchOf is the branch of a change. The digest tells apart what plain makes alike.
+func (p *Proposer) branchOf(a site.Amendment) string {
+	return p.prefix + plain(a.Node) + "-" + plain(string(a.Facet)) + "-" + a.Digest()
+}
+
+// Propose implements engine.Proposer.
+func (p *Proposer) Propose(ctx context.Context, revision string, all []site.Amendment, fits func(site.Amendment, *site.Site) string) ([]site.Drafted, error) {
+	heads, err := p.Remote.Heads(ctx, p.prefix)
+	if err != nil {
+		return nil, err
+	}
+	if p.revision != revision {
+		p.revision, p.refused = revision, map[string]string{}
+	}
+	r := round{Proposer: p, branches: slices.Collect(maps.Keys(heads)), fits: fits}
+	done := make([]site.Drafted, len(all))
+	var errs []error
+	for i, a := range all {
+		done[i], err = r.one(ctx, a)
+		done[i].Facet = a.Facet
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+// round is one look at what is to be proposed.
+type round struct {
+	*Proposer
+	branches []string // that the remote has
+	fits     func(site.Amendment, *site.Site) string
+	store    *repo.Store // with the base; nil before it is needed
+	head     string
+}
+
+// one proposes one change, unless it was proposed before.
+func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err error) {
+	branch := r.branchOf(a)
+	pushed := slices.Contains(r.branches, branch)
+	if pushed {
+		d.Branch = branch
+	}
+	switch {
+	case a.Why != "":
+		return site.Drafted{Why: a.Why}, nil
+	case r.refused[branch] != "":
+		return site.Drafted{Why: r.refused[branch]}, nil
+	case !pushed && len(r.branches) >= Most:
+		return site.Drafted{Why: fmt.Sprintf("there are %d branches %s… already: merge or close what they propose, and delete them", len(r.branches), r.prefix)}, nil
+	}
+	if r.Forge != nil {
+		is, found, err := r.Forge.Proposed(ctx, branch)
+		if err != nil {
+			d.Why = cmp.Or(d.Why, err.Error())
+			return d, err
+		}
+		if found && (pushed || is.State != site.ProposalMerged) {
+			return told(branch, is), nil
+		}
+	}
+	if !pushed {
+		if why, err := r.push(ctx, branch, a); why != "" || err != nil {
+			return site.Drafted{Why: why}, err
+		}
+		d.Branch = branch
+	}
+	if r.Forge == nil {
+		return d, nil
+	}
+	is, err := r.Forge.Propose(ctx, forge.Draft{Branch: branch, Base: r.Base, Title: title(a), Body: body(a)})
+	if err != nil {
+		d.Why = err.Error()
+		return d, err
+	}
+	r.Log.Info("drift proposed", "site", r.Site, "node", a.Node, "facet", string(a.Facet), "proposal", is.Number)
+	return told(branch, is), nil
+}
+
+func told(branch string, p site.Proposal) site.Drafted {
+	return site.Drafted{Branch: branch, Number: p.Number, State: p.State, URL: p.URL}
+}
+
+// behind is why nothing is proposed while the branch is at another commit than the design in force.
+const behind = "the branch is at another commit than the design in force; Slipway waits until that is in force"
+
+// push makes the change and pushes it, or says why there is none.
+func (r *round) push(ctx context.Context, branch string, a site.Amendment) (why string, err error) {
+	if err := r.fetch(ctx); err != nil {
+		return "", err
+	}
+	if r.head != r.revision {
+		return behind, nil
+	}
+	files, err := r.store.Files(r.head)
+	if err != nil {
+		return "", err
+	}
+	done, err := r.Edit(ctx, files, a)
+	if err != nil {
+		return "", fmt.Errorf("change the design of %s: %w", a.Node, err)
+	}
+	if why := done.Why; why != "" {
+		r.refused[branch] = why
+		return why, nil
+	}
+	if why := r.fits(a, done.Site); why != "" {
+		return why, nil
+	}
+	tree, err := r.store.Tree(r.head)
+	if err != nil {
+		return "", err
+	}
+	for name, text := range done.Files {
+		if err := tree.Set(name, text); err != nil {
+			return "", err
+		}
+	}
+	_, err = r.Remote.Branch(ctx, branch, tree, repo.Message{Text: message(r.Site, a), When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
+	if err != nil && !errors.Is(err, repo.ErrMoved) { // somebody has pushed the same meanwhile
+		return "", fmt.Errorf("branch %s: %w", branch, err)
+	}
+	r.branches = append(r.branches, branch)
+	r.Log.Info("drift pushed", "site", r.Site, "node", a.Node, "facet", string(a.Facet), "branch", branch)
+	return "", nil
+}
+
+// fetch fetches the newest commit of the base, once.
+func (r *round) fetch(ctx context.Context) error {
+	if r.store != nil {
+		return nil
+	}
+	store, err := repo.OpenStore("")
+	if err != nil {
+		return err
+	}
+	head, err := r.Remote.Fetch(ctx, store, r.Base, "")
+	if err == nil {
+		r.store, r.head = store, head
+	}
+	return err
+}
+
+// title, body and message name the places of the design alone. What machines say is in the changed
+// lines, where it is a literal: in a text, a forge could take it for a command, and a commit message
+// can close what it names.
+func title(a site.Amendment) string {
+	return fmt.Sprintf("%s: adopt the %s that Slipway observed", a.Node, a.Facet)
+}
+
+func body(a site.Amendment) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The %s of %s is not as designed: it was, and has changed on the machine. "+
+		"This pull request changes the design to what Slipway observed, at:\n\n", a.Facet, a.Node)
+	for _, v := range a.Values {
+		fmt.Fprintf(&b, "- `%s`\n", strings.ReplaceAll(site.Printable(v.At()), "`", "'"))
+	}
+	fmt.Fprintf(&b, "\nSlipway has evaluated the changed design: nothing else differs. Merging ends the difference, and writes nothing to the machine. "+
+		"To keep the design, close this pull request: Slipway does not propose the same values again. "+
+		"`drift: %s: \"propose\"` in the design asks for this.\n", a.Facet)
+	return b.String()
+}
+
+func message(siteName string, a site.Amendment) string {
+	var b strings.Builder
+	b.WriteString(title(a) + "\n\n")
+	for _, v := range a.Values {
+		fmt.Fprintf(&b, "- %s\n", site.Printable(v.At()))
+	}
+	return b.String() + "\nSlipway-Site: " + siteName + "\n"
+}
