@@ -40,8 +40,10 @@ type world struct {
 	bmcs    driver.Driver // instead of the fleet's own
 	systems driver.Driver // instead of the fleet's own
 	log     *slog.Logger
-	early   bool // ask the engine for its status before it runs
-	anchor  engine.Anchor
+	// proposer takes drift that is to be proposed; nil for nobody.
+	proposer engine.Proposer
+	early    bool // ask the engine for its status before it runs
+	anchor   engine.Anchor
 
 	// listens has the daemon listen to agents, of which each daemon has its own.
 	listens bool
@@ -142,7 +144,7 @@ func (w *world) up() {
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
-		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log,
+		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log, Proposer: w.proposer,
 		Artifacts: w.files, Agents: agents, NetBoots: netboots, Switches: ports,
 	})
 	if w.early {
