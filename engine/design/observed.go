@@ -78,7 +78,7 @@ func editFor(a site.Amendment, x *Explanation) (e author.Edit, why string) {
 			for _, s := range append([]Setting{is.Setting}, is.Overrode...) {
 				switch layer := s.Origin.LayerName(); {
 				case layer == own && !strings.HasSuffix(s.Origin.File.Value(), ".cue"):
-					return e, fmt.Sprintf("%s is set in %s, which is no CUE", v.At(), s.Origin)
+					return e, fmt.Sprintf("%s is set in %s, which is not a CUE file", v.At(), s.Origin)
 				case layer == own:
 					into.Own = true
 				case layer != "schema" && layer != "":

@@ -101,7 +101,7 @@ func (w wish) amendedSetting(n *site.Node, field, have string) (values []site.Am
 	from := cmp.Or(w.From[field], field)
 	name, isAttribute := strings.CutPrefix(from, site.AttributeField(""))
 	if !isAttribute {
-		return nil, fmt.Sprintf("the design asks for it by bios.%s, which is no setting of the machine; only bios.attributes can be proposed", from)
+		return nil, fmt.Sprintf("the design asks for it by bios.%s, which is not a setting of the machine; Slipway proposes only bios.attributes", from)
 	}
 	return valueAt(likeValue(n.BIOS.Attributes[name], have), "bios", "attributes", name), ""
 }
@@ -151,7 +151,7 @@ func (w wish) amendedItem(n *site.Node, f site.Facet, field, have string) (value
 	case part == "content":
 		return nil, "Slipway does not propose the content of files"
 	}
-	return nil, fmt.Sprintf("no design can ask for %q", have)
+	return nil, fmt.Sprintf("a design cannot ask for %q", have)
 }
 
 // removable are the kinds of items that a design can stop asking for one by one.
@@ -183,7 +183,7 @@ func (w wish) amendedParameters(n *site.Node, key string, at []string, have stri
 	for _, p := range strings.Split(have, ", ") {
 		name, value, ok := strings.Cut(p, "=")
 		if p != "" && !ok {
-			return nil, fmt.Sprintf("no design can ask for %q", have)
+			return nil, fmt.Sprintf("a design cannot ask for %q", have)
 		}
 		if p != "" {
 			is[name] = value

@@ -57,7 +57,7 @@ func TestAmendment(t *testing.T) {
 		"boot order":      {facet: site.FacetBoot, have: site.Values{"order": "Pxe,Hdd,Cd"}, want: `boot.order=["Pxe","Hdd"]`},
 		"boot mode":       {facet: site.FacetBoot, have: site.Values{"mode": "bios"}, want: `boot.mode="bios"`},
 		"attributes":      {facet: site.FacetBIOS, have: site.Values{"attributes.Turbo": "8", "attributes.Cores": "4", "attributes.Quiet": "false"}, want: `bios.attributes.Cores=4 bios.attributes.Quiet=false bios.attributes.Turbo="8"`},
-		"intent":          {facet: site.FacetBIOS, have: site.Values{"profile": "x"}, change: func(n *site.Node) { n.BIOS.Profile = "performance" }, want: "bios.profile: the design asks for it by bios.profile, which is no setting of the machine; only bios.attributes can be proposed"},
+		"intent":          {facet: site.FacetBIOS, have: site.Values{"profile": "x"}, change: func(n *site.Node) { n.BIOS.Profile = "performance" }, want: "bios.profile: the design asks for it by bios.profile, which is not a setting of the machine; Slipway proposes only bios.attributes"},
 		"sysctl":          {facet: site.FacetConfig, have: site.Values{"sysctl.vm.swappiness": "60", "sysctl.kernel.core_pattern": "1"}, want: `system.sysctl.kernel.core_pattern="1" system.sysctl.vm.swappiness=60`},
 		"of a family":     {facet: site.FacetConfig, have: site.Values{"sysctl.net.core.somaxconn": "2"}, want: `families.debian.sysctl.net.core.somaxconn=2`},
 		"sysctl gone":     {facet: site.FacetConfig, absent: []string{"sysctl.vm.swappiness"}, want: `system.sysctl.vm.swappiness=`},

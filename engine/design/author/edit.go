@@ -331,7 +331,7 @@ func (d *declaration) result() (edited map[string][]byte, why string) {
 		text := cutting(src, cuts)
 		formatted, err := format.Source(text)
 		if err != nil {
-			return nil, fmt.Sprintf("%s would not be CUE any more", name)
+			return nil, fmt.Sprintf("%s would no longer be valid CUE", name)
 		}
 		if before, err := format.Source(src); err == nil && bytes.Equal(before, src) {
 			text = formatted
