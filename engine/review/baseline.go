@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/placement"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/rollout"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -120,6 +121,12 @@ func changedRules(branch, merged *site.Site) []string {
 		}
 		all = append(all, text)
 	}
+	if moved := changedEndpoints(branch, merged); len(moved) > 0 {
+		all = append(all, "where credentials are sent, and what proves who gets them (endpoints): "+say.Some(moved, mostMoved))
+	}
+	if !reflect.DeepEqual(branch.Discovery, merged.Discovery) {
+		all = append(all, "where machines are looked for, and what is sent to them (site.discovery)")
+	}
 	for _, part := range []struct {
 		name    string
 		changed []string
@@ -141,6 +148,21 @@ func changedRules(branch, merged *site.Site) []string {
 		all = append(all, "the text of policies or suppressions, or what they refer to")
 	}
 	return all
+}
+
+// mostMoved is how many nodes are named of which an endpoint changes.
+const mostMoved = 10
+
+// changedEndpoints are the nodes that are designed before and after and of which an endpoint
+// is another one: its address, its credential, or what proves who answers there.
+func changedEndpoints(branch, merged *site.Site) (names []string) {
+	for name, is := range merged.Nodes {
+		if was := branch.Nodes[name]; was != nil && !reflect.DeepEqual(was.Endpoints, is.Endpoints) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // changedItems are those of two lists that only one of them has.

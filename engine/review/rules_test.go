@@ -25,3 +25,33 @@ func TestTrustIsASiteWideRule(t *testing.T) {
 		t.Error("told without a change")
 	}
 }
+
+// A comment says where a credential goes that a commit sends elsewhere.
+func TestChangedEndpointsAreNamed(t *testing.T) {
+	node := func(url, fingerprint string) *site.Site {
+		e := site.Endpoint{URL: url, Credential: "bmc"}
+		e.Trust.Fingerprint = fingerprint
+		return &site.Site{Nodes: map[string]*site.Node{"n1": {Name: "n1", Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: e}}}}
+	}
+	was := node("redfish+https://192.0.2.1", "")
+	for _, c := range []struct {
+		is   *site.Site
+		want bool
+	}{
+		{node("redfish+https://192.0.2.1", ""), false},
+		{node("redfish+https://192.0.2.9", ""), true},
+		{node("redfish+https://192.0.2.1", "sha256:00"), true},
+		{&site.Site{}, false},
+	} {
+		got := changedRules(was, c.is)
+		if is := slices.ContainsFunc(got, func(s string) bool {
+			return strings.Contains(s, "where credentials are sent") && strings.HasSuffix(s, ": n1")
+		}); is != c.want {
+			t.Errorf("got %q, want it named: %t", got, c.want)
+		}
+	}
+	looks := &site.Site{Discovery: &site.Discovery{}}
+	if got := changedRules(&site.Site{}, looks); len(got) != 1 || !strings.Contains(got[0], "site.discovery") {
+		t.Errorf("discovery: %q", got)
+	}
+}

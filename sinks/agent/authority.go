@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/keyfile"
 )
 
 // Authority signs the certificates by which agents know the daemon. It is made at the first
@@ -41,10 +43,13 @@ const (
 	leafLasts      = 365 * 24 * time.Hour
 )
 
+// maxAuthority is the largest file of an authority, in bytes.
+const maxAuthority = 64 << 10
+
 // LoadAuthority reads the authority from a file that only its owner can read, and makes it where
 // the file is not there.
 func LoadAuthority(file string) (*Authority, error) {
-	text, err := os.ReadFile(file)
+	text, err := keyfile.Read(file, maxAuthority)
 	if errors.Is(err, fs.ErrNotExist) {
 		if text, err = newAuthority(); err == nil {
 			err = writeWhole(file, text)
