@@ -18,7 +18,7 @@ type Proposer interface {
 	// Propose sees to it that each change was proposed once, and says what became of each, in their
 	// order. The revision is that of the design in force; nothing new is proposed while the branch is
 	// at another one. Fits says why a design changed so is still not as the machine was observed,
-	// empty where it is. With an error, what could be told is told; none where nothing could.
+	// empty where it is. With an error it returns the results that it has, or nil.
 	Propose(ctx context.Context, revision string, all []site.Amendment, fits func(site.Amendment, *site.Site) string) ([]site.Drafted, error)
 }
 
@@ -52,11 +52,10 @@ func (e *Engine) keepProposed(ctx context.Context) {
 		}
 		err := e.propose(ctx, revision, all)
 		if err != nil {
-			e.setProblem("drift", fmt.Errorf("drift cannot be proposed: %w", err))
-			continue
+			err = fmt.Errorf("drift cannot be proposed: %w", err)
 		}
-		e.setProblem("drift", nil)
-		last, done = what, time.Now()
+		e.setProblem("drift", err)
+		last, done = what, time.Now() // also after an error: the forge counts what is asked of it
 	}
 }
 

@@ -259,9 +259,6 @@ func (p *program) what() string {
 	return "the program " + p.command[0]
 }
 
-// source is what prints a secret; done ends it and says how it ended.
-type source func(ctx context.Context, name string) (printed io.Reader, done func() error, err error)
-
 // start runs the program in a process group of its own, which ends with the time that it
 // has. What it says on standard error may hold the secret, and is not read.
 func (p *program) start(ctx context.Context, name string) (io.Reader, func() error, error) {

@@ -88,7 +88,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	seen := &site.Platform{Family: n.References.Family, Model: line(m.Product), PCI: pciIDs(pci)}
 	var all []item.Item
 	for _, f := range is.Facets {
-		items, missing := giveSecrets(n.ItemsOn(f, seen), get, newHashes(get))
+		items, missing := giveSecrets(withoutSecretFiles(n.ItemsOn(f, seen)), get, newHashes(get))
 		if err := firstOf(missing); err != nil {
 			return refused("%w", err)
 		}

@@ -49,6 +49,13 @@ func withCredential(kind string, items []item.Item) (keys []string) {
 	return keys
 }
 
+// withoutSecretFiles leaves out the files that hold a secret: an agent in memory is known by
+// less than a host key. They are put there over SSH, once the system answers.
+func withoutSecretFiles(items []item.Item) []item.Item {
+	secretFiles := withCredential(item.KindFiles, items)
+	return slices.DeleteFunc(slices.Clone(items), func(i item.Item) bool { return slices.Contains(secretFiles, i.Key) })
+}
+
 // valueOf is the value of an item's credential. Its error is a sentence for people.
 func valueOf(i item.Item, get values) (secret.Value, error) {
 	credential, _ := i.Credential()

@@ -47,11 +47,13 @@ type Proposer struct {
 	// refused says of changes of the revision why they cannot be made, by their digests.
 	revision string
 	refused  map[string]string
+	// pushed are the commits that this process has pushed, by their branches.
+	pushed map[string]string
 }
 
 // New makes a proposer. It does not reach for the remote.
 func New(c Config) *Proposer {
-	return &Proposer{Config: c, prefix: "slipway/drift/" + plain(c.Site) + "/"}
+	return &Proposer{Config: c, pushed: map[string]string{}, prefix: "slipway/drift/" + plain(c.Site) + "/"}
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
@@ -73,24 +75,24 @@ func (p *Proposer) Propose(ctx context.Context, revision string, all []site.Amen
 	if p.revision != revision {
 		p.revision, p.refused = revision, map[string]string{}
 	}
-	r := round{Proposer: p, branches: slices.Collect(maps.Keys(heads)), fits: fits}
+	r := round{Proposer: p, branches: slices.Collect(maps.Keys(heads)), heads: heads, fits: fits}
 	done := make([]site.Drafted, len(all))
-	var errs []error
 	for i, a := range all {
-		done[i], err = r.one(ctx, a)
-		done[i].Facet = a.Facet
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if err == nil {
+			done[i], err = r.one(ctx, a)
+		} else { // the remote or the forge would refuse the others too
+			done[i] = site.Drafted{Why: "not looked at yet: " + err.Error()}
 		}
+		done[i].Facet = a.Facet
 	}
-	return done, errors.Join(errs...)
+	return done, err
 }
 
 // round is one look at what is to be proposed.
 type round struct {
 	*Proposer
-	branches []string // that the remote has
+	branches []string          // that the remote has
+	heads    map[string]string // of those that it had at first
 	fits     func(site.Amendment, *site.Site) string
 	store    *repo.Store // with the base; nil before it is needed
 	head     string
@@ -121,6 +123,9 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 			return told(branch, is), nil
 		}
 	}
+	if other := r.another(branch, a); !pushed && other != "" {
+		return site.Drafted{Why: fmt.Sprintf("the branch %s proposes other values of it: merge or close that, and delete the branch", other)}, nil
+	}
 	if !pushed {
 		if why, err := r.push(ctx, branch, a); why != "" || err != nil {
 			return site.Drafted{Why: why}, err
@@ -130,6 +135,10 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 	if r.Forge == nil {
 		return d, nil
 	}
+	if is := r.heads[branch]; pushed && r.pushed[branch] != is {
+		d.Why = "without a pull request: somebody else may have pushed the branch. Delete it, and Slipway pushes it again"
+		return d, nil
+	}
 	is, err := r.Forge.Propose(ctx, forge.Draft{Branch: branch, Base: r.Base, Title: title(a), Body: body(a)})
 	if err != nil {
 		d.Why = err.Error()
@@ -137,6 +146,17 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 	}
 	r.Log.Info("drift proposed", "site", r.Site, "node", a.Node, "facet", string(a.Facet), "proposal", is.Number)
 	return told(branch, is), nil
+}
+
+// another is a branch with other values of the same facet of a node; empty for none.
+func (r *round) another(branch string, a site.Amendment) string {
+	of := strings.TrimSuffix(branch, a.Digest())
+	for _, b := range slices.Sorted(slices.Values(r.branches)) {
+		if digest, ok := strings.CutPrefix(b, of); ok && len(digest) == len(a.Digest()) && !strings.Contains(digest, "-") {
+			return b
+		}
+	}
+	return ""
 }
 
 func told(branch string, p site.Proposal) site.Drafted {
@@ -160,7 +180,7 @@ func (r *round) push(ctx context.Context, branch string, a site.Amendment) (why 
 	}
 	done, err := r.Edit(ctx, files, a)
 	if err != nil {
-		return "", fmt.Errorf("change the design of %s: %w", a.Node, err)
+		return fmt.Sprintf("the design of %s cannot be changed: %v", a.Node, err), nil // the others can be proposed
 	}
 	if why := done.Why; why != "" {
 		r.refused[branch] = why
@@ -178,10 +198,14 @@ func (r *round) push(ctx context.Context, branch string, a site.Amendment) (why 
 			return "", err
 		}
 	}
-	_, err = r.Remote.Branch(ctx, branch, tree, repo.Message{Text: message(r.Site, a), When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
-	if err != nil && !errors.Is(err, repo.ErrMoved) { // somebody has pushed the same meanwhile
+	id, err := r.Remote.Branch(ctx, branch, tree, repo.Message{Text: message(r.Site, a), When: time.Now(), Author: "slipway", Email: "slipway@localhost"})
+	switch {
+	case errors.Is(err, repo.ErrMoved):
+		return "somebody else has pushed the branch " + branch + " meanwhile", nil
+	case err != nil:
 		return "", fmt.Errorf("branch %s: %w", branch, err)
 	}
+	r.pushed[branch] = id
 	r.branches = append(r.branches, branch)
 	r.Log.Info("drift pushed", "site", r.Site, "node", a.Node, "facet", string(a.Facet), "branch", branch)
 	return "", nil

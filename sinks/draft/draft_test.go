@@ -99,8 +99,12 @@ func TestBranch(t *testing.T) {
 	if again := w.propose(a)[0]; again != first || w.repo.Git("rev-parse", first.Branch) != head || len(w.branches()) != 1 {
 		t.Errorf("again: %+v, branches %v", again, w.branches())
 	}
-	if other := w.propose(change("n1..lock", "other"))[0]; other.Branch == first.Branch || len(w.branches()) != 2 {
+	if other := w.propose(change("n1..lock", "other"))[0]; other.Branch != "" || !strings.Contains(other.Why, first.Branch+" proposes other values of it") || len(w.branches()) != 1 {
 		t.Errorf("another value: %+v", other)
+	}
+	w.repo.Git("update-ref", "-d", "refs/heads/"+first.Branch)
+	if other := w.propose(change("n1..lock", "other"))[0]; other.Branch == first.Branch || len(w.branches()) != 1 {
+		t.Errorf("another value, once the branch is deleted: %+v", other)
 	}
 }
 
@@ -202,5 +206,26 @@ func TestPullRequest(t *testing.T) {
 	f.of[d.Branch] = site.Proposal{Number: 1, State: site.ProposalMerged}
 	if got := w.propose(a)[0]; got.Number != 2 || len(w.branches()) != 1 {
 		t.Errorf("merged, and its branch deleted: %+v, branches %v", got, w.branches())
+	}
+}
+
+// A branch that somebody else has pushed under the name is not vouched for.
+func TestBranchOfSomebodyElse(t *testing.T) {
+	f := &pulls{of: map[string]site.Proposal{}}
+	w := begin(t, f)
+	a := change("n1", "x")
+	w.repo.Git("branch", w.p.branchOf(a), "main")
+	if got := w.propose(a)[0]; len(f.opened) != 0 || !strings.Contains(got.String(), "somebody else may have pushed the branch") {
+		t.Errorf("got %+v, opened %+v", got, f.opened)
+	}
+}
+
+// What the remote or the forge refuses of one is not tried with all the others.
+func TestRoundEndsAtTheFirstRefusal(t *testing.T) {
+	f := &pulls{of: map[string]site.Proposal{}, away: fmt.Errorf("%w: required: write", forge.ErrDenied)}
+	w := begin(t, f)
+	told, err := w.p.Propose(t.Context(), w.repo.Git("rev-parse", "main"), []site.Amendment{change("n1", "x"), change("n2", "x"), change("n3", "x")}, fits)
+	if !errors.Is(err, forge.ErrDenied) || len(told) != 3 || len(w.branches()) != 1 || !strings.HasPrefix(told[2].Why, "not looked at yet: ") {
+		t.Errorf("%+v, %v, branches %v", told, err, w.branches())
 	}
 }
