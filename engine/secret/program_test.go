@@ -163,7 +163,9 @@ func TestProgramsOfRoot(t *testing.T) {
 
 // A service of systemd has a user and a sandbox of its own, and answers on a socket.
 func TestSocketPrintsTheSecret(t *testing.T) {
-	said := canary + "\n"
+	texts := make(chan string, 2)
+	texts <- canary + "\n"
+	texts <- canary[:4]
 	socket := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -176,7 +178,7 @@ func TestSocketPrintsTheSecret(t *testing.T) {
 			if err != nil {
 				return
 			}
-			fmt.Fprint(c, said)
+			fmt.Fprint(c, <-texts)
 			c.Close()
 		}
 	}()
@@ -191,7 +193,7 @@ func TestSocketPrintsTheSecret(t *testing.T) {
 	if err != nil || v.Reveal() != canary {
 		t.Errorf("got %v, %v", v, err)
 	}
-	said, s.fetched = canary[:4], map[string]*fetch{}
+	s.fetched = map[string]*fetch{}
 	if _, err := s.Get(ask("bmc", "192.0.2.7")); err == nil || !strings.Contains(err.Error(), "a part of it may be missing") {
 		t.Errorf("a half: %v", err)
 	}
