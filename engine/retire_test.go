@@ -172,7 +172,7 @@ func TestAnApprovedDiskThatNobodySees(t *testing.T) {
 		}
 		w.approve()
 		w.until("it is done", 6*time.Hour, func() bool { return w.node("a").State == site.InSync && m.Power() == "off" })
-		if e := w.node("a").Erased; e == nil || !slices.Equal(e.Unseen, []string{"DATA-SERIAL-a"}) || e.Verdict() != "1 of 1 disks erased, 1 that the BMC lists not seen by the agent" {
+		if e := w.node("a").Erased; e == nil || !slices.Equal(e.Unseen, []string{"DATA-SERIAL-a"}) || e.Verdict() != "1 of 1 disks erased, 1 more that only the BMC lists" {
 			t.Errorf("the report is %+v", e)
 		}
 	}, "a")

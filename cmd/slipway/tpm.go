@@ -17,9 +17,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/tpm"
 )
 
-// mostIdentity is the largest file of an identity, in bytes.
-const mostIdentity = 64 << 10
-
 func (a *app) tpmCommand() *cobra.Command {
 	var f sealFlags
 	var device, pcrs string
@@ -78,14 +75,14 @@ func (a *app) sealIdentity(c *checkout, isNew bool, kind sealed.Kind, device str
 	if _, err := os.Stat(serviceIdentity); err == nil && at != serviceIdentity {
 		return fmt.Errorf("the daemon of this host has the identity %s, and this would seal %s: leave --credentials out, or name it with --identity", serviceIdentity, at)
 	}
-	id, text, err := c.present(at)
+	id, text, err := sealed.LoadText(at, sealed.Means{})
 	isThere := !errors.Is(err, fs.ErrNotExist)
 	isNew = isNew || !isThere
 	if err != nil && !isNew {
 		return err
 	}
 	defer clear(text)
-	if err := c.hasAnother(id, isNew); err != nil {
+	if err := c.hasAnother(id, isThere); err != nil {
 		return err
 	}
 	if isNew {
@@ -120,41 +117,30 @@ func (a *app) sealIdentity(c *checkout, isNew bool, kind sealed.Kind, device str
 	return a.showSealing(at, id, isNew, pcrs)
 }
 
-// present is the identity that there is, and its text, also of one that is sealed already.
-func (c *checkout) present(at string) (id sealed.Identity, text []byte, err error) {
-	if id, err = sealed.Load(at, sealed.Means{}); err != nil {
-		return id, nil, err
-	}
-	text, err = keyfile.Read(at, mostIdentity)
-	if err != nil || !tpm.IsSealed(text) {
-		return id, text, err
-	}
-	text, err = tpm.Unseal(text)
-	return id, text, err
-}
-
-// hasAnother refuses where nobody else could open the secrets once the TPM is lost.
-func (c *checkout) hasAnother(id sealed.Identity, isNew bool) error {
+// hasAnother refuses where nobody else could open the secrets once the TPM is lost, or once the
+// present identity is replaced. Of one that is there and does not open nobody knows which of the
+// recipients it is: then two have to be listed.
+func (c *checkout) hasAnother(id sealed.Identity, isThere bool) error {
 	listed, err := c.listed()
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(listed, func(r sealed.Recipient) bool { return !slices.Contains(id.Recipients(), r.Text) }) {
-		return errors.New("the site has no recipient beside this host: once the TPM or the host is lost, nobody could open its secrets. Add one with `slipway secret recipients add`, keep its identity away from this host, and run `slipway secret rekey`")
+	others := slices.DeleteFunc(slices.Clone(listed), func(r sealed.Recipient) bool { return slices.Contains(id.Recipients(), r.Text) })
+	if len(others) == 0 || isThere && id.IsZero() && len(others) < 2 {
+		return errors.New("the site lists no recipient other than this host: once the TPM or the host is lost, nobody could open its secrets. Add one with `slipway secret recipients add`, keep its identity away from this host, and run `slipway secret rekey`")
+	}
+	if id.IsZero() {
+		return nil // nobody here can open the files: the other recipients rekey them
 	}
 	files, err := c.sealedFiles()
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		state, finding := c.stateOf(file, id, listed, nil)
-		if isNew && id.IsZero() {
-			continue // nobody here can open it: the other recipients rekey it
-		}
-		if finding != nil {
+		switch state, finding := c.stateOf(file, id, listed, nil); {
+		case finding != nil:
 			return errors.New(finding.Message)
-		}
-		if state.Count < 2 || state.Stale {
+		case state.Count < 2 || state.Stale:
 			return fmt.Errorf("%s is not encrypted for the recipients that the site lists: once the TPM or the host is lost, nobody might be able to open it. Run `slipway secret rekey`", state.File)
 		}
 	}

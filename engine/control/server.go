@@ -187,7 +187,7 @@ func order(w http.ResponseWriter, r *http.Request, d Daemon) (string, error) {
 	if err := dec.Decode(&o); err != nil {
 		return "", &failure{Text: "the daemon cannot read this order: " + err.Error(), Kind: "refused"}
 	}
-	o.By, o.Source = caller(r.Context()), nil
+	o.By = caller(r.Context())
 	ctx, cancel := context.WithTimeout(r.Context(), orderTimeout)
 	defer cancel()
 	return d.Do(ctx, siteName(r), o)

@@ -148,16 +148,14 @@ func isMeant(a site.Amendment, d Difference) bool {
 	})
 }
 
-// editHere edits the files of a site's package.
+// editHere edits the files of a site's own folder: what is in one above belongs to other sites too.
 func editHere(p pack, e author.Edit) edited {
 	l := newLoader(p)
 	main := l.mainPackage()
 	own := map[string][]byte{}
-	for _, dir := range lineage(p.dir) {
-		for _, name := range l.inDir(dir) {
-			if packageName(p.files[name]) == main {
-				own[name] = p.files[name]
-			}
+	for _, name := range l.inDir(p.dir) {
+		if packageName(p.files[name]) == main {
+			own[name] = p.files[name]
 		}
 	}
 	files, why := e.Apply(own)

@@ -26,18 +26,14 @@ func Create(path string, text []byte) error {
 // leaves all of it or nothing. Written by root, it belongs to the owner of its
 // folder: that is the daemon's user.
 func Write(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*")
+	made, err := written(filepath.Dir(path), text, func(f *os.File) error { return giveToOwner(f, filepath.Dir(path)) })
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o400), giveToOwner(f, filepath.Dir(path)), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	err = os.Link(f.Name(), path)                                                  // fails if there is one
+	defer os.Remove(made)
+	err = os.Link(made, path)                                                      // fails if there is one
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) { // FAT has no links
-		err = unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+		err = unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -53,20 +49,28 @@ func Replace(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*")
+	owner := info.Sys().(*syscall.Stat_t)
+	made, err := written(filepath.Dir(path), text, func(f *os.File) error { return f.Chown(int(owner.Uid), int(owner.Gid)) })
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	owner := info.Sys().(*syscall.Stat_t)
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o400), f.Chown(int(owner.Uid), int(owner.Gid)), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
+	if err := os.Rename(made, path); err != nil {
+		return errors.Join(err, os.Remove(made))
 	}
 	return syncFolder(filepath.Dir(path))
+}
+
+// written writes a text into a new file of mode 0400 with a name of its own.
+func written(folder string, text []byte, give func(*os.File) error) (path string, err error) {
+	f, err := os.CreateTemp(folder, ".key-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(0o400), give(f), f.Sync(), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }
 
 func giveToOwner(f *os.File, folder string) error {

@@ -28,7 +28,7 @@ func amendment(n *site.Node, f site.Facet, w wish, seen site.FacetState, left bo
 	}
 	switch {
 	case !site.Facets[f].Proposable:
-		return refuse("a design cannot take over the %s of a machine", f)
+		return refuse("Slipway cannot write the %s of a machine into the design", f)
 	case left:
 		return refuse("something that left the design is still on the machine")
 	}
@@ -69,7 +69,7 @@ func (w wish) amended(n *site.Node, f site.Facet, field, have string) (values []
 	case site.Printable(have) != have:
 		return nil, "what the machine says has invisible or control characters"
 	case item.HoldsSecret([]byte(have)):
-		return nil, "what the machine says looks like a secret"
+		return nil, "the value on the machine looks like a secret"
 	}
 	switch f {
 	case site.FacetPower:

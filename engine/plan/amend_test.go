@@ -72,10 +72,10 @@ func TestAmendment(t *testing.T) {
 		"parameter":       {facet: site.FacetKernel, have: site.Values{"parameters.console": "tty0"}, want: `kernel.parameters.console="tty0"`},
 		"parameter gone":  {facet: site.FacetKernel, absent: []string{"parameters.quiet"}, want: `kernel.parameters.quiet=`},
 		"hostile":         {facet: site.FacetBase, have: site.Values{"hostname": "a\u202eb"}, want: "base.hostname: what the machine says has invisible or control characters"},
-		"secret":          {facet: site.FacetKernel, have: site.Values{"parameters.console": "-----BEGIN PRIVATE KEY-----"}, want: "kernel.parameters.console: what the machine says looks like a secret"},
+		"secret":          {facet: site.FacetKernel, have: site.Values{"parameters.console": "-----BEGIN PRIVATE KEY-----"}, want: "kernel.parameters.console: the value on the machine looks like a secret"},
 		"long":            {facet: site.FacetBase, have: site.Values{"hostname": strings.Repeat("a", 1001)}, want: "base.hostname: what the machine says is longer than 1000 bytes"},
 		"nothing differs": {facet: site.FacetPower, want: "what differs is nothing that a design sets"},
-		"no such facet":   {facet: site.FacetNetwork, want: "a design cannot take over the network of a machine"},
+		"no such facet":   {facet: site.FacetNetwork, want: "Slipway cannot write the network of a machine into the design"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node(c.change)

@@ -336,13 +336,13 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	if len(changes) == 0 {
 		return
 	}
+	if reported && n.Drift[f] == "propose" {
+		p.Reported = append(p.Reported, differs(changes)+" (drift propose)")
+		p.Amendments = append(p.Amendments, amendment(n, f, w, seen, len(remove)+len(returning) > 0))
+		return
+	}
 	if reported {
-		if n.Drift[f] == "propose" {
-			p.Reported = append(p.Reported, differs(changes)+" (drift propose)")
-			p.Amendments = append(p.Amendments, amendment(n, f, w, seen, len(remove)+len(returning) > 0))
-			return
-		}
-		p.Reported = append(p.Reported, fmt.Sprintf("%s; the design asks only for a report (drift %s)", differs(changes), n.Drift[f]))
+		p.Reported = append(p.Reported, differs(changes)+"; the design asks only for a report (drift report)")
 		return
 	}
 	if why := barred(n, f, changes, seen, m); len(why) > 0 {

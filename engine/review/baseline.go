@@ -153,9 +153,14 @@ func changedRules(branch, merged *site.Site) []string {
 // mostMoved is how many nodes are named of which an endpoint changes.
 const mostMoved = 10
 
-// changedEndpoints are the nodes that are designed before and after and of which an endpoint
-// is another one: its address, its credential, or what proves who answers there.
+// changedEndpoints are the nodes and hypervisors that are designed before and after and of which
+// an endpoint is another one: its address, its credential, or what proves who answers there.
 func changedEndpoints(branch, merged *site.Site) (names []string) {
+	for name, is := range merged.Hypervisors {
+		if was := branch.Hypervisors[name]; was != nil && (was.URL != is.URL || was.Credential != is.Credential || !reflect.DeepEqual(was.Trust, is.Trust)) {
+			names = append(names, "hypervisor "+name)
+		}
+	}
 	for name, is := range merged.Nodes {
 		if was := branch.Nodes[name]; was != nil && !reflect.DeepEqual(was.Endpoints, is.Endpoints) {
 			names = append(names, name)

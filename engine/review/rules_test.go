@@ -50,6 +50,15 @@ func TestChangedEndpointsAreNamed(t *testing.T) {
 			t.Errorf("got %q, want it named: %t", got, c.want)
 		}
 	}
+	on := func(url string) *site.Site {
+		return &site.Site{Hypervisors: map[string]*site.Hypervisor{"h1": {URL: url, Credential: "libvirt"}}}
+	}
+	if got := changedRules(on("libvirt+tls://192.0.2.1"), on("libvirt+tls://192.0.2.9")); len(got) != 1 || !strings.HasSuffix(got[0], ": hypervisor h1") {
+		t.Errorf("a hypervisor elsewhere: %q", got)
+	}
+	if got := changedRules(on("libvirt+tls://192.0.2.1"), on("libvirt+tls://192.0.2.1")); len(got) != 0 {
+		t.Errorf("the same hypervisor: %q", got)
+	}
 	looks := &site.Site{Discovery: &site.Discovery{}}
 	if got := changedRules(&site.Site{}, looks); len(got) != 1 || !strings.Contains(got[0], "site.discovery") {
 		t.Errorf("discovery: %q", got)

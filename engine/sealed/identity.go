@@ -105,22 +105,28 @@ func Generate(kind Kind) ([]byte, error) {
 // sealed to the TPM of this host. The file must be a plain one that nobody but its owner
 // can read. The error wraps fs.ErrNotExist when there is none.
 func Load(path string, with Means) (Identity, error) {
-	text, err := keyfile.Read(path, mostIdentity)
-	if err != nil {
-		return Identity{}, fmt.Errorf("identity: %w", err)
-	}
-	inTPM := tpm.IsSealed(text)
-	if inTPM {
-		if text, err = tpm.Unseal(text); err != nil {
-			return Identity{}, fmt.Errorf("identity: %s is sealed to the TPM: %w: make another identity with `slipway secret tpm --new`, add it, and run `slipway secret rekey` with the identity of another recipient", path, err)
-		}
-	}
-	id, err := parseIdentity(path, text, with)
-	id.inTPM = inTPM
+	id, text, err := LoadText(path, with)
 	if _, asks := onlyOf(id).(*agessh.EncryptedSSHIdentity); !asks { // that keeps the text
 		clear(text)
 	}
 	return id, err
+}
+
+// LoadText is Load, and gives the text of the identity as it is unsealed.
+func LoadText(path string, with Means) (id Identity, text []byte, err error) {
+	text, err = keyfile.Read(path, mostIdentity)
+	if err != nil {
+		return Identity{}, nil, fmt.Errorf("identity: %w", err)
+	}
+	inTPM := tpm.IsSealed(text)
+	if inTPM {
+		if text, err = tpm.Unseal(text); err != nil {
+			return Identity{}, nil, fmt.Errorf("identity: %s is sealed to the TPM: %w: make another identity with `slipway secret tpm --new`, add it, and run `slipway secret rekey` with the identity of another recipient", path, err)
+		}
+	}
+	id, err = parseIdentity(path, text, with)
+	id.inTPM = inTPM
+	return id, text, err
 }
 
 // onlyOf is the identity of a file that has one.

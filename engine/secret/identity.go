@@ -11,9 +11,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sealed"
 )
 
-// opening opens the identity. It has a lock of its own: a TPM that opens it may be slow.
+// opening is the identity as it was opened last.
 type opening struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // held while it is opened: a TPM may be slow, and others need no identity
 	stamp stamp
 	id    sealed.Identity
 	err   error
@@ -21,7 +21,8 @@ type opening struct {
 }
 
 // identity gives the identity that opens secrets, read again when its file changed.
-func (o *opening) identity(s *Store) (sealed.Identity, stamp, error) {
+func (s *Store) identity() (sealed.Identity, stamp, error) {
+	o := &s.opening
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path, made := s.identityFile()

@@ -105,67 +105,18 @@ func readProgram(path string, owner uint32) (*program, error) {
 	return p, nil
 }
 
-// readOwned reads a file that only its owner may change.
-func readOwned(path string, owner uint32) (string, error) {
-	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrPermission) {
-		return "", explain(path, err)
-	}
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	info, err := r.Stat()
-	if err != nil {
-		return "", err
-	}
-	if err := ofOwnerAlone(path, info, owner); err != nil {
-		return "", err
-	}
-	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	if len(b) > maxFile {
-		return "", fmt.Errorf("%s: has more than %d bytes", path, maxFile)
-	}
-	return string(b), nil
-}
-
-// ofOwnerAlone refuses a file that others than its owner could change.
-func ofOwnerAlone(path string, info fs.FileInfo, owner uint32) error {
-	st := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: is not a regular file", path)
-	case st.Uid != owner:
-		return fmt.Errorf("%s: belongs to user id %d, who could change what runs here, or where secrets go: run chown root %s", path, st.Uid, path)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s: has mode %04o, so that others than root could change what runs here, or where secrets go: run chmod go-w %s", path, info.Mode().Perm(), path)
-	}
-	return nil
-}
-
 // parseProgram reads the file of a program. Its errors begin with the line's number.
 func parseProgram(text string) (*program, error) {
 	p := &program{file: file{lines: map[string]int{}}, timeout: programTimeout, keep: programKeep}
-	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
+	err := eachSetting(text, "command, socket, user, timeout, keep, hosts, use, ports and username", func(key, value string, line int) (bool, error) {
+		if known, err := p.limit(key, value, line); known {
+			return true, err
 		}
-		key, value, ok := strings.Cut(line, ":")
-		known, err := p.limit(key, value, i+1)
-		if err == nil && !known {
-			known, err = p.how(key, strings.TrimSpace(value))
-			p.lines[key] = i + 1
-		}
-		if err == nil && !(ok && known) {
-			err = errors.New(`is none of "command: …", "socket: …", "user: …", "timeout: …", "keep: …", "hosts: …", "use: …", "ports: …" and "username: …"`)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%d: %w", i+1, err)
-		}
+		p.lines[key] = line
+		return p.how(key, value)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := p.checkLimits(); err != nil {
 		return nil, err
@@ -179,7 +130,7 @@ func parseProgram(text string) (*program, error) {
 	return p, nil
 }
 
-// how takes a line that says how the secret is had; known is false for any other.
+// how takes a line that says what prints the secret; known is false for any other.
 func (p *program) how(key, value string) (known bool, err error) {
 	switch key {
 	case "command":
@@ -204,15 +155,6 @@ func (p *program) how(key, value string) (known bool, err error) {
 	return true, err
 }
 
-// within reads a time such as "10s" that has bounds.
-func within(text string, least, most time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < least || d > most {
-		return 0, fmt.Errorf("is not a time from %v to %v, such as 10s or 5m", least, most)
-	}
-	return d, nil
-}
-
 // ask has the secret printed. Its errors hold nothing of what is printed.
 func (p *program) ask(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
@@ -231,7 +173,7 @@ func (p *program) ask(name string) (string, error) {
 		cancel() // nobody reads the rest
 	}
 	ended := done()
-	if p.socket != "" && ended == nil && !bytes.HasSuffix(b, []byte("\n")) {
+	if p.socket != "" && len(b) > 0 && !bytes.HasSuffix(b, []byte("\n")) {
 		ended = errors.New("its output does not end with a newline, so a part of it may be missing")
 	}
 	text := string(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")))
@@ -244,10 +186,10 @@ func (p *program) ask(name string) (string, error) {
 		return "", fmt.Errorf("%s prints more than %d bytes, which no password or key has", p.what(), maxFile)
 	case err != nil:
 		return "", fmt.Errorf("%s cannot be read: %w", p.what(), err)
-	case text == "":
-		return "", fmt.Errorf("%s printed nothing: run it by hand as its user to see what it says", p.what())
 	case ended != nil:
 		return "", fmt.Errorf("%s has failed: %w: run it by hand as its user to see what it says", p.what(), ended)
+	case text == "":
+		return "", fmt.Errorf("%s printed nothing: run it by hand as its user to see what it says", p.what())
 	}
 	return text, nil
 }
@@ -304,10 +246,10 @@ func (p *program) start(ctx context.Context, name string) (io.Reader, func() err
 
 // account is that of the program's user, nil for this process's own.
 func (p *program) account() (*syscall.Credential, error) {
-	if p.user == "" && os.Geteuid() == 0 {
+	switch isRoot := os.Geteuid() == 0; {
+	case p.user == "" && isRoot:
 		return nil, errors.New("this process is root: name the user that runs the program, \"user: …\"")
-	}
-	if p.user == "" {
+	case p.user == "":
 		return nil, nil
 	}
 	u, err := user.Lookup(p.user)

@@ -111,7 +111,7 @@ func TestFilesOfPrograms(t *testing.T) {
 		"socket: x\n" + limits:                `1: the socket does not begin with "/"`,
 		"command: /a\nsocket: /b\n" + limits:  "either",
 		"command: /a\ncommand: /a\n":          `2: "command" is given twice`,
-		"command: /a\nshell: yes\n":           `2: is none of "command: …"`,
+		"command: /a\nshell: yes\n":           "2: is none of the lines that belong here: they begin with command, socket",
 		"command: /a\ntimeout: 1h\n":          "2: is not a time from 1s to 1m0s",
 		"command: /a\nkeep: ever\n":           "2: is not a time from 0s to 24h0m0s",
 		"command: /a\nhosts: *\n":             `2: item 1 of "hosts"`,

@@ -88,7 +88,7 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no file %s in the repository: make it with `slipway secret set %s`, and commit it", ErrMissing, at, name)
 	}
-	id, by, err := s.opening.identity(s)
+	id, by, err := s.identity()
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be opened: %w", at, err)
 	}

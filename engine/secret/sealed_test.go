@@ -247,3 +247,34 @@ func TestCredentialOfSOPS(t *testing.T) {
 		t.Errorf("another site: got %v", err)
 	}
 }
+
+// An identity that opens slowly, as one in a TPM may, keeps only those waiting who need it.
+func TestSlowIdentityKeepsNobodyElseWaiting(t *testing.T) {
+	opens, opened := make(chan bool), make(chan bool)
+	s, _ := sealedStore(t, func(string, string) {
+		opens <- true
+		<-opened
+	})
+	id, err := sealed.Create(filepath.Join(t.TempDir(), "other.key"), sealed.Classic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.dir, "file", good)
+	s.InForce(sealedSite(t, id, map[string]string{"bmc": sealedText}))
+	done := make(chan error)
+	go func() {
+		_, err := s.Get(request("bmc"))
+		done <- err
+	}()
+	<-opens
+	if _, err := s.Get(request("file")); err != nil {
+		t.Error(err)
+	}
+	if notes := s.Notes(); len(notes) != 0 {
+		t.Errorf("told %v", notes)
+	}
+	opened <- true
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "sealed for others than this identity") {
+		t.Errorf("one that was made now: %v", err)
+	}
+}

@@ -120,25 +120,27 @@ func items(list string) []string {
 // allow says why a file's secret may not be used so, nil if it may. Without a
 // "use:" line any use but for files of systems is allowed, and any port without a "ports:" line.
 func (f *file) allow(r Request) error {
-	place := f.path
-	if f.elsewhere != "" {
+	place, isFile := f.path, false
+	switch {
+	case f.elsewhere != "":
 		place += " on " + f.elsewhere
+	case f.sealed != "":
+		place += fmt.Sprintf(" with `slipway secret edit %s`", f.sealed)
+	default:
+		isFile = true
 	}
 	at := func(line int) string {
-		if f.elsewhere != "" {
-			return place
+		if isFile {
+			return fmt.Sprintf("%s:%d", place, line)
 		}
-		if f.sealed != "" {
-			return fmt.Sprintf("%s with `slipway secret edit %s`", f.path, f.sealed)
-		}
-		return fmt.Sprintf("%s:%d", f.path, line)
+		return place
 	}
 	if !f.hosts.allow(r.Host) {
 		return fmt.Errorf("%w: %q may not be sent to %q: if it is for that host, add it to \"hosts:\" in %s",
 			ErrHost, r.Name, r.Host, at(f.lines["hosts"]))
 	}
 	if len(f.uses) == 0 && r.Use == File {
-		return fmt.Errorf("%w: %q has no \"use:\" line, and is put into files of systems only where it says so: if it is for that, add the line \"use: file\" to %s", ErrUse, r.Name, f.path)
+		return fmt.Errorf("%w: %q has no \"use:\" line, and is put into files of systems only where it says so: if it is for that, add the line \"use: file\" to %s", ErrUse, r.Name, place)
 	}
 	if len(f.uses) > 0 && !slices.Contains(f.uses, r.Use) {
 		return fmt.Errorf("%w: %q is for %s, and may not be sent by %s: if it is for that too, add %s to \"use:\" in %s",

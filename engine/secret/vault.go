@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +72,7 @@ func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file,
 	return f, nil
 }
 
-// server gives the server of secrets, anew when a file that says where it is has changed.
+// server gives the server of secrets, as the files of the host say now where it is.
 func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by stamp, err error) {
 	v := &s.vault
 	v.mu.Lock()
@@ -82,20 +81,20 @@ func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by 
 		return nil, 0, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and --vault names no file that says where that is", ErrMissing)
 	}
 	now, err := stampsOf(v.path, v.authorities)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && v.server == nil:
-		return nil, 0, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and there is no file %s: make it as root, with the line \"address: https://bao.example.org:8200\"", ErrMissing, v.path)
-	case err != nil:
-		return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
+	if err == nil && v.server != nil && v.stamps == now {
+		return v.server, v.timeout, v.keep, now[0], nil
 	}
-	if v.server == nil || v.stamps != now {
-		if err := s.readServer(v); err != nil {
-			v.server = nil
-			return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
-		}
-		if v.stamps, err = stampsOf(v.path, v.authorities); err != nil {
-			return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
-		}
+	v.server = nil
+	err = s.readServer(v)
+	if errors.Is(err, fs.ErrNotExist) && v.authorities == "" {
+		err = fmt.Errorf("it comes from a server of secrets, and there is no file %s: make it as root, with the line \"address: https://bao.example.org:8200\"", v.path)
+	}
+	if err == nil {
+		v.stamps, err = stampsOf(v.path, v.authorities)
+	}
+	if err != nil {
+		v.server = nil
+		return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	return v.server, v.timeout, v.keep, v.stamps[0], nil
 }
@@ -118,25 +117,23 @@ func stampsOf(files ...string) (all [2]stamp, err error) {
 // readServer reads the file of a server.
 func (s *Store) readServer(v *vaultServer) error {
 	path := v.path
+	v.authorities = ""
 	text, err := readOwned(path, s.owner)
 	if err != nil {
 		return err
 	}
 	given := map[string]string{"mount": "secret", "credential": "vault", "timeout": "10s", "keep": "5m", "address": "", "ca": "", "namespace": ""}
 	seen := map[string]bool{}
-	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
+	err = eachSetting(text, "address, ca, namespace, mount, credential, timeout and keep", func(key, value string, _ int) (bool, error) {
+		if seen[key] {
+			return true, fmt.Errorf("%q is given twice", key)
 		}
-		key, value, ok := strings.Cut(line, ":")
-		switch _, known := given[key]; {
-		case !known || !ok:
-			return fmt.Errorf(`%s:%d: is none of "address: …", "ca: …", "namespace: …", "mount: …", "credential: …", "timeout: …" and "keep: …"`, path, i+1)
-		case seen[key]:
-			return fmt.Errorf("%s:%d: %q is given twice", path, i+1, key)
-		}
-		given[key], seen[key] = strings.TrimSpace(value), true
+		_, known := given[key]
+		given[key], seen[key] = value, true
+		return known, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s:%w", path, err)
 	}
 	timeout, err := within(given["timeout"], time.Second, longestTimeout)
 	if err != nil {
@@ -151,8 +148,8 @@ func (s *Store) readServer(v *vaultServer) error {
 		return fmt.Errorf("%s: there is no \"address:\" line with a URL such as https://bao.example.org:8200", path)
 	}
 	authorities := ""
-	if file := given["ca"]; file != "" {
-		if authorities, err = readOwned(file, s.owner); err != nil {
+	if v.authorities = given["ca"]; v.authorities != "" {
+		if authorities, err = readOwned(v.authorities, s.owner); err != nil {
 			return fmt.Errorf("%s: the authorities: %w", path, err)
 		}
 	}
@@ -162,7 +159,7 @@ func (s *Store) readServer(v *vaultServer) error {
 	}
 	server.Namespace, server.Mount = given["namespace"], given["mount"]
 	server.Login = func(at *url.URL) (vault.Login, error) { return s.login(given["credential"], at) }
-	v.server, v.timeout, v.keep, v.authorities = server, timeout, keep, given["ca"]
+	v.server, v.timeout, v.keep = server, timeout, keep
 	return nil
 }
 

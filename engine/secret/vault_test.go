@@ -78,7 +78,7 @@ func TestVaultKeepsTheSecret(t *testing.T) {
 		"address: bao:8200":                   `there is no "address:" line`,
 		"address: http://bao.example.org":     "use https://",
 		"address: https://a\naddress: x":      `:2: "address" is given twice`,
-		"address: https://a\ntoken: x":        `:2: is none of "address: …"`,
+		"address: https://a\ntoken: x":        ":2: is none of the lines that belong here: they begin with address, ca",
 		"address: https://a\ntimeout: 5":      "the timeout is not a time",
 		"address: https://a\nkeep: x":         "the time to keep a secret is not a time",
 		"address: https://a\nca: /nowhere":    "no such file",
@@ -90,6 +90,24 @@ func TestVaultKeepsTheSecret(t *testing.T) {
 		if _, err := s.Get(ask("bmc", "192.0.2.7")); !errors.Is(err, ErrMissing) && !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", conf, err, want)
 		}
+	}
+	// A file of authorities that is gone keeps nothing from being read anew.
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, ca, "no certificate")
+	writeFile(t, conf, string(text)+"ca: "+ca+"\n")
+	if _, err := s.Get(ask("bmc", "192.0.2.7")); err == nil || !strings.Contains(err.Error(), "no certificate in PEM form") {
+		t.Errorf("an authority that is none: %v", err)
+	}
+	if err := os.Remove(ca); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ask("bmc", "192.0.2.7")); err == nil || !strings.Contains(err.Error(), "the authorities: ") {
+		t.Errorf("an authority that is gone: %v", err)
+	}
+	writeFile(t, conf, string(text))
+	s.fetched = map[string]*fetch{}
+	if _, err := s.Get(ask("bmc", "192.0.2.7")); err != nil {
+		t.Errorf("without an authority again: %v", err)
 	}
 	if err := os.Chmod(conf, 0o666); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func (d Drafted) String() string {
 	case d.Number > 0:
 		return fmt.Sprintf("proposed in #%d", d.Number)
 	case d.Branch != "" && d.Why != "":
-		return fmt.Sprintf("proposed on the branch %s without a pull request: %s", d.Branch, d.Why)
+		return fmt.Sprintf("proposed on the branch %s; no pull request could be opened: %s", d.Branch, d.Why)
 	case d.Branch != "":
 		return "proposed on the branch " + d.Branch
 	case d.Why != "":

@@ -120,7 +120,7 @@ func (r EraseReport) Verdict() string {
 		text += fmt.Sprintf(", no report on %d from the agent", unknown)
 	}
 	if len(r.Unseen) > 0 {
-		text += fmt.Sprintf(", %d that the BMC lists not seen by the agent", len(r.Unseen))
+		text += fmt.Sprintf(", %d more that only the BMC lists", len(r.Unseen))
 	}
 	return text
 }

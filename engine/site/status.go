@@ -385,8 +385,9 @@ type Order struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
-	// Source says how an approval came; nil for one by command.
-	Source *ApprovalSource `json:"source,omitempty"`
+	// Source says how an approval came; nil for one by command. No client of the daemon can
+	// say it: it is no part of the JSON.
+	Source *ApprovalSource `json:"-"`
 }
 
 // ErrNotFound is wrapped by what is asked of a site or node that does not

@@ -133,8 +133,8 @@ func (s *sealed) open(device string) ([]byte, error) {
 
 var errDamaged = errors.New("the sealed secret is damaged")
 
-// patience is how long a TPM may take: making a key takes some of them seconds.
-const patience = 30 * time.Second
+// patience is how long a TPM may take: making a key takes some of them seconds. Tests have less.
+var patience = 30 * time.Second
 
 // inUse lets one at a time use the TPM of the host, also one that hangs.
 var inUse = make(chan struct{}, 1)
@@ -200,7 +200,7 @@ func open(device string) (transport.TPMCloser, error) {
 	}
 	t, err := dial(device)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("%w: the user of this process needs the group of the device, such as tss", err)
+		return nil, fmt.Errorf("%w: add the user of this process to the group of the device, such as tss", err)
 	}
 	return t, err
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,5 +232,37 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := Seal(e.device(), []byte(canary), nil); err == nil || !strings.Contains(err.Error(), "the owner of the TPM has a password") {
 		t.Errorf("a TPM that has an owner: %v", err)
+	}
+}
+
+// A TPM that does not answer is given up, also by those that come after, and used again once it
+// answers.
+func TestSilentTPM(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 200 * time.Millisecond
+	silent := filepath.Join(t.TempDir(), "silent")
+	l, err := net.Listen("unix", silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan net.Conn, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			held <- c
+		}
+	}()
+	for range 2 {
+		if _, err := Seal(silent, []byte(canary), nil); err == nil || !strings.Contains(err.Error(), "the TPM has not answered for 200ms") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := errors.Join((<-held).Close(), l.Close()); err != nil { // whoever hangs on it ends
+		t.Fatal(err)
+	}
+	patience = 30 * time.Second
+	e := start(t)
+	if why := e.opens(e.seal()); why != "" {
+		t.Errorf("once it answers: %s", why)
 	}
 }

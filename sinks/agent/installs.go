@@ -70,32 +70,14 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	if got := identityFor(m, step.Machine); !step.Machine.Matches(got) {
 		return refused("another machine answers: the step is for %s, this is %s; nothing was written", site.Printable(step.Machine.Full()), site.Printable(got.Full()))
 	}
-	own := identity(*m)
-	asked := wire.Install{Erased: is.Erased, Layout: is.Layout, Marker: is.Marker}
-	if !step.Retires() {
-		asked.Boot = "uefi"
-		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}
+	asked, err := installOn(m, step, is)
+	if err != nil {
+		return err
 	}
-	if own.UUID != "" { // as the machine tells it, which may be in the other order of bytes
-		asked.UUID = m.UUID
-	}
-	if own.Serial != "" {
-		asked.Serial = m.Serial
-	}
-	if asked.UUID == "" && asked.Serial == "" {
-		return refused("the machine tells its agent neither a UUID nor a serial number, so Slipway cannot be sure that it is the right one; nothing was written")
-	}
+	var items []item.Item
 	seen := &site.Platform{Family: n.References.Family, Model: line(m.Product), PCI: pciIDs(pci)}
-	var all []item.Item
-	for _, f := range is.Facets {
-		items, missing := giveSecrets(withoutSecretFiles(n.ItemsOn(f, seen)), get, newHashes(get))
-		if err := firstOf(missing); err != nil {
-			return refused("%w", err)
-		}
-		if len(items) > 0 {
-			asked.Apply = append(asked.Apply, wire.Apply{Facet: string(f), Items: items})
-			all = append(all, items...)
-		}
+	if asked.Apply, items, err = configured(n, is.Facets, seen, get); err != nil {
+		return err
 	}
 	if err := may.Ask(ctx, step); err != nil {
 		return err
@@ -106,7 +88,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	}
 	result, err := c.request(ctx, wire.Request{Op: op, Install: &asked}, exchange{
 		tell:   c.progress(ctx, is),
-		supply: withTools(is.Medium, suppliedTo(all, open), open),
+		supply: withTools(is.Medium, suppliedTo(items, open), open),
 	})
 	if err != nil {
 		return err
@@ -132,6 +114,41 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 		return err
 	}
 	return c.erased(is.Layout, done, result.Installed.Already)
+}
+
+// installOn is what the agent of a machine is asked to write, and by what it knows the machine.
+func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.Install, error) {
+	own := identity(*m)
+	asked := wire.Install{Erased: is.Erased, Layout: is.Layout, Marker: is.Marker}
+	if !step.Retires() {
+		asked.Boot = "uefi"
+		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}
+	}
+	if own.UUID != "" { // as the machine tells it, which may be in the other order of bytes
+		asked.UUID = m.UUID
+	}
+	if own.Serial != "" {
+		asked.Serial = m.Serial
+	}
+	if asked.UUID == "" && asked.Serial == "" {
+		return asked, refused("the machine tells its agent neither a UUID nor a serial number, so Slipway cannot be sure that it is the right one; nothing was written")
+	}
+	return asked, nil
+}
+
+// configured is what the agent makes so in the new system, by facet and all together.
+func configured(n *site.Node, facets []site.Facet, seen *site.Platform, get values) (applies []wire.Apply, all []item.Item, err error) {
+	for _, f := range facets {
+		items, missing := giveSecrets(withoutSecretFiles(n.ItemsOn(f, seen)), get, newHashes(get))
+		if err := firstOf(missing); err != nil {
+			return nil, nil, refused("%w", err)
+		}
+		if len(items) > 0 {
+			applies = append(applies, wire.Apply{Facet: string(f), Items: items})
+			all = append(all, items...)
+		}
+	}
+	return applies, all, nil
 }
 
 // erased holds an agent that has installed to the disks that it was to erase. One that an earlier

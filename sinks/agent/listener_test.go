@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/big"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -489,6 +492,46 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 				t.Errorf("asked for %+v, got %+v", asked, m.(driver.Installer).Installed())
 			}
 		})
+	}
+}
+
+// An agent in memory is known by less than a host key: it gets the hashes of passwords, and no
+// secret of a file, nor is one asked for.
+func TestAgentGetsNoSecretOfAFile(t *testing.T) {
+	d := newDesk(t)
+	caller := d.caller(d.expect(bootOne()), machineOne())
+	var asked wire.Request
+	caller.Program.Install = func(_ context.Context, _ *inside.Host, r wire.Request) (*wire.Installed, error) {
+		asked = r
+		return nil, &wire.Error{Class: wire.Refused, Text: "enough"}
+	}
+	d.stays(caller)
+	m := d.agent("n1")
+	m.(driver.Keyholder).Credentials(func(name string, use secret.Use) (secret.Value, error) {
+		if use != secret.Account {
+			t.Errorf("the credential %q was asked for %s", name, use)
+		}
+		return secret.New("", "canary-in-a-file"), nil
+	})
+	m.(driver.Installer).Prepare(driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, SHA256: "d1", URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`,
+		Bytes: 5, Facets: []site.Facet{site.FacetBase, site.FacetConfig}})
+	text := "hello"
+	n := &site.Node{Name: "n1", System: site.System{Users: map[string]site.User{"ops": {Password: "ops"}},
+		Files: map[string]site.File{"/etc/key": {Credential: "app"}, "/etc/motd": {Content: &text}}}}
+	n.References.Family = "debian"
+	step := site.Step{Action: site.ActionInstall, Facet: site.FacetImage, Impact: site.ImpactDestructive, Machine: site.Identity{UUID: uuidOne}, Image: &site.Image{Kind: site.KindRoot, SHA256: "d1"}}
+	if err := m.Apply(t.Context(), step, n, (&permitted{}).ask); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("got %v", err)
+	}
+	var keys []string
+	for _, a := range asked.Install.Apply {
+		keys = append(keys, item.Keys(a.Items)...)
+	}
+	if !slices.Contains(keys, "files./etc/motd") || !slices.Contains(keys, "users.ops") || slices.Contains(keys, "files./etc/key") {
+		t.Errorf("it is to set %v", keys)
+	}
+	if sent, err := json.Marshal(asked); err != nil || bytes.Contains(sent, []byte("canary")) {
+		t.Errorf("it was sent %s, %v", sent, err)
 	}
 }
 

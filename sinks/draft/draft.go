@@ -123,8 +123,11 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 			return told(branch, is), nil
 		}
 	}
+	if pushed && r.pushed[branch] != r.heads[branch] {
+		return site.Drafted{Why: foreign(branch)}, nil
+	}
 	if other := r.another(branch, a); !pushed && other != "" {
-		return site.Drafted{Why: fmt.Sprintf("the branch %s proposes other values of it: merge or close that, and delete the branch", other)}, nil
+		return site.Drafted{Why: fmt.Sprintf("the branch %s proposes other values of this facet: merge it or close its pull request, and delete the branch", other)}, nil
 	}
 	if !pushed {
 		if why, err := r.push(ctx, branch, a); why != "" || err != nil {
@@ -135,10 +138,6 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 	if r.Forge == nil {
 		return d, nil
 	}
-	if is := r.heads[branch]; pushed && r.pushed[branch] != is {
-		d.Why = "without a pull request: somebody else may have pushed the branch. Delete it, and Slipway pushes it again"
-		return d, nil
-	}
 	is, err := r.Forge.Propose(ctx, forge.Draft{Branch: branch, Base: r.Base, Title: title(a), Body: body(a)})
 	if err != nil {
 		d.Why = err.Error()
@@ -146,6 +145,12 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 	}
 	r.Log.Info("drift proposed", "site", r.Site, "node", a.Node, "facet", string(a.Facet), "proposal", is.Number)
 	return told(branch, is), nil
+}
+
+// foreign is why nothing is said of a branch that is there: this process has not pushed it, so
+// anybody may have written what it holds.
+func foreign(branch string) string {
+	return fmt.Sprintf("the branch %s is there, and Slipway has not pushed it since it was started: read it, then merge it or delete it", branch)
 }
 
 // another is a branch with other values of the same facet of a node; empty for none.

@@ -92,14 +92,17 @@ func TestBranch(t *testing.T) {
 		t.Errorf("it changes\n%s", got)
 	}
 	w.repo.Git("fsck", "--strict")
+	if again := w.propose(a)[0]; again != first {
+		t.Errorf("again, by the same process: %+v", again)
+	}
 	head := w.repo.Git("rev-parse", first.Branch)
 	w.repo.Write("other.txt", "changed\n")
 	w.repo.Commit("something else")
 	w.restart(nil)
-	if again := w.propose(a)[0]; again != first || w.repo.Git("rev-parse", first.Branch) != head || len(w.branches()) != 1 {
+	if again := w.propose(a)[0]; again.String() != "not proposed: "+foreign(first.Branch) || w.repo.Git("rev-parse", first.Branch) != head || len(w.branches()) != 1 {
 		t.Errorf("again: %+v, branches %v", again, w.branches())
 	}
-	if other := w.propose(change("n1..lock", "other"))[0]; other.Branch != "" || !strings.Contains(other.Why, first.Branch+" proposes other values of it") || len(w.branches()) != 1 {
+	if other := w.propose(change("n1..lock", "other"))[0]; other.Branch != "" || !strings.Contains(other.Why, first.Branch+" proposes other values of this facet") || len(w.branches()) != 1 {
 		t.Errorf("another value: %+v", other)
 	}
 	w.repo.Git("update-ref", "-d", "refs/heads/"+first.Branch)
@@ -179,7 +182,7 @@ func TestPullRequest(t *testing.T) {
 	w := begin(t, f)
 	a := change("n1", hostile)
 	told, err := w.p.Propose(t.Context(), w.repo.Git("rev-parse", "main"), []site.Amendment{a}, fits)
-	if !errors.Is(err, forge.ErrDenied) || told[0].Branch == "" || !strings.Contains(told[0].String(), "without a pull request: denied") {
+	if !errors.Is(err, forge.ErrDenied) || told[0].Branch == "" || !strings.Contains(told[0].String(), "no pull request could be opened: denied") {
 		t.Fatalf("denied: %+v, %v", told, err)
 	}
 	f.away = nil
@@ -215,7 +218,7 @@ func TestBranchOfSomebodyElse(t *testing.T) {
 	w := begin(t, f)
 	a := change("n1", "x")
 	w.repo.Git("branch", w.p.branchOf(a), "main")
-	if got := w.propose(a)[0]; len(f.opened) != 0 || !strings.Contains(got.String(), "somebody else may have pushed the branch") {
+	if got := w.propose(a)[0]; len(f.opened) != 0 || !strings.Contains(got.String(), "is there, and Slipway has not pushed it since it was started") {
 		t.Errorf("got %+v, opened %+v", got, f.opened)
 	}
 }

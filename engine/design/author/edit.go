@@ -50,7 +50,7 @@ func (e Edit) Apply(files map[string][]byte) (edited map[string][]byte, why stri
 		d.find(f, e.Node)
 	}
 	if len(d.at) == 0 {
-		return nil, fmt.Sprintf("no file declares the node as `nodes: %s:`, so a comprehension, a template or a reference makes it", quote(e.Node))
+		return nil, fmt.Sprintf("no file of the site's folder declares the node as `nodes: %s:`; a comprehension, a template, a reference or a folder above makes it", quote(e.Node))
 	}
 	for _, v := range e.Values {
 		if why := d.edit(e.Node, v); why != "" {

@@ -29,7 +29,7 @@ var secrets = []Rule{{
 	Site: func(s *site.Site) []site.Finding { return refuseSecrets(reflect.ValueOf(s).Elem()) },
 }, {
 	Code: "credential-source", Severity: site.SeverityError, Firm: true,
-	What:  "A credential from a file of SOPS names the file and the key in it, and one from a server of secrets the path of its object there; no other does.",
+	What:  "A credential from a file of SOPS names the file and the key in it. One from a server of secrets names the path of its object. No other credential has these fields.",
 	Why:   "Slipway could not tell where the secret is.",
 	Wrong: `credentials: bmc: from: "sops"`,
 	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: {from: \"sops\", file: \"site.sops.yaml\", key: \"bmc\"}\n-- secrets/site.sops.yaml --\n" + someSOPS,

@@ -38,7 +38,7 @@ var systems = []Rule{
 	{
 		Code: "file-secret", Severity: site.SeverityWarning,
 		What:  "A file that has the value of a credential is open to its owner and group alone.",
-		Why:   "Any account of the node, that of a broken service among them, could read the secret.",
+		Why:   "Every account of the node could read the secret, also that of a service that somebody has broken into.",
 		Wrong: `nodes: "n1": system: files: "/etc/app/key.pem": {credential: "os", mode: "0644"}`,
 		Right: `nodes: "n1": system: files: "/etc/app/key.pem": {credential: "os", mode: "0640"}`,
 		Site:  onActions(fileSecrets), Node: onContents(fileSecrets),
