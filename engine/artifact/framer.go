@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/confine"
 	"github.com/slipway-gitops/slipway/engine/frames"
 	"github.com/slipway-gitops/slipway/engine/qcow2"
 )
@@ -105,14 +106,15 @@ func FrameImage(form string, image *os.File, to, complain io.Writer) (code int) 
 	return 0
 }
 
-// boundFramer bounds this process: it writes no file, takes little memory, and is ended before
-// others when there is none.
+// boundFramer bounds this process: it opens nothing, writes no file, takes little memory, and is
+// ended before others when there is none.
 func boundFramer() error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	debug.SetMemoryLimit(framerMemory / 4 * 3)
 	return errors.Join(
 		syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: framerMemory, Max: framerMemory}),
-		syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{}))
+		syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{}),
+		confine.Self())
 }
 
 // packed are the beginnings of files that somebody may take for an image.

@@ -209,7 +209,7 @@ func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r req
 			siteName, cmp.Or(at, "being started"), e.Limits.withDefaults().Memory>>20)
 	}
 	if !ok {
-		return nil, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", siteName, at, errors.Join(err, ended), w.stderr.firstLine())
+		return nil, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", siteName, cmp.Or(at, "being started"), errors.Join(err, ended), w.stderr.firstLine())
 	}
 	f.Severity = site.SeverityError
 	f.Message = fmt.Sprintf("the design %s; it was given up while %s", f.Message, cmp.Or(at, "being read"))

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-gitops/slipway/engine/confine"
 	"github.com/slipway-gitops/slipway/engine/design/author"
 )
 
@@ -78,12 +79,16 @@ const exitOverdue = 3
 const maxRequest = 1 << 30
 
 // Work answers requests from in on out, one at a time, until in ends. It is
-// the body of the command that an Evaluator starts, and bounds the process
-// that it runs in.
+// the body of the command that an Evaluator starts, and bounds and confines the
+// process that it runs in: a fault in the evaluator that lets a design run code
+// opens no file and no connection.
 func Work(in io.Reader, out io.Writer) error {
 	debug.SetMaxStack(maxStack)
 	requests, answers := bufio.NewReaderSize(in, 1<<16), bufio.NewWriterSize(out, 1<<16)
 	killFirst()
+	if err := confine.Self(); err != nil {
+		return err
+	}
 	var ready *basis
 	for {
 		if ready == nil {
