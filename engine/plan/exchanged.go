@@ -27,7 +27,9 @@ func Exchanged(was, is *site.Inventory) []string {
 		{"memory module", was.DIMMs != nil && is.DIMMs != nil, partsOf(was.DIMMs, func(d site.DIMM) site.Part { return d.Part }), partsOf(is.DIMMs, func(d site.DIMM) site.Part { return d.Part })},
 		{"network adapter", was.NICs != nil && is.NICs != nil, partsOf(was.NICs, func(n site.NIC) site.Part { return n.Part }), partsOf(is.NICs, func(n site.NIC) site.Part { return n.Part })},
 		{"power supply", was.Supplies != nil && is.Supplies != nil, partsOf(was.Supplies, func(s site.PowerSupply) site.Part { return s.Part }), partsOf(is.Supplies, func(s site.PowerSupply) site.Part { return s.Part })},
-		{"processor", was.GPUs != nil && is.CPUs != nil, partsOf(was.GPUs, func(p site.Processor) site.Part { return p.Part }), partsOf(is.GPUs, func(p site.Processor) site.Part { return p.Part })},
+		{"processor", was.CPUs != nil && is.CPUs != nil, partsOf(was.CPUs, func(p site.Processor) site.Part { return p.Part }), partsOf(is.CPUs, func(p site.Processor) site.Part { return p.Part })},
+		// A BMC that lists processors and none for graphics has none any more.
+		{"graphics processor", was.GPUs != nil && is.CPUs != nil, partsOf(was.GPUs, func(p site.Processor) site.Part { return p.Part }), partsOf(is.GPUs, func(p site.Processor) site.Part { return p.Part })},
 	} {
 		if !list.read {
 			continue
