@@ -12,7 +12,7 @@ import (
 // Marker is the note that an installed system carries about its own installation: the JSON file
 // /etc/slipway/marker.json. Root on the machine can write it, so only its token proves anything.
 type Marker struct {
-	// Site and Machine are empty in a marker that a third-party installer made.
+	// Site and Machine are empty in a marker that an installer image made.
 	Site       string   `json:"site,omitempty"`
 	Node       string   `json:"node"`
 	Machine    Identity `json:"machine,omitzero"`
@@ -155,7 +155,7 @@ func (b *AgentBoot) Ramdisk() string {
 	return b.Medium
 }
 
-// IsStarted reports the same as IsOn once the machine has run from the medium.
+// IsStarted reports whether IsOn holds and the machine has run from the medium.
 func (b *AgentBoot) IsStarted() bool { return b.IsOn() && !b.Started.IsZero() }
 
 // Owned is the recorded list of what Slipway made inside a system. Slipway removes nothing from a
