@@ -2,6 +2,6 @@
 
 package confine
 
-// Self does nothing: the filter is written for Linux on the processors that Slipway's daemon
-// runs on.
+// Self does nothing: the filter exists only for Linux on the processors that Slipway's daemon runs
+// on.
 func Self() error { return nil }

@@ -7,12 +7,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mostExchanged is how many changes of one machine are told at a time.
+// mostExchanged is how many changes of one machine are reported at a time.
 const mostExchanged = 8
 
-// Exchanged says which parts of a machine are gone and which are new since it
-// was last inspected, a sentence each. Parts without a serial number are not
-// told apart; lists that were not read both times say nothing.
+// Exchanged says which parts of a machine are gone and which are new since its
+// last inspection, one sentence each. It ignores parts without a serial number,
+// and lists that were not read both times.
 func Exchanged(was, is *site.Inventory) []string {
 	if was == nil || is == nil {
 		return nil
@@ -43,7 +43,7 @@ func Exchanged(was, is *site.Inventory) []string {
 	return all
 }
 
-// partsOf are the parts of a list that have a serial number.
+// partsOf returns the parts of a list that have a serial number.
 func partsOf[T any](list []T, part func(T) site.Part) []site.Part {
 	var all []site.Part
 	for _, x := range list {
@@ -54,7 +54,7 @@ func partsOf[T any](list []T, part func(T) site.Part) []site.Part {
 	return all
 }
 
-// without says of the parts that are in one list and not in the other.
+// without returns a sentence for each part that is in the first list only.
 func without(in, other []site.Part, sentence string) []string {
 	var all []string
 	for _, p := range in {
