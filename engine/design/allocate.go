@@ -34,8 +34,8 @@ type Allocated struct {
 
 // Allocate evaluates a site and gives addresses to the nodes that ask for them.
 // Findings about allocations alone do not stop it. With any other error-level
-// finding the result has no site, and nothing is allocated. The error names the
-// pool that is too small.
+// finding the result has no site, and nothing is allocated. If a pool is too
+// small, the error names it.
 func (e *Evaluator) Allocate(ctx context.Context, files fs.FS, siteName string) (Allocated, Result, error) {
 	r, err := e.answer(ctx, files, siteName, evaluation{
 		tolerated: []string{"allocation-missing", "allocation-stale", "allocation-invalid"},

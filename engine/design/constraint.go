@@ -79,7 +79,7 @@ func topics(v cue.Value) map[string]bool {
 }
 
 // declarations returns what a struct literal holds. For any other node it
-// returns one embedding, so that it has no topics.
+// returns one embedding, for which topics returns nil.
 func declarations(n ast.Node) []ast.Decl {
 	if f, ok := n.(*ast.Field); ok {
 		n = f.Value
