@@ -112,8 +112,9 @@ func allocationInvalid(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// entryFacts lists the networks for which a node has an entry in allocations
-// and asks for it, or has the same address anyway, as in a rendered design.
+// entryFacts lists the networks for which a node has an entry in allocations.
+// The node must ask for it, or have that address anyway, as in a rendered
+// design.
 func entryFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, network := range keys(n.Addresses) {

@@ -1,8 +1,8 @@
 // Package rule holds what a design must satisfy beyond the types of the schema:
 // references, and everything that spans several fields or nodes. A rule has one
-// code, at most one check and one entry in docs/rules.md. A check is a pure
-// function and stops no other. The site lacks values that already have a
-// finding, but their origins are there, see states.
+// code and one entry in docs/rules.md. A check is a pure function and stops no
+// other. The site lacks values that already have a finding, but their origins
+// are there, see states.
 package rule
 
 import (
@@ -39,9 +39,9 @@ type Rule struct {
 	// Node checks one node; it gets a site without nodes.
 	Node func(*site.Site, *site.Node) []site.Finding
 	// Facts lists what Fleet needs to know of a node, and Fleet checks all
-	// nodes together. Fleet visits keys with several holders, or parts of the
-	// site that are few, but never all nodes, because it runs again after every
-	// change of a node.
+	// nodes together. Fleet runs again after every change of a node. So it
+	// never visits all nodes, only keys with several holders or parts of the
+	// site that are few.
 	Facts func(*site.Site, *site.Node) []Fact
 	Fleet func(*site.Site, *Index) []site.Finding
 	// Whole says that Fleet counts or misses nodes. It is then skipped while
