@@ -172,9 +172,9 @@ func (d *differ) around(a, b *text, s span, i, j int) (run span, rare int) {
 	return run, rare
 }
 
-// settle moves each run of changes of a text down as far as possible, and from
-// there up to the last place where the other text is changed too. Runs that
-// meet become one.
+// settle moves each run of changes of a text down as far as possible. From
+// there it moves up to the last place where the other text is changed too. Runs
+// that meet become one.
 func (d *differ) settle(t, other *text) {
 	g, o := t.group(0), other.group(0)
 	for {

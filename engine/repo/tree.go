@@ -282,9 +282,9 @@ func (t *Tree) encode(v object.Object) (plumbing.Hash, error) {
 	return t.fresh.SetEncodedObject(o)
 }
 
-// Snapshot returns a set of files, by path, as the same kind of file system as
-// a commit's, and the digest of all of it, as of git's tree. Irregular entries
-// are listed by mode, as in a commit, and cannot be opened.
+// Snapshot returns a set of files, by path, as a file system like that of a
+// commit. It also returns the digest of all of it, as of git's tree. Irregular
+// entries are listed by mode, as in a commit, and cannot be opened.
 func Snapshot(content map[string][]byte, irregular map[string]fs.FileMode, when time.Time) (fs.FS, string, error) {
 	t := NewTree()
 	for name, data := range content {
