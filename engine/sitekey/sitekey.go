@@ -1,7 +1,7 @@
 // Package sitekey holds the root key of a site. What the daemon signs with it
-// outlives the daemon's records. After a loss of records, Slipway trusts markers
-// inside machines, the ledger, the term and the host keys of installed systems
-// because only the site's daemon can make their signatures.
+// outlives the daemon's records. Only the site's daemon can make these signatures.
+// So after a loss of records, Slipway trusts signed markers inside machines, the
+// signed ledger and term, and the signed host keys of installed systems.
 //
 // The root key is 32 random bytes in a file outside the state directory. Every use
 // has its own key, derived by HKDF-SHA-256 (RFC 5869), so that no use can stand in
