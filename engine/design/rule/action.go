@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// actions: can what is to be done once after an installation be done?
+// actions: can each boot action run?
 var actions = []Rule{
 	{
 		Code: "action-phase", Severity: site.SeverityError,
@@ -32,7 +32,7 @@ var actions = []Rule{
 			for _, key := range x.Keys() {
 				name, role, _ := strings.Cut(key, " ")
 				if s.BootActions[name] == nil || s.Roles[role] == nil {
-					continue // a name with a blank, which entry-name objects to
+					continue // a name with a blank, which entry-name reports
 				}
 				after, phases := s.BootActions[name].After, s.Roles[role].AllPhases()
 				found = append(found, wrong("bootActions."+name+".after",
@@ -113,13 +113,12 @@ nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
 	},
 }
 
-// stated says whether the design sets a value outside the nodes at all.
+// stated reports whether the design sets a value outside the nodes.
 func stated(s *site.Site, path string) bool {
 	return s.Origins.Has(path)
 }
 
-// designsFile is where the design of a node has a file; empty where it has none of the
-// path.
+// designsFile returns the path in a node's design of a file; empty without one.
 func designsFile(n *site.Node, name string) string {
 	if _, there := n.System.Files[name]; there {
 		return "system.files." + name

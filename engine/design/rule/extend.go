@@ -2,7 +2,7 @@ package rule
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// extensions: is what a site adds of its own sound?
+// extensions: is what a site adds to the schema valid?
 var extensions = []Rule{
 	{
 		Code: "unknown-extension", Severity: site.SeverityError, Firm: true,
@@ -23,7 +23,7 @@ var extensions = []Rule{
 // hostless leaves a node without host keys, which is a finding.
 const hostless = "\nnodes: \"n1\": endpoints: os: trust: hostKeys: _ @unset()"
 
-// suppressing: does what silences findings silence what it should?
+// suppressing: do suppressions silence what they should?
 var suppressing = []Rule{
 	{
 		Code: "unknown-code", Severity: site.SeverityError, Firm: true,
@@ -55,7 +55,7 @@ var suppressing = []Rule{
 	},
 }
 
-// datafiles: can the files that are layers be read?
+// datafiles: can the data files be read?
 var datafiles = []Rule{
 	{
 		Code: "data-without-file", Severity: site.SeverityError, Firm: true,

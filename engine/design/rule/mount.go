@@ -136,7 +136,7 @@ var mounts = []Rule{
 	},
 }
 
-// eachFilesystem checks every file system of a node; an objection is a field, a
+// eachFilesystem checks every file system of a node. An objection is a field, a
 // message and what to do.
 func eachFilesystem(object func(p part) (field, message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(_ *site.Site, n *site.Node) []site.Finding {
@@ -155,7 +155,7 @@ func filesystems(n *site.Node) []part {
 	return slices.DeleteFunc(parts(n), func(p part) bool { return p.Filesystem == nil })
 }
 
-// leastEFI is how small the boot loader's partition may be.
+// leastEFI is the smallest size of the boot loader's partition.
 const leastEFI = site.Size(100 << 20)
 
 func efiPartition(s *site.Site, n *site.Node) []site.Finding {
@@ -177,7 +177,7 @@ func efiPartition(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// flag is that of a partition.
+// flag returns the flag of a partition.
 func (p part) flag(n *site.Node) string {
 	return n.Storage.Disks[p.in].Partitions[p.name].Flag
 }
@@ -299,7 +299,7 @@ func mountOptions(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// longestLabels are how many bytes a label may have.
+// longestLabels are the longest labels, in bytes, by file system.
 var longestLabels = map[string]int{"": 16, "ext4": 16, "xfs": 12, "vfat": 11, "swap": 15, "btrfs": 255}
 
 func filesystemLabel(_ *site.Site, n *site.Node) []site.Finding {

@@ -2,8 +2,8 @@ package rule
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// placements: where does each virtual machine run? They are found once a design
-// is evaluated and its machines are placed, beside those that have a place.
+// placements: where does each virtual machine run? These findings arise after a
+// design is evaluated, when its machines are placed.
 var placements = []Rule{
 	{
 		Code: "unplaced", Severity: site.SeverityError, Firm: true,
