@@ -95,6 +95,9 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			}
 		}
 	}
+	if err := a.release(ctx, p, m); err != nil {
+		return err
+	}
 	for _, id := range p.after.names("bridge") {
 		if err := a.spanningTree(ctx, id, m.links[id], p.after[id].STP); err != nil {
 			return err
@@ -112,6 +115,22 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			if err := a.functions(id, r.Functions, l.Functions); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// release takes ports that left the design out of bonds and bridges that stay. systemd-networkd leaves an interface
+// as it is once no file matches the interface.
+func (a activation) release(ctx context.Context, p *plan, m *machine) error {
+	for _, id := range p.before.names("ethernet") {
+		_, stays := p.after[id]
+		_, masterStays := p.after[m.master(id)]
+		if stays || !masterStays || m.master(id) != p.before.master(id) || !exists(a.h.Path("/sys/class/net/"+id+"/master")) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"); err != nil {
+			return err
 		}
 	}
 	return nil
