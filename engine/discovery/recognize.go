@@ -308,7 +308,7 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 	case want.UUID != "" && have.UUID != "" && lesser(want.UUID) != lesser(have.UUID),
 		want.Serial != "" && have.Serial != "" && want.Serial != have.Serial:
 		st.Kind, st.Place = site.StandingDoubt, n.Place
-		st.Text = fmt.Sprintf("its %s is that of %s, which the design has as %s; this is %s: where a board was replaced, write %s",
+		st.Text = fmt.Sprintf("its %s belongs to %s, which the design has as %s; this machine is %s: if a board was replaced, write %s",
 			c.by, c.node, full(want), full(have), strings.Replace(identityLine(now), "identity", "moved", 1))
 		return st
 	case c.by == "UUID" && want.UUID != have.UUID:

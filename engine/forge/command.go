@@ -105,7 +105,7 @@ func parse(words []string) (c Command, why string) {
 func wrongDigest(word string) string {
 	switch {
 	case strings.Trim(strings.ToLower(word), "0123456789abcdef") != "":
-		return fmt.Sprintf("what follows it is not a digest, which has %d of 0-9 and a-f", site.DigestDigits)
+		return fmt.Sprintf("the word after the command is not a digest: a digest has %d characters, 0-9 and a-f", site.DigestDigits)
 	case word != strings.ToLower(word):
 		return "write the digest in small letters"
 	}
@@ -113,7 +113,7 @@ func wrongDigest(word string) string {
 		len(word), site.DigestDigits)
 }
 
-const oddCharacter = "there is an invisible character in it, or a space that is not the one of the keyboard"
+const oddCharacter = "it has an invisible character or an unusual space: type the command by hand"
 
 // meant returns an error if a comment has a line that was meant as a command;
 // nil for other comments.

@@ -306,7 +306,7 @@ func (b *builder) keepOne(f found, at string, partition int, use site.Use) {
 		}
 		there = append(there, h.String())
 	}
-	b.object(at+".filesystem", fmt.Sprintf("%s is kept and is to have %s, and on %s there is %s", on, kind, f.seen, cmp.Or(strings.Join(there, ", "), "nothing that is known")),
+	b.object(at+".filesystem", fmt.Sprintf("%s is kept and must have %s, but the disk %s holds %s", on, kind, f.seen, cmp.Or(strings.Join(there, ", "), "nothing that is known")),
 		"Correct type or number, use the disk that has it, or remove keep: then the disk is erased.", whyKept)
 }
 

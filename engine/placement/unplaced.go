@@ -174,7 +174,7 @@ func (r *refusals) fix() string {
 		ways = append(ways, "add a node that it may be near")
 	}
 	if len(r.closed) > 0 {
-		ways = append(ways, "let one that takes no new machines take some")
+		ways = append(ways, "let a hypervisor that takes no new machines take this one")
 	}
 	ways = append(ways, "add a hypervisor")
 	text := strings.Join(ways, ", or ") + "; machines that are placed are not moved."

@@ -74,7 +74,7 @@ func unheardNote(n *site.Node, m site.Memory) []string {
 	b := m.Recorded.Agent
 	what := "no agent has called"
 	if b.Key != "" {
-		what = "the connection to it is lost; by itself it boots the machine from its disk"
+		what = "the connection to it is lost; the agent then boots the machine from its disk"
 	}
 	return []string{fmt.Sprintf("Slipway's agent was started at %s, and %s; Slipway does not change the machine: if its console shows that it is not in its system, restart it", b.Started.UTC().Format(time.DateTime)+"Z", what)}
 }

@@ -44,13 +44,13 @@ func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetSt
 		differs := fmt.Sprintf("%s%s is %s and is designed as %s", placed(c.Origin), c.Field, have, c.Want)
 		switch {
 		case e.Effect == site.EffectNever:
-			why = append(why, fmt.Sprintf("%s, which Slipway never does to a data disk, because %s; set it back to %s, or add another disk and copy the data", differs, e.Why, have))
+			why = append(why, fmt.Sprintf("%s; Slipway never changes this on a data disk, because %s; set it back to %s, or add another disk and copy the data", differs, e.Why, have))
 		case e.Effect == site.EffectReplace && mayLose(n, m) && !isDue(n, m):
 			way := "give the node an image and a generation"
 			if n.Image != "" {
 				way = fmt.Sprintf("raise the generation to %d in the same commit", max(Generation(n, m), n.Generation)+1)
 			}
-			why = append(why, fmt.Sprintf("%s, which needs an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
+			why = append(why, fmt.Sprintf("%s; this change needs an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
 		}
 	}
 	return why

@@ -25,12 +25,12 @@ func planLacking(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 	case len(why) == 0:
 	case len(p.Steps) == 0 && p.Waiting == "" && p.Running == nil:
 		if len(p.Blocked) == 0 {
-			p.Release = "a change of the system that makes it possible, or a commit that changes it"
+			p.Release = "a change on the system that makes this possible, or a commit that changes the design"
 		}
 		p.Blocked = append(p.Blocked, why...)
 	default:
 		for _, w := range why {
-			p.Notes = append(p.Notes, "not possible yet, and tried again after the rest: "+w)
+			p.Notes = append(p.Notes, "not possible yet; Slipway tries again after the other steps: "+w)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 	power := m.Observed.Facets[site.FacetPower]
 	switch {
 	case power.Have["state"] == "off" && power.Pending["state"] == "on":
-		p.Waiting = "the machine is being switched on, and is switched off again"
+		p.Waiting = "the machine is powering on; Slipway then switches it off"
 		return
 	case power.Have["state"] == "off":
 		return

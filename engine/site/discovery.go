@@ -37,7 +37,7 @@ func checkRange(r netip.Prefix) error {
 	case a.Is4In6() || r.Addr().Is4In6():
 		return fmt.Errorf("the range %s is one of IPv4 written as IPv6: write it as IPv4", r)
 	case a.IsMulticast() || a.Is4() && a.As4()[0] >= 224:
-		return fmt.Errorf("the range %s has addresses of groups, not of machines", r)
+		return fmt.Errorf("the range %s has multicast or reserved addresses, which no machine has", r)
 	case a.IsUnspecified() || a.Is4() && a.As4()[0] == 0:
 		// Connecting to 0.0.0.0 would reach this host (RFC 1122, 3.2.1.3).
 		return fmt.Errorf("the range %s begins with addresses that stand for this host, not for machines", r)

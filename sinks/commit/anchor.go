@@ -78,7 +78,7 @@ func readJSON(files fs.FS, name string, into any) error {
 		return err
 	}
 	if info.Size() > maxFile {
-		return fmt.Errorf("%s has %d bytes, and %d are read", name, info.Size(), maxFile)
+		return fmt.Errorf("%s has %d bytes, and Slipway reads at most %d", name, info.Size(), maxFile)
 	}
 	data, err := fs.ReadFile(files, name)
 	if err != nil {

@@ -91,7 +91,7 @@ func (w *writer) rollout(r *site.RolloutStatus) {
 		w.line("Canaries: %s.", text(strings.Join(r.Canaries[:min(len(r.Canaries), mostWaiting)], ", ")))
 	}
 	if r.Queued != nil {
-		w.line("Revision %s waits until it has ended or is at rest.", text(r.Queued.Short()))
+		w.line("Revision %s waits until the rollout has ended or is halted.", text(r.Queued.Short()))
 	}
 }
 

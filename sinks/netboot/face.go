@@ -115,7 +115,7 @@ func (f *face) networks(s state) networks {
 		case err != nil:
 			n = nil
 		case !n.relay.IsValid() && local != "":
-			n, err = nil, fmt.Errorf("%s is on this interface too, and a request does not say which of them it is for: serve one of them, or give each an interface", local)
+			n, err = nil, fmt.Errorf("the network %s is on this interface too, and a DHCP request does not name its network: serve only one of them, or give each its own interface", local)
 		case !n.relay.IsValid():
 			local = one.name
 		}

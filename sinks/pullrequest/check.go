@@ -29,7 +29,7 @@ func pending(name string, p site.Proposal, base string) forge.Check {
 func unread(name string, v *site.Review) forge.Check {
 	return forge.Check{
 		Commit: v.Proposal.Head, Name: name, Verdict: forge.Pending, URL: v.Proposal.URL,
-		Title: "writing down what is destroyed by " + commits(v.Proposal.Head, v.Base),
+		Title: "recording the losses of " + commits(v.Proposal.Head, v.Base),
 	}
 }
 

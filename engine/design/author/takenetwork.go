@@ -420,7 +420,7 @@ func (m *wired) around(id string, a netip.Addr) string {
 // names sets the name servers of an interface on its first network.
 func (m *wired) names(id string, l item.Link) {
 	if len(m.carried[id]) == 0 || len(l.Search) > 1 {
-		m.fail(id, "a design has name servers of an interface with an address, and one domain of them")
+		m.fail(id, "a design sets name servers only on an interface with an address, and only one search domain")
 		return
 	}
 	name := m.carried[id][0]

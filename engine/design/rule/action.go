@@ -36,7 +36,7 @@ var actions = []Rule{
 				}
 				after, phases := s.BootActions[name].After, s.Roles[role].AllPhases()
 				found = append(found, wrong("bootActions."+name+".after",
-					fmt.Sprintf("the role %s, of %s that %s is for, has no phase %q%s",
+					fmt.Sprintf("the role %s (%s of the boot action %s) has no phase %q%s",
 						role, say.Count(x.Count(key), "node"), name, after, DidYouMean(after, phases)),
 					fmt.Sprintf("Use one of its phases, %s, or leave out its nodes.", strings.Join(phases, ", "))))
 			}

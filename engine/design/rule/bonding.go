@@ -150,7 +150,7 @@ func objectToDelay(delay, monitor time.Duration) (message, fix string) {
 	case delay == 0:
 		return "", ""
 	case monitor == 0:
-		return fmt.Sprintf("there is a delay of %s, and no monitor, without which it has no effect", delay), "Set monitor: 100ms is usual."
+		return fmt.Sprintf("the delay of %s has no effect, because monitor is not set", delay), "Set monitor: 100ms is usual."
 	case delay%monitor != 0:
 		return fmt.Sprintf("%s is not a multiple of the monitor's %s", delay, monitor),
 			fmt.Sprintf("Write %s.", (delay/monitor+1)*monitor)

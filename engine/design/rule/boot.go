@@ -13,7 +13,7 @@ import (
 var booting = []Rule{
 	{
 		Code: "boot-order", Severity: site.SeverityError,
-		What:  "A boot order names each target once, and none that the boot mode or the networks do not have.",
+		What:  "A boot order names each target once, and only targets that the boot mode and the networks support.",
 		Why:   "The firmware refuses the order, or the machine waits at every start for an answer that never comes.",
 		Wrong: `nodes: "n1": boot: order: ["Hdd", "Pxe", "Hdd"]`,
 		Right: `nodes: "n1": boot: order: ["Hdd", "Pxe", "Usb"]`,
@@ -206,7 +206,7 @@ func bootNetwork(s *site.Site, n *site.Node) []site.Finding {
 		}
 		if l := s.Links[link]; l != nil && (tagged(s, l, boot) || boot != l.Native && !slices.Contains(l.Networks, boot)) {
 			found = append(found, also(s, "links."+link, wrong(path,
-				fmt.Sprintf("%s starts the machine in the network %s, which its link %s does not carry without a tag", name, boot, link),
+				fmt.Sprintf("%s boots from the network %s, which its link %s carries only with a tag or not at all", name, boot, link),
 				fmt.Sprintf("Write the native network of the link, or set native: %q there.", boot))))
 		}
 		switch p := prefixOf(s, boot); {

@@ -26,7 +26,7 @@ var drivers = []Rule{
 				f := wrong(path, fmt.Sprintf("the driver %s is for no hardware", key),
 					"Set match.pci, as `lspci -nn` shows it, or match.model.")
 				if none {
-					f.Path, f.Message = path+".pci", fmt.Sprintf("the driver %s is for none of the PCI ids in an empty list", key)
+					f.Path, f.Message = path+".pci", fmt.Sprintf("the driver %s has an empty list of PCI ids, so it matches no hardware", key)
 				}
 				found = append(found, f)
 			}

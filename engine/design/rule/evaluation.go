@@ -261,7 +261,7 @@ var layers = []Rule{
 	},
 	{
 		Code: "profile-order", Severity: site.SeverityError, Firm: true,
-		What:  "A list of profiles names none before one that it is laid over.",
+		What:  "A list of profiles names a profile only after the profiles that it inherits from.",
 		Why:   "What comes later wins, so lists must not contradict each other.",
 		Wrong: "profiles: hardened: {}\nprofiles: kiosk: parents: [\"hardened\"]\nprofiles: base: parents: [\"kiosk\", \"hardened\"]",
 		Right: "profiles: hardened: {}\nprofiles: kiosk: parents: [\"hardened\"]\nprofiles: base: parents: [\"hardened\", \"kiosk\"]",

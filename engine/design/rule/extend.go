@@ -41,7 +41,7 @@ var suppressing = []Rule{
 	},
 	{
 		Code: "suppression-expired", Severity: site.SeverityWarning, Firm: true,
-		What:  "A suppression that has ended is gone.",
+		What:  "A suppression that has ended is removed from the design.",
 		Why:   "Its findings are shown again; somebody meant to fix the cause before the end.",
 		Wrong: `suppressions: keys: {code: "host-key-missing", reason: "not installed yet", until: "2020-01-01T00:00:00Z"}`,
 		Right: `suppressions: keys: {code: "host-key-missing", reason: "not installed yet", until: "9999-01-01T00:00:00Z"}` + hostless,

@@ -231,7 +231,7 @@ func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
 		kind, path := kindOf(d), "hardware.devices."+name
 		switch {
 		case d.Kind != "" && impliedKind(d) != "" && d.Kind != impliedKind(d):
-			found = append(found, wrong(path+".kind", fmt.Sprintf("the device %s is a %s, and is found as only a %s is", name, d.Kind, impliedKind(d)),
+			found = append(found, wrong(path+".kind", fmt.Sprintf("the device %s is a %s, but it is identified in a way that finds only a %s", name, d.Kind, impliedKind(d)),
 				fmt.Sprintf("Write kind: %q, or find it by pci or path.", impliedKind(d))))
 		case d.Size != 0 && kind != "" && kind != "disk":
 			found = append(found, wrong(path+".size", fmt.Sprintf("the device %s is a %s and has a size", name, kind), `Remove size, or write kind: "disk".`))

@@ -11,7 +11,7 @@ import (
 var mtus = []Rule{
 	{
 		Code: "mtu-range", Severity: site.SeverityError,
-		What:  "The largest packet of what carries IPv6 has at least 1280 bytes, and of what carries IPv4 at least 576.",
+		What:  "The MTU of a network, interface, bond, bridge or VLAN is at least 1280 bytes if it carries IPv6, and at least 576 if it carries IPv4.",
 		Why:   "The kernel turns IPv6 off below 1280 bytes (RFC 8200, section 5), and every IPv4 host may send packets of 576 bytes unasked (RFC 791, section 3.1).",
 		Wrong: `networks: data: mtu: 575`,
 		Right: `networks: data: mtu: 576`,
@@ -29,7 +29,7 @@ links: uplink: mtu: 9000`,
 	{
 		Code: "mtu-mismatch", Severity: site.SeverityWarning,
 		What: "The nodes of a network have the same largest packet in it.",
-		Why:  "In one network nothing cuts packets down or tells the sender: what a node with the larger one sends is lost at the others.",
+		Why:  "Within a network nothing fragments packets or reports them as too large: the other nodes lose large packets from a node with the larger MTU.",
 		Wrong: `nodes: "n4": vlans: "bond0.20": mtu: 1400
 nodes: "n1": {vlans: "bond0.20": {parent: "bond0", network: "data"}, bonds: bond0: {members: ["eno1", "eno2"], link: "uplink", networks: ["mgmt"]}, interfaces: {eno1: {}, eno2: {}}, addresses: data: "10.20.0.11"}`,
 		Right: `nodes: "n4": vlans: "bond0.20": mtu: 1500

@@ -49,7 +49,7 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 	{
 		Code: "dns-domain", Severity: site.SeverityError,
 		What:  "The domain of a network is one to which a node's name can be added.",
-		Why:   "The nodes' full names would not be names (RFC 1035, section 2.3), and what looks them up would fail on the running nodes.",
+		Why:   "The nodes' full names would be invalid (RFC 1035, section 2.3), and programs that look them up would fail.",
 		Wrong: `networks: mgmt: dns: domain: "site_1..example.org"`,
 		Right: `networks: mgmt: dns: domain: "site1.example.org"`,
 		Site:  dnsDomain,

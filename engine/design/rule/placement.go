@@ -12,7 +12,7 @@ var placements = []Rule{
 	},
 	{
 		Code: "machine-moves", Severity: site.SeverityError, Firm: true,
-		What: "A virtual machine that is placed stays on its hypervisor, and the hypervisor in the design.",
+		What: "A placed virtual machine stays on its hypervisor, and that hypervisor stays in the design.",
 		Why:  "Its disks are on the hypervisor where it was placed, and nothing here moves them to another.",
 	},
 	{

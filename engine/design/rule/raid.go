@@ -145,7 +145,7 @@ func arrayMembers(_ *site.Site, n *site.Node) []site.Finding {
 func membersText(count, spares int) string {
 	switch {
 	case spares > 0:
-		return fmt.Sprintf("%d members with %d for spare", count, spares)
+		return fmt.Sprintf("%d members, %d of them spares", count, spares)
 	case count == 0:
 		return "no members"
 	case count == 1:

@@ -55,7 +55,7 @@ var rollouts = []Rule{
 	},
 	{
 		Code: "canary-count", Severity: site.SeverityWarning,
-		What:  "The number of canaries, the nodes that go first, is smaller than the number of nodes, and no more than can be chosen.",
+		What:  "There are fewer canaries, the nodes that go first, than nodes, and no more than the selector of the canaries matches.",
 		Why:   "When all nodes go first, a mistake reaches all of them before anybody has waited for the first.",
 		Wrong: `site: rollout: canaries: count: 4`,
 		Right: `site: rollout: canaries: count: 3`,

@@ -11,7 +11,7 @@ import (
 var spaces = []Rule{
 	{
 		Code: "several-rests", Severity: site.SeverityError,
-		What: "Of a disk or a volume group, at most one part takes the rest.",
+		What: "At most one part of a disk or a volume group takes the remaining space.",
 		Why:  "Slipway cannot tell how large each of them must be.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	root: {number: 1, size: ">40GiB", filesystem: mount: "/"}
@@ -246,7 +246,7 @@ func sizesOverWhole(_ *site.Site, n *site.Node) []site.Finding {
 			found = append(found, wrong(last.path()+".size", fmt.Sprintf("the shares of %s are %d%%", last.wholeText(), sum), "Lower them to 100% at most."))
 		case sum == 100 && other.name != "":
 			found = append(found, beside(n, other.path()+".size", wrong(last.path()+".size",
-				fmt.Sprintf("the shares of %s are 100%%, and leave nothing to %s", last.wholeText(), other.name), "Lower them, or remove what is besides.")))
+				fmt.Sprintf("the shares of %s add up to 100%% and leave no space for %s", last.wholeText(), other.name), "Lower them, or remove what is besides.")))
 		}
 	}
 	return found

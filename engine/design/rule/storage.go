@@ -19,7 +19,7 @@ var storages = []Rule{
 	},
 	{
 		Code: "storage-use", Severity: site.SeverityError, Firm: true,
-		What: "A disk and an array are used in exactly one way, a partition, a kept disk and each disk of a set in at most one: partitions (a disk), a file system, a volume group, an array.",
+		What: "A disk or an array has exactly one use: partitions (only a disk), a file system, a volume group or an array. A partition, a kept disk or a disk of a set has at most one.",
 		Why:  "One use overwrites the other; and a disk without a use is erased for nothing.",
 		Wrong: `nodes: "n1": storage: {
 	disks: root: {match: kind: "ssd", filesystem: mount: "/", group: "data"}
@@ -49,7 +49,7 @@ var storages = []Rule{
 	},
 	{
 		Code: "kept-disk", Severity: site.SeverityError, Firm: true,
-		What: "A disk with `keep: true` has at most file systems, on the whole of it or on partitions with a number, and none of them is /, for the firmware, or has a size or a label to be made with.",
+		What: "A disk with `keep: true` has only file systems, if any: on the whole disk or on numbered partitions. None of them is mounted on /, is for the firmware, or has a size or a label.",
 		Why:  "Slipway makes nothing on a disk that is kept: everything that is designed on it must be there already, or the installation cannot begin.",
 		Wrong: `nodes: "n1": storage: disks: {
 	root: {match: kind: "ssd", filesystem: mount: "/"}
@@ -365,7 +365,7 @@ func notKept(n *site.Node, p part) (field, message, fix string) {
 	case partition && n.Storage.Disks[p.in].Partitions[p.name].Number == 0 && !states(n, p.path()+".number"):
 		return "", fmt.Sprintf("%s is kept, and nothing says which partition it is", p), "Set number: it is what the partition is found by."
 	case f != nil && f.Mount == "/":
-		return ".filesystem.mount", fmt.Sprintf("%s is kept, and is to be /", p), "Mount / from a disk that is not kept: an installation writes the system there."
+		return ".filesystem.mount", fmt.Sprintf("%s is kept, and its file system would be mounted on /", p), "Mount / from a disk that is not kept: an installation writes the system there."
 	case f != nil && f.Label != "":
 		return ".filesystem.label", fmt.Sprintf("%s is kept, and has a label to be made with", p), "Remove label: the file system keeps its own."
 	}

@@ -33,7 +33,7 @@ var userRules = []Rule{
 				return nil
 			}
 			return []site.Finding{wrong(path+".shell",
-				fmt.Sprintf("%s may log in, and its shell %s refuses to", name, u.Shell),
+				fmt.Sprintf("%s may log in, but its shell %s ends the session at once", name, u.Shell),
 				"Give it a shell such as /bin/bash, or take its keys, password and sudo away.")}
 		}),
 	},

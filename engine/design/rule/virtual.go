@@ -103,7 +103,7 @@ nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
 	{
 		Code: "image-kind", Severity: site.SeverityError, Firm: true,
 		What:  "An installer or a root file system has a kind and no format, the image of a disk a format, and a root file system is a tar.",
-		Why:   "Slipway would not know how a machine is installed from it, and what it cannot unpack it refuses only when the machine is out of service.",
+		Why:   "Slipway would not know how a machine is installed from it, and it would refuse an archive that it cannot unpack only after the machine is out of service.",
 		Wrong: `images: debian12: format: "iso"`,
 		Right: `images: debian12: kind: "installer"`,
 		Site:  imageKind,

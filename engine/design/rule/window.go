@@ -211,7 +211,7 @@ func refuseCron(path, expression string) []site.Finding {
 		return nil
 	}
 	f := wrong(path, fmt.Sprintf("cron %q opens the window on the days %s of the month, and on the days %s of every week as well", expression, fields[2], fields[4]),
-		`Write "*" for one of the two; what only both together name, such as the first Monday of a month, cron cannot.`)
+		`Write "*" for one of the two. Cron cannot combine them, as for the first Monday of a month.`)
 	f.Severity, f.Why = site.SeverityWarning, "Where both days are restricted, one of them is enough (crontab(5)), and the window is open more often than it reads."
 	return []site.Finding{f}
 }

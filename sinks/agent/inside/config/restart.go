@@ -170,7 +170,7 @@ func (w *work) createBy(key, file string) error {
 		if w.isSecret(key) {
 			said = item.IsSecret
 		}
-		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine where they need something that is there only then", file, said)}
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine if they need something that exists only after a boot", file, said)}
 	}
 	return err
 }

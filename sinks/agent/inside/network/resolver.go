@@ -260,7 +260,7 @@ func advice(by resolver, manager string, asked []string) string {
 	case by == byResolvconf && (manager == Networkd || manager == Netplan):
 		return fmt.Sprintf("%s: the package resolvconf writes %s, and systemd-networkd does not tell it any. Add the package systemd-resolved to the design, or remove resolvconf", now, resolvFile)
 	case by == byResolved && manager == Ifupdown:
-		return fmt.Sprintf("%s: %s leads to systemd-resolved, and ifupdown tells it none. Add the package resolvconf to the design, or remove systemd-resolved", now, resolvFile)
+		return fmt.Sprintf("%s: %s points to systemd-resolved, and ifupdown gives it no name servers. Add the package resolvconf to the design, or remove systemd-resolved", now, resolvFile)
 	case by == byResolved:
 		return fmt.Sprintf("%s: %s leads to systemd-resolved. Add the package systemd-resolved to the design where it is not there, and enable and start systemd-resolved.service", now, resolvFile)
 	case by == byLease:

@@ -351,7 +351,7 @@ func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.L
 		return err
 	}
 	out, err = a.pip(ctx, l, []string{"check"})
-	return outcome(what+": it has what the design names, and its packages need more. Name that with its version in `system.environments`; pip check", out, err)
+	return outcome(what+": it has all designed packages, but they need more packages. Add those with their versions to `system.environments`; pip check", out, err)
 }
 
 // pip runs the pip of an environment. The index is not an argument, because other users could see it.

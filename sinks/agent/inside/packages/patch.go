@@ -121,7 +121,7 @@ func inWords(age time.Duration) string {
 	case days > 10000:
 		return "not there"
 	case age < -clockSkew:
-		return "of a time to come"
+		return "dated in the future"
 	case days >= 2:
 		return fmt.Sprintf("%d days old", days)
 	}
@@ -273,7 +273,7 @@ func (a *apply) fetchFor(ctx context.Context, p item.Patch) (missed []string, er
 	}
 	if !ok {
 		if timestamp.MatchString(p.Snapshot) {
-			return nil, refused("patch: this system has no archive of past states by time; name the snapshot's URL")
+			return nil, refused("patch: on this system a snapshot cannot be a time, as only apt has archives for that; name the snapshot's URL")
 		}
 		return nil, nil // dnf fetches the lists when it uses the snapshot
 	}

@@ -22,7 +22,7 @@ func (p *Program) readTerms() (terms, error) {
 		err = json.Unmarshal(text, &all)
 	}
 	if err != nil {
-		return nil, refused("%s, which says which controller wrote last, cannot be read: %v; when no other controller of this site runs, remove that file", p.file("term"), err)
+		return nil, refused("%s, which records the daemon that wrote last, cannot be read: %v; if no other daemon of this site runs, remove that file", p.file("term"), err)
 	}
 	return all, nil
 }
