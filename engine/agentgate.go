@@ -116,7 +116,7 @@ func (w *worker) mayStart(j job) driver.Permit {
 		defer e.mu.Unlock()
 		s, ok := installOf(w.plan.Steps)
 		if !ok {
-			return fmt.Errorf("%w: the step for which Slipway would start the agent is no longer planned", driver.ErrNotPermitted)
+			return fmt.Errorf("%w: what the agent would be started for is no longer planned", driver.ErrNotPermitted)
 		}
 		if h := e.mayDestroyLocked(w, j, s, used(w.memory.Recorded, s)); h != nil {
 			return fmt.Errorf("%w: %w: %s", driver.ErrNotPermitted, site.ErrRefused, h.sentence)

@@ -54,7 +54,7 @@ func (w *worker) approvedLayout(j job, s site.Step, f *site.InFlight, untouched 
 	case !f.Is(s):
 		return l, fmt.Errorf("%w: the step is not recorded as begun", driver.ErrInterrupted)
 	case s.Retires() != j.node.Retires():
-		return l, fmt.Errorf("%w: the design no longer asks for the step that was begun", driver.ErrRefused)
+		return l, fmt.Errorf("%w: the design no longer asks for what this step began with", driver.ErrRefused)
 	case !s.Retires() && !j.node.References.ByAgent:
 		return l, fmt.Errorf("%w: the design names an image of another kind than the one that this installation began with", driver.ErrRefused)
 	case !known:

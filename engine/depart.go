@@ -62,7 +62,7 @@ func (e *Engine) mayLeave(w *worker) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !w.leaving {
-		return &held{state: site.Blocked, sentence: "the node was put back into the design in the meantime"}
+		return &held{state: site.Blocked, sentence: "back in the design since this look began"}
 	}
 	if h := pausedGate(time.Now(), e.paused, "the site"); h != nil {
 		return waitsToLeave(h.sentence)

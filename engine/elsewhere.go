@@ -45,7 +45,7 @@ func (w *worker) isOn(ctx context.Context, j job, hypervisor string) error {
 	seen, err := w.seenOn(ctx, j, hypervisor)
 	switch {
 	case err == nil && seen.Facets[site.FacetDefinition].Have[site.FieldState] == site.StateDefined:
-		return fmt.Errorf("%w: the machine is already on %s, so Slipway does not create it on %s; write %s in virtual.hypervisor to keep it there, or decommission it there first",
+		return fmt.Errorf("%w: the machine is on %s already, and Slipway does not make it a second time on %s; name %s in virtual.hypervisor to keep it there, or decommission it there first",
 			driver.ErrRefused, hypervisor, j.node.Virtual.Host.Hypervisor, hypervisor)
 	case err != nil && w.e.isBlank():
 		return fmt.Errorf("%w: the daemon began without records, and %s may have the machine already: %v", driver.ErrUnreachable, hypervisor, err)

@@ -14,7 +14,7 @@ import (
 
 // errHeld ends a reconcile under way when a person stops Slipway from changing
 // a machine.
-var errHeld = errors.New("the node was paused or quarantined")
+var errHeld = errors.New("a person holds the node")
 
 // pausedNow returns the verdict if the node or the site is paused.
 func (e *Engine) pausedNow(w *worker, j job) *held {

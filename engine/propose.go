@@ -170,7 +170,7 @@ func (w *worker) draftedOf(p site.NodePlan) (all []site.Drafted) {
 
 // reported returns the outcome for drift that the design does not want undone.
 func (w *worker) reported(j job, p site.NodePlan) outcome {
-	o := outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit that accepts the change, or the earlier state on the machine",
+	o := outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit, or the machine as it was",
 		wait: observeEvery(j.site), drafted: w.draftedOf(p)}
 	for _, d := range o.drafted {
 		what := d.String()

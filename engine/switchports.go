@@ -197,7 +197,7 @@ func (w *worker) unprovenPorts(j job) string {
 		return ""
 	}
 	if is.Back.IsZero() {
-		return "Slipway has not configured the switch yet"
+		return "the switch was not told yet"
 	}
 	return plan.PortsProven(j.site, j.node, j.memory.Observed, is.Ports, is.Back, w.e.serves)
 }

@@ -258,7 +258,7 @@ func union(all ...map[string]item) map[string]bool {
 // result's hash: zero for a folder without files.
 func (m *merger) folders(dir string, old, base, head plumbing.Hash) (plumbing.Hash, error) {
 	if strings.Count(dir, "/") > maxNested {
-		return plumbing.ZeroHash, fmt.Errorf("%w: folders are nested more than %d levels deep", ErrUnmergeable, maxNested)
+		return plumbing.ZeroHash, fmt.Errorf("%w: more than %d folders are in each other", ErrUnmergeable, maxNested)
 	}
 	var was, ours, theirs map[string]item
 	var err error

@@ -155,7 +155,7 @@ func (s *Store) back(next []plumbing.Hash, seen map[plumbing.Hash]bool, visit fu
 		c, err := object.GetCommit(s.objects, at)
 		switch {
 		case errors.Is(err, plumbing.ErrObjectNotFound):
-			return fmt.Errorf("%w: commit %s is missing", ErrShallow, at)
+			return fmt.Errorf("%w: commit %s is not", ErrShallow, at)
 		case err != nil:
 			return fmt.Errorf("commit %s: %w", at, err)
 		case len(seen) > maxHistory:

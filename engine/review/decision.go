@@ -241,7 +241,7 @@ func (r *Reviews) decidedBy(ctx context.Context, is record.Proposed) (by, why st
 			return d.By, notAPersons(d, is.Shown.Since), nil
 		}
 		if err == nil {
-			err = fmt.Errorf("find find who decided to merge proposal %d: %w", is.Number, site.ErrNotYet)
+			err = fmt.Errorf("who decided to merge proposal %d: %w", is.Number, site.ErrNotYet)
 		}
 		return r.unknown(is.Number, "the forge does not say who decided to merge it, and when", err)
 	}
@@ -273,7 +273,7 @@ func notAPersons(d site.Decision, since time.Time) string {
 		return "it was merged automatically, and the forge does not say whether " + d.By + " asked for that after the comment " +
 			"named the set"
 	case since.IsZero():
-		return "Slipway does not know when its comment first listed the set"
+		return "Slipway does not know since when its comment has named the set"
 	case d.When.After(since):
 		return ""
 	case d.Auto:

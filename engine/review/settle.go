@@ -78,7 +78,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 			"To approve it earlier, pass the digest that `slipway approve` shows: %w",
 			is.Number, r.doubts[lost].Add(lostFor).UTC().Format("2006-01-02 15:04 MST"), err)
 	case err != nil:
-		return fmt.Errorf("read the state of proposal %d: %w", is.Number, err)
+		return fmt.Errorf("ask what became of proposal %d: %w", is.Number, err)
 	}
 	delete(r.doubts, lost)
 	if p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number {
@@ -86,7 +86,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	why := r.notApproved(p, is)
 	if p.State == site.ProposalMerged && p.Merge == "" && !r.isCertain(question{is.Number, "commit"}, lateFor) {
-		return fmt.Errorf("find the merge commit of proposal %d: %w", is.Number, site.ErrNotYet)
+		return fmt.Errorf("which commit the merge of proposal %d made: %w", is.Number, site.ErrNotYet)
 	}
 	if !r.isMerged(p, is) {
 		return r.drop(ctx, p, is, why)
@@ -157,7 +157,7 @@ func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 	case s == nil && is.ChangedAt(p.Head) != nil:
 		return "others had changed its comment, and Slipway had not restored it yet: " + is.ChangedAt(p.Head).What
 	case s == nil:
-		return "its comment listed nothing to approve"
+		return "its comment named nothing"
 	case p.State != site.ProposalMerged:
 		return "it was not merged"
 	case p.Base != r.Branch:

@@ -155,7 +155,7 @@ func (r *Need) Verdict(f *Facts) Verdict {
 		what, going = what+" and to be healthy", going+" and being healthy"
 	}
 	v.Sentence = fmt.Sprintf("its phase %s needs %d of %d nodes of role %s %s", r.Phase, r.Enough, r.Total, r.Role, what)
-	v.Detail = fmt.Sprintf("%d have; still missing: %s", r.Through, say.Some(f.withHealths(missing), Most))
+	v.Detail = fmt.Sprintf("%d have, not %s", r.Through, say.Some(f.withHealths(missing), Most))
 	v.Release = say.Some(missing, Most) + " " + going
 	if r.node.IsOut() {
 		for _, name := range missing {

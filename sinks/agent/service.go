@@ -117,7 +117,7 @@ func (s *Service) Run(ctx context.Context) error {
 		on, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.o.Listen)
 		if err == nil {
 			s.listens(on.Addr(), nil)
-			s.o.Log.Info("listening for agents", "address", on.Addr().String())
+			s.o.Log.Info("agents are listened to", "address", on.Addr().String())
 			err = s.l.Serve(ctx, on)
 		}
 		if ctx.Err() != nil {

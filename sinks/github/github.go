@@ -272,7 +272,7 @@ func pages(most int, one func(gh.ListOptions) (*gh.Response, error)) error {
 		}
 		o.Page = resp.NextPage
 	}
-	return fmt.Errorf("%w than %d pages of 100 entries; Slipway reads no further", errMore, most)
+	return fmt.Errorf("%w than %d pages of 100, which is not read", errMore, most)
 }
 
 // errMore is wrapped when a listing continues after the last page that is read.

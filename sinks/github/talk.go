@@ -136,7 +136,7 @@ func (r *Repository) Kept(ctx context.Context, number int, id int64, m forge.Mar
 	case err != nil:
 		return forge.Kept{}, fmt.Errorf("read the comment on #%d: %w", number, explain(err, needComments))
 	case there == nil:
-		return forge.Kept{}, fmt.Errorf("read the comment on #%d: %w: Slipway has no comment there with the marker %q",
+		return forge.Kept{}, fmt.Errorf("read the comment on #%d: %w: there is none of ours that is marked as %q",
 			number, forge.ErrGone, m.Kind)
 	}
 	return there.kept(m), nil

@@ -90,7 +90,7 @@ func (a address) through(ctx context.Context, login *gossh.Client) (conn net.Con
 			return conn, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: libvirt's socket on %s: %w; check that libvirt runs there, that sshd has AllowStreamLocalForwarding, and that the user is in the group libvirt", driver.ErrUnreachable, a, err)
+	return nil, fmt.Errorf("%w: libvirt's socket on %s: %w; libvirt has to run there, sshd needs AllowStreamLocalForwarding, and the user the group libvirt", driver.ErrUnreachable, a, err)
 }
 
 // tunnel is a connection that closes its login too.

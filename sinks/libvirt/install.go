@@ -145,7 +145,7 @@ func (m *machine) knows(d *domain, step site.Step, i installation) error {
 	if has < i.generation || underWay {
 		return nil
 	}
-	return refused("by its own metadata the machine runs generation %d, which is not in the daemon's records, so Slipway did not install generation %d over it; nothing was written: "+
+	return refused("the machine runs from generation %d by its own metadata, which is not in the daemon's records, and generation %d was to be installed over it; nothing was written: "+
 		"restore the records, or raise the generation to %d to make it again", has, i.generation, has+1)
 }
 

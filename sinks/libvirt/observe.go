@@ -61,7 +61,7 @@ type sighting struct {
 
 // errElusive reports that the list of machines and the data of one differ: the machine appeared or disappeared in
 // between.
-var errElusive = fmt.Errorf("%w: libvirt's list of machines and its answer about this machine differ", driver.ErrBusy)
+var errElusive = fmt.Errorf("%w: libvirt's list of its machines and what it says of this one differ", driver.ErrBusy)
 
 // sight finds the machine in a snapshot and reads it.
 func (m *machine) sight(ctx context.Context, n *site.Node) (*sighting, error) {
