@@ -57,7 +57,7 @@ func (apt) inventory(_ context.Context, h *inside.Host) (inventory, error) {
 
 // repair lets dpkg configure packages that are only unpacked. A script that fails or hangs again is not an error
 // here: the result is checked at the end, and the transaction may fix it.
-func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
+func (a apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 	left, err := list(h, "/var/lib/dpkg/updates")
 	if err != nil {
 		return err
@@ -75,11 +75,42 @@ func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 		h.Tell(wrong.Error())
 	}
 	if err == nil {
-		return nil
+		return a.reinstall(ctx, h)
 	}
 	// dpkg was interrupted. apt-get works only after dpkg's journal is merged, which every writing dpkg does first.
 	out, err = h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--set-selections"}, Env: aptEnv})
 	return outcome("dpkg --set-selections", out, err)
+}
+
+// reinstall unpacks packages again whose unpacking was interrupted. dpkg neither configures nor removes such a
+// package, and apt-get takes it for installed where its version is the right one (dpkg(1), "reinst-required"). A
+// package that cannot be had any more is not an error here: the result is checked at the end.
+func (a apt) reinstall(ctx context.Context, h *inside.Host) error {
+	inv, err := a.inventory(ctx, h)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for name, is := range inv.byName {
+		if is.State == "half-installed" && is.Version != "" {
+			names = append(names, name+"="+is.Version)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	h.Tell("apt-get unpacks again what was left half done: " + some(names))
+	args := slices.Concat(aptOptions, []string{"--reinstall", "--no-install-recommends", "--no-remove", "--allow-change-held-packages", "install", "--"}, names)
+	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: aptTime})
+	wrong := outcome("apt-get --reinstall install "+some(names), out, err)
+	if wrong != nil && (ctx.Err() != nil || isBusy(wrong)) {
+		return wrong
+	}
+	if wrong != nil {
+		h.Tell(wrong.Error())
+	}
+	return nil
 }
 
 func (a apt) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
