@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -247,12 +248,15 @@ func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (strin
 // on, or takes a system on its machine for the one that was installed.
 func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.mu.Lock()
+	shows := w.status.Approve
 	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
 	digest, disowned := plan.Disowned(w.memory)
 	// What a person approves inside a system is what the plan shows there.
 	inside := !w.memory.Recorded.Installed.ByUs() && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
 	e.mu.Unlock()
 	switch {
+	case o.Shown != "" && o.Shown != site.ShownDigest(w.name, shows):
+		return "", fmt.Errorf("%w: what waits for approval of %s is not what you were shown; it is now: %s", site.ErrRefused, w.name, cmp.Or(shows, "nothing"))
 	case leaving && w.busy():
 		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed until then", site.ErrRefused, w.name)
 	case leaving:

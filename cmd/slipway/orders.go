@@ -55,6 +55,9 @@ func (a *app) approveCommand() *cobra.Command {
 				o.Digest = args[0]
 			} else {
 				o.Node = args[0]
+				if err := a.showNode(f, &o); err != nil {
+					return err
+				}
 			}
 			err := a.order(cmd.Context(), f, o)
 			if o.Node != "" && errors.Is(err, site.ErrNotFound) {
@@ -66,6 +69,18 @@ func (a *app) approveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&note, "note", "", "a note for the record")
 	f.add(cmd)
 	return cmd
+}
+
+// showNode has the order approve exactly what is said of its node now. What is approved by then must be
+// the same.
+func (a *app) showNode(f orderFlags, o *site.Order) error {
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	r, err := daemon.Report(f.site)
+	if err == nil {
+		o.Shown = site.ShownDigest(o.Node, approvable(&r.Status)[o.Node])
+	}
+	return err
 }
 
 func (a *app) showWaiting(f orderFlags) error {

@@ -77,6 +77,8 @@ type Site struct {
 	rolling        sync.Mutex
 	nodesOfRollout sum        // what is written of them; zero when that is unknown
 	telling        sync.Mutex // held while events are added to those that there are
+
+	audit auditLog
 }
 
 // sum tells values apart without keeping them.

@@ -381,6 +381,9 @@ type Order struct {
 	Verb   Verb   `json:"verb"`
 	Node   string `json:"node,omitempty"`
 	Digest string `json:"digest,omitempty"`
+	// Shown is ShownDigest of what the person was shown of Node before approving it. An approval of
+	// something else is refused. Empty where nothing was shown.
+	Shown string `json:"shown,omitempty"`
 	// By and Reason are recorded and shown.
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
