@@ -120,7 +120,7 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.ramdiskCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),
-		a.historyCommand(), a.eventsCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
+		a.historyCommand(), a.eventsCommand(), a.auditCommand(), a.tokenCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)
 	return root
 }

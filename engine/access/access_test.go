@@ -72,7 +72,7 @@ func TestTokensNeverApprove(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, says := range map[string]string{
-		"role a: fly":                             `1: role a has "fly", which is no verb`,
+		"role a: fly":                             `1: role a has "fly", which is not one of the verbs`,
 		"\nrole a:":                               "2: role a has no verb",
 		"role a: read\nrole a: read":              "2: role a is there twice",
 		"role a b: read":                          "cannot be the name of a role",

@@ -69,7 +69,7 @@ func (p *Policy) addRole(name string, verbs []string) error {
 	}
 	for _, v := range verbs {
 		if _, known := meaningOf(Verb(v)); !known {
-			return fmt.Errorf("role %s has %q, which is no verb: they are %s", name, v, allVerbs())
+			return fmt.Errorf("role %s has %q, which is not one of the verbs: %s", name, v, allVerbs())
 		}
 		p.roles[name] = append(p.roles[name], Verb(v))
 	}
@@ -137,7 +137,7 @@ func (p *Policy) Allows(c Caller, v Verb, t Target) error {
 	m, known := meaningOf(v)
 	switch {
 	case !known:
-		return fmt.Errorf("%w: %q is no verb", ErrDenied, v)
+		return fmt.Errorf("%w: %q is not a verb", ErrDenied, v)
 	case c.Kind == User:
 		return nil
 	case c.Kind == Nobody || c.Name == "":

@@ -161,7 +161,7 @@ func (t Tokens) read(name string) (Issued, error) {
 		switch key {
 		case "sha256":
 			if i.sum, err = hex.DecodeString(value); err == nil && len(i.sum) != sha256.Size {
-				err = errors.New("is no SHA-256")
+				err = errors.New("is not a SHA-256 in hex")
 			}
 		case "created":
 			i.Created, err = time.Parse(time.RFC3339, value)

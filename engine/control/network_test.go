@@ -361,7 +361,7 @@ func TestListenRefuses(t *testing.T) {
 		"no certificate": {func(n *Network) { n.Cert = "nothere" }, "--api-cert and --api-key take PEM files"},
 		"no authority":   {func(n *Network) { n.Clients = n.Key }, "there is no certificate in"},
 		"no access file": {func(n *Network) { n.Access.Path = "nothere" }, "there is no access file nothere, so nobody may use the API"},
-		"wrong verb":     {func(n *Network) { put(t, n.Access.Path, "role x: fly\n") }, `access.conf:1: role x has "fly", which is no verb: they are read, records`},
+		"wrong verb":     {func(n *Network) { put(t, n.Access.Path, "role x: fly\n") }, `access.conf:1: role x has "fly", which is not one of the verbs: read, records`},
 		"wrong address":  {func(n *Network) { n.Address = "192.0.2.1:99" }, "--api 192.0.2.1:99"},
 	} {
 		o := &onNetwork{t: t, dir: t.TempDir(), servers: newAuthority(t)}

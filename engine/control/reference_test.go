@@ -25,7 +25,7 @@ All fields of all answers are in the OpenAPI description at ` + "`/api/v1/openap
 
 ## Rules
 
-- The version is in the path. Within it fields and routes are added, and none is taken away or gets another meaning. Ignore fields that
+- The version is in the path. Within it fields and routes are added, and none is removed or gets another meaning. Ignore fields that
   you do not know.
 - In a path, the site ` + "`-`" + ` is the only site of the daemon. Names are written as they are: a path with escapes is refused.
 - A body is one JSON object, with ` + "`Content-Type: application/json`" + `. A field that the route does not know is an error.
@@ -49,7 +49,7 @@ var meanings = map[string]string{
 	"bad-request":       "the request is not understood, and nothing was done",
 	"too-many-requests": "the caller asks too much, or too many ask: later",
 	"not-found":         "there is no such site, node or route",
-	"refused":           "the order makes no sense now, and nothing was done",
+	"refused":           "the order does not fit what is so now, as the sentence says; nothing was done",
 	"mismatch":          "the file has another digest",
 	"not-fetched":       "the server of the file refuses it",
 	"no-room":           "the artifact store is full",
@@ -117,7 +117,7 @@ from now on. Each has the ` + "`seq`" + ` of the event as its id, its kind as it
     data: {"seq":1774958400000123,"when":"2026-03-31T12:00:00Z","node":"compute-5","kind":"state","text":"in-sync"}
 
 - After an interruption, send the last id as ` + "`Last-Event-ID`" + ` (browsers do so by themselves). The stream goes on with the next event.
-- If events in between are not kept any more, the first event has the type ` + "`gap`" + `. Read the status anew then.
+- If events in between are no longer kept, the first event has the type ` + "`gap`" + `. Read the status again then.
 - A line that begins with a colon comes every 15 s when nothing happens. When none comes, the connection is lost.
 - A client that lags more than 256 events behind is cut off, and resumes.
 - The stream ends when the caller loses its right, within 15 s.

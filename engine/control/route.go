@@ -172,7 +172,7 @@ func (c *call) locate() error {
 		}
 		c.site = own[0]
 	case !siteInPath.MatchString(name):
-		return fmt.Errorf("%w: that is no name of a site", site.ErrNotFound)
+		return fmt.Errorf("%w: that cannot be the name of a site", site.ErrNotFound)
 	case !slices.Contains(own, name):
 		return fmt.Errorf("%w: this daemon manages site %s, not %s", site.ErrNotFound, strings.Join(own, ", "), name)
 	default:
