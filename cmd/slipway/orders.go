@@ -19,7 +19,7 @@ type orderFlags struct{ site, state string }
 
 func (f *orderFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the daemon keeps several")
-	addState(cmd, &f.state)
+	addDaemon(cmd, &f.state)
 }
 
 // order sends one order and prints what was done.

@@ -121,7 +121,7 @@ func collectArtifacts(k artifact.Keeper, c *call) (any, error) {
 
 // Artifacts are the daemon's.
 func (c *Client) Artifacts() artifact.Keeper {
-	return &shelf{c, http.Client{Transport: c.http.Transport}}
+	return &shelf{c, http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect}}
 }
 
 // shelf is a daemon's artifacts, elsewhere. What they answer may take as long as

@@ -32,7 +32,11 @@ const (
 
 // Client asks a daemon.
 type Client struct {
-	socket string
+	socket string // empty with remote
+	base   string // the URL before all paths
+	token  string // of a program; empty for none
+	remote bool
+	broken error // why nothing can be asked
 	http   http.Client
 }
 
@@ -41,7 +45,7 @@ func Dial(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: http.Client{
+	return &Client{socket: socket, base: "http://slipway", http: http.Client{
 		Transport: &http.Transport{DialContext: dial, ExpectContinueTimeout: time.Second},
 		Timeout:   answerTimeout,
 	}}
@@ -239,7 +243,7 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrNoDaemon) && seen:
+		case (errors.Is(err, ErrNoDaemon) || errors.Is(err, ErrUnreachable)) && seen:
 			if !gone {
 				away(err)
 			}
@@ -274,7 +278,14 @@ func (c *Client) get(ctx context.Context, path, tag string, into any) (string, e
 
 // request is one for a path below the prefix, with its query.
 func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, method, "http://slipway"+prefix+path, body)
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+prefix+path, body)
+	if err == nil && c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, err
 }
 
 // do sends a request, reads the answer and returns its tag.
@@ -283,7 +294,7 @@ func (c *Client) do(req *http.Request, into any) (tag string, err error) {
 }
 
 func (c *Client) doWith(client *http.Client, req *http.Request, into any) (tag string, err error) {
-	resp, err := client.Do(req)
+	resp, err := c.send(client, req)
 	if err != nil {
 		return "", c.explain(err)
 	}
@@ -306,7 +317,7 @@ func (c *Client) failure(resp *http.Response, dec *json.Decoder) error {
 	f := &failure{}
 	if dec.Decode(f) != nil || f.Text == "" {
 		return fmt.Errorf("the daemon on %s answers %s to %s: it may be of another version: restart it, or use its own program",
-			c.socket, resp.Status, resp.Request.URL.Path)
+			cmp.Or(c.socket, c.base), resp.Status, resp.Request.URL.Path)
 	}
 	return f
 }
@@ -314,6 +325,8 @@ func (c *Client) failure(resp *http.Response, dec *json.Decoder) error {
 // explain says what to do when there is no answer.
 func (c *Client) explain(err error) error {
 	switch {
+	case c.remote:
+		return c.explainRemote(err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w listens on %s: start one with `slipway run`, or say where its state directory is", ErrNoDaemon, c.socket)
 	case errors.Is(err, fs.ErrPermission):

@@ -42,7 +42,7 @@ func (c *Client) Export(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	endless := http.Client{Transport: c.http.Transport} // the whole may take longer than another answer
+	endless := http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect} // the whole may take longer than another answer
 	resp, err := endless.Do(req)
 	if err != nil {
 		return c.explain(err)
