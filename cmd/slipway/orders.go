@@ -55,11 +55,11 @@ func (a *app) approveCommand() *cobra.Command {
 				o.Digest = args[0]
 			} else {
 				o.Node = args[0]
-				if err := a.showNode(f, &o); err != nil {
-					return err
-				}
 			}
-			err := a.order(cmd.Context(), f, o)
+			err := a.showNode(cmd.Context(), f, &o)
+			if err == nil {
+				err = a.order(cmd.Context(), f, o)
+			}
 			if o.Node != "" && errors.Is(err, site.ErrNotFound) {
 				return fmt.Errorf("%w, and a digest has 32 digits; slipway approve alone shows what waits", err)
 			}
@@ -71,14 +71,17 @@ func (a *app) approveCommand() *cobra.Command {
 	return cmd
 }
 
-// showNode has the order approve exactly what is said of its node now. What is approved by then must be
-// the same.
-func (a *app) showNode(f orderFlags, o *site.Order) error {
+// showNode has an order that names a node approve exactly what is said of that now: what the daemon
+// approves must still be the same.
+func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
+	if o.Node == "" {
+		return nil
+	}
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	r, err := daemon.Report(f.site)
+	d, err := daemon.Node(ctx, f.site, o.Node)
 	if err == nil {
-		o.Shown = site.ShownDigest(o.Node, approvable(&r.Status)[o.Node])
+		o.Shown = site.ShownDigest(o.Node, d.Status.Approve)
 	}
 	return err
 }

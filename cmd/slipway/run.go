@@ -232,6 +232,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		parts = append(parts, boots.Run)
 	}
 	if answers != nil {
+		answers.Problem = func(err error) { e.Problem("access file", err) }
 		parts = append(parts, func(ctx context.Context) error { return answers.run(ctx, keeper{e, files}, log) })
 	}
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)

@@ -113,7 +113,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("check: %+v, %v", i, err)
 	}
 	for _, at := range []time.Time{now.Add(time.Hour), now.Add(-time.Hour)} {
-		if _, err := all.Check(secret, at); !errors.Is(err, ErrDenied) {
+		if _, err := all.Check(secret, at); !errors.Is(err, errToken) {
 			t.Errorf("at %v: %v", at, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestTokens(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := all.Check(secret, now); !errors.Is(err, ErrDenied) {
+	if _, err := all.Check(secret, now); !errors.Is(err, errToken) {
 		t.Errorf("a file that others can write: %v", err)
 	}
 	if _, err := all.List(); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
@@ -141,7 +141,7 @@ func TestTokens(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Replace(string(file), "2026-03-01T13", "2036-03-01T13", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := all.Check(secret, now); !errors.Is(err, ErrDenied) {
+	if _, err := all.Check(secret, now); !errors.Is(err, errToken) {
 		t.Errorf("a lifetime of ten years: %v", err)
 	}
 	if err := all.Revoke("ci"); err != nil {
@@ -150,7 +150,7 @@ func TestTokens(t *testing.T) {
 	if err := all.Revoke("../tokens.d"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("revoke of a path: %v", err)
 	}
-	if _, err := all.Check(secret, now); !errors.Is(err, ErrDenied) {
+	if _, err := all.Check(secret, now); !errors.Is(err, errToken) {
 		t.Errorf("after that: %v", err)
 	}
 }

@@ -122,7 +122,7 @@ func (t Tokens) List() ([]Issued, error) {
 
 // errToken is said to everyone whose token is not accepted: neither whether there is one of that name
 // nor what is wrong with it.
-var errToken = fmt.Errorf("%w: the token is not valid: it was never made, was revoked or has expired", ErrDenied)
+var errToken = errors.New("the token is not valid: it was never made, was revoked or has expired")
 
 // Check gives the token whose text it is. It takes as long for a wrong secret as for the right one.
 func (t Tokens) Check(text string, now time.Time) (Issued, error) {

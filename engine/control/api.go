@@ -2,6 +2,7 @@ package control
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
@@ -14,6 +15,9 @@ type api struct {
 	access *access.File // nil on the socket, whose callers may do everything
 	limits *limits
 	log    *slog.Logger
+	// problem is told when the access file is found wrong, and with nil when it is right again.
+	problem func(error)
+	wrong   lastError
 
 	reports shared[site.Report]
 	knowns  shared[site.Known]
@@ -29,12 +33,35 @@ func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slo
 	return a
 }
 
-// policyNow is what callers may do now.
-func (a *api) policyNow() (*access.Policy, error) {
+// policyNow is what callers may do now. While the access file is wrong nobody from the network may do
+// anything.
+func (a *api) policyNow() *access.Policy {
 	if a.access == nil {
-		return &access.Policy{}, nil // which allows users of the host everything, and nobody else anything
+		return &access.Policy{} // which allows users of the host everything, and nobody else anything
 	}
-	return a.access.Policy()
+	p, err := a.access.Policy()
+	if a.wrong.isOther(err) && a.problem != nil {
+		a.problem(err)
+	}
+	return p
+}
+
+// lastError tells whether an error is the one of before.
+type lastError struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (l *lastError) isOther(err error) bool {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	other := text != l.text
+	l.text = text
+	return other
 }
 
 // report is the report of a site as it is now, or became while this was waited for.

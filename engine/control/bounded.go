@@ -14,11 +14,11 @@ type boundedListener struct {
 
 	mu   sync.Mutex
 	all  int
-	each map[netip.Addr]int
+	each map[netip.Prefix]int
 }
 
 func bounded(l net.Listener, limits Limits) net.Listener {
-	return &boundedListener{Listener: l, most: limits.Connections, mostOfOne: limits.ConnectionsOfOne, each: map[netip.Addr]int{}}
+	return &boundedListener{Listener: l, most: limits.Connections, mostOfOne: limits.ConnectionsOfOne, each: map[netip.Prefix]int{}}
 }
 
 func (b *boundedListener) Accept() (net.Conn, error) {
@@ -28,14 +28,15 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		from, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-		if b.enter(from.Addr()) {
-			return &boundedConn{Conn: c, leave: sync.OnceFunc(func() { b.leave(from.Addr()) })}, nil
+		network := networkOf(from.Addr())
+		if b.enter(network) {
+			return &boundedConn{Conn: c, leave: sync.OnceFunc(func() { b.leave(network) })}, nil
 		}
 		c.Close()
 	}
 }
 
-func (b *boundedListener) enter(from netip.Addr) bool {
+func (b *boundedListener) enter(from netip.Prefix) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.most > 0 && b.all >= b.most || b.mostOfOne > 0 && b.each[from] >= b.mostOfOne {
@@ -46,7 +47,7 @@ func (b *boundedListener) enter(from netip.Addr) bool {
 	return true
 }
 
-func (b *boundedListener) leave(from netip.Addr) {
+func (b *boundedListener) leave(from netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all--

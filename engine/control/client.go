@@ -134,6 +134,13 @@ func (c *Client) Closeup(ctx context.Context, siteName, node string) (site.Close
 	return closeup, err
 }
 
+// Node is the status of one node, with its part of the plan.
+func (c *Client) Node(ctx context.Context, siteName, node string) (NodeDetail, error) {
+	var d NodeDetail
+	_, err := c.get(ctx, ofNodePath(siteName, node, ""), "", &d)
+	return d, err
+}
+
 // File is what is in a file of a node's system, by its key ("files./etc/motd"), as far
 // as it may be shown.
 func (c *Client) File(ctx context.Context, siteName, node, key string) (item.Content, error) {

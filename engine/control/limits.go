@@ -132,14 +132,9 @@ func (l *limits) mayRecordNobody() bool {
 func (l *limits) unknown(from netip.Addr) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from = from.Unmap()
-	bits := 32
-	if from.Is6() {
-		bits = 64 // one host has all of them
-	}
-	network, _ := from.Prefix(bits)
+	network := networkOf(from)
 	if u := l.of("nobody "+network.String(), l.UnknownRate, l.UnknownBurst); u.rate != nil && !u.rate.Allow() {
-		return fmt.Errorf("%w: too many requests from %s without a valid certificate or token: wait a minute", ErrTooMany, network.Addr())
+		return fmt.Errorf("%w: too many requests from %s without a valid certificate or token: wait a minute", ErrTooMany, network)
 	}
 	return nil
 }
@@ -157,6 +152,17 @@ func (l *limits) of(who string, perSecond float64, burst int) *usage {
 	}
 	u.last = time.Now()
 	return u
+}
+
+// networkOf is what one host has: an address, or with IPv6 the 64 bits before those that it chooses.
+func networkOf(from netip.Addr) netip.Prefix {
+	from = from.Unmap()
+	bits := 32
+	if from.Is6() {
+		bits = 64
+	}
+	network, _ := from.Prefix(bits)
+	return network
 }
 
 // makeRoom forgets the caller that was not heard of for the longest time, of those who do nothing now.

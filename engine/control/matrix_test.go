@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -120,7 +121,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 // The peer of the socket may do everything, as before there were roles.
 func TestPeersMayDoEverything(t *testing.T) {
 	socket, _ := serving(t, &fake{})
-	client := http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", socket) }}}
+	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}}
 	defer client.CloseIdleConnections()
 	for _, a := range everyRequest() {
 		req, err := http.NewRequest(a.route.method, "http://slipway"+a.path, strings.NewReader(a.body))

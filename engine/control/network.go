@@ -29,6 +29,9 @@ type Network struct {
 	Access  *access.File
 	Tokens  access.Tokens
 	Limits  Limits
+	// Problem is told when the access file is found wrong, and with nil when it is right again; nil for
+	// nobody.
+	Problem func(error)
 	// Now is the clock; nil is that of the host. Only for tests.
 	Now func() time.Time
 }
@@ -65,6 +68,7 @@ func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog
 		log = slog.New(slog.DiscardHandler)
 	}
 	a := newAPI(d, n.Access, n.Limits, snapshotEvery, log)
+	a.problem = n.Problem
 	who := &identification{network: n, cert: &keyPair{cert: n.Cert, key: n.Key}, clients: &authorities{path: n.Clients}}
 	// HTTP/1.1 alone: nothing here needs HTTP/2, which has more that can be abused.
 	var protocols http.Protocols

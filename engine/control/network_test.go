@@ -279,8 +279,9 @@ func TestWhoIsKnown(t *testing.T) {
 func TestRightsEndAtOnce(t *testing.T) {
 	at := time.Now()
 	var mu sync.Mutex
+	var problems []error
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return at }
-	o := listening(t, &fake{}, func(n *Network) { n.Now = clock })
+	o := listening(t, &fake{}, func(n *Network) { n.Now, n.Problem = clock, func(err error) { problems = append(problems, err) } })
 	ana, program := o.as(o.people.client(t, mail("ana@example.org"))), o.as(nil)
 	token := o.token("grafana", at, time.Hour)
 	want := func(what string, c *http.Client, token string, status int) {
@@ -296,6 +297,10 @@ func TestRightsEndAtOnce(t *testing.T) {
 	want("a program without a line", program, token, 403)
 	put(t, o.network.Access.Path, "role x: fly\n")
 	want("while the file is wrong", ana, "", 403)
+	want("and still", ana, "", 403)
+	if len(problems) != 1 || problems[0] == nil || !strings.Contains(problems[0].Error(), "access.conf:1: role x") {
+		t.Errorf("problems: %v", problems)
+	}
 	put(t, o.network.Access.Path, roles)
 	want("a person again", ana, "", 200)
 	if err := os.Chmod(o.network.Access.Path, 0o666); err != nil {
@@ -514,7 +519,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("%d of 8 were answered", got)
 	}
 	if got := count(nobody, "slipway_x.y", 8, 401); got != 3 {
-		t.Errorf("%d of 8 tries were compared", got)
+		t.Errorf("%d of 8 were told that it is not valid", got)
 	}
 	if got := count(bob, "", 1, 200); got != 1 {
 		t.Error("others are kept off too")

@@ -133,10 +133,7 @@ func (c *call) answerOf() (v any, err error) {
 	if err := c.locate(); err != nil {
 		return nil, err
 	}
-	c.policy, err = c.policyNow()
-	if err != nil {
-		c.log.Error("access file", "err", err) // nobody from the network may do anything
-	}
+	c.policy = c.policyNow()
 	if c.route.scope == ofOrder {
 		if c.order, err = readOrder(c); err != nil {
 			return nil, c.denied(err) // of whom, was not looked at yet

@@ -198,6 +198,10 @@ func (c *call) stream(after uint64) error {
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	c.w.Header().Set("X-Accel-Buffering", "no") // or a proxy keeps events back
 	out := &eventWriter{c.w, http.NewResponseController(c.w)}
+	// The time for a request is over long before a stream is, and a client that leaves is to be noticed.
+	if err := out.rc.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
 	if out.write(": events of site "+c.site+"\n\n") != nil {
 		return nil
 	}
@@ -281,11 +285,7 @@ func (c *call) stillMay() bool {
 			return false
 		}
 	}
-	policy, err := c.policyNow()
-	if err != nil {
-		return false
-	}
-	c.policy = policy
+	c.policy = c.policyNow()
 	return c.authorize() == nil
 }
 

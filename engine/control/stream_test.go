@@ -186,9 +186,14 @@ func TestThousandStreams(t *testing.T) {
 	var wrong atomic.Int32
 	ready.Add(all)
 	client := o.as(nil)
+	connecting := make(chan struct{}, 32) // at once: a handshake has a time limit
 	for range all {
+		connecting <- struct{}{}
 		heard.Go(func() {
-			connected := sync.OnceFunc(ready.Done)
+			connected := sync.OnceFunc(func() {
+				ready.Done()
+				<-connecting
+			})
 			defer connected()
 			if err := o.hearOne(t.Context(), client, token, connected); err != nil {
 				wrong.Add(1)

@@ -148,7 +148,7 @@ type Status struct {
 type Problem struct {
 	// About is what has it: "source", "evaluation", "design", "records", "term",
 	// "published term", "status branch", "discovery", "proposals", "merges",
-	// "comment", "images", with a name "credential" or "dhcp", or with a number
+	// "comment", "images", "access file", with a name "credential" or "dhcp", or with a number
 	// "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
