@@ -131,6 +131,8 @@ func TestTokens(t *testing.T) {
 	}
 	if _, err := all.Check(secret, now); !errors.Is(err, errToken) {
 		t.Errorf("a file that others can write: %v", err)
+	} else if why := WhyUnreadable(err); why == nil || !strings.Contains(why.Error(), "chmod go-w") || strings.Contains(err.Error(), "chmod") {
+		t.Errorf("who showed it is told %v, the log %v", err, why)
 	}
 	if _, err := all.List(); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
 		t.Errorf("list: %v", err)

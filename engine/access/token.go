@@ -73,7 +73,7 @@ func (t Tokens) Make(name, by string, now time.Time, life time.Duration) (text s
 	if by != "" && CheckName(by) == nil {
 		file += "by: " + by + "\n"
 	}
-	if err := os.MkdirAll(t.Folder, 0o755); err != nil {
+	if err := makeReadable(t.Folder); err != nil {
 		return "", err
 	}
 	f, err := os.OpenFile(filepath.Join(t.Folder, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -86,6 +86,15 @@ func (t Tokens) Make(name, by string, now time.Time, life time.Duration) (text s
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return TokenPrefix + name + "." + encode(secret), nil
+}
+
+// makeReadable makes a folder that the daemon's user can read, whatever the umask is. One that is there
+// stays as it is.
+func makeReadable(folder string) error {
+	if _, err := os.Stat(folder); err == nil {
+		return nil
+	}
+	return errors.Join(os.MkdirAll(folder, 0o755), os.Chmod(folder, 0o755))
 }
 
 func encode(secret []byte) string { return base64.RawURLEncoding.EncodeToString(secret) }
@@ -124,6 +133,22 @@ func (t Tokens) List() ([]Issued, error) {
 // nor what is wrong with it.
 var errToken = errors.New("the token is not valid: it was never made, was revoked or has expired")
 
+// unreadable is errToken where the file of a token cannot be used, which its owner has to know.
+type unreadable struct{ why error }
+
+func (*unreadable) Error() string { return errToken.Error() }
+func (*unreadable) Unwrap() error { return errToken }
+
+// WhyUnreadable is why the file of a token cannot be used, of an error of Check; nil for other reasons. It
+// is for the log of the daemon, and not for who showed the token.
+func WhyUnreadable(err error) error {
+	var u *unreadable
+	if errors.As(err, &u) {
+		return u.why
+	}
+	return nil
+}
+
 // Check gives the token whose text it is. It takes as long for a wrong secret as for the right one.
 func (t Tokens) Check(text string, now time.Time) (Issued, error) {
 	name, encoded, ok := strings.Cut(strings.TrimPrefix(text, TokenPrefix), ".")
@@ -136,7 +161,11 @@ func (t Tokens) Check(text string, now time.Time) (Issued, error) {
 	if err != nil {
 		i.sum = make([]byte, sha256.Size) // compared with all the same
 	}
-	if subtle.ConstantTimeCompare(sum[:], i.sum) != 1 || err != nil {
+	isSame := subtle.ConstantTimeCompare(sum[:], i.sum) == 1
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return Issued{}, &unreadable{err}
+	case err != nil || !isSame:
 		return Issued{}, errToken
 	}
 	if !now.Before(i.Expires) || now.Before(i.Created.Add(-clockSlack)) {

@@ -108,6 +108,8 @@ func (a *api) guarded(identify identifier) http.Handler {
 		if err != nil {
 			if limited := a.limits.unknown(addressOf(r)); limited != nil {
 				err = limited
+			} else if why := access.WhyUnreadable(err); why != nil {
+				a.log.Warn("the file of a token cannot be used", "err", why)
 			}
 			a.log.Debug("not authenticated", "from", caller.From, "err", err)
 			a.deniedNobody(r, caller, err)

@@ -18,20 +18,20 @@ import (
 type (
 	// allOrOne is an order for one node, or expressly for all.
 	allOrOne struct {
-		// Node is the node; it is left out with All.
+		// Node is the node, where the order is for one.
 		Node string `json:"node,omitempty"`
-		// All must be true for the whole site.
+		// All is true for the whole site.
 		All bool `json:"all,omitempty"`
 	}
 	// withReason is allOrOne with why.
 	withReason struct {
 		allOrOne
-		// Reason is recorded and shown.
+		// Reason is why, for the record and for others.
 		Reason string `json:"reason"`
 	}
 	pauseBody struct {
 		withReason
-		// Until ends the pause by itself.
+		// Until is when the pause ends by itself.
 		Until time.Time `json:"until,omitzero"`
 	}
 	// approveBody names what is approved by what was shown: a set by its digest, or a node with the
@@ -39,7 +39,8 @@ type (
 	approveBody struct {
 		// Digest is that of the set, as the status has it in "approve".
 		Digest string `json:"digest,omitempty"`
-		Node   string `json:"node,omitempty"`
+		// Node is a node, with Shown.
+		Node string `json:"node,omitempty"`
 		// Shown is the first 32 hex digits of the SHA-256 of the node's name, a newline and the text in
 		// its "approve": exactly what the person has read.
 		Shown string `json:"shown,omitempty"`
@@ -47,12 +48,15 @@ type (
 		Reason string `json:"reason,omitempty"`
 	}
 	disapproveBody struct {
+		// Digest is that of a set whose approvals end.
 		Digest string `json:"digest,omitempty"`
-		Node   string `json:"node,omitempty"`
+		// Node is a node of which all approvals end.
+		Node string `json:"node,omitempty"`
+		// Reason is a note for the record.
 		Reason string `json:"reason,omitempty"`
 	}
 	takeOverBody struct {
-		// Reason says why the other daemon is gone.
+		// Reason is why the other daemon is gone.
 		Reason string `json:"reason"`
 	}
 )

@@ -163,8 +163,9 @@ func bodyFields(b *strings.Builder, comments map[string]string, t reflect.Type) 
 		if about == "" {
 			about = "the " + name
 		}
+		about = strings.TrimSuffix(strings.TrimPrefix(about, f.Name+" is "), ".")
 		if options == "" {
-			about += " It must be there."
+			about += "; required"
 		}
 		fmt.Fprintf(b, "| `%s` | %s |\n", name, about)
 	}
