@@ -174,9 +174,6 @@ func TestStreamEndsWithTheRight(t *testing.T) {
 
 // A thousand clients follow at once, and nothing is left of them.
 func TestThousandStreams(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes 1,000 connections")
-	}
 	before := runtime.NumGoroutine()
 	f := &fake{}
 	o := listening(t, f, func(n *Network) { n.Limits = Limits{Streams: 1000} })
