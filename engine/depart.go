@@ -120,13 +120,7 @@ func waitsToLeave(why string) *held {
 // heldBack is a removal that a person can let go on.
 func (w *worker) heldBack(person bool, release, sentence string) *held {
 	return &held{state: site.Blocked, person: person, sentence: sentence, release: fmt.Sprintf("%s, or `slipway approve %s`", release, w.name),
-		approve: "Slipway removes it from the records, and does not change its machine"}
-}
-
-// busy says whether a step of ours may be under way on the machine.
-func (w *worker) busy() bool {
-	r := w.job().memory.Recorded
-	return r.InFlight != nil || r.Installing != nil
+		asks: question{asksRemoval, "Slipway removes it from the records, and does not change its machine"}}
 }
 
 // removalBudget is how many nodes of a site may be removed in a day: one in

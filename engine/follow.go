@@ -161,6 +161,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		if design.Nodes[name] == nil {
 			same = same && w.leaving
 			w.leaving = true
+			w.askNothingLocked()
 			w.wakeUp()
 		}
 	}
@@ -222,6 +223,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) 
 	w.node = n
 	w.e.enterRoleLocked(w)
 	w.leaving = false
+	w.askNothingLocked() // until it was looked at with this design in mind
 	w.outdated = w.outdated || changed
 	if changed && w.status.State == site.InSync {
 		// In-sync with what was designed before; the next turn tells.

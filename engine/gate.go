@@ -19,9 +19,8 @@ type held struct {
 	release string
 	// person says that nothing goes on without one.
 	person bool
-	// approve says what would happen if a person approved the node; empty where
-	// that would be refused.
-	approve string
+	// asks is what a person can approve of the node.
+	asks question
 	// until is when to look again at the latest; zero for the usual time.
 	until time.Time
 	// disks says that the disks of the machine are to be read first.
@@ -141,13 +140,13 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 	case met && r.Adopted != nil && !r.Adopted.Inside.IsZero():
 		return nil
 	case met:
-		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", s.Action),
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may change its system, for the first time", s.Action)},
 			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
 	if s.Impact != site.ImpactReboot || s.Facet == site.FacetImage || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action),
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action)},
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", s.Action, w.name)}
 }
 

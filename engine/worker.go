@@ -57,6 +57,7 @@ type worker struct {
 	logins     record.Sessions // that are recorded of the machine
 	fenced     bool            // no session of an earlier term is left on its BMC
 
+	revision string // that the turn under way is about
 	// Guarded by the engine's mu.
 	disksRead time.Time // when this daemon has read the machine's disks; zero before
 	// disksUntold counts the inspections since then that did not tell of them all.
@@ -65,6 +66,7 @@ type worker struct {
 	memory      site.Memory
 	plan        site.NodePlan
 	status      site.NodeStatus
+	asks        question // what the status asks a person, see approvalLocked
 	binding     site.Binding // of writes to its BMC
 	expected    bool         // the next reconcile is due at its time
 	fresh       bool         // start over: forget backoff and complaints
@@ -149,7 +151,7 @@ type outcome struct {
 	detail  string
 	release string
 	person  bool
-	approve string
+	asks    question
 	wait    time.Duration
 	until   time.Time // ends the wait at a known time; zero for none
 	retry   bool      // wait is a backoff, shown as such

@@ -81,7 +81,7 @@ func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
 	defer daemon.Close()
 	d, err := daemon.Node(ctx, f.site, o.Node)
 	if err == nil {
-		o.Shown = site.ShownDigest(o.Node, d.Status.Approve)
+		o.Shown = d.Status.Approval
 	}
 	return err
 }

@@ -41,8 +41,8 @@ type (
 		Digest string `json:"digest,omitempty"`
 		// Node is a node, with Shown.
 		Node string `json:"node,omitempty"`
-		// Shown is the first 32 hex digits of the SHA-256 of the node's name, a newline and the text in
-		// its "approve": exactly what the person has read.
+		// Shown is the "approval" of the node, read together with its "approve": what was shown to the
+		// person. It is another one as soon as the machine, its system, the steps or the revision are.
 		Shown string `json:"shown,omitempty"`
 		// Reason is a note for the record.
 		Reason string `json:"reason,omitempty"`
@@ -98,7 +98,7 @@ func readOrder(c *call) (site.Order, error) {
 		}
 		o.Digest, o.Node, o.Shown, o.Reason = b.Digest, b.Node, b.Shown, b.Reason
 		if o.Node != "" && !site.IsDigest(o.Shown) {
-			return o, fmt.Errorf("%w: \"shown\" must be the digest of what the person was shown of the node before approving it", ErrBadRequest)
+			return o, fmt.Errorf("%w: \"shown\" must be the \"approval\" that the status of the node had when the person read it", ErrBadRequest)
 		}
 		if o.Node == "" && o.Shown != "" {
 			return o, fmt.Errorf("%w: \"shown\" belongs to a node", ErrBadRequest)

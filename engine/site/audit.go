@@ -1,10 +1,6 @@
 package site
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"time"
-)
+import "time"
 
 // AuditEntry is one attempt to have a daemon do something, also one that was refused.
 type AuditEntry struct {
@@ -50,10 +46,4 @@ func (a *AuditEntry) IsDenied() bool { return a.Outcome == AuditDenied }
 // SameAttempt says whether two entries are of the same attempt, made again.
 func (a *AuditEntry) SameAttempt(b *AuditEntry) bool {
 	return a.By == b.By && a.Kind == b.Kind && a.From == b.From && a.Verb == b.Verb && a.Node == b.Node && a.Digest == b.Digest && a.Outcome == b.Outcome
-}
-
-// ShownDigest names what a person was shown of a node before approving it: NodeStatus.Approve.
-func ShownDigest(node, text string) string {
-	sum := sha256.Sum256([]byte(node + "\n" + text))
-	return hex.EncodeToString(sum[:])[:DigestDigits]
 }

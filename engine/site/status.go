@@ -52,6 +52,10 @@ type NodeStatus struct {
 	// Approve is what would happen by `slipway approve` of the node; empty where
 	// that would be refused.
 	Approve string `json:"approve,omitempty"`
+	// Approval is the digest of what is approved so: the machine, the system on it, the steps and the
+	// revision that Approve is about. An order to approve the node names it; any of these that changes
+	// makes another one.
+	Approval string `json:"approval,omitempty"`
 	// Phase is the phase of its role that the node is in; empty when it has
 	// gone through all.
 	Phase string `json:"phase,omitempty"`
@@ -381,8 +385,8 @@ type Order struct {
 	Verb   Verb   `json:"verb"`
 	Node   string `json:"node,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	// Shown is ShownDigest of what the person was shown of Node before approving it. An approval of
-	// something else is refused. Empty where nothing was shown.
+	// Shown is the Approval of Node that the person was shown with what is approved. An approval of
+	// something else is refused.
 	Shown string `json:"shown,omitempty"`
 	// By and Reason are recorded and shown.
 	By     string    `json:"by"`
