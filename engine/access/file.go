@@ -43,8 +43,8 @@ func (f *File) Policy() (*Policy, error) {
 		st := info.Sys().(*syscall.Stat_t)
 		now = stamp{st.Ino, st.Ctim, st.Size}
 	}
-	if f.policy != nil && f.err == nil && now == f.stamp {
-		return f.policy, nil
+	if f.policy != nil && now == f.stamp {
+		return f.policy, f.err
 	}
 	f.stamp = now
 	f.policy, f.err = f.read()

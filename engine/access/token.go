@@ -82,7 +82,7 @@ func (t Tokens) Make(name, by string, now time.Time, life time.Duration) (text s
 	}
 	_, err = f.WriteString(file)
 	// The daemon's user reads it, whatever the umask is.
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close(), syncFolder(t.Folder)); err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return TokenPrefix + name + "." + encode(secret), nil
@@ -104,7 +104,16 @@ func (t Tokens) Revoke(name string) error {
 	if !IsTokenName(name) {
 		return fmt.Errorf("%w: %q cannot be the name of a token", fs.ErrNotExist, name)
 	}
-	return os.Remove(filepath.Join(t.Folder, name))
+	return errors.Join(os.Remove(filepath.Join(t.Folder, name)), syncFolder(t.Folder))
+}
+
+// syncFolder has what was made and removed in a folder outlive a power cut.
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // List gives the tokens in order of their names, and says of files that are none why.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,17 +19,19 @@ type prepared []byte
 func (c *call) write(value any) error {
 	body, isJSON := value.(prepared)
 	if !isJSON {
-		text, err := json.Marshal(value)
+		text, err := c.encoded(value)
 		if err != nil {
 			return err
 		}
 		body = text
 	}
-	sent, err := c.limits.send(int64(len(body)))
-	if err != nil {
-		return err
+	if len(body) >= smallAnswer && !c.route.acts { // what was done is told in any case
+		sent, err := c.limits.send(c.caller, body)
+		if err != nil {
+			return err
+		}
+		defer sent()
 	}
-	defer sent()
 	sum := sha256.Sum256(body)
 	tag := strconv.Quote(hex.EncodeToString(sum[:16]))
 	c.w.Header().Set("Content-Type", "application/json")
@@ -39,6 +42,34 @@ func (c *call) write(value any) error {
 	}
 	c.w.Write(body) // a client that has gone needs no answer
 	return nil
+}
+
+// smallAnswer is how large an answer is that is worth counting, in bytes.
+const smallAnswer = 64 << 10
+
+// slots bound how much is made ready at once: of a large site that takes memory before anybody knows how
+// much.
+type slots chan struct{}
+
+func (s slots) begin(ctx context.Context) (free func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// encoded is a value as JSON. What was done is told without waiting in line.
+func (c *call) encoded(value any) ([]byte, error) {
+	if !c.route.acts {
+		free, err := c.encoding.begin(c.client)
+		if err != nil {
+			return nil, err
+		}
+		defer free()
+	}
+	return json.Marshal(value)
 }
 
 // fail writes an error.

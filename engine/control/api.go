@@ -22,12 +22,16 @@ type api struct {
 	reports shared[site.Report]
 	knowns  shared[site.Known]
 	events  hub
+
+	encoding slots
+	consoles consoles
 }
 
 // newAPI makes the API of a listener. What is asked for more often than every so much time is computed
 // once for all who ask.
 func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slog.Logger) *api {
 	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
+	a.encoding = make(slots, 2) // the cores of a small host
 	a.reports.every, a.knowns.every = every, every
 	a.events.api = a
 	return a

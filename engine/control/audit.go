@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,28 +15,44 @@ import (
 // auditTimeout bounds how long an entry may take to be written, also when the caller has gone.
 const auditTimeout = 10 * time.Second
 
+// repairTimeout is how long what is done in any case waits for its entry.
+const repairTimeout = 2 * time.Second
+
 // entry is what the audit log says of the call.
 func (c *call) entry() site.AuditEntry {
-	verb := string(c.route.verb)
-	if verb == "" {
-		verb = "call"
-	}
 	return site.AuditEntry{
-		When: time.Now().UTC(), By: c.caller.Name, Kind: string(c.caller.Kind), From: c.caller.From, Verb: verb,
-		Node: c.order.Node + c.node, Digest: c.order.Digest, Reason: c.order.Reason, Outcome: site.AuditBegun,
+		When: time.Now().UTC(), By: c.caller.Name, Kind: string(c.caller.Kind), From: c.caller.From, Verb: string(c.route.verb),
+		Node: cmp.Or(c.order.Node, c.node), Digest: c.order.Digest, Reason: c.order.Reason, Outcome: site.AuditBegun,
 	}
 }
 
-// audited does what is asked between two writes of the audit log. Without the first, nothing is done.
+// audited does what is asked between two writes of the audit log. Without the first, nothing is done that
+// the network asks for, but for what repairs. A user of the host is not kept from what the host needs.
 func (c *call) audited() (any, error) {
 	c.limits.charge(c.caller, actCost)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), auditTimeout)
+	regardless, within := c.route.repairs || c.caller.Kind == access.User, auditTimeout
+	if regardless {
+		within = repairTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), within)
 	defer cancel()
 	e, err := c.daemon.AddAudit(ctx, c.site, c.entry())
-	if err != nil {
+	switch {
+	case err != nil && !regardless:
 		return nil, fmt.Errorf("nothing was done, because the audit log cannot be written: %w", err)
+	case err != nil:
+		c.log.Error("done without an entry in the audit log, which cannot be written", "by", c.caller.String(), "from", c.caller.From, "what", string(c.route.verb), "node", cmp.Or(c.order.Node, c.node), "err", err)
+		return c.route.serve(c)
 	}
+	ended := false
+	defer func() {
+		if !ended { // it panicked
+			e.Outcome, e.Text = site.AuditFailed, "the daemon failed in the middle of it"
+			c.end(e)
+		}
+	}()
 	v, err := c.route.serve(c)
+	ended = true
 	e.Outcome, e.Text = outcomeOf(v, err)
 	c.log.Info("act", "by", c.caller.String(), "from", e.From, "what", e.Verb, "node", e.Node, "outcome", string(e.Outcome), "text", e.Text)
 	c.end(e)
@@ -53,7 +70,6 @@ func (c *call) end(e site.AuditEntry) {
 }
 
 func outcomeOf(v any, err error) (site.AuditOutcome, string) {
-	const most = 1000
 	if w, ok := v.(written); ok && err == nil {
 		err = w.err
 	}
@@ -63,22 +79,37 @@ func outcomeOf(v any, err error) (site.AuditOutcome, string) {
 	if err == nil {
 		return site.AuditDone, ""
 	}
-	text := site.Printable(err.Error())
-	text = text[:min(len(text), most)]
+	text := entryText(err)
 	if _, status := failureOf(err); status < http.StatusInternalServerError {
 		return site.AuditRefused, text
 	}
 	return site.AuditFailed, text
 }
 
+// entryText is an error as an entry has it.
+func entryText(err error) string {
+	const most = 1000
+	text := err.Error()
+	return site.Printable(strings.ToValidUTF8(text[:min(len(text), most)], ""))
+}
+
+// refused records that somebody with a right to such an order gave one that makes no sense.
+func (c *call) refused(why error) error {
+	c.limits.charge(c.caller, actCost)
+	e := c.entry()
+	e.Outcome, e.Text = site.AuditRefused, entryText(why)
+	c.record(c.r.Context(), c.site, e)
+	return why
+}
+
 // denied records that somebody tried what it may not do. The answer is the same when that cannot be
 // recorded.
 func (c *call) denied(why error) error {
-	c.log.Warn("denied", "by", c.caller.String(), "from", c.caller.From, "what", c.route.method+" "+c.route.path, "why", why.Error())
+	c.log.Warn("denied", "by", c.caller.String(), "from", c.caller.From, "what", c.route.method+" "+c.route.path, "why", entryText(why))
 	c.limits.charge(c.caller, deniedCost)
 	if c.route.acts {
 		e := c.entry()
-		e.Outcome, e.Text = site.AuditDenied, site.Printable(why.Error())
+		e.Outcome, e.Text = site.AuditDenied, entryText(why)
 		c.record(c.r.Context(), c.site, e)
 	}
 	return why
@@ -98,7 +129,7 @@ func (a *api) deniedNobody(r *http.Request, caller access.Caller, why error) {
 		}
 	}
 	a.record(r.Context(), own[0], site.AuditEntry{
-		When: time.Now().UTC(), Kind: string(caller.Kind), From: caller.From, Verb: site.Printable(what[:min(len(what), 32)]), Outcome: site.AuditDenied, Text: site.Printable(why.Error()),
+		When: time.Now().UTC(), Kind: string(caller.Kind), From: caller.From, Verb: site.Printable(what[:min(len(what), 32)]), Outcome: site.AuditDenied, Text: entryText(why),
 	})
 }
 

@@ -47,16 +47,20 @@ type limits struct {
 	requests int
 	streams  int
 	bytes    int64
+	sending  map[*byte]int // how often bodies are being sent, by their first byte
 }
 
 // usage is what one caller does.
 type usage struct {
 	rate              *rate.Limiter
 	requests, streams int
+	bytes             int64
 	last              time.Time
 }
 
-func newLimits(l Limits) *limits { return &limits{Limits: l, callers: map[string]*usage{}} }
+func newLimits(l Limits) *limits {
+	return &limits{Limits: l, callers: map[string]*usage{}, sending: map[*byte]int{}}
+}
 
 // begin lets a call begin, or says why not; free is called when it has ended.
 func (l *limits) begin(c access.Caller, stream bool) (free func(), err error) {
@@ -87,27 +91,43 @@ func (l *limits) give(all, own *int) {
 }
 
 // send counts an answer that is about to be sent, or says that there are too many; sent is called when
-// it was. A slow client holds its answer in memory.
-func (l *limits) send(n int64) (sent func(), err error) {
+// it was. A slow client holds its answer in memory: at most a quarter of all, unless it is a single one.
+// The same bytes for many are counted once.
+func (l *limits) send(c access.Caller, body []byte) (sent func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.AnswerBytes > 0 && l.bytes > 0 && l.bytes+n > l.AnswerBytes {
+	u, n := l.of(string(c.Kind)+" "+c.Name, l.Rate, l.Burst), int64(len(body))
+	more := n
+	if l.sending[&body[0]] > 0 {
+		more = 0
+	}
+	switch {
+	case l.AnswerBytes > 0 && u.bytes > 0 && u.bytes+n > l.AnswerBytes/4:
+		return nil, fmt.Errorf("%w: answers of %d MB are being sent to you already: try again when some have arrived", ErrTooMany, u.bytes>>20)
+	case l.AnswerBytes > 0 && l.bytes > 0 && l.bytes+more > l.AnswerBytes:
 		return nil, fmt.Errorf("%w: answers of %d MB are being sent already: try again when some have arrived", ErrTooMany, l.bytes>>20)
 	}
-	l.bytes += n
-	return sync.OnceFunc(func() { l.hasSent(n) }), nil
+	u.bytes += n
+	l.bytes += more
+	l.sending[&body[0]]++
+	return sync.OnceFunc(func() { l.hasSent(u, body) }), nil
 }
 
-func (l *limits) hasSent(n int64) {
+func (l *limits) hasSent(u *usage, body []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.bytes -= n
+	u.bytes -= int64(len(body))
+	if l.sending[&body[0]]--; l.sending[&body[0]] == 0 {
+		delete(l.sending, &body[0])
+		l.bytes -= int64(len(body))
+	}
 }
 
 // What a request costs of a caller's rate beside one.
 const (
-	actCost    = 9  // it is written to the records twice
-	deniedCost = 24 // nobody needs many of these
+	consoleCost = 24 // it opens a session at a machine
+	actCost     = 9  // it is written to the records twice
+	deniedCost  = 24 // nobody needs many of these
 )
 
 // charge has a caller wait longer for its next requests.
@@ -172,7 +192,7 @@ func (l *limits) makeRoom() {
 	}
 	oldest := ""
 	for who, u := range l.callers {
-		if u.requests+u.streams == 0 && (oldest == "" || u.last.Before(l.callers[oldest].last)) {
+		if u.requests+u.streams == 0 && u.bytes == 0 && (oldest == "" || u.last.Before(l.callers[oldest].last)) {
 			oldest = who
 		}
 	}

@@ -180,27 +180,21 @@ func reasoned(o *site.Order) error {
 }
 
 // orderedNodes are the nodes that an order is about; one "" is the whole site. A set by its digest is
-// about its nodes as far as that can be known: the digest names exactly these losses.
+// about its nodes as far as that can be known: the digest names exactly these losses. To take a set
+// back is for the whole site: it takes back what a merged proposal approves, too, on nodes that are not known here.
 func (c *call) orderedNodes() ([]string, error) {
 	o := c.order
-	if o.Digest == "" || c.may(access.Verb(o.Verb), "") == nil {
+	if o.Digest == "" || o.Verb != site.VerbApprove || c.may(access.Verb(o.Verb), "") == nil {
 		return []string{o.Node}, nil
 	}
-	r, err := c.daemon.Report(c.site)
+	r, err := c.report()
 	if err != nil {
 		return nil, err
 	}
 	var nodes []string
-	if o.Verb == site.VerbApprove && r.Status.Approve == o.Digest {
+	if r.Status.Approve == o.Digest {
 		for _, l := range r.Status.Waiting {
 			nodes = append(nodes, l.Node)
-		}
-	}
-	if o.Verb == site.VerbDisapprove {
-		for _, e := range r.Status.Ledger {
-			if e.Set == o.Digest && e.IsOpen() {
-				nodes = append(nodes, e.Loss.Node)
-			}
 		}
 	}
 	if len(nodes) == 0 {

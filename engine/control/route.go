@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,9 @@ type route struct {
 	media string
 	// acts says that it does something: it is in the audit log.
 	acts bool
+	// repairs says that a full or broken disk must not keep it from being done: it is done also where the
+	// audit log cannot be written.
+	repairs bool
 	// endless says that an answer takes as long as it takes.
 	endless bool
 	// serve answers. What it gives is written as JSON, unless it has written an answer itself.
@@ -68,11 +72,15 @@ type call struct {
 	route  *route
 	w      http.ResponseWriter
 	r      *http.Request
+	client context.Context // ends when the client has gone
 	caller access.Caller
 	policy *access.Policy
 	// site and node are those of the path.
 	site, node string
 	order      site.Order // of a route that is ofOrder
+	// placed are the nodes of the design, where many are looked at; nil where they are asked for one by
+	// one. Those that left it are not there.
+	placed map[string]*site.Node
 }
 
 // written is given by a serve that has written its answer itself; err is what the answer says went
@@ -90,7 +98,7 @@ func (a *api) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, rt := range routes() {
 		mux.HandleFunc(rt.method+" "+prefix+rt.path, func(w http.ResponseWriter, r *http.Request) {
-			c := &call{api: a, route: &rt, w: w, r: r, caller: callerOf(r.Context())}
+			c := &call{api: a, route: &rt, w: w, r: r, client: r.Context(), caller: callerOf(r.Context())}
 			c.answer()
 		})
 	}
@@ -134,15 +142,23 @@ func (c *call) answerOf() (v any, err error) {
 		return nil, err
 	}
 	c.policy = c.policyNow()
+	var wrong error
 	if c.route.scope == ofOrder {
-		if c.order, err = readOrder(c); err != nil {
-			return nil, c.denied(err) // of whom, was not looked at yet
-		}
+		c.order, wrong = readOrder(c)
+	}
+	if c.route.scope != ofCaller && !c.policy.MaySome(c.caller, c.route.verb, c.site) {
+		return nil, c.denied(c.may(c.route.verb, cmp.Or(c.order.Node, c.node))) // before anything else is looked at
+	}
+	if wrong != nil {
+		return nil, c.refused(wrong)
 	}
 	if err := c.authorize(); err != nil {
 		return nil, c.denied(err)
 	}
 	ctx, cancel := c.r.Context(), func() {}
+	if c.route.scope == ofOrder {
+		ctx = context.WithoutCancel(ctx) // one that was begun is not cut off by a client that leaves
+	}
 	if !c.route.endless && !c.wantsStream() {
 		ctx, cancel = context.WithTimeout(ctx, orderTimeout)
 	}
@@ -200,30 +216,37 @@ func (c *call) authorize() error {
 		return c.may(c.route.verb, "") // says why not
 	}
 	nodes, err := c.orderedNodes()
-	for _, node := range nodes {
-		err = errors.Join(err, c.may(c.route.verb, node))
+	if err != nil {
+		return err
 	}
-	return err
+	for _, node := range nodes {
+		if err := c.may(c.route.verb, node); err != nil { // of many it is enough to name one
+			return err
+		}
+	}
+	return nil
 }
 
 // may says whether the caller may use a verb on a node, or on the whole site without one.
 func (c *call) may(v access.Verb, node string) error {
 	t := access.Target{Site: c.site, Node: node}
-	if node != "" {
+	if n := c.placed[node]; n != nil {
+		t.Rack, t.Role = n.Rack, n.Role
+	} else if node != "" {
 		t.Rack, t.Role, _ = c.daemon.Where(c.site, node)
 	}
 	return c.policy.Allows(c.caller, v, t)
 }
 
 // number is a parameter of the query that is a whole number; without it, it is usual.
-func (c *call) number(name string, usual, most uint64) (uint64, error) {
+func (c *call) number(name string, usual, least, most uint64) (uint64, error) {
 	text := c.r.URL.Query().Get(name)
 	if text == "" {
 		return usual, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n > most {
-		return 0, fmt.Errorf("%w: %s is a whole number up to %d", ErrBadRequest, name, most)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%w: %s is a whole number from %d to %d", ErrBadRequest, name, least, most)
 	}
 	return n, nil
 }

@@ -131,19 +131,29 @@ func (c *call) design() (*site.Site, error) {
 }
 
 func (c *call) history(node string) (any, error) {
+	free, err := c.encoding.begin(c.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	events, err := c.daemon.History(c.r.Context(), c.site, node)
 	return append([]site.Event{}, events...), err
 }
 
 func auditOf(c *call) (any, error) {
-	after, err := c.number("after", 0, 1<<63)
+	after, err := c.number("after", 0, 0, 1<<63)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := c.number("limit", mostEvents, mostEvents)
+	limit, err := c.number("limit", mostEvents, 1, mostEvents)
 	if err != nil {
 		return nil, err
 	}
+	free, err := c.encoding.begin(c.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	all, err := c.daemon.Audit(c.r.Context(), c.site, after)
 	return append([]site.AuditEntry{}, all[:min(uint64(len(all)), limit)]...), err
 }
@@ -156,7 +166,7 @@ type NodePage struct {
 }
 
 func nodesOf(c *call) (any, error) {
-	limit, err := c.number("limit", 100, mostEvents)
+	limit, err := c.number("limit", 100, 1, mostEvents)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +224,7 @@ func nodeReads() []route {
 			return all, err
 		}),
 		node("/console", access.Logs, "Gives the last of what the machine wrote to its serial console, as bytes in base64.", []byte{}, func(c *call) (any, error) {
-			return c.daemon.Console(c.r.Context(), c.site, c.node)
+			return c.console()
 		}),
 		node("/agent-log", access.Logs, "Lists the last that the agent in the memory of the machine has said.", []site.Said{}, func(c *call) (any, error) {
 			lines, err := c.daemon.Said(c.r.Context(), c.site, c.node)
@@ -308,15 +318,15 @@ func stores() []route {
 	const octets, lines = "application/octet-stream", "application/jsonlines"
 	digest := parameter{name: "sha256", about: "the digest that the file must have", example: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
 	return []route{
-		{method: http.MethodGet, path: "/state", verb: access.Export, acts: true, endless: true, media: octets, about: "Copies all records, as `slipway state export` writes them.", serve: exportState},
+		{method: http.MethodPost, path: "/state", verb: access.Export, acts: true, repairs: true, endless: true, media: octets, about: "Copies all records, as `slipway state export` writes them.", serve: exportState},
 		{method: http.MethodGet, path: "/artifacts", verb: access.Read, about: "Lists the artifact store.", gives: artifact.Listing{}, serve: ofShelf(func(k artifact.Keeper, c *call) (any, error) { return k.Listing(c.r.Context()) })},
 		{method: http.MethodPut, path: "/artifacts", verb: access.Artifacts, acts: true, endless: true, media: octets, query: []parameter{digest, {name: "name", about: "what people call it", example: "debian.raw"}},
 			about: "Puts a file into the artifact store.", gives: artifact.Info{}, serve: ofShelf(addArtifact)},
 		{method: http.MethodPost, path: "/artifacts/fetch", verb: access.Artifacts, acts: true, endless: true, media: lines, query: []parameter{{name: "url", about: "where it is", example: "https://images.example.org/debian.raw"}, digest},
 			about: "Fetches a file into the store. Each line of the answer is a value, the last one has \"done\" or \"failure\".", gives: line{}, serve: ofShelf(fetchArtifact)},
-		{method: http.MethodPost, path: "/artifacts/verify", verb: access.Artifacts, acts: true, endless: true, media: lines,
+		{method: http.MethodPost, path: "/artifacts/verify", verb: access.Artifacts, acts: true, repairs: true, endless: true, media: lines,
 			about: "Reads all files of the store again, and removes damaged ones. It answers in lines as well.", gives: line{}, serve: ofShelf(verifyArtifacts)},
-		{method: http.MethodPost, path: "/artifacts/collect", verb: access.Artifacts, acts: true, query: []parameter{{name: "unused", about: "for how long a file was not used", example: "720h"}, {name: "dry", about: "true: only say what would be removed", example: "true"}},
+		{method: http.MethodPost, path: "/artifacts/collect", verb: access.Artifacts, acts: true, repairs: true, query: []parameter{{name: "unused", about: "for how long a file was not used", example: "720h"}, {name: "dry", about: "true: only say what would be removed", example: "true"}},
 			about: "Removes files that nothing names and that were not used for some time.", gives: []artifact.Info{}, serve: ofShelf(collectArtifacts)},
 	}
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -81,10 +82,20 @@ func (s *shared[T]) take(key string) *snapshot[T] {
 func (s *shared[T]) run(key string, compute func() (T, error)) {
 	for snap := s.take(key); snap != nil; snap = s.take(key) {
 		began := time.Now()
-		if snap.value, snap.err = compute(); snap.err == nil {
-			snap.body, snap.err = json.Marshal(snap.value)
-		}
+		snap.compute(compute)
 		close(snap.done)
 		time.Sleep(time.Until(began.Add(s.every)))
+	}
+}
+
+// compute fills a snapshot. A panic is an error of those who asked, as in a handler of a request.
+func (s *snapshot[T]) compute(compute func() (T, error)) {
+	defer func() {
+		if why := recover(); why != nil {
+			s.err = fmt.Errorf("the daemon failed to answer: %v", why)
+		}
+	}()
+	if s.value, s.err = compute(); s.err == nil {
+		s.body, s.err = json.Marshal(s.value)
 	}
 }

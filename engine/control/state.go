@@ -38,7 +38,7 @@ var errCut = errors.New("the answer was not finished")
 
 // Export copies the daemon's records to w.
 func (c *Client) Export(ctx context.Context, w io.Writer) error {
-	req, err := c.request(ctx, http.MethodGet, "/state", nil)
+	req, err := c.request(ctx, http.MethodPost, "/state", nil)
 	if err != nil {
 		return err
 	}

@@ -132,14 +132,14 @@ func (h *hub) give(t *topic, e told) {
 
 // eventsOf answers with events, or streams them where that is asked for.
 func eventsOf(c *call) (any, error) {
-	after, err := c.number("after", 0, 1<<63)
+	after, err := c.number("after", 0, 0, 1<<63)
 	if err != nil {
 		return nil, err
 	}
 	if c.wantsStream() {
 		return written{}, c.stream(after)
 	}
-	limit, err := c.number("limit", mostEvents, mostEvents)
+	limit, err := c.number("limit", mostEvents, 1, mostEvents)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +169,9 @@ func (c *call) wantsStream() bool {
 func (c *call) shows() func(node string) bool {
 	if c.may(access.Read, "") == nil {
 		return func(string) bool { return true }
+	}
+	if d, err := c.daemon.Design(c.site); err == nil && d != nil {
+		c.placed = d.Nodes // one look for all of them
 	}
 	known := map[string]bool{}
 	return func(node string) bool {
