@@ -117,7 +117,6 @@ func (a *app) warnOfCredentials() {
 	}
 }
 
-
 // looksAtOnce is how many machines plan --observe looks at together.
 const looksAtOnce = 64
 
