@@ -13,16 +13,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// undecided is the set of destruction that is planned and that nobody has
-// approved, with its digest, until something changes it.
+// undecided caches the planned losses that nobody has approved, with their digest, until
+// something changes them.
 type undecided struct {
 	known  bool
 	losses site.Losses
 	digest string
 }
 
-// waitingLosses is the set of destruction that waits for a person, with its digest, which
-// is empty for none. It is remembered as shown.
+// waitingLosses returns the losses that wait for a person, and their digest, which is empty if
+// there are none. Slipway remembers the set as shown.
 func (e *Engine) waitingLosses() (site.Losses, string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,7 +50,7 @@ func (e *Engine) waitingLocked() (site.Losses, string) {
 	return e.undecided.losses, e.undecided.digest
 }
 
-// destroysLocked is what the node's plan destroys.
+// destroysLocked returns the losses in the node's plan.
 func (w *worker) destroysLocked() site.Losses {
 	if w.leaving {
 		return nil
@@ -63,9 +63,8 @@ func losses(p site.NodePlan) site.Losses {
 	return all.Destroys()
 }
 
-// shownLocked remembers a set, so that it can be approved by its digest when
-// another set has taken its place: what is approved is what was read, as far as
-// it still waits.
+// shownLocked remembers a set, so a person can approve it by its digest after another set has
+// replaced it. The approval covers what the person read, as far as it still waits.
 func (e *Engine) shownLocked(set site.Losses, digest string) {
 	if _, known := e.shown[digest]; known {
 		return
@@ -78,8 +77,8 @@ func (e *Engine) shownLocked(set site.Losses, digest string) {
 	e.shownOrder = append(e.shownOrder, digest)
 }
 
-// approveSet approves what a person has read, named by its digest: those of its
-// losses that still wait.
+// approveSet approves the set that a person read, named by its digest: those of its losses that
+// still wait.
 func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -105,8 +104,8 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	return done, nil
 }
 
-// shownAndWaiting are the losses of a set that was shown and that still wait, with all that wait
-// and their digest.
+// shownAndWaiting returns the losses of a shown set that still wait, all losses that wait, and
+// the digest of the latter.
 func (e *Engine) shownAndWaiting(digest string) (set, waiting site.Losses, now string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,7 +113,7 @@ func (e *Engine) shownAndWaiting(digest string) (set, waiting site.Losses, now s
 	return e.shown[digest].Both(waiting), waiting, now
 }
 
-// erased says what an approval lets happen.
+// erased returns words for what an approval lets happen.
 func erased(set site.Losses) string {
 	var names []string
 	for _, l := range set {
@@ -125,8 +124,7 @@ func erased(set site.Losses) string {
 	return "data will be erased on " + some(names)
 }
 
-// openEntries opens an entry for each loss of a set. It is called with booking
-// held.
+// openEntries opens an entry for each loss of a set. Call it with booking held.
 func (e *Engine) openEntries(ctx context.Context, set site.Losses, digest string, source site.ApprovalSource, note string) error {
 	if err := e.setClockBack(ctx); err != nil {
 		return err
@@ -147,7 +145,7 @@ func (e *Engine) openEntries(ctx context.Context, set site.Losses, digest string
 		changed[l.Node] = a
 	}
 	e.mu.Unlock()
-	// What was seen of the machines is a part of what is approved.
+	// What Slipway saw of the machines is part of what is approved.
 	if err := errors.Join(e.Records.Flush(ctx), e.putAccounts(ctx, changed)); err != nil {
 		return fmt.Errorf("record approval: %w", err)
 	}
@@ -158,9 +156,9 @@ func (e *Engine) openEntries(ctx context.Context, set site.Losses, digest string
 	return nil
 }
 
-// approveFromDesign approves what waits where a line of the design has the
-// digest of a set that was shown. Its approval is used once like any other: when
-// it has ended, the same loss has another digest.
+// approveFromDesign approves waiting losses if a line of the design has the digest of a set that
+// was shown. Such an approval is used once, like any other: once it has ended, the same loss has
+// another digest.
 func (e *Engine) approveFromDesign(ctx context.Context) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -175,8 +173,8 @@ func (e *Engine) approveFromDesign(ctx context.Context) error {
 	}
 }
 
-// designedSet is what waits and a line of the design approves that counts, see
-// noteLines, with the source of that approval and its note.
+// designedSet returns waiting losses that a line of the design approves, with the approval's
+// source and note. Only lines that count are used, see noteLines.
 func (e *Engine) designedSet() (set site.Losses, digest string, source site.ApprovalSource, note string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,8 +196,7 @@ func (e *Engine) designedSetLocked() (site.Losses, string, site.Approval) {
 	return nil, "", site.Approval{}
 }
 
-// disapprove ends what was approved and not used, by the digest of its set or
-// for one node.
+// disapprove ends approvals that were not used, by the digest of their set or for one node.
 func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.booking.Lock()
 	defer e.booking.Unlock()
