@@ -71,8 +71,8 @@ func (a *app) approveCommand() *cobra.Command {
 	return cmd
 }
 
-// showNode has an order that names a node approve exactly what is said of that now: what the daemon
-// approves must still be the same.
+// showNode has an order that names a node approve what waits there at this moment. It does not prove that
+// its user has read that; a client that shows it to a person sends the digest of what it has shown.
 func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
 	if o.Node == "" {
 		return nil
