@@ -565,6 +565,15 @@ func TestAccountIsClosed(t *testing.T) {
 	}
 }
 
+// questioned has a person asked about a node, and is the order that approves it.
+func questioned(w *worker, kind questionKind) site.Order {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.asks = question{kind, "this happens"}
+	w.status.Approve, w.status.Approval = w.asks.text, w.approvalLocked(w.asks)
+	return site.Order{By: "bob", Shown: w.status.Approval}
+}
+
 // What a person can approve of one node: its removal, a system, its first
 // disruption.
 func TestNodeIsApproved(t *testing.T) {
@@ -582,7 +591,7 @@ func TestNodeIsApproved(t *testing.T) {
 	})
 	t.Run("first contact", func(t *testing.T) {
 		e, w := gated(t)
-		said, err := e.approveNode(t.Context(), w, order)
+		said, err := e.approveNode(t.Context(), w, questioned(w, asksContact))
 		if err != nil || said != "n1 may be disrupted to be as designed" || w.memory.Recorded.Adopted.Settled.IsZero() || !woken(w) {
 			t.Errorf("got %q %v, %+v", said, err, w.memory.Recorded.Adopted)
 		}
@@ -590,12 +599,12 @@ func TestNodeIsApproved(t *testing.T) {
 			t.Error("what no plan showed inside the system is approved with the machine")
 		}
 		w.plan.Steps = []site.Step{{Facet: site.FacetConfig, Action: site.ActionConfig}}
-		if said, err := e.approveNode(t.Context(), w, order); err != nil || said != "the system of n1 may be changed to be as designed" || w.memory.Recorded.Adopted.Inside.IsZero() {
+		if said, err := e.approveNode(t.Context(), w, questioned(w, asksContact)); err != nil || said != "the system of n1 may be changed to be as designed" || w.memory.Recorded.Adopted.Inside.IsZero() {
 			t.Errorf("inside: got %q %v", said, err)
 		}
 		e, w = gated(t)
 		e.Records = closed(t)
-		if _, err := e.approveNode(t.Context(), w, order); err == nil || !w.memory.Recorded.Adopted.Settled.IsZero() {
+		if _, err := e.approveNode(t.Context(), w, questioned(w, asksContact)); err == nil || !w.memory.Recorded.Adopted.Settled.IsZero() {
 			t.Errorf("without records: %v", err)
 		}
 	})
@@ -603,12 +612,12 @@ func TestNodeIsApproved(t *testing.T) {
 		e, w := gated(t)
 		w.leaving = true
 		w.memory.Recorded.Installing = &site.Installation{}
-		if _, err := e.approveNode(t.Context(), w, order); !errors.Is(err, site.ErrRefused) || e.workers["n1"] == nil || len(e.removals) > 0 {
+		if _, err := e.approveNode(t.Context(), w, questioned(w, asksRemoval)); !errors.Is(err, site.ErrRefused) || e.workers["n1"] == nil || len(e.removals) > 0 {
 			t.Errorf("with a step under way: %v", err)
 		}
 		w.memory.Recorded.Installing = nil
 		delete(e.design.Nodes, "n1")
-		said, err := e.approveNode(t.Context(), w, order)
+		said, err := e.approveNode(t.Context(), w, questioned(w, asksRemoval))
 		if err != nil || said != "removed n1 from the records; its machine was not changed" || e.workers["n1"] != nil || e.accounts["n1"].HasOpen() {
 			t.Errorf("got %q %v", said, err)
 		}
@@ -617,7 +626,7 @@ func TestNodeIsApproved(t *testing.T) {
 		}
 		e, w = gated(t)
 		w.leaving, e.Records = true, closed(t)
-		if _, err := e.approveNode(t.Context(), w, order); err == nil {
+		if _, err := e.approveNode(t.Context(), w, questioned(w, asksRemoval)); err == nil {
 			t.Error("removed without records")
 		}
 	})
@@ -639,7 +648,7 @@ func TestNodeIsApproved(t *testing.T) {
 			e, w := gated(t)
 			c.change(w)
 			w.plan = c.plan
-			said, err := e.approveNode(t.Context(), w, order)
+			said, err := e.approveNode(t.Context(), w, questioned(w, asksSystem))
 			if err != nil || !strings.Contains(said, "the system on n1 is accepted and counts as generation ") || !woken(w) {
 				t.Errorf("%s: %q %v", name, said, err)
 				continue
@@ -654,7 +663,7 @@ func TestNodeIsApproved(t *testing.T) {
 			}
 			e.Records = closed(t)
 			w.plan = c.plan
-			if said, err := e.approveNode(t.Context(), w, order); err == nil || said != "" {
+			if said, err := e.approveNode(t.Context(), w, questioned(w, asksSystem)); err == nil || said != "" {
 				t.Errorf("%s, without records: %q %v", name, said, err)
 			}
 		}
@@ -739,13 +748,13 @@ func TestWhatAMergeApprovesIsTakenBack(t *testing.T) {
 func TestWhatIsApprovedOfANodeThatStays(t *testing.T) {
 	e, w, _ := ashore(t)
 	w.memory.Recorded.Installing = &site.Installation{}
-	if said, err := e.approveNode(t.Context(), w, site.Order{By: "bob"}); err != nil || said != "n1 may be disrupted to be as designed" {
+	if said, err := e.approveNode(t.Context(), w, questioned(w, asksContact)); err != nil || said != "n1 may be disrupted to be as designed" {
 		t.Errorf("with a step under way: %q %v", said, err)
 	}
 	w.memory.Recorded.Installing = nil
 	e.published = map[string]site.Sealed{"n1": published(t, e, site.Sealed{HostKeys: []string{"ssh-ed25519 AAAA"}})}
 	w.plan = site.NodePlan{Foreign: "other"}
-	if _, err := e.approveNode(t.Context(), w, site.Order{By: "bob"}); err != nil || !slices.Equal(w.memory.Recorded.Installed.FirstBoot.HostKeys, []string{"ssh-ed25519 AAAA"}) {
+	if _, err := e.approveNode(t.Context(), w, questioned(w, asksSystem)); err != nil || !slices.Equal(w.memory.Recorded.Installed.FirstBoot.HostKeys, []string{"ssh-ed25519 AAAA"}) {
 		t.Errorf("%v, installed %+v", err, w.memory.Recorded.Installed)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/ledger"
 	"github.com/slipway-gitops/slipway/engine/plan"
-	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -238,76 +237,4 @@ func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (strin
 		return "taken back: the merge approves nothing", nil
 	}
 	return "taken back: the approval for " + strings.Join(ended, ", "), nil
-}
-
-// approveNode allows a node's removal, its first disruption, or the first changes inside its
-// system. It also accepts the system on the machine as the installed one, or the list of what
-// Slipway made there.
-func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (string, error) {
-	e.mu.Lock()
-	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
-	digest, disowned := plan.Disowned(w.memory)
-	// A person approves the changes inside a system that the plan shows.
-	inside := !w.memory.Recorded.Installed.ByUs() && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
-	e.mu.Unlock()
-	switch {
-	case leaving && w.busy():
-		return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed until then", site.ErrRefused, w.name)
-	case leaving:
-		e.countRemoval(w.name)
-		return "removed " + w.name + " from the records; its machine was not changed", e.remove(ctx, w)
-	case p.Foreign != "" || p.Unproven != "":
-		return w.acceptSystem(ctx, o)
-	case a != nil && a.Settled.IsZero():
-		defer w.wakeUp()
-		return w.name + " may be disrupted to be as designed", w.save(ctx, settled(inside))
-	case a != nil && a.Inside.IsZero() && inside:
-		defer w.wakeUp()
-		return "the system of " + w.name + " may be changed to be as designed", w.save(ctx, settled(true))
-	case disowned:
-		defer w.wakeUp()
-		what := "the list on " + w.name + " of what Slipway made is accepted; Slipway removes what left the design"
-		if digest == "" {
-			what = "a new list of what Slipway makes begins on " + w.name + "; what it made before stays there even when it leaves the design"
-		}
-		return what,
-			w.save(ctx, func(r *site.Recorded) { r.Owned = site.Owned{Digest: digest} })
-	}
-	return "", fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", site.ErrRefused, w.name)
-}
-
-// countRemoval counts the removal of a node against the budget of removals.
-func (e *Engine) countRemoval(node string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.removals = append(e.removals, record.Removal{Node: node, When: time.Now()})
-}
-
-// acceptSystem takes the system that answers as the one installed on the node, because a person
-// says so.
-func (w *worker) acceptSystem(ctx context.Context, o site.Order) (string, error) {
-	j := w.job()
-	mk := j.memory.Observed.Marker
-	generation, image := plan.AcceptedGeneration(j.node, j.memory), ""
-	if mk != nil {
-		image = mk.Image
-	}
-	given := site.FirstBoot{HostKeys: w.e.publishedKeys(w.name)}
-	err := w.save(ctx, func(r *site.Recorded) {
-		if r.Installed != nil {
-			given = r.Installed.FirstBoot
-		}
-		r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true, Reported: mk != nil, Accepted: mk.Digest(), FirstBoot: given}
-		r.Owned = site.Owned{}
-		if r.Adopted != nil { // nobody has seen the inside of this system as designed
-			a := *r.Adopted
-			a.Inside = time.Time{}
-			r.Adopted = &a
-		}
-	})
-	if err != nil {
-		return "", err
-	}
-	w.wakeUp()
-	return fmt.Sprintf("the system on %s is accepted and counts as generation %d", w.name, generation), nil
 }

@@ -103,7 +103,7 @@ func (w *worker) unseenInside(j job, v view) outcome {
 // asksPerson returns the outcome for a machine with an unexpected system. A person accepts the
 // system, or has the machine installed again.
 func (w *worker) asksPerson(j job, state site.State, why, accepts string) outcome {
-	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), approve: "Slipway is to " + accepts,
+	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), asks: question{asksSystem, "Slipway is to " + accepts},
 		release: fmt.Sprintf("`slipway approve %s` to %s, or a higher generation to install it again", w.name, accepts)}
 }
 
@@ -185,7 +185,7 @@ func (w *worker) misses(j job) bool {
 
 // outcome returns a gate's verdict as the outcome of a reconcile.
 func (w *worker) outcome(j job, h *held) outcome {
-	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
+	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, asks: h.asks, until: h.until, wait: observeEvery(j.site)}
 }
 
 // hasLookedInside reports whether the system answers and the drivers see something there that the

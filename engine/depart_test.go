@@ -14,7 +14,7 @@ func TestRemovalWaitsForAQuarantine(t *testing.T) {
 	w := &worker{e: e, name: "n1", node: &site.Node{Name: "n1"}, leaving: true}
 	w.memory.Recorded = site.Recorded{Departed: &site.Departure{Revision: "r2"}, Decommissioned: time.Now(), Quarantined: &site.Hold{By: "ann"}}
 	e.workers["n1"] = w
-	if h := e.mayLeave(w); h == nil || !strings.Contains(h.sentence, "quarantined by ann") || h.approve != "" {
+	if h := e.mayLeave(w); h == nil || !strings.Contains(h.sentence, "quarantined by ann") || h.asks.text != "" {
 		t.Errorf("its removal is held by %+v", h)
 	}
 	w.memory.Recorded.Quarantined = nil

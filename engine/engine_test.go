@@ -380,7 +380,19 @@ func TestFirstContactAsksBeforeDisrupting(t *testing.T) {
 		if got := w.fleet.Machine("a").Counts().Writes; got != 0 {
 			t.Errorf("%d writes at first contact", got)
 		}
-		w.do(site.Order{Verb: site.VerbApprove, Node: "a"})
+		// Who was shown something else approves nothing.
+		for _, shown := range []string{"", strings.Repeat("0", site.DigestDigits)} {
+			if _, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Node: "a", Shown: shown}); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "is not what you were shown; read it again: power-off may disrupt") {
+				t.Errorf("approved what was not shown: %v", err)
+			}
+		}
+		if rack, role, known := w.engine.Where("a"); !known || role != w.engine.Design().Nodes["a"].Role || rack != w.engine.Design().Nodes["a"].Rack {
+			t.Errorf("a is in %q as %q, known %v", rack, role, known)
+		}
+		if _, _, known := w.engine.Where("z"); known {
+			t.Error("z is known")
+		}
+		w.do(site.Order{Verb: site.VerbApprove, Node: "a", Shown: w.node("a").Approval})
 		w.after(2 * time.Minute)
 		w.want("a", site.InSync)
 	}, "a")

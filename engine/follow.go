@@ -160,6 +160,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		if design.Nodes[name] == nil {
 			same = same && w.leaving
 			w.leaving = true
+			w.askNothingLocked()
 			w.wakeUp()
 		}
 	}
@@ -220,6 +221,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) 
 	w.node = n
 	w.e.enterRoleLocked(w)
 	w.leaving = false
+	w.askNothingLocked() // until it was looked at with this design in mind
 	w.outdated = w.outdated || changed
 	if changed && w.status.State == site.InSync {
 		// It was in-sync with the previous design; the next reconcile decides.

@@ -19,9 +19,8 @@ type held struct {
 	release string
 	// person is set if nothing happens without a person.
 	person bool
-	// approve says what happens if a person approves the node; empty if approving
-	// would be refused.
-	approve string
+	// asks is what a person can approve of the node.
+	asks question
 	// until is when to look again at the latest; zero for the usual time.
 	until time.Time
 	// disks is set if the machine's disks must be read first.
@@ -141,13 +140,13 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 	case met && r.Adopted != nil && !r.Adopted.Inside.IsZero():
 		return nil
 	case met:
-		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its system, for the first time", s.Action),
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may change its system, for the first time", s.Action)},
 			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
 	if s.Impact != site.ImpactReboot || s.Facet == site.FacetImage || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action),
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action)},
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", s.Action, w.name)}
 }
 

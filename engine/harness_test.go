@@ -240,6 +240,9 @@ func (w *world) want(name string, state site.State) {
 func (w *world) do(o site.Order) {
 	w.t.Helper()
 	o.By = "tester"
+	if o.Verb == site.VerbApprove && o.Node != "" && o.Shown == "" {
+		o.Shown = w.node(o.Node).Approval
+	}
 	if _, err := w.engine.Do(w.t.Context(), o); err != nil {
 		w.t.Errorf("%s %s%s: %v", o.Verb, o.Node, o.Digest, err)
 	}

@@ -26,6 +26,25 @@ func (e *Engine) InForce() (*site.Site, error) {
 	return e.design, nil
 }
 
-// Touch makes the engine report the status again, because what Config.Served
-// returns has changed.
+// Design is the last good design, also while nothing may be sent to machines; nil before the first.
+// It must not be changed.
+func (e *Engine) Design() *site.Site {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.design
+}
+
+// Where says which rack a node is in and which role it has, also of a node that left the design and is
+// not removed yet; false for one that is not known.
+func (e *Engine) Where(node string) (rack, role string, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.workers[node]
+	if w == nil {
+		return "", "", false
+	}
+	return w.node.Rack, w.node.Role, true
+}
+
+// Touch has the status told to people again: what Config.Served says has changed.
 func (e *Engine) Touch() { e.touch() }

@@ -279,7 +279,7 @@ func TestPeriods(t *testing.T) {
 // approveIfAsked approves what waits, if something does.
 func (w *world) approveIfAsked() {
 	if n := w.node("n1"); n.State == site.Blocked && strings.Contains(n.Release, "approve") {
-		w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Node: "n1", By: "tester"})
+		w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbApprove, Node: "n1", By: "tester", Shown: n.Approval})
 	}
 }
 

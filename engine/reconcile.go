@@ -153,7 +153,9 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 			}
 		})
 	}
-	return w.job(), err
+	j := w.job()
+	w.revision = j.revision.ID
+	return j, err
 }
 
 // keep publishes the plan that the reconcile uses.

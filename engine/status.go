@@ -28,6 +28,10 @@ func (w *worker) show(ctx context.Context, o outcome) {
 		o = outcome{state: site.Progressing, reason: redesigned, wait: o.wait} // with the design when the reconcile began
 	}
 	s := w.describeLocked(o)
+	w.asks, s.Approve, s.Approval = question{}, "", ""
+	if e.applied.ID == w.revision && !w.outdated && o.asks.standsLocked(w) { // what was decided is about what is so now
+		w.asks, s.Approve, s.Approval = o.asks, o.asks.text, w.approvalLocked(o.asks)
+	}
 	shown := site.Shown{State: s.State, Reason: s.Reason, Since: s.Since}
 	fresh := shown != w.memory.Recorded.Last
 	changed := !sameStatus(s, w.status)
@@ -62,7 +66,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	n, m := w.node, w.memory
 	s := site.NodeStatus{
 		Name: n.Name, Role: n.Role, Rack: n.Rack, Hypervisor: n.Virtual.Host.Hypervisor, State: o.state, Reason: o.reason, Next: o.next,
-		Detail: o.detail, Cause: o.cause, Release: o.release, Person: o.person || o.state == site.Stalled, Approve: o.approve, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
+		Detail: o.detail, Cause: o.cause, Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],

@@ -363,7 +363,7 @@ func approves(t *trial, ctx context.Context) {
 	}
 	for _, n := range r.Status.Nodes {
 		if (n.State == site.Blocked || n.State == site.Foreign) && t.chance(0.5) {
-			err := t.do(ctx, site.Order{Verb: site.VerbApprove, Node: n.Name})
+			err := t.do(ctx, site.Order{Verb: site.VerbApprove, Node: n.Name, Shown: n.Approval})
 			t.mu.Lock()
 			t.accepted[n.Name] = t.accepted[n.Name] || wasHeard(err)
 			t.mu.Unlock()

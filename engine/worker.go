@@ -56,6 +56,7 @@ type worker struct {
 	logins     record.Sessions // sessions recorded for the machine
 	fenced     bool            // no session of an earlier term is left on its BMC
 
+	revision string // that the turn under way is about
 	// Guarded by the engine's mu.
 	disksRead time.Time // when this daemon last read the machine's disks; zero if never
 	// disksUntold counts the inspections since then that did not report all disks.
@@ -64,7 +65,8 @@ type worker struct {
 	memory      site.Memory
 	plan        site.NodePlan
 	status      site.NodeStatus
-	binding     site.Binding // binding of writes to its BMC
+	asks        question // what the status asks a person, see approvalLocked
+	binding     site.Binding // of writes to its BMC
 	expected    bool         // the next reconcile is due at its time
 	fresh       bool         // start over: forget backoff and complaints
 	retried     bool         // a person asked to retry everything
@@ -148,7 +150,7 @@ type outcome struct {
 	detail  string
 	release string
 	person  bool
-	approve string
+	asks    question
 	wait    time.Duration
 	until   time.Time // ends the wait at a known time; zero for none
 	retry   bool      // wait is a backoff, shown as such

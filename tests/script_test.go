@@ -59,6 +59,8 @@ func TestMain(m *testing.M) {
 //	json            holds what was printed last to one JSON value
 //	writes N        holds the lab's log to N requests that ask for a change
 //	bomb FILE N     writes CUE that nests N bytes deep
+//	certs DIR       writes certificates of an authority, a server and persons
+//	api             puts the URL of the daemon's --api into $API
 //	page RE PATH    asks the daemon's --listen address for a page until its
 //	                status and body match
 //
@@ -96,7 +98,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
-			"page": pageCmd,
+			"page": pageCmd, "certs": certsCmd, "api": apiCmd,
 		},
 	})
 }

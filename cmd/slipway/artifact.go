@@ -82,7 +82,7 @@ func (a *app) artifactListCommand() *cobra.Command {
 			})
 		},
 	}
-	addState(cmd, &state)
+	addDaemon(cmd, &state)
 	return cmd
 }
 
@@ -152,7 +152,7 @@ func (a *app) artifactAddCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&digest, "sha256", "", "the `DIGEST` that the file must have")
 	cmd.Flags().StringVar(&name, "name", "", "the `NAME` of the file in the store (default: its own name)")
-	addState(cmd, &state)
+	addDaemon(cmd, &state)
 	return cmd
 }
 
@@ -246,7 +246,7 @@ func (a *app) artifactVerifyCommand() *cobra.Command {
 			return a.tellVerified(v)
 		},
 	}
-	addState(cmd, &state)
+	addDaemon(cmd, &state)
 	return cmd
 }
 
@@ -316,6 +316,6 @@ func (a *app) artifactGCCommand() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "keep what was added or used within this `TIME`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be removed")
-	addState(cmd, &state)
+	addDaemon(cmd, &state)
 	return cmd
 }

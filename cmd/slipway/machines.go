@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-gitops/slipway/engine"
-	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -117,9 +116,6 @@ func (a *app) warnOfCredentials() {
 		a.err.Println("slipway: warning:", err)
 	}
 }
-
-// daemonAt is a client of the daemon with a state directory.
-func daemonAt(state string) *control.Client { return control.Dial(control.Socket(state)) }
 
 // looksAtOnce is how many machines plan --observe looks at together.
 const looksAtOnce = 64

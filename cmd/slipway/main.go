@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitChanges
 	case errors.Is(err, errFindings):
 		return exitFindings
-	case errors.Is(err, control.ErrNoDaemon):
+	case errors.Is(err, control.ErrNoDaemon), errors.Is(err, control.ErrUnreachable):
 		return exitNoDaemon
 	case errors.Is(err, errUsage):
 		return exitUsage
@@ -114,13 +115,13 @@ func (a *app) command() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.settleOutput(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmp.Or(checkPlace(cmd), a.settleOutput(cmd)) },
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.ramdiskCommand(), a.renderCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.stateCommand(), a.statusCommand(), a.whyCommand(),
 		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.retryCommand(),
-		a.historyCommand(), a.eventsCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
+		a.historyCommand(), a.eventsCommand(), a.auditCommand(), a.tokenCommand(), a.contextCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)
 	return root
 }

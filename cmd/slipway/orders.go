@@ -19,7 +19,7 @@ type orderFlags struct{ site, state string }
 
 func (f *orderFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the daemon keeps several")
-	addState(cmd, &f.state)
+	addDaemon(cmd, &f.state)
 }
 
 // order sends one order and prints what was done.
@@ -56,7 +56,10 @@ func (a *app) approveCommand() *cobra.Command {
 			} else {
 				o.Node = args[0]
 			}
-			err := a.order(cmd.Context(), f, o)
+			err := a.showNode(cmd.Context(), f, &o)
+			if err == nil {
+				err = a.order(cmd.Context(), f, o)
+			}
 			if o.Node != "" && errors.Is(err, site.ErrNotFound) {
 				return fmt.Errorf("%w, and a digest has 32 digits; slipway approve alone shows what waits", err)
 			}
@@ -66,6 +69,21 @@ func (a *app) approveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&note, "note", "", "a note for the record")
 	f.add(cmd)
 	return cmd
+}
+
+// showNode has an order that names a node approve what waits there at this moment. It does not prove that
+// its user has read that; a client that shows it to a person sends the digest of what it has shown.
+func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
+	if o.Node == "" {
+		return nil
+	}
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	d, err := daemon.Node(ctx, f.site, o.Node)
+	if err == nil {
+		o.Shown = d.Status.Approval
+	}
+	return err
 }
 
 func (a *app) showWaiting(f orderFlags) error {

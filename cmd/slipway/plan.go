@@ -41,7 +41,7 @@ func (a *app) planCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the repository has several")
 	cmd.Flags().BoolVar(&f.observe, "observe", false, "look at the machines now")
 	cmd.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit 0 when there is nothing to do, 2 when there is, 5 when machines were not seen")
-	addState(cmd, &f.state)
+	addDaemon(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	return cmd
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
@@ -45,6 +44,7 @@ type runFlags struct {
 	artifacts                                   artifactFlags
 	netboot                                     netbootFlags
 	listens                                     agentFlags
+	api                                         apiFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -57,7 +57,8 @@ func (a *app) runCommand() *cobra.Command {
 			"With --github it plans each pull request as if it were merged, comments with the plan,\n" +
 			"and reports what comes of it. With --listen it serves metrics and readiness; with\n" +
 			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
-			"--netboot it serves DHCP and network boot in networks of the design.\n" + exitHelp,
+			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
+			"hosts can ask and order what the commands here can, as far as --api-access allows.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -86,6 +87,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.artifacts.add(flags)
 	f.netboot.add(flags)
 	f.listens.add(flags)
+	f.api.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -99,7 +101,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), checkHelpers(f.agents)); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), checkHelpers(f.agents)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -125,6 +127,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer out.close()
+	answers, err := f.api.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer answers.close()
 	pulls, err := f.pulls.open(ctx, f.branch, secrets, log)
 	if err != nil {
 		return err
@@ -223,6 +230,10 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	if boots != nil {
 		parts = append(parts, boots.Run)
+	}
+	if answers != nil {
+		answers.Problem = func(err error) { e.Problem("access file", err) }
+		parts = append(parts, func(ctx context.Context) error { return answers.run(ctx, keeper{e, files}, log) })
 	}
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
 	return runAll(ctx, log, append(parts, e.Run,
@@ -357,87 +368,4 @@ func runAll(ctx context.Context, log *slog.Logger, parts ...func(context.Context
 	wg.Wait()
 	log.Info("slipway ends")
 	return errors.Join(errs...)
-}
-
-// keeper answers the control socket for one site.
-type keeper struct {
-	engine *engine.Engine
-	files  *artifact.Service // nil for none
-}
-
-func (k keeper) mine(name string) error {
-	if name != "" && name != k.engine.Site {
-		return fmt.Errorf("%w: this daemon manages site %s, not %s", site.ErrNotFound, k.engine.Site, name)
-	}
-	return nil
-}
-
-func (k keeper) Report(name string) (site.Report, error) {
-	if err := k.mine(name); err != nil {
-		return site.Report{}, err
-	}
-	return k.engine.Report(), nil
-}
-
-func (k keeper) Known(name string) (site.Known, error) {
-	if err := k.mine(name); err != nil {
-		return site.Known{}, err
-	}
-	return k.engine.Known(), nil
-}
-
-func (k keeper) Events(name string, after uint64) ([]site.Event, error) {
-	if err := k.mine(name); err != nil {
-		return nil, err
-	}
-	return k.engine.Events(after), nil
-}
-
-func (k keeper) History(ctx context.Context, name, node string) ([]site.Event, error) {
-	if err := k.mine(name); err != nil {
-		return nil, err
-	}
-	return k.engine.History(ctx, node)
-}
-
-func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, error) {
-	if err := k.mine(name); err != nil {
-		return site.Closeup{}, err
-	}
-	return k.engine.Closeup(ctx, node)
-}
-
-func (k keeper) File(_ context.Context, name, node, key string) (item.Content, error) {
-	if err := k.mine(name); err != nil {
-		return item.Content{}, err
-	}
-	return k.engine.File(node, key)
-}
-
-func (k keeper) Console(ctx context.Context, name, node string) ([]byte, error) {
-	if err := k.mine(name); err != nil {
-		return nil, err
-	}
-	return k.engine.Console(ctx, node)
-}
-
-func (k keeper) Said(ctx context.Context, name, node string) ([]site.Said, error) {
-	if err := k.mine(name); err != nil {
-		return nil, err
-	}
-	return k.engine.Said(ctx, node)
-}
-
-func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
-	if err := k.mine(name); err != nil {
-		return "", err
-	}
-	return k.engine.Do(ctx, o)
-}
-
-func (k keeper) Artifacts() artifact.Keeper {
-	if k.files == nil {
-		return nil
-	}
-	return k.files
 }

@@ -34,7 +34,7 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the daemon keeps several")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "show every change until interrupted")
 	cmd.Flags().BoolVar(&f.all, "all", false, "list nodes that are in-sync too")
-	addState(cmd, &f.state)
+	addDaemon(cmd, &f.state)
 	return cmd
 }
 

@@ -25,7 +25,7 @@ func (a *app) whyCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.why(cmd.Context(), state, name, args[0]) },
 	}
 	cmd.Flags().StringVar(&name, "site", "", "the site's name, when the daemon keeps several")
-	addState(cmd, &state)
+	addDaemon(cmd, &state)
 	return cmd
 }
 

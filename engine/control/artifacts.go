@@ -40,6 +40,11 @@ type lines struct {
 	err  error
 }
 
+func newLines(w http.ResponseWriter) *lines {
+	w.Header().Set("Content-Type", "application/jsonlines")
+	return &lines{w: &patientWriter{ResponseWriter: w}}
+}
+
 func (l *lines) write(x line) {
 	if l.err == nil {
 		l.err = json.NewEncoder(l.w).Encode(x)
@@ -66,70 +71,57 @@ func (l *lines) end(i *artifact.Info, err error) {
 	l.write(line{Info: i, Done: true})
 }
 
-// serveArtifacts lets people work with the artifacts of a daemon that keeps them.
-func serveArtifacts(mux *http.ServeMux, d Daemon) {
-	shelf, ok := d.(Shelf)
-	if !ok {
-		return
-	}
-	handle := func(pattern string, h func(artifact.Keeper, http.ResponseWriter, *http.Request)) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			k := shelf.Artifacts()
-			if k == nil {
-				answer(w, r, nil, &failure{Text: "this daemon has no artifact store: it only observes (--observe)", Kind: "refused"})
-				return
-			}
-			h(k, w, r)
-		})
-	}
-	handle("GET /v1/artifacts", func(k artifact.Keeper, w http.ResponseWriter, r *http.Request) {
-		l, err := k.Listing(r.Context())
-		answer(w, r, l, err)
-	})
-	handle("PUT /v1/artifacts", func(k artifact.Keeper, w http.ResponseWriter, r *http.Request) {
-		i, err := k.AddFile(r.Context(), &patientReader{w, r.Body}, max(0, r.ContentLength), r.URL.Query().Get("sha256"), r.URL.Query().Get("name"), nil)
-		// The time for an answer began with the request.
-		if derr := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)); err == nil {
-			err = derr
+// ofShelf answers of the artifacts of a daemon that keeps them.
+func ofShelf(serve func(artifact.Keeper, *call) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		var k artifact.Keeper
+		if shelf, ok := c.daemon.(Shelf); ok {
+			k = shelf.Artifacts()
 		}
-		answer(w, r, i, err)
-	})
-	handle("POST /v1/artifacts/fetch", func(k artifact.Keeper, w http.ResponseWriter, r *http.Request) {
-		l := &lines{w: &patientWriter{ResponseWriter: w}}
-		f := artifact.File{URL: r.URL.Query().Get("url"), SHA256: r.URL.Query().Get("sha256"), For: "the file"}
-		i, err := k.AddURL(r.Context(), f, l.progress)
-		l.end(&i, err)
-	})
-	handle("POST /v1/artifacts/verify", func(k artifact.Keeper, w http.ResponseWriter, r *http.Request) {
-		l := &lines{w: &patientWriter{ResponseWriter: w}}
-		l.end(nil, k.Verify(r.Context(), l.progress, func(c artifact.Checked) { l.write(line{Checked: &c}) }))
-	})
-	handle("POST /v1/artifacts/collect", func(k artifact.Keeper, w http.ResponseWriter, r *http.Request) {
-		unused, err := time.ParseDuration(r.URL.Query().Get("unused"))
-		var gone []artifact.Info
-		if err == nil {
-			gone, err = k.Collect(r.Context(), unused, r.URL.Query().Get("dry") == "true")
+		if k == nil {
+			return nil, &failure{Text: "this daemon has no artifact store: it only observes (--observe)", Kind: "refused"}
 		}
-		answer(w, r, gone, err)
-	})
+		return serve(k, c)
+	}
 }
 
-// patientReader reads a request of any length from a writer that keeps writing.
-type patientReader struct {
-	w http.ResponseWriter
-	io.Reader
+func addArtifact(k artifact.Keeper, c *call) (any, error) {
+	q := c.r.URL.Query()
+	i, err := k.AddFile(c.r.Context(), &patientReader{c.w, c.r.Body}, max(0, c.r.ContentLength), q.Get("sha256"), q.Get("name"), nil)
+	// The time for an answer began with the request.
+	if derr := http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout)); err == nil {
+		err = derr
+	}
+	return i, err
 }
 
-func (p *patientReader) Read(b []byte) (int, error) {
-	if err := http.NewResponseController(p.w).SetReadDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
+func fetchArtifact(k artifact.Keeper, c *call) (any, error) {
+	l := newLines(c.w)
+	f := artifact.File{URL: c.r.URL.Query().Get("url"), SHA256: c.r.URL.Query().Get("sha256"), For: "the file"}
+	i, err := k.AddURL(c.r.Context(), f, l.progress)
+	l.end(&i, err)
+	return written{err}, nil
+}
+
+func verifyArtifacts(k artifact.Keeper, c *call) (any, error) {
+	l := newLines(c.w)
+	err := k.Verify(c.r.Context(), l.progress, func(x artifact.Checked) { l.write(line{Checked: &x}) })
+	l.end(nil, err)
+	return written{err}, nil
+}
+
+func collectArtifacts(k artifact.Keeper, c *call) (any, error) {
+	unused, err := time.ParseDuration(c.r.URL.Query().Get("unused"))
+	if err != nil || unused < 0 {
+		return nil, fmt.Errorf("%w: \"unused\" is a time such as 720h", ErrBadRequest)
 	}
-	return p.Reader.Read(b)
+	gone, err := k.Collect(c.r.Context(), unused, c.r.URL.Query().Get("dry") == "true")
+	return append([]artifact.Info{}, gone...), err
 }
 
 // Artifacts are the daemon's.
 func (c *Client) Artifacts() artifact.Keeper {
-	return &shelf{c, http.Client{Transport: c.http.Transport}}
+	return &shelf{c, http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect}}
 }
 
 // shelf is a daemon's artifacts, elsewhere. What they answer may take as long as
@@ -140,13 +132,13 @@ type shelf struct {
 }
 
 func (s *shelf) Listing(ctx context.Context) (l artifact.Listing, err error) {
-	_, err = s.ask(ctx, "artifacts", nil, "", &l)
+	_, err = s.get(ctx, "/artifacts", "", &l)
 	return l, err
 }
 
 func (s *shelf) AddFile(ctx context.Context, from io.Reader, size int64, digest, name string, progress func(int64)) (i artifact.Info, err error) {
 	body := &counted{from: from, read: progress}
-	req, err := s.request(ctx, http.MethodPut, "artifacts", url.Values{"sha256": {digest}, "name": {name}}, body)
+	req, err := s.request(ctx, http.MethodPut, "/artifacts?"+url.Values{"sha256": {digest}, "name": {name}}.Encode(), body)
 	if err != nil {
 		return i, err
 	}
@@ -182,7 +174,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 func (s *shelf) AddURL(ctx context.Context, f artifact.File, progress func(have, size int64)) (i artifact.Info, err error) {
-	err = s.lines(ctx, "artifacts/fetch", url.Values{"url": {f.URL}, "sha256": {f.SHA256}}, func(l line) {
+	err = s.lines(ctx, "/artifacts/fetch", url.Values{"url": {f.URL}, "sha256": {f.SHA256}}, func(l line) {
 		if l.Info != nil {
 			i = *l.Info
 		} else if progress != nil {
@@ -193,7 +185,7 @@ func (s *shelf) AddURL(ctx context.Context, f artifact.File, progress func(have,
 }
 
 func (s *shelf) Verify(ctx context.Context, progress func(have, of int64), each func(artifact.Checked)) error {
-	return s.lines(ctx, "artifacts/verify", nil, func(l line) {
+	return s.lines(ctx, "/artifacts/verify", nil, func(l line) {
 		if l.Checked != nil {
 			each(*l.Checked)
 		} else if !l.Done {
@@ -203,7 +195,7 @@ func (s *shelf) Verify(ctx context.Context, progress func(have, of int64), each 
 }
 
 func (s *shelf) Collect(ctx context.Context, unusedFor time.Duration, dry bool) (gone []artifact.Info, err error) {
-	req, err := s.request(ctx, http.MethodPost, "artifacts/collect", url.Values{"unused": {unusedFor.String()}, "dry": {strconv.FormatBool(dry)}}, nil)
+	req, err := s.request(ctx, http.MethodPost, "/artifacts/collect?"+url.Values{"unused": {unusedFor.String()}, "dry": {strconv.FormatBool(dry)}}.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +204,8 @@ func (s *shelf) Collect(ctx context.Context, unusedFor time.Duration, dry bool) 
 }
 
 // lines reads an answer of lines to its end.
-func (s *shelf) lines(ctx context.Context, what string, query url.Values, each func(line)) error {
-	req, err := s.request(ctx, http.MethodPost, what, query, nil)
+func (s *shelf) lines(ctx context.Context, path string, query url.Values, each func(line)) error {
+	req, err := s.request(ctx, http.MethodPost, path+"?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,9 +30,13 @@ const (
 	watchEvery = time.Second
 )
 
-// Client asks a daemon. It is a Daemon itself, elsewhere.
+// Client asks a daemon.
 type Client struct {
-	socket string
+	socket string // empty with remote
+	base   string // the URL before all paths
+	token  string // of a program; empty for none
+	remote bool
+	broken error // why nothing can be asked
 	http   http.Client
 }
 
@@ -40,7 +45,7 @@ func Dial(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: http.Client{
+	return &Client{socket: socket, base: "http://slipway", http: http.Client{
 		Transport: &http.Transport{DialContext: dial, ExpectContinueTimeout: time.Second},
 		Timeout:   answerTimeout,
 	}}
@@ -52,58 +57,126 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Report is a site's status and plan.
 func (c *Client) Report(siteName string) (site.Report, error) {
 	var r site.Report
-	_, err := c.get(context.Background(), "report", siteName, "", &r)
+	_, err := c.get(context.Background(), ofSitePath(siteName, "report"), "", &r)
 	return r, err
 }
 
 // Known is what the daemon knows of a site beside its design.
 func (c *Client) Known(siteName string) (site.Known, error) {
 	var k site.Known
-	_, err := c.get(context.Background(), "known", siteName, "", &k)
+	_, err := c.get(context.Background(), ofSitePath(siteName, "known"), "", &k)
 	return k, err
 }
 
 // Events are the latest events with a Seq above after.
 func (c *Client) Events(siteName string, after uint64) ([]site.Event, error) {
-	var events []site.Event
-	_, err := c.ask(context.Background(), "events", url.Values{"site": {siteName}, "after": {strconv.FormatUint(after, 10)}}, "", &events)
-	return events, err
+	var all []site.Event
+	err := c.pages(context.Background(), ofSitePath(siteName, "events"), after, func(next func(into any) error) (uint64, int, error) {
+		var events []site.Event
+		err := next(&events)
+		all = append(all, events...)
+		return lastSeq(events), len(events), err
+	})
+	return all, err
+}
+
+func lastSeq(events []site.Event) uint64 {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Seq
+}
+
+// Audit are the attempts to do something with a Seq above after.
+func (c *Client) Audit(ctx context.Context, siteName string, after uint64) ([]site.AuditEntry, error) {
+	var all []site.AuditEntry
+	err := c.pages(ctx, ofSitePath(siteName, "audit"), after, func(next func(into any) error) (uint64, int, error) {
+		var entries []site.AuditEntry
+		err := next(&entries)
+		all = append(all, entries...)
+		if len(entries) == 0 {
+			return 0, 0, err
+		}
+		return entries[len(entries)-1].Seq, len(entries), err
+	})
+	return all, err
+}
+
+// pages asks for entries after one until there are no more.
+func (c *Client) pages(ctx context.Context, path string, after uint64, take func(next func(into any) error) (last uint64, n int, err error)) error {
+	for {
+		last, n, err := take(func(into any) error {
+			_, err := c.get(ctx, path+"?after="+strconv.FormatUint(after, 10)+"&limit="+strconv.Itoa(mostEvents), "", into)
+			return err
+		})
+		if err != nil || n < mostEvents {
+			return err
+		}
+		after = last
+	}
 }
 
 // History are the last events of a node, or of the site without one.
 func (c *Client) History(ctx context.Context, siteName, node string) ([]site.Event, error) {
+	path := ofSitePath(siteName, "history")
+	if node != "" {
+		path = ofNodePath(siteName, node, "/history")
+	}
 	var events []site.Event
-	_, err := c.ask(ctx, "history", url.Values{"site": {siteName}, "node": {node}}, "", &events)
+	_, err := c.get(ctx, path, "", &events)
 	return events, err
 }
 
 // Closeup is all that is known of one node, with its inventory.
 func (c *Client) Closeup(ctx context.Context, siteName, node string) (site.Closeup, error) {
 	var closeup site.Closeup
-	_, err := c.ask(ctx, "node", url.Values{"site": {siteName}, "node": {node}}, "", &closeup)
+	_, err := c.get(ctx, ofNodePath(siteName, node, "/records"), "", &closeup)
 	return closeup, err
+}
+
+// Node is the status of one node, with its part of the plan.
+func (c *Client) Node(ctx context.Context, siteName, node string) (NodeDetail, error) {
+	var d NodeDetail
+	_, err := c.get(ctx, ofNodePath(siteName, node, ""), "", &d)
+	return d, err
 }
 
 // File is what is in a file of a node's system, by its key ("files./etc/motd"), as far
 // as it may be shown.
 func (c *Client) File(ctx context.Context, siteName, node, key string) (item.Content, error) {
 	var content item.Content
-	_, err := c.ask(ctx, "file", url.Values{"site": {siteName}, "node": {node}, "key": {key}}, "", &content)
+	_, err := c.get(ctx, ofNodePath(siteName, node, "/file?"+url.Values{"key": {key}}.Encode()), "", &content)
 	return content, err
 }
 
 // Console is the last of what a node's machine wrote to its serial console.
 func (c *Client) Console(ctx context.Context, siteName, node string) ([]byte, error) {
 	var text []byte
-	_, err := c.ask(ctx, "console", url.Values{"site": {siteName}, "node": {node}}, "", &text)
+	_, err := c.get(ctx, ofNodePath(siteName, node, "/console"), "", &text)
 	return text, err
 }
 
 // Said is the last of what the agent in the memory of a node's machine has said.
 func (c *Client) Said(ctx context.Context, siteName, node string) ([]site.Said, error) {
 	var lines []site.Said
-	_, err := c.ask(ctx, "said", url.Values{"site": {siteName}, "node": {node}}, "", &lines)
+	_, err := c.get(ctx, ofNodePath(siteName, node, "/agent-log"), "", &lines)
 	return lines, err
+}
+
+// WhoAmI is who the daemon takes the client for.
+func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
+	var is Identity
+	_, err := c.get(ctx, "/whoami", "", &is)
+	return is, err
+}
+
+// ofSitePath is a path of a site, or of the daemon's only one without a name.
+func ofSitePath(siteName, what string) string {
+	return "/sites/" + url.PathEscape(cmp.Or(siteName, onlySite)) + "/" + what
+}
+
+func ofNodePath(siteName, node, what string) string {
+	return ofSitePath(siteName, "nodes/") + url.PathEscape(node) + what
 }
 
 // Follow calls show with every event with a Seq above after, noticed within a
@@ -130,20 +203,38 @@ func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show
 	}
 }
 
-// Do has the daemon carry out an order. It is recorded as the calling process's
-// user's, whatever its By says.
+// Do has the daemon carry out an order. It is recorded as the caller's, whatever its By says.
 func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string, error) {
-	body, err := json.Marshal(o)
+	body, err := json.Marshal(bodyOf(o))
 	if err != nil {
 		return "", err
 	}
-	req, err := c.request(ctx, http.MethodPost, "order", url.Values{"site": {siteName}}, bytes.NewReader(body))
+	req, err := c.request(ctx, http.MethodPost, ofSitePath(siteName, string(o.Verb)), bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}
+	req.Header.Set("Content-Type", "application/json")
 	var d done
 	_, err = c.do(req, &d)
 	return d.Done, err
+}
+
+// bodyOf is an order as its route takes it. One of these that take no node is for all.
+func bodyOf(o site.Order) any {
+	target := allOrOne{o.Node, o.Node == ""}
+	switch o.Verb {
+	case site.VerbApprove:
+		return approveBody{o.Digest, o.Node, o.Shown, o.Reason}
+	case site.VerbDisapprove:
+		return disapproveBody{o.Digest, o.Node, o.Reason}
+	case site.VerbTakeOver:
+		return takeOverBody{o.Reason}
+	case site.VerbPause:
+		return pauseBody{withReason{target, o.Reason}, o.Until}
+	case site.VerbQuarantine:
+		return withReason{target, o.Reason}
+	}
+	return target
 }
 
 // Watch calls show with the report as it is and after each change, which is
@@ -155,11 +246,11 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 	defer every.Stop()
 	for tag, seen, gone := "", false, false; ; {
 		var r site.Report
-		now, err := c.get(ctx, "report", siteName, tag, &r)
+		now, err := c.get(ctx, ofSitePath(siteName, "report"), tag, &r)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrNoDaemon) && seen:
+		case (errors.Is(err, ErrNoDaemon) || errors.Is(err, ErrUnreachable)) && seen:
 			if !gone {
 				away(err)
 			}
@@ -181,12 +272,8 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 
 // get asks for a value. With the tag of the value that the caller has it
 // leaves into alone when that is still the same.
-func (c *Client) get(ctx context.Context, what, siteName, tag string, into any) (string, error) {
-	return c.ask(ctx, what, url.Values{"site": {siteName}}, tag, into)
-}
-
-func (c *Client) ask(ctx context.Context, what string, query url.Values, tag string, into any) (string, error) {
-	req, err := c.request(ctx, http.MethodGet, what, query, nil)
+func (c *Client) get(ctx context.Context, path, tag string, into any) (string, error) {
+	req, err := c.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return "", err
 	}
@@ -196,8 +283,16 @@ func (c *Client) ask(ctx context.Context, what string, query url.Values, tag str
 	return c.do(req, into)
 }
 
-func (c *Client) request(ctx context.Context, method, what string, query url.Values, body io.Reader) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, method, "http://slipway/v1/"+what+"?"+query.Encode(), body)
+// request is one for a path below the prefix, with its query.
+func (c *Client) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+prefix+path, body)
+	if err == nil && c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, err
 }
 
 // do sends a request, reads the answer and returns its tag.
@@ -206,7 +301,7 @@ func (c *Client) do(req *http.Request, into any) (tag string, err error) {
 }
 
 func (c *Client) doWith(client *http.Client, req *http.Request, into any) (tag string, err error) {
-	resp, err := client.Do(req)
+	resp, err := c.send(client, req)
 	if err != nil {
 		return "", c.explain(err)
 	}
@@ -229,7 +324,7 @@ func (c *Client) failure(resp *http.Response, dec *json.Decoder) error {
 	f := &failure{}
 	if dec.Decode(f) != nil || f.Text == "" {
 		return fmt.Errorf("the daemon on %s answers %s to %s: it may be of another version: restart it, or use its own program",
-			c.socket, resp.Status, resp.Request.URL.Path)
+			cmp.Or(c.socket, c.base), resp.Status, resp.Request.URL.Path)
 	}
 	return f
 }
@@ -237,6 +332,8 @@ func (c *Client) failure(resp *http.Response, dec *json.Decoder) error {
 // explain says what to do when there is no answer.
 func (c *Client) explain(err error) error {
 	switch {
+	case c.remote:
+		return c.explainRemote(err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w listens on %s: start one with `slipway run`, or say where its state directory is", ErrNoDaemon, c.socket)
 	case errors.Is(err, fs.ErrPermission):

@@ -1,35 +1,15 @@
-// Package control is the API of a running daemon, on a unix socket in its
-// state directory: what the commands talk to. Only the daemon's user, root and the
-// members of the group that Serve is given can open the socket. It is HTTP with
-// JSON:
+// Package control is the API of a running daemon, for the commands and for other programs: HTTP with
+// JSON below /api/v1, the same on a unix socket in the state directory (Serve) and over TLS (Network).
 //
-//	GET  /v1/report?site=NAME   site.Report, with an ETag
-//	GET  /v1/known?site=NAME    what is known beside the design, as site.Known
-//	GET  /v1/events?site=NAME&after=SEQ
-//	                            what happened since, as a list of site.Event
-//	GET  /v1/history?site=NAME&node=NODE
-//	                            the last events of a node, or of the site
-//	GET  /v1/node?site=NAME&node=NODE
-//	                            all that is known of one node, as site.Closeup
-//	GET  /v1/file?site=NAME&node=NODE&key=KEY
-//	                            what is in a file of the node's system, as item.Content
-//	GET  /v1/said?site=NAME&node=NODE
-//	                            the last that the agent of a node has said
-//	GET  /v1/console?site=NAME&node=NODE
-//	                            the last of what the node's machine wrote to its
-//	                            serial console, as bytes in base64
-//	GET  /v1/state              a copy of all records, see Exporter
-//	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
-//	GET  /v1/artifacts          the artifact store, as artifact.Listing
-//	PUT  /v1/artifacts?sha256=DIGEST&name=NAME
-//	                            a file for it; answers artifact.Info
-//	POST /v1/artifacts/fetch?url=URL&sha256=DIGEST
-//	POST /v1/artifacts/verify   answer with lines of JSON until they are done
-//	POST /v1/artifacts/collect?unused=DURATION&dry=BOOL
-//	                            answers the files that are removed
+// One table has every route (routes.go): its method and path, the verb that a caller needs, what it
+// takes and what it gives. The handlers, the OpenAPI document, the reference in docs/api.md and the
+// test of who may do what are made of it.
 //
-// Without a name the only site is meant. Errors answer {"error": "text",
-// "kind": "not-found" | "refused" | …} with status 404, 409 and 500.
+// The kernel names the caller on the socket, which only the daemon's user, root and the members of a
+// group can open. Over TLS a caller shows a certificate or a token, and package access says what it
+// may do. What is asked to be done is in the audit log before it is done.
+//
+// In a path the site "-" is the daemon's only one. Errors answer {"error": "text", "kind": "…"}.
 package control
 
 import (
@@ -38,6 +18,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -47,6 +28,13 @@ import (
 // node that does not exist and site.ErrRefused for an order that makes no
 // sense; they do so on the client's side too.
 type Daemon interface {
+	// Sites are the names of the sites that it manages.
+	Sites() []string
+	// Design is the design in force; nil before the first. It must not be changed.
+	Design(siteName string) (*site.Site, error)
+	// Where says which rack a node is in and which role it has; false for one that is not known.
+	Where(siteName, node string) (rack, role string, known bool)
+	Auditor
 	// Report is a site's status and plan as they are now.
 	Report(siteName string) (site.Report, error)
 	// Known is what is known of a site beside its design.
@@ -71,18 +59,39 @@ type Daemon interface {
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }
 
+// Auditor keeps the audit log of a site.
+type Auditor interface {
+	// AddAudit records an attempt before anything is done, and gives it its Seq.
+	AddAudit(ctx context.Context, siteName string, e site.AuditEntry) (site.AuditEntry, error)
+	// EndAudit records what came of one.
+	EndAudit(ctx context.Context, siteName string, e site.AuditEntry) error
+	// Audit are the attempts with a Seq above after, oldest first.
+	Audit(ctx context.Context, siteName string, after uint64) ([]site.AuditEntry, error)
+}
+
 // ErrNoDaemon is wrapped by a client's errors when no daemon listens.
 var ErrNoDaemon = errors.New("no daemon")
 
 // Socket is the path of the socket in a state directory.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "control.sock") }
 
-// kinds are the errors that cross the socket as what they are.
+// Errors of requests that are not carried out.
+var (
+	ErrBadRequest = errors.New("not understood")
+	ErrWhoAreYou  = errors.New("not authenticated")
+	ErrTooMany    = errors.New("too many requests")
+)
+
+// kinds are the errors that cross the connection as what they are.
 var kinds = []struct {
 	name   string
 	status int
 	is     error
 }{
+	{"not-authenticated", http.StatusUnauthorized, ErrWhoAreYou},
+	{"denied", http.StatusForbidden, access.ErrDenied},
+	{"bad-request", http.StatusBadRequest, ErrBadRequest},
+	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},
 	{"not-found", http.StatusNotFound, site.ErrNotFound},
 	{"refused", http.StatusConflict, site.ErrRefused},
 	{"mismatch", http.StatusConflict, artifact.ErrMismatch},
@@ -90,9 +99,10 @@ var kinds = []struct {
 	{"no-room", http.StatusConflict, artifact.ErrNoRoom},
 }
 
-// failure is an error as it crosses the socket.
+// failure is an error as it crosses the connection.
 type failure struct {
 	Text string `json:"error"`
+	// Kind is one of kinds; empty for an error of the daemon.
 	Kind string `json:"kind,omitempty"`
 }
 
@@ -106,9 +116,4 @@ func (f *failure) Unwrap() error {
 		}
 	}
 	return nil
-}
-
-// done is the answer to an order.
-type done struct {
-	Done string `json:"done"`
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// digestOfAll is the set that waits at the fake.
+const digestOfAll = "0123456789abcdef0123456789abcdef"
+
 // fake is a daemon of one site, "berlin", with one node, "n1".
 type fake struct {
 	mu     sync.Mutex
@@ -30,6 +34,51 @@ type fake struct {
 	reason string
 	events []site.Event
 	asked  chan uint64 // told of every question for events, unless nil
+	audit  []site.AuditEntry
+	full   bool // the audit log cannot be written
+
+	waiting site.Losses
+}
+
+func (f *fake) Sites() []string { return []string{"berlin"} }
+
+func (f *fake) Design(string) (*site.Site, error) {
+	return &site.Site{Name: "berlin", SchemaVersion: "1", Nodes: map[string]*site.Node{"n1": {Name: "n1", Role: "compute", Rack: "r1"}}}, nil
+}
+
+// Where has n1 in rack r1 and n2 in r2.
+func (f *fake) Where(_, node string) (rack, role string, known bool) {
+	switch node {
+	case "n1":
+		return "r1", "compute", true
+	case "n2":
+		return "r2", "storage", true
+	}
+	return "", "", false
+}
+
+func (f *fake) AddAudit(_ context.Context, _ string, e site.AuditEntry) (site.AuditEntry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.full {
+		return e, errors.New("disk full")
+	}
+	e.Seq = uint64(len(f.audit) + 1)
+	f.audit = append(f.audit, e)
+	return e, nil
+}
+
+func (f *fake) EndAudit(_ context.Context, _ string, e site.AuditEntry) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.audit[e.Seq-1] = e
+	return nil
+}
+
+func (f *fake) Audit(_ context.Context, _ string, after uint64) ([]site.AuditEntry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.audit[min(after, uint64(len(f.audit))):]), nil
 }
 
 func (f *fake) Report(name string) (site.Report, error) {
@@ -38,7 +87,20 @@ func (f *fake) Report(name string) (site.Report, error) {
 	if name != "" && name != "berlin" {
 		return site.Report{}, fmt.Errorf("%w: no site %q here", site.ErrNotFound, name)
 	}
-	return site.Report{Status: site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason}}}}, nil
+	r := site.Report{Status: site.Status{Site: "berlin", Waiting: f.waiting, Nodes: []site.NodeStatus{{Name: "n1", State: site.InSync, Reason: f.reason, Rack: "r1", Role: "compute"}}}}
+	if len(f.waiting) > 0 {
+		r.Status.Approve = digestOfAll
+	}
+	return r, nil
+}
+
+// waits has the erasure of nodes wait for approval.
+func (f *fake) waits(nodes ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range nodes {
+		f.waiting = append(f.waiting, site.Loss{Node: n, Action: "install"})
+	}
 }
 
 func (f *fake) Closeup(_ context.Context, siteName, node string) (site.Closeup, error) {
@@ -77,10 +139,13 @@ func (f *fake) Events(_ string, after uint64) ([]site.Event, error) {
 	return since, nil
 }
 
-func (f *fake) happens(text string) {
+func (f *fake) happens(text string) { f.add(site.Event{Kind: site.EventState, Text: text}) }
+
+func (f *fake) add(e site.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), Kind: site.EventState, Text: text})
+	e.Seq = uint64(len(f.events) + 1)
+	f.events = append(f.events, e)
 }
 
 func (f *fake) History(_ context.Context, _, node string) ([]site.Event, error) {
@@ -159,7 +224,7 @@ func TestCallsCross(t *testing.T) {
 	f := &fake{reason: "as designed"}
 	socket, stop := serving(t, f)
 	c := dial(t, socket)
-	var remote Daemon = c
+	remote := c
 
 	got, err := remote.Report("")
 	want, _ := f.Report("")
@@ -207,14 +272,14 @@ func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
 	socket, _ := serving(t, &fake{})
 	c := dial(t, socket)
 	_, unknownSite := c.Report("paris")
-	_, unknownNode := c.Do(t.Context(), "", site.Order{Verb: site.VerbPause, Node: "n9"})
-	_, refused := c.Do(t.Context(), "", site.Order{Verb: site.VerbApprove})
+	_, unknownNode := c.Do(t.Context(), "", site.Order{Verb: site.VerbPause, Node: "n9", Reason: "r"})
+	_, refused := c.Do(t.Context(), "", site.Order{Verb: site.VerbApprove, Digest: digestOfAll})
 	_, other := c.Do(t.Context(), "", site.Order{Verb: site.VerbRetry})
 	for _, x := range []struct {
 		err, is error
 		text    string
 	}{
-		{unknownSite, site.ErrNotFound, `not found: no site "paris" here`},
+		{unknownSite, site.ErrNotFound, `not found: this daemon manages site berlin, not paris`},
 		{unknownNode, site.ErrNotFound, `not found: site berlin has no node "n9"`},
 		{refused, site.ErrRefused, "refused: nothing waits for approval"},
 		{other, other, "disk full"},
@@ -231,16 +296,18 @@ func TestErrorsCrossAsWhatTheyAre(t *testing.T) {
 func TestOrderIsTheCallers(t *testing.T) {
 	f := &fake{}
 	socket, _ := serving(t, f)
-	forged := site.Order{Verb: site.VerbPause, Source: &site.ApprovalSource{Kind: site.ByMerge, By: "bob", Proposal: 7}}
+	forged := site.Order{Verb: site.VerbPause, Reason: "r", Source: &site.ApprovalSource{Kind: site.ByMerge, By: "bob", Proposal: 7}}
 	if _, err := dial(t, socket).Do(t.Context(), "", forged); err != nil || f.orders[0].Source != nil {
 		t.Errorf("a client says how it came: %+v, %v", f.orders, err)
 	}
 	f.orders = nil
-	answer := send(t, socket, post(`{"verb":"pause","by":"x","source":{"kind":"merge","by":"bob","proposal":7}}`))
-	if strings.HasPrefix(answer, "HTTP/1.1 200") || len(f.orders) != 0 {
-		t.Errorf("by hand: %s, %+v", answer, f.orders)
+	for _, more := range []string{`"source":{"kind":"merge","by":"bob","proposal":7}`, `"by":"bob"`, `"verb":"approve"`} {
+		answer := send(t, socket, post(`{"all":true,"reason":"r",`+more+`}`))
+		if !strings.HasPrefix(answer, "HTTP/1.1 400") || len(f.orders) != 0 {
+			t.Errorf("%s by hand: %s, %+v", more, answer, f.orders)
+		}
 	}
-	if _, err := dial(t, socket).Do(t.Context(), "", site.Order{Verb: site.VerbPause}); err != nil {
+	if _, err := dial(t, socket).Do(t.Context(), "", site.Order{Verb: site.VerbPause, Reason: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	me, err := user.Current()
@@ -394,13 +461,25 @@ func TestServeRefuses(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	f := &fake{}
 	socket, _ := serving(t, f)
+	const path = "/api/v1/sites/berlin/pause"
 	for _, c := range []struct{ request, want string }{
-		{post(`{"verb":"pause","node":"n1","force":true}`), "409"},
-		{post(`{"verb":`), "409"},
-		{post(`{"verb":"pause","reason":"` + strings.Repeat("a", maxOrder) + `"}`), "409"},
-		{"GET /v1/report?site=" + strings.Repeat("a", 4*maxHeader) + " HTTP/1.1\r\nHost: x\r\n\r\n", "431"},
-		{"GET /v1/order HTTP/1.1\r\nHost: x\r\n\r\n", "405"},
-		{"GET /v2/report HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
+		{post(`{"node":"n1","reason":"r","force":true}`), "400"},
+		{post(`{"node":"n1",`), "400"},
+		{post(`{"node":"n1","reason":"r"}{"node":"n1"}`), "400"},
+		{post(`{"reason":"r"}`), "400"}, // a node that was forgotten is not the whole site
+		{post(`{"node":"n1","all":true,"reason":"r"}`), "400"},
+		{post(`{"node":"n1"}`), "400"},
+		{post(`{"node":"../n1","reason":"r"}`), "404"},
+		{post(`{"node":"n1","reason":"r","until":"2001-01-01T00:00:00Z"}`), "400"},
+		{post(`{"all":true,"reason":"` + strings.Repeat("a", maxOrder) + `"}`), "400"},
+		{post(`{"all":true,"reason":"` + strings.Repeat("a", maxReason+1) + `"}`), "400"},
+		{strings.Replace(post(`{"all":true,"reason":"r"}`), "application/json", "text/plain", 1), "400"},
+		{"GET /api/v1/sites/berlin/report?x=" + strings.Repeat("a", 4*maxHeader) + " HTTP/1.1\r\nHost: x\r\n\r\n", "431"},
+		{"GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
+		{"GET /api/v1/sites/berlin/../berlin/report HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		{"GET /api/v1//sites HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		{"GET /api/v1/sites/ber%6cin/report HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+		{"GET /api/v2/sites HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
 		{"nonsense\r\n\r\n", "400"},
 	} {
 		if got := send(t, socket, c.request); !strings.HasPrefix(got, "HTTP/1.1 "+c.want) {
@@ -413,7 +492,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func post(body string) string {
-	return fmt.Sprintf("POST /v1/order HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	return fmt.Sprintf("POST /api/v1/sites/berlin/pause HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
 // send gives the beginning of the answer to a raw request.
@@ -437,9 +516,9 @@ func send(t *testing.T, socket, request string) string {
 func TestOtherVersion(t *testing.T) {
 	socket, _ := serving(t, &fake{})
 	c := dial(t, socket)
-	_, err := c.get(t.Context(), "news", "", "", nil)
-	if err == nil || !strings.Contains(err.Error(), "another version") {
-		t.Errorf("got %v, want that the daemon is of another version", err)
+	_, err := c.get(t.Context(), "/news", "", nil)
+	if !errors.Is(err, site.ErrNotFound) || !strings.Contains(err.Error(), "there is no GET /api/v1/news") {
+		t.Errorf("got %v, want that there is no such route", err)
 	}
 }
 

@@ -2,9 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,22 +10,21 @@ import (
 	"net/http"
 	"os"
 	"os/user"
+	"path"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/serve"
-	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Bounds on what a client may ask.
 const (
-	maxOrder     = 64 << 10 // bytes
 	maxHeader    = 16 << 10 // bytes
 	readTimeout  = 10 * time.Second
-	orderTimeout = 30 * time.Second
 	writeTimeout = time.Minute // from the request's header to the answer's end
 	idleTimeout  = time.Minute
 )
@@ -51,7 +47,7 @@ func Serve(ctx context.Context, socket, group string, d Daemon, log *slog.Logger
 		return fmt.Errorf("serve control socket: %w", err)
 	}
 	srv := &http.Server{
-		Handler:           handler(d),
+		Handler:           onSocket(newAPI(d, nil, Limits{}, 0, log).mux()),
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -60,6 +56,26 @@ func Serve(ctx context.Context, socket, group string, d Daemon, log *slog.Logger
 	}
 	if err := serve.Until(ctx, srv, l); err != nil {
 		return fmt.Errorf("serve control socket: %w", err)
+	}
+	return nil
+}
+
+// onSocket refuses what no client of the socket sends.
+func onSocket(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := checkPathOf(r); err != nil {
+			fail(w, err)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// checkPathOf refuses a path that could be read in two ways: nothing in this API needs escapes, dots or
+// empty parts.
+func checkPathOf(r *http.Request) error {
+	if r.URL.RawPath != "" || r.URL.IsAbs() || path.Clean(r.URL.Path) != r.URL.Path {
+		return fmt.Errorf("%w: the path has escapes, empty parts or dots", ErrBadRequest)
 	}
 	return nil
 }
@@ -128,112 +144,7 @@ func clear(ctx context.Context, socket string) error {
 	return os.Remove(socket)
 }
 
-func handler(d Daemon) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/report", func(w http.ResponseWriter, r *http.Request) {
-		report, err := d.Report(siteName(r))
-		answer(w, r, report, err)
-	})
-	mux.HandleFunc("GET /v1/known", func(w http.ResponseWriter, r *http.Request) {
-		known, err := d.Known(siteName(r))
-		answer(w, r, known, err)
-	})
-	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
-		after, err := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)
-		if err != nil {
-			answer(w, r, nil, &failure{Text: "the daemon cannot read this request: after is not a number", Kind: "refused"})
-			return
-		}
-		events, err := d.Events(siteName(r), after)
-		answer(w, r, events, err)
-	})
-	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, r *http.Request) {
-		events, err := d.History(r.Context(), siteName(r), r.URL.Query().Get("node"))
-		answer(w, r, events, err)
-	})
-	mux.HandleFunc("GET /v1/node", func(w http.ResponseWriter, r *http.Request) {
-		c, err := d.Closeup(r.Context(), siteName(r), r.URL.Query().Get("node"))
-		answer(w, r, c, err)
-	})
-	mux.HandleFunc("GET /v1/file", func(w http.ResponseWriter, r *http.Request) {
-		content, err := d.File(r.Context(), siteName(r), r.URL.Query().Get("node"), r.URL.Query().Get("key"))
-		answer(w, r, content, err)
-	})
-	mux.HandleFunc("GET /v1/console", func(w http.ResponseWriter, r *http.Request) {
-		text, err := d.Console(r.Context(), siteName(r), r.URL.Query().Get("node"))
-		answer(w, r, text, err)
-	})
-	mux.HandleFunc("GET /v1/said", func(w http.ResponseWriter, r *http.Request) {
-		lines, err := d.Said(r.Context(), siteName(r), r.URL.Query().Get("node"))
-		answer(w, r, lines, err)
-	})
-	mux.HandleFunc("POST /v1/order", func(w http.ResponseWriter, r *http.Request) {
-		sentence, err := order(w, r, d)
-		answer(w, r, done{sentence}, err)
-	})
-	serveState(mux, d)
-	serveArtifacts(mux, d)
-	return mux
-}
-
-func siteName(r *http.Request) string { return r.URL.Query().Get("site") }
-
-// order reads an order, notes whose it is as the kernel says, and has it carried
-// out. What a client says of itself is not believed.
-func order(w http.ResponseWriter, r *http.Request, d Daemon) (string, error) {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
-	dec.DisallowUnknownFields() // what is not understood is not half done
-	var o site.Order
-	if err := dec.Decode(&o); err != nil {
-		return "", &failure{Text: "the daemon cannot read this order: " + err.Error(), Kind: "refused"}
-	}
-	o.By = caller(r.Context())
-	ctx, cancel := context.WithTimeout(r.Context(), orderTimeout)
-	defer cancel()
-	return d.Do(ctx, siteName(r), o)
-}
-
-// answer writes a value with its tag, or nothing but that it is what the
-// client has, or an error.
-func answer(w http.ResponseWriter, r *http.Request, value any, err error) {
-	var body []byte
-	if err == nil {
-		body, err = json.Marshal(value)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	sum := sha256.Sum256(body)
-	tag := strconv.Quote(hex.EncodeToString(sum[:16]))
-	w.Header().Set("ETag", tag)
-	if r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	w.Write(body)
-}
-
-func fail(w http.ResponseWriter, err error) {
-	f, status := failureOf(err)
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(f)
-}
-
-// failureOf is an error as it crosses the socket.
-func failureOf(err error) (f failure, status int) {
-	f, status = failure{Text: err.Error()}, http.StatusInternalServerError
-	for _, k := range kinds {
-		if errors.Is(err, k.is) {
-			f.Kind, status = k.name, k.status
-			break
-		}
-	}
-	return f, status
-}
-
-// callerKey is the context's key for the user id at the other end.
+// callerKey is the context's key for who is at the other end.
 type callerKey struct{}
 
 // withCaller notes whose process is at the other end, as the kernel says.
@@ -246,18 +157,21 @@ func withCaller(ctx context.Context, c net.Conn) context.Context {
 	if raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil || err != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, callerKey{}, cred.Uid)
+	return context.WithValue(ctx, callerKey{}, access.Caller{Kind: access.User, Name: userName(cred.Uid)})
 }
 
-// caller is the name of the user at the other end.
-func caller(ctx context.Context) string {
-	uid, ok := ctx.Value(callerKey{}).(uint32)
-	if !ok {
-		return "unknown user"
-	}
+func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username
 	}
 	return "user id " + id
+}
+
+// callerOf is who is at the other end.
+func callerOf(ctx context.Context) access.Caller {
+	if c, ok := ctx.Value(callerKey{}).(access.Caller); ok {
+		return c
+	}
+	return access.Caller{Kind: access.Nobody}
 }

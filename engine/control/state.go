@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Exporter is a Daemon that gives away everything that it has recorded.
@@ -15,45 +17,32 @@ type Exporter interface {
 	Export(ctx context.Context, w io.Writer) error
 }
 
-// serveState lets the records of a daemon that exports them be fetched. An
-// error in the middle ends the connection; the copy then has no end.
-func serveState(mux *http.ServeMux, d Daemon) {
-	x, ok := d.(Exporter)
+// exportState lets the records of a daemon that exports them be fetched. An error in the middle ends
+// the connection; the copy then has no end.
+func exportState(c *call) (any, error) {
+	x, ok := c.daemon.(Exporter)
 	if !ok {
-		return
+		return nil, fmt.Errorf("%w: this daemon exports no records", site.ErrRefused)
 	}
-	mux.HandleFunc("GET /v1/state", func(w http.ResponseWriter, r *http.Request) {
-		out := &patientWriter{ResponseWriter: w}
-		switch err := x.Export(r.Context(), out); {
-		case err != nil && out.begun:
-			panic(http.ErrAbortHandler)
-		case err != nil:
-			answer(w, r, nil, err)
-		}
-	})
+	c.w.Header().Set("Content-Type", "application/octet-stream")
+	out := &patientWriter{ResponseWriter: c.w}
+	err := x.Export(c.r.Context(), out)
+	if err != nil && out.begun {
+		return written{}, errCut
+	}
+	return written{}, err
 }
 
-// patientWriter writes an answer of any length to a reader that keeps reading.
-type patientWriter struct {
-	http.ResponseWriter
-	begun bool
-}
-
-func (p *patientWriter) Write(b []byte) (int, error) {
-	p.begun = true
-	if err := http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	return p.ResponseWriter.Write(b)
-}
+// errCut ends an answer in its middle.
+var errCut = errors.New("the answer was not finished")
 
 // Export copies the daemon's records to w.
 func (c *Client) Export(ctx context.Context, w io.Writer) error {
-	req, err := c.request(ctx, http.MethodGet, "state", nil, nil)
+	req, err := c.request(ctx, http.MethodPost, "/state", nil)
 	if err != nil {
 		return err
 	}
-	endless := http.Client{Transport: c.http.Transport} // the whole may take longer than another answer
+	endless := http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect} // the whole may take longer than another answer
 	resp, err := endless.Do(req)
 	if err != nil {
 		return c.explain(err)

@@ -75,8 +75,10 @@ type Site struct {
 	words    map[string]bool // written keys of terms and registries
 
 	rolling        sync.Mutex
-	nodesOfRollout sum        // of the written list; zero if unknown
-	telling        sync.Mutex // held while events are appended
+	nodesOfRollout sum        // what is written of them; zero when that is unknown
+	telling        sync.Mutex // held while events are added to those that there are
+
+	audit auditLog
 }
 
 // sum identifies a value without storing it.

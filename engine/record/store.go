@@ -26,7 +26,8 @@
 //	/slipway/v1/SITE/took/LIKE           how long steps took, see site.Like
 //	/slipway/v1/SITE/events              the last 256 events of the site itself
 //	/slipway/v1/SITE/events/NODE         the last 32 events of a node
-//	/slipway/v1/SITE/said/NODE           the last 200 lines from a node's agent
+//	/slipway/v1/SITE/said/NODE           the last 200 lines that a node's agent has said
+//	/slipway/v1/SITE/audit/RING/SEQ      site.AuditEntry: who tried to do what, see auditRings
 //	/slipway/v1/SITE/term                who acts for the site, see Term
 //	/slipway/v1/SITE/sessions/NODE       Sessions
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-gitops/slipway/engine/hostfile"
 )
 
 // The defaults and limits of a program's time to answer, and of how long its answer is valid.
@@ -107,7 +109,7 @@ func readProgram(path string, owner uint32) (*program, error) {
 // parseProgram reads the file of a program. Its errors begin with the line's number.
 func parseProgram(text string) (*program, error) {
 	p := &program{file: file{lines: map[string]int{}}, timeout: programTimeout, keep: programKeep}
-	err := eachSetting(text, "command, socket, user, timeout, keep, hosts, use, ports and username", func(key, value string, line int) (bool, error) {
+	err := hostfile.EachSetting(text, "command, socket, user, timeout, keep, hosts, use, ports and username", func(key, value string, line int) (bool, error) {
 		if known, err := p.limit(key, value, line); known {
 			return true, err
 		}
@@ -145,9 +147,9 @@ func (p *program) how(key, value string) (known bool, err error) {
 	case "user":
 		p.user = value
 	case "timeout":
-		p.timeout, err = within(value, time.Second, longestTimeout)
+		p.timeout, err = hostfile.Within(value, time.Second, longestTimeout)
 	case "keep":
-		p.keep, err = within(value, 0, longestKeep)
+		p.keep, err = hostfile.Within(value, 0, longestKeep)
 	default:
 		return false, nil
 	}
@@ -207,7 +209,7 @@ func (p *program) start(ctx context.Context, name string) (io.Reader, func() err
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := ofOwnerAlone(p.command[0], info, p.owner); err != nil {
+	if err := hostfile.OfOwnerAlone(p.command[0], info, p.owner, ruled); err != nil {
 		return nil, nil, err
 	}
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)

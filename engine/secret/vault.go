@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/hostfile"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/vault"
 )
@@ -124,7 +125,7 @@ func (s *Store) readServer(v *vaultServer) error {
 	}
 	given := map[string]string{"mount": "secret", "credential": "vault", "timeout": "10s", "keep": "5m", "address": "", "ca": "", "namespace": ""}
 	seen := map[string]bool{}
-	err = eachSetting(text, "address, ca, namespace, mount, credential, timeout and keep", func(key, value string, _ int) (bool, error) {
+	err = hostfile.EachSetting(text, "address, ca, namespace, mount, credential, timeout and keep", func(key, value string, _ int) (bool, error) {
 		if seen[key] {
 			return true, fmt.Errorf("%q is given twice", key)
 		}
@@ -135,11 +136,11 @@ func (s *Store) readServer(v *vaultServer) error {
 	if err != nil {
 		return fmt.Errorf("%s:%w", path, err)
 	}
-	timeout, err := within(given["timeout"], time.Second, longestTimeout)
+	timeout, err := hostfile.Within(given["timeout"], time.Second, longestTimeout)
 	if err != nil {
 		return fmt.Errorf("%s: the timeout %w", path, err)
 	}
-	keep, err := within(given["keep"], 0, longestKeep)
+	keep, err := hostfile.Within(given["keep"], 0, longestKeep)
 	if err != nil {
 		return fmt.Errorf("%s: the time to keep a secret %w", path, err)
 	}

@@ -50,8 +50,12 @@ type NodeStatus struct {
 	// Approve says what `slipway approve` of the node would cause; empty if
 	// Slipway would refuse it.
 	Approve string `json:"approve,omitempty"`
-	// Phase is the phase of its role that the node is in; empty after the last
-	// one.
+	// Approval is the digest of what is approved so: the machine, the system on it, the steps and the
+	// revision that Approve is about. An order to approve the node names it; any of these that changes
+	// makes another one.
+	Approval string `json:"approval,omitempty"`
+	// Phase is the phase of its role that the node is in; empty when it has
+	// gone through all.
 	Phase string `json:"phase,omitempty"`
 	// Model is the manufacturer and model of the machine.
 	Model string `json:"model,omitempty"`
@@ -144,10 +148,10 @@ type Status struct {
 
 // Problem is a problem of a site as a whole.
 type Problem struct {
-	// About is the part with the problem: "source", "evaluation", "design",
-	// "records", "term", "published term", "status branch", "discovery",
-	// "proposals", "merges", "comment", "images", with a name "credential" or
-	// "dhcp", or with a number "report".
+	// About is what has it: "source", "evaluation", "design", "records", "term",
+	// "published term", "status branch", "discovery", "proposals", "merges",
+	// "comment", "images", "access file", with a name "credential" or "dhcp", or with a number
+	// "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`
@@ -379,6 +383,9 @@ type Order struct {
 	Verb   Verb   `json:"verb"`
 	Node   string `json:"node,omitempty"`
 	Digest string `json:"digest,omitempty"`
+	// Shown is the Approval of Node that the person was shown with what is approved. An approval of
+	// something else is refused.
+	Shown string `json:"shown,omitempty"`
 	// By and Reason are recorded and shown.
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`

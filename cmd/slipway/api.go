@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/control"
+)
+
+// Where the host says who may use the API, and keeps what it knows of tokens.
+const (
+	accessFile  = "/etc/slipway/access.conf"
+	tokenFolder = "/etc/slipway/tokens.d"
+)
+
+// apiFlags say how the API is served on the network. Who may use it is in files of the host, and never
+// in the design: a merged line must not give its author a right.
+type apiFlags struct {
+	address, cert, key, clients string
+	access, tokens              string
+}
+
+func (f *apiFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "api", "", "serve the API over HTTPS at `ADDRESS`, HOST:PORT or :PORT")
+	flags.StringVar(&f.cert, "api-cert", "", "PEM `FILE` with the certificate that --api shows, and its chain")
+	flags.StringVar(&f.key, "api-key", "", "PEM `FILE` with the key of --api-cert")
+	flags.StringVar(&f.clients, "api-clients", "", "PEM `FILE` with the authorities of certificates of persons; without it only programs with tokens can use --api")
+	flags.StringVar(&f.access, "api-access", accessFile, "`FILE` that says who may do what by --api; it must belong to root")
+	addTokens(flags, &f.tokens)
+}
+
+func addTokens(flags *pflag.FlagSet, folder *string) {
+	flags.StringVar(folder, "tokens", tokenFolder, "`FOLDER` with one file for each token of a program, without the token; files must belong to root")
+}
+
+func (f *apiFlags) check() error {
+	switch {
+	case f.address == "" && (f.cert != "" || f.key != "" || f.clients != ""):
+		return usage("--api-cert, --api-key and --api-clients need --api")
+	case f.address != "" && (f.cert == "" || f.key == ""):
+		return usage("--api needs --api-cert and --api-key: it speaks HTTPS only")
+	case f.address != "":
+		if _, _, err := net.SplitHostPort(f.address); err != nil {
+			return usage("--api %q is not HOST:PORT or :PORT", f.address)
+		}
+	}
+	return nil
+}
+
+// apiListener is the API on the network of a daemon; nil for none.
+type apiListener struct {
+	*control.Network
+	listener net.Listener
+}
+
+// open listens, so that wrong files and an address that cannot be had end the start.
+func (f *apiFlags) open(ctx context.Context) (*apiListener, error) {
+	if f.address == "" {
+		return nil, nil
+	}
+	n := &control.Network{
+		Address: f.address, Cert: f.cert, Key: f.key, Clients: f.clients,
+		Access: &access.File{Path: f.access}, Tokens: access.Tokens{Folder: f.tokens}, Limits: control.NetworkLimits,
+	}
+	l, err := n.Listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &apiListener{n, l}, nil
+}
+
+func (s *apiListener) close() {
+	if s != nil {
+		s.listener.Close()
+	}
+}
+
+func (s *apiListener) run(ctx context.Context, d control.Daemon, log *slog.Logger) error {
+	return s.Serve(ctx, s.listener, d, log)
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var f orderFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use: "audit", Short: "show who tried to do what", Args: exactly(0),
+		Long: "Shows the last attempts to have the daemon do something, oldest first: who it was, how\n" +
+			"that was proven, from where, what was asked and what came of it. What was denied is there\n" +
+			"too. The daemon keeps 4096 attempts and 1024 denied ones, also over restarts.\n" + exitHelp,
+		Example: "  slipway audit\n  slipway audit --all --output json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			daemon := daemonAt(f.state)
+			defer daemon.Close()
+			entries, err := daemon.Audit(cmd.Context(), f.site, 0)
+			if err != nil {
+				return err
+			}
+			if !all {
+				entries = entries[max(0, len(entries)-auditShown):]
+			}
+			return a.printAudit(entries)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("show all that is kept, not the last %d", auditShown))
+	f.add(cmd)
+	return cmd
+}
+
+// auditShown is how many attempts are shown unless all are asked for.
+const auditShown = 50
+
+func (a *app) printAudit(entries []site.AuditEntry) error {
+	if a.output == "json" {
+		return a.out.JSON(append([]site.AuditEntry{}, entries...))
+	}
+	if len(entries) == 0 {
+		return a.out.Println("nobody has tried anything yet")
+	}
+	t := newTable("when", "who", "from", "what", "outcome", "")
+	for _, e := range entries {
+		who := e.Kind
+		if e.By != "" {
+			who = e.By + " (" + e.Kind + ")"
+		}
+		what := e.Verb
+		for _, more := range []string{e.Node, e.Digest} {
+			if more != "" {
+				what += " " + more
+			}
+		}
+		outcome := string(e.Outcome)
+		if e.Times > 1 {
+			outcome = fmt.Sprintf("%s %d times", outcome, e.Times)
+		}
+		from := e.From
+		if from == "" {
+			from = "socket"
+		}
+		t.AppendRow(table.Row{e.When.Local().Format(time.DateTime), who, from, what, outcome, e.Text})
+	}
+	return a.out.Println(t.Render())
+}

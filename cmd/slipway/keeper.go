@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// keeper answers the API for one site.
+type keeper struct {
+	engine *engine.Engine
+	files  *artifact.Service // nil for none
+}
+
+func (k keeper) Sites() []string { return []string{k.engine.Site} }
+
+func (k keeper) mine(name string) error {
+	if name != "" && name != k.engine.Site {
+		return fmt.Errorf("%w: this daemon manages site %s, not %s", site.ErrNotFound, k.engine.Site, name)
+	}
+	return nil
+}
+
+func (k keeper) Report(name string) (site.Report, error) {
+	if err := k.mine(name); err != nil {
+		return site.Report{}, err
+	}
+	return k.engine.Report(), nil
+}
+
+func (k keeper) Known(name string) (site.Known, error) {
+	if err := k.mine(name); err != nil {
+		return site.Known{}, err
+	}
+	return k.engine.Known(), nil
+}
+
+func (k keeper) Events(name string, after uint64) ([]site.Event, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Events(after), nil
+}
+
+func (k keeper) History(ctx context.Context, name, node string) ([]site.Event, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.History(ctx, node)
+}
+
+func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, error) {
+	if err := k.mine(name); err != nil {
+		return site.Closeup{}, err
+	}
+	return k.engine.Closeup(ctx, node)
+}
+
+func (k keeper) File(_ context.Context, name, node, key string) (item.Content, error) {
+	if err := k.mine(name); err != nil {
+		return item.Content{}, err
+	}
+	return k.engine.File(node, key)
+}
+
+func (k keeper) Console(ctx context.Context, name, node string) ([]byte, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Console(ctx, node)
+}
+
+func (k keeper) Said(ctx context.Context, name, node string) ([]site.Said, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Said(ctx, node)
+}
+
+func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
+	if err := k.mine(name); err != nil {
+		return "", err
+	}
+	return k.engine.Do(ctx, o)
+}
+
+func (k keeper) Artifacts() artifact.Keeper {
+	if k.files == nil {
+		return nil
+	}
+	return k.files
+}
+
+func (k keeper) Design(name string) (*site.Site, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Design(), nil
+}
+
+func (k keeper) Where(name, node string) (rack, role string, known bool) {
+	if k.mine(name) != nil {
+		return "", "", false
+	}
+	return k.engine.Where(node)
+}
+
+func (k keeper) AddAudit(ctx context.Context, name string, e site.AuditEntry) (site.AuditEntry, error) {
+	if err := k.mine(name); err != nil {
+		return e, err
+	}
+	select {
+	case <-k.engine.Ready(): // nothing is written before the records were read
+		return k.engine.Records.AddAudit(ctx, e)
+	case <-ctx.Done():
+		return e, context.Cause(ctx)
+	}
+}
+
+func (k keeper) EndAudit(ctx context.Context, name string, e site.AuditEntry) error {
+	if err := k.mine(name); err != nil {
+		return err
+	}
+	return k.engine.Records.EndAudit(ctx, e)
+}
+
+func (k keeper) Audit(ctx context.Context, name string, after uint64) ([]site.AuditEntry, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Records.Audit(ctx, after)
+}

@@ -1,0 +1,123 @@
+// Package access says who may ask what of a daemon: callers, the verbs that they use, the roles that
+// a file of the bootstrap host gives them, and the tokens of programs. It decides and does not
+// serve: package control asks it about every request.
+package access
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Kind is how a caller proved who it is.
+type Kind string
+
+// The kinds of caller.
+const (
+	// Nobody proved nothing.
+	Nobody Kind = "nobody"
+	// User is a user of the bootstrap host, as the kernel names the peer of the unix socket.
+	User Kind = "user"
+	// Person showed a certificate of the authority for clients.
+	Person Kind = "person"
+	// Token is a program that showed a token.
+	Token Kind = "token"
+)
+
+// Caller is who asks.
+type Caller struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name,omitempty"`
+	// From is the address that the request came from; empty on the unix socket.
+	From string `json:"from,omitempty"`
+}
+
+// String is the caller as records and people are told of it. A person and a token never read like a
+// user of the host.
+func (c Caller) String() string {
+	switch c.Kind {
+	case User:
+		return c.Name
+	case Person:
+		return c.Name + " (certificate)"
+	case Token:
+		return "token " + c.Name
+	}
+	return "nobody"
+}
+
+// IsPerson says whether a person asks, as far as that can be known: not a program with a token.
+func (c Caller) IsPerson() bool { return c.Kind == User || c.Kind == Person }
+
+// Verb is what a role may allow.
+type Verb string
+
+// The verbs. Those of orders have the names of the orders.
+const (
+	Read       Verb = "read"
+	Records    Verb = "records"
+	Logs       Verb = "logs"
+	Files      Verb = "files"
+	Audit      Verb = "audit"
+	Artifacts  Verb = "artifacts"
+	Export     Verb = "export"
+	Approve    Verb = "approve"
+	Disapprove Verb = "disapprove"
+	TakeOver   Verb = "take-over"
+	Pause      Verb = "pause"
+	Resume     Verb = "resume"
+	Retry      Verb = "retry"
+	Quarantine Verb = "quarantine"
+	Release    Verb = "release"
+)
+
+// Meaning is what a verb allows, and to whom it may be given.
+type Meaning struct {
+	Verb Verb
+	// ForPersons is set for what no token ever holds.
+	ForPersons bool
+	// Allows is what it allows, as a phrase.
+	Allows string
+}
+
+// Verbs are all verbs, in the order in which they are shown.
+var Verbs = []Meaning{
+	{Read, false, "see the status, the plan, findings, the rollout, the design in force, inventories, the history and events"},
+	{Records, false, "see everything that is recorded of nodes, slow digests of passwords among it; `slipway plan`, `why` and `inventory` need it"},
+	{Logs, false, "read the serial consoles of machines, and what the agent says while it installs"},
+	{Files, false, "read files of systems that the design names and does not keep secret"},
+	{Audit, false, "read who tried to do what"},
+	{Artifacts, false, "put images into the artifact store, verify them and remove unused ones"},
+	{Pause, false, "pause a node or the site"},
+	{Resume, false, "end a pause"},
+	{Retry, false, "have a node tried again now; for the whole site also continue a halted rollout"},
+	{Quarantine, false, "switch a machine off and keep it off"},
+	{Disapprove, false, "take back an approval that was not used"},
+	{Approve, true, "approve what erases data, a first disruption, a removal or a foreign system"},
+	{Release, true, "end a quarantine"},
+	{TakeOver, true, "take the site over from another daemon"},
+	{Export, true, "copy all records of the daemon"},
+}
+
+// meaningOf is the meaning of a verb; false for a word that is none.
+func meaningOf(v Verb) (Meaning, bool) {
+	i := slices.IndexFunc(Verbs, func(m Meaning) bool { return m.Verb == v })
+	if i < 0 {
+		return Meaning{}, false
+	}
+	return Verbs[i], true
+}
+
+// Target is what a caller wants to use a verb on.
+type Target struct {
+	Site string
+	// Node is empty for the whole site; Rack and Role are those of the node, empty where the node is
+	// not known or has none.
+	Node, Rack, Role string
+}
+
+func (t Target) String() string {
+	if t.Node == "" {
+		return "site " + t.Site + " as a whole"
+	}
+	return fmt.Sprintf("node %s of site %s", t.Node, t.Site)
+}

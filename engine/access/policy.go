@@ -1,0 +1,231 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/slipway-gitops/slipway/engine/hostfile"
+)
+
+// Policy is who may do what. What it does not allow is denied: the zero value denies everything but
+// what users of the host ask on the socket, who are as good as the daemon's own user.
+type Policy struct {
+	roles  map[string][]Verb
+	grants []grant
+}
+
+// grant gives roles to a caller, within bounds.
+type grant struct {
+	kind  Kind
+	name  string
+	verbs []Verb
+	// Empty bounds nothing. The whole site is within bounds of sites alone.
+	sites, racks, roles []string
+}
+
+// mostName bounds the names of callers, in bytes.
+const mostName = 128
+
+// Parse reads the text of an access file. Its lines are
+//
+//	role NAME: VERB…
+//	person NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B]
+//	token NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B]
+//
+// Its errors begin with the line's number.
+func Parse(text string) (*Policy, error) {
+	p := &Policy{roles: map[string][]Verb{}}
+	err := hostfile.EachSetting(text, "role NAME, person NAME and token NAME", func(key, value string, _ int) (bool, error) {
+		what, name, _ := strings.Cut(key, " ")
+		name = strings.TrimSpace(name)
+		switch what {
+		case "role":
+			return true, p.addRole(name, strings.Fields(value))
+		case string(Person), string(Token):
+			return true, p.addGrant(Kind(what), name, strings.Fields(value))
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) addRole(name string, verbs []string) error {
+	if !isWord(name) {
+		return fmt.Errorf("%q cannot be the name of a role: use letters, digits and hyphens", name)
+	}
+	if _, twice := p.roles[name]; twice {
+		return fmt.Errorf("role %s is there twice: write all its verbs into one line", name)
+	}
+	if len(verbs) == 0 {
+		return fmt.Errorf("role %s has no verb", name)
+	}
+	for _, v := range verbs {
+		if _, known := meaningOf(Verb(v)); !known {
+			return fmt.Errorf("role %s has %q, which is not one of the verbs: %s", name, v, allVerbs())
+		}
+		p.roles[name] = append(p.roles[name], Verb(v))
+	}
+	return nil
+}
+
+func allVerbs() string {
+	var all []string
+	for _, m := range Verbs {
+		all = append(all, string(m.Verb))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *Policy) addGrant(kind Kind, name string, words []string) error {
+	if kind == Token && !IsTokenName(name) {
+		return fmt.Errorf("%q cannot be the name of a token: use lower case letters, digits and hyphens", name)
+	}
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	g := grant{kind: kind, name: name}
+	for _, word := range words {
+		if key, values, isBound := strings.Cut(word, "="); isBound {
+			if err := g.bound(key, values); err != nil {
+				return err
+			}
+			continue
+		}
+		verbs, known := p.roles[word]
+		if !known {
+			return fmt.Errorf("there is no role %q above: a line \"role %s: VERB…\" comes first", word, word)
+		}
+		g.verbs = append(g.verbs, verbs...)
+	}
+	if len(g.verbs) == 0 {
+		return fmt.Errorf("%s %s has no role", kind, name)
+	}
+	for _, v := range g.verbs {
+		if m, _ := meaningOf(v); m.ForPersons && kind == Token {
+			return fmt.Errorf("token %s has a role with %q, which only persons may have: give that to a person with a certificate", name, v)
+		}
+	}
+	p.grants = append(p.grants, g)
+	return nil
+}
+
+func (g *grant) bound(key, values string) error {
+	into := map[string]*[]string{"site": &g.sites, "rack": &g.racks, "role": &g.roles}[key]
+	if into == nil {
+		return fmt.Errorf("%q is no bound: write site=, rack= or role=", key+"=")
+	}
+	if *into != nil {
+		return fmt.Errorf("%q is there twice: separate values by commas", key+"=")
+	}
+	*into = strings.Split(values, ",")
+	if slices.Contains(*into, "") {
+		return fmt.Errorf("%s=%s has an empty value, which would bound nothing", key, values)
+	}
+	return nil
+}
+
+// Allows says whether a caller may use a verb on a target. The error says in a sentence why not.
+func (p *Policy) Allows(c Caller, v Verb, t Target) error {
+	m, known := meaningOf(v)
+	switch {
+	case !known:
+		return fmt.Errorf("%w: %q is not a verb", ErrDenied, v)
+	case c.Kind == User:
+		return nil
+	case c.Kind == Nobody || c.Name == "":
+		return fmt.Errorf("%w: who asks is not known", ErrDenied)
+	case m.ForPersons && !c.IsPerson():
+		return fmt.Errorf("%w: %s is for persons only, who show a certificate; %s is a program", ErrDenied, v, c)
+	}
+	for g := range p.of(c) {
+		if slices.Contains(g.verbs, v) && g.includes(t) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s may not %s %s: no line of the access file on the daemon's host allows it", ErrDenied, c, v, t)
+}
+
+// ErrDenied is wrapped when a caller may not do something.
+var ErrDenied = errors.New("denied")
+
+// MaySome says whether a caller may use a verb on anything of a site.
+func (p *Policy) MaySome(c Caller, v Verb, siteName string) bool {
+	m, known := meaningOf(v)
+	switch {
+	case !known, m.ForPersons && !c.IsPerson():
+		return false
+	case c.Kind == User:
+		return true
+	}
+	for g := range p.of(c) {
+		if slices.Contains(g.verbs, v) && allows(g.sites, siteName) {
+			return true
+		}
+	}
+	return false
+}
+
+// of are the grants of a caller.
+func (p *Policy) of(c Caller) func(func(grant) bool) {
+	return func(yield func(grant) bool) {
+		for _, g := range p.grants {
+			if g.kind == c.Kind && g.name == c.Name && !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// includes says whether a target is within the bounds. A grant for some racks or roles never includes
+// the whole site, nor a node that is not known.
+func (g grant) includes(t Target) bool {
+	return allows(g.sites, t.Site) && allows(g.racks, t.Rack) && allows(g.roles, t.Role)
+}
+
+func allows(values []string, value string) bool {
+	return len(values) == 0 || value != "" && slices.Contains(values, value)
+}
+
+// Tokens are the names of tokens that have a role, in order.
+func (p *Policy) Tokens() []string {
+	names := map[string]bool{}
+	for _, g := range p.grants {
+		if g.kind == Token {
+			names[g.name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// CheckName refuses a name that could be taken for another one, or forge a line of a log.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case len(name) > mostName:
+		return fmt.Errorf("the name has more than %d bytes", mostName)
+	case !utf8.ValidString(name):
+		return errors.New("the name is not valid UTF-8")
+	}
+	for _, r := range name {
+		if r > unicode.MaxASCII || !unicode.IsPrint(r) || strings.ContainsRune(`"'\:#`+"`", r) {
+			return fmt.Errorf("the name has the character %q: names have printable ASCII characters, without quotes, colon, # and backslash", r)
+		}
+	}
+	if strings.TrimSpace(name) != name || strings.Contains(name, "  ") {
+		return errors.New("the name begins or ends with a space, or has two in a row")
+	}
+	return nil
+}
+
+func isWord(s string) bool {
+	return s != "" && len(s) <= mostName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""
+}

@@ -1,0 +1,78 @@
+package control
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// api answers for a daemon to the callers of one listener.
+type api struct {
+	daemon Daemon
+	access *access.File // nil on the socket, whose callers may do everything
+	limits *limits
+	log    *slog.Logger
+	// problem is told when the access file is found wrong, and with nil when it is right again.
+	problem func(error)
+	wrong   lastError
+
+	reports shared[site.Report]
+	knowns  shared[site.Known]
+	events  hub
+
+	encoding slots
+	consoles consoles
+}
+
+// newAPI makes the API of a listener. What is asked for more often than every so much time is computed
+// once for all who ask.
+func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slog.Logger) *api {
+	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
+	a.encoding = make(slots, 2) // the cores of a small host
+	a.reports.every, a.knowns.every = every, every
+	a.events.api = a
+	return a
+}
+
+// policyNow is what callers may do now. While the access file is wrong nobody from the network may do
+// anything.
+func (a *api) policyNow() *access.Policy {
+	if a.access == nil {
+		return &access.Policy{} // which allows users of the host everything, and nobody else anything
+	}
+	p, err := a.access.Policy()
+	if a.wrong.isOther(err) && a.problem != nil {
+		a.problem(err)
+	}
+	return p
+}
+
+// lastError tells whether an error is the one of before.
+type lastError struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (l *lastError) isOther(err error) bool {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	other := text != l.text
+	l.text = text
+	return other
+}
+
+// report is the report of a site as it is now, or became while this was waited for.
+func (c *call) report() (site.Report, error) {
+	s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
+	if err != nil {
+		return site.Report{}, err
+	}
+	return s.value, nil
+}

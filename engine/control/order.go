@@ -1,0 +1,210 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What each order takes as its body. A body never says which order it is: the path does, so that what
+// is allowed is what is done.
+type (
+	// allOrOne is an order for one node, or expressly for all.
+	allOrOne struct {
+		// Node is the node, where the order is for one.
+		Node string `json:"node,omitempty"`
+		// All is true for the whole site.
+		All bool `json:"all,omitempty"`
+	}
+	// withReason is allOrOne with why.
+	withReason struct {
+		allOrOne
+		// Reason is why, for the record and for others.
+		Reason string `json:"reason"`
+	}
+	pauseBody struct {
+		withReason
+		// Until is when the pause ends by itself.
+		Until time.Time `json:"until,omitzero"`
+	}
+	// approveBody names what is approved by what was shown: a set by its digest, or a node with the
+	// digest of its text.
+	approveBody struct {
+		// Digest is that of the set, as the status has it in "approve".
+		Digest string `json:"digest,omitempty"`
+		// Node is a node, with Shown.
+		Node string `json:"node,omitempty"`
+		// Shown is the "approval" of the node, read together with its "approve": what was shown to the
+		// person. It is another one as soon as the machine, its system, the steps or the revision are.
+		Shown string `json:"shown,omitempty"`
+		// Reason is a note for the record.
+		Reason string `json:"reason,omitempty"`
+	}
+	disapproveBody struct {
+		// Digest is that of a set whose approvals end.
+		Digest string `json:"digest,omitempty"`
+		// Node is a node of which all approvals end.
+		Node string `json:"node,omitempty"`
+		// Reason is a note for the record.
+		Reason string `json:"reason,omitempty"`
+	}
+	takeOverBody struct {
+		// Reason is why the other daemon is gone.
+		Reason string `json:"reason"`
+	}
+)
+
+// Bounds on an order.
+const (
+	maxOrder  = 64 << 10 // bytes
+	maxReason = 1000     // bytes
+)
+
+// decodeBody reads the one JSON value of a request strictly: what is not understood is not half done.
+func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return fmt.Errorf("%w: the body must be JSON, with \"Content-Type: application/json\"", ErrBadRequest)
+	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(into)
+	if err == nil {
+		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("there is more than one value")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the daemon cannot read this order: %s", ErrBadRequest, site.Printable(err.Error()))
+	}
+	return nil
+}
+
+// readOrder reads the order of a request. Whose it is says the connection and not the body.
+func readOrder(c *call) (site.Order, error) {
+	o := site.Order{Verb: site.Verb(c.route.verb), By: c.caller.String()}
+	var target allOrOne
+	switch c.route.body.(type) {
+	case approveBody:
+		var b approveBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		o.Digest, o.Node, o.Shown, o.Reason = b.Digest, b.Node, b.Shown, b.Reason
+		if o.Node != "" && !site.IsDigest(o.Shown) {
+			return o, fmt.Errorf("%w: \"shown\" must be the \"approval\" that the status of the node had when the person read it", ErrBadRequest)
+		}
+		if o.Node == "" && o.Shown != "" {
+			return o, fmt.Errorf("%w: \"shown\" belongs to a node", ErrBadRequest)
+		}
+		return o, checkOrder(&o, exactlyOne)
+	case disapproveBody:
+		var b disapproveBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		o.Digest, o.Node, o.Reason = b.Digest, b.Node, b.Reason
+		return o, checkOrder(&o, exactlyOne)
+	case takeOverBody:
+		var b takeOverBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		o.Reason = b.Reason
+		return o, checkOrder(&o, reasoned)
+	case pauseBody:
+		var b pauseBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		target, o.Reason, o.Until = b.allOrOne, b.Reason, b.Until
+		if !o.Until.IsZero() && !o.Until.After(time.Now()) {
+			return o, fmt.Errorf("%w: \"until\" is over already", ErrBadRequest)
+		}
+		return o, checkTarget(&o, target, reasoned)
+	case withReason:
+		var b withReason
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		o.Reason = b.Reason
+		return o, checkTarget(&o, b.allOrOne, reasoned)
+	}
+	if err := decodeBody(c.w, c.r, &target); err != nil {
+		return o, err
+	}
+	return o, checkTarget(&o, target, func(*site.Order) error { return nil })
+}
+
+// checkTarget has an order be for one node or expressly for all: one that was left out by mistake must
+// not be an order for the whole site.
+func checkTarget(o *site.Order, t allOrOne, more func(*site.Order) error) error {
+	if (t.Node == "") != t.All {
+		return fmt.Errorf("%w: %s takes either \"node\" or \"all\": true", ErrBadRequest, o.Verb)
+	}
+	o.Node = t.Node
+	return checkOrder(o, more)
+}
+
+func checkOrder(o *site.Order, more func(*site.Order) error) error {
+	switch {
+	case o.Node != "" && !nodeInPath.MatchString(o.Node):
+		return fmt.Errorf("%w: no node is called %s", site.ErrNotFound, site.Printable(o.Node[:min(len(o.Node), 100)]))
+	case o.Digest != "" && !site.IsDigest(o.Digest):
+		return fmt.Errorf("%w: a digest has %d digits of 0-9 and a-f", ErrBadRequest, site.DigestDigits)
+	case len(o.Reason) > maxReason:
+		return fmt.Errorf("%w: the reason has more than %d bytes", ErrBadRequest, maxReason)
+	}
+	o.Reason = site.Printable(o.Reason)
+	return more(o)
+}
+
+func exactlyOne(o *site.Order) error {
+	if (o.Digest == "") == (o.Node == "") {
+		return fmt.Errorf("%w: %s takes either \"digest\" or \"node\"", ErrBadRequest, o.Verb)
+	}
+	return nil
+}
+
+func reasoned(o *site.Order) error {
+	if o.Reason == "" {
+		return fmt.Errorf("%w: %s needs a \"reason\": others will want to know", ErrBadRequest, o.Verb)
+	}
+	return nil
+}
+
+// orderedNodes are the nodes that an order is about; one "" is the whole site. A set by its digest is
+// about its nodes as far as that can be known: the digest names exactly these losses. To take a set
+// back is for the whole site: it takes back what a merged proposal approves, too, on nodes that are not known here.
+func (c *call) orderedNodes() ([]string, error) {
+	o := c.order
+	if o.Digest == "" || o.Verb != site.VerbApprove || c.may(access.Verb(o.Verb), "") == nil {
+		return []string{o.Node}, nil
+	}
+	r, err := c.report()
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	if r.Status.Approve == o.Digest {
+		for _, l := range r.Status.Waiting {
+			nodes = append(nodes, l.Node)
+		}
+	}
+	if len(nodes) == 0 {
+		return []string{""}, nil // of other sets it is not known which nodes they have
+	}
+	return nodes, nil
+}
+
+// carryOut has the daemon carry out the order.
+func carryOut(c *call) (any, error) {
+	sentence, err := c.daemon.Do(c.r.Context(), c.site, c.order)
+	return done{sentence}, err
+}

@@ -1,0 +1,332 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// routes are all routes of the API.
+func routes() []route {
+	return slices.Concat(about(), reads(), nodeReads(), orders(), stores())
+}
+
+// Identity is what the daemon knows of who asks.
+type Identity struct {
+	access.Caller
+	// Verbs are those that the caller may use on anything of a site, by site.
+	Verbs map[string][]access.Verb `json:"verbs"`
+}
+
+func about() []route {
+	return []route{
+		{method: http.MethodGet, path: "/openapi.json", scope: ofCaller, about: "Gives this description as OpenAPI.", gives: map[string]any{},
+			serve: func(*call) (any, error) { return prepared(openAPI), nil }},
+		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site.", gives: Identity{}, serve: whoAmI},
+		{method: http.MethodGet, path: "/sites", scope: ofCaller, about: "Lists the names of the sites that the daemon manages.", gives: []string{},
+			serve: func(c *call) (any, error) { return c.daemon.Sites(), nil }},
+	}
+}
+
+func whoAmI(c *call) (any, error) {
+	is := Identity{c.caller, map[string][]access.Verb{}}
+	for _, name := range c.daemon.Sites() {
+		for _, m := range access.Verbs {
+			if c.policy.MaySome(c.caller, m.Verb, name) {
+				is.Verbs[name] = append(is.Verbs[name], m.Verb)
+			}
+		}
+	}
+	return is, nil
+}
+
+var (
+	afterSeq  = parameter{name: "after", about: "the seq of an entry: later ones only", example: "1700000000000000", number: true}
+	limitSeq  = parameter{name: "limit", about: "how many at most, up to 1000", example: "100", number: true}
+	afterNode = parameter{name: "after", about: "the name of a node: those behind it only", example: "compute-1"}
+)
+
+func reads() []route {
+	return []route{
+		{method: http.MethodGet, path: "/sites/{site}/report", verb: access.Read, about: "Gives the status of the site and of all nodes, the plan and the findings, with an ETag.", gives: site.Report{},
+			serve: func(c *call) (any, error) {
+				s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
+				if err != nil {
+					return nil, err
+				}
+				return prepared(s.body), nil
+			}},
+		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Gives the status of the site without its nodes.", gives: site.Status{},
+			serve: ofReport(func(r site.Report) any { r.Status.Nodes = []site.NodeStatus{}; return r.Status })},
+		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Gives the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
+			serve: ofReport(func(r site.Report) any { return r.Plan })},
+		{method: http.MethodGet, path: "/sites/{site}/findings", verb: access.Read, about: "Lists the findings of the newest revision.", gives: []site.Finding{},
+			serve: ofReport(func(r site.Report) any { return append([]site.Finding{}, r.Findings...) })},
+		{method: http.MethodGet, path: "/sites/{site}/rollout", verb: access.Read, about: "Gives the last rollout. Its revision is empty before the first.", gives: site.RolloutStatus{},
+			serve: ofReport(func(r site.Report) any {
+				if r.Status.Rollout == nil {
+					return site.RolloutStatus{}
+				}
+				return *r.Status.Rollout
+			})},
+		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Gives the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
+		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Gives everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
+			serve: func(c *call) (any, error) {
+				s, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
+					k, err := c.daemon.Known(c.site)
+					return withoutMedia(k), err
+				})
+				if err != nil {
+					return nil, err
+				}
+				return prepared(s.body), nil
+			}},
+		{method: http.MethodGet, path: "/sites/{site}/history", verb: access.Read, about: "Lists the last events of the site itself, and all orders, also over restarts.", gives: []site.Event{},
+			serve: func(c *call) (any, error) { return c.history("") }},
+		{method: http.MethodGet, path: "/sites/{site}/events", verb: access.Read, scope: ofSome, events: true, query: []parameter{afterSeq, limitSeq},
+			about: "Lists the latest events of the nodes that the caller may read. With \"Accept: text/event-stream\" it streams events as they happen.",
+			gives: []site.Event{}, serve: eventsOf},
+		{method: http.MethodGet, path: "/sites/{site}/audit", verb: access.Audit, query: []parameter{afterSeq, limitSeq},
+			about: "Lists who tried to do what, with what came of it, oldest first.", gives: []site.AuditEntry{}, serve: auditOf},
+		{method: http.MethodGet, path: "/sites/{site}/nodes", verb: access.Read, scope: ofSome, gives: NodePage{}, serve: nodesOf,
+			query: []parameter{afterNode, {name: "limit", about: "how many at most, up to 1000; 100 without it", example: "100", number: true}, {name: "state", about: "a state: nodes in it only", example: "blocked"},
+				{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"}},
+			about: "Lists the nodes that the caller may read, by name, a page at a time."},
+	}
+}
+
+// ofReport answers with a part of the report.
+func ofReport(part func(site.Report) any) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		r, err := c.report()
+		if err != nil {
+			return nil, err
+		}
+		return part(r), nil
+	}
+}
+
+func designOfSite(c *call) (any, error) {
+	d, err := c.design()
+	if err != nil {
+		return nil, err
+	}
+	s := *d
+	s.Nodes, s.Sealed = map[string]*site.Node{}, nil
+	return s, nil
+}
+
+// design is the design in force.
+func (c *call) design() (*site.Site, error) {
+	d, err := c.daemon.Design(c.site)
+	if err == nil && d == nil {
+		err = fmt.Errorf("%w: no design is in force yet", site.ErrNotFound)
+	}
+	return d, err
+}
+
+func (c *call) history(node string) (any, error) {
+	free, err := c.encoding.begin(c.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	events, err := c.daemon.History(c.r.Context(), c.site, node)
+	return append([]site.Event{}, events...), err
+}
+
+func auditOf(c *call) (any, error) {
+	after, err := c.number("after", 0, 0, 1<<63)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := c.number("limit", mostEvents, 1, mostEvents)
+	if err != nil {
+		return nil, err
+	}
+	free, err := c.encoding.begin(c.r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	all, err := c.daemon.Audit(c.r.Context(), c.site, after)
+	return append([]site.AuditEntry{}, all[:min(uint64(len(all)), limit)]...), err
+}
+
+// NodePage is a part of the nodes of a site.
+type NodePage struct {
+	Nodes []site.NodeStatus `json:"nodes"`
+	// Next is what "after" has to be for the next page; empty on the last.
+	Next string `json:"next,omitempty"`
+}
+
+func nodesOf(c *call) (any, error) {
+	limit, err := c.number("limit", 100, 1, mostEvents)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.report()
+	if err != nil {
+		return nil, err
+	}
+	q, shown := c.r.URL.Query(), c.shows()
+	page := NodePage{Nodes: []site.NodeStatus{}}
+	for _, n := range r.Status.Nodes {
+		switch {
+		case n.Name <= q.Get("after"), q.Get("state") != "" && q.Get("state") != string(n.State), q.Get("role") != "" && q.Get("role") != n.Role,
+			q.Get("rack") != "" && q.Get("rack") != n.Rack, !shown(n.Name):
+			continue
+		}
+		if uint64(len(page.Nodes)) == limit {
+			page.Next = page.Nodes[len(page.Nodes)-1].Name
+			break
+		}
+		page.Nodes = append(page.Nodes, n)
+	}
+	return page, nil
+}
+
+// NodeDetail is one node.
+type NodeDetail struct {
+	Status site.NodeStatus `json:"status"`
+	// Plan is what Slipway is about to do to it; nil for nothing.
+	Plan *site.NodePlan `json:"plan,omitempty"`
+}
+
+func nodeReads() []route {
+	node := func(path string, v access.Verb, about string, gives any, serve func(*call) (any, error)) route {
+		return route{method: http.MethodGet, path: "/sites/{site}/nodes/{node}" + path, verb: v, scope: ofNode, about: about, gives: gives, serve: serve}
+	}
+	file := node("/file", access.Files, "Gives what is in a file of the node's system that the design names, as far as it may be shown.", item.Content{},
+		func(c *call) (any, error) {
+			return c.daemon.File(c.r.Context(), c.site, c.node, c.r.URL.Query().Get("key"))
+		})
+	file.query = []parameter{{name: "key", about: "the file as the design names it", example: "files./etc/motd"}}
+	return []route{
+		node("", access.Read, "Gives the status of a node and its part of the plan.", NodeDetail{}, nodeOf),
+		node("/design", access.Read, "Gives the node as the design in force has it, with the origin of each value.", site.Node{}, designOfNode),
+		node("/inventory", access.Read, "Gives what the machine is made of; empty before it was looked at.", site.Inventory{}, func(c *call) (any, error) {
+			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
+			if err != nil || all.Inventory == nil {
+				return site.Inventory{}, err
+			}
+			return *all.Inventory, nil
+		}),
+		node("/history", access.Read, "Lists the last events of a node, also over restarts.", []site.Event{}, func(c *call) (any, error) { return c.history(c.node) }),
+		node("/records", access.Records, "Gives everything that is recorded and observed of a node, with its inventory.", site.Closeup{}, func(c *call) (any, error) {
+			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
+			all.Memory = withoutMedium(all.Memory)
+			return all, err
+		}),
+		node("/console", access.Logs, "Gives the last of what the machine wrote to its serial console, as bytes in base64.", []byte{}, func(c *call) (any, error) {
+			return c.console()
+		}),
+		node("/agent-log", access.Logs, "Lists the last that the agent in the memory of the machine has said.", []site.Said{}, func(c *call) (any, error) {
+			lines, err := c.daemon.Said(c.r.Context(), c.site, c.node)
+			return append([]site.Said{}, lines...), err
+		}),
+		file,
+	}
+}
+
+func nodeOf(c *call) (any, error) {
+	r, err := c.report()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(r.Status.Nodes, func(n site.NodeStatus) bool { return n.Name == c.node })
+	if i < 0 {
+		return nil, c.noNode()
+	}
+	d := NodeDetail{Status: r.Status.Nodes[i]}
+	if i := slices.IndexFunc(r.Plan.Nodes, func(n site.NodePlan) bool { return n.Node == c.node }); i >= 0 {
+		d.Plan = &r.Plan.Nodes[i]
+	}
+	return d, nil
+}
+
+func (c *call) noNode() error {
+	return fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, c.site, c.node)
+}
+
+func designOfNode(c *call) (any, error) {
+	d, err := c.design()
+	if err != nil {
+		return nil, err
+	}
+	n := d.Nodes[c.node]
+	if n == nil {
+		return nil, c.noNode()
+	}
+	return *n, nil
+}
+
+// withoutMedium is what is known of a node without the URLs of media, which open what is served there.
+func withoutMedium(m site.Memory) site.Memory {
+	if b := m.Recorded.Agent; b != nil && b.Served != "" {
+		hidden := *b
+		hidden.Served = ""
+		m.Recorded.Agent = &hidden
+	}
+	if f := m.Recorded.InFlight; f != nil && f.Served != "" {
+		hidden := *f
+		hidden.Served = ""
+		m.Recorded.InFlight = &hidden
+	}
+	return m
+}
+
+func withoutMedia(k site.Known) site.Known {
+	nodes := make(map[string]site.Memory, len(k.Nodes))
+	for name, m := range k.Nodes {
+		nodes[name] = withoutMedium(m)
+	}
+	k.Nodes = nodes
+	return k
+}
+
+// done is the answer to an order.
+type done struct {
+	// Done says in a sentence what was done.
+	Done string `json:"done"`
+}
+
+// orders are the routes of all orders. Each has a path of its own, which says what is done.
+func orders() []route {
+	order := func(v site.Verb, body any, about string) route {
+		return route{method: http.MethodPost, path: "/sites/{site}/" + string(v), verb: access.Verb(v), scope: ofOrder, body: body, gives: done{}, acts: true, about: about, serve: carryOut}
+	}
+	return []route{
+		order(site.VerbApprove, approveBody{}, "Approves what a person was shown: a set of destruction by its digest, or what waits at a node."),
+		order(site.VerbDisapprove, disapproveBody{}, "Takes back what was approved and not used: a set, or all of a node."),
+		order(site.VerbPause, pauseBody{}, "Pauses a node or the site."),
+		order(site.VerbResume, allOrOne{}, "Ends a pause."),
+		order(site.VerbRetry, allOrOne{}, "Tries a node again now; for all nodes it also continues a halted rollout."),
+		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
+		order(site.VerbRelease, allOrOne{}, "Ends a quarantine."),
+		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
+	}
+}
+
+// stores are the routes of the daemon's stores.
+func stores() []route {
+	const octets, lines = "application/octet-stream", "application/jsonlines"
+	digest := parameter{name: "sha256", about: "the digest that the file must have", example: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
+	return []route{
+		{method: http.MethodPost, path: "/state", verb: access.Export, acts: true, repairs: true, endless: true, media: octets, about: "Copies all records, as `slipway state export` writes them.", serve: exportState},
+		{method: http.MethodGet, path: "/artifacts", verb: access.Read, about: "Lists the artifact store.", gives: artifact.Listing{}, serve: ofShelf(func(k artifact.Keeper, c *call) (any, error) { return k.Listing(c.r.Context()) })},
+		{method: http.MethodPut, path: "/artifacts", verb: access.Artifacts, acts: true, endless: true, media: octets, query: []parameter{digest, {name: "name", about: "what people call it", example: "debian.raw"}},
+			about: "Puts a file into the artifact store.", gives: artifact.Info{}, serve: ofShelf(addArtifact)},
+		{method: http.MethodPost, path: "/artifacts/fetch", verb: access.Artifacts, acts: true, endless: true, media: lines, query: []parameter{{name: "url", about: "where it is", example: "https://images.example.org/debian.raw"}, digest},
+			about: "Fetches a file into the store. Each line of the answer is a value, the last one has \"done\" or \"failure\".", gives: line{}, serve: ofShelf(fetchArtifact)},
+		{method: http.MethodPost, path: "/artifacts/verify", verb: access.Artifacts, acts: true, repairs: true, endless: true, media: lines,
+			about: "Reads all files of the store again, and removes damaged ones. It answers in lines as well.", gives: line{}, serve: ofShelf(verifyArtifacts)},
+		{method: http.MethodPost, path: "/artifacts/collect", verb: access.Artifacts, acts: true, repairs: true, query: []parameter{{name: "unused", about: "for how long a file was not used", example: "720h"}, {name: "dry", about: "true: only say what would be removed", example: "true"}},
+			about: "Removes files that nothing names and that were not used for some time.", gives: []artifact.Info{}, serve: ofShelf(collectArtifacts)},
+	}
+}
