@@ -12,7 +12,7 @@ import (
 // rare are the facets that are not read with each look, but once in their period,
 // a tenth more or less, the same for one node every time. The inventory is read by
 // an inspection.
-var rare = [...]site.Facet{site.FacetBIOS, site.FacetFirmware, site.FacetSensors, site.FacetLog, site.FacetInventory}
+var rare = [...]site.Facet{site.FacetBIOS, site.FacetFirmware, site.FacetAccounts, site.FacetSensors, site.FacetLog, site.FacetInventory}
 
 // calendar is when each of the periods of a node last began, in seconds since
 // 1970; 0 for never.

@@ -187,8 +187,8 @@ type Certifier interface {
 	Certificate() string
 }
 
-// Keyholder is a Machine that sets passwords inside the system, and puts secrets into its files,
-// which a design names as credentials.
+// Keyholder is a Machine that sets passwords inside the system or of accounts of its BMC, and puts
+// secrets into files of the system, which a design names as credentials.
 type Keyholder interface {
 	// Credentials gives what the values come from. It is asked whenever one is
 	// needed, refuses a credential that is not for the machine or for the use, and sends nothing.

@@ -64,8 +64,8 @@ func Protocol(endpoint string) string {
 	return scheme
 }
 
-// Lend gives a machine that sets secrets inside its system the credentials that are for it: by
-// their hosts and ports those of its endpoint, and by their use for accounts or for files.
+// Lend gives a machine that sets secrets the credentials that are for it: by their hosts and ports
+// those of its endpoint, and by their use for accounts or files of the system, or for its BMC.
 // Where secrets is nil it lends none.
 func Lend(m Machine, e site.Endpoint, secrets secret.Source) {
 	k, ok := As[Keyholder](m)

@@ -20,3 +20,22 @@ type CredentialUse struct {
 	// it was denied before, here or elsewhere. That is done once.
 	TriedFor time.Time `json:"triedFor,omitzero"`
 }
+
+// AccountUse is what is known of the password of one account of a BMC. It tells passwords apart by
+// digests that are slow to compute, see package engine.
+type AccountUse struct {
+	// Proven is the digest of the password with which a fresh login was accepted last, at
+	// ProvenAt.
+	Proven   string    `json:"proven,omitempty"`
+	ProvenAt time.Time `json:"provenAt,omitzero"`
+	// Offered is the digest of a password that may have been set and is not proven.
+	Offered string `json:"offered,omitempty"`
+	// Tried is the digest of the password that was sent last and not accepted, or to which
+	// no answer is known, Tries how often that was, and TriedAt when it was last.
+	Tried   string    `json:"tried,omitempty"`
+	Tries   int       `json:"tries,omitempty"`
+	TriedAt time.Time `json:"triedAt,omitzero"`
+	// Changing says that a change of the account was begun and has not come to its end: its
+	// earlier sessions may be open.
+	Changing bool `json:"changing,omitempty"`
+}

@@ -72,6 +72,7 @@ const (
 	// may be pending until the machine is booted.
 	ActionFirmware Action = "update-firmware"
 	ActionBIOS     Action = "set-bios"
+	ActionAccounts Action = "set-accounts"
 	ActionBase     Action = "apply-base"
 	ActionNetwork  Action = "apply-network"
 	ActionPackages Action = "install-packages"

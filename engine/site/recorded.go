@@ -106,6 +106,8 @@ type Recorded struct {
 	Attempts map[Facet]Attempts `json:"attempts,omitempty"`
 	// Credentials is what became of the passwords that were sent, by endpoint.
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
+	// Accounts is what is known of the passwords of accounts of the BMC, by user name.
+	Accounts map[string]AccountUse `json:"accounts,omitempty"`
 	// Actions is what the machine told of the boot actions of this installation, by name.
 	Actions map[string]ActionRecord `json:"actions,omitempty"`
 	// Owned is the list of what Slipway made inside the system, after our last run.

@@ -263,7 +263,7 @@ func opening(w site.Window) time.Duration {
 
 // facets are those of which a design can say what is done about a difference.
 // Those that no driver acts on yet are among them: a site may prepare for them.
-var facets = []string{"base", "bios", "boot", "config", "definition", "disks", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
+var facets = []string{"accounts", "base", "bios", "boot", "config", "definition", "disks", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
 
 //go:embed zones.txt
 var zoneNames string
