@@ -149,3 +149,28 @@ func retryAccounts(r *site.Recorded) {
 	}
 	r.Accounts = all
 }
+
+// hasOtherPassword says whether an account was seen to have the password that its credential
+// had, and the credential has another value by now.
+func (w *worker) hasOtherPassword(j job) bool {
+	seen, uses := j.memory.Observed.Facets[site.FacetAccounts], j.memory.Recorded.Accounts
+	for name, a := range j.node.BMC.Accounts {
+		proven := uses[name].Proven
+		if proven == "" || !a.IsEnabled() || seen.Have[name+"."+site.AccountPassword] != site.PasswordOf(a.Credential) {
+			continue
+		}
+		r, err := secret.ForEndpoint(a.Credential, j.node.Endpoints[site.Manager].URL)
+		if err != nil {
+			continue // the step says so
+		}
+		v, err := w.e.Secrets.Get(r)
+		if err != nil {
+			continue
+		}
+		password, err := v.Password()
+		if err == nil && (accountPasswords{w}).digest(secret.New(name, password)) != proven {
+			return true
+		}
+	}
+	return false
+}

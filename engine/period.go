@@ -74,7 +74,7 @@ func (w *worker) facetsDue(j job) []site.Facet {
 	now, r := time.Now(), j.memory.Recorded
 	busy := r.InFlight != nil || r.UnderWay() > 0
 	for _, f := range w.designedFacets(j.node, site.Manager) {
-		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) {
+		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) || f == site.FacetAccounts && w.hasOtherPassword(j) {
 			due = append(due, f)
 		}
 	}

@@ -68,7 +68,7 @@ func TestAccountsArePlanned(t *testing.T) {
 			[]string{"accounts.guest.state absent, being changed → absent @nodes.cue:7:3"}, "", ""},
 		"the own one, unlisted": {site.BMC{Accounts: map[string]site.BMCAccount{"admin": {Role: "administrator"}}, Unlisted: site.BMCUnlisted{Accounts: "remove"}},
 			with(site.Values{"admin.state": "enabled", "admin.role": "administrator"}), nil, "", "Slipway logs in to its BMC as root, which is not in the design: that account stays"},
-		"the own one, disabled": {site.BMC{Accounts: map[string]site.BMCAccount{"root": {State: "disabled"}}}, own, nil, "could not log in any more", ""},
+		"the own one, disabled": {site.BMC{Accounts: map[string]site.BMCAccount{"root": {State: "disabled"}}}, own, nil, "could no longer log in", ""},
 		"locked": {site.BMC{Accounts: both}, with(site.Values{"monitor.state": "enabled", "monitor.role": "readOnly", "monitor.password": "that of credential monitor", "monitor.locked": "true"}),
 			nil, "", "the account monitor of its BMC is locked after wrong passwords"},
 	} {

@@ -185,10 +185,10 @@ func (s FacetState) keepOwn(n *Node, r *Resolved) {
 	login := n.Endpoints[Manager].Credential
 	switch {
 	case !a.IsEnabled():
-		refuse(AccountState, ", and could not log in any more; give endpoints.manager the credential of another account first")
+		refuse(AccountState, ", and could no longer log in; give endpoints.manager the credential of another account first")
 	case a.Credential != "" && a.Credential != login:
-		refuse(AccountPassword, " with the credential "+login+", and could not log in any more with another password; write that credential here, or remove the line")
+		refuse(AccountPassword, " with the credential "+login+", and could no longer log in with another password; write that credential here, or remove the line")
 	case a.Role != "" && a.Role != "administrator" && s.Have[own+"."+AccountRole] == "administrator":
-		refuse(AccountRole, ", and could not manage accounts any more; give endpoints.manager the credential of another account first")
+		refuse(AccountRole, ", and could no longer manage accounts; give endpoints.manager the credential of another account first")
 	}
 }

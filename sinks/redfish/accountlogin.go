@@ -32,7 +32,7 @@ func (c *client) loginAs(ctx context.Context, v secret.Value) error {
 	if err != nil {
 		return err
 	}
-	resp, err := anonymous.WithContext(ctx).Post(sessions, map[string]string{"UserName": v.Username(), "Password": v.Reveal()})
+	resp, err := anonymous.WithContext(ctx).Post(sessions, map[string]string{"UserName": v.Username(), "Password": passwordIn(v)})
 	if err != nil {
 		return deniedAs(err, v)
 	}
@@ -61,7 +61,7 @@ func (c *client) loginAs(ctx context.Context, v secret.Value) error {
 // basicAs is loginAs on a BMC without sessions. An account that may read nothing is known all
 // the same.
 func (c *client) basicAs(ctx context.Context, v secret.Value) error {
-	api, err := c.offline(gofish.ClientConfig{Username: v.Username(), Password: v.Reveal(), BasicAuth: true})
+	api, err := c.offline(gofish.ClientConfig{Username: v.Username(), Password: passwordIn(v), BasicAuth: true})
 	if err != nil {
 		return err
 	}
@@ -104,4 +104,10 @@ func (c *client) sessionsPath(ctx context.Context) (string, error) {
 	}
 	defer c.gate.Release(1)
 	return c.sessions, nil
+}
+
+// passwordIn is the password that a value has, which was seen to be one when it was got.
+func passwordIn(v secret.Value) string {
+	password, _ := v.Password()
+	return password
 }

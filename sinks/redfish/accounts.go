@@ -191,7 +191,7 @@ func (m *machine) passwordOf(name, credential string) (secret.Value, error) {
 
 // fits says why a password is not one that the BMC takes, as far as it says.
 func (a accounts) fits(credential string, v secret.Value) error {
-	length := len([]rune(v.Reveal()))
+	length := len([]rune(passwordIn(v)))
 	switch {
 	case length < a.min:
 		return fmt.Errorf("the password in credential %q is shorter than the %d characters that this BMC asks for; give it a longer one", credential, a.min)
@@ -235,8 +235,8 @@ func (a accounts) slots() string { return strconv.Itoa(len(a.all)) + " slots" }
 
 // without replaces a secret in a text that the BMC sent.
 func without(text string, v secret.Value) string {
-	if secret := v.Reveal(); secret != "" {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
+	if password := passwordIn(v); password != "" {
+		text = strings.ReplaceAll(text, password, "[redacted]")
 	}
 	return text
 }

@@ -260,10 +260,10 @@ func TestOwnAccountIsKept(t *testing.T) {
 		account site.BMCAccount
 		want    string
 	}{
-		"disabled":         {site.BMCAccount{State: site.AccountDisabled}, "could not log in any more"},
-		"absent":           {site.BMCAccount{State: site.AccountAbsent}, "could not log in any more"},
-		"a lower role":     {site.BMCAccount{Role: "operator"}, "could not manage accounts any more"},
-		"another password": {site.BMCAccount{Role: "administrator", Credential: "other"}, "could not log in any more with another password"},
+		"disabled":         {site.BMCAccount{State: site.AccountDisabled}, "could no longer log in"},
+		"absent":           {site.BMCAccount{State: site.AccountAbsent}, "could no longer log in"},
+		"a lower role":     {site.BMCAccount{Role: "operator"}, "could no longer manage accounts"},
+		"another password": {site.BMCAccount{Role: "administrator", Credential: "other"}, "could no longer log in with another password"},
 	} {
 		m.node.BMC = site.BMC{Accounts: map[string]site.BMCAccount{"admin": c.account}}
 		v := credentials(firstPassword)

@@ -215,7 +215,7 @@ func (m *machine) writeAccount(ctx context.Context, a accounts, w wantAccount, p
 		body["Enabled"] = enabled
 	}
 	if !w.value.IsZero() {
-		body["Password"] = w.value.Reveal()
+		body["Password"] = passwordIn(w.value)
 	}
 	if len(body) == 0 {
 		return nil
@@ -255,7 +255,7 @@ func (m *machine) patchAccount(ctx context.Context, one account, body map[string
 // makeAccount makes an account by POST, or where the BMC has a fixed number of slots, in an
 // empty one of them. An iDRAC wants all of it in one request.
 func (m *machine) makeAccount(ctx context.Context, a accounts, w wantAccount) error {
-	body := map[string]any{"UserName": w.name, "Password": w.value.Reveal(), "RoleId": roleID(w.role), "Enabled": true}
+	body := map[string]any{"UserName": w.name, "Password": passwordIn(w.value), "RoleId": roleID(w.role), "Enabled": true}
 	err := m.client.post(ctx, a.list, body)
 	switch {
 	case hasMessage(err, "ResourceAlreadyExists"):

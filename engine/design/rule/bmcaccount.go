@@ -30,7 +30,7 @@ var bmcAccounts = []Rule{
 	{
 		Code: "bmc-administrator", Severity: site.SeverityError,
 		What:  "Where accounts of a BMC are disabled or removed, the design names an enabled administrator.",
-		Why:   "Nobody could manage the controller any more, and it would have to be set back to factory by hand.",
+		Why:   "Nobody could manage the controller, and it would have to be set back to factory by hand.",
 		Wrong: `nodes: "n1": bmc: {accounts: monitor: {credential: "bmc", role: "readOnly"}, unlisted: accounts: "remove"}`,
 		Right: `nodes: "n1": bmc: {accounts: slipway: {credential: "bmc", role: "administrator"}, unlisted: accounts: "remove"}`,
 		Node:  bmcAdministrator,
