@@ -99,6 +99,11 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	return err
 }
 
+// Withdraw implements driver.Passwords.
+func (p accountPasswords) Withdraw(ctx context.Context, account string) error {
+	return p.save(ctx, account, func(u *site.AccountUse) { u.Changing, u.Offered = false, "" })
+}
+
 // Done implements driver.Passwords.
 func (p accountPasswords) Done(ctx context.Context, account string) error {
 	return p.save(ctx, account, func(u *site.AccountUse) { u.Changing = false })

@@ -23,6 +23,8 @@ type Passwords interface {
 	// error that wraps ErrDenied. It returns the error of login as it got it. A login that
 	// returns nil was accepted, and one that returns ErrDenied was not.
 	Prove(ctx context.Context, account string, v secret.Value, login func() error) error
+	// Withdraw records that a change was refused, so that nothing of it was done.
+	Withdraw(ctx context.Context, account string) error
 	// Done records that the change of an account has come to its end, with its sessions.
 	Done(ctx context.Context, account string) error
 }

@@ -161,7 +161,12 @@ func (s FacetState) accounts(n *Node, asked Values) Resolved {
 	if want == "" {
 		return r
 	}
-	for _, name := range s.UnlistedAccounts(n) {
+	unlisted := s.UnlistedAccounts(n)
+	if s.OwnAccount() == "" && len(unlisted) > 0 {
+		r.Unresolved[accountsUnlisted] = "Slipway does not see which of the BMC's accounts it logs in with, and might disable or remove that one; set bmc.unlisted.accounts to \"report\""
+		return r
+	}
+	for _, name := range unlisted {
 		field := name + "." + AccountState
 		r.Want[field], r.From[field] = want, accountsUnlisted
 	}
@@ -188,7 +193,7 @@ func (s FacetState) keepOwn(n *Node, r *Resolved) {
 		refuse(AccountState, ", and could no longer log in; give endpoints.manager the credential of another account first")
 	case a.Credential != "" && a.Credential != login:
 		refuse(AccountPassword, " with the credential "+login+", and could no longer log in with another password; write that credential here, or remove the line")
-	case a.Role != "" && a.Role != "administrator" && s.Have[own+"."+AccountRole] == "administrator":
+	case a.Role != "" && a.Role != "administrator" && s.Have[own+"."+AccountRole] != a.Role:
 		refuse(AccountRole, ", and could no longer manage accounts; give endpoints.manager the credential of another account first")
 	}
 }

@@ -92,7 +92,7 @@ func hidden(err error, v secret.Value) error {
 	}
 	e.said = without(e.said, v)
 	if strings.HasSuffix(e.said, "…") {
-		e.said = fmt.Sprintf("its messages are %s", strings.Join(e.ids, ", "))
+		e.said = fmt.Sprintf("its messages are %s", printable(strings.Join(e.ids, ", ")))
 	}
 	return err
 }

@@ -77,9 +77,18 @@ func accountOf(path string, o object) account {
 	enabled := at[*bool](o, "Enabled")
 	role := at[string](o, "RoleId")
 	return account{
-		path: path, id: at[string](o, "Id"), user: printable(at[string](o, "UserName")), role: cmp.Or(roles[role], printable(role)),
+		path: path, id: at[string](o, "Id"), user: userName(at[string](o, "UserName")), role: cmp.Or(roles[role], printable(role)),
 		enabled: enabled == nil || *enabled, locked: at[bool](o, "Locked"), object: o,
 	}
+}
+
+// userName is a user name as it is shown: of those that no BMC takes, the beginning.
+func userName(name string) string {
+	const most = 64
+	if r := []rune(printable(name)); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return printable(name)
 }
 
 // named are the accounts of a name: more than one on a BMC that lets two have it.
@@ -105,7 +114,7 @@ func (m *machine) accountState(ctx context.Context, n *site.Node, a accounts) si
 		if one.locked {
 			s.Have[name+site.AccountLocked] = "true"
 		}
-		if one.user == m.client.value.Username() {
+		if strings.EqualFold(one.user, m.client.value.Username()) { // some do not tell upper from lower case
 			s.Have[name+site.AccountLogin] = site.AccountOwn
 		}
 		if len(a.named(one.user)) > 1 {

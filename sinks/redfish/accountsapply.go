@@ -18,7 +18,7 @@ import (
 )
 
 // setAccounts makes the accounts of the BMC as designed: first those that let somebody in, then
-// those that do not any more. Of each account it does so in this order, of which every request
+// those that no longer do. Of each account it does so in this order, of which every request
 // may be the last:
 //
 //	| what was done                    | what is found after a restart                         |
@@ -127,7 +127,10 @@ func (m *machine) setAccount(ctx context.Context, k driver.Passwords, a accounts
 	case len(present) == 0 && w.value.IsZero():
 		return refused("the BMC has none by that name, and Slipway cannot make one without a password; nothing was written")
 	}
-	if len(present) > 0 && !w.value.IsZero() && k.Known(w.name, w.value).Offered && !present[0].locked {
+	if len(present) > 0 && !w.value.IsZero() && k.Known(w.name, w.value).Offered {
+		if present[0].locked {
+			return errLocked
+		}
 		// A step that was broken off may have set it. One login tells.
 		switch err := m.prove(ctx, k, w); {
 		case err == nil:
@@ -150,14 +153,20 @@ func (m *machine) setAccount(ctx context.Context, k driver.Passwords, a accounts
 	if err != nil {
 		return m.refusedAccount(ctx, k, w, len(present) > 0, err)
 	}
-	if err := m.showsAccount(ctx, w); err != nil {
+	shown, err := m.showsAccount(ctx, w)
+	switch {
+	case err != nil:
 		return err
+	case w.value.IsZero():
+		return m.settleAccount(ctx, k, w.name)
+	case shown.locked:
+		return errLocked
 	}
-	if !w.value.IsZero() {
-		return m.proven(ctx, k, w)
-	}
-	return m.settleAccount(ctx, k, w.name)
+	return m.proven(ctx, k, w)
 }
+
+// errLocked is why the password of an account is not tried now.
+var errLocked = fmt.Errorf("%w: it is locked after wrong passwords that somebody sent, so its password cannot be proven now", driver.ErrBusy)
 
 // proven has a fresh login prove the password that was just set, and ends what was opened with
 // the one before.
@@ -177,12 +186,15 @@ func (m *machine) proven(ctx context.Context, k driver.Passwords, w wantAccount)
 // again refuses the one that is set already: a login tells.
 func (m *machine) refusedAccount(ctx context.Context, k driver.Passwords, w wantAccount, there bool, why error) error {
 	why = hidden(why, w.value)
-	if !errors.Is(why, driver.ErrRefused) && !errors.Is(why, errors.ErrUnsupported) || w.value.IsZero() || !there {
+	if !errors.Is(why, driver.ErrRefused) && !errors.Is(why, errors.ErrUnsupported) {
 		return why
+	}
+	if w.value.IsZero() || !there {
+		return cmp.Or(m.withdrawAccount(ctx, k, w.name, why), why)
 	}
 	if err := m.prove(ctx, k, w); err != nil {
 		if errors.Is(err, driver.ErrDenied) {
-			return why
+			return cmp.Or(m.withdrawAccount(ctx, k, w.name, why), why)
 		}
 		return err
 	}
@@ -196,10 +208,19 @@ func (m *machine) refusedAccount(ctx context.Context, k driver.Passwords, w want
 			return err
 		}
 	}
-	if err := m.showsAccount(ctx, w); err != nil {
+	if _, err := m.showsAccount(ctx, w); err != nil {
 		return err
 	}
 	return m.settleAccount(ctx, k, w.name)
+}
+
+// withdrawAccount records that a change was refused, unless a part of it was done.
+func (m *machine) withdrawAccount(ctx context.Context, k driver.Passwords, name string, why error) error {
+	var e *answerError
+	if errors.As(why, &e) && e.status < http.StatusMultipleChoices {
+		return nil
+	}
+	return k.Withdraw(ctx, name)
 }
 
 // writeAccount makes an account, or changes what of it is not as it is to be.
@@ -271,8 +292,8 @@ func (m *machine) makeAccount(ctx context.Context, a accounts, w wantAccount) er
 }
 
 // showsAccount waits until the BMC shows an account as it is to be.
-func (m *machine) showsAccount(ctx context.Context, w wantAccount) error {
-	return m.wait(ctx, m.opts.Settle, "the account "+w.name+" to be as designed", func() (bool, error) {
+func (m *machine) showsAccount(ctx context.Context, w wantAccount) (one account, err error) {
+	err = m.wait(ctx, m.opts.Settle, "the account "+w.name+" to be as designed", func() (bool, error) {
 		a, err := m.readAccounts(ctx)
 		if notYet(err) {
 			return false, nil
@@ -284,9 +305,10 @@ func (m *machine) showsAccount(ctx context.Context, w wantAccount) error {
 		if w.state == site.AccountAbsent || len(present) == 0 {
 			return w.state == site.AccountAbsent && len(present) == 0, nil
 		}
-		one := present[0]
+		one = present[0]
 		return one.enabled == (w.state == site.AccountEnabled) && (w.role == "" || w.role == one.role), nil
 	})
+	return one, err
 }
 
 // removeAccount removes an account, or empties its slot: some want it to be disabled first, and
@@ -300,7 +322,7 @@ func (m *machine) removeAccount(ctx context.Context, k driver.Passwords, w wantA
 			return err
 		}
 	}
-	if err := m.showsAccount(ctx, w); err != nil {
+	if _, err := m.showsAccount(ctx, w); err != nil {
 		return err
 	}
 	return m.settleAccount(ctx, k, w.name)
@@ -342,7 +364,7 @@ func (m *machine) endSessions(ctx context.Context, name string) error {
 	}
 	var open []string
 	err = m.client.members(ctx, sessions, mostSessions, func(path string, o object) {
-		if at[string](o, "UserName") == name && path != m.client.session() {
+		if at[string](o, "UserName") == name && key(path) != key(m.client.session()) {
 			open = append(open, path)
 		}
 	})
