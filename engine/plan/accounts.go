@@ -96,6 +96,9 @@ func accountNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []str
 		if seen.Have[name+"."+site.AccountLocked] == "true" {
 			notes = append(notes, fmt.Sprintf("the account %s of its BMC is locked after wrong passwords; somebody may be guessing", name))
 		}
+		if seen.Have[name+"."+site.AccountChange] == "true" {
+			notes = append(notes, fmt.Sprintf("the account %s of its BMC can do nothing before its password was changed: the BMC asks for that at its first login; log in as %s and change it", name, name))
+		}
 	}
 	return notes
 }

@@ -71,6 +71,8 @@ func TestAccountsArePlanned(t *testing.T) {
 		"the own one, disabled": {site.BMC{Accounts: map[string]site.BMCAccount{"root": {State: "disabled"}}}, own, nil, "could no longer log in", ""},
 		"nobody's own": {site.BMC{Accounts: map[string]site.BMCAccount{"admin": {Role: "administrator"}}, Unlisted: site.BMCUnlisted{Accounts: "remove"}},
 			site.Values{"admin.state": "enabled", "admin.role": "administrator", "guest.state": "enabled"}, nil, "does not see which of the BMC's accounts it logs in with", ""},
+		"has to change": {site.BMC{Accounts: both}, with(site.Values{"monitor.state": "enabled", "monitor.role": "readOnly", "monitor.password": "that of credential monitor", "monitor.mustChange": "true"}),
+			nil, "", "the account monitor of its BMC can do nothing before its password was changed"},
 		"locked": {site.BMC{Accounts: both}, with(site.Values{"monitor.state": "enabled", "monitor.role": "readOnly", "monitor.password": "that of credential monitor", "monitor.locked": "true"}),
 			nil, "", "the account monitor of its BMC is locked after wrong passwords"},
 	} {

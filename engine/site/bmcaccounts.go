@@ -54,8 +54,10 @@ const (
 	// AccountLogin is AccountOwn for the account that Slipway logs in with.
 	AccountLogin = "login"
 	AccountOwn   = "Slipway's"
-	// AccountLocked is "true" for one that is locked after wrong passwords.
+	// AccountLocked is "true" for one that is locked after wrong passwords, AccountChange for
+	// one that can do nothing before it has changed its password.
 	AccountLocked = "locked"
+	AccountChange = "mustChange"
 
 	// accountsUnlisted is what Want has for accounts that are not named.
 	accountsUnlisted = "unlisted"

@@ -25,6 +25,7 @@ type account struct {
 	user            string // empty for an empty slot
 	role            string // in the design's words, or the BMC's own where it has another one
 	enabled, locked bool
+	mustChange      bool // its password, before it can do anything else
 	object          object
 }
 
@@ -78,7 +79,7 @@ func accountOf(path string, o object) account {
 	role := at[string](o, "RoleId")
 	return account{
 		path: path, id: at[string](o, "Id"), user: userName(at[string](o, "UserName")), role: cmp.Or(roles[role], printable(role)),
-		enabled: enabled == nil || *enabled, locked: at[bool](o, "Locked"), object: o,
+		enabled: enabled == nil || *enabled, locked: at[bool](o, "Locked"), mustChange: at[bool](o, "PasswordChangeRequired"), object: o,
 	}
 }
 
@@ -113,6 +114,9 @@ func (m *machine) accountState(ctx context.Context, n *site.Node, a accounts) si
 		s.Have[name+site.AccountRole] = one.role
 		if one.locked {
 			s.Have[name+site.AccountLocked] = "true"
+		}
+		if one.mustChange {
+			s.Have[name+site.AccountChange] = "true"
 		}
 		if strings.EqualFold(one.user, m.client.value.Username()) { // some do not tell upper from lower case
 			s.Have[name+site.AccountLogin] = site.AccountOwn
@@ -149,8 +153,8 @@ func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accoun
 	if !there || err != nil && v.IsZero() {
 		return
 	}
-	if s.Have[name+"."+site.AccountLogin] != "" && v == m.client.value {
-		s.Have[field] = want // Slipway is logged in with it
+	if s.Have[name+"."+site.AccountLogin] == site.AccountOwn {
+		s.Have[field] = want // Slipway is logged in with it; of another credential see FacetState.Resolve
 		return
 	}
 	keeper := driver.PasswordsOf(ctx)

@@ -447,6 +447,18 @@ func TestAccountsOfOthers(t *testing.T) {
 			t.Errorf("got %v, %+v", err, m.Accounts())
 		}
 	})
+	t.Run("a password beside the role", func(t *testing.T) {
+		m, b := accountRack(t, "idrac9"), newBook()
+		m.SetAccount("monitor", firstPassword, "Operator")
+		b.proven["monitor"] = secret.New("monitor", firstPassword)
+		m.node.BMC = monitored("")
+		ctx, h := driver.WithPasswords(t.Context(), b), m.keyed(t, credentials(firstPassword))
+		m.accounts(t, ctx, h)
+		m.SetFault(lab.Fault{Kind: lab.FaultPasswordBeside})
+		if err := h.Apply(ctx, m.setAccounts(), m.node, drivertest.Permitted); err != nil || len(left(m.node, m.accounts(t, ctx, h))) > 0 {
+			t.Errorf("got %v, %+v", err, m.Accounts())
+		}
+	})
 	t.Run("without sessions", func(t *testing.T) {
 		m := newRack(t, 1, func(c *lab.MachineConfig) { c.BasicOnly, c.Power = true, "on" }).take()
 		b := newBook()

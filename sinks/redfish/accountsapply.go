@@ -82,7 +82,7 @@ func (m *machine) wantAccounts(ctx context.Context, n *site.Node, a accounts) ([
 			continue
 		}
 		if of[name] == nil {
-			w, err := m.wantAccount(n, r, name)
+			w, err := m.wantAccount(n, s, r, name)
 			if err != nil {
 				return nil, err
 			}
@@ -103,13 +103,13 @@ func (m *machine) wantAccounts(ctx context.Context, n *site.Node, a accounts) ([
 	return all, nil
 }
 
-func (m *machine) wantAccount(n *site.Node, r site.Resolved, name string) (*wantAccount, error) {
+func (m *machine) wantAccount(n *site.Node, s site.FacetState, r site.Resolved, name string) (*wantAccount, error) {
 	w := &wantAccount{
 		name: name, state: r.Want[name+"."+site.AccountState], role: r.Want[name+"."+site.AccountRole],
 		credential: n.BMC.Accounts[name].Credential,
 	}
-	if w.credential == "" {
-		return w, nil
+	if w.credential == "" || s.Have[name+"."+site.AccountLogin] == site.AccountOwn {
+		return w, nil // the password that Slipway logs in with is never set
 	}
 	value, err := m.passwordOf(name, w.credential)
 	if err != nil {
@@ -151,7 +151,7 @@ func (m *machine) setAccount(ctx context.Context, k driver.Passwords, a accounts
 		}
 	}
 	if err != nil {
-		return m.refusedAccount(ctx, k, w, len(present) > 0, err)
+		return m.refusedAccount(ctx, k, w, err)
 	}
 	shown, err := m.showsAccount(ctx, w)
 	switch {
@@ -182,36 +182,47 @@ func (m *machine) proven(ctx context.Context, k driver.Passwords, w wantAccount)
 	return m.settleAccount(ctx, k, w.name)
 }
 
-// refusedAccount is why an account was not written. A BMC that keeps passwords from being used
-// again refuses the one that is set already: a login tells.
-func (m *machine) refusedAccount(ctx context.Context, k driver.Passwords, w wantAccount, there bool, why error) error {
+// refusedAccount is why an account was not written, unless it is as it is to be all the same: some
+// warn beside a success, and one that keeps passwords from being used again refuses the one that
+// is set already. A login tells.
+func (m *machine) refusedAccount(ctx context.Context, k driver.Passwords, w wantAccount, why error) error {
 	why = hidden(why, w.value)
 	if !errors.Is(why, driver.ErrRefused) && !errors.Is(why, errors.ErrUnsupported) {
 		return why
 	}
-	if w.value.IsZero() || !there {
-		return cmp.Or(m.withdrawAccount(ctx, k, w.name, why), why)
-	}
-	if err := m.prove(ctx, k, w); err != nil {
-		if errors.Is(err, driver.ErrDenied) {
-			return cmp.Or(m.withdrawAccount(ctx, k, w.name, why), why)
-		}
-		return err
-	}
-	w.value = secret.Value{}
+	refused := func() error { return cmp.Or(m.withdrawAccount(ctx, k, w.name, why), why) }
 	a, err := m.readAccounts(ctx)
 	if err != nil {
 		return err
 	}
-	if present := a.named(w.name); len(present) > 0 {
+	present := a.named(w.name)
+	if len(present) == 0 {
+		return refused()
+	}
+	if !w.value.IsZero() {
+		if err := m.prove(ctx, k, w); errors.Is(err, driver.ErrDenied) {
+			return refused()
+		} else if err != nil {
+			return err
+		}
+		w.value = secret.Value{}
 		if err := m.writeAccount(ctx, a, w, present); err != nil {
+			why = err
+			return refused()
+		}
+		if present[0], err = m.showsAccount(ctx, w); err != nil {
 			return err
 		}
 	}
-	if _, err := m.showsAccount(ctx, w); err != nil {
-		return err
+	if !w.is(present[0]) {
+		return refused()
 	}
 	return m.settleAccount(ctx, k, w.name)
+}
+
+// is says whether an account is as it is to be, as far as that shows.
+func (w wantAccount) is(one account) bool {
+	return one.enabled == (w.state == site.AccountEnabled) && (w.role == "" || w.role == one.role)
 }
 
 // withdrawAccount records that a change was refused, unless a part of it was done.
@@ -306,7 +317,7 @@ func (m *machine) showsAccount(ctx context.Context, w wantAccount) (one account,
 			return w.state == site.AccountAbsent && len(present) == 0, nil
 		}
 		one = present[0]
-		return one.enabled == (w.state == site.AccountEnabled) && (w.role == "" || w.role == one.role), nil
+		return w.is(one), nil
 	})
 	return one, err
 }

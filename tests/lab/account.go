@@ -249,6 +249,8 @@ func (h sessionHabits) takes(password string, a account) bool {
 func (x *exchange) slotted(b body, a account) body {
 	_, password := b["Password"]
 	switch {
+	case x.fault.Kind == FaultPasswordBeside && !password && (b["RoleId"] != nil || b["Enabled"] != nil):
+		return x.kind.speech.info("PropertyMissing", "Password")
 	case x.kind.vendor != "Dell":
 		return nil
 	case a.id == 1:

@@ -114,6 +114,7 @@ const (
 	FaultNoRegistry   FaultKind = "no-registry"
 
 	FaultPasswordEchoed FaultKind = "password-echoed"
+	FaultPasswordBeside FaultKind = "password-beside"
 	FaultAccountsLate   FaultKind = "accounts-late"
 
 	FaultWrongUUID  FaultKind = "wrong-uuid"
@@ -234,6 +235,7 @@ var faults = []struct {
 	{FaultBIOSNowhere, asking, "does not say where its settings object is, and takes settings at the resource itself"},
 	{FaultNoRegistry, asking, "answers 404 to the attribute registry"},
 
+	{FaultPasswordBeside, asking, "refuses another role or state of an account without its password beside it"},
 	{FaultPasswordEchoed, asking, "refuses a password, and repeats it in its answer"},
 	{FaultAccountsLate, asking, "leaves the newest account out of the list"},
 
