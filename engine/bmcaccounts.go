@@ -56,6 +56,27 @@ func (p accountPasswords) Changing() []string {
 	return names
 }
 
+// Logins implements driver.Passwords.
+func (p accountPasswords) Logins() (map[string]string, error) {
+	j := p.w.job()
+	url := j.node.Endpoints[site.Manager].URL
+	own, logins := j.node.Endpoints[site.Manager].Credential, map[string]string{}
+	for _, credential := range j.site.LoginsAt(url) {
+		r, err := secret.ForEndpoint(credential, url)
+		if err != nil || credential == own {
+			continue
+		}
+		v, err := p.w.e.Secrets.Get(r)
+		if errors.Is(err, secret.ErrUnavailable) {
+			return nil, fmt.Errorf("the credential %q: %w", credential, err)
+		}
+		if err == nil && v.Username() != "" { // others are not for this address
+			logins[v.Username()] = credential
+		}
+	}
+	return logins, nil
+}
+
 // Begin implements driver.Passwords.
 func (p accountPasswords) Begin(ctx context.Context, account string, v secret.Value) error {
 	return p.save(ctx, account, func(u *site.AccountUse) {
@@ -70,16 +91,16 @@ func (p accountPasswords) Begin(ctx context.Context, account string, v secret.Va
 func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Value, login func() error) error {
 	digest, now := p.digest(v), time.Now()
 	use := p.use(account)
-	if use.Tried == digest && use.Tries >= mostAccountTries && now.Sub(use.TriedAt) < accountTriesLast {
-		return driver.Withhold("the password of the account %s was sent %s and not accepted, or without an answer; Slipway does not send it again before %s, so that the BMC locks nobody out. "+
+	if use.Tries >= mostAccountTries && now.Sub(use.TriedAt) < accountTriesLast {
+		return driver.Withhold("a password was sent as the account %s %s, and was not accepted or not answered; Slipway sends none as it before %s, so that the BMC locks nobody out. "+
 			"Check the account on the BMC, then run `slipway retry %s`",
 			account, say.Count(use.Tries, "time"), say.Clock(use.TriedAt.Add(accountTriesLast).UTC()), p.w.name)
 	}
 	err := p.save(ctx, account, func(u *site.AccountUse) {
-		if u.Tried != digest || now.Sub(u.TriedAt) >= accountTriesLast {
+		if now.Sub(u.TriedAt) >= accountTriesLast {
 			u.Tries = 0
 		}
-		u.Tried, u.TriedAt = digest, now
+		u.TriedAt = now
 		u.Tries++
 	})
 	if err != nil {
@@ -91,9 +112,9 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	case err == nil:
 		return p.save(ctx, account, func(u *site.AccountUse) {
 			u.Proven, u.ProvenAt, u.Offered = digest, time.Now(), ""
-			u.Tried, u.Tries, u.TriedAt = "", 0, time.Time{}
+			u.Tries, u.TriedAt = 0, time.Time{}
 		})
-	case !errors.Is(err, driver.ErrDenied) && !errors.Is(err, driver.ErrUnreachable): // it was not judged
+	case errors.Is(err, driver.ErrNotSent):
 		return errors.Join(err, p.save(ctx, account, func(u *site.AccountUse) { u.Tries-- }))
 	}
 	return err
@@ -149,7 +170,7 @@ func forgetAccounts(r *site.Recorded, seen site.FacetState) {
 func retryAccounts(r *site.Recorded) {
 	all := maps.Clone(r.Accounts)
 	for name, use := range all {
-		use.Tried, use.Tries, use.TriedAt = "", 0, time.Time{}
+		use.Tries, use.TriedAt = 0, time.Time{}
 		all[name] = use
 	}
 	r.Accounts = all

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
@@ -15,13 +16,18 @@ type Passwords interface {
 	Known(account string, v secret.Value) PasswordKnown
 	// Changing are the accounts of which a change was begun and has not come to its end.
 	Changing() []string
+	// Logins are the user names with which other logins of the site go to the machine's
+	// BMC, as those of other nodes behind it, each with its credential. Where one is not known
+	// now there is an error.
+	Logins() (map[string]string, error)
 	// Begin records that an account is about to be changed. Where the value is not zero it may
 	// be the account's password from now on. Without a record nothing may be written.
 	Begin(ctx context.Context, account string, v secret.Value) error
-	// Prove sends a fresh login as the account, and records what became of it. After two
-	// logins with one value that were not accepted it sends none for an hour, and returns an
-	// error that wraps ErrDenied. It returns the error of login as it got it. A login that
-	// returns nil was accepted, and one that returns ErrDenied was not.
+	// Prove sends a fresh login as the account, and records whether it was accepted. After two
+	// logins as one account that were not accepted, whatever the value or the answer was, it
+	// sends none for an hour, and returns an error that wraps ErrDenied. It returns the error of
+	// login as it got it. A login that returns nil was accepted, one that returns ErrDenied was
+	// not, and one that returns ErrNotSent does not count.
 	Prove(ctx context.Context, account string, v secret.Value, login func() error) error
 	// Withdraw records that a change was refused, so that nothing of it was done.
 	Withdraw(ctx context.Context, account string) error
@@ -37,6 +43,9 @@ type PasswordKnown struct {
 	// Offered says that the value may have been set, and that this is not proven.
 	Offered bool
 }
+
+// ErrNotSent is wrapped by the error of a login of which the password was not sent.
+var ErrNotSent = errors.New("the password was not sent")
 
 type passwordsKey struct{}
 

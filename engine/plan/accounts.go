@@ -20,13 +20,9 @@ func (w wish) hasOfAccount(field string) string {
 	return site.AccountAbsent
 }
 
-// accountAt is where the design has a field of an account, or else the account, or the policy for those
-// that it does not name.
+// accountAt is where the design has a field of an account, or else the account.
 func accountAt(n *site.Node, field string) site.Origin {
 	name, _ := site.AccountField(field)
-	if name == "" {
-		return n.Origins.Of("bmc.unlisted.accounts")
-	}
 	path := "bmc.accounts." + name
 	for _, at := range []string{"bmc.accounts." + field, path} {
 		if o := n.Origins.Of(at); !o.IsZero() {
@@ -79,17 +75,13 @@ func accountNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []str
 		return nil
 	}
 	var notes []string
-	own := seen.OwnAccount()
-	if _, listed := n.BMC.Accounts[own]; own != "" && !listed && n.BMC.Unlisted.Accounts != "" && n.BMC.Unlisted.Accounts != site.UnlistedReport {
-		notes = append(notes, fmt.Sprintf("Slipway logs in to its BMC as %s, which is not in the design: that account stays", own))
-	}
-	if names := seen.UnlistedAccounts(n); len(names) > 0 && (n.BMC.Unlisted.Accounts == "" || n.BMC.Unlisted.Accounts == site.UnlistedReport) {
+	if names := seen.UnlistedAccounts(n); len(names) > 0 {
 		const most = 20
 		shown := slices.Clone(names[:min(len(names), most)])
 		if more := len(names) - most; more > 0 {
 			shown = append(shown, fmt.Sprintf("and %d more", more))
 		}
-		notes = append(notes, fmt.Sprintf("its BMC has %s that the design does not name: %s; add to `bmc.accounts`, or set `bmc.unlisted.accounts: \"disable\"` or `\"remove\"`",
+		notes = append(notes, fmt.Sprintf("its BMC has %s that the design does not name: %s; add to `bmc.accounts` what is to stay, and with the state \"absent\" what is to go",
 			say.Count(len(names), "account"), strings.Join(shown, ", ")))
 	}
 	for _, name := range seen.AccountNames() {

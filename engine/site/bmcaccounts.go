@@ -2,6 +2,8 @@ package site
 
 import (
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -28,12 +30,10 @@ type BMCAccount struct {
 
 // BMCUnlisted is what becomes of what the controller has and the design does not name.
 type BMCUnlisted struct {
-	// Accounts is UnlistedReport, also when empty, UnlistedDisable or UnlistedRemove.
+	// Accounts is UnlistedReport, also when empty: nothing else can be asked. What is disabled or
+	// removed has to be named.
 	Accounts string `json:"accounts,omitempty"`
 }
-
-// UnlistedRemove removes the accounts of a management controller that the design does not name.
-const UnlistedRemove = "remove"
 
 // The states of an account of a management controller.
 const (
@@ -51,7 +51,10 @@ const (
 	AccountState    = "state"
 	AccountRole     = "role"
 	AccountPassword = "password"
-	// AccountLogin is AccountOwn for the account that Slipway logs in with.
+	// AccountLogin is AccountOwn for the account that Slipway logs in with, and for each whose
+	// name differs from that one's in upper and lower case alone, as some controllers do not
+	// tell these apart. For one that another node behind the controller, or discovery, logs in
+	// with, it is LoginBy its credential.
 	AccountLogin = "login"
 	AccountOwn   = "Slipway's"
 	// AccountLocked is "true" for one that is locked after wrong passwords, AccountChange for
@@ -122,23 +125,21 @@ func (s FacetState) AccountNames() []string {
 	return names
 }
 
-// OwnAccount is the one of them that Slipway logs in with; empty where none is known to be.
-func (s FacetState) OwnAccount() string {
-	for field, v := range s.Have {
-		if name, of := AccountField(field); of == AccountLogin && v == AccountOwn {
-			return name
-		}
-	}
-	return ""
+// LoginBy marks an account that another login of this site goes to, see AccountLogin.
+func LoginBy(credential string) string { return "by credential " + credential }
+
+// OwnAccounts are those of them that Slipway logs in with, in order: more than one where the
+// controller has names that differ in upper and lower case alone.
+func (s FacetState) OwnAccounts() []string {
+	return slices.DeleteFunc(s.AccountNames(), func(name string) bool { return s.Have[name+"."+AccountLogin] != AccountOwn })
 }
 
-// UnlistedAccounts are those that the design does not name, in order, without the one that
-// Slipway logs in with: that one is never changed because of a policy.
+// UnlistedAccounts are those that the design does not name, in order, without those that
+// Slipway logs in with.
 func (s FacetState) UnlistedAccounts(n *Node) []string {
-	own := s.OwnAccount()
 	return slices.DeleteFunc(s.AccountNames(), func(name string) bool {
 		_, listed := n.BMC.Accounts[name]
-		return listed || name == own
+		return listed || s.Have[name+"."+AccountLogin] != ""
 	})
 }
 
@@ -152,50 +153,102 @@ func (s FacetState) accounts(n *Node, asked Values) Resolved {
 	if why := s.Cannot[AccountsService]; why != "" {
 		return Resolved{Unresolved: Values{AccountsService: Printable(why)}}
 	}
+	if len(r.Want) > 0 && len(s.OwnAccounts()) == 0 {
+		return Resolved{Unresolved: Values{AccountsService: "Slipway does not see which of the BMC's accounts it logs in with, so it changes none of them"}}
+	}
 	for field, v := range r.Want {
 		name, _ := AccountField(field)
 		if why := or(item.Lacking(s.Cannot, field, v), s.Cannot[name+"."+AccountAny]); why != "" {
 			r.Unresolved[field] = Printable(why)
 		}
 	}
-	s.keepOwn(n, &r)
-	want := map[string]string{UnlistedDisable: AccountDisabled, UnlistedRemove: AccountAbsent}[n.BMC.Unlisted.Accounts]
-	if want == "" {
-		return r
-	}
-	unlisted := s.UnlistedAccounts(n)
-	if s.OwnAccount() == "" && len(unlisted) > 0 {
-		r.Unresolved[accountsUnlisted] = "Slipway does not see which of the BMC's accounts it logs in with, and might disable or remove that one; set bmc.unlisted.accounts to \"report\""
-		return r
-	}
-	for _, name := range unlisted {
-		field := name + "." + AccountState
-		r.Want[field], r.From[field] = want, accountsUnlisted
-	}
-	for field, have := range s.Have { // its sessions may live on
-		if name, of := AccountField(field); of == AccountState && have == AccountAbsent+AccountChanging && r.Want[field] == "" && name != s.OwnAccount() {
-			r.Want[field], r.From[field] = AccountAbsent, accountsUnlisted
+	for name, a := range n.BMC.Accounts {
+		field, why := s.keepOwn(n, name, a)
+		if why == "" {
+			field, why = s.keepLogins(name, a)
+		}
+		if why != "" {
+			r.Unresolved[name+"."+field] = Printable(why)
 		}
 	}
 	return r
 }
 
-// keepOwn refuses what would lock Slipway out: that the account that it logs in with is not
-// enabled, is less than it was, or has another password than that of the endpoint.
-func (s FacetState) keepOwn(n *Node, r *Resolved) {
-	own := s.OwnAccount()
-	a, listed := n.BMC.Accounts[own]
-	if own == "" || !listed {
-		return
+// keepOwn is why an account cannot become what is designed since that would lock Slipway out:
+// the account that it logs in with would not be enabled, would be less than it was, or would have
+// another password than that of the endpoint. Every account whose name is the own one but for
+// its case counts as the own one.
+func (s FacetState) keepOwn(n *Node, name string, a BMCAccount) (field, why string) {
+	own := s.OwnAccounts()
+	if len(own) == 0 || !strings.EqualFold(own[0], name) {
+		return "", ""
 	}
-	refuse := func(field, why string) { r.Unresolved[own+"."+field] = "Slipway logs in to this BMC as " + own + why }
-	login := n.Endpoints[Manager].Credential
+	login, as := n.Endpoints[Manager].Credential, "Slipway logs in to this BMC as "+name
 	switch {
+	case len(own) > 1:
+		return AccountState, "the BMC has the accounts " + strings.Join(own, " and ") + ", and Slipway logs in with one of them; remove the other by hand, or take both out of the design"
+	case own[0] != name:
+		return AccountState, "Slipway logs in to this BMC as " + own[0] + ", which differs from " + name + " in upper and lower case alone; write it as the BMC does"
 	case !a.IsEnabled():
-		refuse(AccountState, ", and could no longer log in; give endpoints.manager the credential of another account first")
+		return AccountState, as + ", and could no longer log in; give endpoints.manager the credential of another account first"
 	case a.Credential != "" && a.Credential != login:
-		refuse(AccountPassword, " with the credential "+login+", and could no longer log in with another password; write that credential here, or remove the line")
-	case a.Role != "" && a.Role != "administrator" && s.Have[own+"."+AccountRole] != a.Role:
-		refuse(AccountRole, ", and could no longer manage accounts; give endpoints.manager the credential of another account first")
+		return AccountPassword, as + " with the credential " + login + ", and could no longer log in with another password; write that credential here, or remove the line"
+	case a.Role != "" && a.Role != "administrator" && s.Have[name+"."+AccountRole] != a.Role:
+		return AccountRole, as + ", and could no longer manage accounts; give endpoints.manager the credential of another account first"
 	}
+	return "", ""
+}
+
+// keepLogins is keepOwn for the accounts that other nodes behind the controller, and discovery,
+// log in with.
+func (s FacetState) keepLogins(name string, a BMCAccount) (field, why string) {
+	for _, there := range s.AccountNames() {
+		by := s.Have[there+"."+AccountLogin]
+		if by == "" || by == AccountOwn || !strings.EqualFold(there, name) {
+			continue
+		}
+		as := "another node behind this BMC, or discovery, logs in as " + there + " (" + by + ")"
+		switch {
+		case there != name:
+			return AccountState, as + ", which differs from " + name + " in upper and lower case alone; write it as the BMC does"
+		case !a.IsEnabled():
+			return AccountState, as + ", and could no longer log in; give that one another credential first"
+		case a.Credential != "" && by != LoginBy(a.Credential):
+			return AccountPassword, as + ", and could no longer log in with another password; write that credential here, or remove the line"
+		case a.Role != "" && a.Role != "administrator" && s.Have[name+"."+AccountRole] != a.Role:
+			return AccountRole, as + ", and could do less than before; give that one another credential first"
+		}
+	}
+	return "", ""
+}
+
+// ManagerHost is the host and port of a management controller, spelled in one way: endpoints of one
+// controller have the same. It is empty for what is no such address.
+func ManagerHost(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), or(u.Port(), "443"))
+}
+
+// LoginsAt are the credentials with which nodes log in to the controller of an endpoint, and that of
+// discovery, in order.
+func (s *Site) LoginsAt(endpoint string) []string {
+	host := ManagerHost(endpoint)
+	if s == nil || host == "" {
+		return nil
+	}
+	u, _ := url.Parse(endpoint)
+	name, found := strings.ToLower(u.Hostname()), map[string]bool{}
+	for _, n := range s.Nodes {
+		e := n.Endpoints[Manager] // most are elsewhere, so their addresses are not parsed
+		if e.Credential != "" && strings.Contains(strings.ToLower(e.URL), name) && ManagerHost(e.URL) == host {
+			found[e.Credential] = true
+		}
+	}
+	if d := s.Discovery; d != nil && d.Credential != "" {
+		found[d.Credential] = true
+	}
+	return slices.Sorted(maps.Keys(found))
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/stmcginnis/gofish"
@@ -16,7 +18,17 @@ import (
 // prove logs in as an account, in a session of its own that is ended at once. Nothing but a
 // fresh login tells whether a password is an account's.
 func (m *machine) prove(ctx context.Context, k driver.Passwords, w wantAccount) error {
-	return k.Prove(ctx, w.name, w.value, func() error { return m.client.loginAs(ctx, w.value) })
+	return k.Prove(ctx, w.name, w.value, func() error {
+		if _, err := m.client.get(ctx, m.path); err != nil { // what answers is still the machine of the step
+			return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		}
+		if err := m.client.loginAs(ctx, w.value); err != nil {
+			return err
+		}
+		// And still is, as far as its session goes on: otherwise another BMC has judged the password.
+		_, err := m.client.get(ctx, m.path)
+		return err
+	})
 }
 
 // loginAs logs in with another account than the client's, and out again.
@@ -83,19 +95,24 @@ func deniedAs(err error, v secret.Value) error {
 	return err
 }
 
-// hidden is an error of a request that carried a password, without it: BMCs repeat values that
-// they refuse (DSP0268, Base.PropertyValueFormatError). A text that was cut may end with a part of it.
+// hidden is an error of a request that carried a password, without the BMC's own text: BMCs
+// repeat values that they refuse (DSP0268, Base.PropertyValueFormatError), as they are, cut or
+// written in another way. What is shown are the ids of its messages that look like ids.
 func hidden(err error, v secret.Value) error {
 	var e *answerError
 	if !errors.As(err, &e) || v.IsZero() {
 		return err
 	}
-	e.said = without(e.said, v)
-	if strings.HasSuffix(e.said, "…") {
-		e.said = fmt.Sprintf("its messages are %s", printable(strings.Join(e.ids, ", ")))
+	e.ids = slices.DeleteFunc(e.ids, func(id string) bool { return !messageID.MatchString(id) || strings.Contains(id, passwordIn(v)) })
+	e.said = ""
+	if len(e.ids) > 0 {
+		e.said = "its messages are " + strings.Join(e.ids, ", ")
 	}
 	return err
 }
+
+// messageID is what the key of a message of a registry looks like (DSP0266 section 9.5.11).
+var messageID = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
 
 // sessionsPath is where sessions are made; empty where the BMC has none.
 func (c *client) sessionsPath(ctx context.Context) (string, error) {

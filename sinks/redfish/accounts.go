@@ -22,7 +22,8 @@ const maxAccounts = 128
 // account is an account of the BMC, or an empty slot for one (DSP0268, ManagerAccount).
 type account struct {
 	path, id        string
-	user            string // empty for an empty slot
+	user            string // empty for an empty slot, and where it cannot be read
+	empty           bool   // the BMC says that nobody has this slot
 	role            string // in the design's words, or the BMC's own where it has another one
 	enabled, locked bool
 	mustChange      bool // its password, before it can do anything else
@@ -51,7 +52,8 @@ func roleID(role string) string {
 	return role
 }
 
-// readAccounts reads the account service and its accounts: three requests, or one more for each
+// readAccounts reads the account service and all of its accounts, or fails: one that is left out
+// would count as absent. It takes three requests, or one more for each
 // account where the BMC cannot expand the list.
 func (m *machine) readAccounts(ctx context.Context) (accounts, error) {
 	root, err := m.client.get(ctx, schemas.DefaultServiceRoot)
@@ -70,15 +72,26 @@ func (m *machine) readAccounts(ctx context.Context) (accounts, error) {
 	if a.list == "" {
 		return a, fmt.Errorf("the BMC's AccountService lists no accounts: %w", errors.ErrUnsupported)
 	}
-	err = m.client.members(ctx, a.list, maxAccounts, func(path string, o object) { a.all = append(a.all, accountOf(path, o)) })
+	err = m.client.everyMember(ctx, a.list, maxAccounts, func(path string, o object) { a.all = append(a.all, accountOf(path, o)) })
+	for _, one := range a.all {
+		if err == nil && one.user == "" && !one.empty {
+			err = refused("the BMC does not say whose account %s is, so Slipway takes none of its accounts for absent or free", printable(one.path))
+		}
+	}
 	return a, err
 }
 
 func accountOf(path string, o object) account {
 	enabled := at[*bool](o, "Enabled")
 	role := at[string](o, "RoleId")
+	name := at[*string](o, "UserName")
+	user := ""
+	if name != nil {
+		user = userName(*name)
+	}
 	return account{
-		path: path, id: at[string](o, "Id"), user: userName(at[string](o, "UserName")), role: cmp.Or(roles[role], printable(role)),
+		empty: name != nil && *name == "" && (enabled == nil || !*enabled),
+		path:  path, id: at[string](o, "Id"), user: user, role: cmp.Or(roles[role], printable(role)),
 		enabled: enabled == nil || *enabled, locked: at[bool](o, "Locked"), mustChange: at[bool](o, "PasswordChangeRequired"), object: o,
 	}
 }
@@ -125,11 +138,31 @@ func (m *machine) accountState(ctx context.Context, n *site.Node, a accounts) si
 			s.Cannot[name+site.AccountAny] = fmt.Sprintf("the BMC has more than one account %s; remove all but one by hand", one.user)
 		}
 	}
+	m.loginState(ctx, s)
 	for name, asked := range n.BMC.Accounts {
 		m.passwordState(ctx, s, a, name, asked)
 	}
 	m.changingState(ctx, s, n)
 	return s
+}
+
+// loginState marks the accounts with which other logins of the site go to this BMC.
+func (m *machine) loginState(ctx context.Context, s site.FacetState) {
+	keeper := driver.PasswordsOf(ctx)
+	if keeper == nil {
+		return
+	}
+	logins, err := keeper.Logins()
+	if err != nil {
+		s.Cannot[site.AccountsService] = "it is not known who else logs in to this BMC: " + err.Error()
+	}
+	for _, there := range s.AccountNames() {
+		for user, credential := range logins {
+			if field := there + "." + site.AccountLogin; strings.EqualFold(user, there) && s.Have[field] == "" {
+				s.Have[field] = site.LoginBy(credential)
+			}
+		}
+	}
 }
 
 // passwordState says of an account that the design names what is known of its password, and why
@@ -204,12 +237,12 @@ func (m *machine) passwordOf(name, credential string) (secret.Value, error) {
 
 // fits says why a password is not one that the BMC takes, as far as it says.
 func (a accounts) fits(credential string, v secret.Value) error {
-	length := len([]rune(passwordIn(v)))
+	length := len(passwordIn(v)) // in bytes, as IPMI counts
 	switch {
 	case length < a.min:
 		return fmt.Errorf("the password in credential %q is shorter than the %d characters that this BMC asks for; give it a longer one", credential, a.min)
 	case a.max > 0 && length > a.max:
-		return fmt.Errorf("the password in credential %q is longer than the %d characters that this BMC takes; give it a shorter one", credential, a.max)
+		return fmt.Errorf("the password in credential %q is longer than the %d bytes that this BMC takes; give it a shorter one", credential, a.max)
 	}
 	return nil
 }
@@ -219,6 +252,9 @@ func (m *machine) accountsFacet(ctx context.Context, n *site.Node) (site.FacetSt
 	a, err := m.readAccounts(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return site.FacetState{Cannot: site.Values{site.AccountsService: lack(err)}}, true, nil
+	}
+	if lasting(err) {
+		return site.FacetState{Cannot: site.Values{site.AccountsService: "Slipway cannot see all accounts of the BMC: " + err.Error()}}, true, nil
 	}
 	if err != nil {
 		return site.FacetState{}, false, err
@@ -235,7 +271,7 @@ func (m *machine) Credentials(get func(name string, use secret.Use) (secret.Valu
 // IPMI's anonymous user, which it lets nobody change.
 func (m *machine) emptySlot(a accounts) (account, bool) {
 	i := slices.IndexFunc(a.all, func(one account) bool {
-		return one.user == "" && !(one.id == "1" && m.has(firstAccountFixed))
+		return one.empty && !(one.id == "1" && m.has(firstAccountFixed))
 	})
 	if i < 0 {
 		return account{}, false
@@ -245,11 +281,3 @@ func (m *machine) emptySlot(a accounts) (account, bool) {
 
 // slots is how many accounts the BMC has room for, in words.
 func (a accounts) slots() string { return strconv.Itoa(len(a.all)) + " slots" }
-
-// without replaces a secret in a text that the BMC sent.
-func without(text string, v secret.Value) string {
-	if password := passwordIn(v); password != "" {
-		text = strings.ReplaceAll(text, password, "[redacted]")
-	}
-	return text
-}

@@ -29,11 +29,25 @@ import (
 //	| its other sessions were ended    | the same: they are ended once more                    |
 //	| the password is recorded         | the account is as designed                            |
 //
-// Nothing of it touches the account that Slipway logs in with, see FacetState.Resolve.
+// Nothing of it touches the account that Slipway logs in with, see FacetState.Resolve, and none of
+// its errors says that this account was denied: what may be denied is a right, or another login.
 func (m *machine) setAccounts(ctx context.Context, n *site.Node) error {
+	return notOwn(m.trySetAccounts(ctx, n))
+}
+
+// notOwn is an error about accounts, which says nothing of Slipway's own login.
+func notOwn(err error) error {
+	var e *answerError
+	if driver.WasDenied(err) && errors.As(err, &e) && e.status != http.StatusUnauthorized {
+		return refused("%s", strings.TrimPrefix(printable(err.Error()), driver.ErrDenied.Error()+": "))
+	}
+	return err
+}
+
+func (m *machine) trySetAccounts(ctx context.Context, n *site.Node) error {
 	keeper := driver.PasswordsOf(ctx)
 	if keeper == nil {
-		return refused("nothing keeps what is known of passwords here; nothing was written")
+		return refused("this command has no records, so it sets no passwords; nothing was written")
 	}
 	a, err := m.readAccounts(ctx)
 	if err != nil {
@@ -122,10 +136,12 @@ func (m *machine) wantAccount(n *site.Node, s site.FacetState, r site.Resolved, 
 func (m *machine) setAccount(ctx context.Context, k driver.Passwords, a accounts, w wantAccount) error {
 	present := a.named(w.name)
 	switch {
+	case strings.EqualFold(w.name, m.client.value.Username()) && (w.state != site.AccountEnabled || !w.value.IsZero()):
+		return refused("Slipway logs in with it; nothing was written")
 	case w.state == site.AccountAbsent:
 		return m.removeAccount(ctx, k, w, present)
 	case len(present) == 0 && w.value.IsZero():
-		return refused("the BMC has none by that name, and Slipway cannot make one without a password; nothing was written")
+		return refused("the BMC has no account %s, and Slipway cannot make one without a password; nothing was written", w.name)
 	}
 	if len(present) > 0 && !w.value.IsZero() && k.Known(w.name, w.value).Offered {
 		if present[0].locked {
@@ -199,6 +215,9 @@ func (m *machine) refusedAccount(ctx context.Context, k driver.Passwords, w want
 	if len(present) == 0 {
 		return refused()
 	}
+	if !w.value.IsZero() && present[0].locked {
+		return errLocked
+	}
 	if !w.value.IsZero() {
 		if err := m.prove(ctx, k, w); errors.Is(err, driver.ErrDenied) {
 			return refused()
@@ -258,7 +277,11 @@ func (m *machine) writeAccount(ctx context.Context, a accounts, w wantAccount, p
 // patchAccount changes an account. What a BMC does not change while it changes the rest, it may say
 // beside an answer that is a success (DSP0266 section 7.4.2).
 func (m *machine) patchAccount(ctx context.Context, one account, body map[string]any) error {
-	resp, err := m.client.change(ctx, one.path, one.object, body)
+	one, err := m.again(ctx, one)
+	if err != nil {
+		return err
+	}
+	resp, err := m.client.changeExactly(ctx, one.path, one.object, body)
 	if err != nil {
 		return err
 	}
@@ -277,11 +300,25 @@ func (m *machine) patchAccount(ctx context.Context, one account, body map[string
 	if len(infos) == 0 {
 		return nil
 	}
-	e := &answerError{method: http.MethodPatch, path: printable(one.path), status: resp.StatusCode, said: said(infos), class: driver.ErrRefused}
+	e := &answerError{method: http.MethodPatch, path: printable(one.path), status: resp.StatusCode, said: said(infos), class: driver.ErrRefused} // shown by hidden
 	for _, info := range infos {
 		e.ids = append(e.ids, printable(messageKey(at[string](info, "MessageId"))))
 	}
 	return e
+}
+
+// again reads an account just before it is written: ids are used again, and somebody may have
+// taken an empty slot.
+func (m *machine) again(ctx context.Context, was account) (account, error) {
+	o, err := m.client.get(ctx, was.path)
+	if err != nil {
+		return was, err
+	}
+	is := accountOf(was.path, o)
+	if is.user != was.user || is.empty != was.empty || is.role != was.role || is.enabled != was.enabled {
+		return was, fmt.Errorf("%w: the account at %s is not as it was read: somebody else changes accounts of the BMC", driver.ErrInterrupted, printable(was.path))
+	}
+	return is, nil
 }
 
 // makeAccount makes an account by POST, or where the BMC has a fixed number of slots, in an
@@ -291,7 +328,7 @@ func (m *machine) makeAccount(ctx context.Context, a accounts, w wantAccount) er
 	err := m.client.post(ctx, a.list, body)
 	switch {
 	case hasMessage(err, "ResourceAlreadyExists"):
-		return nil // its list is late; whether it is the one that is wanted is seen next
+		return fmt.Errorf("%w: the BMC says that it has the account, and does not list it, perhaps as its name is in another case; write it as the BMC does", driver.ErrInterrupted)
 	case !hasStatus(err, http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusNotFound) && !errors.Is(err, errors.ErrUnsupported):
 		return err
 	}
@@ -340,7 +377,10 @@ func (m *machine) removeAccount(ctx context.Context, k driver.Passwords, w wantA
 }
 
 func (m *machine) dropAccount(ctx context.Context, one account) error {
-	err := m.client.delete(ctx, one.path)
+	one, err := m.again(ctx, one)
+	if err == nil {
+		err = m.client.delete(ctx, one.path)
+	}
 	switch {
 	case err == nil || hasStatus(err, http.StatusNotFound):
 		return nil
@@ -348,14 +388,12 @@ func (m *machine) dropAccount(ctx context.Context, one account) error {
 		return err
 	}
 	if one.enabled {
-		if err := m.client.patch(ctx, one.path, one.object, map[string]any{"Enabled": false}); err != nil {
+		if err := m.patchAccount(ctx, one, map[string]any{"Enabled": false}); err != nil {
 			return err
 		}
-		if one.object, err = m.client.get(ctx, one.path); err != nil {
-			return err
-		}
+		one.enabled = false
 	}
-	return m.client.patch(ctx, one.path, one.object, map[string]any{"UserName": ""})
+	return m.patchAccount(ctx, one, map[string]any{"UserName": ""})
 }
 
 // settleAccount ends the sessions of an account that was changed, which outlive the change on
@@ -375,7 +413,7 @@ func (m *machine) endSessions(ctx context.Context, name string) error {
 	}
 	var open []string
 	err = m.client.members(ctx, sessions, mostSessions, func(path string, o object) {
-		if at[string](o, "UserName") == name && key(path) != key(m.client.session()) {
+		if strings.EqualFold(at[string](o, "UserName"), name) && key(path) != key(m.client.session()) {
 			open = append(open, path)
 		}
 	})

@@ -31,8 +31,8 @@ var bmcAccounts = []Rule{
 		Code: "bmc-administrator", Severity: site.SeverityError,
 		What:  "Where accounts of a BMC are disabled or removed, the design names an enabled administrator.",
 		Why:   "Nobody could manage the controller, and it would have to be set back to factory by hand.",
-		Wrong: `nodes: "n1": bmc: {accounts: monitor: {credential: "bmc", role: "readOnly"}, unlisted: accounts: "remove"}`,
-		Right: `nodes: "n1": bmc: {accounts: slipway: {credential: "bmc", role: "administrator"}, unlisted: accounts: "remove"}`,
+		Wrong: `nodes: "n1": bmc: accounts: guest: state: "absent"`,
+		Right: `nodes: "n1": bmc: accounts: {slipway: {credential: "bmc", role: "administrator"}, guest: state: "absent"}`,
 		Node:  bmcAdministrator,
 	},
 	{
@@ -43,7 +43,7 @@ var bmcAccounts = []Rule{
 		Right: `nodes: {"n1": {endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", bmc: unlisted: accounts: "report"}, "n2": endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/2"}`,
 		Facts: func(_ *site.Site, n *site.Node) []Fact {
 			if u := parsed(n.Endpoints[site.Manager].URL); u.Host != "" && !isWish(u.Hostname()) && n.Asks(site.FacetAccounts) {
-				return []Fact{{u.Host, "bmc"}}
+				return []Fact{{site.ManagerHost(n.Endpoints[site.Manager].URL), "bmc"}}
 			}
 			return nil
 		},
@@ -53,7 +53,7 @@ var bmcAccounts = []Rule{
 				first := x.Holders(host)[0]
 				for _, again := range x.Holders(host)[1:] {
 					found = append(found, again.about(site.Finding{
-						Message: fmt.Sprintf("%s and %s are behind the BMC at %s, and both say what is set in it", first.Node, again.Node, host),
+						Message: fmt.Sprintf("%s and %s are behind the BMC at %s, and both say what is set in it", first.Node, again.Node, strings.TrimSuffix(host, ":443")),
 						Fix:     "Remove `bmc` from one of them; where a profile sets it, with `bmc: _ @unset()`.",
 						Related: []string{first.Place.String()},
 					}))
@@ -115,9 +115,6 @@ func bmcAdministrator(_ *site.Site, n *site.Node) []site.Finding {
 		if !a.IsEnabled() && at == "" {
 			at, takes = path+".state", fmt.Sprintf("%s is %s", name, a.State)
 		}
-	}
-	if u := n.BMC.Unlisted.Accounts; u == site.UnlistedDisable || u == site.UnlistedRemove {
-		at, takes = "bmc.unlisted.accounts", fmt.Sprintf("unlisted.accounts is %q", u)
 	}
 	if at == "" {
 		return nil
