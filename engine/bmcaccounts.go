@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,33 +69,28 @@ func (p accountPasswords) Begin(ctx context.Context, account string, v secret.Va
 func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Value, login func() error) error {
 	digest, now := p.digest(v), time.Now()
 	use := p.use(account)
-	if use.Tried == digest && use.Tries >= mostAccountTries && now.Sub(use.TriedAt) < accountTriesLast {
-		return driver.Withhold("the password of the account %s was sent %s and not accepted, or without an answer; Slipway does not send it again before %s, so that the BMC locks nobody out. "+
+	if use.Tries >= mostAccountTries && now.Sub(use.TriedAt) < accountTriesLast {
+		return driver.Withhold("passwords of the account %s were sent %s and not accepted; Slipway sends none before %s, so that the BMC locks nobody out. "+
 			"Check the account on the BMC, then run `slipway retry %s`",
 			account, say.Count(use.Tries, "time"), say.Clock(use.TriedAt.Add(accountTriesLast).UTC()), p.w.name)
 	}
 	err := p.save(ctx, account, func(u *site.AccountUse) {
-		if u.Tried != digest || now.Sub(u.TriedAt) >= accountTriesLast {
+		if now.Sub(u.TriedAt) >= accountTriesLast {
 			u.Tries = 0
 		}
-		u.Tried, u.TriedAt = digest, now
+		u.TriedAt = now
 		u.Tries++
 	})
 	if err != nil {
 		return err // what is not counted is not sent
 	}
-	err = login()
-	ctx = context.WithoutCancel(ctx)
-	switch {
-	case err == nil:
-		return p.save(ctx, account, func(u *site.AccountUse) {
-			u.Proven, u.ProvenAt, u.Offered = digest, time.Now(), ""
-			u.Tried, u.Tries, u.TriedAt = "", 0, time.Time{}
-		})
-	case !errors.Is(err, driver.ErrDenied) && !errors.Is(err, driver.ErrUnreachable): // it was not judged
-		return errors.Join(err, p.save(ctx, account, func(u *site.AccountUse) { u.Tries-- }))
+	if err := login(); err != nil {
+		return err // also one that says nothing of the password: the BMC may count it
 	}
-	return err
+	return p.save(context.WithoutCancel(ctx), account, func(u *site.AccountUse) {
+		u.Proven, u.ProvenAt, u.Offered = digest, time.Now(), ""
+		u.Tries, u.TriedAt = 0, time.Time{}
+	})
 }
 
 // Withdraw implements driver.Passwords.
@@ -149,7 +143,7 @@ func forgetAccounts(r *site.Recorded, seen site.FacetState) {
 func retryAccounts(r *site.Recorded) {
 	all := maps.Clone(r.Accounts)
 	for name, use := range all {
-		use.Tried, use.Tries, use.TriedAt = "", 0, time.Time{}
+		use.Tries, use.TriedAt = 0, time.Time{}
 		all[name] = use
 	}
 	r.Accounts = all

@@ -19,7 +19,7 @@ type Passwords interface {
 	// be the account's password from now on. Without a record nothing may be written.
 	Begin(ctx context.Context, account string, v secret.Value) error
 	// Prove sends a fresh login as the account, and records what became of it. After two
-	// logins with one value that were not accepted it sends none for an hour, and returns an
+	// logins as the account that were not accepted it sends none for an hour, and returns an
 	// error that wraps ErrDenied. It returns the error of login as it got it. A login that
 	// returns nil was accepted, and one that returns ErrDenied was not.
 	Prove(ctx context.Context, account string, v secret.Value, login func() error) error

@@ -79,9 +79,10 @@ func accountNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []str
 		return nil
 	}
 	var notes []string
-	own := seen.OwnAccount()
-	if _, listed := n.BMC.Accounts[own]; own != "" && !listed && n.BMC.Unlisted.Accounts != "" && n.BMC.Unlisted.Accounts != site.UnlistedReport {
-		notes = append(notes, fmt.Sprintf("Slipway logs in to its BMC as %s, which is not in the design: that account stays", own))
+	for _, own := range seen.OwnAccounts() {
+		if _, listed := n.BMC.Accounts[own]; !listed && n.BMC.Unlisted.Accounts != "" && n.BMC.Unlisted.Accounts != site.UnlistedReport {
+			notes = append(notes, fmt.Sprintf("Slipway logs in to its BMC as %s, which is not in the design: that account stays", own))
+		}
 	}
 	if names := seen.UnlistedAccounts(n); len(names) > 0 && (n.BMC.Unlisted.Accounts == "" || n.BMC.Unlisted.Accounts == site.UnlistedReport) {
 		const most = 20

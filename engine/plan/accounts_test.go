@@ -97,3 +97,39 @@ func TestAccountsArePlanned(t *testing.T) {
 		}
 	}
 }
+
+// Whatever other names there are, the account that Slipway logs in with is in no step: of two names
+// that differ in case alone none is, and a design that adds such a name is refused.
+func TestOwnAccountIsInNoStep(t *testing.T) {
+	two := site.Values{"admin.state": "enabled", "admin.role": "administrator", "admin.login": site.AccountOwn, "boss.state": "enabled", "boss.role": "administrator",
+		"Admin.state": "enabled", "Admin.role": "readOnly", "Admin.login": site.AccountOwn}
+	one := site.Values{"admin.state": "enabled", "admin.role": "administrator", "admin.login": site.AccountOwn, "boss.state": "enabled", "boss.role": "administrator"}
+	none := site.Values{"root.state": "enabled", "root.role": "administrator", "boss.state": "enabled", "boss.role": "administrator"}
+	boss := site.BMCAccount{Role: "administrator"}
+	for range 100 {
+		for name, c := range map[string]struct {
+			accounts map[string]site.BMCAccount
+			have     site.Values
+			blocked  bool
+		}{
+			"the policy":       {map[string]site.BMCAccount{"boss": boss}, two, false},
+			"disabled by name": {map[string]site.BMCAccount{"boss": boss, "admin": {State: "disabled"}}, two, true},
+			"another case":     {map[string]site.BMCAccount{"boss": boss, "Admin": {Role: "readOnly", Credential: "x"}}, one, true},
+			"nobody's":         {map[string]site.BMCAccount{"boss": boss, "root": {State: "absent"}}, none, true},
+		} {
+			p := accountsOf(site.BMC{Accounts: c.accounts, Unlisted: site.BMCUnlisted{Accounts: "remove"}}, c.have)
+			if len(p.Steps) > 0 || (len(p.Blocked) > 0) != c.blocked {
+				t.Fatalf("%s: %+v, blocked by %q", name, p.Steps, p.Blocked)
+			}
+		}
+	}
+}
+
+// A policy is in the plan of a proposal also while no account was seen.
+func TestPolicyForAccountsThatWereNotSeen(t *testing.T) {
+	n := &site.Node{Name: "n1", BMC: site.BMC{Unlisted: site.BMCUnlisted{Accounts: "remove"}}}
+	changes := wishFor(n, site.FacetAccounts, site.FacetState{}).diff(n, site.FacetAccounts, site.FacetState{})
+	if len(changes) != 1 || changes[0].Field != "accounts.unlisted" || changes[0].Have != Unknown || changes[0].Want != "remove" {
+		t.Errorf("got %+v", changes)
+	}
+}

@@ -122,33 +122,30 @@ func (s FacetState) AccountNames() []string {
 	return names
 }
 
-// OwnAccount is the one of them that Slipway logs in with; empty where none is known to be.
-func (s FacetState) OwnAccount() string {
-	for field, v := range s.Have {
-		if name, of := AccountField(field); of == AccountLogin && v == AccountOwn {
-			return name
-		}
-	}
-	return ""
+// OwnAccounts are those of them that Slipway may log in with, in order: more than one where names
+// differ in upper and lower case alone, since some controllers do not tell these apart.
+func (s FacetState) OwnAccounts() []string {
+	return slices.DeleteFunc(s.AccountNames(), func(name string) bool { return !s.isOwn(name) })
 }
 
-// UnlistedAccounts are those that the design does not name, in order, without the one that
-// Slipway logs in with: that one is never changed because of a policy.
+func (s FacetState) isOwn(name string) bool { return s.Have[name+"."+AccountLogin] == AccountOwn }
+
+// UnlistedAccounts are those that the design does not name, in order, without what Slipway may log
+// in with: that is never changed because of a policy.
 func (s FacetState) UnlistedAccounts(n *Node) []string {
-	own := s.OwnAccount()
 	return slices.DeleteFunc(s.AccountNames(), func(name string) bool {
 		_, listed := n.BMC.Accounts[name]
-		return listed || name == own
+		return listed || s.isOwn(name)
 	})
 }
 
 // accounts is what the design means for the accounts that a controller has.
 func (s FacetState) accounts(n *Node, asked Values) Resolved {
 	r := Resolved{Want: maps.Clone(asked), From: Values{}, Unresolved: Values{}}
-	delete(r.Want, accountsUnlisted)
 	if s.Seen.IsZero() {
-		return r
+		return r // with the policy: which accounts there are is not known
 	}
+	delete(r.Want, accountsUnlisted)
 	if why := s.Cannot[AccountsService]; why != "" {
 		return Resolved{Unresolved: Values{AccountsService: Printable(why)}}
 	}
@@ -164,32 +161,49 @@ func (s FacetState) accounts(n *Node, asked Values) Resolved {
 		return r
 	}
 	unlisted := s.UnlistedAccounts(n)
-	if s.OwnAccount() == "" && len(unlisted) > 0 {
+	if len(s.OwnAccounts()) == 0 && len(unlisted) > 0 {
 		r.Unresolved[accountsUnlisted] = "Slipway does not see which of the BMC's accounts it logs in with, and might disable or remove that one; set bmc.unlisted.accounts to \"report\""
 		return r
 	}
 	for _, name := range unlisted {
+		if why := s.Cannot[name+"."+AccountAny]; why != "" {
+			r.Unresolved[name+"."+AccountState] = Printable(why)
+			continue
+		}
 		field := name + "." + AccountState
 		r.Want[field], r.From[field] = want, accountsUnlisted
 	}
 	for field, have := range s.Have { // its sessions may live on
-		if name, of := AccountField(field); of == AccountState && have == AccountAbsent+AccountChanging && r.Want[field] == "" && name != s.OwnAccount() {
+		if name, of := AccountField(field); of == AccountState && have == AccountAbsent+AccountChanging && r.Want[field] == "" && !s.isOwn(name) {
 			r.Want[field], r.From[field] = AccountAbsent, accountsUnlisted
 		}
 	}
 	return r
 }
 
-// keepOwn refuses what would lock Slipway out: that the account that it logs in with is not
-// enabled, is less than it was, or has another password than that of the endpoint.
+// keepOwn refuses what would lock Slipway out: that an account that it may log in with is not
+// enabled, gets another role or another password than that of the endpoint, or gets a neighbour
+// whose name differs in upper and lower case alone. Where none is seen that it logs in with, each
+// may be the one.
 func (s FacetState) keepOwn(n *Node, r *Resolved) {
-	own := s.OwnAccount()
-	a, listed := n.BMC.Accounts[own]
-	if own == "" || !listed {
-		return
+	all := s.OwnAccounts()
+	for name, a := range n.BMC.Accounts {
+		if len(all) == 0 {
+			s.keepAny(name, a, r)
+		}
+		for _, own := range all {
+			if own == name {
+				s.keep(own, a, n.Endpoints[Manager].Credential, r)
+			} else if strings.EqualFold(own, name) && !s.isOwn(name) {
+				r.Unresolved[name+"."+AccountState] = "Slipway logs in to this BMC as " + own + ", which differs in upper and lower case alone; write the name as the BMC has it"
+			}
+		}
 	}
+}
+
+// keep does so for an account that Slipway may log in with.
+func (s FacetState) keep(own string, a BMCAccount, login string, r *Resolved) {
 	refuse := func(field, why string) { r.Unresolved[own+"."+field] = "Slipway logs in to this BMC as " + own + why }
-	login := n.Endpoints[Manager].Credential
 	switch {
 	case !a.IsEnabled():
 		refuse(AccountState, ", and could no longer log in; give endpoints.manager the credential of another account first")
@@ -198,4 +212,15 @@ func (s FacetState) keepOwn(n *Node, r *Resolved) {
 	case a.Role != "" && a.Role != "administrator" && s.Have[own+"."+AccountRole] != a.Role:
 		refuse(AccountRole, ", and could no longer manage accounts; give endpoints.manager the credential of another account first")
 	}
+}
+
+// keepAny does so for an account of a controller where none is seen that Slipway logs in with.
+func (s FacetState) keepAny(name string, a BMCAccount, r *Resolved) {
+	state := s.Have[name+"."+AccountState]
+	takesRole := a.Role != "" && a.Role != "administrator" && s.Have[name+"."+AccountRole] != a.Role
+	takesPassword := a.Credential != "" && s.Have[name+"."+AccountPassword] != PasswordOf(a.Credential) && !strings.HasSuffix(state, AccountChanging)
+	if !strings.HasPrefix(state, AccountEnabled) || a.IsEnabled() && !takesRole && !takesPassword {
+		return
+	}
+	r.Unresolved[name+"."+AccountState] = "Slipway does not see which of the BMC's accounts it logs in with, and this may be the one; change it by hand, or give endpoints.manager the credential of an account that the BMC lists"
 }

@@ -30,9 +30,8 @@ type AccountUse struct {
 	ProvenAt time.Time `json:"provenAt,omitzero"`
 	// Offered is the digest of a password that may have been set and is not proven.
 	Offered string `json:"offered,omitempty"`
-	// Tried is the digest of the password that was sent last and not accepted, or to which
-	// no answer is known, Tries how often that was, and TriedAt when it was last.
-	Tried   string    `json:"tried,omitempty"`
+	// Tries is how many logins in a row were not accepted, whatever their passwords, and TriedAt
+	// when the last of them was.
 	Tries   int       `json:"tries,omitempty"`
 	TriedAt time.Time `json:"triedAt,omitzero"`
 	// Changing says that a change of the account was begun and has not come to its end: its

@@ -3,8 +3,8 @@ package redfish
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/stmcginnis/gofish"
@@ -16,7 +16,13 @@ import (
 // prove logs in as an account, in a session of its own that is ended at once. Nothing but a
 // fresh login tells whether a password is an account's.
 func (m *machine) prove(ctx context.Context, k driver.Passwords, w wantAccount) error {
-	return k.Prove(ctx, w.name, w.value, func() error { return m.client.loginAs(ctx, w.value) })
+	return k.Prove(ctx, w.name, w.value, func() error {
+		if err := m.client.loginAs(ctx, w.value); err != nil {
+			return err
+		}
+		_, err := m.client.get(ctx, m.path) // over the step's own session: the same BMC still answers
+		return err
+	})
 }
 
 // loginAs logs in with another account than the client's, and out again.
@@ -83,19 +89,26 @@ func deniedAs(err error, v secret.Value) error {
 	return err
 }
 
-// hidden is an error of a request that carried a password, without it: BMCs repeat values that
-// they refuse (DSP0268, Base.PropertyValueFormatError). A text that was cut may end with a part of it.
+// hidden is an error of a request that carried a password, without any text of the BMC: many
+// repeat a value that they refuse (DSP0268, Base.PropertyValueFormatError), cut or written otherwise.
+// What stays are the names of its messages.
 func hidden(err error, v secret.Value) error {
 	var e *answerError
 	if !errors.As(err, &e) || v.IsZero() {
 		return err
 	}
-	e.said = without(e.said, v)
-	if strings.HasSuffix(e.said, "…") {
-		e.said = fmt.Sprintf("its messages are %s", printable(strings.Join(e.ids, ", ")))
+	var names []string
+	for _, id := range e.ids {
+		if messageName.MatchString(id) && !strings.Contains(passwordIn(v), id) && !strings.Contains(id, passwordIn(v)) {
+			names = append(names, id)
+		}
 	}
+	e.ids, e.said = names, strings.Join(names, ", ")
 	return err
 }
+
+// messageName is what the names of messages look like.
+var messageName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{2,63}$`)
 
 // sessionsPath is where sessions are made; empty where the BMC has none.
 func (c *client) sessionsPath(ctx context.Context) (string, error) {

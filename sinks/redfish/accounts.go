@@ -22,7 +22,8 @@ const maxAccounts = 128
 // account is an account of the BMC, or an empty slot for one (DSP0268, ManagerAccount).
 type account struct {
 	path, id        string
-	user            string // empty for an empty slot
+	user            string
+	empty           bool   // a slot that says that nobody has it
 	role            string // in the design's words, or the BMC's own where it has another one
 	enabled, locked bool
 	mustChange      bool // its password, before it can do anything else
@@ -71,14 +72,23 @@ func (m *machine) readAccounts(ctx context.Context) (accounts, error) {
 		return a, fmt.Errorf("the BMC's AccountService lists no accounts: %w", errors.ErrUnsupported)
 	}
 	err = m.client.members(ctx, a.list, maxAccounts, func(path string, o object) { a.all = append(a.all, accountOf(path, o)) })
+	if err != nil {
+		return a, err
+	}
+	listed, err := m.client.listed(ctx, a.list)
+	if err == nil && len(listed) != len(a.all) {
+		err = fmt.Errorf("%w: the BMC lists %d accounts and shows %d of them to the account that Slipway logs in with; what it hides might be taken for missing",
+			driver.ErrBusy, len(listed), len(a.all))
+	}
 	return a, err
 }
 
 func accountOf(path string, o object) account {
-	enabled := at[*bool](o, "Enabled")
+	enabled, name := at[*bool](o, "Enabled"), at[*string](o, "UserName")
 	role := at[string](o, "RoleId")
 	return account{
-		path: path, id: at[string](o, "Id"), user: userName(at[string](o, "UserName")), role: cmp.Or(roles[role], printable(role)),
+		empty: name != nil && *name == "" && (enabled == nil || !*enabled),
+		path:  path, id: at[string](o, "Id"), user: userName(at[string](o, "UserName")), role: cmp.Or(roles[role], printable(role)),
 		enabled: enabled == nil || *enabled, locked: at[bool](o, "Locked"), mustChange: at[bool](o, "PasswordChangeRequired"), object: o,
 	}
 }
@@ -204,7 +214,7 @@ func (m *machine) passwordOf(name, credential string) (secret.Value, error) {
 
 // fits says why a password is not one that the BMC takes, as far as it says.
 func (a accounts) fits(credential string, v secret.Value) error {
-	length := len([]rune(passwordIn(v)))
+	length := len(passwordIn(v)) // in bytes, of which BMCs have room for so many
 	switch {
 	case length < a.min:
 		return fmt.Errorf("the password in credential %q is shorter than the %d characters that this BMC asks for; give it a longer one", credential, a.min)
@@ -219,6 +229,9 @@ func (m *machine) accountsFacet(ctx context.Context, n *site.Node) (site.FacetSt
 	a, err := m.readAccounts(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return site.FacetState{Cannot: site.Values{site.AccountsService: lack(err)}}, true, nil
+	}
+	if lasting(err) {
+		return site.FacetState{Cannot: site.Values{site.AccountsService: "Slipway cannot see the BMC's accounts: " + strings.TrimPrefix(printable(err.Error()), driver.ErrDenied.Error()+": ")}}, true, nil
 	}
 	if err != nil {
 		return site.FacetState{}, false, err
@@ -235,7 +248,7 @@ func (m *machine) Credentials(get func(name string, use secret.Use) (secret.Valu
 // IPMI's anonymous user, which it lets nobody change.
 func (m *machine) emptySlot(a accounts) (account, bool) {
 	i := slices.IndexFunc(a.all, func(one account) bool {
-		return one.user == "" && !(one.id == "1" && m.has(firstAccountFixed))
+		return one.empty && !(one.id == "1" && m.has(firstAccountFixed))
 	})
 	if i < 0 {
 		return account{}, false
@@ -245,11 +258,3 @@ func (m *machine) emptySlot(a accounts) (account, bool) {
 
 // slots is how many accounts the BMC has room for, in words.
 func (a accounts) slots() string { return strconv.Itoa(len(a.all)) + " slots" }
-
-// without replaces a secret in a text that the BMC sent.
-func without(text string, v secret.Value) string {
-	if password := passwordIn(v); password != "" {
-		text = strings.ReplaceAll(text, password, "[redacted]")
-	}
-	return text
-}

@@ -302,7 +302,7 @@ func TestAccountsThatCannotBe(t *testing.T) {
 		"too short":       {"xcc", "Short-7", "", nil, "is shorter than the 10 characters that this BMC asks for"},
 		"too long":        {"ilo5", long, "", nil, "is longer than the 39 characters that this BMC takes"},
 		"too simple":      {"xcc", "letters-and-nothing", "", nil, "PropertyValueFormatError"},
-		"repeated":        {"plain", firstPassword, lab.FaultPasswordEchoed, nil, "[redacted]"},
+		"repeated":        {"plain", firstPassword, lab.FaultPasswordEchoed, nil, "PropertyValueFormatError"},
 		"a lie":           {"plain", firstPassword, lab.FaultNoEffect, func(m machine, _ values) { m.SetAccount("monitor", "another one", "ReadOnly") }, "denies a login with it"},
 		"another account": {"plain", firstPassword, "", func(_ machine, v values) { v["monitor"] = secret.New("root", firstPassword) }, "is for the account root, and not for monitor"},
 		"not lent":        {"plain", firstPassword, "", func(_ machine, v values) { delete(v, "monitor") }, "there is no credential"},
@@ -443,7 +443,13 @@ func TestAccountsOfOthers(t *testing.T) {
 		ctx, h := driver.WithPasswords(t.Context(), b), m.keyed(t, credentials(firstPassword))
 		m.accounts(t, ctx, h)
 		m.SetFault(lab.Fault{Kind: lab.FaultAccountsLate, Times: 3})
-		if err := h.Apply(ctx, m.setAccounts(), m.node, drivertest.Permitted); err != nil || len(left(m.node, m.accounts(t, ctx, h))) > 0 || len(m.Accounts()) != 2 {
+		err := h.Apply(ctx, m.setAccounts(), m.node, drivertest.Permitted)
+		for range 3 {
+			if errors.Is(err, driver.ErrBusy) { // the engine tries again
+				err = h.Apply(ctx, m.setAccounts(), m.node, drivertest.Permitted)
+			}
+		}
+		if err != nil || len(left(m.node, m.accounts(t, ctx, h))) > 0 || len(m.Accounts()) != 2 {
 			t.Errorf("got %v, %+v", err, m.Accounts())
 		}
 	})
@@ -483,4 +489,17 @@ func TestAccountsOfOthers(t *testing.T) {
 			t.Errorf("got %v, %d writes", err, m.Writes())
 		}
 	})
+}
+
+// A login that may not manage accounts costs the accounts alone: it does not count as denied, which
+// would keep Slipway from the whole BMC.
+func TestLoginThatMayNotManageAccounts(t *testing.T) {
+	m, b := accountRack(t, "plain"), newBook()
+	m.node.BMC = monitored("")
+	ctx, h := driver.WithPasswords(t.Context(), b), m.keyed(t, credentials(firstPassword))
+	m.accounts(t, ctx, h)
+	m.SetAccount("admin", "correct horse", "Operator")
+	if err := h.Apply(ctx, m.setAccounts(), m.node, drivertest.Permitted); err == nil || driver.WasDenied(err) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stmcginnis/gofish"
+
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -37,7 +39,7 @@ func (m *machine) setAccounts(ctx context.Context, n *site.Node) error {
 	}
 	a, err := m.readAccounts(ctx)
 	if err != nil {
-		return err
+		return notOurs(err)
 	}
 	want, err := m.wantAccounts(ctx, n, a)
 	if err != nil {
@@ -45,13 +47,22 @@ func (m *machine) setAccounts(ctx context.Context, n *site.Node) error {
 	}
 	for _, w := range want {
 		if err := m.setAccount(ctx, keeper, a, w); err != nil {
-			return fmt.Errorf("the account %s: %w", w.name, err)
+			return notOurs(fmt.Errorf("the account %s: %w", w.name, err))
 		}
 		if a, err = m.readAccounts(ctx); err != nil {
-			return err
+			return notOurs(err)
 		}
 	}
 	return nil
+}
+
+// notOurs is an error of a step whose login was accepted: that something else was denied must not keep
+// Slipway from logging in.
+func notOurs(err error) error {
+	if driver.WasDenied(err) {
+		return refused("%s", strings.ReplaceAll(printable(err.Error()), driver.ErrDenied.Error()+": ", ""))
+	}
+	return err
 }
 
 // wantAccount is what one account is to become.
@@ -200,6 +211,9 @@ func (m *machine) refusedAccount(ctx context.Context, k driver.Passwords, w want
 		return refused()
 	}
 	if !w.value.IsZero() {
+		if present[0].locked {
+			return errLocked
+		}
 		if err := m.prove(ctx, k, w); errors.Is(err, driver.ErrDenied) {
 			return refused()
 		} else if err != nil {
@@ -258,7 +272,7 @@ func (m *machine) writeAccount(ctx context.Context, a accounts, w wantAccount, p
 // patchAccount changes an account. What a BMC does not change while it changes the rest, it may say
 // beside an answer that is a success (DSP0266 section 7.4.2).
 func (m *machine) patchAccount(ctx context.Context, one account, body map[string]any) error {
-	resp, err := m.client.change(ctx, one.path, one.object, body)
+	resp, err := m.changeAccount(ctx, one, body)
 	if err != nil {
 		return err
 	}
@@ -282,6 +296,41 @@ func (m *machine) patchAccount(ctx context.Context, one account, body map[string
 		e.ids = append(e.ids, printable(messageKey(at[string](info, "MessageId"))))
 	}
 	return e
+}
+
+// changeAccount sends a change of an account as it was read. Where the BMC says that it has changed
+// since, it is read again, and is sent no change where somebody else has changed it.
+func (m *machine) changeAccount(ctx context.Context, one account, body map[string]any) (*http.Response, error) {
+	if err := m.client.here(one.path); err != nil {
+		return nil, err
+	}
+	headers := map[string]string{}
+	if tag := at[string](one.object, etag); tag != "" && tag != `""` {
+		headers["If-Match"] = tag
+	}
+	resp, err := m.client.write(ctx, func(api *gofish.APIClient) (*http.Response, error) {
+		return api.PatchWithHeaders(one.path, body, headers)
+	})
+	if !hasStatus(err, http.StatusPreconditionFailed, http.StatusPreconditionRequired) {
+		return resp, err
+	}
+	now, err := m.sameAccount(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	return m.client.change(ctx, one.path, now, body)
+}
+
+// sameAccount reads an account again, which nobody else may have changed since it was read.
+func (m *machine) sameAccount(ctx context.Context, one account) (object, error) {
+	o, err := m.client.get(ctx, one.path)
+	if err != nil {
+		return nil, err
+	}
+	if now := accountOf(one.path, o); now.user != one.user || now.role != one.role || now.enabled != one.enabled || now.empty != one.empty {
+		return nil, fmt.Errorf("%w: somebody has changed the account at %s on the BMC meanwhile; nothing was written to it", driver.ErrInterrupted, printable(one.path))
+	}
+	return o, nil
 }
 
 // makeAccount makes an account by POST, or where the BMC has a fixed number of slots, in an
@@ -348,14 +397,16 @@ func (m *machine) dropAccount(ctx context.Context, one account) error {
 		return err
 	}
 	if one.enabled {
-		if err := m.client.patch(ctx, one.path, one.object, map[string]any{"Enabled": false}); err != nil {
+		if _, err := m.changeAccount(ctx, one, map[string]any{"Enabled": false}); err != nil {
 			return err
 		}
-		if one.object, err = m.client.get(ctx, one.path); err != nil {
+		one.enabled = false
+		if one.object, err = m.sameAccount(ctx, one); err != nil {
 			return err
 		}
 	}
-	return m.client.patch(ctx, one.path, one.object, map[string]any{"UserName": ""})
+	_, err = m.changeAccount(ctx, one, map[string]any{"UserName": ""})
+	return err
 }
 
 // settleAccount ends the sessions of an account that was changed, which outlive the change on

@@ -42,10 +42,12 @@ var bmcAccounts = []Rule{
 		Wrong: `nodes: {"n1": {endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", bmc: unlisted: accounts: "report"}, "n2": {endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/2", bmc: unlisted: accounts: "report"}}`,
 		Right: `nodes: {"n1": {endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", bmc: unlisted: accounts: "report"}, "n2": endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/2"}`,
 		Facts: func(_ *site.Site, n *site.Node) []Fact {
-			if u := parsed(n.Endpoints[site.Manager].URL); u.Host != "" && !isWish(u.Hostname()) && n.Asks(site.FacetAccounts) {
-				return []Fact{{u.Host, "bmc"}}
+			u := parsed(n.Endpoints[site.Manager].URL)
+			if u.Host == "" || isWish(u.Hostname()) || !n.Asks(site.FacetAccounts) {
+				return nil
 			}
-			return nil
+			plain := parsed(site.Endpoint{URL: u.Scheme + "://" + u.Host}.Plain())
+			return []Fact{{plain.Host, "bmc"}}
 		},
 		Fleet: func(_ *site.Site, x *Index) []site.Finding {
 			var found []site.Finding
