@@ -59,18 +59,16 @@ func TestAccountsArePlanned(t *testing.T) {
 			[]string{"accounts.monitor.state enabled, being changed → enabled @nodes.cue:7:3"}, "", ""},
 		"unknown to a command": {site.BMC{Accounts: both}, with(site.Values{"monitor.state": "enabled", "monitor.role": "operator"}),
 			[]string{"accounts.monitor.password ? → that of credential monitor @nodes.cue:7:3", "accounts.monitor.role operator → readOnly @nodes.cue:7:3"}, "", ""},
-		"unlisted, reported": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root}}, guest, nil, "", "its BMC has 1 account that the design does not name: guest"},
-		"unlisted, disabled": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root}, Unlisted: site.BMCUnlisted{Accounts: "disable"}}, guest,
-			[]string{"accounts.guest.state enabled → disabled @nodes.cue:7:3"}, "", ""},
-		"unlisted, removed": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root}, Unlisted: site.BMCUnlisted{Accounts: "remove"}}, guest,
-			[]string{"accounts.guest.state enabled → absent @nodes.cue:7:3"}, "", ""},
-		"removed, broken off": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root}, Unlisted: site.BMCUnlisted{Accounts: "remove"}}, with(site.Values{"guest.state": "absent, being changed"}),
+		"unlisted": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root}}, guest, nil, "", "its BMC has 1 account that the design does not name: guest"},
+		"removed, broken off": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root, "guest": {State: "absent"}}}, with(site.Values{"guest.state": "absent, being changed"}),
 			[]string{"accounts.guest.state absent, being changed → absent @nodes.cue:7:3"}, "", ""},
-		"the own one, unlisted": {site.BMC{Accounts: map[string]site.BMCAccount{"admin": {Role: "administrator"}}, Unlisted: site.BMCUnlisted{Accounts: "remove"}},
-			with(site.Values{"admin.state": "enabled", "admin.role": "administrator"}), nil, "", "Slipway logs in to its BMC as root, which is not in the design: that account stays"},
 		"the own one, disabled": {site.BMC{Accounts: map[string]site.BMCAccount{"root": {State: "disabled"}}}, own, nil, "could no longer log in", ""},
-		"nobody's own": {site.BMC{Accounts: map[string]site.BMCAccount{"admin": {Role: "administrator"}}, Unlisted: site.BMCUnlisted{Accounts: "remove"}},
+		"own one unknown": {site.BMC{Accounts: map[string]site.BMCAccount{"admin": {State: "absent"}}},
 			site.Values{"admin.state": "enabled", "admin.role": "administrator", "guest.state": "enabled"}, nil, "does not see which of the BMC's accounts it logs in with", ""},
+		"another node's login": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root, "second": {State: "absent"}}},
+			with(site.Values{"second.state": "enabled", "second.role": "administrator", "second.login": site.LoginBy("bmc-2")}), nil, "another node behind this BMC, or discovery, logs in as second", ""},
+		"another node's password": {site.BMC{Accounts: map[string]site.BMCAccount{"root": root, "second": {Role: "administrator", Credential: "x"}}},
+			with(site.Values{"second.state": "enabled", "second.role": "administrator", "second.login": site.LoginBy("bmc-2"), "second.password": "not proven"}), nil, "could no longer log in with another password", ""},
 		"has to change": {site.BMC{Accounts: both}, with(site.Values{"monitor.state": "enabled", "monitor.role": "readOnly", "monitor.password": "that of credential monitor", "monitor.mustChange": "true"}),
 			nil, "", "the account monitor of its BMC can do nothing before its password was changed"},
 		"locked": {site.BMC{Accounts: both}, with(site.Values{"monitor.state": "enabled", "monitor.role": "readOnly", "monitor.password": "that of credential monitor", "monitor.locked": "true"}),
@@ -95,5 +93,41 @@ func TestAccountsArePlanned(t *testing.T) {
 		if notes := strings.Join(p.Notes, "; "); !strings.Contains(notes, c.note) {
 			t.Errorf("%s: the notes are %q", name, notes)
 		}
+	}
+}
+
+// Whatever other names there are, the account that Slipway logs in with is in no step: of two names
+// that differ in case alone none is, and a design that adds such a name is refused.
+func TestOwnAccountIsInNoStep(t *testing.T) {
+	two := site.Values{"admin.state": "enabled", "admin.role": "administrator", "admin.login": site.AccountOwn, "boss.state": "enabled", "boss.role": "administrator",
+		"Admin.state": "enabled", "Admin.role": "readOnly", "Admin.login": site.AccountOwn}
+	one := site.Values{"admin.state": "enabled", "admin.role": "administrator", "admin.login": site.AccountOwn, "boss.state": "enabled", "boss.role": "administrator"}
+	none := site.Values{"root.state": "enabled", "root.role": "administrator", "boss.state": "enabled", "boss.role": "administrator"}
+	boss := site.BMCAccount{Role: "administrator"}
+	for range 100 {
+		for name, c := range map[string]struct {
+			accounts map[string]site.BMCAccount
+			have     site.Values
+			blocked  bool
+		}{
+			"nothing":          {map[string]site.BMCAccount{"boss": boss}, two, false},
+			"disabled by name": {map[string]site.BMCAccount{"boss": boss, "admin": {State: "disabled"}}, two, true},
+			"another case":     {map[string]site.BMCAccount{"boss": boss, "Admin": {Role: "readOnly", Credential: "x"}}, one, true},
+			"nobody's":         {map[string]site.BMCAccount{"boss": boss, "root": {State: "absent"}}, none, true},
+		} {
+			p := accountsOf(site.BMC{Accounts: c.accounts}, c.have)
+			if len(p.Steps) > 0 || (len(p.Blocked) > 0) != c.blocked {
+				t.Fatalf("%s: %+v, blocked by %q", name, p.Steps, p.Blocked)
+			}
+		}
+	}
+}
+
+// What is disabled or removed is in the plan by its name also while no account was seen.
+func TestAccountsThatWereNotSeen(t *testing.T) {
+	n := &site.Node{Name: "n1", BMC: site.BMC{Accounts: map[string]site.BMCAccount{"guest": {State: "absent"}}}}
+	changes := wishFor(n, site.FacetAccounts, site.FacetState{}).diff(n, site.FacetAccounts, site.FacetState{})
+	if len(changes) != 1 || changes[0].Field != "accounts.guest.state" || changes[0].Have != Unknown || changes[0].Want != "absent" {
+		t.Errorf("got %+v", changes)
 	}
 }

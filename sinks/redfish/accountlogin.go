@@ -103,7 +103,9 @@ func hidden(err error, v secret.Value) error {
 	if !errors.As(err, &e) || v.IsZero() {
 		return err
 	}
-	e.ids = slices.DeleteFunc(e.ids, func(id string) bool { return !messageID.MatchString(id) || strings.Contains(id, passwordIn(v)) })
+	e.ids = slices.DeleteFunc(e.ids, func(id string) bool {
+		return !messageName.MatchString(id) || strings.Contains(id, passwordIn(v)) || strings.Contains(passwordIn(v), id)
+	})
 	e.said = ""
 	if len(e.ids) > 0 {
 		e.said = "its messages are " + strings.Join(e.ids, ", ")
@@ -111,8 +113,8 @@ func hidden(err error, v secret.Value) error {
 	return err
 }
 
-// messageID is what the key of a message of a registry looks like (DSP0266 section 9.5.11).
-var messageID = regexp.MustCompile(`^[A-Za-z]{1,64}$`)
+// messageName is what the key of a message of a registry looks like (DSP0266 section 9.5.11).
+var messageName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{2,63}$`)
 
 // sessionsPath is where sessions are made; empty where the BMC has none.
 func (c *client) sessionsPath(ctx context.Context) (string, error) {

@@ -254,7 +254,7 @@ func (m *machine) accountsFacet(ctx context.Context, n *site.Node) (site.FacetSt
 		return site.FacetState{Cannot: site.Values{site.AccountsService: lack(err)}}, true, nil
 	}
 	if lasting(err) {
-		return site.FacetState{Cannot: site.Values{site.AccountsService: "Slipway cannot see all accounts of the BMC: " + err.Error()}}, true, nil
+		return site.FacetState{Cannot: site.Values{site.AccountsService: "Slipway cannot see all accounts of the BMC: " + strings.TrimPrefix(printable(err.Error()), driver.ErrDenied.Error()+": ")}}, true, nil
 	}
 	if err != nil {
 		return site.FacetState{}, false, err

@@ -32,14 +32,9 @@ import (
 // Nothing of it touches the account that Slipway logs in with, see FacetState.Resolve, and none of
 // its errors says that this account was denied: what may be denied is a right, or another login.
 func (m *machine) setAccounts(ctx context.Context, n *site.Node) error {
-	return notOwn(m.trySetAccounts(ctx, n))
-}
-
-// notOwn is an error about accounts, which says nothing of Slipway's own login.
-func notOwn(err error) error {
-	var e *answerError
-	if driver.WasDenied(err) && errors.As(err, &e) && e.status != http.StatusUnauthorized {
-		return refused("%s", strings.TrimPrefix(printable(err.Error()), driver.ErrDenied.Error()+": "))
+	err := m.trySetAccounts(ctx, n)
+	if driver.WasDenied(err) {
+		return refused("%s", strings.ReplaceAll(printable(err.Error()), driver.ErrDenied.Error()+": ", ""))
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func TestAccountsOfBMCs(t *testing.T) {
 	set(0)
 	w.start()
 	w.converge()
-	design := w.designWith("old-1", `bmc: {accounts: {admin: {role: "administrator", credential: "bmc"}, monitor: {role: "readOnly", credential: "monitor"}}, unlisted: accounts: "remove"}`)
+	design := w.designWith("old-1", `bmc: {accounts: {admin: {role: "administrator", credential: "bmc"}, monitor: {role: "readOnly", credential: "monitor"}, guest: state: "absent"}}`)
 	w.commit(strings.Replace(design, "outdated: {}", "monitor: {}", 1), "accounts of the BMC")
 	is := func(i int) bool {
 		all := m.Accounts()
