@@ -16,12 +16,12 @@ type connection struct {
 	value    secret.Value
 	machine  driver.Machine
 	denied   error  // why this credential is not tried again here
-	session  string // that is recorded of the machine
+	session  string // recorded for the machine
 	looked   bool   // the machine was seen through it
 }
 
-// binding is how writes through an endpoint are bound to the machine that was
-// looked at, as far as its driver tells.
+// binding returns how writes through an endpoint are bound to the machine that
+// was looked at, as far as the driver tells.
 func (c *connection) binding() site.Binding {
 	if c == nil {
 		return site.BindingUnknown
@@ -33,8 +33,8 @@ func (c *connection) binding() site.Binding {
 	return b.Binding()
 }
 
-// sessionless says whether a machine that was looked at with a credential has
-// opened no session.
+// sessionless reports whether a machine opened no session when it was looked at
+// with a credential.
 func (c *connection) sessionless() bool {
 	if c == nil || !c.looked || c.value.IsZero() {
 		return false
@@ -43,8 +43,8 @@ func (c *connection) sessionless() bool {
 	return ok && s.Session() == ""
 }
 
-// open gives the handle for an endpoint, a new one when the endpoint or its
-// credential has changed.
+// open returns the handle for an endpoint. It opens a new one if the endpoint
+// or its credential has changed.
 func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
 	if kind == site.Agent {
 		return w.openAgent(n)
@@ -76,8 +76,8 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	return m, nil
 }
 
-// remember keeps a credential that was not accepted from being tried again,
-// which would lock the account on many BMCs.
+// remember stores that a credential was denied, so that it is not tried again.
+// Trying again would lock the account on many BMCs.
 func (w *worker) remember(kind site.EndpointKind, err error) error {
 	d := w.connections[kind]
 	if d == nil || !driver.WasDenied(err) {

@@ -542,7 +542,7 @@ func TestInstallKnown(t *testing.T) {
 	for _, generation := range []int{1, 2} {
 		b.step.Generation = generation
 		err := b.install(t.Context())
-		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "generation 2 by its own metadata") || b.boots() != 1 {
+		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "by its own metadata the machine runs generation 2") || b.boots() != 1 {
 			t.Errorf("generation %d: %v after %d starts", generation, err, b.boots())
 		}
 	}

@@ -14,7 +14,7 @@ func (g *grading) tryLogin(ctx context.Context) (driver.Ability, error) {
 		if g.client.value.IsZero() {
 			return partly("no credential was given, and none was asked for"), nil
 		}
-		return partly("by basic authentication only: it has no sessions, so that those of an earlier daemon cannot be ended"), nil
+		return partly("by basic authentication only: the BMC has no sessions, so Slipway cannot cut off an earlier daemon"), nil
 	}
 	service := link(g.root, "SessionService")
 	if service == "" {

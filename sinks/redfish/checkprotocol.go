@@ -51,7 +51,7 @@ func (g *grading) tryETags(ctx context.Context) (driver.Ability, error) {
 	tags := g.tap.tags
 	text := fmt.Sprintf("strong on %d, weak on %d, none on %d answers", tags["strong"], tags["weak"], tags["none"])
 	if tags["strong"]+tags["weak"] == 0 {
-		return driver.Ability{}, lacks("no answer has one, and a change in between is not noticed by a write")
+		return driver.Ability{}, lacks("no answer has an ETag, so a write cannot detect a change made in between")
 	}
 	tag := at[string](s.object, etag)
 	if tag == "" {

@@ -177,7 +177,7 @@ func (m *machine) unshared(ctx context.Context, manager object) error {
 	own := func(path string) bool { return key(path) == key(m.path) }
 	served := links(manager, "Links", "ManagerForServers")
 	if len(served) > 0 && !slices.ContainsFunc(served, own) {
-		return fmt.Errorf("the manager that the BMC names for %s serves %s instead, and an image put into its virtual media would be that machine's; boot the installer in another way: %w",
+		return fmt.Errorf("the BMC names a manager for %s that serves %s instead, so an image in its virtual media would reach the wrong machine; boot the installer in another way: %w",
 			printable(m.path), printable(strings.Join(served, ", ")), errors.ErrUnsupported)
 	}
 	for _, path := range served {
