@@ -44,6 +44,7 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 		w.e.noteAgent(r, j.node, observed, w.leavesAgentAlone(*j), j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, j.node, v.seen)
+		forgetAccounts(r, v.seen.Facets[site.FacetAccounts])
 		plan.NoteOnce(r, v.seen, time.Now())
 		noteHealth(r, health)
 		plan.EndAttempts(j.node, r, observed, time.Now())
@@ -89,6 +90,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 // installed, which has to be proven from inside.
 func move(r *site.Recorded) {
 	r.Adopted, r.InFlight, r.Installing, r.Agent, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil, nil
+	r.Accounts = nil
 	r.Healthy, r.Unhealthy, r.EverHealthy, r.Owned = time.Time{}, time.Time{}, time.Time{}, site.Owned{}
 	r.Retired, r.RetiredLayout = time.Time{}, ""
 	if i := r.Installed; i != nil {

@@ -258,4 +258,5 @@ func retryLogins(r *site.Recorded) {
 		all[kind] = u
 	}
 	r.Credentials = all
+	retryAccounts(r)
 }

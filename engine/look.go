@@ -92,7 +92,7 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 // and the design mentions.
 func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Facet {
 	var facets []site.Facet
-	for _, f := range append([]site.Facet{site.FacetFirmware, site.FacetBIOS}, site.InsideFacets...) {
+	for _, f := range append([]site.Facet{site.FacetFirmware, site.FacetBIOS, site.FacetAccounts}, site.InsideFacets...) {
 		if site.Facets[f].Endpoint == kind && w.e.serves[f] && n.Asks(f) {
 			facets = append(facets, f)
 		}
@@ -133,7 +133,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		return site.Observed{}, endpointError{endpointName(j.node, kind), err}
 	}
 	w.bequeath(w.connections[kind], kind)
-	ctx = w.guarded(ctx, kind)
+	ctx = driver.WithPasswords(w.guarded(ctx, kind), accountPasswords{w})
 	octx, stop := context.WithTimeout(ctx, driver.LongestLook)
 	defer stop()
 	seen, err := m.Observe(octx, j.node, facets)

@@ -9,10 +9,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// rare are the facets that not every look reads, but only one look per period, give
-// or take a tenth. A node's period is always the same. An inspection reads the
-// inventory.
-var rare = [...]site.Facet{site.FacetBIOS, site.FacetFirmware, site.FacetSensors, site.FacetLog, site.FacetInventory}
+// rare are the facets that are not read with each look, but once in their period,
+// a tenth more or less, the same for one node every time. The inventory is read by
+// an inspection.
+var rare = [...]site.Facet{site.FacetBIOS, site.FacetFirmware, site.FacetAccounts, site.FacetSensors, site.FacetLog, site.FacetInventory}
 
 // calendar is when each period of a node last began, in seconds since 1970; 0 for
 // never.
@@ -74,7 +74,7 @@ func (w *worker) facetsDue(j job) []site.Facet {
 	now, r := time.Now(), j.memory.Recorded
 	busy := r.InFlight != nil || r.UnderWay() > 0
 	for _, f := range w.designedFacets(j.node, site.Manager) {
-		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) {
+		if w.anew || busy || w.calendar.over(w.name, f, now) || moves(j, f) || f == site.FacetAccounts && w.hasOtherPassword(j) {
 			due = append(due, f)
 		}
 	}

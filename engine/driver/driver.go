@@ -185,8 +185,8 @@ type Certifier interface {
 	Certificate() string
 }
 
-// Keyholder is a Machine that sets passwords and writes secrets into files inside the system,
-// for credentials that a design names.
+// Keyholder is a Machine that sets passwords inside the system or of accounts of its BMC, and puts
+// secrets into files of the system, which a design names as credentials.
 type Keyholder interface {
 	// Credentials sets the source of the values. The machine calls it whenever it needs one. It
 	// refuses a credential that is not for the machine or not for the use, and sends nothing.

@@ -64,9 +64,9 @@ func Protocol(endpoint string) string {
 	return scheme
 }
 
-// Lend gives a machine that sets secrets inside its system the credentials that are for it: for the
-// hosts and ports of its endpoint, and for use in accounts or files. It lends nothing if secrets is
-// nil.
+// Lend gives a machine that sets secrets the credentials that are for it: by their hosts and ports
+// those of its endpoint, and by their use for accounts or files of the system, or for its BMC.
+// Where secrets is nil it lends none.
 func Lend(m Machine, e site.Endpoint, secrets secret.Source) {
 	k, ok := As[Keyholder](m)
 	if !ok || secrets == nil {

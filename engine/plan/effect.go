@@ -66,6 +66,9 @@ func placed(o site.Origin) string {
 
 // designedAt returns the origin of a facet's field, or of what contains it.
 func designedAt(n *site.Node, f site.Facet, field string) site.Origin {
+	if f == site.FacetAccounts {
+		return accountAt(n, field)
+	}
 	if !ownTerms(f) {
 		return n.Origins.Of(string(f) + "." + field)
 	}
@@ -93,6 +96,9 @@ func isOf(field, part string) bool {
 // inShort reports a machine that is created, and each part that is added, as
 // one change.
 func inShort(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState) []site.Change {
+	if f == site.FacetAccounts {
+		return addedAccounts(n, changes, seen)
+	}
 	if !ownTerms(f) || len(changes) == 0 {
 		return changes
 	}

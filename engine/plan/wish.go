@@ -39,6 +39,9 @@ func (w wish) has(f site.Facet, field string) string {
 			return Unknown
 		}
 	}
+	if f == site.FacetAccounts && !read {
+		return w.hasOfAccount(field)
+	}
 	unread := f == site.FacetBoot && !read || f == site.FacetBIOS && w.seen.Words != nil && w.seen.Settings().Unread(field)
 	if unread || w.Unread || w.seen.Seen.IsZero() {
 		return Unknown

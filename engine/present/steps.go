@@ -21,6 +21,7 @@ var deed = map[site.Action][2]string{
 	site.ActionRestart:       {"restarts", "restart"},
 	site.ActionFirmware:      {"gets new firmware", "get new firmware"},
 	site.ActionBIOS:          {"gets new BIOS settings", "get new BIOS settings"},
+	site.ActionAccounts:      {"changes accounts of its BMC", "change accounts of their BMCs"},
 	site.ActionPackages:      {"gets new packages", "get new packages"},
 	site.ActionBase:          {"gets other accounts or basic settings", "get other accounts or basic settings"},
 	site.ActionConfig:        {"gets other files, units or parameters", "get other files, units or parameters"},

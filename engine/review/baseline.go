@@ -122,6 +122,7 @@ func changedRules(branch, merged *site.Site) []string {
 	if moved := changedEndpoints(branch, merged); len(moved) > 0 {
 		all = append(all, "where credentials are sent, and what proves who gets them (endpoints): "+say.Some(moved, mostMoved))
 	}
+	all = append(all, changedAccounts(branch, merged)...)
 	if !reflect.DeepEqual(branch.Discovery, merged.Discovery) {
 		all = append(all, "where machines are looked for, and what is sent to them (site.discovery)")
 	}
@@ -168,7 +169,40 @@ func changedEndpoints(branch, merged *site.Site) (names []string) {
 	return names
 }
 
-// changedItems returns the items that only one of two lists has.
+// changedAccounts says which accounts of BMCs are others than on the branch, and who becomes an
+// administrator of them: whoever knows such a password reaches console, media and power of
+// the machine past Slipway.
+func changedAccounts(branch, merged *site.Site) (all []string) {
+	administrators, others := map[string][]string{}, map[string][]string{}
+	for name, is := range merged.Nodes {
+		var had map[string]site.BMCAccount
+		if was := branch.Nodes[name]; was != nil {
+			had = was.BMC.Accounts
+		}
+		for account, a := range is.BMC.Accounts {
+			before, there := had[account]
+			switch {
+			case there && before == a:
+			case a.IsEnabled() && a.Role == "administrator":
+				administrators[account] = append(administrators[account], name)
+			default:
+				others[account] = append(others[account], name)
+			}
+		}
+	}
+	for _, part := range []struct {
+		what string
+		of   map[string][]string
+	}{{"who is an administrator of BMCs (bmc.accounts)", administrators}, {"other accounts of BMCs (bmc.accounts)", others}} {
+		for _, account := range slices.Sorted(maps.Keys(part.of)) {
+			slices.Sort(part.of[account])
+			all = append(all, fmt.Sprintf("%s: %s on %s", part.what, account, say.Some(part.of[account], mostMoved)))
+		}
+	}
+	return all
+}
+
+// changedItems are those of two lists that only one of them has.
 func changedItems(a, b []string) (changed []string) {
 	for _, x := range slices.Concat(a, b) {
 		if slices.Contains(a, x) != slices.Contains(b, x) {

@@ -64,3 +64,15 @@ func TestChangedEndpointsAreNamed(t *testing.T) {
 		t.Errorf("discovery: %q", got)
 	}
 }
+
+// A comment names who becomes an administrator of BMCs, and which accounts are others.
+func TestChangedAccounts(t *testing.T) {
+	with := func(accounts map[string]site.BMCAccount) *site.Site {
+		return &site.Site{Nodes: map[string]*site.Node{"n1": {Name: "n1", BMC: site.BMC{Accounts: accounts}}, "n2": {Name: "n2", BMC: site.BMC{Accounts: accounts}}}}
+	}
+	same := with(map[string]site.BMCAccount{"boss": {Role: "administrator"}})
+	got := changedAccounts(same, with(map[string]site.BMCAccount{"boss": {Role: "administrator"}, "evil": {Role: "administrator", Credential: "x"}, "guest": {State: "absent"}}))
+	if len(got) != 2 || !strings.HasPrefix(got[0], "who is an administrator of BMCs (bmc.accounts): evil on n1") || !strings.HasPrefix(got[1], "other accounts of BMCs (bmc.accounts): guest on n1") || changedAccounts(same, same) != nil {
+		t.Errorf("got %q", got)
+	}
+}

@@ -20,3 +20,21 @@ type CredentialUse struct {
 	// it was denied before, here or elsewhere. That is done once.
 	TriedFor time.Time `json:"triedFor,omitzero"`
 }
+
+// AccountUse is what is known of the password of one account of a BMC. It tells passwords apart by
+// digests that are slow to compute, see package engine.
+type AccountUse struct {
+	// Proven is the digest of the password with which a fresh login was accepted last, at
+	// ProvenAt.
+	Proven   string    `json:"proven,omitempty"`
+	ProvenAt time.Time `json:"provenAt,omitzero"`
+	// Offered is the digest of a password that may have been set and is not proven.
+	Offered string `json:"offered,omitempty"`
+	// Tries is how often in a row a password was sent that was not accepted, or to which no
+	// answer is known, and TriedAt when that was last.
+	Tries   int       `json:"tries,omitempty"`
+	TriedAt time.Time `json:"triedAt,omitzero"`
+	// Changing says that a change of the account was begun and has not come to its end: its
+	// earlier sessions may be open.
+	Changing bool `json:"changing,omitempty"`
+}

@@ -28,6 +28,7 @@ const (
 	FacetLinks     Facet = "links"
 	FacetFirmware  Facet = "firmware"
 	FacetBIOS      Facet = "bios"
+	FacetAccounts  Facet = "accounts"
 	FacetStorage   Facet = "storage"
 	FacetBase      Facet = "base"
 	FacetNetwork   Facet = "network"
@@ -94,6 +95,12 @@ var Facets = map[Facet]FacetKind{
 		Parts:  []FacetPart{{Path: "firmware", of: func(n *Node) any { return n.Firmware }}}},
 	FacetBIOS: {Endpoint: Manager, Every: 15 * time.Minute, Staged: true, Proposable: true,
 		Change: Work{ActionBIOS, ImpactOnline, Duration(30 * time.Second), "set it back and boot again"}},
+	FacetAccounts: {Endpoint: Manager, Every: 15 * time.Minute,
+		Change: Work{ActionAccounts, ImpactOnline, Duration(time.Minute), "cannot be undone: a password that was replaced is not known; " + Earlier},
+		Parts: []FacetPart{
+			{Path: "bmc.accounts", of: func(n *Node) any { return n.BMC.Accounts }},
+			{Path: "bmc.unlisted", of: func(n *Node) any { return n.BMC.Unlisted.Accounts }},
+		}},
 	FacetStorage: {Endpoint: Agent, Parts: []FacetPart{
 		{Path: "storage.disks", of: func(n *Node) any { return n.Storage.layouts() }, Install: true},
 		{Path: "storage.arrays", of: func(n *Node) any { return n.Storage.Arrays }, Install: true},

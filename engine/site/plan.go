@@ -69,6 +69,7 @@ const (
 	// machine reboots.
 	ActionFirmware Action = "update-firmware"
 	ActionBIOS     Action = "set-bios"
+	ActionAccounts Action = "set-accounts"
 	ActionBase     Action = "apply-base"
 	ActionNetwork  Action = "apply-network"
 	ActionPackages Action = "install-packages"

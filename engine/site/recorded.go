@@ -97,7 +97,9 @@ type Recorded struct {
 	Attempts map[Facet]Attempts `json:"attempts,omitempty"`
 	// Credentials is the outcome of the passwords that were sent, by endpoint.
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
-	// Actions is what the machine reported of this installation's boot actions, by name.
+	// Accounts is what is known of the passwords of accounts of the BMC, by user name.
+	Accounts map[string]AccountUse `json:"accounts,omitempty"`
+	// Actions is what the machine told of the boot actions of this installation, by name.
 	Actions map[string]ActionRecord `json:"actions,omitempty"`
 	// Owned is the list of what Slipway made inside the system, after its last run.
 	Owned Owned `json:"owned,omitzero"`

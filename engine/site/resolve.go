@@ -50,6 +50,8 @@ func (s FacetState) Resolve(n *Node, f Facet) Resolved {
 		r.Want = s.disksBesideImage(n, asked)
 	case f == FacetBoot:
 		r.Want = s.bootOrder(asked)
+	case f == FacetAccounts:
+		r = s.accounts(n, asked)
 	case f == FacetBIOS && s.Words != nil:
 		is := s.Settings().Resolve(asked)
 		r = Resolved{Want: is.Want, From: is.From, Unresolved: Values{}}

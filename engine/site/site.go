@@ -295,6 +295,7 @@ type Node struct {
 	Virtual  Virtual           `json:"virtual,omitzero"`
 	Hardware Hardware          `json:"hardware,omitzero"`
 	BIOS     BIOS              `json:"bios,omitzero"`
+	BMC      BMC               `json:"bmc,omitzero"`
 	// Firmware is by component, as Redfish names it.
 	Firmware map[string]Firmware `json:"firmware,omitempty"`
 	// Endpoints are the node's endpoints by kind.

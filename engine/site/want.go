@@ -27,6 +27,8 @@ func (n *Node) Want(f Facet) Values {
 		return orNil(want)
 	case FacetBIOS:
 		return n.BIOS.values()
+	case FacetAccounts:
+		return n.BMC.values()
 	case FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel, FacetActions:
 		return orNil(item.Values(n.Items(f)))
 	case FacetDefinition:

@@ -59,6 +59,8 @@ func (m *machine) take(ctx context.Context, step site.Step, n *site.Node, s syst
 		return m.setBoot(ctx, n, s)
 	case site.ActionBIOS:
 		return m.setBIOS(ctx, n, s)
+	case site.ActionAccounts:
+		return m.setAccounts(ctx, n)
 	case site.ActionInstall, site.ActionStartAgent:
 		if step.OverNetwork() && n.References.Start == site.StartNetwork {
 			return m.startOverNetwork(ctx, step, n, s, may)

@@ -3,10 +3,13 @@ package redfish
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/stmcginnis/gofish"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -94,6 +97,26 @@ func (l *line) members(ctx context.Context, collection string, most int, take fu
 	return cmp.Or(err, failed)
 }
 
+// everyMember is members for those to whom a member that is left out would be one that there is
+// not: it fails unless all of them were read.
+func (l *line) everyMember(ctx context.Context, collection string, most int, take func(path string, o object)) error {
+	w := newWalk(l.get)
+	w.most, w.deep = most, 1
+	var failed error
+	_, err := w.membersBy(ctx, collection, l.expand, func(ctx context.Context, path string) (object, error) {
+		o, err := w.resource(ctx, path)
+		if err == nil {
+			take(path, o)
+		}
+		failed = cmp.Or(failed, err)
+		return o, err
+	})
+	if err = cmp.Or(err, failed); err == nil && w.misses > 0 {
+		err = refused("%s lists more than the %d that Slipway reads", printable(collection), most)
+	}
+	return err
+}
+
 // collection is what a collection lists, on all of its pages: each names the next
 // (DSP0266, Members@odata.nextLink).
 func (l *line) collection(ctx context.Context, path string) ([]object, error) {
@@ -149,11 +172,30 @@ func (l *line) patch(ctx context.Context, path string, was object, body any) err
 }
 
 // change is patch, for those who want the answer.
-func (l *line) change(ctx context.Context, path string, was object, body any) (resp *http.Response, err error) {
+func (l *line) change(ctx context.Context, path string, was object, body any) (*http.Response, error) {
+	return l.changeBy(ctx, path, etags(at[string](was, etag)), body)
+}
+
+// changeExactly is change for what must be as it was read: it is written under one of the forms of
+// its ETag, and never without one where the BMC gave one.
+func (l *line) changeExactly(ctx context.Context, path string, was object, body any) (*http.Response, error) {
+	tags := etags(at[string](was, etag))
+	if tags[0] != "" {
+		tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == "" })
+	}
+	resp, err := l.changeBy(ctx, path, tags, body)
+	if hasStatus(err, http.StatusPreconditionFailed) {
+		err = fmt.Errorf("%w: %s was changed by somebody else in between, or the BMC does not take its own ETag: %w", driver.ErrInterrupted, printable(path), err)
+	}
+	return resp, err
+}
+
+// changeBy writes under the first of the ETags that the BMC takes; an empty one is none.
+func (l *line) changeBy(ctx context.Context, path string, tags []string, body any) (resp *http.Response, err error) {
 	if err := l.here(path); err != nil {
 		return nil, err
 	}
-	for i, tag := range etags(at[string](was, etag)) {
+	for i, tag := range tags {
 		headers := map[string]string{}
 		if tag != "" {
 			headers["If-Match"] = tag

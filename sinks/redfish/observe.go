@@ -84,6 +84,8 @@ func (m *machine) facet(ctx context.Context, s system, n *site.Node, f site.Face
 		return site.FacetState{}, true, nil
 	case site.FacetBIOS:
 		return m.biosFacet(ctx, s, n)
+	case site.FacetAccounts:
+		return m.accountsFacet(ctx, n)
 	case site.FacetSensors:
 		return m.sensors(ctx, s)
 	case site.FacetImage:

@@ -67,6 +67,8 @@ const (
 	stayingETags quirk = "etags-that-stay"
 	// compressedOnly: some resources are served compressed only.
 	compressedOnly quirk = "compressed-only"
+	// firstAccountFixed: nobody may use the first slot for accounts.
+	firstAccountFixed quirk = "first-account-fixed"
 	// hiddenRoot: the service root is shown to nobody who is not logged in.
 	hiddenRoot quirk = "hidden-service-root"
 	// slashes: paths are known with or without a slash at the end only.
@@ -88,7 +90,7 @@ type habit struct {
 // answers by itself (missing actions, refused parameters, ETags) is gone by
 // without it. docs/redfish.md says where each row comes from.
 var quirkTable = []habit{
-	{vendors: []string{"dell"}, quirks: []quirk{serviceTag, staleInserted}},
+	{vendors: []string{"dell"}, quirks: []quirk{serviceTag, staleInserted, firstAccountFixed}},
 	{vendors: []string{"dell"}, from: "1.0", before: "2.0", quirks: []quirk{slowPowerOn}}, // iDRAC10 counts anew
 	{vendors: []string{"dell"}, model: "*[rtcxm][0-9]7[0-9]*", quirks: []quirk{slowPowerOn, firstSlot}},
 	{vendors: []string{"hpe", "hewlett"}, model: "*dl160 gen10*", quirks: []quirk{leastOverride}},

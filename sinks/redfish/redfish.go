@@ -69,7 +69,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // Facets lists what a BMC serves.
 func (d *Driver) Facets() []site.Facet {
-	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory, site.FacetSensors, site.FacetLog, site.FacetBIOS}
+	return []site.Facet{site.FacetPower, site.FacetBoot, site.FacetImage, site.FacetHealth, site.FacetInventory, site.FacetSensors, site.FacetLog, site.FacetBIOS, site.FacetAccounts}
 }
 
 // Open checks the endpoint and connects at the first use. The endpoint's path
@@ -142,6 +142,8 @@ type machine struct {
 	alone *login
 	// known are resources that an inspection has just read, while it goes on.
 	known map[string]object
+	// lent gives the values of credentials for accounts of the BMC; nil where there are none.
+	lent func(name string, use secret.Use) (secret.Value, error)
 	// registries are shared with the driver's other machines.
 	registries *registries
 	// Where sensors and the log of the hardware are; nil until it is looked up.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -22,6 +23,8 @@ type account struct {
 	id                   int
 	user, password, role string
 	enabled              bool
+	// before are the passwords that it had.
+	before []string
 	// change says that it is good for nothing but a new password.
 	change bool
 }
@@ -151,7 +154,7 @@ func (p *personality) growAccounts(l layout) {
 	const at = root + "/AccountService"
 	l.singles[at] = func(*Machine) body {
 		return p.thing("AccountService", at, "Account Service", body{
-			"ServiceEnabled": true, "HTTPBasicAuth": "Enabled", "Status": healthy(), "Accounts": ref(accountsPath), "Roles": ref(rolesPath), "MinPasswordLength": 1, "MaxPasswordLength": p.sessions.longest(),
+			"ServiceEnabled": true, "HTTPBasicAuth": "Enabled", "Status": healthy(), "Accounts": ref(accountsPath), "Roles": ref(rolesPath), "MinPasswordLength": p.sessions.least(), "MaxPasswordLength": p.sessions.longest(),
 			"AccountLockoutThreshold": p.sessions.shownTries(), "AccountLockoutDuration": int(p.sessions.locked.Seconds()), "AccountLockoutCounterResetAfter": int(p.sessions.locked.Seconds()),
 		})
 	}
@@ -159,6 +162,9 @@ func (p *personality) growAccounts(l layout) {
 		return locked(m, func() (ids []string) {
 			for _, a := range m.accountsLocked() {
 				ids = append(ids, fmt.Sprint(a.id))
+			}
+			if len(ids) > 1 && m.suffersLocked(FaultAccountsLate) {
+				ids = ids[:len(ids)-1]
 			}
 			return ids
 		})
@@ -204,8 +210,10 @@ func (x *exchange) accountProperty(name string, v any, a *account) body {
 	switch {
 	case name == "UserName" && isText:
 		a.user = s
-	case name == "Password" && isText && len(s) > 0 && len(s) <= x.kind.sessions.longest():
-		a.password, a.change = s, false
+	case name == "Password" && isText && x.meets(FaultPasswordEchoed):
+		return x.kind.speech.info("PropertyValueFormatError", s, name)
+	case name == "Password" && isText && x.kind.sessions.takes(s, *a):
+		a.before, a.password, a.change = append(slices.Clone(a.before), a.password), s, false
 	case name == "PasswordChangeRequired" && isFlag:
 		a.change = on
 	case name == "RoleId" && roles[s] != nil:
@@ -220,6 +228,37 @@ func (x *exchange) accountProperty(name string, v any, a *account) body {
 		return x.kind.speech.info("PropertyValueTypeError", shown(v), name)
 	default:
 		return x.unwritable(name)
+	}
+	return nil
+}
+
+// takes says whether an account can get a password.
+func (h sessionHabits) takes(password string, a account) bool {
+	if len(password) < h.least() || len(password) > h.longest() {
+		return false
+	}
+	if h.mixed && !(strings.ContainsAny(password, "0123456789") && strings.ContainsFunc(password, unicode.IsLetter)) {
+		return false
+	}
+	had := append(slices.Clone(a.before), a.password)
+	return !slices.Contains(had[max(0, len(had)-h.again):], password)
+}
+
+// slotted says what an iDRAC refuses of a change of a slot: a password beside no name, a role
+// or a state for a new account without one, and anything of the first slot.
+func (x *exchange) slotted(b body, a account) body {
+	_, password := b["Password"]
+	switch {
+	case x.fault.Kind == FaultPasswordBeside && !password && (b["RoleId"] != nil || b["Enabled"] != nil):
+		return x.kind.speech.info("PropertyMissing", "Password")
+	case x.kind.vendor != "Dell":
+		return nil
+	case a.id == 1:
+		return x.kind.speech.info("PropertyNotWritable", "UserName")
+	case b["UserName"] == "" && password:
+		return x.kind.speech.info("PropertyValueFormatError", "******", "Password")
+	case a.user == "" && !password && b["UserName"] != nil && b["UserName"] != "":
+		return x.kind.speech.info("PropertyMissing", "Password")
 	}
 	return nil
 }
@@ -241,13 +280,16 @@ func (x *exchange) addAccount() {
 		x.failWith(http.StatusBadRequest, wrong...)
 		return
 	}
+	lies := x.lies()
 	made := locked(x.Machine, func() bool {
 		all := x.accountsLocked()
 		if x.roleLocked(a.user) != "" {
 			return false
 		}
 		a.id = all[len(all)-1].id + 1
-		x.accounts = append(slices.Clone(all), a)
+		if !lies {
+			x.accounts = append(slices.Clone(all), a)
+		}
 		return true
 	})
 	if !made {
@@ -287,6 +329,10 @@ func (x *exchange) patchAccount() {
 		x.fail(http.StatusNotFound, "ResourceMissingAtURI", x.path)
 		return
 	}
+	if m := x.slotted(b, all[i]); m != nil {
+		x.failWith(http.StatusBadRequest, m)
+		return
+	}
 	wrong := x.accountChange(b, &all[i])
 	if len(wrong) == asked || len(wrong) > 0 && x.kind.speech.talks {
 		x.failWith(http.StatusBadRequest, wrong...)
@@ -309,6 +355,10 @@ func (x *exchange) dropAccount() {
 	if !x.current(x.resource(x.path)) {
 		return
 	}
+	if x.lies() {
+		x.done()
+		return
+	}
 	locked(x.Machine, func() any {
 		all := slices.Clone(x.accountsLocked())
 		for _, a := range all {
@@ -320,4 +370,51 @@ func (x *exchange) dropAccount() {
 		return nil
 	})
 	x.done()
+}
+
+// BMCAccount is an account of a BMC as it is now.
+type BMCAccount struct {
+	ID                   int
+	User, Password, Role string
+	Enabled              bool
+}
+
+// Accounts are those of the BMC, without empty slots.
+func (m *Machine) Accounts() (all []BMCAccount) {
+	return locked(m, func() (all []BMCAccount) {
+		for _, a := range m.accountsLocked() {
+			if a.user != "" {
+				all = append(all, BMCAccount{a.id, a.user, a.password, a.role, a.enabled})
+			}
+		}
+		return all
+	})
+}
+
+// SetAccount makes an account of the BMC, or another one of it, as somebody else would.
+func (m *Machine) SetAccount(user, password, role string) {
+	locked(m, func() any {
+		all := slices.Clone(m.accountsLocked())
+		i := slices.IndexFunc(all, func(a account) bool { return a.user == user })
+		if i < 0 {
+			i = slices.IndexFunc(all, func(a account) bool { return a.user == "" && (a.id != 1 || m.kind.vendor != "Dell") })
+		}
+		if i < 0 {
+			all = append(all, account{id: all[len(all)-1].id + 1})
+			i = len(all) - 1
+		}
+		all[i].user, all[i].password, all[i].role, all[i].enabled = user, password, role, true
+		m.accounts = all
+		return nil
+	})
+}
+
+// SessionsOf is how many sessions of a user are open.
+func (m *Machine) SessionsOf(user string) (count int) {
+	for _, s := range m.openSessions() {
+		if s.user == user {
+			count++
+		}
+	}
+	return count
 }

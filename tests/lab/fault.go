@@ -113,6 +113,10 @@ const (
 	FaultBIOSNowhere  FaultKind = "bios-nowhere"
 	FaultNoRegistry   FaultKind = "no-registry"
 
+	FaultPasswordEchoed FaultKind = "password-echoed"
+	FaultPasswordBeside FaultKind = "password-beside"
+	FaultAccountsLate   FaultKind = "accounts-late"
+
 	FaultWrongUUID  FaultKind = "wrong-uuid"
 	FaultUUIDSwap   FaultKind = "uuid-swapped"
 	FaultUUIDUpper  FaultKind = "uuid-upper"
@@ -230,6 +234,10 @@ var faults = []struct {
 	{FaultBIOSFails, living, "ends the applying of settings with errors"},
 	{FaultBIOSNowhere, asking, "does not say where its settings object is, and takes settings at the resource itself"},
 	{FaultNoRegistry, asking, "answers 404 to the attribute registry"},
+
+	{FaultPasswordBeside, asking, "refuses another role or state of an account without its password beside it"},
+	{FaultPasswordEchoed, asking, "refuses a password, and repeats it in its answer"},
+	{FaultAccountsLate, asking, "leaves the newest account out of the list"},
 
 	{FaultWrongUUID, living, "has another machine's UUID and serial number"},
 	{FaultUUIDSwap, asking, "has the first three groups of the UUID in the other byte order"},

@@ -121,6 +121,11 @@ type sessionHabits struct {
 	delay time.Duration
 	// password is the length of the longest, 40 by default.
 	password int
+	// shortest is the length of the shortest password, 1 by default; mixed wants a letter and a
+	// digit in it, and again refuses so many of the passwords that an account had before.
+	shortest int
+	mixed    bool
+	again    int
 	// slots is how many accounts there are, empty ones included; 0 lets
 	// accounts be made by POST.
 	slots int
@@ -134,6 +139,9 @@ func (h sessionHabits) shownTries() int {
 	}
 	return h.tries
 }
+
+// least is the length of the shortest password.
+func (h sessionHabits) least() int { return max(1, h.shortest) }
 
 // longest is the length of the longest password.
 func (h sessionHabits) longest() int { return cmp.Or(h.password, 40) }
@@ -317,7 +325,7 @@ func ilo5() *personality {
 		},
 		boot: bootHabits{options: usualOptions(0x21, byNumber), states: overrideStates, postLocks: true,
 			targets: []string{"None", "Cd", "Hdd", "Usb", "SDCard", "Utilities", "Diags", "BiosSetup", "Pxe", "UefiShell", "UefiHttp", "UefiTarget"}, modes: []string{"UEFI", "Legacy"}},
-		sessions: sessionHabits{max: 13, idle: 30 * time.Minute, shown: 30, full: "MaxSessionsReached", first: 1, slots: 0, delay: 10 * time.Second, password: 39},
+		sessions: sessionHabits{max: 13, idle: 30 * time.Minute, shown: 30, full: "MaxSessionsReached", first: 1, slots: 0, delay: 10 * time.Second, shortest: 8, password: 39},
 		tasks:    taskHabits{monitors: monitorsPath},
 		query:    queryHabits{expand: 1, selects: true, only: true},
 		waits:    waitHabits{spread: 0.5, logs: 8},
@@ -346,7 +354,7 @@ func xcc() *personality {
 		},
 		boot: bootHabits{options: usualOptions(2, byRef), states: []string{"Once", "Disabled"}, listed: true,
 			targets: []string{"None", "Pxe", "Cd", "Usb", "Hdd", "BiosSetup", "Diags", "UefiTarget"}, modes: []string{"UEFI", "Legacy"}},
-		sessions: sessionHabits{max: 16, idle: 5 * time.Minute, shown: 300, full: "CreateLimitReachedForResource", slots: 12, first: 1, tries: 5, locked: time.Hour, password: 32},
+		sessions: sessionHabits{max: 16, idle: 5 * time.Minute, shown: 300, full: "CreateLimitReachedForResource", slots: 12, first: 1, tries: 5, locked: time.Hour, shortest: 10, password: 32, mixed: true, again: 5},
 		tasks:    taskHabits{monitors: monitorsPath, forgets: true},
 		query:    queryHabits{expand: 2, links: true, all: true, selects: true, pages: true, only: true},
 		waits:    waitHabits{spread: 0.7, logs: 20},

@@ -84,6 +84,7 @@ func Areas() []Area {
 		{"images", images},
 		{"hardware", hardwares},
 		{"firmware settings", bioses},
+		{"BMC accounts", bmcAccounts},
 		{"artifacts", artifacts},
 		{"drivers", drivers},
 		{"booting", booting},

@@ -261,9 +261,9 @@ func opening(w site.Window) time.Duration {
 	return until.Sub(at)
 }
 
-// facets are those for which a design can say what to do about drift. Some have
-// no driver yet: a site may prepare for them.
-var facets = []string{"base", "bios", "boot", "config", "definition", "disks", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
+// facets are those of which a design can say what is done about a difference.
+// Those that no driver acts on yet are among them: a site may prepare for them.
+var facets = []string{"accounts", "base", "bios", "boot", "config", "definition", "disks", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
 
 //go:embed zones.txt
 var zoneNames string
