@@ -18,6 +18,8 @@ type connection struct {
 	denied   error  // why this credential is not tried again here
 	session  string // that is recorded of the machine
 	looked   bool   // the machine was seen through it
+	// certified says that logins show a certificate of the site's authority.
+	certified bool
 }
 
 // binding is how writes through an endpoint are bound to the machine that was
@@ -50,7 +52,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 		return w.openAgent(n)
 	}
 	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
-	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
+	drv, value, err := w.keyTo(n, kind, ep)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +60,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 		if d.denied != nil {
 			return nil, d.denied
 		}
+		w.certify(n, kind, d)
 		return d.machine, nil
 	}
 	w.closeConnection(kind)
@@ -72,15 +75,18 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if l, ok := driver.As[driver.Linked](m); ok {
 		l.Targets(w.e.targets)
 	}
-	w.connections[kind] = &connection{endpoint: ep, value: value, machine: m}
+	d := &connection{endpoint: ep, value: value, machine: m}
+	w.certify(n, kind, d)
+	w.connections[kind] = d
 	return m, nil
 }
 
 // remember keeps a credential that was not accepted from being tried again,
-// which would lock the account on many BMCs.
+// which would lock the account on many BMCs. A certificate locks none: the next one is
+// shown at the next look, and the guard of passwords keeps a password that was denied.
 func (w *worker) remember(kind site.EndpointKind, err error) error {
 	d := w.connections[kind]
-	if d == nil || !driver.WasDenied(err) {
+	if d == nil || d.certified || !driver.WasDenied(err) {
 		return err
 	}
 	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); Slipway does not send it again until its file or the endpoint in the design changes, or by `slipway retry`",

@@ -133,17 +133,30 @@ func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show
 // Do has the daemon carry out an order. It is recorded as the calling process's
 // user's, whatever its By says.
 func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string, error) {
-	body, err := json.Marshal(o)
-	if err != nil {
-		return "", err
-	}
-	req, err := c.request(ctx, http.MethodPost, "order", url.Values{"site": {siteName}}, bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
 	var d done
-	_, err = c.do(req, &d)
+	err := c.post(ctx, "order", siteName, o, &d)
 	return d.Done, err
+}
+
+// CertifyLogin has the daemon sign a certificate for the calling process's user, whatever
+// its By says.
+func (c *Client) CertifyLogin(ctx context.Context, siteName string, r site.SSHRequest) (site.SSHGrant, error) {
+	var g site.SSHGrant
+	err := c.post(ctx, "ssh", siteName, r, &g)
+	return g, err
+}
+
+func (c *Client) post(ctx context.Context, what, siteName string, value, into any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	req, err := c.request(ctx, http.MethodPost, what, url.Values{"site": {siteName}}, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	_, err = c.do(req, into)
+	return err
 }
 
 // Watch calls show with the report as it is and after each change, which is

@@ -20,6 +20,7 @@
 //	                            serial console, as bytes in base64
 //	GET  /v1/state              a copy of all records, see Exporter
 //	POST /v1/order?site=NAME    a site.Order; answers {"done": "a sentence"}
+//	POST /v1/ssh?site=NAME      a site.SSHRequest; answers site.SSHGrant
 //	GET  /v1/artifacts          the artifact store, as artifact.Listing
 //	PUT  /v1/artifacts?sha256=DIGEST&name=NAME
 //	                            a file for it; answers artifact.Info
@@ -67,6 +68,8 @@ type Daemon interface {
 	// Said is the last of what the agent in the memory of a node's machine has said, oldest
 	// first.
 	Said(ctx context.Context, siteName, node string) ([]site.Said, error)
+	// CertifyLogin signs a certificate by which a person logs in to a node's system.
+	CertifyLogin(ctx context.Context, siteName string, r site.SSHRequest) (site.SSHGrant, error)
 	// Do carries out an order and says in a sentence what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }

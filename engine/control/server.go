@@ -171,6 +171,16 @@ func handler(d Daemon) http.Handler {
 		sentence, err := order(w, r, d)
 		answer(w, r, done{sentence}, err)
 	})
+	mux.HandleFunc("POST /v1/ssh", func(w http.ResponseWriter, r *http.Request) {
+		var asked site.SSHRequest
+		if err := read(w, r, "request", &asked); err != nil {
+			answer(w, r, nil, err)
+			return
+		}
+		asked.By = caller(r.Context())
+		grant, err := d.CertifyLogin(r.Context(), siteName(r), asked)
+		answer(w, r, grant, err)
+	})
 	serveState(mux, d)
 	serveArtifacts(mux, d)
 	return mux
@@ -181,16 +191,24 @@ func siteName(r *http.Request) string { return r.URL.Query().Get("site") }
 // order reads an order, notes whose it is as the kernel says, and has it carried
 // out. What a client says of itself is not believed.
 func order(w http.ResponseWriter, r *http.Request, d Daemon) (string, error) {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
-	dec.DisallowUnknownFields() // what is not understood is not half done
 	var o site.Order
-	if err := dec.Decode(&o); err != nil {
-		return "", &failure{Text: "the daemon cannot read this order: " + err.Error(), Kind: "refused"}
+	if err := read(w, r, "order", &o); err != nil {
+		return "", err
 	}
 	o.By = caller(r.Context())
 	ctx, cancel := context.WithTimeout(r.Context(), orderTimeout)
 	defer cancel()
 	return d.Do(ctx, siteName(r), o)
+}
+
+// read reads what is asked for.
+func read(w http.ResponseWriter, r *http.Request, what string, into any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
+	dec.DisallowUnknownFields() // what is not understood is not half done
+	if err := dec.Decode(into); err != nil {
+		return &failure{Text: "the daemon cannot read this " + what + ": " + err.Error(), Kind: "refused"}
+	}
+	return nil
 }
 
 // answer writes a value with its tag, or nothing but that it is what the

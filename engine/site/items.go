@@ -23,6 +23,8 @@ type References struct {
 	// Start is how that is started: "media" or "network"; empty where the image is of another
 	// kind.
 	Start Start `json:"start,omitempty"`
+	// Authorities are the public keys of those whose SSH certificates count.
+	Authorities []string `json:"authorities,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
 	// Health is that of the node's role.
@@ -87,6 +89,9 @@ func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item,
 	switch f {
 	case FacetBase:
 		items = system.baseItems(n.Name)
+		if ssh := (item.SSH{Authorities: n.References.Authorities, Node: n.Name, Accounts: system.SSH.Accounts}); ssh.IsAsked() {
+			items = append(items, item.New(item.KindSSH, ssh.Fields(), ssh))
+		}
 	case FacetPackages:
 		items = system.packageItems(family)
 	case FacetConfig:
@@ -139,6 +144,7 @@ func (s System) with(own System) System {
 		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl), Unlisted: Unlisted{cmp.Or(own.Unlisted.Units, s.Unlisted.Units)},
 		Time: Time{Zone: cmp.Or(own.Time.Zone, s.Time.Zone), Servers: longer(own.Time.Servers, s.Time.Servers)},
 		Logs: Logs{Forward: longer(own.Logs.Forward, s.Logs.Forward)},
+		SSH:  SSH{Accounts: longer(own.SSH.Accounts, s.SSH.Accounts)},
 	}
 	if own.Patch != nil {
 		both.Patch = own.Patch

@@ -105,6 +105,8 @@ type Observed struct {
 	Disks *Disks `json:"disks,omitempty"`
 	// Lacks is what cannot be done to the machine; nil before somebody looked.
 	Lacks *Lacks `json:"lacks,omitempty"`
+	// Login is how Slipway logged in to the installed system; nil where it did not.
+	Login *Login `json:"login,omitempty"`
 	// Inside is what the installed system tells of itself.
 	Inside *Inside `json:"inside,omitempty"`
 	// Links are what the installed system sees of its network links, of which the state of
@@ -204,6 +206,9 @@ func (o Observed) Merge(newer Observed) Observed {
 	}
 	if newer.Lacks != nil {
 		merged.Lacks = newer.Lacks
+	}
+	if newer.Login != nil {
+		merged.Login = newer.Login
 	}
 	if newer.Inside != nil {
 		merged.Inside = newer.Inside

@@ -57,6 +57,8 @@ type Site struct {
 	// Keys are the public halves of the site's root key: one, and a second one
 	// while it is exchanged. Without any the daemon's own counts.
 	Keys []string `json:"keys,omitempty"`
+	// SSH is who signs SSH certificates.
+	SSH SSHAuthorities `json:"ssh,omitzero"`
 	// Discovery is what the daemon looks for by itself; nil for nothing.
 	Discovery *Discovery `json:"discovery,omitempty"`
 	// Install is how machines are installed by Slipway's agent.

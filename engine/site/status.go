@@ -67,6 +67,8 @@ type NodeStatus struct {
 	Health     string   `json:"health,omitempty"`
 	OS         string   `json:"os,omitempty"`
 	Generation int      `json:"generation,omitempty"`
+	// Login is how Slipway last logged in to its system; nil where it did not.
+	Login *Login `json:"login,omitempty"`
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`

@@ -32,17 +32,18 @@ const (
 type connection struct {
 	*gossh.Client
 	address string
+	entry   sshclient.Entry // how it logged in
 	end     func() bool
 }
 
 // connect logs in. The context's end closes the connection, which ends whatever waits
 // for it; so does a host that does not answer for a while.
 func connect(ctx context.Context, client *sshclient.Client) (*connection, error) {
-	c, err := client.Dial(ctx)
+	c, entry, err := client.Login(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &connection{c, client.Address(), context.AfterFunc(ctx, func() { c.Close() })}, nil
+	return &connection{c, client.Address(), entry, context.AfterFunc(ctx, func() { c.Close() })}, nil
 }
 
 func (c *connection) Close() {

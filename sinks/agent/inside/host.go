@@ -38,6 +38,9 @@ type Host struct {
 	LoginKey string
 	// LoginPassword says that it logged in with the account's password.
 	LoginPassword bool
+	// LoginAuthority is the public key of who signed the certificate that it logged in with;
+	// empty where it was something else.
+	LoginAuthority string
 	// Show are the digests that files are designed with, by their keys, of which the
 	// content is to be told where they have another one.
 	Show map[string]string
