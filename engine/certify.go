@@ -68,11 +68,14 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 	if !isAsked && !slices.Contains(seen.Owned, item.KindSSH) {
 		return driver.Certificates{}
 	}
+	a, err := w.e.loginAuthority()
+	switch {
+	case err != nil && isAsked:
+		return driver.Certificates{Why: err.Error()}
+	case err != nil:
+		return driver.Certificates{}
+	}
 	return driver.Certificates{Last: !isAsked, Sign: func(key, account string, from netip.Addr) (string, error) {
-		a, err := w.e.loginAuthority()
-		if err != nil {
-			return "", err
-		}
 		c, err := a.Certify(key, sshca.Login{Node: n.Name, Account: account, For: "daemon", From: from, Life: loginLife}, time.Now())
 		return c.Line, err
 	}}

@@ -135,7 +135,7 @@ var only = map[string][]string{
 	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start", "tests/bench/install"},
 	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk", "sinks/agent/inside/image"},
 	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames", "engine/qcow2"},
-	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/sshca", "engine/firstboot/seed", "engine/sealed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/sshca", "engine/firstboot/seed", "engine/sealed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

@@ -16,6 +16,9 @@ type Certificates struct {
 	// machine's account; from is the address that logs in, zero where it may arrive as
 	// another one. Nil is for no certificate.
 	Sign func(publicKey, account string, from netip.Addr) (certificate string, err error)
+	// Why says why there is no certificate although there should be one; empty where there
+	// is one, or none should be.
+	Why string
 	// Last has the credential tried first: the design does not ask for certificates any
 	// more, and the system may still know nothing else.
 	Last bool

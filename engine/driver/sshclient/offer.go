@@ -85,7 +85,7 @@ type way struct {
 // ways are those to try, in order. It notes why none is by certificate although one could be.
 func (c *Client) ways(e *Entry, at time.Time) (all []way) {
 	by, why := c.offer.now(at)
-	e.Refused = why
+	e.Refused = orDefault(why, by.Why)
 	if !c.login.isNone() {
 		all = append(all, way{c.login.by(), func(net.Conn) (login, error) { return c.login, c.login.valid(at) }})
 	}

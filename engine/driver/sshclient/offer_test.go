@@ -152,6 +152,21 @@ func TestCertificatesRefused(t *testing.T) {
 	}
 }
 
+// Why nobody signs is said, and nothing is tried.
+func TestNobodySigns(t *testing.T) {
+	n := startNode(t)
+	c := n.open(t, n.key(t, "user", ""))
+	c.Certify(driver.Certificates{Why: "the site key is missing"})
+	if e, err := login(t, c); err != nil || e.By != site.ByKey || e.Refused != "the site key is missing" {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	alone := n.open(t, secret.New(n.account, ""))
+	alone.Certify(driver.Certificates{Why: "the site key is missing"})
+	if _, err := login(t, alone); !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "the site key is missing") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Where the design asks for certificates no more, they come last.
 func TestCertificatesLast(t *testing.T) {
 	n, asked := startNode(t), 0
