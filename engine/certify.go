@@ -168,7 +168,7 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	case e.ObserveOnly:
 		return no("this daemon only observes, and signs nothing")
 	case err != nil || u.Hostname() == "":
-		return no("%s has no endpoint os in the design, so nobody knows where to log in", r.Node)
+		return no("%s has no endpoint os in the design, so Slipway does not know where to log in", r.Node)
 	case len(accounts) == 0:
 		return no("the design lets no certificates into %s: add system: ssh: accounts: [\"root\"] to the node or its profile, and an authority to site.ssh.users", r.Node)
 	case !slices.Contains(accounts, account):

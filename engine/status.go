@@ -116,6 +116,7 @@ func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	a.Detail, b.Detail, a.Cause, b.Cause, a.Release, b.Release = "", "", "", "", "", ""
 	a.Stale, b.Stale = nil, nil
+	a.Login, b.Login = a.Login.Steady(), b.Login.Steady()
 	return reflect.DeepEqual(a, b)
 }
 

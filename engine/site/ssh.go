@@ -37,6 +37,16 @@ type Login struct {
 	Clock   Duration `json:"clock,omitempty"`
 }
 
+// Steady is the login without what differs from look to look; nil for nil.
+func (l *Login) Steady() *Login {
+	if l == nil {
+		return nil
+	}
+	steady := *l
+	steady.Clock = 0
+	return &steady
+}
+
 // The ways to log in.
 const (
 	ByCertificate = "certificate" // signed by the site's authority for this login

@@ -92,9 +92,6 @@ func (c *Client) PublicKey() string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(c.login.key)))
 }
 
-// ByPassword says whether the account's password logs in.
-func (c *Client) ByPassword() bool { return c.login.password }
-
 // Through is the client of the same host by another address, a host and a port. The
 // host proves itself as by its own address.
 func (c *Client) Through(address string) *Client {

@@ -43,7 +43,7 @@ func (l login) what() string {
 }
 
 func loginBy(s secret.Value) (login, error) {
-	if s.Reveal() == "" {
+	if s.IsNameAlone() {
 		return login{}, nil
 	}
 	if !s.IsPEM() {

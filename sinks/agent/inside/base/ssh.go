@@ -1,11 +1,13 @@
 package base
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -89,7 +91,7 @@ func (j *job) sshd(account, before string) (map[string]string, error) {
 	case err != nil:
 		return nil, err
 	case out.Code != 0:
-		return nil, fmt.Errorf("sshd does not accept its settings: %s", last(out.Err))
+		return nil, fmt.Errorf("sshd does not accept its settings: %s", last(bytes.ReplaceAll(out.Err, []byte("\r"), nil)))
 	}
 	all := map[string]string{}
 	for line := range strings.Lines(string(out.Out)) {
@@ -360,12 +362,55 @@ func (j *job) reloadSSH() error {
 		if out.Code != 0 {
 			continue
 		}
+		before := j.listeners()
 		if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
 			return failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
 		}
+		j.awaitListener(before)
 		break // the other name is an alias
 	}
 	return j.note(item.KindSSH, madeSSH{})
+}
+
+// reopens bounds how long a server that is reloaded takes to open its port again.
+const reopens = 3 * time.Second
+
+// awaitListener waits until the server has opened its port again: sshd starts itself anew, and
+// refuses connections for a moment. Where it takes over the socket that it had, the time passes.
+func (j *job) awaitListener(before map[string]bool) {
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
+	for end := time.Now().Add(reopens); len(before) > 0 && time.Now().Before(end); {
+		for socket := range j.listeners() {
+			if !before[socket] {
+				return
+			}
+		}
+		select {
+		case <-every.C:
+		case <-j.ctx.Done():
+			return
+		}
+	}
+}
+
+// listeners are the sockets of the kernel that listen at port 22 (proc_net(5)); none where they
+// cannot be read.
+func (j *job) listeners() map[string]bool {
+	const listening, port, fields = "0A", ":0016", 10
+	all := map[string]bool{}
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _, err := j.read(file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if words := strings.Fields(line); len(words) >= fields && words[3] == listening && strings.HasSuffix(words[1], port) {
+				all[words[fields-1]] = true
+			}
+		}
+	}
+	return all
 }
 
 func (j *job) removeSSH() error {
