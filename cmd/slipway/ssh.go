@@ -115,7 +115,7 @@ func (a *app) logIn(ctx context.Context, f sshFlags, node string, command []stri
 	if err != nil {
 		return err
 	}
-	folder, err := os.MkdirTemp(os.Getenv("XDG_RUNTIME_DIR"), "slipway-ssh-") // that only this user can open
+	folder, err := os.MkdirTemp("", "slipway-ssh-") // that only this user can open
 	if err != nil {
 		return fmt.Errorf("make a folder for this login: %w", err)
 	}
