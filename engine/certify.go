@@ -60,16 +60,18 @@ func (e *Engine) loginAuthority() (*sshca.Authority, error) {
 }
 
 // certificates are what the daemon logs in to a node's system with, to an account. Where the
-// design asks for none any more, and the system was seen to let them in, they come after the
+// design no longer asks for them, and the system was seen to let them in, they come after the
 // credential.
 func (w *worker) certificates(n *site.Node, account string) driver.Certificates {
 	seen := w.job().memory.Observed.Facets[site.FacetBase]
-	isAsked := slices.Contains(n.SSHAccounts(seen.System), account)
-	if !isAsked && !slices.Contains(seen.Owned, item.KindSSH) {
-		return driver.Certificates{}
-	}
+	accounts := n.SSHAccounts(seen.System)
+	isAsked := slices.Contains(accounts, account)
 	a, err := w.e.loginAuthority()
 	switch {
+	case !isAsked && len(accounts) > 0:
+		return driver.Certificates{Why: fmt.Sprintf("the account %s of the credential is not in system.ssh.accounts", account)}
+	case !isAsked && !slices.Contains(seen.Owned, item.KindSSH):
+		return driver.Certificates{}
 	case err != nil && isAsked:
 		return driver.Certificates{Why: err.Error()}
 	case err != nil:
@@ -81,11 +83,11 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 	}}
 }
 
-// keyTo is driver.KeyTo. Where the file of the credential is missing, certificates alone log
+// keyTo is driver.KeyTo. Where there is no credential, or its file is missing, certificates alone log
 // in to a system that the design lets them into: to its first account.
 func (w *worker) keyTo(n *site.Node, kind site.EndpointKind, ep site.Endpoint) (driver.Driver, secret.Value, error) {
 	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
-	if kind != site.OS || !errors.Is(err, secret.ErrMissing) {
+	if kind != site.OS || err != nil && !errors.Is(err, secret.ErrMissing) || err == nil && !value.IsZero() {
 		return drv, value, err
 	}
 	accounts := n.SSHAccounts(w.job().memory.Observed.Facets[site.FacetBase].System)

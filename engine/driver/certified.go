@@ -19,7 +19,7 @@ type Certificates struct {
 	// Why says why there is no certificate although there should be one; empty where there
 	// is one, or none should be.
 	Why string
-	// Last has the credential tried first: the design does not ask for certificates any
-	// more, and the system may still know nothing else.
+	// Last has the credential tried first: the design no longer asks for certificates, and
+	// the system may still know nothing else.
 	Last bool
 }
