@@ -192,3 +192,43 @@ func TestCertifyLogin(t *testing.T) {
 		}
 	}, "a")
 }
+
+// denying lets nobody in, and counts the looks.
+type denying struct {
+	certifying
+	looks int
+}
+
+type denyingMachine struct {
+	*certifyingMachine
+	d *denying
+}
+
+func (d *denying) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	m, err := d.certifying.Open(ctx, e, s)
+	return &denyingMachine{m.(*certifyingMachine), d}, err
+}
+
+func (m *denyingMachine) Observe(context.Context, *site.Node, []site.Facet) (site.Observed, error) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.d.looks++
+	return site.Observed{}, fmt.Errorf("%w: it does not let admin in", driver.ErrDenied)
+}
+
+// A system that lets nobody in is tried again, for its clock may be set meanwhile, and not often:
+// it may bar the address of the daemon.
+func TestDeniedCertificatesAreShownAgain(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := &denying{certifying: certifying{Driver: w.fleet.OSDriver()}}
+		w.systems = systems
+		w.commit(w.withCertificates(w.authority(), "admin"))
+		w.up()
+		w.after(time.Hour)
+		systems.mu.Lock()
+		defer systems.mu.Unlock()
+		if systems.looks < 3 || systems.looks > 13 {
+			t.Errorf("it was tried %d times in an hour", systems.looks)
+		}
+	}, "a")
+}

@@ -29,17 +29,17 @@ type fake struct {
 	// byPassword says that the session came by the account's password.
 	byPassword bool
 	// wants are the values of which it is told whether they can be had.
-	wants   map[string]string
-	live    bool
-	name    string // the running host name
-	steps   []string
-	kill    int // the step before which the program ends; 0 for none
-	ran     []string
-	restart []string
-	uploads bool   // whether systemd-journal-upload runs
-	busy    string // an account that is in use
-	exit    map[string]inside.Output
-	told    []string
+	wants     map[string]string
+	live      bool
+	name      string // the running host name
+	steps     []string
+	kill      int // the step before which the program ends; 0 for none
+	ran       []string
+	restart   []string
+	uploads   bool   // whether systemd-journal-upload runs
+	busy      string // an account that is in use
+	exit      map[string]inside.Output
+	told      []string
 	authority string // signed the certificate that the session came by
 }
 

@@ -137,7 +137,7 @@ func TestSSHServerStaysAsItWas(t *testing.T) {
 		"broken before":        {func(s *fake) { s.put("/etc/ssh/sshd_config.d/99-x.conf", "Broken yes\n") }, "", "Correct that first"},
 		"sshd does not say":    {func(s *fake) { s.exit[sshServer] = inside.Output{Out: []byte("port 22\n")} }, "", "does not take over"},
 		"the folder is a file": {func(s *fake) { s.put(sshFiles, "") }, "", "not a directory"},
-		"the settings' a link": {func(s *fake) { s.must(os.Symlink("/etc/passwd", s.at(sshSettings))) }, "", "not a regular file"},
+		"the settings' a link": {func(s *fake) { s.must(os.Symlink("/etc/passwd", s.at(sshSettings))) }, "", "must be a file or folder of root"},
 		"sshd cannot be asked": {func(s *fake) { s.exit[sshServer] = inside.Output{Code: -1} }, "", "does not accept its settings"},
 		"settings of an OpenBSD": {func(s *fake) {
 			s.put(sshMain, "include=\"/etc/ssh/sshd_config.d/[0-9]*.conf\"\nTrustedUserCAKeys /x\n")
@@ -234,6 +234,82 @@ func TestCertificateOfThisSession(t *testing.T) {
 				t.Error("the way in was taken away")
 			}
 		})
+	}
+}
+
+// A key goes only where certificates would let in after the next start of the server, too: that
+// this session came by one proves what the running server has read.
+func TestKeysStayUntilCertificatesLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *fake)
+		says   string
+	}{
+		"as they were set":   {func(*fake) {}, ""},
+		"other settings won": {func(s *fake) { s.put("/etc/ssh/sshd_config.d/00-x.conf", "TrustedUserCAKeys /etc/ssh/ca.pub\n") }, "would not let it in"},
+		"no folder is read":  {func(s *fake) { s.put(sshMain, "UsePAM yes\n") }, "would not let it in"},
+		"sshd cannot start":  {func(s *fake) { s.put("/etc/ssh/sshd_config.d/00-x.conf", "Broken yes\n") }, "would not let it in"},
+		"the file is gone":   {func(s *fake) { s.must(os.Remove(s.at(sshSettings))) }, "would not let it in"},
+		"no such authority":  {func(s *fake) { s.put(sshSigners, signerB+"\n") }, "would not let it in"},
+		"no such name":       {func(s *fake) { s.must(os.Remove(s.at(sshNames + "/ops"))) }, "would not let it in"},
+		"somebody else's":    {func(s *fake) { s.must(os.Lchown(s.at(sshSigners), 900, 900)) }, "would not let it in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFake(t)
+			with := account("ops", item.User{Keys: []string{keyA}, Sudo: true})
+			s.applies([]item.Item{certificates("n1", "ops"), with})
+			s.login, s.authority = "ops", signerA
+			c.change(s)
+			err, _ := s.apply([]item.Item{account("ops", item.User{Sudo: true})})
+			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("got %v, want %q", err, c.says)
+			}
+			if c.says != "" {
+				s.so(with)
+			}
+		})
+	}
+}
+
+// What somebody else may write is not what lets people in.
+func TestAuthoritiesBelongToRoot(t *testing.T) {
+	for name, plant := range map[string]func(s *fake){
+		"the authorities": func(s *fake) { s.put(sshSigners, signerA+"\n"); s.must(os.Lchown(s.at(sshSigners), 900, 900)) },
+		"the names of an account": func(s *fake) {
+			s.put(sshNames+"/root", "slipway:n1:root\n")
+			s.must(os.Lchown(s.at(sshNames+"/root"), 900, 900))
+		},
+		"the folder":             func(s *fake) { s.put(sshFiles+"/x", ""); s.must(os.Lchown(s.at(sshFiles), 900, 900)) },
+		"a folder for everybody": func(s *fake) { s.put(sshNames+"/x", ""); s.must(os.Chmod(s.at(sshNames), 0o777)) },
+		"the folder is a link":   func(s *fake) { s.put("/home/old/x/y", ""); s.must(os.Symlink("/home/old/x", s.at(sshFiles))) },
+		"the settings":           func(s *fake) { s.put(sshSettings, sshText); s.must(os.Lchown(s.at(sshSettings), 900, 900)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFake(t)
+			plant(s)
+			err, _ := s.apply([]item.Item{certificates("n1", "root")})
+			if err == nil || len(s.restart) > 0 {
+				t.Errorf("got %v, restarted %q", err, s.restart)
+			}
+			if seen := s.observe(item.KindSSH); seen.Have[item.KindSSH+".accounts"] == "slipway:n1:root" {
+				t.Errorf("it is taken for as designed: %v", seen.Have)
+			}
+		})
+	}
+}
+
+// Where this session came by certificate, settings that cannot be proven right now stay.
+func TestSettingsInUseAreNotTakenBack(t *testing.T) {
+	s := newFake(t)
+	want := certificates("n1", "root")
+	s.applies([]item.Item{want})
+	s.must(s.host().Owned.Note(name, item.KindSSH, []byte(`{"reload":true}`))) // a run was cut off
+	s.login, s.authority = "root", signerA
+	f := s.facet()
+	f.step = func(string) {}
+	j := &job{facet: f, ctx: t.Context(), h: s.host()}
+	s.put("/etc/ssh/sshd_config.d/70-x.conf", "Broken yes\n")
+	if err := j.useSSH([]string{"root"}); err == nil || s.get(sshSettings) != sshText {
+		t.Errorf("got %v, and the settings are %q", err, s.get(sshSettings))
 	}
 }
 

@@ -72,10 +72,10 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	if all, err := j.accounts(); err == nil && j.h.LoginPassword && (want.Password != "" && all.hashes[account] != want.Password || want.Password == "" && made.Password != "") {
 		return refused("Slipway logs in as %s with this account's password: with another one, or none, it could not log in again. Give the endpoint a credential with a key first", account)
 	}
-	if j.h.LoginAuthority != "" {
-		return nil // it came by a certificate, and needs no key
-	}
 	r, err := j.keys(l)
+	if j.h.LoginAuthority != "" {
+		return j.keepKeys(account, want, made.ours(l), r, made.Added, err)
+	}
 	if err != nil || len(r.all()) == 0 {
 		return nil // it did not come by a key of these files
 	}
