@@ -49,7 +49,7 @@ func (j *job) cannotSSH() (string, error) {
 	case !includesSSH(string(text)):
 		return sshMain + " reads no files of /etc/ssh/sshd_config.d: add the line `Include /etc/ssh/sshd_config.d/*.conf` at its beginning", nil
 	}
-	return "", nil
+	return j.setElsewhere(sshMain, 0)
 }
 
 // includesSSH says whether the main settings read our file, for all logins: before the first

@@ -128,12 +128,15 @@ func TestSSHServerStaysAsItWas(t *testing.T) {
 		lacks string // it is lacking, and no error
 		fails string
 	}{
-		"no server":            {func(s *fake) { s.must(os.Remove(s.at(sshServer))) }, "openssh-server", ""},
-		"no main file":         {func(s *fake) { s.must(os.Remove(s.at(sshMain))) }, "has no /etc/ssh/sshd_config", ""},
-		"reads no folder":      {func(s *fake) { s.put(sshMain, "UsePAM yes\n") }, "reads no files of /etc/ssh/sshd_config.d", ""},
-		"reads it for some":    {func(s *fake) { s.put(sshMain, "Match User git\nInclude sshd_config.d/*.conf\n") }, "reads no files of /etc/ssh/sshd_config.d", ""},
-		"another authority":    {func(s *fake) { s.put(sshMain, s.get(sshMain)+"TrustedUserCAKeys /etc/ssh/ca.pub\n") }, "sets trustedusercakeys to /etc/ssh/ca.pub", ""},
-		"names of others":      {func(s *fake) { s.put("/etc/ssh/sshd_config.d/99-x.conf", "AuthorizedPrincipalsFile /etc/names/%u\n") }, "sets authorizedprincipalsfile to /etc/names/%u", ""},
+		"no server":         {func(s *fake) { s.must(os.Remove(s.at(sshServer))) }, "openssh-server", ""},
+		"no main file":      {func(s *fake) { s.must(os.Remove(s.at(sshMain))) }, "has no /etc/ssh/sshd_config", ""},
+		"reads no folder":   {func(s *fake) { s.put(sshMain, "UsePAM yes\n") }, "reads no files of /etc/ssh/sshd_config.d", ""},
+		"reads it for some": {func(s *fake) { s.put(sshMain, "Match User git\nInclude sshd_config.d/*.conf\n") }, "reads no files of /etc/ssh/sshd_config.d", ""},
+		"another authority": {func(s *fake) { s.put(sshMain, s.get(sshMain)+"TrustedUserCAKeys /etc/ssh/ca.pub\n") }, "sets trustedusercakeys to /etc/ssh/ca.pub", ""},
+		"names of others":   {func(s *fake) { s.put("/etc/ssh/sshd_config.d/99-x.conf", "AuthorizedPrincipalsFile /etc/names/%u\n") }, "sets authorizedprincipalsfile to /etc/names/%u", ""},
+		"for some logins": {func(s *fake) {
+			s.put("/etc/ssh/sshd_config.d/99-x.conf", "Match User bob\n\tAuthorizedPrincipalsFile none\n")
+		}, "sets authorizedprincipalsfile to none", ""},
 		"broken before":        {func(s *fake) { s.put("/etc/ssh/sshd_config.d/99-x.conf", "Broken yes\n") }, "", "Correct that first"},
 		"sshd does not say":    {func(s *fake) { s.exit[sshServer] = inside.Output{Out: []byte("port 22\n")} }, "", "does not take over"},
 		"the folder is a file": {func(s *fake) { s.put(sshFiles, "") }, "", "not a directory"},

@@ -2,8 +2,10 @@ package base
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,6 +38,64 @@ func (j *job) rootsSSH() error {
 		}
 	}
 	return nil
+}
+
+// setElsewhere says which file other than ours sets what lets certificates in, also where it does so
+// for some logins behind a Match: our principals would hold for that authority's people, too, or
+// theirs for ours.
+func (j *job) setElsewhere(file string, depth int) (string, error) {
+	const deepest = 16 // as sshd has it
+	if depth > deepest {
+		return file + " is included too deeply: let the SSH server's settings include less", nil
+	}
+	text, _, err := j.read(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(strings.Replace(line, "=", " ", 1))
+		if len(words) < 2 {
+			continue
+		}
+		word := strings.ToLower(words[0])
+		if _, is := sshWanted[word]; is {
+			return fmt.Sprintf("another file of the SSH server, %s, sets %s to %s, and Slipway does not take its place: remove that setting, or let the design not name accounts for certificates",
+				printable(file), word, printable(words[1])), nil
+		}
+		if word != "include" {
+			continue
+		}
+		for _, pattern := range words[1:] {
+			if found, err := j.setByIncluded(strings.Trim(pattern, `"`), depth+1); found != "" || err != nil {
+				return found, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// setByIncluded is setElsewhere for the files of a pattern.
+func (j *job) setByIncluded(pattern string, depth int) (string, error) {
+	if !filepath.IsAbs(pattern) {
+		pattern = "/etc/ssh/" + pattern
+	}
+	folder := filepath.Dir(pattern)
+	if strings.ContainsAny(folder, "*?[") {
+		return fmt.Sprintf("the SSH server includes %s, and Slipway does not look into folders by a pattern: name the folder", printable(pattern)), nil
+	}
+	files, err := j.list(folder, "")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		if is, _ := filepath.Match(pattern, file); !is || file == sshSettings {
+			continue
+		}
+		if found, err := j.setElsewhere(file, depth); found != "" || err != nil {
+			return found, err
+		}
+	}
+	return "", nil
 }
 
 // keepKeys refuses to remove a key from the account that this session came to by certificate,
