@@ -27,9 +27,9 @@ type Root interface {
 
 // The bounds of a certificate.
 const (
-	// Allowance is how far the clock of a node may be off, in both directions: a certificate
-	// is valid from this long before it is signed.
-	Allowance = 5 * time.Minute
+	// validAfter is when each certificate begins, in seconds since 1970. Its key is new, so a later
+	// begin protects nothing, and a node whose clock is behind must let in who sets the clock.
+	validAfter = 1
 	// Longest is the longest life of a certificate for a login.
 	Longest = time.Hour
 )
@@ -115,7 +115,7 @@ func (a *Authority) Certify(publicKey string, l Login, now time.Time) (Certifica
 		Key: key, CertType: gossh.UserCert, Serial: serial(now),
 		KeyId:           fmt.Sprintf("slipway %s %s %s: %s", a.site, l.Node, l.Account, l.For),
 		ValidPrincipals: []string{item.LoginName(l.Node, l.Account)},
-		ValidAfter:      uint64(now.Add(-Allowance).Unix()), ValidBefore: uint64(now.Add(l.Life).Unix()),
+		ValidAfter:      validAfter, ValidBefore: uint64(now.Add(l.Life).Unix()),
 		Permissions: gossh.Permissions{CriticalOptions: map[string]string{}, Extensions: map[string]string{}},
 	}
 	if l.From.IsValid() {
