@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sshca"
 )
@@ -77,28 +76,11 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 	case err != nil:
 		return driver.Certificates{}
 	}
-	return driver.Certificates{Last: !isAsked, Sign: func(key, account string, from netip.Addr) (string, error) {
-		c, err := a.Certify(key, sshca.Login{Node: n.Name, Account: account, For: "daemon", From: from, Life: loginLife}, time.Now())
+	// Not bound to an address: a forward on the way would have the node refuse it.
+	return driver.Certificates{Last: !isAsked, Sign: func(key, account string, _ netip.Addr) (string, error) {
+		c, err := a.Certify(key, sshca.Login{Node: n.Name, Account: account, For: "daemon", Life: loginLife}, time.Now())
 		return c.Line, err
 	}}
-}
-
-// keyTo is driver.KeyTo. Where there is no credential, or its file is missing, certificates alone log
-// in to a system that the design lets them into: to its first account.
-func (w *worker) keyTo(n *site.Node, kind site.EndpointKind, ep site.Endpoint) (driver.Driver, secret.Value, error) {
-	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
-	if kind != site.OS || err != nil && !errors.Is(err, secret.ErrMissing) || err == nil && !value.IsZero() {
-		return drv, value, err
-	}
-	accounts := n.SSHAccounts(w.job().memory.Observed.Facets[site.FacetBase].System)
-	if len(accounts) == 0 {
-		return drv, value, err
-	}
-	ep.Credential = ""
-	if drv, _, err = driver.KeyTo(w.e.Drivers, w.e.Secrets, ep); err != nil {
-		return nil, secret.Value{}, err
-	}
-	return drv, secret.New(accounts[0], ""), nil
 }
 
 // certify says what the machine logs in with from now on.

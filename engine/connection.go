@@ -59,7 +59,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 		return w.openAgent(n)
 	}
 	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
-	drv, value, err := w.keyTo(n, kind, ep)
+	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
 	if err != nil {
 		return nil, err
 	}

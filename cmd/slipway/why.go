@@ -138,7 +138,7 @@ func loginOf(l *site.Login) string {
 	}
 	text += "; no certificate: " + l.Refused
 	if off := time.Duration(l.Clock).Abs(); off >= time.Minute {
-		text += fmt.Sprintf(". The system's clock is off by %s: certificates count once it is right", say.Rough(off))
+		text += fmt.Sprintf(". The system's clock is off by %s, which may be the cause", say.Rough(off))
 	}
 	return text
 }
