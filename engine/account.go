@@ -17,13 +17,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxSets bounds how many sets of destruction are remembered as shown.
+// maxSets bounds how many sets of losses Slipway remembers as shown.
 const maxSets = 256
 
-// tendEvery is how often approvals whose time has passed are ended.
+// tendEvery is how often Slipway ends approvals that have expired.
 const tendEvery = time.Minute
 
-// account is a node's part of the ledger.
+// account returns the node's account in the ledger.
 func (e *Engine) account(node string) site.Account {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -36,8 +36,8 @@ func (e *Engine) accountLocked(node string) site.Account {
 	return a
 }
 
-// setAccountLocked takes over an account that was recorded. What the node's plan
-// destroys is numbered by it.
+// setAccountLocked takes over an account after it was recorded. The losses in the node's plan get
+// their numbers from the account.
 func (e *Engine) setAccountLocked(node string, a site.Account) {
 	e.accounts[node] = a
 	e.undecided.known = false
@@ -51,8 +51,8 @@ func (e *Engine) setAccountLocked(node string, a site.Account) {
 	w.wakeUp()
 }
 
-// ledgerNow is the time by which approvals end: it goes on when the clock is set
-// back, so that this brings none of them back.
+// ledgerNow returns the time at which approvals are judged. It keeps running forward when the
+// clock is set back, so setting the clock back revives no approval.
 func (e *Engine) ledgerNow() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,14 +70,12 @@ func (e *Engine) ledgerNowLocked() time.Time {
 	return e.latest
 }
 
-// clockSlack is how far the clock may be behind the latest time that was seen and
-// still count as right.
+// clockSlack is how far the clock may be behind the latest time seen and still count as right.
 const clockSlack = time.Hour
 
-// setClockBack goes by the clock from now on where it was ahead before. Nobody
-// knows how long ago open approvals were given, so they end. It is called with
-// booking held, when somebody approves: an approval by a time that is still to come
-// would last until then.
+// setClockBack adopts the clock's time if the ledger's time is ahead of it. Nobody knows how long
+// ago the open approvals were given, so setClockBack ends them. Approving calls it, with booking
+// held: an approval dated in the future would stay valid until then.
 func (e *Engine) setClockBack(ctx context.Context) error {
 	now, term, ahead := e.aheadOfClock()
 	if !ahead {
@@ -96,8 +94,8 @@ func (e *Engine) setClockBack(ctx context.Context) error {
 	return nil
 }
 
-// aheadOfClock says whether the ledger's time is ahead of the clock, with what the clock says and
-// the term by then.
+// aheadOfClock reports whether the ledger's time is ahead of the clock. It also returns the
+// clock's time and the term, if any.
 func (e *Engine) aheadOfClock() (now time.Time, term *record.Term, ahead bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,17 +103,17 @@ func (e *Engine) aheadOfClock() (now time.Time, term *record.Term, ahead bool) {
 	return now, e.term.Term, e.ledgerNowLocked().Sub(now) > clockSlack
 }
 
-// reckonFrom has the ledger's time go on from a moment.
+// reckonFrom continues the ledger's time from a given moment.
 func (e *Engine) reckonFrom(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.latest, e.reckoned = now, time.Now()
 }
 
-// latestEntries is for how long approvals are shown that were used or have ended.
+// latestEntries is how long used or ended approvals are still shown.
 const latestEntries = 7 * 24 * time.Hour
 
-// ledgerLocked are the open entries and the latest others, oldest first.
+// ledgerLocked returns the open entries and those closed recently, oldest first.
 func (e *Engine) ledgerLocked() []site.LedgerEntry {
 	var all []site.LedgerEntry
 	now := e.ledgerNowLocked()
@@ -136,8 +134,7 @@ func (e *Engine) ledgerLocked() []site.LedgerEntry {
 	return all
 }
 
-// putAccounts records accounts and takes them over. It is called with booking
-// held.
+// putAccounts records accounts and takes them over. Call it with booking held.
 func (e *Engine) putAccounts(ctx context.Context, changed map[string]site.Account) error {
 	if len(changed) == 0 {
 		return nil
@@ -154,8 +151,8 @@ func (e *Engine) putAccounts(ctx context.Context, changed map[string]site.Accoun
 	return nil
 }
 
-// tend ends the approvals of some nodes that the design in force does not plan
-// any more, whose machine has changed, or whose time has passed.
+// tend ends approvals of the given nodes if the design in force no longer plans the loss, the
+// machine has changed, or the approval has expired.
 func (e *Engine) tend(ctx context.Context, nodes ...string) error {
 	if !e.anyOpen(nodes) {
 		return nil
@@ -165,26 +162,26 @@ func (e *Engine) tend(ctx context.Context, nodes ...string) error {
 	return e.end(ctx, nodes, func(name string) ledger.Why { return e.situationLocked(name).Ends })
 }
 
-// anyOpen says whether one of some nodes has an open approval.
+// anyOpen reports whether any of the nodes has an open approval.
 func (e *Engine) anyOpen(nodes []string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(nodes, func(name string) bool { return e.accounts[name].HasOpen() })
 }
 
-// tendAll is tend for all nodes.
+// tendAll runs tend for all nodes.
 func (e *Engine) tendAll(ctx context.Context) error {
 	return e.tend(ctx, e.accountNames()...)
 }
 
-// accountNames are the nodes that the ledger has an account of, in order.
+// accountNames returns the names of all nodes with an account in the ledger, sorted.
 func (e *Engine) accountNames() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Sorted(maps.Keys(e.accounts))
 }
 
-// keepLedger ends approvals whose time has passed.
+// keepLedger regularly ends approvals that are no longer valid, until ctx ends.
 func (e *Engine) keepLedger(ctx context.Context) {
 	for retry.Sleep(ctx, tendEvery) {
 		if err := errors.Join(e.tendAll(ctx), e.fillBook(ctx)); err != nil && ctx.Err() == nil {
@@ -193,8 +190,8 @@ func (e *Engine) keepLedger(ctx context.Context) {
 	}
 }
 
-// situationLocked is what decides whether the approvals of a node go on. A
-// quarantine is no reason to end one.
+// situationLocked returns what decides whether a node's approvals stay open. A quarantine ends
+// none.
 func (e *Engine) situationLocked(node string) ledger.Situation {
 	s := ledger.Situation{Now: e.ledgerNowLocked(), Line: func(set string) bool {
 		_, stands := e.design.Approvals[set]
@@ -214,8 +211,8 @@ func (e *Engine) situationLocked(node string) ledger.Situation {
 	return s
 }
 
-// end ends the open entries of some nodes for which there is a reason. It is
-// called with booking held.
+// end ends the open entries of some nodes for which why gives a reason. Call it with booking
+// held.
 func (e *Engine) end(ctx context.Context, nodes []string, why func(node string) ledger.Why) error {
 	changed := map[string]site.Account{}
 	var over []site.LedgerEntry
@@ -240,9 +237,8 @@ func (e *Engine) end(ctx context.Context, nodes []string, why func(node string) 
 	return nil
 }
 
-// closeAccount ends the life of a node in the ledger: its open entries end, and
-// whatever was shown of it before can be approved no more. Should the name and
-// the machine come back, that is another life.
+// closeAccount ends a node's open entries. Losses shown before can no longer be approved, even if
+// the same name and machine come back later.
 func (e *Engine) closeAccount(ctx context.Context, node, why string) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()

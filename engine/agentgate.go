@@ -13,14 +13,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mostStarts is how often the agent is started for one installation, and mostFailures how often
-// it fails to install, before a person has to look.
+// mostStarts is how often Slipway starts the agent for one installation, and mostFailures how often
+// the agent may fail to install, before a person has to look.
 const (
 	mostStarts   = 3
 	mostFailures = 3
 )
 
-// agentGate holds what needs Slipway's agent until that can be started, or has called.
+// agentGate holds steps that need Slipway's agent until the agent can be started or has called.
 func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	starts := s.Action == site.ActionStartAgent
 	if !starts && !s.ByAgent() {
@@ -79,8 +79,8 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	return nil
 }
 
-// cablesGate holds an installation by the agent while a designed port has no link, or is plugged in
-// elsewhere. Its approval stays open.
+// cablesGate holds an installation by the agent while a designed port has no link or its cable is
+// plugged in elsewhere. The approval stays open.
 func (w *worker) cablesGate(s site.Step) *held {
 	if s.Action != site.ActionInstall || !s.ByAgent() || w.memory.Recorded.InstallBegun() {
 		return nil
@@ -96,7 +96,7 @@ func (w *worker) cablesGate(s site.Step) *held {
 	return h
 }
 
-// workOf is what the agent does in a step, for people.
+// workOf returns words for what the agent does in a step.
 func workOf(s site.Step) string {
 	if s.Retires() {
 		return "erasing the disks"
@@ -106,8 +106,8 @@ func workOf(s site.Step) string {
 
 func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
 
-// mayStart says whether the installation is still permitted that an agent is started for: the
-// machine is about to be taken out of service for it.
+// mayStart returns the check that an installation is still permitted. The driver asks it right
+// before it takes the machine out of service to start the agent.
 func (w *worker) mayStart(j job) driver.Permit {
 	return func(ctx context.Context) error {
 		e := w.e
@@ -125,7 +125,7 @@ func (w *worker) mayStart(j job) driver.Permit {
 	}
 }
 
-// installOf is the installation that a start of the agent is for, of the steps of one plan.
+// installOf returns the step of a plan that the agent is started for.
 func installOf(steps []site.Step) (site.Step, bool) {
 	i := slices.IndexFunc(steps, site.Step.ByAgent)
 	if i < 0 {

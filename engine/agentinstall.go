@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// prepare tells the agent what its installation is made of: exactly what was approved. The
-// marker is recorded before, so that each try has the same one.
+// prepare tells the agent what to install: exactly what was approved. It records the marker first,
+// so every try uses the same one.
 func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.Step) error {
 	to, ok := driver.As[driver.Installer](m)
 	if !s.ByAgent() || !ok {
@@ -46,7 +46,8 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	})
 }
 
-// approvedLayout is the layout of the machine's disks, or why it is not the one that was approved.
+// approvedLayout returns the layout of the machine's disks, or an error if it is not the approved
+// one.
 func (w *worker) approvedLayout(j job, s site.Step, f *site.InFlight, untouched string) (item.Layout, error) {
 	l, wrong, known := plan.Layout(s.Of(j.node), w.job().memory.Observed)
 	switch {
@@ -67,7 +68,7 @@ func (w *worker) approvedLayout(j job, s site.Step, f *site.InFlight, untouched 
 	return l, nil
 }
 
-// addSystem adds the system that is installed: its marker, its image and what is configured in it.
+// addSystem adds the system to install: its marker, its image and the facets to configure.
 func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, s site.Step, f *site.InFlight, untouched string) error {
 	var err error
 	if is.Marker, err = w.recordedMarker(ctx, j, s, f); err != nil {
@@ -87,8 +88,8 @@ func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, 
 	return nil
 }
 
-// recordedMarker is the marker of an installation: the one that an earlier try has recorded, or a
-// new one, which is recorded before it is used.
+// recordedMarker returns the marker of an installation: the one that an earlier try recorded, or a
+// new one that it records first.
 func (w *worker) recordedMarker(ctx context.Context, j job, s site.Step, f *site.InFlight) (string, error) {
 	if f.Marker != "" {
 		return f.Marker, nil
@@ -107,10 +108,10 @@ func (w *worker) recordedMarker(ctx context.Context, j job, s site.Step, f *site
 	})
 }
 
-// installedFacets are what the agent configures in the system that it installs.
+// installedFacets returns the facets that the agent configures in the system it installs.
 func (w *worker) installedFacets(j job, s site.Step) (facets []site.Facet) {
 	for _, facet := range site.InsideFacets {
-		reaches := facet == site.FacetBase || facet == site.FacetNetwork // the others a system on a whole disk gets by itself
+		reaches := facet == site.FacetBase || facet == site.FacetNetwork // a system on a whole disk configures the others itself
 		if w.e.serves[facet] && j.node.Asks(facet) && !site.Facets[facet].Once && (reaches || !s.Image.IsDisk()) {
 			facets = append(facets, facet)
 		}
@@ -118,11 +119,11 @@ func (w *worker) installedFacets(j job, s site.Step) (facets []site.Facet) {
 	return facets
 }
 
-// longestErase is how long an installation may take besides that erases the disks first: a large
-// disk is written over in a day or two.
+// longestErase is the extra time for an installation that first erases the disks. Overwriting a
+// large disk takes a day or two.
 const longestErase = 7 * 24 * time.Hour
 
-// agentLimit is how long the agent may take to install.
+// agentLimit returns how long the agent may take to install.
 func agentLimit(j job) time.Duration {
 	if j.node.Storage.Erase != "" || j.node.Retires() {
 		return installTimeout(j) + longestErase
@@ -130,15 +131,15 @@ func agentLimit(j job) time.Duration {
 	return installTimeout(j)
 }
 
-// noteErased records what came of erasing a disk, at once.
+// noteErased records the result of erasing a disk, immediately.
 func (w *worker) noteErased(ctx context.Context, s site.Step, d item.Erasure) {
 	if err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.NoteErased(s, d, time.Now()) }); err != nil {
 		w.e.Log.Warn("the result of erasing a disk could not be recorded", "node", w.name, "disk", d.ID(), "err", err)
 	}
 }
 
-// markerOf is the marker of an installation, with the digest of its token. The site's key has
-// signed it; without one its token is one that nobody else has.
+// markerOf returns the marker of an installation and the digest of its token. The site key signs
+// the marker; without a key the token is random.
 func (w *worker) markerOf(j job, s site.Step) (text, token string, err error) {
 	m := site.Marker{Site: j.site.Name, Node: j.node.Name, Machine: s.Machine, Generation: s.Generation, Image: s.Image.SHA256,
 		Attempt: s.Attempt, Term: w.e.termNumber(), Token: rand.Text()}
@@ -151,8 +152,8 @@ func (w *worker) markerOf(j job, s site.Step) (text, token string, err error) {
 	return string(made) + "\n", site.TokenDigest(m.Token), err
 }
 
-// noteInstallFailed counts an installation that the agent has tried and that failed. One whose
-// connection was lost may go on.
+// noteInstallFailed counts an installation that the agent tried and that failed. If only the
+// connection was lost, the installation may still be running, so it does not count.
 func noteInstallFailed(r *site.Recorded, s site.Step, err error) {
 	if !s.ByAgent() || r.Agent == nil || !r.AgentWorks() || errors.Is(err, driver.ErrUnreachable) || errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrBusy) {
 		return

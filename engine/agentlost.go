@@ -9,13 +9,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// An agent whose connection was lost goes on with its installation. When it has ended, and the
-// daemon could not be called for long, it boots the machine into the new system, which is in
-// service from then on. So whoever was away longer than that asks the system before he cuts the
-// power.
+// An agent continues its installation after its connection is lost. When it has finished and
+// could not reach the daemon for long, it boots the machine into the new system, which is then in
+// service. So after a long absence the daemon asks the system before it cuts the power.
 
-// noteHostKeys records the host keys of the system that is being installed, at once: by them the
-// system proves itself where the agent can tell nobody any more that it has ended.
+// noteHostKeys records the host keys of the system being installed, immediately. The system
+// proves itself by these keys if the agent can no longer report that it has finished.
 func (w *worker) noteHostKeys(ctx context.Context, s site.Step, keys []string) {
 	err := w.save(context.WithoutCancel(ctx), func(r *site.Recorded) {
 		if r.InFlight.Is(s) {
@@ -29,9 +28,9 @@ func (w *worker) noteHostKeys(ctx context.Context, s site.Step, keys []string) {
 	}
 }
 
-// aloneGate holds a step that cuts the power of a machine whose agent has called and is lost:
-// until the system was asked for a while, and as long as one answers of which nobody can tell
-// whether the agent has installed it.
+// aloneGate holds a step that cuts the power of a machine whose agent called and was lost. It
+// holds the step until Slipway has asked for the system for a while. It also holds the step while
+// a system answers and Slipway cannot tell whether the agent installed it.
 func (w *worker) aloneGate(s site.Step) *held {
 	r, o := w.memory.Recorded, w.memory.Observed
 	_, asks := w.node.Endpoints[site.OS]
@@ -59,8 +58,9 @@ func (w *worker) aloneGate(s site.Step) *held {
 	return nil
 }
 
-// unknownSystem says of a system that answers while the agent is lost why nobody can tell whether
-// the agent has installed it; empty where none answers, or where it is the one before.
+// unknownSystem returns why Slipway cannot tell whether the agent installed the system that
+// answers while the agent is lost. It is empty if no system answers, or if it is the previous
+// one.
 func (w *worker) unknownSystem() string {
 	if w.stranger != "" || w.blindInside || w.memory.Observed.Facets[site.FacetOS].Seen.Before(w.memory.Recorded.Agent.Since) {
 		return w.stranger

@@ -14,21 +14,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The times of Slipway's agent on a machine.
+// Times for Slipway's agent on a machine.
 const (
-	// agentPatience is how long an agent may take to call after its machine was started, or
-	// after its connection was lost. Servers take up to ten minutes for their self-test; the
-	// agent itself goes on calling for a quarter of an hour.
+	// agentPatience is how long an agent may take to call after its machine was started or its
+	// connection was lost. Servers take up to ten minutes for their self-test; the agent itself
+	// keeps calling for a quarter of an hour.
 	agentPatience = 15 * time.Minute
-	// agentIdle is how long an agent that is connected waits for its installation.
+	// agentIdle is how long a connected agent may wait for its installation.
 	agentIdle = time.Hour
-	// agentEvery is how often an agent is asked that waits until something is put right.
+	// agentEvery is how often Slipway asks an agent that waits for something to be fixed.
 	agentEvery = 15 * time.Second
-	// tokenLasts is how long a token can be used first, from the start's first request on.
+	// tokenLasts is how long a token may be used for the first time, from the start's first request.
 	tokenLasts = 2 * time.Hour
 )
 
-// keepAgents wakes the nodes on which an agent was started when one has connected or is lost.
+// keepAgents wakes the nodes on which an agent was started when any agent connects or is lost.
 func (e *Engine) keepAgents(ctx context.Context) {
 	if e.Agents == nil || e.ObserveOnly {
 		return
@@ -49,10 +49,10 @@ func (e *Engine) keepAgents(ctx context.Context) {
 	}
 }
 
-// expectAgentLocked has the node's agent expected as long as the records say, and serves its
-// medium: the agent reads programs from it until the installation has ended. All of it follows
-// from the records. A daemon that was started since does not know the token; it serves the medium
-// without the words of the boot, which an agent that has called has read already.
+// expectAgentLocked expects the node's agent as long as the records say so, and serves its medium:
+// the agent reads programs from it until the installation has ended. Everything follows from the
+// records. A daemon that was restarted since does not know the token; it serves the medium without
+// the words of the boot, which an agent that has called has already read.
 func (w *worker) expectAgentLocked() {
 	if w.e.Agents == nil {
 		return
@@ -81,7 +81,8 @@ func (w *worker) expectAgentLocked() {
 	}
 }
 
-// bootLocked is a boot of the node's machine into the ramdisk, from a medium or over the network.
+// bootLocked returns a boot of the node's machine into the ramdisk, from a medium or over the
+// network.
 func (w *worker) bootLocked(until time.Time, network bool) driver.Boot {
 	b := driver.Boot{Node: w.name, Machine: w.node.Machine(), MACs: w.node.MACs(), Until: until}
 	switch {
@@ -94,7 +95,7 @@ func (w *worker) bootLocked(until time.Time, network bool) driver.Boot {
 	return b
 }
 
-// lookAtAgent asks the node's agent what the machine is, where one is expected.
+// lookAtAgent asks the node's agent what the machine is, if an agent is expected.
 func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	before := j.memory.Observed.Agent
 	if w.e.Agents == nil || !j.memory.Recorded.Agent.IsOn() {
@@ -123,7 +124,7 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	return now
 }
 
-// noteAgent records what became of the agent that was started on a machine.
+// noteAgent records the state of the agent that was started on a machine.
 func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, unwanted, allowed bool, limit time.Duration, now time.Time) {
 	if !r.Agent.IsOn() {
 		return
@@ -161,7 +162,7 @@ func (e *Engine) noteAgent(r *site.Recorded, n *site.Node, seen site.Observed, u
 }
 
 // endStart ends a start of the agent that was not seen to begin and that nobody wants or permits any
-// more: the machine is not armed any longer, and its ports go back. That needs no look.
+// more. The machine is then disarmed, and its ports go back. This needs no look at the machine.
 func (w *worker) endStart(ctx context.Context, j job) error {
 	b := j.memory.Recorded.Agent
 	if !b.IsOn() || b.IsStarted() || b.Key != "" {
@@ -183,9 +184,9 @@ func (w *worker) endStart(ctx context.Context, j job) error {
 	})
 }
 
-// patience is how long an agent may be lost. One that was asked to install goes on with that, and
-// calls again when it has ended: as long as disks are to be erased whose end it has not told, that
-// may take days. One whose machine is off goes on with nothing.
+// patience returns how long an agent may stay lost. An agent that was asked to install continues,
+// and calls again when it has finished. That may take days while disks are still being erased. An
+// agent on a machine that is off does nothing.
 func patience(r site.Recorded, o site.Observed, installTimeout time.Duration) time.Duration {
 	switch {
 	case !r.AgentWorks():
@@ -196,7 +197,7 @@ func patience(r site.Recorded, o site.Observed, installTimeout time.Duration) ti
 	return max(agentPatience, installTimeout)
 }
 
-// refusedAgent says why the last agent was refused that called for a node; empty for none.
+// refusedAgent returns why the last agent that called for a node was refused; empty if none was.
 func (e *Engine) refusedAgent(node string) string {
 	if e.Agents == nil {
 		return ""
@@ -211,7 +212,7 @@ func (e *Engine) agentOf(node string) driver.Agent {
 	return e.Agents.Agent(node)
 }
 
-// openAgent is the connection to the agent that has called from the machine's memory.
+// openAgent returns the connection to the agent that called from the machine's memory.
 func (w *worker) openAgent(n *site.Node) (driver.Machine, error) {
 	a := w.e.agentOf(w.name)
 	if a == nil {
@@ -230,8 +231,8 @@ func (w *worker) openAgent(n *site.Node) (driver.Machine, error) {
 	return a, nil
 }
 
-// startAgent makes the boot of a start of the agent: a new one, or that of the try that this
-// process has begun and goes on with.
+// startAgent makes the boot for a start of the agent. If this process began the try and resumes it,
+// startAgent returns the same boot.
 func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	e, now := w.e, time.Now()
 	if e.Agents == nil || e.Artifacts == nil {
@@ -266,7 +267,7 @@ func (w *worker) startAgent(j job, s site.Step) (*site.AgentBoot, error) {
 	return is, err
 }
 
-// towards is the address of this host towards the machine of a node that starts the agent.
+// towards returns this host's address as seen from the machine of a node that starts the agent.
 func (w *worker) towards(j job, own site.BootAddress) (string, error) {
 	switch {
 	case j.node.References.Start == site.StartNetwork:
@@ -277,7 +278,7 @@ func (w *worker) towards(j job, own site.BootAddress) (string, error) {
 	return w.e.Artifacts.Towards(w.controller())
 }
 
-// controller is the host of the node's BMC.
+// controller returns the host of the node's BMC.
 func (w *worker) controller() string {
 	u, err := url.Parse(w.node.Endpoints[site.Manager].URL)
 	if err != nil {

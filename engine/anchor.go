@@ -17,53 +17,51 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
-// Anchor is a place outside this host where a site's term is published, and what
-// others must be able to trust after the loss of the host: the status branch.
-// Its methods are called from several goroutines.
+// Anchor is where a site publishes its term outside this host, together with what others must
+// be able to trust after the host is lost. In practice it is the status branch. Its methods
+// are called from several goroutines.
 type Anchor interface {
-	// Term is the claim that was published last, by whoever; zero for none. It
-	// costs one lookup where nothing has changed.
+	// Term returns the claim published last, by any daemon; zero for none. It costs one lookup
+	// if nothing has changed.
 	Term(ctx context.Context) (site.TermClaim, error)
-	// Claim publishes a claim in the place of the one before. Where another one
-	// is there, it fails with site.ErrClaimed and changes nothing.
+	// Claim replaces the claim before with c. If a different claim is published, it fails with
+	// site.ErrClaimed and changes nothing.
 	Claim(ctx context.Context, c, before site.TermClaim) error
-	// Sealed are the sealed parts of all nodes, as they were published.
+	// Sealed returns the sealed parts of all nodes as they were published.
 	Sealed(ctx context.Context) ([]site.Sealed, error)
-	// Seal publishes the status of one node, with its sealed part, and returns
-	// once that is published. Nothing waits to be published with it.
+	// Seal publishes the status of one node, with its sealed part, and returns once it is
+	// published. It publishes nothing else that is waiting.
 	Seal(ctx context.Context, n site.NodeStatus) error
 }
 
 // Times of the anchor.
 const (
-	anchorEvery   = 30 * time.Second // how often the published term is read
-	anchorTimeout = 20 * time.Second // of one look before something is destroyed
-	mooring       = 2 * time.Minute  // the longest that reading and publishing takes
+	anchorEvery   = 30 * time.Second // how often Slipway reads the published term
+	anchorTimeout = 20 * time.Second // for one check before something is destroyed
+	mooring       = 2 * time.Minute  // limit for reading and publishing
 )
 
-// anchorage is what is known of the published term. Claims follow one another
-// like links of a chain: each daemon publishes its own only over one that its
-// records have published. So of two daemons on copies of the same records the
-// one that publishes first goes on, and records that are older than what was
-// done since find another's claim, however high the number of their term is.
+// anchorage is what this daemon knows of the published term. Claims form a chain: a daemon
+// publishes its claim only over one that was published from its own records. With two daemons
+// on copies of the same records, the one that publishes first continues. Out-of-date records
+// find a foreign claim, no matter how high their own term number is.
 type anchorage struct {
-	// tried is set once it was read since the start, or could not be.
+	// tried is set once this process has read the term, or has failed to.
 	tried bool
 	// claimed is set once this daemon's claim is published.
 	claimed bool
-	// barred says why this daemon must not write; empty where it may.
+	// barred is why this daemon must not write; empty if it may.
 	barred string
-	// compared are the records that were compared with what was published.
+	// compared names the records that were compared with the published state.
 	compared string
-	// other is the claim that bars it, zero where something else does.
+	// other is the claim that bars this daemon; zero if something else does.
 	other site.TermClaim
-	// later are the terms after this daemon's own that sessions on machines were
-	// found named for, by node.
+	// later holds, by node, the later terms found in the names of sessions on machines.
 	later map[string]uint64
 }
 
-// keepAnchor publishes the daemon's term and looks for that of another one, for
-// as long as the engine runs.
+// keepAnchor publishes this daemon's term and watches for another daemon's, as long as the
+// engine runs.
 func (e *Engine) keepAnchor(ctx context.Context) {
 	if e.Anchor == nil || e.ObserveOnly {
 		return
@@ -74,8 +72,8 @@ func (e *Engine) keepAnchor(ctx context.Context) {
 	}
 }
 
-// moor reads the published term and, unless another daemon acts for the site,
-// publishes the own one.
+// moor reads the published term and publishes its own, unless another daemon acts for the
+// site.
 func (e *Engine) moor(ctx context.Context) error {
 	if e.heldTerm() == nil {
 		return nil // there is nothing to publish
@@ -99,7 +97,7 @@ func (e *Engine) moor(ctx context.Context) error {
 	return err
 }
 
-// claim publishes the daemon's claim where it may and has not yet.
+// claim publishes the daemon's claim if it may and has not done so yet.
 func (e *Engine) claim(ctx context.Context) error {
 	is, err := e.lookForOthers(ctx)
 	if err != nil {
@@ -126,7 +124,7 @@ func (e *Engine) claim(ctx context.Context) error {
 	return e.putClaims(ctx, own.Instance)
 }
 
-// hasClaimed says whether this daemon has published its claim.
+// hasClaimed reports whether this daemon has published its claim.
 func (e *Engine) hasClaimed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,14 +138,14 @@ func (e *Engine) noteClaimed() {
 	e.anchor.claimed = true
 }
 
-// ownClaim is the claim of this daemon, and why it may publish none.
+// ownClaim returns this daemon's claim, and why the daemon may not publish it.
 func (e *Engine) ownClaim() (own site.TermClaim, barred string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.claimLocked(), e.anchor.barred
 }
 
-// putClaims records whose claims count as published from these records.
+// putClaims records which claims count as published from these records.
 func (e *Engine) putClaims(ctx context.Context, claims ...string) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -164,7 +162,7 @@ func (e *Engine) putClaims(ctx context.Context, claims ...string) error {
 	return nil
 }
 
-// publish signs a claim and publishes it in the place of another one.
+// publish signs a claim and publishes it in place of another one.
 func (e *Engine) publish(ctx context.Context, own, before site.TermClaim) error {
 	if e.Key != nil {
 		signature, err := e.Key.Sign(sitekey.ForStatus, own)
@@ -179,7 +177,7 @@ func (e *Engine) publish(ctx context.Context, own, before site.TermClaim) error 
 	return nil
 }
 
-// claimLocked is the claim of this daemon.
+// claimLocked returns this daemon's claim.
 func (e *Engine) claimLocked() site.TermClaim {
 	c := site.TermClaim{Site: e.Site, Term: e.termNumberLocked(), Instance: e.instance, Records: e.book.Records}
 	if t := e.term.Term; t != nil {
@@ -188,8 +186,8 @@ func (e *Engine) claimLocked() site.TermClaim {
 	return c
 }
 
-// lookForOthers reads the published term, and bars this daemon from writing where
-// it is another one's.
+// lookForOthers reads the published term, and bars this daemon from writing if the term
+// belongs to another daemon.
 func (e *Engine) lookForOthers(ctx context.Context) (site.TermClaim, error) {
 	is, err := e.Anchor.Term(ctx)
 	if err != nil {
@@ -213,8 +211,8 @@ func (e *Engine) lookForOthers(ctx context.Context) (site.TermClaim, error) {
 	return is, nil
 }
 
-// barLocked keeps this daemon from writing, and ends what it is doing. That its
-// records are older than what was done is never forgotten for another reason.
+// barLocked stops this daemon from writing and cancels what it is doing. If the daemon is
+// barred because its records are out of date, no later reason replaces that one.
 func (e *Engine) barLocked(other site.TermClaim, why string) {
 	if older := e.anchor.barred != "" && e.anchor.other.Term == 0; older || e.anchor.barred == why {
 		return
@@ -230,14 +228,12 @@ func (e *Engine) barLocked(other site.TermClaim, why string) {
 	e.touch()
 }
 
-// machinesThatBar is on how many machines a session of a later term bars this
-// daemon from writing anywhere. To such a machine nothing is written in any case;
-// but the name of a session has no signature, and one BMC that lies must not stop
-// a site.
+// machinesThatBar is how many machines must show a session of a later term before this daemon
+// stops writing anywhere. It never writes to such a machine itself. But session names are not
+// signed, and one lying BMC must not stop a whole site.
 const machinesThatBar = 2
 
-// noteLaterTerm takes in that a session on a node's machine is named for a later
-// term.
+// noteLaterTerm notes that a session on a node's machine is named for a later term.
 func (e *Engine) noteLaterTerm(node string, later *driver.LaterTermError) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,10 +249,10 @@ func (e *Engine) noteLaterTerm(node string, later *driver.LaterTermError) {
 		"The records are a copy, or out of date. Stop one of the two daemons; if the other one is gone forever, run `slipway take-over`", strings.Join(nodes[:machinesThatBar], " and "), e.termNumberLocked()))
 }
 
-// compareWithPublished compares the records with what was published from them:
-// where that has an approval as used or ended that is not here, the records were
-// set back. What was published is kept for the nodes whose records are lost: without
-// its host keys every system that has such a key would be refused.
+// compareWithPublished compares the records with what was published from them. If the
+// published state has an approval as used or ended and the records do not, the records were
+// set back. The published state is kept for nodes whose records are lost: without its host
+// keys Slipway would refuse every system that has such a key.
 func (e *Engine) compareWithPublished(ctx context.Context) error {
 	if e.hasCompared() {
 		return nil
@@ -269,14 +265,14 @@ func (e *Engine) compareWithPublished(ctx context.Context) error {
 	return nil
 }
 
-// hasCompared says whether these records were compared.
+// hasCompared reports whether these records were compared.
 func (e *Engine) hasCompared() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.anchor.compared == e.book.Records
 }
 
-// comparePublished compares the records with what was published of nodes.
+// comparePublished compares the records with the published state of the nodes.
 func (e *Engine) comparePublished(all []site.Sealed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -299,9 +295,9 @@ func (e *Engine) comparePublished(all []site.Sealed) {
 	e.compareInstalledLocked()
 }
 
-// compareInstalledLocked compares what is recorded as installed with what was
-// published of the same approvals: records that were set back into an installation
-// would resume it on a machine that has long ended it.
+// compareInstalledLocked compares the recorded installations with the published ones. Records
+// set back to the middle of an installation would resume it on a machine that finished it long
+// ago.
 func (e *Engine) compareInstalledLocked() {
 	keys := e.keysLocked()
 	for name, s := range e.published {
@@ -316,9 +312,8 @@ func (e *Engine) compareInstalledLocked() {
 	}
 }
 
-// anchoredLocked says why nothing may be written before the published term was
-// read, and nothing be destroyed before the own one is published; empty when it
-// was.
+// anchoredLocked returns why Slipway may not write yet; empty if it may. The published term
+// must have been read. For a destructive write, this daemon's own claim must be published too.
 func (e *Engine) anchoredLocked(destructive bool) string {
 	switch {
 	case e.Anchor == nil || e.ObserveOnly:
@@ -331,9 +326,9 @@ func (e *Engine) anchoredLocked(destructive bool) string {
 	return ""
 }
 
-// compareWithMarker compares the records with a marker that has a valid signature:
-// where it tells of a later installation, another daemon of this site acted, or
-// the records were set back.
+// compareWithMarker compares the records with a marker that has a valid signature. If the
+// marker shows a later installation, another daemon of this site acted, or the records were
+// set back.
 func (e *Engine) compareWithMarker(r site.Recorded, m site.Marker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -345,16 +340,15 @@ func (e *Engine) compareWithMarker(r site.Recorded, m site.Marker) {
 
 func (e *Engine) isBarred() bool { return e.whyBarred() != "" }
 
-// whyBarred says why this daemon must not write; empty where it may.
+// whyBarred returns why this daemon must not write; empty if it may.
 func (e *Engine) whyBarred() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.anchor.barred
 }
 
-// checkAnchor looks once more whether another daemon acts for the site, right
-// before something is destroyed. Where Git does not answer, what was read last
-// counts.
+// checkAnchor checks again, right before something is destroyed, whether another daemon acts
+// for the site. If Git does not answer, the last result counts.
 func (e *Engine) checkAnchor(ctx context.Context) {
 	if e.Anchor == nil {
 		return
@@ -366,10 +360,9 @@ func (e *Engine) checkAnchor(ctx context.Context) {
 	}
 }
 
-// takeOver has this daemon go on for the site although another one's claim is
-// published, or the records are older than what was done: a person has said that
-// nobody else acts. What was approved ends, since nobody here knows what of it
-// was used.
+// takeOver makes this daemon act for the site although another daemon's claim is published or
+// the records are out of date: a person has said that no other daemon acts. It ends all
+// approvals, because this daemon does not know which of them were used.
 func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	barred, later := e.othersThatAct()
 	if barred == "" && len(later) == 0 {
@@ -399,15 +392,15 @@ func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	return fmt.Sprintf("this daemon acts for site %s from now on, with term %d; all earlier approvals have ended", e.Site, e.termNumber()), nil
 }
 
-// othersThatAct is why this daemon may not act, and the later terms whose sessions are open on
-// machines.
+// othersThatAct returns why this daemon may not act, and the later terms whose sessions are
+// open on machines.
 func (e *Engine) othersThatAct() (barred string, later []uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.anchor.barred, slices.Collect(maps.Values(e.anchor.later))
 }
 
-// forgetOthers has nothing bar this daemon that was seen of others, and its claim be published
+// forgetOthers forgets what was seen of other daemons, and lets this daemon publish its claim
 // again.
 func (e *Engine) forgetOthers() {
 	e.mu.Lock()
@@ -415,8 +408,8 @@ func (e *Engine) forgetOthers() {
 	e.anchor.barred, e.anchor.other, e.anchor.claimed, e.anchor.later = "", site.TermClaim{}, false, nil
 }
 
-// sealLocked is the node's sealed part. It is signed again when it has changed.
-// While nothing is recorded to be sealed, it stays as it was published.
+// sealLocked returns the node's sealed part, signed again if it has changed. While the records
+// have nothing to seal, it stays as it was published.
 func (w *worker) sealLocked() *site.Sealed {
 	e := w.e
 	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,

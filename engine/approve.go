@@ -14,16 +14,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// undecided is the set of destruction that is planned and that nobody has
-// approved, with its digest, until something changes it.
+// undecided caches the planned losses that nobody has approved, with their digest, until
+// something changes them.
 type undecided struct {
 	known  bool
 	losses site.Losses
 	digest string
 }
 
-// waitingLosses is the set of destruction that waits for a person, with its digest, which
-// is empty for none. It is remembered as shown.
+// waitingLosses returns the losses that wait for a person, and their digest, which is empty if
+// there are none. Slipway remembers the set as shown.
 func (e *Engine) waitingLosses() (site.Losses, string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,7 +51,7 @@ func (e *Engine) waitingLocked() (site.Losses, string) {
 	return e.undecided.losses, e.undecided.digest
 }
 
-// destroysLocked is what the node's plan destroys.
+// destroysLocked returns the losses in the node's plan.
 func (w *worker) destroysLocked() site.Losses {
 	if w.leaving {
 		return nil
@@ -64,9 +64,8 @@ func losses(p site.NodePlan) site.Losses {
 	return all.Destroys()
 }
 
-// shownLocked remembers a set, so that it can be approved by its digest when
-// another set has taken its place: what is approved is what was read, as far as
-// it still waits.
+// shownLocked remembers a set, so a person can approve it by its digest after another set has
+// replaced it. The approval covers what the person read, as far as it still waits.
 func (e *Engine) shownLocked(set site.Losses, digest string) {
 	if _, known := e.shown[digest]; known {
 		return
@@ -79,8 +78,8 @@ func (e *Engine) shownLocked(set site.Losses, digest string) {
 	e.shownOrder = append(e.shownOrder, digest)
 }
 
-// approveSet approves what a person has read, named by its digest: those of its
-// losses that still wait.
+// approveSet approves the set that a person read, named by its digest: those of its losses that
+// still wait.
 func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -106,8 +105,8 @@ func (e *Engine) approveSet(ctx context.Context, o site.Order) (string, error) {
 	return done, nil
 }
 
-// shownAndWaiting are the losses of a set that was shown and that still wait, with all that wait
-// and their digest.
+// shownAndWaiting returns the losses of a shown set that still wait, all losses that wait, and
+// the digest of the latter.
 func (e *Engine) shownAndWaiting(digest string) (set, waiting site.Losses, now string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +114,7 @@ func (e *Engine) shownAndWaiting(digest string) (set, waiting site.Losses, now s
 	return e.shown[digest].Both(waiting), waiting, now
 }
 
-// erased says what an approval lets happen.
+// erased returns words for what an approval lets happen.
 func erased(set site.Losses) string {
 	var names []string
 	for _, l := range set {
@@ -126,8 +125,7 @@ func erased(set site.Losses) string {
 	return "data will be erased on " + some(names)
 }
 
-// openEntries opens an entry for each loss of a set. It is called with booking
-// held.
+// openEntries opens an entry for each loss of a set. Call it with booking held.
 func (e *Engine) openEntries(ctx context.Context, set site.Losses, digest string, source site.ApprovalSource, note string) error {
 	if err := e.setClockBack(ctx); err != nil {
 		return err
@@ -148,7 +146,7 @@ func (e *Engine) openEntries(ctx context.Context, set site.Losses, digest string
 		changed[l.Node] = a
 	}
 	e.mu.Unlock()
-	// What was seen of the machines is a part of what is approved.
+	// What Slipway saw of the machines is part of what is approved.
 	if err := errors.Join(e.Records.Flush(ctx), e.putAccounts(ctx, changed)); err != nil {
 		return fmt.Errorf("record approval: %w", err)
 	}
@@ -159,9 +157,9 @@ func (e *Engine) openEntries(ctx context.Context, set site.Losses, digest string
 	return nil
 }
 
-// approveFromDesign approves what waits where a line of the design has the
-// digest of a set that was shown. Its approval is used once like any other: when
-// it has ended, the same loss has another digest.
+// approveFromDesign approves waiting losses if a line of the design has the digest of a set that
+// was shown. Such an approval is used once, like any other: once it has ended, the same loss has
+// another digest.
 func (e *Engine) approveFromDesign(ctx context.Context) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -176,8 +174,8 @@ func (e *Engine) approveFromDesign(ctx context.Context) error {
 	}
 }
 
-// designedSet is what waits and a line of the design approves that counts, see
-// noteLines, with the source of that approval and its note.
+// designedSet returns waiting losses that a line of the design approves, with the approval's
+// source and note. Only lines that count are used, see noteLines.
 func (e *Engine) designedSet() (set site.Losses, digest string, source site.ApprovalSource, note string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -199,8 +197,7 @@ func (e *Engine) designedSetLocked() (site.Losses, string, site.Approval) {
 	return nil, "", site.Approval{}
 }
 
-// disapprove ends what was approved and not used, by the digest of its set or
-// for one node.
+// disapprove ends approvals that were not used, by the digest of their set or for one node.
 func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -243,13 +240,14 @@ func (e *Engine) disapprove(ctx context.Context, w *worker, o site.Order) (strin
 	return "taken back: the approval for " + strings.Join(ended, ", "), nil
 }
 
-// approveNode lets a node's first disruption or its removal from the design go
-// on, or takes a system on its machine for the one that was installed.
+// approveNode allows a node's removal, its first disruption, or the first changes inside its
+// system. It also accepts the system on the machine as the installed one, or the list of what
+// Slipway made there.
 func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.mu.Lock()
 	leaving, a, p := w.leaving, w.memory.Recorded.Adopted, w.plan
 	digest, disowned := plan.Disowned(w.memory)
-	// What a person approves inside a system is what the plan shows there.
+	// A person approves the changes inside a system that the plan shows.
 	inside := !w.memory.Recorded.Installed.ByUs() && slices.ContainsFunc(p.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
 	e.mu.Unlock()
 	switch {
@@ -278,15 +276,15 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	return "", fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", site.ErrRefused, w.name)
 }
 
-// countRemoval counts the removal of a node for the budget of removals.
+// countRemoval counts the removal of a node against the budget of removals.
 func (e *Engine) countRemoval(node string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.removals = append(e.removals, record.Removal{Node: node, When: time.Now()})
 }
 
-// acceptSystem takes the system that answers for the one that was installed on
-// the node, because a person says so.
+// acceptSystem takes the system that answers as the one installed on the node, because a person
+// says so.
 func (w *worker) acceptSystem(ctx context.Context, o site.Order) (string, error) {
 	j := w.job()
 	mk := j.memory.Observed.Marker
@@ -301,7 +299,7 @@ func (w *worker) acceptSystem(ctx context.Context, o site.Order) (string, error)
 		}
 		r.Installed = &site.Installation{Generation: generation, Image: image, Since: time.Now(), Proven: true, Reported: mk != nil, Accepted: mk.Digest(), FirstBoot: given}
 		r.Owned = site.Owned{}
-		if r.Adopted != nil { // what is inside this system nobody has seen as designed
+		if r.Adopted != nil { // nobody has seen the inside of this system as designed
 			a := *r.Adopted
 			a.Inside = time.Time{}
 			r.Adopted = &a

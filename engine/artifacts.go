@@ -17,47 +17,47 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Artifacts keep the files that machines are installed from, and serve them. Its
-// methods return at once.
+// Artifacts keeps the files that machines are installed from, and serves them. Its methods
+// return at once.
 type Artifacts interface {
-	// Want says which files are fetched from now on, the first of them first.
+	// Want sets the files to fetch from now on, the first one first.
 	Want(files []artifact.File)
-	// Retry fetches at once what could not be fetched.
+	// Retry fetches again, at once, the files that could not be fetched.
 	Retry()
-	// State says how it stands with a file, by its SHA-256.
+	// State returns the state of a file, by its SHA-256.
 	State(sha256 string) artifact.State
-	// Frames describes the frames that were made of an image of a whole disk, by its SHA-256
-	// and its form; false while there are none.
+	// Frames describes the frames made of a whole-disk image, by the image's SHA-256 and its
+	// form; false while there are none.
 	Frames(sha256, form string) (artifact.Info, bool)
-	// Changes gives a value when State or Serving may say something else.
+	// Changes receives a value when the result of State or Serving may have changed.
 	Changes() <-chan struct{}
 	// Use notes that a file is needed now.
 	Use(sha256 string)
-	// Content gives the bytes of a file that is there, and how many they are.
+	// Content returns the bytes of a stored file, and their number.
 	Content(sha256 string) (io.ReadCloser, int64, error)
-	// Serving is nil while machines are served, or says why they are not.
+	// Serving returns nil while machines are served, or why they are not.
 	Serving() error
-	// URL is a new URL for a file, for a machine whose controller is at a host.
+	// URL returns a new URL for a file, for a machine whose controller is at host.
 	URL(host, sha256 string) (string, error)
-	// Towards is the address of this host towards another.
+	// Towards returns the address of this host as seen from another.
 	Towards(host string) (string, error)
-	// Authority is the SHA-256 of a certificate that an https server shows, "sha256:" and hex
-	// digits; empty where it speaks http.
+	// Authority returns the SHA-256 of the certificate that an https server shows, "sha256:"
+	// and hex digits; empty if the server uses http.
 	Authority() string
 	// Reaches reports whether a URL of an earlier start still leads here.
 	Reaches(url string) bool
-	// Grant serves a node its file, and Revoke ends that.
+	// Grant serves a node its file; Revoke ends that.
 	Grant(g artifact.Grant)
 	Revoke(node string)
-	// Reads is what a node has read of its file.
+	// Reads returns what a node has read of its file.
 	Reads(node string) (artifact.Reads, bool)
 }
 
-// fetched is the topic that a file has come in or could not be fetched.
+// fetched is the topic for a file that arrived or could not be fetched.
 const fetched topic = "files"
 
-// keepArtifacts has the files fetched that the plans need, and wakes who waits
-// for one.
+// keepArtifacts lets the store fetch the files that the plans need, and wakes nodes that wait
+// for a file.
 func (e *Engine) keepArtifacts(ctx context.Context) {
 	if e.Artifacts == nil || e.ObserveOnly {
 		return
@@ -71,7 +71,7 @@ func (e *Engine) keepArtifacts(ctx context.Context) {
 			files, applied := e.wantedFiles()
 			if e.Artifacts.Want(files); applied != revision {
 				revision = applied
-				e.Artifacts.Retry() // the commit may be about what could not be fetched
+				e.Artifacts.Retry() // the commit may fix what could not be fetched
 			}
 		case <-e.Artifacts.Changes():
 			e.mu.Lock()
@@ -82,7 +82,7 @@ func (e *Engine) keepArtifacts(ctx context.Context) {
 	}
 }
 
-// wantedFiles are the files that the plans of all nodes need, by node.
+// wantedFiles returns the files that the plans of all nodes need, ordered by node.
 func (e *Engine) wantedFiles() (files []artifact.File, applied string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,7 +96,7 @@ func (e *Engine) wantedFiles() (files []artifact.File, applied string) {
 	return files, e.applied.ID
 }
 
-// filesLocked are the files that the plan of the node needs: its image first.
+// filesLocked returns the files that the node's plan needs, its image first.
 func (w *worker) filesLocked() (files []artifact.File) {
 	if f, ok := w.fileLocked(); ok {
 		files = append(files, f)
@@ -107,7 +107,7 @@ func (w *worker) filesLocked() (files []artifact.File) {
 	return files
 }
 
-// contentsLocked are the artifacts that a step puts into files of the system.
+// contentsLocked returns the artifacts that a step puts into files of the system.
 func (w *worker) contentsLocked(s site.Step) (files []artifact.File) {
 	if !site.IsInside(s.Facet) || len(w.node.References.Artifacts) == 0 {
 		return nil
@@ -131,8 +131,7 @@ func (w *worker) contentsLocked(s site.Step) (files []artifact.File) {
 	return files
 }
 
-// contentGate holds a step until the artifacts that it puts into files are in the
-// store.
+// contentGate holds a step until the artifacts it puts into files are in the store.
 func (e *Engine) contentGate(w *worker, s site.Step) *held {
 	for _, f := range w.contentsLocked(s) {
 		if e.Artifacts == nil {
@@ -156,8 +155,7 @@ func (e *Engine) awaitFile(w *worker, digest, name string, state artifact.State)
 	return h
 }
 
-// fileLocked is the image that the node is to be installed from, or is being
-// installed from.
+// fileLocked returns the image that the node is being, or will be, installed from.
 func (w *worker) fileLocked() (artifact.File, bool) {
 	r := w.memory.Recorded
 	for _, s := range w.plan.Steps {
@@ -175,7 +173,8 @@ func (w *worker) fileLocked() (artifact.File, bool) {
 	return artifact.File{}, false
 }
 
-// formOf is the form of an image of a whole disk, which is served in frames; empty for others.
+// formOf returns the format of a whole-disk image, which is served in frames; empty for other
+// images.
 func formOf(i *site.Image) string {
 	if !i.IsDisk() {
 		return ""
@@ -183,8 +182,8 @@ func formOf(i *site.Image) string {
 	return i.Format
 }
 
-// fileOf is the digest of the file that a machine gets of an image: of one of a whole disk the
-// frames, which may not be there yet.
+// fileOf returns the digest of the file that a machine gets for an image. For a whole-disk
+// image that is its frames, which may not be there yet.
 func (e *Engine) fileOf(i *site.Image) (sha256 string, ok bool) {
 	if !i.IsDisk() {
 		return i.SHA256, true
@@ -193,9 +192,9 @@ func (e *Engine) fileOf(i *site.Image) (sha256 string, ok bool) {
 	return its.SHA256, ok
 }
 
-// isServedLocked reports whether the machine gets the image of a step from the
-// daemon. The image of a virtual machine is fetched by its driver. An installation
-// that used its approval with the design's URL ends with that URL.
+// isServedLocked reports whether the machine gets the image of a step from the daemon. A
+// virtual machine's driver fetches the image itself. An installation that used its approval
+// with the design's URL finishes with that URL.
 func (w *worker) isServedLocked(s site.Step) bool {
 	if s.Action != site.ActionInstall || s.Image == nil || w.node.IsVirtual() {
 		return false
@@ -204,7 +203,7 @@ func (w *worker) isServedLocked(s site.Step) bool {
 	return !f.Is(s) || !f.Committed() || f.Served != ""
 }
 
-// imageName is what people call the image of a step.
+// imageName returns the image of a step in words.
 func imageName(s site.Step) string {
 	for _, c := range s.Changes {
 		if c.Field == "image.name" {
@@ -214,8 +213,7 @@ func imageName(s site.Step) string {
 	return "the image"
 }
 
-// noteWantLocked has the files looked at again when what the node needs has
-// changed.
+// noteWantLocked triggers another check of the wanted files if this node's have changed.
 func (w *worker) noteWantLocked() {
 	if files := w.filesLocked(); !slices.Equal(files, w.wants) {
 		w.wants = files
@@ -223,8 +221,8 @@ func (w *worker) noteWantLocked() {
 	}
 }
 
-// artifactGate holds an installation until its image is in the store, and can be
-// served to the machine, and another step until the contents of its files are there.
+// artifactGate holds an installation until its image is in the store and can be served to the
+// machine. It holds any other step until the contents of its files are in the store.
 func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 	if !w.isServedLocked(s) {
 		return e.contentGate(w, s)
@@ -256,7 +254,7 @@ func (e *Engine) artifactGate(w *worker, s site.Step) *held {
 	return nil
 }
 
-// fetching says what keeps an image from being in the store.
+// fetching says why an image is not in the store yet.
 func fetching(name string, s artifact.State) *held {
 	switch {
 	case s.Framing || s.Ready:
@@ -271,7 +269,7 @@ func fetching(name string, s artifact.State) *held {
 	return h
 }
 
-// progress says how far a fetch is.
+// progress says how far a fetch has got.
 func progress(s artifact.State) string {
 	switch {
 	case s.Framing:
@@ -286,8 +284,8 @@ func progress(s artifact.State) string {
 	return "others are fetched first"
 }
 
-// refreshLocked is a node's status with how far the fetch of its image is now, or
-// what its step waits for.
+// refreshLocked returns the node's status with the present progress of its image's fetch, or
+// of what its step waits for.
 func (w *worker) refreshLocked() site.NodeStatus {
 	s := w.status
 	if w.wait != nil {
@@ -301,8 +299,8 @@ func (w *worker) refreshLocked() site.NodeStatus {
 	return s
 }
 
-// artifactNoteLocked says what a person should know of the node's image beside
-// its state, empty for nothing.
+// artifactNoteLocked returns what a person should know about the node's image besides its
+// state; empty if nothing.
 func (w *worker) artifactNoteLocked() string {
 	if w.e.Artifacts == nil {
 		return ""
@@ -327,13 +325,13 @@ func (w *worker) artifactNoteLocked() string {
 	return ""
 }
 
-// unreadAfter is when it is remarkable that a machine has read nothing of its
-// image. Firmware takes minutes to come to it.
+// unreadAfter is when Slipway points out that a machine has read nothing of its image.
+// Firmware takes minutes to get there.
 const unreadAfter = 10 * time.Minute
 
-// serveURL is the URL at which the machine gets the image of a step: that of an
-// earlier try while it leads here, since a driver knows its medium by the URL.
-// It is empty where the machine gets the design's.
+// serveURL returns the URL at which the machine gets the image of a step. It keeps the URL of
+// an earlier try while that still leads here, since a driver identifies its medium by the URL.
+// It is empty if the machine gets the image from the design's URL.
 func (w *worker) serveURL(j job, s site.Step) (string, error) {
 	w.e.mu.Lock()
 	served := w.isServedLocked(s)
@@ -362,8 +360,8 @@ func (w *worker) serveURL(j job, s site.Step) (string, error) {
 	return w.e.Artifacts.URL(bmc.Hostname(), s.Image.SHA256)
 }
 
-// withServed is a step as a driver gets it: with the URL that is served in the
-// place of the design's.
+// withServed returns a step as the driver gets it: with the served URL in place of the
+// design's.
 func withServed(s site.Step, r site.Recorded) site.Step {
 	if b := r.Agent; s.Action == site.ActionStartAgent && b != nil {
 		if b.Network {
@@ -380,8 +378,8 @@ func withServed(s site.Step, r site.Recorded) site.Step {
 	return s
 }
 
-// grantLocked has the machine served its image while it is being installed, and
-// at no other time. All of it follows from the records.
+// grantLocked serves the machine its image while it is being installed, and at no other time.
+// Everything follows from the records.
 func (w *worker) grantLocked() {
 	w.expectAgentLocked()
 	if w.e.Artifacts == nil {
@@ -390,7 +388,7 @@ func (w *worker) grantLocked() {
 	r := w.memory.Recorded
 	switch i := r.Installing; {
 	case r.InFlight != nil && r.InFlight.Served != "":
-		digest, _ := w.e.fileOf(r.InFlight.Step.Image) // nothing is served while it is not there
+		digest, _ := w.e.fileOf(r.InFlight.Step.Image) // nothing is served while it is missing
 		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: digest, URL: r.InFlight.Served})
 	case i != nil && i.Served != "" && i.Ended.IsZero() && i.CutOff == "":
 		w.e.Artifacts.Grant(artifact.Grant{Node: w.name, SHA256: i.Image, URL: i.Served})
@@ -399,8 +397,8 @@ func (w *worker) grantLocked() {
 	}
 }
 
-// withoutToken is an error of a driver, whose text may repeat what a BMC says,
-// without the token of the URL that was served.
+// withoutToken removes the token of the served URL from a driver's error, whose text may
+// repeat what a BMC says.
 func withoutToken(err error, r site.Recorded) error {
 	if err == nil {
 		return nil
@@ -426,7 +424,7 @@ func withoutTokenOf(err error, served string) error {
 	return &redacted{err, strings.ReplaceAll(err.Error(), token, "…"), strings.ReplaceAll(driver.PlainOf(err), token, "…")}
 }
 
-// redacted is an error that reads otherwise.
+// redacted is an error with another text.
 type redacted struct {
 	error
 	text, plain string
@@ -436,7 +434,7 @@ func (r *redacted) Error() string { return r.text }
 func (r *redacted) Plain() string { return r.plain }
 func (r *redacted) Unwrap() error { return r.error }
 
-// NamedFiles are the digests of files that the design in force names or that an
+// NamedFiles returns the digests of files that the design in force names or that an
 // installation under way needs.
 func (e *Engine) NamedFiles() (map[string]bool, error) {
 	select {
@@ -456,7 +454,7 @@ func (e *Engine) NamedFiles() (map[string]bool, error) {
 	for _, w := range e.workers {
 		r := w.memory.Recorded
 		if r.Agent.IsOn() {
-			named[r.Agent.Medium] = true // which it reads programs from
+			named[r.Agent.Medium] = true // the agent reads programs from it
 		}
 		if r.InFlight != nil && r.InFlight.Step.Image != nil {
 			named[r.InFlight.Step.Image.SHA256] = true

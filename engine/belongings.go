@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// countOthersLocked notes what is still a node's although the design no longer
-// says so: of one that has left it until it is removed, and of one that was held
-// when it changed.
+// countOthers notes what still belongs to nodes although the design no longer says so. A
+// node that has left the design keeps it until it is removed; so does a node that was
+// held when its design changed.
 func (e *Engine) countOthers() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -25,7 +25,7 @@ func (e *Engine) countOthersLocked() {
 	}
 }
 
-// reachLocked is how a node's machine is reached, and what it has.
+// reachLocked returns how a node's machine is reached, and what it has.
 func (e *Engine) reachLocked(w *worker) site.Reach {
 	r := site.ReachOf(w.node)
 	if had := w.memory.Recorded.Had; had != nil {
@@ -35,15 +35,15 @@ func (e *Engine) reachLocked(w *worker) site.Reach {
 	return r
 }
 
-// isHeldLocked says whether nothing is done to a node that a design has.
+// isHeldLocked reports whether Slipway does nothing to a node that a design has.
 func (e *Engine) isHeldLocked(w *worker, n *site.Node) bool {
 	now, r := time.Now(), w.memory.Recorded
 	return n.Away != "" || r.Quarantined != nil || n.Paused.Holds(now) || r.Paused.Holds(now) || e.paused.Holds(now)
 }
 
-// noteHad records what the machines of nodes that are held have of the design in
-// force, before another one says otherwise: nobody else gets it until Slipway has
-// acted on them again.
+// noteHad records what held nodes' machines have by the design in force, before a new
+// design changes that. No other node gets it until Slipway has acted on the held nodes
+// again.
 func (e *Engine) noteHad(ctx context.Context, design *site.Site) error {
 	for _, w := range e.workersThat(func(w *worker) bool {
 		n := design.Nodes[w.name]
@@ -58,7 +58,7 @@ func (e *Engine) noteHad(ctx context.Context, design *site.Site) error {
 	return nil
 }
 
-// forgetHad is called when Slipway acts on a node again.
+// forgetHad drops that record. It is called when Slipway acts on a node again.
 func (w *worker) forgetHad(ctx context.Context, j job) error {
 	if w.keepsHad(j) {
 		return nil
@@ -70,7 +70,8 @@ func (w *worker) forgetHad(ctx context.Context, j job) error {
 	return nil
 }
 
-// keepsHad says whether there is nothing to forget, or Slipway does not act on the node.
+// keepsHad reports whether there is nothing to forget, or Slipway does not act on the
+// node.
 func (w *worker) keepsHad(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// openBook goes on with the ledger that was recorded, or begins one.
+// openBook continues the recorded ledger, or begins one.
 func (e *Engine) openBook(ctx context.Context, snap record.Snapshot) error {
 	book := snap.Book
 	if book.Records == "" {
@@ -32,9 +32,9 @@ func (e *Engine) openBook(ctx context.Context, snap record.Snapshot) error {
 	return nil
 }
 
-// beginAnew has the ledger begin as if these records were new: what was approved
-// ends, and nothing that was shown before can be approved. The published claim of
-// another daemon, if any, counts as one of these records from now on.
+// beginAnew restarts the ledger as if these records were new. It ends all approvals, and nothing
+// shown before can be approved. The published claim of another daemon, if any, counts from now on as
+// published from these records.
 func (e *Engine) beginAnew(ctx context.Context, claim string) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -56,7 +56,7 @@ func (e *Engine) beginAnew(ctx context.Context, claim string) error {
 	return nil
 }
 
-// openAccountsIn has the accounts go on in another book.
+// openAccountsIn continues the accounts in another book.
 func (e *Engine) openAccountsIn(book record.Book) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,23 +66,23 @@ func (e *Engine) openAccountsIn(book record.Book) {
 	}
 }
 
-// currentBook is the book as it is recorded. It changes with booking held alone.
+// currentBook returns the book as it is recorded. It changes only with booking held.
 func (e *Engine) currentBook() record.Book {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book
 }
 
-// setBook takes over a book that was recorded. It is called with booking held.
+// setBook takes over a book that was recorded. Call it with booking held.
 func (e *Engine) setBook(book record.Book) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.book = book
 }
 
-// noteLines records which lines of a design that is about to come into force count
-// as approvals: whoever wrote them can have read what they approve. A commit that
-// foretells what it will itself destroy approves nothing.
+// noteLines records which lines of a design count as approvals, right before the design comes into
+// force. A line counts if its author can have read what it approves. A commit that predicts the
+// digest of its own losses approves nothing.
 func (e *Engine) noteLines(ctx context.Context, design *site.Site) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
@@ -97,13 +97,13 @@ func (e *Engine) noteLines(ctx context.Context, design *site.Site) error {
 	return nil
 }
 
-// bookWithLines is the book with the lines of a design that count, and whether it is the one that is
-// recorded.
+// bookWithLines returns the book with the design's lines that count, and whether it equals the
+// recorded one.
 func (e *Engine) bookWithLines(design *site.Site) (book record.Book, same bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.design != nil {
-		e.waitingLocked() // it is shown from here on at the latest
+		e.waitingLocked() // the present set counts as shown from here on
 	}
 	var before map[string]site.Approval
 	if e.design != nil {
@@ -121,15 +121,14 @@ func (e *Engine) bookWithLines(design *site.Site) (book record.Book, same bool) 
 	return book, slices.Equal(book.Lines, e.book.Lines)
 }
 
-// isBlank says whether the records may lack what others before them had.
+// isBlank reports whether the records may lack what earlier records had.
 func (e *Engine) isBlank() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.book.Blank
 }
 
-// fillBook notes that the records lack nothing any more: every machine was seen
-// since they began.
+// fillBook notes that the records are complete once every machine was seen since they began.
 func (e *Engine) fillBook(ctx context.Context) error {
 	if !e.isBlank() {
 		return nil
@@ -148,7 +147,7 @@ func (e *Engine) fillBook(ctx context.Context) error {
 	return nil
 }
 
-// hasSeenAll says whether each machine of the design was seen.
+// hasSeenAll reports whether every machine of the design was seen.
 func (e *Engine) hasSeenAll() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// freePlacesLocked gives a place in the rollout to those that wait. Which of them
-// may have it the gate decides; the limits of racks and roles may let a later
-// one go first, so more are asked than there are places.
+// freePlacesLocked wakes nodes that wait for a place in the rollout. The gate
+// decides which of them get one. Limits of racks and roles may let a later node
+// go first, so it wakes more than there are places.
 func (e *Engine) freePlacesLocked() {
 	waiting := make([]string, 0, len(e.waiting[rollout.Places]))
 	for x := range e.waiting[rollout.Places] {
@@ -25,7 +25,7 @@ func (e *Engine) freePlacesLocked() {
 	}
 }
 
-// spread takes up to so many names, one of each group in turn.
+// spread returns up to most names, taking one of each group in turn.
 func spread(names []string, most int, group func(string) string) []string {
 	if len(names) <= most {
 		return names

@@ -21,7 +21,7 @@ type connection struct {
 	value    secret.Value
 	machine  driver.Machine
 	denied   error  // why this credential is not tried again here
-	session  string // that is recorded of the machine
+	session  string // recorded for the machine
 	looked   bool   // the machine was seen through it
 	// until is when it is tried again by itself; zero for never.
 	until time.Time
@@ -29,8 +29,8 @@ type connection struct {
 	certified bool
 }
 
-// binding is how writes through an endpoint are bound to the machine that was
-// looked at, as far as its driver tells.
+// binding returns how writes through an endpoint are bound to the machine that
+// was looked at, as far as the driver tells.
 func (c *connection) binding() site.Binding {
 	if c == nil {
 		return site.BindingUnknown
@@ -42,8 +42,8 @@ func (c *connection) binding() site.Binding {
 	return b.Binding()
 }
 
-// sessionless says whether a machine that was looked at with a credential has
-// opened no session.
+// sessionless reports whether a machine opened no session when it was looked at
+// with a credential.
 func (c *connection) sessionless() bool {
 	if c == nil || !c.looked || c.value.IsZero() {
 		return false
@@ -52,8 +52,8 @@ func (c *connection) sessionless() bool {
 	return ok && s.Session() == ""
 }
 
-// open gives the handle for an endpoint, a new one when the endpoint or its
-// credential has changed.
+// open returns the handle for an endpoint. It opens a new one if the endpoint
+// or its credential has changed.
 func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind) (driver.Machine, error) {
 	if kind == site.Agent {
 		return w.openAgent(n)

@@ -12,9 +12,9 @@ import (
 // mostConsole is how much of a console is shown, in bytes.
 const mostConsole = 256 << 10
 
-// Console is the last of what a node's machine wrote to its serial console. It
-// is read through a handle of its own: the worker's may be busy for minutes,
-// with the very boot that somebody wants to see.
+// Console returns the end of what a node's machine wrote to its serial console.
+// It uses a handle of its own: the worker's may be busy for minutes with the
+// very boot that somebody wants to see.
 func (e *Engine) Console(ctx context.Context, node string) ([]byte, error) {
 	e.mu.Lock()
 	w := e.workers[node]

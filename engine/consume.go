@@ -9,14 +9,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// used says whether a step has used its approval already and goes on.
+// used reports whether a step has already used its approval.
 func used(r site.Recorded, s site.Step) bool {
 	f := r.InFlight
 	return f.Is(s) && f.Consumed && f.Step.Attempt == s.Attempt && f.Step.Records == s.Records
 }
 
-// approvalGate lets a destructive step pass only when a person has approved what
-// it destroys, and nobody has used that approval.
+// approvalGate passes a destructive step only if a person approved the loss and
+// nobody has used that approval.
 func (e *Engine) approvalGate(w *worker, s site.Step) *held {
 	loss, destroys := s.Destroys()
 	switch {
@@ -37,16 +37,16 @@ func (e *Engine) approvalGate(w *worker, s site.Step) *held {
 		sentence: fmt.Sprintf("%s of %s waits for approval: %s would be lost; see `slipway plan`, then `slipway approve`", loss.Action, loss.Target(), loss.Lost)}
 }
 
-// adoptedLocked says whether the node was met as the machine that the loss is
-// of.
+// adoptedLocked reports whether the node was adopted as the machine that the loss
+// names.
 func (e *Engine) adoptedLocked(loss site.Loss) bool {
 	w := e.workers[loss.Node]
 	return w != nil && w.memory.Recorded.Adopted != nil && loss.Machine.Matches(w.memory.Recorded.Adopted.Machine)
 }
 
-// permit lets a step destroy: it uses the approval, at the last moment before
-// the first request after which data may be lost. Minutes have passed since the
-// gates, so what they looked at is looked at again.
+// permit returns the check that lets a step destroy. It uses the approval at the
+// last moment, before the first request after which data may be lost. Minutes
+// have passed since the gates, so it checks their conditions again.
 func (w *worker) permit(j job, s site.Step) driver.Permit {
 	if s.Action == site.ActionStartAgent {
 		return w.mayStart(j)
@@ -63,10 +63,10 @@ func (w *worker) permit(j job, s site.Step) driver.Permit {
 	}
 }
 
-// commit lets a step that has just used its approval send what destroys. The use
-// is published first, which takes a while, so it is looked again whether the step
-// may. One that may not, or that was broken off before, is left, and its approval
-// stays used.
+// commit lets a step that has just used its approval send the destructive
+// request. It first publishes the use, which takes a while, so it checks again
+// whether the step may go on. A step that may not, or that was interrupted, is
+// dropped, and its approval stays used.
 func (w *worker) commit(ctx context.Context, j job, s site.Step) error {
 	e := w.e
 	if w.publishUse(ctx) {
@@ -93,10 +93,10 @@ func (w *worker) commit(ctx context.Context, j job, s site.Step) error {
 	return err
 }
 
-// publishUse publishes that an approval is used before anything is destroyed by
-// it: from then on records that were set back, or a copy of them, are known to be
-// older. It says whether something was published. Where Git does not answer, the
-// records alone have it, and the status branch once Git answers.
+// publishUse publishes the use of an approval before anything is destroyed. From
+// then on, records that were set back or copied are known to be older. It reports
+// whether it tried to publish. If Git does not answer, only the records have the
+// use, and the status branch gets it once Git answers.
 func (w *worker) publishUse(ctx context.Context) bool {
 	e := w.e
 	e.mu.Lock()
@@ -113,8 +113,8 @@ func (w *worker) publishUse(ctx context.Context) bool {
 	return true
 }
 
-// consume uses the approval of a step, and says whether it was not used before.
-// One that was begun goes on.
+// consume uses the approval of a step, and reports whether it was unused before.
+// A step that was begun continues.
 func (w *worker) consume(ctx context.Context, j job, s site.Step) (used bool, err error) {
 	w.e.checkAnchor(ctx)
 	w.e.booking.Lock()
@@ -137,7 +137,7 @@ func (w *worker) consumeBooked(ctx context.Context, j job, s site.Step) (used bo
 	return true, nil
 }
 
-// setConsumed takes over what was recorded when an approval was used.
+// setConsumed takes over what was recorded when the approval was used.
 func (w *worker) setConsumed(account site.Account, recorded site.Recorded) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -146,8 +146,8 @@ func (w *worker) setConsumed(account site.Account, recorded site.Recorded) {
 	w.e.touch()
 }
 
-// consumption is what is to be recorded when the step uses its approval; nil
-// where it has done so before and goes on.
+// consumption returns what to record when the step uses its approval; nil if the
+// step has used it before and continues.
 func (w *worker) consumption(j job, s site.Step) (*site.Account, *site.Recorded, error) {
 	e := w.e
 	e.mu.Lock()
@@ -175,8 +175,8 @@ func (w *worker) consumption(j job, s site.Step) (*site.Account, *site.Recorded,
 	return &account, &recorded, nil
 }
 
-// mayDestroyLocked says why a step that passed the gates may not destroy now. An
-// installation that has used its approval is finished whatever the design says
+// mayDestroyLocked returns why a step that passed the gates may not destroy now.
+// An installation that has used its approval is finished whatever the design says
 // by now.
 func (e *Engine) mayDestroyLocked(w *worker, j job, s site.Step, begun bool) *held {
 	return first(

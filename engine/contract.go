@@ -1,6 +1,6 @@
-// Package engine keeps one site as its design says: it follows a Source,
-// evaluates, and has one worker per node that observes, plans, passes the
-// gates, applies the first step and looks again.
+// Package engine keeps one site as its design says. It follows a Source,
+// evaluates revisions, and runs one worker per node. A worker observes, plans,
+// passes the gates, applies the first step and looks again.
 package engine
 
 import (
@@ -10,30 +10,30 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Source gives the revisions of a site's design.
+// Source supplies the revisions of a site's design.
 type Source interface {
-	// Fetch returns the newest revision. A fetch without change costs one
+	// Fetch returns the newest revision. If nothing has changed, it costs one
 	// listing of remote references and returns the same ID with the Files of
 	// the earlier call. An error never looks like an empty design.
 	Fetch(ctx context.Context) (site.Revision, error)
 }
 
-// Reporter tells people how a site is.
+// Reporter reports a site's state to people.
 type Reporter interface {
 	// Report is called on every semantic change, one call at a time, and
 	// again after an error. It must not keep the report.
 	Report(ctx context.Context, r site.Report) error
 }
 
-// Meter is told how well the engine keeps up. Its methods return at once and
+// Meter measures how well the engine keeps up. Its methods return at once and
 // are called from many goroutines.
 type Meter interface {
-	// Late says that a loop has begun a round later by than it was due: a
-	// worker's look at its machine (LoopTurn), waits for others included, or
-	// the question for a new revision (LoopPoll).
+	// Late reports that a loop began a round later than due, by the given time.
+	// The loop is a worker's look at its machine (LoopTurn, which includes
+	// waiting for others) or the check for a new revision (LoopPoll).
 	Late(loop string, by time.Duration)
-	// Ended says that a rollout has come to its end, once for each: Ended is
-	// set, and it has converged when none of its nodes has Failed.
+	// Ended reports the end of a rollout, once for each. Ended is set in r, and
+	// the rollout has converged if none of its nodes has Failed.
 	Ended(r site.RolloutStatus)
 }
 
@@ -43,7 +43,7 @@ const (
 	LoopPoll = "poll"
 )
 
-// unmetered is the meter of an engine that has none.
+// unmetered is the meter of an engine without one.
 type unmetered struct{}
 
 func (unmetered) Late(string, time.Duration) {}

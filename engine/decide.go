@@ -13,8 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// decide turns the plan into an outcome, and takes the first step on the way
-// if the gates let it.
+// decide turns the plan into an outcome, and takes the first step if the gates let it.
 func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err error) outcome {
 	switch {
 	case j.leaving && j.memory.Recorded.Quarantined == nil && (err != nil || !turnsOff(p)):
@@ -27,7 +26,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	}
 	w.timed(j, p)
 	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.last {
-		w.last = "" // the step that was taken has had its effect
+		w.last = "" // the step has had its effect
 	}
 	if len(p.Steps) == 0 || p.Steps[0].Digest() != w.tried.step {
 		w.tried = tried{}
@@ -44,7 +43,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case len(p.Blocked) > 0:
 		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
 		if j.memory.Observed.Agent.IsConnected() {
-			o.wait = min(o.wait, agentEvery) // what is put right is seen at once: the machine is out of service meanwhile
+			o.wait = min(o.wait, agentEvery) // a fix is seen at once: the machine is out of service meanwhile
 		}
 		if p.Spent {
 			o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
@@ -72,23 +71,23 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	return w.inSync(ctx, j)
 }
 
-// turnsOff says whether a machine whose disks were erased is to be switched off next: that is done
-// before its node leaves.
+// turnsOff reports whether the next step switches off a machine whose disks were erased. That
+// happens before its node leaves.
 func turnsOff(p site.NodePlan) bool {
 	return len(p.Steps) > 0 && p.Steps[0].Action == site.ActionFinishErase
 }
 
-// isUnseenInside says whether the design asks for something inside the system, which
-// did not answer when it was last asked: nobody knows whether it is so still. The
-// system of a machine that is off is not asked.
+// isUnseenInside reports whether the design asks for something inside the system, and the system did
+// not answer last time. Then nobody knows whether it is still as designed. Slipway does not ask the
+// system of a machine that is off.
 func (w *worker) isUnseenInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return w.blindInside && j.site.Unused(j.node) == "" && j.memory.Observed.Facets[site.FacetPower].Have["state"] != "off" && w.asksInsideLocked(j)
 }
 
-// unseenInside is the outcome for a node whose system does not answer, while what is
-// designed inside it was as designed when it was last seen.
+// unseenInside returns the outcome for a node whose system does not answer, but was as designed
+// inside when last seen.
 func (w *worker) unseenInside(j job, v view) outcome {
 	o := outcome{state: site.Retrying, reason: "its system does not answer, so Slipway does not know whether it is still as designed inside",
 		release: "an answer of the system; look at " + consoleOf(j.node), wait: observeEvery(j.site)}
@@ -101,8 +100,8 @@ func (w *worker) unseenInside(j job, v view) outcome {
 	return o
 }
 
-// asksPerson is the outcome for a machine whose system is not what was expected:
-// a person accepts it, or has the machine installed anew.
+// asksPerson returns the outcome for a machine with an unexpected system. A person accepts the
+// system, or has the machine installed again.
 func (w *worker) asksPerson(j job, state site.State, why, accepts string) outcome {
 	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), approve: "Slipway is to " + accepts,
 		release: fmt.Sprintf("`slipway approve %s` to %s, or a higher generation to install it again", w.name, accepts)}
@@ -112,9 +111,9 @@ func isDenied(err error) bool { return errors.Is(err, driver.ErrDenied) }
 
 func needsPerson(err error) bool { return isDenied(err) || errors.Is(err, driver.ErrRefused) }
 
-// inSync ends first contact. It gives the node's place in the rollout back once its
-// system is healthy. What was changed has to be seen healthy; of another node it is
-// enough that nothing bad is known.
+// inSync ends first contact, and gives back the node's place in the rollout once its system is
+// healthy. A node that was changed must be seen healthy. For any other node it is enough that
+// nothing bad is known.
 func (w *worker) inSync(ctx context.Context, j job) outcome {
 	inside := w.hasLookedInside(j)
 	if a := j.memory.Recorded.Adopted; a != nil && (a.Settled.IsZero() || inside && a.Inside.IsZero()) && !j.node.Decommission {
@@ -152,8 +151,8 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	return o
 }
 
-// healthInHand is the health of the node's system, and whether its machine is disrupted or was begun
-// in the rollout under way.
+// healthInHand returns the health of the node's system, and whether its machine is disrupted or was
+// begun in the rollout under way.
 func (w *worker) healthInHand() (health site.SystemHealth, inHand bool) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -166,8 +165,8 @@ func (w *worker) inService(j job) {
 	w.inServiceLocked(j)
 }
 
-// inServiceLocked gives the node's place in the rollout back. What needs a machine
-// that was disrupted is looked at again, inside too.
+// inServiceLocked gives back the node's place in the rollout. If the machine was disrupted, nodes
+// that need its role are looked at again, inside too.
 func (w *worker) inServiceLocked(j job) {
 	if w.disrupts {
 		w.e.checkDependantsLocked(j.site, j.node.Role)
@@ -175,8 +174,8 @@ func (w *worker) inServiceLocked(j job) {
 	w.disrupts = false
 }
 
-// misses says whether the machine was disrupted and its system, which was
-// there before, is not back yet. One that is off has none to be back.
+// misses reports whether the machine was disrupted and its system, which was there before, is not
+// back yet. It is false for a machine that is off.
 func (w *worker) misses(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -184,27 +183,27 @@ func (w *worker) misses(j job) bool {
 	return w.disrupts && w.blindInside && !facets[site.FacetOS].Seen.IsZero() && facets[site.FacetPower].Have["state"] != "off"
 }
 
-// outcome is what a gate says, as the outcome of a reconcile.
+// outcome returns a gate's verdict as the outcome of a reconcile.
 func (w *worker) outcome(j job, h *held) outcome {
 	return outcome{state: h.state, reason: h.sentence, detail: h.detail, release: h.release, person: h.person, approve: h.approve, until: h.until, wait: observeEvery(j.site)}
 }
 
-// hasLookedInside says whether the system answers and the drivers see in it something that
-// the design asks for.
+// hasLookedInside reports whether the system answers and the drivers see something there that the
+// design asks for.
 func (w *worker) hasLookedInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return !w.blindInside && !w.lookedInside.IsZero() && w.asksInsideLocked(j)
 }
 
-// asksInsideLocked says whether the design asks for something inside the system that a driver
-// acts on.
+// asksInsideLocked reports whether the design asks for something inside the system that a driver
+// manages.
 func (w *worker) asksInsideLocked(j job) bool {
 	served := j.node.Served(w.e.serves)
 	return slices.ContainsFunc(site.InsideFacets, func(f site.Facet) bool { return served[f] && j.node.Asks(f) })
 }
 
-// settled ends first contact, also with what is inside the system if that is so.
+// settled ends first contact, and with inside also first contact with the inside of the system.
 func settled(inside bool) func(*site.Recorded) {
 	return func(r *site.Recorded) {
 		if r.Adopted == nil {
@@ -221,9 +220,8 @@ func settled(inside bool) func(*site.Recorded) {
 	}
 }
 
-// clearInFlight drops the note of a step whose effect is there. That of an
-// installation stays until its own effect is recorded, and that of a disruption until
-// the machine is fit to be in service.
+// clearInFlight drops the note of a step whose effect is there. An installation's note stays until
+// its own effect is recorded. A disruption's note stays until the machine is fit for service.
 func (w *worker) clearInFlight(ctx context.Context, fit bool) error {
 	return w.save(ctx, func(r *site.Recorded) {
 		r.NoEffect = nil
@@ -247,20 +245,19 @@ func (w *worker) leave(ctx context.Context, j job) outcome {
 	return outcome{state: site.Progressing, reason: "removed", wait: observeEvery(j.site)}
 }
 
-// awaited is what a worker waits for on its machine, since when it does, and what
-// is recorded of when it began: zero for what nobody has recorded.
+// awaited is what a worker waits for on its machine and since when. recorded is when it began by the
+// records; zero if they do not say.
 type awaited struct {
 	what            string
 	since, recorded time.Time
 }
 
-// longestWait is how long something may be under way on a machine that has no
-// time of its own.
+// longestWait limits what is under way on a machine and has no limit of its own.
 const longestWait = 30 * time.Minute
 
-// await watches what is under way on the machine, but not for ever. What is recorded
-// counts on over a restart. Where the clock was set back since it may be still to
-// come, and the wait of this process counts.
+// await watches what is under way on the machine, but not forever. A recorded start counts across
+// restarts. If the clock was set back since, that start may be in the future; then the wait of this
+// process counts.
 func (w *worker) await(j job, what string, v view) outcome {
 	r := j.memory.Recorded
 	recorded, limit := time.Time{}, longestWait
@@ -279,8 +276,8 @@ func (w *worker) await(j job, what string, v view) outcome {
 	return outcome{state: site.Progressing, reason: what, wait: soonEnough(j, waited)}
 }
 
-// awaitAction waits for the command of a boot action. The machine ends it when its time is
-// over; where that was not seen either, a person has to look.
+// awaitAction waits for the command of a boot action. The machine ends the command when its time is
+// over. If Slipway does not see that end either, a person has to look.
 func (w *worker) awaitAction(j job, p site.NodePlan, v view) outcome {
 	waited, limit := w.waitedFor(p.Waiting, time.Time{}), time.Duration(p.Running.Timeout)+actionGrace
 	if waited > limit || needsPerson(v.inside) {
@@ -294,17 +291,16 @@ func (w *worker) awaitAction(j job, p site.NodePlan, v view) outcome {
 	return outcome{state: site.Progressing, reason: p.Waiting, wait: soonEnough(j, waited)}
 }
 
-// actionGrace is how long it may take until the end of a boot action is seen.
+// actionGrace is how long Slipway may take to see the end of a boot action.
 const actionGrace = 10 * time.Minute
 
-// soonEnough is when to look again at what was waited for so long. What is soon over is
-// looked at more often: a node may not be late by more than a part of what it waits
-// for.
+// soonEnough returns when to look again after waiting for the given time. Short waits are checked
+// more often: a node may be late only by a small part of its wait.
 func soonEnough(j job, waited time.Duration) time.Duration {
 	return min(max(soonest, waited/50), waitEvery, observeEvery(j.site))
 }
 
-// waitedFor is for how long something is waited for.
+// waitedFor returns how long the worker has waited for something.
 func (w *worker) waitedFor(what string, recorded time.Time) time.Duration {
 	if w.awaited.what != what || !w.awaited.recorded.Equal(recorded) {
 		w.awaited = awaited{what, time.Now(), recorded}
@@ -316,7 +312,7 @@ func (w *worker) waitedFor(what string, recorded time.Time) time.Duration {
 	return time.Since(since)
 }
 
-// consoleOf is a node's console, and how it is read if we can read it.
+// consoleOf names a node's console, and how to read it if Slipway can.
 func consoleOf(n *site.Node) string {
 	if n.IsVirtual() {
 		return fmt.Sprintf("its console (`slipway logs %s --console`)", n.Name)
@@ -324,8 +320,7 @@ func consoleOf(n *site.Node) string {
 	return "its console"
 }
 
-// installTimeout is the image's, or a default when the design no longer has
-// the image.
+// installTimeout returns the image's timeout, or a default if the design no longer has the image.
 func installTimeout(j job) time.Duration {
 	if i := j.site.Images[j.node.Image]; i != nil && i.InstallTimeout > 0 {
 		return time.Duration(i.InstallTimeout)

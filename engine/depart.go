@@ -11,13 +11,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// removalWindow is the rolling time over which removals are counted.
+// removalWindow is the rolling period over which removals are counted.
 const removalWindow = 24 * time.Hour
 
-// noteDepartures records, for every node that a design is the first to drop,
-// how it was last designed. A node goes when it was decommissioned in an earlier revision and
-// the budget allows; otherwise its removal is held, and the machine is only
-// observed.
+// noteDepartures records the last design of every node that this design is the first to drop.
+// A node is removed if it was decommissioned in an earlier revision and the budget allows it.
+// Otherwise its removal is held and Slipway only observes the machine.
 func (e *Engine) noteDepartures(ctx context.Context, rev site.Revision, design *site.Site) error {
 	for _, w := range e.dropped(design) {
 		d := &site.Departure{Revision: rev.ID, When: time.Now(), Node: w.node}
@@ -32,9 +31,9 @@ func (e *Engine) dropped(design *site.Site) []*worker {
 	return e.workersThat(func(w *worker) bool { return design.Nodes[w.name] == nil && !w.leaving })
 }
 
-// forgetDepartures drops the notes of nodes that the design has again. Only
-// here, between two designs: a turn that began before a design was accepted
-// must not take away what was noted for it.
+// forgetDepartures drops the notes of nodes that the design has again. Only accept calls it,
+// between two designs: a reconcile that began before a design was accepted must not remove a
+// note made for it.
 func (e *Engine) forgetDepartures(ctx context.Context) error {
 	for _, w := range e.workersThat(func(w *worker) bool { return !w.leaving && w.memory.Recorded.Departed != nil }) {
 		if err := w.save(ctx, func(r *site.Recorded) { r.Departed = nil }); err != nil {
@@ -44,7 +43,7 @@ func (e *Engine) forgetDepartures(ctx context.Context) error {
 	return nil
 }
 
-// workersThat are the workers that a condition holds for.
+// workersThat returns the workers for which a condition holds.
 func (e *Engine) workersThat(holds func(*worker) bool) []*worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,8 +56,8 @@ func (e *Engine) workersThat(holds func(*worker) bool) []*worker {
 	return those
 }
 
-// mayLeave says why a departed node's removal is held. When it is not, the removal
-// counts against the budget from now on.
+// mayLeave returns why a departed node's removal is held. If it is not held, mayLeave counts
+// the removal against the budget.
 func (e *Engine) mayLeave(w *worker) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,24 +116,24 @@ func waitsToLeave(why string) *held {
 	return &held{state: site.Blocked, sentence: "its removal waits: " + why}
 }
 
-// heldBack is a removal that a person can let go on.
+// heldBack returns the gate's verdict for a removal that a person can release.
 func (w *worker) heldBack(person bool, release, sentence string) *held {
 	return &held{state: site.Blocked, person: person, sentence: sentence, release: fmt.Sprintf("%s, or `slipway approve %s`", release, w.name),
 		approve: "Slipway removes it from the records, and does not change its machine"}
 }
 
-// busy says whether a step of ours may be under way on the machine.
+// busy reports whether one of Slipway's steps may be under way on the machine.
 func (w *worker) busy() bool {
 	r := w.job().memory.Recorded
 	return r.InFlight != nil || r.Installing != nil
 }
 
-// removalBudget is how many nodes of a site may be removed in a day: one in
-// twenty, and at least one.
+// removalBudget returns how many nodes of a site may be removed in a day: one in twenty, and
+// at least one.
 func removalBudget(nodes int) int { return max(1, nodes/20) }
 
-// remove takes a departed node out of the records and ends its worker. The
-// machine is left as it is.
+// remove deletes a departed node from the records and ends its worker. The machine stays as
+// it is.
 func (e *Engine) remove(ctx context.Context, w *worker) error {
 	gone := record.Removal{Node: w.name, When: time.Now()}
 	if err := e.Records.Removed(ctx, gone); err != nil {
@@ -155,7 +154,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 		e.countOthersLocked()
 		for _, x := range e.workers {
 			if x.status.State == site.Stalled {
-				x.wakeUp() // what it had may be theirs now
+				x.wakeUp() // what the removed node had may be free now
 			}
 		}
 		e.leaveRoleLocked(w)
@@ -164,7 +163,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 		e.wakeLocked(rollout.RoleTopic(w.node.Role))
 		e.freePlacesLocked()
 		if n := e.design.Nodes[w.name]; n != nil {
-			e.startLocked(n, site.Memory{}, false) // put back while it was removed
+			e.startLocked(n, site.Memory{}, false) // put back while being removed
 		}
 	}
 	e.mu.Unlock()
@@ -173,7 +172,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// forget takes the node out of the records; nothing saves it again.
+// forget deletes the node from the records; nothing saves it again.
 func (w *worker) forget(ctx context.Context) error {
 	w.saving.Lock()
 	defer w.saving.Unlock()
@@ -181,8 +180,8 @@ func (w *worker) forget(ctx context.Context) error {
 	return w.e.Records.DeleteNode(ctx, w.name)
 }
 
-// noteDecommissions records which nodes a design decommissions, or no longer
-// does, whether or not their machines can be seen.
+// noteDecommissions records which nodes a design decommissions or no longer does, whether or
+// not their machines can be seen.
 func (e *Engine) noteDecommissions(ctx context.Context) error {
 	for _, w := range e.workersThat(func(w *worker) bool {
 		r := w.memory.Recorded

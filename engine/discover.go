@@ -18,15 +18,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The daemon's sweeps are slow, so that nobody has to wait for them: a thousand
+// The daemon sweeps slowly, so that sweeps delay nothing else: a thousand
 // silent addresses take three minutes.
 const (
 	sweptAtOnce = 16
-	// discoverCheck is how often the design is asked whether it is time.
+	// discoverCheck is how often the loop checks whether a sweep is due.
 	discoverCheck = time.Minute
-	// discoverEvery is how often ranges are swept unless the design says.
+	// discoverEvery is how often ranges are swept if the design does not say.
 	discoverEvery = 24 * time.Hour
-	// mostMet bounds what the status tells of.
+	// mostMet bounds how many discovered machines the status lists.
 	mostMet = 500
 )
 
@@ -34,7 +34,7 @@ const (
 func (e *Engine) discover(ctx context.Context) {
 	dice := e.dice("discover")
 	var last *site.Discovery
-	var denied *sync.Map // since the design said so
+	var denied *sync.Map // reset when the design's discovery changes
 	var next time.Time
 	for retry.Sleep(ctx, retry.Jitter(dice, discoverCheck)) {
 		s := e.designInForce()
@@ -56,15 +56,16 @@ func (e *Engine) discover(ctx context.Context) {
 	}
 }
 
-// designInForce is the design in force, nil for none.
+// designInForce returns the design in force, or nil.
 func (e *Engine) designInForce() *site.Site {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.design
 }
 
-// sweep looks for machines, and puts into the status what is not where the
-// design has it. Controllers that nodes have are their workers' to look at.
+// sweep looks for machines, and reports in the status those that are not where
+// the design has them. It skips the controllers of nodes: their workers look at
+// those.
 func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) error {
 	d := s.Discovery
 	survey := discovery.Survey{
@@ -77,7 +78,7 @@ func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) erro
 	for _, text := range d.Ranges {
 		r, err := netip.ParsePrefix(text)
 		if err != nil {
-			return err // a design with it has a finding
+			return err // a design with a bad range has a finding
 		}
 		survey.Ranges = append(survey.Ranges, r)
 	}
@@ -107,8 +108,8 @@ func (e *Engine) sweep(ctx context.Context, s *site.Site, denied *sync.Map) erro
 	return nil
 }
 
-// strangers says why nobody is logged in to: in a sweep whoever answers would be
-// sent the credential.
+// strangers returns why the sweep logs in nowhere: trusting on first use would
+// send the credential to whoever answers.
 func strangers(t site.Trust) error {
 	if t.OnFirstUse() {
 		return errors.New("site.discovery.trust trusts on first use, which a sweep never does: name the authority of the controllers there")
@@ -116,8 +117,8 @@ func strangers(t site.Trust) error {
 	return nil
 }
 
-// inBrief is a machine that was met without its parts, which are in the lines
-// that are proposed.
+// inBrief returns a discovered machine without its parts, which the proposed
+// lines contain.
 func inBrief(m site.Met) site.Met {
 	if i := m.Observed.Inventory; i != nil {
 		m.Observed.Inventory = &site.Inventory{Manufacturer: i.Manufacturer, Model: i.Model}
@@ -126,7 +127,7 @@ func inBrief(m site.Met) site.Met {
 	return m
 }
 
-// controllers are the addresses at which a design has a controller.
+// controllers returns the addresses at which a design has a controller.
 func controllers(s *site.Site) map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, n := range s.Nodes {

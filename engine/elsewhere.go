@@ -14,16 +14,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Bounds on asking hypervisors whether they have a machine.
+// Limits for asking hypervisors whether they have a machine.
 const (
 	askAtOnce  = 8
 	askTimeout = 20 * time.Second
 )
 
-// elsewhere refuses to make a virtual machine that another hypervisor of the
-// site has. Where each is, is recorded; a daemon without its records would
-// otherwise make them all a second time. One that does not answer holds up new
-// machines only then.
+// elsewhere refuses to create a virtual machine that another hypervisor of the
+// site already has. The records say where each machine is; a daemon without its
+// records would otherwise create all of them a second time. A hypervisor that
+// does not answer blocks new machines only in that case.
 func (w *worker) elsewhere(ctx context.Context, j job, s site.Step) error {
 	if s.Action != site.ActionDefine || j.memory.Recorded.Adopted != nil || !plan.Absent(j.memory.Observed) {
 		return nil
@@ -40,7 +40,7 @@ func (w *worker) elsewhere(ctx context.Context, j job, s site.Step) error {
 	return g.Wait()
 }
 
-// isOn is an error when a hypervisor has the node's machine, or may have it.
+// isOn returns an error if a hypervisor has the node's machine, or may have it.
 func (w *worker) isOn(ctx context.Context, j job, hypervisor string) error {
 	seen, err := w.seenOn(ctx, j, hypervisor)
 	switch {

@@ -21,61 +21,61 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
-// Config is what an engine works with. Everything about machines comes from
-// the design; this only says where things are.
+// Config is what an engine works with. Everything about machines comes from the design; Config
+// only says where things are.
 type Config struct {
-	// Site is the name that records and reports go by.
+	// Site is the name in records and reports.
 	Site   string
 	Source Source
-	// Evaluate turns a revision into the site's effective design. Findings
-	// are the design's mistakes; an error is ours and tried again.
+	// Evaluate turns a revision into the site's effective design. Findings are mistakes in the
+	// design; an error is Slipway's own, and Evaluate is tried again.
 	Evaluate func(context.Context, site.Revision) (*site.Site, []site.Finding, error)
-	// Drivers are the drivers by the scheme of endpoints up to "+".
+	// Drivers holds the drivers, by an endpoint's scheme up to "+".
 	Drivers map[string]driver.Driver
 	Secrets secret.Source
 	Records *record.Site
-	// Artifacts are the files that machines are installed from. Without them no
-	// physical machine is installed.
+	// Artifacts serves the files that machines are installed from. Without it no physical
+	// machine is installed.
 	Artifacts Artifacts
-	// Agents listen to Slipway's agents. Without them no root file system is installed.
+	// Agents listens to Slipway's agents. Without it no root file system is installed.
 	Agents Agents
-	// NetBoots start agents over the network. Without them they start from media alone.
+	// NetBoots starts agents over the network. Without it they start only from media.
 	NetBoots NetBoots
-	// Switches sets up the ports of switches by which machines start over the network; nil for
-	// nobody, and then Slipway checks by LLDP that these are plugged in as designed.
+	// Switches sets up the switch ports that machines start from over the network. If it is
+	// nil, Slipway only checks by LLDP that these ports are plugged in as designed.
 	Switches driver.Switches
-	// Reporters are told of every change of status.
+	// Reporters receive every change of status.
 	Reporters []Reporter
-	// Proposer proposes drift of facets with that policy; nil for nobody.
+	// Proposer proposes drift for facets with that policy; may be nil.
 	Proposer Proposer
-	// Meter is told how well the engine keeps up; nil for nobody.
+	// Meter measures how well the engine keeps up; may be nil.
 	Meter Meter
 	// Anchor is where the term is published; nil for nowhere.
 	Anchor Anchor
-	// Branch writes the status to where the anchor reads; nil for nobody. It is told
-	// nothing before what is there was compared with the records.
+	// Branch writes the status to where the anchor reads; may be nil. It gets nothing before
+	// the published state there was compared with the records.
 	Branch Reporter
-	// Key is the site's root key; without one nothing is signed.
+	// Key is the site's root key; without it nothing is signed.
 	Key *sitekey.Key
-	// Notes are what else people are told with the status; nil for nothing.
+	// Notes returns more notes to report with the status; may be nil.
 	Notes func() []string
-	// Served says where the daemon serves DHCP; nil for nowhere. It must not call the
+	// Served returns where the daemon serves DHCP; nil for nowhere. It must not call the
 	// engine.
 	Served func() []site.Served
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
-	// Seed is what all jitter is drawn from; 0 for another one each time.
+	// Seed seeds all jitter; 0 picks a new seed each time.
 	Seed uint64
 	Log  *slog.Logger
 }
 
-// Agents are those of driver.Agents.
+// Agents is driver.Agents.
 type Agents = driver.Agents
 
-// Sealing is what Secrets may have too: it opens what the design in force has
-// encrypted in the repository.
+// Sealing is an optional interface of Secrets: it opens the secrets that the design in force
+// keeps encrypted in the repository.
 type Sealing interface {
-	// InForce is told of each design when it comes in force.
+	// InForce is called with each design that comes into force.
 	InForce(*site.Site)
 }
 
@@ -85,8 +85,8 @@ func (e *Engine) tellSecrets(design *site.Site) {
 	}
 }
 
-// Bounds on what goes on at once in a site. Each machine has one worker and
-// so at most one request at a time.
+// Limits on concurrent work in a site. Each machine has one worker, so at most one request at
+// a time.
 const (
 	maxLooks = 1024 // observations
 	maxSteps = 2048 // steps being applied
@@ -95,10 +95,10 @@ const (
 // Times that the design does not set.
 const (
 	firstPoll    = 5 * time.Second // until a design says how often to poll
-	soonest      = 2 * time.Second // looks at a machine that something is under way on, at first
-	waitEvery    = 5 * time.Second // and later
-	systemEvery  = 5 * time.Minute // looks inside an in-sync machine
-	flushEvery   = 3 * time.Minute // writes of observations to the records
+	soonest      = 2 * time.Second // first interval between looks while something is under way
+	waitEvery    = 5 * time.Second // the interval later
+	systemEvery  = 5 * time.Minute // between looks inside an in-sync machine
+	flushEvery   = 3 * time.Minute // between writes of observations to the records
 	fetchTimeout = 5 * time.Minute
 	closeTimeout = 20 * time.Second
 )
@@ -133,42 +133,42 @@ type Engine struct {
 	attempted site.Revision
 	findings  []site.Finding
 	problems  map[string]site.Problem
-	// underway counts the logins without an answer yet, by the digest of the
-	// password; loginDone is closed when one of them ends. met is what became of
-	// passwords at machines of sweeps, by address.
+	// underway counts logins that are not answered yet, by the digest of the password;
+	// loginDone is closed when one of them ends. met holds how passwords fared at machines
+	// found by sweeps, by address.
 	underway  map[string]int
 	loginDone chan struct{}
 	met       map[string]site.CredentialUse
-	rounds    map[string]time.Time // when each loop last began one
-	readOnly  string               // why nothing is written, beside ObserveOnly
+	rounds    map[string]time.Time // when each loop last began a round
+	readOnly  string               // why nothing is written, besides ObserveOnly
 	paused    *site.Hold
-	// book and accounts are the ledger; changed with booking held.
+	// book and accounts are the ledger; they change only with booking held.
 	book     record.Book
 	accounts map[string]site.Account
-	latest   time.Time              // by which approvals end, see ledgerNow
-	reckoned time.Time              // when latest was reckoned last
-	shown    map[string]site.Losses // sets of destruction, by digest
-	// shownOrder are their digests, oldest first.
+	latest   time.Time              // time at which approvals are judged, see ledgerNow
+	reckoned time.Time              // when latest was last computed
+	shown    map[string]site.Losses // sets of losses, by digest
+	// shownOrder holds their digests, oldest first.
 	shownOrder []string
 	undecided  undecided
 	rollout    *rolling             // nil before the first
 	ended      []site.RolloutStatus // the last rollouts of this process that have ended
 	removals   []record.Removal
 	history    site.History    // replaced, never written to
-	learnt     map[string]bool // keys of history that are still to be recorded
+	learnt     map[string]bool // keys of history still to be recorded
 	workers    map[string]*worker
-	nextStart  time.Time                     // no worker begins before
-	roles      map[string]map[string]*worker // the same by role
-	others     map[string]site.Reach         // what nodes have that the design no longer says; replaced, never written to
+	nextStart  time.Time                     // no worker begins before this
+	roles      map[string]map[string]*worker // workers by role
+	others     map[string]site.Reach         // what nodes have although the design no longer says so; replaced, never written to
 	waiting    waiting
-	drafted    map[string]site.Drafted // what became of drift that is to be proposed, by digest; replaced, never written to
+	drafted    map[string]site.Drafted // results of proposing drift, by digest; replaced, never written to
 	term       tenure
 	anchor     anchorage
-	instance   string // of this run, see site.TermClaim
-	// published are the sealed parts of nodes as they were when they were compared
-	// with the records. Their signatures are verified where they are used.
+	instance   string // identifies this run, see site.TermClaim
+	// published holds the nodes' sealed parts as they were when compared with the records.
+	// Their signatures are verified on use.
 	published map[string]site.Sealed
-	swept     *site.Swept // of the last sweep; replaced, never written to
+	swept     *site.Swept // result of the last sweep; replaced, never written to
 }
 
 // New makes an engine; Run starts it.
@@ -215,14 +215,14 @@ func New(c Config) *Engine {
 	}
 }
 
-// Serves are the facets that are acted on or observed.
+// Serves returns the facets that are acted on or observed.
 func (e *Engine) Serves() map[site.Facet]bool { return e.serves }
 
-// Ready is closed once the records are loaded. From then on the artifacts that
-// installations under way need are granted to their machines.
+// Ready returns a channel that is closed once the records are loaded. From then on machines
+// being installed are granted the artifacts they need.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// setProblem notes or clears what is wrong with the site as a whole.
+// setProblem records or clears a problem of the site as a whole.
 func (e *Engine) setProblem(key string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -247,8 +247,8 @@ func (e *Engine) setProblem(key string, err error) {
 	e.touch()
 }
 
-// Problem notes, among the site's own, what is wrong with a part of the daemon
-// that the engine does not see; nil when that is over.
+// Problem records a problem in a part of the daemon that the engine does not see; nil clears
+// it.
 func (e *Engine) Problem(about string, err error) { e.setProblem(about, err) }
 
 // touch asks the reporting loop to look at the status again.
@@ -261,8 +261,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// dice are for one goroutine, so that what each draws does not depend on how
-// they take turns.
+// dice returns a random source for one goroutine, so that its draws do not depend on how
+// goroutines are scheduled.
 func (e *Engine) dice(name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))

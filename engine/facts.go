@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// factsLocked are what the rules of a rollout go by. Nodes are looked up only where a
-// rule asks for them; what it counts of them holds as long as the lock is held.
+// factsLocked returns the facts for the rules of a rollout. It looks up nodes only
+// when a rule asks for them. Its counts hold as long as the lock is held.
 func (e *Engine) factsLocked() *rollout.Facts {
 	f := &rollout.Facts{Site: e.design, Now: time.Now(), Every: observeEvery(e.design), EveryInside: systemEvery}
 	f.Nodes = &nodes{e, f.Now}
@@ -20,7 +20,7 @@ func (e *Engine) factsLocked() *rollout.Facts {
 	return f
 }
 
-// nodes are the engine's nodes as the rules see them at one moment.
+// nodes presents the engine's nodes to the rules at one moment.
 type nodes struct {
 	e   *Engine
 	now time.Time
@@ -50,8 +50,8 @@ func (n *nodes) each(workers map[string]*worker) iter.Seq[*rollout.Node] {
 	}
 }
 
-// factsLocked are what the rules of a rollout go by of this node. It is one value,
-// written anew each time, since a gate may ask for ten thousand of them.
+// factsLocked returns this node's facts for the rules of a rollout. It rewrites a
+// single value each time, since a gate may ask for ten thousand of them.
 func (w *worker) factsLocked(now time.Time) *rollout.Node {
 	r, n := &w.memory.Recorded, &w.facts
 	n.Design, n.Leaving = w.node, w.leaving
@@ -75,8 +75,8 @@ func (w *worker) factsLocked(now time.Time) *rollout.Node {
 	return n
 }
 
-// probesLocked is what the probes of the node's role said last. Many ask for it, so it
-// is kept until something else is seen or designed.
+// probesLocked returns the last result of the probes of the node's role. Many ask for
+// it, so it is cached until something else is seen or designed.
 func (w *worker) probesLocked() site.SystemHealth {
 	if w.node.Health() == nil {
 		return site.SystemHealth{}
@@ -88,7 +88,7 @@ func (w *worker) probesLocked() site.SystemHealth {
 	return w.probed.health
 }
 
-// healthLocked is how the node's system is, as far as that is known now.
+// healthLocked returns the health of the node's system, as far as it is known now.
 func (w *worker) healthLocked() site.SystemHealth {
 	if w.node.Health() == nil {
 		return site.SystemHealth{}
@@ -97,8 +97,8 @@ func (w *worker) healthLocked() site.SystemHealth {
 	return f.Health(w.factsLocked(f.Now))
 }
 
-// holdLocked is a reason of the rules as what the gates say. Who waits is woken when
-// what it waits for may have changed.
+// holdLocked turns a reason of the rules into a gate's verdict. It registers the node
+// to be woken when what it waits for may have changed.
 func (e *Engine) holdLocked(w *worker, f *rollout.Facts, r rollout.Reason) *held {
 	v := r.Verdict(f)
 	for _, t := range v.Waits {
@@ -109,7 +109,7 @@ func (e *Engine) holdLocked(w *worker, f *rollout.Facts, r rollout.Reason) *held
 		x.wasBefore = f.Before(x.factsLocked(f.Now))
 	}
 	if _, full := r.(*rollout.Full); full {
-		e.wakeLocked(rollout.PlaceTopic(w.name)) // those who wait for it see that neither can go on
+		e.wakeLocked(rollout.PlaceTopic(w.name)) // nodes that wait for it learn that neither can go on
 	}
 	return &held{state: site.Blocked, sentence: v.Sentence, detail: v.Detail, release: v.Release, person: v.Person, until: v.Until}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Notifier is a source that knows by itself when there may be a new revision.
+// Notifier is a source that knows when there may be a new revision.
 type Notifier interface {
-	// Changes gives a value after every change, until the context ends.
+	// Changes sends a value after every change, until the context ends.
 	Changes(ctx context.Context) <-chan struct{}
 }
 
-// follow asks the source for revisions for as long as the engine runs.
+// follow polls the source for revisions as long as the engine runs.
 func (e *Engine) follow(ctx context.Context) {
 	var news <-chan struct{}
 	if n, ok := e.Source.(Notifier); ok {
@@ -44,7 +44,7 @@ func (e *Engine) follow(ctx context.Context) {
 	}
 }
 
-// PollEvery is how often the source is asked for news.
+// PollEvery returns how often the source is polled.
 func (e *Engine) PollEvery() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,8 +58,8 @@ func (e *Engine) pollEveryLocked() time.Duration {
 	return time.Duration(e.design.Rollout.PollEvery)
 }
 
-// poll fetches once and takes a new revision through evaluation. Whatever
-// goes wrong, the design in force stays so.
+// poll fetches once and evaluates a new revision. If anything fails, the design in
+// force stays.
 func (e *Engine) poll(ctx context.Context) {
 	fctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -90,15 +90,14 @@ func (e *Engine) isNew(rev site.Revision) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if rev.ID == e.applied.ID && e.readOnly == "" && e.attempted.ID == "" {
-		// Back from a restart: what is in force is what there is.
+		// After a restart: the newest revision is already in force.
 		e.attempted = e.applied
 		e.touch()
 	}
 	return rev.ID != e.attempted.ID
 }
 
-// isQueued says whether the revision is known to wait for the rollout under
-// way.
+// isQueued reports whether the revision already waits for the rollout under way.
 func (e *Engine) isQueued(rev site.Revision) bool {
 	e.mu.Lock()
 	queued := e.rollout.running() && e.rollout.Queued != nil && e.rollout.Queued.ID == rev.ID
@@ -106,7 +105,7 @@ func (e *Engine) isQueued(rev site.Revision) bool {
 	return queued && e.queues(rev)
 }
 
-// refuse keeps the design in force and tells of the findings.
+// refuse keeps the design in force and reports the findings.
 func (e *Engine) refuse(rev site.Revision, findings []site.Finding) {
 	e.mu.Lock()
 	e.attempted, e.findings = rev, findings
@@ -132,8 +131,8 @@ func (e *Engine) refuse(rev site.Revision, findings []site.Finding) {
 	e.warn(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is refused: %s%s", rev.Short(), first, more)})
 }
 
-// accept puts a design in force: durably first, then for every worker. Nodes
-// that it drops are noted before, so that none can get lost in between.
+// accept puts a design in force: first durably, then for every worker. It notes
+// dropped nodes before, so that none can get lost in between.
 func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Site, findings []site.Finding) error {
 	if err := errors.Join(e.noteDepartures(ctx, rev, design), e.noteHad(ctx, design), e.noteLines(ctx, design)); err != nil {
 		return err
@@ -171,7 +170,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	} else {
 		e.rollOutLocked()
 	}
-	e.waitingLocked() // what the design destroys counts as shown from here on
+	e.waitingLocked() // the design's losses count as shown from here on
 	e.mu.Unlock()
 	signal(e.inForce)
 	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
@@ -187,13 +186,13 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	return e.forgetDepartures(ctx)
 }
 
-// sameRules says whether two designs have nodes worked on by the same rules.
+// sameRules reports whether two designs have the same rules for working on nodes.
 func sameRules(a, b *site.Site) bool {
 	return sameMeaning(a.Rollout, b.Rollout) && sameMeaning(a.Roles, b.Roles) && sameMeaning(a.Racks, b.Racks) && sameMeaning(a.Windows, b.Windows)
 }
 
-// sameMeaning compares two parts of designs, one of which may have been read from the
-// records: these leave out what is empty.
+// sameMeaning compares two parts of designs, one of which may come from the records,
+// which omit empty values.
 func sameMeaning[T any](a, b T) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
@@ -206,15 +205,14 @@ func sameMeaning[T any](a, b T) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// redesigned is why a node is not said to be in-sync until it was looked at
-// with its new design in mind.
+// redesigned is the reason shown for a node that was not looked at yet with its new
+// design.
 const redesigned = "its design has changed"
 
-// redesignLocked hands a worker its node's new design. A node whose effective
-// design is another starts afresh: its backoff and its complaints are over. A
-// node that is in-sync and whose design is the same is left alone, so that a
-// commit does not set the whole site looking at once. It says whether the
-// design is another.
+// redesignLocked gives a worker its node's new design. If the effective design has
+// changed, the node starts afresh, without backoff and complaints. An in-sync node
+// with an unchanged design is left alone, so that a commit does not make Slipway look
+// at the whole site at once. It reports whether the design has changed.
 func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) {
 	changed = w.leaving || imageChanged || !sameDesign(w.node, n)
 	w.fresh = w.fresh || changed || w.status.State == site.Retrying
@@ -224,7 +222,7 @@ func (w *worker) redesignLocked(n *site.Node, imageChanged bool) (changed bool) 
 	w.leaving = false
 	w.outdated = w.outdated || changed
 	if changed && w.status.State == site.InSync {
-		// In-sync with what was designed before; the next turn tells.
+		// It was in-sync with the previous design; the next reconcile decides.
 		w.status.State, w.status.Reason, w.status.Since = site.Progressing, redesigned, time.Now()
 	}
 	if changed || w.status.State != site.InSync {
@@ -240,8 +238,8 @@ func sameDesign(a, b *site.Node) bool {
 	return sameMeaning(x, y)
 }
 
-// startEvery is how soon after one another machines are first looked at. All at
-// once they would keep each other, and whom they need, from being done.
+// startEvery is the interval between the first looks at two machines. All at once
+// they would delay each other and the nodes that they need.
 const startEvery = time.Millisecond
 
 // startLocked starts the worker of a node.

@@ -9,35 +9,35 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// held is why a step may not run now, in a sentence that a person will read.
+// held is a gate's verdict: why a step may not run now, in a sentence for people.
 type held struct {
 	state    site.State
 	sentence string
-	// detail is what is so now and may soon be otherwise: who is waited for.
+	// detail is what may change soon, such as which nodes are waited for.
 	detail string
-	// release says what would let it run.
+	// release says what would let the step run.
 	release string
-	// person says that nothing goes on without one.
+	// person is set if nothing happens without a person.
 	person bool
-	// approve says what would happen if a person approved the node; empty where
-	// that would be refused.
+	// approve says what happens if a person approves the node; empty if approving
+	// would be refused.
 	approve string
 	// until is when to look again at the latest; zero for the usual time.
 	until time.Time
-	// disks says that the disks of the machine are to be read first.
+	// disks is set if the machine's disks must be read first.
 	disks bool
 }
 
-// gate answers whether a step may run now. The gates stand in order; the
-// first that holds speaks. The last one takes a place in the rollout.
+// gate decides whether a step may run now. The gates stand in order; the first
+// that holds the step answers. The last one takes a place in the rollout.
 func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stopWaitingLocked(w)
 	same := e.sameRulesLocked(w, j)
-	j.site = e.design // the rollout is bounded as it is designed now
+	j.site = e.design // the bounds of the design in force apply
 	permitted := s
-	if s.Action == site.ActionStartAgent { // permitted as the installation is that it is for
+	if s.Action == site.ActionStartAgent { // permitted like the installation it serves
 		install, ok := installOf(p.Steps)
 		if !ok {
 			return &held{state: site.Progressing, sentence: redesigned}
@@ -81,14 +81,14 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 	return nil
 }
 
-// sameRulesLocked says whether a step was planned for the image and the role
-// that the node has in the design in force.
+// sameRulesLocked reports whether a step was planned for the image and role that
+// the node has in the design in force.
 func (e *Engine) sameRulesLocked(w *worker, j job) bool {
 	return sameMeaning(j.site.Images[j.node.Image], e.design.Images[w.node.Image]) &&
 		sameMeaning(j.site.Roles[j.node.Role], e.design.Roles[w.node.Role])
 }
 
-// first is what the first gate that holds says.
+// first returns the verdict of the first gate that holds.
 func first(gates ...func() *held) *held {
 	for _, g := range gates {
 		if h := g(); h != nil {
@@ -98,15 +98,15 @@ func first(gates ...func() *held) *held {
 	return nil
 }
 
-// continues says whether the step was begun and is not known to have ended, or
-// brings an installation to its end that was.
+// continues reports whether the step was begun and is not known to have ended, or
+// finishes an installation that was begun.
 func (w *worker) continues(s site.Step) bool {
 	return rollout.Continues(w.memory.Recorded, s)
 }
 
-// supersededLocked holds a step that was planned for a design of the node that
-// is no longer in force, or before a quarantine began or ended: a look may
-// take long. What changed has woken the worker already.
+// supersededLocked holds a step that was planned for a node design no longer in
+// force, or before a quarantine began or ended: a look may take long. The change
+// has already woken the worker.
 func (w *worker) supersededLocked(j job, same bool) *held {
 	sameHold := (w.memory.Recorded.Quarantined == nil) == (j.memory.Recorded.Quarantined == nil)
 	if same && sameHold && w.leaving == j.leaving && (w.node == j.node || sameDesign(w.node, j.node)) {
@@ -129,9 +129,9 @@ func (e *Engine) whyReadOnlyLocked() string {
 	return e.readOnly
 }
 
-// firstContactGate asks a person before a machine that was never seen as
-// designed is disrupted, or a system changed inside that Slipway did not install:
-// the design may be wrong about it. A destructive step has its own approval.
+// firstContactGate asks a person before Slipway disrupts a machine that was never
+// seen as designed, or changes a system that Slipway did not install: the design
+// may be wrong about it. A destructive step has its own approval.
 func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 	r := w.memory.Recorded
 	if in.Rollout.FirstContact == "repair" {

@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// forgetMachine forgets a decommissioned virtual machine once it was seen to be
-// gone, whoever took it away, and what was approved for it: what is made under
-// its name after that is another machine.
+// forgetMachine forgets a decommissioned virtual machine once Slipway has seen
+// that it is gone, whoever removed it, and ends its approvals. Whatever is
+// created under its name later is another machine.
 func (w *worker) forgetMachine(ctx context.Context, j job, seen site.Observed) error {
 	r := j.memory.Recorded
 	if !j.node.IsVirtual() || !j.node.Decommission || !plan.Absent(seen) || plan.SeenElsewhere(j.node, r) || r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil {

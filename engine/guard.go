@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// guard decides about the requests of one call of a driver, see driver.Guard.
+// guard decides about the requests of one driver call, see driver.Guard.
 type guard struct {
 	login
 	// interruption is nil for a look, which may interrupt nothing.
@@ -26,15 +26,14 @@ func (g guard) Interrupt(ctx context.Context, send func() error) error {
 	return g.interruption.Interrupt(ctx, send)
 }
 
-// interruption decides whether one try of a step may interrupt its machine: it is
-// counted in the node's records before the first request that does, and refused
-// once plan.MostAttempts were made for the same cause. One worker uses it, for
-// one call of a driver.
+// interruption decides whether one try of a step may interrupt its machine. It counts the try in the
+// node's records before the first request that interrupts. It refuses once plan.MostAttempts tries
+// were made for the same cause. One worker uses it, for one driver call.
 type interruption struct {
 	w       *worker
 	job     job
 	step    site.Step
-	current bool // it was asked whether the design is still that of the step
+	current bool // the step's design was found to be still in force
 	counted bool // the attempt is recorded
 	carried bool // the machine may have carried a request out
 }
@@ -53,8 +52,8 @@ func (i *interruption) Interrupt(ctx context.Context, send func() error) error {
 	return err
 }
 
-// superseded refuses the first request of a step whose design has changed since the gates let it pass:
-// a driver looks around before it, which may take minutes. What destroys asks by driver.Permit.
+// superseded refuses the first request of a step whose design has changed since it passed the gates: a
+// driver looks around first, which may take minutes. Destructive steps ask through driver.Permit.
 func (i *interruption) superseded() error {
 	if i.current || i.step.Impact >= site.ImpactDestructive {
 		return nil
@@ -86,7 +85,7 @@ func (i *interruption) count(ctx context.Context) error {
 	return nil
 }
 
-// settle records what came of the attempt.
+// settle records the result of the attempt.
 func (i *interruption) settle(ctx context.Context, err error) error {
 	if !i.counted || i.carried && err == nil {
 		return nil
@@ -100,8 +99,8 @@ func (i *interruption) settle(ctx context.Context, err error) error {
 	})
 }
 
-// declined says whether an error is a machine's answer that it does not carry a
-// request out. Without an answer it may have done so.
+// declined reports whether an error is the machine's answer that it will not carry out a request.
+// Without an answer the machine may have carried it out.
 func declined(err error) bool {
 	for _, class := range []error{driver.ErrBusy, driver.ErrRefused, driver.ErrDenied, driver.ErrNotPermitted, driver.ErrInterrupted, errors.ErrUnsupported} {
 		if errors.Is(err, class) {

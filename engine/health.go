@@ -9,15 +9,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// probed is what the probes of a node's design last came to: many ask for it.
+// probed caches the last result of a node's probes, since many ask for it.
 type probed struct {
 	node   *site.Node
 	at     time.Time
 	health site.SystemHealth
 }
 
-// looksAtHealth says whether every look at the node asks for its health: others begin
-// because of what is known of it, at any time.
+// looksAtHealth reports whether every look at the node asks for its health. Other
+// nodes may begin at any time because of what is known of it.
 func (w *worker) looksAtHealth(j job) bool {
 	return j.node.Health() != nil && w.e.serves[site.FacetProbes]
 }
@@ -36,8 +36,8 @@ func noteHealth(r *site.Recorded, h site.SystemHealth) {
 	}
 }
 
-// awaitHealth is the outcome for a node that is as designed and whose system is not
-// healthy, or not known to be. It has some time for that; then it has failed.
+// awaitHealth returns the outcome for a node that is as designed but whose system is
+// not known to be healthy. It gives the system some time; then the node has failed.
 func (w *worker) awaitHealth(ctx context.Context, j job, h site.SystemHealth) outcome {
 	if err := w.save(ctx, func(r *site.Recorded) {
 		if r.Unhealthy.IsZero() {

@@ -15,13 +15,13 @@ import (
 
 // Bounds of the journal.
 const (
-	latestEvents = 4096            // kept in memory for those who follow
+	latestEvents = 4096            // kept in memory for followers
 	writeEvents  = 2 * time.Second // how often the history is written
 )
 
-// journal is what happened: the latest in memory, and what is still to be
-// written into the records. Orders are written before they are answered; the
-// rest of the history may lose its last seconds when the daemon is killed.
+// journal holds the latest events in memory, and those still to be written to the
+// records. Orders are written before they are answered. If the daemon is killed,
+// the last seconds of other events may be lost.
 type journal struct {
 	mu      sync.Mutex
 	seq     uint64
@@ -29,12 +29,12 @@ type journal struct {
 	pending []site.Event
 }
 
-// add takes an event in.
+// add adds an event.
 func (j *journal) add(ev site.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.seq == 0 {
-		j.seq = uint64(time.Now().UnixMicro()) // above that of every daemon before
+		j.seq = uint64(time.Now().UnixMicro()) // above the Seq of every earlier daemon
 	}
 	j.seq++
 	ev.Seq = j.seq
@@ -48,8 +48,8 @@ func (j *journal) add(ev site.Event) {
 	j.pending = append(makeRoom(j.pending, latestEvents-1), ev)
 }
 
-// makeRoom drops the oldest changes of states, which others follow, until no
-// more than most events are left; what a person ordered goes last.
+// makeRoom drops the oldest state changes, which others follow, until at most most
+// events are left. People's orders go last.
 func makeRoom(events []site.Event, most int) []site.Event {
 	over := len(events) - most
 	if over <= 0 {
@@ -65,7 +65,7 @@ func makeRoom(events []site.Event, most int) []site.Event {
 	return events[over:]
 }
 
-// since are the events after one.
+// since returns the events after the given one.
 func (j *journal) since(after uint64) []site.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,7 +78,7 @@ func (j *journal) since(after uint64) []site.Event {
 	return events
 }
 
-// take gives what is to be written.
+// take returns the events to be written.
 func (j *journal) take() []site.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -87,20 +87,20 @@ func (j *journal) take() []site.Event {
 	return events
 }
 
-// putBack keeps what could not be written for the next time, as far as there
-// is room.
+// putBack keeps events that could not be written for the next time, as far as
+// there is room.
 func (j *journal) putBack(events []site.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.pending = makeRoom(append(events, j.pending...), latestEvents)
 }
 
-// note has an event told and recorded: what the history has, the log has, and
-// neither has it twice.
+// note reports and records an event: it is once in the history and once in the
+// log.
 func (e *Engine) note(ev site.Event) { e.happened(slog.LevelInfo, ev) }
 
-// warn is note for what somebody on duty has to know: the log's warnings alone are
-// enough to work from.
+// warn is note for events that somebody on duty has to know: the log's warnings
+// alone are enough to work from.
 func (e *Engine) warn(ev site.Event) { e.happened(slog.LevelWarn, ev) }
 
 func (e *Engine) happened(level slog.Level, ev site.Event) {
@@ -117,7 +117,7 @@ func (e *Engine) happened(level slog.Level, ev site.Event) {
 	e.Log.Log(context.Background(), level, inLog[ev.Kind], attrs...)
 }
 
-// inLog is what the log calls each kind of event.
+// inLog is the log's name for each kind of event.
 var inLog = map[site.EventKind]string{
 	site.EventDesign: "design", site.EventState: "node state", site.EventBegun: "step begun", site.EventDone: "step done", site.EventFailed: "step failed", site.EventDropped: "step dropped",
 	site.EventOrder: "order", site.EventRollout: "rollout", site.EventMachine: "machine",
@@ -133,11 +133,11 @@ func (w *worker) warn(kind site.EventKind, revision, text string) {
 	w.e.warn(site.Event{Node: w.name, Kind: kind, Revision: revision, Text: text})
 }
 
-// Events are the latest events with a Seq above after, oldest first.
+// Events returns the latest events with a Seq above after, oldest first.
 func (e *Engine) Events(after uint64) []site.Event { return e.journal.since(after) }
 
-// History are the last events of a node, oldest first; without a node those of
-// the site itself.
+// History returns the last events of a node, oldest first; for an empty node,
+// those of the site itself.
 func (e *Engine) History(ctx context.Context, node string) ([]site.Event, error) {
 	e.mu.Lock()
 	known := node == "" || e.workers[node] != nil
@@ -175,7 +175,7 @@ func (e *Engine) writeHistory(ctx context.Context) error {
 	return nil
 }
 
-// writeLearnt records what was learnt of how long steps take.
+// writeLearnt records how long steps have been found to take.
 func (e *Engine) writeLearnt(ctx context.Context) error {
 	e.mu.Lock()
 	learnt, history := e.learnt, e.history

@@ -12,10 +12,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// errHeld ends a turn under way when a person wants hands off a machine.
+// errHeld ends a reconcile under way when a person stops Slipway from changing
+// a machine.
 var errHeld = errors.New("a person holds the node")
 
-// pausedNow says who has paused the node, or the site.
+// pausedNow returns the verdict if the node or the site is paused.
 func (e *Engine) pausedNow(w *worker, j job) *held {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,7 +51,7 @@ func pausedGate(now time.Time, h *site.Hold, what string) *held {
 	return paused
 }
 
-// quarantined is the outcome for a machine that is kept off.
+// quarantined returns the outcome for a machine under quarantine.
 func quarantined(j job) outcome {
 	q := j.memory.Recorded.Quarantined
 	state := "its power is not known"
@@ -61,8 +62,8 @@ func quarantined(j job) outcome {
 		release: "`slipway release " + j.node.Name + "`", wait: observeEvery(j.site)}
 }
 
-// hold pauses or resumes, quarantines or releases a node, or the site without
-// one. What is under way on a machine ends before its next request.
+// hold pauses, resumes, quarantines or releases a node, or the whole site if w
+// is nil. Work under way on a machine stops before its next request.
 func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, error) {
 	e.holding.Lock()
 	defer e.holding.Unlock()
@@ -97,7 +98,7 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 	return past + what, nil
 }
 
-// hold records a hold on the node, and ends what is under way.
+// hold records a hold on the node, and stops what is under way.
 func (w *worker) hold(ctx context.Context, v site.Verb, h *site.Hold) error {
 	err := w.save(ctx, func(r *site.Recorded) {
 		if v == site.VerbQuarantine || v == site.VerbRelease {
@@ -118,8 +119,8 @@ func (w *worker) hold(ctx context.Context, v site.Verb, h *site.Hold) error {
 // cutByQuarantine is why an installation was cut off.
 const cutByQuarantine = "by a quarantine"
 
-// cutOff notes that an installation under way will not come to its end: the
-// machine off does not mean that its installer is done.
+// cutOff notes that an installation under way will not finish: that the machine
+// is off no longer means that its installer is done.
 func cutOff(r *site.Recorded) {
 	if r.UnderWay() == 0 {
 		return
@@ -133,7 +134,8 @@ func cutOff(r *site.Recorded) {
 	r.Installing, r.InFlight = &cut, nil
 }
 
-// holdThese holds some nodes. Those that are released first get their rollout.
+// holdThese applies a hold to some nodes. Released nodes first get their missed
+// rollout.
 func (e *Engine) holdThese(ctx context.Context, those []*worker, v site.Verb, h *site.Hold) error {
 	if v == site.VerbRelease {
 		if err := e.rollOutMissed(ctx, slices.DeleteFunc(slices.Clone(those), func(w *worker) bool { return w.job().memory.Recorded.Quarantined == nil })); err != nil {
@@ -163,14 +165,14 @@ func (e *Engine) pauseSite(ctx context.Context, h *site.Hold) error {
 	return nil
 }
 
-// interrupt has the worker begin another turn at once; one that is under way
-// is ended before its next request if it is to stop.
+// interrupt makes the worker reconcile again at once. With stop, the reconcile
+// under way ends before its next request.
 func (w *worker) interrupt(stop bool) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if stop && w.cut != nil {
 		w.cut(errHeld)
 	}
-	w.fresh = w.fresh || w.memory.Recorded.Quarantined != nil // no wait between tries stands in its way
+	w.fresh = w.fresh || w.memory.Recorded.Quarantined != nil // skips the wait between tries
 	w.wakeUp()
 }

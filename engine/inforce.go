@@ -7,10 +7,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// InForce is the design in force, for what serves machines beside the engine. The
-// error says in a sentence why nothing may be sent to them now: no design is in
-// force, the site is only observed, or another controller acts for it. The design
-// must not be changed.
+// InForce returns the design in force, for services that serve machines beside
+// the engine. The error says in a sentence why nothing may be sent to machines
+// now: no design is in force, the site is only observed, or another controller
+// acts for it. The caller must not change the design.
 func (e *Engine) InForce() (*site.Site, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -26,5 +26,6 @@ func (e *Engine) InForce() (*site.Site, error) {
 	return e.design, nil
 }
 
-// Touch has the status told to people again: what Config.Served says has changed.
+// Touch makes the engine report the status again, because what Config.Served
+// returns has changed.
 func (e *Engine) Touch() { e.touch() }

@@ -17,34 +17,33 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// An inspection reads all that a machine is made of, in tens of requests. It
-// is made once a day, in the time in which the worker would only wait, and
-// gives way to everything.
+// An inspection reads everything that a machine is made of, in tens of requests. It runs once a
+// day, while the worker would only wait, and gives way to everything else.
 
-// Bounds on inspections.
+// Limits and times for inspections.
 const (
 	maxInspections    = 32               // at once in a site
-	maxAwaited        = 256              // at once of those that an approval waits for
-	inspectAtOnce     = 8                // that begin without a pause between them
-	inspectEvery      = time.Second      // between two that begin, later
+	maxAwaited        = 256              // at once, of those that an approval waits for
+	inspectAtOnce     = 8                // begin without a pause between them
+	inspectEvery      = time.Second      // between later ones
 	longestInspection = 5 * time.Minute  // of one machine
-	inspectLater      = 5 * time.Minute  // after one that had to give way
+	inspectLater      = 5 * time.Minute  // after one that gave way
 	inspectSoon       = 15 * time.Second // the same, where an approval waits for it
 	inspectFailed     = time.Hour        // after one that failed
 	inspectNeeded     = time.Minute      // the same, where an approval waits for it
-	freshDisks        = 15 * time.Minute // the age of what an installation goes by
+	freshDisks        = 15 * time.Minute // maximum age of the disk data for an installation
 )
 
-// inspectNever is what a node says whose BMC takes harm from inspections.
+// inspectNever is the design's setting for a node whose BMC is harmed by inspections.
 const inspectNever = "never"
 
-// pace lets some things begin at once, and further ones one after another.
+// pace lets a number of things begin at once, and further ones at intervals.
 type pace struct {
 	mu   sync.Mutex
-	next time.Time // when all of those at once may begin again
+	next time.Time // when a full burst may begin again
 }
 
-// begin says whether one may begin now.
+// begin reports whether another may begin now.
 func (p *pace) begin(now time.Time, atOnce int, every time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,8 +57,8 @@ func (p *pace) begin(now time.Time, atOnce int, every time.Duration) bool {
 	return true
 }
 
-// inspectMeanwhile inspects the machine if that is due, and says whether
-// something woke the worker before it was done.
+// inspectMeanwhile inspects the machine if that is due, and reports whether something woke the
+// worker meanwhile.
 func (w *worker) inspectMeanwhile(ctx context.Context) (woken bool) {
 	j := w.job()
 	if !w.inspects(j, time.Now()) {
@@ -89,9 +88,9 @@ func (w *worker) inspectMeanwhile(ctx context.Context) (woken bool) {
 	}
 }
 
-// enterInspections takes a place among the inspections that run, and gives what leaves it; nil
-// where none is to be had now. An inspection that an approval waits for queues for its place until
-// the next turn is due, or something wakes the worker: whoever is asked to approve a thousand
+// enterInspections takes a slot among the running inspections and returns a function to release
+// it; nil if no slot is free. An inspection that an approval waits for queues for a slot until the
+// next reconcile is due or something wakes the worker. A person asked to approve a thousand
 // machines waits for all of them.
 func (w *worker) enterInspections(ctx context.Context) (leave func(), woken bool) {
 	if !w.awaitsDisks() {
@@ -127,7 +126,7 @@ func (w *worker) enterInspections(ctx context.Context) (leave func(), woken bool
 	return leave, false
 }
 
-// inspectAgain is when an inspection is made again that had to give way.
+// inspectAgain returns how long to wait after an inspection that gave way.
 func (w *worker) inspectAgain() time.Duration {
 	if w.awaitsDisks() {
 		return inspectSoon
@@ -135,9 +134,9 @@ func (w *worker) inspectAgain() time.Duration {
 	return inspectLater
 }
 
-// inspects says whether the machine is to be inspected now: it is due, it is
-// the node's own, and nothing is under way on it. Where an approval waits for
-// the disks, a step that cannot go on keeps nobody from reading them.
+// inspects reports whether to inspect the machine now: it is due, it is the node's own, and
+// nothing is under way on it. If an approval waits for the disks, a stuck step does not prevent
+// reading them.
 func (w *worker) inspects(j job, now time.Time) bool {
 	_, reachable := j.node.Endpoints[site.Manager]
 	o, r := j.memory.Observed, j.memory.Recorded
@@ -159,7 +158,7 @@ func (w *worker) isBlind() bool {
 	return w.blind
 }
 
-// inspectRetry is when an inspection is made again that failed.
+// inspectRetry returns how long to wait after an inspection that failed.
 func (w *worker) inspectRetry() time.Duration {
 	if w.awaitsDisks() {
 		return inspectNeeded
@@ -167,16 +166,16 @@ func (w *worker) inspectRetry() time.Duration {
 	return inspectFailed
 }
 
-// awaitsDisks says whether an approval waits for the disks of the machine to be
-// read, or the step that it was given for waits for them to be read once more.
+// awaitsDisks reports whether an approval waits for the machine's disks to be read, or an approved
+// step waits for them to be read again.
 func (w *worker) awaitsDisks() bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return w.waitsForDisks || slices.ContainsFunc(w.destroysLocked(), func(l site.Loss) bool { return l.Disks == "" })
 }
 
-// freshDisksGate lets a step erase disks only as they were read a short time
-// ago: somebody may have added one since the approval was given.
+// freshDisksGate lets a step erase disks only if they were read a short time ago: somebody may
+// have added one since the approval.
 func freshDisksGate(w *worker, s site.Step) *held {
 	o := w.memory.Observed
 	if _, destroys := s.Destroys(); !destroys || w.node.IsVirtual() || s.ByAgent() && o.Agent.IsConnected() ||
@@ -197,28 +196,27 @@ func freshDisksGate(w *worker, s site.Step) *held {
 	return h
 }
 
-// passedLess says whether less time than that has passed since a time of this
-// process, by both clocks: the monotonic one stands still while the host sleeps, and
-// that of the day may be set back. It is false for the zero time.
+// passedLess reports whether less than the given time has passed since a time of this process, by
+// both clocks. The monotonic clock stands still while the host sleeps, and the wall clock may be
+// set back. It is false for the zero time.
 func passedLess(since time.Time, than time.Duration) bool {
 	return !since.IsZero() && lately(since, than) && lately(since.Round(0), than)
 }
 
-// lately says whether less time than that has passed since. A time that is still to
-// come was long ago: the clock was set back since.
+// lately reports whether less than the given time has passed since at. A time in the future was
+// long ago: the clock was set back since.
 func lately(at time.Time, than time.Duration) bool {
 	ago := time.Since(at)
 	return ago >= 0 && ago < than
 }
 
-// mostUntold is how often a machine is asked again for its disks that tells of some
-// of them only, after it told of all.
+// mostUntold is how often Slipway asks a machine again that reports only some of its disks after
+// it has reported all.
 const mostUntold = 3
 
-// disksOf are the disks that a machine has by an inventory, and whether that has
-// told them. Many BMCs show none while the machine is off, and some lack an answer
-// now and then: then those that were seen before count on, which says nothing of
-// what is there now.
+// disksOf returns the machine's disks by an inventory, and whether the inventory reported them.
+// Many BMCs report no disks while the machine is off, and some lack an answer now and then. In
+// that case the disks seen before still count, and nothing is known of the present ones.
 func disksOf(before *site.Disks, inv *site.Inventory, untold int) (disks *site.Disks, told bool) {
 	now := inv.Disks()
 	switch {
@@ -230,8 +228,7 @@ func disksOf(before *site.Disks, inv *site.Inventory, untold int) (disks *site.D
 	return now, true
 }
 
-// inspected notes how an inspection has ended. A machine that could not be
-// inspected tells nothing of its disks.
+// inspected notes how an inspection ended. A failed inspection tells nothing about the disks.
 func (w *worker) inspected(err error) {
 	if err != nil {
 		w.noDisks()
@@ -247,7 +244,7 @@ func (w *worker) inspected(err error) {
 	}
 }
 
-// noDisks notes that the machine was asked for its disks and has not told.
+// noDisks notes that the machine was asked for its disks and did not answer.
 func (w *worker) noDisks() {
 	w.e.mu.Lock()
 	known := w.memory.Observed.Disks != nil
@@ -288,15 +285,15 @@ func (w *worker) inspect(ctx context.Context, j job) error {
 	return nil
 }
 
-// madeOf takes in what the machine is made of; all of it is in the records
-// only, of 10,000 machines it would fill the memory.
+// madeOf takes over the parts of the machine. The full inventory is only in the records: for
+// 10,000 machines it would fill the memory.
 func (w *worker) madeOf(j job, inv *site.Inventory) {
 	disks, told := disksOf(w.job().memory.Observed.Disks, inv, w.disksUntold)
 	seen := site.Observed{Disks: disks, Lacks: inv.Lacks, Facets: map[site.Facet]site.FacetState{site.FacetInventory: {Seen: time.Now()}}}
 	w.found, w.compared = plan.Hardware(j.node, inv), j.node
 	w.e.mu.Lock()
 	if was := w.memory.Observed; w.waitsForDisks || !reflect.DeepEqual(was.Disks, disks) || !reflect.DeepEqual(was.Lacks, inv.Lacks) {
-		w.wakeUp() // what is destroyed may be another loss, or cannot be done
+		w.wakeUp() // the loss may be another, or impossible
 	}
 	w.waitsForDisks = false
 	if told {
@@ -313,21 +310,21 @@ func (w *worker) madeOf(j job, inv *site.Inventory) {
 	w.e.touch()
 }
 
-// findings are where the machine and its links differ from the design.
+// findings returns where the machine and its links differ from the design.
 func (w *worker) findings(ctx context.Context, j job) []site.Finding {
 	_, links := plan.Links(j.site, j.node, j.memory.Observed, w.e.serves)
 	return slices.Concat(w.hardware(ctx, j), links)
 }
 
-// findingsLocked shows findings between two turns, with those of the links.
+// findingsLocked updates the shown findings, with those of the links, between two reconciles.
 func (w *worker) findingsLocked(j job, hardware []site.Finding) {
 	_, links := plan.Links(j.site, j.node, w.memory.Observed, w.e.serves)
 	all := slices.Concat(hardware, links)
 	w.plan.Findings, w.status.Findings, w.status.Links = all, all, w.linksLocked()
 }
 
-// hardware compares the machine with the design where either is new. Before
-// the first inspection there is only what a look tells, in brief.
+// hardware compares the machine with the design if either is new. Before the first inspection
+// there is only the brief result of a look.
 func (w *worker) hardware(ctx context.Context, j job) []site.Finding {
 	brief := plan.Hardware(j.node, j.memory.Observed.Inventory)
 	if j.memory.Observed.Facets[site.FacetInventory].Seen.IsZero() {
@@ -345,14 +342,14 @@ func (w *worker) hardware(ctx context.Context, j job) []site.Finding {
 	return w.found
 }
 
-// alike says whether two looks tell the same of what the machine is made of.
+// alike reports whether two looks say the same about the machine's parts.
 func alike(a, b *site.Inventory) bool {
 	return a == nil || b == nil || a.Manufacturer == b.Manufacturer && a.Model == b.Model && a.SKU == b.SKU && a.BIOS == b.BIOS &&
 		a.Processors == b.Processors && a.MemoryGiB == b.MemoryGiB
 }
 
-// File is what is in a file of a node's system, by its key ("files./etc/motd"), as it
-// was last seen and as far as it may be shown.
+// File returns the content of a file on a node's system, by its key ("files./etc/motd"), as it was
+// last seen and as far as it may be shown.
 func (e *Engine) File(node, key string) (item.Content, error) {
 	e.mu.Lock()
 	w, inForce := e.workers[node], e.design
@@ -363,7 +360,7 @@ func (e *Engine) File(node, key string) (item.Content, error) {
 	return present.Present(inForce, node, w.job().memory.Observed.Facets[site.FacetConfig], key), nil
 }
 
-// Closeup is all that is known of one node.
+// Closeup returns all that is known of one node.
 func (e *Engine) Closeup(ctx context.Context, node string) (site.Closeup, error) {
 	e.mu.Lock()
 	w := e.workers[node]

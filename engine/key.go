@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
-// proves says whether a marker proves by a signature that the site has
-// installed this very machine.
+// proves reports whether a marker's signature proves that the site installed this
+// very machine.
 func (e *Engine) proves(seen site.Identity, m *site.Marker) bool {
 	if m == nil || m.Token == "" {
 		return false
@@ -20,9 +20,8 @@ func (e *Engine) proves(seen site.Identity, m *site.Marker) bool {
 	return sitekey.Proves(keys, e.Site, seen, *m)
 }
 
-// ProvenInstallation is what the system on a node's machine proves of its own
-// installation by a signature of one of the keys of the site; nil where it
-// proves nothing.
+// ProvenInstallation returns the installation that the system on a node's machine
+// proves by a signature of one of the site's keys; nil if it proves nothing.
 func ProvenInstallation(keys []string, siteName string, n *site.Node, o site.Observed) *site.Installation {
 	m := o.Marker
 	if m == nil || !speaksOf(n, m) || !sitekey.Proves(keys, siteName, o.Identity, *m) {
@@ -31,18 +30,19 @@ func ProvenInstallation(keys []string, siteName string, n *site.Node, o site.Obs
 	return installedBy(m)
 }
 
-// speaksOf says whether a marker is one of an installation of the node.
+// speaksOf reports whether a marker belongs to an installation of the node.
 func speaksOf(n *site.Node, m *site.Marker) bool {
 	return m.Node == n.Name && m.Generation >= 1 && m.Generation <= site.MaxGeneration
 }
 
-// installedBy is the installation that a marker with a valid signature tells of.
+// installedBy returns the installation that a marker with a valid signature
+// describes.
 func installedBy(m *site.Marker) *site.Installation {
 	return &site.Installation{Generation: m.Generation, Image: m.Image, Since: time.Now(), Attempt: m.Attempt, Proven: true, Reported: true, Signed: true}
 }
 
-// keyTroubleLocked says why what this daemon signs would not count; empty when it
-// does, or where nothing is signed.
+// keyTroubleLocked returns why signatures of this daemon would not count; empty
+// if they do, or if the design names no keys.
 func (e *Engine) keyTroubleLocked() string {
 	keys := e.keysLocked()
 	switch {
@@ -56,8 +56,8 @@ func (e *Engine) keyTroubleLocked() string {
 	return ""
 }
 
-// keysLocked are the public halves of the keys that count: those that the design
-// names, or the daemon's own where it names none.
+// keysLocked returns the public keys that count: those that the design names, or
+// the daemon's own if it names none.
 func (e *Engine) keysLocked() []string {
 	if e.design != nil && len(e.design.Keys) > 0 {
 		return e.design.Keys

@@ -9,21 +9,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// learn takes in what was seen: it adopts the machine at first contact and
-// believes a marker over a lost record.
+// learn takes over what was seen: it adopts the machine at first contact, and believes a
+// marker over a lost record.
 func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Lock()
 	switch was, is := w.memory.Observed.Identity, v.seen.Identity; {
 	case is.Known() && j.node.Machine().Known() && !j.node.Machine().Matches(is):
-		// Another machine says nothing of the node's own, and what was seen
-		// of that one nothing of the other, which may be the node's next.
+		// Another machine says nothing about the node's own. What was seen of the node's
+		// own says nothing about the other, which may become the node's next.
 		w.blind = true
 		if is != was {
 			w.memory.Observed = site.Observed{Identity: is}
 			w.noteOther(is, j.node.Machine())
 		}
 	case is.Known() && was.Known() && is != was:
-		// What was seen of the machine before says nothing of this one.
+		// What was seen of the previous machine says nothing about this one.
 		w.noteOther(is, was)
 		w.memory.Observed, w.inside, w.anew = v.seen, time.Time{}, true
 	case v.seen.Facets[site.FacetDefinition].Have[site.FieldState] == site.StateAbsent:
@@ -60,8 +60,8 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	return err
 }
 
-// adopt binds the node to the designed machine when it is first met, or when the
-// design moves the name to it, and follows it to a new endpoint.
+// adopt binds the node to the designed machine at first contact, or when the design
+// moves the name to that machine, and follows it to a new endpoint.
 func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	designed := n.Machine()
 	if !designed.Known() || !o.Identity.Known() || !designed.Matches(o.Identity) {
@@ -75,7 +75,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	}
 	url := n.Endpoints[site.Manager].URL
 	if a := *r.Adopted; a.Manager == url && a.Machine != o.Identity && a.Machine.Known() && a.Machine.Matches(o.Identity) {
-		a.Machine = o.Identity // the design names more of it by now
+		a.Machine = o.Identity // the design now names more of it
 		r.Adopted = &a
 	}
 	if designed.Matches(r.Adopted.Machine) && r.Adopted.Manager != url {
@@ -85,8 +85,8 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	}
 }
 
-// move forgets what was true of the machine before. What was installed is
-// expected on the disks, and has to be proven from inside.
+// move forgets what was true of the previous machine. The disks should hold what was
+// installed, which has to be proven from inside.
 func move(r *site.Recorded) {
 	r.Adopted, r.InFlight, r.Installing, r.Agent, r.NoEffect, r.Reached, r.Attempts, r.Credentials = nil, nil, nil, nil, nil, nil, nil, nil
 	r.Healthy, r.Unhealthy, r.EverHealthy, r.Owned = time.Time{}, time.Time{}, time.Time{}, site.Owned{}
@@ -96,8 +96,8 @@ func move(r *site.Recorded) {
 	}
 }
 
-// noteReached records which facets were seen to be as designed, so that a later
-// difference is known for drift.
+// noteReached records which facets were seen as designed, so that a later difference
+// counts as drift.
 func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[site.Facet]bool) {
 	for f := range serves {
 		is := n.Asked(f)
@@ -112,11 +112,11 @@ func noteReached(r *site.Recorded, n *site.Node, o site.Observed, serves map[sit
 	}
 }
 
-// believeMarker takes over what the installed system says of its own
-// installation: that the one under way has come to its end, that the last one is
-// there, or, where nothing or something older is recorded in records that may
-// lack something, what it proves by the site's signature; it has the host keys
-// that were published of it then. Anything else it says is for a person.
+// believeMarker takes over what the installed system says about its own installation.
+// The marker may show that the installation under way has finished, or that the last one
+// is there. If nothing is recorded, or something older in records that may be
+// incomplete, believeMarker takes over what the site's signature proves, with the host
+// keys published for it. Anything else is for a person.
 func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank bool, hostKeys []string) {
 	if m == nil || !speaksOf(n, m) {
 		return
@@ -139,7 +139,7 @@ func believeMarker(r *site.Recorded, n *site.Node, m *site.Marker, signed, blank
 	}
 }
 
-// underWay is the installation that was begun and is not known to have ended.
+// underWay returns the installation that was begun and is not known to have ended.
 func underWay(r site.Recorded) site.Installation {
 	if r.Installing != nil && !r.InstallBegun() {
 		return *r.Installing
@@ -149,10 +149,10 @@ func underWay(r site.Recorded) site.Installation {
 		FirstBoot: f.FirstBoot, Served: f.Served, ByAgent: f.Step.ByAgent()}
 }
 
-// leavesAgentAlone says whether nobody wants Slipway's agent on the machine.
+// leavesAgentAlone reports whether Slipway does not want its agent on the machine.
 func (w *worker) leavesAgentAlone(j job) bool {
 	r := j.memory.Recorded
-	erases := j.node.Retires() && !plan.HasRetired(j.node, r) && (r.Agent == nil || r.Agent.Generation == 0 || r.UnderWay() != 0) // one for an installation has other disks in mind
+	erases := j.node.Retires() && !plan.HasRetired(j.node, r) && (r.Agent == nil || r.Agent.Generation == 0 || r.UnderWay() != 0) // an agent for an installation has other disks in mind
 	return j.node.Away != "" || j.node.Decommission && !erases || j.site.Unused(j.node) != ""
 }
 
@@ -166,7 +166,7 @@ func noteDecommission(r *site.Recorded, n *site.Node) {
 	}
 }
 
-// forgetSystem forgets what was seen of the system of a machine whose disks were erased.
+// forgetSystem forgets what was seen of a system after the machine's disks were erased.
 func (w *worker) forgetSystem() {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()

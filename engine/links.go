@@ -16,14 +16,14 @@ import (
 // mostPeers is how many other nodes a node tries in each of its networks.
 const mostPeers = 3
 
-// mates are the nodes of a design by the networks that they have an address in, in the
-// order of their names.
+// mates holds a design's nodes by the networks in which they have an address, sorted by
+// name.
 type mates struct {
 	design *site.Site
 	in     map[string][]string
 }
 
-// targets are what a look at a node's links tries: its gateways, and in each of its
+// targets returns what a look at a node's links tries: its gateways, and in each of its
 // networks the next nodes by name that are in service.
 func (e *Engine) targets(n *site.Node) []item.Target {
 	e.mu.Lock()
@@ -64,14 +64,14 @@ func (e *Engine) matesLocked(network string) []string {
 	return e.mates.in[network]
 }
 
-// isMateLocked says whether other nodes may expect an answer of this one at its designed
-// addresses.
+// isMateLocked reports whether other nodes may expect this node to answer at its
+// designed addresses.
 func (w *worker) isMateLocked() bool {
 	return w.status.State == site.InSync && w.serviceLocked() == site.ServiceAnswers && !w.leaving && !w.outdated
 }
 
-// linksLocked is how the node's links are, as far as that is known now: what was seen
-// before a look that failed is unknown.
+// linksLocked returns the state of the node's links, as far as it is known now. What was
+// seen before a failed look is unknown.
 func (w *worker) linksLocked() site.Links {
 	if w.e.design == nil || w.leaving {
 		return site.Links{}
@@ -93,16 +93,16 @@ func (w *worker) linksLocked() site.Links {
 	return l
 }
 
-// Bounds on listening for what is at the other end of cables, in the time in which a
-// worker would only wait.
+// Limits and times for listening for what is at the other end of cables. A worker
+// listens while it would only wait.
 const (
 	longestListen = (item.MaxListen + 30) * time.Second
-	listenAgain   = time.Hour       // after one that heard nothing
-	listenLater   = 5 * time.Minute // after one that had to give way
+	listenAgain   = time.Hour       // after a round that heard nothing
+	listenLater   = 5 * time.Minute // after a round that gave way
 )
 
-// listenMeanwhile listens for neighbours if that is worth it, and says whether something
-// woke the worker before it was done.
+// listenMeanwhile listens for neighbours if that is useful, and reports whether
+// something woke the worker meanwhile.
 func (w *worker) listenMeanwhile(ctx context.Context) (woken bool) {
 	j := w.job()
 	if !w.listens(j, time.Now()) || !w.e.inspections.TryAcquire(1) {
@@ -119,7 +119,7 @@ func (w *worker) listenMeanwhile(ctx context.Context) (woken bool) {
 		if err != nil {
 			w.e.Log.Info("ports not listened to", "node", w.name, "err", err)
 		} else if !plan.Listens(j.node, w.job().memory.Observed, time.Now()) {
-			w.unlistened = time.Time{} // all was heard: a cable that is plugged in later is listened to at once
+			w.unlistened = time.Time{} // everything was heard; listen at once when a cable is plugged in later
 		}
 		return false
 	case <-w.wake:
@@ -131,8 +131,8 @@ func (w *worker) listenMeanwhile(ctx context.Context) (woken bool) {
 	}
 }
 
-// listens says whether the ports of the node's system are to be listened to now: nothing
-// is under way there, and nobody else tells what they are plugged into.
+// listens reports whether to listen at the ports of the node's system now: nothing is
+// under way there, and nothing else shows what they are plugged into.
 func (w *worker) listens(j job, now time.Time) bool {
 	if _, asks := j.node.LinkProbes(); !asks || j.leaving || !w.e.serves[site.FacetLinks] || now.Before(w.unlistened) {
 		return false
@@ -144,7 +144,7 @@ func (w *worker) listens(j job, now time.Time) bool {
 	return sees && r.UnderWay() == 0 && r.InFlight == nil && w.failures == 0 && plan.Listens(j.node, j.memory.Observed, now)
 }
 
-// listen takes in what neighbours told.
+// listen records what neighbours announced.
 func (w *worker) listen(ctx context.Context, j job) error {
 	m, err := w.open(ctx, j.node, site.OS)
 	if err != nil {

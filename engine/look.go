@@ -12,10 +12,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// virtualFacets are those that every look reads from a hypervisor.
+// virtualFacets are the facets that every look reads from a hypervisor.
 var virtualFacets = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetDefinition, site.FacetDisks, site.FacetSeed}
 
-// usual are the facets that every look at a node's machine reads.
+// usual returns the facets that every look at a node's machine reads.
 func usual(n *site.Node) []site.Facet {
 	if n.IsVirtual() {
 		return virtualFacets
@@ -23,8 +23,8 @@ func usual(n *site.Node) []site.Facet {
 	return driver.Looked
 }
 
-// look observes the machine through its endpoints. Its error says why the BMC
-// could not be seen.
+// look observes the machine through its endpoints. Its error says why the BMC could not be
+// read.
 func (w *worker) look(ctx context.Context, j job) (view, error) {
 	if err := w.e.looks.Acquire(ctx, 1); err != nil {
 		return view{}, err
@@ -73,8 +73,8 @@ func (w *worker) look(ctx context.Context, j job) (view, error) {
 	return v, nil
 }
 
-// looksInside says whether the installed system is asked in this reconcile: when
-// something waits for its word, and every few minutes otherwise.
+// looksInside reports whether this reconcile asks the installed system: when something waits
+// for its answer, and every few minutes otherwise.
 func (w *worker) looksInside(j job, seen site.Observed) bool {
 	if _, ok := j.node.Endpoints[site.OS]; !ok {
 		return false
@@ -83,13 +83,13 @@ func (w *worker) looksInside(j job, seen site.Observed) bool {
 		return false
 	}
 	if r := j.memory.Recorded; r.Agent.IsStarted() && (r.Installing == nil || r.Installing.Ended.IsZero()) && (seen.Agent.IsConnected() || !r.MayRunAlone()) {
-		return false // it runs the agent
+		return false // the machine runs the agent
 	}
 	return unproven(j.memory.Recorded) || j.memory.Recorded.Ports != nil || j.memory.Recorded.UnderWay() > 0 || time.Since(w.inside) > systemEvery || w.differsInside(j) || w.looksAtHealth(j)
 }
 
-// designedFacets are the facets beside the usual ones that a driver of the
-// endpoint serves and the design speaks of.
+// designedFacets returns the facets besides the usual ones that a driver of the endpoint serves
+// and the design mentions.
 func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Facet {
 	var facets []site.Facet
 	for _, f := range append([]site.Facet{site.FacetFirmware, site.FacetBIOS}, site.InsideFacets...) {
@@ -100,8 +100,8 @@ func (w *worker) designedFacets(n *site.Node, kind site.EndpointKind) []site.Fac
 	return facets
 }
 
-// insideFacets are those that the installed system is asked for: what the design
-// speaks of, and all that are served where Slipway has made something, which may
+// insideFacets returns the facets to ask the installed system for: those that the design
+// mentions. If Slipway has made something there, it returns all served facets, since that may
 // have left the design.
 func (w *worker) insideFacets(j job) []site.Facet {
 	facets := w.designedFacets(j.node, site.OS)
@@ -114,7 +114,7 @@ func (w *worker) insideFacets(j job) []site.Facet {
 	return facets
 }
 
-// differsInside says whether something inside was not seen as designed.
+// differsInside reports whether something inside was not seen as designed.
 func (w *worker) differsInside(j job) bool {
 	for _, f := range w.insideFacets(j) {
 		seen := j.memory.Observed.Facets[f]
@@ -141,7 +141,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		err = endpointError{endpointName(j.node, kind), err}
 	} else {
 		w.connections[kind].looked = true
-		if err := w.fence(ctx, kind); err != nil { // asked again before a write
+		if err := w.fence(ctx, kind); err != nil { // retried before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}
 		if err := w.trust(ctx, kind); err != nil {
@@ -151,8 +151,8 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	return seen, w.remember(kind, err)
 }
 
-// tell has the history say what is new in the machine's own log since it was
-// last read. What it held before the first time is no news.
+// tell adds events for new entries in the machine's own log. Entries from before the first
+// reading are not news.
 func (w *worker) tell(j job, seen *site.Observed) {
 	last := j.memory.Observed.Facets[site.FacetLog].Have["last"]
 	fresh := seen.Entries
@@ -178,15 +178,14 @@ func (w *worker) tell(j job, seen *site.Observed) {
 	}
 }
 
-// view is what a look at a machine gave.
+// view is the result of a look at a machine.
 type view struct {
 	seen site.Observed
-	// inside is why the installed system could not be seen; it stops nothing
-	// by itself.
+	// inside is why the installed system could not be read; by itself it stops nothing.
 	inside error
-	// dark is set when the installed system did not answer and need not.
+	// dark is set if the installed system did not answer and need not.
 	dark bool
-	// stranger is why nobody can tell what system it is that answers; empty where none does, or
-	// one that can be known.
+	// stranger is why Slipway cannot tell which system answers; empty if none does, or if it
+	// can tell.
 	stranger string
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// startOrder are a design's nodes in the order in which they are first looked
-// at: whom others need comes before them.
+// startOrder returns a design's nodes in the order of their first look: needed
+// nodes come before those that need them.
 func startOrder(s *site.Site) []string {
 	depths := map[string]int{}
 	names := s.NodeNames()
@@ -18,13 +18,13 @@ func startOrder(s *site.Site) []string {
 	return names
 }
 
-// depth is over how many roles a role needs others.
+// depth returns the length of a role's longest chain of needs.
 func depth(s *site.Site, role string, known map[string]int) int {
 	r := s.Roles[role]
 	if d, ok := known[role]; ok || r == nil {
 		return d
 	}
-	known[role] = 0 // ends a circle, which no design in force has
+	known[role] = 0 // ends a cycle, which no design in force has
 	deepest := 0
 	for _, of := range r.Needs {
 		for name := range of {
@@ -35,8 +35,8 @@ func depth(s *site.Site, role string, known map[string]int) int {
 	return deepest
 }
 
-// checkDependantsLocked has the nodes of roles that need a role looked at again:
-// what they have from it may be another now.
+// checkDependantsLocked makes the nodes of roles that need the given role look
+// again: what it offers them may have changed.
 func (e *Engine) checkDependantsLocked(s *site.Site, role string) {
 	for _, x := range e.workers {
 		r := s.Roles[x.node.Role]
@@ -47,7 +47,7 @@ func (e *Engine) checkDependantsLocked(s *site.Site, role string) {
 	}
 }
 
-// needs says whether a phase of a role needs another role.
+// needs reports whether a phase of a role needs another role.
 func needs(r *site.Role, role string) bool {
 	for _, of := range r.Needs {
 		if _, ok := of[role]; ok {
@@ -57,8 +57,8 @@ func needs(r *site.Role, role string) bool {
 	return false
 }
 
-// enterRoleLocked counts the worker to its node's role. A thousand that wait for
-// one node must not each look at all of the site.
+// enterRoleLocked adds the worker to its role's index. A thousand nodes that
+// wait for one node must not each scan the whole site.
 func (e *Engine) enterRoleLocked(w *worker) {
 	if e.roles[w.node.Role] == nil {
 		e.roles[w.node.Role] = map[string]*worker{}

@@ -10,38 +10,38 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// NetBoots start Slipway's agent on machines over the network. All methods return at once.
+// NetBoots starts Slipway's agent on machines over the network. Its methods return at once.
 type NetBoots interface {
-	// Serving is the address of this host in the first of some networks in which machines can
-	// be told to start the agent, or says why they can in none of them.
+	// Serving returns this host's address in the first of some networks in which machines can be
+	// told to start the agent. If there is none, the error says why.
 	Serving(networks []string) (host string, err error)
-	// Arm has a machine start the agent when it starts over the network next, once. Armed again
-	// with the same boot, nothing changes.
+	// Arm makes a machine start the agent once, when it next boots over the network. Arming the
+	// same boot again changes nothing.
 	Arm(NetBoot) error
 	// Disarm ends that.
 	Disarm(node string)
-	// Odd is what was refused of the node's boot, because somebody else has asked for it;
-	// empty for nothing.
+	// Odd returns what was refused of the node's boot because somebody else asked for it; empty
+	// for nothing.
 	Odd(node string) string
 }
 
 // NetBoot is one boot of a machine over the network.
 type NetBoot struct {
-	// ID tells it from others of the node.
+	// ID distinguishes it from the node's other boots.
 	ID, Node string
-	// MACs are the addresses of the ports that the firmware starts from, and UUID is that of
-	// the machine, empty where it is not known.
+	// MACs are the addresses of the ports that the firmware boots from. UUID is the machine's;
+	// empty if unknown.
 	MACs []string
 	UUID string
-	// Words are what the agent is told when it asks where the daemon is.
+	// Words is what the agent is told when it asks where the daemon is.
 	Words string
 	Until time.Time
 }
 
-// netbootAgain is how long a start waits before it looks again whether its network is served.
+// netbootAgain is how long a start waits before it checks again whether its network is served.
 const netbootAgain = 15 * time.Second
 
-// networkStart are the ranges of the networks that a node starts over.
+// networkStart returns the address ranges of the networks that a node boots over.
 func networkStart(s *site.Site, n *site.Node) (ranges []netip.Prefix) {
 	networks, _ := s.NetworkStart(n)
 	for _, name := range networks {
@@ -52,7 +52,7 @@ func networkStart(s *site.Site, n *site.Node) (ranges []netip.Prefix) {
 	return ranges
 }
 
-// servingNetwork is the address of this host in a network that a node starts over.
+// servingNetwork returns this host's address in a network that a node boots over.
 func (w *worker) servingNetwork(s *site.Site, n *site.Node) (string, error) {
 	if w.e.NetBoots == nil {
 		return "", errors.New("this daemon does not serve network boot")
@@ -61,15 +61,15 @@ func (w *worker) servingNetwork(s *site.Site, n *site.Node) (string, error) {
 	return w.e.NetBoots.Serving(networks)
 }
 
-// unserved says why the node cannot start over the network. The caller has the lock.
+// unserved returns why the node cannot boot over the network. The caller holds the lock.
 func (w *worker) unserved() error {
 	_, err := w.servingNetwork(w.e.design, w.node)
 	return err
 }
 
-// armLocked has the machine start the agent over the network while that is recorded and no agent
-// has called, and at no other time. All of it follows from the records: a daemon that was started
-// since arms the same boot, unless it has another ramdisk by now.
+// armLocked arms the machine to start the agent over the network while the records say so and no
+// agent has called, and at no other time. A daemon restarted since arms the same boot, unless its
+// ramdisk has changed.
 func (w *worker) armLocked(b *site.AgentBoot, boot driver.Boot) {
 	if w.e.NetBoots == nil {
 		return
@@ -89,7 +89,7 @@ func (w *worker) armLocked(b *site.AgentBoot, boot driver.Boot) {
 	}
 }
 
-// armed says why the machine would not start the agent over the network, although it is to.
+// armed returns why the machine would not start the agent over the network although it should.
 func (w *worker) armed() error {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -99,8 +99,9 @@ func (w *worker) armed() error {
 	return fmt.Errorf("%w: %w", driver.ErrBusy, w.unarmed)
 }
 
-// startNoteLocked says what a person should know of a start of the agent beside the state of the
-// node: somebody else has asked for it. Empty for nothing.
+// startNoteLocked returns what a person should know about a start of the agent besides the node's
+// state: somebody else asked for the boot, or an agent that called was refused. It is empty if
+// there is nothing.
 func (w *worker) startNoteLocked() string {
 	if !w.memory.Recorded.Agent.IsOn() || w.e.Agents == nil {
 		return ""

@@ -7,11 +7,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Do carries out a person's order and says what was done. Its errors wrap
+// Do carries out a person's order and returns what was done. Its errors wrap
 // site.ErrNotFound and site.ErrRefused.
 func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 	select {
-	case <-e.ready: // an order must not be overtaken by the records
+	case <-e.ready: // loading the records must not overtake an order
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
@@ -38,10 +38,10 @@ func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 	return done, err
 }
 
-// carryOutIfActing carries out an order unless it is about approvals and another
-// daemon acts for the site: that one would go on with what is approved there. Any
-// other order is carried out here, and the answer says that it has no effect on
-// the other daemon.
+// carryOutIfActing carries out an order. It refuses orders about approvals if
+// another daemon acts for the site, since that daemon would act on its own
+// approvals. Any other order is carried out here, and the answer says that it
+// does not affect the other daemon.
 func (e *Engine) carryOutIfActing(ctx context.Context, w *worker, o site.Order) (string, error) {
 	if o.Verb == site.VerbTakeOver {
 		return e.carryOut(ctx, w, o)
@@ -79,7 +79,8 @@ func (e *Engine) carryOut(ctx context.Context, w *worker, o site.Order) (string,
 	return "", fmt.Errorf("%w: unknown order %q", site.ErrRefused, o.Verb)
 }
 
-// retry tries a node, or all of them, and the repository at once and afresh.
+// retry immediately retries the repository and a node, or all nodes, from a fresh
+// start.
 func (e *Engine) retry(w *worker) string {
 	signal(e.poke)
 	if e.Artifacts != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// noteOwned records the list of what Slipway made inside a system as it was seen
-// after a run of ours, unless it says of more that it is ours than it said before that
-// run and the run was asked for: somebody else has added to it then. Any other list that
-// differs from the recorded one, also that there is none any more, is for a person; a
-// new system begins with none, and what its installation lists is believed.
+// noteOwned records the list of what Slipway made inside a system, as seen after one of its
+// runs. It does not if the list claims more than it did before the run and the run was asked
+// for: then somebody else has added to it. Any other difference from the recorded list, or a
+// missing list, is for a person. A new system begins with no list, and Slipway believes what
+// its installation lists.
 func noteOwned(r *site.Recorded, n *site.Node, seen site.Observed) {
 	digest, inside := seen.OwnedDigest()
 	if !inside || !r.Owned.Changing {
@@ -28,8 +28,8 @@ func noteOwned(r *site.Recorded, n *site.Node, seen site.Observed) {
 	r.Owned = is
 }
 
-// hasMore says whether the list on a machine has something that is neither designed nor among
-// names, which are in order.
+// hasMore reports whether the list on a machine has something that is neither designed nor in
+// ours, which is sorted.
 func hasMore(n *site.Node, seen site.Observed, ours []string) bool {
 	designed := map[string]bool{}
 	for f, state := range seen.Facets {
@@ -43,8 +43,8 @@ func hasMore(n *site.Node, seen site.Observed, ours []string) bool {
 	})
 }
 
-// listed are the names of what the list on a machine has: its items, and those of their
-// fields that were asked for.
+// listed returns the names on a machine's list: its items, and those of their fields that
+// were asked for.
 func listed(seen site.Observed) (names []string) {
 	for f, state := range seen.Facets {
 		for _, key := range state.Owned {
@@ -57,7 +57,7 @@ func listed(seen site.Observed) (names []string) {
 	return names
 }
 
-// namesOf are the names that the list may have of items and their fields.
+// namesOf returns the names that the list may have for items and their fields.
 func namesOf(f site.Facet, items []item.Item) (names []string) {
 	for _, i := range items {
 		names = append(names, itemName(f, i.Key))
@@ -72,8 +72,8 @@ func itemName(f site.Facet, key string) string { return string(f) + "/" + key }
 
 func fieldName(f site.Facet, key, field string) string { return itemName(f, key) + "\n" + field }
 
-// changesOwned notes that a step may change the list from now on, and to what. A list
-// that was another one than the recorded before stays so for the records.
+// changesOwned notes that a step may change the list from now on, and to what. If the list
+// already differs from the recorded one, the records stay as they are.
 func changesOwned(r *site.Recorded, n *site.Node, s site.Step, seen site.Observed) {
 	digest, inside := seen.OwnedDigest()
 	if !changesList(s) || !inside || digest != r.Owned.Digest {
@@ -86,5 +86,6 @@ func changesOwned(r *site.Recorded, n *site.Node, s site.Step, seen site.Observe
 	r.Owned.Asked = slices.Compact(asked)
 }
 
-// changesList says whether a step changes the list: what is done once is in none.
+// changesList reports whether a step changes the list. The list does not contain what is done
+// once.
 func changesList(s site.Step) bool { return site.IsInside(s.Facet) && !site.Facets[s.Facet].Once }

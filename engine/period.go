@@ -9,16 +9,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// rare are the facets that are not read with each look, but once in their period,
-// a tenth more or less, the same for one node every time. The inventory is read by
-// an inspection.
+// rare are the facets that not every look reads, but only one look per period, give
+// or take a tenth. A node's period is always the same. An inspection reads the
+// inventory.
 var rare = [...]site.Facet{site.FacetBIOS, site.FacetFirmware, site.FacetSensors, site.FacetLog, site.FacetInventory}
 
-// calendar is when each of the periods of a node last began, in seconds since
-// 1970; 0 for never.
+// calendar is when each period of a node last began, in seconds since 1970; 0 for
+// never.
 type calendar [len(rare)]int64
 
-// begun notes that facets were asked for, whether or not they could be seen.
+// begun notes that facets were asked for, whether or not they could be read.
 func (c *calendar) begun(facets []site.Facet, now time.Time) {
 	for _, f := range facets {
 		if i := rank(f); i >= 0 {
@@ -27,24 +27,24 @@ func (c *calendar) begun(facets []site.Facet, now time.Time) {
 	}
 }
 
-// rank is the place of a facet among the rare ones, -1 for none.
+// rank returns the index of a facet in rare, or -1.
 func rank(f site.Facet) int { return slices.Index(rare[:], f) }
 
-// share is a number between 0 and 1 that is a node's own for a facet.
+// share returns a fixed number from 0 to 1 for a node and facet.
 func share(node string, f site.Facet) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(node + "\x00" + string(f)))
 	return float64(h.Sum64()%1000) / 1000
 }
 
-// period is a node's own for a facet, 0 for one that is read with each look.
+// period returns a node's period for a facet; 0 for one that every look reads.
 func period(node string, f site.Facet) time.Duration {
 	return time.Duration(float64(site.Facets[f].Every) * (0.9 + 0.2*share(node, f)))
 }
 
-// newCalendar goes on from when facets were last seen. Those that never were
-// are spread over their first period; those that the design speaks of are
-// read at once all the same, see moves.
+// newCalendar continues from when facets were last seen. Those never seen are
+// spread over their first period; those that the design mentions are still read at
+// once, see moves.
 func newCalendar(node string, seen site.Observed, now time.Time) calendar {
 	var c calendar
 	for i, f := range rare {
@@ -57,19 +57,19 @@ func newCalendar(node string, seen site.Observed, now time.Time) calendar {
 	return c
 }
 
-// over says whether a facet's period is over.
+// over reports whether a facet's period is over.
 func (c *calendar) over(node string, f site.Facet, now time.Time) bool {
 	i := rank(f)
 	return i < 0 || now.Sub(time.Unix(c[i], 0)) >= period(node, f)
 }
 
-// facetsDue are the facets to be read from the BMC in this look. While something is
-// under way on the machine, and after it, none that is designed is spared, and
-// nothing else is read.
+// facetsDue returns the facets that this look reads from the BMC. While something
+// is under way on the machine, and in the look after it, they include all designed
+// ones. Watched facets wait while something is under way.
 func (w *worker) facetsDue(j job) []site.Facet {
 	due := slices.Clone(usual(j.node))
 	if j.node.IsVirtual() {
-		return due // a hypervisor tells of all its machines at once
+		return due // a hypervisor reports all its machines at once
 	}
 	now, r := time.Now(), j.memory.Recorded
 	busy := r.InFlight != nil || r.UnderWay() > 0
@@ -86,19 +86,19 @@ func (w *worker) facetsDue(j job) []site.Facet {
 	return due
 }
 
-// watched are facets that are looked at whatever the design says: people want to
-// know, and a proposal may speak of them.
+// watched are facets that are read whatever the design says: people want to know
+// them, and a proposal may mention them.
 var watched = []site.Facet{site.FacetSensors, site.FacetLog, site.FacetBIOS}
 
-// moves says whether a facet is on its way, or the design asks for something of it
+// moves reports whether a facet is changing, or the design asks for a part of it
 // that was not read.
 func moves(j job, f site.Facet) bool {
 	seen := j.memory.Observed.Facets[f]
 	return len(seen.Pending) > 0 || plan.Unread(j.node, f, seen)
 }
 
-// stale are the facets of a node that should have been seen again since they
-// last were, each with when that was; those of a look count from three looks on.
+// stale returns the facets of a node that were not seen for three of their
+// intervals, with when they were last seen.
 func stale(n *site.Node, o site.Observed, look time.Duration, now time.Time) map[site.Facet]time.Time {
 	var old map[site.Facet]time.Time
 	for f, state := range o.Facets {
@@ -117,8 +117,8 @@ func stale(n *site.Node, o site.Observed, look time.Duration, now time.Time) map
 	return old
 }
 
-// asked says whether a facet is still asked for: what the design spoke of
-// once only gets older.
+// asked reports whether a facet is still asked for: a facet that the design no
+// longer mentions only gets older.
 func asked(n *site.Node, f site.Facet) bool {
 	switch {
 	case f == site.FacetInventory:

@@ -5,8 +5,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// placed are the virtual machines that have a place, also those of nodes that
-// the design in force has dropped and that are held.
+// placed returns the virtual machines that have a place, including those of nodes
+// that the design in force has dropped and that are held.
 func (e *Engine) placed() map[string]site.Placed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -27,9 +27,9 @@ func (e *Engine) placedLocked() map[string]site.Placed {
 	return all
 }
 
-// unmadeLocked says whether nothing of the node's virtual machine was ever made,
-// as far as is recorded and seen. Should that be wrong, elsewhere finds it before
-// a second one is made.
+// unmadeLocked reports whether nothing of the node's virtual machine was ever
+// created, as far as recorded and seen. If that is wrong, elsewhere finds the
+// machine before a second one is created.
 func (w *worker) unmadeLocked() bool {
 	r := w.memory.Recorded
 	return r.Adopted == nil && r.Installed == nil && r.Installing == nil && r.InFlight == nil &&

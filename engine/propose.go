@@ -15,21 +15,21 @@ import (
 
 // Proposer proposes changes of the design to people.
 type Proposer interface {
-	// Propose sees to it that each change was proposed once, and says what became of each, in their
-	// order. The revision is that of the design in force; nothing new is proposed while the branch is
-	// at another one. Fits says why a design changed so is still not as the machine was observed,
-	// empty where it is. With an error it returns the results that it has, or nil.
+	// Propose makes sure that each change was proposed once, and returns the results in the same
+	// order. The revision is the design in force; nothing new is proposed while the branch is at
+	// another one. Fits returns why a design with the change still differs from the machine as
+	// observed; empty if it does not. On an error, Propose returns the results so far, or nil.
 	Propose(ctx context.Context, revision string, all []site.Amendment, fits func(site.Amendment, *site.Site) string) ([]site.Drafted, error)
 }
 
 // Times of the loop that proposes drift.
 const (
 	proposeTimeout = 10 * time.Minute
-	// proposeAgain is how often it is looked whether what was proposed is still open.
+	// proposeAgain is how often Slipway checks whether a proposal is still open.
 	proposeAgain = 5 * time.Minute
 )
 
-// difference is drift that is to be proposed, and what was seen of its facet.
+// difference is drift to propose, and what was seen of its facet.
 type difference struct {
 	site.Amendment
 	seen   site.FacetState
@@ -55,12 +55,12 @@ func (e *Engine) keepProposed(ctx context.Context) {
 			err = fmt.Errorf("drift cannot be proposed: %w", err)
 		}
 		e.setProblem("drift", err)
-		last, done = what, time.Now() // also after an error: the forge counts what is asked of it
+		last, done = what, time.Now() // also after an error: the forge limits requests
 	}
 }
 
-// differences are what is to be proposed now, in the order of the nodes. A daemon that does not act
-// for the site proposes nothing, and neither does one whose last look at a machine failed.
+// differences returns the drift to propose now, in the order of nodes. A daemon that does not act for
+// the site proposes nothing. Nodes whose last look failed are left out.
 func (e *Engine) differences() (revision string, all []difference) {
 	if e.isBarred() {
 		return "", nil
@@ -84,8 +84,8 @@ func (e *Engine) differences() (revision string, all []difference) {
 	return e.applied.ID, all
 }
 
-// lastingOnes are the differences that two looks have shown: what somebody is just trying out is
-// not proposed. It keeps in lasting when each was seen first.
+// lastingOnes returns the differences that two looks have shown, so that nothing is proposed that
+// somebody is just trying out. It keeps in lasting when each was first seen.
 func lastingOnes(lasting map[string]time.Time, all []difference) []difference {
 	there := map[string]bool{}
 	ones := slices.DeleteFunc(all, func(d difference) bool {
@@ -109,7 +109,7 @@ func digestOf(all []difference) string {
 	return b.String()
 }
 
-// propose proposes differences, and has their nodes tell what became of it.
+// propose proposes differences, and makes their nodes report the results.
 func (e *Engine) propose(ctx context.Context, revision string, all []difference) error {
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
@@ -135,7 +135,7 @@ func (e *Engine) propose(ctx context.Context, revision string, all []difference)
 	return err
 }
 
-// tellProposed notes what became of differences, and wakes the nodes that have to tell it.
+// tellProposed stores the results for differences, and wakes the nodes that have to report them.
 func (e *Engine) tellProposed(all []difference, told []site.Drafted) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,7 +149,7 @@ func (e *Engine) tellProposed(all []difference, told []site.Drafted) {
 	e.drafted = is
 }
 
-// draftedOf is what became of a node's differences.
+// draftedOf returns the results for a node's differences.
 func (w *worker) draftedOf(p site.NodePlan) (all []site.Drafted) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *worker) draftedOf(p site.NodePlan) (all []site.Drafted) {
 	return all
 }
 
-// reported is the outcome for drift that the design does not want undone.
+// reported returns the outcome for drift that the design does not want undone.
 func (w *worker) reported(j job, p site.NodePlan) outcome {
 	o := outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit, or the machine as it was",
 		wait: observeEvery(j.site), drafted: w.draftedOf(p)}

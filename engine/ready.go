@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// stuckAfter is how long a loop may be behind, beyond two of its periods,
-// before the engine is taken to hang: longer than a fetch, an evaluation or a
-// machine's own wish to wait may take.
+// stuckAfter is how far a loop may be behind, beyond two of its periods, before
+// the engine counts as hung. It is longer than a fetch, an evaluation or a
+// machine's own retry delay may take.
 const stuckAfter = 30 * time.Minute
 
-// began notes that a loop has begun a round that was due.
+// began notes that a loop has started a round that was due.
 func (e *Engine) began(loop string, due time.Time) {
 	now := time.Now()
 	e.mu.Lock()
@@ -19,9 +19,9 @@ func (e *Engine) began(loop string, due time.Time) {
 	e.Meter.Late(loop, max(0, now.Sub(due)))
 }
 
-// Unready says in sentences why the engine does not keep its site, and
-// nothing when it does. A machine in trouble is no reason, a design that is
-// refused while another is in force is none either.
+// Unready returns, in sentences, why the engine does not keep its site; nothing
+// if it does. A machine in trouble is no reason. Neither is a refused design
+// while another is in force.
 func (e *Engine) Unready() []string {
 	select {
 	case <-e.ready:
@@ -53,8 +53,8 @@ func (e *Engine) Unready() []string {
 	return why
 }
 
-// hasMetAll says whether every machine was looked at, now or before a restart,
-// or could not be.
+// hasMetAll reports whether Slipway has looked at every machine, now or before
+// a restart, or has tried and failed.
 func (e *Engine) hasMetAll() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

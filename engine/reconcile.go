@@ -25,8 +25,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// untilDue waits until a reconcile is due or something wakes the worker, and says
-// whether to go on.
+// untilDue waits until a reconcile is due or something wakes the worker, and reports
+// whether to continue.
 func (w *worker) untilDue(ctx context.Context) bool {
 	t := time.NewTimer(time.Until(w.due))
 	defer t.Stop()
@@ -39,8 +39,8 @@ func (w *worker) untilDue(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// interruptible is a reconcile that a person's hold ends before its next
-// request; the next one then follows at once.
+// interruptible runs a reconcile that a person's hold ends before its next request; the
+// next reconcile then follows at once.
 func (w *worker) interruptible(ctx context.Context) time.Duration {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -49,8 +49,8 @@ func (w *worker) interruptible(ctx context.Context) time.Duration {
 	return w.reconcile(ctx)
 }
 
-// reconcile is one look at the machine and at most one step. It returns how long
-// to wait before the next.
+// reconcile looks at the machine once and takes at most one step. It returns how long to
+// wait before the next reconcile.
 func (w *worker) reconcile(ctx context.Context) time.Duration {
 	j, err := w.begin(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 	return w.finish(ctx, o)
 }
 
-// saw notes how far the look saw.
+// saw notes how much the look could see.
 func (w *worker) saw(v view, err error) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *worker) saw(v view, err error) {
 	}
 }
 
-// begin takes a consistent picture of what the reconcile is about.
+// begin takes a consistent snapshot for the reconcile.
 func (w *worker) begin(ctx context.Context) (job, error) {
 	w.e.mu.Lock()
 	fresh := w.fresh
@@ -156,7 +156,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 	return w.job(), err
 }
 
-// keep shows the plan that the reconcile goes by.
+// keep publishes the plan that the reconcile uses.
 func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -185,7 +185,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	}
 }
 
-// finish shows how the reconcile ended and says when the next is due.
+// finish publishes how the reconcile ended, and returns when the next is due.
 func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	if o.state == site.InSync {
 		w.failures = 0
@@ -206,10 +206,10 @@ func (w *worker) finish(ctx context.Context, o outcome) time.Duration {
 	if o.until.IsZero() {
 		return wait
 	}
-	return max(time.Millisecond, min(wait, time.Until(o.until))) // what begins at a time is not late for it
+	return max(time.Millisecond, min(wait, time.Until(o.until))) // a step with a start time must not be late
 }
 
-// settle tells those who wait for this node how the reconcile has left it.
+// settle tells the nodes that wait for this one how the reconcile left it.
 func (w *worker) settle(ctx context.Context) {
 	e := w.e
 	e.mu.Lock()
@@ -231,13 +231,13 @@ func (w *worker) settle(ctx context.Context) {
 	}
 }
 
-// maxRetryAfter is how far a machine is believed that names its own time for the next try.
+// maxRetryAfter limits the delay that a machine may name for the next try.
 const maxRetryAfter = 15 * time.Minute
 
 // fail classifies an error into an outcome. Retries wait longer each time.
 func (w *worker) fail(j job, err error) outcome {
 	if errors.Is(err, driver.ErrNotPermitted) {
-		return outcome{state: site.Progressing, reason: retry.Steady(err)} // the gates say at once what it waits for
+		return outcome{state: site.Progressing, reason: retry.Steady(err)} // the gates say at once what the step waits for
 	}
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}

@@ -12,11 +12,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// A destructive step that has used its approval goes on after whatever broke it
-// off, until its effect is seen: a machine that is erased in part serves nobody.
-// But it goes on only as what was approved, and not for ever.
+// A destructive step that has used its approval continues after any interruption until its effect is
+// seen: a machine that is half erased serves nobody. But it continues only as approved, and not
+// forever.
 
-// letGo lets go of a destructive step in flight that may not go on.
+// letGo drops a destructive step in flight that may not continue.
 func (w *worker) letGo(ctx context.Context, j job) error {
 	f := j.memory.Recorded.InFlight
 	why := w.e.overBecause(j)
@@ -30,8 +30,8 @@ func (w *worker) letGo(ctx context.Context, j job) error {
 	return err
 }
 
-// overBecause says why the destructive step in flight may not go on; empty when it
-// may, or where there is none.
+// overBecause returns why the destructive step in flight may not continue; empty if it may, or if
+// there is none.
 func (e *Engine) overBecause(j job) string {
 	f := j.memory.Recorded.InFlight
 	if f == nil || !f.Consumed {
@@ -40,7 +40,7 @@ func (e *Engine) overBecause(j job) string {
 	now := e.ledgerNow()
 	disks := plan.Disks(f.Step, j.node, j.memory.Observed)
 	if _, wrong, known := plan.Layout(f.Step.Of(j.node), j.memory.Observed); f.Step.ByAgent() && (!known || len(wrong) > 0) {
-		disks = "" // prepare compares them, once the agent has told them in this start
+		disks = "" // prepare compares them once the agent has reported them in this start
 	}
 	switch {
 	case !f.Sent:
@@ -53,9 +53,8 @@ func (e *Engine) overBecause(j job) string {
 	return ""
 }
 
-// letGoOfUnplanned lets go of a destructive step in flight that the design in force
-// does not plan any more. An installation is brought to its end all the same: it
-// stays in the plan.
+// letGoOfUnplanned drops a destructive step in flight that the design in force no longer plans. An
+// installation is still finished: it stays in the plan.
 func (w *worker) letGoOfUnplanned(ctx context.Context, j job, p site.NodePlan) error {
 	f := j.memory.Recorded.InFlight
 	if f == nil || !f.Consumed || slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Digest() == f.Step.Digest() }) || goesOnUnplanned(j.memory, p) {
@@ -68,9 +67,9 @@ func (w *worker) letGoOfUnplanned(ctx context.Context, j job, p site.NodePlan) e
 	return w.save(ctx, func(r *site.Recorded) { leaveOff(r, f.Step, why) })
 }
 
-// goesOnUnplanned says whether the agent works on the disks of a machine for which nothing is planned
-// now, since something is in doubt, or since the design has changed: that the agent has ended is
-// told by it, and by nothing else.
+// goesOnUnplanned reports whether the agent works on the disks of a machine for which nothing is
+// planned now, because something is in doubt or the design has changed. Only the agent itself reports
+// that it has ended.
 func goesOnUnplanned(m site.Memory, p site.NodePlan) bool {
 	switch {
 	case !m.Recorded.AgentWorks() || !m.Recorded.InFlight.Step.ByAgent():
@@ -81,8 +80,8 @@ func goesOnUnplanned(m site.Memory, p site.NodePlan) bool {
 	return len(p.Steps) == 0 && p.Waiting == ""
 }
 
-// leaveOff notes that a step in flight does not go on. An installation that may
-// have erased something is cut off.
+// leaveOff notes that a step in flight does not continue. An installation that may have erased
+// something is cut off.
 func leaveOff(r *site.Recorded, s site.Step, why string) {
 	if !r.InFlight.Is(s) {
 		return
@@ -92,7 +91,7 @@ func leaveOff(r *site.Recorded, s site.Step, why string) {
 		cut.CutOff = why
 		r.Installing = &cut
 	}
-	if r.EraseBegun() { // its disks may be erased in part: what was on them is no system any more
+	if r.EraseBegun() { // its disks may be partly erased: what was on them is no longer a system
 		plan.ForgetInside(r)
 		r.Installing, r.Installed, r.Owned = nil, nil, site.Owned{}
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Reviews plans what people propose for the engine's site; Run keeps them.
+// Reviews returns the reviews of proposals for the engine's site; their Run keeps
+// them up to date.
 func (e *Engine) Reviews(c review.Config) *review.Reviews {
 	d := reviewSite{e}
 	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals,
@@ -25,7 +26,7 @@ type reviewSite struct{ *Engine }
 // Warn adds an event to the history.
 func (d reviewSite) Warn(ev site.Event) { d.warn(ev) }
 
-// Situation is how the site is, as far as it concerns proposals that have landed.
+// Situation returns the state of the site, as far as it concerns landed proposals.
 func (d reviewSite) Situation() review.Situation {
 	e := d.Engine
 	e.mu.Lock()
@@ -42,12 +43,13 @@ func (d reviewSite) Situation() review.Situation {
 	return s
 }
 
-// stuckFor is how long a node waits before a person is called for it: it may be
-// about to take notice of what it waited for.
+// stuckFor is how long a node waits before a person is called: it may be about to
+// notice what it waited for.
 const stuckFor = time.Minute
 
-// stuckLocked are nodes of the rollout under way that wait for a person and not
-// for the approval of a set. In a halted one all of them do.
+// stuckLocked returns the nodes of the rollout under way that wait for a person and
+// not for the approval of a set. It returns none if the rollout is halted: then all
+// of them wait for a person.
 func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
 	r := e.rollout
 	if !r.running() || r.Halted != "" {
@@ -69,7 +71,7 @@ func (e *Engine) stuckLocked(waiting site.Losses) map[string]string {
 	return stuck
 }
 
-// machinesLocked is what the machines of the rollout under way do now.
+// machinesLocked returns what the machines of the rollout under way are doing now.
 func (e *Engine) machinesLocked() []site.MachineNow {
 	r := e.rollout
 	if !r.running() {
@@ -89,7 +91,7 @@ func (e *Engine) machinesLocked() []site.MachineNow {
 			m.State = site.MachineFailed
 		case w.status.State == site.Progressing, w.status.State == site.Retrying:
 			m.State = site.MachineRunning
-		case w.status.State == site.InSync || m.What == "": // of the design before
+		case w.status.State == site.InSync || m.What == "": // from the previous design
 			m.What, m.Since = "not started yet", time.Time{}
 		}
 		if len(w.plan.Steps) > 0 && len(w.plan.Steps[0].Changes) > 0 {
@@ -100,8 +102,7 @@ func (e *Engine) machinesLocked() []site.MachineNow {
 	return all
 }
 
-// Ends is when the rollout under way is expected to end; zero where nobody can
-// tell.
+// Ends returns when the rollout under way is expected to end; zero if unknown.
 func (d reviewSite) Ends(now time.Time) time.Time {
 	e := d.Engine
 	known := e.Known()
@@ -126,15 +127,15 @@ func (d reviewSite) Ends(now time.Time) time.Time {
 	return ends.Round(time.Minute)
 }
 
-// Detail is what people are told of the machines of two sets.
+// Detail returns what to tell people about the machines of two sets.
 func (d reviewSite) Detail(ctx context.Context, held, approved site.Losses) (review.Detail, error) {
 	known, lines := d.detail(slices.Concat(held, approved))
 	known, err := d.WithDrives(ctx, known, held)
 	return review.Detail{Known: known, Lines: lines}, err
 }
 
-// detail is what is known of the machines of a set, and where the design asks for the
-// losses that are planned.
+// detail returns what is known of the machines of a set, and where the design asks
+// for the planned losses.
 func (e *Engine) detail(set site.Losses) (site.Known, map[string]site.Origin) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,7 +159,7 @@ func (e *Engine) detail(set site.Losses) (site.Known, map[string]site.Origin) {
 // WithDrives adds what is known of the disks of a set to what is known of its
 // machines.
 func (d reviewSite) WithDrives(ctx context.Context, known site.Known, set site.Losses) (site.Known, error) {
-	const most = 500 // more are not told one by one
+	const most = 500 // more are not listed one by one
 	shown := known
 	shown.Nodes = maps.Clone(known.Nodes)
 	for _, l := range set[:min(len(set), most)] {
@@ -174,7 +175,7 @@ func (d reviewSite) WithDrives(ctx context.Context, known site.Known, set site.L
 	return shown, nil
 }
 
-// Show notes that people are told of a set: they may approve it by its digest.
+// Show notes that people were shown a set: they may approve it by its digest.
 func (d reviewSite) Show(set site.Losses) {
 	if len(set) == 0 {
 		return
@@ -185,8 +186,8 @@ func (d reviewSite) Show(set site.Losses) {
 }
 
 // Open opens the entries for what a merge approves, now that the merge commit is in
-// force: for those of the losses that are planned and that nobody has approved. What
-// has become another loss since it was read waits for a person.
+// force. It does so for losses that are planned and that nobody has approved. A loss
+// that has changed since it was read waits for a person.
 func (d reviewSite) Open(ctx context.Context, set site.Losses, digest string, by site.ApprovalSource) (site.Losses, error) {
 	d.booking.Lock()
 	defer d.booking.Unlock()
@@ -198,7 +199,7 @@ func (d reviewSite) Open(ctx context.Context, set site.Losses, digest string, by
 	return d.approved(set), nil
 }
 
-// stillWaiting are the losses of a set that wait for a person.
+// stillWaiting returns the losses of a set that wait for a person.
 func (e *Engine) stillWaiting(set site.Losses) site.Losses {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,7 +207,7 @@ func (e *Engine) stillWaiting(set site.Losses) site.Losses {
 	return set.Both(waiting)
 }
 
-// approved are the losses of a set that have an entry in the ledger.
+// approved returns the losses of a set that have an entry in the ledger.
 func (e *Engine) approved(set site.Losses) (have site.Losses) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

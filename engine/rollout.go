@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// standing is how a node of a rollout stands.
+// standing is a node's state in a rollout.
 type standing = rollout.Part
 
-// The parts, in short.
+// Short names for the parts.
 const (
 	aside   = rollout.Aside
 	pending = rollout.Pending
@@ -30,13 +30,13 @@ const (
 type rolling struct {
 	site.RolloutStatus
 	count map[standing]int
-	saved bool // what is recorded is what is here, but for Done
-	// moved is when a node of it last came into another state.
+	saved bool // the records match, except for Done
+	// moved is when one of its nodes last changed state.
 	moved time.Time
 }
 
-// planLocked plans every node anew for a design that has just come into force,
-// so that the gates and what people see go by it before anything is looked at.
+// planLocked plans every node again for a design that has just come into force, so that the
+// gates and the status use it before any machine is looked at.
 func (e *Engine) planLocked() {
 	for _, w := range e.workers {
 		if !w.leaving {
@@ -51,10 +51,10 @@ func (e *Engine) planOfLocked(w *worker, m site.Memory) site.NodePlan {
 	return plan.Node(e.design, w.node, e.knownOfLocked(w.name, m))
 }
 
-// rollOutLocked begins the rollout of the design that has just come into
-// force, when it changes anything. Nodes that failed before, and whose design
-// is the same, still count, and a halt that they caused goes on. Nodes under
-// quarantine are excluded, but for those that are about to be released.
+// rollOutLocked begins the rollout of the design that has just come into force, if it changes
+// anything. Nodes that failed before and whose design is unchanged still count as failed, and
+// a halt that they caused stays. Nodes under quarantine are excluded, except those about to be
+// released.
 func (e *Engine) rollOutLocked(released ...*worker) {
 	r, was := &rolling{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
 	for _, name := range e.namesLocked() {
@@ -84,8 +84,8 @@ func (e *Engine) rollOutLocked(released ...*worker) {
 	}
 }
 
-// stayHaltedLocked carries the halt of the rollout before over to the one that
-// has just begun, unless enough of the nodes that caused it are changed.
+// stayHaltedLocked carries over the halt of the previous rollout to the new one, unless enough
+// of the nodes that caused it have changed.
 func (e *Engine) stayHaltedLocked(was *rolling) {
 	if was == nil {
 		return
@@ -101,13 +101,13 @@ func (e *Engine) stayHaltedLocked(was *rolling) {
 	e.touch()
 }
 
-// wanted is a digest of what is designed for a node's machine. What only sorts
-// nodes, or says when and whether they are worked on, is left out.
+// wanted returns a digest of what is designed for a node's machine. It leaves out what only
+// sorts nodes or says when and whether they are worked on.
 func wanted(s *site.Site, n *site.Node) string {
 	x := *n
 	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Style = nil, site.Origin{}, nil, nil, "", ""
 	x.Window, x.Windows, x.Paused, x.Away = "", site.Windows{}, nil, ""
-	if manager, ok := x.Endpoints[site.Manager]; ok { // named as in the digests that are recorded of halted rollouts
+	if manager, ok := x.Endpoints[site.Manager]; ok { // named as in the recorded digests of halted rollouts
 		x.Endpoints = maps.Clone(x.Endpoints)
 		delete(x.Endpoints, site.Manager)
 		x.Endpoints["bmc"] = manager
@@ -129,9 +129,8 @@ func change(nodes int) string {
 	return fmt.Sprintf("%d nodes change", nodes)
 }
 
-// rollOutMissed begins a rollout of what came into force while nodes that are
-// about to be released were kept off. A rollout under way they join by
-// themselves.
+// rollOutMissed begins a rollout of what came into force while the nodes about to be released
+// were under quarantine. If a rollout is under way, the nodes join it by themselves.
 func (e *Engine) rollOutMissed(ctx context.Context, released []*worker) error {
 	e.mu.Lock()
 	missed := false
@@ -151,8 +150,7 @@ func (e *Engine) rollOutMissed(ctx context.Context, released []*worker) error {
 	return e.saveRollout(ctx)
 }
 
-// haltLocked halts the rollout under way because of nodes that have failed, and
-// tells.
+// haltLocked halts the rollout under way because of failed nodes, and reports it.
 func (e *Engine) haltLocked(h rollout.Halt, by ...string) {
 	r := e.rollout
 	r.Halted, r.HaltedSince, r.HaltedBy, r.CanaryFailed = h.Why, time.Now(), map[string]string{}, h.Canary
@@ -163,7 +161,7 @@ func (e *Engine) haltLocked(h rollout.Halt, by ...string) {
 	e.touch()
 }
 
-// enter makes a node a part of the rollout.
+// enter adds a node to the rollout.
 func (r *rolling) enter(w *worker, as standing) {
 	w.standing = as
 	r.count[as]++
@@ -185,16 +183,15 @@ func (r *rolling) failed(name, why string) {
 	r.Failures++
 }
 
-// keepRolloutLocked takes a revision that changes no node for the same rollout
-// as the one before: it neither begins one nor lifts a halt.
+// keepRolloutLocked treats a revision that changes no node as the same rollout as the previous
+// one: it neither begins a rollout nor lifts a halt.
 func (e *Engine) keepRolloutLocked() {
 	if r := e.rollout; r.running() {
 		r.Revision, r.Queued, r.saved = e.applied, nil, false
 	}
 }
 
-// joinLocked makes a node a part of a rollout that wants to take a step, as the rules
-// say.
+// joinLocked adds a node that wants to take a step to a rollout, as the rules say.
 func (e *Engine) joinLocked(w *worker, s site.Step) {
 	r, f := e.rollout, e.factsLocked()
 	n := w.factsLocked(f.Now)
@@ -207,7 +204,7 @@ func (e *Engine) joinLocked(w *worker, s site.Step) {
 		r.count[pending]++
 	case rollout.Joins:
 		r.saved = false
-		r.Nodes = slices.Clip(r.Nodes) // what was shown of them stays as it is
+		r.Nodes = slices.Clip(r.Nodes) // a published slice stays as it is
 		if f.AllBecomeCanaries(n) {
 			r.Canaries = r.Nodes
 		}
@@ -215,15 +212,15 @@ func (e *Engine) joinLocked(w *worker, s site.Step) {
 	}
 }
 
-// inHandLocked says whether the node was begun in the rollout under way.
+// inHandLocked reports whether the node was begun in the rollout under way.
 func (e *Engine) inHandLocked(w *worker) bool {
 	b := w.memory.Recorded.Begun
 	return e.rollout.running() && w.standing != aside && b != nil && b.Rollout.Equal(e.rollout.Since)
 }
 
-// begun is what is to be recorded of the node's part in the rollout when a
-// step of it is taken; nil when it is recorded, or when the step goes past the
-// order of the rollout, as the repair of drift does.
+// begun returns what to record of the node's part in the rollout when one of its steps is
+// taken. It is nil if that is already recorded, or if the step ignores the rollout's order, as
+// repairing drift does.
 func (w *worker) begun(s site.Step) *site.Begun {
 	e := w.e
 	e.mu.Lock()
@@ -235,14 +232,14 @@ func (w *worker) begun(s site.Step) *site.Begun {
 	w.spent, w.counted = 0, now
 	patience := max(site.Duration(rollout.LongestTry), 3*w.plan.Expect)
 	if h := w.node.Health(); h != nil {
-		patience += site.Duration(h.Wait()) // which has an end of its own, see awaitHealth
+		patience += site.Duration(h.Wait()) // the health wait has its own end, see awaitHealth
 	}
 	return &site.Begun{Rollout: e.rollout.Since, Since: now, Patience: patience}
 }
 
-// restoreRolloutLocked goes on with the rollout that was recorded. When it is
-// of another revision than the one in force, or there is none, the daemon was
-// ended in between, and it begins now.
+// restoreRolloutLocked continues the recorded rollout. If there is none, or it is of another
+// revision than the one in force, the daemon was stopped in between, and the rollout begins
+// now.
 func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
 	if s != nil {
 		e.rollout = &rolling{RolloutStatus: *s, count: map[standing]int{}, saved: true}
@@ -270,11 +267,10 @@ func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
 	}
 }
 
-// running says whether a rollout is under way, halted or not.
+// running reports whether a rollout is under way, halted or not.
 func (r *rolling) running() bool { return r != nil && r.Ended.IsZero() }
 
-// standLocked takes note of how a turn has left a node, and of what follows for
-// the rollout.
+// standLocked notes how a reconcile has left a node, and what follows for the rollout.
 func (e *Engine) standLocked(w *worker) {
 	r := e.rollout
 	if !r.running() || w.standing == aside {
@@ -301,8 +297,8 @@ func (e *Engine) standLocked(w *worker) {
 	}
 }
 
-// fellOrRoseLocked counts a failure, and halts the rollout when there are too
-// many or a canary is among them; it takes one back when the node recovers.
+// fellOrRoseLocked counts a failure, and halts the rollout if there are too many or the node
+// is a canary. It takes the failure back when the node recovers.
 func (e *Engine) fellOrRoseLocked(w *worker, now standing) {
 	r := e.rollout
 	r.saved = false
@@ -322,8 +318,7 @@ func (e *Engine) fellOrRoseLocked(w *worker, now standing) {
 	}
 }
 
-// without is a copy of a map that lacks a key, so that what is shown of it does
-// not change.
+// without returns a copy of a map without a key, so that the published map does not change.
 func without(m map[string]string, key string) map[string]string {
 	c := make(map[string]string, len(m)+1)
 	for k, v := range m {
@@ -334,8 +329,8 @@ func without(m map[string]string, key string) map[string]string {
 	return c
 }
 
-// proveLocked notes since when all canaries are in-sync. One that falls out
-// before they have soaked begins it anew.
+// proveLocked notes since when all canaries are in-sync. If one falls out before they have
+// soaked, the soak starts again.
 func (e *Engine) proveLocked() {
 	r, f := e.rollout, e.factsLocked()
 	if len(r.Canaries) == 0 || e.design.Rollout.Canaries == nil || f.HaveSoaked() {
@@ -353,8 +348,8 @@ func (e *Engine) proveLocked() {
 	e.wakeLocked(rollout.CanariesProven)
 }
 
-// maxEnded is of how many rollouts that have ended it is known how: more than can
-// begin and end between two looks at what was merged.
+// maxEnded is how many ended rollouts are remembered: more than can begin and end between two
+// looks at merged proposals.
 const maxEnded = 16
 
 // endRolloutLocked ends the rollout under way, if there is one.
@@ -372,7 +367,7 @@ func (e *Engine) endRolloutLocked() {
 	e.touch()
 }
 
-// goOn lets a halted rollout go on, by a person's order.
+// goOn continues a halted rollout, by a person's order.
 func (e *Engine) goOn() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -404,8 +399,8 @@ func (e *Engine) saveRollout(ctx context.Context) error {
 	return nil
 }
 
-// unsavedRollout is the rollout with its state, where it has changed since it was recorded; it
-// counts as recorded from then on.
+// unsavedRollout returns the rollout and its state if it has changed since it was recorded,
+// and marks it as recorded.
 func (e *Engine) unsavedRollout() (*rolling, site.RolloutStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -424,7 +419,7 @@ func (e *Engine) noteUnsaved(r *rolling) {
 	r.saved = false
 }
 
-// rolloutLocked is what people are shown of the rollout.
+// rolloutLocked returns what people are shown of the rollout.
 func (e *Engine) rolloutLocked() *site.RolloutStatus {
 	if e.rollout == nil {
 		return nil
@@ -434,7 +429,7 @@ func (e *Engine) rolloutLocked() *site.RolloutStatus {
 		s.Done = e.rollout.count[done]
 		return &s
 	}
-	for name := range s.Failed { // mended since the end
+	for name := range s.Failed { // repaired since the end
 		if w := e.workers[name]; w != nil && w.status.State == site.InSync {
 			s.Failed = without(s.Failed, name)
 			s.Done++
@@ -443,7 +438,8 @@ func (e *Engine) rolloutLocked() *site.RolloutStatus {
 	return &s
 }
 
-// queues says whether a new revision has to wait for the rollout under way, and tells.
+// queues reports whether a new revision has to wait for the rollout under way, and reports
+// that to people.
 func (e *Engine) queues(rev site.Revision) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

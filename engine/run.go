@@ -11,14 +11,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Run keeps the site until the context ends. What was in force before a
-// restart is in force again at once, also when the repository is away.
+// Run keeps the site until the context ends. The design in force before a
+// restart is in force again at once, even if the repository cannot be reached.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := e.restore(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return nil // it is told to end before it has begun
+			return nil // stopped before it began
 		}
 		return fmt.Errorf("restore site %s: %w", e.Site, err)
 	}
@@ -78,7 +78,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	return nil
 }
 
-// flush writes observations to the records now and then.
+// flush regularly writes observations to the records.
 func (e *Engine) flush(ctx context.Context) {
 	dice := e.dice("flush")
 	for retry.Sleep(ctx, retry.Jitter(dice, flushEvery)) {
@@ -86,7 +86,7 @@ func (e *Engine) flush(ctx context.Context) {
 	}
 }
 
-// saveLast writes the last observations when the engine stops, and ends its
+// saveLast writes the last observations when the engine stops, and releases the
 // term.
 func (e *Engine) saveLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

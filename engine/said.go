@@ -13,30 +13,30 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The bounds on what is kept of what agents say.
+// Limits for the kept output of agents.
 const (
-	mostSaid    = 200 // lines of a node
-	longestSaid = 500 // letters of a line
+	mostSaid    = 200 // lines per node
+	longestSaid = 500 // characters per line
 	writeSaid   = 5 * time.Second
 )
 
-// sayings are what the agents of a site's machines have said, as far as this process needs it:
-// what nobody asks for and nobody adds to is in the records alone.
+// sayings holds the output of a site's agents as far as this process needs it. Output that nobody
+// reads or extends is only in the records.
 type sayings struct {
 	mu    sync.Mutex
 	seq   uint64
 	nodes map[string]*saying
 }
 
-// saying is that of one node.
+// saying is the output for one node.
 type saying struct {
 	lines []site.Said
-	dirty bool // since it was written
-	whole bool // what was recorded before is among the lines
+	dirty bool // changed since it was written
+	whole bool // the lines include the recorded ones
 }
 
-// hear takes a line in. One that differs from the last in its numbers alone takes the place of
-// that: progress would fill all that is kept.
+// hear adds a line. If it differs from the last line only in its numbers, it replaces that line:
+// progress reports would otherwise fill the space.
 func (s *sayings) hear(node, text string) {
 	if text = strings.Join(strings.Fields(text), " "); text == "" {
 		return
@@ -47,7 +47,7 @@ func (s *sayings) hear(node, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seq == 0 {
-		s.seq = uint64(time.Now().UnixMicro()) // above that of every daemon before
+		s.seq = uint64(time.Now().UnixMicro()) // above the Seq of every earlier daemon
 	}
 	s.seq++
 	is := s.of(node)
@@ -60,7 +60,7 @@ func (s *sayings) hear(node, text string) {
 	is.dirty = true
 }
 
-// of is what is kept of a node. The caller has the lock.
+// of returns what is kept of a node. The caller holds the lock.
 func (s *sayings) of(node string) *saying {
 	if s.nodes == nil {
 		s.nodes = map[string]*saying{}
@@ -77,7 +77,7 @@ var digits = regexp.MustCompile(`[0-9]+`)
 
 func withoutNumbers(text string) string { return digits.ReplaceAllString(text, "0") }
 
-// join puts what was recorded of a node before what was heard since, and gives all of it.
+// join puts the recorded lines of a node before those heard since, and returns all of them.
 func (s *sayings) join(node string, recorded []site.Said) []site.Said {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *sayings) join(node string, recorded []site.Said) []site.Said {
 	return append([]site.Said(nil), is.lines...)
 }
 
-// dirty are the nodes of which something is to be written.
+// dirty returns the nodes with lines to write.
 func (s *sayings) dirty() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *sayings) dirty() (names []string) {
 	return names
 }
 
-// wrote notes that what a node had said was written, up to a line.
+// wrote notes that a node's lines were written, up to a Seq.
 func (s *sayings) wrote(node string, up uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +115,8 @@ func (s *sayings) forget(node string) {
 	delete(s.nodes, node)
 }
 
-// Said is the last of what the agent in the memory of a node's machine has said, oldest first. It
-// is kept when the agent has gone.
+// Said returns the last output of the agent in the memory of a node's machine, oldest first. It
+// is kept after the agent has gone.
 func (e *Engine) Said(ctx context.Context, node string) ([]site.Said, error) {
 	e.mu.Lock()
 	known := e.workers[node] != nil
@@ -131,8 +131,8 @@ func (e *Engine) Said(ctx context.Context, node string) ([]site.Said, error) {
 	return e.said.join(node, recorded), nil
 }
 
-// keepSaid writes what agents say into the records. A daemon that is killed loses the last
-// seconds of it.
+// keepSaid writes the output of agents to the records. If the daemon is killed, the last seconds
+// are lost.
 func (e *Engine) keepSaid(ctx context.Context) {
 	if e.Agents == nil {
 		return
@@ -143,7 +143,7 @@ func (e *Engine) keepSaid(ctx context.Context) {
 			e.Log.Warn("the output of agents could not be recorded", "err", err)
 		}
 	}
-	_ = e.writeSaid(context.WithoutCancel(ctx)) // what cannot be written at the end is lost
+	_ = e.writeSaid(context.WithoutCancel(ctx)) // if this write fails, the output is lost
 }
 
 func (e *Engine) writeSaid(ctx context.Context) error {

@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// seed gives a machine what its installation is to hand to the system's first
-// boot. What the system can be known by then is recorded first. A try that is
-// resumed gets a seed of its own, since nobody keeps the keys of the one before;
-// which of them the machine has booted with, it shows.
+// seed gives a machine what its installation hands to the system's first boot.
+// It first records what the system can be identified by. A resumed try gets a
+// new seed, since nobody keeps the keys of the one before. The machine shows
+// which of the seeds it booted with.
 func (w *worker) seed(ctx context.Context, m driver.Machine, j job, s site.Step) error {
 	seeder, ok := driver.As[driver.Seeder](m)
 	if s.Action != site.ActionInstall || !ok {

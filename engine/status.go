@@ -15,17 +15,17 @@ import (
 
 // Times of the reporting loop.
 const (
-	firstReport   = 30 * time.Second // longest wait for every node's first look
-	reportEvery   = 10 * time.Second // until a design says how often
+	firstReport   = 30 * time.Second // longest wait for the first look at every node
+	reportEvery   = 10 * time.Second // until a design sets it
 	reportTimeout = 5 * time.Minute
 )
 
-// show puts a turn's outcome into the node's status.
+// show puts the outcome of a reconcile into the node's status.
 func (w *worker) show(ctx context.Context, o outcome) {
 	e := w.e
 	e.mu.Lock()
 	if w.outdated && o.state == site.InSync {
-		o = outcome{state: site.Progressing, reason: redesigned, wait: o.wait} // with what was designed when the turn began
+		o = outcome{state: site.Progressing, reason: redesigned, wait: o.wait} // with the design when the reconcile began
 	}
 	s := w.describeLocked(o)
 	shown := site.Shown{State: s.State, Reason: s.Reason, Since: s.Since}
@@ -33,7 +33,7 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	changed := !sameStatus(s, w.status)
 	w.status = s
 	tell := w.note
-	if s.Person && !w.blind { // what a blind one cannot see is told when it cannot
+	if s.Person && !w.blind { // a failed look was reported when it failed
 		tell = w.warn
 	}
 	e.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	}
 }
 
-// told is an outcome as history tells it.
+// told returns an outcome in the history's words.
 func told(o outcome) string {
 	if o.reason == "" {
 		return string(o.state)
@@ -92,8 +92,8 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	return s
 }
 
-// serviceLocked is whether the system answered when it was last asked. An installer
-// need not.
+// serviceLocked returns whether the system answered when it was last asked. While
+// an installer runs, it is unknown.
 func (w *worker) serviceLocked() site.Service {
 	_, asked := w.node.Endpoints[site.OS]
 	switch {
@@ -111,7 +111,7 @@ func (w *worker) serviceLocked() site.Service {
 	return site.ServiceAnswers
 }
 
-// sameStatus compares what is worth telling people.
+// sameStatus compares the parts of two statuses that are worth reporting.
 func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	a.Detail, b.Detail, a.Cause, b.Cause, a.Release, b.Release = "", "", "", "", "", ""
@@ -120,7 +120,7 @@ func sameStatus(a, b site.NodeStatus) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Report is the site's status and plan as they are now.
+// Report returns the site's present status and plan.
 func (e *Engine) Report() site.Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,10 +164,10 @@ func (e *Engine) Report() site.Report {
 	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings)}
 }
 
-// namesLocked are the names of all nodes in order.
+// namesLocked returns the names of all nodes, sorted.
 func (e *Engine) namesLocked() []string { return slices.Sorted(maps.Keys(e.workers)) }
 
-// knownOf is what a plan of one node rests on.
+// knownOf returns what a plan of one node is based on.
 func (e *Engine) knownOf(node string, m site.Memory) site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,7 +179,7 @@ func (e *Engine) knownOfLocked(node string, m site.Memory) site.Known {
 		Accounts: map[string]site.Account{node: e.accounts[node]}, Records: e.book.Records, Reach: e.others}
 }
 
-// Known is what is known beside the design.
+// Known returns everything known besides the design.
 func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,15 +192,15 @@ func (e *Engine) Known() site.Known {
 			k.Unseen[name] = true
 		}
 		reach, own := e.reachLocked(w), site.ReachOf(w.node)
-		reach.Manager, reach.Machine, reach.Hypervisor = own.Manager, own.Machine, own.Hypervisor // what leads to it now
+		reach.Manager, reach.Machine, reach.Hypervisor = own.Manager, own.Machine, own.Hypervisor // how it is reached now
 		reach.Manager = Pinned(reach.Manager, w.memory.Recorded.Certificate)
 		k.Reach[name] = reach
 	}
 	return k
 }
 
-// report tells the reporters of every change, at most as often as the design
-// says, and again after an error.
+// report sends every change to the reporters, at most as often as the design says,
+// and again after an error.
 func (e *Engine) report(ctx context.Context) {
 	e.awaitFirstLooks(ctx)
 	for failures := 0; ; {
@@ -223,8 +223,8 @@ func (e *Engine) report(ctx context.Context) {
 	}
 }
 
-// tell runs every reporter once and says whether all of them succeeded. A daemon
-// that does not act for the site leaves telling to the one that does.
+// tell runs every reporter once and reports whether all succeeded. A daemon that
+// does not act for the site leaves reporting to the one that does.
 func (e *Engine) tell(ctx context.Context) bool {
 	if e.isBarred() {
 		return true
@@ -250,9 +250,9 @@ func (e *Engine) tell(ctx context.Context) bool {
 	return ok && err == nil
 }
 
-// publishStatus writes the status to the branch, once what that has was compared
-// with the records: it tells when they are older than what was done, and would be
-// gone.
+// publishStatus writes the status to the branch, after comparing the published
+// status with the records. Only the published status shows that the records are out
+// of date, and writing would overwrite it.
 func (e *Engine) publishStatus(ctx context.Context) error {
 	if e.Anchor != nil {
 		if err := e.compareWithPublished(ctx); err != nil {
@@ -266,7 +266,7 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 	return e.Branch.Report(ctx, e.Report())
 }
 
-// resealAll has the sealed part of each node be what it is by now.
+// resealAll brings the sealed part of each node up to date.
 func (e *Engine) resealAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -284,8 +284,8 @@ func (e *Engine) reportInterval() time.Duration {
 	return time.Duration(e.design.Rollout.ReportEvery)
 }
 
-// awaitFirstLooks holds the first report back until every node was looked at,
-// so that a restart is not told as "unknown" of all of them.
+// awaitFirstLooks delays the first report until Slipway has looked at every node,
+// so that a restart does not report all nodes as "unknown".
 func (e *Engine) awaitFirstLooks(ctx context.Context) {
 	deadline := time.Now().Add(firstReport)
 	for time.Now().Before(deadline) && !e.lookedOnce() {

@@ -12,14 +12,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// checkedPorts holds that ports are plugged in as designed before anything is done with them, as
-// far as LLDP tells. It is all that is done where no driver sets up switches.
+// checkedPorts checks by LLDP that ports are plugged in as designed before anything is done with
+// them. Without a driver for switches it does nothing else.
 type checkedPorts struct{ then driver.Switches }
 
 var _ driver.Switches = checkedPorts{}
 
-// Provision refuses a port that is known to be plugged in elsewhere: the machine would start in
-// another network, and a switch would set up a port of another machine.
+// Provision refuses a port that is known to be plugged in elsewhere: the machine would boot in
+// another network, and the switch would set up another machine's port.
 func (c checkedPorts) Provision(ctx context.Context, n *site.Node, ports []site.SwitchedPort) error {
 	for _, p := range ports {
 		if why := plan.Misplaced(n, p); why != "" {
@@ -32,7 +32,7 @@ func (c checkedPorts) Provision(ctx context.Context, n *site.Node, ports []site.
 	return c.then.Provision(ctx, n, ports)
 }
 
-// Production leaves ports alone that nobody has set up.
+// Production does nothing if no driver sets up ports.
 func (c checkedPorts) Production(ctx context.Context, n *site.Node, ports []site.SwitchedPort) error {
 	if c.then == nil {
 		return nil
@@ -44,14 +44,14 @@ const (
 	// longestSwitching bounds one call to a switch.
 	longestSwitching = 2 * time.Minute
 	// portPatience is how long the machine's system may take to show that its ports carry their
-	// networks, before the switch is told once more.
+	// networks, before Slipway tells the switch once more.
 	portPatience = 10 * time.Minute
-	// mostSwitchings is how often a switch is told, before a person looks.
+	// mostSwitchings is how often Slipway tells a switch before a person has to look.
 	mostSwitchings = 3
 )
 
-// provision prepares the ports by which the machine is about to start over the network. That they
-// may be is recorded first: they are brought back whatever comes of the start.
+// provision prepares the ports from which the machine is about to boot over the network. It
+// records them first, so that they are put back however the start ends.
 func (w *worker) provision(ctx context.Context, j job) error {
 	ports := w.startPorts(j)
 	if len(ports) == 0 {
@@ -73,7 +73,7 @@ func (w *worker) provision(ctx context.Context, j job) error {
 	})
 }
 
-// alsoPorts are ports with those that were prepared before them and are others.
+// alsoPorts returns ports and those of before that are not among them.
 func alsoPorts(ports, before []site.SwitchedPort) []site.SwitchedPort {
 	all := slices.Clone(ports)
 	for _, b := range before {
@@ -86,7 +86,7 @@ func alsoPorts(ports, before []site.SwitchedPort) []site.SwitchedPort {
 	return all
 }
 
-// switchPorts does what a step needs of switches before its first request to the machine.
+// switchPorts sets up switches for a step before its first request to the machine.
 func (w *worker) switchPorts(ctx context.Context, j job, s site.Step) error {
 	switch {
 	case s.Action == site.ActionStartAgent && j.node.References.Start == site.StartNetwork:
@@ -97,8 +97,8 @@ func (w *worker) switchPorts(ctx context.Context, j job, s site.Step) error {
 	return nil
 }
 
-// startPorts are the ports by which the node starts over the network, with what was heard at them
-// if its system answers now.
+// startPorts returns the ports that the node boots from over the network, with the neighbours
+// heard there if its system answers now.
 func (w *worker) startPorts(j job) []site.SwitchedPort {
 	ports := j.site.StartPorts(j.node)
 	w.e.mu.Lock()
@@ -114,8 +114,8 @@ func (w *worker) startPorts(j job) []site.SwitchedPort {
 	return ports
 }
 
-// giveBackPorts has prepared ports carry the networks of the design, once for each time that they
-// were prepared or not proven. Where nothing can tell a switch, that is a person's to do.
+// giveBackPorts puts prepared ports back on the networks of the design. It does so once each time
+// they were prepared or not proven. If nothing can tell the switch, a person has to do it.
 func (w *worker) giveBackPorts(ctx context.Context, j job) error {
 	is := w.job().memory.Recorded.Ports
 	if is == nil || !is.Back.IsZero() {
@@ -141,7 +141,7 @@ func (w *worker) giveBackPorts(ctx context.Context, j job) error {
 	})
 }
 
-// switched calls a switch, for as long as the term is held.
+// switched calls a switch, while the term is held.
 func (w *worker) switched(ctx context.Context, what string, ports []site.SwitchedPort, call func(context.Context) error) error {
 	ctx, stop := w.e.whileHeld(ctx)
 	defer stop()
@@ -155,8 +155,9 @@ func (w *worker) switched(ctx context.Context, what string, ports []site.Switche
 	return driver.Say(fmt.Sprintf("%s %s: %s", text, what, strings.TrimPrefix(verdict(err), driver.Class(err)+": ")), fmt.Errorf("%s: %w", text, err))
 }
 
-// tendPorts brings ports back whose start over the network is over, and forgets those that are
-// proven to be. While the machine is to start so, or runs the agent, they stay prepared.
+// tendPorts puts ports back once their network start is over, and forgets those proven to be
+// back. They stay prepared while the machine is about to start over the network, or runs the
+// agent.
 func (w *worker) tendPorts(ctx context.Context, j job) error {
 	r := j.memory.Recorded
 	if r.Ports == nil || r.Quarantined != nil || r.Agent.IsOn() && r.Agent.Network && r.Ports.Back.IsZero() {
@@ -188,8 +189,8 @@ func (w *worker) tendPorts(ctx context.Context, j job) error {
 	return nil
 }
 
-// unprovenPorts says why nobody knows whether the ports that were prepared are back; empty where
-// they are, or none were.
+// unprovenPorts returns why it is unknown whether the prepared ports are back; empty if they are,
+// or if none were prepared.
 func (w *worker) unprovenPorts(j job) string {
 	is := j.memory.Recorded.Ports
 	if is == nil {
@@ -201,7 +202,7 @@ func (w *worker) unprovenPorts(j job) string {
 	return plan.PortsProven(j.site, j.node, j.memory.Observed, is.Ports, is.Back, w.e.serves)
 }
 
-// awaitPorts is the outcome for a node whose ports are not proven to be back.
+// awaitPorts returns the outcome for a node whose ports are not proven to be back.
 func (w *worker) awaitPorts(j job, why string) outcome {
 	is := j.memory.Recorded.Ports
 	reason := fmt.Sprintf("%s was prepared for the start over the network, and is not proven to be back on its networks: %s", site.PortsText(is.Ports), why)

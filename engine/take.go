@@ -40,7 +40,7 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		o.next = next
 		return o
 	}
-	if err := w.e.saveRollout(ctx); err != nil { // the step may be the first of another one
+	if err := w.e.saveRollout(ctx); err != nil { // the step may begin another rollout
 		return w.fail(j, err)
 	}
 	if w.failures == 0 && !w.isOldNews(s) {
@@ -49,7 +49,7 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 	err := w.apply(ctx, j, s)
 	if err != nil {
 		if w.timing != nil {
-			w.timing.tried = true // a look that fails meanwhile says nothing
+			w.timing.tried = true // a failed look meanwhile does not count
 		}
 		o := w.fail(j, err)
 		o.next = next
@@ -61,8 +61,8 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 	return outcome{state: site.Progressing, reason: next, next: next}
 }
 
-// isUnseenSince says whether a step that was just done was done for something inside
-// the system, which was not looked into since: its effect cannot be judged.
+// isUnseenSince reports whether the step just done changed something inside the system that
+// was not looked at since: its effect is not known yet.
 func (w *worker) isUnseenSince(j job, s site.Step) bool {
 	return s.Digest() == w.last && slices.ContainsFunc(s.Changes, func(c site.Change) bool {
 		name, _, _ := strings.Cut(c.Field, ".")
@@ -71,8 +71,8 @@ func (w *worker) isUnseenSince(j job, s site.Step) bool {
 	})
 }
 
-// stepAside gives the place in the rollout of a node back that waits for others
-// while its machine is in service: those may wait for the place.
+// stepAside gives back the rollout place of a node that waits for others while its machine is
+// in service: those others may be waiting for the place.
 func (w *worker) stepAside(ctx context.Context, j job) {
 	r := j.memory.Recorded
 	w.e.mu.Lock()
@@ -90,15 +90,15 @@ func (w *worker) stepAside(ctx context.Context, j job) {
 	}
 }
 
-// disobeyed is what is said of a machine that does not stay off in quarantine.
+// disobeyed is the reason shown for a machine that does not stay off in quarantine.
 const disobeyed = "the machine keeps turning itself on, and Slipway keeps forcing it off; check the machine"
 
-// lied says why a step is not taken again: it was refused, or was reported
-// done and the machine is as it was.
+// lied returns why a step is not taken again: it was refused, or it was reported as done and
+// changed nothing.
 func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 	digest := s.Digest()
 	if s.Force && w.last == digest {
-		w.last, w.disobeyed = "", true // whoever switches it on again, it is switched off again
+		w.last, w.disobeyed = "", true // whoever switches it on, Slipway switches it off again
 		return disobeyed
 	}
 	if w.last == digest {
@@ -119,8 +119,8 @@ func (w *worker) lied(ctx context.Context, j job, s site.Step) string {
 	return fmt.Sprintf("%s was reported as done but had no effect (%s); check the machine, then `slipway retry %s` or change the design", s.Action, s.Summary(), w.name)
 }
 
-// apply records the step, takes it, and records its effect. The record comes
-// first: without it nothing is written to a machine.
+// apply records the step, takes it, and records its effect. Without the first record Slipway
+// writes nothing to a machine.
 func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	kind := s.Endpoint()
 	machine, err := w.open(ctx, j.node, kind)
@@ -163,7 +163,7 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 		done = i.Installed()
 	}
 	if err := w.save(ctx, func(r *site.Recorded) { effect(r, j.node, s, done) }); err != nil {
-		return err // still noted as in flight, and joined
+		return err // still recorded as in flight, and joined later
 	}
 	if s.Retires() {
 		w.forgetSystem()
@@ -171,21 +171,21 @@ func (w *worker) apply(ctx context.Context, j job, s site.Step) error {
 	w.last, w.lastDone, w.failures, w.tried = s.Digest(), time.Now(), 0, tried{}
 	w.anew = true
 	if s.Impact >= site.ImpactReboot {
-		w.inside = time.Time{} // whether its system is back is asked anew
+		w.inside = time.Time{} // ask again whether its system is back
 		w.reinspect = true
 	}
 	return nil
 }
 
-// tried is a step of which a try has failed, and why.
+// tried is a step whose last try failed, and why.
 type tried struct{ step, why string }
 
-// isOldNews says whether it was told that the step is tried, or is told as the
-// node's state.
+// isOldNews reports whether the step's try was already reported, or is reported as the node's
+// state.
 func (w *worker) isOldNews(s site.Step) bool { return w.disobeyed || w.tried.step == s.Digest() }
 
-// noteFailed tells that a step has failed; of further tries only what fails
-// otherwise than the one before.
+// noteFailed reports a failed step. It reports a further try only if that fails for another
+// reason.
 func (w *worker) noteFailed(j job, s site.Step, err error) {
 	now := tried{step: s.Digest(), why: verdict(err)}
 	if now != w.tried {
@@ -194,7 +194,7 @@ func (w *worker) noteFailed(j job, s site.Step, err error) {
 	w.tried = now
 }
 
-// send has the driver take the step, for as long as the term is held.
+// send lets the driver take the step, while the term is held.
 func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step) error {
 	ctx, stop := w.e.whileHeld(ctx)
 	defer stop()
@@ -219,16 +219,16 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	return errors.Join(err, i.settle(context.WithoutCancel(ctx), err))
 }
 
-// showWait notes what the step under way waits for; nil is nothing. Whoever asks for
-// the status sees how far that is, and nothing is reported because of it.
+// showWait notes what the step under way waits for; nil for nothing. The status shows the
+// progress, but a change triggers no report.
 func (w *worker) showWait(wait *driver.Wait) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.wait = wait
 }
 
-// noteBegun records that the step's first request is about to be sent, and
-// gives the step as it is to be taken.
+// noteBegun records that the step's first request is about to be sent, and returns the step
+// as it is to be taken.
 func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, error) {
 	if b := j.memory.Recorded.Agent; j.memory.Recorded.InFlight.Is(s) || s.Action == site.ActionStartAgent && b.IsOn() && !b.IsStarted() {
 		s.Resumed = true
@@ -237,7 +237,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		w.timing = &timing{step: s, since: time.Now(), model: plan.Model(j.memory.Observed), wanted: askedInside(j.node, s)}
 	}
 	if s.Force {
-		return s, nil // recorded as the quarantine; what was begun before stays noted
+		return s, nil // the quarantine is its record; the note of an earlier step stays
 	}
 	served, err := w.serveURL(j, s)
 	if err != nil {
@@ -253,7 +253,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	held := false
 	err = w.save(ctx, func(r *site.Recorded) {
 		if held = r.Quarantined != nil; held {
-			return // since the gates were passed
+			return // quarantined since the gates were passed
 		}
 		if begun != nil {
 			r.Begun = begun
@@ -269,7 +269,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			r.Agent = boot
 		}
 		switch {
-		case boot != nil && r.AgentWorks(): // which goes on once the agent is there again
+		case boot != nil && r.AgentWorks(): // the installation continues once the agent is back
 		case !s.Resumed:
 			r.InFlight = &site.InFlight{Step: s, Since: time.Now(), Revision: j.revision.ID, Term: term, Served: served}
 		case r.InFlight != nil && r.InFlight.Served != served:
@@ -281,7 +281,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 			installerEnded(r)
 		}
 		if s.Impact >= site.ImpactReboot {
-			settled(false)(r) // it passed the gates, so a person knows the machine
+			settled(false)(r) // the step passed the gates, so a person knows the machine
 		}
 	})
 	switch {
@@ -293,9 +293,8 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 	return s, err
 }
 
-// giveWay notes that an installation under way gives way to another one: its
-// machine is switched off for that, which does not mean that its installer is
-// done.
+// giveWay notes that an installation under way gives way to another one. Its machine is
+// switched off for that, which does not mean that its installer is done.
 func giveWay(r *site.Recorded, s site.Step) {
 	if r.UnderWay() == 0 || r.UnderWay() == s.Generation {
 		return
@@ -307,16 +306,15 @@ func giveWay(r *site.Recorded, s site.Step) {
 	r.Installing, r.InFlight = &left, nil
 }
 
-// giveUp notes a step that was refused, so that it is not sent again by
-// itself; one that may still be under way stays noted as in flight and is
-// joined later. The machine may have been taken out of service by then, so it
-// keeps its place in the rollout until it is in-sync.
+// giveUp records a refused step, so that it is not sent again by itself. A step that may
+// still be under way stays recorded as in flight and is joined later. The machine may be out
+// of service by then, so it keeps its place in the rollout until it is in-sync.
 func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	if errors.Is(err, driver.ErrNotPermitted) {
 		err = fmt.Errorf("%s of %s: %w", s.Action, w.name, err)
 		return errors.Join(err, w.save(ctx, func(r *site.Recorded) {
 			if r.InFlight != nil && !r.AgentWorks() {
-				r.InFlight = nil // nothing was lost, and the driver has taken back what it prepared
+				r.InFlight = nil // nothing was lost, and the driver has undone its preparations
 			}
 			notStarted(r, s)
 		}))
@@ -326,7 +324,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 		return err
 	}
 	if s.Force {
-		return err // a quarantine is tried again
+		return err // a quarantine is retried
 	}
 	w.timing = nil
 	why := fmt.Sprintf("%s; `slipway retry %s` or a change of its design tries again", verdict(err), w.name)
@@ -342,7 +340,7 @@ func (w *worker) giveUp(ctx context.Context, s site.Step, err error) error {
 	}))
 }
 
-// notStarted notes that the agent was not started after all: its token is of no use.
+// notStarted notes that the agent was not started after all: its token is useless.
 func notStarted(r *site.Recorded, s site.Step) {
 	if b := r.Agent; s.Action == site.ActionStartAgent && b.IsOn() && !b.IsStarted() {
 		over := *b
@@ -351,8 +349,7 @@ func notStarted(r *site.Recorded, s site.Step) {
 	}
 }
 
-// installerEnded notes that the installer is done: from here on nothing cuts
-// it off.
+// installerEnded notes that the installer is done: from now on nothing cuts it off.
 func installerEnded(r *site.Recorded) {
 	if i := r.Installing; i != nil && i.Ended.IsZero() {
 		ended := *i
@@ -388,7 +385,7 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 		plan.ForgetInside(r)
 		r.Installing = &site.Installation{Generation: s.Generation, Image: s.Image.SHA256, Since: time.Now(), Attempt: s.Attempt,
 			FirstBoot: given, Served: served, Actions: true}
-		if s.ByAgent() { // and is done
+		if s.ByAgent() { // the agent has finished it
 			i := r.Installing
 			i.ByAgent, i.Ended, i.Served, i.FirstBoot.HostKeys, i.BootUnknown = true, i.Since, "", by.HostKeys, by.BootUnknown
 		}
@@ -416,6 +413,6 @@ func effect(r *site.Recorded, n *site.Node, s site.Step, by driver.Installed) {
 	}
 }
 
-// ownedBy is the list of what Slipway made in a system that was just installed: its agent has
-// begun one there, which is not known before it is seen.
+// ownedBy returns the initial list of what Slipway made in a new system. The agent has begun
+// a list there, which is unknown until it is seen.
 func ownedBy(i site.Installation) site.Owned { return site.Owned{Changing: i.ByAgent} }

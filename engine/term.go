@@ -15,19 +15,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// longestWrite is how long a write that was sent may still take effect after
-// its sender is gone. Drivers give a write's answer no longer than this once
-// they have been told to stop.
+// longestWrite is how long a sent write may still take effect after its sender is gone. Drivers
+// wait no longer than this for a write's answer once they were told to stop.
 const longestWrite = 15 * time.Second
 
-// tenure is the engine's term. Its zero value has none.
+// tenure is the engine's term. The zero value has none.
 type tenure struct {
 	*record.Term // nil until it is acquired
-	// settled is when nothing of the term before can be under way any more.
+	// settled is when nothing of the previous term can be under way any more.
 	settled time.Time
-	// trouble is why the term could not be acquired or renewed last.
+	// trouble is why the term could not be acquired or renewed last time.
 	trouble error
-	// before are the sessions that earlier terms have left, by node.
+	// before holds the sessions that earlier terms have left, by node.
 	before map[string]record.Sessions
 }
 
@@ -36,7 +35,7 @@ func (e *Engine) beginTerm(ctx context.Context, left map[string]record.Sessions)
 	return e.beginTermAbove(ctx, left, 0)
 }
 
-// beginTermAbove acquires the site's term with a number above another one.
+// beginTermAbove acquires the site's term with a number above the given one.
 func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sessions, above uint64) error {
 	t, err := e.Records.Acquire(ctx, holder(), above)
 	e.mu.Lock()
@@ -70,8 +69,7 @@ func holder() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// keepTerm renews the term, or tries to acquire it, for as long as the engine
-// runs.
+// keepTerm renews the term, or tries to acquire it, as long as the engine runs.
 func (e *Engine) keepTerm(ctx context.Context) {
 	for retry.Sleep(ctx, record.RenewEvery) {
 		held := e.heldTerm() != nil
@@ -86,7 +84,7 @@ func (e *Engine) keepTerm(ctx context.Context) {
 	}
 }
 
-// wakeHeld has those that wait for something look whether they still do.
+// wakeHeld makes blocked nodes check whether they still have to wait.
 func (e *Engine) wakeHeld() {
 	for _, w := range e.workersThat(func(w *worker) bool { return w.status.State == site.Blocked }) {
 		w.wakeUp()
@@ -103,22 +101,22 @@ func (e *Engine) renewTerm(ctx context.Context) error {
 	return err
 }
 
-// lastTerm is the term that was acquired last, nil for none, and the sessions that earlier terms
-// have left.
+// lastTerm returns the term acquired last, or nil, and the sessions that earlier terms have
+// left.
 func (e *Engine) lastTerm() (*record.Term, map[string]record.Sessions) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term.Term, e.term.before
 }
 
-// noteTermTrouble notes why the term could not be renewed; nil for that it was.
+// noteTermTrouble notes why the term could not be renewed; nil if it was renewed.
 func (e *Engine) noteTermTrouble(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term.trouble = err
 }
 
-// releaseTerm ends the term when nothing is under way any more.
+// releaseTerm ends the term. Nothing may be under way any more.
 func (e *Engine) releaseTerm(ctx context.Context) error {
 	e.mu.Lock()
 	t := e.term.Term
@@ -129,7 +127,7 @@ func (e *Engine) releaseTerm(ctx context.Context) error {
 	return t.Release(ctx)
 }
 
-// heldTerm is the term if it is held now.
+// heldTerm returns the term if it is held now, else nil.
 func (e *Engine) heldTerm() *record.Term {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,9 +137,9 @@ func (e *Engine) heldTerm() *record.Term {
 	return nil
 }
 
-// mayWriteLocked says why no write may be sent now, or nothing. A destructive one
-// must not meet a request of the term before, unless the machine is fenced: no
-// session of an earlier term is left there.
+// mayWriteLocked returns why no write may be sent now; empty if it may. A destructive write must
+// not meet a request of the previous term, unless the machine is fenced: no session of an
+// earlier term is left there.
 func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string {
 	t := e.term
 	switch {
@@ -167,10 +165,9 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 	return ""
 }
 
-// termGate lets a write pass only while the site's term is held. What is
-// destructive waits also for what the term before may have under way, unless
-// its session on the machine is known to be over: then nothing of it is
-// accepted any more.
+// termGate passes a write only while the site's term is held. A destructive step also waits for
+// what the previous term may have under way, unless that term's session on the machine is known
+// to be over: then the machine accepts nothing of it any more.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
 	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive, w.fenced); why != "" {
 		return &held{state: site.Blocked, sentence: why, release: "this daemon holding the site's term"}
@@ -178,7 +175,7 @@ func (e *Engine) termGate(w *worker, s site.Step) *held {
 	return nil
 }
 
-// whileHeld gives a context that ends when nothing may be written any more.
+// whileHeld returns a context that ends when writes are no longer allowed.
 func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t := e.heldTerm(); t != nil {
 		return t.Bound(ctx)
@@ -188,14 +185,12 @@ func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// fence records the session that a handle holds, and ends those that earlier
-// terms have left at the same endpoint. Before it has succeeded nothing may be
-// written. A handle without sessions needs none of it, but one that was not
-// looked through may log in only with its first write: then its session would
-// not be recorded.
+// fence records the session that a handle holds, and ends those that earlier terms left at the
+// same endpoint. Nothing may be written before fence has succeeded. A handle without sessions
+// needs none of this. A handle that was not looked through might log in only with its first
+// write, and that session would not be recorded.
 //
-// Its error wraps driver.ErrOutranked when the machine has a session of a later
-// term of the site.
+// Its error wraps driver.ErrOutranked if the machine has a session of a later term of the site.
 func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	d := w.connections[kind]
 	s, ok := driver.As[driver.Sessioner](d.machine)
@@ -233,7 +228,7 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 			return err
 		}
 	}
-	if s.Session() != id { // it was over, and another was opened
+	if s.Session() != id { // the session was over, and another was opened
 		return fmt.Errorf("%w: the session on %s has ended; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	d.session = id
@@ -243,8 +238,7 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	return nil
 }
 
-// outranked says whether a term of the site that is later than this one acts on a
-// machine.
+// outranked returns an error if a later term of the site acts on the machine.
 func (w *worker) outranked(ctx context.Context, m driver.Machine, t *record.Term) error {
 	namer, ok := driver.As[driver.Namer](m)
 	if !ok {
@@ -254,10 +248,10 @@ func (w *worker) outranked(ctx context.Context, m driver.Machine, t *record.Term
 	return namer.Outranked(ctx)
 }
 
-// bequeath tells a handle that has not logged in yet in which term it acts, and
-// which sessions earlier terms have left at its endpoint, for when the machine
-// has no room for another. While the term is not held they may be those of the
-// controller that acts.
+// bequeath prepares a handle that has not logged in yet. It passes the present term, and the
+// sessions that earlier terms left at the endpoint, in case the machine has no room for another.
+// While the term is not held, bequeath does nothing: those sessions may belong to the controller
+// that acts.
 func (w *worker) bequeath(d *connection, kind site.EndpointKind) {
 	t := w.e.heldTerm()
 	if t == nil || d.session != "" || w.e.ObserveOnly {
@@ -279,7 +273,7 @@ func (w *worker) bequeath(d *connection, kind site.EndpointKind) {
 	heir.Inherit(left)
 }
 
-// weaker says what is missing on a machine without sessions.
+// weaker returns what is missing on a machine without sessions.
 func (w *worker) weaker() string {
 	d := w.connections[site.Manager]
 	switch binding := d.binding(); {
@@ -294,7 +288,7 @@ func (w *worker) weaker() string {
 	return ""
 }
 
-// recordedSessions are those that are recorded of the node's machine.
+// recordedSessions returns the sessions recorded for the node's machine.
 func (w *worker) recordedSessions() record.Sessions {
 	if w.logins == nil {
 		w.e.mu.Lock()
@@ -315,9 +309,8 @@ func (w *worker) recordSessions(ctx context.Context, kind site.EndpointKind, all
 	return nil
 }
 
-// endSession ends a session that an earlier term left, and says whether it is
-// over. A machine that does not let it be ended forgets it by itself; what is
-// destructive waits meanwhile.
+// endSession ends a session that an earlier term left, and reports whether it is over. If the
+// machine refuses, the session expires by itself; destructive steps wait meanwhile.
 func (w *worker) endSession(ctx context.Context, d *connection, left record.Session) (over bool, err error) {
 	ender, ok := driver.As[driver.Ender](d.machine)
 	if !ok || left.Endpoint != d.endpoint.URL {
@@ -334,7 +327,7 @@ func (w *worker) endSession(ctx context.Context, d *connection, left record.Sess
 	}
 }
 
-// raiseTerm ends the term and begins one with a number above another.
+// raiseTerm ends the term and begins one with a number above the given one.
 func (e *Engine) raiseTerm(ctx context.Context, above uint64) error {
 	if err := e.releaseTerm(ctx); err != nil {
 		return err
@@ -342,7 +335,7 @@ func (e *Engine) raiseTerm(ctx context.Context, above uint64) error {
 	return e.beginTermAbove(ctx, nil, above)
 }
 
-// termNumberLocked is the number of the term, 0 before there is one.
+// termNumberLocked returns the number of the term, or 0 before there is one.
 func (e *Engine) termNumberLocked() uint64 {
 	if e.term.Term == nil {
 		return 0

@@ -11,19 +11,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// timing is a step that was begun, to learn how long it takes on such a
-// machine: until its effect was seen and something else may follow. An
-// installation takes until the installer is done.
+// timing measures how long a begun step takes on such a machine: until its effect is
+// seen and the next step may follow. An installation takes until the installer is
+// done.
 type timing struct {
 	step   site.Step
 	since  time.Time
 	model  string
-	tried  bool   // a try has failed: it says little of other machines
-	wanted string // what the design asked of the step's items then, see askedInside
+	tried  bool   // a try has failed: the duration says little about other machines
+	wanted string // what the design then asked of the step's items, see askedInside
 }
 
-// askedInside is what a node's design asks of the items that a step inside the system
-// changes; it is empty for other steps.
+// askedInside returns what a node's design asks of the items that a step changes
+// inside the system; empty for other steps.
 func askedInside(n *site.Node, s site.Step) string {
 	if !site.IsInside(s.Facet) {
 		return ""
@@ -40,8 +40,8 @@ func askedInside(n *site.Node, s site.Step) string {
 	return string(text)
 }
 
-// goesOn says whether the step that is next has something of this one left to do: more
-// may be known of the machine by now, and more may be designed.
+// goesOn reports whether the next step still has a part of this one to do: more may be
+// known of the machine by now, or more may be designed.
 func (t *timing) goesOn(next site.Step) bool {
 	if next.Digest() == t.step.Digest() {
 		return true
@@ -52,12 +52,12 @@ func (t *timing) goesOn(next site.Step) bool {
 		})
 }
 
-// longestMemory is how many durations are kept of each kind.
+// longestMemory is how many durations are kept per kind of step.
 const longestMemory = 16
 
-// timed notes that the step under way has had its effect, when the plan no
-// longer holds it and nothing is waited for. What a quarantine has cut off has
-// had none, and of what the design does not ask for any more nobody has seen any.
+// timed notes that the step under way has had its effect, once the plan no longer has
+// the step and nothing is waited for. A step cut off by a quarantine had no effect. If
+// the design no longer asks for the step, its effect is unknown.
 func (w *worker) timed(j job, p site.NodePlan) {
 	t := w.timing
 	if t == nil || p.Waiting != "" || len(p.Steps) > 0 && t.goesOn(p.Steps[0]) {
@@ -84,8 +84,8 @@ func (w *worker) timed(j job, p site.NodePlan) {
 	}
 }
 
-// learnTook adds a duration to what is known of like machines. That of a step
-// of which a try has failed is better than none.
+// learnTook adds a duration to those of similar machines. The duration of a step with
+// a failed try counts only if there is no other.
 func (e *Engine) learnTook(like string, took site.Duration, tried bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// endpointError is an error at one endpoint of a node, as the driver gave it.
+// endpointError is a driver's error at one endpoint of a node.
 type endpointError struct {
 	who string // see endpointName
 	error
@@ -23,8 +23,8 @@ type endpointError struct {
 
 func (e endpointError) Unwrap() error { return e.error }
 
-// Plain implements driver.Plain: what the driver says of it, or what the
-// network means.
+// Plain implements driver.Plain. It returns the driver's own words, or what the
+// network error means.
 func (e endpointError) Plain() string {
 	if v := driver.PlainOf(e.error); v != "" {
 		return v
@@ -43,7 +43,7 @@ func (e endpointError) Plain() string {
 	return e.who + " does not answer"
 }
 
-// fromNetwork says whether an error comes of a connection.
+// fromNetwork reports whether an error comes from a connection.
 func fromNetwork(err error) bool {
 	var request *url.Error
 	var operation net.Error
@@ -51,8 +51,8 @@ func fromNetwork(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// verdict is what an error means in one sentence, which is the same as long as the
-// trouble is.
+// verdict returns what an error means in one sentence, which stays the same while
+// the trouble lasts.
 func verdict(err error) string {
 	if v := driver.PlainOf(err); v != "" {
 		return v
@@ -60,8 +60,7 @@ func verdict(err error) string {
 	return retry.Steady(err)
 }
 
-// cause is how an error was found: its text, where the verdict is not the end of
-// it.
+// cause returns the text of an error, if the verdict does not say it all.
 func cause(err error) string {
 	if text := retry.Steady(err); !strings.HasSuffix(text, verdict(err)) {
 		return text
@@ -69,7 +68,7 @@ func cause(err error) string {
 	return ""
 }
 
-// explained is an error's verdict, and what it comes of.
+// explained returns an error's verdict and its cause.
 func explained(err error) string {
 	if c := cause(err); c != "" {
 		return verdict(err) + " (" + c + ")"
@@ -77,7 +76,7 @@ func explained(err error) string {
 	return verdict(err)
 }
 
-// endpointName is what people call an endpoint of a node.
+// endpointName returns an endpoint of a node in words.
 func endpointName(n *site.Node, kind site.EndpointKind) string {
 	switch {
 	case kind == site.OS:

@@ -5,11 +5,11 @@ import "github.com/slipway-gitops/slipway/engine/rollout"
 // topic is what a held worker waits for.
 type topic = rollout.Topic
 
-// waiting is who waits for what, so that whoever brings something about wakes
-// those whom it concerns and does not look for them among ten thousand.
+// waiting maps each topic to the workers that wait for it, so that an event
+// wakes just those and does not search ten thousand.
 type waiting map[topic]map[*worker]bool
 
-// wait has the worker woken when the topic comes up.
+// waitLocked registers the worker to be woken for a topic.
 func (e *Engine) waitLocked(w *worker, t topic) {
 	if e.waiting[t] == nil {
 		e.waiting[t] = map[*worker]bool{}
@@ -26,7 +26,7 @@ func (e *Engine) stopWaitingLocked(w *worker) {
 	w.waits, w.waitsForTime, w.waitsForDisks = nil, false, false
 }
 
-// wakeLocked wakes those who wait for a topic.
+// wakeLocked wakes the workers that wait for a topic.
 func (e *Engine) wakeLocked(t topic) {
 	for w := range e.waiting[t] {
 		w.wakeUp()

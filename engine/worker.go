@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// worker keeps one node. Its reconcile is: look, plan, pass the gates, run the
-// first step, and look again. Nothing depends on having seen an event.
+// worker keeps one node. A reconcile looks, plans, passes the gates, runs the first step,
+// and looks again. Nothing depends on having seen an event.
 type worker struct {
 	e    *Engine
 	name string
@@ -24,85 +24,84 @@ type worker struct {
 	stop context.CancelFunc
 
 	saving sync.Mutex // one change of the node's record at a time
-	gone   bool       // guarded by saving: the node is out of the records for good
+	gone   bool       // guarded by saving: the node is deleted from the records for good
 
 	// Only the worker's own goroutine uses these.
 	connections map[site.EndpointKind]*connection
 	silent      map[site.EndpointKind]silence // endpoints that do not answer
-	failures    int                           // in a row
+	failures    int                           // failed reconciles in a row
 	last        string                        // digest of the step that just succeeded
-	lastDone    time.Time                     // when it did
+	lastDone    time.Time                     // when that step succeeded
 	inside      time.Time                     // when the installed system was last asked
-	tried       tried                         // of the step that is tried again
-	disobeyed   bool                          // was switched off by force and was on again
-	spread      bool                          // has taken its own place in the period of looks
+	tried       tried                         // the step being retried
+	disobeyed   bool                          // was forced off and turned itself on again
+	spread      bool                          // has its own place in the period of looks
 	dice        *rand.Rand
 	due         time.Time // when the reconcile should have begun
 	timing      *timing   // of the step under way
 	awaited     awaited
 	calendar    calendar
-	oneTry      bool // a password may be sent once more although it was denied
-	again       bool // a change of the network may be made once more although it was set back
-	anew        bool // every facet is read in the next look
-	// reinspect has the machine inspected when it next may be, which is not
-	// before uninspected.
+	oneTry      bool // a denied password may be sent once more
+	again       bool // a network change that was rolled back may be made once more
+	anew        bool // the next look reads every facet
+	// reinspect requests an inspection as soon as one is allowed, which is not before
+	// uninspected.
 	reinspect   bool
 	uninspected time.Time
-	// found is what differs from the design of the node that it was compared
-	// with.
+	// found is what differs from the node design in compared.
 	found    []site.Finding
 	compared *site.Node
-	// unlistened is when the ports of the system may be listened to again.
+	// unlistened is when the system's ports may be listened to again.
 	unlistened time.Time
-	logins     record.Sessions // that are recorded of the machine
+	logins     record.Sessions // sessions recorded for the machine
 	fenced     bool            // no session of an earlier term is left on its BMC
 
 	// Guarded by the engine's mu.
-	disksRead time.Time // when this daemon has read the machine's disks; zero before
-	// disksUntold counts the inspections since then that did not tell of them all.
+	disksRead time.Time // when this daemon last read the machine's disks; zero if never
+	// disksUntold counts the inspections since then that did not report all disks.
 	disksUntold int
 	node        *site.Node
 	memory      site.Memory
 	plan        site.NodePlan
 	status      site.NodeStatus
-	binding     site.Binding // of writes to its BMC
+	binding     site.Binding // binding of writes to its BMC
 	expected    bool         // the next reconcile is due at its time
 	fresh       bool         // start over: forget backoff and complaints
-	retried     bool         // a person wants everything tried again
-	singled     bool         // and on this node in particular
-	thorough    bool         // inspect it too, because a person asked for it
-	recheck     bool         // look inside too: something that it needs was disrupted
+	retried     bool         // a person asked to retry everything
+	singled     bool         // and asked it for this node in particular
+	thorough    bool         // also inspect, because a person asked
+	recheck     bool         // also look inside: something it needs was disrupted
 	leaving     bool         // the design in force does not have the node
-	disrupts    bool         // a step of ours may have the machine out of service
+	disrupts    bool         // a step may have taken the machine out of service
 	turned      bool         // has looked at least once
 	blind       bool         // the last look failed
-	outdated    bool         // the plan is not from a look since the design changed
-	// waits is what the worker is to be woken by; waitsForTime is set when it
-	// waits for a time too, and waitsForDisks when the disks are to be read.
+	outdated    bool         // no reconcile has used the present design yet
+	// waits holds the topics that wake the worker. waitsForTime is set if it also waits
+	// for a time, and waitsForDisks if the disks must be read.
 	waits                       []topic
 	waitsForTime, waitsForDisks bool
-	// unarmed is why the machine is not armed for network boot, although it is to be; nil
-	// where it is, or is not to be.
+	// unarmed is why the machine is not armed for network boot although it should be; nil
+	// otherwise.
 	unarmed error
-	// awaits is the digest of the file that it waits for, and wants the files
-	// that its plan needs.
+	// awaits is the digest of the file that it waits for. wants holds the files that its
+	// plan needs.
 	awaits string
 	wait   *driver.Wait // of the step under way; nil for none
 	wants  []artifact.File
-	sealed *site.Sealed            // as it was signed last
+	sealed *site.Sealed            // as last signed
 	cut    context.CancelCauseFunc // ends the reconcile under way
-	// looked and lookedInside are when the machine and its system were last
-	// seen; blindInside is set when the last look inside failed.
+	// looked and lookedInside are when the machine and its system were last seen.
+	// blindInside is set if the last look inside failed.
 	looked, lookedInside time.Time
 	blindInside          bool
 	stranger             string // see view
 	probed               probed
 	facts                rollout.Node // see factsLocked
-	// What the last reconcile left, for those who wait for this node.
+	// What the last reconcile left, for nodes that wait for this one.
 	wasOut    bool
-	wasBefore string // as those who wait for its role last saw it, see rollout.Facts.Before
-	// Its part in the rollout: how it stands, for how long it was worked on,
-	// and until when that is counted.
+	wasBefore string // last shown to nodes that wait for its role, see rollout.Facts.Before
+	// Its part in the rollout: its standing, how long it was worked on, and until when
+	// that is counted.
 	standing standing
 	spent    time.Duration
 	counted  time.Time
@@ -143,9 +142,9 @@ type job struct {
 type outcome struct {
 	state  site.State
 	reason string
-	cause  string // the error behind the reason, as it came
+	cause  string // the raw error behind the reason
 	next   string // the planned step in one line
-	// detail, release and person are those of a gate, see held.
+	// See held for detail, release and person.
 	detail  string
 	release string
 	person  bool
@@ -162,8 +161,8 @@ func (w *worker) job() job {
 	return job{site: w.e.design, node: w.node, revision: w.e.applied, leaving: w.leaving, memory: w.memory}
 }
 
-// save changes what is recorded of the node, durably before it returns. The
-// change must replace what pointers point to, never write through them.
+// save changes the node's record, durably before it returns. The change function must
+// replace what pointers point to, never write through them.
 func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	w.saving.Lock()
 	defer w.saving.Unlock()
@@ -180,7 +179,7 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	return nil
 }
 
-// setRecorded takes over what was recorded of the node.
+// setRecorded takes over what was recorded.
 func (w *worker) setRecorded(r site.Recorded) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()

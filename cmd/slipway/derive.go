@@ -41,7 +41,7 @@ func (a *app) deriveCommand() *cobra.Command {
 	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
 	flags.StringVar(&f.uuid, "uuid", "", "UUID of the machine, instead of the design's")
 	flags.StringVar(&f.vendor, "vendor", "", "form of the password: "+strings.Join(derived.Vendors(), ", ")+"; without it one that all of them take")
-	flags.IntVar(&f.epoch, "epoch", 1, "which password in the row of those that replace each other")
+	flags.IntVar(&f.epoch, "epoch", 1, "number of the password, from 1; raise it for the next password")
 	f.add(cmd)
 	return cmd
 }

@@ -118,7 +118,7 @@ func (a *app) setSecret(name, dir string, f sealFlags, h headerFlags) error {
 		}
 		was, _, _ := strings.Cut(string(old.text), "\n\n")
 		head = h.over(was)
-		a.err.Printf("%s: the secret keeps where it may be sent, as its file says. Whoever can merge could have replaced the file: go on only if this is right\n%s\n", c.path(c.fileOf(name)), head)
+		a.err.Printf("%s: the secret keeps the hosts and uses that its file has. Anyone who can merge could have replaced that file: continue only if these are right\n%s\n", c.path(c.fileOf(name)), head)
 	}
 	if err := a.admit(c, c.path(c.fileOf(name)), c.newReaders(old, to)); err != nil {
 		return err

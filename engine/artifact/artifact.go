@@ -1,7 +1,7 @@
 // Package artifact holds the files that machines are installed from. It fetches
-// them, verifies them while they stream in, keeps them by their SHA-256 in the
-// daemon's state folder, and serves each of them to the machine that is being
-// installed from it, at a URL that nobody else can guess.
+// them, verifies them as they arrive, and keeps them by SHA-256 in the daemon's
+// state folder. It serves each file to the machine that is being installed from
+// it, at a URL that nobody else can guess.
 package artifact
 
 import (
@@ -17,15 +17,15 @@ import (
 
 // File is a file that is wanted in the store.
 type File struct {
-	// SHA256 is the digest that it must have, in lower-case hex; empty where the
-	// person who adds it trusts whatever the URL gives.
+	// SHA256 is the required digest in lower-case hex; empty if the person who
+	// adds the file trusts whatever the URL returns.
 	SHA256 string
-	// URL is where it is: http, https, or file below the folder of Options.Files.
+	// URL is http, https, or file below the folder of SourceOptions.Files.
 	URL string
-	// Form is Raw or Qcow2 for the image of a whole disk that is put into frames after it was
-	// fetched, and empty for all else.
+	// Form is Raw or Qcow2 for the image of a whole disk, which is converted to frames after
+	// the fetch. It is empty for other files.
 	Form string
-	// For says what it is, as people call it: "image debian12".
+	// For names the file for people: "image debian12".
 	For string
 }
 
@@ -33,33 +33,33 @@ type File struct {
 type Info struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
-	// Name is a file name, for people and as the end of the URL at which it is
-	// served: "debian12.iso".
+	// Name is a file name, for people and for the end of the URL that serves
+	// the file: "debian12.iso".
 	Name string `json:"name"`
 	// Source is where it came from, without account and query.
 	Source string    `json:"source,omitempty"`
 	Added  time.Time `json:"added"`
-	// Used is when it was last asked for; of files that nothing names, the one
-	// that was not used for longest makes room first.
+	// Used is when it was last asked for. Of files that nothing names, the
+	// least recently used one makes room first.
 	Used time.Time `json:"used"`
 }
 
-// Errors of a file that cannot be had. Each comes with a sentence that says what
-// to do.
+// Errors about a file that is not available. Each comes with a sentence that
+// says what to do.
 var (
-	// ErrMismatch is wrapped when a whole file has another digest than the design
-	// says. Fetching it again at once gives the same.
+	// ErrMismatch is wrapped if a complete file has another digest than the
+	// design says. Fetching it again at once gives the same result.
 	ErrMismatch = errors.New("digest mismatch")
-	// ErrRefused is wrapped when the file is not there, is too large, or is at a
-	// URL that is not fetched from.
+	// ErrRefused is wrapped if the file does not exist, is too large, or has a
+	// URL that is not allowed.
 	ErrRefused = errors.New("refused")
-	// ErrNoRoom is wrapped when the store or its disk has no room for the file.
+	// ErrNoRoom is wrapped if the store or its disk has no room for the file.
 	ErrNoRoom = errors.New("no room")
-	// ErrNotFound is wrapped when the store has no file with a digest.
+	// ErrNotFound is wrapped if the store has no file with a digest.
 	ErrNotFound = errors.New("not in the artifact store")
 )
 
-// sentenced is an error that reads as a sentence and is one of the errors above.
+// sentenced is an error that reads as a sentence and wraps one of the errors above.
 type sentenced struct {
 	text string
 	is   error
@@ -77,8 +77,8 @@ var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // IsDigest reports whether a text is a SHA-256 in lower-case hex.
 func IsDigest(text string) bool { return digestForm.MatchString(text) }
 
-// shownURL is a URL as people and logs may see it: without account and query,
-// which may hold a secret, and printable.
+// shownURL returns a URL for people and logs: printable, and without account
+// and query, which may contain a secret.
 func shownURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -87,7 +87,7 @@ func shownURL(text string) string {
 	return printable((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 }
 
-// printable is a text of others as people may see it.
+// printable makes foreign text safe to show.
 func printable(text string) string {
 	const most = 200
 	text = strings.Map(func(r rune) rune {
@@ -102,12 +102,12 @@ func printable(text string) string {
 	return text
 }
 
-// mostName is the longest file name. URLs of virtual media have little room: some
-// BMCs take 255 bytes and no more.
+// mostName is the maximum length of a file name. URLs of virtual media have
+// little room: some BMCs accept at most 255 bytes.
 const mostName = 64
 
-// fileName is the name of a file at a URL or path, with the characters that
-// every BMC takes in a URL, and with the extension kept.
+// fileName returns the name of a file at a URL or path. It keeps the extension
+// and replaces characters that some BMC rejects in a URL.
 func fileName(at string) string {
 	if u, err := url.Parse(at); err == nil && u.Host != "" {
 		at = u.Path
@@ -129,7 +129,7 @@ func fileName(at string) string {
 	return stem[:min(len(stem), mostName-len(ext))] + ext
 }
 
-// Bytes is a number of bytes as people read it: "740 MB".
+// Bytes formats a number of bytes for people: "740 MB".
 func Bytes(n int64) string {
 	for _, u := range []struct {
 		bytes float64

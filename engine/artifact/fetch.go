@@ -23,15 +23,15 @@ import (
 	"time"
 )
 
-// Bounds of a fetch.
+// Limits of a fetch.
 const (
 	maxRedirects = 5
-	maxHeaders   = 64 << 10 // bytes of an answer's header
+	maxHeaders   = 64 << 10 // bytes of a response header
 	// defaultQuiet is how long a server may take to send leastProgress.
 	defaultQuiet  = time.Minute
 	leastProgress = 64 << 10
-	// maxOvers is how often a fetch starts over because the server has changed
-	// its file meanwhile.
+	// maxOvers is how often a fetch starts over because the server's file
+	// changed meanwhile.
 	maxOvers = 3
 )
 
@@ -39,18 +39,18 @@ const (
 type source struct {
 	client *http.Client
 	quiet  time.Duration
-	files  *os.Root // that file URLs are below; nil for none
-	folder string   // of files, absolute
+	files  *os.Root // folder of file URLs; nil for none
+	folder string   // absolute path of files
 }
 
 // SourceOptions say how files are fetched.
 type SourceOptions struct {
-	// Roots are the authorities that https servers are verified by; nil for the
+	// Roots are the certificate authorities for https servers; nil means the
 	// system's.
 	Roots *x509.CertPool
 	// Files is the folder that file URLs may name files below; empty for none.
 	Files string
-	// Quiet is how long a server may stay silent, a minute without it.
+	// Quiet is how long a server may stay silent; 0 means a minute.
 	Quiet time.Duration
 }
 
@@ -91,18 +91,18 @@ func checkRedirect(to *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// validator says what a part is of, so that a later try can go on with it.
+// validator identifies the file of a part, so that a later try can continue it.
 type validator struct {
 	URL string `json:"url"`
-	// Version is the strong ETag, or the date, by which the server tells the
-	// file's versions apart (RFC 9110, section 13.1.5).
+	// Version is the strong ETag, or the date, by which the server
+	// distinguishes versions of the file (RFC 9110, section 13.1.5).
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
 }
 
-// Fetch brings a file into the store: one try, which goes on where an earlier one
-// was cut. When the store has the file, or somebody else brings it, that will do.
-// progress is called with the bytes so far and those of the whole, 0 if the
+// fetch makes one try to bring a file into the store, continuing an earlier
+// interrupted one. It also succeeds if the store has the file, or if somebody
+// else brings it. It calls progress with the bytes so far and the total, 0 if the
 // server does not say. Errors other than those of this package are worth another
 // try.
 func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(have, size int64)) (Info, error) {
@@ -134,14 +134,14 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	case f.SHA256 == "" || got == f.SHA256:
 		return s.complete(ctx, p, got, f)
 	case t.resumed:
-		// The fault may be the part's, of which nobody knows what a crash has made.
+		// The part may be at fault: nobody knows what a crash did to it.
 		return Info{}, fmt.Errorf("the file from %s arrived in parts that do not fit together; Slipway fetches it again", shownURL(f.URL))
 	}
 	return Info{}, mismatch(f.SHA256, got, p.size, shownURL(f.URL))
 }
 
-// complete puts a whole file into the store. One whose digest was not known may
-// be there already.
+// complete puts a complete file into the store. A file whose digest was unknown
+// may be there already.
 func (s *Store) complete(ctx context.Context, p *part, got string, f File) (Info, error) {
 	if f.SHA256 == "" {
 		end, needed, err := s.begin(ctx, got)
@@ -172,7 +172,7 @@ type try struct {
 	resumed bool
 }
 
-// run fetches all of the file.
+// run fetches the whole file.
 func (t *try) run(ctx context.Context) error {
 	u, err := url.Parse(t.file.URL)
 	if err != nil {
@@ -200,7 +200,7 @@ func (t *try) run(ctx context.Context) error {
 	return fmt.Errorf("the server of %s sends another file at each request", shownURL(t.file.URL))
 }
 
-// takeUp reads what an earlier try has left, if that can be gone on with.
+// takeUp continues an earlier try, if possible.
 func (t *try) takeUp(ctx context.Context) error {
 	text, err := os.ReadFile(t.part.name + ".json")
 	if err == nil {
@@ -227,8 +227,8 @@ func (t *try) startOver() error {
 	return t.part.restart()
 }
 
-// get asks for the file, or for its rest, and puts it away. It reports over when
-// what was put away so far is of no use.
+// get requests the file, or its rest, and stores it. It reports over if what was
+// stored so far is useless.
 func (t *try) get(ctx context.Context) (over bool, err error) {
 	w := watchFor(ctx, t.src.quiet)
 	defer w.stop()
@@ -278,7 +278,7 @@ func (t *try) get(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// begins takes in the header of a whole file.
+// begins processes the header of a complete file.
 func (t *try) begins(answer *http.Response) error {
 	if err := t.startOver(); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (t *try) begins(answer *http.Response) error {
 	return err
 }
 
-// goesOn reports whether an answer is the rest that was asked for.
+// goesOn reports whether a response is the requested rest.
 func (t *try) goesOn(answer *http.Response) bool {
 	rest, ok := strings.CutPrefix(answer.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", t.part.size))
 	last, total, slash := strings.Cut(rest, "/")
@@ -312,8 +312,8 @@ func (t *try) goesOn(answer *http.Response) bool {
 		(answer.ContentLength < 0 || answer.ContentLength == n-t.part.size+1)
 }
 
-// version is what a server tells the versions of a file apart by. A weak ETag
-// does not say that the bytes are the same.
+// version returns what distinguishes the server's versions of a file. A weak
+// ETag does not guarantee equal bytes.
 func version(h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		return tag
@@ -329,8 +329,8 @@ func answered(from string, status int) error {
 	return sentence(ErrRefused, "%s; check that the file is there and that everybody may read it", text)
 }
 
-// why explains an error of a request. Errors of package net/http have the whole
-// URL, with what may be secret in it.
+// why explains an error of a request. Errors of package net/http contain the
+// whole URL, including possible secrets.
 func (t *try) why(w *watch, err error) error {
 	var ours *sentenced
 	if errors.As(err, &ours) {
@@ -351,7 +351,7 @@ func (t *try) why(w *watch, err error) error {
 	return fmt.Errorf("fetch %s: %w", shownURL(t.file.URL), err)
 }
 
-// copyFile takes a file of this host, from below the folder that is open to it.
+// copyFile copies a file of this host from below the permitted folder.
 func (t *try) copyFile(ctx context.Context, u *url.URL) error {
 	if err := t.startOver(); err != nil {
 		return err
@@ -363,7 +363,7 @@ func (t *try) copyFile(ctx context.Context, u *url.URL) error {
 	if err != nil || !filepath.IsLocal(name) {
 		return sentence(ErrRefused, "%s is not below %s, the folder of --artifact-files", shownURL(t.file.URL), t.src.folder)
 	}
-	f, err := t.src.files.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // no FIFO holds it up
+	f, err := t.src.files.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not block
 	if err != nil {
 		return sentence(ErrRefused, "%s cannot be read: %v", shownURL(t.file.URL), errors.Unwrap(err))
 	}
@@ -384,7 +384,7 @@ func (t *try) copyFile(ctx context.Context, u *url.URL) error {
 
 var errQuiet = errors.New("too quiet")
 
-// watch ends a context when there was too little progress for some time.
+// watch ends a context after too little progress for some time.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -396,12 +396,12 @@ type watch struct {
 func watchFor(ctx context.Context, quiet time.Duration) *watch {
 	w := &watch{quiet: quiet, at: -1}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	// The header's time is bounded by the client; redirects have theirs each.
+	// The client limits the time of the header; each redirect has its own.
 	w.timer = time.AfterFunc((maxRedirects+2)*quiet, func() { w.cancel(errQuiet) })
 	return w
 }
 
-// saw takes note of how many bytes there are.
+// saw notes how many bytes have arrived.
 func (w *watch) saw(have int64) {
 	if w.at < 0 || have-w.at >= leastProgress {
 		w.at = have

@@ -10,71 +10,71 @@ import (
 	"time"
 )
 
-// State is how it stands with a file that is wanted.
+// State is the state of a wanted file.
 type State struct {
-	// Ready is set when the store has the file.
+	// Ready is set if the store has the file.
 	Ready bool `json:"ready,omitempty"`
-	// Fetching is set while it is being fetched. Otherwise it waits for its turn,
-	// or until Retry after a failure.
+	// Fetching is set during the fetch. Otherwise the file waits for its turn or,
+	// after a failure, until Retry.
 	Fetching bool `json:"fetching,omitempty"`
-	// Framing is set while the image of a disk, which was fetched, is put into frames. Have
-	// is what was written of them then.
+	// Framing is set while a fetched disk image is converted to frames. Have then counts
+	// the bytes of the frames.
 	Framing bool `json:"framing,omitempty"`
-	// Have and Size are bytes; Size is 0 while nobody knows it.
+	// Have and Size are in bytes; Size is 0 while unknown.
 	Have int64 `json:"have,omitempty"`
 	Size int64 `json:"size,omitempty"`
-	// From is where it is fetched from, without account and query.
+	// From is where the file is fetched from, without account and query.
 	From string `json:"from,omitempty"`
-	// Why is why the last try has failed, and Retry when the next one begins.
+	// Why is why the last try failed, Retry when the next one begins.
 	Why   string    `json:"why,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
-	// Person is set when another try is not likely to end otherwise unless a
-	// person does something.
+	// Person is set if another try is unlikely to succeed until a person does
+	// something.
 	Person bool `json:"person,omitempty"`
 }
 
-// Bounds of fetching what is wanted.
+// Limits of fetching what is wanted.
 const (
 	// maxFetches is how many files are fetched at once: a few that fill the line
-	// are done sooner than many that share it.
+	// finish sooner than many that share it.
 	maxFetches = 3
 	// Waits after failures double from the first to the longest.
 	firstWait, longestWait = 5 * time.Second, 5 * time.Minute
-	// Waits after failures that only a person can help with.
+	// Waits after failures that only a person can resolve.
 	firstPersonWait, longestPersonWait = 5 * time.Minute, time.Hour
 )
 
-// Fetcher brings the files that are wanted into a store, a few at a time, and
-// tries again what has failed.
+// Fetcher brings wanted files into a store, a few at a time, and retries
+// failures.
 type Fetcher struct {
 	store *Store
 	src   *source
 	log   *slog.Logger
-	// changed is called when a file has come in or failed, by several goroutines at once.
+	// changed is called when a file has arrived or failed, possibly by several goroutines at once.
 	changed func()
 	poke    chan struct{}
 
 	mu     sync.Mutex
 	wanted map[string]*wanted
-	order  []string // digests, those first that were asked for first
+	order  []string // digests, earliest requested first
 	active int
 }
 
-// wanted is one file that is wanted.
+// wanted is one wanted file.
 type wanted struct {
-	files    []File // one for each URL at which it is
+	files    []File // one for each of its URLs
 	state    State
 	failures int
 	reached  int64              // bytes at the end of the last try
-	cancel   context.CancelFunc // of the try under way; nil for none
+	cancel   context.CancelFunc // cancels the try under way; nil for none
 }
 
 func newFetcher(s *Store, src *source, log *slog.Logger, changed func()) *Fetcher {
 	return &Fetcher{store: s, src: src, log: log, changed: changed, poke: make(chan struct{}, 1), wanted: map[string]*wanted{}}
 }
 
-// Want says which files are wanted from now on, in the place of those before. The
-// first are fetched first. What is not wanted any more is not fetched on.
+// Want replaces the list of wanted files. The first are fetched first. Fetches of
+// files that are no longer wanted stop.
 func (f *Fetcher) Want(files []File) {
 	byDigest := map[string][]File{}
 	var order []string
@@ -90,7 +90,7 @@ func (f *Fetcher) Want(files []File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for digest, w := range f.wanted {
-		if !slices.Equal(w.files, byDigest[digest]) { // another URL is another try
+		if !slices.Equal(w.files, byDigest[digest]) { // another URL needs another try
 			w.stop()
 			delete(f.wanted, digest)
 		}
@@ -104,7 +104,7 @@ func (f *Fetcher) Want(files []File) {
 	f.wake()
 }
 
-// isFramed says whether the store has the frames of a file of which they are wanted.
+// isFramed reports whether the store has all the frames that are wanted of the file.
 func (w *wanted) isFramed(s *Store) bool {
 	return !slices.ContainsFunc(w.files, func(f File) bool {
 		_, ok := s.Frames(f.SHA256, f.Form)
@@ -118,7 +118,7 @@ func (w *wanted) stop() {
 	}
 }
 
-// Retry tries at once what has failed.
+// Retry tries everything again that has failed, at once.
 func (f *Fetcher) Retry() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,7 +128,7 @@ func (f *Fetcher) Retry() {
 	f.wake()
 }
 
-// State says how it stands with a file.
+// State returns the state of a file.
 func (f *Fetcher) State(digest string) State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +142,7 @@ func (f *Fetcher) State(digest string) State {
 	return State{}
 }
 
-// States are those of all wanted files.
+// States returns the states of all wanted files.
 func (f *Fetcher) States() map[string]State {
 	f.mu.Lock()
 	digests := slices.Collect(maps.Keys(f.wanted))
@@ -178,10 +178,10 @@ func (f *Fetcher) run(ctx context.Context) {
 	}
 }
 
-// idleWait is when to look again at the latest when nothing is to be tried.
+// idleWait is the longest time until the next check if nothing is due.
 const idleWait = time.Hour
 
-// startDue begins the tries that are due, and says when the next one is.
+// startDue begins the tries that are due, and returns the time until the next one.
 func (f *Fetcher) startDue(ctx context.Context, tries *sync.WaitGroup) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,14 +237,14 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 	f.changed()
 }
 
-// noteFraming notes that a file was fetched and that its frames are written.
+// noteFraming notes that a file was fetched and its frames are being written.
 func (f *Fetcher) noteFraming(w *wanted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.state = State{Framing: true, From: w.state.From}
 }
 
-// noteEnd notes how a try has ended, or that it was cancelled, and lets the next one begin.
+// noteEnd notes how a try ended, or that it was cancelled, and lets the next one begin.
 func (f *Fetcher) noteEnd(ctx context.Context, w *wanted, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,11 +258,11 @@ func (f *Fetcher) noteEnd(ctx context.Context, w *wanted, err error) {
 	f.wake()
 }
 
-// worthwhile is how many more bytes make a try that failed count as progress: a
-// line that is cut now and then brings a file in all the same.
+// worthwhile is how many more bytes make a failed try count as progress. Even
+// over an unreliable line, a file arrives in the end.
 const worthwhile = 1 << 20
 
-// ended notes how a try has ended.
+// ended notes how a try ended.
 func (w *wanted) ended(err error) {
 	from := w.state.From
 	if err == nil {

@@ -13,30 +13,31 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/confine"
 	"github.com/slipway-gitops/slipway/engine/frames"
 	"github.com/slipway-gitops/slipway/engine/qcow2"
 )
 
-// The forms in which images of whole disks are fetched.
+// The forms of fetched whole-disk images.
 const (
 	Raw   = "raw"
 	Qcow2 = "qcow2"
 )
 
-// Bounds of a process that puts an image into frames.
+// Limits of a process that converts an image to frames.
 const (
 	framedWithin   = 2 * time.Hour
 	framerMemory   = 1 << 30
-	mostComplaints = 4096 // bytes of what it says is wrong
+	mostComplaints = 4096 // bytes of its error output
 )
 
-// Framer is the command of a process that puts the image of a disk into frames, to which the
-// form is added: the program that calls FrameImage. The process gets two open files, that of
-// the image to read and a pipe to write to, an empty environment, and nothing else. So whatever
-// is in an image, it can do no harm to the daemon.
+// Framer is the command of a process that converts a disk image to frames, the program that calls
+// FrameImage. The form is added as the last argument. The process gets an empty environment and
+// three open files: the image to read, a pipe for the frames, and one for errors. So a malicious
+// image cannot harm the daemon.
 type Framer []string
 
-// run puts an image into frames. Its error wraps ErrRefused where the image is none.
+// run converts an image to frames. Its error wraps ErrRefused if the image is at fault.
 func (c Framer) run(ctx context.Context, image *os.File, form string, to io.Writer) error {
 	if len(c) == 0 {
 		return errors.New("this program does not put disk images into frames; the daemon does")
@@ -58,7 +59,7 @@ func (c Framer) run(ctx context.Context, image *os.File, form string, to io.Writ
 	}
 	_, err = io.Copy(to, out)
 	if err != nil {
-		cancel() // nobody takes the rest
+		cancel() // nobody reads the rest
 	}
 	ended := cmd.Wait()
 	var exit *exec.ExitError
@@ -77,7 +78,7 @@ func (c Framer) run(ctx context.Context, image *os.File, form string, to io.Writ
 	return nil
 }
 
-// complaints keeps the first of what a process says.
+// complaints keeps the beginning of a process's error output.
 type complaints struct{ bytes.Buffer }
 
 func (c *complaints) Write(p []byte) (int, error) {
@@ -85,11 +86,11 @@ func (c *complaints) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// refusedCode is that with which the process ends where the image is at fault.
+// refusedCode is the exit code if the image is at fault.
 const refusedCode = 65
 
-// FrameImage is the process of a Framer: it puts an image in some form into frames, says what is
-// wrong, and gives the code to exit with.
+// FrameImage is the process of a Framer. It converts an image of the given form to frames, writes
+// errors to complain, and returns the exit code.
 func FrameImage(form string, image *os.File, to, complain io.Writer) (code int) {
 	if err := boundFramer(); err != nil {
 		fmt.Fprintln(complain, err)
@@ -105,17 +106,18 @@ func FrameImage(form string, image *os.File, to, complain io.Writer) (code int) 
 	return 0
 }
 
-// boundFramer bounds this process: it writes no file, takes little memory, and is ended before
-// others when there is none.
+// boundFramer limits this process: it opens nothing, writes no file and takes little memory. If
+// memory runs out, the kernel ends it before others.
 func boundFramer() error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	debug.SetMemoryLimit(framerMemory / 4 * 3)
 	return errors.Join(
 		syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: framerMemory, Max: framerMemory}),
-		syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{}))
+		syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{}),
+		confine.Self())
 }
 
-// packed are the beginnings of files that somebody may take for an image.
+// packed are the first bytes of files that somebody may mistake for an image.
 var packed = map[string]string{"\x1f\x8b": "gzip", "\xfd7zXZ": "xz", "\x28\xb5\x2f\xfd": "zstd", "BZh": "bzip2", "PK\x03\x04": "zip"}
 
 func frameImage(form string, image *os.File, to io.Writer) error {

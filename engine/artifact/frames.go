@@ -16,13 +16,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/frames"
 )
 
-// An image of a whole disk is written to machines in frames (engine/frames), which are made of
-// the file that was fetched. They are a file of the store like others, with a digest of its own;
-// the folder frames/ says which file's they are. The file itself stays too: its digest is the
-// one that the design names. Both are needed as long as it is named.
+// An image of a whole disk is written to machines in frames (engine/frames), which are made from
+// the fetched file. They are a file of the store like others, with their own digest. The folder
+// frames/ maps the fetched file to them. The fetched file stays too, because the design names its
+// digest. Both are needed as long as the design names it.
 
-// Frames describes the file of frames that was made of an image in some form; false while there
-// is none.
+// Frames describes the file of frames made from an image of some form; false if there is none.
 func (s *Store) Frames(digest, form string) (Info, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +32,7 @@ func (s *Store) Frames(digest, form string) (Info, bool) {
 // framesKey is the name of a file in the folder frames/.
 func framesKey(digest, form string) string { return digest + "." + form }
 
-// loadFrames reads which frames are whose, and forgets those of which one is gone.
+// loadFrames reads the folder frames/, and removes entries with a missing file.
 func (s *Store) loadFrames() error {
 	entries, err := os.ReadDir(s.path("frames"))
 	for _, e := range entries {
@@ -50,7 +49,7 @@ func (s *Store) loadFrames() error {
 	return err
 }
 
-// withFramesLocked are digests, and those of the frames that were made of their files.
+// withFramesLocked adds the digests of the frames made from the named files.
 func (s *Store) withFramesLocked(named map[string]bool) map[string]bool {
 	all := map[string]bool{}
 	maps.Copy(all, named)
@@ -62,7 +61,7 @@ func (s *Store) withFramesLocked(named map[string]bool) map[string]bool {
 	return all
 }
 
-// frame puts an image that the store has into frames, unless that was done.
+// frame converts an image in the store to frames, unless that was done.
 func (s *Store) frame(ctx context.Context, digest, form string, progress func(written int64)) (Info, error) {
 	key := framesKey(digest, form)
 	end, needed, err := s.begin(ctx, key)
@@ -92,7 +91,7 @@ func (s *Store) frame(ctx context.Context, digest, form string, progress func(wr
 		return Info{}, fmt.Errorf("the frames of %s: %w", image.Name, err)
 	}
 	its := hex.EncodeToString(p.sum.Sum(nil))
-	i, ok := s.Get(its) // as the frames of another file with the same disk in it
+	i, ok := s.Get(its) // another file may have given the same frames
 	if !ok {
 		name := strings.TrimSuffix(image.Name, filepath.Ext(image.Name)) + ".frames"
 		if i, err = p.complete(its, name, image.Source); err != nil {
@@ -105,7 +104,7 @@ func (s *Store) frame(ctx context.Context, digest, form string, progress func(wr
 	return i, nil
 }
 
-// noteFrames notes whose frames a file has.
+// noteFrames notes which file has the frames of an image.
 func (s *Store) noteFrames(key, its string) error {
 	temp := s.path("partial", "new-"+rand.Text())
 	err := writeSynced(temp, []byte(its+"\n"))
@@ -127,7 +126,7 @@ func (s *Store) noteFrames(key, its string) error {
 	return nil
 }
 
-// telling is a part that tells how much was written.
+// telling is a part that reports how much was written.
 type telling struct {
 	*part
 	tell func(int64)
@@ -141,7 +140,7 @@ func (w *telling) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// isFrames holds what another process has written to the form: its list is whole.
+// isFrames checks that what another process wrote is a complete file of frames.
 func (p *part) isFrames() error {
 	read := func(at int64, n int) ([]byte, error) {
 		if _, err := p.f.Seek(at, io.SeekStart); err != nil {

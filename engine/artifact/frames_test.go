@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -23,7 +24,21 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asFramer {
 		os.Exit(FrameImage(os.Args[2], os.Stdin, os.Stdout, os.Stderr))
 	}
+	if len(os.Args) == 4 && os.Args[1] == asFramer {
+		FrameImage(os.Args[2], os.Stdin, io.Discard, io.Discard)
+		_, err := os.ReadFile("/proc/self/status")
+		fmt.Print(err)
+		return
+	}
 	os.Exit(m.Run())
+}
+
+// TestFramerIsConfined: the process of a Framer opens nothing.
+func TestFramerIsConfined(t *testing.T) {
+	out, err := exec.Command(os.Args[0], asFramer, Raw, "and look").Output()
+	if err != nil || string(out) != "open /proc/self/status: operation not permitted" {
+		t.Errorf("got %q, %v", out, err)
+	}
 }
 
 func framer(t *testing.T) Framer {

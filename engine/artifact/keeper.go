@@ -9,26 +9,25 @@ import (
 // Keeper is a store as people work with it: a daemon's, or one that no daemon has
 // open.
 type Keeper interface {
-	// Listing says what the store has, and what is on its way.
+	// Listing returns what the store has, and what is on its way.
 	Listing(ctx context.Context) (Listing, error)
-	// AddFile puts what a reader gives into the store: size bytes, 0 where that is
-	// not known. With a digest it must have that one. progress is called with the
-	// bytes so far.
+	// AddFile stores what a reader returns: size bytes, or 0 if unknown. A given
+	// digest must match. progress is called with the bytes so far.
 	AddFile(ctx context.Context, from io.Reader, size int64, digest, name string, progress func(int64)) (Info, error)
 	// AddURL fetches a file into the store.
 	AddURL(ctx context.Context, f File, progress func(have, size int64)) (Info, error)
-	// Verify reads all files again, and removes those that are damaged. It calls
-	// each with what it finds of a file.
+	// Verify reads all files again, and removes damaged ones. It calls each with
+	// the result for a file.
 	Verify(ctx context.Context, progress func(have, of int64), each func(Checked)) error
-	// Collect removes what nothing names and was not used for some time; with dry
-	// it only says what.
+	// Collect removes files that nothing names and that have not been used for
+	// some time. With dry it only lists them.
 	Collect(ctx context.Context, unusedFor time.Duration, dry bool) ([]Info, error)
 }
 
-// Listing is what a store has.
+// Listing is the content of a store.
 type Listing struct {
 	Files []Entry `json:"files"`
-	// Wanted are the files that are wanted and not there yet, by digest.
+	// Wanted are the wanted files that are not there yet, by digest.
 	Wanted map[string]State `json:"wanted,omitempty"`
 	Used   int64            `json:"used"`
 	Space  int64            `json:"space"`
@@ -37,12 +36,12 @@ type Listing struct {
 // Entry is a file of a store.
 type Entry struct {
 	Info
-	// Needed is set for a file that the design in force, an installation or an
-	// open proposal names; nil where that is not known.
+	// Needed is true for a file that the design in force, an installation or an
+	// open proposal names; nil if unknown.
 	Needed *bool `json:"needed,omitempty"`
 }
 
-// Listing is what the store has.
+// Listing returns what the store has.
 func (s *Store) Listing(context.Context) (Listing, error) {
 	named, err := s.opts.Named()
 	l := Listing{Files: []Entry{}}
@@ -61,12 +60,12 @@ func (s *Store) Listing(context.Context) (Listing, error) {
 	return l, nil
 }
 
-// AddFile puts what a reader gives into the store.
+// AddFile stores what a reader returns.
 func (s *Store) AddFile(ctx context.Context, from io.Reader, size int64, digest, name string, progress func(int64)) (Info, error) {
 	return s.Add(ctx, from, size, digest, name, "", progress)
 }
 
-// Listing is what the store has, and what is on its way.
+// Listing returns what the store has, and what is on its way.
 func (s *Service) Listing(ctx context.Context) (Listing, error) {
 	l, err := s.Store.Listing(ctx)
 	for digest, state := range s.States() {
@@ -86,7 +85,7 @@ func (s *Service) AddURL(ctx context.Context, f File, progress func(have, size i
 	return s.fetch(ctx, s.src, f, progress)
 }
 
-// AddFile puts what a reader gives into the store, and tells who waits for it.
+// AddFile stores what a reader returns, and notifies whoever waits for it.
 func (s *Service) AddFile(ctx context.Context, from io.Reader, size int64, digest, name string, progress func(int64)) (Info, error) {
 	i, err := s.Store.AddFile(ctx, from, size, digest, name, progress)
 	if err == nil {
@@ -95,8 +94,8 @@ func (s *Service) AddFile(ctx context.Context, from io.Reader, size int64, diges
 	return i, err
 }
 
-// Verify reads all files again. What is damaged is fetched again where it is
-// wanted.
+// Verify reads all files again. Damaged files that are wanted are fetched
+// again.
 func (s *Service) Verify(ctx context.Context, progress func(have, of int64), each func(Checked)) error {
 	err := s.Store.Verify(ctx, progress, each)
 	s.wake()

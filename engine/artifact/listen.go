@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Bounds on clients. Installations read for an hour, so that only a reader that
-// does not get on is ended.
+// Limits on clients. Installations read for an hour, so only a reader without
+// progress is disconnected.
 const (
 	maxConnections = 2048
 	maxOfAddress   = 128
@@ -27,15 +27,15 @@ const (
 	chunk        = 256 << 10
 )
 
-// limits bound what clients may take.
+// limits are what clients may take.
 type limits struct {
-	all, each     int           // connections, in all and of one address
-	header, write time.Duration // for a request's header, and for a chunk of the answer
+	all, each     int           // connections in total and per address
+	header, write time.Duration // times for a request's header, and for a chunk of the answer
 }
 
 var usualLimits = limits{all: maxConnections, each: maxOfAddress, header: headerTimeout, write: writeTimeout}
 
-// bounded is a listener that closes at once the connections that are too many.
+// bounded is a listener that closes excess connections at once.
 type bounded struct {
 	net.Listener
 	limits
@@ -72,7 +72,7 @@ func addressOf(c net.Conn) netip.Addr {
 		return netip.Addr{}
 	}
 	at := a.Addr().Unmap().WithZone("")
-	if at.Is6() { // a host may have a network of these
+	if at.Is6() { // a host may have a whole /64
 		if p, err := at.Prefix(64); err == nil {
 			return p.Addr()
 		}
@@ -100,8 +100,8 @@ func (b *bounded) exit(from netip.Addr) {
 	}
 }
 
-// progressing is a connection whose writes must get on: each chunk has its own
-// deadline.
+// progressing is a connection whose writes must make progress: each chunk has
+// its own deadline.
 type progressing struct {
 	net.Conn
 	within time.Duration
@@ -127,9 +127,9 @@ func (c *progressing) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// ReadFrom leaves it to the kernel to copy a file, a chunk at a time.
+// ReadFrom lets the kernel copy a file, one chunk at a time.
 func (c *progressing) ReadFrom(r io.Reader) (n int64, err error) {
-	whole, ok := r.(*io.LimitedReader) // as package net/http gives it
+	whole, ok := r.(*io.LimitedReader) // as package net/http passes it
 	if !ok {
 		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
 	}
@@ -137,7 +137,7 @@ func (c *progressing) ReadFrom(r io.Reader) (n int64, err error) {
 		if err := c.SetWriteDeadline(time.Now().Add(c.within)); err != nil {
 			return n, err
 		}
-		// The kernel copies only from a file that is within one LimitedReader.
+		// The kernel copies only from a file inside a single LimitedReader.
 		next := min(chunk, whole.N)
 		m, err := io.Copy(c.Conn, &io.LimitedReader{R: whole.R, N: next})
 		n += m
@@ -149,19 +149,19 @@ func (c *progressing) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, nil
 }
 
-// httpServer answers on bounded connections.
+// httpServer returns a server for limited connections.
 func httpServer(h http.Handler, m limits) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: m.header, ReadTimeout: m.header, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		// Firmware speaks HTTP/1.1; nothing needs the larger surface of HTTP/2.
+		// Firmware uses HTTP/1.1; nothing needs the larger attack surface of HTTP/2.
 		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		DisableGeneralOptionsHandler: true,
 	}
 }
 
-// certificate reads a certificate again when its file has changed, so that it can
-// be renewed under a running daemon.
+// certificate reloads a certificate when its file has changed, so that it can be
+// renewed while the daemon runs.
 type certificate struct {
 	cert, key string
 
@@ -180,7 +180,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	loaded, lerr := tls.LoadX509KeyPair(c.cert, c.key)
 	if err = cmp.Or(err, lerr); err != nil {
 		if c.tls != nil {
-			return c.tls, nil // half renewed
+			return c.tls, nil // partly renewed
 		}
 		return nil, fmt.Errorf("certificate of the artifact server: %w", err)
 	}
@@ -188,8 +188,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.tls, nil
 }
 
-// towards is the address of this host from which it reaches another. No
-// packet is sent.
+// towards returns this host's address for reaching another host. It sends no
+// packet.
 func towards(host string) (netip.Addr, error) {
 	c, err := net.Dial("udp", net.JoinHostPort(host, "9"))
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// disk is what the store does with the disk that may have no room.
+// disk is the store's access to a disk that may be full.
 type disk interface {
-	// Open opens a file for reading and writing, and makes it if necessary.
+	// Open opens a file for reading and writing, and creates it if necessary.
 	Open(name string) (diskFile, error)
-	// Free is how many bytes can be written in a folder.
+	// Free returns how many bytes can be written in a folder.
 	Free(dir string) (int64, error)
 }
 
@@ -44,7 +44,7 @@ func (realDisk) Free(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// usedLocked is how many bytes the files and parts have.
+// usedLocked returns the total size of files and parts in bytes.
 func (s *Store) usedLocked() int64 {
 	var used int64
 	for _, i := range s.files {
@@ -59,7 +59,7 @@ func (s *Store) usedLocked() int64 {
 	return used
 }
 
-// claimFree sets bytes aside for a writer if there is room for them.
+// claimFree reserves bytes for a writer if there is room for them.
 func (s *Store) claimFree(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,13 +71,13 @@ func (s *Store) claimFree(n int64) bool {
 	return true
 }
 
-// claim sets bytes aside for a writer. Files that nothing names make room, those
-// first that were not used for longest.
+// claim reserves bytes for a writer. Files that nothing names make room, least
+// recently used first.
 func (s *Store) claim(n int64) error {
 	if s.claimFree(n) {
 		return nil
 	}
-	named, nerr := s.opts.Named() // asks others, so it comes before the lock
+	named, nerr := s.opts.Named() // calls others, so it runs before the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named = s.withFramesLocked(named)
@@ -97,7 +97,7 @@ func (s *Store) claim(n int64) error {
 		}
 		victim, ok := s.victimLocked(named)
 		if still, err := s.lacksLocked(n - unneeded); nerr != nil || !ok || still != "" || err != nil {
-			return sentence(ErrNoRoom, "%s", why) // all of it would not do
+			return sentence(ErrNoRoom, "%s", why) // removing everything unneeded would not be enough
 		}
 		unneeded -= victim.Size
 		s.opts.Log.Info("artifact removed to make room", "name", victim.Name, "sha256", victim.SHA256, "size", victim.Size)
@@ -108,7 +108,7 @@ func (s *Store) claim(n int64) error {
 	}
 }
 
-// lacksLocked says why there is no room for so many bytes, empty if there is.
+// lacksLocked says why there is no room for a number of bytes, empty if there is.
 func (s *Store) lacksLocked(n int64) (why string, err error) {
 	used := s.usedLocked()
 	if used+s.claimed+n > s.opts.Space {
@@ -123,8 +123,8 @@ func (s *Store) lacksLocked(n int64) (why string, err error) {
 	return "", err
 }
 
-// victimLocked is the file that makes room next: a part that nobody fetches would
-// be found by Collect.
+// victimLocked returns the next file to remove. It ignores parts that nobody
+// fetches; Collect removes those.
 func (s *Store) victimLocked(named map[string]bool) (Info, bool) {
 	var victim Info
 	for _, i := range s.files {
@@ -141,8 +141,8 @@ func (s *Store) giveBack(n int64) {
 	s.claimed -= n
 }
 
-// Collect removes the files that nothing names and that were not used for some
-// time, and the parts of files that nobody fetches. With dry it only says which.
+// Collect removes files that nothing names and that have not been used for some
+// time, and parts that nobody fetches. With dry it only lists the files.
 func (s *Store) Collect(_ context.Context, unusedFor time.Duration, dry bool) (gone []Info, err error) {
 	named, err := s.opts.Named()
 	if err != nil {
@@ -180,18 +180,18 @@ func (s *Store) dropPartsLocked(named map[string]bool) error {
 	return err
 }
 
-// part is a file that is being written.
+// part is a file being written.
 type part struct {
 	s    *Store
 	name string
 	f    diskFile
 	sum  hash.Hash
 	size int64
-	left int64 // claimed and not written
+	left int64 // reserved and not written
 	keep bool  // for a later try
 }
 
-// newPart opens a part, which may hold what an earlier try has written.
+// newPart opens a part, which may contain what an earlier try wrote.
 func (s *Store) newPart(name string) (*part, error) {
 	path := s.path("partial", name)
 	f, err := s.opts.disk.Open(path)
@@ -201,15 +201,15 @@ func (s *Store) newPart(name string) (*part, error) {
 	return &part{s: s, name: path, f: f, sum: sha256.New()}, nil
 }
 
-// resume reads again what an earlier try has written. What a power cut made of it
-// is found by the digest of the whole.
+// resume reads what an earlier try wrote. Damage by a power cut shows in the
+// digest of the whole file.
 func (p *part) resume(ctx context.Context) error {
 	n, err := io.Copy(p.sum, &watched{ctx: ctx, Reader: p.f})
 	p.size = n
 	return err
 }
 
-// restart throws away what was written.
+// restart discards what was written.
 func (p *part) restart() error {
 	p.sum.Reset()
 	p.size = 0
@@ -217,11 +217,11 @@ func (p *part) restart() error {
 	return errors.Join(err, p.f.Truncate(0))
 }
 
-// unknownClaim is how much is claimed at a time for a file of unknown size, if so
-// much is free.
+// unknownClaim is how much is reserved at a time for a file of unknown size, if
+// that much is free.
 const unknownClaim = 16 << 20
 
-// expect claims room for the rest of a file.
+// expect reserves room for the rest of a file.
 func (p *part) expect(n int64) error {
 	if n <= p.left {
 		return nil
@@ -233,7 +233,7 @@ func (p *part) expect(n int64) error {
 	return nil
 }
 
-// Write puts bytes away. It fails with ErrNoRoom before it fills the disk.
+// Write stores bytes. It fails with ErrNoRoom before it fills the disk.
 func (p *part) Write(b []byte) (int, error) {
 	switch need := int64(len(b)); {
 	case need <= p.left:

@@ -17,46 +17,45 @@ import (
 	"time"
 )
 
-// Grant lets one machine read one file.
+// Grant permits one machine to read one file.
 type Grant struct {
-	// Node is who reads it, for logs and people.
+	// Node is the reader, for logs and people.
 	Node string
-	// SHA256 is the file.
+	// SHA256 is the digest of the file.
 	SHA256 string
-	// URL is what the machine was given; its last two parts are the token and the
+	// URL is what the machine was given. Its last two parts are the token and the
 	// file's name.
 	URL string
-	// Words are put into the file as it is read, which keeps its size; nil for none.
+	// Words are written into the file as it is read, without changing its size; nil for none.
 	Words interface {
 		On(file io.ReaderAt, size int64) (io.ReadSeeker, error)
 	}
 }
 
-// Reads is what a machine has read.
+// Reads is how much a machine has read.
 type Reads struct {
-	// Bytes may be more than the file has: machines read parts of it again.
+	// Bytes may exceed the file's size: machines read parts of it again.
 	Bytes    int64     `json:"bytes"`
 	Requests int       `json:"requests"`
 	From     string    `json:"from,omitempty"` // the address of the last request
 	Last     time.Time `json:"last,omitzero"`
 }
 
-// Totals count what a server has answered since it began.
+// Totals count what a server has answered since its start.
 type Totals struct {
 	Bytes, Answered, Refused int64
 }
 
-// Server serves files of a store, each at the path that one installation was
-// given and only while that is granted. To anything else it says that nothing is
-// there.
+// Server serves files of a store, each only at the path that one installation
+// was given and only while that is granted. It answers anything else with 404.
 type Server struct {
 	store *Store
 	log   *slog.Logger
 
 	mu     sync.Mutex
 	byNode map[string]*granted
-	// byToken has the same by the digest of their token, so that finding one takes
-	// as long for a good guess as for a bad one.
+	// byToken has the same grants by the digest of their token, so that a lookup
+	// takes equally long for good and bad guesses.
 	byToken map[[sha256.Size]byte]*granted
 	totals  Totals
 }
@@ -64,7 +63,7 @@ type Server struct {
 type granted struct {
 	Grant
 	token [sha256.Size]byte
-	path  string // of the URL, as it is asked for
+	path  string // of the URL, as requested
 	since time.Time
 	reads Reads
 }
@@ -73,12 +72,12 @@ func newServer(s *Store, log *slog.Logger) *Server {
 	return &Server{store: s, log: log, byNode: map[string]*granted{}, byToken: map[[sha256.Size]byte]*granted{}}
 }
 
-// NewPath is the end of a URL at which nobody else finds a file: a random token,
-// and the file's name with its extension, which some firmware goes by.
+// NewPath returns the end of a URL that nobody else can guess: a random token,
+// and the file's name with its extension, which some firmware needs.
 func NewPath(name string) string { return rand.Text() + "/" + fileName(name) }
 
-// split takes the end of a URL apart. A query would be a part of the name, which
-// no name has.
+// split parses the end of a URL. A query would become part of the name, and no
+// name contains one.
 func split(of string) (token [sha256.Size]byte, end string, ok bool) {
 	dir, name := path.Split(of)
 	text := path.Base(dir)
@@ -88,7 +87,7 @@ func split(of string) (token [sha256.Size]byte, end string, ok bool) {
 	return sha256.Sum256([]byte(text)), "/" + text + "/" + name, true
 }
 
-// Grant gives a node its file, in the place of what it was given before.
+// Grant gives a node its file, in place of its earlier one.
 func (s *Server) Grant(g Grant) {
 	token, end, ok := split(g.URL)
 	s.mu.Lock()
@@ -107,7 +106,7 @@ func (s *Server) Grant(g Grant) {
 	s.log.Info("artifact is served", "node", g.Node, "sha256", g.SHA256)
 }
 
-// Revoke takes back what a node was given.
+// Revoke revokes a node's grant.
 func (s *Server) Revoke(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +121,7 @@ func (s *Server) revokeLocked(g *granted) {
 	s.log.Info("artifact is served no more", "node", g.Node, "sha256", g.SHA256, "bytes", g.reads.Bytes, "requests", g.reads.Requests, "to", g.reads.From)
 }
 
-// Reads says what a node has read of what it was given; false if it was given
-// nothing.
+// Reads returns what a node has read of its file; false if it has no grant.
 func (s *Server) Reads(node string) (Reads, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,14 +132,14 @@ func (s *Server) Reads(node string) (Reads, bool) {
 	return g.reads, true
 }
 
-// Totals are what was answered so far.
+// Totals returns the totals so far.
 func (s *Server) Totals() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.totals
 }
 
-// ServeHTTP answers GET and HEAD of what is granted, whole or one range of it.
+// ServeHTTP answers GET and HEAD for granted files, whole or one range.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := s.find(r)
 	if g == nil {
@@ -165,14 +163,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			nothing(w)
 			return
 		}
-		tag += "-" + hex.EncodeToString(g.token[:8]) // its content is that of this grant alone
+		tag += "-" + hex.EncodeToString(g.token[:8]) // the content belongs to this grant only
 	}
 	h := w.Header()
 	h.Set("Content-Type", contentType(g.path))
 	h.Set("ETag", strconv.Quote(tag))
 	h.Set("Cache-Control", "no-store")
 	if !oneRange.MatchString(r.Header.Get("Range")) {
-		r.Header.Del("Range") // a server may answer any other with the whole file (RFC 9110, section 14.2)
+		r.Header.Del("Range") // the whole file is a valid answer to any other range (RFC 9110, section 14.2)
 	}
 	c := &counter{ResponseWriter: w}
 	s.first(g, r)
@@ -183,10 +181,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.totals.Bytes += c.n
 }
 
-// oneRange is a range from a byte, up to one or the end, or of the last bytes.
+// oneRange matches a range from a byte to another or to the end, or of the last bytes.
 var oneRange = regexp.MustCompile(`^bytes=([0-9]+-[0-9]*|-0*[1-9][0-9]*)$`)
 
-// first counts a request before it is answered, and logs the first one of an address.
+// first counts a request before it is answered, and logs the first one from an address.
 func (s *Server) first(g *granted, r *http.Request) {
 	from, _, _ := net.SplitHostPort(r.RemoteAddr)
 	s.mu.Lock()
@@ -206,8 +204,8 @@ func (s *Server) count(change func(*Totals)) {
 	change(&s.totals)
 }
 
-// find is the grant that a request is for, nil for none. The path must be the
-// granted one to the letter.
+// find returns the grant for a request, nil for none. The path must match the
+// granted one exactly.
 func (s *Server) find(r *http.Request) *granted {
 	asked := r.URL.EscapedPath()
 	token, _, ok := split(asked)
@@ -216,22 +214,22 @@ func (s *Server) find(r *http.Request) *granted {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A proxy may leave the path of --artifact-url before it, or take it off.
+	// A proxy may keep the path of --artifact-url, or strip it.
 	if g := s.byToken[token]; g != nil && (asked == g.path || strings.HasSuffix(g.URL, asked) && strings.HasSuffix(asked, g.path)) {
 		return g
 	}
 	return nil
 }
 
-// nothing says that nothing is there, and ends the connection: whoever guesses
-// opens one for each guess.
+// nothing answers 404 and closes the connection, so that each guess costs a
+// connection.
 func nothing(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	w.WriteHeader(http.StatusNotFound)
 }
 
-// contentType is that by which UEFI firmware tells how to boot a file (UEFI 2.10,
-// section 24.7; EDK2 knows these names). BMCs do not look at it.
+// contentType is how UEFI firmware decides how to boot a file (UEFI 2.10, section
+// 24.7; EDK2 knows these names). BMCs ignore it.
 func contentType(name string) string {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".iso":
@@ -244,7 +242,7 @@ func contentType(name string) string {
 	return "application/octet-stream"
 }
 
-// counter counts what is written, and leaves it to the kernel to copy files.
+// counter counts what is written, and lets the kernel copy files.
 type counter struct {
 	http.ResponseWriter
 	n int64

@@ -21,35 +21,35 @@ import (
 	"github.com/slipway-gitops/slipway/engine/serve"
 )
 
-// Config is what a daemon's artifacts are kept and served with.
+// Config says how a daemon keeps and serves artifacts.
 type Config struct {
 	// Dir is the folder of the store.
 	Dir string
-	// Space is how many bytes the store may have; DefaultSpace without it.
+	// Space is the maximum size of the store in bytes; 0 means DefaultSpace.
 	Space int64
 	// Files is the folder that file URLs may name files below; empty for none.
 	Files string
-	// Roots are the authorities that https servers are verified by; nil for the
+	// Roots are the certificate authorities for https servers; nil means the
 	// system's.
 	Roots *x509.CertPool
-	// Listen is the address that machines fetch from, host:port; empty when none is
-	// served.
+	// Listen is the address that machines fetch from, host:port; empty to serve
+	// nothing.
 	Listen string
-	// URL is what machines see of Listen, where that is not its own address.
+	// URL is the address under which machines reach Listen, if that differs.
 	URL string
 	// Cert and Key are PEM files; with them the server speaks TLS.
 	Cert, Key string
-	// Named gives the digests that are needed, see Options.
+	// Named returns the digests that are needed, see Options.
 	Named func() (map[string]bool, error)
-	// Framer is the command that puts images of whole disks into frames.
+	// Framer is the command that converts whole-disk images to frames.
 	Framer Framer
-	// Problem is told what is wrong with the server; nil when that is over.
+	// Problem is called with what is wrong with the server, and with nil when that is over.
 	Problem func(error)
 	Log     *slog.Logger
 }
 
-// Service is the artifacts of a daemon: the store, what is fetched into it, and
-// what is served from it.
+// Service is a daemon's artifacts: the store, what is fetched into it, and what
+// is served from it.
 type Service struct {
 	*Store
 	*Fetcher
@@ -58,13 +58,13 @@ type Service struct {
 	changes chan struct{}
 
 	mu sync.Mutex
-	// at is what the server listens at; the zero value while it does not, and why
-	// is the reason.
+	// at is the address that the server listens on. While it does not listen, at
+	// is zero and why is the reason.
 	at  netip.AddrPort
 	why error
 }
 
-// ErrOff is wrapped when no artifact is served.
+// ErrOff is wrapped if the daemon serves no artifacts.
 var ErrOff = errors.New("the daemon serves no images to machines (--artifact-listen is off)")
 
 // OpenService opens the store of a daemon. Run fetches and serves.
@@ -103,8 +103,8 @@ func (s *Service) changed() {
 	}
 }
 
-// Changes gives a value when a file has come in or failed, or when the server
-// began or ceased to listen.
+// Changes delivers a value when a file has arrived or failed, or when the
+// server began or stopped listening.
 func (s *Service) Changes() <-chan struct{} { return s.changes }
 
 // Run fetches what is wanted and serves what is granted until the context ends.
@@ -116,16 +116,16 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// listenEvery is how often an address that cannot be had is tried again.
+// listenEvery is how often the server retries an address that it cannot listen on.
 const listenEvery = 15 * time.Second
 
-// serve answers machines. Other work goes on while it cannot.
+// serve answers machines. Other work continues while it cannot.
 func (s *Service) serve(ctx context.Context) {
 	if s.config.Listen == "" {
 		return
 	}
 	srv := httpServer(s.Server, usualLimits)
-	srv.ErrorLog = slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug) // anybody can make it speak
+	srv.ErrorLog = slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug) // anybody can cause its messages
 	for ctx.Err() == nil {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 		if err == nil {
@@ -171,14 +171,14 @@ func (s *Service) scheme() string {
 	return "http"
 }
 
-// Towards is the address of this host from which it reaches another. No packet is sent.
+// Towards returns this host's address for reaching another host. It sends no packet.
 func (s *Service) Towards(host string) (string, error) {
 	a, err := towards(host)
 	return a.WithZone("").String(), err
 }
 
-// Authority is the SHA-256 of the certificate that the server shows, as "sha256:" and hex
-// digits; empty where it speaks http.
+// Authority returns the SHA-256 of the server's certificate, as "sha256:" and hex digits;
+// empty if it speaks http.
 func (s *Service) Authority() string {
 	if s.config.Cert == "" {
 		return ""
@@ -191,16 +191,15 @@ func (s *Service) Authority() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Serving is nil while machines are answered, and says why they are not
-// otherwise.
+// Serving returns nil while the server answers machines, or why it does not.
 func (s *Service) Serving() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.why
 }
 
-// URL is a new URL for a file, at which the machine whose controller is at a host
-// finds it once it is granted.
+// URL returns a new URL for a file. Once the URL is granted, the machine whose
+// controller is at host finds the file there.
 func (s *Service) URL(host, digest string) (string, error) {
 	if err := s.Serving(); err != nil {
 		return "", err

@@ -21,20 +21,20 @@ import (
 	"time"
 )
 
-// Options of a store. The zero value of each means its default.
+// Options configure a store. Each zero value means the default.
 type Options struct {
-	// Space is how many bytes the files may have together.
+	// Space is the maximum total size of the files in bytes.
 	Space int64
 	// Reserve is how many bytes stay free on the disk, for the daemon's records.
 	Reserve int64
-	// Named gives the digests that must not make room for others. With an error
-	// nothing makes room.
+	// Named returns the digests that must not be removed to make room. If it
+	// fails, nothing is removed.
 	Named func() (map[string]bool, error)
-	// Framer puts images of whole disks into frames; none where the store only keeps them.
+	// Framer converts whole-disk images to frames; empty if the store only keeps them.
 	Framer Framer
 	Log    *slog.Logger
 
-	disk disk // another one in tests
+	disk disk // replaced in tests
 }
 
 // Defaults of Options.
@@ -60,16 +60,16 @@ type Store struct {
 	mu      sync.Mutex
 	files   map[string]Info
 	frames  map[string]string // digests of frames, by the file in frames/
-	claimed int64             // bytes that writers are still to write
-	// writing has a channel for each digest that is being written; it is closed
-	// when that has ended.
+	claimed int64             // bytes that writers have yet to write
+	// writing has a channel for each digest being written. It is closed when
+	// the writing has ended.
 	writing map[string]chan struct{}
 }
 
-// partials that were not touched for so long are given up.
+// partialsFor is how long untouched parts are kept.
 const partialsFor = 7 * 24 * time.Hour
 
-// Open opens the store in a folder, which it makes if necessary.
+// Open opens the store in a folder, which it creates if necessary.
 func Open(dir string, o Options) (*Store, error) {
 	o.Space = cmp.Or(o.Space, int64(DefaultSpace))
 	o.Reserve = cmp.Or(o.Reserve, defaultReserve)
@@ -97,7 +97,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// ErrLocked is wrapped when another process has the store open.
+// ErrLocked is wrapped if another process has the store open.
 var ErrLocked = errors.New("another process has it open")
 
 func lockFile(name string) (*os.File, error) {
@@ -124,7 +124,7 @@ func (s *Store) path(parts ...string) string {
 
 func (s *Store) file(digest string) string { return s.path("files", digest) }
 
-// note is the form of files/DIGEST.json.
+// note is the format of files/DIGEST.json.
 type note struct {
 	Name   string    `json:"name"`
 	Size   int64     `json:"size"`
@@ -132,8 +132,8 @@ type note struct {
 	Added  time.Time `json:"added"`
 }
 
-// load reads what the store has. A file that is not as long as it was when it was
-// verified is given up.
+// load reads what the store has. It removes a file whose size has changed since
+// its verification.
 func (s *Store) load() error {
 	entries, err := os.ReadDir(s.path("files"))
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// tidy removes what earlier processes left half done and nobody takes up again.
+// tidy removes unfinished work of earlier processes that nobody will continue.
 func (s *Store) tidy() error {
 	notes, err := filepath.Glob(s.path("files", "*.json"))
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) unlink(digest string) error {
 	return err
 }
 
-// List describes the files in the store, by name.
+// List describes the files in the store, sorted by name.
 func (s *Store) List() []Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *Store) Get(digest string) (Info, bool) {
 	return i, ok
 }
 
-// Space is how many bytes the store has and may have.
+// Space returns the present and the maximum size of the store in bytes.
 func (s *Store) Space() (used, most int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +239,8 @@ func (s *Store) Reader(digest string) (*os.File, Info, error) {
 	return f, i, nil
 }
 
-// Content gives the bytes of a file, and how many they are. Its error wraps ErrNotFound
-// when the store does not have it.
+// Content returns a file's content and its size. Its error wraps ErrNotFound if the
+// store does not have the file.
 func (s *Store) Content(digest string) (io.ReadCloser, int64, error) {
 	f, i, err := s.Reader(digest)
 	if err != nil {
@@ -264,8 +264,8 @@ func (s *Store) Use(digest string) {
 	}
 }
 
-// begin makes the caller the only writer of a digest. It waits for another one to
-// end, and reports false when the file is there then.
+// begin makes the caller the only writer of a digest. It waits for another writer
+// to end, and returns false if the file exists then.
 func (s *Store) begin(ctx context.Context, digest string) (end func(), needed bool, err error) {
 	for {
 		s.mu.Lock()
@@ -294,7 +294,7 @@ func (s *Store) begin(ctx context.Context, digest string) (end func(), needed bo
 	}
 }
 
-// finish makes a whole, verified and synced part visible under its digest.
+// finish makes a complete, verified and synced part visible under its digest.
 func (s *Store) finish(part string, i Info) error {
 	text, err := json.Marshal(note{Name: i.Name, Size: i.Size, Source: i.Source, Added: i.Added})
 	if err != nil {
@@ -340,9 +340,8 @@ func syncFolder(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Add puts what a reader gives into the store: size bytes, 0 where that is not
-// known. With a digest it must have that one. progress is called with the bytes so
-// far.
+// Add stores what a reader returns: size bytes, or 0 if unknown. A given digest
+// must match. progress is called with the bytes so far.
 func (s *Store) Add(ctx context.Context, from io.Reader, size int64, digest, name, source string, progress func(int64)) (Info, error) {
 	if digest != "" {
 		end, needed, err := s.begin(ctx, digest)
@@ -389,17 +388,17 @@ func mismatch(want, got string, size int64, from string) error {
 		from, got, Bytes(size), want)
 }
 
-// Checked is what Verify finds of one file.
+// Checked is the result of Verify for one file.
 type Checked struct {
 	Info
-	// Got is its digest now. A file with another one is damaged; it was removed.
+	// Got is its present digest. A file with another one was damaged and has been removed.
 	Got string `json:"got"`
 	Err string `json:"error,omitempty"`
 }
 
-// Verify reads all files again, and removes those that are not as they were. It
-// calls each with what it has found of a file, and progress with the bytes read
-// so far of all.
+// Verify reads all files again, and removes those that have changed. It calls
+// each with the result for a file, and progress with the bytes read so far and
+// in total.
 func (s *Store) Verify(ctx context.Context, progress func(have, of int64), each func(Checked)) error {
 	var have, of int64
 	all := s.List()
@@ -439,7 +438,7 @@ func (s *Store) Verify(ctx context.Context, progress func(have, of int64), each 
 	return nil
 }
 
-// watched is a reader that tells how much was read, and ends with its context.
+// watched is a reader that reports how much was read, and ends with its context.
 type watched struct {
 	io.Reader
 	ctx  context.Context
@@ -457,7 +456,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Remove removes a file. Whoever reads it goes on to do so.
+// Remove removes a file. Present readers can continue.
 func (s *Store) Remove(digest string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

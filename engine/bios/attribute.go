@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// accept gives a designed value in canonical form, or says what is wrong with
+// accept returns a designed value in canonical form, or says what is wrong with
 // it.
 func (a Attribute) accept(v string) (string, error) {
 	switch a.Type {
@@ -38,8 +38,8 @@ func (a Attribute) choose(v string) (string, error) {
 	return "", fmt.Errorf("%q is not one of its values: %s", v, brief(strings.Join(names, ", ")))
 }
 
-// ChoiceOf is the name of a value by its name or by what people are shown; empty
-// for no such value.
+// ChoiceOf returns the name of a value, given its name or its display text;
+// empty for no such value.
 func (a Attribute) ChoiceOf(v string) string {
 	for _, by := range []func(Choice) string{func(c Choice) string { return c.Name }, func(c Choice) string { return c.Display }} {
 		for _, c := range a.Choices {
@@ -85,15 +85,15 @@ func (a Attribute) measure(v string) error {
 	return nil
 }
 
-// matches says whether a text is as a pattern has it. Vendors write patterns in
-// several dialects; one that is not Go's says nothing.
+// matches reports whether a text matches a pattern. Vendors write patterns in
+// several dialects; a pattern that is not valid in Go matches everything.
 func matches(pattern, text string) bool {
 	p, err := regexp.Compile(pattern)
 	return err != nil || p.MatchString(text)
 }
 
-// Canonical is a value that the machine shows, by its name even where the
-// machine shows what people are shown.
+// Canonical returns the name of a value that the machine shows, even if the
+// machine shows the display text.
 func (a Attribute) Canonical(shown string) string {
 	if a.Type == "Enumeration" {
 		return orText(a.ChoiceOf(shown), shown)

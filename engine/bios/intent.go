@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// spelling is one row of the table of intents: what machines call an intent.
+// spelling is one row of the table of intents: the machines' names for an
+// intent.
 type spelling struct {
-	vendors []string // how a name of the vendor begins, in lower case
+	vendors []string // how a maker's name begins, in lower case
 	intent  string
-	// attributes are names, of which the first counts that the machine has. A
-	// "*" at the end stands for a suffix that is another one with each build
+	// attributes are possible names; the first one that the machine has is
+	// used. A "*" at the end stands for a suffix that differs with each build
 	// of a BIOS ("SR_IOVSupport_0047", "Hyper_Threading_ALL__F27F").
 	attributes []string
-	// values are what each value of the intent may be called; the first that
-	// the registry has counts. Without any it is one of onOff.
+	// values are possible names for each value of the intent; the first one in
+	// the registry is used. Without values, onOff applies.
 	values map[string][]string
-	// shown: only what people are shown tells which value is which, for the
+	// shown: only the display text tells which value is which, because the
 	// attribute is named for the opposite.
 	shown bool
 }
 
-// onOff are what vendors call a switch that is on and off.
+// onOff are the vendors' names for on and off.
 var onOff = []map[string]string{
 	{"true": "Enabled", "false": "Disabled"},
 	{"true": "Enable", "false": "Disable"},
@@ -32,7 +33,7 @@ var onOff = []map[string]string{
 	{"true": "1", "false": "0"},
 }
 
-// row is one intent of a vendor's, of any model and BIOS.
+// row is one intent of a vendor, for any model and BIOS.
 func row(intent string, attributes ...string) spelling {
 	return spelling{intent: intent, attributes: attributes}
 }
@@ -47,17 +48,17 @@ func (s spelling) asShown() spelling {
 	return s
 }
 
-// autoSMT is what AMD's firmware has for multithreading: Auto is on.
+// autoSMT are the values of AMD's firmware for multithreading: Auto is on.
 var autoSMT = map[string][]string{"true": {"Enabled", "Enable", "Auto"}, "false": {"Disabled", "Disable"}}
 
-// intentTable is every vendor's names. They come from captures of machines and
-// from vendors' documents; docs/bios.md says which. A name that a machine
-// does not have is passed over, so that a row may serve several generations.
+// intentTable holds every vendor's names. They come from captures of machines
+// and from vendors' documents; docs/bios.md lists which. Names that a machine
+// does not have are skipped, so a row may serve several generations.
 var intentTable = slices.Concat(
 	of("dell",
 		row("smt", "LogicalProc"),
 		row("virtualization", "ProcVirtualization"),
-		// With Intel's processors one switch is for VT-x and VT-d.
+		// On Intel processors one switch controls VT-x and VT-d.
 		row("iommu", "IommuSupport", "ProcVirtualization"),
 		row("sriov", "SriovGlobalEnable"),
 		row("turbo", "ProcTurboMode"),
@@ -110,13 +111,13 @@ var intentTable = slices.Concat(
 	),
 )
 
-// makersOf are the names under which a vendor goes.
+// makersOf are the names that a vendor uses.
 var makersOf = map[string][]string{
 	"dell": {"dell"}, "hpe": {"hpe", "hewlett"}, "lenovo": {"lenovo"}, "supermicro": {"supermicro", "super micro"},
 	"nvidia": {"nvidia"}, "intel": {"intel"},
 }
 
-// of gives rows to a vendor.
+// of assigns rows to a vendor.
 func of(vendor string, rows ...spelling) []spelling {
 	for i := range rows {
 		rows[i].vendors = makersOf[vendor]
@@ -124,8 +125,8 @@ func of(vendor string, rows ...spelling) []spelling {
 	return rows
 }
 
-// spellings are the rows for a machine by intent; known says whether the table
-// has its vendor at all.
+// spellings returns the rows for a machine, by intent. known says whether the
+// table has its vendor at all.
 func spellings(makers []string) (rows map[string][]spelling, known bool) {
 	rows = map[string][]spelling{}
 	for _, row := range intentTable {
@@ -137,14 +138,14 @@ func spellings(makers []string) (rows map[string][]spelling, known bool) {
 	return rows, known
 }
 
-// isOf says whether the row is of the maker of the machine or of its BMC.
+// isOf reports whether the row is for the maker of the machine or of its BMC.
 func (s spelling) isOf(makers []string) bool {
 	return slices.ContainsFunc(makers, func(name string) bool {
 		return slices.ContainsFunc(s.vendors, func(v string) bool { return strings.HasPrefix(strings.ToLower(name), v) })
 	})
 }
 
-// Intents are all that the table knows, in alphabetical order.
+// Intents lists all intents in the table, in alphabetical order.
 func Intents() []string {
 	all := map[string]bool{}
 	for _, row := range intentTable {
@@ -153,8 +154,8 @@ func Intents() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Meets is the attribute that an intent comes to on a machine, and which values of
-// the intent it has; empty for none.
+// Meets returns the attribute for an intent on a machine, and the values of the
+// intent that it supports; empty for none.
 func (s Settings) Meets(intent string) (attribute string, values []string) {
 	can := []string{"true", "false"}
 	if intent == "profile" {
@@ -168,11 +169,11 @@ func (s Settings) Meets(intent string) (attribute string, values []string) {
 	return attribute, values
 }
 
-// offer is what an intent comes to on a machine: an attribute and its value.
+// offer is an intent's attribute on a machine, and its value.
 type offer struct{ attribute, value string }
 
-// intended finds the attribute for an intent and the value to give it, or says
-// why there is none.
+// intended finds the attribute for an intent and the value to set, or says why
+// there is none.
 func (s Settings) intended(intent, value string) (offer, error) {
 	const otherwise = "name the machine's own attribute in bios.attributes, or leave it out"
 	all, known := spellings(s.Makers)
@@ -200,7 +201,7 @@ func (s Settings) intended(intent, value string) (offer, error) {
 	return offer{}, fmt.Errorf("the machine has none of the settings that are known for it (%s); %s", strings.Join(looked, ", "), otherwise)
 }
 
-// find is the first of some names that the machine shows, or else that its
+// find returns the first of some names that the machine shows, or else that its
 // registry has; empty for none.
 func (t *Terms) find(names []string) (string, error) {
 	for _, has := range []func(string) bool{t.shows, t.registers} {
@@ -213,8 +214,8 @@ func (t *Terms) find(names []string) (string, error) {
 	return "", nil
 }
 
-// match is the attribute of a name, or the only one that has it up to the
-// suffix of a BIOS build where a "*" asks for it.
+// match returns the attribute with a name. For a name with "*" it returns the
+// only one that has the name and a BIOS build suffix.
 func (t *Terms) match(name string, has func(string) bool) (string, error) {
 	start, open := strings.CutSuffix(name, "*")
 	if has(start) {
@@ -235,8 +236,8 @@ func (t *Terms) match(name string, has func(string) bool) (string, error) {
 	return strings.Join(found, ""), nil
 }
 
-// isBuildSuffix says whether a text is what Supermicro's BIOS puts behind names:
-// "_0047", "__F27F", "#00F7".
+// isBuildSuffix reports whether a text is a suffix that Supermicro's BIOS adds
+// to names: "_0047", "__F27F", "#00F7".
 func isBuildSuffix(s string) bool {
 	digits := strings.TrimLeft(s, "_#")
 	if len(digits) != 4 || len(s) < 5 || len(s) > 6 {
@@ -245,9 +246,8 @@ func isBuildSuffix(s string) bool {
 	return strings.Trim(digits, "0123456789ABCDEFabcdef") == ""
 }
 
-// value is the name of the value that an attribute gets for one of an intent;
-// empty for none. One that it has, or is about to have, and that means the same
-// stays.
+// value returns the name of an attribute's value for a value of an intent;
+// empty for none. A current or pending value with the same meaning stays.
 func (s Settings) value(row spelling, name, asked string) string {
 	words := row.values[asked]
 	if row.values == nil {
@@ -273,7 +273,7 @@ func (s Settings) value(row spelling, name, asked string) string {
 	return strings.Join(mean[:min(len(mean), 1)], "")
 }
 
-// meaning is the name of the choice that a word stands for.
+// meaning returns the name of the choice that a word stands for.
 func (a Attribute) meaning(word string, shown bool) string {
 	for _, c := range a.Choices {
 		if strings.EqualFold(c.Display, word) || !shown && strings.EqualFold(c.Name, word) {
@@ -283,8 +283,8 @@ func (a Attribute) meaning(word string, shown bool) string {
 	return ""
 }
 
-// unregistered is a value where the registry lists none: that of the pair that
-// the machine's own value belongs to.
+// unregistered returns a value where the registry lists none: the one from the
+// pair that contains the machine's own value.
 func (s Settings) unregistered(row spelling, name, asked string, words []string) string {
 	now, a := s.then(name), s.Registry.Attributes[name]
 	switch {
@@ -305,7 +305,7 @@ func (s Settings) unregistered(row spelling, name, asked string, words []string)
 	return ""
 }
 
-// listed are the names of an attribute's values, for people.
+// listed lists the names of an attribute's values, for people.
 func (a Attribute) listed() string {
 	var names []string
 	for _, c := range a.Choices[:min(len(a.Choices), 12)] {

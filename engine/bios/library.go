@@ -1,20 +1,20 @@
 package bios
 
-// Library is terms as they are kept and sent: each registry, which is by far the
-// largest part, once for all machines of a kind.
+// Library is the stored and transmitted form of terms. It has each registry, by far
+// the largest part, only once for all machines of a kind.
 type Library struct {
 	Terms      map[string]Entry    `json:"terms,omitempty"`      // by Terms.Digest
 	Registries map[string]Registry `json:"registries,omitempty"` // by Registry.Sum
 }
 
-// Entry is terms without what their registry says.
+// Entry is terms without the content of their registry.
 type Entry struct {
 	Makers   []string `json:"makers,omitempty"`
 	Shown    []string `json:"shown,omitempty"`
 	Registry string   `json:"registry,omitempty"` // its Sum, empty for none
 }
 
-// Add puts terms into the library and gives their digest.
+// Add adds terms to the library and returns their digest.
 func (l *Library) Add(t *Terms) (digest string) {
 	if l.Terms == nil {
 		l.Terms, l.Registries = map[string]Entry{}, map[string]Registry{}
@@ -27,8 +27,8 @@ func (l *Library) Add(t *Terms) (digest string) {
 	return digest
 }
 
-// All are the terms by digest. Terms whose registry is lacking, and any that are not
-// what their digest says, are as good as never read.
+// All returns the terms by digest. It omits terms whose registry is missing or whose
+// content does not match the digest, as if they had never been read.
 func (l Library) All() map[string]*Terms {
 	all := map[string]*Terms{}
 	for digest, e := range l.Terms {

@@ -7,36 +7,38 @@ import (
 	"strings"
 )
 
-// Settings are what was seen of the settings of one machine.
+// Settings are the observed settings of one machine.
 type Settings struct {
 	*Terms
-	// Have is what attributes are, in canonical form, see Attribute.Canonical. Of one
-	// that the machine shows and that is not here, or that is "?", it is not known.
+	// Have holds the attributes' values in canonical form, see Attribute.Canonical.
+	// The value is unknown if the machine shows the attribute and it is missing here,
+	// or is "?".
 	Have map[string]string
-	// Next is what attributes become with the next boot, where that is something else.
+	// Next holds the values that change with the next boot.
 	Next map[string]string
-	// Busy says that the BMC is changing settings by itself.
+	// Busy says that the BMC is changing settings on its own.
 	Busy bool
 }
 
 // Unknown is the value of an attribute that was not read.
 const Unknown = "?"
 
-// Resolved is a design in a machine's words.
+// Resolved is a design in a machine's terms.
 type Resolved struct {
-	// Want is the value that each attribute is to have, From the design's field that
+	// Want is the desired value of each attribute, From the field of the design that
 	// asks for it.
 	Want, From map[string]string
-	// Unresolved says, by the design's fields, why they mean nothing here.
+	// Unresolved says, by field of the design, why it has no meaning on this machine.
 	Unresolved map[string]string
 }
 
-// attributeField is how the fields of a design begin that name an attribute: all
-// others are intents.
+// attributeField begins the design's fields that name an attribute; all others are
+// intents.
 const attributeField = "attributes."
 
-// Resolve puts what a design asks for, by its fields ("smt", "attributes.BootMode"),
-// into the machine's words. An attribute wins over an intent for the same setting.
+// Resolve translates what a design asks for, by its fields ("smt",
+// "attributes.BootMode"), into the machine's terms. An attribute wins over an intent
+// for the same setting.
 func (s Settings) Resolve(asked map[string]string) Resolved {
 	r := Resolved{Want: map[string]string{}, From: map[string]string{}, Unresolved: map[string]string{}}
 	if s.None() {
@@ -61,7 +63,7 @@ func (s Settings) Resolve(asked map[string]string) Resolved {
 	return r
 }
 
-// split gives the intents and the names of attributes that a design asks for, in
+// split separates the intents and the names of attributes that a design asks for, in
 // order.
 func split(asked map[string]string) (intents, attributes []string) {
 	for _, field := range slices.Sorted(maps.Keys(asked)) {
@@ -82,7 +84,7 @@ func (r *Resolved) add(field string, o offer, err error) {
 	r.Want[o.attribute], r.From[o.attribute] = o.value, field
 }
 
-// designed is an attribute of the design as the machine has it.
+// designed returns a designed attribute in the machine's terms.
 func (s Settings) designed(name, value string) (offer, error) {
 	found, err := s.named(name)
 	switch {
@@ -95,7 +97,7 @@ func (s Settings) designed(name, value string) (offer, error) {
 	return offer{found, v}, err
 }
 
-// named is the attribute that a design means by a name; empty for none.
+// named returns the attribute that a design means by a name; empty for none.
 func (t *Terms) named(name string) (string, error) {
 	found, err := t.find([]string{name})
 	if found == "" && err == nil {
@@ -104,7 +106,7 @@ func (t *Terms) named(name string) (string, error) {
 	return found, err
 }
 
-// near is a hint at a name that may have been meant.
+// near returns a hint at a name that may have been meant.
 func (t *Terms) near(name string) string {
 	best, like := "", 3
 	for _, n := range t.names() {
@@ -121,7 +123,7 @@ func (t *Terms) near(name string) string {
 	return "; it has " + brief(best)
 }
 
-// alike is how many letters two names begin with in common.
+// alike returns how many letters two names have in common at the beginning.
 func alike(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && strings.EqualFold(a[n:n+1], b[n:n+1]) {
@@ -130,8 +132,8 @@ func alike(a, b string) int {
 	return n
 }
 
-// judge takes out what cannot become so: what the registry's rules keep from being
-// set, and what is not there although nothing is left that could bring it.
+// judge moves unreachable values to Unresolved: those that the registry's rules lock,
+// and those of missing attributes if no pending change could make them appear.
 func (s Settings) judge(r *Resolved) {
 	later := false
 	var absent []string
@@ -157,13 +159,13 @@ func (s Settings) judge(r *Resolved) {
 	}
 }
 
-// Locked says what keeps an attribute from being set with all that is wanted; empty
-// when it can be set.
+// Locked says what prevents an attribute from being set together with all wanted
+// values; empty if it can be set.
 func (s Settings) Locked(r Resolved, name string) string {
 	return s.Registry.LockedBy(name, s.becomes(r))
 }
 
-// becomes gives the values that there will be with all that is wanted.
+// becomes returns the values with everything wanted applied.
 func (s Settings) becomes(r Resolved) func(string) string {
 	return func(name string) string {
 		if v, ok := r.Want[name]; ok {
@@ -173,7 +175,7 @@ func (s Settings) becomes(r Resolved) func(string) string {
 	}
 }
 
-// now is what an attribute is, empty when it is not shown or not known.
+// now returns an attribute's value, empty when it is not shown or unknown.
 func (s Settings) now(name string) string {
 	if v := s.Have[name]; v != Unknown {
 		return v
@@ -181,7 +183,7 @@ func (s Settings) now(name string) string {
 	return ""
 }
 
-// then is what an attribute is after the next boot.
+// then returns an attribute's value after the next boot.
 func (s Settings) then(name string) string {
 	if v, ok := s.Next[name]; ok {
 		return v
@@ -189,16 +191,15 @@ func (s Settings) then(name string) string {
 	return s.now(name)
 }
 
-// Unread says whether an attribute is one that the machine shows and whose value is
-// not known.
+// Unread reports whether the machine shows an attribute but its value is unknown.
 func (s Settings) Unread(name string) bool {
 	v, read := s.Have[name]
 	return v == Unknown || !read && s.shows(name)
 }
 
-// Concern are the attributes whose values have a say in what a design means, in
-// order: those that it names, those of every intent, so that another design can be
-// judged too, and those on which the rules have these depend.
+// Concern returns the attributes whose values affect what a design means, in order:
+// those that it names, those of every intent, so that another design can be judged
+// too, and those that their rules depend on.
 func (t *Terms) Concern(asked map[string]string) []string {
 	names := map[string]bool{}
 	_, attributes := split(asked)
@@ -234,7 +235,7 @@ func orText(s, otherwise string) string {
 	return otherwise
 }
 
-// brief is a text of a machine's, which may be of any length.
+// brief shortens a text from a machine, which may have any length.
 func brief(s string) string {
 	if r := []rune(s); len(r) > 400 {
 		return string(r[:400]) + "…"

@@ -2,7 +2,7 @@ package bios
 
 import "fmt"
 
-// holds says whether a rule comes into force with some values.
+// holds reports whether a rule applies with some values.
 func (r Rule) holds(value func(string) string) bool {
 	for _, c := range r.When {
 		v := value(c.Attribute)
@@ -13,10 +13,9 @@ func (r Rule) holds(value func(string) string) bool {
 	return !r.Any
 }
 
-// LockedBy says what keeps an attribute from being set, with the values that
-// there will be; empty when it can be set. What a rule speaks of is not taken
-// from the registry's own flags: those are of the moment and the machine at
-// which it was read.
+// LockedBy says what prevents an attribute from being set, given the future
+// values; empty if it can be set. Rules override the registry's own flags,
+// which describe only the moment and machine at which the registry was read.
 func (r Registry) LockedBy(name string, value func(string) string) string {
 	a := r.Attributes[name]
 	fixed := map[string]bool{"ReadOnly": a.ReadOnly, "GrayOut": a.GrayOut}
@@ -36,7 +35,7 @@ func (r Registry) LockedBy(name string, value func(string) string) string {
 	return ""
 }
 
-// forced is the value that others give to an attribute.
+// forced returns the value that other attributes force on an attribute.
 func (r Registry) forced(name string, value func(string) string) string {
 	for _, rule := range r.Rules[name] {
 		if rule.Property == "CurrentValue" && rule.holds(value) {
@@ -46,8 +45,8 @@ func (r Registry) forced(name string, value func(string) string) string {
 	return ""
 }
 
-// Follows is the value that an attribute takes by itself when others change from
-// what they are; empty when it does not.
+// Follows returns the value that an attribute takes by itself when others
+// change; empty if it does not.
 func (r Registry) Follows(name string, now, then func(string) string) string {
 	v := r.forced(name, then)
 	if v == r.forced(name, now) || r.LockedBy(name, then) == "" {

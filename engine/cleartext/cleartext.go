@@ -1,5 +1,5 @@
-// Package cleartext knows passwords, tokens and private keys that stand in a text
-// for everybody to read, by what they look like.
+// Package cleartext recognizes passwords, tokens and private keys that stand
+// unencrypted in a text, by their form.
 package cleartext
 
 import (
@@ -13,25 +13,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// recogniser knows one kind of secret by what it looks like.
+// recogniser recognizes one kind of secret by its form.
 type recogniser struct {
 	what string
-	// markers are texts of which one is in every such secret; to look for them
-	// takes a small part of the time.
+	// markers are texts of which every such secret contains one. Searching for
+	// them is much cheaper than matching form.
 	markers []string
-	// form is the secret, or has it as its group.
+	// form matches the secret, or has it as its group.
 	form *regexp.Regexp
 }
 
-// InURL finds the password of a URL, as its group.
+// InURL matches the password of a URL, as its group.
 var InURL = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s/:@$<{]+:([^\s/@$<{*]+)@`)
 
-// recognisers are those of what is a secret by itself.
+// recognisers are for texts that are secrets by themselves.
 var recognisers = []recogniser{
 	{"a private key", []string{"PRIVATE KEY"}, regexp.MustCompile(
 		`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*-----|\z)`)},
-	// The id of an AWS key (IAM User Guide, unique identifiers); beside it is
-	// the secret part.
+	// The id of an AWS key (IAM User Guide, unique identifiers); its secret
+	// part is next to it.
 	{"an access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z2-7]{16}\b`)},
 	// The hash of a password (crypt(5)).
 	{"the hash of a password", []string{"$"}, regexp.MustCompile(
@@ -47,7 +47,8 @@ var recognisers = []recogniser{
 	{"a URL with a password", []string{"://"}, InURL},
 }
 
-// shortest is less than any recogniser or assignment takes, in bytes.
+// shortest is less than the length of any recognized secret or assignment, in
+// bytes.
 const shortest = 10
 
 func (r recogniser) find(text string) [][]int {
@@ -57,7 +58,7 @@ func (r recogniser) find(text string) [][]int {
 	return r.form.FindAllStringSubmatchIndex(text, -1)
 }
 
-// In says what kind of secret a text holds; nothing where it holds none.
+// In names the kind of secret in a text; empty if there is none.
 func In(text string) string {
 	if len(text) < shortest {
 		return ""
@@ -75,16 +76,17 @@ func In(text string) string {
 	return ""
 }
 
-// Found is a secret in a text, and where it begins.
+// Found is a secret in a text, with the line where it begins.
 type Found struct {
 	What string
 	Line int
 }
 
-// Find lists the secrets of a text by their lines, one for each line.
+// Find lists the secrets of a text by line, one per line.
 func Find(text string) []Found { return find(text, assignments(text)) }
 
-// FindSure is Find without what is a secret by its name alone, as in "password: x".
+// FindSure is Find without secrets recognized only by a name, as in "password:
+// x".
 func FindSure(text string) []Found { return find(text, nil) }
 
 func find(text string, named []assigned) []Found {
@@ -112,38 +114,40 @@ func find(text string, named []assigned) []Found {
 	return found
 }
 
-// counts says whether an assignment is likely to be one. A remark is none; and after
-// a few words, "the password: lost" is a sentence.
+// counts reports whether an assignment is likely to be a secret. A comment is
+// not. Neither is a value after a few words: "the password: lost" is a
+// sentence.
 func (a assigned) counts() bool {
 	sentence := strings.Contains(strings.TrimLeft(a.before, " \t-{\"'"), " ")
 	return !strings.ContainsAny(a.before, "#;") && !(sentence && a.loose)
 }
 
-// assignment is a name and its value: "password: x", "API_KEY=x".
+// assignment matches a name and its value: "password: x", "API_KEY=x".
 var assignment = regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:` + strings.Join(secretNames, "|") +
 	`))["']?[?!]?[ \t]*(:=|=|:)([ \t]*)(?:"((?:[^"\\\n]|\\.)+)|'((?:[^'\\\n]|\\.)+)|([^\s"',;{}()\[\]][^\s"',;]*))`)
 
-// secretNames are what names of secrets end with.
+// secretNames are the endings of names of secrets.
 var secretNames = []string{"password", "passwd", "passphrase", "secret", "token", "api_key", "api-key", "apikey", "secret_key", "secret-key", "secretkey"}
 
-// NamesSecret says whether what has a name, or a path, is likely to be secret.
+// NamesSecret reports whether the value of a name, or path, is likely to be
+// secret.
 func NamesSecret(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(secretNames, func(end string) bool { return strings.HasSuffix(name, end) }) &&
 		!strings.HasSuffix(name, "nopasswd") // of sudoers(5)
 }
 
-// assigned is a secret beside its name.
+// assigned is a secret with its name.
 type assigned struct {
-	// before is what stands before the name in its line.
+	// before is the text before the name in its line.
 	before, name string
 	// from and to are the secret's place in the text.
 	from, to int
-	// loose says that it may as well be a word after a colon.
+	// loose says that the value may be just a word after a colon.
 	loose bool
 }
 
-// assignments lists the secrets that a text gives to names.
+// assignments lists the secrets that a text assigns to names.
 func assignments(text string) []assigned {
 	if !strings.ContainsAny(text, ":=") || !namesAny(text) {
 		return nil
@@ -165,15 +169,15 @@ func assignments(text string) []assigned {
 	return all
 }
 
-// namesAny says whether a text may have a name of a secret in it.
+// namesAny reports whether a text may contain a secret's name.
 func namesAny(text string) bool {
 	text = strings.ToLower(text)
 	return slices.ContainsFunc([]string{"pass", "secret", "token", "key"}, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// IsValue says whether what is assigned can be a secret itself. A password may
-// be any word; other names are common enough for words that are none, so that
-// their values must have a digit and some length.
+// IsValue reports whether an assigned value can be a secret. A password may be
+// any word. Other names often have ordinary words as values, so their secrets
+// must have a digit and at least 8 characters.
 func IsValue(name, value string) bool {
 	word := strings.ToLower(value)
 	switch {
@@ -187,19 +191,19 @@ func IsValue(name, value string) bool {
 	return len(value) >= 8 && strings.ContainsAny(value, "0123456789") && !strings.ContainsAny(value, " \t")
 }
 
-// noPassword are values of a password that are none: of settings, and of
-// nsswitch.conf(5).
+// noPassword are values of password settings that are not passwords: words of
+// settings, and of nsswitch.conf(5).
 var noPassword = map[string]bool{
 	"none": true, "null": true, "true": true, "false": true, "required": true, "optional": true, "prompt": true,
 	"disabled": true, "enabled": true, "empty": true, "files": true, "compat": true, "systemd": true, "sssd": true,
 	"requisite": true, "sufficient": true, "include": true, "unset": true,
 }
 
-// hidden stands for a secret.
+// hidden replaces a secret.
 const hidden = "***"
 
-// Discreet is a finding without the secrets that it would repeat, into a log
-// that others read.
+// Discreet removes the secrets from a finding, which would otherwise repeat
+// them in a log that others read.
 func Discreet(f site.Finding) site.Finding {
 	if NamesSecret(f.Path) {
 		f.Message, f.Fix = unquoted(f.Path, f.Message), unquoted(f.Path, f.Fix)
@@ -210,18 +214,18 @@ func Discreet(f site.Finding) site.Finding {
 	return f
 }
 
-// quotedValue is a value as a message shows it: a text in quotes, which may be
-// cut off, or a number.
+// quotedValue matches a value as a message shows it: a text in quotes, which
+// may be cut off, or a number.
 var quotedValue = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"?|'([^'\s]+)'|(?:^|[ \[(])([0-9]{4,})\b`)
 
-// unquoted is a message about what is at a path, without the values of it.
+// unquoted removes the values at a path from a message about it.
 func unquoted(path, message string) string {
 	return without(message, quotedValue.FindAllStringSubmatchIndex(message, -1), func(value string) bool {
 		return !strings.HasSuffix(path, value) && IsValue(path, value)
 	})
 }
 
-// discreet is a text of ours without the secrets that it quotes.
+// discreet removes the secrets that one of our texts quotes.
 func discreet(text string) string {
 	if len(text) < shortest {
 		return text
@@ -238,8 +242,8 @@ func discreet(text string) string {
 	return without(text, found, nil)
 }
 
-// without is a text with its matches, as far as they are wanted, hidden: their
-// group, if they have one.
+// without hides the wanted matches in a text, or only their group if they have
+// one.
 func without(text string, matches [][]int, wanted func(string) bool) string {
 	for _, m := range slices.Backward(matches) {
 		from, to := secretPart(m)
@@ -250,7 +254,7 @@ func without(text string, matches [][]int, wanted func(string) bool) string {
 	return text
 }
 
-// secretPart is the last group of a match that took part, or all of it.
+// secretPart returns the last matched group, or the whole match.
 func secretPart(match []int) (from, to int) {
 	for i := len(match) - 2; i >= 0; i -= 2 {
 		if match[i] >= 0 {
@@ -260,8 +264,8 @@ func secretPart(match []int) (from, to int) {
 	return 0, 0
 }
 
-// Masked is a file's text with stars in the place of its secrets, so that lines
-// and columns stay where they are.
+// Masked replaces the secrets in a file's text by stars. Lines and columns stay
+// the same.
 func Masked(src []byte) []byte {
 	text := string(src)
 	masked := bytes.Clone(src)

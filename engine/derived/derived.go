@@ -1,6 +1,6 @@
-// Package derived makes passwords out of the root key of a site: another one for each
-// machine and purpose, of a form that the machine takes. Nothing has to be stored, and
-// a raised epoch gives the next one.
+// Package derived derives passwords from the root key of a site: a different one for
+// each machine and purpose, in a form that the machine accepts. Nothing has to be
+// stored, and a higher epoch gives the next password.
 package derived
 
 import (
@@ -16,11 +16,12 @@ import (
 
 // Root is what values are derived from: the root key of a site (sitekey.Key).
 type Root interface {
-	// Derive gives size bytes for one use of the key.
+	// Derive returns size bytes for one use of the key.
 	Derive(use string, size int) ([]byte, error)
 }
 
-// Of is what a value is for. Values of different ones tell nothing of each other.
+// Of is what a value is for. Values for different purposes reveal nothing about each
+// other.
 type Of struct {
 	Site    string
 	Purpose string // such as "bmc account root"
@@ -28,14 +29,14 @@ type Of struct {
 	Epoch   int    // from 1 to MostEpoch
 }
 
-// MostEpoch is the last epoch: more passwords in a row than a machine ever has.
+// MostEpoch is the last epoch: more passwords than a machine ever needs.
 const MostEpoch = 1_000_000
 
-// streamSize is all that HKDF-SHA-256 gives for one use (RFC 5869, 2.3).
+// streamSize is the most that HKDF-SHA-256 gives for one use (RFC 5869, 2.3).
 const streamSize = 255 * 32
 
-// Password derives a password. The bytes of HKDF become characters of the form's
-// alphabet, each as likely as the others, in runs of the form's length; the first run
+// Password derives a password. It turns the bytes of HKDF into characters of the
+// form's alphabet, all equally likely, in runs of the form's length. The first run
 // with a character of each class is the password.
 func Password(root Root, of Of, f Form) (secret.Value, error) {
 	if err := errors.Join(of.check(), f.check()); err != nil {
@@ -46,7 +47,7 @@ func Password(root Root, of Of, f Form) (secret.Value, error) {
 		return secret.Value{}, err
 	}
 	alphabet := strings.Join(f.Classes, "")
-	fair := 256 - 256%len(alphabet) // the bytes from here on would favour the first characters
+	fair := 256 - 256%len(alphabet) // bytes from here on would favour the first characters
 	run := make([]byte, 0, f.Length)
 	for _, b := range stream {
 		if int(b) >= fair {
@@ -80,8 +81,8 @@ func (o Of) check() error {
 	return nil
 }
 
-// use tells a value from every other: each part with its length before it, so that no
-// two of them read the same.
+// use returns a text that is unique to a value: each part follows its length, so two
+// values never give the same text.
 func use(o Of, f Form) string {
 	b := []byte("password v1")
 	for _, part := range append([]string{o.Site, o.Purpose, strings.ToLower(o.Machine)}, f.Classes...) {

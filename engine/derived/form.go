@@ -8,29 +8,30 @@ import (
 	"strings"
 )
 
-// Form is what a password has to look like.
+// Form is the form of a password.
 type Form struct {
-	// Name is how people know the form.
+	// Name is the form's name for people.
 	Name   string
 	Length int
-	// Classes are the characters that it is made of, with at least one of each class.
+	// Classes are the characters of the password, which has at least one of each
+	// class.
 	Classes []string
 }
 
-// The classes of passwords that management controllers take: letters, digits, and what
-// the vendors have in common beside them, and no shell reads.
+// The character classes of passwords: letters, digits, and the special characters that
+// all vendors accept and no shell interprets.
 var classes = []string{"abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", "-_+="}
 
-// usual is the length where nothing says otherwise: IPMI 2.0 takes no longer password,
-// and controllers with one table of users for IPMI and Redfish would end the one by a
-// longer one of the other.
+// usual is the default length. IPMI 2.0 accepts no longer password. On controllers
+// with one user table for IPMI and Redfish, a longer Redfish password would disable
+// the IPMI one.
 const usual = 20
 
-// bounds are the lengths that controllers say they take; 0 for none.
+// bounds are the password lengths that controllers state; 0 for no limit.
 type bounds struct{ min, max int }
 
-// vendors are the bounds by vendor, as AccountService of a controller of each gave
-// them: iDRAC9 6.00, iLO 5 2.72, XCC 2.83, and Supermicro, AMI and OpenBMC.
+// vendors are the limits by vendor, as AccountService of one controller of each
+// reported them: iDRAC9 6.00, iLO 5 2.72, XCC 2.83, and Supermicro, AMI and OpenBMC.
 var vendors = map[string]bounds{
 	"":           {},
 	"dell":       {0, 40},
@@ -42,14 +43,14 @@ var vendors = map[string]bounds{
 	"ipmi-1.5":   {0, 16},
 }
 
-// Vendors are the names that FormOf knows.
+// Vendors lists the names that FormOf knows.
 func Vendors() []string {
 	names := slices.Sorted(maps.Keys(vendors))
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// FormOf is the form of passwords for the controllers of a vendor; an empty name is
-// the form that all of them take.
+// FormOf returns the form of passwords for the controllers of a vendor. An empty name
+// gives the form that all of them accept.
 func FormOf(vendor string) (Form, error) {
 	b, ok := vendors[strings.ToLower(vendor)]
 	if !ok {
@@ -62,7 +63,8 @@ func FormOf(vendor string) (Form, error) {
 	return f.Within(b.min, b.max)
 }
 
-// Within is the form with a length that a controller says it takes; 0 says nothing.
+// Within adjusts the form's length to the limits that a controller states; 0 means no
+// limit.
 func (f Form) Within(least, most int) (Form, error) {
 	if most > 0 && least > most {
 		return f, fmt.Errorf("no password meets this policy: it has at least %d and at most %d characters", least, most)
@@ -74,10 +76,10 @@ func (f Form) Within(least, most int) (Form, error) {
 	return f, f.check()
 }
 
-// weakest is the least strength of a password, in bits.
+// weakest is the minimum strength of a password, in bits.
 const weakest = 64
 
-// longest bounds the length of a password.
+// longest limits the length of a password.
 const longest = 128
 
 func (f Form) check() error {
@@ -100,7 +102,7 @@ func (f Form) check() error {
 	return nil
 }
 
-// meets says whether a password has a character of each class.
+// meets reports whether a password has a character of each class.
 func (f Form) meets(password string) bool {
 	return !slices.ContainsFunc(f.Classes, func(class string) bool { return !strings.ContainsAny(password, class) })
 }

@@ -8,9 +8,9 @@ import (
 	"cuelang.org/go/cue/cuecontext"
 )
 
-// accepts says whether the schema accepts a scalar or a list of them. CUE knows,
-// but takes some microseconds for each value; what is a pattern, a bound or an
-// alternative of these is understood here.
+// accepts reports whether the schema accepts a scalar or a list of scalars.
+// Asking CUE takes some microseconds for each value, so patterns, bounds and
+// alternatives of these are tested here without CUE.
 func (s *shape) accepts(value any) bool {
 	if !s.says.Exists() || s.isStruct() || s.kind == cue.TopKind || s.constraint {
 		return false
@@ -22,18 +22,18 @@ func (s *shape) accepts(value any) bool {
 	return test.(predicate)(value)
 }
 
-// predicate says whether a value fits.
+// predicate reports whether a value fits.
 type predicate func(any) bool
 
-// tests are what shapes say, by shape.
+// tests caches the predicate of each shape.
 var tests sync.Map
 
-// testOf is what a value of the schema says of a scalar or list.
+// testOf returns the predicate for a schema value of a scalar or list.
 func testOf(v cue.Value) predicate {
 	if test := understood(v); test != nil {
 		return test
 	}
-	var one sync.Mutex // a context is for one at a time
+	var one sync.Mutex // a CUE context is not safe for concurrent use
 	context := cuecontext.New()
 	return func(value any) bool {
 		one.Lock()
@@ -42,7 +42,8 @@ func testOf(v cue.Value) predicate {
 	}
 }
 
-// understood is what a value says, nil where only CUE can tell.
+// understood returns the predicate for a value, or nil where only CUE can
+// decide.
 func understood(v cue.Value) predicate {
 	v = cue.Dereference(v)
 	op, args := v.Expr()
@@ -57,7 +58,8 @@ func understood(v cue.Value) predicate {
 	return nil
 }
 
-// combined is what several values say together: all, or one of them.
+// combined joins the predicates of several values: all must fit, or one of
+// them.
 func combined(all bool, args []cue.Value) predicate {
 	var tests []predicate
 	for _, a := range args {
@@ -92,8 +94,8 @@ func matching(args []cue.Value) predicate {
 	}
 }
 
-// ofKind is what a type or a single value says, or a list by what its items
-// must be.
+// ofKind returns the predicate for a type or a single value. For a list, the
+// predicate tests each item.
 func ofKind(v cue.Value) predicate {
 	if v.IncompleteKind() == cue.ListKind {
 		return eachItem(v)

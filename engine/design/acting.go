@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// NotActedOn are notes on the parts of a design that no driver acts on, where the
-// drivers act on some facets: one for each place that sets such a part.
+// NotActedOn notes the parts of a design that no driver acts on, where drivers act on some
+// facets. It returns one note for each place that sets such a part.
 func NotActedOn(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 	var all findings
 	for _, path := range s.NotActedOn(acts) {
@@ -46,7 +46,7 @@ func notActedOn(path string) site.Finding {
 	return f
 }
 
-// notReached is for what is inside a system that no endpoint leads to.
+// notReached is the finding for a part inside a system that has no endpoint.
 func notReached(n *site.Node, path string) site.Finding {
 	f := site.Finding{
 		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
@@ -61,8 +61,8 @@ func notReached(n *site.Node, path string) site.Finding {
 	return f
 }
 
-// facetOf is the facet of a part of a design by its path, which a family of systems may have
-// too, or of which drift is told.
+// facetOf returns the facet of a part of a design by its path. It also accepts the paths of
+// families and of drift.
 func facetOf(path string) site.Facet {
 	if facet, isDrift := strings.CutPrefix(path, "drift."); isDrift {
 		return site.Facet(facet)
@@ -74,8 +74,8 @@ func facetOf(path string) site.Facet {
 	return site.FacetOf(path)
 }
 
-// onlyReported is for drift that is to be proposed in a facet of which no design can say what was
-// observed.
+// onlyReported is the finding for drift that asks for a proposal in a facet that Slipway cannot
+// propose.
 func onlyReported(path string) site.Finding {
 	return site.Finding{
 		Code: "not-acted-on", Severity: site.SeverityNote, Path: path,
@@ -85,8 +85,8 @@ func onlyReported(path string) site.Finding {
 	}
 }
 
-// IdleNeeds are errors for needs on phases in which no driver does anything, where
-// the drivers act on some facets: they would hold nothing back.
+// IdleNeeds returns errors for needs on phases in which no driver does anything, where drivers
+// act on some facets. Such needs would delay nothing.
 func IdleNeeds(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 	var all findings
 	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
@@ -108,8 +108,8 @@ func IdleNeeds(s *site.Site, acts map[site.Facet]bool) []site.Finding {
 	return all.list
 }
 
-// UnseenHealth are warnings for nodes whose role has a health at which nobody can look,
-// where the drivers serve some facets: what waits for them would wait without an end.
+// UnseenHealth warns about nodes whose role has a health that nothing can observe, where drivers
+// serve some facets. Whatever needs such a node would wait forever.
 func UnseenHealth(s *site.Site, serves map[site.Facet]bool) []site.Finding {
 	var all findings
 	unseen := func(node string, at site.Origin, path, message, fix string) {
@@ -137,11 +137,11 @@ func UnseenHealth(s *site.Site, serves map[site.Facet]bool) []site.Finding {
 	return fold(all.list)
 }
 
-// wherePart is the first place that sets something in a part of the design outside
-// its nodes: at a path, in a section, or in a part of each of its items.
+// wherePart returns the first place outside the nodes that sets something in a part of the
+// design. The part is a path, a section, or a part of each item of a section.
 func wherePart(s *site.Site, path string) site.Origin {
 	for _, o := range s.Origins.Within(path) {
-		if !strings.HasPrefix(o.File.Value(), schemaPrefix[1:]) { // where the schema fills in what the design leaves open
+		if !strings.HasPrefix(o.File.Value(), schemaPrefix[1:]) { // skip values that the schema fills in
 			return o
 		}
 	}
@@ -154,8 +154,8 @@ func wherePart(s *site.Site, path string) site.Origin {
 	return site.Origin{}
 }
 
-// whereSet is where a part of a node's design is set: the part itself, the first
-// thing in it, or what it is in.
+// whereSet returns where a part of a node's design is set: the part itself, the first value in
+// it, or the part around it.
 func whereSet(n *site.Node, path string) site.Origin {
 	if o := n.Origins.Of(path); !o.IsZero() {
 		return o

@@ -17,25 +17,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// AllocationsFile is the file of a site's package that allocations are kept in.
+// AllocationsFile is the file of a site's package that holds its allocations.
 const AllocationsFile = "allocations.cue"
 
-// Allocated is what allocating comes to.
+// Allocated is the result of Evaluator.Allocate.
 type Allocated struct {
 	Site string
-	// File is the path of the site's file of allocations in the repository,
-	// Text what it is to hold: nothing where there is no allocation, so that
-	// there need be no file.
+	// File is the path of the site's file of allocations in the repository, and
+	// Text its new content. Text is empty when there is no allocation, so that
+	// no file is needed.
 	File string
 	Text []byte
-	// Before is what the design has, After what it is to have.
+	// Before is what the design has, After what it gets.
 	Before, After Allocations
 }
 
 // Allocate evaluates a site and gives addresses to the nodes that ask for them.
-// Findings about allocations alone do not keep it from that; with any other
-// error the result is without a site, and nothing is allocated. An error that
-// is none of the evaluation names the pool that is too small.
+// Findings about allocations alone do not stop it. With any other error-level
+// finding the result has no site, and nothing is allocated. If a pool is too
+// small, the error names it.
 func (e *Evaluator) Allocate(ctx context.Context, files fs.FS, siteName string) (Allocated, Result, error) {
 	r, err := e.answer(ctx, files, siteName, evaluation{
 		tolerated: []string{"allocation-missing", "allocation-stale", "allocation-invalid"},
@@ -58,7 +58,8 @@ func (e *Evaluator) Allocate(ctx context.Context, files fs.FS, siteName string) 
 	return a, r, nil
 }
 
-// Package is the folder of a site's package, "." for the root, and its name.
+// Package returns the folder of a site's package, "." for the root, and the
+// package's name.
 func (e *Evaluator) Package(files fs.FS, siteName string) (dir, name string, err error) {
 	p, _, err := collect(files, siteName, e.Limits.withDefaults())
 	if err != nil {
@@ -74,10 +75,10 @@ type Allocations map[string]map[string]string
 const allocationLayer = "allocation"
 
 // Allocate gives every node that asks for one an address of the network's
-// static ranges. What is allocated already is kept while the node asks for it
-// and the address is in a range and nobody else's; the others get the lowest
-// free addresses in the order of their names, so that the same design gives
-// the same addresses. The error names a network without enough of them.
+// static ranges. A node keeps its allocation while it asks for one, the address
+// is in a range and no other node has it. The others get the lowest free
+// addresses in the order of their names, so the same design gives the same
+// addresses. The error names a network that has too few.
 func Allocate(s *site.Site) (Allocations, error) {
 	all := Allocations{}
 	for _, network := range slices.Sorted(maps.Keys(s.Networks)) {
@@ -95,16 +96,16 @@ func Allocate(s *site.Site) (Allocations, error) {
 	return all, nil
 }
 
-// pool is the static addresses of one network while they are given out.
+// pool holds the static addresses of one network while they are given out.
 type pool struct {
 	network string
 	ranges  []addressRange
-	// taken are addresses that nobody may get.
+	// taken are addresses that no node may get.
 	taken map[netip.Addr]bool
-	// asking are the nodes that want one, in order.
+	// asking are the nodes that want an address, in order.
 	asking []string
 	given  map[string]string
-	next   netip.Addr // of the first range, where the search goes on
+	next   netip.Addr // where the search continues in the first range
 }
 
 type addressRange struct{ from, to netip.Addr }
@@ -145,7 +146,8 @@ func (p *pool) take(address string) {
 	}
 }
 
-// meet notes what a node has of the network, or that it asks.
+// meet records the addresses that a node has in the network, or that it asks
+// for one.
 func (p *pool) meet(n *site.Node) {
 	for _, more := range n.ExtraAddresses[p.network] {
 		p.take(more)
@@ -159,7 +161,8 @@ func (p *pool) meet(n *site.Node) {
 	}
 }
 
-// serve gives an address to all who ask, those first that keep theirs.
+// serve gives an address to every node that asks, first to the nodes that keep
+// theirs.
 func (p *pool) serve(before map[string]string) error {
 	var waiting []string
 	for _, node := range p.asking {
@@ -190,7 +193,7 @@ func (p *pool) holds(a netip.Addr) bool {
 	return slices.ContainsFunc(p.ranges, func(r addressRange) bool { return r.from.Compare(a) <= 0 && a.Compare(r.to) <= 0 })
 }
 
-// free is the lowest address that nobody has.
+// free returns the lowest address that is not taken.
 func (p *pool) free() (netip.Addr, bool) {
 	for len(p.ranges) > 0 {
 		r := p.ranges[0]
@@ -207,7 +210,7 @@ func (p *pool) free() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// CUE writes the allocations as the file of a package: one line for each
+// CUE writes the allocations as a file of the package, one line for each
 // address, so that commits merge.
 func (a Allocations) CUE(pkg string) []byte {
 	var b bytes.Buffer
@@ -221,13 +224,13 @@ func (a Allocations) CUE(pkg string) []byte {
 	}
 	text, err := format.Source(b.Bytes())
 	if err != nil {
-		panic(err) // of quoted texts
+		panic(err) // all texts are quoted
 	}
 	return text
 }
 
-// allocation is the layer of addresses that were allocated to a node, on top of
-// its wishes for them; nil without any.
+// allocation returns the layer of a node's allocated addresses, which overrides
+// its requests for them. It is nil without any.
 func (sh *shared) allocation(name string, n *tree) *tree {
 	var l *tree
 	for network, wish := range n.get("addresses").orEmpty().fields {

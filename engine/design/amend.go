@@ -5,28 +5,29 @@ import (
 	"slices"
 )
 
-// Most edits are of one node, and to parse the file around it takes far longer
-// than to evaluate it. amendment is such an edit: all of it lies inside of one
-// node's declaration.
+// Most edits change one node, and parsing the file around it takes far longer
+// than evaluating the node. amendment is an edit that lies inside one node's
+// declaration.
 type amendment struct {
 	last *outline
-	// part is the declaration, grown how many bytes it has more, and lines.
+	// part is the declaration; grown and lines count the bytes and lines it
+	// gained.
 	part, grown, lines int
-	// text is the new one of the file with every other declaration blanked, in
-	// which this one begins so many bytes earlier.
+	// text is the new text of the file with every other declaration blanked. In
+	// it, the declaration begins earlier bytes before its place in the file.
 	text    []byte
 	earlier int
 }
 
-// amendment is the edit that made a file's text another than it was in the
-// division; nil when it is none or may be more.
+// amendment returns the edit that changed a file's text since the division. It
+// is nil when the text is unchanged or the edit may be larger.
 func (d *division) amendment(name string, src []byte) *amendment {
 	if d == nil {
 		return nil
 	}
 	i := slices.IndexFunc(d.files, func(f dividedFile) bool { return f.name == name })
 	if i < 0 || d.files[i].outline.imports {
-		return nil // whether an import is used is seen in the whole file
+		return nil // only the whole file shows whether an import is used
 	}
 	return d.files[i].amendment(src)
 }
@@ -44,7 +45,7 @@ func (f *dividedFile) amendment(src []byte) *amendment {
 	end := old.Line + lineEnds(f.src[old.Start:old.End])
 	for _, p := range f.outline.Parts[at+1:] {
 		if p.Line <= end {
-			return nil // its column is another too
+			return nil // that part's column changes too
 		}
 	}
 	a := &amendment{last: f.outline, part: at, grown: len(src) - len(f.src)}
@@ -55,7 +56,8 @@ func (f *dividedFile) amendment(src []byte) *amendment {
 	return a
 }
 
-// parts are those of the new text, if the declaration is still one.
+// parts returns the parts of the new text, if the declaration is still one
+// declaration.
 func (a *amendment) parts() []piece {
 	parts := slices.Clone(a.last.Parts)
 	parts[a.part].End += a.grown
@@ -66,9 +68,9 @@ func (a *amendment) parts() []piece {
 	return parts
 }
 
-// outline is that of the new text, by the one of the blanked text; nil when the
-// edit was more than it seemed. The declaration has to end where it would, or
-// what follows could be anything, and to refer to nothing that no node did.
+// outline returns the outline of the new text, derived from that of the blanked
+// text. It is nil when the edit was larger than it seemed: the declaration must
+// end where expected, and must refer only to names that some node already used.
 func (a *amendment) outline(blanked *outline) *outline {
 	left := slices.DeleteFunc(slices.Clone(blanked.Parts), func(p piece) bool { return p.Kind == clause })
 	parts := a.parts()
@@ -85,7 +87,7 @@ func (a *amendment) outline(blanked *outline) *outline {
 	return &outline{Parts: parts, Uses: a.last.Uses}
 }
 
-// alike says whether two parts are the same but for their texts.
+// alike reports whether two parts are the same except for their texts.
 func (p piece) alike(other piece) bool {
 	return p.Kind == other.Kind && p.Name == other.Name && p.Bare == other.Bare &&
 		p.Start == other.Start && p.End == other.End && p.Line == other.Line && p.Col == other.Col
@@ -93,7 +95,7 @@ func (p piece) alike(other piece) bool {
 
 func lineEnds(text []byte) int { return bytes.Count(text, []byte("\n")) }
 
-// commonStart is how many bytes two texts begin with in common.
+// commonStart returns the length in bytes of the common prefix of two texts.
 func commonStart(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -104,7 +106,7 @@ func commonStart(a, b []byte) int {
 	return n
 }
 
-// commonEnd is how many bytes two texts end with in common.
+// commonEnd returns the length in bytes of the common suffix of two texts.
 func commonEnd(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {

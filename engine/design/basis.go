@@ -6,18 +6,19 @@ import (
 	"cuelang.org/go/cue/cuecontext"
 )
 
-// basis is what an evaluation begins with: contexts that hold nothing of a
-// repository, and the schema in them. It serves one evaluation, since contexts
-// keep what they evaluated; a worker makes the next while it waits.
+// basis is the starting point of an evaluation: contexts that hold only the
+// schema and nothing of a repository. It serves one evaluation, because
+// contexts keep what they evaluated. A worker makes the next basis while it
+// waits.
 type basis struct {
 	loading    *build.Context
 	evaluating *cue.Context
 	schema     *build.Instance
 }
 
-// newBasis makes a basis; bare leaves out what no layer is held against, and the
-// attributes of the schema, which say in words what fits: CUE parses those of a
-// value anew whenever it is asked for one.
+// newBasis makes a basis. With bare it leaves out the parts that no layer is
+// checked against, and the schema's attributes, which only describe what fits.
+// CUE parses a value's attributes again each time it is asked for one.
 func newBasis(bare bool) *basis {
 	b := &basis{loading: build.NewContext(), evaluating: cuecontext.New()}
 	l := newLoader(pack{})

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// isShutOut says whether the schema has a field, and a definition of the repository
-// does not: CUE closes definitions, and says so in the place of a value.
+// isShutOut reports whether a definition of the repository rejects a field that the
+// schema has. CUE closes definitions, and gives such a field an error as its value.
 func isShutOut(v cue.Value) bool {
 	if v.IncompleteKind() != cue.BottomKind {
 		return false
@@ -25,7 +25,7 @@ func isShutOut(v cue.Value) bool {
 	return format == "field not allowed" && causeOf(errs[0]) == dotted(v.Path().Selectors())
 }
 
-// closed reports fields of one struct that a closed definition does not have.
+// closed reports the fields of one struct that a closed definition rejects.
 func (r *reader) closed(shut []cue.Value, path string) {
 	slices.SortFunc(shut, func(a, b cue.Value) int {
 		return strings.Compare(dotted(a.Path().Selectors()), dotted(b.Path().Selectors()))
@@ -49,8 +49,8 @@ func (r *reader) closed(shut []cue.Value, path string) {
 	r.report(place(shut[0]), join(path, names[0]), f)
 }
 
-// closedBy is the definition that does not have a field of the innermost struct that
-// is read, and where it is; empty where there is none by name.
+// closedBy returns the definition that rejects a field of the innermost struct being
+// read, and its place. Both are empty when no named definition does.
 func (r *reader) closedBy(field string) (name, at string) {
 	below := []cue.Selector{cue.Str(field)}
 	for _, v := range slices.Backward(r.around) {
@@ -72,8 +72,8 @@ func (r *reader) closedBy(field string) (name, at string) {
 	return "", ""
 }
 
-// operandsOf are the expressions whose unification is v, and those that they are
-// made of.
+// operandsOf returns the expressions that v unifies, and their own operands down to
+// depth deep.
 func operandsOf(v cue.Value, deep int) []cue.Value {
 	op, args := v.Expr()
 	if op != cue.AndOp || deep == 0 {
@@ -86,7 +86,7 @@ func operandsOf(v cue.Value, deep int) []cue.Value {
 	return all
 }
 
-// allows says whether a definition takes a field at a path within it.
+// allows reports whether a definition accepts a field at a path within it.
 func allows(d cue.Value, path []cue.Selector) bool {
 	for i, label := range path {
 		if !d.Allows(label) {

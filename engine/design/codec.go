@@ -11,9 +11,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Extracts travel from workers in a form of their own: a tree of a large site
-// has a million leaves, for which JSON would take as long as CUE does. Numbers
-// are varints, and a text is sent once and then named by its number.
+// Extracts travel from workers in a format of their own. The tree of a large
+// site has a million leaves, for which JSON would take as long as CUE does.
+// Numbers are varints. A text is sent once and later referred to by its number.
 
 // encoder writes trees.
 type encoder struct {
@@ -157,20 +157,20 @@ func (e *encoder) value(v any) {
 	}
 }
 
-// errEncoding is what a decoder says of bytes that no encoder wrote.
+// errEncoding is the error of a decoder for bytes that no encoder wrote.
 var errEncoding = errors.New("a worker's answer is garbled")
 
-// decoder reads what an encoder wrote. After an error it reads nothing more.
+// decoder reads what an encoder wrote. It stops after an error.
 type decoder struct {
 	in    []byte
 	texts []string
-	// handles are the texts as origins have them, made when first needed.
+	// handles holds the texts as origins need them, filled on demand.
 	handles map[string]unique.Handle[string]
 	depth   int
 	err     error
 }
 
-// maxDepth bounds how deep a tree may be.
+// maxDepth limits the depth of a tree.
 const maxDepth = 1000
 
 func newDecoder(in []byte) *decoder {
@@ -191,7 +191,7 @@ func (d *decoder) uint() uint64 {
 	return n
 }
 
-// count reads how many of something follow, each of at least a byte.
+// count reads the number of items that follow. Each takes at least one byte.
 func (d *decoder) count() int {
 	n := d.uint()
 	if n > uint64(len(d.in)) {
@@ -301,7 +301,7 @@ func (d *decoder) value() any {
 	return nil
 }
 
-// nested is a value in another.
+// nested reads a value inside another value.
 func (d *decoder) nested() any {
 	d.depth++
 	defer func() { d.depth-- }()

@@ -21,28 +21,28 @@ type collector struct {
 	lim      Limits
 	total    int64
 	findings findings
-	// designs are the CUE files, found those that may be data, secrets those in the
-	// site's folder of secrets.
+	// designs are the CUE files, found the possible data files, secrets the files
+	// in the site's folder of secrets.
 	designs, found, secrets []foundFile
-	// known are texts from the last time.
+	// known are the texts of the last evaluation.
 	known map[string]text
 }
 
-// text is that of a file, with an id that tells it from every other, where the
-// file system knows one.
+// text is the content of a file, with an id unique to that content if the file
+// system has one.
 type text struct {
 	src []byte
 	id  string
 }
 
-// foundFile is a file that a walk came by.
+// foundFile is a file found by the walk.
 type foundFile struct {
 	name string
 	fs.DirEntry
 }
 
-// contentID is the id that the file system gives the content of a file, as Git
-// does; empty without one.
+// contentID returns the file system's id for the content of a file, such as Git's.
+// It is empty without one.
 func (f foundFile) contentID() string {
 	if known, ok := f.DirEntry.(interface{ ContentID() string }); ok {
 		return known.ContentID()
@@ -71,8 +71,8 @@ func (c *collector) visit(name string, d fs.DirEntry, err error) error {
 	return nil
 }
 
-// foreign says whether a directory is none of the site's: hidden, as CUE has
-// it, or another site's.
+// foreign reports whether a directory is not part of the site: hidden by CUE's
+// rules, or another site's.
 func (c *collector) foreign(dir string) bool {
 	if dir == "." {
 		return false
@@ -80,11 +80,11 @@ func (c *collector) foreign(dir string) bool {
 	return hidden(path.Base(dir)) || path.Dir(dir) == sitesDir && c.dir != "." && dir != c.dir
 }
 
-// ahead is how many files are read before they are looked at, so that little is
+// ahead is how many files are read before their limits are checked, so that few are
 // read in vain.
 const ahead = 64
 
-// takeAll reads files in order, some at a time.
+// takeAll takes files in order and reads them in chunks.
 func (c *collector) takeAll(all []foundFile, into map[string][]byte) error {
 	for some := range slices.Chunk(all, ahead) {
 		texts, err := c.read(some)
@@ -100,7 +100,7 @@ func (c *collector) takeAll(all []foundFile, into map[string][]byte) error {
 	return nil
 }
 
-// take takes a file into the pack. It is false when there is no more room.
+// take adds a file to the pack. It returns false when the pack is full.
 func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 	c.total += int64(len(src))
 	switch {
@@ -128,8 +128,7 @@ func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 	return true
 }
 
-// read reads files, several at a time; those that are no regular ones are left
-// out.
+// read reads several files at a time and skips those that are not regular.
 func (c *collector) read(some []foundFile) ([][]byte, error) {
 	texts := make([][]byte, len(some))
 	var all errgroup.Group
@@ -145,11 +144,11 @@ func (c *collector) read(some []foundFile) ([][]byte, error) {
 	return texts, all.Wait()
 }
 
-// scratches are what files are read into until they are seen to be others than
+// scratches are buffers that files are read into until they prove to differ from
 // the last time.
 var scratches = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
-// readOne reads a file, and a byte more of it than it may have.
+// readOne reads a file up to one byte past its limit.
 func (c *collector) readOne(f foundFile) ([]byte, error) {
 	last, id := c.known[f.name], f.contentID()
 	if id != "" && last.id == id {

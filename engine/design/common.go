@@ -7,20 +7,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Most of what a node has it has from profiles, as its neighbours do: the same
-// trees. common is what such a tree comes to, found out once and then the same
-// for all of them, which takes a fraction of the time and of the memory. A nil
-// one is of a tree that one node has alone. It is used by several goroutines:
-// whoever is first decides.
+// Neighbouring nodes have most of their values from the same profiles, that is,
+// from the same trees. common caches the results of such a tree, which saves
+// most of the time and memory. It is nil for a tree that only one node has.
+// Several goroutines use it: the first to finish sets a result.
 type common struct {
-	// finished is by style: what is missing in a physical machine is not in a
-	// virtual one.
+	// finished is by style: physical and virtual machines must set different
+	// fields.
 	finished [styles]atomic.Pointer[tree]
 	decoded  atomic.Pointer[reflect.Value]
 	origins  atomic.Pointer[site.Origins]
 }
 
-// share marks what many nodes will have: the structs, maps and lists of a tree.
+// share marks the structs, maps and lists of a tree that many nodes will have.
 func (t *tree) share() {
 	if t == nil || t.common != nil {
 		return
@@ -34,8 +33,8 @@ func (t *tree) share() {
 	}
 }
 
-// finishedOf is the finished tree. What was found wrong with it is found for
-// each node.
+// finishedOf returns the finished tree. A tree with findings is not cached, so
+// that each node reports them.
 func (c *common) finishedOf(r *reader, finish func() *tree) *tree {
 	if c == nil {
 		return finish()
@@ -58,8 +57,8 @@ func (c *common) finishedOf(r *reader, finish func() *tree) *tree {
 	return done
 }
 
-// decodedInto decodes the tree into v. What was decoded is never changed, so
-// that nodes can have it together.
+// decodedInto decodes the tree into v. Nodes share the decoded value, which
+// never changes.
 func (c *common) decodedInto(v reflect.Value, decode func() error) error {
 	if c == nil {
 		return decode()

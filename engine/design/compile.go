@@ -19,32 +19,35 @@ import (
 // compile.
 const brokenAttr = "slipwayBroken"
 
-// maxCompiles bounds how often a package is compiled to find its errors.
+// maxCompiles limits how often a package is compiled to find its errors.
 const maxCompiles = 20
 
-// compiler builds a package in spite of expressions that do not compile. CUE
-// empties an instance that has one, which would hide everything else that is
-// wrong; so each is reported, cut out, and the package built again.
+// compiler builds a package despite expressions that do not compile. CUE
+// empties an instance that has one, which would hide every other mistake. So
+// the compiler reports each such expression, cuts it out, and builds the
+// package again.
 type compiler struct {
 	*loader
 	cuts map[token.Position]bool
-	// cutNodes are the nodes in whose declarations expressions were cut out,
-	// cutShared says that one was elsewhere, or may be referred to by others.
+	// cutNodes are the nodes that lost expressions in their own declarations.
+	// cutShared says that an expression was cut elsewhere, or that others may
+	// refer to it.
 	cutNodes  map[string]bool
 	cutShared bool
-	// trim takes out of a package what need not be evaluated; nil for nothing.
+	// trim removes from a package what need not be evaluated; nil removes
+	// nothing.
 	trim func(*build.Instance)
-	// lost is set when more than one field of one entry had to go, so that
-	// what refers to the rest says nothing.
+	// lost is set when more than one field of an entry was cut, so that
+	// references to the missing fields are not reported.
 	lost bool
-	// named says where the files that were compiled name the entries of sections.
+	// named says where the compiled files name the entries of sections.
 	named namings
-	// spelling is what misspelt fields are taken for.
+	// spelling is how misspelt fields are corrected.
 	spelling spelling
 }
 
-// compile gives the package's value, with its broken expressions reported and
-// marked. It is false when nothing can be evaluated.
+// compile returns the package's value, with its broken expressions reported and
+// marked. It returns false when nothing can be evaluated.
 func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 	c.cuts, c.cutNodes = map[token.Position]bool{}, map[string]bool{}
 	c.edit, c.edited = c.amend, len(c.spelling.meant) > 0
@@ -70,14 +73,15 @@ func (c *compiler) compile(progress func(string)) (cue.Value, bool) {
 	return cue.Value{}, false
 }
 
-// isItem says whether an expression is a list item in YAML's form, which does
-// not compile and is reported for that.
+// isItem reports whether an expression is a list item in YAML's form, which
+// does not compile and is reported as such.
 func isItem(e ast.Expr) bool {
 	u, ok := e.(*ast.UnaryExpr)
 	return ok && u.Op == token.SUB
 }
 
-// refuseEmbedding reports what is embedded at the top of the site's package.
+// refuseEmbedding reports definitions embedded at the top of the site's
+// package.
 func (c *compiler) refuseEmbedding(inst *build.Instance) {
 	for _, f := range inst.Files {
 		for _, d := range f.Decls {
@@ -92,9 +96,9 @@ func (c *compiler) refuseEmbedding(inst *build.Instance) {
 	}
 }
 
-// report turns errors of compilation into findings and marks their places to
-// be cut. It is false when there is no new place, so that another round would
-// bring nothing.
+// report turns compile errors into findings and marks their places to be cut.
+// It returns false when there is no new place, so another round would find
+// nothing.
 func (c *compiler) report(err error) bool {
 	fresh := false
 	for _, e := range errors.Errors(err) {
@@ -109,11 +113,11 @@ func (c *compiler) report(err error) bool {
 	return fresh
 }
 
-// unresolved is how CUE says that a name refers to nothing.
+// unresolved matches CUE's message for a name that refers to nothing.
 var unresolved = regexp.MustCompile(`^reference "([^"]+)" not found$`)
 
-// explained is the finding about an error of compilation: a name that refers to
-// nothing is mostly a text without its quotes, or an item of a list of YAML.
+// explained returns the finding for a compile error. A name that refers to
+// nothing is mostly a text without its quotes, or an item of a YAML list.
 func (c *compiler) explained(e errors.Error, p token.Pos) site.Finding {
 	f := site.Finding{
 		Code: "does-not-compile", Message: message(e),
@@ -136,10 +140,10 @@ func (c *compiler) explained(e errors.Error, p token.Pos) site.Finding {
 	return f
 }
 
-// yamlItem is what stands before an item of a list in YAML.
+// yamlItem matches the text before an item of a YAML list.
 var yamlItem = regexp.MustCompile(`^\s*-\s+$`)
 
-// before is the part of a line that stands before a place.
+// before returns the part of a line before a position.
 func before(src []byte, p token.Pos) string {
 	if p.Offset() > len(src) {
 		return ""
@@ -155,13 +159,13 @@ func key(p token.Pos) token.Position {
 // amend changes a file before it is compiled.
 func (c *compiler) amend(f *ast.File) {
 	c.spelling.correct(f)
-	f.Unresolved = nil // what a corrected label names is found when the file is added
+	f.Unresolved = nil // adding the file resolves a corrected label's names
 	c.cut(f)
 }
 
-// cut takes the marked expressions out of a file: it puts `_` in the place of
-// the innermost field's value or, outside of any, drops the declaration. It
-// finds all fields before it changes one: a value may have several mistakes.
+// cut takes the marked expressions out of a file. It replaces the innermost
+// field's value by `_` or, outside any field, drops the declaration. It finds
+// all fields before it changes one, because a value may have several mistakes.
 func (c *compiler) cut(f *ast.File) {
 	fields := map[*ast.Field]bool{}
 	for at := range c.cuts {
@@ -181,7 +185,7 @@ func (c *compiler) cut(f *ast.File) {
 	}
 }
 
-// blame notes what an expression that was cut out may have been part of.
+// blame records what may have lost an expression that was cut out.
 func (c *compiler) blame(around []*ast.Field) {
 	if len(around) > 1 && labelled(around[0], nodesSection) && !c.entangled {
 		if name, _, err := ast.LabelName(around[1].Label); err == nil {
@@ -194,7 +198,8 @@ func (c *compiler) blame(around []*ast.Field) {
 	c.cutShared = true
 }
 
-// fieldsAround lists the fields whose values hold an offset, outermost first.
+// fieldsAround lists the fields whose values contain an offset, outermost
+// first.
 func fieldsAround(f *ast.File, offset int) []*ast.Field {
 	var around []*ast.Field
 	ast.Walk(f, func(n ast.Node) bool {
@@ -222,7 +227,7 @@ func holds(n ast.Node, offset int) bool {
 	return from.IsValid() && to.IsValid() && from.Offset() <= offset && offset < to.Offset()
 }
 
-// fieldsIn are a field's name and the fields in its braces.
+// fieldsIn returns a field's name and the fields in its braces.
 func fieldsIn(d ast.Decl) (name string, in []*ast.Field) {
 	f, ok := d.(*ast.Field)
 	if !ok {

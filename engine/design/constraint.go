@@ -13,34 +13,34 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// constraint is CUE of a site's own that plain values are held against. It
-// belongs to the context of the package that it was read of.
+// constraint is a site's own CUE that plain values are checked against. It
+// belongs to the context of the package that it comes from.
 type constraint struct {
-	// context is where what is held against it is made.
+	// context is where the values to check are made.
 	context *cue.Context
 	value   cue.Value
-	// topics are the fields that it speaks of; nil means all.
+	// topics are the fields that the constraint names; nil means all.
 	topics map[string]bool
-	// verdicts are by the JSON of what was held against it: what a hundred
-	// nodes have in common is looked at once.
+	// verdicts caches results by the JSON of the checked value, so a value that
+	// a hundred nodes share is checked once.
 	verdicts map[string][]breach
 }
 
-// breach is one place where a value is not as a constraint has it.
+// breach is one place where a value violates a constraint.
 type breach struct {
 	path []string
-	// lacks says that there is nothing in this place; given is then what the
-	// constraint itself says, if it is a value.
+	// lacks says that the value has nothing in this place. given is then the
+	// constraint's own value, if it has one.
 	lacks bool
 	given *tree
 	// message says what is wrong, in words that follow the path.
 	message string
-	// at is where the constraint says so.
+	// at is the place in the constraint.
 	at token.Pos
 }
 
-// constraintAt is the constraint at a path of a package, nil where there is
-// none or where it has an error of its own.
+// constraintAt returns the constraint at a path of a package. It is nil where
+// there is none or where it has an error of its own.
 func constraintAt(v cue.Value, path ...string) *constraint {
 	at := make([]cue.Selector, len(path))
 	for i, key := range path {
@@ -54,9 +54,9 @@ func constraintAt(v cue.Value, path ...string) *constraint {
 	return c
 }
 
-// topics are the fields that a struct names, nil where it could speak of
-// others too: a constraint looks at what is in its own scope only, unless
-// something in it has an alias or is computed.
+// topics returns the fields that a struct names, or nil where it could read
+// other fields too. A constraint reads only its own scope, unless something in
+// it has an alias or is computed.
 func topics(v cue.Value) map[string]bool {
 	named := map[string]bool{}
 	for _, c := range conjuncts(v) {
@@ -78,7 +78,8 @@ func topics(v cue.Value) map[string]bool {
 	return named
 }
 
-// declarations are what a struct literal holds; what is none holds itself.
+// declarations returns what a struct literal holds. For any other node it
+// returns one embedding, for which topics returns nil.
 func declarations(n ast.Node) []ast.Decl {
 	if f, ok := n.(*ast.Field); ok {
 		n = f.Value
@@ -100,7 +101,7 @@ func aliased(f *ast.Field) bool {
 	return found
 }
 
-// hold holds a plain struct against the constraint.
+// hold checks a plain struct against the constraint.
 func (c *constraint) hold(plain map[string]any) []breach {
 	have := map[string]any{}
 	for key, value := range plain {
@@ -138,7 +139,7 @@ func prefixes(short, long []string) bool {
 	return len(short) <= len(long) && slices.Equal(short, long[:len(short)])
 }
 
-// lacking lists what a constraint names and a value has not.
+// lacking lists the fields that a constraint names and a value lacks.
 func lacking(both cue.Value, have any, path []string) []breach {
 	var all []breach
 	switch have := have.(type) {
@@ -164,14 +165,14 @@ func lacking(both cue.Value, have any, path []string) []breach {
 	return all
 }
 
-// follows says whether a value has an error that is another's.
+// follows reports whether the error of a value comes from another value.
 func follows(v cue.Value) bool {
 	errs := errors.Errors(v.Err())
 	return len(errs) > 0 && len(errs[0].Path()) > 0 && !slices.Equal(labels(errs[0]), labelsOf(v.Path().Selectors()))
 }
 
-// given is what a constraint says where the value says nothing, nil if that is
-// no value.
+// given returns the constraint's own value for a missing field, or nil if it is
+// not concrete.
 func given(v cue.Value) *tree {
 	if v.Validate(cue.Concrete(true)) != nil {
 		return nil
@@ -185,7 +186,7 @@ func given(v cue.Value) *tree {
 	return t
 }
 
-// objection says what a constraint has against the value at a path.
+// objection describes why the constraint rejects the value at a path.
 func (c *constraint) objection(have any, path []string, e errors.Error) string {
 	is, ok := at(have, path)
 	want := part(c.value, path)
@@ -196,7 +197,7 @@ func (c *constraint) objection(have any, path []string, e errors.Error) string {
 	return fmt.Sprintf(" is %s; it must be %s", shorten(string(text)), shorten(fmt.Sprint(want)))
 }
 
-// at is the part of a plain value at a path.
+// at returns the part of a plain value at a path.
 func at(have any, path []string) (any, bool) {
 	for _, key := range path {
 		ok := false
@@ -216,8 +217,8 @@ func at(have any, path []string) (any, bool) {
 	return have, true
 }
 
-// part is what a constraint says at a path, be it of a field that must be there
-// or need not.
+// part returns what a constraint has at a path, whether the field is required
+// or optional.
 func part(v cue.Value, path []string) cue.Value {
 	for _, key := range path {
 		from, label := v, cue.Str(key)

@@ -24,12 +24,12 @@ import (
 )
 
 // dataText finds the texts in a CUE file that may be the path of data files.
-// Only files that such a text names are read: which they are must be known
-// before a worker evaluates anything, and what else a repository holds is none
-// of the design's.
+// Only files that such a text names are read: Slipway must know them before a
+// worker evaluates anything, and the design does not include the repository's
+// other files.
 var dataText = regexp.MustCompile(`"([^"\\\n]+\.(?:json|yaml|yml))"`)
 
-// isData says whether a file name is one that data may have.
+// isData reports whether a data file may have this name.
 func isData(base string) bool {
 	return slices.Contains(dataExtensions, path.Ext(base)) && !hidden(base)
 }
@@ -51,14 +51,13 @@ func (p pack) dataPaths() []string {
 	return slices.Compact(paths)
 }
 
-// mayName says whether a CUE file may name data files, at a small part of what
-// the search for them takes.
+// mayName reports whether a CUE file may name data files. It is much cheaper
+// than the search for their names.
 func mayName(src []byte) bool {
 	return slices.ContainsFunc(dataExtensions, func(ext string) bool { return bytes.Contains(src, []byte(ext+`"`)) })
 }
 
-// named lists those of the repository's JSON and YAML files that the design may
-// name.
+// named lists the repository's JSON and YAML files that the design may name.
 func (c *collector) named() []foundFile {
 	if len(c.found) == 0 {
 		return nil
@@ -74,19 +73,19 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// dataEntry is an entry of the section `data`. It is no part of an effective
-// design, into which its files were merged.
+// dataEntry is an entry of the section `data`. It is not part of an effective
+// design, which has its files merged in.
 type dataEntry struct {
 	Description string `json:"description"`
 	// Path is a file's path, or a pattern with "*".
 	Path string `json:"path"`
-	// Key is where in a file the object with the nodes is; empty for the
-	// whole.
+	// Key is where in a file the object with the nodes is; empty for the whole
+	// file.
 	Key string `json:"key"`
 }
 
-// dataSet is what the files of one entry of `data` say, by node. Together they
-// are one layer, in which nothing overrides.
+// dataSet is the content of the files of one `data` entry, by node. Together
+// they are one layer, in which nothing overrides.
 type dataSet struct {
 	name  string
 	nodes map[string][]ast.Expr
@@ -106,7 +105,7 @@ type dataReader struct {
 func (r dataReader) read(declared map[string]dataEntry, section *tree) []dataSet {
 	var sets []dataSet
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		if d := declared[name]; d.Path != "" { // it is broken otherwise, as was said
+		if d := declared[name]; d.Path != "" { // otherwise it is broken, and already reported
 			sets = append(sets, r.readSet(name, d, section.place([]string{name, "path"})))
 		}
 	}
@@ -133,7 +132,7 @@ func (r dataReader) readSet(name string, d dataEntry, at site.Origin) dataSet {
 	return s
 }
 
-// readFile adds what a file says of each node.
+// readFile adds a file's values for each node.
 func (r dataReader) readFile(file, key string, s dataSet) {
 	nodes, ok := r.object(file, key, s.layer())
 	if !ok {
@@ -159,7 +158,7 @@ func (r dataReader) readFile(file, key string, s dataSet) {
 	}
 }
 
-// object is the object of a file that has nodes as its keys.
+// object returns the object of a file that has nodes as its keys.
 func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 	expr, err := parseData(file, r.files[file])
 	if err != nil {
@@ -197,10 +196,10 @@ func (r dataReader) object(file, key, layer string) (*ast.StructLit, bool) {
 	return nodes, ok
 }
 
-// yamlLine is how the YAML parser says where an error is.
+// yamlLine matches the place of an error in a message of the YAML parser.
 var yamlLine = regexp.MustCompile(`^[^:]+:([0-9]+): (.*)$`)
 
-// jsonFault says what is wrong with JSON where it breaks off.
+// jsonFault says what is wrong with JSON at the place of a syntax error.
 func jsonFault(src []byte, e *stdjson.SyntaxError) string {
 	before := bytes.TrimSpace(src[:max(0, min(int(e.Offset)-1, len(src)))])
 	if i := int(e.Offset) - 1; bytes.HasSuffix(before, []byte(",")) && i < len(src) && (src[i] == '}' || src[i] == ']') {
@@ -209,13 +208,13 @@ func jsonFault(src []byte, e *stdjson.SyntaxError) string {
 	return e.Error()
 }
 
-// documentMark parts the documents of YAML (YAML 1.2, 9.2).
+// documentMark separates the documents of a YAML file (YAML 1.2, 9.2).
 var documentMark = regexp.MustCompile(`(?m)^---(?:[ \t].*)?$`)
 
-// remark is a comment of YAML that has a line of its own.
+// remark matches a YAML comment on a line of its own.
 var remark = regexp.MustCompile(`(?m)^[ \t]*#.*$`)
 
-// documents is how many documents with anything in them a YAML file has.
+// documents counts the YAML documents of a file that have content.
 func documents(src []byte) int {
 	n := 0
 	for _, part := range documentMark.Split(string(src), -1) {
@@ -226,7 +225,7 @@ func documents(src []byte) int {
 	return n
 }
 
-// repeats reports keys that an object of a file has twice.
+// repeats reports keys that occur twice in an object of a file.
 func (r dataReader) repeats(file, layer string, whole ast.Node) bool {
 	before := len(r.findings.list)
 	ast.Walk(whole, func(n ast.Node) bool {
@@ -265,9 +264,9 @@ func (r dataReader) unreadable(at site.Origin, file, what string) {
 	})
 }
 
-// data reads what data files say of each node: a layer for each entry of `data`
-// that speaks of it, weakest first, held to the definition of a layer. It is
-// false when a file could not be read.
+// data reads what data files say of each node: one layer for each `data` entry
+// that names it, weakest first, checked against the definition of a layer. It
+// returns false when a file could not be read.
 func (x *extraction) data(v cue.Value) bool {
 	var found findings
 	var declared map[string]dataEntry
@@ -286,7 +285,7 @@ func (x *extraction) data(v cue.Value) bool {
 	return len(found.list) == 0
 }
 
-// dataLayer reads what the files of one entry say of a node.
+// dataLayer reads the values that the files of one entry have for a node.
 func (x *extraction) dataLayer(s dataSet, node string, v cue.Value) layer {
 	l := layer{name: node, place: s.places[node], tree: &tree{fields: map[string]*tree{}}}
 	if len(s.nodes[node]) == 0 {
@@ -323,7 +322,7 @@ func parseData(name string, src []byte) (ast.Expr, error) {
 	return all, nil
 }
 
-// fieldOf is a field's value, nil without one.
+// fieldOf returns a field's value, or nil without one.
 func fieldOf(s *ast.StructLit, name string) ast.Expr {
 	for _, d := range s.Elts {
 		if f, ok := d.(*ast.Field); ok && labelled(f, name) {
@@ -338,7 +337,8 @@ func isNull(e ast.Expr) bool {
 	return ok && b.Kind == token.NULL
 }
 
-// nullsAway writes null as CUE's layers take a value away.
+// nullsAway replaces each null by `@unset()`, which removes a value in CUE
+// layers.
 func nullsAway(e ast.Expr) {
 	s, ok := e.(*ast.StructLit)
 	if !ok {
@@ -359,7 +359,8 @@ func nullsAway(e ast.Expr) {
 	}
 }
 
-// strangers notes what data says of nodes that the design does not have.
+// strangers notes the entries of data files for nodes that the design does not
+// have.
 func (sh *shared) strangers(nodes map[string]*site.Node, known []string) []site.Finding {
 	var all []site.Finding
 	for _, name := range slices.Sorted(maps.Keys(sh.data)) {

@@ -1,12 +1,12 @@
 // Package design turns a commit's files into the effective design of a site,
-// each value with its origin, or into findings that say what is wrong and
-// where. It is the only importer of CUE.
+// with the origin of each value. If they are wrong, it returns findings that
+// say what is wrong and where. It is the only importer of CUE.
 //
-// CUE types, constrains and composes; layers (profiles and nodes) are read out
-// of it one by one and merged here, because CUE's defaults do not stack.
-// Repository bytes are parsed and evaluated in worker processes only, see
-// Evaluator: CUE's parser can overflow the stack on a few megabytes of
-// nesting, from which Go cannot recover.
+// CUE types, constrains and composes. Layers (profiles and nodes) are read from
+// it one by one and merged here, because CUE's defaults do not stack. Only
+// worker processes parse and evaluate repository bytes, see Evaluator: CUE's
+// parser can overflow the stack on a few megabytes of nesting, from which Go
+// cannot recover.
 package design
 
 import (
@@ -29,9 +29,9 @@ type Result struct {
 	Explanation *Explanation
 }
 
-// EvaluateHere evaluates a site in this process and as a whole: it is what
-// every other way of evaluating is held against. Never call it on files that
-// are not trusted. It reads nothing but files.
+// EvaluateHere evaluates a site in this process and as a whole. It is the
+// reference for every other way of evaluating. Never call it on untrusted
+// files. It reads nothing but files.
 func EvaluateHere(files fs.FS, siteName string) Result {
 	p, findings, err := collect(files, siteName, Limits{}.withDefaults())
 	if err != nil {
@@ -52,7 +52,7 @@ func evaluateHere(p pack, explain string) Result {
 	whole := evaluation{memory: newMemory(), ask: askHere, most: Limits{}.withDefaults().Values, atOnce: 1, now: time.Now(), explain: explain, undivided: true}
 	r, err := whole.run(context.Background(), p)
 	if err != nil {
-		panic(err) // an answer of this process is not garbled
+		panic(err) // this process never garbles its own answers
 	}
 	return r
 }
@@ -62,7 +62,7 @@ func askHere(_ context.Context, r request) ([]byte, error) {
 	return answer(r, nil, func(string) {}), nil
 }
 
-// unchecked and uncompared say that there may be more to find.
+// unchecked and uncompared say that there may be more findings.
 var (
 	unchecked = site.Finding{
 		Code: "rules-not-checked", Severity: site.SeverityNote,

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Diff is what differs between two effective designs.
+// Diff is the difference between two effective designs.
 type Diff struct {
 	// Added and Removed are nodes that only one of the designs has.
 	Added   []string `json:"added,omitempty"`
@@ -19,15 +19,16 @@ type Diff struct {
 	Groups []Group `json:"groups,omitempty"`
 }
 
-// Empty says whether the designs are the same.
+// Empty reports whether the designs are the same.
 func (d Diff) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Groups) == 0 }
 
-// Group is what one layer brings about.
+// Group holds the differences that one layer causes.
 type Group struct {
 	// Layer is "profile/NAME", "schema", "site", or "node" for what nodes set
 	// themselves.
 	Layer string `json:"layer"`
-	// Nodes are those that it changes; none where no node's value differs.
+	// Nodes are those that the layer changes; none where no node's value
+	// differs.
 	Nodes []string `json:"nodes,omitempty"`
 	// Differences are in the order of their paths.
 	Differences []Difference `json:"differences"`
@@ -40,13 +41,13 @@ type Difference struct {
 	Have  json.RawMessage `json:"have,omitempty"`
 	Want  json.RawMessage `json:"want,omitempty"`
 	Nodes []string        `json:"nodes,omitempty"`
-	// Origins are the places of the new value or, where there is none, those
-	// of the old one; a line that sets it for several nodes is there once.
+	// Origins are the places of the new value or, without one, of the old
+	// value. A line that sets it for several nodes is listed once.
 	Origins []site.Origin `json:"origins,omitempty"`
 }
 
-// Compare says what leads from one effective design to another. Only values
-// count, not the places where they are set.
+// Compare returns what changes from one effective design to another. It
+// compares values only, not the places where they are set.
 func Compare(have, want *site.Site) (Diff, error) {
 	var d Diff
 	c := comparison{}
@@ -72,20 +73,21 @@ func Compare(have, want *site.Site) (Diff, error) {
 	return d, nil
 }
 
-// placed is a part of a design and the places of its values, by path.
+// placed is a part of a design with the origins of its values, by path.
 type placed struct {
 	part    any
 	origins *site.Origins
 }
 
-// general is a site but for its nodes and profiles, which show in the nodes.
+// general returns a site without its nodes and profiles. Changes of profiles
+// show in the nodes.
 func general(s *site.Site) placed {
 	d := whole(s)
 	d.Profiles, d.Nodes = nil, nil
 	return placed{d, s.Origins}
 }
 
-// comparison gathers differences, equal ones of several nodes once.
+// comparison gathers differences and merges equal differences of several nodes.
 type comparison map[differenceKey]*Difference
 
 type differenceKey struct{ layer, path, have, want string }
@@ -132,7 +134,7 @@ func (c comparison) note(node, path string, have, want json.RawMessage, o site.O
 	}
 }
 
-// groups are the differences by layer.
+// groups returns the differences by layer.
 func (c comparison) groups() []Group {
 	keys := slices.SortedFunc(maps.Keys(c), func(a, b differenceKey) int {
 		return slices.Compare([]string{a.layer, a.path, a.have, a.want}, []string{b.layer, b.path, b.have, b.want})
@@ -153,15 +155,15 @@ func (c comparison) groups() []Group {
 	return all
 }
 
-// union has the paths of both.
+// union has the paths of both maps.
 func union(a, b map[string]json.RawMessage) map[string]json.RawMessage {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
 }
 
-// emptied says whether a path is without content in a, and has some in b: then
-// the content is the difference.
+// emptied reports whether a path is empty in a and has content in b. Then the
+// content is the difference.
 func emptied(path string, a, b map[string]json.RawMessage) bool {
 	if string(a[path]) != "{}" {
 		return false
@@ -174,8 +176,8 @@ func emptied(path string, a, b map[string]json.RawMessage) bool {
 	return false
 }
 
-// flat lists the values of a part of a design as JSON, by path: lists are
-// values, and so is a struct without fields.
+// flat lists the values of a part of a design as JSON, by path. Lists and
+// structs without fields count as values.
 func flat(part any) (map[string]json.RawMessage, error) {
 	text, err := compact(part)
 	if err != nil {
@@ -205,7 +207,7 @@ func flatten(path string, v any, all map[string]json.RawMessage) error {
 	return err
 }
 
-// compact is a value as JSON on one line, for people.
+// compact returns a value as JSON on one line, for people.
 func compact(v any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

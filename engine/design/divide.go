@@ -13,24 +13,24 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// digest tells texts apart.
+// digest identifies a text.
 type digest [sha256.Size]byte
 
-// division is a package divided into what its nodes share and its nodes, so
-// that they can be evaluated in chunks and only where they changed. Whatever
-// stands in a part stands at its own place: what is left out is blanked.
+// division is a package divided into its nodes and what they share, so that
+// nodes can be evaluated in chunks and only where they changed. Every part
+// keeps its place: what is left out is blanked.
 type division struct {
 	pack pack
 	// files are those of the site's package in order, with their outlines.
 	files []dividedFile
-	// nodes are the declarations of each node, touched those nodes of which
-	// one may be another than in the division before.
+	// nodes are the declarations of each node. touched are the nodes with a
+	// declaration that may differ from the last division.
 	nodes   map[string][]declaration
 	touched names
 	// visible are the top-level fields that nodes may refer to.
 	visible names
-	// shared is the digest of everything but the nodes, seen that of what
-	// they can see of it.
+	// shared is the digest of everything but the nodes, seen the digest of the
+	// part of it that nodes can see.
 	shared, seen digest
 }
 
@@ -40,7 +40,7 @@ type dividedFile struct {
 	outline *outline
 }
 
-// declaration is a part of a file that concerns a node.
+// declaration is a part of a file that belongs to a node.
 type declaration struct {
 	name string // of the file
 	file int    // in files
@@ -49,8 +49,8 @@ type declaration struct {
 	clauses digest
 }
 
-// mainFiles lists the files of the site's package, and false where they do not
-// all belong to one package, or where that is not for sure.
+// mainFiles lists the files of the site's package. It returns false where they
+// do not all belong to one package, or where this is uncertain.
 func mainFiles(p pack) ([]string, bool) {
 	l := loader{pack: p}
 	in := l.inDir(p.dir)
@@ -72,14 +72,14 @@ func mainFiles(p pack) ([]string, bool) {
 	return all, pkg != ""
 }
 
-// divide divides a package by the outlines of its files; nil when it is
-// entangled. Of the last division, if there is one, it takes what is the same;
-// that one is not to be used any more.
+// divide divides a package by the outlines of its files. It returns nil when
+// the package is entangled. It reuses unchanged parts of the last division, if
+// there is one; the caller must not use that one afterwards.
 func divide(p pack, files []string, outlines map[string]*outline, last *division) *division {
 	d := &division{pack: p, nodes: map[string][]declaration{}, touched: names{}}
 	for _, name := range files {
 		o := outlines[name]
-		// Another package may have a file of another directory too.
+		// Another package may include a file of a parent directory too.
 		if o.Entangled != "" || o.hasNodes && path.Dir(name) != p.dir {
 			return nil
 		}
@@ -92,8 +92,8 @@ func divide(p pack, files []string, outlines map[string]*outline, last *division
 	return d
 }
 
-// declare finds the declarations of nodes. Only those in files that are others
-// than in the last division are gone through.
+// declare finds the declarations of nodes. It visits only files that changed
+// since the last division.
 func (d *division) declare(last *division) {
 	known := last != nil && slices.EqualFunc(d.files, last.files, func(a, b dividedFile) bool { return a.name == b.name })
 	if known {
@@ -115,8 +115,8 @@ func (d *division) declare(last *division) {
 	}
 }
 
-// redeclare takes the declarations of a file in the place of those of its old
-// outline, if it had one. A list of declarations is never changed itself.
+// redeclare replaces the declarations of a file's old outline, if it had one,
+// by those of the new. It never changes a list of declarations in place.
 func (d *division) redeclare(file int, old *outline) {
 	f := &d.files[file]
 	fresh := map[string][]declaration{}
@@ -148,12 +148,12 @@ func (d *division) see() {
 	d.visible = d.reach(named)
 }
 
-// reach finds the top-level fields of some names, those that these name, and so
-// on.
+// reach finds the top-level fields with some names, the fields that these refer
+// to, and so on.
 func (d *division) reach(found []string) names {
 	uses, reached := map[string][]string{}, names{}
 	for _, s := range sections {
-		uses[s.name] = nil // it is there also when nothing is in it
+		uses[s.name] = nil // a section exists even when it is empty
 	}
 	for _, f := range d.files {
 		for _, p := range f.outline.Parts {
@@ -173,8 +173,8 @@ func (d *division) reach(found []string) names {
 	return reached
 }
 
-// digest is that of the parts that are wanted of those that concern no one
-// node, at their places, and of every file that is none of the package's own.
+// digest returns the digest of the wanted parts that belong to no single node,
+// at their places, and of every file outside the package.
 func (d *division) digest(wanted func(*piece) bool) digest {
 	h := sha256.New()
 	own := map[string]bool{}
@@ -191,7 +191,7 @@ func (d *division) digest(wanted func(*piece) bool) digest {
 	return digest(h.Sum(nil))
 }
 
-// withData is a digest together with that of the data files.
+// withData combines a digest with that of the data files.
 func (d *division) withData(of digest) digest {
 	h := sha256.New()
 	h.Write(of[:])
@@ -202,7 +202,7 @@ func (d *division) withData(of digest) digest {
 	return digest(h.Sum(nil))
 }
 
-// write writes the parts of a file that are wanted.
+// write writes the wanted parts of a file.
 func (f *dividedFile) write(h hash.Hash, wanted func(*piece) bool) {
 	any := false
 	for _, p := range f.outline.common {
@@ -218,14 +218,15 @@ func (f *dividedFile) write(h hash.Hash, wanted func(*piece) bool) {
 	}
 }
 
-// writeText writes a text after its length, so that no two sequences of texts
-// are the same. A hash takes everything, and a bufio.Writer keeps its error.
+// writeText writes a text after its length, so that different sequences of
+// texts never have the same bytes. A hash never fails, and a bufio.Writer keeps
+// its error.
 func writeText[T string | []byte](w io.Writer, text T) {
 	_, _ = w.Write(binary.AppendUvarint(nil, uint64(len(text))))
 	_, _ = w.Write([]byte(text))
 }
 
-// sameText says whether declarations have the same texts at the same places,
+// sameText reports whether declarations have the same texts at the same places,
 // with the same imports around them.
 func sameText(a, b []declaration) bool {
 	return slices.EqualFunc(a, b, func(a, b declaration) bool {
@@ -233,8 +234,8 @@ func sameText(a, b []declaration) bool {
 	})
 }
 
-// inOrder lists nodes in the order of their first declarations, so that a
-// chunk of them is in few files.
+// inOrder sorts nodes by their first declarations, so that a chunk of nodes
+// touches few files.
 func (d *division) inOrder(nodes []string) []string {
 	slices.SortFunc(nodes, func(a, b string) int {
 		x, y := d.nodes[a][0], d.nodes[b][0]
@@ -246,12 +247,12 @@ func (d *division) inOrder(nodes []string) []string {
 	return nodes
 }
 
-// sharedPack is the package without its nodes.
+// sharedPack returns the package without its nodes.
 func (d *division) sharedPack() pack {
 	return d.only(func(p *piece) bool { return p.Kind != oneNode }, nil)
 }
 
-// nodesPack is the package with these nodes and what they can see.
+// nodesPack returns the package with these nodes and what they can see.
 func (d *division) nodesPack(nodes []string) pack {
 	want, in := map[*piece]bool{}, map[int]bool{}
 	for _, name := range nodes {
@@ -272,8 +273,8 @@ func (d *division) nodesPack(nodes []string) pack {
 	return p
 }
 
-// only is the package with the parts that are wanted; those of nodes are in
-// the files that are given.
+// only returns the package with the wanted parts. Parts of nodes are only in
+// the files listed in in.
 func (d *division) only(wanted func(*piece) bool, in map[int]bool) pack {
 	p := d.pack
 	p.divided = true
@@ -292,14 +293,14 @@ func (d *division) only(wanted func(*piece) bool, in map[int]bool) pack {
 	return p
 }
 
-// only is the file's text with everything blanked that is not wanted.
+// only returns the file's text with every unwanted part blanked.
 func (f *dividedFile) only(wanted func(*piece) bool) []byte {
 	text, _ := blanked(f.src, f.outline.Parts, func(p *piece) bool { return p.Kind != clause && !wanted(p) })
 	return text
 }
 
-// blanked is a text without some of its parts. What is left stands at its own
-// line and column, and begins so many bytes earlier, by part.
+// blanked returns a text without some of its parts. The rest keeps its lines
+// and columns. earlier says, by part, how many bytes earlier it begins.
 func blanked(src []byte, parts []piece, without func(*piece) bool) (text []byte, earlier []int) {
 	text, earlier = make([]byte, 0, len(src)), make([]int, len(parts))
 	from := 0
@@ -315,8 +316,8 @@ func blanked(src []byte, parts []piece, without func(*piece) bool) (text []byte,
 	return append(text, src[from:]...), earlier
 }
 
-// appendBlank appends the ends of lines in a text, and a space for each byte
-// after the last, so that what comes behind it is where it was.
+// appendBlank appends the line ends of a text, and a space for each byte after
+// the last, so that what follows keeps its place.
 func appendBlank(to, text []byte) []byte {
 	for range bytes.Count(text, []byte("\n")) {
 		to = append(to, '\n')
@@ -327,9 +328,9 @@ func appendBlank(to, text []byte) []byte {
 	return to
 }
 
-// attribute gives the findings of a chunk, which are of expressions that do not
-// compile, to the nodes in whose declarations they are. It is false when one
-// is elsewhere.
+// attribute moves the findings of a chunk, about expressions that do not
+// compile, to the nodes whose declarations contain them. It returns false when
+// a finding is elsewhere.
 func (d *division) attribute(x *extract) bool {
 	for _, f := range x.findings {
 		i := slices.IndexFunc(x.nodes, func(l layer) bool { return d.declares(l.name, f) })
@@ -342,7 +343,7 @@ func (d *division) attribute(x *extract) bool {
 	return true
 }
 
-// declares says whether a finding is in the declaration of a node.
+// declares reports whether a finding is in the declaration of a node.
 func (d *division) declares(node string, f site.Finding) bool {
 	return slices.ContainsFunc(d.nodes[node], func(x declaration) bool {
 		file := &d.files[x.file]

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// shared is what the nodes of a site have in common: its sections, and its
+// shared holds what the nodes of a site have in common: its sections, and its
 // profiles in order.
 type shared struct {
 	// site has no nodes.
@@ -22,19 +22,20 @@ type shared struct {
 	// lost says that parts of the design are missing because they did not
 	// compile.
 	lost bool
-	// data are the nodes' layers that are in data files, weakest first.
+	// data are the nodes' layers from data files, weakest first.
 	data map[string][]layer
 	// pools are the allocated addresses.
 	pools *tree
-	// given is the digest of all that nodes have of it.
+	// given is the digest of everything that nodes use of it.
 	given digest
-	// stacks are the profiles of nodes by their names, weakest first.
+	// stacks are the stacks of profiles by their names, weakest first; mu
+	// guards them.
 	mu     sync.Mutex
 	stacks map[string]stack
 }
 
-// sharedOf makes the effective site, without its nodes, out of an extract.
-// What is broken is left out and reported.
+// sharedOf makes the effective site, without its nodes, from an extract. It
+// leaves out and reports what is broken.
 func sharedOf(name string, x *extract) *shared {
 	sh := &shared{lost: x.lost, stacks: map[string]stack{}, pools: x.sections["allocations"], data: map[string][]layer{}, given: x.given()}
 	for _, l := range x.data {
@@ -51,7 +52,7 @@ func sharedOf(name string, x *extract) *shared {
 		}
 		origins = append(origins, t.originPart(s.name))
 		if s.name == "data" {
-			continue // it is no part of an effective design
+			continue // not part of an effective design
 		}
 		if s.many {
 			whole.fields[s.name] = t
@@ -81,9 +82,9 @@ func sharedOf(name string, x *extract) *shared {
 	return sh
 }
 
-// given is the digest of all that nodes have of what they share: their layers
-// with the places, and what is beside them without, since only findings name
-// those places.
+// given returns the digest of everything that nodes use of what they share.
+// Layers count with their places. The rest counts without, since only findings
+// name those places.
 func (x *extract) given() digest {
 	e := newEncoder()
 	e.bool(x.lost)
@@ -102,14 +103,14 @@ func (x *extract) given() digest {
 	return digestOf(e.out)
 }
 
-// gives says whether nodes have the same of it as of another. With constraints,
-// of which the trees say nothing, that is not for sure.
+// gives reports whether both give nodes the same. It returns false if there are
+// constraints, which are not in the trees.
 func (sh *shared) gives(other *shared) bool {
 	return sh != nil && sh.given == other.given && !sh.constrains() && !other.constrains()
 }
 
-// elsewhere are findings but for those at the very place of one of others: a
-// value that was not understood is found wrong once.
+// elsewhere drops the findings that share their place with one of others. A
+// value that was not understood is reported once.
 func elsewhere(all, others []site.Finding) []site.Finding {
 	told := map[string]bool{}
 	for _, f := range others {
@@ -138,27 +139,26 @@ func (sh *shared) addProfile(l layer, found *findings) {
 	sh.pedigree.names = append(sh.pedigree.names, l.name)
 }
 
-// node is a node while its layers are made one.
+// node is a node while its layers are merged.
 type node struct {
 	layer
-	// merged is what the layers come to, with what the node's style says where
-	// they are silent.
+	// merged is the merged layers, with defaults of the node's style.
 	merged *tree
 	// allocation is the layer of allocated addresses, nil without any.
 	allocation *tree
-	// complete says that the layers have an order, so that what is missing is
-	// missing.
+	// complete says that the layers have an order, so that a missing value is
+	// really missing.
 	complete bool
-	// size is how many values it has, and ten for itself.
+	// size is the number of values, plus ten for the node itself.
 	size int64
-	// broken says that the own layer has no value.
+	// broken says that the node's own layer has no value.
 	broken    bool
 	effective *site.Node
 	findings  []site.Finding
 	facts     rule.Facts
 }
 
-// shed drops what an effective node was made of.
+// shed drops what the effective node was made from.
 func (n *node) shed() {
 	n.tree, n.merged, n.allocation, n.layer.findings, n.facts = nil, nil, nil, nil, nil
 }
@@ -206,8 +206,8 @@ func nodeOf(l layer, merged *tree, found *findings) *site.Node {
 	return n
 }
 
-// withDecommission is a node's tree with how it leaves the design as the site's types have it: in
-// fields of its own, where the schema has a value or fields.
+// withDecommission returns a node's tree with the decommission fields of the
+// site's types. The schema has one value or a struct instead.
 func withDecommission(t *tree) *tree {
 	d := t.fields["decommission"]
 	if d == nil || d.fields == nil {
@@ -222,9 +222,9 @@ func withDecommission(t *tree) *tree {
 	return &own
 }
 
-// layers folds a node's profiles, what data files say of it, and its own layer,
-// weakest first. It is
-// false when the profiles have no order; the own layer is then all there is.
+// layers merges a node's profiles, its layers from data files, and its own
+// layer, weakest first. It returns false when the profiles have no order; the
+// result is then only the own layer.
 func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 	if own.broken {
 		return own.tree, false
@@ -275,7 +275,7 @@ func (sh *shared) layers(found *findings, own layer) (*tree, bool) {
 	return done, len(order) > 0 && !sh.lost
 }
 
-// namedProfiles are the profiles that the last of some layers names.
+// namedProfiles returns the profiles that the last of some layers names.
 func namedProfiles(layers []*tree) *tree {
 	for _, l := range slices.Backward(layers) {
 		if named := l.get("profiles"); named != nil {
@@ -285,8 +285,8 @@ func namedProfiles(layers []*tree) *tree {
 	return nil
 }
 
-// finish fills in defaults under s and reports what is missing, at the place
-// that it gets for it.
+// finish fills in defaults under s and reports missing values. place gives the
+// place for these findings.
 func (r *reader) finish(t *tree, s *shape, path string, place func() site.Origin) *tree {
 	if t.fields == nil || !s.isStruct() {
 		return t
@@ -294,7 +294,7 @@ func (r *reader) finish(t *tree, s *shape, path string, place func() site.Origin
 	return t.common.finishedOf(r, func() *tree { return r.fill(t, s, path, place) })
 }
 
-// fill is finish where that was not done before.
+// fill does the work of finish for a tree that is not cached.
 func (r *reader) fill(t *tree, s *shape, path string, place func() site.Origin) *tree {
 	done := t
 	change := func(name string, to *tree) {
@@ -334,8 +334,7 @@ func (r *reader) fill(t *tree, s *shape, path string, place func() site.Origin) 
 	return done
 }
 
-// takenAway is where the nearest layer that does so takes away what is at a
-// path.
+// takenAway returns where the nearest layer that unsets a path does so.
 func (r *reader) takenAway(path string) site.Origin {
 	if r.layers == nil {
 		return site.Origin{}
@@ -348,7 +347,7 @@ func (r *reader) takenAway(path string) site.Origin {
 	return site.Origin{}
 }
 
-// nearest is a place inside t, for what t lacks.
+// nearest returns a place inside t to report what t lacks.
 func nearest(t *tree, otherwise site.Origin) site.Origin {
 	if len(t.fields) == 0 {
 		return cmp.Or(t.origin, otherwise)

@@ -17,38 +17,38 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// evaluation is one evaluation of a site: workers make layers of its text, and
-// what comes after, which is no CUE any more, is done here. Where it can, it
-// evaluates only what is new to its memory.
+// evaluation is one evaluation of a site. Workers turn its text into layers,
+// and the rest, without CUE, happens here. Where possible it evaluates only
+// what is new to its memory.
 type evaluation struct {
 	*memory
 	ask asker
-	// most is how many values the nodes may have together.
+	// most limits how many values the nodes may have together.
 	most int64
-	// atOnce is how many requests and nodes are worked on at a time.
+	// atOnce is how many requests and nodes it works on at a time.
 	atOnce int
 	now    time.Time
 	// explain names the node to explain; empty for none.
 	explain string
-	// tolerated are the codes of errors for whose sake the site is not withheld.
+	// tolerated are the codes of errors that do not withhold the site.
 	tolerated []string
-	// by is what the site is held against; nil for its own.
+	// by holds the rules to check the site against; nil for the site's own.
 	by *ruling
-	// undivided has the package evaluated as a whole.
+	// undivided evaluates the package as a whole.
 	undivided bool
 }
 
-// asker gives the outcome of a request. Its error is a fatal one when it is
-// about the design.
+// asker returns the outcome of a request. Its error is a fatal when it is about
+// the design.
 type asker func(context.Context, request) ([]byte, error)
 
-// fatal is a finding that there can be no other beside.
+// fatal is a finding that excludes all others.
 type fatal struct{ site.Finding }
 
 func (f fatal) Error() string { return f.Message }
 
-// chunkSize is how many nodes are evaluated together: CUE takes more than twice
-// as long and as much memory for twice as many.
+// chunkSize is how many nodes are evaluated together. For twice as many, CUE
+// takes more than twice the time and memory.
 const chunkSize = 125
 
 // run evaluates a pack.
@@ -82,7 +82,7 @@ func (e *evaluation) evaluate(ctx context.Context, p pack) (Result, error) {
 	return r, err
 }
 
-// divide divides a package; nil when it cannot be.
+// divide divides a package. It returns nil when it cannot.
 func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 	files, ok := mainFiles(p)
 	if _, hasModule := p.files[moduleFile]; !ok || !hasModule {
@@ -120,7 +120,7 @@ func (e *evaluation) divide(ctx context.Context, p pack) (*division, error) {
 	return d, nil
 }
 
-// outline gives the outlines of files.
+// outline returns the outlines of files.
 func (e *evaluation) outline(ctx context.Context, p pack, files []string) (map[string]*outline, error) {
 	texts, amended := map[string][]byte{}, map[string]*amendment{}
 	for _, name := range files {
@@ -161,8 +161,8 @@ func (e *evaluation) askOutlines(ctx context.Context, p pack, texts map[string][
 	return found, json.Unmarshal(text, &found)
 }
 
-// eachPart works on parts of a list, several at a time. What work returns is
-// called for one after the other.
+// eachPart works on parts of a list, several at a time. It calls the functions
+// that work returns one at a time.
 func (e *evaluation) eachPart(list []string, size int, work func([]string) (func(), error)) error {
 	var mu sync.Mutex
 	var all errgroup.Group
@@ -194,11 +194,11 @@ func (e *evaluation) askExtract(ctx context.Context, p pack) (extract, error) {
 	return x, x.crowded()
 }
 
-// maxEntries is how many entries a section may have: some rules hold each
-// against each other, here, where nothing bounds their time.
+// maxEntries limits how many entries a section may have. Some rules compare
+// each entry with each other one, in this process, without a time limit.
 const maxEntries = 5000
 
-// crowded is the fatal finding that a section has too many entries.
+// crowded returns the fatal finding for a section with too many entries.
 func (x *extract) crowded() error {
 	for _, s := range sections {
 		if t := x.sections[s.name]; s.many && t != nil && len(t.fields) > maxEntries {
@@ -233,8 +233,8 @@ func (e *evaluation) whole(ctx context.Context, p pack) (Result, error) {
 	return here.conclude(ctx, all, func() pack { return p })
 }
 
-// inParts evaluates a divided package. It is false when that would not say all
-// that is to be said.
+// inParts evaluates a divided package. It returns false when the result would
+// be incomplete.
 func (e *evaluation) inParts(ctx context.Context, d *division) (Result, bool, error) {
 	if ok, err := e.renewShared(ctx, d); !ok || err != nil {
 		return Result{}, false, err
@@ -254,7 +254,7 @@ func (e *evaluation) inParts(ctx context.Context, d *division) (Result, bool, er
 	return r, true, err
 }
 
-// renewShared evaluates what nodes share, where it changed.
+// renewShared evaluates what nodes share, if it changed.
 func (e *evaluation) renewShared(ctx context.Context, d *division) (bool, error) {
 	if e.shared != nil && e.digest == d.shared {
 		return true, nil
@@ -292,8 +292,8 @@ func (e *evaluation) renewOwn(ctx context.Context, d *division) (bool, error) {
 	return good, err
 }
 
-// changed lists the nodes whose own layers are to be evaluated, and forgets
-// those that are no more.
+// changed lists the nodes whose own layers need evaluation, and forgets nodes
+// that no longer exist.
 func (e *evaluation) changed(d *division) []string {
 	var changed []string
 	for name := range e.stale {
@@ -303,7 +303,7 @@ func (e *evaluation) changed(d *division) []string {
 		case from == nil:
 			e.drop(name)
 		case known && l.seen == d.seen && sameText(l.from, from):
-			l.from = from // or the outline of an old text would be kept for it
+			l.from = from // otherwise the outline of an old text would be kept
 			e.own[name] = l
 			delete(e.stale, name)
 		default:
@@ -313,12 +313,12 @@ func (e *evaluation) changed(d *division) []string {
 	return changed
 }
 
-// batchSize is how many nodes are made effective together, so that what they
-// are made of is there for few at a time.
+// batchSize is how many nodes are made effective together, to limit the memory
+// for their layers.
 const batchSize = 1000
 
-// conclude makes layers effective, and says what is to be said of the site. The
-// pack is what the site's own constraints are in.
+// conclude makes layers effective and returns the result for the site. p gives
+// the pack that has the site's own constraints.
 func (e *evaluation) conclude(ctx context.Context, changed []lazyLayer, p func() pack) (Result, error) {
 	for batch := range slices.Chunk(changed, batchSize) {
 		if err := e.renew(ctx, batch, p); err != nil {
@@ -332,10 +332,10 @@ func (e *evaluation) conclude(ctx context.Context, changed []lazyLayer, p func()
 	return r, nil
 }
 
-// lazyLayer is a layer that is not there before it is wanted.
+// lazyLayer makes a layer when it is needed.
 type lazyLayer func() layer
 
-// renew makes nodes anew.
+// renew remakes nodes.
 func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack) error {
 	fresh, err := e.merge(batch)
 	if err != nil {
@@ -361,8 +361,8 @@ func (e *evaluation) renew(ctx context.Context, batch []lazyLayer, p func() pack
 	return nil
 }
 
-// merge makes nodes of layers. It stops where they have more values than there
-// may be: what a worker says in a few bytes, many nodes can have each.
+// merge makes nodes of layers. It stops when they have too many values: a few
+// bytes from a worker can give each of many nodes many values.
 func (e *evaluation) merge(changed []lazyLayer) ([]*node, error) {
 	var left atomic.Int64
 	left.Store(e.most - e.size)
@@ -397,10 +397,10 @@ func (e *evaluation) eachNode(n int, work func(i int)) {
 			return nil
 		})
 	}
-	_ = all.Wait() // they have none
+	_ = all.Wait() // no job returns an error
 }
 
-// collate puts together what is said of the site and its nodes.
+// collate combines the results of the site and its nodes.
 func (e *evaluation) collate() Result {
 	s := *e.shared.site
 	s.Nodes = maps.Clone(e.effective)
@@ -439,14 +439,14 @@ func (e *evaluation) collate() Result {
 	return r
 }
 
-// withheld says whether an error keeps the site from being used.
+// withheld reports whether an error prevents use of the site.
 func (e *evaluation) withheld(found []site.Finding) bool {
 	return slices.ContainsFunc(found, func(f site.Finding) bool {
 		return f.Severity == site.SeverityError && !slices.Contains(e.tolerated, f.Code)
 	})
 }
 
-// explanation explains the node that is asked for; nil without it.
+// explanation explains the node asked for. It is nil without one.
 func (e *evaluation) explanation() *Explanation {
 	n := e.nodes[e.explain]
 	if n == nil {

@@ -16,21 +16,22 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Evaluator evaluates designs in worker processes: each a child without
-// environment that gets a site's files on its standard input and is bounded in
-// time and memory. What kills a worker is a finding about the design, and the
-// next evaluation has a new one. Workers end when they have been idle for a
-// while. Its methods may be called from several goroutines.
+// Evaluator evaluates designs in worker processes. A worker is a child process
+// without environment that gets a site's files on its standard input. Its time
+// and memory are limited. A worker that exceeds a limit dies, which is a
+// finding about the design; the next evaluation starts a new worker. Idle
+// workers end after a while. The methods of an Evaluator are safe for
+// concurrent use.
 type Evaluator struct {
-	// Command is the worker's argument vector: a program that calls Work on
-	// its standard input and output.
+	// Command is the worker's argument vector: a program that calls Work on its
+	// standard input and output.
 	Command []string
 	// Workers is how many evaluate at once; default one for each processor.
 	Workers int
 	Limits  Limits
-	// Log gets the workers' comings and goings; default none.
+	// Log gets messages when workers start and are killed; default none.
 	Log *slog.Logger
-	// Now tells the time, by which suppressions end; default time.Now.
+	// Now returns the current time, which ends suppressions; default time.Now.
 	Now func() time.Time
 
 	once   sync.Once
@@ -38,7 +39,8 @@ type Evaluator struct {
 	mu     sync.Mutex
 	idle   []*worker
 	closed bool
-	// memories are what is kept of sites, by name, for as long as fade says.
+	// memories hold what is kept of sites, by name, until their timer in fade
+	// fires.
 	memories map[string]*memory
 	fade     map[string]*time.Timer
 }
@@ -50,28 +52,28 @@ const (
 	maxHeld = 256 << 20
 	// maxIdle is how long a worker waits for its next request.
 	maxIdle = 30 * time.Second
-	// maxKept is how long what is known of a site is kept.
+	// maxKept is how long the memory of a site is kept.
 	maxKept = 15 * time.Minute
-	// maxStderr is how much is kept of a worker's last words, in bytes.
+	// maxStderr is how much of a worker's standard error is kept, in bytes.
 	maxStderr = 4 << 10
 )
 
-// errResponse says that a response is larger than its bound.
+// errResponse says that a response exceeds its limit.
 var errResponse = errors.New("the effective design is too large")
 
-// Evaluate gives the effective design of one site, or findings that say what
+// Evaluate returns the effective design of one site, or findings that say what
 // is wrong with it. An empty name means the only site. An error is about the
-// evaluation itself: the files could not be read, a worker could not run, the
-// context ended. It says nothing about the design.
+// evaluation itself and says nothing about the design: the files could not be
+// read, a worker could not run, or the context ended.
 //
-// The files are opened by several goroutines at once. An entry of a directory
-// may have a method ContentID() string, which names the content of the file:
-// then it is not read again while it stays the same.
+// Several goroutines open the files at once. A directory entry may have a
+// method ContentID() string that names the content of the file. Then Evaluate
+// does not read the file again while that ID stays the same.
 func (e *Evaluator) Evaluate(ctx context.Context, files fs.FS, siteName string) (Result, error) {
 	return e.answer(ctx, files, siteName, evaluation{})
 }
 
-// answer evaluates a site as an evaluation says, on what is remembered of it.
+// answer runs an evaluation of a site, starting from the site's memory.
 func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName string, run evaluation) (Result, error) {
 	release := func() {}
 	defer func() { release() }()
@@ -81,7 +83,7 @@ func (e *Evaluator) answer(ctx context.Context, files fs.FS, siteName string, ru
 	})
 }
 
-// answerAnew is answer for an evaluation of which nothing is remembered.
+// answerAnew is answer with an empty memory.
 func (e *Evaluator) answerAnew(ctx context.Context, files fs.FS, siteName string, run evaluation) (Result, error) {
 	return e.answerOn(ctx, files, siteName, run, func(string) *memory { return newMemory() })
 }
@@ -103,11 +105,11 @@ func (e *Evaluator) answerOn(ctx context.Context, files fs.FS, siteName string, 
 	return run.run(ctx, p)
 }
 
-// errOverdue says that an evaluation took longer than it may.
+// errOverdue says that an evaluation exceeded its time limit.
 var errOverdue = errors.New("the evaluation is overdue")
 
-// remember gives what is kept of a site, for one evaluation at a time; one
-// beside it does without.
+// remember returns the memory of a site for one evaluation at a time. A
+// concurrent evaluation gets an empty one.
 func (e *Evaluator) remember(name string) (m *memory, release func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,10 +158,10 @@ func (e *Evaluator) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// asker asks workers, as many at a time as there may be, on behalf of one
-// evaluation: all of its requests together are bounded, in their time and in
-// their answers. What it waits for others does not count, or one site could
-// have another found too slow.
+// asker returns an asker for one evaluation, which waits for a free worker.
+// Limits on time and on answers apply to all requests of the evaluation
+// together. Waiting for a worker does not count, or one site could make another
+// one seem too slow.
 func (e *Evaluator) asker(siteName string, lim Limits) asker {
 	e.once.Do(func() { e.turns = make(chan struct{}, e.workers()) })
 	var size, spent atomic.Int64
@@ -182,8 +184,8 @@ func (e *Evaluator) asker(siteName string, lim Limits) asker {
 	}
 }
 
-// request has a worker answer a request. What kills the worker is a fatal
-// finding when the design is to blame.
+// request lets a worker answer a request. If the design killed the worker, the
+// error is a fatal.
 func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r request, lim Limits) ([]byte, error) {
 	w, err := e.take()
 	if err != nil {
@@ -197,7 +199,7 @@ func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r req
 	}
 	ended := w.end()
 	if at == "" && w.served > 1 && bounded.Err() == nil && !errors.Is(err, errResponse) {
-		return e.request(ctx, bounded, siteName, r, lim) // it died while it was idle, which says nothing about the design
+		return e.request(ctx, bounded, siteName, r, lim) // it died while idle, which says nothing about the design
 	}
 	e.log().Debug("worker killed", "site", siteName, "at", at, "err", err, "ended", ended)
 	if ctx.Err() != nil {
@@ -209,7 +211,7 @@ func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r req
 			siteName, cmp.Or(at, "being started"), e.Limits.withDefaults().Memory>>20)
 	}
 	if !ok {
-		return nil, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", siteName, at, errors.Join(err, ended), w.stderr.firstLine())
+		return nil, fmt.Errorf("evaluate %s: worker ended while %s: %w: %s", siteName, cmp.Or(at, "being started"), errors.Join(err, ended), w.stderr.firstLine())
 	}
 	f.Severity = site.SeverityError
 	f.Message = fmt.Sprintf("the design %s; it was given up while %s", f.Message, cmp.Or(at, "being read"))
@@ -217,14 +219,14 @@ func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r req
 	return nil, fatal{f}
 }
 
-// Close ends the workers that are idle; those at work end with their request.
+// Close ends the idle workers. Busy workers end with their request.
 func (e *Evaluator) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
 	for _, w := range e.idle {
 		w.retire.Stop()
-		_ = w.end() // it was killed, which is what it says
+		_ = w.end() // always reports that the worker was killed
 	}
 	for _, t := range e.fade {
 		t.Stop()
@@ -233,8 +235,8 @@ func (e *Evaluator) Close() error {
 	return nil
 }
 
-// take gives the worker that is idle for longest, or a new one: what a worker
-// makes ready after an answer is then ready.
+// take returns the worker that was idle for longest, or a new one. The longest
+// idle worker most likely has its next basis ready.
 func (e *Evaluator) take() (*worker, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -251,26 +253,26 @@ func (e *Evaluator) take() (*worker, error) {
 	return w, err
 }
 
-// give takes a worker back, unless it has done its part.
+// give returns a worker to the idle ones, or ends it when it is used up.
 func (e *Evaluator) give(w *worker, held uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || w.killed || w.served >= maxServed || held > maxHeld {
-		_ = w.end() // it was killed, which is what it says
+		_ = w.end() // always reports that the worker was killed
 		return
 	}
 	w.retire = time.AfterFunc(maxIdle, func() { e.dismiss(w) })
 	e.idle = append(e.idle, w)
 }
 
-// dismiss ends a worker that nobody needed for a while.
+// dismiss ends a worker that was idle too long.
 func (e *Evaluator) dismiss(w *worker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, x := range e.idle {
 		if x == w {
 			e.idle = append(e.idle[:i:i], e.idle[i+1:]...)
-			_ = w.end() // it was killed, which is what it says
+			_ = w.end() // always reports that the worker was killed
 			return
 		}
 	}

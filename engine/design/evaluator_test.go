@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,6 +31,10 @@ func TestMain(m *testing.M) {
 		if err := Work(os.Stdin, os.Stdout); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(1)
+		}
+		if len(os.Args) > 2 {
+			_, err := os.ReadFile("/proc/self/status")
+			fmt.Print(err)
 		}
 		return
 	}
@@ -241,6 +246,24 @@ func TestEvaluateSideBySide(t *testing.T) {
 	e.dismiss(w)
 	if slices.Contains(e.idle, w) || w.cmd.ProcessState == nil {
 		t.Error("the worker that was dismissed goes on")
+	}
+}
+
+// A worker opens nothing once it serves, also after its last request.
+func TestWorkerIsConfined(t *testing.T) {
+	cmd := exec.Command(os.Args[0], asWorker, "and", "look")
+	out, err := cmd.Output()
+	if err != nil || string(out) != "open /proc/self/status: operation not permitted" {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+// What cannot be confined evaluates nothing, and people read why.
+func TestWorkerThatCannotBeConfined(t *testing.T) {
+	e := &Evaluator{Command: []string{"/bin/sh", "-c", "echo slipway: cannot confine this process: the kernel refuses >&2; exit 1"}}
+	_, err := e.Evaluate(t.Context(), repository(map[string]string{"site.cue": "package site\n"}), "")
+	if err == nil || !strings.Contains(err.Error(), "worker ended while being started: ") || !strings.HasSuffix(err.Error(), ": slipway: cannot confine this process: the kernel refuses") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -16,35 +16,35 @@ import (
 // Explanation says where the values of a node come from.
 type Explanation struct {
 	Node string `json:"node"`
-	// Values are in the order of their paths, the node's own before the boot actions that
-	// select it.
+	// Values are in the order of their paths: first the node's own, then those of the boot
+	// actions and drivers that apply to it.
 	Values []Value `json:"values"`
 }
 
-// Value is one value of a node: what holds, and what it stands over.
+// Value is one value of a node: the setting in force, and those it overrides.
 type Value struct {
 	// Path is the value's place in the node, as in "boot.order".
 	Path string `json:"path"`
-	// at are the names that Path is of, which may have dots of their own.
+	// at are the names that make up Path; a name may contain dots.
 	at []string
 	Setting
-	// Overrode is what other layers say of the same value, nearest first, the
+	// Overrode is what other layers say of the same value, nearest first, with the
 	// schema's default last.
 	Overrode []Setting `json:"overrode,omitempty"`
 }
 
 // Setting is what one layer says of a value.
 type Setting struct {
-	// Value is JSON; nil when the layer takes the value away.
+	// Value is JSON; nil when the layer unsets the value.
 	Value  json.RawMessage `json:"value,omitempty"`
 	Unset  bool            `json:"unset,omitempty"`
 	Origin site.Origin     `json:"origin,omitzero"`
 }
 
-// Explain evaluates a site as Evaluate does, and says where the values of one
-// node come from. The target is the node's name, alone or followed by a dot
-// and a path or the beginning of one. A target that does not exist is an
-// error; without a site in the result there is no explanation either.
+// Explain evaluates a site as Evaluate does, and says where the values of one node come
+// from. The target is the node's name, or the name, a dot and a path or the beginning of a
+// path. A target that does not exist is an error. Without a site in the result there is no
+// explanation.
 func (e *Evaluator) Explain(ctx context.Context, files fs.FS, siteName, target string) (Explanation, Result, error) {
 	name, path, _ := strings.Cut(target, ".")
 	r, err := e.answer(ctx, files, siteName, evaluation{explain: name})
@@ -58,7 +58,7 @@ func (e *Evaluator) Explain(ctx context.Context, files fs.FS, siteName, target s
 	return x, r, err
 }
 
-// under is the part of an explanation at a path.
+// under returns the part of an explanation at a path.
 func (x *Explanation) under(path string) (Explanation, error) {
 	part := Explanation{Node: x.Node}
 	for _, v := range x.Values {
@@ -72,7 +72,7 @@ func (x *Explanation) under(path string) (Explanation, error) {
 	return part, nil
 }
 
-// within says whether a value is at a path or below it; an empty one holds all. The
+// within reports whether a value is at a path or below it; an empty path contains all. The
 // file /etc/motd.d is not within /etc/motd.
 func (v Value) within(path string) bool {
 	size := len(path)
@@ -91,7 +91,7 @@ func (v Value) within(path string) bool {
 	return false
 }
 
-// paths lists the paths of all values, and what leads to them.
+// paths lists the paths of all values and of everything around them.
 func (x *Explanation) paths() []string {
 	all := map[string]bool{}
 	for _, v := range x.Values {
@@ -102,7 +102,7 @@ func (x *Explanation) paths() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// layersOf are the layers of a node, nearest first.
+// layersOf returns the layers of a node, nearest first.
 func (sh *shared) layersOf(n *node) []*tree {
 	layers := []*tree{n.layer.tree}
 	if n.allocation != nil {
@@ -117,8 +117,8 @@ func (sh *shared) layersOf(n *node) []*tree {
 	return layers
 }
 
-// explainValues explains every value that a layer speaks of, or that holds
-// for another reason. The layers are nearest first.
+// explainValues explains every value that a layer sets or unsets, or that holds for
+// another reason. The layers are nearest first.
 func explainValues(layers []*tree, effective *tree) []Value {
 	paths := map[string][]string{}
 	effective.leaves(nil, paths)
@@ -134,8 +134,8 @@ func explainValues(layers []*tree, effective *tree) []Value {
 	return values
 }
 
-// explainActions explains the boot actions of the site that select a node. They are behind
-// its own values.
+// explainActions explains the boot actions of the site that select a node. They follow the
+// node's own values.
 func explainActions(s *site.Site, n *site.Node) (values []Value) {
 	if n == nil {
 		return nil
@@ -150,8 +150,8 @@ func explainActions(s *site.Site, n *site.Node) (values []Value) {
 	return values
 }
 
-// explainDrivers explains the drivers of the site that may be for a node's machine. They
-// are behind its boot actions.
+// explainDrivers explains the drivers of the site that may apply to a node's machine. They
+// follow its boot actions.
 func explainDrivers(s *site.Site, n *site.Node) (values []Value) {
 	if n == nil {
 		return nil
@@ -166,7 +166,7 @@ func explainDrivers(s *site.Site, n *site.Node) (values []Value) {
 	return values
 }
 
-// settingsWithin are the values of something of the site, with their places.
+// settingsWithin returns the values within a part of the site, with their places.
 func settingsWithin(s *site.Site, at []string, of any) (values []Value) {
 	fields, isObject := of.(map[string]any)
 	if !isObject {
@@ -180,7 +180,7 @@ func settingsWithin(s *site.Site, at []string, of any) (values []Value) {
 	return values
 }
 
-// explainValue explains what is at one path.
+// explainValue explains the value at one path.
 func explainValue(path []string, layers []*tree, effective *tree) Value {
 	var said []Setting
 	for _, l := range layers {
@@ -190,7 +190,7 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 	}
 	v := Value{Path: strings.Join(path, "."), at: path, Overrode: said}
 	holds := effective.get(path...)
-	if holds == nil { // the nearest layer took it away
+	if holds == nil { // the nearest layer unset it
 		v.Setting, v.Overrode = said[0], said[1:]
 		return v
 	}
@@ -204,8 +204,7 @@ func explainValue(path []string, layers []*tree, effective *tree) Value {
 	return v
 }
 
-// leaves adds the paths of the tree's leaves, and of what was written empty, by
-// their text.
+// leaves adds the paths of the tree's leaves and of structs written empty, by their text.
 func (t *tree) leaves(at []string, all map[string][]string) {
 	if t.fields == nil || len(t.fields) == 0 && !t.unset && !t.origin.IsZero() {
 		all[strings.Join(at, ".")] = at
@@ -216,8 +215,8 @@ func (t *tree) leaves(at []string, all map[string][]string) {
 	}
 }
 
-// says is what a layer says of the value at a path: that it is taken away
-// also where that is said of something around it.
+// says returns what a layer says of the value at a path. Unsetting something around the
+// path unsets the value too.
 func (t *tree) says(path []string) (Setting, bool) {
 	var away *tree
 	for _, key := range path {
@@ -239,7 +238,7 @@ func (t *tree) says(path []string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// settingOf is a leaf as people are told of it.
+// settingOf returns a leaf in the form shown to people.
 func settingOf(t *tree) Setting {
 	if t.unset {
 		return Setting{Unset: true, Origin: t.origin}
@@ -248,7 +247,7 @@ func settingOf(t *tree) Setting {
 	return Setting{Value: value, Origin: t.origin}
 }
 
-// fallbackAt is the default at a path where no layer speaks, nil without one.
+// fallbackAt returns the schema's default at a path, or nil without one.
 func (s *shape) fallbackAt(path []string) *tree {
 	for _, key := range path {
 		if s = s.sub(key); s == nil {

@@ -13,17 +13,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// kind is a kind of item of the site's own.
+// kind is a kind of items that the site declares.
 type kind struct {
 	name string
 	item *constraint
-	// shape is what the item names, which closes it: a misspelt field is one
-	// here as anywhere.
+	// shape has the fields that the item names and closes it, so that misspelt
+	// fields are found.
 	shape *shape
 }
 
-// kindsOf reads the kinds of a package. One that has an error of its own has no
-// item.
+// kindsOf reads the kinds of a package. A kind with an error has no item.
 func kindsOf(v cue.Value, declared map[string]*site.Extension) map[string]kind {
 	all := map[string]kind{}
 	for name := range declared {
@@ -38,8 +37,8 @@ func kindsOf(v cue.Value, declared map[string]*site.Extension) map[string]kind {
 // extensionsField holds a layer's items by kind and name.
 const extensionsField = "extensions"
 
-// finishItems holds the items of a node, all of whose layers are merged,
-// against their kinds, and adds what the kinds say where no layer speaks.
+// finishItems checks the items of a node with merged layers against their
+// kinds. It adds the kinds' own values where no layer sets one.
 func finishItems(name string, node *tree, kinds map[string]kind, found *findings) *tree {
 	all := node.get(extensionsField)
 	for _, of := range all.orEmpty().keys() {
@@ -60,8 +59,8 @@ func finishItems(name string, node *tree, kinds map[string]kind, found *findings
 	return node
 }
 
-// checkKinds reports where a layer puts something of another kind over what is
-// set below: only what a site's own kinds leave open can be of several.
+// checkKinds reports where a layer replaces a value by one of another form.
+// This can happen only in what a site's own kinds leave open.
 func (sh *shared) checkKinds(found *findings, node string, order []string, above []*tree) {
 	if len(sh.site.Extensions) == 0 {
 		return
@@ -98,10 +97,11 @@ func reportKinds(found *findings, node, path string, under, over *tree) {
 	}
 }
 
-// vague says that a leaf has no value, for a reason of its own.
+// vague reports whether a leaf has no value because it is broken, open or
+// unset.
 func (t *tree) vague() bool { return t.fields == nil && (t.broken || t.open || t.unset) }
 
-// form says in words what a tree is.
+// form names the form of a tree in words.
 func (t *tree) form() string {
 	if t.fields != nil {
 		return "fields in braces"
@@ -121,7 +121,7 @@ func unknownKind(name string, kinds map[string]kind) site.Finding {
 	}
 }
 
-// finish holds one item against its kind.
+// finish checks one item against its kind.
 func (k kind) finish(node string, item *tree, path string, found *findings) *tree {
 	strange := unnamed(item, k.shape, nil)
 	for _, u := range strange {
@@ -131,7 +131,7 @@ func (k kind) finish(node string, item *tree, path string, found *findings) *tre
 	for _, b := range k.item.hold(plain) {
 		switch {
 		case slices.ContainsFunc(strange, func(u stranger) bool { return prefixes(u.path, b.path) }):
-		case b.lacks && item.get(b.path...) != nil: // it is broken, as was said
+		case b.lacks && item.get(b.path...) != nil: // it is broken, and already reported
 		case b.lacks && b.given != nil:
 			item = item.set(b.path, b.given)
 		default:
@@ -141,8 +141,8 @@ func (k kind) finish(node string, item *tree, path string, found *findings) *tre
 	return item
 }
 
-// stranger is a field of an item that its kind does not name; in is what the
-// kind has around it.
+// stranger is a field of an item that its kind does not name; in is the shape
+// around it.
 type stranger struct {
 	path []string
 	in   *shape

@@ -10,19 +10,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// extract is what CUE makes of a package, or of a part of one: layers that are
-// not merged yet, and sections, as trees.
+// extract is CUE's result for a package, or for a part of one: layers not
+// merged yet, and sections, as trees.
 type extract struct {
 	sections map[string]*tree
 	profiles []layer
 	nodes    []layer
-	// data are layers of nodes that are in data files, weakest first.
+	// data are the nodes' layers from data files, weakest first.
 	data []layer
-	// findings are those that are about no one node.
+	// findings are those that belong to no single node.
 	findings []site.Finding
-	// cutShared says that expressions outside of nodes did not compile, lost
-	// that whole declarations went with some, or that files with layers could
-	// not be read: what is not there may still be designed.
+	// cutShared says that expressions outside of nodes did not compile. lost
+	// says that whole declarations were cut with some, or that files with
+	// layers could not be read. Either way, missing parts may still be
+	// designed.
 	cutShared, lost bool
 	// unread says that there is nothing but findings.
 	unread bool
@@ -36,16 +37,16 @@ type layer struct {
 	findings []site.Finding
 }
 
-// extraction reads an extract out of a package's value.
+// extraction reads an extract from a package's value.
 type extraction struct {
 	*compiler
 	out extract
-	// alike are the nodes of which only the models are evaluated.
+	// alike are the classes of nodes of which only the models are evaluated.
 	alike classes
 }
 
-// evaluate compiles the package and reads it, again where fields are misspelt.
-// It is false when nothing can be evaluated.
+// evaluate compiles and reads the package, and again with corrected names where
+// fields are misspelt. It returns false when nothing can be evaluated.
 func (x *extraction) evaluate(progress func(string)) (cue.Value, bool) {
 	before, found := x.out, x.findings
 	before.nodes, found.list = slices.Clip(before.nodes), slices.Clip(found.list)
@@ -71,8 +72,8 @@ func (x *extraction) evaluate(progress func(string)) (cue.Value, bool) {
 	return v, ok
 }
 
-// browse looks for misspelt fields in what is there for nodes to refer to,
-// where something is found wrong with these.
+// browse looks for misspelt fields in the sections that nodes may refer to, if
+// the nodes have findings.
 func (x *extraction) browse(v cue.Value) {
 	good := len(x.findings.list) == 0 && !slices.ContainsFunc(x.out.nodes, func(l layer) bool { return len(l.findings) > 0 })
 	if good || x.pack.sections == nil {
@@ -87,8 +88,8 @@ func (x *extraction) browse(v cue.Value) {
 	}
 }
 
-// extractOf evaluates a pack. It calls progress with what it is about to do,
-// so that a parent can say where a worker died. A basis may be ready for it.
+// extractOf evaluates a pack. It calls progress before each stage, so that a
+// parent can say where a worker died. ready may be a prepared basis.
 func extractOf(p pack, ready *basis, progress func(string)) (out extract) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -115,7 +116,7 @@ func extractOf(p pack, ready *basis, progress func(string)) (out extract) {
 	return x.out
 }
 
-// leaveModels leaves of nodes that are alike only the models in a package.
+// leaveModels keeps only the models in a package when nodes are alike.
 func (x *extraction) leaveModels(inst *build.Instance) {
 	x.alike = nil
 	if len(x.spelling.meant) == 0 && inert(inst, x.done) {
@@ -125,7 +126,7 @@ func (x *extraction) leaveModels(inst *build.Instance) {
 	}
 }
 
-// follow adds the layers of the nodes that were left out. It is false when
+// follow adds the layers of the nodes that were left out. It returns false when
 // they cannot be evaluated.
 func (x *extraction) follow(v cue.Value, progress func(string)) bool {
 	models := map[string]*layer{}
@@ -176,14 +177,14 @@ func (x *extraction) read(v cue.Value) {
 	}
 }
 
-// toRead says whether a section is read; where only nodes are, the others are
-// there for what refers to them.
+// toRead reports whether a section is read. In a pack of nodes, other sections
+// serve only as targets of references.
 func (x *extraction) toRead(name string) bool {
 	return x.pack.sections == nil || name == nodesSection
 }
 
-// checkTop reports top-level fields that no section has, and errors in what
-// CUE keeps to itself: hidden fields and definitions.
+// checkTop reports top-level fields that are no section, and errors in hidden
+// fields and definitions.
 func (x *extraction) checkTop(v cue.Value) {
 	r := x.reader("site", "", "", false)
 	top := &shape{kind: cue.StructKind, fields: map[string]*shape{}}
@@ -208,7 +209,7 @@ func (x *extraction) reader(layer, node, path string, merged bool) *reader {
 	return &reader{findings: &x.findings, layer: layer, node: node, path: path, merged: merged, cut: cut, spelling: &x.spelling}
 }
 
-// section reads a section that is no map of layers.
+// section reads a section whose entries are not layers.
 func (x *extraction) section(v cue.Value, s section) *tree {
 	in := shapes()[s.definition]
 	if !s.many {
@@ -222,7 +223,7 @@ func (x *extraction) section(v cue.Value, s section) *tree {
 	return t
 }
 
-// layers reads a section of layers. The findings about each are its own.
+// layers reads a section of layers. Each layer has its own findings.
 func (x *extraction) layers(v cue.Value, s section, prefix string) []layer {
 	var all []layer
 	x.each(v, s.name, func(name string, entry cue.Value) {
@@ -241,8 +242,8 @@ func (x *extraction) layers(v cue.Value, s section, prefix string) []layer {
 	return all
 }
 
-// readAlone reads one entry and, where that found nothing, everything else
-// that CUE finds wrong with it.
+// readAlone reads one entry. If that found nothing wrong, it reports everything
+// else that CUE finds wrong.
 func readAlone(r *reader, v cue.Value, s *shape) *tree {
 	r.spelling.retell(r)
 	t := r.read(v, s, r.path)

@@ -21,24 +21,24 @@ const moduleFile = "cue.mod/module.cue"
 // sitesDir holds one package for each site of a repository with several.
 const sitesDir = "sites"
 
-// Limits bound one evaluation. A zero field means its default.
+// Limits limit one evaluation. A zero field means its default.
 type Limits struct {
-	// Timeout bounds the time that workers spend on one evaluation, without
-	// what it waits for them; default 60 s.
+	// Timeout limits the time that workers spend on one evaluation, without the time
+	// spent waiting for a worker; default 60 s.
 	Timeout time.Duration
-	// Memory bounds the data of one worker, in bytes; default 4 GiB.
+	// Memory limits the data of one worker, in bytes; default 4 GiB.
 	Memory int64
-	// FileBytes, PackageBytes and Files bound what is read of a repository;
-	// default 1 MiB, 32 MiB and 20,000.
+	// FileBytes, PackageBytes and Files limit what is read of a repository; default
+	// 1 MiB, 32 MiB and 20,000.
 	FileBytes    int64
 	PackageBytes int64
 	Files        int
-	// Response bounds what workers answer to one evaluation, in bytes; default
+	// Response limits the answers of workers to one evaluation, in bytes; default
 	// 128 MiB.
 	Response int64
-	// Values bounds how many values the nodes of a site have together, where a
-	// node itself counts as ten; default 4 million. A profile of a thousand
-	// values that a thousand nodes name takes a few lines.
+	// Values limits how many values the nodes of a site have together. A node itself
+	// counts as ten; default 4 million. A few lines can give a thousand values each
+	// to a thousand nodes.
 	Values int64
 }
 
@@ -64,10 +64,10 @@ type pack struct {
 	data map[string][]byte
 	// sealed are the files in the site's folder of secrets. Workers do not get them.
 	sealed map[string][]byte
-	// ids are those of the files' texts, empty where there are none.
+	// ids are the content IDs of the files, empty where there are none.
 	ids map[string]string
-	// sections are those to read; all when nil. Those that are not read are
-	// there only as far as what is read refers to them.
+	// sections are the sections to read; nil means all. Others are present only so
+	// far as these refer to them.
 	sections []string
 	// divided says that parts of files were left out.
 	divided bool
@@ -75,12 +75,12 @@ type pack struct {
 	entangled bool
 }
 
-// reads says whether a section is to be read.
+// reads reports whether a section is to be read.
 func (p *pack) reads(section string) bool {
 	return p.sections == nil || slices.Contains(p.sections, section)
 }
 
-// text is that of a file, nil for none.
+// text returns a file's text, or nil without that file.
 func (p *pack) text(name string) []byte {
 	if src, ok := p.files[name]; ok {
 		return src
@@ -98,7 +98,7 @@ func Sites(files fs.FS) ([]string, error) {
 	return rootSite(files)
 }
 
-// sitesBelow are the directories under sites/ that hold CUE files.
+// sitesBelow returns the directories under sites/ that hold CUE files.
 func sitesBelow(files fs.FS) ([]string, error) {
 	dirs, err := folders(files)
 	if err != nil {
@@ -120,8 +120,8 @@ func sitesBelow(files fs.FS) ([]string, error) {
 	return names, nil
 }
 
-// Unread are the directories under sites/ that hold CUE files and are no sites, as
-// their names begin with "_" or ".".
+// Unread returns the directories under sites/ that hold CUE files but are not sites,
+// because their names begin with "_" or ".".
 func Unread(files fs.FS) ([]string, error) {
 	dirs, err := folders(files)
 	if err != nil {
@@ -143,11 +143,13 @@ func Unread(files fs.FS) ([]string, error) {
 	return names, nil
 }
 
-// bindsASite is how a file begins whose package is a site, and not what sites share.
+// bindsASite matches the beginning of a file whose package is a site, not a package
+// that sites share.
 var bindsASite = regexp.MustCompile(`(?m)^"?(site|nodes)"?[ \t]*:`)
 
-// lostRoot finds a site at the root that is not read, because there are sites under
-// sites/. A package of the same name as one of theirs is a part of it.
+// lostRoot finds a site at the root that is not read because there are sites under
+// sites/. A root package with the same name as a site's package is part of that
+// site.
 func lostRoot(files fs.FS) ([]site.Finding, error) {
 	names, err := sitesBelow(files)
 	if err != nil || len(names) == 0 {
@@ -186,8 +188,8 @@ func lostRoot(files fs.FS) ([]site.Finding, error) {
 	return nil, nil
 }
 
-// folders lists what is in sites/, if that is a directory; a link is none, as
-// it could lead out of the repository.
+// folders lists the content of sites/, if that is a directory. It does not follow a
+// link, which could lead out of the repository.
 func folders(files fs.FS) ([]fs.DirEntry, error) {
 	root, err := fs.ReadDir(files, ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -199,7 +201,7 @@ func folders(files fs.FS) ([]fs.DirEntry, error) {
 	return fs.ReadDir(files, sitesDir)
 }
 
-// rootSite is the name of the package at the root, as a list of at most one.
+// rootSite returns the name of the package at the root, as a list of at most one.
 func rootSite(files fs.FS) ([]string, error) {
 	in, err := cueFiles(files, ".")
 	if err != nil {
@@ -211,8 +213,8 @@ func rootSite(files fs.FS) ([]string, error) {
 	return nil, nil
 }
 
-// packageOf is the package that the first of some files with a package clause
-// names; empty for none.
+// packageOf returns the package of the first of some files that has a package
+// clause; empty for none.
 func packageOf(files fs.FS, names []string) (string, error) {
 	for _, name := range names {
 		src, err := readFile(files, name, Limits{}.withDefaults().FileBytes)
@@ -244,7 +246,7 @@ func cueFiles(files fs.FS, dir string) ([]string, error) {
 	return names, nil
 }
 
-// isDesign says whether a file name is one that CUE takes into a package.
+// isDesign reports whether CUE takes a file of this name into a package.
 func isDesign(base string) bool {
 	return strings.HasSuffix(base, ".cue") && !hidden(base) &&
 		!strings.HasSuffix(base, "_tool.cue") && !strings.HasSuffix(base, "_test.cue")
@@ -254,8 +256,8 @@ func hidden(base string) bool { return strings.HasPrefix(base, ".") || strings.H
 
 var packageClause = regexp.MustCompile(`(?m)^[ \t]*package[ \t]+(\pL[\pL\pN_]*)`)
 
-// packageName finds a file's package clause without parsing the file, which
-// only a worker may do.
+// packageName finds a file's package clause without parsing the file. Only a worker
+// may parse it.
 func packageName(src []byte) string {
 	m := packageClause.FindSubmatch(src)
 	if m == nil {
@@ -264,15 +266,15 @@ func packageName(src []byte) string {
 	return string(m[1])
 }
 
-// collect reads what the evaluation of one site may need, within bounds. An
-// empty name means the only site. What the user can repair is a finding; an
-// error means that the files could not be read.
+// collect reads what the evaluation of one site may need, within limits. An empty
+// name means the only site. A mistake that the user can fix is a finding. An error
+// means that the files could not be read.
 func collect(files fs.FS, siteName string, lim Limits) (pack, []site.Finding, error) {
 	return collectAnew(files, siteName, lim, func(string) map[string]text { return nil })
 }
 
-// collectAnew is collect for a site of which texts are known from the last
-// time: a file that still has such a text gets that very text.
+// collectAnew is collect with texts known from the last evaluation. A file that has
+// not changed keeps its text from then.
 func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName string) map[string]text) (pack, []site.Finding, error) {
 	names, err := Sites(files)
 	if err != nil {
@@ -307,7 +309,7 @@ func collectAnew(files fs.FS, siteName string, lim Limits, known func(siteName s
 	return c.pack, c.findings.list, err
 }
 
-// choose settles which site is meant.
+// choose decides which site is meant.
 func choose(files fs.FS, names []string, want string) (string, []site.Finding, error) {
 	switch {
 	case len(names) == 0:
@@ -361,8 +363,8 @@ func noSite(files fs.FS) (site.Finding, error) {
 	}, nil
 }
 
-// Home is the name of a site and the folder of its package in a repository, "." for
-// the root. An empty name means the only site. It evaluates nothing.
+// Home returns the name of a site and the folder of its package in a repository, "."
+// for the root. An empty name means the only site. It evaluates nothing.
 func Home(files fs.FS, siteName string) (name, dir string, err error) {
 	names, err := Sites(files)
 	if err != nil {

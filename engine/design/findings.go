@@ -14,11 +14,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxFindings is how many findings are shown; one more says how many there
-// are beyond.
+// maxFindings is how many findings are shown. One more finding counts the rest.
 const maxFindings = 1000
 
-// findings collects what is wrong, once each.
+// findings collects findings without duplicates.
 type findings struct {
 	list []site.Finding
 	seen map[findingKey]bool
@@ -29,8 +28,8 @@ type findingKey struct {
 	line, col                 int
 }
 
-// add adds findings, without the secrets in what they say; one that says the same about the same place and node as an
-// earlier one is left out.
+// add adds findings and removes secrets from their texts. It skips a finding that says the same about the same place
+// and node as an earlier one.
 func (f *findings) add(found ...site.Finding) {
 	if f.seen == nil {
 		f.seen = map[findingKey]bool{}
@@ -63,17 +62,16 @@ func (f *findings) of(node string, o site.Origin, x site.Finding) {
 	f.at(o, x)
 }
 
-// namedBeside is how many are named beside the first of many.
+// namedBeside is how many nodes a folded finding names besides the first.
 const namedBeside = 2
 
-// fold puts together what comes of one line, as when a hundred nodes inherit a wrong
-// value, or a comprehension makes it for each: the first stands for all, and the
-// next are named. What one node has several times is told as often.
+// fold combines the findings of one line, such as a wrong value that a hundred nodes inherit. The first finding
+// stands for all, and names the next ones. If one node has a finding several times, each time is reported.
 func fold(list []site.Finding) []site.Finding {
 	type group struct {
 		findingKey
 		field string
-		// nth tells what one node, or one path, has several times.
+		// nth numbers the repetitions in one node or path.
 		nth int
 	}
 	type times struct {
@@ -114,8 +112,7 @@ func fold(list []site.Finding) []site.Finding {
 	return folded
 }
 
-// fieldPath is the path of a finding with "*" in the place of the names that a design
-// gives: "interfaces.*.link".
+// fieldPath returns the path of a finding with "*" for names that the design chooses, such as "interfaces.*.link".
 func fieldPath(f site.Finding) string {
 	s := shapes()["#Effective"]
 	path := strings.Split(f.Path, ".")
@@ -141,7 +138,7 @@ func fieldPath(f site.Finding) string {
 	return strings.Join(field, ".")
 }
 
-// impersonal is a message without a node's name, where that stands alone.
+// impersonal removes a node's name from a message, where it stands alone.
 func impersonal(message, node string) string {
 	if node == "" {
 		return message
@@ -164,12 +161,12 @@ func impersonal(message, node string) string {
 	}
 }
 
-// inName says whether a letter beside a name makes it another one.
+// inName reports whether a character next to a name makes it a different name.
 func inName(r rune) bool {
 	return r == '-' || r == '_' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// limit orders findings and brings them to what a person can read.
+// limit sorts findings and reduces them to what a person can read.
 func limit(list []site.Finding) []site.Finding {
 	site.SortFindings(list)
 	list = fold(list)

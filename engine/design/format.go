@@ -20,8 +20,8 @@ type formatted struct {
 	Findings []site.Finding `json:"findings,omitempty"`
 }
 
-// Format is the text of a CUE file as `cue fmt` has it. What cannot be read as
-// CUE has no text but findings. An error says nothing about the file.
+// Format formats the text of a CUE file as `cue fmt` does. If the text is not
+// CUE, it returns findings and no text. An error says nothing about the file.
 func (e *Evaluator) Format(ctx context.Context, name string, text []byte) ([]byte, []site.Finding, error) {
 	if most := e.Limits.withDefaults().FileBytes; int64(len(text)) > most {
 		return nil, []site.Finding{tooLarge(name, most)}, nil
@@ -46,8 +46,8 @@ func tooLarge(name string, most int64) site.Finding {
 	}
 }
 
-// askText asks a worker for what it answers in JSON. A finding says which bound
-// the texts went over.
+// askText decodes a worker's JSON answer to a request. A finding says which
+// limit the texts exceeded.
 func (e *Evaluator) askText(ctx context.Context, r request, into any) (*site.Finding, error) {
 	lim := e.Limits.withDefaults()
 	text, err := e.asker(r.pack.site, lim)(ctx, r)
@@ -60,8 +60,7 @@ func (e *Evaluator) askText(ctx context.Context, r request, into any) (*site.Fin
 	return nil, json.Unmarshal(text, into)
 }
 
-// FormatHere formats a file in this process. Never call it on files that are
-// not trusted.
+// FormatHere formats a file in this process. Never call it on untrusted files.
 func FormatHere(name string, text []byte) ([]byte, []site.Finding) {
 	f, findings := parse(name, text)
 	if f == nil {
@@ -74,7 +73,7 @@ func FormatHere(name string, text []byte) ([]byte, []site.Finding) {
 	return text, nil
 }
 
-// formatAll formats the files of a pack, of which there is one.
+// formatAll formats the one file of a pack.
 func formatAll(p pack) formatted {
 	var f formatted
 	for name, text := range p.files {
@@ -83,7 +82,8 @@ func formatAll(p pack) formatted {
 	return f
 }
 
-// parse parses a file with its comments; nil with findings when it is no CUE.
+// parse parses a file with its comments. It returns nil and findings when the
+// text is not CUE.
 func parse(name string, text []byte) (*ast.File, []site.Finding) {
 	f, err := parser.ParseFile(name, text, parser.ParseComments)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// constrains says whether the site has constraints of its own on nodes.
+// constrains reports whether the site has its own constraints on nodes.
 func (sh *shared) constrains() bool {
 	return len(sh.site.Policies) > 0 || len(sh.site.Extensions) > 0
 }
 
-// judge has workers hold nodes against the site's own constraints, which are
-// CUE, in a pack. What they say of a node is taken one after the other.
+// judge has workers check nodes against a site's own constraints, which are the
+// CUE of a pack. It passes the results to take one at a time.
 func (e *evaluation) judge(ctx context.Context, p pack, nodes []*node, take func(*node, layer)) error {
 	byName := map[string]*node{}
 	var names []string
@@ -42,7 +42,7 @@ func (e *evaluation) judge(ctx context.Context, p pack, nodes []*node, take func
 	})
 }
 
-// constrained takes what a site's own constraints make of a node.
+// constrained takes the result of the site's own constraints for a node.
 func (e *evaluation) constrained(n *node, l layer) {
 	n.merged = l.tree
 	for _, f := range l.findings {
@@ -52,8 +52,9 @@ func (e *evaluation) constrained(n *node, l layer) {
 	}
 }
 
-// judgeHere holds nodes against the constraints of a pack. Their findings are
-// what it says of them, their trees have what the constraints add.
+// judgeHere checks nodes against the constraints of a pack. In the result, the
+// findings are those of the constraints, and the trees have the values that
+// constraints add.
 func judgeHere(p pack, nodes []layer, progress func(string)) (out []layer) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -66,7 +67,7 @@ func judgeHere(p pack, nodes []layer, progress func(string)) (out []layer) {
 	x := extraction{compiler: &compiler{loader: l}}
 	v, ok := x.compile(progress)
 	if !ok {
-		return nil // which the extract has said
+		return nil // the extract has reported it
 	}
 	progress("checking the nodes against the site's own constraints")
 	var scratch findings

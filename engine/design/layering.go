@@ -8,15 +8,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// stack is the profiles of a list, folded: many nodes have the same.
+// stack is a list of profiles, merged. Many nodes have the same list.
 type stack struct {
 	folded *tree
-	// beaten are the findings about defaults of these profiles that stand over what
+	// beaten are the findings about defaults of these profiles that override what
 	// another profile sets.
 	beaten []site.Finding
 }
 
-// stackOf folds profiles, weakest first. It may run for several nodes at once.
+// stackOf merges profiles, weakest first. It may run for several nodes at once.
 func (sh *shared) stackOf(order []string) stack {
 	key := strings.Join(order, "\n")
 	sh.mu.Lock()
@@ -37,9 +37,9 @@ func (sh *shared) stackOf(order []string) stack {
 	return s
 }
 
-// beats finds the defaults in a layer that stand over what layers below set. A
-// default reads as if it stood below every layer, and CUE knows of no layers: it
-// resolves the default first, so that it wins like any other value.
+// beats finds the defaults in a layer that override values of layers below. A
+// default looks weaker than every layer, but CUE knows no layers. It resolves the
+// default within its own layer, so it wins like any other value.
 func beats(over, under *tree, path string) []site.Finding {
 	if over == nil || under == nil || over.broken || under.broken {
 		return nil
@@ -64,20 +64,20 @@ func beats(over, under *tree, path string) []site.Finding {
 	return found
 }
 
-// sameValue says whether two trees come to one value.
+// sameValue reports whether two trees have the same value.
 func sameValue(a, b *tree) bool {
 	x, _ := compact(a.plain())
 	y, _ := compact(b.plain())
 	return string(x) == string(y)
 }
 
-// brief is a value as a sentence quotes it.
+// brief returns a value as a sentence quotes it.
 func brief(t *tree) string {
 	text, _ := compact(t.plain())
 	return shorten(string(text))
 }
 
-// vainUnsets are the paths at which a layer takes away what no layer below has, with
+// vainUnsets returns the paths that a layer unsets but no layer below sets, with
 // their places.
 func vainUnsets(over, under *tree, path string) map[string]site.Origin {
 	if over == nil || over.isSettled() {
@@ -108,7 +108,7 @@ func vainUnset(who, path string, o site.Origin) site.Finding {
 	}
 }
 
-// vainUnsets reports what a node's own layer takes away in vain.
+// vainUnsets reports what a node's own layer unsets without effect.
 func (sh *shared) vainUnsets(found *findings, own layer, below *tree) {
 	if sh.lost {
 		return
@@ -116,7 +116,7 @@ func (sh *shared) vainUnsets(found *findings, own layer, below *tree) {
 	vain := vainUnsets(own.tree, below, "")
 	for _, path := range sortedKeys(vain) {
 		if path == "" {
-			continue // the whole layer is taken for what it says
+			continue // an unset of the whole layer is not reported
 		}
 		f := vainUnset("the node "+own.name, path, vain[path])
 		f.Node = own.name
@@ -124,8 +124,8 @@ func (sh *shared) vainUnsets(found *findings, own layer, below *tree) {
 	}
 }
 
-// vainProfiles reports what profiles take away in vain: in none of the nodes that
-// have them does a layer below set it.
+// vainProfiles reports what profiles unset without effect: no layer below sets it,
+// in any node that has the profile.
 func (sh *shared) vainProfiles(nodes map[string]*site.Node) []site.Finding {
 	if sh.lost || !slices.ContainsFunc(sh.pedigree.names, func(p string) bool { return !sh.pedigree.profiles[p].layer.isSettled() }) {
 		return nil
@@ -134,7 +134,7 @@ func (sh *shared) vainProfiles(nodes map[string]*site.Node) []site.Finding {
 	for _, n := range nodes {
 		orders[strings.Join(n.Profiles, "\n")] = n.Profiles
 	}
-	// vain are by profile what it takes away in vain in all orders so far.
+	// vain holds, by profile, what it unset without effect in all orders so far.
 	vain := map[string]map[string]site.Origin{}
 	for _, order := range orders {
 		var below *tree

@@ -17,8 +17,8 @@ type profile struct {
 	// named, place where it is declared.
 	layer        *tree
 	named, place site.Origin
-	// order is the profile's own linearisation, weakest first and itself
-	// last; bad says that it has none, which is reported once.
+	// order is the profile's own linearisation, weakest first and itself last.
+	// bad says that it has none, which is reported once.
 	order   []string
 	bad     bool
 	visited bool
@@ -34,8 +34,8 @@ type pedigree struct {
 	lost bool
 }
 
-// linearise orders every profile. It goes over them in the order of their
-// names, so that the same design gives the same findings.
+// linearise orders every profile. It visits them in the order of their names,
+// so that the same design gives the same findings.
 func (p *pedigree) linearise() {
 	for _, name := range p.names {
 		p.visit(name, nil)
@@ -64,7 +64,7 @@ func (p *pedigree) visit(name string, below []string) {
 	}
 }
 
-// cycle reports profiles that lead back to themselves.
+// cycle reports profiles whose parents lead back to themselves.
 func (p *pedigree) cycle(names []string) {
 	var related []string
 	for _, name := range names {
@@ -81,10 +81,11 @@ func (p *pedigree) cycle(names []string) {
 }
 
 // order linearises a list of profiles, weakest first: each once, after all of
-// its parents, in the order of every list that names them (C3, as of Barrett
-// et al., "A monotonic superclass linearization for Dylan", 1996). who names
-// the layer that has the list, at its place. It is false, after a finding,
-// when there is no such order, or when a profile named has none.
+// its parents, in the order of every list that names them (C3, as of Barrett et
+// al., "A monotonic superclass linearization for Dylan", 1996). who names the
+// layer that has the list, at its place. If there is no such order, order
+// reports it and returns false. It also returns false when a listed profile has
+// no order.
 func (p *pedigree) order(found *findings, list []string, who string, at site.Origin, node string) ([]string, bool) {
 	if !p.known(found, list, who, at, node) {
 		return nil, false
@@ -109,7 +110,7 @@ func (p *pedigree) order(found *findings, list []string, who string, at site.Ori
 	return nil, false
 }
 
-// known says whether every profile of a list exists and is named once.
+// known reports whether every profile of a list exists and is named once.
 func (p *pedigree) known(found *findings, list []string, who string, at site.Origin, node string) bool {
 	good := true
 	for i, name := range list {
@@ -136,9 +137,9 @@ func (p *pedigree) known(found *findings, list []string, who string, at site.Ori
 	return good
 }
 
-// mergeC3 merges sequences, weakest first, so that the order of each is kept:
-// those of the profiles that a list names, in its order, behind the list. Where
-// two names could be next, it is the one that came with what is named later.
+// mergeC3 merges sequences, weakest first, and keeps the order of each. The
+// first sequence is the list; then follow those of the profiles that it names.
+// If two names could be next, mergeC3 takes the one from the later sequence.
 // When there is no order, it returns the names that are stuck.
 func mergeC3(sequences [][]string) (order, stuck []string) {
 	left := slices.Clone(sequences)
@@ -161,8 +162,8 @@ func mergeC3(sequences [][]string) (order, stuck []string) {
 	}
 }
 
-// candidate is the strongest name left: the last of a sequence that stands
-// before the end of none.
+// candidate returns the strongest name left: the last name of a sequence, if no
+// sequence has it before its own end.
 func candidate(left [][]string) (string, bool) {
 	for i := len(left) - 1; i >= 0; i-- {
 		head := left[i][len(left[i])-1]

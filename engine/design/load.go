@@ -23,30 +23,30 @@ import (
 	"github.com/slipway-gitops/slipway/schema"
 )
 
-// loader makes CUE instances of a pack. It takes the place of cue/load, which
-// reads directories of the host through @embed and module replacements, and
-// needs a registry for the schema. An instance belongs to one context, so that
-// every load parses again.
+// loader makes CUE instances of a pack. It replaces cue/load, which reads
+// directories of the host through @embed and module replacements, and needs a
+// registry for the schema. An instance belongs to one context, so every load
+// parses again.
 type loader struct {
 	pack
 	findings findings
-	// module is the repository's own module path, version its language.
+	// module is the repository's own module path, version its language version.
 	module  string
 	version string
 
-	// Of the load under way: pkg is the site's package, done and stack are by canonical import path,
-	// before is how many findings there were.
+	// State of the current load: pkg is the site's package. done and stack use
+	// canonical import paths. before is the number of earlier findings.
 	pkg     string
 	context *build.Context
 	done    map[string]*build.Instance
 	stack   []string
 	before  int
-	// edit is applied to each file of the repository after parsing; edited
-	// says that it changes any.
+	// edit is applied to each file of the repository after parsing, if edited
+	// is set.
 	edit   func(*ast.File)
 	edited bool
-	// basis is that of the load, ready one for the next load; bare says what
-	// kind.
+	// basis is that of the current load, ready one for the next load. bare says
+	// which kind to make.
 	basis, ready *basis
 	bare         bool
 }
@@ -90,7 +90,7 @@ func (l *loader) readModule() {
 }
 
 // load makes the instance of the site's package, with the schema bound to its
-// top-level fields. It is nil when there are findings.
+// top-level fields. It returns nil when there are findings.
 func (l *loader) load() *build.Instance {
 	l.before = len(l.findings.list)
 	if l.bare && l.namesEffective() {
@@ -110,14 +110,14 @@ func (l *loader) load() *build.Instance {
 	}
 	f, err := parser.ParseFile(schemaPrefix+"binding.cue", l.bindingText(name))
 	if err != nil {
-		return l.complete(inst) // a name that CUE does not have is an error in each file
+		return l.complete(inst) // a name that is not valid in CUE is an error in each file
 	}
 	inst.AddSyntax(f)
 	return l.complete(inst)
 }
 
-// bindingText is the file that the engine adds to a site's package, so that a
-// site that forgot to bind its fields is held to the schema all the same.
+// bindingText returns the file that the engine adds to a site's package. It
+// applies the schema even to a site that forgot to bind its fields.
 func (l *loader) bindingText(pkg string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\nimport slipwaySchema %q\n", pkg, schema.Path)
@@ -129,7 +129,7 @@ func (l *loader) bindingText(pkg string) string {
 	return b.String()
 }
 
-// schemaPrefix begins the file names of the schema within CUE; no path in a
+// schemaPrefix begins the file names of the schema within CUE. No path in a
 // revision begins with a slash.
 const schemaPrefix = "/schema/"
 
@@ -155,9 +155,9 @@ func (l *loader) loadSchema(bare bool) *build.Instance {
 	return inst
 }
 
-// effectives are the definitions of what a node must be once its layers are
-// merged. No layer is held against them, so that CUE need not know them; their
-// shapes do.
+// effectives are the definitions for nodes with merged layers. Slipway checks
+// no layer against them, so CUE does not need to know them; only their shapes
+// are used.
 var effectives = []string{"#Effective", "#Node", "#VirtualNode"}
 
 func isEffective(d ast.Decl) bool {
@@ -165,7 +165,7 @@ func isEffective(d ast.Decl) bool {
 	return ok && slices.ContainsFunc(effectives, func(name string) bool { return labelled(f, name) })
 }
 
-// namesEffective says whether the repository may refer to one of them.
+// namesEffective reports whether the repository may refer to one of them.
 func (l *loader) namesEffective() bool {
 	for _, text := range l.files {
 		if slices.ContainsFunc(effectives, func(name string) bool { return bytes.Contains(text, []byte(name)) }) {
@@ -184,8 +184,8 @@ func stripAttributes(f *ast.File) {
 	}, nil)
 }
 
-// mainPackage is the package name that most files of the site's directory
-// have; the others are findings.
+// mainPackage returns the package name that most files of the site's directory
+// have. It reports the other files.
 func (l *loader) mainPackage() string {
 	count := map[string]int{}
 	in := l.inDir(l.dir)
@@ -236,7 +236,8 @@ func (l *loader) inDir(dir string) []string {
 }
 
 // instance parses the files of a package: those in its directory and, in its
-// own module, those of the same package above it. It is not completed.
+// own module, those of the same package in directories above. It does not
+// complete the instance.
 func (l *loader) instance(dir, pkg string) *build.Instance {
 	inst := l.context.NewInstance(dir, l.resolve)
 	inst.PkgName, inst.Module, inst.CanonicalImportPath = pkg, l.module, canonical
@@ -267,7 +268,7 @@ func (l *loader) parse(inst *build.Instance, name string) bool {
 	f, err := parser.ParseFile(name, l.files[name], parser.Version(l.version))
 	if err != nil {
 		l.syntax(err, name)
-		// What can be read of the file still tells what it imports.
+		// The readable part of the file still shows its imports.
 	}
 	if f == nil {
 		return false
@@ -286,8 +287,8 @@ func (l *loader) parse(inst *build.Instance, name string) bool {
 	return true
 }
 
-// refused are attributes that make CUE read the host, or make the same files
-// mean different things.
+// refused are attributes that make CUE read the host, or give the same files
+// different meanings.
 var refused = map[string]string{
 	"extern": "It makes CUE read files or run code that are not part of the design's text.",
 	"embed":  "It makes CUE read files that are not part of the design's text.",
@@ -312,13 +313,13 @@ func (l *loader) refuseAttributes(f *ast.File) {
 	}, nil)
 }
 
-// complete resolves imports and identifiers. It is nil when there are
+// complete resolves imports and identifiers. It returns nil when there are
 // findings.
 func (l *loader) complete(inst *build.Instance) *build.Instance {
 	if err := inst.Complete(); err != nil {
 		l.syntax(err, inst.Dir)
 	}
-	if !l.edited { // an import may be used only where an expression was cut
+	if !l.edited { // an import may be used only in an expression that was cut
 		for _, err := range errors.Errors(inst.ResolutionErr) {
 			l.findings.at(origin(err.Position(), "site"), site.Finding{
 				Code: "import-unused", Message: message(err),
@@ -332,17 +333,17 @@ func (l *loader) complete(inst *build.Instance) *build.Instance {
 	return inst
 }
 
-// canonical is an import path without a version, and without a package name
-// where that is the path's last element.
+// canonical returns an import path without a version, and without a package
+// name that equals the path's last element.
 func canonical(importPath string) string {
 	ip := ast.ParseImportPath(importPath)
 	ip.Version = ""
 	return ip.Canonical().String()
 }
 
-// resolve finds an imported package by its canonical path: CUE's own, the schema from this binary,
-// the repository's module, or one under cue.mod/pkg. Anything else is a
-// finding.
+// resolve finds an imported package by its canonical path: CUE's own, the
+// schema from this binary, the repository's module, or a package under
+// cue.mod/pkg. It reports any other import.
 func (l *loader) resolve(pos token.Pos, importPath string) *build.Instance {
 	ip := ast.ParseImportPath(importPath)
 	if slices.Contains(l.stack, importPath) {
@@ -383,7 +384,7 @@ func (l *loader) resolve(pos token.Pos, importPath string) *build.Instance {
 	return l.complete(inst)
 }
 
-// importDir is where an imported package is in the pack.
+// importDir returns the directory of an imported package in the pack.
 func (l *loader) importDir(ip ast.ImportPath) (string, bool) {
 	dir := path.Join("cue.mod/pkg", ip.Path)
 	if ip.Path == l.module {
@@ -428,13 +429,13 @@ func (l *loader) syntax(err error, file string) {
 	}
 }
 
-// unquoted is a line that names a field with a dash, and without quotes.
+// unquoted matches a line that names a field with a dash, without quotes.
 var unquoted = regexp.MustCompile(`(?:^|[\s{,:])([A-Za-z_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)+)\s*:`)
 
-// bareUnset is a line in which @unset() stands for a value.
+// bareUnset matches a line with @unset() in place of a value.
 var bareUnset = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*|"[^"]*")\s*:\s*@unset\(`)
 
-// lineAt is the line of a place.
+// lineAt returns the line of a position.
 func lineAt(src []byte, p token.Pos) string {
 	start := before(src, p)
 	from := p.Offset() - len(start)

@@ -12,34 +12,34 @@ import (
 )
 
 // memory is what is kept of a site from one evaluation to the next, so that
-// what did not change is not evaluated again. It is an optimization and nothing
-// else: without it every evaluation says the same. An evaluation that breaks
-// off leaves it true: what is in doubt is stale until it was made anew.
+// unchanged parts are not evaluated again. It is only an optimization:
+// evaluations without it have the same results. An interrupted evaluation
+// leaves it valid, because uncertain parts are stale until they are remade.
 type memory struct {
 	// busy is held by the evaluation that uses the memory.
 	busy sync.Mutex
-	// texts are those of the files of the repository, by name, digests those of
-	// some of them.
+	// texts are those of the repository's files, by name; digests are those of
+	// some of the texts.
 	texts   map[string]text
 	digests map[string]digest
 	// outlines are by the digest of a text.
 	outlines map[digest]*outline
-	// division is the last one.
+	// division is the last division.
 	division *division
-	// digest is that of the design that shared was made of.
+	// digest is that of the design that shared was made from.
 	digest digest
 	shared *shared
-	// own are the nodes' own layers; of stale nodes they may be of another text
-	// than there is now.
+	// own are the nodes' own layers. Those of stale nodes may come from an
+	// older text.
 	own   map[string]ownLayer
 	stale names
-	// nodes are what they came to under shared; unmade are those of own that
-	// have not come to anything yet.
+	// nodes are the results of nodes under shared; unmade are the nodes of own
+	// without a result.
 	nodes  map[string]*node
 	unmade names
-	// effective are the nodes as the site has them, spoken those of which there
-	// is something to say, paused those that are, broken how many have no value,
-	// and size how many values they have together.
+	// effective are the nodes as the site has them, spoken the nodes with
+	// findings, paused the paused nodes. broken counts the nodes without a
+	// value, size the values of all nodes together.
 	effective map[string]*site.Node
 	spoken    names
 	paused    map[string]*site.Node
@@ -48,9 +48,9 @@ type memory struct {
 	fleet     *rule.Fleet
 }
 
-// ownLayer is a node's own layer and what it was made of: its declarations,
-// and what they can see. The layer is kept as it travels, which takes a tenth of
-// the memory; it is wanted again when a profile changes.
+// ownLayer is a node's own layer and what it was made from: its declarations,
+// and the digest of what they can see. The layer stays encoded, which takes a
+// tenth of the memory. It is needed again when a profile changes.
 type ownLayer struct {
 	seen digest
 	from []declaration
@@ -63,7 +63,7 @@ func codeOf(l layer) []byte {
 	return slices.Clip(e.out)
 }
 
-// layer is the layer itself, as this process wrote it.
+// layer decodes the layer, which this process encoded.
 func (o ownLayer) layer() layer { return newDecoder(o.code).layer() }
 
 func newMemory() *memory {
@@ -75,13 +75,14 @@ func newMemory() *memory {
 	return m
 }
 
-// occupy takes the memory for one evaluation; false where another one has it.
+// occupy takes the memory for one evaluation. It returns false while another
+// evaluation has it.
 func (m *memory) occupy() bool { return m.busy.TryLock() }
 
 // leave gives the memory back.
 func (m *memory) leave() { m.busy.Unlock() }
 
-// read takes the texts of a pack in the place of those it had.
+// read replaces the texts by those of a pack.
 func (m *memory) read(p pack) {
 	for name, last := range m.texts {
 		if fresh := p.text(name); !bytes.Equal(fresh, last.src) || fresh == nil {
@@ -96,7 +97,7 @@ func (m *memory) read(p pack) {
 	}
 }
 
-// digestOf is the digest of a file's text.
+// digestOf returns the digest of a file's text.
 func (m *memory) digestOf(name string) digest {
 	d, known := m.digests[name]
 	if !known {
@@ -108,12 +109,12 @@ func (m *memory) digestOf(name string) digest {
 
 func digestOf(text []byte) digest { return sha256.Sum256(text) }
 
-// keepOutlines drops the outlines of texts that are no more.
+// keepOutlines drops the outlines of texts that no longer exist.
 func (m *memory) keepOutlines(present map[digest]bool) {
 	maps.DeleteFunc(m.outlines, func(d digest, _ *outline) bool { return !present[d] })
 }
 
-// take takes a division in the place of the last one.
+// take replaces the last division.
 func (m *memory) take(d *division) {
 	if m.division == nil || m.division.seen != d.seen {
 		for name := range d.nodes {
@@ -127,7 +128,7 @@ func (m *memory) take(d *division) {
 	m.division = d
 }
 
-// put takes a node's own layer in the place of the one it had.
+// put replaces a node's own layer.
 func (m *memory) put(name string, l ownLayer) {
 	m.own[name] = l
 	delete(m.stale, name)
@@ -142,7 +143,7 @@ func (m *memory) drop(name string) {
 	delete(m.unmade, name)
 }
 
-// forget drops what nodes came to.
+// forget drops the results of all nodes.
 func (m *memory) forget() {
 	m.nodes, m.effective, m.fleet = map[string]*node{}, map[string]*site.Node{}, rule.NewFleet()
 	m.spoken, m.unmade, m.paused, m.broken, m.size = names{}, names{}, map[string]*site.Node{}, 0, 0
@@ -151,15 +152,14 @@ func (m *memory) forget() {
 	}
 }
 
-// remakeSpoken forgets what came of the nodes of which there is something to
-// say.
+// remakeSpoken drops the results of nodes with findings.
 func (m *memory) remakeSpoken() {
 	for name := range m.spoken {
 		m.remake(name)
 	}
 }
 
-// remake forgets what a node came to.
+// remake drops the result of a node.
 func (m *memory) remake(name string) {
 	m.unmade[name] = true
 	n := m.nodes[name]
@@ -177,7 +177,7 @@ func (m *memory) remake(name string) {
 	m.fleet.Drop(name)
 }
 
-// made takes what a node came to.
+// made records the result of a node.
 func (m *memory) made(n *node) {
 	m.nodes[n.name], m.effective[n.name] = n, n.effective
 	delete(m.unmade, n.name)

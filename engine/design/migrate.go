@@ -18,16 +18,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// versionBefore is the version of the schema that sites are migrated from. Its
-// sites did not say so.
+// versionBefore is the version of the schema that sites are migrated from.
+// Those sites did not state their version.
 const versionBefore = "v1alpha1"
 
-// gone are the fields that only the version before has.
+// gone are the fields that only the previous version has.
 var gone = []string{".hardware.memoryGiB", ".hardware.processors"}
 
-// outdated is the one finding about a site that is written for another version
-// of the schema, nil for any other: whatever else is wrong with it may follow
-// from that. The version before is told by its fields, as it was not stated.
+// outdated returns the finding about a site written for another version of the
+// schema, or nil. It stands alone, because other mistakes may follow from it.
+// The previous version was not stated, so outdated recognizes it by its fields.
 func outdated(s *site.Site, all []site.Finding) []site.Finding {
 	if s.Schema != "" && s.Schema != site.SchemaVersion {
 		return slices.DeleteFunc(rule.OnSite(s), func(f site.Finding) bool { return f.Code != "schema-version" })
@@ -51,10 +51,10 @@ func outdated(s *site.Site, all []site.Finding) []site.Finding {
 	}}
 }
 
-// Migration is what makes a repository one of the present schema.
+// Migration is the change of a repository to the present schema.
 type Migration struct {
-	// Files are those that change. What they are written for is stated in the
-	// last ones, so that a migration that was interrupted can be done again.
+	// Files are those that change. The files that state the new version come
+	// last, so that an interrupted migration can be repeated.
 	Files   []Rewritten `json:"files,omitempty"`
 	Changes []Change    `json:"changes,omitempty"`
 	// Findings are what a person has to do first. With any, nothing changes.
@@ -67,7 +67,7 @@ type Rewritten struct {
 	Text []byte `json:"text"`
 }
 
-// Change is one thing that a migration changes; Have is empty for what it adds
+// Change is one thing that a migration changes. Have is empty for what it adds
 // after a line.
 type Change struct {
 	File string `json:"file"`
@@ -76,9 +76,9 @@ type Change struct {
 	Want string `json:"want"`
 }
 
-// Migrate rewrites the sites of a repository from the version of the schema
-// before to the present one, comments and formatting kept. A repository that is
-// of the present one needs no change. An error says nothing about the design.
+// Migrate rewrites the sites of a repository from the previous version of the
+// schema to the present one, and keeps comments and formatting. A repository of
+// the present version needs no change. An error says nothing about the design.
 func (e *Evaluator) Migrate(ctx context.Context, files fs.FS) (Migration, error) {
 	c := collector{pack: pack{dir: ".", files: map[string][]byte{}, ids: map[string]string{}}, files: files, lim: e.Limits.withDefaults()}
 	names, err := Sites(files)
@@ -121,7 +121,7 @@ func migrateHere(p pack) Migration {
 	return m.result()
 }
 
-// migrator rewrites texts at the places that their syntax trees tell.
+// migrator rewrites texts at the places given by their syntax trees.
 type migrator struct {
 	pack     pack
 	files    map[string]*ast.File
@@ -131,11 +131,11 @@ type migrator struct {
 	findings findings
 	// stating are the files that get the version.
 	stating []string
-	// models are the names of what `hardware` is somewhere.
+	// models are the names of the fields that `hardware` refers to somewhere.
 	models map[string]bool
 }
 
-// names are the files of the repository that are its own, in order.
+// names lists the repository's own files, in order.
 func (m *migrator) names() []string {
 	var names []string
 	for name := range m.pack.files {
@@ -176,8 +176,8 @@ func (m *migrator) migrate() {
 	}
 }
 
-// kinds rewrites the format of media: `format: "iso"` of an image is `kind: "installer"`. That
-// came with no other version of the schema.
+// kinds rewrites the format of media: `format: "iso"` of an image becomes
+// `kind: "installer"`. This change came without a new version of the schema.
 func (m *migrator) kinds(f *ast.File) {
 	for _, images := range topFields(f, "images") {
 		for _, entries := range structs(images) {
@@ -208,7 +208,7 @@ func (m *migrator) kind(f *ast.Field) {
 	m.changed(f)
 }
 
-// rewrite rewrites the hardware in a file, and what refers to it.
+// rewrite rewrites the hardware in a file, and references to it.
 func (m *migrator) rewrite(name string) {
 	f := m.files[name]
 	done := map[*ast.Field]bool{}
@@ -260,13 +260,13 @@ func (m *migrator) hardware(s *ast.StructLit, done map[*ast.Field]bool) {
 	}
 }
 
-// decimal is a number that is a size once its unit is behind it.
+// decimal matches a number that becomes a size with a unit after it.
 var decimal = regexp.MustCompile(`^[1-9][0-9]*$`)
 
 // memory rewrites a number of GiB to a size.
 func (m *migrator) memory(f *ast.Field) {
 	switch was := m.text(f.Value); {
-	case was == "_", refersTo(f.Value, "memoryGiB"): // taken away, or renamed where it is
+	case was == "_", refersTo(f.Value, "memoryGiB"): // unset, or renamed where it is declared
 	case decimal.MatchString(was):
 		m.replace(f.Value, `"`+was+`GiB"`)
 	case !isNumber(f.Value) || strings.Contains(was, "memoryGiB"):
@@ -280,13 +280,15 @@ func (m *migrator) memory(f *ast.Field) {
 	m.changed(f)
 }
 
-// refersTo says whether an expression is a reference to a field of a name.
+// refersTo reports whether an expression is a reference to a field of this
+// name.
 func refersTo(e ast.Expr, name string) bool {
 	x, ok := e.(*ast.SelectorExpr)
 	return ok && slices.Equal(parts(x), []string{name})
 }
 
-// isNumber says whether an expression may be one number, and is no constraint.
+// isNumber reports whether an expression may be one number and is not a
+// constraint.
 func isNumber(e ast.Expr) bool {
 	switch x := e.(type) {
 	case *ast.BasicLit:
@@ -317,7 +319,8 @@ func (m *migrator) selector(x *ast.SelectorExpr, done map[*ast.Field]bool) {
 	}
 }
 
-// isMemory says whether an expression is all that a field of memory is.
+// isMemory reports whether an expression is the whole value of a field
+// memoryGiB.
 func (m *migrator) isMemory(x ast.Expr, done map[*ast.Field]bool) bool {
 	for f := range done {
 		if f.Value == x && labelled(f, "memoryGiB") {
@@ -327,7 +330,7 @@ func (m *migrator) isMemory(x ast.Expr, done map[*ast.Field]bool) bool {
 	return false
 }
 
-// state has a site state the version, where it speaks of itself.
+// state makes a site state its version, where it sets fields of `site`.
 func (m *migrator) state(files []string) {
 	stated := fmt.Sprintf("schema: %q", site.SchemaVersion)
 	for _, name := range files {
@@ -346,8 +349,8 @@ func (m *migrator) state(files []string) {
 	m.stating = append(m.stating, name)
 }
 
-// whereToState is where a site comes to state its version, and how: first in
-// the braces of `site`, after its last line, or at the end of a file.
+// whereToState returns where a site states its version, and the text to insert:
+// first in the braces of `site`, after its last line, or at the end of a file.
 func (m *migrator) whereToState(files []string, stated string) (name string, at int, text string) {
 	for _, name := range files {
 		values := topFields(m.files[name], "site")
@@ -368,7 +371,7 @@ func (m *migrator) whereToState(files []string, stated string) (name string, at 
 	return name, len(src), "\n\nsite: " + stated
 }
 
-// mentions says whether a name stands anywhere in a node.
+// mentions reports whether a name occurs anywhere in a node.
 func mentions(n ast.Node, name string) bool {
 	found := false
 	ast.Walk(n, func(n ast.Node) bool {
@@ -379,7 +382,7 @@ func mentions(n ast.Node, name string) bool {
 	return found
 }
 
-// result applies the edits. A file that was formatted stays so.
+// result applies the edits. A formatted file stays formatted.
 func (m *migrator) result() Migration {
 	r := Migration{Changes: m.changes}
 	for _, n := range m.changing {

@@ -17,9 +17,9 @@ type edit struct {
 	text       string
 }
 
-// inBraces is where a field can be the first one in the braces of a value. It
-// cannot when the value refers to the package schema, whose name the field
-// would take.
+// inBraces returns where a field can be inserted first in the braces of a
+// value. It cannot when the value refers to the package schema, because the
+// field would shadow that name.
 func (m *migrator) inBraces(name string, v ast.Expr, field string) (at int, text string, ok bool) {
 	for _, s := range structs(v) {
 		if !s.Lbrace.IsValid() || mentions(s, "schema") {
@@ -38,7 +38,7 @@ func (m *migrator) inBraces(name string, v ast.Expr, field string) (at int, text
 	return 0, "", false
 }
 
-// lineEnd is where the line of a place ends.
+// lineEnd returns the end of the line at an offset.
 func (m *migrator) lineEnd(name string, at int) int {
 	src := m.pack.files[name]
 	if n := bytes.IndexByte(src[at:], '\n'); n >= 0 {
@@ -55,7 +55,7 @@ func (m *migrator) byHand(n ast.Node, what, fix string) {
 	})
 }
 
-// text is the source of a node.
+// text returns the source of a node.
 func (m *migrator) text(n ast.Node) string {
 	return string(m.pack.files[n.Pos().Filename()][n.Pos().Offset():n.End().Offset()])
 }
@@ -70,10 +70,10 @@ func (m *migrator) insert(at int, text string, in ast.Node) {
 	m.edits[name] = append(m.edits[name], edit{at, at, text})
 }
 
-// changed notes that a node changes.
+// changed records that a node changes.
 func (m *migrator) changed(n ast.Node) { m.changing = append(m.changing, n) }
 
-// change is what edits make of a node.
+// change returns the Change that the edits make to a node.
 func (m *migrator) change(n ast.Node) Change {
 	name, start, end := n.Pos().Filename(), n.Pos().Offset(), n.End().Offset()
 	var within []edit

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// siteDirs are the directories of the sites' packages.
+// siteDirs returns the directories of the sites' packages.
 func (m *migrator) siteDirs() []string {
 	var dirs []string
 	for _, name := range m.names() {
@@ -37,8 +37,8 @@ func (m *migrator) packageIn(dir string) []string {
 	return files
 }
 
-// states says whether a site states a version already, and finds fault with one
-// that is not to be migrated from.
+// states reports whether a site already states the present version. It reports a version
+// that this program does not migrate from.
 func (m *migrator) states(files []string) bool {
 	for _, name := range files {
 		for _, v := range under(topFields(m.files[name], "site"), "schema") {
@@ -59,7 +59,7 @@ func (m *migrator) states(files []string) bool {
 	return false
 }
 
-// topFields are the values of the fields of a name at the top of a file.
+// topFields returns the values of the fields with a name at the top of a file.
 func topFields(f *ast.File, name string) []ast.Expr {
 	var values []ast.Expr
 	for _, d := range f.Decls {
@@ -70,7 +70,7 @@ func topFields(f *ast.File, name string) []ast.Expr {
 	return values
 }
 
-// under are the values of the fields of a name in structs.
+// under returns the values of the fields with a name in structs.
 func under(values []ast.Expr, name string) []ast.Expr {
 	var found []ast.Expr
 	for _, v := range values {
@@ -85,7 +85,7 @@ func under(values []ast.Expr, name string) []ast.Expr {
 	return found
 }
 
-// structs are the structs that an expression is made of.
+// structs returns the structs that make up an expression.
 func structs(e ast.Expr) []*ast.StructLit {
 	switch x := e.(type) {
 	case *ast.StructLit:
@@ -102,8 +102,8 @@ func structs(e ast.Expr) []*ast.StructLit {
 	return nil
 }
 
-// modelsOf are a name of a field, the names of what it is somewhere and of what those are
-// made of, and the names that stand for it.
+// modelsOf returns a field's name, the names that it refers to and that these are made of,
+// and the names of `let` clauses for any of them.
 func (m *migrator) modelsOf(name string) map[string]bool {
 	names := map[string]bool{name: true}
 	for before := 0; before != len(names); {
@@ -126,8 +126,8 @@ func (m *migrator) modelsOf(name string) map[string]bool {
 	return names
 }
 
-// eachNamed visits the values of all that has one of some names, but what is in the site's
-// own kinds of items.
+// eachNamed visits the values of everything with one of some names, except within the
+// site's own kinds of items.
 func eachNamed(f *ast.File, names map[string]bool, visit func(ast.Expr)) {
 	ast.Walk(f, func(n ast.Node) bool {
 		switch x := n.(type) {
@@ -146,7 +146,7 @@ func eachNamed(f *ast.File, names map[string]bool, visit func(ast.Expr)) {
 	}, nil)
 }
 
-// parts are the last names of what an expression refers to as a whole.
+// parts returns the last names of the references that make up an expression.
 func parts(e ast.Expr) []string {
 	switch x := e.(type) {
 	case *ast.Ident:

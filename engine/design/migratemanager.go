@@ -12,15 +12,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The endpoint that leads to the manager of a machine, with its name of before.
+// The endpoint that leads to the manager of a machine, with its former name.
 const (
 	endpointsField = "endpoints"
 	managerBefore  = "bmc"
 	managerField   = "manager"
 )
 
-// nameNow is the present name of a field that had another one, in the struct at a path; empty
-// for any other.
+// nameNow returns the present name of a renamed field in the struct at a path; empty for any
+// other field.
 func nameNow(in, name string) string {
 	if name == managerBefore && lastOf(in) == endpointsField {
 		return managerField
@@ -28,16 +28,16 @@ func nameNow(in, name string) string {
 	return ""
 }
 
-// isMigrated says whether a migration rewrites a file.
+// isMigrated reports whether a migration rewrites a file.
 func isMigrated(file string) bool {
 	return path.Ext(file) == ".cue" && !strings.HasPrefix(file, "cue.mod/")
 }
 
 // managers renames the endpoint bmc to manager: the fields of endpoints, and the references
-// to them. That came with no other version of the schema.
+// to them. This change came without a new version of the schema.
 func (m *migrator) managers() {
 	ways := m.modelsOf(endpointsField)
-	delete(ways, managerBefore) // what is one endpoint, and not all of them
+	delete(ways, managerBefore) // names of a single endpoint, not of all
 	delete(ways, managerField)
 	for _, name := range m.names() {
 		r := renaming{migrator: m, ways: ways, fields: map[*ast.Field]bool{}}
@@ -48,7 +48,7 @@ func (m *migrator) managers() {
 // renaming renames the endpoint in one file.
 type renaming struct {
 	*migrator
-	ways   map[string]bool // names of what `endpoints` is somewhere
+	ways   map[string]bool // names of what `endpoints` refers to somewhere
 	fields map[*ast.Field]bool
 }
 
@@ -58,7 +58,7 @@ func (r *renaming) file(f *ast.File) {
 			r.endpoints(s)
 		}
 	})
-	astutil.Resolve(f, func(token.Pos, string, ...any) {}) // what has no name here is in another file
+	astutil.Resolve(f, func(token.Pos, string, ...any) {}) // a name that is not declared here is in another file
 	r.references(f)
 }
 
@@ -117,7 +117,7 @@ func (r *renaming) pattern(f *ast.Field, label *ast.ListLit) {
 	r.fields[f] = true
 }
 
-// references renames the endpoint where it is referred to.
+// references renames the endpoint in references to it.
 func (r *renaming) references(f *ast.File) {
 	ast.Walk(f, func(n ast.Node) bool {
 		switch x := n.(type) {
@@ -144,12 +144,12 @@ func (r *renaming) references(f *ast.File) {
 	}, nil)
 }
 
-// isWays says whether an expression is all endpoints of something.
+// isWays reports whether an expression is all endpoints of something.
 func (r *renaming) isWays(e ast.Expr) bool {
 	return slices.ContainsFunc(parts(e), func(name string) bool { return r.ways[name] })
 }
 
-// meansField says whether a name refers to a field that is renamed.
+// meansField reports whether a name refers to a renamed field.
 func (r *renaming) meansField(x *ast.Ident) bool {
 	for f := range r.fields {
 		if x.Node == ast.Node(f.Value) {
@@ -159,7 +159,8 @@ func (r *renaming) meansField(x *ast.Ident) bool {
 	return false
 }
 
-// refer renames a part of a reference, and notes it where no change of a field shows it.
+// refer renames a part of a reference. It records the change unless the change of a field
+// already shows it.
 func (r *renaming) refer(x ast.Expr, part ast.Node, to string) {
 	r.replace(part, to)
 	for f := range r.fields {
@@ -170,7 +171,7 @@ func (r *renaming) refer(x ast.Expr, part ast.Node, to string) {
 	r.changed(x)
 }
 
-// template renames the endpoint where a URL refers to a value of the node, as in
+// template renames the endpoint in a URL that refers to a value of the node, as in
 // `{endpoints.bmc.credential}`.
 func (r *renaming) template(f *ast.Field) {
 	const was, is = "{" + endpointsField + "." + managerBefore + ".", "{" + endpointsField + "." + managerField + "."
@@ -182,7 +183,7 @@ func (r *renaming) template(f *ast.Field) {
 	}, nil)
 }
 
-// comprehension asks about a comprehension over endpoints that compares their names.
+// comprehension reports comparisons with the name bmc in a comprehension over endpoints.
 func (r *renaming) comprehension(x *ast.Comprehension) {
 	kinds := map[string]bool{}
 	for _, c := range x.Clauses {
@@ -208,7 +209,7 @@ func isText(e ast.Expr, text string) bool {
 	return ok && lit.Value == `"`+text+`"`
 }
 
-// mentioned is a reference by a name in a node, nil without one.
+// mentioned returns a reference by name within a node, or nil without one.
 func mentioned(n ast.Node, name string) (found ast.Node) {
 	labels := map[ast.Node]bool{}
 	ast.Walk(n, func(n ast.Node) bool {
@@ -227,7 +228,7 @@ func mentioned(n ast.Node, name string) (found ast.Node) {
 	return found
 }
 
-// ask has a person do what cannot be rewritten without knowing what is meant.
+// ask reports what Slipway cannot rewrite without knowing what the author means.
 func (m *migrator) ask(n ast.Node, what, fix string) {
 	m.findings.at(origin(n.Pos(), "site"), site.Finding{
 		Code: "unknown-field", Message: what,

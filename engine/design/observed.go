@@ -20,9 +20,9 @@ type edited struct {
 	Why   string            `json:"why,omitempty"`
 }
 
-// Amend changes the files of a site so that one node is designed as its machine was observed. It
-// gives no change that brings about anything else: the changed files are evaluated, and the
-// effective design must differ in these values alone. An error says nothing about the design.
+// Amend changes the files of a site so that one node's design matches what was observed of its
+// machine. Amend evaluates the changed files and returns them only if the effective design differs in
+// these values alone. An error says nothing about the design.
 func (e *Evaluator) Amend(ctx context.Context, files fs.FS, siteName string, a site.Amendment) (site.Amended, error) {
 	refused := func(why string, args ...any) (site.Amended, error) {
 		return site.Amended{Why: fmt.Sprintf(why, args...)}, nil
@@ -65,7 +65,7 @@ func (e *Evaluator) Amend(ctx context.Context, files fs.FS, siteName string, a s
 	return site.Amended{Files: done.Files, Site: after.Site}, nil
 }
 
-// editFor is what to edit in a node's own declaration, by where its values come from.
+// editFor returns the edit for a node's own declaration, depending on where its values come from.
 func editFor(a site.Amendment, x *Explanation) (e author.Edit, why string) {
 	e.Node = a.Node
 	own := "node/" + a.Node
@@ -91,8 +91,8 @@ func editFor(a site.Amendment, x *Explanation) (e author.Edit, why string) {
 	return e, ""
 }
 
-// provenAlone says what else differs between two effective designs than the values of an amendment;
-// empty where nothing does, and all of these do.
+// provenAlone says what else differs between two effective designs, or which value of an amendment
+// does not. It is empty when exactly these values differ.
 func provenAlone(a site.Amendment, before, after *site.Site) (why string, err error) {
 	d, err := Compare(before, after)
 	if err != nil {
@@ -127,7 +127,7 @@ func provenAlone(a site.Amendment, before, after *site.Site) (why string, err er
 	return "", nil
 }
 
-// sameJSON says whether two values are the same, however they are written.
+// sameJSON reports whether two values are the same, regardless of their notation.
 func sameJSON(a, b json.RawMessage) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -137,8 +137,8 @@ func sameJSON(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && maps.EqualFunc(x, y, func(v, w json.RawMessage) bool { return bytes.Equal(v, w) })
 }
 
-// isMeant says whether a difference is one of the values of an amendment, or is within something that
-// it takes away.
+// isMeant reports whether a difference is one of the values of an amendment, or lies within something
+// that it removes.
 func isMeant(a site.Amendment, d Difference) bool {
 	return slices.ContainsFunc(a.Values, func(v site.AmendedValue) bool {
 		if v.Value == nil {
@@ -148,7 +148,8 @@ func isMeant(a site.Amendment, d Difference) bool {
 	})
 }
 
-// editHere edits the files of a site's own folder: what is in one above belongs to other sites too.
+// editHere edits only the files of a site's own folder. Files in folders above belong to other sites
+// too.
 func editHere(p pack, e author.Edit) edited {
 	l := newLoader(p)
 	main := l.mainPackage()

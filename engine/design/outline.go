@@ -14,9 +14,9 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// outline is how the text of a file of the site's package divides into what
-// concerns one node and what all nodes share. It is made by a worker, which
-// parses, and used by the parent, which does not.
+// outline says how the text of a file of the site's package divides into the
+// nodes and what they share. A worker makes it, because that requires parsing.
+// The parent uses it and does not parse.
 type outline struct {
 	// Entangled says why the file cannot be divided; empty when it can.
 	Entangled string  `json:"entangled,omitempty"`
@@ -25,15 +25,15 @@ type outline struct {
 	// refer to.
 	Uses []string `json:"uses,omitempty"`
 
-	// What the parent makes of it: the parts that concern no one node, whether
-	// there are others, whether there are imports, and the digest of the package
-	// clause and the imports.
+	// The parent fills in: the parts that belong to no single node, whether
+	// there are nodes and imports, and the digest of the package clause and the
+	// imports.
 	common            []*piece
 	hasNodes, imports bool
 	clauses           digest
 }
 
-// declarations gives the parts that concern one node.
+// declarations yields the parts that belong to one node.
 func (o *outline) declarations() iter.Seq[*piece] {
 	return func(yield func(*piece) bool) {
 		if o == nil || !o.hasNodes {
@@ -50,12 +50,12 @@ func (o *outline) declarations() iter.Seq[*piece] {
 // piece is one declaration of a file.
 type piece struct {
 	Kind pieceKind `json:"kind"`
-	// Name is the node's, or the field's at the top of the package.
+	// Name is the node's name, or that of the field at the top of the package.
 	Name string `json:"name,omitempty"`
-	// Bare says that a node's name is an identifier, by which one beside it
+	// Bare says that a node's name is an identifier, so that nodes next to it
 	// could refer to it.
 	Bare bool `json:"bare,omitempty"`
-	// Start and End are the part's bytes, Line and Col where it begins.
+	// Start and End are the part's byte offsets, Line and Col where it begins.
 	Start int `json:"start"`
 	End   int `json:"end"`
 	Line  int `json:"line"`
@@ -63,14 +63,14 @@ type piece struct {
 	// Uses are the names that a field at the top refers to.
 	Uses []string `json:"uses,omitempty"`
 
-	// digest is that of the text at its place, which the parent makes.
+	// digest is that of the text and its place. The parent computes it.
 	digest digest
 }
 
 type pieceKind int
 
 const (
-	// clause is the package clause or an import: always there.
+	// clause is the package clause or an import, which every text keeps.
 	clause pieceKind = iota
 	// topField is a field at the top of the package other than `nodes`.
 	topField
@@ -80,9 +80,9 @@ const (
 	oneNode
 )
 
-// outlineOf divides a file. What does not parse, or may bind nodes together,
-// is entangled: then the package is evaluated as a whole, which is always
-// right.
+// outlineOf divides a file. A file is entangled if it does not parse or may
+// bind nodes together. Then the package is evaluated as a whole, which is
+// always correct.
 func outlineOf(name string, src []byte, version string) *outline {
 	f, err := parser.ParseFile(name, src, parser.Version(version))
 	if err != nil {
@@ -101,7 +101,7 @@ func outlineOf(name string, src []byte, version string) *outline {
 	return &o.out
 }
 
-// settle makes what the parent wants of an outline, once for a text.
+// settle computes the parent's fields of an outline, once for each text.
 func (o *outline) settle(src []byte) {
 	h := sha256.New()
 	for i := range o.Parts {
@@ -131,8 +131,8 @@ func (n names) sorted() []string { return slices.Sorted(maps.Keys(n)) }
 type outliner struct {
 	src []byte
 	out outline
-	// used are names that nodes refer to, nodes the names by which one node
-	// could refer to another that is declared beside it.
+	// used are names that nodes refer to. nodes are the names by which one node
+	// could refer to another one next to it.
 	used  names
 	nodes map[string]bool
 }
@@ -195,8 +195,8 @@ func (o *outliner) section(f *ast.Field) {
 	}
 }
 
-// node divides a field of `nodes`; alone says that it has no braces around it,
-// so that the part is the whole declaration.
+// node divides a field of `nodes`. alone says that no braces surround the
+// field, so that the part is the whole declaration.
 func (o *outliner) node(section, f *ast.Field, alone bool) {
 	whole := ast.Node(f)
 	if alone {
@@ -222,7 +222,8 @@ func (o *outliner) node(section, f *ast.Field, alone bool) {
 	}
 }
 
-// labelIdent is the identifier that a label is, empty for a text.
+// labelIdent returns the identifier of a label, or an empty text if the label
+// is quoted.
 func labelIdent(l ast.Label) string {
 	if x, ok := l.(*ast.Ident); ok {
 		return x.Name
@@ -230,8 +231,8 @@ func labelIdent(l ast.Label) string {
 	return ""
 }
 
-// collect adds every identifier in an expression that may be a reference; the
-// names of fields are none.
+// collect adds every identifier in an expression that may be a reference. The
+// names of fields are not references.
 func (n names) collect(x ast.Node) {
 	ast.Walk(x, func(y ast.Node) bool {
 		switch z := y.(type) {
@@ -262,7 +263,7 @@ func (o *outliner) part(kind pieceKind, name string, x ast.Node, uses names) {
 	})
 }
 
-// pastComma is the end of a declaration with the comma behind it.
+// pastComma returns the end of a declaration, including a comma after it.
 func (o *outliner) pastComma(end int) int {
 	for i := end; i < len(o.src); i++ {
 		switch o.src[i] {
@@ -276,7 +277,7 @@ func (o *outliner) pastComma(end int) int {
 	return end
 }
 
-// finish looks for what binds nodes together.
+// finish looks for anything that binds nodes together.
 func (o *outliner) finish(f *ast.File) {
 	all := names{}
 	all.collectBut(f)
@@ -298,7 +299,7 @@ func (o *outliner) finish(f *ast.File) {
 	}, nil)
 }
 
-// refers says whether a reference to `nodes` is anywhere in a file.
+// refers reports whether a file refers to `nodes` anywhere.
 func (o *outliner) refers(f *ast.File) bool {
 	labels := map[*ast.Ident]bool{}
 	found := false
@@ -320,7 +321,7 @@ func (o *outliner) refers(f *ast.File) bool {
 	return found
 }
 
-// sparesImports says whether a file has an import that nothing in it uses.
+// sparesImports reports whether a file has an import that nothing in it uses.
 func (o *outliner) sparesImports(f *ast.File, used names) bool {
 	for s := range f.ImportSpecs() {
 		if !used[importName(s)] {
@@ -330,7 +331,7 @@ func (o *outliner) sparesImports(f *ast.File, used names) bool {
 	return false
 }
 
-// importName is the name by which a file uses an import.
+// importName returns the name by which a file uses an import.
 func importName(s *ast.ImportSpec) string {
 	if s.Name != nil {
 		return s.Name.Name
@@ -342,8 +343,7 @@ func importName(s *ast.ImportSpec) string {
 	return ast.ParseImportPath(text).Qualifier
 }
 
-// withoutSpareImports drops the imports that a file does not use any more
-// because parts of it are left out.
+// withoutSpareImports drops imports that only left-out parts of the file used.
 func withoutSpareImports(f *ast.File) {
 	used := names{}
 	used.collectBut(f)
@@ -359,7 +359,7 @@ func withoutSpareImports(f *ast.File) {
 	})
 }
 
-// collectBut adds every identifier of a file that is not in its imports.
+// collectBut adds every identifier of a file outside its imports.
 func (n names) collectBut(f *ast.File) {
 	for _, d := range f.Decls {
 		if _, ok := d.(*ast.ImportDecl); !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// origin is a position as the site's values have it.
+// origin converts a CUE position to an origin.
 func origin(p token.Pos, layer string) site.Origin {
 	if !p.IsValid() || p.Filename() == "" {
 		return site.Origin{}
@@ -24,7 +24,7 @@ func origin(p token.Pos, layer string) site.Origin {
 	return site.At(file, p.Line(), p.Column(), layer)
 }
 
-// or is an origin or, without one, a whole file.
+// or returns an origin or, without one, a whole file.
 func or(o site.Origin, file string) site.Origin {
 	if o.IsZero() {
 		return site.At(file, 0, 0, "site")
@@ -34,12 +34,12 @@ func or(o site.Origin, file string) site.Origin {
 
 func inSchema(p token.Pos) bool { return strings.HasPrefix(p.Filename(), schemaPrefix) }
 
-// ours says whether a position is in the repository, where a person can
+// ours reports whether a position is in the repository, where a person can
 // change it.
 func ours(p token.Pos) bool { return p.IsValid() && p.Filename() != "" && !inSchema(p) }
 
-// place is where a value was set: the literal that won or, for what has no
-// literal of its own, the first field outside the schema that takes part.
+// place returns where a value was set: the literal that won or, without a
+// literal, the first field outside the schema that is part of it.
 func place(v cue.Value) token.Pos {
 	if p := v.Pos(); ours(p) {
 		if _, isList := v.Source().(*ast.ListLit); !isList || v.Kind() != cue.ListKind {
@@ -54,8 +54,8 @@ func place(v cue.Value) token.Pos {
 	return v.Pos()
 }
 
-// declared is where a value's field is named outside the schema; name tells
-// the field itself from a pattern that matches it.
+// declared returns where a value's field is named outside the schema. name
+// distinguishes the field itself from a pattern that matches it.
 func declared(v cue.Value, name string) token.Pos {
 	var first token.Pos
 	for _, c := range conjuncts(v) {
@@ -81,9 +81,8 @@ func labelled(f *ast.Field, name string) bool {
 	return err == nil && label == name
 }
 
-// namings are where the entries of sections are named in some files, first
-// places first, by section and entry. It saves taking the value apart, which
-// CUE does by evaluating every part of it again.
+// namings maps a section and an entry to the first place that names it. Without
+// it, CUE would have to evaluate every part of the value again.
 type namings map[[2]string]token.Pos
 
 func namingsOf(files []*ast.File) namings {
@@ -117,7 +116,7 @@ func (all namings) add(section *ast.Field) {
 	}
 }
 
-// of is where an entry of a section is named.
+// of returns where an entry of a section is named.
 func (all namings) of(section, name string, entry cue.Value) token.Pos {
 	if p, ok := all[[2]string{section, name}]; ok {
 		return p
@@ -125,7 +124,7 @@ func (all namings) of(section, name string, entry cue.Value) token.Pos {
 	return declared(entry, name)
 }
 
-// conjuncts are the expressions whose unification is v.
+// conjuncts returns the expressions whose unification is v.
 func conjuncts(v cue.Value) []cue.Value {
 	op, args := v.Expr()
 	if op != cue.AndOp {
@@ -134,7 +133,7 @@ func conjuncts(v cue.Value) []cue.Value {
 	return args
 }
 
-// literal is the position of what a conjunct sets, past its label.
+// literal returns the position of a conjunct's value, after its label.
 func literal(c cue.Value) token.Pos {
 	if f, ok := c.Source().(*ast.Field); ok && f.Value != nil {
 		return f.Value.Pos()
@@ -142,7 +141,7 @@ func literal(c cue.Value) token.Pos {
 	return c.Pos()
 }
 
-// position is where an error of CUE can be repaired: the first place outside
+// position returns where an error of CUE can be fixed: the first place outside
 // the schema, or any.
 func position(e errors.Error) token.Pos {
 	all := append([]token.Pos{e.Position()}, e.InputPositions()...)
@@ -159,12 +158,12 @@ func position(e errors.Error) token.Pos {
 	return token.NoPos
 }
 
-// message is what an error of CUE says, without its path and positions.
+// message returns the text of a CUE error, without its path and positions.
 func message(e errors.Error) string {
 	format, args := e.Msg()
 	text := fmt.Sprintf(format, args...)
 	if text == "" {
-		text = e.Error() // an error of Go in CUE's clothes
+		text = e.Error() // a Go error wrapped by CUE
 	}
 	if inner, ok := errors.Unwrap(e).(errors.Error); ok && message(inner) != text {
 		text += ": " + message(inner)
@@ -173,7 +172,7 @@ func message(e errors.Error) string {
 	return shorten(first)
 }
 
-// shorten keeps what is quoted from a design readable.
+// shorten keeps quotations from a design readable.
 func shorten(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > 200 {

@@ -16,34 +16,34 @@ import (
 	"github.com/slipway-gitops/slipway/schema"
 )
 
-// Most nodes of a large site are like many others but for their names, serial
-// numbers and addresses. CUE need not find out for each of them what it found
-// for one. A node is plain when its declaration is literals in braces, maybe
-// unified with references; nodes are alike when they are plain with the same
-// references and the same fields. Of nodes that are alike one, the model, is
-// evaluated; each other is made of the model's layer and its own literals,
-// provided that
+// Most nodes of a large site differ only in names, serial numbers and
+// addresses. CUE does not need to repeat for each of them what it found for
+// one. A node is plain when its declaration is literals in braces, possibly
+// unified with references. Nodes are alike when they are plain with the same
+// references and the same fields. CUE evaluates one of them, the model. The
+// layer of each other node combines the model's layer with the node's own
+// literals, provided that
 //
 //   - nothing that nodes share computes with what a node says (inert), so that
 //     other literals change nothing but themselves;
-//   - in the model each literal stands alone: nothing but the schema says more
-//     of its field;
-//   - the schema accepts the other's literals.
+//   - in the model each literal stands alone: only the schema says more about
+//     its field;
+//   - the schema accepts the other node's literals.
 //
-// Where any of this is in doubt, CUE evaluates the node.
+// If any of this is uncertain, CUE evaluates the node.
 
 // plainNode is the declaration of a plain node.
 type plainNode struct {
 	name string
-	// class says which nodes are alike.
+	// class identifies nodes that are alike.
 	class string
-	// literals is the layer that the braces are.
+	// literals is the layer of the literals in the braces.
 	literals *tree
 	place    site.Origin
 }
 
-// plainNodes finds the plain nodes of a package: those that are declared once
-// and plainly.
+// plainNodes finds the plain nodes of a package: those declared once and
+// plainly.
 func plainNodes(files []*ast.File) map[string]*plainNode {
 	all, seen := map[string]*plainNode{}, map[string]bool{}
 	for _, f := range files {
@@ -68,7 +68,8 @@ func plainNodes(files []*ast.File) map[string]*plainNode {
 	return all
 }
 
-// plainly is the declaration of a node as a plain one, nil if it is none.
+// plainly returns a node's declaration as a plain one, or nil if it is not
+// plain.
 func plainly(name string, f *ast.Field) *plainNode {
 	if len(f.Attrs) > 0 || f.Constraint != token.ILLEGAL {
 		return nil
@@ -86,8 +87,8 @@ func plainly(name string, f *ast.Field) *plainNode {
 	return &plainNode{name: name, class: class.String(), literals: t, place: origin(f.Pos(), "node/"+name)}
 }
 
-// operands takes `#A & b.#C & {…}` apart: it writes the references and gives
-// what is in braces, nil for anything else.
+// operands takes `#A & b.#C & {…}` apart. It writes the references and returns
+// the braces, or nil for anything else.
 func operands(x ast.Expr, refs *strings.Builder) *ast.StructLit {
 	switch y := x.(type) {
 	case *ast.StructLit:
@@ -123,7 +124,7 @@ func isUnion(x ast.Expr) bool {
 	return ok && y.Op == token.AND && isReference(y.Y) && (isReference(y.X) || isUnion(y.X))
 }
 
-// literalTree is the layer that literals in braces are; nil where there is
+// literalTree returns the layer of literals in braces, or nil if there is
 // anything else.
 func literalTree(s *ast.StructLit, layer string) *tree {
 	t := &tree{fields: make(map[string]*tree, len(s.Elts))}
@@ -144,8 +145,8 @@ func literalTree(s *ast.StructLit, layer string) *tree {
 	return t
 }
 
-// together is what two declarations of one field come to, nil unless both are
-// braces.
+// together combines two declarations of one field. It returns nil unless both
+// are braces.
 func together(a, b *tree) *tree {
 	switch {
 	case a == nil:
@@ -176,8 +177,8 @@ func literalField(x ast.Expr, layer string) *tree {
 	return &tree{value: value, origin: origin(x.Pos(), layer)}
 }
 
-// literalValue is the value of a text, a whole number in decimal, true or
-// false, or a list of them.
+// literalValue returns the value of a text, a decimal whole number, true or
+// false, or a list of these.
 func literalValue(x ast.Expr) (any, bool) {
 	switch y := x.(type) {
 	case *ast.BasicLit:
@@ -219,7 +220,7 @@ func basicValue(x *ast.BasicLit) (any, bool) {
 	return nil, false
 }
 
-// isDecimal says whether a number is written as everybody would.
+// isDecimal reports whether a number has the usual decimal notation.
 func isDecimal(text string) bool {
 	return text == "0" || len(text) < 18 && strings.Trim(text, "0123456789") == "" && text[0] != '0'
 }
@@ -247,8 +248,8 @@ func (t *tree) skeleton(to *strings.Builder) {
 	}
 }
 
-// inert says whether nothing in the files of a package but the nodes, and of
-// the packages that it imports, computes with what a node says.
+// inert reports whether nothing but the nodes computes with what a node says,
+// neither in the files of a package nor in the packages that it imports.
 func inert(inst *build.Instance, imported map[string]*build.Instance) bool {
 	for _, f := range inst.Files {
 		for _, d := range f.Decls {
@@ -281,7 +282,7 @@ func inertDecl(d ast.Decl) bool {
 	})
 }
 
-// ofEveryNode says whether a pattern is `[string]` or `[_]`.
+// ofEveryNode reports whether a pattern is `[string]` or `[_]`.
 func ofEveryNode(pattern *ast.ListLit) bool {
 	if len(pattern.Elts) != 1 {
 		return false
@@ -290,8 +291,8 @@ func ofEveryNode(pattern *ast.ListLit) bool {
 	return ok && (x.Name == "string" || x.Name == "_")
 }
 
-// inertIn says whether an expression or declaration refers to no field that is
-// declared around it, and chooses nothing: then it is the same wherever it is
+// inertIn reports whether an expression or declaration refers to no field
+// declared around it, and chooses nothing. Then it is the same wherever it is
 // unified.
 func inertIn(n ast.Node, around []names) bool {
 	good := true
@@ -334,7 +335,8 @@ func inertLabel(l ast.Label) bool {
 	return false
 }
 
-// labelsIn are the names by which what is in braces can be referred to there.
+// labelsIn returns the names by which the contents of braces can be referred to
+// there.
 func labelsIn(s *ast.StructLit) names {
 	all := names{}
 	for _, d := range s.Elts {
@@ -347,7 +349,7 @@ func labelsIn(s *ast.StructLit) names {
 	return all
 }
 
-// classes are plain nodes that are alike, each with its model first.
+// classes are groups of plain nodes that are alike, each with its model first.
 type classes [][]*plainNode
 
 // alike sorts plain nodes into classes of at least two.
@@ -366,7 +368,7 @@ func alike(plain map[string]*plainNode) classes {
 	return all
 }
 
-// followers are the nodes that need not be evaluated.
+// followers returns the nodes that need not be evaluated.
 func (c classes) followers() names {
 	all := names{}
 	for _, class := range c {
@@ -377,8 +379,7 @@ func (c classes) followers() names {
 	return all
 }
 
-// keepNodes takes the declarations of nodes that are not to be kept out of
-// files.
+// keepNodes removes the declarations of all other nodes from files.
 func keepNodes(files []*ast.File, keep func(string) bool) {
 	drop := func(d ast.Decl) bool {
 		f, ok := d.(*ast.Field)
@@ -401,8 +402,8 @@ func keepNodes(files []*ast.File, keep func(string) bool) {
 	}
 }
 
-// follow makes the layers of the nodes that are like a model; the others, of
-// which CUE must say more, it names.
+// follow makes the layers of the nodes that are like a model. It returns the
+// names of the others, which CUE must evaluate.
 func follow(class []*plainNode, model *layer, value cue.Value) (followers []layer, others []string) {
 	good := model != nil && len(model.findings) == 0 && !model.broken && standsAlone(class[0].literals, model.tree, value)
 	in := shapes()["#Layer"]
@@ -417,8 +418,8 @@ func follow(class []*plainNode, model *layer, value cue.Value) (followers []laye
 	return followers, others
 }
 
-// standsAlone says whether each literal of a node is what its layer has in its
-// place, and nothing but the schema says more of it.
+// standsAlone reports whether each literal of a node is the value in its layer,
+// and only the schema says more about it.
 func standsAlone(literals, made *tree, v cue.Value) bool {
 	for name, l := range literals.fields {
 		m, sub := made.get(name), v.LookupPath(cue.MakePath(cue.Str(name)))
@@ -436,7 +437,7 @@ func standsAlone(literals, made *tree, v cue.Value) bool {
 	return true
 }
 
-// said is how many places outside the schema say something of a value.
+// said counts the places outside the schema that set a value.
 func said(v cue.Value) int {
 	n := 0
 	for _, c := range conjuncts(v) {
@@ -447,7 +448,7 @@ func said(v cue.Value) int {
 	return n
 }
 
-// like is a layer like a model, with other literals.
+// like returns a copy of a model's layer with other literals.
 func like(model, literals *tree, of string) *tree {
 	t := &tree{fields: make(map[string]*tree, len(model.fields)), origin: model.origin, unset: model.unset, open: model.open, preset: model.preset}
 	if o := model.origin; !o.IsZero() && o.LayerName() != "schema" {
@@ -473,7 +474,7 @@ func like(model, literals *tree, of string) *tree {
 	return t
 }
 
-// acceptsAll says whether the schema accepts every literal of a layer.
+// acceptsAll reports whether the schema accepts every literal of a layer.
 func (s *shape) acceptsAll(t *tree) bool {
 	for name, f := range t.fields {
 		sub := s.sub(name)

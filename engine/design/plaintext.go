@@ -9,12 +9,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxNesting is how deep braces, brackets and parentheses of a file may be in one
-// another. CUE takes a second for each ten thousand, and memory with them.
+// maxNesting is how deep braces, brackets and parentheses of a file may nest. CUE
+// takes a second for each ten thousand levels, and memory too.
 const maxNesting = 200
 
-// inspect finds what makes the text of a file another than it looks like, or than
-// CUE can read: it is told here in one sentence, where CUE has several, or none.
+// inspect finds whatever makes the text of a file differ from its looks, or
+// unreadable for CUE. It says so in one sentence, where CUE has several or none.
 func inspect(name string, src []byte) []site.Finding {
 	var found []site.Finding
 	at := func(offset int, f site.Finding) {
@@ -71,7 +71,7 @@ func inspect(name string, src []byte) []site.Finding {
 	return found
 }
 
-// hiddenRunes are the letters that are not seen, and change what is seen of others.
+// hiddenRunes are characters that are invisible and change how other characters look.
 var hiddenRunes = map[rune]string{
 	'\u00ad': "a soft hyphen",
 	'\u061c': "a direction mark",
@@ -98,8 +98,8 @@ var hiddenRunes = map[rune]string{
 	'\ufeff': "a byte order mark within the text",
 }
 
-// conflictMarker is where Git's first marker of a conflict is, -1 without one. A
-// line of = alone is no marker: only one between the others is.
+// conflictMarker returns the offset of Git's first conflict marker, or -1. A line of
+// = alone does not count, only one between the others.
 func conflictMarker(src []byte) int {
 	offset, begun := 0, -1
 	for line := range bytes.Lines(src) {
@@ -114,8 +114,8 @@ func conflictMarker(src []byte) int {
 	return begun
 }
 
-// yamlMark is where a file begins with the line that begins a document of YAML,
-// -1 where it does not.
+// yamlMark returns the offset of the line `---` that begins a YAML document at the
+// start of a file, or -1.
 func yamlMark(src []byte) int {
 	offset := 0
 	for line := range bytes.Lines(src) {
@@ -130,12 +130,11 @@ func yamlMark(src []byte) int {
 	return -1
 }
 
-// tooDeep is where a text is nested deeper than it may be, -1 where it is not.
-// Brackets in quotes and in comments do not count, those of what is computed within
-// quotes do.
+// tooDeep returns the offset at which a text is nested too deeply, or -1. Brackets in
+// quotes and in comments do not count, but those in interpolations do.
 func tooDeep(src []byte) int {
-	// quotes are those around what is looked at, as `"\(x["a"])"` has, with the depth
-	// outside of them.
+	// quotes are the quotes around the current position, such as in `"\(x["a"])"`,
+	// with the depth outside of them.
 	type quote struct {
 		closer, escape string
 		depth          int
@@ -143,7 +142,7 @@ func tooDeep(src []byte) int {
 	var quotes []quote
 	inText := false
 	depth := 0
-	// chain is how many labels follow each other without braces: a: b: c: 1.
+	// chain counts labels that follow each other without braces: a: b: c: 1.
 	chain, last := 0, byte('\n')
 	for i := 0; i < len(src); i++ {
 		if inText {
@@ -207,13 +206,13 @@ func tooDeep(src []byte) int {
 	return -1
 }
 
-// poses are the letters of Cyrillic and Greek that look like those of Latin.
+// poses are Cyrillic and Greek letters that look like Latin ones.
 const poses = "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0405\u0406\u0408" +
 	"\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u0501\u051b\u051d" +
 	"\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u03bd\u03c1\u03b1\u03b9"
 
-// posing is the first letter that looks like the Latin ones beside it in its word,
-// and where it is; -1 without one.
+// posing returns the first letter that looks Latin in a word with Latin letters, and
+// its offset; -1 without one.
 func posing(src []byte) (int, rune) {
 	latin, at, which := false, -1, rune(0)
 	for offset, r := range string(src) {

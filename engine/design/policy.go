@@ -23,13 +23,13 @@ type policy struct {
 	*site.Policy
 	name    string
 	require *constraint
-	// vain are the paths of what it asks for that no node can have, which is
-	// said of the policy and not of the nodes.
+	// vain are the required paths that no node can have. The policy has a
+	// finding for them, not the nodes.
 	vain [][]string
 }
 
-// policiesOf reads the policies of a package, as far as they have no error of
-// their own, in the order of their names.
+// policiesOf reads the policies of a package that have no error of their own,
+// in the order of their names.
 func policiesOf(v cue.Value, declared map[string]*site.Policy) []policy {
 	var all []policy
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
@@ -47,8 +47,8 @@ const (
 	requireField    = "require"
 )
 
-// demands holds what the policies of a package ask for against what a node can
-// be at all.
+// demands checks whether any node could have what the policies of a package
+// require.
 func (x *extraction) demands(v cue.Value) {
 	x.each(v, policiesSection, func(name string, _ cue.Value) {
 		c := constraintAt(v, policiesSection, name, requireField)
@@ -56,20 +56,20 @@ func (x *extraction) demands(v cue.Value) {
 			return
 		}
 		r := x.reader("site", "", strings.Join([]string{policiesSection, name, requireField}, "."), false)
-		r.spelling = nil // what is asked for is not what is designed
+		r.spelling = nil // a policy's fields are not designed fields
 		d := demand{reader: *r, layer: anyLayer(v)}
 		d.hold(c.value, effectiveShape(), nil)
 	})
 }
 
-// anyLayer is what the schema says of every node's layer, in the context of a
-// package.
+// anyLayer returns what the schema says of every node's layer, in the context
+// of a package.
 func anyLayer(v cue.Value) cue.Value {
 	return v.LookupPath(cue.MakePath(cue.Str(nodesSection), cue.AnyString))
 }
 
-// effectiveShape is the shape of what policies are held against: a node with
-// its name.
+// effectiveShape returns the shape that policies are checked against: a node
+// with its name.
 func effectiveShape() *shape {
 	s := *shapes()["#Effective"]
 	s.fields = maps.Clone(s.fields)
@@ -77,9 +77,9 @@ func effectiveShape() *shape {
 	return &s
 }
 
-// demand holds a policy against what a node can be. It looks at what the
-// policy names outright; what CUE would have to compute for a node is told with
-// the node.
+// demand checks a policy against what a node can be. It looks only at values
+// that the policy states outright. What CUE must compute for a node is checked
+// with the node.
 type demand struct {
 	reader
 	layer cue.Value
@@ -110,7 +110,7 @@ func (d *demand) hold(v cue.Value, s *shape, path []string) {
 	}
 }
 
-// fits says whether a node can have at a path what a policy asks for.
+// fits reports whether a node can have at a path what a policy requires.
 func (d *demand) fits(v cue.Value, path []string) bool {
 	can := part(d.layer, path)
 	return !can.Exists() || v.Unify(can).Validate() == nil
@@ -125,7 +125,7 @@ func (d *demand) impossible(v cue.Value, s *shape, path []string) {
 	})
 }
 
-// checkPolicies holds an effective node, and the tree that it was made of,
+// checkPolicies checks an effective node, and the tree that it was made from,
 // against policies.
 func checkPolicies(all []policy, n *site.Node, effective *tree) []site.Finding {
 	if len(all) == 0 {
@@ -142,8 +142,8 @@ func checkPolicies(all []policy, n *site.Node, effective *tree) []site.Finding {
 	return found
 }
 
-// check holds an effective node against the policy. What is already the
-// subject of a finding is in the tree, and has no plain value.
+// check checks an effective node against the policy. It skips values that
+// already have a finding: they are in the tree, but have no plain value.
 func (p policy) check(n *site.Node, effective *tree, plain map[string]any) (found []site.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -164,7 +164,7 @@ func (p policy) check(n *site.Node, effective *tree, plain map[string]any) (foun
 	return found
 }
 
-// breached is where a breach can be repaired: at the value, beside what is
+// breached returns where a breach can be fixed: at the value, next to what is
 // missing, or at the node.
 func breached(n *site.Node, effective *tree, b breach) site.Origin {
 	if b.lacks && len(b.path) == 1 || slices.Equal(b.path, []string{"name"}) {

@@ -16,50 +16,50 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// reader reads one layer, or one entry of a section, out of CUE.
+// reader reads one layer, or one entry of a section, from CUE.
 type reader struct {
 	findings *findings
 	layer    string
-	// node and path say what is read, for findings: the path as a person
+	// node and path name what is read, for findings: the path as a person
 	// writes it ("nodes.n1"), and the node if it is one.
 	node string
 	path string
-	// merged says that layers may still be laid below, so that a missing
-	// field says nothing and a value can be taken away.
+	// merged says that layers below may still be merged in, so that a missing
+	// field is no mistake and a value can be unset.
 	merged bool
-	// cut says that parts of the design did not compile, so that a value that
-	// is open may be open for that reason alone.
+	// cut says that parts of the design did not compile, so that an open value
+	// may be open only for that reason.
 	cut bool
-	// found counts this reader's own findings, and told are their paths.
+	// found counts this reader's own findings; told are their paths.
 	found int
 	told  map[string]bool
-	// around are the structs that what is read is in, outermost first.
+	// around are the structs around the current value, outermost first.
 	around []cue.Value
-	// later are errors of other fields, on which a value that was read rests.
+	// later are errors of other fields that a value depends on.
 	later []consequence
-	// spelling is what misspelt fields are taken for.
+	// spelling is how misspelt fields are corrected.
 	spelling *spelling
-	// style is that of the node whose layers are merged.
+	// style is the style of the node whose layers are merged.
 	style style
-	// layers are those that were merged to what is read, nearest first; nil for
-	// what is a layer itself.
+	// layers returns the merged layers, nearest first; nil when the reader
+	// reads a layer itself.
 	layers func() []*tree
 }
 
-// key tells readers apart.
+// key identifies a reader.
 func (r *reader) key() string { return r.layer + " " + r.path }
 
-// consequence is an error that a value has for the sake of another field.
+// consequence is an error of a value that another field may have caused.
 type consequence struct {
-	// on are the paths of the fields that it may come of, cause is that which it
-	// is reported at.
+	// on are the paths of the fields that may cause the error; cause is the
+	// path that it is reported at.
 	on    []string
 	cause string
 	err   errors.Error
 	of    cue.Value
 }
 
-// read reads v as the shape has it. It is nil when v sets nothing.
+// read reads v according to the shape. It returns nil when v sets nothing.
 func (r *reader) read(v cue.Value, s *shape, path string) *tree {
 	marks := v.Attributes(cue.ValueAttr)
 	if slices.ContainsFunc(marks, func(a cue.Attribute) bool { return a.Name() == brokenAttr }) {
@@ -146,7 +146,7 @@ func (r *reader) readStruct(v cue.Value, s *shape, path string, unset bool) *tre
 	return t
 }
 
-// readConstraint reads CUE that other values are held against.
+// readConstraint reads CUE that other values are checked against.
 func (r *reader) readConstraint(v cue.Value, s *shape, path string) *tree {
 	if v.IncompleteKind() != cue.StructKind {
 		return r.invalid(v, s, path)
@@ -154,8 +154,8 @@ func (r *reader) readConstraint(v cue.Value, s *shape, path string) *tree {
 	return &tree{origin: origin(place(v), r.layer), open: true}
 }
 
-// readList reads a list. It is one value: nothing is laid over its items, so
-// that each is complete in itself.
+// readList reads a list. A list is one value: no layer overrides its items, so
+// each item must be complete.
 func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree {
 	if !s.holdsFields() && v.Validate() != nil {
 		return r.invalid(v, s, path)
@@ -192,11 +192,11 @@ func (r *reader) readList(v cue.Value, s *shape, path string, unset bool) *tree 
 	return r.unlessUnset(t, unset, v, path)
 }
 
-// items are what a list holds, those without a value among them; false for
-// what is no list.
+// items returns the items of a list, including those without a value. It
+// returns false when v is not a list.
 func items(v cue.Value) ([]cue.Value, bool) {
 	it, err := v.List()
-	if err != nil { // CUE calls it no list where an item has no value
+	if err != nil { // to CUE it is not a list when an item has no value
 		var fields *cue.Iterator
 		if fields, err = v.Fields(); err != nil || !v.LookupPath(cue.MakePath(cue.Index(0))).Exists() {
 			return nil, false
@@ -212,7 +212,7 @@ func items(v cue.Value) ([]cue.Value, bool) {
 
 func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tree {
 	if r.merged && s.fallback != nil && len(setBy(v)) == 0 {
-		return nil // a default stands below every layer
+		return nil // layers override a default of the schema
 	}
 	if v.Validate() != nil {
 		return r.invalid(v, s, path)
@@ -235,8 +235,8 @@ func (r *reader) readScalar(v cue.Value, s *shape, path string, unset bool) *tre
 	return r.unlessUnset(t, unset, v, path)
 }
 
-// choosesList says whether a list is the default of several that it may be. An open
-// list is the default of itself, which is no choice.
+// choosesList reports whether a list is the default among alternatives. An open
+// list is its own default, which is no choice.
 func choosesList(v cue.Value) bool {
 	if _, ok := v.Default(); !ok {
 		return false
@@ -247,7 +247,7 @@ func choosesList(v cue.Value) bool {
 	})
 }
 
-// hasMark says whether one of several expressions is marked as the default.
+// hasMark reports whether one of several expressions is marked as the default.
 func hasMark(x ast.Expr) bool {
 	switch y := x.(type) {
 	case *ast.BinaryExpr:
@@ -258,7 +258,7 @@ func hasMark(x ast.Expr) bool {
 	return false
 }
 
-// scalar is a concrete value as encoding/json knows it.
+// scalar returns a concrete value in the types of encoding/json.
 func scalar(v cue.Value) (any, error) {
 	switch v.Kind() {
 	case cue.StringKind:
@@ -273,7 +273,7 @@ func scalar(v cue.Value) (any, error) {
 	return nil, fmt.Errorf("%s is not a value", v.IncompleteKind())
 }
 
-// unlessUnset is t, unless the field is also marked as taken away.
+// unlessUnset returns t, and reports a field that is also marked as unset.
 func (r *reader) unlessUnset(t *tree, unset bool, v cue.Value, path string) *tree {
 	if unset {
 		r.report(place(v), path, site.Finding{

@@ -32,29 +32,29 @@ type Definition struct {
 
 // Field is a field of a definition or of a struct within it.
 type Field struct {
-	// Path is the field's within the definition; NAME stands for any key of a
-	// map.
+	// Path is the field's path within the definition; NAME stands for any key
+	// of a map.
 	Path string `json:"path"`
 	Doc  string `json:"doc,omitempty"`
 	// Type says in words what fits, or names a definition.
 	Type string `json:"type"`
-	// Required says that the field must be there, Default what it is where
-	// nothing is said, in CUE.
+	// Required says that the field must be set. Default is its value in CUE
+	// when it is not set.
 	Required bool   `json:"required,omitempty"`
 	Default  string `json:"default,omitempty"`
-	// Readers are what makes use of the field: "rule CODE", "facet NAME",
-	// "engine", "people" where it is for them alone, or "later NAME" where nothing
-	// acts on it yet. What has fields of its own has none.
+	// Readers say what uses the field: "rule CODE", "facet NAME", "engine",
+	// "people" where only people use it, or "later NAME" where nothing acts on
+	// it yet. A field with fields of its own has none.
 	Readers []string `json:"readers,omitempty"`
 	// Holds says that the field has fields of its own: those that follow, or
-	// those of the definition that it is.
+	// those of its definition.
 	Holds bool `json:"holds,omitempty"`
 }
 
 // Section is a top-level field of a site.
 type Section struct {
 	Name string `json:"name"`
-	// Definition is what it holds: one, or Many by name.
+	// Definition is what the section holds: one, or Many by name.
 	Definition string `json:"definition"`
 	Many       bool   `json:"many"`
 }
@@ -83,8 +83,9 @@ var Definitions = sync.OnceValue(func() []Definition {
 	return all
 })
 
-// inherit is a definition's fields, where they only add to those of one that it
-// embeds with what these say of themselves, and without those that add nothing.
+// inherit returns a definition's fields. A field that only repeats one of an
+// embedded definition gets its texts from there, or is left out if it adds
+// nothing.
 func inherit(d Definition, all []Definition) []Field {
 	var fields []Field
 	for _, f := range d.Fields {
@@ -100,7 +101,7 @@ func inherit(d Definition, all []Definition) []Field {
 	return fields
 }
 
-// embedded is the field of a path in what a definition embeds.
+// embedded finds the field of a path in the definitions that d embeds.
 func embedded(d Definition, path string, all []Definition) (Field, bool) {
 	for _, e := range all {
 		if !slices.Contains(d.Embeds, e.Name) {
@@ -113,8 +114,8 @@ func embedded(d Definition, path string, all []Definition) (Field, bool) {
 	return Field{}, false
 }
 
-// lookup is the field of a path in a definition, in what that embeds, or in a
-// definition that one of its fields is.
+// lookup finds the field of a path in a definition, in definitions that it
+// embeds, or in the definition of one of its fields.
 func lookup(d Definition, path string, all []Definition) (Field, bool) {
 	for _, f := range d.Fields {
 		if f.Path == path {
@@ -137,7 +138,7 @@ type referencer struct {
 	structs map[string]bool
 }
 
-// declared are the definitions as the files declare them.
+// declared returns the definitions as the files declare them.
 func (r *referencer) declared() []*ast.Field {
 	var fields []*ast.Field
 	names, _ := fs.Glob(schema.Files, "*.cue")
@@ -207,7 +208,7 @@ func (r *referencer) field(path string, f *ast.Field) []Field {
 	return append([]Field{one}, within...)
 }
 
-// labelOf is a field's name, NAME for a pattern.
+// labelOf returns a field's name, or NAME for a pattern.
 func labelOf(f *ast.Field) string {
 	name, _, err := ast.LabelName(f.Label)
 	if err != nil {
@@ -216,7 +217,8 @@ func labelOf(f *ast.Field) string {
 	return name
 }
 
-// onlyPattern is the pattern of a struct that is a map; nil for another.
+// onlyPattern returns the pattern of a struct that is a map, or nil for another
+// struct.
 func onlyPattern(value ast.Expr) *ast.Field {
 	s, ok := value.(*ast.StructLit)
 	if !ok || len(s.Elts) != 1 {
@@ -232,7 +234,7 @@ func onlyPattern(value ast.Expr) *ast.Field {
 	return f
 }
 
-// embeds are the definitions that a struct embeds.
+// embeds returns the definitions that a struct embeds.
 func embeds(s *ast.StructLit) []string {
 	var names []string
 	for _, d := range s.Elts {
@@ -245,7 +247,7 @@ func embeds(s *ast.StructLit) []string {
 	return names
 }
 
-// docOf is a field's comment as one text.
+// docOf returns a field's comment as one text.
 func docOf(f *ast.Field) string {
 	var b strings.Builder
 	for _, c := range ast.Comments(f) {
@@ -256,7 +258,7 @@ func docOf(f *ast.Field) string {
 	return strings.TrimSpace(b.String())
 }
 
-// attribute is the text that a field's attribute has; empty without one.
+// attribute returns the text of a field's attribute; empty without one.
 func attribute(f *ast.Field, key string) string {
 	for _, a := range f.Attrs {
 		if k, body := a.Split(); k == key {
@@ -270,7 +272,7 @@ func attribute(f *ast.Field, key string) string {
 	return ""
 }
 
-// defaultOf is the default of an expression, in CUE; empty without one.
+// defaultOf returns the default of an expression, in CUE; empty without one.
 func defaultOf(e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.BinaryExpr:
@@ -284,7 +286,8 @@ func defaultOf(e ast.Expr) string {
 	return ""
 }
 
-// words says what fits an expression; empty where that takes a form.
+// words says in words what fits an expression; empty where only the attribute
+// form can say it.
 func words(e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.Ident:
@@ -309,7 +312,7 @@ var kindOf = map[string]string{
 	"string": "a text", "bool": "true or false", "int": "a whole number", "number": "a number", "_": "anything",
 }
 
-// textOf is a definition's text without what is for the engine alone.
+// textOf returns a definition's text without the engine's attributes.
 func textOf(f *ast.Field) string {
 	ast.Walk(f, func(n ast.Node) bool {
 		if field, ok := n.(*ast.Field); ok {

@@ -8,15 +8,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// longestText bounds what the content of a file may come to, in bytes: a short
-// template can name a long value many times.
+// longestText limits the filled content of a file, in bytes. A short template
+// can refer to a long value many times.
 const longestText = 1 << 20
 
-// inTemplate is a reference in a text: {rack}, but not ${HOME}, which is the
-// shell's.
+// inTemplate matches a reference in a text: {rack}, but not ${HOME}, which
+// belongs to the shell.
 var inTemplate = regexp.MustCompile(`\$?\{[A-Za-z][A-Za-z0-9._/-]*\}`)
 
-// references are what the names in a node's design stand for.
+// references resolves the names in a node's design.
 func (sh *shared) references(n *node, found *findings) site.References {
 	r := sh.site.ReferencesOf(n.effective)
 	texts := map[string]string{}
@@ -33,8 +33,8 @@ func (sh *shared) references(n *node, found *findings) site.References {
 	return r
 }
 
-// fill puts what templates come to among the texts. A rule finds what stands for
-// nothing in them.
+// fill adds the filled templates to the texts. A rule reports references
+// without a value.
 func (n *node) fill(texts map[string]string, path string, s site.System, origins *site.Origins, found *findings) {
 	for name, f := range s.Files {
 		if !f.Template || f.Content == nil {
@@ -55,7 +55,8 @@ func (n *node) fill(texts map[string]string, path string, s site.System, origins
 	}
 }
 
-// filled is a text with values in the place of references, and whether it fits.
+// filled returns a text with its references replaced by values, and whether it
+// fits.
 func (n *node) filled(text string) (string, bool) {
 	var to strings.Builder
 	last := 0
@@ -77,7 +78,7 @@ func (n *node) filled(text string) (string, bool) {
 	return to.String(), to.Len() <= longestText
 }
 
-// value is what a reference stands for; a list is written with ", " between.
+// value returns the value of a reference; a list is joined with ", ".
 func (n *node) value(path string) (string, bool) {
 	if path == "name" {
 		return n.name, true

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Format is how an effective design is written.
+// Format is the format of a rendered design.
 type Format string
 
 // The formats of an effective design.
@@ -25,9 +25,9 @@ const (
 	JSON Format = "json"
 )
 
-// document is an effective design as a site's package has it: with every
-// layer merged into the nodes, so that the profiles are names without content.
-// The fields here hide the site's.
+// document is an effective design in the form of a site's package. All layers
+// are merged into the nodes, so the profiles are only names. The fields here
+// hide the site's.
 type document struct {
 	*site.Site
 	Settings      *settings               `json:"site,omitempty"`
@@ -56,8 +56,8 @@ type settings struct {
 	SSH       site.SSHAuthorities `json:"ssh,omitzero"`
 }
 
-// anyItem and anyNode are what a site adds of its own without what it asks
-// for, which an effective design was already held to.
+// anyItem and anyNode are a site's extensions and policies without their
+// constraints, which the effective design already satisfies.
 type anyItem struct {
 	*site.Extension
 	Item struct{} `json:"item"`
@@ -68,8 +68,8 @@ type anyNode struct {
 	Require struct{} `json:"require"`
 }
 
-// renderedNode is a node without what its own layer does not say: the fields here
-// hide the node's.
+// renderedNode is a node without what its own layer does not set. The fields
+// here hide the node's.
 type renderedNode struct {
 	*site.Node
 	Name    string `json:"name,omitempty"`
@@ -80,8 +80,8 @@ type renderedNode struct {
 }
 
 // Render writes the effective design of a whole site, or of the named nodes
-// alone. Read as a site's package, what it writes of a whole site is the same
-// design; so is a site in which nodes were replaced by what it writes of them.
+// only. As a site's package, the text for a whole site gives the same design.
+// Replacing nodes of a site by the text for them gives the same design too.
 func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 	d := document{Nodes: map[string]renderedNode{}}
 	if len(nodes) == 0 {
@@ -104,8 +104,7 @@ func Render(s *site.Site, nodes []string, f Format) ([]byte, error) {
 	return asPackage(s.Name, expr.(*ast.StructLit))
 }
 
-// unplaced is a node without what the placement says of it, which is no part of
-// a design.
+// unplaced returns a node without its placement, which is not part of a design.
 func unplaced(n *site.Node) *site.Node {
 	if n == nil || !n.IsVirtual() {
 		return n
@@ -117,7 +116,7 @@ func unplaced(n *site.Node) *site.Node {
 	return &u
 }
 
-// whole is a site but for its nodes.
+// whole returns a site without its nodes.
 func whole(s *site.Site) document {
 	d := document{
 		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Install, s.Keys, s.SSH},
@@ -146,8 +145,8 @@ func (d document) json() ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// asPackage writes a file of the site's package. A site under sites/ may have
-// a name that no package can have.
+// asPackage writes a file of the site's package. The name of a site under
+// sites/ may not be valid for a package.
 func asPackage(name string, s *ast.StructLit) ([]byte, error) {
 	if !ast.IsValidIdent(name) {
 		name = "site"

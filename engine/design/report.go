@@ -42,8 +42,8 @@ func (r *reader) incomplete(v cue.Value, path string) *tree {
 	return broken
 }
 
-// invalid reports why v has no value: an expression without one, two values,
-// or one that does not fit.
+// invalid reports why v has no value: an expression without a value, two
+// values, or a value that does not fit.
 func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 	broken := &tree{broken: true, origin: origin(place(v), r.layer)}
 	set := setBy(v)
@@ -76,8 +76,8 @@ func (r *reader) invalid(v cue.Value, s *shape, path string) *tree {
 	return broken
 }
 
-// requoted is a number that is no text, or a text that is no number, written as the
-// schema has it; empty where that does not fit either.
+// requoted corrects the quotes of a number written as a text, or a text written
+// as a number. It returns an empty string where the schema rejects that too.
 func (s *shape) requoted(text string, v cue.Value) string {
 	as := strings.Trim(text, `"`)
 	if as == text {
@@ -98,11 +98,11 @@ func (s *shape) requoted(text string, v cue.Value) string {
 	return as
 }
 
-// setting is one expression of the repository that takes part in a value.
+// setting is one expression of the repository that contributes to a value.
 type setting struct {
 	text string
 	pos  token.Pos
-	// fails says that the expression has no value in itself.
+	// fails says that the expression itself has no value.
 	fails bool
 }
 
@@ -117,7 +117,7 @@ func setBy(v cue.Value) []setting {
 	return all
 }
 
-// isTop says whether an expression is `_`, which stands for a value that is set
+// isTop reports whether an expression is `_`, which stands for a value set
 // elsewhere.
 func isTop(c cue.Value) bool {
 	x := c.Source()
@@ -132,8 +132,8 @@ func where(p token.Pos) string {
 	return fmt.Sprintf("%s:%d:%d", p.Filename(), p.Line(), p.Column())
 }
 
-// reportAll reports every error that CUE has for a value, as far as no more
-// telling finding covers it. What another field has is left until that was read.
+// reportAll reports every error that CUE has for a value. Errors that may come
+// from another field wait until that field was read.
 func (r *reader) reportAll(v cue.Value) {
 	wrong := errors.Errors(v.Validate())
 	if len(wrong) == 0 {
@@ -154,7 +154,7 @@ func (r *reader) reportAll(v cue.Value) {
 	}
 }
 
-// restsOn are the paths of the fields that an expression names.
+// restsOn returns the paths of the fields that an expression refers to.
 func restsOn(v cue.Value) []string {
 	var all []string
 	for _, c := range conjuncts(v) {
@@ -168,7 +168,7 @@ func restsOn(v cue.Value) []string {
 	return all
 }
 
-// settle reports the errors of other fields that were not told at these.
+// settle reports the waiting errors whose causing fields have no finding.
 func (r *reader) settle() {
 	for _, c := range r.later {
 		if !slices.ContainsFunc(c.on, func(path string) bool { return r.told[path] }) {
@@ -190,12 +190,12 @@ func (r *reader) noValue(v cue.Value, path string, e errors.Error) {
 	})
 }
 
-// causeOf is the path of the field that an error is about.
+// causeOf returns the path of the field that an error is about.
 func causeOf(e errors.Error) string {
 	return strings.Join(labels(e), ".")
 }
 
-// labels are the path of an error without quotes.
+// labels returns the path of an error without quotes.
 func labels(e errors.Error) []string {
 	var all []string
 	for _, label := range e.Path() {
@@ -207,7 +207,7 @@ func labels(e errors.Error) []string {
 	return all
 }
 
-// dotted is a path without quotes.
+// dotted returns a path without quotes.
 func dotted(selectors []cue.Selector) string {
 	return strings.Join(labelsOf(selectors), ".")
 }
@@ -224,7 +224,8 @@ func labelsOf(selectors []cue.Selector) []string {
 	return all
 }
 
-// related are the other places in the repository that take part in an error.
+// related returns the other places in the repository that contribute to an
+// error.
 func related(e errors.Error) []string {
 	var places []string
 	for _, p := range e.InputPositions() {
@@ -244,7 +245,7 @@ func (r *reader) report(p token.Pos, path string, f site.Finding) {
 	r.tell(p, path, f)
 }
 
-// tell adds a finding, which is not counted.
+// tell adds a finding without counting it.
 func (r *reader) tell(p token.Pos, path string, f site.Finding) {
 	f.Node, f.Path = r.node, path
 	if r.node != "" {

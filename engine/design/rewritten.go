@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// withTexts are files with other texts in the places of some.
+// withTexts returns files with the texts of some replaced.
 func withTexts(files fs.FS, texts map[string][]byte) fs.FS { return textsOver{files, texts} }
 
 type textsOver struct {
@@ -16,7 +16,7 @@ type textsOver struct {
 	texts map[string][]byte
 }
 
-// Open opens a file, with the other text where there is one.
+// Open opens a file, with its replaced text if it has one.
 func (o textsOver) Open(name string) (fs.File, error) {
 	text, is := o.texts[name]
 	if !is {
@@ -25,8 +25,8 @@ func (o textsOver) Open(name string) (fs.File, error) {
 	return replaced{bytes.NewReader(text), replacedInfo{path.Base(name), int64(len(text))}}, nil
 }
 
-// ReadDir lists a folder. A file with another text has no entry of the files below, which may know
-// its content by an id.
+// ReadDir lists a folder. A replaced file gets a new entry, because the original entry may have a
+// content ID.
 func (o textsOver) ReadDir(name string) ([]fs.DirEntry, error) {
 	all, err := fs.ReadDir(o.FS, name)
 	for i, e := range all {
@@ -37,7 +37,7 @@ func (o textsOver) ReadDir(name string) ([]fs.DirEntry, error) {
 	return all, err
 }
 
-// replaced is an open file with another text.
+// replaced is an open file with a replaced text.
 type replaced struct {
 	io.Reader
 	info replacedInfo
@@ -46,7 +46,7 @@ type replaced struct {
 func (r replaced) Stat() (fs.FileInfo, error) { return r.info, nil }
 func (r replaced) Close() error               { return nil }
 
-// replacedInfo is what is told of it.
+// replacedInfo is the file info of a replaced file.
 type replacedInfo struct {
 	name string
 	size int64

@@ -12,17 +12,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ruling is what a site is held against in the place of its own policies and
-// suppressions: those of another revision.
+// ruling holds the policies and suppressions of another revision, which a site
+// is checked against instead of its own.
 type ruling struct {
-	pack pack // that the policies are in
+	pack pack // has the policies
 	site *site.Site
 }
 
-// Judge says what is wrong with a site by the policies and suppressions of
-// another revision of it, in the place of its own, so that nobody loosens a rule
-// for the very change that breaks it. A revision that is broken itself judges
-// nothing. An error is as Evaluate's.
+// Judge checks a site against the policies and suppressions of another revision
+// of it, not its own. So a change cannot loosen the rule that it breaks. A
+// revision that is itself broken gives no findings. Errors are those of
+// Evaluate.
 func (e *Evaluator) Judge(ctx context.Context, files, by fs.FS, siteName string) ([]site.Finding, error) {
 	rules, err := e.Evaluate(ctx, by, siteName)
 	if err != nil || rules.Site == nil {
@@ -47,7 +47,7 @@ func (e *Evaluator) Judge(ctx context.Context, files, by fs.FS, siteName string)
 	return r.Findings, err
 }
 
-// ruled takes what the policies of a ruling say of a node.
+// ruled adds the findings of a ruling's policies to a node.
 func ruled(n *node, l layer) {
 	for _, f := range l.findings {
 		if isPolicy(f.Code) {
@@ -56,9 +56,10 @@ func ruled(n *node, l layer) {
 	}
 }
 
-// rulingOf is the digest of the text that a site's policies and suppressions are
-// made of, wherever it stands: their declarations, what these refer to, and the
-// files of other packages. Of a package that is not divided it is all of it.
+// rulingOf returns the digest of the text that a site's policies and
+// suppressions depend on, wherever it is: their declarations, what these refer
+// to, and the files of other packages. For an undivided package it covers all
+// of it.
 func rulingOf(p pack, d *division) string {
 	h := sha256.New()
 	own := map[string]bool{}

@@ -16,15 +16,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sops"
 )
 
-// secretsIn is the folder with the encrypted secrets of a site whose package is in a
-// folder.
+// secretsIn returns the folder of a site's encrypted secrets. dir is the folder of
+// the site's package.
 func secretsIn(dir string) string { return path.Join(dir, sealed.Folder) }
 
-// isSecret says whether a file is in the site's folder of secrets.
+// isSecret reports whether a file is in the site's folder of secrets.
 func (p *pack) isSecret(name string) bool { return strings.HasPrefix(name, secretsIn(p.dir)+"/") }
 
-// withSecrets gives a site the encrypted files that its credentials name. They never
-// pass through CUE, and nothing of them is decrypted here.
+// withSecrets adds the encrypted files that a site's credentials name. They never
+// pass through CUE, and nothing is decrypted here.
 func (e *evaluation) withSecrets(p pack, r Result) Result {
 	found := secretFindings(p)
 	if r.Site != nil {
@@ -83,20 +83,20 @@ func unusedSecret(file string) site.Finding {
 	}
 }
 
-// isEncrypted says whether a file is one that holds secrets by its name.
+// isEncrypted reports whether a file name is one of an encrypted secret.
 func isEncrypted(name string) bool { return strings.HasSuffix(name, sealed.Extension) || IsSOPS(name) }
 
-// sopsName is what files of SOPS are called, so that nobody commits one unencrypted
-// by mistake.
+// sopsName matches the names of SOPS files. The fixed name keeps people from
+// committing one unencrypted by mistake.
 var sopsName = regexp.MustCompile(`\.sops\.(?:json|yaml|yml)$`)
 
-// IsSOPS says whether a file is one of SOPS by its name.
+// IsSOPS reports whether a file name is that of a SOPS file.
 func IsSOPS(name string) bool { return sopsName.MatchString(name) }
 
-// plainNames are files of the folder of secrets that hold none.
+// plainNames are files in the folder of secrets that are not secret.
 var plainNames = []string{sealed.RecipientsFile, "README", "README.md"}
 
-// secretFindings says what is wrong with the files in the folder of secrets.
+// secretFindings checks the files in the folder of secrets.
 func secretFindings(p pack) *findings {
 	found := &findings{}
 	for _, file := range slices.Sorted(maps.Keys(p.sealed)) {
@@ -155,7 +155,7 @@ func sopsFindings(file string, text []byte) []site.Finding {
 	return found
 }
 
-// leadingLine parts an error into the line that it begins with and what it says.
+// leadingLine splits the line number at the start of an error from its message.
 func leadingLine(err error) (int, error) {
 	first, rest, ok := strings.Cut(err.Error(), ": ")
 	if line, nerr := strconv.Atoi(first); ok && nerr == nil && line > 0 {

@@ -7,7 +7,7 @@ import (
 	"cuelang.org/go/cue"
 )
 
-// section is a top-level field of a site, and the definition of what it holds.
+// section is a top-level field of a site, and the definition of its content.
 type section struct {
 	name, definition string
 	// bind is the section's declaration, with %s for the definition.
@@ -46,23 +46,22 @@ const (
 )
 
 // shape is what a definition of the schema allows in one place. Findings about
-// fields come from it, because CUE hides unknown and missing fields behind
-// other errors. The shape of a definition that contains itself does, too.
+// fields come from shapes, because CUE hides unknown and missing fields behind
+// other errors. The shape of a recursive definition is recursive too.
 type shape struct {
-	// kind is what a value may be; all kinds for one that is open.
+	// kind is the kinds that a value may have; all for an open value.
 	kind cue.Kind
-	// fields are a struct's own, entries what the patterns of a map allow.
+	// fields are a struct's own fields, entries the patterns of a map.
 	fields  map[string]*shape
 	entries []entry
-	// item is what a list holds.
+	// item is the shape of a list's items.
 	item     *shape
 	required bool
 	optional bool
-	// constraint says that the value is CUE to be held against other values,
-	// and says nothing itself.
+	// constraint says that the value is CUE to check other values against.
 	constraint bool
-	// says is what the schema says of a scalar or list; without it, that takes
-	// more than one place to tell.
+	// says is the schema's value for a scalar or list. It is missing where the
+	// schema has parts of it in several places.
 	says cue.Value
 	// fallback is the default, with its origin in the schema.
 	fallback *tree
@@ -70,11 +69,11 @@ type shape struct {
 	form string
 }
 
-// entry is a pattern of a map: which keys it is for, and what they hold.
+// entry is a pattern of a map: the keys that it matches, and their values.
 type entry struct {
 	// fits is nil when every key fits.
 	fits func(string) bool
-	// keys says in words which do.
+	// keys says in words which keys fit.
 	keys string
 	*shape
 }
@@ -84,8 +83,8 @@ var anything = &shape{kind: cue.TopKind}
 
 func (s *shape) isStruct() bool { return s.kind == cue.StructKind }
 
-// of is the kind that a value is read as: an open one as what it is, also where
-// CUE sees no kind because something in it has no value.
+// of returns the kind that a value is read as. It finds the kind of an open
+// value even when CUE sees none because something in it has no value.
 func (s *shape) of(v cue.Value) cue.Kind {
 	if s.kind != cue.TopKind {
 		return s.kind
@@ -102,7 +101,8 @@ func (s *shape) of(v cue.Value) cue.Kind {
 	return cue.BottomKind
 }
 
-// sub is the shape of a field of s, nil when s allows none of that name.
+// sub returns the shape of a field of s, or nil when s does not allow that
+// name.
 func (s *shape) sub(field string) *shape {
 	if f, ok := s.fields[field]; ok {
 		return f
@@ -118,7 +118,7 @@ func (s *shape) sub(field string) *shape {
 	return nil
 }
 
-// items is the shape of what a list holds.
+// items returns the shape of a list's items.
 func (s *shape) items() *shape {
 	if s.item == nil {
 		return anything
@@ -126,7 +126,7 @@ func (s *shape) items() *shape {
 	return s.item
 }
 
-// holdsFields says whether a list's items have fields of their own to tell of.
+// holdsFields reports whether a list's items are structs or lists.
 func (s *shape) holdsFields() bool { return s.items().kind&(cue.StructKind|cue.ListKind) != 0 }
 
 // fits says in words what a value must be.

@@ -12,7 +12,7 @@ import (
 	"cuelang.org/go/cue"
 )
 
-// shapes are the shapes of all definitions by name.
+// shapes returns the shapes of all definitions by name.
 var shapes = sync.OnceValue(func() map[string]*shape {
 	b := newBasis(false)
 	return shapesOf(b.evaluating.BuildInstance(b.schema))
@@ -37,8 +37,8 @@ func shapesOf(v cue.Value) map[string]*shape {
 	return all
 }
 
-// shapeOf reads the shape of a site's own constraint. It is closed but where
-// the constraint itself says "...", or nothing at all.
+// shapeOf reads the shape of a site's own constraint. The shape is closed
+// unless the constraint has "..." or no fields.
 func shapeOf(v cue.Value) *shape {
 	r := newShaper()
 	var parts []*shape
@@ -58,16 +58,17 @@ func shapeOf(v cue.Value) *shape {
 	return whole
 }
 
-// shaper reads shapes. A field that is a definition by name gets its shape
-// last, so that a definition may contain itself.
+// shaper reads shapes. A field that refers to a definition gets its shape last,
+// so that a definition may contain itself.
 type shaper struct {
 	definitions map[string]*shape
 	named       map[*shape]string
-	// mixed have several patterns.
+	// mixed are structs with several patterns.
 	mixed []*shape
-	// words are what definitions say of themselves, by regular expression.
+	// words are the definitions' own descriptions, by regular expression.
 	words map[string]string
-	// strict panics on what is not understood, which the schema does not have.
+	// strict panics on patterns that the shaper does not understand. The schema
+	// has none.
 	strict bool
 }
 
@@ -75,7 +76,7 @@ func newShaper() *shaper {
 	return &shaper{definitions: map[string]*shape{}, named: map[*shape]string{}, words: map[string]string{}}
 }
 
-// link gives fields that are definitions by name their shapes.
+// link gives fields that refer to definitions their shapes.
 func (r *shaper) link() {
 	for s, name := range r.named {
 		s.is(r.definitions[name])
@@ -95,14 +96,14 @@ func (r *shaper) definition(name string, v cue.Value) *shape {
 	return r.definitions[key]
 }
 
-// definitionKey tells definitions of several packages apart.
+// definitionKey distinguishes definitions of several packages.
 func definitionKey(name string, v cue.Value) string { return path.Dir(v.Pos().Filename()) + name }
 
 // read reads the shape of a definition.
 func (r *shaper) read(v cue.Value) *shape {
 	s := &shape{kind: v.IncompleteKind(), says: v, fallback: fallback(v), form: formOf(v), constraint: isConstraint(v)}
 	if s.kind != cue.StructKind && s.kind&cue.StructKind != 0 {
-		s.kind = cue.TopKind // a value or fields: CUE tells which fits
+		s.kind = cue.TopKind // a value or fields: CUE decides which fits
 	}
 	switch s.kind {
 	case cue.ListKind:
@@ -151,8 +152,8 @@ func (r *shaper) field(v cue.Value) *shape {
 	return s
 }
 
-// named is the definition that a value is, and nothing else; false without
-// one.
+// named returns the definition that a value refers to; false if the value is
+// anything else.
 func named(v cue.Value) (string, cue.Value, bool) {
 	root, path := v.ReferencePath()
 	if at := path.Selectors(); len(at) != 1 || !at[0].IsDefinition() {
@@ -168,8 +169,8 @@ func (s *shape) is(d *shape) {
 	s.kind, s.fields, s.entries, s.item, s.fallback = d.kind, d.fields, d.entries, d.item, d.fallback
 }
 
-// unmix has each pattern say what is also said of every key, so that the first
-// that fits says everything. It changes the list in place, which fields share.
+// unmix adds to each pattern what holds for every key, so that the first match
+// has everything. It changes the list in place, which fields share.
 func unmix(entries []entry) {
 	in := overlap{}
 	every := anything
@@ -190,15 +191,15 @@ func unmix(entries []entry) {
 	copy(entries, append(some, others...))
 }
 
-// overlap makes shapes of what fits two shapes, of each two once: a shape may
-// contain itself.
+// overlap makes the shape of what fits two shapes. It makes each pair once,
+// because a shape may contain itself.
 type overlap map[[2]*shape]*shape
 
 func (u overlap) both(a, b *shape) *shape {
 	switch {
 	case a.kind == cue.TopKind:
 		return b
-	case b.kind == cue.TopKind || a.kind != b.kind: // nothing fits; CUE says so
+	case b.kind == cue.TopKind || a.kind != b.kind: // nothing fits; CUE reports it
 		return a
 	}
 	s, ok := u[[2]*shape{a, b}]
@@ -233,15 +234,15 @@ func isConstraint(v cue.Value) bool {
 	return a.Err() == nil
 }
 
-// formOf is what a field of the schema says of itself in words.
+// formOf returns the schema's description of a field in words.
 func formOf(v cue.Value) string {
 	a := v.Attribute("form")
 	text, _ := a.String(0) // empty without one
 	return text
 }
 
-// entry is a pattern and what it holds: a regular expression, or one that any
-// key fits.
+// entry returns the entry of a pattern: a regular expression, or a pattern that
+// any key matches.
 func (r *shaper) entry(pattern cue.Value, holds *shape) entry {
 	text, ok := regular(pattern)
 	if fits, err := regexp.Compile(text); ok && err == nil {
@@ -253,7 +254,7 @@ func (r *shaper) entry(pattern cue.Value, holds *shape) entry {
 	return entry{shape: holds}
 }
 
-// regular is the regular expression that a value is.
+// regular returns the regular expression of a value.
 func regular(v cue.Value) (string, bool) {
 	op, args := v.Expr()
 	if op != cue.RegexMatchOp {
@@ -263,7 +264,7 @@ func regular(v cue.Value) (string, bool) {
 	return text, err == nil
 }
 
-// fallback is a definition's default for a scalar, nil without one.
+// fallback returns a definition's default for a scalar, or nil without one.
 func fallback(v cue.Value) *tree {
 	d, ok := v.Default()
 	if !ok || !d.IsConcrete() || v.IncompleteKind() == cue.StructKind || v.IncompleteKind() == cue.ListKind {

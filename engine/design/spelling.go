@@ -10,21 +10,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxSpellings bounds how often a package is evaluated anew for the sake of
-// misspelt fields: once for each level at which one is in another.
+// maxSpellings limits how often a package is evaluated again because of
+// misspelt fields: once for each level of nesting.
 const maxSpellings = 5
 
-// spelling is what misspelt fields are taken for. A field that the schema does
-// not have is a finding, which no suppression silences; so that it is the only
-// one, the package is then evaluated as if the field near to it had been
+// spelling corrects misspelt fields. A field that the schema does not have is a
+// finding, which no suppression silences. To avoid further findings, the
+// package is then evaluated as if the field with the nearest name had been
 // written.
 type spelling struct {
-	// meant are the right names by the places of the labels.
+	// meant are the correct names, by the places of the labels.
 	meant map[token.Position]string
-	// found are the misspelt fields by the layer and path of the reader.
+	// found are the misspelt fields, by the layer and path of the reader.
 	found map[string][]misspelling
-	// fresh says that one was found since the package was last compiled, top
-	// that one names a section.
+	// fresh says that a misspelt field was found since the last compilation,
+	// top that one names a section.
 	fresh, top bool
 }
 
@@ -34,8 +34,8 @@ type misspelling struct {
 	finding site.Finding
 }
 
-// note notes that a field of v was meant to be another, unless that is set
-// too and cannot be both. A nil spelling notes nothing.
+// note records that field, a field of v, was meant to be near, unless near is
+// set too and both cannot hold. A nil spelling ignores it.
 func (s *spelling) note(r *reader, v, field cue.Value, name, near string, m misspelling) {
 	if s == nil {
 		return
@@ -56,7 +56,7 @@ func (s *spelling) note(r *reader, v, field cue.Value, name, near string, m miss
 	}
 }
 
-// clash says whether two values set one scalar or list both.
+// clash reports whether two values both set the same scalar or list.
 func clash(a, b cue.Value) bool {
 	if a.IncompleteKind() != cue.StructKind {
 		return len(setBy(a)) > 0 && len(setBy(b)) > 0
@@ -76,7 +76,7 @@ func (s *spelling) retell(r *reader) {
 	}
 }
 
-// namedAt are the places where a value's field is named so.
+// namedAt returns the places where a value's field has this name.
 func namedAt(v cue.Value, name string) []token.Pos {
 	var all []token.Pos
 	for _, c := range conjuncts(v) {
@@ -87,7 +87,7 @@ func namedAt(v cue.Value, name string) []token.Pos {
 	return all
 }
 
-// correct writes the right names into a part of a file.
+// correct replaces misspelt names in a part of a file.
 func (s *spelling) correct(n ast.Node) {
 	if len(s.meant) == 0 {
 		return
@@ -102,8 +102,8 @@ func (s *spelling) correct(n ast.Node) {
 	}, nil)
 }
 
-// relabelled is another label in the place of one. One in quotes cannot be
-// referred to, and neither can the other.
+// relabelled returns a label with another name. It stays quoted if the old
+// label was, so that references cannot use it.
 func relabelled(l ast.Label, name string) ast.Label {
 	if _, quoted := l.(*ast.BasicLit); quoted {
 		return &ast.BasicLit{ValuePos: l.Pos(), Kind: token.STRING, Value: strconv.Quote(name)}

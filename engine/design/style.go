@@ -2,18 +2,19 @@ package design
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// style is what a node's machine is, which says what the node must have.
+// style is the kind of a node's machine. It decides which fields the node must
+// have.
 type style int
 
 const (
 	physical style = iota
 	virtual
-	// unclear is the style of a node of which that is wrong.
+	// unclear is the style of a node with a wrong style.
 	unclear
 	styles
 )
 
-// styleOf is the style of a node whose layers are merged.
+// styleOf returns the style of a node whose layers are merged.
 func styleOf(merged *tree) style {
 	said := merged.get("style")
 	switch {
@@ -25,17 +26,17 @@ func styleOf(merged *tree) style {
 	return unclear
 }
 
-// shape is that of an effective node.
+// shape returns the shape of an effective node of this style.
 func (s style) shape() *shape {
 	return shapes()[[styles]string{"#Node", "#VirtualNode", "#Effective"}[s]]
 }
 
-// derivedLayer is the layer of what follows from the names of a site and of a
-// node. It is below all others.
+// derivedLayer is the layer of values derived from the names of a site and a
+// node. It is the weakest layer.
 const derivedLayer = "derived"
 
-// derived is the layer of what follows from the names of a site and of a
-// virtual node, at the place of the node; nil for a physical one.
+// derived returns the layer of values derived from the names of a site and a
+// virtual node, at the place of the node. It is nil for a physical node.
 func (n *node) derived(siteName string) *tree {
 	if styleOf(n.merged) != virtual {
 		return nil

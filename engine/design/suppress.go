@@ -11,9 +11,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// suppress takes out the findings that a site's suppressions silence, and adds
-// what is wrong with the suppressions themselves. With whole, every rule was
-// checked, so that a suppression without a finding has none to silence.
+// suppress removes the findings that a site's suppressions silence, and adds
+// findings about the suppressions themselves. With whole, every rule was
+// checked, so a suppression that silences nothing is reported.
 func suppress(all []site.Finding, s *site.Site, now time.Time, whole bool) (kept, silenced []site.Finding) {
 	q := silence{site: s, now: now, used: map[string]bool{}}
 	q.known, q.firm = codes(s)
@@ -48,19 +48,19 @@ func codes(s *site.Site) (known []string, firm map[string]bool) {
 	return known, firm
 }
 
-// silence is what the suppressions of a site come to.
+// silence holds the suppressions of a site while they are applied.
 type silence struct {
 	site  *site.Site
 	now   time.Time
 	known []string
 	firm  map[string]bool
-	// inForce are names of suppressions in order.
+	// inForce are names of suppressions, in order.
 	inForce  []string
 	used     map[string]bool
 	findings findings
 }
 
-// consider takes a suppression into force, or reports why it is not.
+// consider puts a suppression into force, or reports why it cannot.
 func (q *silence) consider(name string, x *site.Suppression) {
 	path := join("suppressions", name)
 	switch {
@@ -90,7 +90,7 @@ func (q *silence) consider(name string, x *site.Suppression) {
 	}
 }
 
-// codesLike says which codes there are of the kind of one.
+// codesLike names the known codes of the same kind.
 func (q *silence) codesLike(code string) string {
 	if !isPolicy(code) {
 		return "`slipway rules` lists them all."
@@ -105,7 +105,7 @@ func (q *silence) codesLike(code string) string {
 	return "those of the site's policies are " + strings.Join(named, ", ") + "."
 }
 
-// silences says whether a suppression in force silences a finding.
+// silences reports whether a suppression in force silences a finding.
 func (q *silence) silences(f site.Finding) bool {
 	if q.firm[f.Code] {
 		return false
@@ -124,7 +124,7 @@ func (q *silence) silences(f site.Finding) bool {
 func (q *silence) unused() {
 	for _, name := range q.inForce {
 		x := q.site.Suppressions[name]
-		if q.used[name] || x.Reason == "" { // a wrong reason was said, and comes first
+		if q.used[name] || x.Reason == "" { // a wrong reason is already reported and comes first
 			continue
 		}
 		what := "there is no such finding"
@@ -140,7 +140,7 @@ func (q *silence) unused() {
 	}
 }
 
-// strangers says which names are of no node.
+// strangers lists the names that no node has.
 func (q *silence) strangers(nodes []string) string {
 	var text strings.Builder
 	for _, name := range nodes {
@@ -151,7 +151,7 @@ func (q *silence) strangers(nodes []string) string {
 	return text.String()
 }
 
-// at adds a finding at the place of a path, or of what holds it.
+// at adds a finding at the place of a path, or of what contains it.
 func (q *silence) at(path string, f site.Finding) {
 	f.Path = path
 	o := q.site.Origins.Of(path)

@@ -9,28 +9,28 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// tree is a layer, or what layers merge to: structs and maps down to scalars
-// and lists, each leaf with its origin. A tree is never changed once it was
-// read; merging makes new ones.
+// tree is a layer, or several layers merged: structs and maps down to scalars
+// and lists, each leaf with its origin. A tree never changes once it was read;
+// merging makes new ones.
 type tree struct {
 	// fields are those of a struct or map; nil for a leaf.
 	fields map[string]*tree
 	// value is a leaf's: string, bool, int64, float64, or []any of them and of
 	// plain maps.
 	value any
-	// items are those of a list that have fields, for their origins alone: a
+	// items are a list's items that have fields, kept only for their origins. A
 	// list is replaced as a whole.
 	items  []indexed
 	origin site.Origin
-	// unset takes away what layers below have set.
+	// unset removes what layers below have set.
 	unset bool
-	// open is a leaf that is no value but a constraint.
+	// open is a leaf with a constraint instead of a value.
 	open bool
-	// preset is a leaf that is the default of an expression of the repository.
+	// preset is a leaf with the default of an expression of the repository.
 	preset bool
-	// broken is a leaf whose value is already the subject of a finding.
+	// broken is a leaf whose value already has a finding.
 	broken bool
-	// common is there when many nodes have this very tree.
+	// common is set when many nodes share this tree.
 	common *common
 }
 
@@ -40,7 +40,7 @@ type indexed struct {
 	*tree
 }
 
-// merge lays over on top of under: maps and structs by key, anything else is
+// merge merges over on top of under: maps and structs by key; anything else is
 // replaced. Either may be nil.
 func merge(under, over *tree) *tree {
 	switch {
@@ -64,8 +64,8 @@ func merge(under, over *tree) *tree {
 	return merged.unlessEmptied(len(under.fields) + len(over.fields))
 }
 
-// unlessEmptied is t, or nil when everything that it had was taken away: only
-// a struct that was written empty is one.
+// unlessEmptied returns t, or nil when everything in it was unset. Only a
+// struct that was written empty stays empty.
 func (t *tree) unlessEmptied(had int) *tree {
 	if len(t.fields) == 0 && had > 0 {
 		return nil
@@ -73,7 +73,7 @@ func (t *tree) unlessEmptied(had int) *tree {
 	return t
 }
 
-// settled is t as it is with nothing below it, without anything unset.
+// settled returns t as it is with no layer below, without unset parts.
 func (t *tree) settled() *tree {
 	if t.unset && len(t.fields) == 0 {
 		return nil
@@ -90,8 +90,8 @@ func (t *tree) settled() *tree {
 	return s.unlessEmptied(len(t.fields))
 }
 
-// isSettled says whether nothing in a tree is unset, as in nearly all: such a
-// tree need not be copied.
+// isSettled reports whether nothing in a tree is unset. Nearly all trees are
+// settled, and need no copy.
 func (t *tree) isSettled() bool {
 	if t.fields == nil {
 		return !t.unset
@@ -107,7 +107,7 @@ func (t *tree) isSettled() bool {
 	return true
 }
 
-// orEmpty is t, or a struct without fields.
+// orEmpty returns t, or a struct without fields.
 func (t *tree) orEmpty() *tree {
 	if t == nil {
 		return &tree{fields: map[string]*tree{}}
@@ -115,8 +115,9 @@ func (t *tree) orEmpty() *tree {
 	return t
 }
 
-// isBare says whether a struct was written empty: what is in it are defaults. It
-// has an origin of its own, so that what is said of it has a place.
+// isBare reports whether a struct was written empty, so that it has only
+// defaults. Such a struct has its own origin, to give findings about it a
+// place.
 func (t *tree) isBare() bool {
 	for _, f := range t.fields {
 		if f.fields != nil || f.origin.LayerName() != "schema" {
@@ -126,8 +127,8 @@ func (t *tree) isBare() bool {
 	return true
 }
 
-// plain is the tree as encoding/json writes it; broken and open
-// leaves are left out.
+// plain returns the tree as encoding/json writes it, without broken and open
+// leaves.
 func (t *tree) plain() any {
 	if t.fields == nil {
 		return t.value
@@ -141,8 +142,8 @@ func (t *tree) plain() any {
 	return m
 }
 
-// origins are those of what is in the tree: of leaves, and of what else has
-// one.
+// origins returns the origins of leaves and of everything else in the tree that
+// has one.
 func (t *tree) origins() *site.Origins {
 	return t.common.originsOf(func() *site.Origins {
 		parts := make([]site.OriginPart, 0, len(t.fields)+len(t.items))
@@ -160,7 +161,7 @@ func (t *tree) originPart(name string) site.OriginPart {
 	return site.OriginPart{Name: name, Origin: t.origin, Within: t.origins()}
 }
 
-// get is the tree's part at a path, nil without one.
+// get returns the tree's part at a path, or nil without one.
 func (t *tree) get(path ...string) *tree {
 	for _, key := range path {
 		if t == nil {
@@ -171,8 +172,8 @@ func (t *tree) get(path ...string) *tree {
 	return t
 }
 
-// at is the tree's part at a path of names with dots between them, nil without
-// one. A name may have dots in it, so that each of them may be where it ends.
+// at returns the tree's part at a dotted path, or nil without one. A name may
+// contain dots, so it tries each dot as the end of a name.
 func (t *tree) at(path string) *tree {
 	if f := t.fields[path]; f != nil {
 		return f
@@ -190,7 +191,7 @@ func (t *tree) at(path string) *tree {
 	return nil
 }
 
-// strings are the items of a list of strings, nil for anything else.
+// strings returns the items of a list of strings, or none for anything else.
 func (t *tree) strings() []string {
 	if t == nil {
 		return nil
@@ -205,20 +206,20 @@ func (t *tree) strings() []string {
 	return list
 }
 
-// set is the tree with something else at a path.
+// set returns a copy of the tree with a path replaced.
 func (t *tree) set(path []string, to *tree) *tree {
 	if len(path) == 0 {
 		return to
 	}
 	done := *t.orEmpty()
-	done.common = nil // what t comes to, this does not
+	done.common = nil // cached results of t do not apply to the copy
 	done.fields = maps.Clone(done.fields)
 	done.fields[path[0]] = done.fields[path[0]].set(path[1:], to)
 	return &done
 }
 
-// place is the origin of what is at a path or, where there is none, of what is
-// near: what holds it, or something beside it.
+// place returns the origin at a path or, if it has none, of something near:
+// what contains the path, or something next to it.
 func (t *tree) place(path []string) site.Origin {
 	if len(path) > 0 {
 		if sub := t.sub(path[0]); sub != nil {
@@ -231,7 +232,7 @@ func (t *tree) place(path []string) site.Origin {
 	return t.origin
 }
 
-// sub is a field, or an item that has fields.
+// sub returns a field, or an item that has fields.
 func (t *tree) sub(key string) *tree {
 	for _, item := range t.items {
 		if strconv.Itoa(item.at) == key {
@@ -241,14 +242,14 @@ func (t *tree) sub(key string) *tree {
 	return t.fields[key]
 }
 
-// without is the tree but for one field.
+// without returns the tree without one field.
 func (t *tree) without(field string) *tree {
 	fields := maps.Clone(t.fields)
 	delete(fields, field)
 	return &tree{fields: fields, origin: t.origin, unset: t.unset}
 }
 
-// size is how many values the tree has: itself, and all that is in it.
+// size returns how many values the tree has: itself, and all that is in it.
 func (t *tree) size() int64 {
 	n := sizeOf(t.value)
 	for _, f := range t.fields {
@@ -272,7 +273,7 @@ func sizeOf(value any) int64 {
 	return n
 }
 
-// keys are the fields' names in order.
+// keys returns the fields' names in order.
 func (t *tree) keys() []string { return slices.Sorted(maps.Keys(t.fields)) }
 
 func join(prefix, key string) string {

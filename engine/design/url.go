@@ -13,21 +13,23 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// longestURL bounds what a URL may come to: one line of a profile becomes a text
-// of its own in every node.
+// longestURL limits the length of a URL with its values filled in. One line of
+// a profile becomes a separate text in every node.
 const longestURL = 2000
 
 var (
-	// braced is what is in braces in a URL, where RFC 3986 has none, or one
-	// brace alone.
+	// braced matches braces with their content in a URL, or a single brace. RFC
+	// 3986 allows no braces in a URL.
 	braced = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
-	// word is what stays one part of a URL: letters that RFC 3986, section 2.3,
-	// reserves for nothing, at most as many as a domain name has.
+	// word matches text that stays one part of a URL: only characters that RFC
+	// 3986, section 2.3, leaves unreserved, and at most as many as a domain
+	// name has.
 	word = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,253}$`)
 )
 
-// urls is the layer of what the URLs of endpoints come to that refer to values of
-// the node as {PATH}, on top of the URLs as they are written; nil without any.
+// urls returns the layer of endpoint URLs that refer to values of the node as
+// {PATH}, with these values filled in. It overrides the URLs as written, and is
+// nil without any.
 func (n *node) urls(found *findings) *tree {
 	var l *tree
 	endpoints := n.merged.get("endpoints").orEmpty()
@@ -43,8 +45,8 @@ func (n *node) urls(found *findings) *tree {
 	return l
 }
 
-// url is a URL with values in the place of references; a broken one where there
-// is no value for one of them.
+// url returns a URL with its references replaced by values. The result is
+// broken if a reference has no value.
 func (n *node) url(found *findings, path string, u *tree, text string) *tree {
 	to, fault := n.resolve(text)
 	if fault == nil {
@@ -58,8 +60,8 @@ func (n *node) url(found *findings, path string, u *tree, text string) *tree {
 	return &tree{value: u.value, origin: u.origin, broken: true}
 }
 
-// resolve puts values in the place of references in a text. The fault is the
-// first one, without a message where another finding has it already.
+// resolve replaces the references in a text by values. It returns the first
+// fault. The fault has no message if another finding already reports it.
 func (n *node) resolve(text string) (string, *site.Finding) {
 	var fault *site.Finding
 	if len(text) <= longestURL {
@@ -80,7 +82,7 @@ func (n *node) resolve(text string) (string, *site.Finding) {
 	return text, fault
 }
 
-// refer is the value that a reference stands for.
+// refer returns the value of a reference.
 func (n *node) refer(ref string) (string, *site.Finding) {
 	path := strings.Trim(ref, "{}")
 	if path == "" || ref != "{"+path+"}" {
@@ -99,7 +101,7 @@ func (n *node) refer(ref string) (string, *site.Finding) {
 			Message: fmt.Sprintf("%s stands for nothing: the node %s has no %s%s", ref, n.name, path, rule.DidYouMean(path, n.paths())),
 			Fix:     "Set it in the node or a profile, or write the path of a value that the node has.", Related: places(n.place),
 		}
-	case t.broken, t.open, wish && t.value == site.AddressAllocate: // which others say
+	case t.broken, t.open, wish && t.value == site.AddressAllocate: // other findings report these
 		return "", &site.Finding{}
 	case wish && t.value == site.AddressDHCP:
 		return "", &site.Finding{
@@ -117,8 +119,8 @@ func (n *node) refer(ref string) (string, *site.Finding) {
 	return value, nil
 }
 
-// inURL is a value as it is written in a URL, where it can be: an address of IPv6
-// is in brackets (RFC 3986, section 3.2.2).
+// inURL returns a value as it is written in a URL, if possible. An IPv6 address
+// gets brackets (RFC 3986, section 3.2.2).
 func inURL(value any) (string, bool) {
 	switch x := value.(type) {
 	case int64:
@@ -132,7 +134,8 @@ func inURL(value any) (string, bool) {
 	return "", false
 }
 
-// paths are those of the node's values, and what else can be referred to.
+// paths lists the paths of the node's values, and other names that can be
+// referred to.
 func (n *node) paths() []string {
 	all := map[string][]string{"name": nil}
 	n.merged.leaves(nil, all)

@@ -14,16 +14,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-gitops/slipway/engine/confine"
 	"github.com/slipway-gitops/slipway/engine/design/author"
 )
 
-// A request and an answer are frames: a length as a varint, and as many bytes.
-// A request is a header, then a name and a text for each file of CUE and of
-// data, then the trees
-// of nodes where the header says so. An answer is any number of notices of
-// progress, and the outcome.
+// Requests and answers are frames: a length as a varint, and as many bytes. A
+// request is a header, then a name and a text for each CUE file and each data
+// file, then the trees of nodes if the header says so. An answer is any number
+// of progress frames, then the outcome.
 
-// header says what is asked for.
+// header describes a request.
 type header struct {
 	Ask       question      `json:"ask"`
 	Site      string        `json:"site"`
@@ -51,7 +51,7 @@ const (
 	askEdit    question = "edit"    // the texts with values of a node changed, as JSON
 )
 
-// request is what a worker is asked, and what about.
+// request is a question to a worker, and its subject.
 type request struct {
 	ask  question
 	pack pack
@@ -67,23 +67,27 @@ const (
 	outcomeFrame  = 'o'
 )
 
-// maxStack bounds the stack of a worker, in bytes: enough for any nesting that
-// a person writes, and quickly reached by what nobody would.
+// maxStack limits the stack of a worker, in bytes. It is enough for any nesting
+// that a person writes, and stops excessive nesting quickly.
 const maxStack = 256 << 20
 
-// exitOverdue is how a worker ends that outlived its deadline.
+// exitOverdue is the exit code of a worker that outlived its deadline.
 const exitOverdue = 3
 
-// maxRequest bounds a request's frame, in bytes.
+// maxRequest limits a request's frame, in bytes.
 const maxRequest = 1 << 30
 
-// Work answers requests from in on out, one at a time, until in ends. It is
-// the body of the command that an Evaluator starts, and bounds the process
-// that it runs in.
+// Work answers requests from in on out, one at a time, until in ends. It is the
+// body of the command that an Evaluator starts. It limits and confines its
+// process: if a fault in the evaluator lets a design run code, that code can
+// open no file and no connection.
 func Work(in io.Reader, out io.Writer) error {
 	debug.SetMaxStack(maxStack)
 	requests, answers := bufio.NewReaderSize(in, 1<<16), bufio.NewWriterSize(out, 1<<16)
 	killFirst()
+	if err := confine.Self(); err != nil {
+		return err
+	}
 	var ready *basis
 	for {
 		if ready == nil {
@@ -101,7 +105,7 @@ func Work(in io.Reader, out io.Writer) error {
 			err = serve(h, ready, requests, answers)
 		}
 		if h.Ask == askExtract {
-			ready = nil // it is used up
+			ready = nil // used up
 		}
 		if err != nil {
 			return fmt.Errorf("answer request: %w", err)
@@ -110,7 +114,7 @@ func Work(in io.Reader, out io.Writer) error {
 }
 
 func serve(h header, ready *basis, in *bufio.Reader, out *bufio.Writer) error {
-	// A parent that was killed cannot end its worker.
+	// A killed parent cannot end its worker.
 	overdue := time.AfterFunc(h.Timeout+time.Second, func() { os.Exit(exitOverdue) })
 	defer overdue.Stop()
 	if err := bound(h.Memory); err != nil {
@@ -163,7 +167,7 @@ func readFiles(in *bufio.Reader, n int, into map[string][]byte) error {
 	return nil
 }
 
-// answer is the outcome of a request. A basis may be ready for it.
+// answer returns the outcome of a request. ready may be a prepared basis.
 func answer(r request, ready *basis, progress func(string)) []byte {
 	e := newEncoder()
 	switch r.ask {
@@ -232,14 +236,14 @@ func writeFrame(w *bufio.Writer, kind byte, parts ...[]byte) error {
 	return err
 }
 
-// killFirst has the kernel end this process before others when memory runs out,
-// in its unit's control group or on the host: a worker is replaced, and its
-// parent is not. Everybody may raise the score of a process of theirs (proc(5),
-// oom_score_adj). Where there is no /proc the kernel decides by size.
+// killFirst makes the kernel kill this process before others when memory runs
+// out, in its unit's control group or on the host. A worker can be replaced,
+// its parent cannot. Any user may raise the score of their own process
+// (proc(5), oom_score_adj). Without /proc the kernel decides by size.
 func killFirst() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) }
 
-// bound limits the memory of this process. RLIMIT_AS would count what Go only
-// reserves.
+// bound limits the memory of this process. It does not use RLIMIT_AS, which
+// would count memory that Go only reserves.
 func bound(bytes int64) error {
 	debug.SetMemoryLimit(bytes / 4 * 3)
 	limit := unix.Rlimit{Cur: uint64(bytes), Max: unix.RLIM_INFINITY}
@@ -286,8 +290,8 @@ func send(to io.Writer, r request, lim Limits) error {
 	return w.Flush()
 }
 
-// receive reads an answer of at most that many bytes. It says in at what the
-// worker did last, and how much memory the worker holds in the end.
+// receive reads an answer of at most most bytes. It stores the worker's last
+// reported stage in at, and returns how much memory the worker holds.
 func receive(r *bufio.Reader, most int64, at *string) (outcome []byte, held uint64, err error) {
 	for {
 		text, err := readFrame(r, most)

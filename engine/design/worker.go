@@ -34,8 +34,8 @@ func start(command []string) (*worker, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = []string{}
-	// A process group of its own: an interrupt typed at a terminal is for the
-	// parent.
+	// The worker gets its own process group: an interrupt typed at a terminal
+	// is for the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w := &worker{cmd: cmd, stderr: &head{}}
 	cmd.Stderr = w.stderr
@@ -51,8 +51,8 @@ func start(command []string) (*worker, error) {
 	return w, cmd.Start()
 }
 
-// ask sends a request and reads its outcome. When the context ends the worker
-// is killed.
+// ask sends a request and reads its outcome. It kills the worker when the
+// context ends.
 func (w *worker) ask(ctx context.Context, r request, lim Limits, at *string) (outcome []byte, held uint64, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = w.cmd.Process.Kill() })
 	defer func() { w.killed = !stop() }()
@@ -63,15 +63,15 @@ func (w *worker) ask(ctx context.Context, r request, lim Limits, at *string) (ou
 	return receive(w.out, lim.Response, at)
 }
 
-// end kills the worker and waits for its end, which it returns.
+// end kills the worker, waits for its end and returns the result.
 func (w *worker) end() error {
 	_ = w.in.Close()
 	_ = w.cmd.Process.Kill()
 	return w.cmd.Wait()
 }
 
-// wasKilled says whether a worker was killed by somebody else, so that speaking
-// to it ended with an error.
+// wasKilled reports whether another process killed a worker while Slipway
+// talked to it.
 func wasKilled(w *worker, err error) bool {
 	s, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	gone := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE)
@@ -107,7 +107,8 @@ func (h *head) firstLine() string {
 	return line
 }
 
-// epitaph says which bound of the design a worker died of, if it was one.
+// epitaph returns the finding for the limit that killed a worker, if it was a
+// limit.
 func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool) {
 	switch {
 	case overdue:
@@ -125,10 +126,11 @@ func epitaph(w *worker, err error, overdue bool, lim Limits) (site.Finding, bool
 			Code: "too-deep", Message: "is nested too deeply",
 			Fix: "Look for a file with thousands of levels, or a definition that contains itself.",
 		}, true
-	// A new thread needs memory for its stack; "failed to allocate" is what a
-	// build with the race detector says. The collector of Go 1.26 does not look
-	// whether its own queues got memory (runtime/mgcmark_greenteagc.go): it
-	// faults, which unlike a program's fault begins with the signal's name.
+	// A new thread needs memory for its stack. A build with the race detector
+	// prints "failed to allocate". The garbage collector of Go 1.26 does not
+	// check whether its own queues got memory (runtime/mgcmark_greenteagc.go).
+	// It faults, and the output begins with the signal's name, unlike for a
+	// program's own fault.
 	case w.stderr.says("out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "failed to allocate"),
 		strings.HasPrefix(w.stderr.firstLine(), "SIGSEGV: "):
 		return site.Finding{

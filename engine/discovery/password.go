@@ -15,15 +15,15 @@ import (
 // longestTurn is how long one controller keeps the others waiting.
 const longestTurn = 5 * time.Second
 
-// trial finds out whether a credential is right before it is sent to many
-// controllers: until one has taken it, it is sent to one at a time.
+// trial tests a credential before it is sent to many controllers: until one
+// controller has accepted it, it is sent to one at a time.
 type trial struct {
 	credential string
 	turn       *semaphore.Weighted
 
 	mu     sync.Mutex
 	right  bool
-	denied []string // the addresses at which it was not accepted, before it was
+	denied []string // addresses that did not accept it, before any did
 }
 
 func newTrial(credential string) *trial {
@@ -52,8 +52,8 @@ func (t *trial) send(ctx context.Context, address string, login func() error) er
 	return err
 }
 
-// known says whether the credential is known to be right, or that it is taken
-// to be wrong.
+// known reports whether the credential is known to be right, or returns an
+// error if it counts as wrong.
 func (t *trial) known() (right bool, wrong error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Recognize says of each machine that was met what a design makes of it: by
-// its UUID, in either order of bytes, its serial number, or a MAC address of
-// its own. Where the design names no machine for a node, the one that is known
-// of it counts. It is pure.
+// Recognize sets what a design says about each discovered machine. It matches a
+// machine by its UUID, in either byte order, its serial number, or one of its
+// MAC addresses. If the design names no machine for a node, the machine known
+// for that node counts. Recognize is pure.
 func Recognize(s *site.Site, known map[string]site.Memory, met []site.Met) {
 	r := newRegister(s, known)
 	r.told, _ = Distinct(met)
@@ -34,8 +34,8 @@ func Recognize(s *site.Site, known map[string]site.Memory, met []site.Met) {
 	}
 }
 
-// doubt takes back what was said of several machines that would all be one
-// node's.
+// doubt replaces the result of several machines that would all belong to one
+// node.
 func doubt(met []site.Met, node string, same []int) {
 	var where []string
 	for _, i := range same {
@@ -47,11 +47,11 @@ func doubt(met []site.Met, node string, same []int) {
 	}
 }
 
-// Distinct gives for each machine that was met the least identity that tells it
-// from the others: its UUID and serial number as far as no other has them; else
-// a serial number that several share with one of its MAC addresses, which goes
-// with the machine into another slot, or else with its slot. The notes say what
-// was left out.
+// Distinct returns for each discovered machine the smallest identity that
+// distinguishes it from the others. That is its UUID and serial number, as far
+// as no other machine has them. Otherwise it is a shared serial number with one
+// of its MAC addresses, which stays with the machine in another slot, or else
+// with its slot. The notes say what was left out.
 func Distinct(met []site.Met) (ids []site.Identity, notes []string) {
 	count := map[string]int{}
 	for _, m := range met {
@@ -92,13 +92,13 @@ func uuidKey(id site.Identity) string   { return "UUID " + lesser(id.UUID) }
 func serialKey(id site.Identity) string { return "serial number " + id.Serial }
 func macKey(id site.Identity) string    { return "MAC address " + id.MAC }
 
-// register are a design's nodes by what their machines are told by.
+// register indexes a design's nodes by what identifies their machines.
 type register struct {
 	site      *site.Site
 	ids       map[string]site.Identity // by node
 	uuid, mac map[string]string
-	serial    map[string][]string // several where the nodes of an enclosure share one
-	// addr are nodes by endpoint, and by host where one node alone is there.
+	serial    map[string][]string // several if the nodes of an enclosure share one
+	// addr holds nodes by endpoint, and by host if only one node is there.
 	addr map[string]string
 	told []site.Identity
 }
@@ -132,8 +132,8 @@ func newRegister(s *site.Site, known map[string]site.Memory) *register {
 	return r
 }
 
-// machineOf is the machine that a node's name means: the designed one, or the
-// one that it was bound to.
+// machineOf returns the machine that a node's name stands for: the designed
+// one, or the one it was bound to.
 func machineOf(n *site.Node, m site.Memory) site.Identity {
 	if n.Machine().Known() {
 		return n.Machine()
@@ -144,7 +144,8 @@ func machineOf(n *site.Node, m site.Memory) site.Identity {
 	return m.Observed.Identity
 }
 
-// macsOf are the addresses of a node's interfaces, as designed and as seen.
+// macsOf returns the MAC addresses of a node's interfaces, as designed and as
+// seen.
 func macsOf(n *site.Node, m site.Memory) []string {
 	macs := inventoryMACs(m.Observed.Inventory)
 	for _, i := range n.Interfaces {
@@ -173,11 +174,11 @@ func inventoryMACs(i *site.Inventory) []string {
 	return macs
 }
 
-// lesser is a UUID in the order of bytes that is the lesser text, so that both
-// orders are the same.
+// lesser returns a UUID in the byte order whose text sorts first, so that both
+// orders compare equal.
 func lesser(uuid string) string { return min(uuid, site.TurnedRound(uuid)) }
 
-// hostOf is the host of an endpoint with its port.
+// hostOf returns the host of an endpoint with its port.
 func hostOf(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -186,10 +187,11 @@ func hostOf(endpoint string) string {
 	return u.Host
 }
 
-// claim is a node whose machine something says this is.
+// claim is a node that a machine may be, and what says so.
 type claim struct{ node, by string }
 
-// claims are the nodes that a machine may be, each with what says so first.
+// claims returns the nodes that a machine may be, each with the first thing
+// that says so.
 func (r *register) claims(o site.Observed) []claim {
 	var all []claim
 	add := func(node, by string) {
@@ -214,8 +216,8 @@ func (r *register) claims(o site.Observed) []claim {
 	return all
 }
 
-// inSlot says whether a machine can be that of a node by what the node names
-// beside a serial number.
+// inSlot reports whether a machine can be a node's by what the node names
+// besides a serial number.
 func (r *register) inSlot(node string, o site.Observed) bool {
 	want, macs := r.ids[node], inventoryMACs(o.Inventory)
 	if o.Identity.MAC != "" {
@@ -225,8 +227,8 @@ func (r *register) inSlot(node string, o site.Observed) bool {
 	return slot && (want.MAC == "" || len(macs) == 0 || slices.Contains(macs, want.MAC))
 }
 
-// standing is what a machine is to the design; told is the identity that tells
-// it from the others that were met.
+// standing returns what a machine is to the design. told is the identity that
+// distinguishes it from the other discovered machines.
 func (r *register) standing(m site.Met, told site.Identity) site.Standing {
 	here := cmp.Or(r.addr[m.Endpoint.URL], r.addr[hostOf(m.Endpoint.URL)])
 	if m.Why != "" {
@@ -246,7 +248,7 @@ func (r *register) standing(m site.Met, told site.Identity) site.Standing {
 	return r.unnamed(here, told)
 }
 
-// declaration are the lines that would make a node of a machine.
+// declaration returns the lines that would make a machine a node.
 func declaration(m site.Met, told site.Identity) string {
 	m.Observed.Identity = told
 	return author.Declaration(m)
@@ -274,8 +276,8 @@ func contradiction(claims []claim) site.Standing {
 	return site.Standing{Kind: site.StandingDoubt, Text: strings.Join(says, ", ") + "; a part may have been moved from one to the other: correct the identities in the design"}
 }
 
-// unnamed is a machine at the address of a node for which the design names
-// none.
+// unnamed returns the standing of a machine at the address of a node for which
+// the design names no machine.
 func (r *register) unnamed(here string, id site.Identity) site.Standing {
 	st := site.Standing{Kind: site.StandingKnown, Node: here, By: "address"}
 	if id.Known() {
@@ -295,7 +297,7 @@ func identityLine(id site.Identity) string {
 	return "identity: {" + strings.Join(parts, ", ") + "}"
 }
 
-// recognized is a machine that is a node's.
+// recognized returns the standing of a machine that belongs to a node.
 func (r *register) recognized(m site.Met, c claim) site.Standing {
 	n := r.site.Nodes[c.node]
 	st := site.Standing{Kind: site.StandingKnown, Node: c.node, By: c.by}
@@ -306,7 +308,7 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 	case want.UUID != "" && have.UUID != "" && lesser(want.UUID) != lesser(have.UUID),
 		want.Serial != "" && have.Serial != "" && want.Serial != have.Serial:
 		st.Kind, st.Place = site.StandingDoubt, n.Place
-		st.Text = fmt.Sprintf("its %s is that of %s, which the design has as %s; this is %s: where a board was replaced, write %s",
+		st.Text = fmt.Sprintf("its %s belongs to %s, which the design has as %s; this machine is %s: if a board was replaced, write %s",
 			c.by, c.node, full(want), full(have), strings.Replace(identityLine(now), "identity", "moved", 1))
 		return st
 	case c.by == "UUID" && want.UUID != have.UUID:
@@ -319,16 +321,17 @@ func (r *register) recognized(m site.Met, c claim) site.Standing {
 	return st
 }
 
-// isAddress says whether a host is an address: where a name leads is not known
-// without asking for it.
+// isAddress reports whether a host is an address: where a name leads is unknown
+// without resolving it.
 func isAddress(host string) bool {
 	u := url.URL{Host: host}
 	_, err := netip.ParseAddr(u.Hostname())
 	return err == nil
 }
 
-// moved is a node's machine at another address than the design's, with the
-// line to change: that of the node's address where the endpoint refers to it.
+// moved returns the standing of a node's machine at another address than
+// designed, with the line to change: that of the node's address if the endpoint
+// refers to it.
 func (r *register) moved(m site.Met, n *site.Node, st site.Standing) site.Standing {
 	was := n.Endpoints[site.Manager].URL
 	u := url.URL{Host: hostOf(was)}

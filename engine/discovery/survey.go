@@ -1,4 +1,4 @@
-// Package discovery finds machines: it asks ranges of addresses, logs in to the
+// Package discovery finds machines. It asks ranges of addresses, logs in to the
 // controllers that answer where it may, and recognizes which node of a design each
 // machine is. It writes to none.
 package discovery
@@ -22,54 +22,55 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Survey looks for machines in ranges of addresses, and then at those whose
+// Survey looks for machines in ranges of addresses, and then looks at those whose
 // controllers it may log in to. It writes to none.
 type Survey struct {
 	Drivers map[string]driver.Driver
 	Ranges  []netip.Prefix
-	// Port of the controllers, 0 for the protocol's own; AtOnce bounds how many
-	// addresses are asked at a time, 0 for as many as does no harm.
+	// Port is the port of the controllers, 0 for the protocol's default. AtOnce
+	// limits how many addresses are asked at a time; 0 picks a harmless number.
 	Port, AtOnce int
-	// Credential names what to log in with; empty logs in nowhere.
+	// Credential names the credential to log in with; if empty, the survey logs in
+	// nowhere.
 	Credential string
 	Secrets    secret.Source
-	// Trust says how a controller has to prove itself before it is sent the
+	// Trust returns how a controller has to prove itself before it is sent the
 	// credential.
 	Trust func(driver.Found) (site.Trust, error)
-	// Denied remembers by address what was not accepted there, so that it is not
-	// sent again by a later survey, and how the trial of a credential went; nil
-	// for a survey that is the only one.
+	// Denied remembers, by address, credentials that were not accepted, so that a
+	// later survey does not send them again. It also keeps how the trial of a
+	// credential went. It may be nil for a single survey.
 	Denied *sync.Map
-	// Guard decides about logins to an address beyond what the survey knows by
-	// itself; nil for no more than that.
+	// Guard decides about logins to an address beyond the survey's own checks; may
+	// be nil.
 	Guard func(address string, v secret.Value) driver.Guard
-	// Skip leaves out controllers that are somebody else's to look at; nil for
-	// none.
+	// Skip reports whether to leave out a controller that others look at; may be
+	// nil.
 	Skip func(driver.Found) bool
-	// Progress is told how far it is, one call at a time; nil for nobody.
+	// Progress receives how far the survey is, one call at a time; may be nil.
 	Progress func(what string, done, all int)
 }
 
-// Addresses is how many addresses the survey asks.
+// Addresses returns how many addresses the survey asks.
 func (s Survey) Addresses() int {
 	all, err := driver.Sweep{Ranges: s.Ranges}.Addresses()
 	if err != nil {
-		return 0 // none are, as Run says
+		return 0 // none; Run returns the error
 	}
 	return len(all)
 }
 
-// What a survey does, as Progress is told.
+// The phases of a survey, as passed to Progress.
 const (
 	Sweeping = "asking addresses"
 	Looking  = "looking at machines"
 )
 
-// surveyedAtOnce is how many controllers are logged in to at a time.
+// surveyedAtOnce is how many controllers the survey logs in to at a time.
 const surveyedAtOnce = 64
 
-// Run sweeps, and gives what was met in the order of addresses, and how many
-// addresses answered.
+// Run sweeps the ranges and returns the discovered machines, sorted by address,
+// and how many addresses answered.
 func (s Survey) Run(ctx context.Context) (met []site.Met, answered int, err error) {
 	if s.Progress == nil {
 		s.Progress = func(string, int, int) {}
@@ -88,7 +89,7 @@ func (s Survey) Run(ctx context.Context) (met []site.Met, answered int, err erro
 	return s.lookAtAll(ctx, found), answered, ctx.Err()
 }
 
-// sweep asks every address by every protocol that can be found so.
+// sweep asks every address by every protocol that supports discovery.
 func (s Survey) sweep(ctx context.Context) ([]driver.Found, error) {
 	var all []driver.Found
 	for _, scheme := range slices.Sorted(maps.Keys(s.Drivers)) {
@@ -131,8 +132,8 @@ func (s Survey) lookAtAll(ctx context.Context, found []driver.Found) []site.Met 
 	return slices.Concat(met...)
 }
 
-// look gives the machines behind a controller, or the controller alone with
-// the reason why it was not looked into.
+// look returns the machines behind a controller, or the controller alone with the
+// reason why it was not read.
 func (s Survey) look(ctx context.Context, f driver.Found) []site.Met {
 	m := site.Met{
 		Address: f.Address.String(), Vendor: f.Vendor, Product: f.Product, Controller: f.UUID, Fingerprint: f.Fingerprint,
@@ -173,8 +174,8 @@ func (s Survey) lookInto(ctx context.Context, m site.Met, f driver.Found) ([]sit
 	return met, s.remember(f, value, err)
 }
 
-// credential is the value to log in to a controller with. The address is the
-// one that answered.
+// credential returns the value to log in to a controller with, for the address
+// that answered.
 func (s Survey) credential(f driver.Found) (secret.Value, error) {
 	r, err := secret.ForEndpoint(s.Credential, f.URL)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s Survey) denied(f driver.Found, value secret.Value) bool {
 	return ok && before == value
 }
 
-// remember keeps that a credential was not accepted.
+// remember stores that a credential was not accepted.
 func (s Survey) remember(f driver.Found, value secret.Value, err error) error {
 	if driver.WasDenied(err) {
 		s.Denied.Store(f.Address, value)
@@ -197,13 +198,13 @@ func (s Survey) remember(f driver.Found, value secret.Value, err error) error {
 	return err
 }
 
-// trial is that of the credential as its file has it now.
+// trial returns the trial of the credential's present value.
 func (s Survey) trial(value secret.Value) *trial {
 	t, _ := s.Denied.LoadOrStore(value, newTrial(s.Credential))
 	return t.(*trial)
 }
 
-// logIn opens a controller, and gives the endpoints of the machines behind it.
+// logIn opens a controller, and returns the endpoints of the machines behind it.
 func (s Survey) logIn(ctx context.Context, e site.Endpoint, f driver.Found, value secret.Value) (h driver.Machine, urls []string, err error) {
 	if s.Guard != nil {
 		ctx = driver.Guarded(ctx, s.Guard(f.Address.String(), value))
@@ -229,7 +230,7 @@ func openAndList(ctx context.Context, drv driver.Driver, e site.Endpoint, value 
 	return h, urls, err
 }
 
-// longestSurvey bounds the look at the machines behind one controller.
+// longestSurvey limits the look at the machines behind one controller.
 const longestSurvey = 5 * driver.LongestLook
 
 // seeEach looks at the machines behind a controller.
@@ -248,7 +249,7 @@ func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls 
 			one.Observed, err = openAndTell(ctx, drv, one.Endpoint, value)
 		}
 		if errors.Is(err, driver.ErrDenied) {
-			return nil, err // not tried once more for the next machine
+			return nil, err // not retried for the next machine
 		}
 		if err != nil {
 			one.Why = retry.Steady(err)
@@ -258,7 +259,7 @@ func (s Survey) seeEach(ctx context.Context, m site.Met, h driver.Machine, urls 
 	return met, nil
 }
 
-// behind are the endpoints of the machines behind a handle.
+// behind returns the endpoints of the machines behind a handle.
 func behind(ctx context.Context, h driver.Machine, url string) ([]string, error) {
 	l, ok := driver.As[driver.Lister](h)
 	if !ok {
@@ -271,8 +272,8 @@ func behind(ctx context.Context, h driver.Machine, url string) ([]string, error)
 	return urls, err
 }
 
-// openAndTell looks at one of several machines behind a controller, with all that
-// tells it from the others.
+// openAndTell looks at one of several machines behind a controller, and reads
+// everything that distinguishes it from the others.
 func openAndTell(ctx context.Context, drv driver.Driver, e site.Endpoint, value secret.Value) (site.Observed, error) {
 	h, err := drv.Open(ctx, e, value)
 	if err != nil {
@@ -286,8 +287,8 @@ func openAndTell(ctx context.Context, drv driver.Driver, e site.Endpoint, value 
 	return seen, err
 }
 
-// seeAll is what a machine shows that no design speaks of yet, with all of its
-// inventory where that can be read.
+// seeAll returns what a machine shows without a design, with its full inventory if
+// that can be read.
 func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.Endpoint) (site.Observed, error) {
 	n := &site.Node{Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: e}}
 	seen, err := h.Observe(ctx, n, driver.Looked)
@@ -302,5 +303,5 @@ func seeAll(ctx context.Context, drv driver.Driver, h driver.Machine, e site.End
 	if err == nil {
 		seen.Inventory = inventory
 	}
-	return seen, nil // its parts are not needed to tell whose machine it is
+	return seen, nil // its parts are not needed to identify it
 }

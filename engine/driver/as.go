@@ -1,8 +1,8 @@
 package driver
 
-// As finds a rarer ability of a driver or of a machine: an interface of its
-// own that not every one has. It looks through what wraps them, which says so
-// by Unwrap; a plain type assertion would not.
+// As finds a rarer ability of a driver or machine: an interface that not all of
+// them implement. It looks through wrappers, which have an Unwrap method; a
+// plain type assertion would not.
 func As[T any](of any) (T, bool) {
 	for of != nil {
 		if able, ok := of.(T); ok {

@@ -2,8 +2,8 @@ package driver
 
 import "errors"
 
-// Class is the class of a driver's error in one word, "ok" for none. An error
-// without a class is of ErrUnreachable.
+// Class returns the class of a driver's error in one word, "ok" for nil. An
+// error without a class counts as ErrUnreachable.
 func Class(err error) string {
 	if err == nil {
 		return "ok"

@@ -1,6 +1,6 @@
-// Package driver is the contract between the engine and the code that speaks
-// to machines. A driver classifies what went wrong and never retries; the
-// engine alone does. The suite in drivertest holds every driver to it.
+// Package driver is the contract between the engine and the code that speaks to
+// machines. A driver classifies errors and never retries; only the engine does.
+// The suite in package drivertest checks every driver against the contract.
 package driver
 
 import (
@@ -15,62 +15,60 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// LongestLook bounds a look through one endpoint.
+// LongestLook limits a look through one endpoint.
 const LongestLook = 2 * time.Minute
 
 // Looked are the facets that every look reads from a machine's BMC.
 var Looked = []site.Facet{site.FacetPower, site.FacetBoot, site.FacetHealth}
 
-// Driver speaks one protocol, named by an endpoint's scheme up to "+".
+// Driver speaks one protocol, named by the part of an endpoint's scheme before "+".
 type Driver interface {
-	// Facets lists what the driver can observe, and Apply if the facet has
-	// steps. It is constant.
+	// Facets lists what the driver can observe and, if the facet has steps,
+	// apply. It is constant.
 	Facets() []site.Facet
-	// Open makes a handle on the machine behind an endpoint. It may connect,
+	// Open returns a handle on the machine behind an endpoint. It may connect,
 	// or leave that to the first use. Handles of different machines share
 	// nothing that one machine could spoil for another.
 	Open(ctx context.Context, e site.Endpoint, s secret.Value) (Machine, error)
 }
 
-// Machine is an open handle on one machine. The engine calls Observe and
-// Apply of one handle one at a time.
+// Machine is an open handle on one machine. The engine calls Observe and Apply
+// of a handle one at a time.
 type Machine interface {
-	// Observe looks at the asked facets and changes nothing on the machine.
-	// For each facet it fills Have and, from the node, Want, in the same
-	// canonical terms. It always fills what the protocol tells of the
-	// machine's identity and, in brief, of its inventory. A facet that cannot be seen is left out; an error
-	// means that nothing could be seen at all.
+	// Observe looks at the requested facets and changes nothing on the machine. For each facet it fills
+	// Have in the canonical terms in which the node's design is compared. It always fills what the protocol
+	// reports of the machine's identity and, in brief, of its inventory. It leaves out a facet that cannot
+	// be seen. An error means that nothing could be seen at all.
 	Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error)
-	// Apply takes one step and returns when Observe would show its effect: a
-	// request that was merely accepted is not an effect. It is idempotent:
-	// "already so" is success, and work already under way is joined. With
-	// Step.Resumed the step may have been begun before and is continued from
-	// what is seen; without it, leftovers of older work are cleared first.
-	// Before the first write it checks that the machine is Step.Machine and
-	// refuses another. While the step runs it compares every answer that
-	// carries the machine's identity, and sends a write only over the session or
-	// connection on which that identity was read: never over a new one on which
-	// it was not, and never a second time because a new login was made. When
-	// the session is gone it returns ErrInterrupted. Right before its first request after which data can be
-	// lost it asks for permission, see Permit. Of a virtual machine it deletes no
-	// disk that Step.Disks does not name, and refuses before it deletes any. When the context ends it returns
-	// soon; the machine is then as if the step had been interrupted by a power
-	// cut of the daemon. An error does not name the step, which its reader knows.
+	// Apply takes one step and returns when Observe would show its effect: a request that was only accepted
+	// is not an effect. It is idempotent: "already so" is success, and work already under way is joined. With
+	// Step.Resumed the step may have begun before, and Apply continues from what it sees. Without it, Apply
+	// first clears leftovers of older work.
+	//
+	// Before the first write it checks that the machine is Step.Machine and refuses any other. During the
+	// step it compares every answer that carries the machine's identity. It sends a write only over the
+	// session or connection on which it read that identity: never over a new one, and never again because of
+	// a new login. If the session is gone it returns ErrInterrupted. Right before its first request that may
+	// lose data it asks for permission, see Permit. On a virtual machine it deletes only disks that
+	// Step.Disks names; if it would delete others, it refuses before deleting any.
+	//
+	// When the context ends it returns soon. The machine is then as if a power cut of the daemon had
+	// interrupted the step. An error does not name the step, because its reader knows it.
 	Apply(ctx context.Context, step site.Step, n *site.Node, may Permit) error
 	// Close ends sessions on the machine and frees the handle.
 	Close() error
 }
 
 // Permit says whether a step may destroy data now, and records that it does.
-// The engine gives one with each destructive step. A driver asks it right
-// before the first request of a step after which data can be lost, after
-// everything that may still fail without loss: hours may have passed since the
-// step was planned. Its error wraps ErrNotPermitted and ends the step: nothing
-// was lost, and the driver takes back what would lose something later.
+// The engine passes one with each destructive step. A driver calls it right
+// before the step's first request that may lose data, after everything that may
+// still fail without loss, because hours may have passed since planning. Its
+// error wraps ErrNotPermitted and ends the step. Nothing was lost then, and the
+// driver reverts preparations that would lose something later.
 type Permit func(ctx context.Context) error
 
-// Ask asks for permission where the step needs one: where it destroys something, or starts
-// the agent that is to do so next. Such a step without a Permit is refused.
+// Ask asks for permission if the step destroys something, or starts the agent that will.
+// Such a step is refused if p is nil.
 func (p Permit) Ask(ctx context.Context, s site.Step) error {
 	switch {
 	case s.Impact < site.ImpactDestructive && s.Action != site.ActionStartAgent:
@@ -81,7 +79,7 @@ func (p Permit) Ask(ctx context.Context, s site.Step) error {
 	return p(ctx)
 }
 
-// Serves are the facets that some driver acts on or observes.
+// Serves returns the facets that some driver observes or acts on.
 func Serves(drivers map[string]Driver) map[site.Facet]bool {
 	serves := map[site.Facet]bool{}
 	for _, d := range drivers {
@@ -92,144 +90,144 @@ func Serves(drivers map[string]Driver) map[site.Facet]bool {
 	return serves
 }
 
-// Sessioner is a Machine that logs in. The engine records its session before it
-// writes anything, so that the next term can end it.
+// Sessioner is a Machine that logs in. The engine records the session before
+// any write, so that the next term can end it.
 type Sessioner interface {
-	// Session names the session that the handle holds on the machine, in a
-	// form that End understands through another handle on the same endpoint.
-	// It is empty before the first login and where each request carries the
-	// credential by itself. It sends nothing.
+	// Session names the session that the handle holds, in a form that End
+	// understands through another handle on the same endpoint. It is empty
+	// before the first login, and if each request carries the credential
+	// itself. It sends nothing.
 	Session() string
 }
 
 // Binder is a Machine that knows how its writes are bound.
 type Binder interface {
-	// Binding is how writes are bound, by what was seen so far. It sends
+	// Binding returns how writes are bound, by what was seen so far. It sends
 	// nothing.
 	Binding() site.Binding
 }
 
 // Namer is a Machine whose sessions may carry a text that others can read.
 type Namer interface {
-	// Name says for which site and term the handle acts. Sessions that are
-	// opened from then on carry both, where the machine is known to keep such a
-	// text. It sends nothing.
+	// Name sets the site and term for which the handle acts. Later sessions
+	// carry both, if the machine is known to keep such a text. It sends
+	// nothing.
 	Name(site string, term uint64)
-	// Outranked looks through the sessions on the machine, and returns a
-	// *LaterTermError when one is of the same site and a later term. A machine
+	// Outranked looks through the sessions on the machine. It returns a
+	// *LaterTermError if one is of the same site and a later term. A machine
 	// whose sessions carry no text is not asked.
 	Outranked(ctx context.Context) error
 }
 
-// Ender is a Machine on which a session can be ended: that of an earlier term,
-// so that none of its late writes is accepted.
+// Ender is a Machine that can end the session of an earlier term, so that the
+// machine accepts none of its late writes.
 type Ender interface {
-	// End ends a session by the name that Session gave. One that is over, or
-	// that by now is another user's, is success. It must not end the handle's
-	// own.
+	// End ends a session by the name that Session gave. It succeeds for a
+	// session that is over, or that now belongs to another user. It must not
+	// end the handle's own session.
 	End(ctx context.Context, session string) error
 }
 
-// Heir is a Machine that may find no room for its login, because of the sessions
-// that earlier terms have left on it.
+// Heir is a Machine that may find no room for its login, because earlier terms
+// left sessions on it.
 type Heir interface {
 	// Inherit names sessions, as Session gave them, that nobody uses any more.
-	// When there is no room for the handle's own session they are ended, they
-	// alone, before it logs in once more. It sends nothing by itself.
+	// If there is no room for the handle's own session, the handle ends only
+	// these and logs in once more. Inherit itself sends nothing.
 	Inherit(sessions []string)
 }
 
-// Surveyor is a Machine that can list what is set in its installed system.
+// Surveyor is a Machine that can list the settings of its installed system.
 type Surveyor interface {
-	// Survey lists what a design could ask for inside the system, whoever set it, and
-	// what no design can say, by facet. It changes nothing of the system, and tells no
-	// secret. An error means that nothing could be seen at all.
+	// Survey lists by facet what a design could ask for inside the system, whoever set
+	// it, and what no design can express. It changes nothing and reveals no secret. An
+	// error means that nothing could be seen at all.
 	Survey(ctx context.Context, n *site.Node) (map[site.Facet]item.Found, error)
 }
 
-// Linked is a Machine whose system tells what it sees of the network: the contract of a
-// site's network driver, of which the only one checks and sets nothing on a switch.
+// Linked is a Machine whose system reports what it sees of the network. It is the contract of
+// a site's network driver. The only implementation checks and configures nothing on a switch.
 type Linked interface {
-	// Targets gives which other machines a look at the facet links is to try, and a change of
-	// the system's network is to leave in reach. It sends nothing.
+	// Targets sets which other machines a look at the facet links tries, and which a change
+	// of the system's network must keep reachable. It sends nothing.
 	Targets(of func(n *site.Node) []item.Target)
-	// Listen waits for what is at the other end of the node's ports to tell of itself, at
-	// most item.MaxListen seconds, and changes nothing. It is not asked in a look, which is
-	// short. It is nil where it cannot be done now.
+	// Listen waits for announcements at the other end of the node's ports, at most
+	// item.MaxListen seconds, and changes nothing. It is not part of a look, which is
+	// short. The result is nil if listening is not possible now.
 	Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, error)
 }
 
-// Inspector is a Machine that can tell in full what it is made of.
+// Inspector is a Machine that can report fully what it is made of.
 type Inspector interface {
 	// Inspect reads the inventory with all its lists and changes nothing. It
-	// may take minutes. A part that cannot be read costs that part only and is
-	// told of in Missing; an error means that nothing could be read at all, or
-	// that the context ended.
+	// may take minutes. A part that cannot be read is only reported in Missing.
+	// An error means that nothing could be read at all, or that the context
+	// ended.
 	Inspect(ctx context.Context, n *site.Node) (*site.Inventory, error)
 }
 
-// Identifier is a Machine that can tell all that it is known by.
+// Identifier is a Machine that can report its full identity.
 type Identifier interface {
-	// Identify reads the identity with all that tells the machine from others
-	// behind the same controller: its slot, and where it shows one a MAC address
-	// of its own, the wanted one if it has that. Where it is the only one they
-	// are left out.
+	// Identify reads the identity with everything that distinguishes the machine
+	// from others behind the same controller: its slot and, if it shows one, a
+	// MAC address of its own, preferably the wanted one. If it is the only
+	// machine there, they are left out.
 	Identify(ctx context.Context, want site.Identity) (site.Identity, error)
 }
 
-// Certifier is a Machine that trusts the certificate that the other side shows
-// first, where site.Trust says so. The engine records it, and gives it back as
-// the fingerprint to expect when the machine is opened again.
+// Certifier is a Machine that trusts the certificate presented first, if
+// site.Trust says so. The engine records it, and passes it as the expected
+// fingerprint when it opens the machine again.
 type Certifier interface {
-	// Certificate is the fingerprint of the certificate that was trusted at
-	// its first use: "sha256:" and hex digits. It is empty before, and where
+	// Certificate returns the fingerprint of the certificate that was trusted
+	// at first use: "sha256:" and hex digits. It is empty before that, and if
 	// the certificate is verified otherwise. It sends nothing.
 	Certificate() string
 }
 
-// Keyholder is a Machine that sets passwords inside the system, and puts secrets into its files,
-// which a design names as credentials.
+// Keyholder is a Machine that sets passwords and writes secrets into files inside the system,
+// for credentials that a design names.
 type Keyholder interface {
-	// Credentials gives what the values come from. It is asked whenever one is
-	// needed, refuses a credential that is not for the machine or for the use, and sends nothing.
+	// Credentials sets the source of the values. The machine calls it whenever it needs one. It
+	// refuses a credential that is not for the machine or not for the use, and sends nothing.
 	Credentials(get func(name string, use secret.Use) (secret.Value, error))
 }
 
-// Supplied is a Machine that puts artifacts into files of the system.
+// Supplied is a Machine that writes artifacts into files of the system.
 type Supplied interface {
-	// Supply gives where the bytes of an artifact come from, by its SHA-256, and how
-	// many they are. It sends nothing.
+	// Supply sets the source of an artifact's bytes and their number, by SHA-256. It
+	// sends nothing.
 	Supply(open func(sha256 string) (io.ReadCloser, int64, error))
 }
 
-// Seeder is a Machine whose installation puts the disk of an installed system
-// under it, which sets itself up at its first boot.
+// Seeder is a Machine whose installation attaches the disk of an installed
+// system, which configures itself at its first boot.
 type Seeder interface {
-	// Seed gives what the next installation hands to the first boot. It sends
-	// nothing by itself.
+	// Seed sets what the next installation passes to the first boot. It sends
+	// nothing itself.
 	Seed(Seed)
 }
 
-// Seed is what a system is told at its first boot, as cloud-init's NoCloud data
-// source has it: three files. They hold the system's own keys, and so are
-// secrets.
+// Seed is what a system is told at its first boot: the three files of
+// cloud-init's NoCloud data source. They contain the system's own keys, so they
+// are secrets.
 type Seed struct {
 	MetaData, UserData, NetworkConfig secret.Value
 }
 
 // Consoler is a Machine whose serial console is kept.
 type Consoler interface {
-	// Console is the last of what the machine wrote to its serial console since
-	// it was made, at most so many bytes. It is empty before it wrote anything.
+	// Console returns the last output on the machine's serial console since its
+	// creation, at most the given number of bytes. It is empty before any output.
 	Console(ctx context.Context, most int) ([]byte, error)
 }
 
-// LongestStep is how long a driver has for a step at least; it ends by itself before,
-// and says what it has waited for. What takes longer is tried again, and joined.
+// LongestStep is the minimum time that a driver has for a step. The step ends by itself
+// before that, and says what it waited for. Longer work is tried again and joined.
 const LongestStep = 30 * time.Minute
 
-// The classes of error. A driver wraps one of them into what it returns,
-// together with what the machine said; anything else is treated as
+// The classes of error. A driver wraps one of them in each returned error,
+// together with what the machine said. Any other error is treated as
 // ErrUnreachable.
 var (
 	// ErrUnreachable: no answer, or not in time. Retried.
@@ -238,30 +236,30 @@ var (
 	// RetryAfter if the error has one.
 	ErrBusy = errors.New("busy")
 	// ErrDenied: the credential was not accepted, or must not be sent. Never
-	// tried again with the same credential, so as not to lock the account.
+	// retried with the same credential, so as not to lock the account.
 	ErrDenied = errors.New("denied")
-	// ErrRefused: the machine, or the driver on its behalf, says no: another
-	// machine's identity, a certificate that is not the pinned one, an answer
-	// that makes no sense. Needs a person.
+	// ErrRefused: the machine, or the driver on its behalf, says no: the
+	// identity of another machine, a certificate that is not the pinned one, an
+	// answer that makes no sense. Needs a person.
 	ErrRefused = errors.New("refused")
-	// ErrInterrupted: the session or connection over which the machine's identity
-	// was read is gone in the middle of a step, and nothing was sent since.
-	// Retried: the engine looks at the machine again, which logs in and reads
-	// the identity anew, checks its term and its gates, and resumes the step.
+	// ErrInterrupted: the session or connection on which the machine's identity
+	// was read was lost during a step, and nothing was sent since. Retried: the
+	// engine looks at the machine again, which logs in and reads the identity
+	// anew. It then checks its term and its gates, and resumes the step.
 	ErrInterrupted = errors.New("interrupted")
 	// ErrOutranked: a later term of the same site acts on the machine. The
-	// records of this engine are older than what was done; it must not write.
+	// records of this engine are outdated; it must not write.
 	ErrOutranked = errors.New("outranked")
-	// ErrNotPermitted: the engine did not let the step destroy anything. A
-	// driver returns it as it got it; the step is planned again.
+	// ErrNotPermitted: the engine did not permit the step to destroy data. A
+	// driver returns it unchanged; the step is planned again.
 	ErrNotPermitted = errors.New("not permitted")
-	// errors.ErrUnsupported: this machine cannot do it.
+	// errors.ErrUnsupported: the machine cannot do it.
 )
 
-// LaterTermError is ErrOutranked with the term.
+// LaterTermError is an ErrOutranked with the term.
 type LaterTermError struct {
-	Term uint64 // the latest that a session is named for
-	Host string // whose session it is
+	Term uint64 // the latest term among the sessions
+	Host string // the owner of that session
 }
 
 func (e *LaterTermError) Error() string {
@@ -269,12 +267,12 @@ func (e *LaterTermError) Error() string {
 		"stop one of the two, and let no copy or older state of the records be used", e.Term, e.Host)
 }
 
-// Is says that it is ErrOutranked.
+// Is reports whether target is ErrOutranked.
 func (e *LaterTermError) Is(target error) bool { return target == ErrOutranked }
 
 // RetryAfter is implemented by errors that know when to try again.
 type RetryAfter interface {
 	error
-	// RetryAfterSeconds is the machine's own wish, from now.
+	// RetryAfterSeconds returns the delay that the machine asks for.
 	RetryAfterSeconds() int
 }

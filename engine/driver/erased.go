@@ -8,13 +8,13 @@ import (
 
 type erasedKey struct{}
 
-// HearErased is a context for Apply in which hear is told what came of erasing each disk, as
-// soon as that is known: the connection to the agent may be lost long before the step ends.
+// HearErased returns a context for Apply that passes the result of erasing each disk to hear as
+// soon as it is known: the connection to the agent may be lost long before the step ends.
 func HearErased(ctx context.Context, hear func(item.Erasure)) context.Context {
 	return context.WithValue(ctx, erasedKey{}, hear)
 }
 
-// Erased tells what came of erasing a disk.
+// Erased reports the result of erasing a disk.
 func Erased(ctx context.Context, e item.Erasure) {
 	if hear, ok := ctx.Value(erasedKey{}).(func(item.Erasure)); ok {
 		hear(e)

@@ -11,9 +11,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Open logs in at an endpoint with its credential, and lends the machine what it needs
-// of other credentials; who must not lend uses KeyTo. Drivers are by the protocol of
-// their endpoints. The handle is the caller's to close.
+// Open logs in at an endpoint with its credential, and lends the machine the other credentials that
+// it needs. Use KeyTo to open without lending. The map drivers is by protocol. The caller closes
+// the handle.
 func Open(ctx context.Context, drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (Machine, error) {
 	d, value, err := KeyTo(drivers, secrets, e)
 	if err != nil {
@@ -27,8 +27,8 @@ func Open(ctx context.Context, drivers map[string]Driver, secrets secret.Source,
 	return m, nil
 }
 
-// KeyTo is what opens an endpoint: its driver, and the value of its credential, empty
-// where it names none.
+// KeyTo returns what opens an endpoint: its driver, and the value of its credential, empty if it
+// names none.
 func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (Driver, secret.Value, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil {
@@ -48,7 +48,7 @@ func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (D
 	}
 	value, err := secrets.Get(r)
 	if errors.Is(err, secret.ErrUnavailable) {
-		return nil, secret.Value{}, err // that passes
+		return nil, secret.Value{}, err // temporary
 	}
 	if err != nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrDenied, err)
@@ -56,7 +56,7 @@ func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (D
 	return d, value, nil
 }
 
-// Protocol is the part of an endpoint's address, or of its scheme, that names the driver:
+// Protocol returns the part of an endpoint's URL, or of its scheme, that names the driver:
 // "redfish" of "redfish+https://…".
 func Protocol(endpoint string) string {
 	scheme, _, _ := strings.Cut(endpoint, ":")
@@ -64,9 +64,9 @@ func Protocol(endpoint string) string {
 	return scheme
 }
 
-// Lend gives a machine that sets secrets inside its system the credentials that are for it: by
-// their hosts and ports those of its endpoint, and by their use for accounts or for files.
-// Where secrets is nil it lends none.
+// Lend gives a machine that sets secrets inside its system the credentials that are for it: for the
+// hosts and ports of its endpoint, and for use in accounts or files. It lends nothing if secrets is
+// nil.
 func Lend(m Machine, e site.Endpoint, secrets secret.Source) {
 	k, ok := As[Keyholder](m)
 	if !ok || secrets == nil {

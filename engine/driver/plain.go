@@ -2,15 +2,14 @@ package driver
 
 import "errors"
 
-// Plain is an error that also says in one sentence what is so, for whoever is on
-// duty: without the requests, addresses and codes by which it was found, which the
-// error's own text has.
+// Plain is an error that also states the facts in one sentence for whoever is on
+// duty, without the requests, addresses and codes in the error's own text.
 type Plain interface {
 	error
 	Plain() string
 }
 
-// Say is an error with such a sentence.
+// Say returns an error with such a sentence.
 func Say(sentence string, err error) error { return said{err, sentence} }
 
 type said struct {
@@ -23,7 +22,7 @@ func (s said) Plain() string { return s.sentence }
 
 func (s said) Unwrap() error { return s.error }
 
-// PlainOf is the outermost sentence in an error, empty for none.
+// PlainOf returns the outermost sentence in an error, empty for none.
 func PlainOf(err error) string {
 	if p, ok := errors.AsType[Plain](err); ok {
 		return p.Plain()

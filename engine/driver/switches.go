@@ -6,21 +6,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Switches sets up ports of switches for machines that start over the network. There is one for a
-// site, and the engine calls it for several nodes at a time. It calls Provision before the machine
-// is told to start over the network, and Production before it starts from its disk again, or when
-// that start came to nothing.
+// Switches configures switch ports for machines that boot over the network. A site has one, and the
+// engine calls it for several nodes at a time. The engine calls Provision before it tells the
+// machine to boot over the network. It calls Production before the machine boots from its disk
+// again, or if the network boot failed.
 //
-// What a switch says proves nothing: the engine counts ports as back once the machine's own system
-// sees that they carry its networks, and calls Production again where that does not come about. So
-// both are called as often as it takes, also after an error, and after a restart of the daemon for
-// ports that an earlier one has prepared. "Already so" is success. An error is of a class as a
-// Machine's is: with ErrRefused a person must decide, and any other one is tried again.
+// A switch's answer proves nothing. The engine counts ports as back once the machine's own system
+// sees that they carry its networks, and calls Production again until it does. So both methods are
+// called as often as needed: after errors, and after a daemon restart for ports that the earlier
+// daemon prepared. "Already so" is success. Errors have the classes of a Machine's: ErrRefused
+// needs a person, and any other error is retried.
 type Switches interface {
-	// Provision prepares ports for a start of the node's machine over the network, and returns
-	// when the switches say that they are so.
+	// Provision prepares ports for a network boot of the node's machine, and returns when the
+	// switches confirm it.
 	Provision(ctx context.Context, n *site.Node, ports []site.SwitchedPort) error
-	// Production has ports carry the networks that the design has them for, and returns when the
-	// switches say that they do.
+	// Production makes ports carry their designed networks, and returns when the switches confirm
+	// it.
 	Production(ctx context.Context, n *site.Node, ports []site.SwitchedPort) error
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// NetworkConfig is how the system reaches its networks, in version 2 of
+// NetworkConfig returns how the system reaches its networks, in version 2 of
 // cloud-init's format, which is netplan's.
 func NetworkConfig(s *site.Site, n *site.Node) (map[string]any, error) {
 	links, err := s.Wiring(n)

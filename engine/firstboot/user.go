@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// UserData is what the design has the first boot set up beside the networks, in
-// the form of cloud-init's user data.
+// UserData returns what the first boot sets up besides the networks, in the
+// form of cloud-init's user data.
 func UserData(s *site.Site, n *site.Node) map[string]any {
 	all := everybody(s, n)
 	user := map[string]any{
@@ -21,7 +21,7 @@ func UserData(s *site.Site, n *site.Node) map[string]any {
 		"users":             users(all),
 		"write_files":       append(sudoers(all), ownName(s, n)),
 		"ssh_pwauth":        false,
-		"disable_root":      false, // who may log in is said below "users", root or not
+		"disable_root":      false, // "users" below says who may log in, including root
 	}
 	if domain := domain(s, n); domain != "" {
 		user["fqdn"] = n.Name + "." + domain
@@ -32,8 +32,8 @@ func UserData(s *site.Site, n *site.Node) map[string]any {
 	return user
 }
 
-// ownName has the system find its own name without a name server: without, sudo waits
-// for one at each login (hosts(5); 127.0.1.1 as Debian's installer does).
+// ownName lets the system find its own name without a name server. Otherwise sudo
+// waits for one at each login (hosts(5); 127.0.1.1 as Debian's installer does).
 func ownName(s *site.Site, n *site.Node) map[string]any {
 	names := n.Name
 	if domain := domain(s, n); domain != "" {
@@ -42,7 +42,7 @@ func ownName(s *site.Site, n *site.Node) map[string]any {
 	return map[string]any{"path": "/etc/hosts", "append": true, "content": "127.0.1.1\t" + names + "\n"}
 }
 
-// domain is that of the node's primary network.
+// domain returns the domain of the node's primary network.
 func domain(s *site.Site, n *site.Node) string {
 	if net := s.Networks[n.PrimaryNetwork]; net != nil {
 		return net.DNS.Domain
@@ -50,8 +50,8 @@ func domain(s *site.Site, n *site.Node) string {
 	return ""
 }
 
-// everybody are the accounts of the node's design, those for the family of its
-// image with them.
+// everybody returns the accounts of the node's design, including those for the
+// family of its image.
 func everybody(s *site.Site, n *site.Node) map[string]site.User {
 	all := maps.Clone(n.System.Users)
 	if all == nil {
@@ -63,8 +63,8 @@ func everybody(s *site.Site, n *site.Node) map[string]site.User {
 	return all
 }
 
-// users are the accounts as cloud-init has them. Passwords are not set: nobody
-// logs in to a new system but by key.
+// users returns the accounts in cloud-init's form. It sets no passwords: logins
+// to a new system need a key.
 func users(all map[string]site.User) []any {
 	list := []any{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -89,8 +89,8 @@ func account(name string, u site.User) map[string]any {
 	return a
 }
 
-// sudoers are the rules of those who may become root. The helper sets the same ones
-// later, and takes them away by the same names.
+// sudoers returns the rules of those who may become root. The helper sets the same
+// rules later, and removes them by the same names.
 func sudoers(all map[string]site.User) []any {
 	var files []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {

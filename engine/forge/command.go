@@ -23,10 +23,11 @@ const (
 type Command struct {
 	Verb   Verb
 	Digest string // as site.Losses.Digest writes it
-	Commit string // of VerbApprove in a fork, in the place of the digest: the whole ID
+	Commit string // for VerbApprove in a fork, instead of the digest: the whole ID
 }
 
-// NotACommand is the error of a comment that was meant as a command and is none.
+// NotACommand is the error for a comment that was meant as a command but is not
+// one.
 type NotACommand struct {
 	// Why says what is wrong with it, in words that need no escaping.
 	Why string
@@ -34,29 +35,29 @@ type NotACommand struct {
 
 func (e *NotACommand) Error() string { return e.Why + "; write " + strings.Join(Usage, ", or ") }
 
-// Usage are the forms of a command, each alone in the first line of a comment.
+// Usage lists the forms of a command, each alone in the first line of a
+// comment.
 var Usage = []string{address + " plan", address + " approve DIGEST", address + " disapprove DIGEST"}
 
-// address is the word by which a comment turns to us.
+// address is the word that addresses a comment to Slipway.
 const address = "/slipway"
 
-// maxCommand bounds the line of a command, maxMeant how much of a comment is
-// searched for a line that was meant as one, in bytes.
+// maxCommand limits the line of a command. maxMeant is how much of a comment is
+// searched for a line that was meant as one. Both are in bytes.
 const maxCommand, maxMeant = 200, 16 << 10
 
-// A commit is named by all of its ID: what is shorter fits others, which who
-// proposes can make.
+// commit matches a whole commit ID. A shorter one could fit several commits,
+// and a proposal's author can create such commits.
 var commit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// ReadCommand reads a comment. One that is not for us gives no verb and no
-// error; one that is, or that somebody meant to be, and is no command, gives a
-// NotACommand.
+// ReadCommand reads a comment. A comment that is not for Slipway gives no verb
+// and no error. A comment that is or was meant for Slipway, but is not a valid
+// command, gives a NotACommand.
 //
-// The command is the comment's first line and stands alone in it: "/slipway", the
-// verb and what it is about, with spaces or tabs between them. What follows is
-// not read, so that a reason can be given. A command that is quoted, shown in a
-// code block, or almost written like one is none: an approval is what a person
-// wrote on purpose.
+// The command is alone in the comment's first line: "/slipway", the verb and
+// its argument, separated by spaces or tabs. ReadCommand ignores the following
+// lines, which may give a reason. A command that is quoted, in a code block, or
+// not written exactly does not count: an approval must be written on purpose.
 func ReadCommand(body string) (Command, error) {
 	line, _, _ := strings.Cut(strings.TrimLeft(body, "\r\n"), "\n")
 	words := strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" \t\r", c) })
@@ -104,7 +105,7 @@ func parse(words []string) (c Command, why string) {
 func wrongDigest(word string) string {
 	switch {
 	case strings.Trim(strings.ToLower(word), "0123456789abcdef") != "":
-		return fmt.Sprintf("what follows it is not a digest, which has %d of 0-9 and a-f", site.DigestDigits)
+		return fmt.Sprintf("the word after the command is not a digest: a digest has %d characters, 0-9 and a-f", site.DigestDigits)
 	case word != strings.ToLower(word):
 		return "write the digest in small letters"
 	}
@@ -112,10 +113,10 @@ func wrongDigest(word string) string {
 		len(word), site.DigestDigits)
 }
 
-const oddCharacter = "there is an invisible character in it, or a space that is not the one of the keyboard"
+const oddCharacter = "it has an invisible character or an unusual space: type the command by hand"
 
-// meant says that a comment has a line that somebody meant as a command; it is
-// nil for one that is talk.
+// meant returns an error if a comment has a line that was meant as a command;
+// nil for other comments.
 func meant(body string) error {
 	if len(body) > maxMeant {
 		body = body[:maxMeant]
@@ -134,8 +135,8 @@ func meant(body string) error {
 	return nil
 }
 
-// isMeant says whether a bared line begins like a command. On the first line that
-// is enough; on others the line has to go on like one.
+// isMeant reports whether a bared line begins like a command. On other lines
+// than the first, a verb must follow.
 func isMeant(bare string, first bool) bool {
 	rest, is := strings.CutPrefix(bare, address)
 	if !is || rest != "" && !strings.ContainsAny(rest[:1], " :,") {
@@ -149,8 +150,8 @@ func isMeant(bare string, first bool) bool {
 	return first
 }
 
-// bared is a line without what people and editors put around a command, in small
-// letters.
+// bared returns a line in lower case, without what people and editors put
+// around a command.
 func bared(line string) string {
 	clean := strings.Map(func(c rune) rune {
 		switch {
@@ -166,7 +167,7 @@ func bared(line string) string {
 	return strings.TrimRight(strings.TrimLeft(clean, " >`*_~-+\"'@("), " ")
 }
 
-// misplaced says why a line that was meant as a command is none.
+// misplaced says why a line that was meant as a command is not one.
 func misplaced(line string, first bool) string {
 	shown := strings.TrimLeft(line, " ")
 	switch {
@@ -189,15 +190,15 @@ func misplaced(line string, first bool) string {
 	return "there is something before /slipway"
 }
 
-// isOdd says whether a line has characters that look like others or like none.
+// isOdd reports whether a line has invisible or misleading characters.
 func isOdd(line string) bool {
 	return strings.ContainsFunc(line, func(c rune) bool {
 		return isInvisible(c) || unicode.IsSpace(c) && !strings.ContainsRune(" \t\r\n", c)
 	})
 }
 
-// isInvisible says whether nothing is seen of a character: marks of direction,
-// joiners, selectors of variants, controls.
+// isInvisible reports whether a character is invisible: direction marks,
+// joiners, variation selectors, controls.
 func isInvisible(c rune) bool {
 	return !unicode.IsSpace(c) &&
 		(unicode.In(c, unicode.Cf, unicode.Cc, unicode.Mn) || c == unicode.ReplacementChar || c == '\u3164' || c == '\u115f')

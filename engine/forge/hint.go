@@ -10,16 +10,16 @@ type About string
 
 // What hints are about.
 const (
-	AboutAnything About = "anything" // something has changed: look at all of it
-	AboutBranch   About = "branch"   // Branch is at another commit
+	AboutAnything About = "anything" // something has changed: check everything
+	AboutBranch   About = "branch"   // Branch has a new commit
 	AboutProposal About = "proposal" // the proposal Number was changed
 	AboutComment  About = "comment"  // the comment Comment on the proposal Number
-	AboutCheck    About = "check"    // somebody wants the check Check of Commit again
+	AboutCheck    About = "check"    // somebody requests the check Check of Commit again
 )
 
-// Hint says where to look for news. It carries no news: whoever gets one asks
-// the forge, as if it were time to anyway. A hint that is late, repeated, out of
-// order or lost therefore does no harm.
+// Hint says where to look for news, but carries none. Whoever receives it asks
+// the forge, as in a regular poll. So a hint that is late, repeated, out of
+// order or lost does no harm.
 type Hint struct {
 	About         About
 	Branch        string
@@ -28,12 +28,11 @@ type Hint struct {
 	Check, Commit string
 }
 
-// maxHints is how many hints wait, before they become one that is about
+// maxHints is how many hints may wait before they are replaced by one about
 // anything.
 const maxHints = 1000
 
-// Hints wait for whoever looks. Equal ones are one. It may be used by many
-// goroutines.
+// Hints is a queue of hints, without duplicates. It is safe for concurrent use.
 type Hints struct {
 	mu    sync.Mutex
 	queue []Hint
@@ -44,7 +43,7 @@ type Hints struct {
 // NewHints makes an empty queue.
 func NewHints() *Hints { return &Hints{there: map[Hint]bool{}, wake: make(chan struct{}, 1)} }
 
-// Add returns at once.
+// Add adds a hint and returns at once.
 func (h *Hints) Add(x Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,11 +59,11 @@ func (h *Hints) Add(x Hint) {
 	h.there[x] = true
 	select {
 	case h.wake <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is pending
 	}
 }
 
-// Next waits for a hint, the oldest. Its error is the context's.
+// Next waits for and returns the oldest hint. Its error is the context's.
 func (h *Hints) Next(ctx context.Context) (Hint, error) {
 	for {
 		if x, ok := h.take(); ok {

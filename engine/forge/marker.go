@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// Marker tells comments of ours apart. It is an HTML comment, which a reader
-// does not see, in the first line of a comment's body.
+// Marker distinguishes our comments from each other. It is an HTML comment,
+// invisible to readers, in the first line of a comment's body.
 //
-// A marker proves nothing: anybody can write one. A comment is ours when its
-// author is us, too.
+// A marker proves nothing, because anyone can write one. A comment is ours only
+// if we are its author, too.
 type Marker struct {
 	Site string
-	// Kind is what the comment is about: one site has one comment of each.
+	// Kind is the comment's subject: a site has one comment of each kind.
 	Kind string
 }
 
 const markerStart, markerEnd = "<!-- slipway ", " -->"
 
-// String is the marker as a line of Markdown, without the line's end.
+// String returns the marker as a line of Markdown, without a line end.
 func (m Marker) String() string {
 	return markerStart + escaped(m.Site) + " " + escaped(m.Kind) + markerEnd
 }
 
-// escaped is a word in which nothing ends an HTML comment, or a word of it.
+// escaped returns a word that cannot end an HTML comment, or a word in it.
 func escaped(s string) string {
 	return strings.ReplaceAll(url.QueryEscape(s), "-", "%2D")
 }
 
-// Mark puts the marker before a comment's text.
+// Mark returns the text of a comment with the marker before it.
 func (m Marker) Mark(text string) string { return m.String() + "\n" + text }
 
-// ReadMarker reads a comment's marker. The forge may have changed the ends of
-// lines. Only what String writes is a marker.
+// ReadMarker reads a comment's marker. The forge may have changed the line
+// ends. Only the output of String is a marker.
 func ReadMarker(body string) (Marker, bool) {
 	line, _, _ := strings.Cut(body, "\n")
 	line = strings.TrimSuffix(line, "\r")

@@ -1,7 +1,7 @@
-// Package frames is the form in which images of whole disks are kept and sent: zstd frames of
-// 8 MiB each, of which every one can be unpacked without the others, and behind them a list of
-// their digests in a frame that zstd skips. So `zstd -d` of such a file gives the image. It is
-// pure: no clock, no chance. The same image gives the same bytes.
+// Package frames is the format in which images of whole disks are kept and sent. An image is
+// zstd frames of 8 MiB each, which can be unpacked independently, and then a list of their
+// digests in a frame that zstd skips. So `zstd -d` of such a file gives the image. The package
+// is pure: it uses no clock and no randomness. The same image gives the same bytes.
 package frames
 
 import (
@@ -15,21 +15,21 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The bounds of an image.
+// The limits of an image.
 const (
-	// Bytes is how much of the image each frame has; the last one may have less.
+	// Bytes is how many bytes of the image are in each frame; the last one may have fewer.
 	Bytes = 8 << 20
-	// MaxImage is how large an image may be: 2 TiB.
+	// MaxImage is the largest image: 2 TiB.
 	MaxImage  = maxFrames * Bytes
 	maxFrames = 1 << 18
-	// maxPacked is more than a frame can have that does not get smaller.
+	// maxPacked is more than the size of a frame that does not compress.
 	maxPacked = Bytes + 64<<10
-	// sector is what images of disks are multiples of.
+	// sector: the size of a disk image is a multiple of this.
 	sector = 512
 )
 
-// The form of the list: a skippable frame (RFC 8878, section 3.1.2), in whose content are a
-// head, an entry for each frame, and a tail by which it is found from the end of the file.
+// The format of the list: a skippable frame (RFC 8878, section 3.1.2). It contains a head, an
+// entry for each frame, and a tail, by which the list is found from the end of the file.
 const (
 	skippable  = 0x184d2a5e
 	mark       = "SLIPWAY\x01"
@@ -45,16 +45,16 @@ var little = binary.LittleEndian
 
 // Frame is one part of an image.
 type Frame struct {
-	// At is where it is in the file, and Packed how many bytes it has there.
+	// At is its offset in the file, and Packed its size there in bytes.
 	At     int64
 	Packed int
 	// SHA256 is the digest of these bytes.
 	SHA256 [sha256.Size]byte
-	// Zero says that all of it is zeros in the image.
+	// Zero says that this part of the image is all zeros.
 	Zero bool
 }
 
-// List is what is known of an image in frames.
+// List describes an image in frames.
 type List struct {
 	// Image is the size of the image in bytes, and SHA256 its digest.
 	Image  int64
@@ -62,12 +62,12 @@ type List struct {
 	Frames []Frame
 }
 
-// Size is how many bytes of the image a frame has.
+// Size returns how many bytes of the image are in a frame.
 func (l *List) Size(frame int) int {
 	return int(min(Bytes, l.Image-int64(frame)*Bytes))
 }
 
-// Written is what Write has made.
+// Written is the result of Write.
 type Written struct {
 	// SHA256 is the digest of the file, and Bytes its size.
 	SHA256 [sha256.Size]byte
@@ -75,9 +75,9 @@ type Written struct {
 	List   List
 }
 
-// Write puts an image into frames. It holds one frame in memory. An image of more than most
-// bytes, and one that is no multiple of 512 bytes, is an error, and what was written is of no
-// use then.
+// Write writes an image as frames. It holds one frame in memory. It returns an error if the
+// image is larger than most bytes or is not a multiple of 512 bytes; the output is then
+// useless.
 func Write(w io.Writer, image io.Reader, most int64) (Written, error) {
 	out := &counting{w: w}
 	file, whole := sha256.New(), sha256.New()
@@ -89,7 +89,7 @@ func Write(w io.Writer, image io.Reader, most int64) (Written, error) {
 	defer encoder.Close()
 	most = min(most, MaxImage)
 	var l List
-	wasZero := false // the frame before, which was a whole one
+	wasZero := false // the frame before, which was full
 	raw, packed := make([]byte, Bytes), make([]byte, 0, maxPacked)
 	for {
 		n, err := io.ReadFull(image, raw)
@@ -99,7 +99,7 @@ func Write(w io.Writer, image io.Reader, most int64) (Written, error) {
 			}
 			whole.Write(raw[:n])
 			zero := isZero(raw[:n])
-			if !zero || !wasZero || n < Bytes { // else it is packed as the one before
+			if !zero || !wasZero || n < Bytes { // else packed still holds the same frame
 				packed = encoder.EncodeAll(raw[:n], packed[:0])
 			}
 			wasZero = zero && n == Bytes
@@ -125,7 +125,7 @@ func Write(w io.Writer, image io.Reader, most int64) (Written, error) {
 	return Written{SHA256: [sha256.Size]byte(file.Sum(nil)), Bytes: out.n, List: l}, nil
 }
 
-// encode is the list as it is in a file.
+// encode returns the list in its file format.
 func (l *List) encode() []byte {
 	size := headBytes + len(l.Frames)*entryBytes + TailBytes
 	b := make([]byte, 0, outerBytes+size)
@@ -148,8 +148,8 @@ func (l *List) encode() []byte {
 
 var errNoFrames = errors.New("the file has no list of frames: it is not a disk image from Slipway's store")
 
-// ListAt says where the list is in a file of some bytes, by the last TailBytes of it. It is
-// within the file, and its size is within bounds.
+// ListAt returns the offset of the list in a file of file bytes, from the last TailBytes of
+// it. The result is within the file, and the list's size is within the limits.
 func ListAt(tail []byte, file int64) (at int64, err error) {
 	if len(tail) != TailBytes || string(tail[4:]) != mark {
 		return 0, errNoFrames
@@ -161,8 +161,8 @@ func ListAt(tail []byte, file int64) (at int64, err error) {
 	return file - size - outerBytes, nil
 }
 
-// Parse reads the list of a file of some bytes; b is all of the file from ListAt on. What it
-// gives is whole: the frames follow each other up to the list, and make up the image.
+// Parse reads the list of a file of file bytes; b is the file from ListAt on. In the result,
+// the frames follow each other up to the list, and make up the whole image.
 func Parse(b []byte, file int64) (*List, error) {
 	wrong := func(format string, a ...any) (*List, error) {
 		return nil, fmt.Errorf("the list of frames is damaged: "+format, a...)
@@ -198,22 +198,22 @@ func Parse(b []byte, file int64) (*List, error) {
 	return l, nil
 }
 
-// Decoder unpacks frames. It is for one goroutine.
+// Decoder unpacks frames. It is not safe for concurrent use.
 type Decoder struct {
 	zstd *zstd.Decoder
 	raw  []byte
 }
 
-// NewDecoder makes one.
+// NewDecoder makes a decoder.
 func NewDecoder() (*Decoder, error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(Bytes), zstd.WithDecoderMaxWindow(Bytes))
 	return &Decoder{d, make([]byte, 0, Bytes)}, err
 }
 
-// Close ends its use.
+// Close frees the decoder.
 func (d *Decoder) Close() { d.zstd.Close() }
 
-// Frame unpacks a frame of a list, after its digest was compared. What it gives is valid
+// Frame checks the digest of a frame of a list and unpacks the frame. The result is valid
 // until the next call.
 func (d *Decoder) Frame(l *List, frame int, packed []byte) ([]byte, error) {
 	f := l.Frames[frame]
@@ -243,7 +243,7 @@ func isZero(b []byte) bool {
 	return true
 }
 
-// counting counts what is written.
+// counting counts the bytes written.
 type counting struct {
 	w io.Writer
 	n int64

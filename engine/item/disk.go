@@ -8,56 +8,56 @@ import (
 
 // Disk is a disk as the system of a machine sees it.
 type Disk struct {
-	// Name is the kernel's, which changes from boot to boot: "sda".
+	// Name is the kernel's name, which may change at each boot: "sda".
 	Name string `json:"name"`
-	// Serial and WWN are what the disk tells of itself, in their normal form (see
-	// NormalSerial and NormalWWN); empty where it does not.
+	// Serial and WWN are reported by the disk, in their normal form (see NormalSerial and
+	// NormalWWN); empty if it reports none.
 	Serial string `json:"serial,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
 	Model  string `json:"model,omitempty"`
-	// Firmware is the version of its own.
+	// Firmware is the version of the disk's firmware.
 	Firmware string `json:"firmware,omitempty"`
-	// Kind is "hdd", "ssd" or "nvme"; empty where the kernel does not say.
+	// Kind is "hdd", "ssd" or "nvme"; empty if the kernel does not say.
 	Kind  string `json:"kind,omitempty"`
 	Bytes int64  `json:"bytes"`
-	// Sector is what the disk is addressed in, Physical what it writes at once, in bytes.
+	// Sector is the logical sector size, Physical the physical one, in bytes.
 	Sector   int `json:"sector"`
 	Physical int `json:"physical,omitempty"`
-	// Removable is a medium that can be taken out, or a disk on USB. ReadOnly cannot be
+	// Removable means a removable medium or a USB disk. ReadOnly means that the disk cannot be
 	// written.
 	Removable bool `json:"removable,omitempty"`
 	ReadOnly  bool `json:"readOnly,omitempty"`
-	// PCI is the address of the nearest PCI device, "0000:03:00.0", and SCSI the address
+	// PCI is the address of the nearest PCI device, "0000:03:00.0". SCSI is the address
 	// "host:channel:target:lun" of a disk that the kernel drives as SCSI.
 	PCI  string `json:"pci,omitempty"`
 	SCSI string `json:"scsi,omitempty"`
-	// Paths lead to it: under /sys, and under /dev/disk as udev has or would have them.
+	// Paths lead to the disk: under /sys, and under /dev/disk as udev creates or would create them.
 	Paths []string `json:"paths,omitempty"`
-	// Holds is what is on it, in order of place; empty for a disk on which nothing is
-	// known. Unread is why that could not be read; then nothing is known of it.
+	// Holds is what is on the disk, in order of place; empty if nothing is recognized. Unread says
+	// why the disk could not be read; then its content is unknown.
 	Holds  []Signature `json:"holds,omitempty"`
 	Unread string      `json:"unread,omitempty"`
 }
 
-// Signature is something on a disk that has a signature of its own.
+// Signature is something on a disk that is recognized by a signature.
 type Signature struct {
-	// Partition is the number of the one that it is on; 0 for the disk itself.
+	// Partition is the number of the partition that it is on; 0 for the whole disk.
 	Partition int `json:"partition,omitempty"`
-	// Start and Bytes are where the disk or the partition is that it is on.
+	// Start and Bytes give the place of that disk or partition.
 	Start int64 `json:"start,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
-	// Kind is "gpt", "mbr", "md", "lvm", "luks", "ext4" (of all of ext), "xfs", "btrfs",
-	// "vfat", "swap", or for a partition without any of these, "partition".
+	// Kind is "gpt", "mbr", "md", "lvm", "luks", "ext4" (for any ext), "xfs", "btrfs", "vfat",
+	// "swap" or, for a partition without any of these, "partition".
 	Kind string `json:"kind"`
-	// UUID is its own, as blkid(8) writes it; of a member of an array that of the array,
-	// of a member of a volume group that of the group.
+	// UUID is written as in blkid(8). For a member of an array or volume group it is that of the
+	// array or group.
 	UUID  string `json:"uuid,omitempty"`
 	Label string `json:"label,omitempty"`
-	// Name is that of the array, of the volume group, or of the partition.
+	// Name is the name of the array, the volume group or the partition.
 	Name string `json:"name,omitempty"`
 }
 
-// String is what people call it: "ext4 \"root\"".
+// String names the signature for people: "ext4 \"root\"".
 func (h Signature) String() string {
 	text := h.Kind
 	switch h.Kind {
@@ -83,9 +83,9 @@ func (h Signature) String() string {
 	return text
 }
 
-// DiskID is what tells a disk from all others: its serial number and its WWN, "S1XNNA0/5002538f",
-// or the one of them that it has; empty where it has neither. The namespaces of an NVMe drive, the
-// halves of a drive with two actuators and the volumes of an array have one serial number.
+// DiskID identifies a disk: its serial number and its WWN, "S1XNNA0/5002538f", or whichever it has;
+// empty if it has neither. The serial number alone is not enough: the namespaces of an NVMe drive,
+// the halves of a dual-actuator drive and the volumes of an array share it.
 func DiskID(serial, wwn string) string {
 	if serial != "" && wwn != "" {
 		return serial + "/" + wwn
@@ -93,11 +93,11 @@ func DiskID(serial, wwn string) string {
 	return serial + wwn
 }
 
-// ID is what tells the disk from all others, as DiskID has it.
+// ID identifies the disk, see DiskID.
 func (d Disk) ID() string { return DiskID(d.Serial, d.WWN) }
 
-// IsSame says whether two disks are one that is seen on two paths, of which one may tell less than
-// the other.
+// IsSame reports whether two disks are one disk that is seen over two paths. One path may report
+// less than the other.
 func (d Disk) IsSame(other Disk) bool {
 	if d.WWN != "" && other.WWN != "" {
 		return d.WWN == other.WWN
@@ -105,7 +105,7 @@ func (d Disk) IsSame(other Disk) bool {
 	return d.Serial != "" && d.Serial == other.Serial
 }
 
-// String names it for people: "S1XNNA0 (sda, SAMSUNG MZ7, 480 GB)".
+// String names the disk for people: "S1XNNA0 (sda, SAMSUNG MZ7, 480 GB)".
 func (d Disk) String() string {
 	id := cmp.Or(d.Serial, d.WWN, "no serial number")
 	words := []string{d.Name}
@@ -115,7 +115,7 @@ func (d Disk) String() string {
 	return fmt.Sprintf("%s (%s, %s)", id, strings.Join(words, ", "), Bytes(d.Bytes))
 }
 
-// NameDisks names some disks for people, of many the first.
+// NameDisks names disks for people, only the first of many.
 func NameDisks(disks []Disk) string {
 	const most = 8
 	var names []string
@@ -131,7 +131,7 @@ func NameDisks(disks []Disk) string {
 	return strings.Join(names, ", ")
 }
 
-// Bytes is an amount for people, in powers of 1000 as disks are sold.
+// Bytes formats a size for people, in powers of 1000 as disks are sold.
 func Bytes(n int64) string {
 	unit, at := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}, 0
 	x := float64(n)
@@ -144,8 +144,8 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.0f %s", x, unit[at])
 }
 
-// NormalSerial is a serial number in the form in which two are compared: printable, without
-// blanks around it and with one for several.
+// NormalSerial returns a serial number in the form for comparison: printable, trimmed, with single
+// blanks.
 func NormalSerial(text string) string {
 	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -155,8 +155,8 @@ func NormalSerial(text string) string {
 	}, text)), " ")
 }
 
-// NormalWWN is a WWN in the form in which two are compared: in small letters, without
-// "naa.", "eui.", "wwn-" or "0x" before it.
+// NormalWWN returns a WWN in the form for comparison: in lower case, without "naa.", "eui.", "wwn-"
+// or "0x" before it.
 func NormalWWN(text string) string {
 	text = strings.ToLower(NormalSerial(text))
 	for _, head := range []string{"naa.", "eui.", "wwn-", "0x"} {
@@ -165,11 +165,10 @@ func NormalWWN(text string) string {
 	return text
 }
 
-// Layout is exactly what disks become: what engine/layout computes of a design and of the
-// disks that were seen, and what inside/disk makes of it. All in it is in order of being
-// made.
+// Layout is exactly what disks become. Package engine/layout computes it from a design and the
+// observed disks, and inside/disk carries it out. Everything in it is in order of creation.
 type Layout struct {
-	// Disks are those that are designed, and no others: nothing else is ever written.
+	// Disks are the designed disks. No other disk is ever written.
 	Disks       []LayoutDisk       `json:"disks"`
 	Arrays      []LayoutArray      `json:"arrays,omitempty"`
 	Groups      []LayoutGroup      `json:"groups,omitempty"`
@@ -179,35 +178,34 @@ type Layout struct {
 	// Fstab is the content of /etc/fstab, Mdadm the lines on arrays of mdadm.conf(5).
 	Fstab string `json:"fstab,omitempty"`
 	Mdadm string `json:"mdadm,omitempty"`
-	// BootDisk names the one of Disks that the firmware boots from; empty where the
-	// design does not say.
+	// BootDisk names the entry of Disks that the firmware boots from; empty if the design does not
+	// say.
 	BootDisk string `json:"bootDisk,omitempty"`
 	// Destroys is what is lost.
 	Destroys []Destroyed `json:"destroys,omitempty"`
-	// Erase is how the disks in Destroys are erased before: EraseSecure, or empty for that
-	// only what is found on them by its signatures is cleared.
+	// Erase is how the disks in Destroys are erased first: EraseSecure, or empty to clear only the
+	// signatures found on them.
 	Erase string `json:"erase,omitempty"`
 }
 
 // LayoutDisk is a disk of a Layout.
 type LayoutDisk struct {
-	// Name is that in the design; of a set, with a number: "osd-1".
+	// Name is the disk's name in the design; in a set, with a number: "osd-1".
 	Name   string `json:"name"`
 	Serial string `json:"serial,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
 	Bytes  int64  `json:"bytes"`
 	Sector int    `json:"sector"`
-	// Keep says that nothing is written on it but by the file systems on it that are
-	// mounted.
+	// Keep means that nothing writes to the disk, except through its mounted file systems.
 	Keep bool `json:"keep,omitempty"`
 	// Table is "gpt", "mbr", or empty for a disk without partitions.
 	Table string `json:"table,omitempty"`
-	// GUID is that of a GPT, or the signature of an MBR in eight hexadecimal digits.
+	// GUID is the GUID of a GPT, or the signature of an MBR as eight hexadecimal digits.
 	GUID       string            `json:"guid,omitempty"`
 	Partitions []LayoutPartition `json:"partitions,omitempty"`
 }
 
-// Is says whether a disk that is seen is the one that is meant.
+// Is reports whether an observed disk is this disk.
 func (d LayoutDisk) Is(seen Disk) bool {
 	return d.Serial == seen.Serial && d.WWN == seen.WWN && d.Bytes == seen.Bytes && d.Sector == seen.Sector
 }
@@ -216,19 +214,18 @@ func (d LayoutDisk) Is(seen Disk) bool {
 type LayoutPartition struct {
 	Name   string `json:"name"`
 	Number int    `json:"number"`
-	// First and Last are its sectors, both included.
+	// First and Last are its first and last sector, inclusive.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	// Type is a GUID, or two hexadecimal digits in an MBR.
 	Type string `json:"type"`
-	// GUID is its own in a GPT.
+	// GUID is the partition's GUID in a GPT.
 	GUID string `json:"guid,omitempty"`
-	// Active is the flag by which a BIOS finds what it boots in an MBR.
+	// Active is the MBR flag of the partition that a BIOS boots.
 	Active bool `json:"active,omitempty"`
 }
 
-// Place is something that holds data: a disk of a Layout, a partition of one, an array or
-// a volume of a group.
+// Place is where data is stored: a disk of a Layout, a partition, an array or a volume of a group.
 type Place struct {
 	Disk      string `json:"disk,omitempty"`
 	Partition int    `json:"partition,omitempty"`
@@ -237,7 +234,7 @@ type Place struct {
 	Volume    string `json:"volume,omitempty"`
 }
 
-// String is what people call it.
+// String names the place for people.
 func (p Place) String() string {
 	switch {
 	case p.Array != "":
@@ -255,19 +252,19 @@ type LayoutArray struct {
 	Name  string `json:"name"`
 	UUID  string `json:"uuid"`
 	Level string `json:"level"`
-	// Members are those that hold data, and after them as many Spares.
+	// Members are the members that hold data, followed by Spares spare members.
 	Members []Place `json:"members"`
 	Spares  int     `json:"spares,omitempty"`
-	// DataOffset is what each member keeps for itself, MemberBytes what it gives, 0 in
-	// raid0, where each gives all it has. Chunk is 0 in raid1. All in bytes.
+	// DataOffset is what each member reserves. MemberBytes is what each contributes; 0 for raid0,
+	// where each gives all it has. Chunk is 0 for raid1. All are in bytes.
 	DataOffset  int64 `json:"dataOffset"`
 	MemberBytes int64 `json:"memberBytes,omitempty"`
 	Chunk       int64 `json:"chunk,omitempty"`
-	// Bytes is how much the array holds.
+	// Bytes is the capacity of the array.
 	Bytes int64 `json:"bytes"`
 }
 
-// MdadmUUID is its UUID as mdadm(8) writes it.
+// MdadmUUID is the array's UUID as mdadm(8) writes it.
 func (a LayoutArray) MdadmUUID() string {
 	digits := strings.ReplaceAll(a.UUID, "-", "")
 	if len(digits) != 32 {
@@ -276,7 +273,7 @@ func (a LayoutArray) MdadmUUID() string {
 	return digits[:8] + ":" + digits[8:16] + ":" + digits[16:24] + ":" + digits[24:]
 }
 
-// ExtentBytes is in what volume groups give room (lvm.conf(5), physical_extent_size).
+// ExtentBytes is the unit in which volume groups allocate (lvm.conf(5), physical_extent_size).
 const ExtentBytes = 4 << 20
 
 // LayoutGroup is an LVM volume group.
@@ -289,7 +286,7 @@ type LayoutGroup struct {
 // LayoutMember is a member of a volume group.
 type LayoutMember struct {
 	On      Place  `json:"on"`
-	UUID    string `json:"uuid"` // as LVM writes it
+	UUID    string `json:"uuid"` // in LVM's form
 	Extents int64  `json:"extents"`
 }
 
@@ -303,16 +300,16 @@ type LayoutVolume struct {
 type LayoutFilesystem struct {
 	On   Place  `json:"on"`
 	Type string `json:"type"`
-	// UUID is as blkid(8) writes it: of vfat "1A2B-3C4D".
+	// UUID is written as in blkid(8): "1A2B-3C4D" for vfat.
 	UUID  string `json:"uuid"`
 	Label string `json:"label,omitempty"`
-	// Mount is where it is mounted; empty for nowhere.
+	// Mount is the mount point; empty for none.
 	Mount string `json:"mount,omitempty"`
-	// Options are those that it is mounted with, as fstab(5) has them.
+	// Options are the mount options, as in fstab(5).
 	Options string `json:"options,omitempty"`
-	// Keep says that it is there, and is not made.
+	// Keep means that the file system exists and is not created.
 	Keep bool `json:"keep,omitempty"`
-	// EFI says that the firmware looks for boot loaders in it.
+	// EFI means that the firmware looks for boot loaders in it.
 	EFI   bool  `json:"efi,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
 }
@@ -324,16 +321,16 @@ type Destroyed struct {
 	WWN    string `json:"wwn,omitempty"`
 	Model  string `json:"model,omitempty"`
 	Bytes  int64  `json:"bytes"`
-	// Held is what was seen on it. Unread is why that could not be read.
+	// Held is what was seen on the disk. Unread says why that could not be read.
 	Held   []Signature `json:"held,omitempty"`
 	Unread string      `json:"unread,omitempty"`
-	// Breaks is what lies on other disks too, which stay, and may be of no use without it.
+	// Breaks is what also lies on disks that stay, and may be useless without this disk.
 	Breaks []Broken `json:"breaks,omitempty"`
 }
 
-// Broken is something of which a part is erased and another part stays.
+// Broken is something that loses a part while another part stays.
 type Broken struct {
 	Shared
-	// On is the disk that stays, by its ID; empty for one that tells none.
+	// On is the ID of the disk that stays; empty if it reports none.
 	On string `json:"on,omitempty"`
 }

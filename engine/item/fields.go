@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// New is an item with the fields that are asked of it and what it takes to make
-// it so; a nil body is none.
+// New returns an item with the requested fields and the body that is needed to
+// apply it; a nil body means none.
 func New(key string, fields map[string]string, body any) Item {
 	i := Item{Key: key, Fields: fields}
 	if body != nil {
-		i.Body, _ = json.Marshal(body) // bodies are texts, numbers and lists of them
+		i.Body, _ = json.Marshal(body) // bodies contain only strings, numbers and lists of them
 	}
 	return i
 }
 
-// Fields are what is to be true of an account. Its password is
-// none of them: a design adds that as ValueOf, and a request the digest of the hash.
+// Fields returns the required state of an account, without its password: a design
+// adds that as ValueOf, and a request adds the digest of the hash.
 func (u User) Fields() map[string]string {
 	fields := map[string]string{"state": Present}
 	if u.UID != nil {
 		fields["uid"] = strconv.FormatInt(*u.UID, 10)
 	}
-	// No key, no group and no sudo are asked for as much as some are: what leaves
-	// the design is taken away.
+	// Having no keys, no groups and no sudo is a request too: what leaves the
+	// design is removed.
 	fields["groups"] = List(u.Groups)
 	fields["keys"] = Keyring(u.Keys)
 	fields["sudo"] = strconv.FormatBool(u.Sudo)
@@ -32,8 +32,8 @@ func (u User) Fields() map[string]string {
 	return fields
 }
 
-// Keyring is the canonical text of SSH public keys: a digest of each, without
-// its comment.
+// Keyring is the canonical text of SSH public keys: a digest of each key
+// without its comment.
 func Keyring(keys []string) string {
 	var all []string
 	for _, key := range keys {
@@ -44,7 +44,7 @@ func Keyring(keys []string) string {
 	return List(all)
 }
 
-// Fields are what is to be true of the clock.
+// Fields returns the required state of the clock.
 func (t Time) Fields() map[string]string {
 	fields := map[string]string{}
 	set(fields, "zone", t.Zone)
@@ -52,33 +52,33 @@ func (t Time) Fields() map[string]string {
 	return fields
 }
 
-// Fields are what is to be true of where messages go.
+// Fields returns the required state of log forwarding.
 func (l Logs) Fields() map[string]string {
 	fields := map[string]string{}
 	set(fields, "forward", List(l.Forward))
 	return fields
 }
 
-// Fields are what is to be true of our part of hosts(5): a digest of all of it.
+// Fields returns the required state of Slipway's part of hosts(5): a digest of all of it.
 func (h Hosts) Fields() map[string]string {
-	text, _ := json.Marshal(h) // a map is written in order
+	text, _ := json.Marshal(h) // maps are written in order
 	return map[string]string{"": Digest(text)}
 }
 
-// Fields are what is to be true of a repository.
+// Fields returns the required state of a repository.
 func (r Repository) Fields() map[string]string { return map[string]string{"": r.Text()} }
 
-// Fields are what is to be true of an environment.
+// Fields returns the required state of an environment.
 func (l Language) Fields() map[string]string { return map[string]string{"": l.Text()} }
 
-// Fields are what is to be true of upgrades.
+// Fields returns the required state of upgrades.
 func (p Patch) Fields() map[string]string {
 	fields := map[string]string{"level": p.Level}
 	set(fields, "snapshot", p.Snapshot)
 	return fields
 }
 
-// Fields are what is to be true of a file.
+// Fields returns the required state of a file.
 func (f File) Fields() map[string]string {
 	content := Digest(f.Content)
 	switch {

@@ -1,8 +1,7 @@
-// Package item names what Slipway sets inside an installed system, item by item:
-// a file, a unit, a package, an account. The daemon derives items from the
-// design; the program on the machine observes and applies them. Both compare
-// items by the texts that this package writes, so that "the same" means one
-// thing. It is pure and imports the standard library without package net.
+// Package item names what Slipway sets inside an installed system, item by item: a file, a unit, a
+// package, an account. The daemon derives items from the design. The program on the machine
+// observes and applies them. Both compare items by the canonical texts of this package. It is pure
+// and imports the standard library without package net.
 package item
 
 import (
@@ -13,34 +12,32 @@ import (
 	"strings"
 )
 
-// Item is one thing that is to be so in an installed system.
+// Item is one required part of an installed system.
 type Item struct {
 	// Key names the item within its facet: "files./etc/motd",
 	// "units.chrony.service", "packages.nginx".
 	Key string `json:"key"`
-	// Fields are what is to be true of it, in canonical texts, by the names that
-	// the design has for them: "mode" is "0644". An item that is a single value
-	// has the field "".
+	// Fields are the item's required values in canonical text, by the design's names: "mode" is
+	// "0644". An item with a single value has the field "".
 	Fields map[string]string `json:"fields"`
-	// Body is what it takes to make it so; its form belongs to the kind of item:
-	// a File for files, a Unit for units, and so on. It is nil where the fields
-	// say all.
+	// Body is what is needed to apply the item. Its form depends on the kind: a File for files, a
+	// Unit for units, and so on. It is nil if the fields are enough.
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
-// returning are the fields that go back to what they were when a design that still
-// asks for the item names them no more, by kind. Other fields have a value that the
-// design implies, or nothing to go back to.
+// returning lists, by kind, the fields that return to their earlier value if a design no longer
+// names them but still asks for the item. Other fields have a value implied by the design, or
+// nothing to return to.
 var returning = map[string][]string{
 	KindUsers: {"shell", "password"},
 	KindUnits: {"content", "enabled", "state"},
 	KindTime:  {"zone", "servers"},
-	// A shared address is left where it is: what moves it knows where it belongs.
+	// A shared address stays where it is: whatever moves it knows where it belongs.
 	KindLinks: {"mtu", "addresses", "dhcp", "routes", "dns", "members", "bond", "stp", "slaac", "functions"},
 }
 
-// Returning are the names of the fields that were asked for before and that go back to
-// what they were, in order. Of an item that is to be absent no field goes back.
+// Returning returns, sorted, those of the previously asked fields that return to their earlier
+// value. An item that should be absent has none.
 func (i Item) Returning(asked []string) []string {
 	if i.Fields["state"] == Absent {
 		return nil
@@ -54,8 +51,8 @@ func (i Item) Returning(asked []string) []string {
 	return back
 }
 
-// needing are the fields that a system can have only with certain programs or files, by
-// kind: what they are designed as decides which.
+// needing lists, by kind, the fields that a system can have only with certain programs or files.
+// The designed value decides which.
 var needing = map[string][]string{
 	KindUsers: {"groups", "shell"},
 	KindTime:  {"zone"},
@@ -63,8 +60,8 @@ var needing = map[string][]string{
 	KindLinks: {"dhcp", "pci"},
 }
 
-// Needing are the values that items ask for of fields that the system may not be able to
-// have yet, under flat names.
+// Needing returns the requested values of fields that the system may not be able to have yet, by
+// flat name.
 func Needing(items []Item) map[string]string {
 	values := map[string]string{}
 	for _, i := range items {
@@ -80,8 +77,8 @@ func Needing(items []Item) map[string]string {
 // Valued names one value of a field: "users.ops.groups=docker".
 func Valued(name, value string) string { return name + "=" + value }
 
-// Lacking says why a system cannot have a value of a field yet, by what is told of the
-// field or of this value of it; empty where it can. Every system can have a field empty.
+// Lacking says why a system cannot have a value of a field yet, by what is reported of the field or
+// of this value; empty if it can. Every system can have a field empty.
 func Lacking(cannot map[string]string, name, value string) string {
 	if value == "" {
 		return ""
@@ -92,8 +89,7 @@ func Lacking(cannot map[string]string, name, value string) string {
 	return cannot[name]
 }
 
-// Values are the fields of items under flat names: the key, and behind a dot the
-// field.
+// Values returns the fields of items by flat name: the key, a dot and the field.
 func Values(items []Item) map[string]string {
 	values := map[string]string{}
 	for _, i := range items {
@@ -112,7 +108,7 @@ func Name(key, field string) string {
 	return key + "." + field
 }
 
-// Keys are the keys of items in order.
+// Keys returns the keys of items, sorted.
 func Keys(items []Item) []string {
 	keys := make([]string, 0, len(items))
 	for _, i := range items {
@@ -122,7 +118,7 @@ func Keys(items []Item) []string {
 	return keys
 }
 
-// Missing are the keys of which values tell nothing, in order.
+// Missing returns, sorted, the keys that values say nothing about.
 func Missing(keys []string, values map[string]string) []string {
 	there := Told(values)
 	all := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return there[key] })
@@ -130,8 +126,8 @@ func Missing(keys []string, values map[string]string) []string {
 	return slices.Compact(all)
 }
 
-// Told are the keys of which values tell something: a value's name, and its
-// beginning up to the last dot, since no field has one.
+// Told returns the keys that values say something about: the name of a value, and its part before
+// the last dot, since no field contains a dot.
 func Told(values map[string]string) map[string]bool {
 	keys := map[string]bool{}
 	for name := range values {
@@ -155,50 +151,49 @@ func ID(key string) string {
 	return id
 }
 
-// Digest is the canonical text of a content: "sha256:" and 32 hexadecimal digits,
-// which are half of it and enough to tell contents apart.
+// Digest is the canonical text of a content: "sha256:" and 32 hexadecimal digits. That is half of
+// the SHA-256, enough to distinguish contents.
 func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
-// DigestOf is Digest of a content whose SHA-256 is known, in lower-case hex.
+// DigestOf is the Digest of a content whose SHA-256 is given in lower-case hex.
 func DigestOf(sha256 string) string { return "sha256:" + sha256[:min(len(sha256), 32)] }
 
-// Asked is the fact of what an interface asks others for and does not have, or has and does
-// not ask for: sentences, with "; " between. No design has it.
+// Asked is the name of a fact: what an interface asks others for and does not have, or has and does
+// not ask for. Its value is sentences separated by "; ". It is never in a design.
 func Asked(id string) string { return "facts." + id + ".asked" }
 
-// AskedOf is the interface of such a fact.
+// AskedOf returns the interface of such a fact.
 func AskedOf(field string) (id string, ok bool) {
 	rest, fact := strings.CutPrefix(field, "facts.")
 	id, asked := strings.CutSuffix(rest, ".asked")
 	return id, fact && asked
 }
 
-// BroughtBy is the fact of which package has brought a unit that the design may not name, and of
-// which others need that one, with spaces between. No design has it.
+// BroughtBy is the name of a fact: the package that brought a unit that the design may not name,
+// and the packages that need that one, separated by spaces. It is never in a design.
 func BroughtBy(unit string) string { return "facts." + KindUnlisted + "." + unit }
 
-// MeantBy is the fact of by which other names the design may mean a unit: its own other ones, and
-// those of units that stop with it, with spaces between. No design has it.
+// MeantBy is the name of a fact: other names by which the design may mean a unit, separated by spaces.
+// They are its own other names, and those of units that stop with it. It is never in a design.
 func MeantBy(unit string) string { return "facts.meant." + unit }
 
-// List is the canonical text of a list whose order says nothing: sorted, without
-// duplicates, with ", " between.
+// List is the canonical text of an unordered list: sorted, without duplicates, separated by ", ".
 func List(all []string) string {
 	sorted := slices.Clone(all)
 	slices.Sort(sorted)
 	return strings.Join(slices.Compact(sorted), ", ")
 }
 
-// The values that a field "state" has.
+// The values of a field "state".
 const (
 	Present = "present"
 	Absent  = "absent"
-	// Held is a package that is installed and that upgrades leave alone.
+	// Held is an installed package that upgrades skip.
 	Held = "held"
 )
 
-// Disabled is what of KindUnlisted or KindManagers neither starts with the system nor runs.
+// Disabled is the value of a KindUnlisted or KindManagers item that neither starts with the system nor runs.
 const Disabled = "disabled"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Fields are the fields of the item of an interface. What is empty is left out:
+// Fields returns the fields of an interface's item. Empty fields are left out:
 // an interface without addresses has no field "addresses".
 func (l Link) Fields() map[string]string {
 	fields := map[string]string{}
@@ -62,8 +62,8 @@ func RoutesText(routes []Route) string {
 	return List(all)
 }
 
-// DNSText is the canonical text of name servers and search domains:
-// "10.1.0.2, 10.1.0.3; example.org". Their order matters and stays.
+// DNSText is the canonical text of name servers and search domains: "10.1.0.2,
+// 10.1.0.3; example.org". It keeps their order, which matters.
 func DNSText(servers, search []string) string {
 	text := strings.Join(servers, ", ")
 	if len(search) > 0 {
@@ -91,8 +91,8 @@ func FunctionsText(count int, trusted bool) string {
 	return strconv.Itoa(count)
 }
 
-// Text is the canonical text of how a bond works: "802.3ad, lacp fast, layer3+4,
-// miimon 100ms, min 1, primary eth0". Values that nobody set are left out.
+// Text is the canonical text of a bond: "802.3ad, lacp fast, layer3+4, miimon
+// 100ms, min 1, primary eth0". Unset values are left out.
 func (b *Bond) Text() string {
 	if b == nil {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Netplan are interfaces by name as netplan has them in version 2 of its format, which is also
-// that of cloud-init for a system's first start.
+// Netplan returns interfaces by name in version 2 of netplan's format, which cloud-init also uses
+// at the first boot.
 func Netplan(all map[string]Link) map[string]any {
 	config := map[string]any{"version": 2}
 	for name, l := range all {
@@ -23,7 +23,7 @@ func Netplan(all map[string]Link) map[string]any {
 
 var netplanSections = map[string]string{"ethernet": "ethernets", "bond": "bonds", "bridge": "bridges", "vlan": "vlans"}
 
-// isMember says whether an interface is in a bond or a bridge, which has the addresses then.
+// isMember reports whether an interface is in a bond or a bridge, which has the addresses then.
 func isMember(all map[string]Link, name string) bool {
 	for _, l := range all {
 		if slices.Contains(l.Members, name) {

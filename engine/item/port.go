@@ -5,68 +5,67 @@ import (
 	"time"
 )
 
-// LinkProbes is what a look is to find out of a system's network links.
+// LinkProbes says what a look should find out about a system's network links.
 type LinkProbes struct {
-	// Ports are the interfaces that the design names. Beside them the ports that are
-	// hardware are told of.
+	// Ports are the interfaces that the design names. Hardware ports are reported too.
 	Ports []string `json:"ports,omitempty"`
-	// Targets are other machines on the system's own networks that are to answer.
+	// Targets are other machines on the system's own networks that should answer.
 	Targets []Target `json:"targets,omitempty"`
-	// Listen is for how many seconds at most the ports of the design whose neighbour is
-	// not known are listened to; 0 for not at all.
+	// Listen is the maximum number of seconds to listen on designed ports whose neighbour is
+	// unknown; 0 means not at all.
 	Listen int `json:"listen,omitempty"`
 }
 
-// MaxListen is the longest Listen, in seconds: neighbours tell of themselves every 30 s
-// (IEEE 802.1AB, msgTxInterval).
+// MaxListen is the longest Listen, in seconds: neighbours announce themselves every 30 s (IEEE
+// 802.1AB, msgTxInterval).
 const MaxListen = 35
 
 // Target is a machine in a network of the system.
 type Target struct {
-	// Network is that of the design. Node is whose address it is; empty for the gateway.
+	// Network is the network in the design. Node is the node with the address; empty for the gateway.
 	Network string `json:"network"`
 	Node    string `json:"node,omitempty"`
 	Address string `json:"address"`
-	// MTU is the designed size of packets there, in bytes; 0 where the design names
-	// none, and none of that size is sent.
+	// MTU is the designed packet size there, in bytes. If the design has none it is 0, and no
+	// packet of that size is sent.
 	MTU int `json:"mtu,omitempty"`
 }
 
 // LinksSeen is what was seen of a system's links.
 type LinksSeen struct {
-	// BootID is the boot in which it was seen.
+	// BootID is the boot in which the links were seen.
 	BootID  string    `json:"bootID,omitempty"`
 	Ports   []Port    `json:"ports,omitempty"`
 	Reached []Reached `json:"reached,omitempty"`
 }
 
-// Port is one physical port as the kernel has it.
+// Port is one physical port as the kernel shows it.
 type Port struct {
 	Name string `json:"name"`
-	// MAC is its own address, also while a bond lends it another one.
+	// MAC is the port's own address, even while a bond gives it another one.
 	MAC string `json:"mac,omitempty"`
-	// PCI is where its adapter is on the PCI bus; empty where it is on none.
+	// PCI is the place of its adapter on the PCI bus; empty if it is not on one.
 	PCI string `json:"pci,omitempty"`
-	// Off says that the system does not use it: then nothing is known of its cable.
+	// Off means that the system does not use the port. Then its cable is unknown.
 	Off bool `json:"off,omitempty"`
-	// Carrier is "up" or "down"; empty where that is not known.
+	// Carrier is "up" or "down"; empty if unknown.
 	Carrier string `json:"carrier,omitempty"`
-	// Changes is how often the carrier came or went since the boot.
+	// Changes is how often the carrier came or went since boot.
 	Changes int64 `json:"changes,omitempty"`
-	// Speed is in Mb/s, 0 where the port does not say; Duplex is "full" or "half".
+	// Speed is in Mb/s, 0 if the port does not say. Duplex is "full" or "half".
 	Speed  int    `json:"speed,omitempty"`
 	Duplex string `json:"duplex,omitempty"`
 	MTU    int    `json:"mtu,omitempty"`
-	// Master is the bond or bridge that it is in.
+	// Master is the bond or bridge that the port belongs to.
 	Master string `json:"master,omitempty"`
-	// Neighbours are what tells of itself at the other end; none where none was heard.
+	// Neighbours are what announced itself at the other end; empty if none was heard.
 	Neighbours []Neighbour `json:"neighbours,omitempty"`
 }
 
-// MaxNeighbours is how many neighbours of a port are kept.
+// MaxNeighbours is how many neighbours are kept per port.
 const MaxNeighbours = 4
 
-// Neighbour is what a port at the other end tells of itself by LLDP (IEEE 802.1AB).
+// Neighbour is what a port at the other end announces by LLDP (IEEE 802.1AB).
 type Neighbour struct {
 	Chassis         string `json:"chassis,omitempty"`
 	System          string `json:"system,omitempty"`
@@ -74,33 +73,33 @@ type Neighbour struct {
 	PortDescription string `json:"portDescription,omitempty"`
 	// By is who heard it: "lldpd", "systemd-networkd" or "slipway".
 	By string `json:"by,omitempty"`
-	// Heard is when a look was told of it, by the clock of the daemon. lldpd and
-	// systemd-networkd forget what they have not heard for long.
+	// Heard is when a look reported the neighbour, by the daemon's clock. lldpd and
+	// systemd-networkd forget neighbours that have been silent for long.
 	Heard time.Time `json:"heard,omitzero"`
 }
 
 // Reached is whether a target answered.
 type Reached struct {
 	Target
-	// Answers is Answered or Silent; empty where it was not tried or nobody knows, and
+	// Answers is Answered or Silent. It is empty if the target was not tried or nobody knows; then
 	// Why says why.
 	Answers string `json:"answers,omitempty"`
-	// Sized is whether it answered a packet of Target.MTU bytes too, in the same terms.
+	// Sized says in the same terms whether the target also answered a packet of Target.MTU bytes.
 	Sized string `json:"sized,omitempty"`
 	Why   string `json:"why,omitempty"`
 }
 
-// What a target does.
+// The values of Answers and Sized.
 const (
 	Answered = "answers"
 	Silent   = "silent"
 )
 
-// Port is the port of that name; false where it is not there.
+// Port returns the port of that name; false if it does not exist.
 func (s *LinksSeen) Port(name string) (Port, bool) { return s.PortAt(name, "", "") }
 
-// PortAt is the port with a MAC address or at a place on the PCI bus, or the one of a name
-// where neither is given or the port does not tell it; false where it is not there.
+// PortAt returns the port with a MAC address or at a place on the PCI bus. It uses the name if
+// neither is given or the port does not report it. It is false if there is no such port.
 func (s *LinksSeen) PortAt(name, mac, pci string) (Port, bool) {
 	if s == nil {
 		return Port{}, false
@@ -120,12 +119,12 @@ func (s *LinksSeen) PortAt(name, mac, pci string) (Port, bool) {
 	return s.Ports[i], true
 }
 
-// sameNeighbour is how long the time at which a neighbour was heard stays as it was
-// told first, so that each of its frames is no news.
+// sameNeighbour is how long a neighbour keeps the time at which it was first heard, so that not
+// every frame is a change.
 const sameNeighbour = time.Hour
 
-// After is what was seen with what earlier looks heard: a neighbour counts as long as
-// the port has its carrier without a break. It changes neither of the two.
+// After returns s with the neighbours that earlier looks heard. An earlier neighbour counts as long
+// as the port keeps its carrier without a break. After changes neither s nor earlier.
 func (s *LinksSeen) After(earlier *LinksSeen) *LinksSeen {
 	if s == nil || earlier == nil {
 		return s
@@ -148,8 +147,7 @@ func (s *LinksSeen) After(earlier *LinksSeen) *LinksSeen {
 	return &both
 }
 
-// steady are neighbours with the times at which the same were heard before, where those
-// are about the same.
+// steady returns neighbours with their earlier times of hearing, if these are recent.
 func steady(all, earlier []Neighbour) []Neighbour {
 	all = slices.Clone(all)
 	for i, n := range all {

@@ -5,41 +5,41 @@ import (
 	"strings"
 )
 
-// Probe is one question to a system that runs: is it healthy? Exactly one of Unit,
-// Port, Path with its port, and Command is asked for.
+// Probe is one question about the health of a running system. It uses exactly one
+// of Unit, Port, Path with its port, and Command.
 type Probe struct {
-	// Key is all that is asked, in words: "unit nginx.service", "port 443". What was
-	// seen of a key says nothing of another one.
+	// Key describes the whole question: "unit nginx.service", "port 443". A result
+	// for one key says nothing about another.
 	Key string `json:"key"`
-	// Unit is a unit of systemd that is to be active.
+	// Unit is a systemd unit that must be active.
 	Unit string `json:"unit,omitempty"`
-	// Port is a TCP port of the system itself that is to answer.
+	// Port is a TCP port of the system itself that must answer.
 	Port int `json:"port,omitempty"`
-	// Path is asked for by HTTP at the port, and is to be answered with Status. Host
-	// is the name that is asked for.
+	// Path is requested by HTTP at the port, and must be answered with Status. Host
+	// is the host name in the request.
 	Path   string `json:"path,omitempty"`
 	Host   string `json:"host,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Command is a program of the site's with its arguments that is to end with 0.
+	// Command is a program of the site, with arguments, that must exit with 0.
 	Command []string `json:"command,omitempty"`
 }
 
-// Probes is what a look is to find out of a system's health.
+// Probes says what a look should find out about a system's health.
 type Probes struct {
 	Probes []Probe `json:"probes"`
-	// Addresses are those that the design gives the system: a service may listen at
-	// one of them alone.
+	// Addresses are the system's addresses in the design: a service may listen on
+	// only one of them.
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// Passed is what is told of a probe that is as it should be. All else that is told
-// is a sentence on what is wrong.
+// Passed is the result of a probe that passed. Any other result is a sentence
+// about what is wrong.
 const Passed = "passed"
 
-// UnitProbe asks for a unit to be active.
+// UnitProbe asks whether a unit is active.
 func UnitProbe(name string) Probe { return Probe{Key: "unit " + name, Unit: name} }
 
-// PortProbe asks for a TCP port to answer.
+// PortProbe asks whether a TCP port answers.
 func PortProbe(port int) Probe { return Probe{Key: fmt.Sprintf("port %d", port), Port: port} }
 
 // HTTPProbe asks for a status at a path.
@@ -51,7 +51,7 @@ func HTTPProbe(port int, host, path string, status int) Probe {
 	return Probe{Key: fmt.Sprintf("%s with status %d", key, status), Port: port, Path: path, Host: host, Status: status}
 }
 
-// CommandProbe asks for a program to end with 0.
+// CommandProbe asks whether a program exits with 0.
 func CommandProbe(command []string) Probe {
 	quoted := make([]string, len(command))
 	for i, arg := range command {

@@ -9,49 +9,49 @@ import (
 	"strings"
 )
 
-// OtherValue is what a field is whose value is designed to be that of a credential and is
-// another one. No digest of a secret is among the values of fields.
+// OtherValue is the value of a field that should have a credential's value and has another. Values
+// of fields never contain the digest of a secret.
 const OtherValue = "another one"
 
-// ValueOf is the value of a field that is designed to be that of a credential.
+// ValueOf is the designed value of a field that should have a credential's value.
 func ValueOf(credential string) string { return "that of credential " + credential }
 
-// credentialFields are the fields that may be the value of a credential, by kind.
+// credentialFields are the fields that may have a credential's value, by kind.
 var credentialFields = map[string]string{KindUsers: "password", KindFiles: "content"}
 
-// CredentialField is the field of a kind of items that may be the value of a credential;
-// empty for none.
+// CredentialField is the field that may have a credential's value, for a kind of items; empty for
+// none.
 func CredentialField(kind string) string { return credentialFields[kind] }
 
-// Credential is the name of the credential whose value a field of the item is designed to be.
+// Credential returns the credential whose value a field of the item should have.
 func (i Item) Credential() (name string, designed bool) {
 	field := credentialFields[Kind(i.Key)]
 	name, designed = strings.CutPrefix(i.Fields[field], ValueOf(""))
 	return name, designed && field != ""
 }
 
-// MaxSecret bounds the content of a file that is the value of a credential, in bytes.
+// MaxSecret limits the size of a file whose content is a credential's value, in bytes.
 const MaxSecret = 64 << 10
 
-// IsSecret is why nothing is shown of a file whose content is the value of a credential.
+// IsSecret is why a file whose content is a credential's value is not shown.
 const IsSecret = "[redacted]: it is the value of a credential"
 
-// keyed begins what KeyedDigest gives.
+// keyed is the prefix of a KeyedDigest.
 const keyed = "hmac-sha256:"
 
-// KeyedDigest is the canonical text of a content that is a secret, by a random key that is
-// used once: HMAC-SHA-256. Without the key nobody can try values with it.
+// KeyedDigest is the canonical text of a secret content: HMAC-SHA-256 with a random key that is
+// used once. Without the key nobody can test guesses against it.
 func KeyedDigest(key, content []byte) string {
 	sum := hmac.New(sha256.New, key)
-	sum.Write(content) // to memory
+	sum.Write(content) // never fails
 	return keyed + hex.EncodeToString(sum.Sum(nil))
 }
 
-// IsKeyed says whether a value is a KeyedDigest, whatever stands behind it.
+// IsKeyed reports whether a value has the prefix of a KeyedDigest.
 func IsKeyed(value string) bool { return strings.HasPrefix(value, keyed) }
 
-// DigestKeys are the keys of the digests of items that have a secret, and of those that
-// actions put there, by the keys of the items.
+// DigestKeys returns the digest keys of items with a secret, including those that actions create,
+// by item key.
 func DigestKeys(items []Item) map[string][]byte {
 	all := map[string][]byte{}
 	for _, i := range items {

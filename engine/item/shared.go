@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// Shared is something that lies on several disks: an md array, a volume group of LVM or a btrfs.
-// Without one of its disks the rest of it may be of no use.
+// Shared is something that spans several disks: an md array, an LVM volume group or a btrfs.
+// Without one of its disks the rest may be useless.
 type Shared struct {
-	// Kind is "md", "lvm" or "btrfs". UUID and Name are its own, as Signature has them.
+	// Kind is "md", "lvm" or "btrfs". UUID and Name are as in Signature.
 	Kind string `json:"kind"`
 	UUID string `json:"uuid,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// String is what people call it: "the array data".
+// String names it for people: "the array data".
 func (s Shared) String() string {
 	what := map[string]string{"md": "array", "lvm": "volume group", "btrfs": "btrfs file system"}[s.Kind]
 	return fmt.Sprintf("the %s %s", what, cmp.Or(s.Name, s.UUID, "without a name"))
 }
 
-// SharedBy is what two disks both have a part of, as the first one names it.
+// SharedBy returns what two disks both have a part of, under the first disk's names.
 func SharedBy(x, y Disk) (all []Shared) {
 	seen := map[Shared]bool{}
 	for _, h := range x.Holds {
@@ -35,8 +35,8 @@ func SharedBy(x, y Disk) (all []Shared) {
 	return all
 }
 
-// sharedWith says whether two signatures are of parts of one thing. A member of LVM need not say
-// of which group it is, since pvcreate(8) can leave that out: it may be of any.
+// sharedWith reports whether two signatures are parts of one thing. A member of LVM may not say which
+// group it belongs to, because pvcreate(8) can leave that out. Such a member may belong to any group.
 func (h Signature) sharedWith(other Signature) bool {
 	switch {
 	case h.Kind != other.Kind:

@@ -2,8 +2,8 @@ package item
 
 import "fmt"
 
-// SudoFile is where the rule of an account that may become root is. sudo reads no file
-// with a dot in its name; names of accounts have none.
+// SudoFile is the file with the rule of an account that may become root. sudo ignores files with a
+// dot in the name; account names have none.
 func SudoFile(account string) string { return "/etc/sudoers.d/slipway-" + account }
 
 // SudoRule is that file's content: every command, as every account, without a password.

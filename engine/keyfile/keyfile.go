@@ -1,5 +1,5 @@
-// Package keyfile keeps keys in files that nobody but their owner can read: the
-// root key of a site, and the identity that opens its sealed secrets.
+// Package keyfile keeps keys in files that only their owner can read: the root key of a
+// site, and the identity that opens its sealed secrets.
 package keyfile
 
 import (
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create writes a file of mode 0400 that must not exist yet, and makes the folder
-// of the file where there is none. The error wraps fs.ErrExist when there is one.
+// Create writes a file of mode 0400 that must not exist yet, and creates its folder if
+// necessary. The error wraps fs.ErrExist when the file exists.
 func Create(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -22,16 +22,16 @@ func Create(path string, text []byte) error {
 	return Write(path, text)
 }
 
-// Write is Create in a folder that exists. It makes the file as a whole: a crash
-// leaves all of it or nothing. Written by root, it belongs to the owner of its
-// folder: that is the daemon's user.
+// Write is Create in a folder that exists. It is atomic: a crash leaves the whole file or
+// nothing. If root writes the file, it belongs to the owner of its folder, which is the
+// daemon's user.
 func Write(path string, text []byte) error {
 	made, err := written(filepath.Dir(path), text, func(f *os.File) error { return giveToOwner(f, filepath.Dir(path)) })
 	if err != nil {
 		return err
 	}
 	defer os.Remove(made)
-	err = os.Link(made, path)                                                      // fails if there is one
+	err = os.Link(made, path)                                                      // fails if the file exists
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) { // FAT has no links
 		err = unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 	}
@@ -41,9 +41,8 @@ func Write(path string, text []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// Replace puts a text in the place of a file, of mode 0400 and with the owner of the file
-// before. A crash leaves one of them whole. The disk may still have the former text where
-// nobody sees it.
+// Replace replaces a file's text. The new file has mode 0400 and the old owner. A crash
+// leaves one of the two whole. The disk may still hold the old text in unused blocks.
 func Replace(path string, text []byte) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -60,7 +59,7 @@ func Replace(path string, text []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// written writes a text into a new file of mode 0400 with a name of its own.
+// written writes a text into a new file of mode 0400 with a unique name.
 func written(folder string, text []byte, give func(*os.File) error) (path string, err error) {
 	f, err := os.CreateTemp(folder, ".key-*")
 	if err != nil {
@@ -90,10 +89,10 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Read reads a file of at most so many bytes. It must be a plain one that nobody but
-// its owner can read. What systemd hands to a service may be readable by the group
-// root, which is how an ACL for the service's user shows (acl(5), systemd issue
-// 29435). The error wraps fs.ErrNotExist when there is none.
+// Read reads a file of at most most bytes. It must be a regular file that only its owner
+// can read. Files from systemd may be readable by the group root, because an ACL for the
+// service's user shows that way (acl(5), systemd issue 29435). The error wraps
+// fs.ErrNotExist when there is no file.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -123,7 +122,7 @@ func Read(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// handedOver says whether a file is one that systemd gave to this service.
+// handedOver reports whether systemd gave the file to this service.
 func handedOver(path string) bool {
 	folder := os.Getenv("CREDENTIALS_DIRECTORY")
 	return folder != "" && filepath.Clean(filepath.Dir(path)) == filepath.Clean(folder)

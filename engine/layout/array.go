@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// makeArrays puts arrays together, members before what they are members of.
+// makeArrays creates the arrays, members before the arrays that contain them.
 func (b *builder) makeArrays() {
 	made := map[string]bool{}
 	for range b.node.Storage.Arrays {
@@ -28,7 +28,7 @@ func (b *builder) makeArrays() {
 	}
 }
 
-// waitsForArray says whether an array that is a member was not made yet.
+// waitsForArray reports whether an array has a member array that was not made yet.
 func (b *builder) waitsForArray(name string, made map[string]bool) bool {
 	for other, a := range b.node.Storage.Arrays {
 		if a.Array == name && !made[other] {
@@ -38,7 +38,7 @@ func (b *builder) waitsForArray(name string, made map[string]bool) bool {
 	return false
 }
 
-// maxArrayName is how long the name of an array can be in its superblock.
+// maxArrayName is the maximum length of an array's name in its superblock.
 const maxArrayName = 31
 
 func (b *builder) makeArray(name string, design site.Array) {
@@ -78,7 +78,7 @@ func (b *builder) makeArray(name string, design site.Array) {
 	b.parts = append(b.parts, part{on: item.Place{Array: name}, path: at, use: design.Use, bytes: bytes})
 }
 
-// reserved are the names of volumes that LVM keeps for itself (lvm(8), VALID NAMES).
+// reserved are names that LVM reserves for its own volumes (lvm(8), VALID NAMES).
 var reserved = []string{"_cdata", "_cmeta", "_corig", "_cpool", "_cvol", "_wcorig", "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata", "_tmeta", "_tpool", "_vdata", "_vorigin", "_pmspare", "_imeta", "_iorig"}
 
 func isReserved(volume string) bool {
@@ -129,7 +129,7 @@ func (b *builder) makeGroups() {
 	}
 }
 
-// otherGroup objects to a group of the same name on a disk that stays as it is.
+// otherGroup objects to a group of the same name on a disk that stays unchanged.
 func (b *builder) otherGroup(name, at string) {
 	for _, d := range b.seen {
 		for _, h := range d.Holds {

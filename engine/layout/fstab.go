@@ -7,10 +7,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// fstabField writes what would end a field in another way (fstab(5)).
+// fstabField escapes the characters that would end a field (fstab(5)).
 var fstabField = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`)
 
-// fstab are the lines for what is mounted, and for swap.
+// fstab returns the lines for mounted file systems and for swap.
 func fstab(all []item.LayoutFilesystem) string {
 	var b strings.Builder
 	b.WriteString("# Written by Slipway when it laid out the disks.\n")
@@ -24,15 +24,15 @@ func fstab(all []item.LayoutFilesystem) string {
 		case mount == "/" && f.Type == "ext4":
 			pass = 1
 		case f.Type == "ext4" || f.Type == "vfat":
-			pass = 2 // xfs and btrfs are not checked at a start: fsck.xfs(8), btrfs-check(8)
+			pass = 2 // xfs and btrfs are not checked at boot: fsck.xfs(8), btrfs-check(8)
 		}
 		fmt.Fprintf(&b, "UUID=%s\t%s\t%s\t%s\t0\t%d\n", f.UUID, fstabField.Replace(mount), f.Type, fstabField.Replace(f.Options), pass)
 	}
 	return b.String()
 }
 
-// options are those that a file system is mounted with. A vfat that nobody says otherwise
-// of is for root alone: it knows no owners.
+// options returns the mount options of a file system. By default only root may access a vfat,
+// because it has no owners.
 func options(kind string, designed []string) string {
 	switch {
 	case len(designed) > 0:
@@ -45,7 +45,7 @@ func options(kind string, designed []string) string {
 	return "defaults"
 }
 
-// mdadm are the lines on arrays.
+// mdadm returns the lines for arrays.
 func mdadm(all []item.LayoutArray) string {
 	var b strings.Builder
 	for _, a := range all {

@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// identity is what names are made of that nothing else has: the same for the same
-// installation on the same disks, and others for any other.
+// identity is the source of unique names: the same for the same installation on
+// the same disks, and different for any other.
 type identity [sha256.Size]byte
 
 func (b *builder) identity(words ...string) identity {
@@ -19,19 +19,19 @@ func (b *builder) identity(words ...string) identity {
 	return sha256.Sum256([]byte(strings.Join(all, "\x00")))
 }
 
-// uuid is one of version 8 (RFC 9562, section 5.8).
+// uuid returns a UUID of version 8 (RFC 9562, section 5.8).
 func (i identity) uuid() string {
 	u := i
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// short are eight hexadecimal digits, not all of them 0.
+// short returns eight hexadecimal digits, not all of them 0.
 func (i identity) short() string {
 	return hex.EncodeToString([]byte{i[0] | 1, i[1], i[2], i[3]})
 }
 
-// lvm is as LVM writes one: 32 letters and digits in groups.
+// lvm returns an LVM identity: 32 letters and digits in groups.
 func (i identity) lvm() string {
 	const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	var text []byte
@@ -44,7 +44,7 @@ func (i identity) lvm() string {
 	return string(text)
 }
 
-// idOf is what a place is known by, beside the node.
+// idOf identifies a place apart from its node.
 func (b *builder) idOf(p item.Place) string {
 	switch {
 	case p.Array != "":

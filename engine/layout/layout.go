@@ -1,8 +1,8 @@
-// Package layout computes what the disks of a machine become: of the storage that a node is
-// designed with and of the disks that were seen, which disk is which, the exact tables of
-// partitions, arrays, volume groups and file systems, and what is lost. It is pure: no I/O,
-// no clock, no chance. The same design on the same disks gives the same layout, with the
-// same identities, so that a layout that was made can be known again.
+// Package layout computes what the disks of a machine become, from the designed storage and the
+// disks that were seen: which disk is which, the exact partition tables, arrays, volume groups and
+// file systems, and what is lost. It is pure: no I/O, no clock, no randomness. The same design on
+// the same disks gives the same layout with the same identities, so an existing layout can be
+// recognized.
 package layout
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Of is the layout of a node on the disks that were seen of its machine. With a finding
-// there is no layout: each says which value of the design is not available, and names disks
-// by their serial numbers.
+// Of returns the layout of a node on the disks that were seen of its machine. If there are
+// findings, there is no layout. Each finding says which designed value is not possible, and names
+// disks by their serial numbers.
 func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
 	b := &builder{
 		node: n, disks: map[string]item.Disk{}, arrays: map[string]item.LayoutArray{}, groupIDs: map[string]string{},
@@ -48,30 +48,30 @@ func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
 	return b.layout, nil
 }
 
-// builder puts a layout together.
+// builder builds a layout.
 type builder struct {
 	node     *site.Node
 	seen     []item.Disk
 	layout   item.Layout
 	findings []site.Finding
-	disks    map[string]item.Disk        // by their names in the layout
-	arrays   map[string]item.LayoutArray // those that are made
-	groupIDs map[string]string           // the members of groups
+	disks    map[string]item.Disk        // by name in the layout
+	arrays   map[string]item.LayoutArray // made so far
+	groupIDs map[string]string           // IDs of the members, by group
 	parts    []part
 }
 
-// part is something that holds data.
+// part is a place that holds data.
 type part struct {
 	on    item.Place
 	path  string // in the design
 	use   site.Use
 	bytes site.Size
 	efi   bool
-	// kept is what was seen of it, on a disk that is kept.
+	// kept is what was seen on it, if its disk is kept.
 	kept *item.Signature
 }
 
-// object adds a finding at the place where a value was designed, or what it is in.
+// object adds a finding at the origin of a designed value, or of what contains it.
 func (b *builder) object(where, message, fix, why string) {
 	f := site.Finding{Code: "layout", Severity: site.SeverityError, Node: b.node.Name, Path: where, Message: message, Fix: fix, Why: why}
 	for p := where; p != ""; p = p[:max(strings.LastIndex(p, "."), 0)] {
@@ -103,8 +103,8 @@ func (b *builder) disk(f found) {
 	b.layout.Disks = append(b.layout.Disks, d)
 }
 
-// numbered are the partitions of a disk in their order, with the numbers that they have or
-// get: those with a number first, then the others by name, with the lowest that are free.
+// numbered returns the partitions of a disk in order, with their numbers. Designed numbers come
+// first. The others follow by name and get the lowest free numbers.
 func numbered(partitions map[string]site.Partition) (names []string, numbers map[string]int) {
 	numbers = map[string]int{}
 	used := map[int]bool{}
@@ -129,13 +129,13 @@ func numbered(partitions map[string]site.Partition) (names []string, numbers map
 	return names, numbers
 }
 
-// mbrPartitions is how many an MBR has, and mbrSectors how far it reaches.
+// mbrPartitions is the number of partitions of an MBR, mbrSectors its reach.
 const (
 	mbrPartitions = 4
 	mbrSectors    = 1 << 32
 )
 
-// maxPartitions is how many a GPT has of ours.
+// maxPartitions is how many partitions Slipway puts into a GPT.
 const maxPartitions = 128
 
 // partition divides a disk.
@@ -182,7 +182,7 @@ func (b *builder) partition(f found, d *item.LayoutDisk) {
 	b.activate(f.design, d)
 }
 
-// activate marks the partition of an MBR that a BIOS boots from.
+// activate marks the MBR partition that a BIOS boots from.
 func (b *builder) activate(design site.Disk, d *item.LayoutDisk) {
 	if d.Table != "mbr" || b.node.Boot.Mode == "uefi" {
 		return
@@ -197,8 +197,8 @@ func (b *builder) activate(design site.Disk, d *item.LayoutDisk) {
 	}
 }
 
-// The types of partitions: of a GPT as the UEFI Forum and the Discoverable Partitions
-// Specification have them, of an MBR in two digits.
+// The types of partitions: for GPT from the UEFI Forum and the Discoverable Partitions
+// Specification, for MBR as two digits.
 var types = map[string][2]string{
 	"linux":     {"0fc63daf-8483-4772-8e79-3d69d8477de4", "83"},
 	"swap":      {"0657fd6d-a4ab-43c4-84e5-0933c84b4f4f", "82"},
@@ -228,15 +228,14 @@ func (b *builder) partitionType(p site.Partition, table string) string {
 	return types[kind][0]
 }
 
-// shares is a whole that is divided.
+// shares describes a whole that is divided.
 type shares struct {
 	of    string // for people
 	room  site.Size
 	bytes func(site.Extent, site.Size) site.Size
 }
 
-// share says how much each part of a whole takes. The part that takes the rest has what the
-// others leave.
+// share returns how much each part of a whole takes. The part with Rest gets what the others leave.
 func (b *builder) share(w shares, names []string, extent func(name string) (site.Extent, string)) (sizes []site.Size, ok bool) {
 	var asked site.Size
 	rest := -1
@@ -269,7 +268,7 @@ func (b *builder) share(w shares, names []string, extent func(name string) (site
 	return sizes, true
 }
 
-// keep finds the file systems of a disk that is kept.
+// keep finds the file systems of a kept disk.
 func (b *builder) keep(f found) {
 	if f.seen.Unread != "" {
 		b.object(f.path(), fmt.Sprintf("the disk %s is %s, and cannot be read: %s", f.name, f.seen, f.seen.Unread), "Check the disk.", "What is kept on it could not be mounted.")
@@ -307,23 +306,23 @@ func (b *builder) keepOne(f found, at string, partition int, use site.Use) {
 		}
 		there = append(there, h.String())
 	}
-	b.object(at+".filesystem", fmt.Sprintf("%s is kept and is to have %s, and on %s there is %s", on, kind, f.seen, cmp.Or(strings.Join(there, ", "), "nothing that is known")),
+	b.object(at+".filesystem", fmt.Sprintf("%s is kept and must have %s, but the disk %s holds %s", on, kind, f.seen, cmp.Or(strings.Join(there, ", "), "nothing that is known")),
 		"Correct type or number, use the disk that has it, or remove keep: then the disk is erased.", whyKept)
 }
 
-// erases says whether the content of a disk is lost.
+// erases reports whether the content of a disk is lost.
 func (b *builder) erases(d item.Disk) bool {
 	return slices.ContainsFunc(b.layout.Disks, func(l item.LayoutDisk) bool { return !l.Keep && l.Is(d) })
 }
 
-// The sizes of file systems that can be made: mkfs.xfs(8) refuses less than 300 MiB, and
-// mkfs.btrfs(8) about 109 MiB; a vfat counts its sectors of 512 bytes in 32 bits.
+// Limits on the size of file systems: mkfs.xfs(8) refuses less than 300 MiB, and mkfs.btrfs(8)
+// about 109 MiB; a vfat counts its sectors of 512 bytes in 32 bits.
 var (
 	leastFilesystem = map[string]site.Size{"xfs": 300 << 20, "btrfs": 128 << 20, "ext4": 4 << 20, "vfat": 1 << 20, "swap": 1 << 20}
 	mostFilesystem  = map[string]site.Size{"vfat": 2<<40 - Align}
 )
 
-// makeFilesystems lists the file systems: those that are mounted in the order of mounting.
+// makeFilesystems lists the file systems, mounted ones first, in mount order.
 func (b *builder) makeFilesystems() {
 	mounted := map[string]item.Place{}
 	for _, p := range b.parts {
@@ -372,7 +371,7 @@ func (b *builder) makeFilesystems() {
 	})
 }
 
-// destroys lists what is lost, and what of other disks goes with it.
+// destroys lists what is lost, and what becomes unusable on other disks.
 func (b *builder) destroys(all []found) {
 	for _, f := range all {
 		if f.design.Keep {

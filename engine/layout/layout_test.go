@@ -376,8 +376,8 @@ func TestWhatDoesNotFit(t *testing.T) {
 		"arrays in a circle":         {loop, small, "storage.arrays.a", "is a member of itself"},
 		"xfs in little":              {site.Storage{Disks: map[string]site.Disk{"os": {Match: &site.DiskMatch{Model: "*"}, Partitions: map[string]site.Partition{"a": {Size: extent(t, "299MiB"), Use: mounted("xfs", "/")}}}}}, small, "storage.disks.os.partitions.a", "and xfs needs 300MiB"},
 		"vfat on a lot":              {site.Storage{Disks: map[string]site.Disk{"os": {Match: &site.DiskMatch{Model: "*"}, Use: mounted("vfat", "/x")}}}, large, "storage.disks.os", "and vfat can have"},
-		"kept, and another type":     {kept(mounted("xfs", "/srv"), 1), held, "storage.disks.k.partitions.p.filesystem", "is to have xfs, and on A (sda, MODEL A, 11 GB) there is ext4 on partition 1"},
-		"kept, and nothing there":    {kept(mounted("", "/srv"), 2), held, "storage.disks.k.partitions.p.filesystem", "there is nothing that is known"},
+		"kept, and another type":     {kept(mounted("xfs", "/srv"), 1), held, "storage.disks.k.partitions.p.filesystem", "must have xfs, but the disk A (sda, MODEL A, 11 GB) holds ext4 on partition 1"},
+		"kept, and nothing there":    {kept(mounted("", "/srv"), 2), held, "storage.disks.k.partitions.p.filesystem", "holds nothing that is known"},
 		"kept, without a number":     {kept(mounted("", "/srv"), 0), held, "storage.disks.k.partitions.p", "has no number"},
 		"kept, and not read":         {kept(mounted("", "/srv"), 1), unread, "storage.disks.k", "cannot be read: input/output error"},
 	} {

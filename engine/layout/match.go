@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// found is a designed disk with the one that it is.
+// found is a designed disk with its actual disk.
 type found struct {
 	name   string // in the Layout
 	entry  string // in the design
@@ -21,11 +21,11 @@ type found struct {
 	seen   item.Disk
 }
 
-// path is where the design has it.
+// path is the path of the disk in the design.
 func (f found) path() string { return "storage.disks." + f.entry }
 
-// match says which of the disks that are seen each designed one is. A disk that is named by
-// a device is no candidate for a rule, and one that a rule finds alone is none for a set.
+// match assigns a seen disk to each designed one. A rule does not consider disks named by a device.
+// The rule of a set does not consider disks found by a rule for one disk.
 func (b *builder) match() []found {
 	var all []found
 	taken := map[string]string{} // entries by the names of disks
@@ -83,7 +83,7 @@ func (b *builder) match() []found {
 
 const whyWrongDisk = "The wrong disk may be the one that is erased."
 
-// set is the disks of a set, in the order of their serial numbers.
+// set returns the disks of a set, sorted by serial number.
 func (b *builder) set(entry string, d site.Disk, fits []item.Disk) []item.Disk {
 	slices.SortFunc(fits, func(x, y item.Disk) int { return cmp.Or(cmp.Compare(x.ID(), y.ID()), cmp.Compare(x.Name, y.Name)) })
 	at, rule := "storage.disks."+entry, "the rule for the disks "+entry+" ("+d.Match.String()+")"
@@ -112,7 +112,7 @@ func (b *builder) noneOrMany(entry, what, field string, fits []item.Disk) {
 		"Narrow the rule by model, minSize or maxSize, name a device, or set count for a set of disks.", whyWrongDisk)
 }
 
-// identified objects to disks that cannot be told from others.
+// identified objects to disks that cannot be distinguished from others.
 func (b *builder) identified(all []found) {
 	for _, f := range all {
 		if f.seen.ID() == "" {
@@ -174,7 +174,7 @@ func (b *builder) byDevice(entry string, d site.Disk) (item.Disk, bool) {
 	return one, true
 }
 
-// foundBy says how a device is found, and which disks are found so; nil where no disk is.
+// foundBy says how a device is found, and returns a function that matches its disks; nil if no disk can match.
 func foundBy(d site.Device) (how string, is func(item.Disk) bool) {
 	switch {
 	case d.SCSI != "":
@@ -187,7 +187,7 @@ func foundBy(d site.Device) (how string, is func(item.Disk) bool) {
 	return "", nil
 }
 
-// fitting are those of some disks that fit a rule. What a disk does not tell does not fit.
+// fitting returns the disks that fit a rule. A value that a disk does not report does not fit.
 func fitting(m site.DiskMatch, disks []item.Disk) (fits []item.Disk) {
 	for _, d := range disks {
 		if !d.Removable && !d.ReadOnly && m.FitsModel(d.Model) && m.FitsKind(d.Kind) && m.FitsSize(site.Size(d.Bytes)) {

@@ -1,6 +1,6 @@
-// Package ledger decides what approvals of destruction mean: which loss a
-// person has approved, that each approval is used once, and when it ends. It is
-// pure: accounts in, accounts out, no clock and no I/O.
+// Package ledger decides what approvals of destruction mean: which loss a person has
+// approved, that each approval is used once, and when it ends. It is pure: accounts
+// in, accounts out, no clock and no I/O.
 //
 // The life of an entry:
 //
@@ -8,8 +8,8 @@
 //	       └─► ended       time passed, a person took it back, its line in the
 //	                       design went, or the loss is not planned any more
 //
-// Nothing leads back. A loss that comes again has a higher attempt, so it is
-// another loss, and needs another entry.
+// Nothing leads back. A loss that comes again has a higher attempt, so it is another
+// loss and needs another entry.
 package ledger
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Lasts is how long an approval may be used.
+// Lasts is how long an approval is valid.
 const Lasts = 7 * 24 * time.Hour
 
-// keep is how many entries that are not open an account keeps.
+// keep is how many closed entries an account keeps.
 const keep = 8
 
 // Approval is what a person approved.
@@ -36,10 +36,9 @@ type Approval struct {
 	When   time.Time
 }
 
-// Open opens the entry for a loss. It refuses a loss that is not the account's
-// next: one that was shown before an approval was used or ended, or by records
-// that were lost. A loss whose entry is open already stays as it was approved
-// first.
+// Open opens the entry for a loss. It refuses a loss that is not the account's next:
+// one that was shown before an approval was used or ended, or by records that were
+// lost. If the loss has an open entry already, that entry stays unchanged.
 func Open(a site.Account, l site.Loss, by Approval) (site.Account, error) {
 	switch {
 	case a.Open(l) != nil:
@@ -56,8 +55,8 @@ func Open(a site.Account, l site.Loss, by Approval) (site.Account, error) {
 	return a, nil
 }
 
-// Consume uses the open entry of a loss. There is no other way to destroy
-// anything, and no entry is used twice.
+// Consume uses the open entry of a loss. Nothing is destroyed in any other way, and
+// no entry is used twice.
 func Consume(a site.Account, l site.Loss, now time.Time, term uint64) (site.Account, error) {
 	i := slices.IndexFunc(a.Entries, func(e site.LedgerEntry) bool { return e.Loss == l && e.IsOpen() })
 	switch {
@@ -72,10 +71,11 @@ func Consume(a site.Account, l site.Loss, now time.Time, term uint64) (site.Acco
 	return close(a, l.Attempt), nil
 }
 
-// Why says why an open entry ends; empty when it does not.
+// Why returns why an open entry ends; empty if it does not.
 type Why func(site.LedgerEntry) string
 
-// End ends the open entries for which there is a reason.
+// End ends the open entries for which why gives a reason. It also returns these
+// entries.
 func End(a site.Account, now time.Time, why Why) (site.Account, []site.LedgerEntry) {
 	var ended []site.LedgerEntry
 	entries := slices.Clone(a.Entries)
@@ -96,10 +96,10 @@ func End(a site.Account, now time.Time, why Why) (site.Account, []site.LedgerEnt
 	return a, ended
 }
 
-// IsBehind says whether an account lacks what was published of it: its records are
-// then older than what was done, or a copy that went another way. Records that were
-// set back may count as far as the published account by now, since an approval
-// that was used in truth has expired in them. So the entries are compared too.
+// IsBehind reports whether an account lacks what was published of it: its records are
+// then out of date, or a copy that took another course. Records that were set back
+// may have caught up with the published Closed by now, since an approval that was
+// really used has expired in them. So IsBehind compares the entries too.
 func IsBehind(own, published site.Account) bool {
 	if own.Records != published.Records {
 		return false
@@ -113,27 +113,26 @@ func IsBehind(own, published site.Account) bool {
 		case e.IsOpen():
 			return false
 		case i < 0:
-			return own.Closed < e.Loss.Attempt+keep // from then on the account has forgotten it
+			return own.Closed < e.Loss.Attempt+keep // by then the account has forgotten it
 		}
 		o := own.Entries[i]
 		return !o.Consumed.Equal(e.Consumed) || !o.Ended.Equal(e.Ended)
 	})
 }
 
-// Situation is what decides whether open entries of a node go on.
+// Situation decides whether open entries of a node stay open.
 type Situation struct {
 	Now time.Time
-	// Planned are the losses that the design in force plans on the node, as the
-	// machine was last seen; where its disks are not known to be read, they are
-	// taken to be what they were. Gone says why there are none, where the node is not
-	// in the design.
+	// Planned holds the losses that the design in force plans on the node, as the
+	// machine was last seen. If its disks were not read, they are assumed unchanged.
+	// Gone is why there are no losses, if the node is not in the design.
 	Planned site.Losses
 	Gone    string
-	// Line says whether the design has a line that approves a set.
+	// Line reports whether the design has a line that approves a set.
 	Line func(set string) bool
 }
 
-// Ends says why an entry ends in a situation; empty when it does not.
+// Ends returns why an entry ends in this situation; empty if it does not.
 func (s Situation) Ends(e site.LedgerEntry) string {
 	switch {
 	case !s.Now.Before(e.Expires):
@@ -146,7 +145,7 @@ func (s Situation) Ends(e site.LedgerEntry) string {
 		if p.Disks == "" {
 			p.Disks = e.Loss.Disks
 		}
-		// Without its disks the loss has the number of the next one.
+		// Without its disks the loss has the next loss's number.
 		p.Attempt = e.Loss.Attempt
 		return p == e.Loss
 	}):
@@ -155,7 +154,7 @@ func (s Situation) Ends(e site.LedgerEntry) string {
 	return ""
 }
 
-// differs says what of a loss is not planned any more.
+// differs says which part of a loss is no longer planned.
 func differs(l site.Loss, planned site.Losses) string {
 	i := slices.IndexFunc(planned, func(p site.Loss) bool { return p.Action == l.Action })
 	if i < 0 {
@@ -180,8 +179,7 @@ func differs(l site.Loss, planned site.Losses) string {
 	return "the design in force plans it otherwise"
 }
 
-// close counts an attempt that is over, and forgets the oldest entries that are
-// not open.
+// close counts an attempt that is over, and drops the oldest closed entries.
 func close(a site.Account, attempt int) site.Account {
 	a.Closed = max(a.Closed, attempt)
 	over := -keep

@@ -10,25 +10,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// plug is an interface of a machine: the bridge that it is plugged into, and the
-// networks that have to come over it, without a tag and with one.
+// plug is an interface of a machine: its bridge, and the networks that the
+// bridge must carry, untagged and tagged.
 type plug struct {
 	name, bridge     string
 	untagged, tagged []string
 }
 
-// plugs are the interfaces of machines that ask the same of a hypervisor. What
-// each hypervisor lacks is found once for all of them.
+// plugs are interfaces of machines that need the same of a hypervisor. What
+// each hypervisor lacks is computed once for all of them.
 type plugs struct {
 	all    []plug
 	faults map[*host]fault
 }
 
-// fault is why a hypervisor's bridges do not suit a machine; without a message
+// fault is why a hypervisor's bridges do not suit a machine. Without a message
 // they do, as far as the design says.
 type fault struct{ message, path string }
 
-// plugsOf are the interfaces of a machine.
+// plugsOf returns the interfaces of a machine.
 func (f *fleet) plugsOf(n *site.Node) *plugs {
 	var all []plug
 	var key strings.Builder
@@ -49,8 +49,8 @@ func (f *fleet) plugsOf(n *site.Node) *plugs {
 	return known
 }
 
-// networksOver are the networks that a machine has over one of its interfaces. One
-// that has a single interface, and does not configure it, has its addresses there.
+// networksOver returns the networks that a machine has over one of its interfaces. If a
+// machine has a single interface and does not configure it, all its addresses are there.
 func networksOver(n *site.Node, name string) (untagged, tagged []string) {
 	untagged = slices.Clone(n.Interfaces[name].Networks)
 	for _, vlan := range slices.Sorted(maps.Keys(n.VLANs)) {
@@ -64,10 +64,10 @@ func networksOver(n *site.Node, name string) (untagged, tagged []string) {
 	return untagged, tagged
 }
 
-// unfit is why the bridges of a hypervisor do not suit a machine.
+// unfit says why the bridges of a hypervisor do not suit a machine.
 func (f *fleet) unfit(g *guest, h *host) fault {
 	if g.plugs == nil || h.metal == nil || len(h.metal.Bridges) == 0 {
-		return fault{} // the design does not say which bridges are there
+		return fault{} // the design does not say which bridges exist
 	}
 	x, known := g.plugs.faults[h]
 	if !known {
@@ -107,8 +107,8 @@ func (f *fleet) lacks(all *plugs, h *host) fault {
 	return fault{}
 }
 
-// isOnWire says whether the design has a network that is not an address of a node's
-// own, which routing announces.
+// isOnWire reports whether a network needs a wire. An address of a node's own,
+// which routing announces, does not.
 func (f *fleet) isOnWire(network string) bool {
 	n := f.site.Networks[network]
 	if n == nil {
@@ -118,7 +118,7 @@ func (f *fleet) isOnWire(network string) bool {
 	return err == nil && !p.IsSingleIP() && !p.Addr().IsLoopback()
 }
 
-// carried are the networks that a bridge carries, without a tag and with one.
+// carried are the networks that a bridge carries, untagged and tagged.
 type carried struct{ untagged, tagged map[string]bool }
 
 func (c carried) String() string {
@@ -132,8 +132,8 @@ func (c carried) String() string {
 	return "only " + strings.Join(parts, ", ")
 }
 
-// carriedBy are the networks of a node's bridge: its own, and those of its members. It
-// is false where the design does not say all of it.
+// carriedBy returns the networks of a node's bridge: its own, and those of its
+// members. It is false if the design is incomplete.
 func (f *fleet) carriedBy(n *site.Node, b site.Bridge) (carried, bool) {
 	c := carried{map[string]bool{}, map[string]bool{}}
 	add := func(to map[string]bool, networks ...string) {

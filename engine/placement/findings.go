@@ -18,10 +18,10 @@ const (
 	whyRole     = "Roles that are kept apart must not fail together, and a role that is kept near needs the other one on the same hypervisor."
 )
 
-// giveUp is how a machine gets to another hypervisor.
+// giveUp says how to get a machine to another hypervisor.
 const giveUp = "decommission it, which deletes its disks, take it out of the design once it is gone, and add it again"
 
-// findings are what is wrong with the places of all machines.
+// findings returns what is wrong with the places of all machines.
 func (f *fleet) findings() []site.Finding {
 	var all []site.Finding
 	for _, g := range f.guests {
@@ -37,8 +37,8 @@ func (f *fleet) findings() []site.Finding {
 	return all
 }
 
-// wrongWith is what is wrong with the place of one machine. One that leaves is
-// bound by no rule any more.
+// wrongWith returns what is wrong with the place of one machine. No placement
+// rule applies to a machine that is leaving.
 func (f *fleet) wrongWith(g *guest) []site.Finding {
 	switch {
 	case g.lost != "":
@@ -57,8 +57,8 @@ func (f *fleet) wrongWith(g *guest) []site.Finding {
 	return slices.Concat(f.tooNear(g), f.tooFar(g), f.unplugged(g))
 }
 
-// wrong is a finding about a machine's node, at the place of one of its values
-// or, where the design does not set that, of the node itself.
+// wrong returns a finding about a machine's node, at the origin of one of its
+// values or, if the design does not set it, of the node itself.
 func (g *guest) wrong(code, path, why, message, fix string) site.Finding {
 	x := site.Finding{Code: code, Severity: site.SeverityError, Node: g.name, Path: path, Message: message, Why: why, Fix: fix}
 	o := g.node.Origins.Of(path)
@@ -75,22 +75,21 @@ func located(x site.Finding, o site.Origin) site.Finding {
 	return x
 }
 
-// unplugged says of a machine that was placed that its hypervisor's bridges do not
-// suit it.
+// unplugged reports a placed machine that its hypervisor's bridges do not suit.
 func (f *fleet) unplugged(g *guest) []site.Finding {
 	x := f.unfit(g, g.at)
 	if g.isNew() || x.message == "" {
-		return nil // a new one found bridges that suit it
+		return nil // a new machine was placed on suitable bridges
 	}
 	return []site.Finding{g.wrong("bridge-unfit", x.path, whyBridge, x.message,
 		"Name a bridge that carries the network, or declare it at the hypervisor's node.")}
 }
 
-// tooNear says of a machine that was placed that it is beside one that it is to
-// be apart from. Of the two the later by name says it.
+// tooNear reports a placed machine beside one that it must be apart from. Of
+// the two, the later by name gets the finding.
 func (f *fleet) tooNear(g *guest) []site.Finding {
 	if g.isNew() || len(f.roles[g.role].apart) == 0 {
-		return nil // a new one was kept apart
+		return nil // a new machine was kept apart
 	}
 	for _, other := range f.guests {
 		if other.name >= g.name || other.leaving || other.at != g.at || !slices.Contains(f.roles[g.role].apart, other.role) {
@@ -103,7 +102,7 @@ func (f *fleet) tooNear(g *guest) []site.Finding {
 	return nil
 }
 
-// tooFar says of a machine that one which it has to be near is not there.
+// tooFar reports a machine without the one that it has to be near.
 func (f *fleet) tooFar(g *guest) []site.Finding {
 	for _, other := range f.roles[g.role].near {
 		if g.at.staying[other] > 0 {
@@ -119,8 +118,8 @@ func (f *fleet) tooFar(g *guest) []site.Finding {
 	return nil
 }
 
-// overfull says that machines that were placed take more of a hypervisor than
-// the design lets them have.
+// overfull reports that placed machines take more of a hypervisor than the
+// design permits.
 func (f *fleet) overfull(h *host) []site.Finding {
 	var all []site.Finding
 	say := func(path, what, takes, has string, of func(room) string) {
@@ -149,7 +148,7 @@ func (f *fleet) overfull(h *host) []site.Finding {
 	return all
 }
 
-// listed are the machines on a hypervisor, with what each takes of something.
+// listed lists the machines on a hypervisor, with what each takes of something.
 func (f *fleet) listed(h *host, of func(room) string) string {
 	const most = 8
 	var all []string
@@ -170,8 +169,8 @@ func (f *fleet) listed(h *host, of func(room) string) string {
 	return strings.Join(all, ", ")
 }
 
-// fold puts findings of several nodes that say the same together: what is wrong
-// is wrong with the hypervisors, and a hundred nodes have it.
+// fold combines equal findings of several nodes: the fault is in the
+// hypervisors, and a hundred nodes may have it.
 func fold(all []site.Finding) []site.Finding {
 	type key struct{ code, message string }
 	at := map[key]int{}
@@ -202,7 +201,7 @@ func size(s site.Size) string {
 	return amount(s)
 }
 
-// amount is a size as people read it, in whole MiB where it is as much.
+// amount is a size for people, in whole MiB if it is that large.
 func amount(s site.Size) string {
 	const mib = 1 << 20
 	switch {

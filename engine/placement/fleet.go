@@ -16,53 +16,52 @@ type fleet struct {
 	guests []*guest
 	roles  []role
 	number map[string]int // of a role
-	// coming are the new machines of each role that are still to be placed, and
-	// owed the hypervisors on which one of the role has to come, see debts.
+	// coming counts the new machines of each role that are still to be placed,
+	// owed the hypervisors that still need a machine of the role; see owe.
 	coming, owed []int
-	// plugged are the interfaces of machines by what they ask of a hypervisor.
+	// plugged are the interfaces of machines, keyed by what they need of a hypervisor.
 	plugged map[string]*plugs
 }
 
-// host is a hypervisor with what is on it.
+// host is a hypervisor with its machines.
 type host struct {
 	name        string
 	design      *site.Hypervisor
-	metal       *site.Node // the node that it runs on; nil for none
+	metal       *site.Node // the node that is the hypervisor; nil for none
 	accelerator string
 	rack        string
-	closed      string // why no new machine is put on it
+	closed      string // why no new machine is placed here
 	hash        uint64
 
 	bound, used room
-	// ofNode says that the bound of memory is what its node has.
+	// ofNode means that the limit of memory is the memory of its node.
 	ofNode   bool
 	machines int
-	// on are the machines of each role, staying those of them that are not on
-	// their way out, and asking the machines that have to be near the role.
+	// on counts the machines of each role, staying those of them that are not
+	// leaving, and asking the machines that have to be near the role.
 	on, staying, asking []int
 	inRack, inDomain    *unit
 }
 
-// unit is several hypervisors that fail together.
+// unit is a group of hypervisors that fail together.
 type unit struct{ staying []int }
 
 // guest is a virtual machine.
 type guest struct {
 	name    string
-	node    *site.Node // nil when the design has it no more
+	node    *site.Node // nil if the node left the design
 	role    int
 	takes   room
-	plugs   *plugs // nil when the design has it no more
+	plugs   *plugs // nil if the node left the design
 	hash    uint64
 	leaving bool // its node is decommissioned, or gone
-	// was is where it is by the places in force, at where it is put; nil for
-	// nowhere.
+	// was is the place in force, at the new place; nil for none.
 	was, at *host
-	lost    string // the hypervisor where it is, which the design has no more
+	lost    string // its hypervisor, if that left the design
 	pinned  string
 }
 
-// role is how the machines of a role are placed, by numbers of roles.
+// role is how the machines of a role are placed; apart and near are role numbers.
 type role struct {
 	name        string
 	apart, near []int
@@ -77,13 +76,12 @@ func newFleet(s *site.Site, placed map[string]site.Placed) *fleet {
 	return f
 }
 
-// addRoles numbers the roles and reads what they ask for. To be apart is
-// mutual.
+// addRoles numbers the roles and reads their rules. Being apart is mutual.
 func (f *fleet) addRoles(placed map[string]site.Placed) {
 	named := map[string]bool{}
 	for name, r := range f.site.Roles {
 		named[name] = true
-		for _, other := range r.Placement.Near { // also one of which there is no node
+		for _, other := range r.Placement.Near { // including one without nodes
 			named[other] = true
 		}
 	}
@@ -141,7 +139,7 @@ func (f *fleet) addHosts() {
 		if h.metal = f.site.Nodes[d.Node]; h.metal != nil && d.Memory == 0 && h.metal.Hardware.Memory > 0 {
 			h.bound.memory, h.ofNode = h.metal.Hardware.Memory, true
 		}
-		// What stands alone fails alone.
+		// A hypervisor without a rack fails alone.
 		rack := "hypervisor " + name
 		if h.rack != "" {
 			rack = "rack " + h.rack
@@ -155,7 +153,7 @@ func (f *fleet) addHosts() {
 	}
 }
 
-// rackOf is where a hypervisor stands.
+// rackOf returns the rack of a hypervisor.
 func (f *fleet) rackOf(h *site.Hypervisor) string {
 	if n := f.site.Nodes[h.Node]; h.Rack == "" && n != nil {
 		return n.Rack
@@ -163,7 +161,7 @@ func (f *fleet) rackOf(h *site.Hypervisor) string {
 	return h.Rack
 }
 
-// closed says why no new machine is put on a hypervisor; empty when it takes
+// closed says why no new machine is placed on a hypervisor; empty if it accepts
 // some.
 func (f *fleet) closed(h *site.Hypervisor) string {
 	n := f.site.Nodes[h.Node]
@@ -188,8 +186,8 @@ func (f *fleet) host(name string) *host {
 	return f.hosts[i]
 }
 
-// addGuests adds the machines of the design, and those that are where nodes
-// were that it has no more.
+// addGuests adds the machines of the design, and machines whose nodes left the
+// design.
 func (f *fleet) addGuests(placed map[string]site.Placed) {
 	for _, name := range f.site.NodeNames() {
 		n := f.site.Nodes[name]
@@ -216,17 +214,17 @@ func (f *fleet) addGuests(placed map[string]site.Placed) {
 	}
 }
 
-// asksElsewhere says whether the design wants a machine on another hypervisor
-// than it was placed on, or has that no more.
+// asksElsewhere reports whether the design wants a machine on another
+// hypervisor than it was placed on, or no longer has that one.
 func (f *fleet) asksElsewhere(g *guest, p site.Placed) bool {
 	at := p.Virtual.Host.Hypervisor
 	return g.pinned != "" && g.pinned != at || f.host(at) == nil
 }
 
-// isNew says whether a machine is to be given a place.
+// isNew reports whether a machine needs a place.
 func (g *guest) isNew() bool { return g.was == nil && g.lost == "" }
 
-// put counts a machine on a hypervisor, or with a sign of -1 takes it off.
+// put adds a machine to a hypervisor or, with sign -1, removes it.
 func (f *fleet) put(g *guest, h *host, sign int) {
 	h.used.add(g.takes, sign)
 	h.machines += sign
@@ -246,12 +244,12 @@ func (f *fleet) put(g *guest, h *host, sign int) {
 	}
 }
 
-// misses says whether machines on a hypervisor have to be near a role of which
-// there is none.
+// misses reports whether machines on a hypervisor have to be near a role that
+// has none there.
 func (h *host) misses(role int) bool { return h.asking[role] > 0 && h.staying[role] == 0 }
 
-// clash is a role on the hypervisor from which a machine has to be apart; -1
-// for none.
+// clash returns a role on the hypervisor that a machine has to be apart from,
+// -1 for none.
 func (f *fleet) clash(g *guest, h *host) int {
 	for _, other := range f.roles[g.role].apart {
 		if h.on[other] > 0 {
@@ -267,7 +265,7 @@ func hash(name string) uint64 {
 	return h.Sum64()
 }
 
-// lot is a number drawn by two names, which settles what nothing else does.
+// lot is a pseudo-random number from two names, which decides between equals.
 func lot(g *guest, h *host) uint64 {
 	x := g.hash ^ h.hash*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -1,7 +1,7 @@
-// Package placement says on which hypervisor each virtual machine of a site
-// runs. A machine that is placed stays: nothing here moves one. What is new is
-// put where the rules of its role allow it and there is room. It is pure: the
-// same design and the same places give the same, on every computer.
+// Package placement decides on which hypervisor each virtual machine of a site
+// runs. A placed machine is never moved. A new machine goes where the rules of
+// its role allow it and there is room. The package is pure: the same design and
+// the same places give the same result on every computer.
 package placement
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Of are the machines that are placed in a design.
+// Of returns the placed machines of a design.
 func Of(s *site.Site) map[string]site.Placed {
 	var all map[string]site.Placed
 	for name, n := range s.Nodes {
@@ -26,12 +26,12 @@ func Of(s *site.Site) map[string]site.Placed {
 	return all
 }
 
-// Place gives every virtual node of a design its hypervisor, and with it its
-// endpoint and its rack. The design is not written to; one without virtual
-// nodes is returned as it is. Placed are the machines that have a place
-// already, also those of nodes that the design has no more: they take room
-// until they are gone. The findings are errors: what cannot be placed, and what
-// is placed otherwise than the design asks for.
+// Place gives every virtual node of a design its hypervisor, endpoint and rack.
+// It does not modify the design, and returns one without virtual nodes as it
+// is. The argument placed has the machines that have a place already, including
+// those whose nodes left the design: they take room until they are gone. The
+// findings are errors about machines that cannot be placed, or that are placed
+// against the design.
 func Place(s *site.Site, placed map[string]site.Placed) (*site.Site, []site.Finding) {
 	if !hasVirtual(s) {
 		return s, nil
@@ -50,7 +50,7 @@ func hasVirtual(s *site.Site) bool {
 	return false
 }
 
-// design is the site with every machine at its place.
+// design returns the site with every machine in its place.
 func (f *fleet) design() *site.Site {
 	is := *f.site
 	is.Nodes = maps.Clone(f.site.Nodes)
@@ -62,7 +62,7 @@ func (f *fleet) design() *site.Site {
 	return &is
 }
 
-// at is a node on a hypervisor.
+// at returns a node placed on a hypervisor.
 func at(n *site.Node, h *host, siteName string) *site.Node {
 	is := *n
 	is.Virtual.Host = site.Host{Hypervisor: h.name, Accelerator: h.accelerator}
@@ -75,8 +75,8 @@ func at(n *site.Node, h *host, siteName string) *site.Node {
 	return &is
 }
 
-// PlaceEvaluated is Place for a design that was just evaluated: what cannot be placed
-// is found like any other mistake of it. A design with errors is left as it is.
+// PlaceEvaluated is Place for a newly evaluated design: machines that cannot be
+// placed become findings. It leaves a design with errors unchanged.
 func PlaceEvaluated(s *site.Site, findings []site.Finding, placed map[string]site.Placed) (*site.Site, []site.Finding) {
 	if s == nil || site.HasErrors(findings) {
 		return s, findings
@@ -85,7 +85,7 @@ func PlaceEvaluated(s *site.Site, findings []site.Finding, placed map[string]sit
 	return s, slices.Concat(findings, found)
 }
 
-// With are machines that have a place, and those that a design adds to them.
+// With returns the placed machines, and those that a design adds to them.
 func With(s *site.Site, placed map[string]site.Placed) map[string]site.Placed {
 	all := Of(s)
 	if len(all) == 0 {

@@ -6,14 +6,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// room is what machines take of a hypervisor, or what there is of it.
+// room is what machines take of a hypervisor, or what it has.
 type room struct {
 	cpus   int
 	memory site.Size
 	pools  map[string]site.Size
 }
 
-// taken is what a machine takes.
+// taken returns what a machine takes.
 func taken(v *site.Virtual) room {
 	r := room{cpus: v.CPUs, memory: v.Memory}
 	for _, d := range v.Disks {
@@ -25,7 +25,7 @@ func taken(v *site.Virtual) room {
 	return r
 }
 
-// add counts what a machine takes, or with a sign of -1 what it gives back.
+// add adds what a machine takes or, with sign -1, subtracts it.
 func (r *room) add(x room, sign int) {
 	r.cpus += sign * x.cpus
 	r.memory += site.Size(sign) * x.memory
@@ -34,7 +34,7 @@ func (r *room) add(x room, sign int) {
 	}
 }
 
-// holds says whether one more fits. A bound of 0 is none.
+// holds reports whether one more machine fits. A limit of 0 means none.
 func (h *host) holds(x room) bool {
 	if over(h.used.cpus+x.cpus, h.bound.cpus) || over(h.used.memory+x.memory, h.bound.memory) {
 		return false
@@ -49,7 +49,7 @@ func (h *host) holds(x room) bool {
 
 func over[N int | site.Size](used, bound N) bool { return bound > 0 && used > bound }
 
-// load is how full a hypervisor is with one more, by what is scarcest there.
+// load returns how full a hypervisor is with one more machine, by its scarcest resource.
 func (h *host) load(x room) float64 {
 	most := max(share(h.used.cpus+x.cpus, h.bound.cpus), share(h.used.memory+x.memory, h.bound.memory))
 	for name, bound := range h.bound.pools {

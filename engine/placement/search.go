@@ -2,8 +2,8 @@ package placement
 
 import "cmp"
 
-// patience is how many hypervisors are looked at in one search beyond those of
-// the straight way: enough for every way to place a few machines.
+// patience is how many hypervisors one search may look at beyond the direct
+// way: enough to try every placement of a few machines.
 const patience = 200_000
 
 // way is one way to place new machines.
@@ -11,7 +11,7 @@ type way struct {
 	*fleet
 	order []*guest
 	// packed fills one hypervisor after the other, and keeps the rest free for
-	// what is big.
+	// large machines.
 	packed bool
 	// lenient lets a machine be without those that it has to be near.
 	lenient bool
@@ -19,8 +19,8 @@ type way struct {
 	left    int // of the patience
 }
 
-// search places all, or none and says so. It goes back on what it has done
-// where that leads nowhere, as long as its patience lasts.
+// search places all machines, or none and returns false. It backtracks from
+// dead ends as long as its patience lasts.
 func (w *way) search() bool {
 	w.left = patience + len(w.order)*len(w.hosts)
 	tried := make([][]bool, len(w.order))
@@ -45,7 +45,7 @@ func (w *way) search() bool {
 	return true
 }
 
-// placeSome places those that find a place, one after the other.
+// placeSome places the machines that fit, one after the other.
 func (w *way) placeSome() {
 	w.lenient, w.over = true, 0
 	for _, g := range w.order {
@@ -80,7 +80,7 @@ func (w *way) unplace(g *guest) {
 	}
 }
 
-// count keeps what is owed while a machine is put on a hypervisor or taken off.
+// count updates what is owed while a machine is added to a hypervisor or removed.
 func (w *way) count(g *guest, h *host, change func()) {
 	near := w.roles[g.role].near
 	w.owe(h, g.role, -1)
@@ -100,8 +100,8 @@ func (w *way) owe(h *host, role, sign int) {
 	}
 }
 
-// takes says whether a new machine may be put on a hypervisor, as things are
-// now: also that those it has to be near are there, or still come.
+// takes reports whether a new machine may go on a hypervisor now. The machines
+// that it has to be near must be there, or still to come.
 func (w *way) takes(g *guest, h *host) bool {
 	if !w.fits(g, h) {
 		return false
@@ -117,7 +117,7 @@ func (w *way) takes(g *guest, h *host) bool {
 	return h.misses(g.role) || w.owed[g.role] < w.coming[g.role]
 }
 
-// best is the hypervisor to put a machine on that was not tried; -1 for none.
+// best returns the index of the best hypervisor for a machine that was not tried, -1 for none.
 func (w *way) best(g *guest, tried []bool) int {
 	best := -1
 	var merits merit
@@ -136,7 +136,7 @@ func (w *way) best(g *guest, tried []bool) int {
 	return best
 }
 
-// merit is what speaks for a hypervisor; less is better.
+// merit ranks a hypervisor for a machine; less is better.
 type merit struct {
 	wanted, alone    int // whether others wait for it there, and whom it would wait for
 	domain, rack, on int // machines of its role, as far as they are to be spread

@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// settle puts every machine where it is, and the new ones where they can be:
-// where they are spread best if that leaves none over, else packed together.
-// Where neither does, as many as can be get a place.
+// settle puts every machine where it is, and places the new ones: spread as
+// well as possible if all fit that way, or else packed. If neither way fits
+// all, it places as many as possible.
 func (f *fleet) settle() {
 	for _, g := range f.guests {
 		if g.was != nil {
@@ -39,8 +39,8 @@ func (f *fleet) settle() {
 	best.placeSome()
 }
 
-// findHomes are those of the new machines that some hypervisor takes, as
-// things are now. The others would only keep these from their places.
+// findHomes returns the new machines that some hypervisor could take now. The
+// others would only take their places.
 func (f *fleet) findHomes(coming []*guest) []*guest {
 	for {
 		f.expect(coming)
@@ -55,8 +55,8 @@ func (f *fleet) findHomes(coming []*guest) []*guest {
 	}
 }
 
-// expect counts who is to come. What is owed to machines that are there, and
-// nobody who comes can give, is not waited for.
+// expect counts the machines to come. It does not wait for a machine that
+// existing ones need and none of these can be.
 func (f *fleet) expect(coming []*guest) {
 	clear(f.coming)
 	clear(f.owed)
@@ -74,13 +74,13 @@ func (f *fleet) expect(coming []*guest) {
 	}
 }
 
-// fits says whether a new machine may be on a hypervisor but for those that it
-// has to be near.
+// fits reports whether a new machine may go on a hypervisor, apart from the
+// rules on being near.
 func (f *fleet) fits(g *guest, h *host) bool {
 	return h.closed == "" && (g.pinned == "" || g.pinned == h.name) && h.holds(g.takes) && f.clash(g, h) < 0 && f.unfit(g, h).message == ""
 }
 
-// mayFit says whether there is as much room as all that come take together.
+// mayFit reports whether there is enough room for all new machines together.
 func (f *fleet) mayFit(coming []*guest) bool {
 	var takes room
 	for _, g := range coming {
@@ -99,9 +99,9 @@ func (f *fleet) mayFit(coming []*guest) bool {
 	return (anyCPUs || takes.cpus <= free.cpus) && (anyMemory || takes.memory <= free.memory)
 }
 
-// hardestFirst orders machines so that those with the least choice come first:
-// those that the design pins, those that others have to be near, and these,
-// those that keep apart, and then the big ones.
+// hardestFirst puts machines with the least choice first: pinned ones, those
+// that others have to be near, these others, those that keep apart, and then
+// large ones.
 func (f *fleet) hardestFirst(coming []*guest) []*guest {
 	near := f.nearLevels()
 	return f.ordered(coming, func(a, b *guest) int {
@@ -109,7 +109,7 @@ func (f *fleet) hardestFirst(coming []*guest) []*guest {
 	})
 }
 
-// biggestFirst is the same without regard to those that keep apart.
+// biggestFirst is hardestFirst without regard to keeping apart.
 func (f *fleet) biggestFirst(coming []*guest) []*guest {
 	near := f.nearLevels()
 	return f.ordered(coming, func(a, b *guest) int {
@@ -129,8 +129,8 @@ func class(g *guest, near []int, roles []role) int {
 	return 3
 }
 
-// nearLevels are 0 for roles that have nothing to do with being near, 1 for
-// those that others have to be near, and more for these.
+// nearLevels returns 0 for roles without rules on being near, 1 for roles that
+// others have to be near, and more for those others.
 func (f *fleet) nearLevels() []int {
 	levels := make([]int, len(f.roles))
 	for _, r := range f.roles {
@@ -138,7 +138,7 @@ func (f *fleet) nearLevels() []int {
 			levels[other] = max(1, levels[other])
 		}
 	}
-	for range f.roles { // at most as long as the longest chain; what goes in a circle ends with it
+	for range f.roles { // bounded by the longest chain, which also ends cycles
 		changed := false
 		for i, r := range f.roles {
 			for _, other := range r.near {
@@ -168,7 +168,7 @@ func (f *fleet) ordered(coming []*guest, harder func(a, b *guest) int) []*guest 
 	})
 }
 
-// largest is the most that any hypervisor has, by each kind of room.
+// largest returns the maximum of each resource over all hypervisors.
 func (f *fleet) largest() room {
 	r := room{pools: map[string]site.Size{}}
 	for _, h := range f.hosts {

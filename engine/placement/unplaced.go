@@ -10,12 +10,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// unplaced says why a new machine found no hypervisor, in numbers.
+// unplaced says why a new machine found no hypervisor, with numbers.
 func (f *fleet) unplaced(g *guest) site.Finding {
 	if len(f.hosts) == 0 {
 		return g.wrong("unplaced", "", whyUnplaced, "the design has no hypervisor to place it on", "Add an entry to `hypervisors`.")
 	}
-	if at := g.at; at != nil { // it found a place where it may not be
+	if at := g.at; at != nil { // it was placed where it may not be
 		f.put(g, at, -1)
 		defer f.put(g, at, 1)
 	}
@@ -28,8 +28,8 @@ func (f *fleet) unplaced(g *guest) site.Finding {
 	return r.finding()
 }
 
-// refusals are why hypervisors do not take a machine. Of each kind of room the
-// hypervisor is kept that has most of it among those that have too little.
+// refusals are the reasons why hypervisors do not take a machine. For each resource
+// it keeps the hypervisor with the most free room among those with too little.
 type refusals struct {
 	*fleet
 	g      *guest
@@ -58,7 +58,7 @@ func (l *least[N]) note(free N, h *host) {
 	l.hosts++
 }
 
-// ask finds every reason of one hypervisor.
+// ask collects every reason of one hypervisor.
 func (r *refusals) ask(h *host) {
 	r.asked++
 	if h.closed != "" {
@@ -141,7 +141,7 @@ func (r *refusals) finding() site.Finding {
 	return r.g.wrong("unplaced", path, whyUnplaced, message+strings.Join(because, "; "), r.fix())
 }
 
-// amongst says of how many hypervisors something is said, where that is not all.
+// amongst says for how many hypervisors something holds, unless it is all.
 func (r *refusals) amongst(hosts int) string {
 	if hosts == r.asked-len(r.closed) {
 		return ""
@@ -149,7 +149,7 @@ func (r *refusals) amongst(hosts int) string {
 	return fmt.Sprintf(" on the %d that have too little", hosts)
 }
 
-// some are the first reasons of a kind, and how many more there are.
+// some returns the first reasons of a kind, and how many more there are.
 func some(all []string) []string {
 	const most = 2
 	if more := len(all) - most; more > 0 {
@@ -174,7 +174,7 @@ func (r *refusals) fix() string {
 		ways = append(ways, "add a node that it may be near")
 	}
 	if len(r.closed) > 0 {
-		ways = append(ways, "let one that takes no new machines take some")
+		ways = append(ways, "let a hypervisor that takes no new machines take this one")
 	}
 	ways = append(ways, "add a hypervisor")
 	text := strings.Join(ways, ", or ") + "; machines that are placed are not moved."

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// startStep starts Slipway's agent in the memory of a machine. It erases nothing, and is let
-// pass only while the installation is permitted that it is for.
+// startStep starts Slipway's agent in the memory of a machine. It erases nothing, and runs only
+// while the installation that follows is permitted.
 func startStep(n *site.Node, m site.Memory, generation int) site.Step {
 	return site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: startKind.Action,
@@ -28,7 +28,7 @@ func startStep(n *site.Node, m site.Memory, generation int) site.Step {
 	}
 }
 
-// startedBy says how the agent is started, and which trust an installation reaches by that.
+// startedBy says how the agent is started, and which trust an installation reaches that way.
 func startedBy(by site.Start) string {
 	if by == site.StartNetwork {
 		return fmt.Sprintf("it starts over the network, with the trust %q: whoever controls the network could pose as the daemon or the machine", by.Reaches())
@@ -36,20 +36,20 @@ func startedBy(by site.Start) string {
 	return fmt.Sprintf("it starts from virtual media, with the trust %q", by.Reaches())
 }
 
-// Hearing is how long the system of a machine is asked, after nobody waits for the agent any
-// more, before the machine is booted from its disk.
+// Hearing is how long Slipway asks the machine's system before it boots the machine from its disk,
+// once it no longer waits for the agent.
 const Hearing = 10 * time.Minute
 
-// leavesMemory says whether a machine on which the agent runs, or that is off, is to boot from its
-// disk again without an installation: the design no longer asks for one, or nobody has approved it
-// and the agent has waited for long.
+// leavesMemory reports whether a machine that runs the agent, or is off, is to boot from its disk
+// without an installation: the design no longer asks for one, or nobody approved it while the agent
+// waited for long.
 func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	b := m.Recorded.Agent
 	switch {
 	case b == nil || b.Started.IsZero():
-		return false // it was not seen to boot from the medium
+		return false // the machine was not seen to boot from the medium
 	case unheard(m):
-		return false // it may run its system: see unheardNote
+		return false // the machine may run its system: see unheardNote
 	case wanted(n) <= Generation(n, m):
 		return true
 	case b.IsOn() && !b.Idle:
@@ -58,15 +58,15 @@ func leavesMemory(s *site.Site, n *site.Node, m site.Memory) bool {
 	return !permitted(installStep(s, n, m), n, m)
 }
 
-// unheard says whether an agent was started that is not connected, on a machine that is on. It may
-// not have called since the machine booted from its disk instead. One that was lost leaves memory by
-// itself, and nobody knows since when it has heard of no daemon: the machine may be in service again.
+// unheard reports whether the machine is on and its agent was started but is not connected. The agent
+// may not have called because the machine booted from its disk instead. An agent that lost the daemon
+// leaves memory by itself at an unknown time: the machine may be in service again.
 func unheard(m site.Memory) bool {
 	b := m.Recorded.Agent
 	return b != nil && !b.Started.IsZero() && !m.Observed.Agent.IsConnected() && m.Observed.Facets[site.FacetPower].Have["state"] != "off"
 }
 
-// unheardNote tells of such a machine, where nobody wants the agent there any more.
+// unheardNote reports such a machine if nobody wants the agent there any more.
 func unheardNote(n *site.Node, m site.Memory) []string {
 	if !unheard(m) || m.Recorded.Agent.IsOn() || m.Recorded.UnderWay() > 0 || wanted(n) > Generation(n, m) || m.Observed.Facets[site.FacetOS].Seen.After(m.Recorded.Agent.Started) {
 		return nil
@@ -74,13 +74,13 @@ func unheardNote(n *site.Node, m site.Memory) []string {
 	b := m.Recorded.Agent
 	what := "no agent has called"
 	if b.Key != "" {
-		what = "the connection to it is lost; by itself it boots the machine from its disk"
+		what = "the connection to it is lost; the agent then boots the machine from its disk"
 	}
 	return []string{fmt.Sprintf("Slipway's agent was started at %s, and %s; Slipway does not change the machine: if its console shows that it is not in its system, restart it", b.Started.UTC().Format(time.DateTime)+"Z", what)}
 }
 
-// WantsAgent says whether the design asks for what an agent was started for, and whether somebody
-// permits that or it has begun.
+// WantsAgent reports whether the design asks for what an agent was started for, and whether that is
+// permitted or has begun.
 func WantsAgent(s *site.Site, n *site.Node, m site.Memory) bool {
 	switch {
 	case m.Recorded.Quarantined != nil:
@@ -95,10 +95,10 @@ func WantsAgent(s *site.Site, n *site.Node, m site.Memory) bool {
 	return permitted(installStep(s, n, m), n, m)
 }
 
-// Layout is what the disks of a machine become in an installation by the agent, as it has told
-// them last, or what of the design they do not fit. Known is false where no agent that was
-// started for this generation has told them: those of an earlier one may have been exchanged. Of a
-// machine that leaves the design it is asked with what site.Step.Of gives.
+// Layout returns what the disks of a machine become in an installation by the agent, as the agent
+// last reported them, or why they do not fit the design. It is known only if an agent started for
+// this generation reported the disks: those of an earlier report may have been replaced. For a
+// machine that leaves the design, pass the node that site.Step.Of returns.
 func Layout(n *site.Node, o site.Observed) (l item.Layout, wrong []site.Finding, known bool) {
 	switch {
 	case o.Agent == nil || o.Agent.Seen.IsZero():
@@ -110,10 +110,10 @@ func Layout(n *site.Node, o site.Observed) (l item.Layout, wrong []site.Finding,
 	return l, wrong, true
 }
 
-// isRetiring says whether a node is one as the erase of its disks takes it (site.Node.Retiring).
+// isRetiring reports whether a node is one that site.Node.Retiring returned.
 func isRetiring(n *site.Node) bool { return n.Retires() && n.Generation == 0 }
 
-// unfit says why the disks that an agent sees cannot become what is designed.
+// unfit says why the disks that a connected agent sees cannot become what is designed.
 func unfit(n *site.Node, m site.Memory) (why []string) {
 	_, wrong, known := Layout(n, m.Observed)
 	if !known || !m.Observed.Agent.IsConnected() || m.Recorded.Agent != nil && m.Recorded.Agent.Idle {
@@ -129,9 +129,8 @@ func unfit(n *site.Node, m site.Memory) (why []string) {
 	return why
 }
 
-// erases says in the words of the design what an installation by the agent erases: which
-// disks these are is known once the agent has looked, and what is approved is the machine's
-// disks by serial number.
+// erases says what an installation by the agent erases, in the design's names. Which disks these
+// are is known once the agent has looked. People approve the machine's disks by serial number.
 func erases(n *site.Node) string {
 	var erased, kept []string
 	for _, name := range slices.Sorted(maps.Keys(n.Storage.Disks)) {
@@ -154,8 +153,8 @@ func erases(n *site.Node) string {
 	return text + "; layout " + LayoutDigest(n)[:8]
 }
 
-// makes says what the disks become, a line for each disk, array and volume group. The serial
-// numbers are those that the agent has told last.
+// makes says what the disks become, one line per disk, array and volume group. The serial numbers
+// are those that the agent reported last.
 func makes(n *site.Node, o site.Observed) (lines []string) {
 	l, wrong, known := Layout(n, o)
 	which := func(entry string) string {
@@ -201,7 +200,7 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 	return append(lines, stays(n, o)...)
 }
 
-// used is what something on a disk is for: "ext4 on /var".
+// used says what something on a disk is for: "ext4 on /var".
 func used(u site.Use) string {
 	switch {
 	case u.Array != "":
@@ -216,8 +215,8 @@ func used(u site.Use) string {
 	return cmp.Or(u.Filesystem.Type, "ext4") + " on " + u.Filesystem.Mount
 }
 
-// erasedBy are the disks that an installation by the agent erases, as the agent has told them
-// last. Empty is not known.
+// erasedBy returns the disks that an installation by the agent erases, as the agent last reported
+// them. Empty means unknown.
 func erasedBy(n *site.Node, o site.Observed) []item.Destroyed {
 	l, wrong, known := Layout(n, o)
 	if !known || len(wrong) > 0 {
@@ -226,12 +225,12 @@ func erasedBy(n *site.Node, o site.Observed) []item.Destroyed {
 	return l.Destroys
 }
 
-// erasedName is a disk that is erased as Loss.Disks has it, where the agent has told it.
+// erasedName is the name of an erased disk in Loss.Disks, as the agent reported it.
 func erasedName(d item.Destroyed) string { return site.DiskName(item.DiskID(d.Serial, d.WWN)) }
 
-// covers says whether disks that were approved, as disksOf writes them, include all of some, each
-// its own: a serial number that is approved once is not two disks of that number. One that was
-// approved with its WWN is that disk alone; BMCs tell no WWN. What nobody could tell includes none.
+// covers reports whether approved disks, as disksOf writes them, include all the given disks. Each
+// approved entry covers one disk, so a repeated serial number needs repeated approval. An entry
+// with a WWN covers only that disk; BMCs report no WWN. Unknown disks cover none.
 func covers(approved string, disks []item.Destroyed) bool {
 	if len(disks) == 0 || approved == "" || approved == site.DisksUnknown {
 		return false
@@ -249,14 +248,14 @@ func covers(approved string, disks []item.Destroyed) bool {
 	return len(disks) == 0
 }
 
-// approvedFor says whether disks that were approved are those that a step of the agent erases. Of a
-// machine that leaves the design all of them have to be seen: one that the agent does not find would
-// go out with what is on it, and count as erased.
+// approvedFor reports whether approved disks include those that a step of the agent erases. For a
+// machine that leaves the design, the agent must also see all approved disks: an unseen disk would
+// leave with its data and count as erased.
 func approvedFor(approved string, n *site.Node, o site.Observed) bool {
 	return covers(approved, erasedBy(n, o)) && (!isRetiring(n) || len(unseenOf(strings.Split(approved, ", "), o)) == 0)
 }
 
-// UnseenDisks are the disks that the BMC tells of a machine and that its agent does not see.
+// UnseenDisks returns the disks that the machine's BMC reports and its agent does not see.
 func UnseenDisks(o site.Observed) []string {
 	if o.Disks == nil || o.Agent == nil {
 		return nil
@@ -275,10 +274,9 @@ func unseenOf(names []string, o site.Observed) (unseen []string) {
 	return unseen
 }
 
-// asApproved is a loss of an installation by the agent as an open entry of the account has it that
-// covers it and differs from it in nothing else: what is approved for the disks that the BMC tells
-// counts for those of them that the agent finds, and what may be broken need not be. Without such
-// an entry it is the loss itself.
+// asApproved returns the open approval of an installation by the agent that covers its loss and
+// otherwise equals it, or else the loss itself. An approval for the disks that the BMC reports
+// covers those of them that the agent finds, and what may be broken need not be.
 func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 	breaks, known := brokenBy(n, m.Observed)
 	for _, e := range m.Account.Entries {
@@ -297,9 +295,9 @@ func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 	return loss
 }
 
-// NotApproved says what an installation by the agent would destroy by now that its step was not
-// approved for; empty for nothing. Begun is what the design asked for when it began, for one that
-// an earlier version of Slipway began: its step names no layout.
+// NotApproved says what an installation by the agent would now destroy without approval for its
+// step; empty for nothing. The argument begun is what the design asked for when it began. It serves
+// steps from an earlier version of Slipway, which name no layout.
 func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Observed) string {
 	n = s.Of(n)
 	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !SameLayout(n, begun)) {
@@ -314,36 +312,35 @@ func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Obse
 	return ""
 }
 
-// storageDesign is the name of what the design asks of the disks in FirstBoot.Design.
+// storageDesign is the key of the designed disks in FirstBoot.Design.
 const storageDesign = "storage"
 
-// LayoutDigest is the SHA-256 digest of what the design asks of the disks. What is approved names
-// it: a design that asks for other disks, or keeps fewer, is approved anew.
+// LayoutDigest is the SHA-256 digest of what the design asks of the disks. Approvals contain it: a
+// design that asks for other disks, or keeps fewer, needs a new approval.
 func LayoutDigest(n *site.Node) string {
 	text, err := json.Marshal(struct {
 		Storage site.Storage
 		Devices map[string]site.Device
 	}{n.Storage, n.Hardware.Devices})
 	if err != nil {
-		panic(err) // values alone
+		panic(err) // only values, so it cannot fail
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// LaidOut are digests of what the design asks of the disks, as FirstBoot.Design has them: the first
-// 64 bits, which tell that the design was edited and permit nothing.
+// LaidOut returns a digest of what the design asks of the disks, for FirstBoot.Design. Its 64 bits
+// only show that the design was edited; they permit nothing.
 func LaidOut(n *site.Node) map[string]string {
 	return map[string]string{storageDesign: LayoutDigest(n)[:16]}
 }
 
-// SameLayout says whether the design asks of the disks what it did when digests were taken.
+// SameLayout reports whether the design asks of the disks what it did when the digest was taken.
 func SameLayout(n *site.Node, design map[string]string) bool {
 	return design[storageDesign] == LaidOut(n)[storageDesign]
 }
 
-// editedSinceLaidOut tells where the design asks for other disks than an installation by the
-// agent has made.
+// editedSinceLaidOut reports a design that asks for other disks than the agent's installation made.
 func editedSinceLaidOut(n *site.Node, i *site.Installation) []string {
 	if i.FirstBoot.Design[storageDesign] == "" || SameLayout(n, i.FirstBoot.Design) {
 		return nil
@@ -351,7 +348,7 @@ func editedSinceLaidOut(n *site.Node, i *site.Installation) []string {
 	return []string{"storage (edited since the installation; only an installation lays out disks: raise the generation to install again)"}
 }
 
-// agentNote says that nobody can install a node's image by the agent here.
+// agentNote says that this daemon cannot install a node's image by the agent.
 func agentNote(n *site.Node, serves map[site.Facet]bool) []string {
 	if !n.References.ByAgent || wanted(n) == 0 || len(serves) == 0 || serves[site.FacetStorage] {
 		return nil
@@ -359,8 +356,8 @@ func agentNote(n *site.Node, serves map[site.Facet]bool) []string {
 	return []string{fmt.Sprintf("image %s is installed by Slipway's agent, and this daemon listens to no agents: it installs nothing on this node until it runs with --ramdisk FILE", n.Image)}
 }
 
-// hostKeyNote says that the design names other SSH host keys than those that were made when the
-// machine was installed.
+// hostKeyNote says that the design's SSH host keys differ from those made when the machine was
+// installed.
 func hostKeyNote(n *site.Node, m site.Memory) []string {
 	designed, made := n.Endpoints[site.OS].Trust.HostKeys, m.Recorded.HostKeys()
 	if n.References.ByAgent && len(designed) > 0 && wanted(n) > max(Generation(n, m), m.Recorded.UnderWay()) {

@@ -13,14 +13,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The bounds on what is proposed: what a machine says is text of others.
+// The limits on what is proposed: what a machine reports is untrusted text.
 const (
-	maxAmended      = 100   // values of a facet
-	maxAmendedBytes = 1_000 // of one value
+	maxAmended      = 100   // values per facet
+	maxAmendedBytes = 1_000 // per value
 )
 
-// amendment is what the design would have to say for a facet to be as it was seen. What left
-// the design and is still there cannot be said: it never was asked for.
+// amendment returns what the design would have to say for a facet to be as it was seen. It cannot
+// express something that left the design and is still there.
 func amendment(n *site.Node, f site.Facet, w wish, seen site.FacetState, left bool) site.Amendment {
 	a := site.Amendment{Node: n.Name, Facet: f}
 	refuse := func(why string, args ...any) site.Amendment {
@@ -61,7 +61,7 @@ func amendment(n *site.Node, f site.Facet, w wish, seen site.FacetState, left bo
 	return a
 }
 
-// amended is one field as values of the design, or why it cannot be.
+// amended returns one field as values of the design, or why that is impossible.
 func (w wish) amended(n *site.Node, f site.Facet, field, have string) (values []site.AmendedValue, why string) {
 	switch {
 	case len(have) > maxAmendedBytes:
@@ -86,17 +86,17 @@ func (w wish) amended(n *site.Node, f site.Facet, field, have string) (values []
 	return w.amendedItem(n, f, field, have)
 }
 
-// valueAt is a value at a place; nil where the machine has none.
+// valueAt returns a value at a path; nil means that the machine has none.
 func valueAt(value any, path ...string) []site.AmendedValue {
 	v := site.AmendedValue{Path: path}
 	if value != nil {
-		v.Value, _ = json.Marshal(value) // a text, a number, a truth value or a list
+		v.Value, _ = json.Marshal(value) // a string, a number, a boolean or a list
 	}
 	return []site.AmendedValue{v}
 }
 
-// amendedSetting is a firmware setting. An intent stands for other settings on each machine, so
-// there is no word of the design for what a machine has instead.
+// amendedSetting amends a firmware setting. An intent stands for different settings on each
+// machine, so the design has no word for a machine's own value.
 func (w wish) amendedSetting(n *site.Node, field, have string) (values []site.AmendedValue, why string) {
 	from := cmp.Or(w.From[field], field)
 	name, isAttribute := strings.CutPrefix(from, site.AttributeField(""))
@@ -106,7 +106,7 @@ func (w wish) amendedSetting(n *site.Node, field, have string) (values []site.Am
 	return valueAt(likeValue(n.BIOS.Attributes[name], have), "bios", "attributes", name), ""
 }
 
-// amendedItem is a field of an item inside the installed system.
+// amendedItem amends a field of an item inside the installed system.
 func (w wish) amendedItem(n *site.Node, f site.Facet, field, have string) (values []site.AmendedValue, why string) {
 	key := w.Keys[field]
 	if driver := w.Drivers[key]; driver != "" {
@@ -154,10 +154,10 @@ func (w wish) amendedItem(n *site.Node, f site.Facet, field, have string) (value
 	return nil, fmt.Sprintf("a design cannot ask for %q", have)
 }
 
-// removable are the kinds of items that a design can stop asking for one by one.
+// removable are the kinds of items that a design can stop asking for individually.
 var removable = []string{item.KindSysctl, item.KindParameters, item.KindModules, item.KindPackages, item.KindUsers, item.KindUnits}
 
-// placeOf is where a node's design has an item.
+// placeOf returns the path of an item in a node's design.
 func (w wish) placeOf(n *site.Node, f site.Facet, key string) []string {
 	top := []string{"system"}
 	switch {
@@ -172,7 +172,7 @@ func (w wish) placeOf(n *site.Node, f site.Facet, key string) []string {
 	return append(top, key)
 }
 
-// amendedParameters are those of a module that differ.
+// amendedParameters returns the parameters of a module that differ.
 func (w wish) amendedParameters(n *site.Node, key string, at []string, have string) (values []site.AmendedValue, why string) {
 	id := item.ID(key)
 	designed := n.System.Modules[id].Parameters
@@ -203,7 +203,7 @@ func (w wish) amendedParameters(n *site.Node, key string, at []string, have stri
 	return values, ""
 }
 
-// hasItem says whether a family has its own item.
+// hasItem reports whether a family's design has the item itself.
 func hasItem(s site.System, family, key string) bool {
 	of := &site.Node{Families: map[string]site.System{family: s}}
 	for _, f := range []site.Facet{site.FacetBase, site.FacetPackages, site.FacetConfig} {
@@ -214,7 +214,7 @@ func hasItem(s site.System, family, key string) bool {
 	return false
 }
 
-// over are settings with those of a family over them.
+// over returns settings with those of a family taking precedence.
 func over(all, own site.Scalars) site.Scalars {
 	merged := site.Scalars{}
 	maps.Copy(merged, all)
@@ -222,8 +222,8 @@ func over(all, own site.Scalars) site.Scalars {
 	return merged
 }
 
-// likeValue is what a machine says as a value of the kind that the design has there, where that
-// comes to the same text.
+// likeValue converts what a machine reports to the type that the design uses there, if that has the
+// same text.
 func likeValue(designed any, have string) any {
 	switch designed.(type) {
 	case bool:

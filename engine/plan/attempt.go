@@ -16,22 +16,22 @@ import (
 // enough. After the last attempt the node waits for a person.
 //
 // Proven is how long a facet must stay as designed before its attempts are
-// forgotten. A machine whose values change back sooner, again and again, waits
-// for a person too: somebody has to find out what changes them.
+// forgotten. If its values keep changing back sooner, the node waits for a person
+// too: somebody has to find out what changes them.
 const (
 	MostAttempts = 3
 	Proven       = 24 * time.Hour
 )
 
 // mostDeclined is how many requests a machine may decline before its node waits
-// for a person. With the waits between tries they take more than an hour, which
-// is longer than a BMC is busy. There is a bound because some BMCs report an
-// error for a request that they carry out.
+// for a person. With the waits between tries they take more than an hour,
+// longer than a BMC is busy. It is bounded because some BMCs report an error
+// for a request that they carry out.
 const mostDeclined = 30
 
-// Causes are the facets for which a step interrupts its machine. A step that
-// destroys data or belongs to an installation has none: its approval allows it
-// once. Nor has a step that a person's quarantine asks for.
+// Causes returns the facets for which a step interrupts its machine. A step
+// that destroys data or belongs to an installation has none: its approval
+// allows it once. A step for a person's quarantine has none either.
 func Causes(s site.Step) []site.Facet {
 	if s.Force || s.Impact != site.ImpactReboot || s.Facet == site.FacetImage {
 		return nil
@@ -54,8 +54,8 @@ func Attempt(n *site.Node, r *site.Recorded, s site.Step, now time.Time) {
 	})
 }
 
-// Declined takes back the attempt that was counted last: the machine answered
-// that it does not carry the request out.
+// Declined takes back the last counted attempt: the machine answered that it
+// does not carry out the request.
 func Declined(n *site.Node, r *site.Recorded, s site.Step) {
 	changeAttempts(n, r, s, func(a site.Attempts, _ site.Values) site.Attempts {
 		a.Made = slices.Clone(a.Made[:max(0, len(a.Made)-1)])
@@ -64,7 +64,7 @@ func Declined(n *site.Node, r *site.Recorded, s site.Step) {
 	})
 }
 
-// Failed notes why the attempt that was counted last has failed.
+// Failed notes why the last counted attempt has failed.
 func Failed(n *site.Node, r *site.Recorded, s site.Step, why string) {
 	changeAttempts(n, r, s, func(a site.Attempts, _ site.Values) site.Attempts {
 		if len(a.Made) > 0 {
@@ -86,8 +86,8 @@ func changeAttempts(n *site.Node, r *site.Recorded, s site.Step, change func(sit
 	r.Attempts = all
 }
 
-// EndAttempts forgets the attempts for what the design no longer asks, and those
-// for what has stayed as designed for long enough.
+// EndAttempts forgets the attempts for what the design no longer asks for, and
+// for what has stayed as designed long enough.
 func EndAttempts(n *site.Node, r *site.Recorded, o site.Observed, now time.Time) {
 	left := map[site.Facet]site.Attempts{}
 	for f := range r.Attempts {
@@ -107,8 +107,8 @@ func EndAttempts(n *site.Node, r *site.Recorded, o site.Observed, now time.Time)
 	}
 }
 
-// ForgetInside forgets the attempts inside a system that another one replaces, how healthy
-// that was, and what was done in its installation.
+// ForgetInside forgets what was recorded of a system that another one replaces: attempts
+// inside it, its health, and its boot actions.
 func ForgetInside(r *site.Recorded) {
 	r.Healthy, r.Unhealthy, r.Actions = time.Time{}, time.Time{}, nil
 	left := maps.Clone(r.Attempts)
@@ -116,8 +116,8 @@ func ForgetInside(r *site.Recorded) {
 	r.Attempts = left
 }
 
-// attemptsFor are the attempts for a facet that count: the design still asks for
-// what they were for.
+// attemptsFor returns the attempts for a facet, or none if the design no longer
+// asks for their values.
 func attemptsFor(n *site.Node, f site.Facet, r site.Recorded) site.Attempts {
 	a, asked := r.Attempts[f], n.Want(f)
 	for field, value := range a.Asked {
@@ -128,8 +128,8 @@ func attemptsFor(n *site.Node, f site.Facet, r site.Recorded) site.Attempts {
 	return a
 }
 
-// askedBy are the designed values of a facet that changes bring about; all of
-// them where a change stands for a part of many values.
+// askedBy returns the designed values of a facet that the changes bring about.
+// It returns all of them if a change stands for a part with many values.
 func askedBy(n *site.Node, f site.Facet, changes []site.Change) site.Values {
 	all, asked := n.Want(f), site.Values{}
 	for _, c := range changes {
@@ -150,14 +150,13 @@ func askedBy(n *site.Node, f site.Facet, changes []site.Change) site.Values {
 	return asked
 }
 
-// isSpent says whether a machine may not be interrupted any more for a facet.
+// isSpent reports whether a machine may no longer be interrupted for a facet.
 func isSpent(n *site.Node, f site.Facet, r site.Recorded) bool {
 	a := attemptsFor(n, f, r)
 	return len(a.Made) >= MostAttempts || a.Declined >= mostDeclined
 }
 
-// Spent says why a step may not interrupt its machine any more, and nothing while
-// it may.
+// Spent says why a step may no longer interrupt its machine; empty while it may.
 func Spent(n *site.Node, r site.Recorded, s site.Step) string {
 	for _, f := range Causes(s) {
 		if isSpent(n, f, r) {
@@ -167,7 +166,7 @@ func Spent(n *site.Node, r site.Recorded, s site.Step) string {
 	return ""
 }
 
-// spent says in words that a facet's attempts are used up, and how to go on.
+// spent says that a facet's attempts are used up, and what to do.
 func spent(n *site.Node, f site.Facet, changes []site.Change, r site.Recorded) string {
 	a := attemptsFor(n, f, r)
 	did := fmt.Sprintf("Slipway interrupted the machine %d times for this (%s)", len(a.Made), told(a.Made))
@@ -178,7 +177,7 @@ func spent(n *site.Node, f site.Facet, changes []site.Change, r site.Recorded) s
 		differs(ofFacet(f, changes)), did, n.Name)
 }
 
-// told lists attempts for people, and why the last of them has failed.
+// told lists attempts for people, and why the last one failed.
 func told(made []site.Attempt) string {
 	parts, why := make([]string, len(made)), ""
 	for i, x := range made {
@@ -191,7 +190,7 @@ func told(made []site.Attempt) string {
 	return strings.Join(parts, ", ") + why
 }
 
-// ofFacet are the changes that are of a facet.
+// ofFacet returns the changes that belong to a facet.
 func ofFacet(f site.Facet, changes []site.Change) []site.Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c site.Change) bool { return !strings.HasPrefix(c.Field, string(f)+".") })
 }

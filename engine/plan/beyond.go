@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Beyond parts the plan of a proposal, once merged, by that of the branch
-// without it: what the proposal brings about, what is to be done anyway, and
-// the nodes that it leaves as they are though they were to be changed.
+// Beyond compares the plan after merging a proposal with the plan of the
+// branch. It returns what the proposal adds, what happens anyway, and the nodes
+// with pending changes that the proposal cancels.
 func Beyond(branch, merged *site.Plan) (more, anyway site.Plan, spared []string) {
 	before := make(map[string]*site.NodePlan, len(branch.Nodes))
 	for i := range branch.Nodes {
@@ -42,7 +42,7 @@ func Beyond(branch, merged *site.Plan) (more, anyway site.Plan, spared []string)
 	return more, anyway, spared
 }
 
-// partNode parts what is planned for a node by what was.
+// partNode splits a node's plan into steps that are new and steps that were planned before.
 func partNode(was, n site.NodePlan) (fresh, old site.NodePlan) {
 	fresh, old = n, n
 	fresh.Steps, old.Steps = nil, nil
@@ -72,14 +72,14 @@ func unsaid(all, known []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(known, s) })
 }
 
-// alike says whether two steps do the same to the same machine, wherever in
-// the design that is said.
+// alike reports whether two steps do the same to the same machine, whatever
+// place in the design asks for it.
 func alike(a, b site.Step) bool {
 	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Hypervisor == b.Hypervisor && a.Impact == b.Impact && a.Loses == b.Loses && a.Layout == b.Layout &&
 		a.Generation == b.Generation && reflect.DeepEqual(a.Image, b.Image)
 }
 
-// says whether a plan has anything for people to read.
+// says reports whether a plan has anything for people to read.
 func says(n site.NodePlan) bool {
 	return len(n.Steps)+len(n.Blocked)+len(n.Reported)+len(n.NotActedOn)+len(n.Notes)+len(n.Findings) > 0 || n.Waiting != ""
 }

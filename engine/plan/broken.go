@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// brokenBy is what an installation by the agent breaks on disks that stay and that nobody designed,
-// as the agent has told the disks last: the text of Loss.Breaks. Known is false where it has not.
+// brokenBy returns what an installation by the agent breaks on disks that stay and are not in the
+// design, as the text of Loss.Breaks. It is not known before the agent has reported disks that fit.
 func brokenBy(n *site.Node, o site.Observed) (text string, known bool) {
 	l, wrong, known := Layout(n, o)
 	if !known || len(wrong) > 0 {
@@ -25,8 +25,8 @@ func brokenBy(n *site.Node, o site.Observed) (text string, known bool) {
 	return strings.Join(slices.Compact(all), ", "), true
 }
 
-// sharedName names what lies on several disks exactly: "the array data (4ba3…)". A name that holds
-// what separates two does not read as two.
+// sharedName returns the exact name of something that lies on several disks: "the array data
+// (4ba3…)". A name that contains the list separator does not read as two.
 func sharedName(s item.Shared) string {
 	name := s.String()
 	if s.UUID != "" && !strings.HasSuffix(name, s.UUID) {
@@ -35,7 +35,7 @@ func sharedName(s item.Shared) string {
 	return site.DiskName(name)
 }
 
-// alsoLost says in words what a loss breaks on disks that stay; empty for nothing.
+// alsoLost describes what a loss breaks on disks that stay; empty for nothing.
 func alsoLost(breaks string) string {
 	if breaks == "" {
 		return ""
@@ -43,13 +43,13 @@ func alsoLost(breaks string) string {
 	return "; also what other disks, which stay, have of " + breaks
 }
 
-// includesBroken says whether all of what is broken is part of what was approved.
+// includesBroken reports whether everything that is broken was approved.
 func includesBroken(approved, breaks string) bool {
 	of := strings.Split(approved, ", ")
 	return breaks == "" || !slices.ContainsFunc(strings.Split(breaks, ", "), func(b string) bool { return !slices.Contains(of, b) })
 }
 
-// stays says where parts of what an installation breaks stay, a line for each.
+// stays says where the remaining parts of what an installation breaks are, one line each.
 func stays(n *site.Node, o site.Observed) (lines []string) {
 	l, wrong, known := Layout(n, o)
 	if !known || len(wrong) > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Differs says of the items of a facet inside the installed system, by key, what a plan
-// would change of them, or why it could not.
+// Differs says what a plan would change of a facet's items inside the installed system, or why it
+// could not, by item key.
 func Differs(n *site.Node, f site.Facet, seen site.FacetState) map[string]string {
 	w := wishFor(n, f, seen)
 	why := map[string]string{}

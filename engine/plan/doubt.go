@@ -6,15 +6,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Doubt marks the installations of a plan that was made without the records of
-// a daemon: a machine that does not tell from inside what is installed may have
-// it already, and then nothing is done to it.
+// Doubt marks the installations of a plan that was made without a daemon's
+// records. A machine that does not report from inside what is installed may
+// already have it, and then nothing happens to it.
 func Doubt(p *site.Plan, k site.Known) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		seen := k.Nodes[n.Node].Observed
 		if !seen.Facets[site.FacetOS].Seen.IsZero() || Absent(seen) {
-			continue // it says so itself, or nothing can be on it
+			continue // the machine reports it, or does not exist
 		}
 		for j := range n.Steps {
 			if s := &n.Steps[j]; s.Action == site.ActionInstall {
@@ -25,7 +25,7 @@ func Doubt(p *site.Plan, k site.Known) {
 	}
 }
 
-// does is what an installation does to its machine.
+// does says what an installation does to its machine.
 func does(s *site.Step) string {
 	if s.Impact == site.ImpactDestructive {
 		return "wiped"

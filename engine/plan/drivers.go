@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// withDrivers is a node that knows the places of the drivers that may be for it.
+// withDrivers returns the node with the origins of the drivers that may be for it.
 func withDrivers(s *site.Site, n *site.Node) *site.Node {
 	if !n.MayHaveDrivers() {
 		return n
@@ -19,13 +19,13 @@ func withDrivers(s *site.Site, n *site.Node) *site.Node {
 	return &own
 }
 
-// looksAtDrivers says whether what the design says of drivers concerns the node's system.
+// looksAtDrivers reports whether the design's drivers concern the node's system.
 func looksAtDrivers(s *site.Site, n *site.Node, serves map[site.Facet]bool) bool {
 	return n.MayHaveDrivers() && serves[site.FacetConfig] && s.Unused(n) == "" && !n.Decommission && n.Power != "off"
 }
 
-// driverNotes say of which drivers Slipway does not know yet whether they are for the machine, and
-// which ones have brought something to a machine that they are not for any more.
+// driverNotes names the drivers of which Slipway does not know yet whether they are for the
+// machine, and the items left by drivers whose hardware is gone.
 func driverNotes(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bool) []string {
 	if !looksAtDrivers(s, n, serves) {
 		return nil
@@ -62,9 +62,9 @@ func areFor(names []string) string {
 	return fmt.Sprintf("%d drivers (%s) are", len(names), someOf(names))
 }
 
-// Drivers compares the devices of the drivers that are for a node, as its system was last
-// seen to have them, with the design: what drives them, and the firmware that the kernel
-// did not find. What nobody saw is not compared. That a module is not loaded is a change.
+// Drivers compares the devices of a node's drivers, as last seen, with the design: the kernel
+// driver that each device uses, and the firmware that the kernel did not find. What nobody saw is
+// not compared. A module that is not loaded is a change, and no finding.
 func Drivers(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bool) []site.Finding {
 	seen := o.Facets[site.FacetConfig]
 	if !looksAtDrivers(s, n, serves) || seen.System == nil || seen.System.PCI == nil {
@@ -83,7 +83,7 @@ func Drivers(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]
 	return c.found
 }
 
-// bound compares what drives a device with the modules of a driver, once they are loaded.
+// bound compares the kernel driver of a device with the modules of a driver, once all of them are loaded.
 func (c *comparison) bound(name string, d *site.Driver, device item.PCIDevice, seen site.FacetState) {
 	var modules []string
 	for m := range d.Modules {
@@ -110,7 +110,7 @@ func (c *comparison) bound(name string, d *site.Driver, device item.PCIDevice, s
 
 func underscored(module string) string { return strings.ReplaceAll(module, "-", "_") }
 
-// isLoaded says whether a module was seen to be loaded, by any spelling of its name.
+// isLoaded reports whether a module was seen loaded, under any spelling of its name.
 func isLoaded(seen site.FacetState, module string) bool {
 	for field, have := range seen.Have {
 		key, isParameters := strings.CutSuffix(field, ".parameters")
@@ -121,7 +121,7 @@ func isLoaded(seen site.FacetState, module string) bool {
 	return false
 }
 
-// lacked tells of files that the kernel asked for.
+// lacked reports firmware files that the kernel asked for and did not have then.
 func (c *comparison) lacked(name string, device item.PCIDevice) {
 	for _, f := range device.Lacked {
 		at := "drivers." + name + ".firmware"

@@ -11,12 +11,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ownTerms says whether a facet is seen in the design's own terms, whatever the
-// machine.
+// ownTerms reports whether a facet is observed in the design's own terms on
+// every machine.
 func ownTerms(f site.Facet) bool { return f == site.FacetDefinition || f == site.FacetDisks }
 
-// effectOf is what it takes to bring a change about; that of a part that is
-// added is live.
+// effectOf returns what it takes to make a change; EffectLive for an added
+// part.
 func effectOf(n *site.Node, f site.Facet, c site.Change, seen site.FacetState) site.EffectOf {
 	field := strings.TrimPrefix(c.Field, string(f)+".")
 	e, ok := n.Virtual.EffectOf(f, field, seen.Have[field], c.Want)
@@ -26,13 +26,13 @@ func effectOf(n *site.Node, f site.Facet, c site.Change, seen site.FacetState) s
 	return e
 }
 
-// anyHas says whether it takes so much to bring any of the changes about.
+// anyHas reports whether any of the changes has the given effect.
 func anyHas(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState, effect site.Effect) bool {
 	return slices.ContainsFunc(changes, func(c site.Change) bool { return effectOf(n, f, c, seen).Effect == effect })
 }
 
-// barred says, a sentence each, which changes of a virtual machine are not made:
-// those that take an installation while none is due, and those that never are.
+// barred says, one sentence each, which changes of a virtual machine are not made: those
+// that need an installation while none is due, and those that Slipway never makes.
 func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState, m site.Memory) []string {
 	if !ownTerms(f) {
 		return nil
@@ -44,19 +44,19 @@ func barred(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetSt
 		differs := fmt.Sprintf("%s%s is %s and is designed as %s", placed(c.Origin), c.Field, have, c.Want)
 		switch {
 		case e.Effect == site.EffectNever:
-			why = append(why, fmt.Sprintf("%s, which Slipway never does to a data disk, because %s; set it back to %s, or add another disk and copy the data", differs, e.Why, have))
+			why = append(why, fmt.Sprintf("%s; Slipway never changes this on a data disk, because %s; set it back to %s, or add another disk and copy the data", differs, e.Why, have))
 		case e.Effect == site.EffectReplace && mayLose(n, m) && !isDue(n, m):
 			way := "give the node an image and a generation"
 			if n.Image != "" {
 				way = fmt.Sprintf("raise the generation to %d in the same commit", max(Generation(n, m), n.Generation)+1)
 			}
-			why = append(why, fmt.Sprintf("%s, which needs an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
+			why = append(why, fmt.Sprintf("%s; this change needs an installation, because %s; %s, or set it back to %s", differs, e.Why, way, have))
 		}
 	}
 	return why
 }
 
-// placed is where a value was designed, in front of a sentence about it.
+// placed returns a value's origin as the beginning of a sentence about it.
 func placed(o site.Origin) string {
 	if o.IsZero() {
 		return ""
@@ -64,7 +64,7 @@ func placed(o site.Origin) string {
 	return o.String() + " (" + o.LayerName() + "): "
 }
 
-// designedAt is where the design has a field of a facet, or what it is in.
+// designedAt returns the origin of a facet's field, or of what contains it.
 func designedAt(n *site.Node, f site.Facet, field string) site.Origin {
 	if !ownTerms(f) {
 		return n.Origins.Of(string(f) + "." + field)
@@ -77,21 +77,21 @@ func designedAt(n *site.Node, f site.Facet, field string) site.Origin {
 	return site.Origin{}
 }
 
-// withoutDisk are the changes that are not of a disk.
+// withoutDisk removes the changes of one disk.
 func withoutDisk(disk string, changes []site.Change) []site.Change {
 	return slices.DeleteFunc(changes, func(c site.Change) bool {
 		return isOf(strings.TrimPrefix(c.Field, "disks."), disk)
 	})
 }
 
-// isOf says whether a field is one of a part.
+// isOf reports whether a field belongs to a part.
 func isOf(field, part string) bool {
 	i := strings.LastIndex(field, ".")
 	return i >= 0 && field[:i] == part
 }
 
-// inShort tells a machine that is made, and each part that is added, as one
-// change.
+// inShort reports a machine that is created, and each part that is added, as
+// one change.
 func inShort(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetState) []site.Change {
 	if !ownTerms(f) || len(changes) == 0 {
 		return changes
@@ -112,7 +112,7 @@ func inShort(n *site.Node, f site.Facet, changes []site.Change, seen site.FacetS
 		case part == lead(f):
 			short = append(short, site.Change{Field: string(f) + "." + name, Have: have, Want: added(n, f, name), Origin: c.Origin})
 		case seen.Have[name+"."+lead(f)] != "":
-			short = append(short, c) // of a part that is there
+			short = append(short, c) // of a part that exists
 		}
 	}
 	return short
@@ -126,7 +126,7 @@ func lead(f site.Facet) string {
 	return "bridge"
 }
 
-// split parts a field by the part of the machine that it is of.
+// split splits a field into the part of the machine and its field.
 func split(field string) (name, part string) {
 	i := strings.LastIndex(field, ".")
 	if i < 0 {
@@ -135,7 +135,7 @@ func split(field string) (name, part string) {
 	return field[:i], field[i+1:]
 }
 
-// made is what a machine is made of, in words.
+// made describes what a machine is made of.
 func made(n *site.Node) string {
 	want := n.Want(site.FacetDefinition)
 	text := ": " + want["cpus"] + " CPUs, " + want["memory"] + " of memory, " + want["machine"] + " with " + want["firmware"]
@@ -151,7 +151,7 @@ func made(n *site.Node) string {
 	return text
 }
 
-// added is a part of a machine in words.
+// added describes a part of a machine.
 func added(n *site.Node, f site.Facet, name string) string {
 	want := n.Want(f)
 	if f == site.FacetDisks {
@@ -160,8 +160,8 @@ func added(n *site.Node, f site.Facet, name string) string {
 	return strings.TrimSuffix(want[name+".model"]+" on "+want[name+".bridge"]+", "+want[name+".mac"], ", ")
 }
 
-// diskNotes tell of disks of the machine that the design does not have. They
-// are never taken away by themselves.
+// diskNotes reports disks of the machine that the design does not have. Slipway
+// never removes them by itself.
 func diskNotes(n *site.Node, m site.Memory) []string {
 	var notes []string
 	for _, v := range site.VolumesIn(m.Observed.Facets[site.FacetDisks].Have) {

@@ -7,12 +7,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mostExchanged is how many changes of one machine are told at a time.
+// mostExchanged is how many changes of one machine are reported at a time.
 const mostExchanged = 8
 
-// Exchanged says which parts of a machine are gone and which are new since it
-// was last inspected, a sentence each. Parts without a serial number are not
-// told apart; lists that were not read both times say nothing.
+// Exchanged says which parts of a machine are gone and which are new since its
+// last inspection, one sentence each. It ignores parts without a serial number,
+// and lists that were not read both times.
 func Exchanged(was, is *site.Inventory) []string {
 	if was == nil || is == nil {
 		return nil
@@ -27,7 +27,9 @@ func Exchanged(was, is *site.Inventory) []string {
 		{"memory module", was.DIMMs != nil && is.DIMMs != nil, partsOf(was.DIMMs, func(d site.DIMM) site.Part { return d.Part }), partsOf(is.DIMMs, func(d site.DIMM) site.Part { return d.Part })},
 		{"network adapter", was.NICs != nil && is.NICs != nil, partsOf(was.NICs, func(n site.NIC) site.Part { return n.Part }), partsOf(is.NICs, func(n site.NIC) site.Part { return n.Part })},
 		{"power supply", was.Supplies != nil && is.Supplies != nil, partsOf(was.Supplies, func(s site.PowerSupply) site.Part { return s.Part }), partsOf(is.Supplies, func(s site.PowerSupply) site.Part { return s.Part })},
-		{"processor", was.GPUs != nil && is.CPUs != nil, partsOf(was.GPUs, func(p site.Processor) site.Part { return p.Part }), partsOf(is.GPUs, func(p site.Processor) site.Part { return p.Part })},
+		{"processor", was.CPUs != nil && is.CPUs != nil, partsOf(was.CPUs, func(p site.Processor) site.Part { return p.Part }), partsOf(is.CPUs, func(p site.Processor) site.Part { return p.Part })},
+		// A BMC that lists processors and none for graphics has none any more.
+		{"graphics processor", was.GPUs != nil && is.CPUs != nil, partsOf(was.GPUs, func(p site.Processor) site.Part { return p.Part }), partsOf(is.GPUs, func(p site.Processor) site.Part { return p.Part })},
 	} {
 		if !list.read {
 			continue
@@ -41,7 +43,7 @@ func Exchanged(was, is *site.Inventory) []string {
 	return all
 }
 
-// partsOf are the parts of a list that have a serial number.
+// partsOf returns the parts of a list that have a serial number.
 func partsOf[T any](list []T, part func(T) site.Part) []site.Part {
 	var all []site.Part
 	for _, x := range list {
@@ -52,7 +54,7 @@ func partsOf[T any](list []T, part func(T) site.Part) []site.Part {
 	return all
 }
 
-// without says of the parts that are in one list and not in the other.
+// without returns a sentence for each part that is in the first list only.
 func without(in, other []site.Part, sentence string) []string {
 	var all []string
 	for _, p := range in {

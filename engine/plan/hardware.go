@@ -10,12 +10,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mostFindings is how many findings are told of one machine.
+// mostFindings is how many findings of one machine are reported.
 const mostFindings = 32
 
-// Hardware compares what a machine is made of with what the design expects.
-// What was not read, and what the design says nothing of, is not compared. A
-// part that is not well is told of too, without a place in the design.
+// Hardware compares what a machine is made of with what the design expects. It
+// skips what was not read, and what the design does not mention. Failing parts
+// are findings too, without a place in the design.
 func Hardware(n *site.Node, have *site.Inventory) []site.Finding {
 	if have == nil || n.IsVirtual() {
 		return nil
@@ -34,15 +34,15 @@ func Hardware(n *site.Node, have *site.Inventory) []site.Finding {
 	return c.found
 }
 
-// comparison gathers the findings of one machine.
+// comparison collects the findings of one machine.
 type comparison struct {
 	node  *site.Node
 	have  *site.Inventory
 	found []site.Finding
 }
 
-// find adds a finding at the place where a value was designed, or what it is
-// in.
+// find adds a finding at the origin of a designed value, or of what contains
+// it.
 func (c *comparison) find(code, where, format string, args ...any) {
 	f := site.Finding{Code: code, Severity: site.SeverityWarning, Node: c.node.Name, Path: where, Message: fmt.Sprintf(format, args...)}
 	at := site.Origin{}
@@ -91,12 +91,12 @@ func (c *comparison) processors() {
 			c.find("hardware-architecture", "hardware.architecture", "processor %s is %s, the design expects %s", called(p.Part), p.Architecture, want.Architecture)
 		}
 	}
-	if want.CPUs > 0 && threads > 0 && want.CPUs != threads && want.CPUs != cores { // which it is without multithreading
+	if want.CPUs > 0 && threads > 0 && want.CPUs != threads && want.CPUs != cores { // equal without multithreading
 		c.find("hardware-cpus", "hardware.cpus", "it has %d logical processors, the design expects %d", threads, want.CPUs)
 	}
 }
 
-// counts compares how many parts of a kind there are.
+// counts compares the number of parts of each kind.
 func (c *comparison) counts() {
 	want, have := c.node.Hardware, c.have
 	for _, x := range []struct {
@@ -122,8 +122,8 @@ func (c *comparison) counts() {
 	}
 }
 
-// devices looks for those that the design knows by their MAC address; a BMC
-// tells of no other way to find one.
+// devices looks for the devices that the design identifies by MAC address. A
+// BMC reports nothing else to find one by.
 func (c *comparison) devices() {
 	if c.have.NICs == nil {
 		return
@@ -151,7 +151,7 @@ func (c *comparison) devices() {
 	}
 }
 
-// disks looks for a drive for each disk that the design finds by rule: without
+// disks looks for a drive for each disk that the design finds by rule. Without
 // one an installation would fail.
 func (c *comparison) disks() {
 	if c.have.Drives == nil {
@@ -165,12 +165,12 @@ func (c *comparison) disks() {
 	}
 }
 
-// fits says whether a drive may be the one that is meant; what the BMC does
-// not tell fits.
+// fits reports whether a drive may be the designed one. Values that the BMC
+// does not report fit.
 func fits(m site.DiskMatch, d site.Drive) bool {
 	kind := ""
 	switch {
-	case d.Protocol == "PCIe": // not what is on it
+	case d.Protocol == "PCIe": // says nothing of the medium
 	case d.Protocol == "NVMe":
 		kind = "nvme"
 	case d.Media == "SSD" || d.Media == "HDD":
@@ -180,7 +180,7 @@ func fits(m site.DiskMatch, d site.Drive) bool {
 	return (d.Model == "" || m.FitsModel(d.Model)) && (kind == "" || m.FitsKind(kind)) && (size == 0 || m.FitsSize(size))
 }
 
-// firmware compares versions. A component is known by its id or its name.
+// firmware compares versions. A component is identified by its ID or its name.
 func (c *comparison) firmware() {
 	if c.have.Firmware == nil {
 		return
@@ -202,7 +202,7 @@ func (c *comparison) firmware() {
 	}
 }
 
-// health tells of the parts that are not well.
+// health reports failing parts.
 func (c *comparison) health() {
 	h := c.have
 	tell := func(what string, p site.Part, failing bool) {
@@ -230,7 +230,7 @@ func (c *comparison) health() {
 	}
 }
 
-// called is how people know a part.
+// called returns a part's name for people.
 func called(p site.Part) string {
 	name := p.Name
 	if name == "" {

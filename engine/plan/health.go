@@ -2,8 +2,8 @@ package plan
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// Health is what was last seen of the health of a node's system, where the drivers
-// serve some facets, however long ago. It is zero where its role asks for none.
+// Health returns the last observed health of a node's system, however old, given
+// the facets that drivers serve. It is zero if the node's role asks for none.
 func Health(n *site.Node, o site.Observed, serves map[site.Facet]bool) site.SystemHealth {
 	return n.HealthSeen(o.Facets[site.FacetProbes], serves)
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// withoutImpossible takes out the first step that the machine is known not to be
-// able to take, and what would follow it, so that nobody is asked to approve what
-// then comes to nothing. What was begun is brought to its end, and a quarantine is
-// tried however the machine answers.
+// withoutImpossible removes the first step that the machine is known to be unable
+// to take, and all after it, so that nobody is asked to approve it in vain. It
+// leaves work that has begun, and a quarantine, which is always tried.
 func withoutImpossible(p *site.NodePlan, n *site.Node, m site.Memory) {
 	i := slices.IndexFunc(p.Steps, func(s site.Step) bool { return !s.Force && m.Observed.Lacks.Why(n, s.Action) != "" })
 	if i < 0 || m.Recorded.UnderWay() > 0 || m.Recorded.InFlight != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// planInstallation plans what the image facet needs. It says true when
-// nothing else may be planned meanwhile, because an installation is under way.
+// planInstallation plans what the image facet needs. It returns true if nothing
+// else may be planned meanwhile.
 func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) bool {
 	r := m.Recorded
 	switch {
 	case wanted(n) > max(r.UnderWay(), r.Generation()) && r.UnderWay() > 0:
-		// A higher generation takes the place of one that did not end.
+		// A higher generation replaces one that did not end.
 		planSteps(p, n, m, installStep(s, n, m))
 		return true
 	case r.InstallBegun():
-		// Begun and not known to have ended: it is brought to its end as it
-		// was begun, whatever the design says by now.
+		// It was begun and is not known to have ended, so it is finished as it
+		// was begun, whatever the design says now.
 		planSteps(p, n, m, r.InFlight.Step)
 		return true
 	case r.Installing != nil:
@@ -35,8 +35,8 @@ func planInstallation(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memor
 }
 
 // planGeneration plans the installation of a generation that is higher than the
-// one on the machine. It says true when nothing else may be planned meanwhile,
-// because what was installed has not proven itself.
+// machine's. It returns true if nothing else may be planned, because the disks
+// do not fit or the installed system has not proven itself.
 func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) bool {
 	r, have := m.Recorded, Generation(n, m)
 	switch {
@@ -45,7 +45,7 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 	case unproven(n, m) != "":
 		p.Unproven = unproven(n, m)
 	case have < n.Generation && n.IsVirtual():
-		p.Waiting = "" // what was staged is taken over by its first boot
+		p.Waiting = "" // the first boot takes over what was staged
 		planBack(p, s, n, m)
 		p.Steps = append(p.Steps, diskInstallStep(s, n, m))
 	case have < n.Generation:
@@ -67,8 +67,8 @@ func planGeneration(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory)
 	return false
 }
 
-// planSteps plans an installation. Slipway's agent has to be in the memory of the machine
-// first where it is what installs.
+// planSteps plans an installation. If the agent installs, it must be in the machine's
+// memory first.
 func planSteps(p *site.NodePlan, n *site.Node, m site.Memory, install site.Step) {
 	if install.ByAgent() && !m.Observed.Agent.IsConnected() && !m.Recorded.Agent.IsStarted() {
 		p.Steps = append(p.Steps, startStep(n, m, install.Generation))
@@ -77,7 +77,7 @@ func planSteps(p *site.NodePlan, n *site.Node, m site.Memory, install site.Step)
 }
 
 // planBack switches a machine on again that was switched off for an installation
-// which nobody permits any more: it runs on until somebody does.
+// that is no longer permitted. The machine runs until somebody permits it.
 func planBack(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
 	if m.Recorded.Disrupted.IsZero() || m.Recorded.UnderWay() > 0 || m.Recorded.Installed == nil && m.Observed.Facets[site.FacetOS].Seen.IsZero() {
 		return
@@ -91,15 +91,15 @@ func planBack(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
 	}
 }
 
-// permitted says whether an approval of what a step destroys is open, or none is needed.
+// permitted reports whether an open approval covers what a step destroys, or none is needed.
 func permitted(step site.Step, n *site.Node, m site.Memory) bool {
 	complete(&step, n, m)
 	loss, destroys := step.Destroys()
 	return !destroys || m.Account.Open(loss) != nil
 }
 
-// notReported says what is known of a system that was installed and has not
-// proven it.
+// notReported says what is known of an installed system that has not proven
+// itself.
 func notReported(n *site.Node, m site.Memory, generation int) string {
 	if mk := m.Observed.Marker; mk != nil && mk.Node == n.Name && mk.Generation < generation {
 		return fmt.Sprintf("generation %d was installed, and the system that answers says that it is generation %d", generation, mk.Generation)
@@ -116,7 +116,7 @@ func wanted(n *site.Node) int {
 }
 
 // planFinish waits for the installer to power the machine off, then boots the
-// installed system. Once that was begun the power says nothing any more.
+// installed system. Once the finish has begun, the power state says nothing.
 func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 	i := m.Recorded.Installing
 	if f := m.Recorded.InFlight; f != nil && f.Step.Action == site.ActionFinishInstall {
@@ -127,7 +127,7 @@ func planFinish(p *site.NodePlan, n *site.Node, m site.Memory) {
 		p.Steps = append(p.Steps, finishStep(n, m, i.Generation))
 		return
 	}
-	if i.CutOff != "" || i.ByAgent { // an agent's end is told, and not seen by the power
+	if i.CutOff != "" || i.ByAgent { // the agent reports its end; the power does not show it
 		p.Blocked = append(p.Blocked, cutOff(i))
 		return
 	}
@@ -143,8 +143,8 @@ func cutOff(i *site.Installation) string {
 	return fmt.Sprintf("the installation of generation %d was cut off (%s), and the data on the machine's disks may be incomplete; raise the generation to install it again", i.Generation, cmp.Or(i.CutOff, "the agent did not say that it had finished"))
 }
 
-// finishStep follows when the installer has powered the machine off, or the agent has
-// installed.
+// finishStep follows after the installer has powered the machine off, or the agent
+// has installed.
 func finishStep(n *site.Node, m site.Memory, generation int) site.Step {
 	i := m.Recorded.Installing
 	byAgent := m.Recorded.Agent != nil || i != nil && i.ByAgent || i == nil && n.References.ByAgent
@@ -165,7 +165,7 @@ func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	have := Generation(n, m)
 	image := s.Images[n.Image].For(n.Name, n.Generation)
 	if n.IsVirtual() {
-		image.Kind = "" // which says how physical machines are installed
+		image.Kind = "" // it applies to physical machines only
 	}
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: installKind.Action,
@@ -187,11 +187,10 @@ func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	return step
 }
 
-// Generation is the generation that is on the machine: what was recorded, or
-// what its hypervisor has noted of it. Only where nothing was recorded does the
-// system's own marker count, so that a lost record causes no installation, and
-// nobody on the machine can keep one away. A virtual machine that is not there
-// says nothing.
+// Generation returns the generation on the machine: the recorded one, or the
+// one that its hypervisor noted. The system's own marker counts only if nothing
+// was recorded. So a lost record causes no installation, and nobody on the
+// machine can prevent one. A virtual machine that does not exist shows nothing.
 func Generation(n *site.Node, m site.Memory) int {
 	have := m.Recorded.Generation()
 	if mk := m.Observed.Marker; claims(n, m) && m.Recorded.Installed == nil {

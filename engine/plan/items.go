@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// hasOf is what a field of an item is, and whether that was read. A state that is
-// not told is that of what is there, or is not.
+// hasOf returns the value of an item's field, and whether it was read. A state that is not reported
+// follows from whether the item exists.
 func (w wish) hasOf(key, field string) (have string, read bool) {
 	if w.seen.Unread[key] != "" || w.seen.Unread[field] != "" || !w.wasLookedFor(key) {
 		return "", false
@@ -26,12 +26,12 @@ func (w wish) hasOf(key, field string) (have string, read bool) {
 	return item.Absent, true
 }
 
-// wasLookedFor says whether an item was asked for when the system was seen: what a
-// proposal adds was not.
+// wasLookedFor reports whether the last look covered an item. It did not cover items that a
+// proposal adds.
 func (w wish) wasLookedFor(key string) bool { return w.looked[key] }
 
-// lookedFor are the keys of the items that were looked for: those that are there, by
-// every beginning of a field's name that ends before a dot, and those that are not.
+// lookedFor returns the keys of the items that were looked for: absent items, and every prefix of
+// an observed field's name that ends before a dot.
 func lookedFor(seen site.FacetState) map[string]bool {
 	keys := item.Told(seen.Have)
 	for _, key := range seen.Absent {
@@ -40,7 +40,7 @@ func lookedFor(seen site.FacetState) map[string]bool {
 	return keys
 }
 
-// isThere says whether anything was seen of an item.
+// isThere reports whether anything was seen of an item.
 func (w wish) isThere(key string) bool {
 	for _, i := range w.Items {
 		if i.Key != key {
@@ -56,8 +56,8 @@ func (w wish) isThere(key string) bool {
 	return installed
 }
 
-// FieldOf is a field of a facet in a change: "config.files./etc/motd.mode". A kind
-// of item with the name of the facet is named once: "packages.nginx.version".
+// FieldOf returns the name of a facet's field in a change: "config.files./etc/motd.mode". If the
+// kind of item has the facet's name, it appears once: "packages.nginx.version".
 func FieldOf(f site.Facet, field string) string {
 	if strings.HasPrefix(field, string(f)+".") && site.IsInside(f) {
 		return field
@@ -65,7 +65,7 @@ func FieldOf(f site.Facet, field string) string {
 	return string(f) + "." + field
 }
 
-// addedItems tells an item that is not there at all as one change.
+// addedItems reports an item that does not exist at all as one change.
 func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 	byField := map[string]site.Change{}
 	for _, c := range changes {
@@ -92,7 +92,7 @@ func (w wish) addedItems(f site.Facet, changes []site.Change) []site.Change {
 	return short
 }
 
-// asks are how many fields of an item are asked for that the system can have.
+// asks counts the requested fields of an item that the system can have.
 func (w wish) asks(i item.Item) (count int) {
 	for field := range i.Fields {
 		if _, lacking := w.Lacking[item.Name(i.Key, field)]; !lacking {
@@ -102,7 +102,7 @@ func (w wish) asks(i item.Item) (count int) {
 	return count
 }
 
-// asked is what is asked of an item, field by field.
+// asked describes what is asked of an item, field by field.
 func asked(changes []site.Change) string {
 	var parts []string
 	for _, c := range changes {
@@ -114,9 +114,9 @@ func asked(changes []site.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-// interrupts says whether making a facet as designed interrupts services: packages that they
-// may run from are replaced or removed, or a unit that is there restarts, stops, or becomes what
-// it was before Slipway.
+// interrupts reports whether bringing a facet to the design interrupts services. That happens if
+// packages that they may run from are replaced or removed, or if an existing unit restarts, stops,
+// or is restored.
 func (w wish) interrupts(f site.Facet, remove []string, returning []site.Change) bool {
 	unit := FieldOf(f, item.KindUnits+".")
 	if slices.ContainsFunc(returning, func(c site.Change) bool { return strings.HasPrefix(c.Field, unit) }) {
@@ -138,13 +138,12 @@ func (w wish) interrupts(f site.Facet, remove []string, returning []site.Change)
 	return false
 }
 
-// isUnit says whether an item is a unit that is there, so that it may stop or start when it is set
-// back.
+// isUnit reports whether an item is a unit, which may stop or start when it is restored.
 func isUnit(key string) bool {
 	return item.Kind(key) == item.KindUnits || item.Kind(key) == item.KindUnlisted
 }
 
-// readFiles are the keys of the files on whose change units are restarted.
+// readFiles returns the keys of files whose change restarts units.
 func (w wish) readFiles() map[string]bool {
 	read := map[string]bool{}
 	for _, i := range w.Items {
@@ -159,14 +158,14 @@ func (w wish) readFiles() map[string]bool {
 	return read
 }
 
-// replaces says whether a field of a package that is not as designed may replace or remove one: a
-// version is designed, or upgrades are, or an absence.
+// replaces reports whether a differing field of a package may replace or remove a package: a
+// version, upgrades, or an absence is designed.
 func replaces(f site.Facet, key, field, want string) bool {
 	return f == site.FacetPackages && (field == key+".version" || item.Kind(key) == item.KindPatch || want == item.Absent)
 }
 
-// isUnitChanged says whether a field of a unit that is not as designed has the unit restarted
-// or stopped. One that is made or started interrupts nothing.
+// isUnitChanged reports whether a differing field of a unit restarts or stops the unit. Creating or
+// starting a unit interrupts nothing.
 func isUnitChanged(key, field, have, want string) bool {
 	switch {
 	case item.Kind(key) == item.KindUnlisted:
@@ -179,7 +178,7 @@ func isUnitChanged(key, field, have, want string) bool {
 	return field == key+".state" && (want == "stopped" || want == "masked")
 }
 
-// itemAt is where the design has a field of an item, or else anything of it.
+// itemAt returns the origin of an item's field, or else of anything in the item.
 func (w wish) itemAt(n *site.Node, f site.Facet, field string) site.Origin {
 	key := w.Keys[field]
 	if key == "" {

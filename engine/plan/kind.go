@@ -8,12 +8,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// workOf is what changing a facet takes.
+// workOf returns what changing a facet takes.
 func workOf(f site.Facet, c []site.Change) site.Work {
 	switch {
 	case f == site.FacetBoot:
 		return work(site.ActionBootOrder, site.ImpactOnline, minutes(0.5), setBack(c))
-	case f == site.FacetPower && c[0].Want == "off": // with time for a graceful shutdown
+	case f == site.FacetPower && c[0].Want == "off": // includes time for a graceful shutdown
 		return work(site.ActionPowerOff, site.ImpactReboot, minutes(3), "power it on; what ran there starts again")
 	case f == site.FacetPower:
 		return work(site.ActionPowerOn, site.ImpactOnline, minutes(3), "power it off")
@@ -29,11 +29,10 @@ func work(a site.Action, i site.Impact, expect site.Duration, undo string) site.
 	return site.Work{Action: a, Impact: i, Expect: expect, Undo: undo}
 }
 
-// unmade is how a virtual machine that was made is undone.
+// unmade says how to undo the creation of a virtual machine.
 const unmade = "`decommission: true` removes it again"
 
-// virtually is how long actions take on virtual machines, where it is not as
-// long as on others.
+// virtually is how long actions take on virtual machines, where that differs.
 var virtually = map[site.Action]site.Duration{
 	site.ActionInstall:  minutes(2),
 	site.ActionRestart:  minutes(1),
@@ -41,7 +40,7 @@ var virtually = map[site.Action]site.Duration{
 	site.ActionPowerOff: minutes(1),
 }
 
-// takes is how long an action takes on a node's machine.
+// takes returns how long an action takes on a node's machine.
 func takes(n *site.Node, a site.Action, otherwise site.Duration) site.Duration {
 	if d, ok := virtually[a]; ok && n.IsVirtual() {
 		return d
@@ -49,7 +48,7 @@ func takes(n *site.Node, a site.Action, otherwise site.Duration) site.Duration {
 	return otherwise
 }
 
-// setBack is how changes are undone of which each was something else before.
+// setBack says how to undo changes, if all previous values are known.
 func setBack(changes []site.Change) string {
 	var back []string
 	for _, c := range changes {
@@ -64,14 +63,14 @@ func setBack(changes []site.Change) string {
 
 var (
 	installKind = work(site.ActionInstall, site.ImpactDestructive, minutes(15), "cannot be undone")
-	// An image of a root file system is unpacked by the agent, which has to be started first.
+	// The agent unpacks an image of a root file system or writes a whole disk, and has to be started first.
 	startKind        = work(site.ActionStartAgent, site.ImpactReboot, minutes(8), "boot the machine from its disk again; what ran before starts again")
 	agentInstallKind = work(site.ActionInstall, site.ImpactDestructive, minutes(12), "cannot be undone")
 
 	finishKind  = work(site.ActionFinishInstall, site.ImpactOnline, minutes(4), "cannot be undone")
 	restartKind = site.Work{Action: site.ActionRestart, Impact: site.ImpactReboot, Expect: minutes(5)}
 	seedKind    = work(site.ActionRemoveSeed, site.ImpactOnline, seconds(5), "cannot be undone; an installation makes another one")
-	// The agent has to be started for it, and an overwrite takes hours.
+	// The agent has to be started for this, and an overwrite takes hours.
 	retireKind  = work(site.ActionZeroize, site.ImpactDestructive, minutes(30), "cannot be undone")
 	leaveKind   = work(site.ActionFinishErase, site.ImpactOnline, minutes(2), "power it on")
 	zeroizeKind = work(site.ActionZeroize, site.ImpactDestructive, seconds(30), "cannot be undone")
@@ -82,12 +81,11 @@ func seconds(s float64) site.Duration { return minutes(s / 60) }
 
 func minutes(m float64) site.Duration { return site.Duration(m * float64(time.Minute)) }
 
-// LikeMachines is how many steps of like machines it takes to believe them
-// rather than the table.
+// LikeMachines is how many steps of similar machines override the table.
 const LikeMachines = 3
 
-// expected is how long a step takes: the median of like machines' latest, to
-// the second, or what the table says.
+// expected returns how long a step takes: the median of the latest on similar
+// machines, to the second, or the value of the table.
 func expected(h site.History, model string, s site.Step) site.Duration {
 	took := h[site.LikeStep(model, s)]
 	if len(took) < LikeMachines {
@@ -101,7 +99,7 @@ func expected(h site.History, model string, s site.Step) site.Duration {
 	return site.Duration(max(time.Second, time.Duration(median).Round(time.Second)))
 }
 
-// Model is a machine's manufacturer and model, "unknown" before they are seen.
+// Model returns a machine's manufacturer and model, "unknown" before they are seen.
 func Model(o site.Observed) string {
 	if _, virtual := o.Facets[site.FacetDefinition]; virtual {
 		return "virtual machine"

@@ -8,12 +8,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// planLacking tells of the fields that the installed system cannot have yet. What is still
-// to be done may bring what they need, as a package brings a group, so they stop nothing
-// before all else is done.
+// planLacking reports the fields that the installed system cannot have yet. Remaining steps may
+// bring what they need, as a package brings a group, so they block nothing before everything else
+// is done.
 func planLacking(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
 	if slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall }) {
-		return // what is there is erased
+		return // the installation erases the system
 	}
 	var why []string
 	for _, f := range inside(s.Roles[n.Role]) {
@@ -25,25 +25,25 @@ func planLacking(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 	case len(why) == 0:
 	case len(p.Steps) == 0 && p.Waiting == "" && p.Running == nil:
 		if len(p.Blocked) == 0 {
-			p.Release = "a change of the system that makes it possible, or a commit that changes it"
+			p.Release = "a change on the system that makes this possible, or a commit that changes the design"
 		}
 		p.Blocked = append(p.Blocked, why...)
 	default:
 		for _, w := range why {
-			p.Notes = append(p.Notes, "not possible yet, and tried again after the rest: "+w)
+			p.Notes = append(p.Notes, "not possible yet; Slipway tries again after the other steps: "+w)
 		}
 	}
 }
 
-// lackingOf are sentences on the fields of a facet that the system cannot have yet, each
-// with its place.
+// lackingOf returns sentences about the fields of a facet that the system cannot have yet, each
+// with its origin.
 func lackingOf(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	if !lacks(n, f, seen) {
 		return nil
 	}
 	w := wishFor(n, f, seen)
 	var why []string
-	told := map[[2]string]bool{} // all fields of an item may lack one thing
+	told := map[[2]string]bool{} // all fields of an item may lack the same thing
 	for _, field := range slices.Sorted(maps.Keys(w.Lacking)) {
 		reason := [2]string{w.Keys[field], w.Lacking[field]}
 		if w.Unresolved[w.Keys[field]] == "" && !told[reason] {
@@ -54,12 +54,12 @@ func lackingOf(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	return why
 }
 
-// lacks says whether the system cannot have a field of a facet yet.
+// lacks reports whether the system cannot have some field of a facet yet.
 func lacks(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	return (len(seen.Cannot)+len(seen.Unread) > 0 || f == site.FacetConfig && n.AsksForUnits()) && len(seen.Resolve(n, f).Lacking) > 0
 }
 
-// lacksAny says so of any of some facets.
+// lacksAny reports the same for any of several facets.
 func lacksAny(n *site.Node, facets []site.Facet, m site.Memory) bool {
 	return slices.ContainsFunc(facets, func(f site.Facet) bool { return lacks(n, f, m.Observed.Facets[f]) })
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Links compares the network links of a node, as its system was last seen to have them,
-// with the design: the ports, what is at the other end of their cables, and whether the
-// node's networks carry what they are to carry. It is all that is done about switches,
-// which people set up. What nobody saw is unknown. It does not ask how long ago that was.
+// Links compares the network links of a node, as its system last saw them, with the design: the
+// ports, the other ends of their cables, and whether the node's networks carry what they should. It
+// only reports, since people configure the switches. What nobody saw is unknown. The age of the
+// observation is ignored.
 func Links(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bool) (site.Links, []site.Finding) {
 	if _, asks := n.LinkProbes(); !asks || !serves[site.FacetLinks] || s.Unused(n) != "" {
 		return site.Links{}, nil
@@ -54,11 +54,11 @@ func Links(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bo
 	return site.Links{State: site.LinksAsDesigned}, nil
 }
 
-// heardFor is how long what Slipway itself heard of a neighbour is not asked again.
+// heardFor is how long a neighbour that Slipway heard by itself stays recent.
 const heardFor = 24 * time.Hour
 
-// Listens says whether it is worth to listen for what is at the other end of the node's
-// ports: the design names a switch, and nobody has heard one lately.
+// Listens reports whether to listen for neighbours at the node's ports: the design names a switch,
+// and nobody has heard one recently.
 func Listens(n *site.Node, o site.Observed, now time.Time) bool {
 	return n.Unheard(o.Links, func(x item.Neighbour) bool { return now.Sub(x.Heard) >= heardFor })
 }
@@ -70,7 +70,7 @@ func messages(found []site.Finding) (all []string) {
 	return all
 }
 
-// first is the first of some sentences, and how many more there are.
+// first returns the first sentence and how many more there are.
 func first(all []string) string {
 	if more := len(all) - 1; more > 0 {
 		return fmt.Sprintf("%s (and %d more)", all[0], more)
@@ -78,12 +78,12 @@ func first(all []string) string {
 	return all[0]
 }
 
-// cabling gathers what differs in the links of one node, and what is not known of them.
+// cabling collects the differences and the unknowns in the links of one node.
 type cabling struct {
 	comparison
 	site    *site.Site
 	seen    *item.LinksSeen
-	sets    bool // the facet network tells what its interfaces are
+	sets    bool // the facet network reports the settings of its interfaces
 	unknown []string
 }
 
@@ -125,13 +125,13 @@ func (c *cabling) port(name string) {
 	if p.Duplex == "half" {
 		c.find("link-duplex", at, "port %s runs at half duplex: the settings of its two ends do not match", name)
 	}
-	// The MTU of an interface that Slipway sets is a step of the facet network.
+	// The facet network has a step for the MTU of an interface that Slipway configures.
 	if mtu := c.node.References.Links[name].MTU; !c.sets && p.MTU < mtu {
 		c.find("link-mtu", at+".mtu", "port %s has an MTU of %d, and is designed for %d", name, p.MTU, mtu)
 	}
 }
 
-// cable is the field of an interface that says most of what it is plugged into.
+// cable is the field of an interface that describes best where it is plugged in.
 func (c *cabling) cable(name string) string {
 	i := c.node.Interfaces[name]
 	switch {
@@ -143,7 +143,7 @@ func (c *cabling) cable(name string) string {
 	return "networks"
 }
 
-// meant says what a port is designed to be plugged into.
+// meant says where a port is designed to be plugged in.
 func (c *cabling) meant(name string) string {
 	i := c.node.Interfaces[name]
 	link, _ := c.node.LinkOf(name)
@@ -158,8 +158,8 @@ func (c *cabling) meant(name string) string {
 	return "the design uses it"
 }
 
-// neighbour compares what a port hears by LLDP with the switch and the port that it is
-// designed for. One neighbour that fits is enough: some adapters speak LLDP themselves.
+// neighbour compares the LLDP neighbours of a port with its designed switch and port. One neighbour
+// that fits is enough: some adapters send LLDP themselves.
 func (c *cabling) neighbour(name string, p item.Port) {
 	i := c.node.Interfaces[name]
 	if i.Switch == "" {
@@ -182,7 +182,7 @@ func (c *cabling) neighbour(name string, p item.Port) {
 	}
 }
 
-// portOf is how people know a neighbour's port.
+// portOf returns a neighbour's port for people.
 func portOf(n item.Neighbour) string {
 	if n.PortDescription != "" && n.PortDescription != n.Port {
 		return fmt.Sprintf("%s (%s)", n.Port, n.PortDescription)
@@ -190,20 +190,20 @@ func portOf(n item.Neighbour) string {
 	return n.Port
 }
 
-// sameSwitch compares a system name of LLDP with the name of a switch in the design: the
-// first may have the switch's domain behind it.
+// sameSwitch compares an LLDP system name with the name of a switch in the design. The system name
+// may include the switch's domain.
 func sameSwitch(system, designed string) bool {
 	short, _, _ := strings.Cut(system, ".")
 	return strings.EqualFold(system, designed) || strings.EqualFold(short, designed)
 }
 
-// samePort compares a neighbour's port with the design's, by its id or its description.
-// Many switches shorten the names of their ports.
+// samePort compares a neighbour's port with the design's, by its ID or its description. Many
+// switches abbreviate the names of their ports.
 func samePort(designed string, n item.Neighbour) bool {
 	return sameName(designed, n.Port) || sameName(designed, n.PortDescription)
 }
 
-// sameName says whether two names of ports mean the same: "Eth1/7" and "Ethernet1/7".
+// sameName reports whether two names mean the same port: "Eth1/7" and "Ethernet1/7".
 func sameName(a, b string) bool {
 	if strings.EqualFold(a, b) {
 		return a != ""
@@ -222,9 +222,9 @@ func sameName(a, b string) bool {
 	return strings.HasPrefix(long, short)
 }
 
-// networks compares whether the others answer in the node's networks, and says whether
-// the design names any that is to answer. That other nodes are silent is told where none
-// that was tried answers.
+// networks compares whether gateways and other nodes answer in the node's networks. It returns
+// whether the design names any that should. Silent nodes are reported only if no node that was
+// tried answers.
 func (c *cabling) networks() bool {
 	gateways := c.site.Gateways(c.node)
 	if c.seen == nil {

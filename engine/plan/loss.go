@@ -8,10 +8,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// complete completes what a destructive step says of its loss: the hypervisor, the
-// disks as they were last seen, and the attempt. One that has used its approval
-// stays as it was approved, unless the records have begun anew since: then nobody
-// knows how it went on, and it needs another approval.
+// complete fills in the loss of a destructive step: the hypervisor, the disks as
+// last seen, and the attempt. A step that has used its approval stays as approved,
+// unless the records were started anew since. Then nobody knows how it went on,
+// and it needs another approval.
 func complete(step *site.Step, n *site.Node, m site.Memory) {
 	if step.Impact < site.ImpactDestructive {
 		return
@@ -26,19 +26,19 @@ func complete(step *site.Step, n *site.Node, m site.Memory) {
 	loss, _ := step.Destroys()
 	loss.Disks = disksOf(step, n, m.Observed)
 	if step.ByAgent() {
-		loss.Lost = strings.TrimSuffix(loss.Lost, alsoLost(loss.Breaks)) // of a step that was completed before
+		loss.Lost = strings.TrimSuffix(loss.Lost, alsoLost(loss.Breaks)) // the step may have been completed before
 		loss = asApproved(loss, n, m)
 	}
 	loss = m.Account.Numbered(loss)
 	step.Loses, step.Breaks, step.Disks, step.Attempt, step.Records = loss.Lost, loss.Breaks, loss.Disks, loss.Attempt, loss.Records
 }
 
-// goesOn says whether a step that was begun is planned again, at the same place.
+// goesOn reports whether a planned step is the one that was begun, at the same place.
 func goesOn(begun, planned site.Step) bool {
 	return begun.Digest() == planned.Digest() && begun.Generation == planned.Generation && begun.Hypervisor == planned.Hypervisor
 }
 
-// Renumbered is a node's plan with its losses as the ledger numbers them by now.
+// Renumbered returns a node's plan with its losses as the ledger numbers them now.
 func Renumbered(p site.NodePlan, n *site.Node, m site.Memory) site.NodePlan {
 	p.Steps = slices.Clone(p.Steps)
 	for i := range p.Steps {
@@ -47,13 +47,13 @@ func Renumbered(p site.NodePlan, n *site.Node, m site.Memory) site.NodePlan {
 	return p
 }
 
-// Disks are the disks of a node's machine that a destructive step erases, as they
-// were last seen; empty while nobody has read them.
+// Disks returns the disks that a destructive step erases, as last seen; empty
+// until somebody has read them.
 func Disks(s site.Step, n *site.Node, o site.Observed) string { return disksOf(&s, s.Of(n), o) }
 
-// disksOf are the disks of a node's machine as they were last seen: those that
-// its BMC tells of, and those that only its system does. It is empty while nobody
-// has asked the BMC yet.
+// disksOf returns the disks of a node's machine as last seen: those that the
+// agent erases if it has reported them, or else those of the BMC and of the
+// system. It is empty until somebody has asked either.
 func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	if n.IsVirtual() {
 		return cmp.Or(lostVolumes(step, n, o).String(), site.DisksUnknown)
@@ -61,7 +61,7 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	if step.ByAgent() {
 		switch erased := erasedBy(n, o); {
 		case approvedFor(step.Disks, n, o):
-			return step.Disks // as it was approved
+			return step.Disks // as approved
 		case len(erased) > 0:
 			var names []string
 			for _, d := range erased {
@@ -92,12 +92,12 @@ func disksOf(step *site.Step, n *site.Node, o site.Observed) string {
 	return cmp.Or(strings.Join(all, ", "), site.DisksUnknown)
 }
 
-// leastSerial is how many characters the serial number of a drive has at least.
+// leastSerial is the minimum length of a drive's serial number.
 const leastSerial = 6
 
-// SameDisk says whether a BMC and a system mean one disk by these serial numbers,
-// of which none is empty: systems put the model before it, or blanks around it. One
-// that is too short to be a drive's is no part of another.
+// SameDisk reports whether two non-empty serial numbers, from a BMC and a system,
+// mean the same disk. Systems put the model before it, or blanks around it. A
+// number shorter than leastSerial must be equal.
 func SameDisk(a, b string) bool {
 	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
 	if len(a) > len(b) {
@@ -106,8 +106,8 @@ func SameDisk(a, b string) bool {
 	return a == b || len(a) >= leastSerial && strings.Contains(b, a)
 }
 
-// whichDisk is where a disk is among the names that a system gives, or -1: under the same name, or
-// else under one that has it as a part and is not that of another disk that is known.
+// whichDisk returns the index of a disk in a system's names, or -1. An equal name wins, then a
+// name that contains the serial number and does not belong to another known disk.
 func whichDisk(names []string, serial string, known []string) int {
 	equal := func(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) }
 	if i := slices.IndexFunc(names, func(name string) bool { return equal(name, serial) }); i >= 0 {
@@ -118,13 +118,12 @@ func whichDisk(names []string, serial string, known []string) int {
 	})
 }
 
-// inspectNever is what a node says whose BMC is never asked for its parts.
+// inspectNever is Node.Inspect of a node whose BMC is never asked for its parts.
 const inspectNever = "never"
 
-// lostVolumes are the volumes of a virtual machine that a step deletes: all that
-// belong to the machine when it is taken away, also those that are not attached to
-// it any more, and otherwise those of the disk that the image is put on. The driver
-// deletes no volume that is not among them.
+// lostVolumes returns the volumes of a virtual machine that a step deletes.
+// Zeroizing deletes all its volumes, including detached ones; an installation
+// deletes those of the image's disk. The driver deletes no other volume.
 func lostVolumes(step *site.Step, n *site.Node, o site.Observed) site.Volumes {
 	all := site.VolumesIn(o.Facets[site.FacetDisks].Have)
 	if step.Action == site.ActionZeroize {
@@ -133,7 +132,7 @@ func lostVolumes(step *site.Step, n *site.Node, o site.Observed) site.Volumes {
 	return slices.DeleteFunc(all, func(v site.Volume) bool { return v.Disk != n.Virtual.ImageDisk() })
 }
 
-// insideNames are the disks that an installed system sees, by serial number.
+// insideNames returns the disks that an installed system sees, by serial number.
 func insideNames(in *site.Inside) []string {
 	if in == nil {
 		return nil
@@ -148,8 +147,8 @@ func insideNames(in *site.Inside) []string {
 	return slices.Compact(all)
 }
 
-// Unapproved is what of a set nobody has approved yet and somebody could: what
-// waits for a person.
+// Unapproved returns the losses that wait for a person: nobody has approved
+// them, and somebody could.
 func Unapproved(set site.Losses, k site.Known) site.Losses {
 	return slices.DeleteFunc(slices.Clone(set), func(l site.Loss) bool {
 		f := k.Nodes[l.Node].Recorded.InFlight

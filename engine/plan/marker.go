@@ -7,9 +7,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// otherSystem says why the system on the machine is not the one that was
-// installed for the node; empty when it is, or when nobody has looked. While an
-// installation is under way the machine may show anything.
+// otherSystem says why the system on the machine is not the one installed for
+// the node. It is empty if it is, or if nobody has looked. During an
+// installation the machine may show anything.
 func otherSystem(s *site.Site, n *site.Node, m site.Memory) string {
 	mk, i := m.Observed.Marker, m.Recorded.Installed
 	switch {
@@ -43,19 +43,19 @@ func otherSystem(s *site.Site, n *site.Node, m site.Memory) string {
 
 func day(t time.Time) string { return "on " + t.UTC().Format(time.DateOnly) }
 
-// brief is the beginning of a digest.
+// brief returns the beginning of a digest.
 func brief(digest string) string { return digest[:min(len(digest), 12)] }
 
-// claims says whether the system on the machine says of itself that it was
-// installed for the node.
+// claims reports whether the system on the machine claims to be installed for
+// the node.
 func claims(n *site.Node, m site.Memory) bool {
 	mk := m.Observed.Marker
 	return mk != nil && mk.Node == n.Name && mk.Generation >= 1 && mk.Generation <= site.MaxGeneration && !Absent(m.Observed)
 }
 
-// unproven says that the machine claims to be installed as designed, where the
-// records know of no installation and the claim has no valid signature: with one
-// it would be recorded.
+// unproven says that the machine claims to be installed as designed, but the
+// records know of no installation and the claim has no valid signature. A signed
+// claim would have been recorded.
 func unproven(n *site.Node, m site.Memory) string {
 	if !claims(n, m) || m.Recorded.Installed != nil || m.Observed.Marker.Generation < wanted(n) {
 		return ""
@@ -63,9 +63,9 @@ func unproven(n *site.Node, m site.Memory) string {
 	return fmt.Sprintf("the system that answers says that it is generation %d; the records have nothing about that, and it has no valid signature of this site", m.Observed.Marker.Generation)
 }
 
-// AcceptedGeneration is what a system counts as that a person accepts in the
-// place of the one that was installed: what it says of itself, if it speaks of
-// the node, or what is recorded and designed.
+// AcceptedGeneration is the generation that a system counts as when a person
+// accepts it instead of the installed one: what it claims, if it names the
+// node, or else what is recorded or designed.
 func AcceptedGeneration(n *site.Node, m site.Memory) int {
 	if claims(n, m) {
 		return m.Observed.Marker.Generation
@@ -73,8 +73,8 @@ func AcceptedGeneration(n *site.Node, m site.Memory) int {
 	return max(m.Recorded.Generation(), wanted(n))
 }
 
-// planForeign plans nothing but an installation on a machine with another
-// system: it may be somebody else's.
+// planForeign plans only an installation on a machine with another system: that
+// may belong to somebody else.
 func planForeign(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
 	p.Foreign = otherSystem(s, n, m)
 	if wanted(n) <= Generation(n, m) {
@@ -87,8 +87,8 @@ func planForeign(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
 	planInstallation(p, s, n, m)
 }
 
-// whatRuns says, for people who are to approve an installation, what is known
-// of the system that it would destroy, where nothing is recorded of it.
+// whatRuns says what is known of a system that an installation would destroy,
+// if the records have nothing, for whoever approves it.
 func whatRuns(s *site.Site, n *site.Node, m site.Memory) string {
 	mk := m.Observed.Marker
 	switch other := otherSystem(s, n, m); {
@@ -106,8 +106,8 @@ func whatRuns(s *site.Site, n *site.Node, m site.Memory) string {
 	return " (Slipway has never seen what runs there)"
 }
 
-// NotBefore says why the system that answers is not the one that was on the machine before the
-// installation that was begun; empty where it may be that one.
+// NotBefore says why the system that answers is not the one from before the installation that
+// was begun; empty if it may be.
 func NotBefore(s *site.Site, n *site.Node, m site.Memory) string {
 	generation := m.Recorded.UnderWay()
 	m.Recorded.InFlight, m.Recorded.Installing = nil, nil
@@ -120,7 +120,7 @@ func NotBefore(s *site.Site, n *site.Node, m site.Memory) string {
 	return otherSystem(s, n, m)
 }
 
-// unseen says whether nothing is known of a system on the machine.
+// unseen reports whether nothing is known of a system on the machine.
 func unseen(m site.Memory) bool {
 	return m.Recorded.Installed == nil && m.Recorded.UnderWay() == 0 && m.Observed.Marker == nil && m.Observed.Facets[site.FacetOS].Seen.IsZero()
 }

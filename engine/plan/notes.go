@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// notes are differences that nothing can be done about from here.
+// notes are differences that Slipway cannot resolve by itself.
 func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	var notes []string
 	switch why := s.Unused(n); {
@@ -50,8 +50,8 @@ func notes(s *site.Site, n *site.Node, m site.Memory) []string {
 	return append(notes, insideNotes(m.Observed.Inside)...)
 }
 
-// askedNotes tell of interfaces whose settings are as designed and to which others give less,
-// or more.
+// askedNotes reports interfaces whose settings are as designed but get less, or more, from other
+// sources.
 func askedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
 	var notes []string
 	seen := m.Observed.Facets[site.FacetNetwork]
@@ -107,8 +107,7 @@ func unlistedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []st
 	return []string{fmt.Sprintf("%d units start with the system and are not in the design: %s; ", len(units), strings.Join(names, ", ")) + fmt.Sprintf(then, "them", "them")}
 }
 
-// insideNotes tell what is not well in the installed system, as far as it says
-// so itself.
+// insideNotes reports problems that the installed system reports about itself.
 func insideNotes(in *site.Inside) []string {
 	var notes []string
 	if in == nil {
@@ -133,7 +132,7 @@ func insideNotes(in *site.Inside) []string {
 	return notes
 }
 
-// zeroizeNote says how far a virtual machine is that is decommissioned.
+// zeroizeNote reports the progress of a decommissioned virtual machine.
 func zeroizeNote(n *site.Node, m site.Memory) string {
 	switch stateOf(m.Observed) {
 	case site.StateAbsent:
@@ -144,7 +143,7 @@ func zeroizeNote(n *site.Node, m site.Memory) string {
 	return "decommissioned: Slipway deletes its machine with all disks"
 }
 
-// manager is what the first endpoint of a node leads to.
+// manager names what a node's manager endpoint leads to.
 func manager(n *site.Node) string {
 	if n.IsVirtual() {
 		return "hypervisor's"
@@ -161,7 +160,7 @@ func someOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// imageNote tells of an image that changed without a new generation.
+// imageNote reports an image that changed without a new generation.
 func imageNote(s *site.Site, n *site.Node, m site.Memory) []string {
 	i := m.Recorded.Installed
 	if i == nil || n.Image == "" || n.Generation != i.Generation || s.Images[n.Image] == nil {
@@ -173,7 +172,7 @@ func imageNote(s *site.Site, n *site.Node, m site.Memory) []string {
 	return []string{fmt.Sprintf("image %s has changed since generation %d was installed; raise the generation to install it", n.Image, i.Generation)}
 }
 
-// moveNote says what it implies that the name moves to another machine.
+// moveNote says what moving the name to another machine implies.
 func moveNote(n *site.Node, m site.Memory) string {
 	text := fmt.Sprintf("the name moves from %s to %s: first contact begins again, and approvals for the old machine do not count", full(m.Recorded.Adopted.Machine), full(n.Moved))
 	if g := m.Recorded.Generation(); g > 0 {

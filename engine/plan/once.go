@@ -13,13 +13,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// isForgotten is what an action is that the records know to have been begun, and the
-// machine's own journal does not.
+// isForgotten is the state of an action that the records know to have begun and the machine's own
+// journal does not.
 const isForgotten = "begun, as the records say"
 
-// OnceIs is what an item of a facet with Once is in the installation on the machine, as
-// it was last seen and recorded, and how many times the machine says that its command
-// was begun.
+// OnceIs returns the state of an item of a facet with Once in the machine's installation, as last
+// seen and recorded, and how often the machine says that its command was begun.
 func OnceIs(f site.Facet, key string, m site.Memory) (is string, attempts int) {
 	seen, known := m.Observed.Facets[f], m.Recorded.Actions[item.ID(key)]
 	attempts, _ = strconv.Atoi(seen.Have[item.Name(key, item.AttemptsField)])
@@ -37,26 +36,24 @@ func OnceIs(f site.Facet, key string, m site.Memory) (is string, attempts int) {
 	return cmp.Or(is, item.NotDone), attempts
 }
 
-// IsStalledOnce says whether an item of a facet with Once waits for a person: it was begun
-// and is not done.
+// IsStalledOnce reports whether such an item waits for a person: it was begun and is not done.
 func IsStalledOnce(is string) bool {
 	return is == item.Failed || is == item.Unfinished || is == isForgotten
 }
 
-// InstalledHere says whether the system on a machine is one that Slipway installed, and
-// boot actions with it: what is done once in an installation is done in no other system.
+// InstalledHere reports whether Slipway installed the machine's system and its boot actions. Boot
+// actions run in no other system.
 func InstalledHere(r site.Recorded) bool {
 	return r.Installed != nil && r.Installed.Actions && r.Installed.Reported && r.Installed.Accepted == ""
 }
 
-// onceFacets are those of which each item is done once.
+// onceFacets returns the facets whose items are each done once.
 func onceFacets(serves map[site.Facet]bool) []site.Facet {
 	return slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return !site.Facets[f].Once || !serves[f] })
 }
 
-// planRunning waits for what is done once and runs on the machine: nothing else is changed
-// there meanwhile. A machine that is off runs nothing, and an installation that is
-// designed takes its system away.
+// planRunning waits for a running boot action: nothing else on the machine changes meanwhile. It
+// does not wait on a machine that is off, or if a designed installation replaces the system.
 func planRunning(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) bool {
 	if m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" || Absent(m.Observed) ||
 		m.Recorded.UnderWay() > 0 || !InstalledHere(m.Recorded) || wanted(n) > Generation(n, m) {
@@ -86,11 +83,11 @@ func planRunning(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// planOnce adds what is done once after a phase of the node's role. Nothing of it begins
-// before all that comes before it is as designed, in effect too.
+// planOnce adds what is done once after a phase of the node's role. It begins only when everything
+// before it is as designed and in effect.
 func planOnce(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, phase string, serves map[site.Facet]bool) {
 	installs := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall })
-	if installs { // what is there is erased
+	if installs { // the installation erases the system
 		m.Recorded.Actions, m.Observed.Facets = nil, nil
 	}
 	if !installs && !InstalledHere(m.Recorded) {
@@ -111,8 +108,8 @@ func planOnce(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, phase
 	}
 }
 
-// planOnceItem adds one item, behind the restart that what comes before it may need; restart
-// plans that, and says whether the system has all that it could not have yet.
+// planOnceItem adds one item, after the restart that earlier changes may need. The function restart
+// plans that, and reports whether the system has everything that it lacked before.
 func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f site.Facet, i item.Item, installs bool, restart func() (isReady bool)) {
 	is, attempts := OnceIs(f, i.Key, m)
 	if installs {
@@ -131,7 +128,7 @@ func planOnceItem(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, f
 		p.Blocked = append(p.Blocked, fmt.Sprintf("%s%s: Slipway does not know whether it was done: %s", placed(at), FieldOf(f, i.Key), seen.Unread[i.Key]))
 		return
 	case is == Unknown && known.Attempts > 0:
-		return // it is looked at before anything is done
+		return // look at it before doing anything
 	case IsStalledOnce(is) && !again:
 		if len(p.Blocked) == 0 {
 			p.Release = fmt.Sprintf("`slipway retry %s`, which runs it once more", n.Name)
@@ -167,7 +164,7 @@ func stalledOnce(n *site.Node, key, is string, seen site.FacetState) string {
 		"or leave the node out of the action's `nodes`", why, n.Name)
 }
 
-// onceAt is where the design has a boot action: its command, or else the first of it.
+// onceAt returns the origin of a boot action: of its command, or else its first one.
 func onceAt(s *site.Site, key string) site.Origin {
 	if o := s.Origins.Of(key + ".run"); !o.IsZero() {
 		return o
@@ -184,8 +181,8 @@ func onceAt(s *site.Site, key string) site.Origin {
 	return first
 }
 
-// onceNotes tell of what is done once and is not done on this machine, or was done although
-// the machine does not know of it.
+// onceNotes reports boot actions that do not run on this machine, and actions that were done
+// although the machine does not know of them.
 func onceNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) (notes []string) {
 	for _, f := range onceFacets(serves) {
 		seen := m.Observed.Facets[f]
@@ -216,7 +213,7 @@ func namesOf(items []item.Item) (names []string) {
 	return names
 }
 
-// NoteOnce records what a machine tells of what is done once in its installation.
+// NoteOnce records what a machine reports of the boot actions of its installation.
 func NoteOnce(r *site.Recorded, seen site.Observed, now time.Time) {
 	if !InstalledHere(*r) {
 		return
@@ -242,7 +239,7 @@ func NoteOnce(r *site.Recorded, seen site.Observed, now time.Time) {
 	}
 }
 
-// AgainOnce notes that a person wants what was begun and is not done to be done once more.
+// AgainOnce notes that a person wants unfinished actions to run once more.
 func AgainOnce(n *site.Node, r *site.Recorded, o site.Observed) {
 	m := site.Memory{Observed: o, Recorded: *r}
 	for _, f := range site.InsideFacets {
@@ -265,7 +262,7 @@ func setOnce(r *site.Recorded, name string, known site.ActionRecord) {
 	r.Actions[name] = known
 }
 
-// IsDoneOnce says whether a step of a facet with Once has had its effect; true for others.
+// IsDoneOnce reports whether a step of a facet with Once has had its effect; true for others.
 func IsDoneOnce(s site.Step, m site.Memory) bool {
 	if !site.Facets[s.Facet].Once || len(s.Changes) == 0 {
 		return true

@@ -8,17 +8,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// madeBySlipway is what an item is that Slipway made and that left the design, and
-// setBack what becomes of it.
+// madeBySlipway is the value of an item that Slipway made and that left the design; setBackTo is
+// what it becomes.
 const (
 	madeBySlipway = "made by Slipway"
 	setBackTo     = "removed, or as it was before"
 )
 
-// planRemoval gives the items of a facet that Slipway made and that left the
-// design, where they may be removed: the machine shows the list of them that is
-// recorded. Where it shows another one somebody changed the list, and a person
-// says whether it is right.
+// planRemoval returns the items of a facet that Slipway made and that left the design. It returns
+// them only if the machine's list of them is the recorded one. Otherwise somebody changed the list,
+// and a person has to say whether it is right.
 func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState) []string {
 	left := seen.Left(n, f)
 	if len(left) == 0 || m.Recorded.Owned.Agrees(seen) {
@@ -28,8 +27,8 @@ func planRemoval(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, se
 	return nil
 }
 
-// planReturn gives the changes that set back fields that left the design, where they may be:
-// the list says which those are, and so it has to be the recorded one as for a removal.
+// planReturn returns the changes that restore fields that left the design. The machine's list says
+// which these are, so it must be the recorded one, as for a removal.
 func planReturn(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Memory, seen site.FacetState) []site.Change {
 	changes := w.returning(n, f, seen)
 	if len(changes) == 0 || m.Recorded.Owned.Agrees(seen) {
@@ -43,16 +42,16 @@ func planReturn(p *site.NodePlan, w wish, n *site.Node, f site.Facet, m site.Mem
 	return nil
 }
 
-// editedList says that the list of what Slipway made is another one than the recorded, and what
-// to do.
+// editedList says that the machine's list of what Slipway made is not the recorded one, and what to
+// do.
 func editedList(n *site.Node, m site.Memory, seen site.FacetState) string {
 	return fmt.Sprintf("the list on the machine of what Slipway made (%s) is not the one on record (%s), "+
 		"so somebody changed it. Check /var/lib/slipway-inside/owned.json there, then run `slipway approve %s` to accept the list",
 		say.OrNone(short(seen.OwnedDigest)), say.OrNone(short(m.Recorded.Owned.Digest)), n.Name)
 }
 
-// planLostList reports that the list on the machine of what Slipway made is gone: what
-// leaves the design now stays there, and nobody can tell what that is.
+// planLostList reports that the machine's list of what Slipway made is gone. Whatever leaves the
+// design now stays there, and nobody can tell what that is.
 func planLostList(p *site.NodePlan, n *site.Node, m site.Memory) {
 	if digest, is := Disowned(m); is && digest == "" {
 		p.Reported = append(p.Reported, fmt.Sprintf("the list on the machine of what Slipway made is gone (/var/lib/slipway-inside/owned.json; on record is %s), so what leaves the design stays there. "+
@@ -60,16 +59,16 @@ func planLostList(p *site.NodePlan, n *site.Node, m site.Memory) {
 	}
 }
 
-// disputed is what a step has in the place of the recorded list's digest where the machine shows
-// another list: whatever the machine's own journal says, nothing is removed or set back.
+// disputed replaces the digest of the recorded list in a step if the machine shows another list.
+// Then nothing is removed or restored, whatever the machine's own journal says.
 const disputed = "disputed"
 
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// wasBefore is what becomes of most fields that the design does not name any more.
+// wasBefore is what most fields become that the design no longer names.
 const wasBefore = "as it was before"
 
-// returning are the changes that set back fields that left the design.
+// returning returns the changes that restore fields that left the design.
 func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
 	var changes []site.Change
 	for _, field := range seen.Returning(n, f) {
@@ -80,16 +79,16 @@ func (w wish) returning(n *site.Node, f site.Facet, seen site.FacetState) []site
 		want := wasBefore
 		switch {
 		case strings.HasSuffix(field, ".password"):
-			want = "locked" // no password is kept
+			want = "locked" // passwords are not kept
 		case f == site.FacetNetwork:
-			want = "none" // what a field of an interface was before is not kept: its files are written anew
+			want = "none" // earlier settings of interfaces are not kept: their files are written anew
 		}
 		changes = append(changes, site.Change{Field: FieldOf(f, site.Printable(field)), Have: have, Want: want})
 	}
 	return changes
 }
 
-// printable are keys as they may be shown: what is owned is told by the machine.
+// printable makes keys safe to show: they come from the machine.
 func printable(keys []string) []string {
 	all := make([]string, len(keys))
 	for i, key := range keys {
@@ -98,7 +97,7 @@ func printable(keys []string) []string {
 	return all
 }
 
-// removals are the changes that take items away.
+// removals returns the changes that remove items.
 func removals(f site.Facet, keys []string) []site.Change {
 	var changes []site.Change
 	for _, key := range printable(keys) {
@@ -107,8 +106,7 @@ func removals(f site.Facet, keys []string) []site.Change {
 	return changes
 }
 
-// Disowned says whether the machine shows another list of what Slipway made than
-// the recorded one.
+// Disowned reports whether the machine's list of what Slipway made differs from the recorded one.
 func Disowned(m site.Memory) (digest string, is bool) {
 	digest, seen := m.Observed.OwnedDigest()
 	return digest, seen && digest != m.Recorded.Owned.Digest

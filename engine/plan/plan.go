@@ -1,7 +1,6 @@
-// Package plan leads from a designed node and what is known of its machine to
-// the steps that make the one as the other. It is pure: no I/O, no clock, no
-// log. The plan that people are shown and the plan that runs come from the
-// same function.
+// Package plan computes the steps that bring a machine to its design. It is
+// pure: no I/O, no clock, no log. The plan that people see and the plan that
+// runs come from the same function.
 package plan
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Site plans every node of a design in order, and says what happens to nodes
-// that are known and no longer designed.
+// Site plans every node of a design in order, and says what happens to known
+// nodes that left the design.
 func Site(s *site.Site, revision string, k site.Known) site.Plan {
 	p := site.Plan{Version: site.PlanVersion, Site: s.Name, Revision: revision}
 	k.Reach = maps.Clone(k.Reach)
@@ -52,8 +51,8 @@ func removal(name string, m site.Memory) site.Removal {
 	return r
 }
 
-// Node plans one node. Only the first step is ever run before the machine is
-// looked at again; the others say what would follow.
+// Node plans one node. Only the first step ever runs before the machine is
+// looked at again; the others are a preview.
 func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	m := k.Nodes[n.Name]
 	m.Account = k.Account(n.Name)
@@ -117,9 +116,8 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 	}
 }
 
-// leftAlone says whether nothing is planned for the node. An installation that
-// was begun is brought to its end all the same, but not on a machine that is
-// away.
+// leftAlone reports whether nothing is planned for the node. An installation
+// that was begun is finished anyway, except on a machine that is away.
 func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
 	if zeroizes(s, n) || retires(s, n, m) {
 		return false
@@ -127,8 +125,8 @@ func leftAlone(s *site.Site, n *site.Node, m site.Memory) bool {
 	return n.Away != "" || (n.Decommission || s.Unused(n) != "") && m.Recorded.UnderWay() == 0
 }
 
-// withoutNext is a node without the generation that its design asks for where it is
-// only to be brought to the end of the installation that is under way.
+// withoutNext returns the node without a newer generation if only the installation
+// under way is to be finished.
 func withoutNext(s *site.Site, n *site.Node, m site.Memory) *site.Node {
 	if under := m.Recorded.UnderWay(); under > 0 && under < n.Generation && (n.Decommission || s.Unused(n) != "") {
 		own := *n
@@ -143,7 +141,7 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 	power := m.Observed.Facets[site.FacetPower]
 	switch {
 	case power.Have["state"] == "off" && power.Pending["state"] == "on":
-		p.Waiting = "the machine is being switched on, and is switched off again"
+		p.Waiting = "the machine is powering on; Slipway then switches it off"
 		return
 	case power.Have["state"] == "off":
 		return
@@ -157,9 +155,9 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 	}}
 }
 
-// planFacets makes one facet after the other as designed: first those that a
-// booted machine takes over, so that one boot serves them all, then the power,
-// then what is inside.
+// planFacets brings one facet after the other to the design: first those that
+// take effect at a boot, so that one boot serves all, then the power, then what
+// is inside.
 func planFacets(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
 	for _, f := range staged(n) {
 		if serves[f] {
@@ -169,8 +167,8 @@ func planFacets(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, ser
 	planRest(p, s, n, m, serves)
 }
 
-// planRest makes as designed what comes after what is staged. A machine that is
-// made has the boot order that is designed.
+// planRest brings the facets after the staged ones to the design. A virtual
+// machine is created with the designed boot order.
 func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
 	if !n.IsVirtual() || stateOf(m.Observed) == site.StateDefined {
 		planFacet(p, n, site.FacetBoot, m)
@@ -193,13 +191,13 @@ func planRest(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serve
 	planLacking(p, s, n, m, serves)
 }
 
-// insideUpTo are the facets of the installed system up to a phase.
+// insideUpTo returns the facets of the installed system up to a phase.
 func insideUpTo(r *site.Role, phase string) []site.Facet {
 	return slices.DeleteFunc(inside(r), func(f site.Facet) bool { return PhaseIndex(r, r.PhaseOf(f)) > PhaseIndex(r, phase) })
 }
 
-// inside are the facets of the installed system in the order of the role's
-// phases, without those of which each item has its own phase.
+// inside returns the facets of the installed system in the order of the role's
+// phases, without those whose items have their own phases.
 func inside(r *site.Role) []site.Facet {
 	facets := slices.DeleteFunc(slices.Clone(site.InsideFacets), func(f site.Facet) bool { return site.Facets[f].Once })
 	slices.SortStableFunc(facets, func(a, b site.Facet) int { return PhaseIndex(r, r.PhaseOf(a)) - PhaseIndex(r, r.PhaseOf(b)) })
@@ -232,7 +230,7 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, k site.
 	}
 }
 
-// phase is the first of the role's phases in which something is left to do.
+// phase returns the first of the role's phases with something left to do.
 func phase(p *site.NodePlan, r *site.Role) string {
 	if p.Running != nil && !p.Seen.IsZero() && len(p.Blocked)+len(p.Reported) == 0 {
 		return p.Running.Phase
@@ -249,7 +247,7 @@ func phase(p *site.NodePlan, r *site.Role) string {
 	return first
 }
 
-// wrongMachine says why the machine met must not be touched under this name.
+// wrongMachine says why the observed machine must not be changed under this name.
 func wrongMachine(n *site.Node, m site.Memory) string {
 	seen, designed := m.Observed.Identity, n.Machine()
 	if seen.Known() && designed.Known() && !designed.Matches(seen) {
@@ -271,7 +269,7 @@ func full(i site.Identity) string {
 	return i.String()
 }
 
-// unnamed says that a machine without a designed identity is never written.
+// unnamed says that a machine without a designed identity is never changed.
 func unnamed(steps []site.Step, seen site.Identity) string {
 	var differs []string
 	for _, s := range steps {
@@ -284,14 +282,14 @@ func unnamed(steps []site.Step, seen site.Identity) string {
 	return fmt.Sprintf("only observed, because the design names no UUID or serial (%s); %s", strings.Join(differs, "; "), hint)
 }
 
-// Moves says whether the design moves the name to another machine than the one
-// that it was adopted with.
+// Moves reports whether the design moves the name to another machine than the
+// adopted one.
 func Moves(n *site.Node, r site.Recorded) bool {
 	return n.Moved.Known() && r.Adopted != nil && !n.Moved.Matches(r.Adopted.Machine) && n.Identity.Matches(r.Adopted.Machine)
 }
 
-// planConfirmation takes a change of the network up again that waits to be confirmed and
-// that was ours: whoever began it was ended meanwhile, and all else waits for it.
+// planConfirmation resumes our network change that waits for confirmation. The process
+// that began it has ended, and everything else waits for it.
 func planConfirmation(p *site.NodePlan, m site.Memory) {
 	begun := m.Recorded.InFlight
 	if m.Observed.Facets[site.FacetNetwork].Unconfirmed && begun != nil && begun.Step.Facet == site.FacetNetwork && len(p.Blocked) == 0 {
@@ -299,15 +297,15 @@ func planConfirmation(p *site.NodePlan, m site.Memory) {
 	}
 }
 
-// planFacet adds the step that makes one facet as designed.
+// planFacet adds the step that brings one facet to the design.
 func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	seen := m.Observed.Facets[f]
 	installs := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Action == site.ActionInstall })
 	if installs && site.Facets[f].Endpoint == site.OS {
-		seen = site.FacetState{} // what is there is erased
+		seen = site.FacetState{} // the installation erases the system
 	}
 	if installs && f == site.FacetBoot && len(seen.Sources) > 0 {
-		seen.Sources = append(slices.Clone(seen.Sources), "Hdd") // which some machines list when there is a system on it
+		seen.Sources = append(slices.Clone(seen.Sources), "Hdd") // some machines list it only with a system on the disk
 	}
 	if why := unresolved(n, f, seen); len(why) > 0 {
 		if site.IsInside(f) && len(p.Blocked) == 0 {
@@ -321,7 +319,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	returning := planReturn(p, w, n, f, m, seen)
 	changes := slices.Concat(w.diff(n, f, seen), returning, removals(f, remove))
 	if f == site.FacetDisks && isDue(n, m) {
-		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // it is made anew
+		changes = withoutDisk(n.Virtual.ImageDisk(), changes) // the installation makes it anew
 	}
 	drifted := IsDrift(n, f, m.Recorded) && !installs && !(ownTerms(f) && isDue(n, m))
 	reported := drifted && (n.Drift[f] == "report" || n.Drift[f] == "propose")
@@ -361,7 +359,7 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 		k.Impact = max(k.Impact, site.ImpactInterrupts)
 	}
 	if installs && k.Action == site.ActionPowerOn {
-		return // an installation ends with the machine on
+		return // an installation leaves the machine on
 	}
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: f, Action: k.Action, Changes: changes,
@@ -380,21 +378,21 @@ func planFacet(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) {
 	p.Steps = append(p.Steps, step)
 }
 
-// IsDrift says whether a facet was once as it is designed now, so that a
-// difference is the machine's doing.
+// IsDrift reports whether a facet once matched its present design, so that the
+// machine caused the difference.
 func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 	asked := n.Asked(f)
 	return asked != "" && r.Reached[f] == asked
 }
 
-// AsDesigned says whether a facet was seen to be what the design asks for.
+// AsDesigned reports whether a facet was seen to match the design.
 func AsDesigned(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
-	asks := w.Want != nil || site.IsInside(f) && !w.Unread && n.Asks(f) // in a system of another kind, or on another machine
+	asks := w.Want != nil || site.IsInside(f) && !w.Unread && n.Asks(f) // not only of another system or machine
 	return !seen.Seen.IsZero() && asks && len(w.Unsure) == 0 && seen.Busy == "" && len(w.Lacking)+len(unresolved(n, f, seen)) == 0 && len(w.diff(n, f, seen)) == 0 && len(seen.Left(n, f))+len(seen.Returning(n, f)) == 0
 }
 
-// differs tells of changes as of differences.
+// differs describes changes as differences.
 func differs(changes []site.Change) string {
 	var parts []string
 	for _, c := range changes {

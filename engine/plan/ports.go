@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Misplaced says what is wrong with where a port is plugged in, by what was heard at it; empty
-// where nothing is, or nothing is known.
+// Misplaced says what is wrong with a port's cabling, by what was heard at the port; empty if
+// nothing is wrong, or nothing is known.
 func Misplaced(n *site.Node, p site.SwitchedPort) string {
 	if len(p.Heard) == 0 {
 		return ""
@@ -21,9 +21,9 @@ func Misplaced(n *site.Node, p site.SwitchedPort) string {
 	return c.found[0].Message
 }
 
-// PortsProven says whether what a node's system saw since some moment proves that ports carry the
-// networks of the design, or why it does not. Of a node without an endpoint os nobody sees
-// anything, and there is nothing to prove. That a switch is silent by LLDP is no doubt here.
+// PortsProven says why a node's system has not proven, since a time, that ports carry the networks
+// of the design; empty if it has. A node without an endpoint os has nothing to prove with. A switch
+// that is silent by LLDP raises no doubt here.
 func PortsProven(s *site.Site, n *site.Node, o site.Observed, ports []site.SwitchedPort, since time.Time, serves map[site.Facet]bool) (why string) {
 	if _, reachable := n.Endpoints[site.OS]; !reachable || !serves[site.FacetOS] {
 		return ""
@@ -32,7 +32,7 @@ func PortsProven(s *site.Site, n *site.Node, o site.Observed, ports []site.Switc
 		return "its system has not answered since"
 	}
 	if _, asks := n.LinkProbes(); !asks || !serves[site.FacetLinks] {
-		return "" // that it answers is all there is to see
+		return "" // its answer is all there is to see
 	}
 	if o.Links == nil || !o.Facets[site.FacetLinks].Seen.After(since) {
 		return "its system has not reported its network links since"

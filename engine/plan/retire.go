@@ -8,23 +8,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// A physical machine whose node is decommissioned with `erase: "secure"` is started with Slipway's
-// agent, which erases the disks that the design names, and is left off. An installation that was
-// begun is finished first.
+// A physical machine whose node is decommissioned with `erase: "secure"` boots Slipway's agent, which erases the disks
+// that the design names and leaves the machine off. An installation that was begun is finished first.
 
-// retires says whether the machine of the node is to be erased and left off, or was.
+// retires reports whether the node's machine is to be erased and left off, or was.
 func retires(s *site.Site, n *site.Node, m site.Memory) bool {
 	return n.Retires() && n.Away == "" && s.Unused(n) == "" && m.Recorded.UnderWay() == 0
 }
 
-// HasRetired says whether the disks that a node's design has erased before it leaves were
-// erased: those of this machine, and all that the design names by now. Records of before
-// name no layout.
+// HasRetired reports whether the disks that a node's design has erased before it leaves were erased: on this machine,
+// and all that the design names now. Older records name no layout.
 func HasRetired(n *site.Node, r site.Recorded) bool {
 	return !r.Retired.IsZero() && (r.RetiredLayout == "" || r.RetiredLayout == LayoutDigest(n.Retiring()))
 }
 
-// planRetire plans the erase, and then that the agent leaves the machine.
+// planRetire plans the erasure, and then the end of the agent.
 func planRetire(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory) {
 	if HasRetired(n, m.Recorded) {
 		if m.Recorded.Agent != nil {
@@ -56,9 +54,8 @@ func retireStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	}
 }
 
-// notSeen says of which disks that the BMC lists nobody will know whether they are erased: the agent
-// sees none of that name. The BMC may know a disk by another name than the agent, or see one behind a
-// controller that the agent does not.
+// notSeen names the disks that the BMC lists and the agent does not see under that name. Nobody will know whether they
+// are erased. The BMC may use another name than the agent, or see a disk behind a controller that the agent cannot see.
 func notSeen(n *site.Node, m site.Memory) []string {
 	if _, _, known := Layout(n.Retiring(), m.Observed); !known {
 		return nil
@@ -69,7 +66,7 @@ func notSeen(n *site.Node, m site.Memory) []string {
 	return nil
 }
 
-// leaveStep takes the agent's medium out, and leaves the machine off.
+// leaveStep ejects the agent's medium, and leaves the machine off.
 func leaveStep(n *site.Node) site.Step {
 	return site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetImage, Action: leaveKind.Action,
@@ -79,7 +76,7 @@ func leaveStep(n *site.Node) site.Step {
 	}
 }
 
-// retireNote says how far the machine of a node is that is decommissioned and erased.
+// retireNote reports the progress of a decommissioned machine that is erased.
 func retireNote(n *site.Node, m site.Memory) string {
 	if at := m.Recorded.Retired; HasRetired(n, m.Recorded) {
 		return fmt.Sprintf("decommissioned: its disks were erased at %s, as `slipway erase-report %s` shows; you may remove it from the design", at.UTC().Format(time.DateTime)+"Z", n.Name)
@@ -87,5 +84,5 @@ func retireNote(n *site.Node, m site.Memory) string {
 	return "decommissioned: Slipway erases the disks that its design names, and leaves the machine off"
 }
 
-// notErased is why a node may not leave the design whose disks are still to be erased.
+// notErased is why a node whose disks are still to be erased may not leave the design.
 const notErased = "the design asked for its disks to be erased before it leaves, and they were not"

@@ -7,8 +7,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// staged are the facets of which a machine takes over something when it is
-// booted.
+// staged returns the facets with changes that a machine takes over at boot.
 func staged(n *site.Node) []site.Facet {
 	if n.IsVirtual() {
 		return []site.Facet{site.FacetDefinition, site.FacetDisks}
@@ -16,8 +15,8 @@ func staged(n *site.Node) []site.Facet {
 	return []site.Facet{site.FacetFirmware, site.FacetBIOS}
 }
 
-// planRestart boots the machine for what is pending, or will be: once for all
-// of it, and not where an installation or the power does so anyhow.
+// planRestart boots the machine once for everything that is or will be pending, unless an
+// installation or the power step does so anyway.
 func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Facet) {
 	var changes []site.Change
 	for _, s := range p.Steps {
@@ -38,7 +37,7 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 	if len(changes) == 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" {
 		return
 	}
-	p.Waiting = "" // it waits for this
+	p.Waiting = "" // the restart ends the wait
 	p.Steps = append(p.Steps, site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: restartKind.Action, Changes: changes,
 		Impact: restartKind.Impact, Expect: takes(n, restartKind.Action, restartKind.Expect), Reason: reason,
@@ -46,7 +45,7 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 	})
 }
 
-// restartsFor are the changes of a facet that a boot brings about.
+// restartsFor returns the changes of a facet that a boot makes.
 func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []site.Change {
 	seen, policy := m.Observed.Facets[f], n.Drift[f]
 	if IsDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
@@ -74,15 +73,14 @@ func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []
 				if ownTerms(f) && effectOf(n, f, c, seen).Effect == site.EffectLive {
 					return true
 				}
-				return seen.Have[strings.TrimPrefix(c.Field, string(f)+".")] == c.Want // only taken back
+				return seen.Have[strings.TrimPrefix(c.Field, string(f)+".")] == c.Want // the step only takes it back
 			})
 		}
 	}
 	return nil
 }
 
-// mayReboot says whether the machine is booted for what a facet inside has
-// changed.
+// mayReboot reports whether Slipway may boot the machine for what changed in a facet inside.
 func mayReboot(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	patch := n.PatchIn(seen.Family(n))
 	switch {
@@ -96,8 +94,7 @@ func mayReboot(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	return patch.Reboot != "never"
 }
 
-// waitsFor is the change that a boot brings about where all is as asked but not
-// in effect yet.
+// waitsFor returns the change that a boot makes if everything is as asked but not yet in effect.
 func waitsFor(f site.Facet, seen site.FacetState) []site.Change {
 	if seen.Waits == "" {
 		return nil
@@ -105,7 +102,7 @@ func waitsFor(f site.Facet, seen site.FacetState) []site.Change {
 	return []site.Change{atBoot(f)}
 }
 
-// atBoot is the change that a boot brings about where what waits for it has no value to name.
+// atBoot is the change that a boot makes if what waits for it has no value to name.
 func atBoot(f site.Facet) site.Change {
 	return site.Change{Field: string(f) + ".effect", Have: "at the next boot", Want: "now"}
 }

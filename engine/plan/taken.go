@@ -8,10 +8,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// takesFrom says that a node would have something that is still another's: one
-// that has left the design is there until a person lets it go, and the machine of
-// one that is held stays as it was designed before. It is empty when the node takes
-// nothing.
+// takesFrom says that a node would take something that still belongs to another. A
+// node that left the design keeps its things until a person lets it go. The machine
+// of a held node stays as designed before. It is empty if the node takes nothing.
 func takesFrom(s *site.Site, n *site.Node, others map[string]site.Reach) string {
 	if len(others) == 0 {
 		return ""
@@ -61,7 +60,7 @@ func shared(a, b site.Reach) string {
 	return ""
 }
 
-// macs are the MAC addresses of a node, with the one that its machine is known by.
+// macs returns the MAC addresses of a node, including the one that identifies its machine.
 func macs(r site.Reach) []string {
 	if r.Machine.MAC == "" {
 		return r.MACs

@@ -9,10 +9,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Unplugged says which ports of the design have no link, or another switch at the other end, as the
-// agent in the memory of the machine sees them: a system that nobody could reach is not installed. A
-// port that the agent does not see, or that is designed without its MAC address, is left out: the
-// ramdisk may lack its driver.
+// Unplugged says which designed ports have no link, or another switch at the other end, as the agent in the machine's
+// memory sees them. Slipway does not install a system that nobody could reach. It skips ports that the agent does not
+// see, since the ramdisk may lack their driver, and ports without a designed MAC address.
 func Unplugged(n *site.Node, m site.Memory) (why []string) {
 	a := m.Observed.Agent
 	if !a.IsConnected() || a.Inventory == nil || m.Recorded.Agent != nil && m.Recorded.Agent.Idle {
@@ -41,7 +40,7 @@ func Unplugged(n *site.Node, m site.Memory) (why []string) {
 	return why
 }
 
-// portWith is the port of a machine with a MAC address.
+// portWith returns the port of a machine with a MAC address.
 func portWith(i *site.Inventory, mac string) (site.Port, bool) {
 	for _, nic := range i.NICs {
 		for _, p := range nic.Ports {
@@ -53,8 +52,8 @@ func portWith(i *site.Inventory, mac string) (site.Port, bool) {
 	return site.Port{}, false
 }
 
-// plugsElsewhere is the port of another switch than the designed one that a port is plugged into;
-// empty where that is not known, or none is designed.
+// plugsElsewhere returns the port of another switch than the designed one that a port is plugged into; empty if
+// unknown, or if no switch is designed.
 func plugsElsewhere(p site.Port, designed string) string {
 	if designed == "" {
 		return ""

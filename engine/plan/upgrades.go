@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Upgrades are the upgrades that the design asks for and the system lacks, and whether the
-// machine restarts for them; nil where none are planned.
+// Upgrades returns the upgrades that the design asks for and the system lacks, and whether the machine restarts for
+// them; nil if none are planned.
 func Upgrades(n *site.Node, seen site.FacetState) *site.Upgrades {
 	patch, w := n.PatchIn(seen.Family(n)), wishFor(n, site.FacetPackages, seen)
 	if patch == nil || !w.lacksUpgrades() {
@@ -18,7 +18,7 @@ func Upgrades(n *site.Node, seen site.FacetState) *site.Upgrades {
 	}
 	u := &site.Upgrades{Restart: site.RestartNo}
 	switch {
-	case patch.Snapshot != seen.Have[item.Name(item.KindPatch, "snapshot")]: // the upgrades that were seen are of other lists
+	case patch.Snapshot != seen.Have[item.Name(item.KindPatch, "snapshot")]: // the upgrades seen are of other lists
 		u.Doubt = "which upgrades the snapshot has is unknown until Slipway fetches its lists of packages"
 	case seen.Upgrades == nil:
 		u.Doubt = "which upgrades there are is unknown until Slipway fetches the lists of packages"
@@ -48,8 +48,7 @@ func Upgrades(n *site.Node, seen site.FacetState) *site.Upgrades {
 	return u
 }
 
-// restartingUpgrades are the upgrades of a step that is planned, where the machine restarts for
-// them, or may; nil for none.
+// restartingUpgrades returns the upgrades of a planned step if the machine restarts for them, or may; nil for none.
 func restartingUpgrades(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Facet) *site.Upgrades {
 	planned := slices.ContainsFunc(p.Steps, func(s site.Step) bool { return s.Facet == site.FacetPackages })
 	if !planned || !slices.Contains(facets, site.FacetPackages) {
@@ -62,7 +61,7 @@ func restartingUpgrades(p *site.NodePlan, n *site.Node, m site.Memory, facets []
 	return u
 }
 
-// lacksUpgrades says whether the level or the snapshot of the upgrades is not as designed.
+// lacksUpgrades reports whether the level or the snapshot of the upgrades differs from the design.
 func (w wish) lacksUpgrades() bool {
 	return slices.ContainsFunc(w.Items, func(i item.Item) bool {
 		return i.Key == item.KindPatch && slices.ContainsFunc([]string{"level", "snapshot"}, func(field string) bool {
@@ -72,7 +71,7 @@ func (w wish) lacksUpgrades() bool {
 	})
 }
 
-// patch is what the design asks of upgrades: of a level, but for the packages that it pins or holds.
+// patch returns the upgrades that the design asks for at a level, except for packages that it pins or holds.
 func (w wish) patch(level string) item.Patch {
 	p := item.Patch{Level: level}
 	for _, i := range w.Items {
@@ -91,7 +90,7 @@ func (w wish) patch(level string) item.Patch {
 	return p
 }
 
-// asking are the names of the upgrades that ask something of the machine.
+// asking returns the names of the upgrades that need something of the machine.
 func asking(all []item.Upgrade, what string) (names []string) {
 	for _, u := range all {
 		if u.Restart == what {
@@ -101,7 +100,7 @@ func asking(all []item.Upgrade, what string) (names []string) {
 	return names
 }
 
-// restartFor says why the machine restarts for upgrades, or may.
+// restartFor says why the machine restarts, or may restart, for upgrades.
 func restartFor(u *site.Upgrades) string {
 	switch {
 	case u.Restart == site.RestartYes && len(u.For) == 1:
@@ -114,7 +113,7 @@ func restartFor(u *site.Upgrades) string {
 	return "only if an upgrade needs it: " + u.Doubt
 }
 
-// upgradeNotes tell of a restart that upgrades need and the design forbids.
+// upgradeNotes report a restart that upgrades need and the design forbids.
 func upgradeNotes(p *site.NodePlan, n *site.Node, m site.Memory) []string {
 	seen, u := m.Observed.Facets[site.FacetPackages], p.Upgrades
 	patch := n.PatchIn(seen.Family(n))

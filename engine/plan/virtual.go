@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// planVirtual plans a virtual machine: what it is made of, then what is
-// installed on it, then the rest.
+// planVirtual plans a virtual machine: what it is made of, then the
+// installation, then the rest.
 func planVirtual(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) {
 	if why := cmp.Or(foreign(n, m), lost(n, m)); why != "" {
 		p.Blocked = append(p.Blocked, why)
@@ -26,7 +26,7 @@ func planVirtual(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 		planFacet(p, n, f, m)
 	}
 	if isDue(n, m) && (len(p.Blocked) > 0 || isBusy(n, m)) {
-		return // it would not be the machine that is designed
+		return // it would not be the designed machine
 	}
 	if planGeneration(p, s, n, m) {
 		return
@@ -34,18 +34,18 @@ func planVirtual(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, se
 	planRest(p, s, n, m, serves)
 }
 
-// isBusy says whether something goes on by itself with what it is made of.
+// isBusy reports whether the machine's definition or disks are changing by themselves.
 func isBusy(n *site.Node, m site.Memory) bool {
 	return slices.ContainsFunc(staged(n), func(f site.Facet) bool { return m.Observed.Facets[f].Busy != "" })
 }
 
-// stateOf is whether the machine is there, as it was last seen; empty when that
-// was never looked at.
+// stateOf returns whether the machine exists, as last seen; empty if nobody
+// ever looked.
 func stateOf(o site.Observed) string {
 	return o.Facets[site.FacetDefinition].Have[site.FieldState]
 }
 
-// Absent says whether a virtual machine was seen not to be there.
+// Absent reports whether a virtual machine was seen not to exist.
 func Absent(o site.Observed) bool { return stateOf(o) == site.StateAbsent }
 
 // foreign says that another machine has the name.
@@ -53,8 +53,8 @@ func foreign(n *site.Node, m site.Memory) string {
 	return strings.Join(unresolved(n, site.FacetDefinition, m.Observed.Facets[site.FacetDefinition]), "; ")
 }
 
-// lost says that the machine, or the disk that it was installed on, is not
-// there any more. It is not made anew by itself: it may still be elsewhere, or
+// lost says that the machine, or the disk that it was installed on, no longer
+// exists. Slipway does not recreate it by itself: it may still be elsewhere, or
 // come back.
 func lost(n *site.Node, m site.Memory) string {
 	r := m.Recorded
@@ -76,8 +76,8 @@ func lost(n *site.Node, m site.Memory) string {
 	return ""
 }
 
-// SeenElsewhere says whether the machine was last seen at another place than
-// that of the design: that it is not here says nothing of it.
+// SeenElsewhere reports whether the machine was last seen at another place than
+// the designed one. Its absence here proves nothing then.
 func SeenElsewhere(n *site.Node, r site.Recorded) bool {
 	a := r.Adopted
 	return a != nil && a.Manager != "" && a.Manager != n.Endpoints[site.Manager].URL
@@ -96,36 +96,36 @@ func imageDiskGone(n *site.Node, m site.Memory) bool {
 	return stateOf(m.Observed) == site.StateDefined && disk != "" && !seen.Seen.IsZero() && !has(seen, disk)
 }
 
-// has says whether a disk is there.
+// has reports whether a disk exists.
 func has(seen site.FacetState, disk string) bool { return seen.Have[disk+".size"] != "" }
 
-// mayLose says whether an installation may erase something. A disk that could
-// not be looked at is taken to be there, and one that is not attached to the
-// machine is deleted all the same.
+// mayLose reports whether an installation may erase something. A disk that
+// could not be looked at counts as existing. A disk that is not attached to the
+// machine is deleted too.
 func mayLose(n *site.Node, m site.Memory) bool {
 	seen := site.VolumesIn(m.Observed.Facets[site.FacetDisks].Have)
 	there := slices.ContainsFunc(seen, func(v site.Volume) bool { return v.Disk == n.Virtual.ImageDisk() })
 	return stateOf(m.Observed) == site.StateDefined && (there || !imageDiskGone(n, m))
 }
 
-// isDue says whether the design wants an installation that is neither done nor
-// under way.
+// isDue reports whether the design wants an installation that is neither done
+// nor under way.
 func isDue(n *site.Node, m site.Memory) bool {
 	under := m.Recorded.UnderWay()
 	if Absent(m.Observed) && m.Recorded.Installing == nil {
-		under = 0 // what was begun has nothing to go on with
+		under = 0 // what was begun cannot continue
 	}
 	return wanted(n) > max(under, Generation(n, m))
 }
 
-// planFirstBoot goes on with an installation that was begun, and waits for the
-// system to prove itself: its marker is what ends the first boot. It says true
-// when nothing else may be planned meanwhile.
+// planFirstBoot continues an installation that was begun, and waits for the
+// system to prove itself: its marker ends the first boot. It returns true if
+// nothing else may be planned meanwhile.
 func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
 	r := m.Recorded
 	switch i := r.Installing; {
 	case isDue(n, m):
-		return false // a higher generation takes its place
+		return false // a higher generation replaces it
 	case r.InstallBegun() && !Absent(m.Observed):
 		p.Steps = append(p.Steps, r.InFlight.Step)
 	case i == nil:
@@ -134,15 +134,15 @@ func planFirstBoot(p *site.NodePlan, n *site.Node, m site.Memory) bool {
 		p.Blocked = append(p.Blocked, cutOff(i))
 	default:
 		p.Waiting = fmt.Sprintf("the first boot of generation %d is running", i.Generation)
-		if n.Power != "off" { // that is for afterwards
+		if n.Power != "off" { // that comes afterwards
 			planFacet(p, n, site.FacetPower, m)
 		}
 	}
 	return true
 }
 
-// editedSinceFirstBoot are the parts of the design, by path, that only a first boot
-// brings about, and that are others by now than those that it was given.
+// editedSinceFirstBoot returns the parts of the design, by path, that only a first
+// boot sets and that were edited since.
 func editedSinceFirstBoot(s *site.Site, n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
 	i := m.Recorded.Installed
 	if n.References.ByAgent && i != nil && wanted(n) <= Generation(n, m) {
@@ -159,8 +159,8 @@ func editedSinceFirstBoot(s *site.Site, n *site.Node, m site.Memory, serves map[
 	return paths
 }
 
-// planSeed takes away what the first boot was given, when it is over: there are
-// secrets in it.
+// planSeed removes the seed once the first boot is over, because it contains
+// secrets.
 func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
 	i := m.Recorded.Installed
 	if i == nil || !i.Proven || isDue(n, m) || m.Observed.Facets[site.FacetSeed].Have[site.FieldState] != site.SeedAttached {
@@ -174,8 +174,8 @@ func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
 	})
 }
 
-// diskInstallStep is the installation of a virtual machine: a new disk under
-// it, with an image on it, and the others as they are.
+// diskInstallStep installs a virtual machine: it puts the image on a new disk,
+// and keeps the other disks.
 func diskInstallStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	step := installStep(s, n, m)
 	step.Expect = takes(n, step.Action, step.Expect)
@@ -190,12 +190,12 @@ func diskInstallStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	return step
 }
 
-// zeroizes says whether the design wants the virtual machine taken away.
+// zeroizes reports whether the design wants the virtual machine deleted.
 func zeroizes(s *site.Site, n *site.Node) bool {
 	return n.IsVirtual() && n.Decommission && s.Unused(n) == ""
 }
 
-// planZeroize takes a virtual machine away, with its disks.
+// planZeroize deletes a virtual machine with its disks.
 func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	state := stateOf(m.Observed)
 	if isGone(state) && SeenElsewhere(n, m.Recorded) {
@@ -217,11 +217,11 @@ func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	}}
 }
 
-// isGone says whether nothing of ours is there.
+// isGone reports whether nothing of ours exists there.
 func isGone(state string) bool { return state == site.StateAbsent || state == site.StateForeign }
 
-// whole is a virtual machine as the design has it, in words. What is destroyed
-// with it is approved in these words, so that nothing observed is in them.
+// whole describes a virtual machine as designed. People approve its destruction
+// in these words, so they contain nothing observed.
 func whole(n *site.Node) string {
 	var disks []string
 	for _, name := range slices.Sorted(maps.Keys(n.Virtual.Disks)) {
@@ -238,9 +238,9 @@ func whole(n *site.Node) string {
 }
 
 // StillThere says in a sentence why a node may not be forgotten yet: its
-// virtual machine is still there, or nobody knows. It is empty for one that is
-// gone, and for physical machines, which stay. The node is nil where only what
-// was seen of it is known.
+// virtual machine still exists, or nobody knows. It is empty if the machine is
+// gone, and for physical machines, which stay. The node is nil if only the
+// observation is known.
 func StillThere(n *site.Node, o site.Observed) string {
 	switch state := stateOf(o); {
 	case state == site.StateDefined:

@@ -10,15 +10,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// wish is what the design asks of a facet, in the machine's words as far as they are
+// wish is what the design asks of a facet, in the machine's names as far as they are
 // known.
 type wish struct {
 	site.Resolved
 	seen   site.FacetState
-	looked map[string]bool // keys of items that were looked for
+	looked map[string]bool // keys of the items that were looked for
 }
 
-// wishFor is what the design means on a machine of which that was seen.
+// wishFor returns what the design means on an observed machine.
 func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
 	w := wish{Resolved: seen.Resolve(n, f), seen: seen}
 	if len(w.Items) > 0 {
@@ -27,10 +27,10 @@ func wishFor(n *site.Node, f site.Facet, seen site.FacetState) wish {
 	return w
 }
 
-// Unknown is what a field is that was not read.
+// Unknown is the value of a field that was not read.
 const Unknown = "?"
 
-// has is what a field is.
+// has returns the value of a field.
 func (w wish) has(f site.Facet, field string) string {
 	have, read := w.seen.Have[field]
 	if key := w.Keys[field]; key != "" {
@@ -46,7 +46,7 @@ func (w wish) has(f site.Facet, field string) string {
 	return have
 }
 
-// Unread says whether the design asks for something of a facet that was not read.
+// Unread reports whether the design asks for something of a facet that was not read.
 func Unread(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	w := wishFor(n, f, seen)
 	for field := range w.Want {
@@ -57,7 +57,7 @@ func Unread(n *site.Node, f site.Facet, seen site.FacetState) bool {
 	return false
 }
 
-// diff are the fields that are not as asked, or will not be after the next boot.
+// diff returns the fields that are not as asked, or will not be after the next boot.
 func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Change {
 	var changes []site.Change
 	for field, want := range w.Want {
@@ -76,8 +76,8 @@ func (w wish) diff(n *site.Node, f site.Facet, seen site.FacetState) []site.Chan
 	return inShort(n, f, changes, seen)
 }
 
-// change is one field that is not as asked, with where it was designed:
-// "boot.order", or "power" for a facet that is a single value in the design.
+// change returns one field that is not as asked, with its origin: "boot.order",
+// or "power" for a facet that is a single value in the design.
 func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change {
 	c := site.Change{Field: FieldOf(f, field), Have: have, Want: w.Want[field]}
 	from := cmp.Or(w.From[field], field)
@@ -91,7 +91,7 @@ func (w wish) change(n *site.Node, f site.Facet, field, have string) site.Change
 	return c
 }
 
-// designedAt is where the design has a field of a facet, or what it is in.
+// designedAt returns the origin of a facet's field, or of what contains it.
 func (w wish) designedAt(n *site.Node, f site.Facet, field string) site.Origin {
 	if site.IsInside(f) {
 		return w.itemAt(n, f, field)
@@ -99,7 +99,7 @@ func (w wish) designedAt(n *site.Node, f site.Facet, field string) site.Origin {
 	return cmp.Or(designedAt(n, f, field), n.Origins.Of(string(f)))
 }
 
-// reachedBy says whether all is as asked once what is pending has taken effect.
+// reachedBy reports whether everything is as asked once pending changes take effect.
 func (w wish) reachedBy(seen site.FacetState) bool {
 	for field, v := range w.Want {
 		next, pending := seen.Pending[field]
@@ -113,8 +113,8 @@ func (w wish) reachedBy(seen site.FacetState) bool {
 	return len(w.Want) > 0 && len(seen.Pending) > 0
 }
 
-// unresolved are sentences on the fields of the design that mean nothing on the
-// machine, each with its place.
+// unresolved returns sentences about the fields of the design that mean nothing
+// on the machine, each with its origin.
 func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	w := wishFor(n, f, seen)
 	why := w.Unresolved
@@ -136,8 +136,8 @@ func unresolved(n *site.Node, f site.Facet, seen site.FacetState) []string {
 	return found
 }
 
-// oneCause is the one cause of several items, such as a helper that is not there; empty
-// where there is one item or more than one cause.
+// oneCause returns the one cause of several items, such as a missing helper. It is
+// empty for a single item, or for several causes.
 func oneCause(why site.Values) (cause string) {
 	for _, w := range why {
 		if len(why) < 2 || cause != "" && w != cause {
@@ -148,8 +148,8 @@ func oneCause(why site.Values) (cause string) {
 	return cause
 }
 
-// noSource says which sources of the designed boot order the machine lacks, as far
-// as it lists any. Firmware that is to boot in another mode may have others then.
+// noSource says which sources of the designed boot order the machine lacks, if it
+// lists any. Firmware that is to boot in another mode may have others then.
 func noSource(n *site.Node, seen site.FacetState) site.Values {
 	order := n.Boot.Order
 	if len(seen.Sources) == 0 || n.Boot.Mode != "" && seen.Have["mode"] != n.Boot.Mode {

@@ -7,12 +7,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// changedEvery is how often people are called at most because somebody changes
+// changedEvery is the minimum interval between calls because somebody changed
 // our comment on one proposal.
 const changedEvery = time.Hour
 
-// ChangedCall tells people that somebody has changed the comment with the plan,
-// which is an edit that notifies nobody. What was done is a clause such as "it was
+// ChangedCall tells people that somebody changed the comment with the plan,
+// because an edit notifies nobody. The argument what is a clause such as "it was
 // edited at 14:02:03 UTC".
 func ChangedCall(r *site.Review, what string, when time.Time) *site.Call {
 	text := "**Somebody changed Slipway's comment with the plan of the site " + escape(r.Site) + ":**\n\n- " + escape(what) + "\n\n" +

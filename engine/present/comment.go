@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// destroyed names what is erased, by node and machine, or says that it is too much
-// to be named.
+// destroyed names what is erased, by node and machine, or says that there is no
+// room to name it.
 func (c *comment) destroyed() {
 	set := c.review.Approves()
 	if len(set) == 0 {
@@ -31,7 +31,7 @@ func (c *comment) destroyed() {
 	c.grown()
 }
 
-// grown names what is erased as well, and was not when people could first read it.
+// grown names what was added to the erasures since people could first read the comment.
 func (c *comment) grown() {
 	set := c.review.Grown
 	if len(set) == 0 {
@@ -42,13 +42,13 @@ func (c *comment) grown() {
 	c.section("entries of what was added", heading+c.columns("what would be lost"), c.entries(set), "")
 }
 
-// caution is a box that warns, with its lines.
+// caution returns a warning box with the given lines.
 func caution(lines ...string) string {
 	return "> [!CAUTION]\n> " + strings.Join(lines, "\n> ") + "\n\n"
 }
 
-// around is what stands before and after the machines of a set: what is lost, and
-// what approves it.
+// around returns the text before and after the machines of a set: what is lost,
+// and how to approve it.
 func (c *comment) around(set site.Losses) (before, after string) {
 	digest, of := set.Digest(), say.Count(len(set), "machine")
 	switch {
@@ -64,8 +64,8 @@ func (c *comment) around(set site.Losses) (before, after string) {
 	return caution("**This erases "+of+"** (set `"+digest+"`). Everything listed here is lost for good.") + c.columns("what is lost"), ""
 }
 
-// columns begins the table of what is lost. Machines that lose the same stand
-// together where there is little room, and then there is no table.
+// columns begins the table of what is lost. If there is little room, machines
+// that lose the same share a line and there is no table.
 func (c *comment) columns(lost string) string {
 	if !c.apart {
 		return ""
@@ -73,8 +73,8 @@ func (c *comment) columns(lost string) string {
 	return "| machine | " + lost + " | asked for in |\n|---|---|---|\n"
 }
 
-// entries are the lines of a set: a row for each machine, or a line for all that
-// lose the same. They name every disk, since that is a part of what is approved.
+// entries returns the lines of a set: a row for each machine, or a line for all that
+// lose the same. They name every disk, because an approval covers exactly these.
 func (c *comment) entries(set site.Losses) []string {
 	var lines []string
 	if c.apart {
@@ -101,7 +101,7 @@ func (c *comment) entries(set site.Losses) []string {
 // r1".
 func (c *comment) machine(l site.Loss) string {
 	if l.Machine.Serial != "" {
-		l.Machine.UUID = "" // it is long
+		l.Machine.UUID = "" // long
 	}
 	text := l.Target()
 	if s := c.view.Site; s != nil && s.Nodes[l.Node] != nil && s.Nodes[l.Node].Rack != "" && c.details {
@@ -110,11 +110,11 @@ func (c *comment) machine(l site.Loss) string {
 	return escape(text)
 }
 
-// everything is what the installation of a machine with disks of its own loses.
+// everything is what installing a machine with its own disks destroys.
 const everything = "everything on its disks"
 
-// lost is what a machine loses, with each of its disks: "2 disks: 960 GB LAB-NVME
-// E35E61B84E, CAE85F0D0A".
+// lost says what a machine loses, with each of its disks: "2 disks: 960 GB
+// LAB-NVME E35E61B84E, CAE85F0D0A".
 func (c *comment) lost(d Destruction) string {
 	disks := ""
 	switch d.Disks {
@@ -150,8 +150,7 @@ func spaced(s string) string {
 	return " " + s
 }
 
-// drive tells of one of the disks that are lost, by its name and what else is known
-// of it.
+// drive describes one of the lost disks by its name and what else is known of it.
 func (d Destruction) drive(name string, known bool) string {
 	i := slices.IndexFunc(d.Drives, func(x site.Drive) bool { return name == x.DiskName() })
 	switch {
@@ -201,7 +200,7 @@ func (c *comment) place(o site.Origin) string {
 	return linked(fmt.Sprintf("%s:%d", o.File.Value(), o.Line), c.view.Pages, o.File.Value(), o.Line)
 }
 
-// byWhatIsLost are the losses of a set that are alike but for the machine.
+// byWhatIsLost groups the losses of a set that differ only in the machine.
 func byWhatIsLost(set site.Losses) []site.Losses {
 	index := map[[2]string]int{}
 	var all []site.Losses
@@ -218,7 +217,7 @@ func byWhatIsLost(set site.Losses) []site.Losses {
 	return all
 }
 
-// basis says what the plan could not see, and how old what it saw is.
+// basis says what the plan could not see, and how old its observations are.
 func (c *comment) basis() {
 	var nodes []site.NodePlan
 	for _, n := range c.review.Plan.Nodes {
@@ -232,7 +231,7 @@ func (c *comment) basis() {
 }
 
 // observed says when Slipway saw the machines of some nodes, and which it never
-// did.
+// saw.
 func observed(nodes []site.NodePlan, now time.Time) string {
 	var never []string
 	var met []site.NodePlan
@@ -253,7 +252,7 @@ func observed(nodes []site.NodePlan, now time.Time) string {
 	return "Based on observations " + ages(met, now) + ". " + unseen
 }
 
-// ages says when nodes were seen, and how long ago that was.
+// ages says when nodes were seen, and how long ago.
 func ages(nodes []site.NodePlan, now time.Time) string {
 	bySeen := func(a, b site.NodePlan) int { return a.Seen.Compare(b.Seen) }
 	oldest := slices.MinFunc(nodes, bySeen)
@@ -269,10 +268,10 @@ func ages(nodes []site.NodePlan, now time.Time) string {
 	return fmt.Sprintf("%s UTC (%s, %s)", when, say.Count(len(nodes), "node"), old)
 }
 
-// clock is a time of the day.
+// clock is a time of day.
 func clock(t time.Time) string { return t.UTC().Format("15:04") }
 
-// inWords is a duration as people say it: "40 s", "6 min", "2 h 6 min".
+// inWords writes a duration for people: "40 s", "6 min", "2 h 6 min".
 func inWords(d time.Duration) string {
 	switch d = d.Round(time.Second); {
 	case d < time.Minute:
@@ -293,8 +292,8 @@ func inWords(d time.Duration) string {
 	return fmt.Sprintf("%d min", minutes)
 }
 
-// pending tells, folded, what the branch asks for without the proposal as well,
-// and what it asks for no more with it.
+// pending lists, folded, what the branch asks for without the proposal too, and
+// what the proposal cancels.
 func (c *comment) pending() {
 	r := c.review
 	c.list("nodes that stay as they are", "Pending on "+c.branch()+", and dropped by this pull request:", named(r.Spared), 0)
@@ -315,7 +314,7 @@ func (c *comment) pending() {
 	c.add("lists of what is pending already", b.String())
 }
 
-// branch is the branch that a proposal is for.
+// branch is the target branch of the proposal.
 func (c *comment) branch() string { return branchOf(c.review) }
 
 func branchOf(r *site.Review) string {
@@ -325,7 +324,7 @@ func branchOf(r *site.Review) string {
 	return literal(r.Proposal.Base)
 }
 
-// named is a list of names in one text, or nothing.
+// named joins names into one text, or returns nothing.
 func named(names []string) []string {
 	if len(names) == 0 {
 		return nil
@@ -333,7 +332,7 @@ func named(names []string) []string {
 	return []string{say.Few(names)}
 }
 
-// made says what the disks of machines become that are laid out anew, those alike together.
+// made says what disks become that are laid out anew, with equal machines together.
 func (c *comment) made() {
 	of := map[string][]string{}
 	for _, n := range c.review.Plan.Nodes {

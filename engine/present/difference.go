@@ -14,27 +14,27 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Difference is how a file of some machines differs from the design. It is made for
-// people who look, and is in no record and no status.
+// Difference is how a file on some machines differs from the design. It is made for
+// people who look now, and is in no record and no status.
 type Difference struct {
-	// Field is that of the change: "config.files./etc/motd.content".
+	// Field is the field of the change: "config.files./etc/motd.content".
 	Field string   `json:"field"`
 	Path  string   `json:"path"`
 	Nodes []string `json:"nodes"`
-	// Have and Want are the digests of the contents; Have is "absent" where no file
-	// is, and "?" where nobody has looked yet.
+	// Have and Want are the digests of the contents. Have is "absent" if there is
+	// no file, and "?" if nobody has looked yet.
 	Have      string `json:"have"`
 	Want      string `json:"want"`
 	HaveBytes int64  `json:"haveBytes,omitempty"`
 	WantBytes int64  `json:"wantBytes,omitempty"`
-	// Text is the difference as a unified diff, without a header and printable; Why
-	// says why there is none.
+	// Text is the difference as a printable unified diff without a header. Why says
+	// why there is none.
 	Text string `json:"text,omitempty"`
 	Why  string `json:"why,omitempty"`
 }
 
-// Differences are those of the files that a plan changes, in the order of the plan's
-// text. The same difference of several machines is told once.
+// Differences returns the differences of the files that a plan changes, in the order
+// of the plan's text. Equal differences of several machines appear once.
 func Differences(p *site.Plan, v View) []Difference {
 	var all []Difference
 	index := map[string]int{}
@@ -62,7 +62,7 @@ func Differences(p *site.Plan, v View) []Difference {
 	return all
 }
 
-// files are the designed files of nodes, which are derived once.
+// files caches the designed files of nodes.
 type files struct {
 	View
 	items map[string]map[string]item.Item // by node and key
@@ -85,11 +85,11 @@ func (f *files) of(node string, seen site.FacetState) map[string]item.Item {
 	return all
 }
 
-// tried is of how many nodes that are alike the content of a file is looked for.
+// tried is on how many equal nodes the content of a file is looked for.
 const tried = 8
 
-// difference is that of the file whose content a change is of, if it is of one, on
-// nodes that are alike: the first that can be shown.
+// difference returns the difference of the file whose content a change affects, if
+// there is one. Of equal nodes it picks the first whose difference can be shown.
 func (f *files) difference(nodes []site.NodePlan, c site.Change) (first Difference, isFile bool) {
 	for _, n := range nodes[:min(len(nodes), tried)] {
 		d, ok := f.ofNode(n.Node, c)
@@ -132,8 +132,8 @@ func (f *files) ofNode(node string, c site.Change) (Difference, bool) {
 	return d, true
 }
 
-// Present is what is in a file of a machine now, as far as it may be shown: what was
-// observed of it, or what the design in force says, where the machine has just that.
+// Present returns the content of a machine's file now, as far as it may be shown: the
+// observed content, or the content in the design in force if the machine has exactly that.
 func Present(inForce *site.Site, node string, seen site.FacetState, key string) item.Content {
 	digest := seen.Have[item.Name(key, "content")]
 	if c, told := seen.Contents[key]; told && (c.Withheld != "" || item.Digest([]byte(c.Text)) == digest) {
@@ -159,10 +159,10 @@ func Present(inForce *site.Site, node string, seen site.FacetState, key string) 
 	return item.Content{Withheld: "Slipway has not read it yet"}
 }
 
-// NoFile is why nothing is shown of what is not there.
+// NoFile says that there is no file to show.
 const NoFile = "there is no such file"
 
-// Compared is the difference of two contents as a unified diff, or why there is none.
+// Compared returns the difference of two contents as a unified diff, or why there is none.
 func Compared(have, want item.Content) (text, why string) {
 	switch {
 	case want.Withheld == item.IsSecret && have == item.Content{}:
@@ -180,19 +180,19 @@ func Compared(have, want item.Content) (text, why string) {
 		}
 	}
 	text = string(diff.Diff("have", []byte(have.Text), "want", []byte(want.Text)))
-	for range 3 { // lines that name the files
+	for range 3 { // skip the header
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	return ShownText(text), ""
 }
 
-// ShownText is a content with its lines and tabs, in which nothing is hidden and
-// nothing acts on a terminal.
+// ShownText makes a content with lines and tabs safe to show: it hides nothing
+// and does not affect a terminal.
 func ShownText(text string) string {
 	return site.PrintableLines(strings.NewReplacer("\r", `\r`, "\v", `\v`, "\f", `\f`).Replace(text))
 }
 
-// write writes a difference for people, with colours.
+// write writes a difference in colour.
 func (d Difference) write(w io.Writer, indent string, paint Paint) {
 	if d.Text == "" {
 		fmt.Fprintf(w, "%s%s\n", indent, paint.with(paint.Dim, "not shown ("+d.sizes()+"): "+site.Printable(d.Why)))
@@ -201,7 +201,7 @@ func (d Difference) write(w io.Writer, indent string, paint Paint) {
 	WriteDiff(w, d.Text, indent, paint)
 }
 
-// WriteDiff writes a unified diff with colours.
+// WriteDiff writes a unified diff in colour.
 func WriteDiff(w io.Writer, text, indent string, paint Paint) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
@@ -217,7 +217,7 @@ func WriteDiff(w io.Writer, text, indent string, paint Paint) {
 	}
 }
 
-// sizes says how much is in the file, where the difference is not shown.
+// sizes gives the sizes of the file, for a difference that is not shown.
 func (d Difference) sizes() string {
 	if d.WantBytes == 0 {
 		return d.Have + " → " + d.Want

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// document is Markdown that grows part by part up to a limit in bytes.
+// document is Markdown that grows by parts up to a limit in bytes.
 type document struct {
 	text strings.Builder
 	left int
 	cut  []shortage
 }
 
-// shortage is how many parts of a kind did not fit.
+// shortage is how many parts of a kind were left out.
 type shortage struct {
 	kind  string
 	count int
 }
 
-// add adds a part of a kind, or counts that it does not fit. Once one of a kind
-// does not, no more of it follow.
+// add adds a part of a kind, or counts it as left out if it does not fit. After
+// that it adds no more parts of this kind.
 func (d *document) add(kind, part string) {
 	for i := range d.cut {
 		if d.cut[i].kind == kind {
@@ -35,8 +35,8 @@ func (d *document) add(kind, part string) {
 	d.cut = append(d.cut, shortage{kind, 1})
 }
 
-// section adds parts of a kind under a heading, and a line after them. Without
-// room for the first part there is no heading either.
+// section adds parts of a kind under a heading, and a line after them. If the
+// first part does not fit, it leaves out the heading too.
 func (d *document) section(kind, heading string, parts []string, last string) {
 	if len(parts) == 0 {
 		return
@@ -52,12 +52,12 @@ func (d *document) section(kind, heading string, parts []string, last string) {
 		d.add(kind, part)
 	}
 	if !strings.HasSuffix(d.text.String(), "\n") {
-		d.text.WriteString("\n") // it was cut within a line
+		d.text.WriteString("\n") // cut within a line
 	}
 	d.text.WriteString(last + "\n")
 }
 
-// list is a section with an item for each text.
+// list adds a section with one item per text.
 func (d *document) list(kind, heading string, texts []string, more int) {
 	items := make([]string, 0, len(texts))
 	for _, x := range texts {
@@ -70,7 +70,7 @@ func (d *document) list(kind, heading string, texts []string, more int) {
 	d.section(kind, heading+"\n\n", items, last)
 }
 
-// leaving adds parts and leaves some room for others.
+// leaving adds parts while reserving room for others.
 func (d *document) leaving(room int, add func()) {
 	d.left -= room
 	add()

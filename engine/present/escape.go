@@ -11,34 +11,31 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// longestText is how many characters of one text of others are shown in
-// Markdown.
+// longestText is how many characters of a foreign text are shown in Markdown.
 const longestText = 400
 
-// special are what CommonMark, GitHub's and GitLab's Markdown and HTML make
-// something of within a line. As entities they are only text (CommonMark 6.2:
-// an entity never stands for structure). Text of others is never at the
-// beginning of a line, but it may be at that of an item in a list, where more
-// would begin something. References are what names people, issues and the like;
-// they are found in the text that is shown, and a space without width after
-// them keeps them from it.
+// special are the characters that CommonMark, HTML, and the Markdown of GitHub
+// and GitLab interpret within a line. Written as entities they are only text
+// (CommonMark 6.2: an entity never stands for structure). Foreign text never
+// begins a line, but it may begin a list item, where more characters are
+// special. References mention people, issues and the like. Forges look for them
+// in the rendered text, so a zero-width space after them prevents a mention.
 const (
 	special    = "\\`*_[]<>|:"
 	references = "@#!&~$"
 )
 
-// escape is text in a line of Markdown or HTML. It neither begins nor ends with
-// a space, within which nothing could be made bold (CommonMark 6.4).
+// escape returns text for a line of Markdown or HTML. It trims spaces at both
+// ends, because bold text cannot begin or end with one (CommonMark 6.4).
 func escape(s string) string { return escaped(strings.TrimSpace(shorten(site.Printable(s))), true) }
 
-// literal is a value as code, in which nobody is mentioned and nothing linked.
+// literal returns a value as code, where nobody is mentioned and nothing linked.
 func literal(s string) string {
 	return "<code>" + escaped(shorten(site.Printable(s)), false) + "</code>"
 }
 
-// escaped is a clean text. It also keeps what forges make something of in text
-// that is shown, and not in code, from being found: ":name:" for a picture,
-// "GH-7" for an issue.
+// escaped escapes a clean text. Shown text, unlike code, also needs protection
+// from what forges find in it: ":name:" for an emoji, "GH-7" for an issue.
 func escaped(s string, shown bool) string {
 	var b strings.Builder
 	runes := []rune(s)
@@ -65,8 +62,8 @@ func escaped(s string, shown bool) string {
 	return b.String()
 }
 
-// begins says whether a text, with what comes next, is what begins an item of a
-// list or a line across (CommonMark 4.1 and 5.2).
+// begins reports whether a text, given the next rune, would begin a list item
+// or a thematic break (CommonMark 4.1 and 5.2).
 func begins(text []rune, next rune) bool {
 	last := len(text) - 1
 	switch text[last] {
@@ -80,9 +77,9 @@ func begins(text []rune, next rune) bool {
 	return false
 }
 
-// fenced is a block of printable lines as code. Nothing in it ends the block: its
-// fence is longer than any run of backticks there (CommonMark 4.5). A last line
-// stands for what is beyond mostLines.
+// fenced returns printable lines as a code block. Its fence is longer than any
+// run of backticks in the text, so nothing ends the block early (CommonMark 4.5).
+// A last line counts the lines beyond mostLines.
 func fenced(language, text string) string {
 	const mostLines = 200
 	run, longest := 0, 2
@@ -100,7 +97,7 @@ func fenced(language, text string) string {
 	return fence + language + "\n" + strings.Join(lines, "") + fence + "\n"
 }
 
-// shorten cuts a long text.
+// shorten truncates a long text.
 func shorten(s string) string {
 	if len(s) <= longestText || utf8.RuneCountInString(s) <= longestText {
 		return s
@@ -115,8 +112,8 @@ func shorten(s string) string {
 	return s
 }
 
-// linked is a text as a link to a line of a file, where it is known which pages
-// show files.
+// linked returns a text as a link to a line of a file, if it is known which
+// pages show files.
 func linked(text, pages, file string, line int) string {
 	if pages == "" || file == "" || len(file) > longestText || strings.HasPrefix(file, "schema/") {
 		return escape(text)
@@ -132,6 +129,6 @@ func linked(text, pages, file string, line int) string {
 	return "[" + escape(text) + "](" + to + ")"
 }
 
-// strictly escapes what a path of a URL may have, and Markdown or a forge may
-// take for something else.
+// strictly escapes characters that are valid in a URL path but special to
+// Markdown or a forge.
 var strictly = strings.NewReplacer("&", "%26", "@", "%40", "$", "%24", ":", "%3A", "~", "%7E", "_", "%5F", "+", "%2B", "=", "%3D", ";", "%3B", ",", "%2C")

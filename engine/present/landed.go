@@ -14,11 +14,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Landed writes what came of a proposal that was merged, in the place of its
-// plan: how far it is on its way to the machines and what keeps it, what merging
-// it has approved, and what it destroys beside that. It says the same for as
-// long as it is the same, whenever it is written. It reports whether everything
-// that is held is named, since only that can be approved by whoever reads it.
+// Landed writes the progress of a merged proposal in place of its plan: how far
+// it has reached the machines and what stops it, what merging approved, and what
+// it destroys beyond that. The text stays the same as long as the facts do.
+// Landed reports whether the text names everything that is held, because a
+// reader can approve only that.
 func Landed(w io.Writer, r *site.Review, v View) (whole bool) {
 	var c comment
 	for _, t := range tiers {
@@ -59,7 +59,7 @@ func (c *comment) landed() {
 	default:
 		c.outcome()
 	}
-	c.disks = false // its plan has named them
+	c.disks = false // the plan has named them
 	if len(r.Approved) > 0 {
 		c.section("entries of what is approved", fmt.Sprintf("<details><summary>Approved for erasure by the merge: %s (set <code>%s</code>)</summary>\n\n",
 			say.Count(len(r.Approved), "machine"), r.Approved.Digest())+c.columns("what is lost"), c.entries(r.Approved), "\n</details>\n")
@@ -67,10 +67,10 @@ func (c *comment) landed() {
 	c.timeline()
 }
 
-// halted is what to do about a rollout that is.
+// halted says what to do about a halted rollout.
 const halted = "**What to do, one of:**\n\n- correct the design, or revert this pull request\n- fix the machines, then run `slipway retry`\n\n"
 
-// progress is how far a rollout is, drawn, and when it is expected to end.
+// progress draws how far a rollout is, and says when it is expected to end.
 func progress(o *site.RolloutStatus, l *site.Landing) string {
 	const width = 20
 	done := o.Done * width / len(o.Nodes)
@@ -81,7 +81,7 @@ func progress(o *site.RolloutStatus, l *site.Landing) string {
 	return bar + " expected to end at about " + clock(l.Expected) + " UTC"
 }
 
-// now is what each machine of a rollout does, those that do something first.
+// now lists what each machine of a rollout does, active machines first.
 func (c *comment) now() {
 	all := slices.Clone(c.review.Landing.Machines)
 	if len(all) == 0 {
@@ -101,7 +101,7 @@ func (c *comment) now() {
 	c.section("rows of what machines do now", "| machine | now |\n|---|---|\n", rows, rest)
 }
 
-// nowOrder is the order in which the machines of a rollout are told of.
+// nowOrder is the order in which the machines of a rollout are listed.
 var nowOrder = []site.MachineState{site.MachineFailed, site.MachineRunning, site.MachineWaiting, site.MachineDone}
 
 func nowOf(m site.MachineNow) string {
@@ -173,7 +173,7 @@ func (c *comment) outcome() {
 	}
 }
 
-// erasedAs says what was done to the machines of a set.
+// erasedAs says what happened to the machines of a set.
 func erasedAs(set site.Losses) string {
 	if slices.ContainsFunc(set, func(l site.Loss) bool { return l.Generation == 0 }) {
 		return "Erased"
@@ -181,8 +181,8 @@ func erasedAs(set site.Losses) string {
 	return "Erased and installed"
 }
 
-// held names what waits for a decision by node and machine, or says that it is too
-// much to be named.
+// held names what waits for a decision by node and machine, or says that there is
+// no room to name it.
 func (c *comment) held() {
 	r := c.review
 	entries := c.entries(r.Held)
@@ -201,8 +201,8 @@ func (c *comment) held() {
 	c.section("entries of what waits for a decision", heading, entries, last)
 }
 
-// answers are how people decide on a set: it is approved by its digest where all of
-// it is named.
+// answers says how people decide on a set. A reader can approve it by its digest
+// only if the comment names all of it.
 func answers(digest string, whole bool) string {
 	const keep = "**To keep them,** revert the commit.\n"
 	if !whole {
@@ -211,7 +211,7 @@ func answers(digest string, whole bool) string {
 	return "**To erase them,** comment exactly this line, alone: `/slipway approve " + digest + "`\n" + keep
 }
 
-// notApproved says why the merge has not approved what waits for a decision.
+// notApproved says why merging did not approve what waits for a decision.
 func notApproved(r *site.Review) string {
 	if r.Landing.Unapproved != "" {
 		return "Merging did **not** approve this: " + escape(r.Landing.Unapproved) + "."
@@ -219,7 +219,7 @@ func notApproved(r *site.Review) string {
 	return "Merging did **not** approve this: it was not in the plan that you could read."
 }
 
-// reasons lists nodes with their reasons, those with the same together.
+// reasons lists nodes with their reasons, grouped by reason.
 func (c *comment) reasons(kind, heading string, nodes map[string]string) {
 	var lines []string
 	for _, x := range byReason(nodes) {
@@ -228,7 +228,7 @@ func (c *comment) reasons(kind, heading string, nodes map[string]string) {
 	c.section(kind, heading+"\n\n", lines, "")
 }
 
-// sameReason says that machines have one reason in common.
+// sameReason says that several machines share a reason.
 func sameReason(nodes []string) string {
 	if len(nodes) < 2 {
 		return ""
@@ -236,7 +236,7 @@ func sameReason(nodes []string) string {
 	return ", all for the same reason"
 }
 
-// asks is the first line of the design that asks for what some machines do not do.
+// asks is the first line of the design that asks for what some machines fail to do.
 func (c *comment) asks(nodes []string) string {
 	for _, m := range c.review.Landing.Machines {
 		if x := m.Change; x != nil && slices.Contains(nodes, m.Node) {
@@ -256,7 +256,7 @@ type sharedReason struct {
 	nodes  []string
 }
 
-// byReason puts nodes with the same reason together, the most first.
+// byReason groups nodes by reason, largest group first.
 func byReason(nodes map[string]string) []sharedReason {
 	index := map[string]int{}
 	var all []sharedReason
@@ -273,7 +273,7 @@ func byReason(nodes map[string]string) []sharedReason {
 	return all
 }
 
-// shown names some of many nodes.
+// shown names a few of many nodes.
 func shown(names []string, some int) string {
 	if len(names) <= some+1 {
 		return strings.Join(names, ", ")
@@ -281,7 +281,7 @@ func shown(names []string, some int) string {
 	return fmt.Sprintf("%s, … (%s)", strings.Join(names[:some], ", "), say.Count(len(names), "machine"))
 }
 
-// landedVerdict is what came of a proposal in one line.
+// landedVerdict summarizes the progress of a merged proposal in one line.
 func landedVerdict(r *site.Review) string {
 	parts := []string{way(r.Landing)}
 	if n := len(r.Held); n > 0 {
@@ -293,7 +293,7 @@ func landedVerdict(r *site.Review) string {
 	return strings.Join(parts, "; ")
 }
 
-// way says how far a proposal is on its way to the machines.
+// way says how far a proposal has reached the machines.
 func way(l *site.Landing) string {
 	o := l.Rollout
 	switch {
@@ -339,7 +339,7 @@ func nodesDone(o *site.RolloutStatus) string {
 	return fmt.Sprintf("%d of %s%s as designed", o.Done, say.Count(len(o.Nodes), "machine"), is)
 }
 
-// timeline says, folded, when a merged proposal came how far.
+// timeline lists, folded, when a merged proposal reached each stage.
 func (c *comment) timeline() {
 	r, l := c.review, c.review.Landing
 	at := func(t time.Time, what string) string { return "- " + stamp(t) + what + "\n" }
@@ -362,8 +362,7 @@ func (c *comment) timeline() {
 	c.section("lines of the timeline", "<details><summary>Timeline</summary>\n\n", lines, "\n</details>\n")
 }
 
-// stamp is a time in front of what happened then; nothing for one that is not
-// known.
+// stamp returns a time as the beginning of a line; nothing for an unknown time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -381,9 +380,9 @@ func canaryLines(o *site.RolloutStatus) []string {
 	return []string{"- " + stamp(o.Proven) + "canaries are in sync: " + escape(say.Few(slices.Clone(o.Canaries))) + "\n"}
 }
 
-// Call says what a person is needed for to have a merged proposal go on; nil
-// for nothing. The most pressing need comes first, and its key stays the same
-// for as long as it is the same.
+// Call says why a person is needed to let a merged proposal continue; nil for
+// no reason. It picks the most urgent need. Its key stays the same as long as
+// the need does.
 func Call(r *site.Review) *site.Call {
 	l := r.Landing
 	o := l.Rollout
@@ -406,7 +405,7 @@ func Call(r *site.Review) *site.Call {
 	return nil
 }
 
-// decision asks whether what is held is to be erased.
+// decision asks whether the held losses are to happen.
 func decision(r *site.Review) string {
 	text := notApproved(r) + "\n\n"
 	const most = 20

@@ -9,19 +9,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// markdownLimit is how much a comment may hold: GitHub takes 65,536 characters,
-// and others more.
+// markdownLimit is the maximum size of a comment: GitHub accepts 65,536
+// characters, other forges more.
 const markdownLimit = 60_000
 
-// Comment writes a review as a comment of a pull request: the verdict first,
-// then what is erased, findings, a table of the changes by shape, how long it
-// takes, the details folded, and the observations that all of it is based on.
-// Whatever others wrote, in the design or on a machine, is only text in it.
+// Comment writes a review as a comment on a pull request. It begins with the
+// verdict and with what is erased. Findings, a table of the changes by shape,
+// the duration, folded details, and the underlying observations follow. Text
+// from others, in the design or on a machine, never acts as markup.
 //
-// Where it gets too long it says less of each part (see tiers), and what does
-// not fit even then is cut at the end of a part; the last line says what is
-// missing. It reports whether everything that is destroyed is named, since
-// only that can be approved by whoever reads it.
+// If the comment gets too long, it says less of each part (see tiers). What
+// still does not fit is cut at the end of a part, and the last line says what
+// is missing. Comment reports whether everything that is destroyed is named,
+// because a reader can approve only that.
 func Comment(w io.Writer, r *site.Review, v View) (whole bool) {
 	var c comment
 	for _, t := range tiers {
@@ -36,12 +36,12 @@ func Comment(w io.Writer, r *site.Review, v View) (whole bool) {
 	return !c.unnamed
 }
 
-// tier is how much is said of each part.
+// tier is how much the comment says of each part.
 type tier struct {
-	names   int  // of nodes, where many are alike
-	disks   bool // what is known of those that are erased, beside their names
-	details bool // folded, with where each value comes from
-	apart   bool // one line for each machine that is erased
+	names   int  // how many of many equal nodes are named
+	disks   bool // include details of the erased disks besides their names
+	details bool // include folded details, with the origin of each value
+	apart   bool // give each erased machine its own line
 }
 
 var tiers = []tier{
@@ -56,8 +56,8 @@ type comment struct {
 	tier
 	review  *site.Review
 	view    View
-	unnamed bool                   // not all that is destroyed is named
-	asked   map[string]site.Origin // what asks for what a node loses
+	unnamed bool                   // something that is destroyed is not named
+	asked   map[string]site.Origin // origins of the losses, by node
 }
 
 func (c *comment) write() {
@@ -95,12 +95,12 @@ func (c *comment) write() {
 	c.pending()
 }
 
-// idle says whether a proposal was planned, and changes nothing.
+// idle reports whether a proposal was planned and changes nothing.
 func idle(r *site.Review) bool {
 	return r.Proposal.Number > 0 && verdictOfPlan(r) == unchanged && len(r.Plan.Removes) == 0 && blocked(&r.Plan) == 0
 }
 
-// conflicts say what is in the way of a merge, and what to do.
+// conflicts says what prevents a merge, and what to do.
 func (c *comment) conflicts() {
 	if len(c.review.Conflicts) == 0 {
 		return
@@ -113,7 +113,7 @@ func (c *comment) conflicts() {
 	c.add("conflicts", "**To do:** update this branch ("+how+"), resolve the conflicts and push.\n\n")
 }
 
-// notActedOn says what the proposal designs that no driver acts on.
+// notActedOn lists what the proposal designs that no driver acts on.
 func (c *comment) notActedOn() {
 	var parts []string
 	for _, u := range notActedOn(&c.review.Plan) {
@@ -122,7 +122,7 @@ func (c *comment) notActedOn() {
 	c.list("parts that nothing acts on", "In the design, but no driver applies or checks it:", parts, 0)
 }
 
-// missing says what was cut, and where the whole is.
+// missing says what was cut, and where to see everything.
 func (c *comment) missing() string {
 	var parts []string
 	for _, x := range c.cut {
@@ -138,7 +138,7 @@ func (c *comment) missing() string {
 	return fmt.Sprintf("\n**Cut at 60,000 characters.** Left out: %s. %s shows everything%s.\n", strings.Join(parts, ", "), c.whole(), set)
 }
 
-// whole is the command that shows all of a review.
+// whole is the command that shows a whole review.
 func (c *comment) whole() string {
 	if c.review.Proposal.Number == 0 || c.review.Landing != nil {
 		return "`slipway plan`"
@@ -146,7 +146,7 @@ func (c *comment) whole() string {
 	return "`slipway plan` in a checkout with this merged"
 }
 
-// stands says which commits a review is of.
+// stands says which commits a review is about.
 func (c *comment) stands() string {
 	r := c.review
 	if r.Proposal.Head == "" || r.Base == "" {
@@ -156,7 +156,7 @@ func (c *comment) stands() string {
 		literal(site.Revision{ID: r.Base}.Short()), r.When.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// title begins the heading of a comment on a proposal: a repository may have
+// title begins the heading of a comment on a proposal. A repository may have
 // several sites, each with its own comment.
 func (c *comment) title(what string) string {
 	if c.review.Proposal.Number == 0 {
@@ -165,7 +165,7 @@ func (c *comment) title(what string) string {
 	return "### " + what + literal(c.review.Site) + ": "
 }
 
-// named is head in Markdown.
+// named is head as Markdown.
 func (g nodeGroup) named(some int) string {
 	if len(g.names) <= some+1 {
 		some = len(g.names)
@@ -184,7 +184,7 @@ func (g nodeGroup) named(some int) string {
 	return head
 }
 
-// findings tells what is wrong with the design, errors first.
+// findings lists what is wrong with the design, errors first.
 func (c *comment) findings() {
 	var lines []string
 	for _, s := range []site.Severity{site.SeverityError, site.SeverityWarning, site.SeverityNote} {
@@ -204,7 +204,7 @@ func (c *comment) findings() {
 	c.section("findings", "", lines, last)
 }
 
-// branchHas says that a branch has so many findings without the proposal.
+// branchHas says how many findings the branch has without the proposal.
 func branchHas(branch string, n int) string {
 	if n == 1 {
 		return "1 other finding is on " + branch + " already.\n"
@@ -234,8 +234,8 @@ func (c *comment) finding(f site.Finding) string {
 	return strings.TrimRight(line, " ") + "\n"
 }
 
-// sentence is a text of others with a capital letter and a full stop. A first word
-// that is a name of the design stays as it is written there.
+// sentence gives foreign text a capital letter and a full stop. It leaves a first
+// word that is a name of the design unchanged.
 func sentence(text string) string {
 	text = strings.TrimSpace(text)
 	word, _, _ := strings.Cut(text, " ")
@@ -248,8 +248,8 @@ func sentence(text string) string {
 	return escape(text) + "."
 }
 
-// table is what happens to the machines, by shape, with the changes themselves.
-// Those that are erased have a table of their own.
+// table lists what happens to the machines, by shape, with the changes. Erased
+// machines have their own table.
 func (c *comment) table(groups []nodeGroup) {
 	var shown []nodeGroup
 	erased := 0
@@ -281,7 +281,7 @@ func (c *comment) table(groups []nodeGroup) {
 	c.section("rows of the table", "| machines | what happens | asked for in | out of service |\n|---|---|---|---|\n", rows, "")
 }
 
-// who is a group in the table: its shape, and the rack of one machine.
+// who names a group in the table: its shape, and the rack of a single machine.
 func (c *comment) who(g nodeGroup) string {
 	text := escape(g.shape())
 	if len(g.names) > 1 {
@@ -293,8 +293,8 @@ func (c *comment) who(g nodeGroup) string {
 	return "**" + text + "**"
 }
 
-// alone shows many machines that all change alike, and are all that changes: the
-// change itself before the table. It says whether it did.
+// alone shows the change itself before the table, if all changing machines
+// change alike. It reports whether it did.
 func (c *comment) alone(g nodeGroup) bool {
 	const most = 3
 	changes, places := c.changed(g)
@@ -318,7 +318,7 @@ func (c *comment) alone(g nodeGroup) bool {
 	return true
 }
 
-// outlook says whether anything is erased, and how long all of it takes.
+// outlook says whether anything is erased, and how long everything takes.
 func (c *comment) outlook(f *site.Forecast) {
 	if len(f.Order) == 0 {
 		return
@@ -336,10 +336,10 @@ func (c *comment) outlook(f *site.Forecast) {
 	c.add("forecasts", text+atOnce(f, c.view.Site)+". "+estimate(f)+"\n\n")
 }
 
-// order is how a plan will run, folded.
+// order shows, folded, the order in which a plan will run.
 func (c *comment) order(f *site.Forecast) {
 	if len(f.Order) < 2 {
-		return // it takes as long as that one
+		return // the forecast says it all
 	}
 	var b strings.Builder
 	b.WriteString("<details><summary>In which order</summary>\n\n")
@@ -358,7 +358,7 @@ func (c *comment) order(f *site.Forecast) {
 	c.add("forecasts", b.String())
 }
 
-// atOnce says how many machines are out of service at once, where there are more.
+// atOnce says how many machines are out of service at once, if that limits the plan.
 func atOnce(f *site.Forecast, s *site.Site) string {
 	if s == nil || s.Rollout.MaxUnavailable == "" {
 		return ""
@@ -369,7 +369,7 @@ func atOnce(f *site.Forecast, s *site.Site) string {
 	return ""
 }
 
-// estimate says what the times are based on.
+// estimate says what the durations are based on.
 func estimate(f *site.Forecast) string {
 	if f.Basis == "" {
 		return "This is an estimate."

@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The picture of the order has a row for each node, or for each role when there
-// are more nodes than rows; the critical path shows its ends.
+// The picture of the order has one row per node, or per role if there are more
+// nodes than rows. A long critical path shows only its ends.
 const (
 	pictureRows = 20
 	pathEnds    = 4
@@ -47,7 +47,7 @@ func writeForecast(w io.Writer, p *site.Plan, v View) {
 	}
 }
 
-// headline is how long it takes, and when it begins if it has to wait.
+// headline says how long the plan takes, and when it begins if it has to wait.
 func headline(f *site.Forecast) string {
 	begins := begin(f)
 	if begins > 0 {
@@ -63,7 +63,7 @@ func begin(f *site.Forecast) time.Duration {
 	return time.Duration(f.Order[0].From)
 }
 
-// row is one node, or the nodes of a role, in time.
+// row is one node, or the nodes of a role, over time.
 type row struct {
 	name     string
 	what     string
@@ -107,7 +107,7 @@ func rowsByRole(f *site.Forecast, s *site.Site) []row {
 	return rows
 }
 
-// writeRows is the order without a picture.
+// writeRows writes the order without a picture.
 func writeRows(w io.Writer, rows []row) {
 	shown := rows[:min(len(rows), pictureRows)]
 	for _, r := range shown {
@@ -134,13 +134,13 @@ func writePicture(w io.Writer, rows []row, f *site.Forecast, v View) {
 	}
 }
 
-// since is a time since the beginning.
+// since is a time relative to the beginning.
 func since(d site.Duration) string { return say.Rough(time.Duration(d)) }
 
 var shades = []string{" ", "░", "▒", "▓", "█"}
 
-// bar shows in each cell how many nodes of a row are worked on, the most as a
-// full block.
+// bar shows in each cell how many nodes of a row are worked on, with a full
+// block for the maximum.
 func bar(r row, f *site.Forecast, cells int) string {
 	from, length := begin(f), max(1, time.Duration(f.Makespan))
 	cell := func(d site.Duration) int {
@@ -164,8 +164,8 @@ func bar(r row, f *site.Forecast, cells int) string {
 	return b.String()
 }
 
-// pathLines are the stretches of the critical path, or the first and last of
-// many.
+// pathLines returns the stretches of the critical path, or the first and last
+// of many.
 func pathLines(f *site.Forecast) []string {
 	var lines []string
 	for i, s := range f.Path {

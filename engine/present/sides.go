@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Sides are a machine as its BMC tells it, as Slipway's agent saw it from memory, and as its
-// installed system sees it; zero times for a side that was never seen.
+// Sides is a machine as its BMC, Slipway's agent in memory, and its installed system report it. A
+// side that was never seen has a zero time.
 type Sides struct {
 	BMC    time.Time `json:"bmc,omitzero"`
 	Agent  time.Time `json:"agent,omitzero"`
@@ -22,21 +22,21 @@ type Sides struct {
 	Rows   []Sight   `json:"rows"`
 }
 
-// Sight is one thing of a machine, in the words of each side; empty where a side tells nothing
-// of it.
+// Sight is one thing of a machine, in the words of each side; empty where a side does not report
+// it.
 type Sight struct {
-	// What is "model", "processors", "memory", "disk", "port" or "firmware", Name by what the
-	// sides know the same one: a serial number, a MAC address.
+	// What is "model", "processors", "memory", "disk", "port" or "firmware". Name identifies the
+	// thing on all sides: a serial number, a MAC address.
 	What   string `json:"what"`
 	Name   string `json:"name,omitempty"`
 	BMC    string `json:"bmc,omitempty"`
 	Agent  string `json:"agent,omitempty"`
 	System string `json:"system,omitempty"`
-	// Differs says in what the sides differ; empty where they do not.
+	// Differs says where the sides differ; empty if they do not.
 	Differs string `json:"differs,omitempty"`
 }
 
-// Seen says how many sides were seen.
+// Seen returns how many sides were seen.
 func (s Sides) Seen() (n int) {
 	for _, t := range []time.Time{s.BMC, s.Agent, s.System} {
 		if !t.IsZero() {
@@ -46,8 +46,8 @@ func (s Sides) Seen() (n int) {
 	return n
 }
 
-// CompareSides puts what each side tells of a machine beside the others. What one side does not
-// tell at all is no difference.
+// CompareSides compares what each side reports of a machine. Something that a side does not report
+// at all is no difference.
 func CompareSides(c site.Closeup) Sides {
 	b := sides{}
 	if c.Inventory != nil {
@@ -71,7 +71,7 @@ func CompareSides(c site.Closeup) Sides {
 	return b.s
 }
 
-// sides gathers the rows.
+// sides collects the rows.
 type sides struct {
 	bmc, agent *site.Inventory
 	inside     *site.Inside
@@ -96,11 +96,11 @@ func (b *sides) model() {
 	model.BMC, bios.BMC = of(b.bmc)
 	model.Agent, bios.Agent = of(b.agent)
 	bios.Differs = unlike("version", bios.BMC, bios.Agent)
-	b.add(model) // each side has words of its own for a manufacturer
+	b.add(model) // each side names manufacturers in its own way
 	b.add(bios)
 }
 
-// unlike says that two texts differ of which both are told.
+// unlike says that two texts differ, if both are reported.
 func unlike(what, x, y string) string {
 	if x == "" || y == "" || strings.EqualFold(strings.TrimSpace(x), strings.TrimSpace(y)) {
 		return ""
@@ -138,7 +138,7 @@ func (b *sides) processors() {
 	b.add(row)
 }
 
-// The kernel keeps a part of the memory for itself, and firmware another one.
+// leastOfMemory allows for memory that the kernel and the firmware reserve.
 const leastOfMemory = 0.9
 
 func (b *sides) memory() {
@@ -168,7 +168,7 @@ func (b *sides) memory() {
 	b.add(row)
 }
 
-// drive is a disk as one side tells it.
+// drive is a disk as one side reports it.
 type drive struct {
 	serial, model, firmware string
 	bytes                   int64
@@ -188,7 +188,7 @@ func drivesOf(i *site.Inventory) (all []drive, whole bool) {
 	return all, !i.DrivesUnread && len(all) > 0
 }
 
-// disks compares disks by their serial numbers. One without is told, and compared with none.
+// disks compares disks by their serial numbers. A disk without one is listed, but not compared.
 func (b *sides) disks() {
 	bmc, bmcWhole := drivesOf(b.bmc)
 	agent, agentWhole := drivesOf(b.agent)
@@ -255,8 +255,8 @@ func (b *sides) disks() {
 	}
 }
 
-// unlikeDrives says in what the sides differ that have seen a disk. Models are not compared: some
-// sides put the manufacturer before it.
+// unlikeDrives says how the sides that have seen a disk differ. It does not compare models: some
+// sides put the manufacturer before them.
 func unlikeDrives(seen []drive) string {
 	var all []string
 	for _, d := range seen[min(1, len(seen)):] {
@@ -270,14 +270,14 @@ func unlikeDrives(seen []drive) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// nic is a port as one side tells it.
+// nic is a port as one side reports it.
 type nic struct {
 	link, text string
 	mbps       int
 	neighbours []item.Neighbour
 }
 
-// neighbours are what is at the other end of a cable.
+// neighbours describes what is at the other end of a cable.
 func neighbours(all []item.Neighbour) (texts []string) {
 	for _, n := range all {
 		texts = append(texts, fmt.Sprintf("at %s port %s", cmp.Or(n.System, n.Chassis), n.Port))
@@ -322,7 +322,7 @@ func (b *sides) nics() {
 	}
 	if b.inside != nil && len(b.ports) == 0 {
 		for _, l := range b.inside.Links {
-			if mac := strings.ToLower(l.MAC); slices.Contains(order, mac) { // a bridge has an address, and is no port
+			if mac := strings.ToLower(l.MAC); slices.Contains(order, mac) { // a bridge has an address, but is no port
 				note(system, mac, nic{l.State, words(l.Name, l.State), 0, nil})
 			}
 		}
@@ -333,7 +333,7 @@ func (b *sides) nics() {
 	}
 }
 
-// port compares what the three sides tell of one port, by its MAC address.
+// port compares what the three sides report of one port, by its MAC address.
 func (b *sides) port(mac string, bmc, agent, system map[string]nic) Sight {
 	x, told := bmc[mac]
 	y, seen := agent[mac]
@@ -381,7 +381,7 @@ func speed(mbps int) string {
 	return fmt.Sprintf("%d Mb/s", mbps)
 }
 
-// words joins those that are there.
+// words joins the non-empty texts.
 func words(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), ", ")
 }

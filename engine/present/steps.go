@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// deed is what an action does to a machine, and to several, in words.
+// deed says what an action does to one machine, and to several.
 var deed = map[site.Action][2]string{
 	site.ActionPowerOn:       {"is switched on", "are switched on"},
 	site.ActionPowerOff:      {"is switched off", "are switched off"},
@@ -34,7 +34,7 @@ var deed = map[site.Action][2]string{
 	site.ActionFinishErase:   {"is left off", "are left off"},
 }
 
-// deeds are what steps do to so many machines.
+// deeds says what steps do to a number of machines.
 func deeds(steps []site.Step, machines int) string {
 	var words []string
 	for _, s := range steps {
@@ -52,8 +52,8 @@ func deeds(steps []site.Step, machines int) string {
 	return strings.Join(words, ", ")
 }
 
-// changed are the first changes of machines that are alike, and the lines that
-// ask for them.
+// changed returns the first changes of equal machines, and the lines that ask
+// for them.
 func (c *comment) changed(g nodeGroup) (changes, places []string) {
 	const most = 3
 	more := 0
@@ -82,7 +82,7 @@ func (c *comment) changed(g nodeGroup) (changes, places []string) {
 	return changes, places
 }
 
-// away says for how long a machine is out of service.
+// away says how long a machine is out of service.
 func away(n site.NodePlan) string {
 	switch last := n.Steps[len(n.Steps)-1]; {
 	case n.MayRestart():
@@ -99,8 +99,8 @@ func away(n site.NodePlan) string {
 	return "about " + inWords(time.Duration(n.Expect))
 }
 
-// shape is for whom something changes: "412 machines of profile compute" where all
-// of it comes from one layer that they share.
+// shape names the machines that change: "412 machines of profile compute" if all
+// changes come from one layer that they share.
 func (g nodeGroup) shape() string {
 	layer, differences := "", 0
 	for _, s := range g.first.Steps {
@@ -119,10 +119,10 @@ func (g nodeGroup) shape() string {
 	return g.head(5)
 }
 
-// nodes are the details of nodes that are alike.
+// nodes writes the details of equal nodes.
 func (c *comment) nodes(g nodeGroup) {
 	var b strings.Builder
-	const headed = 5 // more are within
+	const headed = 5 // more are inside
 	fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", g.named(headed))
 	if len(g.names) > headed+1 && c.names > headed {
 		b.WriteString("- machines: " + g.named(c.names) + "\n")
@@ -153,7 +153,7 @@ func (c *comment) nodes(g nodeGroup) {
 	c.add("details of "+kindOf(g), b.String())
 }
 
-// kindOf says whose details were cut.
+// kindOf names the kind of nodes whose details were cut.
 func kindOf(g nodeGroup) string {
 	if len(g.first.Steps) > 0 {
 		return "nodes that change (by shape)"
@@ -180,8 +180,8 @@ func (c *comment) step(s site.Step, nodes int, lines []string) string {
 	return b.String()
 }
 
-// differences are those of files, folded, as far as there is room for them beside all
-// else.
+// differences adds the differences of files, folded, if everything else leaves room
+// for them.
 func (c *comment) differences() {
 	if !c.tier.details {
 		return

@@ -1,6 +1,6 @@
-// Package present puts plans, and what became of proposals, into the words and pictures
-// that people read: the text of `slipway plan`, the comment on a pull request, the
-// differences of files. It is pure, and decides nothing.
+// Package present renders plans, and the progress of proposals, for people: the text of
+// `slipway plan`, the comment on a pull request, the differences of files. It is pure
+// and decides nothing.
 package present
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Paint colours text by what it stands for; the zero Paint leaves it plain.
+// Paint colours text by its meaning; the zero Paint leaves it plain.
 type Paint struct {
 	Bold, Dim, Online, Reboot, Destructive func(string) string
 	Added, Removed                         func(string) string // lines of a file
@@ -41,25 +41,24 @@ func (c Paint) impact(i site.Impact, s string) string {
 
 // View is how a plan is shown.
 type View struct {
-	// Site is the design, Known what the plan rests on beside it; Now is when
-	// its ages are told.
+	// Site is the design, Known what else the plan is based on, and Now the
+	// time for ages.
 	Site  *site.Site
 	Known site.Known
 	Now   time.Time
 	Paint Paint
-	// Before is the design in force, whose files are those of the machines that are
-	// as designed; nil where it is not known.
+	// Before is the design in force, which shows the files of machines that match
+	// it; nil if unknown.
 	Before *site.Site
-	// Width is how wide the picture of the order may be; without one there is
-	// a list in its place.
+	// Width is the width of the picture of the order; 0 means a list instead.
 	Width int
-	// Pages is the address that shows files of the proposal's commit by their
-	// path, for links; empty for none.
+	// Pages is the address that shows files of the proposal's commit by path,
+	// for links; empty for none.
 	Pages string
 }
 
 // Text writes a plan for people: nodes with the same steps together, what is
-// destroyed by name, how it will run, and one line that counts.
+// destroyed by name, how it will run, and a line of counts.
 func Text(w io.Writer, p *site.Plan, v View) {
 	never := 0
 	for _, n := range p.Nodes {
@@ -104,8 +103,8 @@ func Text(w io.Writer, p *site.Plan, v View) {
 	fmt.Fprintln(w, v.Paint.with(v.Paint.Bold, line))
 }
 
-// notActedOn are the parts of a design that no driver acts on: the site's own, and
-// those of its nodes.
+// notActedOn returns the parts of a design that no driver acts on, of the site and
+// of its nodes.
 func notActedOn(p *site.Plan) []site.Unacted {
 	all := []site.Unacted{{Paths: p.NotActedOn}}
 	for _, n := range p.Nodes {
@@ -114,8 +113,8 @@ func notActedOn(p *site.Plan) []site.Unacted {
 	return site.GroupUnacted(all)
 }
 
-// Nodes writes what is to be done to nodes, those with the same steps together, and
-// without the differences of files.
+// Nodes writes the plans of nodes, those with the same steps together, without the
+// differences of files.
 func Nodes(w io.Writer, nodes []site.NodePlan, now time.Time, paint Paint) {
 	f := newFiles(View{Now: now, Paint: paint})
 	for _, g := range group(nodes) {
@@ -123,7 +122,7 @@ func Nodes(w io.Writer, nodes []site.NodePlan, now time.Time, paint Paint) {
 	}
 }
 
-// nodeGroup is nodes whose plans read the same.
+// nodeGroup is a group of nodes whose plans read the same.
 type nodeGroup struct {
 	names []string
 	nodes []site.NodePlan
@@ -151,7 +150,7 @@ func group(nodes []site.NodePlan) []nodeGroup {
 	return groups
 }
 
-// withHost is a node's name, and the hypervisor that its machine is placed on.
+// withHost is a node's name, with the hypervisor that its machine is placed on.
 func withHost(n site.NodePlan) string {
 	if n.Hypervisor == "" {
 		return n.Node
@@ -159,7 +158,7 @@ func withHost(n site.NodePlan) string {
 	return n.Node + " on " + n.Hypervisor
 }
 
-// remarks are what is worth knowing and stops nothing.
+// remarks are worth knowing and block nothing.
 func remarks(n site.NodePlan) []string {
 	var all []string
 	for _, x := range n.Notes {
@@ -215,7 +214,7 @@ func (g nodeGroup) write(w io.Writer, f *files) {
 	fmt.Fprintln(w)
 }
 
-// head names the nodes, or some of many.
+// head names the nodes, or a few of many.
 func (g nodeGroup) head(some int) string {
 	head := strings.Join(g.names, ", ")
 	if len(g.names) > some+1 {
@@ -262,7 +261,7 @@ func writeStep(w io.Writer, s site.Step, nodes []site.NodePlan, f *files) {
 	}
 }
 
-// impactOf is the impact of a step, and whether that is only possible.
+// impactOf is the impact of a step, marked if it is only possible.
 func impactOf(s site.Step) string {
 	if s.Maybe {
 		return "possible " + s.Impact.String()
@@ -277,8 +276,8 @@ func undo(s site.Step) string {
 	return "undo: " + s.Undo
 }
 
-// origins says where a change was designed. What several nodes say each for
-// itself is in as many places.
+// origins says where a change was designed. If several nodes each set the value
+// themselves, it says so.
 func origins(c site.Change, node string, nodes int) string {
 	layer := c.Origin.LayerName()
 	switch {
@@ -290,7 +289,7 @@ func origins(c site.Change, node string, nodes int) string {
 	return c.Origin.String() + " (" + layer + ")"
 }
 
-// serves says that one boot takes the place of several.
+// serves says that one boot replaces several.
 func serves(s site.Step) string {
 	var facets []string
 	for _, c := range s.Changes {
@@ -323,7 +322,7 @@ func writeDestroys(w io.Writer, p *site.Plan, v View) {
 	fmt.Fprintln(w)
 }
 
-// approval is what is known of the approval of a loss; empty where it waits for
+// approval says what is known of a loss's approval; empty if the loss waits for
 // one.
 func (d Destruction) approval() string {
 	switch {
@@ -335,16 +334,16 @@ func (d Destruction) approval() string {
 	return ""
 }
 
-// Destruction is a loss with what is known of what is lost.
+// Destruction is a loss with what is known of the lost disks.
 type Destruction struct {
 	site.Loss
-	// Drives are the machine's, as it tells; nil when nothing is known.
+	// Drives are the drives that the machine reports; nil if unknown.
 	Drives []site.Drive `json:"drives,omitempty"`
 	// Approved says who has approved the loss; nil for nobody.
 	Approved *site.ApprovalSource `json:"approved,omitempty"`
 }
 
-// Destroyed is what a plan destroys.
+// Destroyed returns what a plan destroys.
 func Destroyed(p *site.Plan, k site.Known) []Destruction { return withDrives(p.Destroys(), k) }
 
 func withDrives(set site.Losses, k site.Known) []Destruction {
@@ -362,7 +361,7 @@ func withDrives(set site.Losses, k site.Known) []Destruction {
 	return all
 }
 
-// disks names the disks that are lost, and what is known of each.
+// disks names the lost disks, and what is known of each.
 func (d Destruction) disks() string {
 	return namedDisks(d.Loss, func(name string) string {
 		i := slices.IndexFunc(d.Drives, func(x site.Drive) bool {
@@ -383,10 +382,10 @@ func (d Destruction) disks() string {
 	})
 }
 
-// DisksOf names the disks that a loss is of: they are a part of what is approved.
+// DisksOf names the disks of a loss, which are part of its approval.
 func DisksOf(l site.Loss) string { return namedDisks(l, func(name string) string { return name }) }
 
-// namedDisks names the disks of a loss, each as it is told.
+// namedDisks names the disks of a loss, each in the words of tell.
 func namedDisks(l site.Loss, tell func(name string) string) string {
 	switch l.Disks {
 	case "":

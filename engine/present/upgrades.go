@@ -7,10 +7,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// upgrades says how many packages a plan upgrades and how to see all of them, where a step does
-// not name them all.
+// upgrades says how many packages a plan upgrades and how to list them, if its step does not name
+// all.
 func upgrades(n site.NodePlan) []string {
-	const named = 12 // by the machine itself
+	const named = 12 // how many the machine names
 	u := n.Upgrades
 	if u == nil || len(u.Packages) <= named {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Verdict is a review in one line.
+// Verdict summarizes a review in one line.
 func Verdict(r *site.Review) string {
 	if r.Landing != nil {
 		return landedVerdict(r)
@@ -28,10 +28,10 @@ func Verdict(r *site.Review) string {
 	return strings.Join(parts, "; ")
 }
 
-// unchanged is the verdict on what does nothing.
+// unchanged is the verdict on a plan that does nothing.
 const unchanged = "no machine changes"
 
-// verdictOfPlan says why there is no plan, or what becomes of the machines, the
+// verdictOfPlan says why there is no plan, or what happens to the machines,
 // worst first.
 func verdictOfPlan(r *site.Review) string {
 	switch {
@@ -45,7 +45,7 @@ func verdictOfPlan(r *site.Review) string {
 	return becomes(&r.Plan)
 }
 
-// becomes is what becomes of the machines, the worst first.
+// becomes says what happens to the machines, worst first.
 func becomes(p *site.Plan) string {
 	of := map[site.Impact][]site.NodePlan{}
 	var perhaps []site.NodePlan
@@ -88,8 +88,8 @@ func becomes(p *site.Plan) string {
 	return strings.Join(parts, ", ")
 }
 
-// together is what happens to machines where it is the same with all, and otherwise
-// something that is true of all.
+// together says what happens to machines if it is the same for all, or else the
+// given words.
 func together(nodes []site.NodePlan, otherwise [2]string) [2]string {
 	var same site.Action
 	for _, n := range nodes {
@@ -119,7 +119,7 @@ func errorsOf(r *site.Review) int {
 	return errors
 }
 
-// inFiles names the first file that conflicts.
+// inFiles names the first conflicting file.
 func inFiles(r *site.Review) string {
 	file, _, _ := strings.Cut(r.Conflicts[0], ": ")
 	if more := len(r.Conflicts) - 1 + r.More; more > 0 {

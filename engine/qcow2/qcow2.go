@@ -1,8 +1,8 @@
-// Package qcow2 reads images of disks in the format of that name, versions 2 and 3, as QEMU's
-// docs/interop/qcow2.txt describes it. It takes any bytes: all that it keeps in memory is
-// bounded, and it reads the one file that it is given. An image that needs another file, a
-// backing file or one for its data, and one that is encrypted, is an error. Of the snapshots
-// in an image it reads none. It is pure: no I/O but by the reader that it is given.
+// Package qcow2 reads disk images in the qcow2 format, versions 2 and 3, as described in QEMU's
+// docs/interop/qcow2.txt. It accepts any bytes: its memory is bounded, and it reads only the
+// given file. An image that is encrypted, or that needs a backing file or an external data
+// file, is an error. It does not read snapshots in an image. The package is pure: its only I/O
+// is through the given reader.
 package qcow2
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The bounds of an image.
+// The limits of an image.
 const (
-	// MaxSize is how large the disk in an image may be: 2 TiB.
+	// MaxSize is the largest disk in an image: 2 TiB.
 	MaxSize = 2 << 40
-	// The bits of the size of a cluster: 512 bytes to 2 MiB.
+	// The bits of a cluster's size: 512 bytes to 2 MiB.
 	minClusterBits, maxClusterBits = 9, 21
 	// maxTable is how many entries the first table may have, 8 bytes each: enough for MaxSize
-	// with clusters of 4 KiB. QEMU bounds it to 32 MiB.
+	// with clusters of 4 KiB. QEMU limits the table to 32 MiB.
 	maxTable = 1 << 20
-	// maxHeader is how long a header may be.
+	// maxHeader is the largest header.
 	maxHeader = 64 << 10
 )
 
-// The header's fields, by their places.
+// The header's fields, by offset.
 const (
 	atVersion      = 4
 	atBackingFile  = 8
@@ -45,9 +45,9 @@ const (
 	headerBytes3   = 104
 )
 
-// The bits of features without which an image cannot be read.
+// The bits of features that are needed to read an image.
 const (
-	bitDirty       = 1 << 0 // the counts of references may be wrong, which nobody needs to read
+	bitDirty       = 1 << 0 // reference counts may be wrong; reading does not need them
 	bitCorrupt     = 1 << 1
 	bitDataFile    = 1 << 2
 	bitCompression = 1 << 3
@@ -65,29 +65,29 @@ const (
 
 var big = binary.BigEndian
 
-// Image is one that is read. It is for one goroutine.
+// Image is an open image. It is not safe for concurrent use.
 type Image struct {
 	from  io.ReaderAt
-	file  int64 // bytes of it
+	file  int64 // its size in bytes
 	size  int64
 	bits  int
-	table []uint64 // the first one: where the second ones are
+	table []uint64 // the first table: where the second tables are
 
 	compression byte
 	zstd        *zstd.Decoder
 
-	// second is the one of the second tables that was read last, and cluster the one that was
-	// unpacked last, by where they are in the file.
+	// second is the second table that was read last, and cluster the cluster that was unpacked
+	// last, with their places in the file.
 	second    []uint64
 	secondAt  uint64
 	cluster   []byte
-	clusterAt uint64 // the entry of the table
+	clusterAt uint64 // its entry in the table
 }
 
-// Is says whether a file begins as such an image does.
+// Is reports whether a file begins like a qcow2 image.
 func Is(head []byte) bool { return bytes.HasPrefix(head, []byte("QFI\xfb")) }
 
-// Open reads the header and the first table of a file of some bytes.
+// Open reads the header and the first table of a file of file bytes.
 func Open(from io.ReaderAt, file int64) (*Image, error) {
 	head := make([]byte, headerBytes3+1)
 	n, err := from.ReadAt(head, 0)
@@ -114,7 +114,7 @@ func Open(from io.ReaderAt, file int64) (*Image, error) {
 		return nil, fmt.Errorf("the disk in it has %d bytes, and may have up to %d", size, int64(MaxSize))
 	}
 	i.size = int64(size)
-	// One second table has as many entries of 8 bytes as fit into a cluster.
+	// A second table has as many entries of 8 bytes as fit into a cluster.
 	each := int64(1) << (2*i.bits - 3)
 	if needs := (i.size + each - 1) / each; int64(entries) < needs || entries > maxTable {
 		return nil, fmt.Errorf("its table has %d entries, and is to have %d", entries, needs)
@@ -123,7 +123,7 @@ func Open(from io.ReaderAt, file int64) (*Image, error) {
 	return i, err
 }
 
-// features refuses what is needed to read the image and not known here.
+// features refuses features that are needed to read the image but not supported here.
 func (i *Image) features(head []byte) error {
 	switch version := big.Uint32(head[atVersion:]); {
 	case version == 2:
@@ -163,7 +163,7 @@ func (i *Image) features(head []byte) error {
 	return fmt.Errorf("it is compressed in a way (%d) that is not known here", i.compression)
 }
 
-// readTable reads a table of some entries of 8 bytes.
+// readTable reads a table of entries of 8 bytes.
 func (i *Image) readTable(at uint64, entries int) ([]uint64, error) {
 	if at&(1<<i.bits-1) != 0 || at == 0 || at > uint64(i.file) || uint64(entries)*8 > uint64(i.file)-at {
 		return nil, fmt.Errorf("a table of it, at byte %d with %d entries, is not within the file", at, entries)
@@ -179,17 +179,18 @@ func (i *Image) readTable(at uint64, entries int) ([]uint64, error) {
 	return table, nil
 }
 
-// Close ends its use.
+// Close frees the image.
 func (i *Image) Close() {
 	if i.zstd != nil {
 		i.zstd.Close()
 	}
 }
 
-// Size is how many bytes the disk has that it is an image of.
+// Size returns the size of the disk, in bytes.
 func (i *Image) Size() int64 { return i.size }
 
-// ReadAt gives bytes of the disk. It implements io.ReaderAt, for one goroutine.
+// ReadAt reads bytes of the disk. It implements io.ReaderAt, but is not safe for concurrent
+// use.
 func (i *Image) ReadAt(b []byte, at int64) (n int, err error) {
 	if at < 0 {
 		return 0, errors.New("a place before the beginning of the disk")
@@ -210,7 +211,7 @@ func (i *Image) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// read gives a part of one cluster of the disk.
+// read reads a part of one cluster of the disk.
 func (i *Image) read(b []byte, cluster int64, within int) error {
 	entry, err := i.entry(cluster)
 	if err != nil {
@@ -226,7 +227,7 @@ func (i *Image) read(b []byte, cluster int64, within int) error {
 	case at&(1<<i.bits-1) != 0 || at >= uint64(i.file):
 		return fmt.Errorf("its cluster at byte %d is not within the file", at)
 	}
-	// The last cluster may be cut off in the file: what is not there is zeros.
+	// The last cluster may be cut off in the file; the missing part is zeros.
 	n, err := i.from.ReadAt(b, int64(at)+int64(within))
 	if err == io.EOF {
 		clear(b[n:])
@@ -235,7 +236,7 @@ func (i *Image) read(b []byte, cluster int64, within int) error {
 	return err
 }
 
-// entry is that of a cluster of the disk in its second table, 0 for one that was never written.
+// entry returns a cluster's entry in its second table, 0 for a cluster that was never written.
 func (i *Image) entry(cluster int64) (uint64, error) {
 	perTable := int64(1) << (i.bits - 3)
 	at := i.table[cluster/perTable] & offsetMask
@@ -252,7 +253,7 @@ func (i *Image) entry(cluster int64) (uint64, error) {
 	return i.second[cluster%perTable], nil
 }
 
-// unpack gives a part of a compressed cluster.
+// unpack reads a part of a compressed cluster.
 func (i *Image) unpack(b []byte, entry uint64, within int) error {
 	if i.cluster == nil || i.clusterAt != entry {
 		i.clusterAt = 0
@@ -266,8 +267,8 @@ func (i *Image) unpack(b []byte, entry uint64, within int) error {
 	return nil
 }
 
-// unpacked is a whole cluster that is compressed. Its entry has where it is, and how many
-// sectors of 512 bytes it takes beside that in which it begins.
+// unpacked returns a whole compressed cluster. Its entry has its offset, and how many sectors
+// of 512 bytes it takes after the one in which it begins.
 func (i *Image) unpacked(entry uint64) ([]byte, error) {
 	shift := 62 - (i.bits - 8)
 	at := entry & (1<<shift - 1)
@@ -289,7 +290,7 @@ func (i *Image) unpacked(entry uint64) ([]byte, error) {
 		if err := i.zstd.Reset(bytes.NewReader(packed)); err != nil {
 			return nil, err
 		}
-		in = i.zstd // behind the frame is what belongs to others: only the cluster is read
+		in = i.zstd // other data follows the frame, so only the cluster is read
 	}
 	if _, err := io.ReadFull(in, raw); err != nil {
 		return nil, err

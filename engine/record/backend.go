@@ -14,39 +14,39 @@ import (
 	"go.uber.org/zap"
 )
 
-// backendState is what of etcd's database has to fit together, and to its log.
-// etcd believes all of it: where it does not fit etcd panics, now or when it
-// compacts, or does not know of what is missing.
+// backendState is what in etcd's database must be consistent, with itself and
+// with etcd's log. etcd trusts all of it. If it is inconsistent, etcd panics,
+// now or when it compacts, or silently lacks what is missing.
 //
-// The bucket "key" has every write since the last compaction: its key is a
-// revision, a number that grows by one with each transaction, and the place in
-// the transaction; its value says which version of which key was written. Of
-// older writes only the newest of each key is left.
+// The bucket "key" has every write since the last compaction. Its keys are
+// revisions, numbers that grow by one with each transaction, and places in the
+// transaction. Its values say which version of which key was written. Of older
+// writes only the newest of each key remains.
 type backendState struct {
-	last, place int64                  // the newest write's
-	end         transaction            // the newest
-	versions    map[string]*keyVersion // of keys that are there, or were
-	compacted   int64                  // up to here older writes may be missing
-	missing     int64                  // up to here some are
-	applied     uint64                 // index of the log's newest entry that is in the database; 0 for none
+	last, place int64                  // of the newest write
+	end         transaction            // the newest transaction
+	versions    map[string]*keyVersion // of keys that exist or existed
+	compacted   int64                  // older writes may be missing up to here
+	missing     int64                  // some writes are missing up to here
+	applied     uint64                 // index of the newest log entry in the database; 0 for none
 }
 
-// keyVersion is the newest write of a key; deleted also for one that is unknown.
+// keyVersion is the newest write of a key; deleted is also set for an unknown key.
 type keyVersion struct {
 	created, version int64
 	deleted          bool
 }
 
-// checkFiles verifies etcd's database and log before etcd opens them, so that
-// damage is an error that names the file, and not a panic, and not the loss of
-// what the damaged part held. No database and no log is a new store, and so is an
-// empty database, which a first start left that was killed.
+// checkFiles verifies etcd's database and log before etcd opens them. So damage
+// causes an error that names the file, and no panic and no silent loss. Without
+// database and log it is a new store, and so is an empty database, which a killed
+// first start leaves behind.
 func checkFiles(dir string) error {
 	path, logs := filepath.Join(dir, "member", "snap", "db"), filepath.Join(dir, "member", "wal")
 	if info, err := os.Stat(path); (errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0) && !wal.Exist(logs) {
 		return nil
 	}
-	b := backendState{last: 1, versions: map[string]*keyVersion{}} // etcd begins with 1
+	b := backendState{last: 1, versions: map[string]*keyVersion{}} // etcd begins with revision 1
 	err := verifyDatabase(path, b.take)
 	if err == nil && b.missing > b.compacted {
 		err = fmt.Errorf("revision %d is missing, or one before it", b.missing)
@@ -66,8 +66,8 @@ func checkFiles(dir string) error {
 	return nil
 }
 
-// take checks one pair of etcd's database. The values of records have checksums
-// of their own, which are compared when they are read.
+// take checks one pair of etcd's database. It does not compare the checksums of
+// records, which happens when they are read.
 func (b *backendState) take(bucket string, key, value []byte) error {
 	switch bucket + "/" + string(key) {
 	case "meta/consistent_index":
@@ -84,7 +84,7 @@ func (b *backendState) take(bucket string, key, value []byte) error {
 	switch bucket {
 	case "key":
 		return b.write(key, value)
-	case "lease", "authUsers", "authRoles": // which we never make
+	case "lease", "authUsers", "authRoles": // which Slipway never creates
 		return fmt.Errorf("there is something in %s", bucket)
 	}
 	return nil
@@ -98,14 +98,14 @@ func number(value []byte, n *uint64) error {
 	return nil
 }
 
-// isRevision says whether a text is a revision and a place as etcd writes them:
-// two numbers with "_" between.
+// isRevision reports whether a text is a revision and a place in etcd's form:
+// two numbers separated by "_".
 func isRevision(text []byte) bool {
 	return len(text) == 8+1+8 && text[8] == '_' && text[0] < 0x80 && text[9] < 0x80
 }
 
-// write checks a write: that none is missing before it, and that it follows on
-// what was written of the same key. "t" behind the revision deletes.
+// write checks a write: no write may be missing before it, and it must continue
+// the earlier writes of the same key. A "t" after the revision means deletion.
 func (b *backendState) write(key, value []byte) error {
 	revision := key
 	deleted := len(key) > 0 && key[len(key)-1] == 't' && isRevision(key[:len(key)-1])
@@ -143,13 +143,13 @@ func (b *backendState) write(key, value []byte) error {
 	return nil
 }
 
-// written is what the value of a write says, an mvccpb.KeyValue.
+// written is the content of a write's value, an mvccpb.KeyValue.
 type written struct {
 	key, value                        []byte
 	created, modified, version, lease uint64
 }
 
-// parseWrite reads a value as mvccpb.KeyValue.Unmarshal does, and copies nothing.
+// parseWrite parses a value as mvccpb.KeyValue.Unmarshal does, without copying.
 func parseWrite(text []byte) (w written, err error) {
 	for len(text) > 0 {
 		tag, n := binary.Uvarint(text)
@@ -164,7 +164,7 @@ func parseWrite(text []byte) (w written, err error) {
 		if tag&7 == 2 && number > uint64(len(text)) {
 			return w, errNoWrite
 		}
-		switch tag { // field << 3 | form: 0 a number, 2 bytes
+		switch tag { // field << 3 | form: 0 for a number, 2 for bytes
 		case 1<<3 | 2:
 			w.key, text = text[:number], text[number:]
 		case 2 << 3:
@@ -186,14 +186,14 @@ func parseWrite(text []byte) (w written, err error) {
 
 var errNoWrite = errors.New("it is not a write of a key")
 
-// transaction is what a transaction wrote. Its memory is used again.
+// transaction is what a transaction wrote. Its memory is reused.
 type transaction struct {
 	text   []byte
 	writes []keyWrite
 }
 
 type keyWrite struct {
-	key, value int // where they end
+	key, value int // where key and value end
 	deleted    bool
 }
 
@@ -204,7 +204,7 @@ func (t *transaction) add(key, value []byte, deleted bool) {
 	t.writes = append(t.writes, keyWrite{len(t.text) - len(value), len(t.text), deleted})
 }
 
-// each calls f for each write until it says that it is enough.
+// each calls f for each write until f returns true.
 func (t *transaction) each(f func(key, value string, deleted bool) bool) bool {
 	from := 0
 	for _, w := range t.writes {
@@ -231,10 +231,10 @@ func (b *backendState) follow(at, place int64) {
 	b.last, b.place = at, place
 }
 
-// follows checks that the database follows the log: that the log has the entry
-// that the database says it has come to, and the database the newest write of
-// the log up to there. What follows in the log may have been torn while it was
-// written, which etcd repairs.
+// follows checks that the database matches the log. The log must have the
+// newest entry that the database claims to contain, and the database the newest
+// write of the log up to there. The rest of the log may have been torn during a
+// write, which etcd repairs.
 func (b *backendState) follows(logs string) error {
 	last, entries, err := readLog(logs)
 	switch {
@@ -243,7 +243,7 @@ func (b *backendState) follows(logs string) error {
 	case last < b.applied:
 		return fmt.Errorf("it ends at entry %d, and the database has entry %d of it", last, b.applied)
 	case b.last <= b.compacted:
-		return nil // what the newest write deleted may be gone by now
+		return nil // what the newest write deleted may be gone now
 	}
 	for i := len(entries) - 1; i >= 0; i-- {
 		if last--; last+1 > b.applied {
@@ -258,13 +258,13 @@ func (b *backendState) follows(logs string) error {
 	return nil
 }
 
-// has says whether the newest transaction is that of a log's entry, and whether
-// it has to be: a transaction with conditions may have written nothing, and
-// neither may a deletion.
+// has reports whether the newest transaction is that of a log entry, and
+// whether this is known. A transaction with conditions, or a deletion, may have
+// written nothing.
 func (b *backendState) has(entry []byte) (known, has bool) {
 	var r etcdserverpb.InternalRaftRequest
 	if r.Unmarshal(entry) != nil {
-		return false, false // of an older form, which writes no keys
+		return false, false // an older form, which writes no keys
 	}
 	ops := []*etcdserverpb.RequestOp{}
 	switch {
@@ -294,8 +294,8 @@ func (b *backendState) has(entry []byte) (known, has bool) {
 	return known, has
 }
 
-// readLog gives the newest entries of etcd's log, since its last snapshot, and the
-// index of the last one that can be read.
+// readLog returns the newest entries of etcd's log, since its last snapshot, and
+// the index of the last readable one.
 func readLog(dir string) (last uint64, entries [][]byte, err error) {
 	snaps, err := wal.ValidSnapshotEntries(zap.NewNop(), dir)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 
 const deliveriesKey = "deliveries/"
 
-// TakeDelivery records when a webhook's delivery was taken.
+// TakeDelivery records when a webhook delivery was taken.
 func (s *Site) TakeDelivery(ctx context.Context, guid string, when time.Time) error {
 	return s.put(ctx, deliveriesKey+guid, when)
 }
 
-// Deliveries gives the deliveries that were taken since a time, and forgets
-// those before.
+// Deliveries returns the deliveries taken since a time, and deletes earlier
+// ones.
 func (s *Site) Deliveries(ctx context.Context, since time.Time) (map[string]time.Time, error) {
 	taken := map[string]time.Time{}
 	var old []clientv3.Op

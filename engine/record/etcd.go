@@ -20,34 +20,34 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Settings of the one member for little memory and disk: its log is held in
-// memory from the last snapshot on, and preallocated on disk by segments.
+// Settings of the single member that save memory and disk: etcd keeps its log
+// since the last snapshot in memory, and preallocates it on disk in segments.
 const (
 	snapshotEvery = 1000  // entries
-	keepEntries   = 50    // entries, for followers that there are not
-	keepHistory   = "10m" // nobody reads it; compacted as often
+	keepEntries   = 50    // entries for followers, which do not exist
+	keepHistory   = "10m" // nobody reads the history; also the interval of compaction
 	walSegment    = 8 << 20
 	batchOps      = 128     // operations in one transaction
 	freeToDefrag  = 32      // MiB free in the file at start
-	quota         = 2 << 30 // bytes that the database may have: what 100,000 nodes take, four times
+	quota         = 2 << 30 // maximum bytes of the database: four times what 100,000 nodes take
 	tick          = 100 * time.Millisecond
 	startTimeout  = time.Minute
 	stopTimeout   = 5 * time.Second
 )
 
-// smallSegments sets the size of etcd's log segments, which is a variable of
-// its package.
+// smallSegments sets the size of etcd's log segments, a package variable of
+// etcd.
 var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
 
 var errClosed = errors.New("the records are closed")
 
 // member is a running etcd without peers, listeners or metrics.
 type member struct {
-	etcd    *embed.Etcd   // nil when it did not start
-	started chan struct{} // closed when it is known whether it did
+	etcd    *embed.Etcd   // nil if it did not start
+	started chan struct{} // closed when the start has succeeded or failed
 	client  *clientv3.Client
 	kv      clientv3.KV
-	// ctx ends, with its cause, when etcd cannot go on.
+	// ctx ends, with its cause, when etcd cannot continue.
 	ctx  context.Context
 	fail context.CancelCauseFunc
 }
@@ -72,7 +72,7 @@ func startMember(ctx context.Context, dir string, opts Options) (*member, error)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(opts.Log))
 
 	if err := m.start(ctx, cfg); err != nil {
-		go m.stop() // what has come up of it
+		go m.stop() // stops whatever has started
 		return nil, err
 	}
 	m.client = v3client.New(m.etcd.Server)
@@ -84,7 +84,7 @@ func startMember(ctx context.Context, dir string, opts Options) (*member, error)
 func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	var err error
 	go func() {
-		defer close(m.started) // also when it fails, which ends the goroutine
+		defer close(m.started) // also if it fails with a panic
 		err = guarded(func() (err error) {
 			m.etcd, err = embed.StartEtcd(cfg)
 			return err
@@ -110,10 +110,10 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	}
 }
 
-// settle reads until etcd answers. The first reads of a member may be refused
-// because it became the leader only now, although it has said that it is ready:
-// its loop of reads may have begun before the election and looked at it after.
-// A leader without peers stays the leader, so no later read is refused for this.
+// settle reads until etcd answers. The first reads of a ready member may be
+// refused because it has only now become the leader: its read loop may have
+// begun before the election and checked after it. A leader without peers stays
+// the leader, so later reads are not refused for this.
 func (m *member) settle(ctx context.Context, read func(context.Context) error) error {
 	reading, end := context.WithCancel(ctx)
 	defer end()
@@ -150,7 +150,7 @@ func config(dir string, opts Options) *embed.Config {
 	return c
 }
 
-// stop ends the member. One that failed may not end by itself any more.
+// stop ends the member. A failed member may no longer end by itself.
 func (m *member) stop() {
 	ended := make(chan struct{})
 	go func() {
@@ -174,8 +174,8 @@ func (m *member) stop() {
 	m.fail(errClosed)
 }
 
-// logger passes etcd's errors on, and keeps it from ending the process: where
-// etcd would exit or panic, the goroutine ends and the member has failed.
+// logger passes etcd's errors on and prevents etcd from ending the process.
+// Instead of an exit or a panic, the goroutine ends and the member has failed.
 func (m *member) logger(log *slog.Logger) *zap.Logger {
 	end := hook(func(err error) {
 		log.Error("record store failed", "err", err)
@@ -185,7 +185,7 @@ func (m *member) logger(log *slog.Logger) *zap.Logger {
 	return zap.New(bridge{log}, zap.WithFatalHook(end), zap.WithPanicHook(end))
 }
 
-// hook is what happens instead of an exit or a panic.
+// hook runs instead of an exit or a panic.
 type hook func(error)
 
 // OnWrite implements zapcore.CheckWriteHook.
@@ -193,8 +193,8 @@ func (h hook) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	h(entryError(e.Entry, fields))
 }
 
-// bridge is a zapcore.Core that passes errors on to slog, and warnings, of
-// which etcd has many about being alone, for debugging.
+// bridge is a zapcore.Core that passes errors to slog, and warnings at debug
+// level: etcd warns often about being alone.
 type bridge struct{ log *slog.Logger }
 
 func (bridge) Enabled(l zapcore.Level) bool        { return l >= zapcore.WarnLevel }
@@ -208,9 +208,9 @@ func (b bridge) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checke
 	return ce
 }
 
-// tooEarly is what etcd logs as an error when a new database is asked for its
-// version before the first of its pages are written. It asks again within
-// seconds, and only a downgrade of etcd needs the answer.
+// tooEarly is what etcd logs as an error if a new database is asked for its
+// version before its first pages are written. etcd asks again within seconds,
+// and only a downgrade of etcd needs the answer.
 const tooEarly = "failed to update storage version"
 
 func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
@@ -222,7 +222,7 @@ func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// entryError is a log entry as an error, with the error among its fields.
+// entryError returns a log entry as an error, with the error among its fields.
 func entryError(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, f := range fields {
 		if err, ok := f.Interface.(error); ok {
@@ -232,8 +232,8 @@ func entryError(e zapcore.Entry, fields []zapcore.Field) error {
 	return errors.New(e.Message)
 }
 
-// guarded makes an error of a panic, and of a fault when a page of a file that
-// is mapped cannot be read, on this goroutine.
+// guarded turns a panic on this goroutine into an error, including the fault
+// when a page of a mapped file cannot be read.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -24,26 +24,26 @@ import (
 
 const keysBelow = "/slipway/v1/"
 
-// Summary is what an export holds.
+// Summary describes the content of an export.
 type Summary struct {
-	Version int      `json:"version"` // of the records
+	Version int      `json:"version"` // of the layout of the records
 	Sites   []string `json:"sites"`
 	Records int      `json:"records"`
 }
 
 // count adds a record of a site.
 func (s *Summary) count(b *Site) {
-	name, _ := url.PathUnescape(b.name) // escaped by us
+	name, _ := url.PathUnescape(b.name) // the escaping is our own
 	if n := len(s.Sites); n == 0 || s.Sites[n-1] != name {
 		s.Sites = append(s.Sites, name)
 	}
 	s.Records++
 }
 
-// Export writes everything that is recorded of all sites, as it is at one
-// moment, with the content of files. The records may be in use meanwhile.
+// Export writes all records of all sites as of one moment, with the content of
+// files. The records may be in use meanwhile.
 func (s *Store) Export(ctx context.Context, w io.Writer) (Summary, error) {
-	s.exporting.Add(1) // so that no file is dropped that a record names
+	s.exporting.Add(1) // so that no recorded file is dropped
 	defer s.exporting.Add(-1)
 	out, err := newStreamWriter(w, header{Export: exportVersion, Records: Version, Created: time.Now().UTC()})
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer) (Summary, error) {
 	return x.summary, out.end()
 }
 
-// Verify reads an export to its end and says what it holds.
+// Verify reads a whole export and describes its content.
 func Verify(r io.Reader) (Summary, error) {
 	var sum Summary
 	err := readStream(r, func(h header) error { sum.Version = h.Records; return nil }, func(e entry) error {
@@ -81,8 +81,7 @@ type keyValue struct {
 	value []byte
 }
 
-// everything calls f for each record of every site, in order, as they are at
-// one moment.
+// everything calls f for each record of every site, in order, as of one moment.
 func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
 	return s.stored(ctx, keysBelow, clientv3.GetPrefixRangeEnd(keysBelow), true, func(kv keyValue) (err error) {
 		if kv.value, err = unseal(kv.key, kv.value); err != nil {
@@ -92,9 +91,9 @@ func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
 	})
 }
 
-// stored calls f for each key from one to another, in order, with its value as it
-// is stored, whatever its version: as it is at one moment, or as it is when f is
-// called. From "\x00" to "\x00" are all keys.
+// stored calls f for each key in a range, in order, with its stored value,
+// whatever its version. With atOnce the values are as of one moment, otherwise as
+// of each page's reading. The range from "\x00" to "\x00" contains all keys.
 func (s *Store) stored(ctx context.Context, from, to string, atOnce bool, f func(keyValue) error) error {
 	const page = 256
 	revision := int64(0)
@@ -127,8 +126,8 @@ type exporter struct {
 	summary Summary
 }
 
-// record writes one record, and before that which points to the design the
-// design itself.
+// record writes one record. Before the record that points to the design, it
+// writes the design.
 func (x *exporter) record(kv keyValue) error {
 	b, rest, err := x.store.siteOf(kv.key)
 	if err != nil {
@@ -155,8 +154,8 @@ func (x *exporter) record(kv keyValue) error {
 	return x.out.write(e)
 }
 
-// isPacked says whether a value is compressed: gzip begins with these bytes
-// (RFC 1952 section 2.3.1), and JSON with none of them.
+// isPacked reports whether a value is compressed: gzip begins with these bytes
+// (RFC 1952 section 2.3.1), which JSON never does.
 func isPacked(value []byte) bool { return bytes.HasPrefix(value, []byte{0x1f, 0x8b}) }
 
 func (x *exporter) design(b *Site, value []byte) error {
@@ -181,7 +180,7 @@ func (x *exporter) design(b *Site, value []byte) error {
 	}
 }
 
-// siteOf gives the site that a key is of, and the rest of the key.
+// siteOf returns the site of a key, and the rest of the key.
 func (s *Store) siteOf(key string) (b *Site, rest string, err error) {
 	below, ours := strings.CutPrefix(key, keysBelow)
 	esc, rest, ok := strings.Cut(below, "/")
@@ -192,10 +191,10 @@ func (s *Store) siteOf(key string) (b *Site, rest string, err error) {
 	return s.Site(name), rest, nil
 }
 
-// Import makes a state directory of an export. The directory must not be there
-// or be empty, unless what is in it is to be replaced, and no process may hold
-// it. Nothing is changed before all of the export was read, found whole and
-// loaded once as a daemon would; then the directory is exchanged in one step.
+// Import creates a state directory from an export. The directory must be absent
+// or empty, unless replace is set, and no process may hold it. Import changes
+// nothing before it has read the whole export, verified it, and loaded it as a
+// daemon would. Then it exchanges the directory in one step.
 func Import(ctx context.Context, dir string, r io.Reader, replace bool, opts Options) (Summary, error) {
 	sum, err := importInto(ctx, dir, r, replace, opts)
 	if err != nil {
@@ -215,7 +214,7 @@ func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts
 	if err != nil {
 		return Summary{}, explain(err)
 	}
-	defer os.RemoveAll(fresh) // after the exchange: what was replaced
+	defer os.RemoveAll(fresh) // after the exchange it is the replaced directory
 	sum, err := fillFrom(ctx, fresh, r, opts)
 	if err != nil {
 		return Summary{}, err
@@ -223,8 +222,8 @@ func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts
 	return sum, exchange(fresh, dir)
 }
 
-// claim makes the directory if need be, and holds it against daemons until it
-// is released. A directory without records is then left as it was.
+// claim creates the directory if needed, and locks it against daemons until release
+// is called. A directory without records is then restored to its earlier state.
 func claim(dir string, replace bool) (release func(), err error) {
 	all, err := os.ReadDir(dir)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -248,13 +247,13 @@ func claim(dir string, replace bool) (release func(), err error) {
 			os.Remove(filepath.Join(dir, lockFile))
 		}
 		if missing {
-			os.Remove(dir) // unless it has records by now
+			os.Remove(dir) // fails if it has records now
 		}
 		s.release()
 	}, nil
 }
 
-// fillFrom makes records of an export in a new directory, and has them loaded.
+// fillFrom writes the records of an export into a new directory, and loads them.
 func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summary, error) {
 	s, err := Open(ctx, dir, opts)
 	if err != nil {
@@ -284,13 +283,13 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 	return in.summary, nil
 }
 
-// distrust makes the records of another time harmless: what was done since is
-// not in them, so approvals, what was done about proposals and what
-// was to be told are gone, and the site is paused until a person has read its
-// plan; a pause that ends by itself is none.
+// distrust makes records from another time harmless, because they lack
+// everything done since. It drops approvals, what was done about proposals, and
+// pending messages. It pauses the site until a person has read its plan. An
+// existing pause counts only if it does not end by itself.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	book := NewBook(true)
-	book.Claims = snap.Book.Claims // a daemon that acted since has another one
+	book.Claims = snap.Book.Claims // a daemon that acted since has another claim
 	if err := s.PutBook(ctx, book); err != nil {
 		return err
 	}
@@ -315,7 +314,7 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 		Reason: "its records were imported and lack everything since the export; read `slipway plan`, then `slipway resume --all`"})
 }
 
-// exchange puts a new directory in the place of another, and that in its own.
+// exchange swaps a new directory with an existing one.
 func exchange(fresh, dir string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE); err != nil {
 		return fmt.Errorf("exchange %s for the imported records: %w", dir, explain(err))
@@ -328,14 +327,14 @@ func exchange(fresh, dir string) error {
 	return parent.Sync()
 }
 
-// importer writes what an export holds.
+// importer writes the content of an export.
 type importer struct {
 	ctx     context.Context
 	store   *Store
 	summary Summary
-	last    string   // key
-	design  []string // parts that no record has pointed to yet
-	of      string   // the site of them
+	last    string   // key of the last record
+	design  []string // parts that no record points to yet
+	of      string   // the site of these parts
 	batch   batch
 }
 
@@ -389,7 +388,7 @@ func (in *importer) part(e entry) error {
 	return nil
 }
 
-// accepted stores the design, and gives the record that points to it.
+// accepted stores the design, and returns the record that points to it.
 func (in *importer) accepted(b *Site, value []byte) ([]byte, error) {
 	var a acceptance
 	if err := json.Unmarshal(value, &a); err != nil {
@@ -413,7 +412,7 @@ func (in *importer) accepted(b *Site, value []byte) ([]byte, error) {
 	return json.Marshal(a)
 }
 
-// end writes what has been gathered of a site.
+// end writes the remaining records of a site.
 func (in *importer) end() error {
 	if len(in.design) > 0 {
 		return spoilt("the design of %s has no record", in.of)

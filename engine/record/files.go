@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Files hold what is too large for etcd, compressed, each named by its site
-// and the sha256 of its content: SITE.DIGEST.json.gz. A file is never changed.
+// Files hold values that are too large for etcd, compressed. Each is named by its
+// site and the SHA-256 of its content: SITE.DIGEST.json.gz. A file is never changed.
 
 const fileSuffix = ".json.gz"
 
@@ -41,8 +41,8 @@ func (s *Site) writeFile(value []byte) (digest string, err error) {
 	})
 }
 
-// saveFile stores what fill writes. The file is complete and on disk before it
-// has its name.
+// saveFile stores what fill writes. The file gets its name only after it is
+// complete and on disk.
 func (s *Site) saveFile(fill func(io.Writer) error) (digest string, err error) {
 	f, err := os.CreateTemp(s.store.files(), s.name+".tmp*")
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Site) syncDir() error {
 	return s.store.syncFile(d)
 }
 
-// openFile gives the content of a file, whose digest it checks first.
+// openFile returns the content of a file after checking its digest.
 func (s *Site) openFile(digest string) (io.Reader, error) {
 	path := s.filePath(digest)
 	b, err := os.ReadFile(path)
@@ -96,7 +96,7 @@ func (s *Site) openFile(digest string) (io.Reader, error) {
 	return gzip.NewReader(bytes.NewReader(b))
 }
 
-// readFile is the value that writeFile stored.
+// readFile returns the value that writeFile stored.
 func (s *Site) readFile(digest string) ([]byte, error) {
 	r, err := s.openFile(digest)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *Site) readFile(digest string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// dropFile removes a file that no record names any more. While an export may
-// read it, it is left for the next start to sweep.
+// dropFile removes a file that no record names any more. If an export may be
+// reading it, the next start sweeps it instead.
 func (s *Site) dropFile(digest string) error {
 	if s.store.exporting.Load() > 0 {
 		return nil
@@ -135,9 +135,9 @@ func (s *Site) sweepFiles(used map[string]bool) error {
 	return nil
 }
 
-// writeDesign stores a design as a row of JSON values, first the site without
-// its nodes and then node by node in order, so that reading needs memory for
-// one node's text at a time.
+// writeDesign stores a design as a sequence of JSON values: the site without
+// its nodes, then one node after the other. So reading needs memory for the
+// text of one node at a time.
 func (s *Site) writeDesign(design *site.Site) (digest string, err error) {
 	return s.saveFile(func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 64<<10)
@@ -179,22 +179,22 @@ func (s *Site) readDesign(digest string) (*site.Site, error) {
 	}
 }
 
-// Those that compress and decompress are kept: each takes up to a megabyte.
+// Compressors and decompressors are pooled: each takes up to a megabyte.
 var (
 	compressors = sync.Pool{New: func() any {
-		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a known level: no error
+		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // no error for a known level
 		return z
 	}}
 	decompressors = sync.Pool{New: func() any { return new(gzip.Reader) }}
 )
 
-// compress makes a value of much repetition small.
+// compress compresses a repetitive value.
 func compress(value []byte) []byte {
 	var b bytes.Buffer
 	z := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(z)
 	z.Reset(&b)
-	z.Write(value) // into memory: cannot fail
+	z.Write(value) // writing to memory cannot fail
 	z.Close()
 	return b.Bytes()
 }

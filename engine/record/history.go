@@ -14,15 +14,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// How many events are kept, of a node and of the site itself. So what is kept
-// is bounded, however long a daemon runs.
+// How many events are kept, per node and for the site itself. This bounds the
+// records however long a daemon runs.
 const (
 	nodeEvents = 32
 	siteEvents = 256
 )
 
-// PutRollout records how the rollout goes; nil forgets it. The list of its
-// nodes is written only when it is another one.
+// PutRollout records the progress of the rollout; nil deletes it. It writes the
+// list of nodes only if that has changed.
 func (s *Site) PutRollout(ctx context.Context, r *site.RolloutStatus) error {
 	s.rolling.Lock()
 	defer s.rolling.Unlock()
@@ -50,7 +50,7 @@ func (s *Site) PutRollout(ctx context.Context, r *site.RolloutStatus) error {
 	if err := b.add("rollout", value); err != nil {
 		return err
 	}
-	s.nodesOfRollout = sum{} // unknown until it is written
+	s.nodesOfRollout = sum{} // unknown until written
 	if err := b.send(ctx); err != nil {
 		return err
 	}
@@ -58,15 +58,15 @@ func (s *Site) PutRollout(ctx context.Context, r *site.RolloutStatus) error {
 	return nil
 }
 
-// PutTook records how long steps like one took, last ones last, see site.Like.
-// The caller bounds their number.
+// PutTook records how long steps of one kind took, latest last, see site.Like.
+// The caller limits their number.
 func (s *Site) PutTook(ctx context.Context, like string, took []site.Duration) error {
 	return s.put(ctx, "took/"+url.PathEscape(like), took)
 }
 
-// AppendEvents records what happened, to nodes and to the site itself, many
-// nodes in one transaction. Of each only the last events are kept. What a person
-// ordered of a node is told of the site too: a node's history goes with it.
+// AppendEvents records events of nodes and of the site itself, many nodes in one
+// transaction. Only the last events of each are kept. A person's order about a node
+// also goes to the site's events, because a node's history is deleted with the node.
 func (s *Site) AppendEvents(ctx context.Context, events []site.Event) error {
 	s.telling.Lock()
 	defer s.telling.Unlock()
@@ -89,8 +89,8 @@ func (s *Site) AppendEvents(ctx context.Context, events []site.Event) error {
 	return nil
 }
 
-// appendTo adds the newer events of some nodes to theirs, whose texts stay as
-// they are.
+// appendTo appends the newer events of some nodes to their existing events,
+// without re-encoding these.
 func (s *Site) appendTo(ctx context.Context, nodes []string, newer map[string][]json.RawMessage) error {
 	older, err := readEvents[json.RawMessage](ctx, s, nodes)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *Site) appendTo(ctx context.Context, nodes []string, newer map[string][]
 	return b.send(ctx)
 }
 
-// encodeEvents gives the last events of a node as they are written; fewer when
-// their texts are so long that they would not be small.
+// encodeEvents encodes the last events of a node; fewer if their texts would
+// make the value too large.
 func encodeEvents(node string, events []json.RawMessage) ([]byte, error) {
 	keep := nodeEvents
 	if node == "" {
@@ -130,8 +130,8 @@ func encodeEvents(node string, events []json.RawMessage) ([]byte, error) {
 	}
 }
 
-// Events gives what happened to a node, oldest first; node "" is the site
-// itself. Nothing recorded is none.
+// Events returns the events of a node, oldest first; node "" is the site
+// itself. It returns none if none are recorded.
 func (s *Site) Events(ctx context.Context, node string) ([]site.Event, error) {
 	all, err := readEvents[site.Event](ctx, s, []string{node})
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Site) Events(ctx context.Context, node string) ([]site.Event, error) {
 	return all[0], nil
 }
 
-// readEvents gives the events of up to batchOps nodes, in their order.
+// readEvents returns the events of up to batchOps nodes, in the order of the nodes.
 func readEvents[Event any](ctx context.Context, s *Site, nodes []string) ([][]Event, error) {
 	ops := make([]clientv3.Op, len(nodes))
 	for i, node := range nodes {
@@ -171,7 +171,7 @@ func readEvents[Event any](ctx context.Context, s *Site, nodes []string) ([][]Ev
 	return all, nil
 }
 
-// eventsKey is where the events of a node are, or of the site for "".
+// eventsKey returns the key of a node's events, or of the site's for "".
 func eventsKey(node string) string {
 	if node == "" {
 		return "events"

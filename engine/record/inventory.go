@@ -12,9 +12,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// An inventory is read when somebody asks for it, and changes rarely: it is a
-// file, of which the key holds "@" and the digest. The node's name is in it, so
-// that no two nodes share a file.
+// inventory is read only on request and changes rarely, so it is a file, and
+// the key holds "@" and the digest. It includes the node's name, so that no two
+// nodes share a file.
 type inventory struct {
 	Node      string          `json:"node"`
 	Inventory *site.Inventory `json:"inventory"`
@@ -22,8 +22,8 @@ type inventory struct {
 
 func inventoryKey(node string) string { return "inventories/" + url.PathEscape(node) }
 
-// PutInventory records what a node's machine is made of. Nothing is written
-// when that is what is recorded.
+// PutInventory records what a node's machine is made of. It writes nothing if
+// that is recorded already.
 func (s *Site) PutInventory(ctx context.Context, node string, inv *site.Inventory) error {
 	value, err := json.Marshal(inventory{node, inv})
 	if err != nil {
@@ -46,8 +46,8 @@ func (s *Site) PutInventory(ctx context.Context, node string, inv *site.Inventor
 	return s.dropValue(was, digest)
 }
 
-// Inventory is what a node's machine was last seen to be made of, nil when it
-// was never inspected.
+// Inventory returns what a node's machine was last seen to be made of, nil if
+// it was never inspected.
 func (s *Site) Inventory(ctx context.Context, node string) (*site.Inventory, error) {
 	value, err := s.valueOf(ctx, inventoryKey(node))
 	if err != nil || value == nil {
@@ -63,7 +63,7 @@ func (s *Site) Inventory(ctx context.Context, node string) (*site.Inventory, err
 	return i.Inventory, nil
 }
 
-// deleteInventory forgets a node's inventory.
+// deleteInventory deletes a node's inventory.
 func (s *Site) deleteInventory(ctx context.Context, node string) error {
 	was, err := s.valueOf(ctx, inventoryKey(node))
 	if err != nil || was == nil {
@@ -75,7 +75,7 @@ func (s *Site) deleteInventory(ctx context.Context, node string) error {
 	return s.dropValue(was, "")
 }
 
-// valueOf is what is stored under a key, nil for nothing.
+// valueOf returns the value stored under a key, nil for none.
 func (s *Site) valueOf(ctx context.Context, key string) ([]byte, error) {
 	var got *clientv3.GetResponse
 	err := s.store.do(ctx, func(ctx context.Context) (err error) {
@@ -88,8 +88,7 @@ func (s *Site) valueOf(ctx context.Context, key string) ([]byte, error) {
 	return unseal(s.prefix+key, got.Kvs[0].Value)
 }
 
-// dropValue removes the file of a value that is no more, unless it is the one
-// in use.
+// dropValue removes the file of a replaced value, unless it is the file in use.
 func (s *Site) dropValue(value []byte, used string) error {
 	digest, large := strings.CutPrefix(string(value), "@")
 	if !large || digest == used {

@@ -13,17 +13,17 @@ const leasesKey = "leases/"
 
 func leaseKey(l site.Lease) string { return leasesKey + l.Network + "/" + l.Address }
 
-// PutLease records an address that the DHCP server gives.
+// PutLease records a lease that the DHCP server grants.
 func (s *Site) PutLease(ctx context.Context, l site.Lease) error {
 	return s.put(ctx, leaseKey(l), l)
 }
 
-// DropLease forgets the lease of an address.
+// DropLease deletes the lease of an address.
 func (s *Site) DropLease(ctx context.Context, l site.Lease) error {
 	return s.commit(ctx, clientv3.OpDelete(s.prefix+leaseKey(l)))
 }
 
-// Leases are the recorded leases, in order of network and address as texts.
+// Leases returns the recorded leases, sorted by network and address as text.
 func (s *Site) Leases(ctx context.Context) ([]site.Lease, error) {
 	var all []site.Lease
 	err := s.each(ctx, leasesKey, func(_ string, value []byte) error {

@@ -15,30 +15,29 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Book is what the ledger of a site is, besides the accounts of its nodes.
+// Book is the ledger of a site without the accounts of its nodes.
 type Book struct {
-	// Records names these records among all that the site ever had: a part of
-	// each loss, so that what was approved for lost records fits nothing here.
+	// Records names these records among all that the site ever had. It is part
+	// of each loss, so an approval from lost records matches nothing here.
 	Records string `json:"records"`
-	// Began is when they were made.
+	// Began is when the records were created.
 	Began time.Time `json:"began"`
-	// Key is the public half of the site key that is in use; empty before there
-	// was one.
+	// Key is the public half of the site key in use; empty before the first.
 	Key string `json:"key,omitempty"`
-	// Blank is set while they may lack what records before them had: they were
-	// made without a design, and not every machine was seen since.
+	// Blank is set while the records may lack what earlier records had: they
+	// were created without a design, and not every machine was seen since.
 	Blank bool `json:"blank,omitempty"`
 	// Claims are the runs of the daemon (site.TermClaim.Instance) whose claim may
-	// be the last that was published from these records: the last that was, and
-	// the one that is being published. Any other claim is of a daemon on other
-	// records, or on a copy of these.
+	// be the last published from these records: the last published one, and the
+	// one being published. Any other claim comes from a daemon with other
+	// records, or with a copy of these.
 	Claims []string `json:"claims,omitempty"`
-	// Lines are the digests that the design in force approves and that people were
-	// shown before the commit that first approved them.
+	// Lines are the digests that the design in force approves and that people saw
+	// before the commit that first approved them.
 	Lines []string `json:"lines,omitempty"`
 }
 
-// NewBook is the book of records that are made, or restored, now.
+// NewBook returns the book of records that are created, or restored, now.
 func NewBook(blank bool) Book {
 	return Book{Records: rand.Text()[:16], Began: time.Now(), Blank: blank}
 }
@@ -47,7 +46,7 @@ const bookKey = "ledger"
 
 func accountKey(node string) string { return "ledger/" + url.PathEscape(node) }
 
-// Book reads the book; it is zero before there is one.
+// Book reads the book; it is zero if there is none yet.
 func (s *Site) Book(ctx context.Context) (Book, error) {
 	var b Book
 	err := s.each(ctx, bookKey, func(rest string, value []byte) error {
@@ -65,8 +64,8 @@ func (s *Site) Book(ctx context.Context) (Book, error) {
 // PutBook records the book.
 func (s *Site) PutBook(ctx context.Context, b Book) error { return s.put(ctx, bookKey, b) }
 
-// PutAccounts records accounts by node, as many at once as fit into one
-// transaction. They outlive their nodes.
+// PutAccounts records accounts by node, with as many per transaction as fit.
+// They outlive their nodes.
 func (s *Site) PutAccounts(ctx context.Context, accounts map[string]site.Account) error {
 	var ops []clientv3.Op
 	for i, node := range slices.Sorted(maps.Keys(accounts)) {
@@ -93,8 +92,8 @@ func (s *Site) opAccount(node string, a site.Account) (clientv3.Op, error) {
 	return s.opPut(accountKey(node), value)
 }
 
-// Consume records that an approval is used, together with the step that uses
-// it: after a crash both are known or neither.
+// Consume records in one transaction that an approval is used, and the step
+// that uses it. After a crash the records have both or neither.
 func (s *Site) Consume(ctx context.Context, node string, a site.Account, r site.Recorded) error {
 	account, err := s.opAccount(node, a)
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *Site) Consume(ctx context.Context, node string, a site.Account, r site.
 	if err != nil {
 		return err
 	}
-	s.forgetSum(node) // unknown until it is written
+	s.forgetSum(node) // unknown until written
 	if err := s.commit(ctx, account, recorded); err != nil {
 		return err
 	}

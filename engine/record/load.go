@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Load reads everything that is recorded of the site, once at the start and
-// before anything is written. It forgets removals of more than 24 hours ago
-// and files that no record uses. The maps of observations stay the records'
-// too and must not be changed.
+// Load reads all records of the site, once at the start and before any write.
+// It deletes removals that are older than 24 hours, and files that no record
+// uses. The maps of observations are shared with the records and must not be
+// changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}},
 		library: bios.Library{Terms: map[string]bios.Entry{}, Registries: map[string]bios.Registry{}}}
@@ -59,22 +59,22 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 	return l.snap, nil
 }
 
-// loader gathers a snapshot.
+// loader collects a snapshot.
 type loader struct {
 	*Site
 	snap    Snapshot
-	files   map[string]bool // digests in use
+	files   map[string]bool // digests of files in use
 	stale   []string        // keys that nothing needs
 	library bios.Library
 }
 
-// read gives the value itself and notes its file if it has one.
+// read returns the value itself and notes its file if it has one.
 func (l *loader) read(value []byte) ([]byte, error) {
 	l.use(value)
 	return l.Site.read(value)
 }
 
-// use notes the file that a value is in, if it is in one.
+// use notes the file of a value, if it has one.
 func (l *loader) use(value []byte) {
 	if digest, large := strings.CutPrefix(string(value), "@"); large {
 		l.files[digest] = true
@@ -132,7 +132,7 @@ func (l *loader) observation(rest string, value []byte) error {
 	}
 	m, recorded := l.snap.Nodes[name]
 	if !recorded && !l.designed(name) {
-		l.stale = append(l.stale, observedKey(name)) // written while it was removed
+		l.stale = append(l.stale, observedKey(name)) // written while the node was removed
 		return nil
 	}
 	if value, err = l.read(value); err != nil {
@@ -146,14 +146,14 @@ func (l *loader) observation(rest string, value []byte) error {
 	return nil
 }
 
-// inventory is read when it is asked for.
+// inventory is read only on request.
 func (l *loader) inventory(rest string, value []byte) error {
 	name, err := nameOf(rest)
 	if err != nil {
 		return err
 	}
 	if _, recorded := l.snap.Nodes[name]; !recorded && !l.designed(name) {
-		l.stale = append(l.stale, inventoryKey(name)) // its file is in use by nothing
+		l.stale = append(l.stale, inventoryKey(name)) // nothing uses its file
 		return nil
 	}
 	l.use(value)
@@ -206,7 +206,7 @@ func (l *loader) paused(_ string, value []byte) error {
 	return l.decode(value, l.snap.Paused)
 }
 
-// rollout reads the rollout, and its nodes, which are beside it.
+// rollout reads the rollout, and its nodes, which have their own key.
 func (l *loader) rollout(rest string, value []byte) error {
 	if l.snap.Rollout == nil {
 		l.snap.Rollout = &site.RolloutStatus{}
@@ -234,8 +234,8 @@ func (l *loader) took(rest string, value []byte) error {
 	return nil
 }
 
-// events are read when they are asked for; those of a removed node, written
-// while it was removed, are stale.
+// events are read only on request. Those written while their node was removed
+// are stale.
 func (l *loader) events(rest string, value []byte) error {
 	l.use(value)
 	node, err := nameOf(strings.TrimPrefix(rest, "/"))
@@ -248,7 +248,7 @@ func (l *loader) events(rest string, value []byte) error {
 	return nil
 }
 
-// said is read when it is asked for, too.
+// said is read only on request, too.
 func (l *loader) said(rest string, value []byte) error {
 	l.use(value)
 	node, err := nameOf(rest)

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// PutMessage records under a key what has to be told, or was; nil removes it. A
-// value is JSON, which may be compressed with gzip.
+// PutMessage records under a key a message to send, or one that was sent; nil
+// deletes it. A value is JSON, possibly compressed with gzip.
 func (s *Site) PutMessage(ctx context.Context, key string, value []byte) error {
 	if value == nil {
 		return s.commit(ctx, clientv3.OpDelete(s.prefix+messageKey(key)))
@@ -17,7 +17,7 @@ func (s *Site) PutMessage(ctx context.Context, key string, value []byte) error {
 	return s.putBytes(ctx, messageKey(key), value)
 }
 
-// Messages is everything that PutMessage has recorded.
+// Messages returns everything that PutMessage has recorded.
 func (s *Site) Messages(ctx context.Context) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := s.each(ctx, "messages/", func(rest string, value []byte) error {
@@ -36,7 +36,7 @@ func (s *Site) Messages(ctx context.Context) (map[string][]byte, error) {
 
 func messageKey(key string) string { return "messages/" + url.PathEscape(key) }
 
-// message is read when it is asked for.
+// message is read only on request.
 func (l *loader) message(_ string, value []byte) error {
 	l.use(value)
 	return nil

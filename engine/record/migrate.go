@@ -16,18 +16,17 @@ import (
 // migration rewrites the records from one version of the layout to the next.
 type migration struct {
 	what string // for people, as in "events have a key per node"
-	// change gives what is to be done about one record, nothing to leave it.
-	// It may be given a record that it has rewritten before, when it was
-	// interrupted.
+	// change returns the operations for one record, nil to keep it. After an
+	// interruption it may get a record that it has rewritten before.
 	change func(s *Store, key string, value []byte) ([]clientv3.Op, error)
 }
 
-// migrations are those from version 1 to 2, from 2 to 3 and so on.
+// migrations lead from version 1 to 2, from 2 to 3 and so on.
 var migrations = []migration{sealValues, beginLedger, withoutWish, nameManager}
 
-// beginLedger is the migration to a ledger. Approvals of before it name neither
-// disks nor attempts, and so approve nothing any more; nor does what comments of
-// proposals have shown. A destructive step in flight had its approval.
+// beginLedger is the migration to a ledger. Earlier approvals name neither disks
+// nor attempts, so they no longer approve anything, and neither do earlier
+// comments on proposals. A destructive step in flight counts as approved.
 var beginLedger = migration{"approvals are entries of a ledger", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
 	kind, _, _ := strings.Cut(rest, "/")
@@ -43,7 +42,7 @@ var beginLedger = migration{"approvals are entries of a ledger", func(_ *Store, 
 		return nil, err
 	}
 	if bytes.HasPrefix(value, []byte("@")) {
-		return nil, nil // in a file: a departed node, on which nothing is in flight
+		return nil, nil // in a file: a departed node, with nothing in flight
 	}
 	if kind == "proposals" {
 		value, err = withoutShown(value)
@@ -56,8 +55,8 @@ var beginLedger = migration{"approvals are entries of a ledger", func(_ *Store, 
 	return []clientv3.Op{opSealed(key, value)}, nil
 }}
 
-// withoutShown is a proposal whose comment approves nothing; nil where it is so
-// already.
+// withoutShown returns a proposal whose comment approves nothing; nil if it
+// needs no change.
 func withoutShown(value []byte) ([]byte, error) {
 	var p Proposed
 	if err := json.Unmarshal(value, &p); err != nil {
@@ -70,8 +69,8 @@ func withoutShown(value []byte) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// consumed is a node whose destructive step in flight has used its approval; nil
-// where there is none.
+// consumed returns a node whose destructive step in flight has used its
+// approval; nil if there is none.
 func consumed(value []byte) ([]byte, error) {
 	var r site.Recorded
 	if err := json.Unmarshal(value, &r); err != nil {
@@ -84,8 +83,8 @@ func consumed(value []byte) ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// nameManager is the migration to the present name of the endpoint that was called bmc. What
-// is in files stays as it is, and is read by both names.
+// nameManager is the migration to the present name of the endpoint that was called bmc.
+// Files stay unchanged, because both names are read.
 var nameManager = migration{"the endpoint bmc is called manager", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	var was any
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
@@ -110,7 +109,7 @@ var nameManager = migration{"the endpoint bmc is called manager", func(_ *Store,
 	return []clientv3.Op{opSealed(key, value)}, nil
 }}
 
-// steps are the migrations to go by.
+// steps returns the migrations to use.
 func (o Options) steps() []migration {
 	if o.migrations != nil {
 		return o.migrations
@@ -118,8 +117,8 @@ func (o Options) steps() []migration {
 	return migrations
 }
 
-// settleVersion marks new records with the version of this program, takes
-// older ones to it, and refuses newer ones.
+// settleVersion marks new records with this program's version, migrates older
+// ones, and refuses newer ones.
 func (s *Store) settleVersion(ctx context.Context, steps []migration) error {
 	newest := 1 + len(steps)
 	version, err := s.version(ctx, newest)
@@ -138,7 +137,7 @@ func (s *Store) settleVersion(ctx context.Context, steps []migration) error {
 	return nil
 }
 
-// version reads the records' version; new ones get the newest.
+// version reads the records' version; new records get the newest.
 func (s *Store) version(ctx context.Context, newest int) (int, error) {
 	got, err := s.kv.Get(ctx, versionKey)
 	if err != nil {
@@ -161,12 +160,12 @@ func (s *Store) version(ctx context.Context, newest int) (int, error) {
 	return version, nil
 }
 
-// migrate does one migration. The version is written last, with the last of
-// the changes: an interrupted migration is done again as a whole.
+// migrate runs one migration. It writes the version last, together with the
+// last changes. An interrupted migration is repeated as a whole.
 func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 	var ops []clientv3.Op
 	size := 0
-	// Nobody else writes meanwhile, and making room forgets earlier moments.
+	// Nobody else writes meanwhile, and making room deletes earlier revisions.
 	err := s.stored(ctx, keysBelow, clientv3.GetPrefixRangeEnd(keysBelow), false, func(kv keyValue) error {
 		more, err := m.change(s, kv.key, kv.value)
 		if err != nil {

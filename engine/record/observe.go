@@ -14,22 +14,22 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// seenPerRecord is how many nodes' ages share one record.
+// seenPerRecord is how many nodes share one record of ages.
 const seenPerRecord = 500
 
-// maxBatch is the size at which a transaction is sent, in
-// bytes; etcd takes 1.5 MiB.
+// maxBatch is the size in bytes at which a transaction is sent; etcd accepts
+// 1.5 MiB.
 const maxBatch = 512 << 10
 
 // look is a node's last observation.
 type look struct {
 	observed site.Observed
 	fresh    bool // since the last flush
-	content  sum  // of what is known to be written; zero when that is unknown
+	content  sum  // of the content known to be written; zero if unknown
 }
 
-// Observe takes the newest observation of a node. It is kept in memory until
-// Flush; losing it costs the age of what a restarted daemon knows, no more.
+// Observe takes the newest observation of a node. It stays in memory until
+// Flush. Losing it only makes a restarted daemon's knowledge older.
 func (s *Site) Observe(node string, o site.Observed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,8 +38,8 @@ func (s *Site) Observe(node string, o site.Observed) {
 	s.seen[node] = l
 }
 
-// Flush writes the observations whose content has changed, and when all of
-// them were seen. It is called every few minutes and at the end.
+// Flush writes the observations whose content has changed, and when all of them
+// were seen. It is called every few minutes and at the end.
 func (s *Site) Flush(ctx context.Context) error {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
@@ -92,8 +92,8 @@ func (s *Site) takeFresh() map[string]look {
 	return fresh
 }
 
-// writeContents writes what differs from what is written, many in one
-// transaction, and notes its sums.
+// writeContents writes changed contents, many per transaction, and notes their
+// sums.
 func (s *Site) writeContents(ctx context.Context, fresh map[string]look) error {
 	b := batch{site: s}
 	for node, l := range fresh {
@@ -114,7 +114,7 @@ func (s *Site) writeContents(ctx context.Context, fresh map[string]look) error {
 	return b.send(ctx)
 }
 
-// content is an observation as it is written, without its times.
+// content encodes an observation without its times.
 func content(o site.Observed) ([]byte, error) {
 	o.Facets = maps.Clone(o.Facets)
 	for name, f := range o.Facets {
@@ -124,14 +124,14 @@ func content(o site.Observed) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// batch gathers writes into transactions.
+// batch groups writes into transactions.
 type batch struct {
 	site *Site
 	ops  []clientv3.Op
 	size int
 }
 
-// put adds a write, and sends those that there are when they are enough.
+// put adds a write, and sends the batch if it is large enough.
 func (b *batch) put(ctx context.Context, key string, value []byte) error {
 	if err := b.add(key, value); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (b *batch) send(ctx context.Context) error {
 // ages are when facets were last seen, in seconds since 1970, by node.
 type ages map[string]map[site.Facet]int64
 
-// flushAges writes when everything was last seen, in records of 500 nodes.
+// flushAges writes when everything was last seen, in records of seenPerRecord nodes.
 func (s *Site) flushAges(ctx context.Context) error {
 	all := s.agesNow()
 	nodes := slices.Sorted(maps.Keys(all))
@@ -199,7 +199,7 @@ func (s *Site) agesNow() ages {
 
 func agesKey(n int) string { return fmt.Sprintf("seen/%06d", n) }
 
-// putAges writes one record of ages, compressed, unless it is known to be so.
+// putAges writes one compressed record of ages, unless it is known to be unchanged.
 func (s *Site) putAges(ctx context.Context, n int, a ages) error {
 	b, err := json.Marshal(a)
 	if err != nil {
@@ -210,7 +210,7 @@ func (s *Site) putAges(ctx context.Context, n int, a ages) error {
 		return nil
 	}
 	if n < len(s.ages) {
-		s.ages[n] = sum{} // unknown until it is written
+		s.ages[n] = sum{} // unknown until written
 	} else {
 		s.ages = append(s.ages, sum{})
 	}

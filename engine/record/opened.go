@@ -14,12 +14,12 @@ type openedSecret struct {
 	Changed time.Time `json:"changed"`
 }
 
-// PutOpened records when the newest value of a credential that was opened was changed.
+// PutOpened records when the newest opened value of a credential was changed.
 func (s *Site) PutOpened(ctx context.Context, credential string, changed time.Time) error {
 	return s.put(ctx, openedBelow+url.PathEscape(credential), openedSecret{changed.UTC()})
 }
 
-// Opened says of each credential when the newest value that was opened was changed.
+// Opened returns for each credential when its newest opened value was changed.
 func (s *Site) Opened(ctx context.Context) (map[string]time.Time, error) {
 	all := map[string]time.Time{}
 	err := s.each(ctx, openedBelow, func(rest string, value []byte) error {

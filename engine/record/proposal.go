@@ -10,41 +10,41 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Proposed is what was done about a proposal and has to outlive a restart.
+// Proposed is what was done about a proposal and must outlive a restart.
 type Proposed struct {
 	Number int `json:"number"`
-	// Allowed is the commit of a fork that a person with the right to write
-	// allowed to be planned, AllowedBy who that was.
+	// Allowed is the commit of a fork that a person with write access allowed
+	// to be planned, AllowedBy that person.
 	Allowed   string `json:"allowed,omitempty"`
 	AllowedBy string `json:"allowedBy,omitempty"`
-	// Shown is what people read in its comment now; nil when that names no set
-	// of destruction, and from when others have changed it until it is restored.
+	// Shown is what people read in its comment now. It is nil if the comment names no
+	// set of destruction, and while a comment that others changed is not restored.
 	Shown *Shown `json:"shown,omitempty"`
-	// Comment is that comment as our own last write left it, or as it was found
+	// Comment is that comment as our last write left it, or as it was found
 	// changed; nil before the first. Changed is what others did to it.
 	Comment *site.Reading `json:"comment,omitempty"`
 	Changed *Changed      `json:"changed,omitempty"`
-	// Named is what its comment named first for a commit, or since somebody
-	// asked for another plan of it: what comes to it later is approved by no
-	// merge. It is nil until there was a plan.
+	// Named is what its comment first named for a commit, or since somebody
+	// asked for a new plan. No merge approves what was added later. It is nil
+	// until there was a plan.
 	Named *Named `json:"named,omitempty"`
-	// Told says that people are told of it, so that they are told as well what
-	// comes of it once it is merged.
+	// Told means that people were told of the proposal, so they will also be
+	// told its outcome after a merge.
 	Told bool `json:"told,omitempty"`
-	// Waiting is what the branch destroyed without it when it was last planned.
+	// Waiting is what the branch destroyed without the proposal when it was last planned.
 	Waiting site.Losses `json:"waiting,omitempty"`
-	// Landed is set once it was merged and what that approves is approved, until
-	// people were told the last of what came of it.
+	// Landed is set once the proposal was merged and its approvals are recorded,
+	// until people were told the final outcome.
 	Landed *Landed `json:"landed,omitempty"`
 }
 
-// Empty says whether nothing is to be remembered.
+// Empty reports whether there is nothing to remember.
 func (p Proposed) Empty() bool {
 	return p.Allowed == "" && p.Shown == nil && p.Named == nil && !p.Told && p.Landed == nil
 }
 
-// ChangedAt is what others did to the comment while it was about a commit; nil for
-// nothing.
+// ChangedAt returns what others did to the comment while it was about a commit;
+// nil for nothing.
 func (p Proposed) ChangedAt(head string) *Changed {
 	if p.Changed == nil || p.Changed.Head != head {
 		return nil
@@ -54,7 +54,7 @@ func (p Proposed) ChangedAt(head string) *Changed {
 
 // Shown is a set of destruction as a proposal's comment names it.
 type Shown struct {
-	// Head is the commit that was planned, Base what it was merged into.
+	// Head is the planned commit, Base the commit that it was merged into.
 	Head   string      `json:"head"`
 	Base   string      `json:"base"`
 	Digest string      `json:"digest"`
@@ -62,15 +62,15 @@ type Shown struct {
 	// Waiting is what the branch destroyed without the proposal.
 	Waiting site.Losses `json:"waiting,omitempty"`
 	When    time.Time   `json:"when"`
-	// Since is when, by the forge's clock, the comment was written that first
-	// named all of it: it has done so without a break.
+	// Since is when, by the forge's clock, the comment that first named all of
+	// it was written. It has named all of it ever since.
 	Since time.Time `json:"since,omitzero"`
 }
 
 // Changed is what others did to a comment of ours.
 type Changed struct {
-	// Head is the commit that the comment was about, What a clause such as "it was
-	// edited at 14:02:03 UTC", When when that was noticed.
+	// Head is the commit that the comment was about. What is a clause such as "it
+	// was edited at 14:02:03 UTC", and When is when that was noticed.
 	Head string    `json:"head"`
 	What string    `json:"what"`
 	When time.Time `json:"when"`
@@ -85,28 +85,28 @@ type Named struct {
 // Landed is a proposal that was merged.
 type Landed struct {
 	Proposal site.Proposal `json:"proposal"`
-	// Set is the digest of what its comment named, Pending what of that the merge
-	// approves once the merge commit is in force, Approved what it has approved.
+	// Set is the digest of what its comment named. Pending is the part that the merge
+	// approves once the merge commit is in force, Approved the part that it has approved.
 	Set      string      `json:"set,omitempty"`
 	Pending  site.Losses `json:"pending,omitempty"`
 	Approved site.Losses `json:"approved,omitempty"`
-	// Unapproved says why nothing is approved though its comment named a set.
+	// Unapproved says why nothing is approved although the comment named a set.
 	Unapproved string `json:"unapproved,omitempty"`
-	// Waiting is what the branch destroyed without it, as far as that is known.
+	// Waiting is what the branch destroyed without the proposal, as far as known.
 	Waiting site.Losses `json:"waiting,omitempty"`
-	// Revision is the first commit in force that was seen to have it, InForce
-	// when that was; zero before.
+	// Revision is the first commit in force that was seen to contain the
+	// proposal, InForce when that was; zero before.
 	Revision string    `json:"revision,omitempty"`
 	InForce  time.Time `json:"inForce,omitzero"`
-	// Held is what it destroys beside Approved.
+	// Held is what the proposal destroys beyond Approved.
 	Held site.Losses `json:"held,omitempty"`
-	// Rollout is the one that it is a part of; until that has ended only which one
-	// it is. Nil for none.
+	// Rollout is the rollout that contains the proposal. Until it has ended, it
+	// only identifies the rollout. Nil for none.
 	Rollout *site.RolloutStatus `json:"rollout,omitempty"`
 }
 
-// PutProposed records what was done about a proposal; when that is nothing, the
-// record is removed.
+// PutProposed records what was done about a proposal. It deletes the record if
+// there is nothing to remember.
 func (s *Site) PutProposed(ctx context.Context, p Proposed) error {
 	if p.Empty() {
 		return s.commit(ctx, clientv3.OpDelete(s.prefix+proposalKey(p.Number)))

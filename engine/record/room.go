@@ -9,11 +9,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// etcd takes no more writes once its database has reached its quota, and says
-// so until its alarm is disarmed (etcd documentation, "Space quota"). Most of
-// what the database holds is history that nobody reads.
+// etcd accepts no more writes once its database has reached its quota, until
+// its alarm is disarmed (etcd documentation, "Space quota"). Most of the
+// database is history that nobody reads.
 
-// makeRoom gives history and free pages back, and has etcd take writes again.
+// makeRoom frees history and unused pages, and makes etcd accept writes again.
 func (s *Store) makeRoom(ctx context.Context) error {
 	s.freeing.Lock()
 	defer s.freeing.Unlock()
@@ -37,8 +37,8 @@ func (s *Store) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// compact gives the history before a revision back, and returns when it is gone
-// or the context ends, for which etcd does not look.
+// compact deletes the history before a revision. It returns when that is done
+// or the context ends, which etcd itself ignores.
 func (s *Store) compact(ctx context.Context, revision int64) error {
 	done := make(chan error, 1)
 	go func() {
@@ -53,7 +53,7 @@ func (s *Store) compact(ctx context.Context, revision int64) error {
 	}
 }
 
-// full says what to do when there is no room even so.
+// full says what to do if there is still no room.
 func (s *Store) full(err error) error {
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		return err

@@ -11,15 +11,14 @@ import (
 
 func saidKey(node string) string { return "said/" + url.PathEscape(node) }
 
-// PutSaid records what the agent in the memory of a node's machine has said. The caller bounds
-// it.
+// PutSaid records what the agent in the memory of a node's machine has said. The caller limits it.
 func (s *Site) PutSaid(ctx context.Context, node string, lines []site.Said) error {
 	text, err := json.Marshal(lines)
 	if err != nil {
 		return err
 	}
 	value := compress(text)
-	for len(value) > maxValue && len(lines) > 1 { // so that it is no file
+	for len(value) > maxValue && len(lines) > 1 { // so that it needs no file
 		lines = lines[len(lines)/2:]
 		if text, err = json.Marshal(lines); err != nil {
 			return err
@@ -29,7 +28,7 @@ func (s *Site) PutSaid(ctx context.Context, node string, lines []site.Said) erro
 	return s.putBytes(ctx, saidKey(node), value)
 }
 
-// Said is what was recorded of what a node's agent has said, oldest first.
+// Said returns the recorded lines of a node's agent, oldest first.
 func (s *Site) Said(ctx context.Context, node string) (lines []site.Said, err error) {
 	value, err := s.valueOf(ctx, saidKey(node))
 	if err != nil || value == nil {

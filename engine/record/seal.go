@@ -9,9 +9,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Each value ends in a checksum of its key and itself, "#" and eight digits:
-// bbolt has none for its pages, and one bit that a disk flips in a generation
-// would have a machine installed anew.
+// Each value ends in a checksum of its key and itself: "#" and eight digits.
+// bbolt has no checksums for its pages, and a single flipped bit in a
+// generation could have a machine reinstalled.
 
 const sealSize = 1 + 8
 
@@ -21,12 +21,12 @@ func checksum(key string, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, value)
 }
 
-// opSealed is the operation that writes a value with its checksum.
+// opSealed returns the operation that writes a value with its checksum.
 func opSealed(key string, value []byte) clientv3.Op {
 	return clientv3.OpPut(key, fmt.Sprintf("%s#%08x", value, checksum(key, value)))
 }
 
-// unseal gives the value of a key after comparing its checksum.
+// unseal returns the value of a key after checking its checksum.
 func unseal(key string, sealed []byte) ([]byte, error) {
 	if at := len(sealed) - sealSize; at >= 0 && sealed[at] == '#' {
 		value := sealed[:at:at]
@@ -40,7 +40,7 @@ func unseal(key string, sealed []byte) ([]byte, error) {
 // sealValues is the migration that gives each value a checksum.
 var sealValues = migration{"records have checksums", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	if _, err := unseal(key, value); err == nil {
-		return nil, nil // interrupted after it
+		return nil, nil // sealed before an interruption
 	}
 	return []clientv3.Op{opSealed(key, bytes.Clone(value))}, nil
 }}

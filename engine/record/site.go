@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxValue is the largest value that is kept in etcd, in bytes; with its
-// checksum it has 64 KiB.
+// maxValue is the largest value kept in etcd, in bytes; with its checksum it
+// has 64 KiB.
 const maxValue = 64<<10 - sealSize
 
 // removalWindow is how long a removal counts and is kept.
@@ -28,13 +28,13 @@ const removalWindow = 24 * time.Hour
 // Accepted is the last good design.
 type Accepted struct {
 	Revision site.Revision
-	// SchemaVersion is what the design was evaluated with.
+	// SchemaVersion is the version that the design was evaluated with.
 	SchemaVersion string
 	Design        *site.Site
 	When          time.Time
 }
 
-// Removal is a node that was taken out of the records.
+// Removal is a node that was removed from the records.
 type Removal struct {
 	Node string    `json:"node"`
 	When time.Time `json:"when"`
@@ -44,45 +44,45 @@ type Removal struct {
 type Snapshot struct {
 	Accepted *Accepted // nil before the first good design
 	Nodes    map[string]site.Memory
-	// Book is zero before the engine has made it.
+	// Book is zero until the engine has created it.
 	Book     Book
-	Accounts map[string]site.Account // by node, also of nodes that are gone
+	Accounts map[string]site.Account // by node, including nodes that are gone
 	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
 	History site.History
-	// Sessions are the last known ones, by node.
+	// Sessions are the last known sessions, by node.
 	Sessions map[string]Sessions
 }
 
-// Site is the records of one site. Its methods may be called at the same time,
-// those for one node one at a time. What a method has written is durable when
-// it returns without an error; after an error it may be written or not.
+// Site is the records of one site. Its methods may be called concurrently,
+// except those for the same node. What a method has written is durable when it
+// returns nil. After an error it may be written or not.
 type Site struct {
 	store  *Store
-	prefix string // of every key, ends in "/"
+	prefix string // of every key; ends in "/"
 	name   string // escaped
 
 	mu   sync.Mutex
-	sums map[string]sum  // what nodes' records are known to be, by node
+	sums map[string]sum  // known sums of the nodes' records, by node
 	seen map[string]look // last observations, by node
-	used string          // the design's file
+	used string          // the file of the design
 
 	flushing sync.Mutex
-	ages     []sum           // what the records of ages are known to be
-	words    map[string]bool // keys of terms and registries that are written
+	ages     []sum           // known sums of the records of ages
+	words    map[string]bool // written keys of terms and registries
 
 	rolling        sync.Mutex
-	nodesOfRollout sum        // what is written of them; zero when that is unknown
-	telling        sync.Mutex // held while events are added to those that there are
+	nodesOfRollout sum        // of the written list; zero if unknown
+	telling        sync.Mutex // held while events are appended
 }
 
-// sum tells values apart without keeping them.
+// sum identifies a value without storing it.
 type sum [sha256.Size]byte
 
-// Site gives the records of a site.
+// Site returns the records of a site.
 func (s *Store) Site(name string) *Site {
 	esc := url.PathEscape(name)
 	return &Site{
@@ -91,7 +91,7 @@ func (s *Store) Site(name string) *Site {
 	}
 }
 
-// Store gives the store that the records are in.
+// Store returns the store that contains the records.
 func (s *Site) Store() *Store { return s.store }
 
 // acceptance is the value under "accepted".
@@ -102,8 +102,8 @@ type acceptance struct {
 	When          time.Time     `json:"when"`
 }
 
-// Accept records the last good design. The design itself is a file that is
-// complete before the record points to it; the one before is removed.
+// Accept records the last good design. The design is a file that is complete
+// before the record points to it. The previous file is removed.
 func (s *Site) Accept(ctx context.Context, rev site.Revision, design *site.Site) error {
 	digest, err := s.writeDesign(design)
 	if err != nil {
@@ -123,9 +123,9 @@ func (s *Site) Accept(ctx context.Context, rev site.Revision, design *site.Site)
 	return nil
 }
 
-// PutNode records what was done to a node's machine; it writes only what
-// differs from the last time. A departed node's origins are left out: they
-// point into a revision that is not in force.
+// PutNode records what was done to a node's machine, if that has changed. It
+// drops a departed node's origins, which point into a revision that is no
+// longer in force.
 func (s *Site) PutNode(ctx context.Context, node string, r site.Recorded) error {
 	if d := r.Departed; d != nil && d.Node != nil {
 		bare, departed := *d.Node, *d
@@ -147,8 +147,8 @@ func (s *Site) PutNode(ctx context.Context, node string, r site.Recorded) error 
 	return nil
 }
 
-// isWritten says whether what is recorded of a node has a digest. Where it has another one, the digest is
-// unknown from then on, until what is to be recorded is written.
+// isWritten reports whether the record of a node has the given digest. If not, the node's digest is
+// unknown until the new record is written.
 func (s *Site) isWritten(node string, is sum) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,23 +159,23 @@ func (s *Site) isWritten(node string, is sum) bool {
 	return false
 }
 
-// setSum notes the digest of what was recorded of a node.
+// setSum notes the digest of a node's record.
 func (s *Site) setSum(node string, is sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sums[node] = is
 }
 
-// forgetSum forgets the digest of what is recorded of a node.
+// forgetSum forgets the digest of a node's record.
 func (s *Site) forgetSum(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sums, node)
 }
 
-// DeleteNode forgets everything about a node.
+// DeleteNode deletes everything about a node, except its account.
 func (s *Site) DeleteNode(ctx context.Context, node string) error {
-	s.flushing.Lock() // so that no flush brings it back
+	s.flushing.Lock() // so that no flush restores it
 	defer s.flushing.Unlock()
 	s.forgetNode(node)
 	if err := s.deleteInventory(ctx, node); err != nil {
@@ -185,7 +185,7 @@ func (s *Site) DeleteNode(ctx context.Context, node string) error {
 		clientv3.OpDelete(s.prefix+eventsKey(node)), clientv3.OpDelete(s.prefix+sessionsKey(node)), clientv3.OpDelete(s.prefix+saidKey(node)))
 }
 
-// forgetNode forgets what is known in memory of what is recorded of a node.
+// forgetNode drops what memory holds about a node's records.
 func (s *Site) forgetNode(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *Site) Pause(ctx context.Context, h *site.Hold) error {
 	return s.put(ctx, "paused", h)
 }
 
-// Removed records that a node was removed, for the budget of removals in 24
+// Removed records that a node was removed, for the limit on removals in 24
 // hours.
 func (s *Site) Removed(ctx context.Context, r Removal) error {
 	return s.put(ctx, "removals/"+r.When.UTC().Format(time.RFC3339Nano)+"."+url.PathEscape(r.Node), r)
@@ -211,7 +211,7 @@ func nodeKey(node string) string     { return "nodes/" + url.PathEscape(node) }
 func observedKey(node string) string { return "observed/" + url.PathEscape(node) }
 func sessionsKey(node string) string { return "sessions/" + url.PathEscape(node) }
 
-// nameOf is the name in the rest of a key.
+// nameOf returns the name in the rest of a key.
 func nameOf(rest string) (string, error) {
 	name, err := url.PathUnescape(rest)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Site) putBytes(ctx context.Context, key string, value []byte) error {
 	return s.commit(ctx, op)
 }
 
-// opPut is the operation that writes a value; a large one is put into a file.
+// opPut returns the operation that writes a value; a large value goes into a file.
 func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
 	if len(value) <= maxValue {
 		return opSealed(s.prefix+key, value), nil
@@ -249,7 +249,7 @@ func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
 	return opSealed(s.prefix+key, []byte("@"+digest)), nil
 }
 
-// read gives a value itself, from its file if it is in one.
+// read returns the value itself, from its file if it has one.
 func (s *Site) read(value []byte) ([]byte, error) {
 	digest, large := strings.CutPrefix(string(value), "@")
 	if !large {
@@ -258,7 +258,7 @@ func (s *Site) read(value []byte) ([]byte, error) {
 	return s.readFile(digest)
 }
 
-// commit does operations in one transaction.
+// commit runs operations in one transaction, if the state directory is still ours.
 func (s *Site) commit(ctx context.Context, ops ...clientv3.Op) error {
 	if err := s.store.own(); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (s *Site) commit(ctx context.Context, ops ...clientv3.Op) error {
 	return s.store.txn(ctx, ops)
 }
 
-// txn does operations in one transaction.
+// txn runs operations in one transaction.
 func (s *Store) txn(ctx context.Context, ops []clientv3.Op) error {
 	return s.write(ctx, func(ctx context.Context) error {
 		_, err := s.kv.Txn(ctx).Then(ops...).Commit()
@@ -274,8 +274,8 @@ func (s *Store) txn(ctx context.Context, ops []clientv3.Op) error {
 	})
 }
 
-// write runs a request that writes to etcd, a second time when there was no
-// room for it and some could be made.
+// write runs a request that writes to etcd. If there is no room, it makes room
+// and tries once more.
 func (s *Store) write(ctx context.Context, request func(context.Context) error) error {
 	err := s.do(ctx, request)
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
@@ -287,9 +287,9 @@ func (s *Store) write(ctx context.Context, request func(context.Context) error) 
 	return s.full(s.do(ctx, request))
 }
 
-// do runs a request to etcd, and ends it when etcd cannot go on. Once it has
-// stopped nothing is asked of it: its log might take what is refused here. Nor is
-// anything for a context that is over: etcd may write it all the same.
+// do runs a request to etcd, and ends it if etcd cannot continue. It sends
+// nothing to a stopped etcd, whose log might accept what fails here. It sends
+// nothing for an ended context either, because etcd might still write it.
 func (s *Store) do(ctx context.Context, request func(context.Context) error) error {
 	if err := cmp.Or(s.stopped(), context.Cause(ctx)); err != nil {
 		return err
@@ -304,7 +304,7 @@ func (s *Store) do(ctx context.Context, request func(context.Context) error) err
 	return cmp.Or(s.stopped(), err)
 }
 
-// stopped says why etcd cannot go on, and nothing while it can.
+// stopped says why etcd cannot continue, nil while it can.
 func (s *Store) stopped() error {
 	switch failed := context.Cause(s.etcd.ctx); {
 	case failed == nil || errors.Is(failed, errClosed):
@@ -314,7 +314,7 @@ func (s *Store) stopped() error {
 	}
 }
 
-// each calls f for every key below one of the site's, in order.
+// each calls f for every key of the site with a prefix, in order.
 func (s *Site) each(ctx context.Context, below string, f func(rest string, value []byte) error) error {
 	const page = 256
 	first := s.prefix + below

@@ -1,9 +1,9 @@
 // Package record keeps what was done and cannot be observed from outside: the
-// last good design of a site, what each node's machine was adopted as and
-// installed with, approvals, holds, removals, the rollout, how long steps took,
-// what happened, who acts, and the last observation of each machine with its
-// age. It is etcd, embedded without a listener, in a state directory that one
-// process at a time holds.
+// last good design of a site, the adoption and installation of each node's
+// machine, approvals, holds, removals, the rollout, how long steps took,
+// events, who acts, and the last observation of each machine with its age. It
+// is an embedded etcd without a listener, in a state directory that one process
+// at a time holds.
 //
 // Keys, with site and node names path-escaped:
 //
@@ -16,25 +16,26 @@
 //	/slipway/v1/SITE/ledger              Book
 //	/slipway/v1/SITE/ledger/NODE         site.Account
 //	/slipway/v1/SITE/proposals/NUMBER    Proposed
-//	/slipway/v1/SITE/messages/KEY        what is told elsewhere, as who tells it keeps it
+//	/slipway/v1/SITE/messages/KEY        messages to send or sent, in the sender's form
 //	/slipway/v1/SITE/removals/TIME.NODE  Removal
-//	/slipway/v1/SITE/proposals/NUMBER    Proposed
+//	/slipway/v1/SITE/terms/DIGEST        bios.Entry, machines' names for firmware settings
+//	/slipway/v1/SITE/registries/SUM      bios.Registry
 //	/slipway/v1/SITE/paused              site.Hold
 //	/slipway/v1/SITE/rollout             site.RolloutStatus without its nodes
 //	/slipway/v1/SITE/rollout/nodes       the nodes of the rollout
 //	/slipway/v1/SITE/took/LIKE           how long steps took, see site.Like
 //	/slipway/v1/SITE/events              the last 256 events of the site itself
 //	/slipway/v1/SITE/events/NODE         the last 32 events of a node
-//	/slipway/v1/SITE/said/NODE           the last 200 lines that a node's agent has said
+//	/slipway/v1/SITE/said/NODE           the last 200 lines from a node's agent
 //	/slipway/v1/SITE/term                who acts for the site, see Term
 //	/slipway/v1/SITE/sessions/NODE       Sessions
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
-//	/slipway/v1/SITE/deliveries/GUID     when a webhook's delivery was taken
-//	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest value that was opened was changed
+//	/slipway/v1/SITE/deliveries/GUID     when a webhook delivery was taken
+//	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest opened value was changed
 //
-// Values are JSON, what repeats itself compressed with gzip. One of more than
-// 64 KiB is a file of the state directory, and the key holds "@" and the file's
-// digest. Each ends in a checksum.
+// Values are JSON; repetitive ones are compressed with gzip. A value of more
+// than 64 KiB is a file in the state directory, and the key holds "@" and the
+// file's digest. Each value ends in a checksum.
 package record
 
 import (
@@ -62,16 +63,16 @@ const Version = 5
 
 const versionKey = "/slipway/version"
 
-// Options are how a store is opened.
+// Options configure the opening of a store.
 type Options struct {
-	// NoSync leaves out every fsync. Only for tests: a power cut then loses
+	// NoSync disables every fsync. Only for tests: a power cut then loses
 	// records.
 	NoSync bool
-	// Tick is how often etcd looks at its clock and gathers what it writes; 100 ms
-	// where it is zero. Only for tests: hours of virtual time consist of ticks.
+	// Tick is how often etcd checks its clock and batches its writes; 0 means 100
+	// ms. Only for tests: hours of virtual time consist of ticks.
 	Tick time.Duration
-	// KV takes the place of etcd. Only for tests: what it keeps is not in the
-	// state directory.
+	// KV replaces etcd. Only for tests: its content is not in the state
+	// directory.
 	KV  clientv3.KV
 	Log *slog.Logger
 
@@ -80,7 +81,7 @@ type Options struct {
 	patience   time.Duration
 }
 
-// Store is the records of a daemon, all sites of it.
+// Store is the records of a daemon, for all its sites.
 type Store struct {
 	dir  string
 	sync bool
@@ -88,17 +89,17 @@ type Store struct {
 	etcd *member
 	kv   clientv3.KV
 
-	limit     int64        // bytes that etcd's database may have
+	limit     int64        // maximum bytes of etcd's database
 	exporting atomic.Int32 // exports under way
-	freeing   sync.Mutex   // one at a time makes room
+	freeing   sync.Mutex   // one goroutine at a time makes room
 
 	closing sync.Once
 }
 
-// Open opens the records in a state directory, which it makes if need be. The
-// context bounds the opening. A directory that another process holds, that
-// cannot be written, whose content is damaged or was written by a newer
-// version is an error that says what to do; no record is changed then.
+// Open opens the records in a state directory, which it creates if needed. The
+// context limits the opening. It fails with advice, and changes no record, if
+// another process holds the directory, or if the directory is not writable,
+// damaged, or written by a newer version.
 func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -136,8 +137,8 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 	return s.checkRecords(ctx)
 }
 
-// checkRecords compares the checksums of all records, also of those that no site
-// will ask for: a key that a disk has changed is a record that is lost.
+// checkRecords checks the checksums of all records, including those that no site
+// will ask for: a key changed by the disk is a lost record.
 func (s *Store) checkRecords(ctx context.Context) error {
 	return s.stored(ctx, "\x00", "\x00", false, func(kv keyValue) error {
 		if kv.key == versionKey {
@@ -151,10 +152,10 @@ func (s *Store) checkRecords(ctx context.Context) error {
 	})
 }
 
-// lockFile is what the process that has the directory holds, and is named in.
+// lockFile is the file that the owner of the directory locks; it names that process.
 const lockFile = "lock"
 
-// hold takes the directory's lock, which ends with the process.
+// hold locks the directory. The lock ends with the process.
 func (s *Store) hold() error {
 	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -177,7 +178,7 @@ func (s *Store) hold() error {
 	return nil
 }
 
-// holder names the process that holds the lock, as far as it is known.
+// holder names the process that holds the lock, if known.
 func holder(f *os.File) string {
 	buf := make([]byte, 20)
 	n, _ := f.ReadAt(buf, 0)
@@ -187,7 +188,7 @@ func holder(f *os.File) string {
 	return ""
 }
 
-// explain adds to an error of the state directory's files what to do.
+// explain adds advice to an error about the state directory's files.
 func explain(err error) error {
 	if what := remedy(err); what != "" {
 		return fmt.Errorf("%w: %s", err, what)
@@ -195,7 +196,7 @@ func explain(err error) error {
 	return err
 }
 
-// damaged is explain where the content itself is wrong if nothing else is.
+// damaged is explain for an error that otherwise means damaged content.
 func damaged(err error) error {
 	if remedy(err) != "" {
 		return explain(err)
@@ -216,8 +217,8 @@ func remedy(err error) string {
 	return ""
 }
 
-// Close gives the directory free. It writes nothing: flush first. What is asked
-// of closed records is an error.
+// Close releases the directory. It writes nothing, so flush first. Requests to
+// closed records fail.
 func (s *Store) Close() error {
 	s.release()
 	return nil

@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// An export is a row of JSON values, one a line: a header, an entry for each
-// record with what it holds, and a trailer with the digest of all lines before.
+// An export is a sequence of JSON values, one per line: a header, an entry for
+// each record, and a trailer with the digest of all previous lines.
 
-// exportVersion is the version of the form of an export.
+// exportVersion is the version of the export format.
 const exportVersion = 1
 
-// maxLine bounds a line of an export, in bytes: the largest is one record.
+// maxLine limits a line of an export, in bytes: the largest is one record.
 const maxLine = 64 << 20
 
 // header is the first line of an export.
 type header struct {
-	Export  int       `json:"slipwayExport"` // version of this form
+	Export  int       `json:"slipwayExport"` // version of this format
 	Records int       `json:"records"`       // version of the layout of the records
 	Created time.Time `json:"created"`
 }
 
-// entry is one line of an export: a record, or one part of a site's design,
-// the parts of which come right before the record that points to it.
+// entry is one line of an export: a record, or one part of a site's design. The
+// parts come right before the record that points to the design.
 type entry struct {
 	Key string `json:"key,omitempty"`
-	// JSON is the record's value, Packed that of one which is compressed.
+	// JSON is the record's value, Packed the decompressed value of a compressed record.
 	JSON   json.RawMessage `json:"json,omitempty"`
 	Packed json.RawMessage `json:"packed,omitempty"`
 	// Design is a part of the design of Site.
@@ -44,7 +44,7 @@ type entry struct {
 // trailer is the last line of an export.
 type trailer struct {
 	Entries int    `json:"entries"`
-	SHA256  string `json:"sha256"` // of all lines before
+	SHA256  string `json:"sha256"` // of all previous lines
 }
 
 // streamWriter writes an export.
@@ -73,17 +73,17 @@ func (s *streamWriter) end() error {
 	return s.buf.Flush()
 }
 
-// errSpoilt is wrapped by the errors of an export that is not whole or not ours.
+// errSpoilt is wrapped by errors about an export that is incomplete or not ours.
 var errSpoilt = errors.New("this export is not complete")
 
-// spoilt is errSpoilt with what is wrong, and what to do.
+// spoilt returns errSpoilt with what is wrong, and what to do.
 func spoilt(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format+"; nothing was changed: take another copy of it", append([]any{errSpoilt}, args...)...)
 }
 
-// readStream reads an export, and hands the header to begin and each entry to
-// take. Before it returns without an error, nothing that they were given may be
-// relied on: only then was all of it there as it was written.
+// readStream reads an export. It passes the header to begin and each entry to
+// take. Until it returns nil, do not rely on what they received: the export may
+// be incomplete or altered.
 func readStream(r io.Reader, begin func(header) error, take func(entry) error) error {
 	lines := &lineReader{buf: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
 	var h header
@@ -121,14 +121,14 @@ func readStream(r io.Reader, begin func(header) error, take func(entry) error) e
 	}
 }
 
-// strict decodes one JSON value that has no field we do not know.
+// strict decodes one JSON value without unknown fields.
 func strict(line []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	return dec.Decode(into)
 }
 
-// lineReader gives lines of bounded length and sums them up.
+// lineReader returns lines of limited length and computes their digest.
 type lineReader struct {
 	buf *bufio.Reader
 	sum hash.Hash
@@ -146,7 +146,7 @@ func (l *lineReader) first(h *header) error {
 	return nil
 }
 
-// next gives a line, and the digest of the lines before it.
+// next returns a line, and the digest of the lines before it.
 func (l *lineReader) next() (line []byte, before string, err error) {
 	before = hex.EncodeToString(l.sum.Sum(nil))
 	for {

@@ -16,16 +16,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// A term is the time for which one holder acts for a site. Its number grows
-// with each. The holder has a lease, which it renews; whoever cannot renew it
-// stops by itself, some time before the lease is over.
+// A term is the time during which one holder acts for a site. Its number
+// increases each time. The holder has a lease, which it renews. A holder that
+// cannot renew its lease stops by itself, some time before the lease ends.
 const (
 	// Lease is how long a lease lasts from its last renewal.
 	Lease = 30 * time.Second
-	// RenewEvery is how often it is to be renewed.
+	// RenewEvery is how often the holder should renew it.
 	RenewEvery = Lease / 3
-	// leaseMargin is how long before its end nothing is sent any more: what
-	// was allowed a moment ago has left by then.
+	// leaseMargin is how long before the end of a lease the holder stops
+	// sending: a request allowed just before has left by then.
 	leaseMargin = 3 * time.Second
 )
 
@@ -36,26 +36,25 @@ var ErrLost = errors.New("the term is lost")
 type tenure struct {
 	Term   uint64 `json:"term"`
 	Holder string `json:"holder"`
-	// Released is set when the holder has ended the term itself: it has
-	// nothing under way any more.
+	// Released is set if the holder has ended the term itself: it has nothing
+	// under way.
 	Released bool `json:"released,omitempty"`
 	// Time is the latest time that a holder has seen on its clock.
 	Time time.Time `json:"time,omitzero"`
 }
 
-// Term is the right to act for a site. Its methods may be called at the same
-// time.
+// Term is the right to act for a site. Its methods may be called concurrently.
 type Term struct {
-	// Number is larger than that of every term before. Holder is whose it is.
+	// Number is larger than that of every earlier term. Holder is who has it.
 	Number uint64
 	Holder string
 	// Began is when it was acquired.
 	Began time.Time
-	// Clean is set when there was no holder before, or when it had released
-	// its term: then nothing of it is under way, and it has left no sessions.
+	// Clean is set if there was no earlier holder, or if it had released its
+	// term. Then it has nothing under way, and has left no sessions.
 	Clean bool
-	// Latest is the latest time that holders before have seen: what had ended by
-	// then has ended, whatever the clock says now.
+	// Latest is the latest time that earlier holders have seen. What had ended
+	// by then has ended, whatever the clock says now.
 	Latest time.Time
 
 	site     *Site
@@ -71,11 +70,11 @@ type Term struct {
 	ended    bool // lost or released
 }
 
-// Acquire begins a new term, also while the lease of an earlier one lasts: the
-// process that holds the store is the only one, so the earlier holder is
-// gone, and whatever it has sent last may still be under way, see Clean. A
-// holder that is not gone finds its term lost. Its number is higher than above,
-// which is 0 where the last one's decides.
+// Acquire begins a new term, even during the lease of an earlier one. Only one
+// process holds the store, so the earlier holder is gone; its last requests may
+// still be under way, see Clean. A holder that still runs finds its term lost.
+// The new number is higher than above, and than the last number; pass 0 if only
+// the last number matters.
 func (s *Site) Acquire(ctx context.Context, holder string, above uint64) (*Term, error) {
 	for {
 		before, revision, err := s.tenure(ctx)
@@ -92,13 +91,13 @@ func (s *Site) Acquire(ctx context.Context, holder string, above uint64) (*Term,
 		case err == nil:
 			t.extend(t.Began)
 			return t, nil
-		case !errors.Is(err, ErrLost): // then somebody else was faster
+		case !errors.Is(err, ErrLost): // otherwise somebody else was faster
 			return nil, fmt.Errorf("begin a term: %w", err)
 		}
 	}
 }
 
-// tenure reads what is recorded of the last term, with its revision in etcd.
+// tenure reads the record of the last term, with its revision in etcd.
 func (s *Site) tenure(ctx context.Context) (last tenure, revision int64, err error) {
 	var got *clientv3.GetResponse
 	err = s.store.do(ctx, func(ctx context.Context) (err error) {
@@ -144,16 +143,16 @@ func (t *Term) write(ctx context.Context, now tenure) error {
 	return nil
 }
 
-// SetBack forgets that holders have seen a later time than this: their clock was
-// ahead.
+// SetBack forgets that holders have seen a time later than now, because their
+// clock was ahead.
 func (t *Term) SetBack(now time.Time) {
 	t.renewing.Lock()
 	defer t.renewing.Unlock()
 	t.Latest = now
 }
 
-// Renew extends the lease. An error that is not ErrLost may pass; the lease is
-// as it was then. It takes no longer than a lease.
+// Renew extends the lease. An error other than ErrLost may be temporary, and
+// leaves the lease unchanged. Renew takes no longer than a lease.
 func (t *Term) Renew(ctx context.Context) error {
 	t.renewing.Lock()
 	defer t.renewing.Unlock()
@@ -168,7 +167,7 @@ func (t *Term) Renew(ctx context.Context) error {
 	began := time.Now()
 	switch err := t.write(ctx, tenure{Term: t.Number, Holder: t.Holder}); {
 	case errors.Is(err, ErrLost):
-		// A renewal whose answer did not come has been written, too.
+		// A renewal whose answer was lost may have been written.
 		last, revision, rerr := t.site.tenure(ctx)
 		if rerr == nil && last.Term == t.Number && last.Holder == t.Holder {
 			t.revision = revision
@@ -192,8 +191,8 @@ func (t *Term) why(ctx context.Context) error {
 	return fmt.Errorf("%w: %s has begun term %d and acts for the site", ErrLost, last.Holder, last.Term)
 }
 
-// Release ends the term when nothing is under way any more, so that the next
-// holder need not wait.
+// Release ends the term once nothing is under way, so that the next holder need
+// not wait.
 func (t *Term) Release(ctx context.Context) error {
 	t.renewing.Lock()
 	defer t.renewing.Unlock()
@@ -210,24 +209,24 @@ func (t *Term) Release(ctx context.Context) error {
 // Lost is closed when the term is over.
 func (t *Term) Lost() <-chan struct{} { return t.lost }
 
-// Deadline is until when a write may be sent. It moves on with each renewal.
+// Deadline is the time until which writes may be sent. Each renewal extends it.
 func (t *Term) Deadline() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.deadline
 }
 
-// Holds says whether a write may be sent now. The deadline must not have
-// passed by the monotonic clock, nor by the time of day: while a machine
-// sleeps only the latter goes on. A time of day that was set wrong costs the
-// time until the next renewal.
+// Holds reports whether a write may be sent now. The deadline must not have
+// passed on the monotonic clock or by the time of day: while a machine sleeps,
+// only the time of day advances. A wrong time of day costs at most the time
+// until the next renewal.
 func (t *Term) Holds(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.ended && now.Before(t.deadline) && now.Round(0).Before(t.deadline.Round(0))
 }
 
-// Bound gives a context that ends when no write may be sent any more.
+// Bound returns a context that ends when no more writes may be sent.
 func (t *Term) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	t.mu.Lock()
 	lapse := t.lapse
@@ -239,7 +238,7 @@ func (t *Term) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// extend has the lease last from a time on.
+// extend makes the lease last from a given time.
 func (t *Term) extend(from time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,7 +248,7 @@ func (t *Term) extend(from time.Time) {
 		t.timer.Reset(left)
 		return
 	}
-	// The first one, or the one before has lapsed.
+	// The first context, or the previous one has ended.
 	t.lapse, t.lapsed = context.WithCancel(context.Background())
 	t.timer = time.AfterFunc(left, t.lapsed)
 }
@@ -269,9 +268,9 @@ func (t *Term) isOver() bool {
 	return t.ended
 }
 
-// own says whether the state directory is still the one that was opened: one
-// that was removed or replaced under the process keeps no records, and lets
-// another process begin anew beside this one.
+// own checks that the state directory is still the one that was opened. If it
+// was removed or replaced under the process, it keeps no records, and another
+// process could start beside this one.
 func (s *Store) own() error {
 	mine, err := s.lock.Stat()
 	if errors.Is(err, fs.ErrClosed) {
@@ -286,16 +285,16 @@ func (s *Store) own() error {
 	return nil
 }
 
-// Session is a login on a machine that a term made. It is recorded before
-// anything is written through it, so that the next term can end it first.
+// Session is a login that a term made on a machine. It is recorded before any
+// write through it, so that the next term can end it first.
 type Session struct {
 	Term uint64 `json:"term"`
-	// Endpoint is the URL it was made at, ID its name there.
+	// Endpoint is the URL of the login, ID the session's name there.
 	Endpoint string `json:"endpoint"`
 	ID       string `json:"id"`
 }
 
-// Sessions are the sessions on one machine that may not be over.
+// Sessions are the sessions on one machine that may still exist.
 type Sessions map[site.EndpointKind][]Session
 
 // PutSessions records the sessions on a node's machine.

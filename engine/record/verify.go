@@ -11,14 +11,14 @@ import (
 )
 
 // The format of a bbolt database (go.etcd.io/bbolt, internal/common). Pages have
-// no checksums, and bbolt panics on its own goroutines when it meets a page that
-// is not as it was written. So every page is verified here before etcd opens the
-// file, with plain reads: what a disk cannot read is an error, and no fault.
+// no checksums, and bbolt panics on its own goroutines if a page is damaged. So
+// this code verifies every page before etcd opens the file. It uses plain reads,
+// so that a disk error is an error and not a fault.
 const (
 	pageHeader  = 16 // id uint64, flags uint16, count uint16, overflow uint32
-	elementSize = 16 // of a leaf: flags, pos, ksize, vsize uint32; of a branch: pos, ksize uint32, id uint64
-	metaSize    = 64 // after the header, with its checksum
-	bucketSize  = 16 // root and sequence uint64, and in front of an inline page
+	elementSize = 16 // leaf: flags, pos, ksize, vsize uint32; branch: pos, ksize uint32, id uint64
+	metaSize    = 64 // after the header, including its checksum
+	bucketSize  = 16 // root and sequence uint64, before an inline page
 
 	branchFlag   = 0x01
 	leafFlag     = 0x02
@@ -29,27 +29,27 @@ const (
 	metaVersion = 2
 	noFreelist  = ^uint64(0)
 
-	deepest     = 32  // levels of pages; a database of 2 GiB has about 5
+	deepest     = 32  // maximum levels of pages; a database of 2 GiB has about 5
 	mostBuckets = 100 // etcd has 12
 )
 
-// order is how bbolt writes numbers: as the machine has them.
+// order is bbolt's byte order: that of the machine.
 var order = binary.NativeEndian
 
 // database is a bbolt database that is being verified.
 type database struct {
 	file     io.ReaderAt
 	pageSize int64
-	pages    uint64   // that are in use or were; the file is not shorter
-	used     []uint64 // bits of pages that were met
+	pages    uint64   // pages that are or were in use; the file is not shorter
+	used     []uint64 // bits of pages that were visited
 	buffers  [deepest][]byte
 	buckets  int
-	// each is told of the pairs of each bucket, in order.
+	// each receives the pairs of each bucket, in order.
 	each func(bucket string, key, value []byte) error
 }
 
-// verifyDatabase reads every page of a bbolt database and tells of what it holds,
-// or says which page is not as bbolt writes it.
+// verifyDatabase reads every page of a bbolt database and reports its content, or
+// says which page is not as bbolt writes it.
 func verifyDatabase(path string, each func(bucket string, key, value []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -76,8 +76,8 @@ func verifyDatabase(path string, each func(bucket string, key, value []byte) err
 	return d.page(root, 0, bounds{}, d.bucketsOf)
 }
 
-// meta reads the two pages that say where everything is, of which bbolt takes
-// the newer one that has its checksum.
+// meta reads the two meta pages. Like bbolt, it uses the newer one with a valid
+// checksum.
 func (d *database) meta(size int64) (root, freelist uint64, err error) {
 	var newest uint64
 	for _, at := range d.metaPlaces(size) {
@@ -96,7 +96,7 @@ func (d *database) meta(size int64) (root, freelist uint64, err error) {
 	return root, freelist, nil
 }
 
-// metaPlaces are where pages of this kind are that have their checksums: the
+// metaPlaces returns the places of the meta pages with valid checksums: the
 // first page, and the second, whose place the first tells unless it is damaged.
 func (d *database) metaPlaces(size int64) (places []int64) {
 	valid := func(at int64) (pageSize int64) {
@@ -130,7 +130,7 @@ func (d *database) metaPlaces(size int64) (places []int64) {
 	return nil
 }
 
-// take notes that a page is used, which it is once at most.
+// take notes that a page is used. A page may be used only once.
 func (d *database) take(id uint64, more uint32) error {
 	if id < 2 || id >= d.pages || uint64(more) >= d.pages-id {
 		return fmt.Errorf("a reference leads to page %d, which is not valid: %d pages are in use", id, d.pages)
@@ -144,7 +144,7 @@ func (d *database) take(id uint64, more uint32) error {
 	return nil
 }
 
-// load reads a page with what it overflows to, into the buffer of its depth.
+// load reads a page with its overflow into the buffer of its depth.
 func (d *database) load(id uint64, depth int) ([]byte, error) {
 	if id < 2 || id >= d.pages {
 		return nil, fmt.Errorf("a reference leads to page %d, which is not valid: %d pages are in use", id, d.pages)
@@ -180,7 +180,7 @@ func (d *database) load(id uint64, depth int) ([]byte, error) {
 	return p, nil
 }
 
-// free verifies the list of free pages, where there is one: etcd writes none on
+// free verifies the list of free pages, if there is one: etcd writes none on
 // Linux.
 func (d *database) free(id uint64) error {
 	if id == noFreelist {
@@ -205,14 +205,13 @@ func (d *database) free(id uint64) error {
 	return nil
 }
 
-// bounds are between which the keys of a page are: from the first on, and before
-// the end, nil for none.
+// bounds limit the keys of a page: from first on, and before end, nil for none.
 type bounds struct{ first, end []byte }
 
-// taker is given the elements of a leaf.
+// taker receives the elements of a leaf.
 type taker func(flags uint32, key, value []byte, depth int) error
 
-// page verifies a page and all below it.
+// page verifies a page and everything below it.
 func (d *database) page(id uint64, depth int, b bounds, take taker) error {
 	p, err := d.load(id, depth)
 	if err != nil {
@@ -224,7 +223,7 @@ func (d *database) page(id uint64, depth int, b bounds, take taker) error {
 	return nil
 }
 
-// elements verifies what is on a page, and all below it.
+// elements verifies the content of a page, and everything below it.
 func (d *database) elements(p []byte, depth int, b bounds, take taker) error {
 	flags, count := order.Uint16(p[8:]), int(order.Uint16(p[10:]))
 	if pageHeader+count*elementSize > len(p) {
@@ -276,8 +275,8 @@ func (d *database) elements(p []byte, depth int, b bounds, take taker) error {
 
 var errBucket = errors.New("it is not a bucket")
 
-// bucketsOf takes the elements of the root, which are buckets, as etcd has them:
-// one level, without inline ones that have buckets.
+// bucketsOf takes the elements of the root, which are buckets. As in etcd, there
+// is one level, and inline buckets contain no buckets.
 func (d *database) bucketsOf(flags uint32, name, value []byte, depth int) error {
 	if d.buckets++; flags != bucketFlag || len(value) < bucketSize || d.buckets > mostBuckets {
 		return errBucket

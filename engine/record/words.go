@@ -14,15 +14,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What machines call the settings of their firmware is kept once for all machines
-// that call them so, and each attribute registry once for all machines of a kind.
+// The machines' names for firmware settings are stored once for all machines with
+// the same names, and each attribute registry once for all machines of a kind.
 const (
 	termsBelow      = "terms/"      // by digest
 	registriesBelow = "registries/" // by sum
 )
 
-// writeWords writes what the observations name and is not written yet. It does so
-// before them, so that what they name is there.
+// writeWords writes what the observations refer to and is not written yet. It
+// runs before the observations are written.
 func (s *Site) writeWords(ctx context.Context, fresh map[string]look) error {
 	b := batch{site: s}
 	var written []string
@@ -57,7 +57,7 @@ func (s *Site) writeWords(ctx context.Context, fresh map[string]look) error {
 	return nil
 }
 
-// dropWords forgets what no observation names any more.
+// dropWords deletes what no observation refers to any more.
 func (s *Site) dropWords(ctx context.Context) error {
 	s.mu.Lock()
 	used := map[string]bool{}
@@ -82,7 +82,7 @@ func (s *Site) dropWords(ctx context.Context) error {
 	return nil
 }
 
-// forget deletes a key and the file that its value is in.
+// forget deletes a key and the file of its value.
 func (s *Site) forget(ctx context.Context, key string) error {
 	was, err := s.valueOf(ctx, key)
 	if err != nil || was == nil {
@@ -104,7 +104,7 @@ func observations(looks map[string]look) iter.Seq[site.Observed] {
 	}
 }
 
-// terms reads those that an observation names.
+// terms reads terms that an observation refers to.
 func (l *loader) terms(digest string, value []byte) error {
 	for _, m := range l.snap.Nodes {
 		for _, f := range m.Observed.Facets {
@@ -123,7 +123,7 @@ func (l *loader) terms(digest string, value []byte) error {
 	return nil
 }
 
-// registry reads one that terms name.
+// registry reads a registry that terms refer to.
 func (l *loader) registry(sum string, value []byte) error {
 	for _, e := range l.library.Terms {
 		if e.Registry != sum {
@@ -140,7 +140,7 @@ func (l *loader) registry(sum string, value []byte) error {
 	return nil
 }
 
-// attach gives the observations the terms that they name.
+// attach gives the observations the terms that they refer to.
 func (l *loader) attach() {
 	all := l.library.All()
 	for name, m := range l.snap.Nodes {
@@ -149,8 +149,8 @@ func (l *loader) attach() {
 	}
 }
 
-// withoutWish is the migration to observations of what was seen alone: settings of
-// firmware that do not name what the machine calls them are as if never seen.
+// withoutWish is the migration to observations without designed values. Firmware
+// settings that do not refer to the machine's names for them count as never seen.
 var withoutWish = migration{"observations name what machines call their settings", func(s *Store, key string, value []byte) ([]clientv3.Op, error) {
 	b, rest, err := s.siteOf(key)
 	if err != nil || !strings.HasPrefix(rest, "observed/") {

@@ -2,40 +2,41 @@ package repo
 
 import "bytes"
 
-// The bounds on what merging texts may cost. Beyond them a file that both sides
-// changed is a conflict, and nothing is guessed.
+// The limits on the cost of merging texts. Beyond them, a file that both sides
+// changed is a conflict; nothing is guessed.
 const (
-	// maxText and maxLines are how large a file may be to be merged by its lines,
-	// and maxMade is how large the results may be together.
+	// maxText and maxLines are the largest file to merge by lines; maxMade is
+	// the largest size of all results together.
 	maxText, maxLines, maxMade = 4 << 20, 100_000, 64 << 20
 	// maxSteps is how many lines are compared for one merge of two commits.
 	maxSteps = 100_000_000
-	// maxChain is how often a line may occur before it is too common to find by
-	// it what two texts share; maxEdits is how far two texts of nothing but such
-	// lines may be apart on either side of their middle. Both are Git's, which
-	// beyond the second one takes a way that is not the shortest.
+	// maxChain is how often a line may occur before it is too common to find
+	// what two texts share. maxEdits limits, on either side of their middle,
+	// how far two texts of only such lines may differ. Both are Git's values.
+	// Beyond maxEdits, Git takes a path that is not the shortest.
 	maxChain = 64
 	maxEdits = 256
 )
 
-// differ compares texts. Each line is a number, which is the same for lines of
+// differ compares texts. It numbers lines, with the same number for lines of
 // the same bytes.
 type differ struct {
 	number map[string]int
 	steps  int
-	spent  bool // comparing was given up, and what it came to is of no use
-	// Of lines by their number: the first one in the part that is looked at,
-	// and how many there are.
+	spent  bool // comparing was given up, and its result is useless
+	// By line number: the first such line in the current part, and how many
+	// there are.
 	first, count []int
 }
 
-// text is a file as the numbers of its lines, and which of them the other text does not have.
+// text is a file as the numbers of its lines, with marks for the lines that the
+// other text lacks.
 type text struct {
 	is    []int
 	edits []bool
 }
 
-// hunk is a run of lines of one text in the place of a run of another.
+// hunk is a run of lines of one text that replaces a run of another.
 type hunk struct{ at, from, to, till int } // [at, from) of the old, [to, till) of the new
 
 func (d *differ) lines(data []byte) (lines [][]byte, is []int) {
@@ -51,16 +52,16 @@ func (d *differ) lines(data []byte) (lines [][]byte, is []int) {
 	return lines, is
 }
 
-// step counts a comparison, and says whether to go on.
+// step counts a comparison, and reports whether to go on.
 func (d *differ) step() bool {
 	d.steps++
 	d.spent = d.spent || d.steps > maxSteps
 	return !d.spent
 }
 
-// diff is what to change of an old text to have the new one, as Git finds it: by
-// the rarest lines that both have (histogram), each run of changes moved down as
-// far as it goes, or up to where the other text is changed, too.
+// diff returns the changes from an old text to a new one, as Git finds them: by
+// the rarest lines that both have (histogram). Each run of changes moves down
+// as far as possible, or up to where the other text is changed too.
 func (d *differ) diff(old, new []int) []hunk {
 	a, b := &text{is: old, edits: make([]bool, len(old))}, &text{is: new, edits: make([]bool, len(new))}
 	d.byRarest(a, b, span{0, len(old), 0, len(new)})
@@ -98,9 +99,9 @@ func (t *text) edit(from, to int) {
 // span is a part of two texts.
 type span struct{ a, aEnd, b, bEnd int }
 
-// byRarest marks what differs in a part: the longest run around one of the
-// rarest lines is common to both, and what is before and after it is compared
-// alike.
+// byRarest marks what differs in a part. The longest run around one of the
+// rarest lines is common to both, and the text before and after it is compared
+// in the same way.
 func (d *differ) byRarest(a, b *text, s span) {
 	for s.a < s.aEnd && s.b < s.bEnd && d.step() {
 		run, found, common := d.rarest(a, b, s)
@@ -120,7 +121,7 @@ func (d *differ) byRarest(a, b *text, s span) {
 	b.edit(s.b, s.bEnd)
 }
 
-// rarest is the run of common lines to go by; none is found when all common
+// rarest returns the run of common lines to use. found is false when all common
 // lines occur too often.
 func (d *differ) rarest(a, b *text, s span) (run span, found, common bool) {
 	next := make([]int, s.aEnd-s.a) // of the same line, by its place in the part
@@ -156,8 +157,8 @@ func (d *differ) rarest(a, b *text, s span) (run span, found, common bool) {
 	return run, fewest <= maxChain, common
 }
 
-// around is the run of common lines around one, and how often its rarest line
-// occurs.
+// around returns the run of common lines around a common line, and how often
+// its rarest line occurs.
 func (d *differ) around(a, b *text, s span, i, j int) (run span, rare int) {
 	run, rare = span{i, i + 1, j, j + 1}, d.count[a.is[i]]
 	for run.a > s.a && run.b > s.b && a.is[run.a-1] == b.is[run.b-1] && d.step() {
@@ -171,9 +172,9 @@ func (d *differ) around(a, b *text, s span, i, j int) (run span, rare int) {
 	return run, rare
 }
 
-// settle moves each run of changes of a text as far down as it goes, and from
-// there up to the last place where the other text is changed, too. Runs that
-// meet become one.
+// settle moves each run of changes of a text down as far as possible. From
+// there it moves up to the last place where the other text is changed too. Runs
+// that meet become one.
 func (d *differ) settle(t, other *text) {
 	g, o := t.group(0), other.group(0)
 	for {
@@ -187,8 +188,8 @@ func (d *differ) settle(t, other *text) {
 	}
 }
 
-// group is a run of changes of a text, which may be empty: there is one before
-// each line that is not changed, and one at the end.
+// group is a run of changes of a text, which may be empty. There is one before
+// each unchanged line, and one at the end.
 type group struct{ begin, end int }
 
 func (t *text) group(begin int) group {

@@ -17,14 +17,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-// Fetch brings a branch's newest commit and its files into a store, and
-// returns the commit's id.
+// Fetch brings a branch's newest commit and its files into a store, and returns
+// the commit's id.
 //
-// With no base it brings that one commit (depth 1). With a base, the commit
-// of an earlier fetch, it brings every commit since: no more than that is
-// needed to tell whether the branch was rewritten (Store.Descends), and a
-// normal fetch is as small as the change. Only after a rewrite, or when the
-// store has lost the base, is the branch's whole history transferred, once.
+// Without a base it fetches only that commit (depth 1). With a base, the commit
+// of an earlier fetch, it fetches every commit since. That is enough to detect
+// whether the branch was rewritten (Store.Descends), and keeps a normal fetch
+// as small as the change. Only after a rewrite, or when the store has lost the
+// base, does it transfer the branch's whole history, once.
 func (r Remote) Fetch(ctx context.Context, into *Store, branch, base string) (string, error) {
 	return r.fetch(ctx, into, heads+branch, "branch "+plain(branch), func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest {
 		return request(adv, into, head, base)
@@ -32,9 +32,9 @@ func (r Remote) Fetch(ctx context.Context, into *Store, branch, base string) (st
 }
 
 // FetchWhole brings the commit of a reference, such as "refs/pull/7/head", with
-// all of its history over the commits that the store has, and returns its id.
-// A store that is filled by it alone lacks no part of any history, as Merge
-// needs it. ErrNoBranch is returned when the reference is not there.
+// its whole history beyond the commits that the store has, and returns its id.
+// A store filled only by FetchWhole has complete histories, as Merge needs.
+// ErrNoBranch is returned when the reference does not exist.
 func (r Remote) FetchWhole(ctx context.Context, into *Store, ref string, have ...string) (string, error) {
 	return r.fetch(ctx, into, ref, "reference "+plain(ref), func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest {
 		if into.Has(head.String()) {
@@ -50,8 +50,8 @@ func (r Remote) FetchWhole(ctx context.Context, into *Store, ref string, have ..
 	})
 }
 
-// fetch brings a reference's commit, which goes by a name in errors, with what
-// ask asks for. It brings nothing where that is nil.
+// fetch brings a reference's commit with the request that ask returns, or
+// nothing if that is nil. name names the reference in errors.
 func (r Remote) fetch(ctx context.Context, into *Store, ref, name string, ask func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest) (string, error) {
 	var head plumbing.Hash
 	err := r.do(ctx, fetching, transferTimeout, func(s *session) error {
@@ -80,19 +80,19 @@ func (r Remote) fetch(ctx context.Context, into *Store, ref, name string, ask fu
 	return head.String(), nil
 }
 
-// wanting asks for a commit.
+// wanting returns a request for a commit.
 func wanting(adv *packp.AdvRefs, want plumbing.Hash) *packp.UploadPackRequest {
 	req := packp.NewUploadPackRequest()
 	req.Wants = []plumbing.Hash{want}
 	for _, c := range []capability.Capability{capability.Sideband64k, capability.OFSDelta, capability.NoProgress} {
 		if adv.Capabilities.Supports(c) {
-			_ = req.Capabilities.Set(c) // fails for capabilities with arguments only
+			_ = req.Capabilities.Set(c) // fails only for capabilities with arguments
 		}
 	}
 	return req
 }
 
-// request asks for one commit, over what the store has.
+// request returns a request for one commit that the store lacks.
 func request(adv *packp.AdvRefs, store *Store, want plumbing.Hash, base string) *packp.UploadPackRequest {
 	req := wanting(adv, want)
 	shallow := store.shallow()
@@ -131,9 +131,9 @@ func (s *Store) receive(in io.WriteCloser, out io.Reader, req *packp.UploadPackR
 	return s.store(pack, answer.Shallows)
 }
 
-// store keeps a pack of objects after a look at its bounds. The pack passes
-// through a nameless temporary file, so that nothing of it is in memory before
-// it was looked at.
+// store keeps a pack of objects after checking its limits. The pack passes
+// through an unnamed temporary file, so nothing of it is in memory before the
+// check.
 func (s *Store) store(pack io.Reader, shallow []plumbing.Hash) error {
 	f, err := os.CreateTemp(s.dir, "incoming-")
 	if err != nil {
@@ -155,8 +155,8 @@ func (s *Store) store(pack io.Reader, shallow []plumbing.Hash) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// First the note of what is missing: with the objects alone, which is what
-	// a death in between would leave, the server takes their history to be here.
+	// First record what is missing. If the process died with only the objects
+	// stored, the server would assume that their history is here.
 	if err := s.addShallow(shallow); err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func rewound(f *os.File, use func(io.Reader) error) error {
 	return use(f)
 }
 
-// checkPack refuses a pack that would take an absurd amount of memory once
-// unpacked: what its objects say of their size is checked before any of them
-// is. The library inflates no object beyond what its header says.
+// checkPack refuses a pack that would take too much memory when unpacked. It
+// checks the stated sizes of all objects before any is unpacked. The library
+// inflates no object beyond its stated size.
 func checkPack(pack io.Reader) error {
 	scan := packfile.NewScanner(struct{ io.Reader }{pack})
 	_, count, err := scan.Header()

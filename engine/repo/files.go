@@ -15,10 +15,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// Files are a commit's files, read from the store when they are opened. Only
-// folders and regular files open; a symbolic link and a submodule are listed
-// with their mode (fs.ModeSymlink, fs.ModeIrregular) and do not. All files
-// have the commit's time. The result is safe for concurrent use and stays
+// Files returns a commit's files, which are read from the store when opened.
+// Only folders and regular files can be opened. Symbolic links and submodules
+// are only listed, with their mode (fs.ModeSymlink, fs.ModeIrregular). All
+// files have the commit's time. The result is safe for concurrent use and stays
 // valid as long as the store.
 func (s *Store) Files(id string) (fs.FS, error) {
 	s.mu.Lock()
@@ -35,7 +35,7 @@ type files struct {
 	store *Store
 	root  plumbing.Hash
 	when  time.Time
-	trees map[plumbing.Hash]*object.Tree // decoded lately; held by store.mu
+	trees map[plumbing.Hash]*object.Tree // recently decoded; guarded by store.mu
 	made  made                           // what is not in the store
 }
 
@@ -113,7 +113,7 @@ func content(blob *object.Blob) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// find walks down to the entry of a path.
+// find walks to the entry of a path.
 func (f *files) find(name string) (object.TreeEntry, error) {
 	at := object.TreeEntry{Name: ".", Mode: filemode.Dir, Hash: f.root}
 	if name == "." {
@@ -151,12 +151,12 @@ func (f *files) folder(id plumbing.Hash, info fileInfo) (fs.File, error) {
 	return &openFolder{info: info, entries: entries}, nil
 }
 
-// validName keeps out what no checkout of git would write either.
+// validName excludes names that a git checkout would not write either.
 func validName(name string) bool {
 	return fs.ValidPath(name) && name != "." && !strings.Contains(name, "/") && !strings.EqualFold(name, ".git")
 }
 
-// dirEntry is an entry of a folder; its size is looked up when it is asked for.
+// dirEntry is an entry of a folder. Its size is looked up on demand.
 type dirEntry struct {
 	files *files
 	entry object.TreeEntry
@@ -166,7 +166,7 @@ func (d dirEntry) Name() string      { return d.entry.Name }
 func (d dirEntry) IsDir() bool       { return d.entry.Mode == filemode.Dir }
 func (d dirEntry) Type() fs.FileMode { return mode(d.entry.Mode).Type() }
 
-// ContentID is the id of what is in the file.
+// ContentID returns the id of the file's content.
 func (d dirEntry) ContentID() string { return d.entry.Hash.String() }
 
 func (d dirEntry) Info() (fs.FileInfo, error) {
@@ -175,7 +175,7 @@ func (d dirEntry) Info() (fs.FileInfo, error) {
 	return d.files.info(d.entry, d.entry.Name), nil
 }
 
-// mode is git's mode of a file as Go's.
+// mode converts git's mode of a file to Go's.
 func mode(m filemode.FileMode) fs.FileMode {
 	switch m {
 	case filemode.Dir:
@@ -190,8 +190,8 @@ func mode(m filemode.FileMode) fs.FileMode {
 	return fs.ModeIrregular // a submodule, or a mode that git does not know
 }
 
-// info describes an entry. The size of a file that cannot be read is 0; opening
-// it says why.
+// info describes an entry. The size of an unreadable file is 0; opening it
+// returns the reason.
 func (f *files) info(e object.TreeEntry, name string) fileInfo {
 	i := fileInfo{name: path.Base(name), mode: mode(e.Mode), when: f.when}
 	if data, made := f.made.blobs[e.Hash]; made {
@@ -236,7 +236,7 @@ func (f *openFolder) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: f.info.name, Err: fs.ErrInvalid}
 }
 
-// ReadDir returns the next entries, as fs.ReadDirFile says.
+// ReadDir returns the next entries, as specified by fs.ReadDirFile.
 func (f *openFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 	if n > 0 && len(f.entries) == 0 {
 		return nil, io.EOF

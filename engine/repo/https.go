@@ -18,28 +18,28 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// Login gives what to log in with over HTTPS: a user name, and a password or
-// token. It is asked at the beginning of each session, because tokens may be
+// Login returns what to log in with over HTTPS: a user name, and a password or
+// token. It is called at the start of each session, because tokens may be
 // short-lived and files may be replaced.
 type Login func(ctx context.Context) (secret.Value, error)
 
-// defaultUser goes with a token that has no user name. GitHub wants exactly
-// this one with the token of an App's installation, and any with other tokens;
-// so do the other forges.
+// defaultUser is sent with a token that has no user name. GitHub requires
+// exactly this name with an App's installation token, and accepts any with
+// other tokens, like the other forges.
 const defaultUser = "x-access-token"
 
-// web is how a repository is reached over HTTPS.
+// web holds what is needed to reach a repository over HTTPS.
 type web struct {
 	base   *url.URL
 	login  Login // nil: nobody logs in
 	client *http.Client
 }
 
-// NewHTTPS is New for an address https://host[:port]/path. What login gives is
-// sent to that host alone: a server that redirects is not followed. The server
-// must have a certificate of one of the authorities in the PEM file ca, or of
-// the system's when that is empty. A nil login is for what anybody may read.
-// http:// is accepted for addresses of this host itself.
+// NewHTTPS is New for an address https://host[:port]/path. The login is sent
+// only to that host: redirects are not followed. The server must have a
+// certificate of one of the authorities in the PEM file ca or, if that is
+// empty, of the system's. Use a nil login for a public repository. http:// is
+// accepted only for addresses of this host.
 func NewHTTPS(address string, login Login, ca string) (Remote, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -68,7 +68,7 @@ func NewHTTPS(address string, login Login, ca string) (Remote, error) {
 	return Remote{path: u.Path, host: u.Hostname(), port: u.Port(), web: w}, nil
 }
 
-// fixed is a login that never changes.
+// fixed returns a login that never changes.
 func fixed(v secret.Value) Login {
 	if v.IsZero() {
 		return nil
@@ -81,7 +81,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// authorities reads a file of certificates; nil stands for the system's.
+// authorities reads a file of certificates; nil means the system's.
 func authorities(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -97,9 +97,9 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// exchange is a session over HTTP (gitprotocol-http(5)): what the server has to
-// say at first is one request, and all that we have to say another, which is
-// sent when its answer is first read.
+// exchange is a session over HTTP (gitprotocol-http(5)). One request gets the
+// server's first output. A second one sends all that we write, when its answer
+// is first read.
 type exchange struct {
 	*web
 	ctx     context.Context
@@ -127,8 +127,8 @@ func (w *web) start(ctx context.Context, what service) (*session, error) {
 
 func (x *exchange) name() string { return "git-" + x.service.program }
 
-// advertisement begins the session. The line that names the service is left
-// out by servers that speak version 2 as git does.
+// advertisement begins the session. Servers that speak version 2 the way git
+// does omit the line that names the service.
 func (x *exchange) advertisement() error {
 	u := x.base.JoinPath("info/refs")
 	u.RawQuery = "service=" + x.name()
@@ -162,10 +162,10 @@ type readCloser struct {
 	io.Closer
 }
 
-// Write keeps what is to be sent.
+// Write stores the bytes to send.
 func (x *exchange) Write(p []byte) (int, error) { return x.request.Write(p) }
 
-// Close ends what is to be sent; nothing more is in the way of sending it.
+// Close ends the bytes to send. Nothing needs to be done for that.
 func (x *exchange) Close() error { return nil }
 
 // Read reads the first answer to its end, and then the second.
@@ -193,9 +193,9 @@ func (x *exchange) ask() error {
 	return x.send(req, "result")
 }
 
-// send makes the answer to a request the one that is read.
+// send sends a request and makes its answer the one to read.
 func (x *exchange) send(req *http.Request, kind string) error {
-	req.Header.Set("User-Agent", "git/slipway") // forges tell Git's clients by it
+	req.Header.Set("User-Agent", "git/slipway") // forges recognize Git clients by it
 	if x.service.protocol != "" {
 		req.Header.Set("Git-Protocol", x.service.protocol)
 	}
@@ -232,7 +232,7 @@ func (x *exchange) end() {
 	x.client.CloseIdleConnections()
 }
 
-// webError is an error of a server that says itself what to do.
+// webError is an error that already says what to do.
 type webError struct{ what string }
 
 func (e *webError) Error() string { return e.what }
@@ -253,11 +253,11 @@ func (x *exchange) refusal(resp *http.Response) error {
 	case code/100 == 3:
 		return &webError{"the repository has moved to " + moved(resp) + ": Slipway does not follow: write that address if it is right"}
 	}
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only to be shown
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only for display
 	return &webError{fmt.Sprintf("the server answers %s: %s", plain(resp.Status), plain(string(said)))}
 }
 
-// moved is the address of a repository that a redirect leads to.
+// moved returns the repository address that a redirect leads to.
 func moved(resp *http.Response) string {
 	u, err := resp.Location()
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 )
 
-// protocolV2 asks a server for version 2 of Git's protocol, in which a client
-// names the references it wants to see: one line instead of all of them
-// (gitprotocol-v2(5)). A server that cannot answers in version 0.
+// protocolV2 asks a server for version 2 of Git's protocol. In it, a client
+// names the references that it wants: one line instead of all of them
+// (gitprotocol-v2(5)). A server without version 2 answers in version 0.
 const (
 	protocolVariable = "GIT_PROTOCOL"
 	protocolV2       = "version=2"
@@ -26,9 +26,9 @@ const (
 
 const heads = "refs/heads/"
 
-// Head is the commit that a branch is at. It is one listing of that one
-// reference, or of all where the server speaks only the old protocol.
-// ErrNoBranch is returned when the branch is not there.
+// Head returns the commit of a branch. It lists only that reference, or all
+// references if the server speaks only the old protocol. ErrNoBranch is
+// returned when the branch does not exist.
 func (r Remote) Head(ctx context.Context, branch string) (string, error) {
 	refs, err := r.list(ctx, heads+branch)
 	if err != nil {
@@ -41,8 +41,7 @@ func (r Remote) Head(ctx context.Context, branch string) (string, error) {
 	return head.String(), nil
 }
 
-// Branches lists the remote's branches in order; there is none in an empty
-// repository.
+// Branches lists the remote's branches in order. An empty repository has none.
 func (r Remote) Branches(ctx context.Context) ([]string, error) {
 	refs, err := r.list(ctx, heads)
 	var names []string
@@ -55,7 +54,8 @@ func (r Remote) Branches(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// Heads are the commits of the branches whose names begin with a prefix.
+// Heads returns the commits of the branches whose names begin with a prefix, by
+// branch.
 func (r Remote) Heads(ctx context.Context, prefix string) (map[string]string, error) {
 	refs, err := r.list(ctx, heads+prefix)
 	found := map[string]string{}
@@ -67,7 +67,7 @@ func (r Remote) Heads(ctx context.Context, prefix string) (map[string]string, er
 	return found, err
 }
 
-// list is the remote's references, at least those with the prefix.
+// list returns the remote's references, at least those with the prefix.
 func (r Remote) list(ctx context.Context, prefix string) (map[string]plumbing.Hash, error) {
 	var refs map[string]plumbing.Hash
 	err := r.do(ctx, listing, listTimeout, func(s *session) (err error) {
@@ -91,7 +91,7 @@ func (r Remote) list(ctx context.Context, prefix string) (map[string]plumbing.Ha
 // greetingV2 is the first line of a server that speaks version 2.
 const greetingV2 = "000eversion 2\n"
 
-// listV2 asks for the references with a prefix, after gitprotocol-v2(5).
+// listV2 requests the references with a prefix, according to gitprotocol-v2(5).
 func listV2(in io.Writer, out io.Reader, prefix string) (map[string]plumbing.Hash, error) {
 	lines := pktline.NewScanner(out)
 	for lines.Scan() && len(lines.Bytes()) > 0 { // capabilities, up to a flush
@@ -121,8 +121,8 @@ func listV2(in io.Writer, out io.Reader, prefix string) (map[string]plumbing.Has
 
 var errNotSHA1 = errors.New("the repository names its objects by SHA-256, which is not supported yet: use one with SHA-1 (git init --object-format=sha1)")
 
-// askV2 writes the request: a delimiter packet parts it from its arguments,
-// and a flush after the answer's ends the session.
+// askV2 writes the request. A delimiter packet separates it from its arguments,
+// and a flush after those of the answer ends the session.
 func askV2(in io.Writer, prefix string) error {
 	const delimiter = "0001"
 	e := pktline.NewEncoder(in)
@@ -138,8 +138,8 @@ func askV2(in io.Writer, prefix string) error {
 	return e.Flush()
 }
 
-// advertised reads the references that a server of version 0 or 1 begins
-// with. An empty repository has none.
+// advertised reads the references that a server of version 0 or 1 sends first.
+// An empty repository has none.
 func advertised(out io.Reader) (*packp.AdvRefs, error) {
 	adv := packp.NewAdvRefs()
 	err := adv.Decode(out)

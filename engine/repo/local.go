@@ -15,11 +15,11 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// Local finds a commit in the repository on disk that a folder is in, by any
-// name that the git program takes there ("HEAD~1", "main@{yesterday}",
-// "4f2a91c"). The files are those of the same folder in that commit, read
-// straight from its objects. Only the name is given to the git program, which
-// has to be installed.
+// Local finds a commit by any name that the git program accepts ("HEAD~1",
+// "main@{yesterday}", "4f2a91c"), in the repository on disk around a folder.
+// The files are those of the same folder in that commit, read directly from its
+// objects. Only resolving the name needs the git program, which must be
+// installed.
 func Local(ctx context.Context, folder, name string) (id string, files fs.FS, err error) {
 	where, err := revParse(ctx, folder, "--path-format=absolute", "--git-common-dir", "--show-prefix")
 	if err != nil {
@@ -39,7 +39,7 @@ func Local(ctx context.Context, folder, name string) (id string, files fs.FS, er
 	return id, files, err
 }
 
-// revParse asks the git program; see gitrevisions(7) and git-rev-parse(1).
+// revParse runs git rev-parse; see gitrevisions(7) and git-rev-parse(1).
 func revParse(ctx context.Context, folder string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "rev-parse"}, args...)...)
 	var said bytes.Buffer

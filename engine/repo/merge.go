@@ -15,41 +15,40 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// The bounds on what a merge may cost.
+// The limits on the cost of a merge.
 const (
-	// maxMerged is how many folders of all sides are read.
+	// maxMerged is how many folders are read, of all sides together.
 	maxMerged = 50_000
-	// maxNested is how deep folders may be in each other; git itself stops at
-	// as many (core.maxTreeDepth, git-config(1)).
+	// maxNested is how deep folders may nest. git has the same limit
+	// (core.maxTreeDepth, git-config(1)).
 	maxNested = 2048
 	// MaxConflicts is how many conflicts are named.
 	MaxConflicts = 100
 )
 
-// ErrUnmergeable is wrapped by what keeps two commits from being merged for as
-// long as they are what they are.
+// ErrUnmergeable is wrapped by errors that will always prevent merging these two
+// commits.
 var ErrUnmergeable = errors.New("they cannot be merged")
 
-// ErrUnrelated is returned for two commits without a common one in their
-// history.
+// ErrUnrelated is returned for two commits without a common ancestor.
 var ErrUnrelated = fmt.Errorf("%w: they have no commit in common", ErrUnmergeable)
 
-// Merged is what a merge of two commits comes to.
+// Merged is the result of merging two commits.
 type Merged struct {
-	// ID is the digest of the files, which is that of git's tree: the same for
-	// the same result, whatever commits led to it. It is empty, and Files nil,
-	// when there are conflicts.
+	// ID is the digest of the files, as of git's tree: the same result has the same
+	// ID, whatever commits led to it. When there are conflicts, ID is empty and
+	// Files nil.
 	ID    string
 	Files fs.FS
-	// Done says that the base has the head in its history.
+	// Done says that the base already has the head in its history.
 	Done bool
-	// Conflicts are files that both sides changed, in order; no more than
-	// MaxConflicts are named, and More is how many others there are.
+	// Conflicts are files that both sides changed, in order. At most MaxConflicts
+	// are named; More counts the others.
 	Conflicts []Conflict
 	More      int
 }
 
-// Conflict is a file that both sides changed, each in its own way.
+// Conflict is a file that both sides changed in different ways.
 type Conflict struct {
 	Path string
 	// Why says what each side did, without a final stop.
@@ -58,11 +57,11 @@ type Conflict struct {
 
 func (c Conflict) String() string { return c.Path + ": " + c.Why }
 
-// Merge merges two commits as Git does without following renames: a file that one
-// side left as it was in the commit where both parted is as on the other side, and
-// of a file that both changed the lines are merged (see merge3). Where both changed
-// the same lines, or one side removed or renamed what the other changed, there is a
-// conflict. All files have the head's time. It is valid as long as the store.
+// Merge merges two commits as Git does without following renames. If one side left
+// a file as in the commit where both parted, the other side's file is used. If both
+// changed it, its lines are merged (see merge3). There is a conflict if both
+// changed the same lines, or if one side removed or renamed what the other changed.
+// All files have the head's time. The result is valid as long as the store.
 //
 // ErrShallow means that more history has to be fetched first.
 func (s *Store) Merge(base, head string) (Merged, error) {
@@ -93,17 +92,17 @@ func (s *Store) Merge(base, head string) (Merged, error) {
 	return Merged{ID: root.String(), Files: f, Done: slices.Equal(parted, []plumbing.Hash{h.Hash})}, nil
 }
 
-// merger merges trees, and keeps what it made.
+// merger merges trees and keeps what it made.
 type merger struct {
 	store     *Store
 	made      made
 	conflicts map[string]string // by path
 	looked    int
 	differ    differ
-	depth     int // of what the merge is based on; 0 for the merge itself
+	depth     int // of the merge bases; 0 for the merge itself
 }
 
-// made are the folders and files of a merge that are in neither side.
+// made are the folders and files of a merge that neither side has.
 type made struct {
 	trees map[plumbing.Hash]*object.Tree
 	blobs map[plumbing.Hash][]byte
@@ -134,15 +133,16 @@ func (m *merger) conflict(name, why string) {
 	m.conflicts[name] = why
 }
 
-// clash is a conflict of the merge itself, and none in what it is based on.
+// clash records a conflict of the merge itself, and ignores one in merging its
+// bases.
 func (m *merger) clash(name, why string) {
 	if m.depth == 0 {
 		m.conflict(name, why)
 	}
 }
 
-// side is a commit to be merged, or what was made of several of them: the files
-// that it has, and by which commits its history goes on.
+// side is a commit to merge, or the merge of several: its files, and the commits
+// with which its history continues.
 type side struct {
 	tree    plumbing.Hash
 	history []plumbing.Hash
@@ -156,10 +156,10 @@ func (m *merger) side(id plumbing.Hash) (side, error) {
 	return side{c.TreeHash, []plumbing.Hash{id}}, nil
 }
 
-// sides merges two sides whose histories parted at some commits. Where these are
-// several, each side having been merged into the other, they are merged first, in
-// the order of their time, and so are those at which they in turn have parted:
-// what is in conflict among them is in the result between markers.
+// sides merges two sides whose histories parted at some commits. There are several
+// such commits if each side was merged into the other. They are then merged first,
+// in the order of their time, and so are the commits at which they parted in turn.
+// Conflicts among them are in the result, between markers.
 func (m *merger) sides(parted []plumbing.Hash, base, head side) (plumbing.Hash, error) {
 	if m.depth > maxParted {
 		return plumbing.ZeroHash, errTangled
@@ -193,14 +193,14 @@ func (m *merger) sides(parted []plumbing.Hash, base, head side) (plumbing.Hash, 
 	return m.folders(".", from.tree, base.tree, head.tree)
 }
 
-// item is what has a name in a folder: its mode and content; the zero item is
-// nothing.
+// item is an entry of a folder: its mode and content. The zero item means that
+// there is none.
 type item struct {
 	mode filemode.FileMode
 	hash plumbing.Hash
 }
 
-// folder is the item's tree, zero when it is none.
+// folder returns the item's tree, zero if it is not a folder.
 func (i item) folder() plumbing.Hash {
 	if i.mode == filemode.Dir {
 		return i.hash
@@ -208,7 +208,7 @@ func (i item) folder() plumbing.Hash {
 	return plumbing.ZeroHash
 }
 
-// file is the item when it is no folder.
+// file returns the item if it is not a folder.
 func (i item) file() item {
 	if i.mode == filemode.Dir {
 		return item{}
@@ -216,7 +216,7 @@ func (i item) file() item {
 	return i
 }
 
-// open reads a folder by name; the zero hash is an empty one.
+// open reads a folder's entries by name. The zero hash is an empty folder.
 func (m *merger) open(dir string, id plumbing.Hash) (map[string]item, error) {
 	if id.IsZero() {
 		return nil, nil
@@ -236,7 +236,7 @@ func (m *merger) open(dir string, id plumbing.Hash) (map[string]item, error) {
 		if _, twice := items[e.Name]; twice {
 			return nil, fmt.Errorf("%w: folder %s has %s twice, which git does not allow: git fsck tells more", ErrUnmergeable, plain(dir), plain(e.Name))
 		}
-		if e.Mode == filemode.Deprecated { // as Git has it, too
+		if e.Mode == filemode.Deprecated { // as in Git
 			e.Mode = filemode.Regular
 		}
 		items[e.Name] = item{e.Mode, e.Hash}
@@ -254,8 +254,8 @@ func union(all ...map[string]item) map[string]bool {
 	return names
 }
 
-// folders merges one folder, of which any may be missing, and returns the
-// result's hash: zero for one without files.
+// folders merges one folder, of which any version may be missing. It returns the
+// result's hash: zero for a folder without files.
 func (m *merger) folders(dir string, old, base, head plumbing.Hash) (plumbing.Hash, error) {
 	if strings.Count(dir, "/") > maxNested {
 		return plumbing.ZeroHash, fmt.Errorf("%w: more than %d folders are in each other", ErrUnmergeable, maxNested)
@@ -283,9 +283,9 @@ func (m *merger) folders(dir string, old, base, head plumbing.Hash) (plumbing.Ha
 	return m.keep(dir, tree)
 }
 
-// items merges what has one name: the file of that name, and what is in the
-// folder of that name. Both can come out of it only when one side made one a
-// file's and the other left something in the folder.
+// items merges everything with one name: the file of that name, and the content of
+// the folder of that name. Both can result only when one side made it a file and
+// the other left something in the folder.
 func (m *merger) items(at string, old, base, head item) (item, error) {
 	if result, ok := pick(old, base, head); ok {
 		return result, nil
@@ -314,8 +314,8 @@ func (m *merger) folder(at string, old, base, head plumbing.Hash) (plumbing.Hash
 	return m.folders(at, old, base, head)
 }
 
-// pick is the rule of a merge: what both sides have, or what one of them has
-// changed while the other did not.
+// pick is the rule of a merge: the common version, or the version of the only side
+// that changed.
 func pick[T comparable](old, base, head T) (result T, ok bool) {
 	switch {
 	case base == head || old == head:
@@ -326,8 +326,8 @@ func pick[T comparable](old, base, head T) (result T, ok bool) {
 	return result, false
 }
 
-// file merges a file that both sides changed: its kind by itself, and its content
-// by lines. In what a merge is based on, one that cannot be merged is as before.
+// file merges a file that both sides changed: its kind separately, and its content
+// by lines. In a merge base, a file that cannot be merged stays as before.
 func (m *merger) file(at string, old, base, head item) (item, error) {
 	held := func(why string) (item, error) {
 		m.clash(at, why)
@@ -361,7 +361,7 @@ func (m *merger) file(at string, old, base, head item) (item, error) {
 
 func (i item) isRegular() bool { return i.mode == filemode.Regular || i.mode == filemode.Executable }
 
-// content merges what is in a file; the zero hash is an empty old one.
+// content merges the content of a file. The zero hash is an empty old file.
 func (m *merger) content(at string, old, base, head plumbing.Hash) (id plumbing.Hash, err error) {
 	both := "both sides changed it"
 	if old.IsZero() {
@@ -408,7 +408,7 @@ func (m *merger) content(at string, old, base, head plumbing.Hash) (id plumbing.
 	return id, nil
 }
 
-// blob keeps a file's content, and names it as git does.
+// blob keeps a file's content, named as in git.
 func (m *made) blob(data []byte) plumbing.Hash {
 	id := plumbing.ComputeHash(plumbing.BlobObject, data)
 	m.blobs[id] = data
@@ -416,7 +416,7 @@ func (m *made) blob(data []byte) plumbing.Hash {
 	return id
 }
 
-// read reads a file to be merged by lines, if it is small enough.
+// read reads a file to merge by lines, if it is small enough.
 func (m *merger) read(id plumbing.Hash) (data []byte, small bool, err error) {
 	if id.IsZero() {
 		return nil, true, nil
@@ -440,14 +440,14 @@ func isSmall(data []byte) bool {
 	return len(data) <= maxText && bytes.Count(data, []byte("\n")) <= maxLines
 }
 
-// keep names a tree that was made by its content, as git does. The top one is
-// there also without files.
+// keep keeps a new tree, named by its content as in git. The top tree exists even
+// without files.
 func (m *merger) keep(dir string, tree *object.Tree) (id plumbing.Hash, err error) {
 	if len(tree.Entries) == 0 && dir != "." {
 		return id, nil
 	}
 	if len(m.conflicts) > 0 {
-		return id, nil // it comes to nothing
+		return id, nil // the result is not used
 	}
 	sort.Sort(object.TreeEntrySorter(tree.Entries))
 	o := &plumbing.MemoryObject{}

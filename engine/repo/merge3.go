@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// region is a part in which at least one of two sides differs from the old text:
-// the lines of ours and of theirs that it comes to.
+// region is a part in which at least one of two sides differs from the old
+// text, with its lines in ours and in theirs.
 type region struct {
 	whose             whose
 	ours, oursEnd     int
 	theirs, theirsEnd int
 }
 
-// whose says whose lines a region has.
+// whose says whose lines a region uses.
 type whose int
 
 const (
@@ -24,15 +24,15 @@ const (
 	boths // they are the same
 )
 
-// merge3 is what two sides made of an old text.
+// merge3 is the merge of two sides' changes to an old text.
 type merge3 struct {
 	ours, theirs [][]byte
 	regions      []region
 }
 
-// merge compares two sides with the old text, line by line. What one side has
-// changed is as that side has it; where both have changed the same lines, or
-// neighbouring ones, they must have done the same.
+// merge compares two sides with the old text, line by line. It takes the
+// changes of either side. If both changed the same or neighbouring lines, they
+// must have made the same change.
 func (d *differ) merge(old, ours, theirs []byte) merge3 {
 	d.number, d.first, d.count = map[string]int{}, nil, nil
 	_, was := d.lines(old)
@@ -51,8 +51,8 @@ func (d *differ) merge(old, ours, theirs []byte) merge3 {
 	return m
 }
 
-// regions brings the changes of two sides into one order. Those that touch are
-// one.
+// regions merges the changes of two sides into one order. Changes that touch
+// become one region.
 func regions(ours, theirs []hunk, one, other []int) (all []region) {
 	add := func(r region) {
 		if last := len(all) - 1; last >= 0 && (r.ours <= all[last].oursEnd || r.theirs <= all[last].theirsEnd) {
@@ -64,7 +64,7 @@ func regions(ours, theirs []hunk, one, other []int) (all []region) {
 		}
 		all = append(all, r)
 	}
-	// How many lines each side has more than the old text by here.
+	// How many more lines than the old text each side has so far.
 	more, moreOther := 0, 0
 	for len(ours) > 0 || len(theirs) > 0 {
 		switch {
@@ -93,8 +93,8 @@ func regions(ours, theirs []hunk, one, other []int) (all []region) {
 	return all
 }
 
-// conflict is the first region in which each side has lines of its own; false
-// for none.
+// conflict returns the first region in which each side has its own lines; false
+// if there is none.
 func (m merge3) conflict() (region, bool) {
 	i := slices.IndexFunc(m.regions, func(r region) bool { return r.whose == nobodys })
 	if i < 0 {
@@ -103,7 +103,7 @@ func (m merge3) conflict() (region, bool) {
 	return m.regions[i], true
 }
 
-// text is what the sides come to together, without a conflict.
+// text returns the merged text, without conflicts.
 func (m merge3) text() []byte {
 	var all bytes.Buffer
 	at := 0
@@ -123,17 +123,17 @@ func (m merge3) text() []byte {
 	return all.Bytes()
 }
 
-// labels are what conflict markers name the sides by in what a merge is based on
-// that has several bases, as Git names them.
+// labels are the names of the sides in conflict markers of a merge base that
+// has several bases itself, as in Git.
 const (
 	markOurs, markMiddle, markTheirs = '<', '=', '>'
 	labelOurs, labelTheirs           = "Temporary merge branch 1", "Temporary merge branch 2"
 	markerLength                     = 7
 )
 
-// marked is what the sides come to together, each conflict between markers that
-// are longer than usual by some. It is Git's text to the byte, as others are
-// compared with it.
+// marked returns the merged text, with each conflict between markers. The
+// markers are longer characters longer than usual. The text equals Git's byte
+// for byte, because other texts are compared with it.
 func (d *differ) marked(m merge3, old [][]byte, longer int) []byte {
 	var all bytes.Buffer
 	at := 0
@@ -177,8 +177,8 @@ func (d *differ) marked(m merge3, old [][]byte, longer int) []byte {
 	return all.Bytes()
 }
 
-// narrowed are the regions, each conflict as narrow as the sides differ in it, and
-// with those joined that have no more than three lines between them.
+// narrowed returns the regions, with each conflict narrowed to the lines that
+// differ. It joins conflicts with at most three lines between them.
 func (d *differ) narrowed(m merge3) (all []region) {
 	const near = 3
 	_, ours := d.lines(bytes.Join(m.ours, nil))
@@ -203,8 +203,8 @@ func (d *differ) narrowed(m merge3) (all []region) {
 	return joined
 }
 
-// endsInCR says whether a line ends as on Windows, and whether that can be told:
-// not where there is no line, or none but one without an end.
+// endsInCR reports whether a line ends as on Windows, and whether that is
+// known. It is unknown if there is no line, or only one without a line end.
 func endsInCR(lines [][]byte, at int) (is, known bool) {
 	at = max(at, 0)
 	if at < len(lines) && !bytes.HasSuffix(lines[at], []byte("\n")) {
@@ -216,7 +216,7 @@ func endsInCR(lines [][]byte, at int) (is, known bool) {
 	return bytes.HasSuffix(lines[at], []byte("\r\n")), true
 }
 
-// markerEnd is how the lines of the markers around a conflict end.
+// markerEnd returns the line end of the markers around a conflict.
 func (m merge3) markerEnd(r region, old [][]byte) string {
 	ours, known := endsInCR(m.ours, r.ours-1)
 	theirs, alsoKnown := endsInCR(m.theirs, r.theirs-1)
@@ -227,7 +227,7 @@ func (m merge3) markerEnd(r region, old [][]byte) string {
 	return "\n"
 }
 
-// where names the lines of ours that a region has.
+// where names our lines in a region.
 func (r region) where() string {
 	switch n := r.oursEnd - r.ours; n {
 	case 0:
@@ -239,7 +239,7 @@ func (r region) where() string {
 	}
 }
 
-// isBinary says whether Git takes a file for one without lines.
+// isBinary reports whether Git treats a file as binary.
 func isBinary(data []byte) bool {
 	const looked = 8000
 	return bytes.IndexByte(data[:min(len(data), looked)], 0) >= 0

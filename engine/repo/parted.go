@@ -10,18 +10,18 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// The bounds on the history that is read to find where two commits parted.
+// The limits on the history that is read to find where two commits parted.
 const (
 	maxHistory = 500_000
 	maxParted  = 8
 )
 
-// ErrShallow is returned when the commit where two parted may be one that was
-// not fetched.
+// ErrShallow is returned when the commit where two parted may not have been
+// fetched.
 var ErrShallow = errors.New("the history is incomplete here")
 
-// parted are the last commits that both have in their history: most often one.
-// Neither is in the history of another.
+// parted returns the last commits that both have in their history, mostly one.
+// None of them is in the history of another.
 func (s *Store) parted(one, other plumbing.Hash) ([]plumbing.Hash, error) {
 	behind, err := s.behind(one)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) parted(one, other plumbing.Hash) ([]plumbing.Hash, error) {
 	return s.partedBy(behind, other)
 }
 
-// partedOf is parted for what was made of several commits.
+// partedOf is parted for a merge of several commits.
 func (s *Store) partedOf(ones []plumbing.Hash, other plumbing.Hash) ([]plumbing.Hash, error) {
 	behind := map[plumbing.Hash]bool{}
 	if err := s.back(slices.Clone(ones), behind, func(plumbing.Hash) bool { return true }); err != nil {
@@ -75,8 +75,8 @@ func (s *Store) partedBy(behind map[plumbing.Hash]bool, other plumbing.Hash) ([]
 
 var errTangled = fmt.Errorf("%w: the branch and the proposal were merged into each other too often to tell what each of them changed: rebase the proposal", ErrUnmergeable)
 
-// behind is a commit and all of its history. The last answer is kept: every
-// proposal asks for that of the same branch.
+// behind returns a commit and its whole history. It keeps the last answer,
+// because every proposal asks for that of the same branch.
 func (s *Store) behind(id plumbing.Hash) (map[plumbing.Hash]bool, error) {
 	if s.history.of == id && s.history.all != nil {
 		return s.history.all, nil
@@ -90,14 +90,14 @@ func (s *Store) behind(id plumbing.Hash) (map[plumbing.Hash]bool, error) {
 	return all, nil
 }
 
-// history is a commit and all that is behind it.
+// history is a commit and its whole history.
 type history struct {
 	of  plumbing.Hash
 	all map[plumbing.Hash]bool
 }
 
-// meets are the commits of a set that are met first on the way back from a
-// commit.
+// meets returns the commits of a set that are reached first on the way back
+// from a commit.
 func (s *Store) meets(id plumbing.Hash, set map[plumbing.Hash]bool) (met []plumbing.Hash, err error) {
 	err = s.back([]plumbing.Hash{id}, map[plumbing.Hash]bool{}, func(at plumbing.Hash) bool {
 		if set[at] {
@@ -108,7 +108,7 @@ func (s *Store) meets(id plumbing.Hash, set map[plumbing.Hash]bool) (met []plumb
 	return met, err
 }
 
-// last are those commits that are in the history of no other of them.
+// last returns the commits that are in the history of no other one.
 func (s *Store) last(all []plumbing.Hash) ([]plumbing.Hash, error) {
 	if len(all) == 1 {
 		return all, nil
@@ -132,7 +132,7 @@ func (s *Store) last(all []plumbing.Hash) ([]plumbing.Hash, error) {
 		}
 	}
 	kept := all[:0]
-	for _, id := range all { // in the order in which they were met
+	for _, id := range all { // in the order in which they were found
 		if left[id] {
 			kept = append(kept, id)
 		}
@@ -140,8 +140,8 @@ func (s *Store) last(all []plumbing.Hash) ([]plumbing.Hash, error) {
 	return kept, nil
 }
 
-// back visits commits and what is behind them, each once, and goes on behind
-// those where visit says so.
+// back visits commits and their history, each once. It continues behind a
+// commit only if visit returns true.
 func (s *Store) back(next []plumbing.Hash, seen map[plumbing.Hash]bool, visit func(plumbing.Hash) bool) error {
 	for _, id := range next {
 		seen[id] = true

@@ -14,22 +14,22 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// Push commits a tree's files on top of its head and puts the commit onto a
-// branch, which must still be at that head: nothing is ever forced, and the
-// server checks it again under its lock. It returns the commit's id, and the
-// tree then continues that commit. ErrMoved means that the branch is
-// elsewhere. After an error the tree must be dropped: whether the commit
-// arrived is not known.
+// Push commits a tree's files on top of its head and pushes the commit to a
+// branch, which must still be at that head. Push never forces, and the server
+// checks the head again under its lock. Push returns the commit's id, and the
+// tree then continues that commit. ErrMoved means that the branch has moved.
+// After an error the caller must drop the tree, because the commit may or may
+// not have arrived.
 func (r Remote) Push(ctx context.Context, branch string, t *Tree, m Message) (string, error) {
 	return r.push(ctx, branch, t.head, t, m)
 }
 
-// Branch is Push onto a branch that is not there yet. ErrMoved means that it is.
+// Branch is Push to a new branch. ErrMoved means that the branch exists.
 func (r Remote) Branch(ctx context.Context, branch string, t *Tree, m Message) (string, error) {
 	return r.push(ctx, branch, plumbing.ZeroHash, t, m)
 }
 
-// push puts a commit onto a branch that must be at old, or must not be there.
+// push pushes a commit to a branch that must be at old, or must not exist.
 func (r Remote) push(ctx context.Context, branch string, old plumbing.Hash, t *Tree, m Message) (string, error) {
 	id, objects, err := t.commit(m)
 	if err != nil {
@@ -68,13 +68,13 @@ func send(in io.WriteCloser, out io.Reader, adv *packp.AdvRefs, command *packp.C
 		return nil, errors.New("the server cannot say whether it accepted a push")
 	}
 	req := packp.NewReferenceUpdateRequest()
-	_ = req.Capabilities.Set(capability.ReportStatus) // fails for capabilities with arguments only
+	_ = req.Capabilities.Set(capability.ReportStatus) // fails only for capabilities with arguments
 	req.Commands = []*packp.Command{command}
 	if err := req.Encode(in); err != nil {
 		return nil, err
 	}
-	// A window of 0: what changed is small, and its older versions are not
-	// in the pack to be a delta's base.
+	// The window is 0: changes are small, and their older versions are not in
+	// the pack to serve as a delta's base.
 	if _, err := packfile.NewEncoder(in, from, false).Encode(objects, 0); err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func send(in io.WriteCloser, out io.Reader, adv *packp.AdvRefs, command *packp.C
 	return status.Error(), nil
 }
 
-// whyRefused tells a lost race from a server that does not want the push.
-// What the server says differs from one to the next, so the branch is asked.
+// whyRefused distinguishes a lost race from a server that refuses the push.
+// Servers use different messages, so it looks at the branch.
 func (r Remote) whyRefused(ctx context.Context, branch string, head plumbing.Hash, refused error) error {
 	now, err := r.Head(ctx, branch)
 	switch {

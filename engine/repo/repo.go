@@ -1,11 +1,11 @@
-// Package repo is a Git remote: list a reference, fetch a branch into a store
-// of objects, read a commit's files straight from them, and push a commit that
-// changes a few paths. There is never a work tree.
+// Package repo accesses a Git remote: it lists references, fetches a branch
+// into a store of objects, reads a commit's files directly from them, and
+// pushes a commit that changes a few paths. It never uses a work tree.
 //
 // It speaks Git's own protocol with go-git's codecs over three transports: the
-// git program for a repository on this host, SSH and HTTPS. go-git's own
-// sessions are not used because they bound neither the time of an SSH handshake
-// nor the size of what a server sends.
+// git program for a repository on this host, SSH and HTTPS. It does not use
+// go-git's own sessions, because they limit neither the time of an SSH
+// handshake nor the size of what a server sends.
 package repo
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// The bounds on what a remote may cost. A remote that needs more is refused
-// with an error that names the bound.
+// The limits on the cost of a remote. If a remote exceeds a limit, the error
+// names it.
 const (
 	// MaxPack is how many bytes one fetch may transfer.
 	MaxPack = 256 << 20
@@ -45,10 +45,10 @@ var (
 	ErrNoBranch = errors.New("the branch does not exist")
 )
 
-// Remote is a Git repository that is reached by path, by SSH or by HTTPS. It
-// holds no connection: every method opens one and closes it.
+// Remote is a Git repository reached by path, SSH or HTTPS. It holds no
+// connection: every method opens one and closes it.
 type Remote struct {
-	path       string // as the remote's host knows it
+	path       string // on the remote's host
 	host, port string // empty for a repository on this host
 	credential secret.Value
 	user       string
@@ -59,11 +59,12 @@ type Remote struct {
 // scpLike is git's short form of an SSH address, user@host:path.
 var scpLike = regexp.MustCompile(`^([^/@:]+@)?([^/:@]+):([^/].*|/[^/].*)$`)
 
-// New checks an address and what is needed to reach it, without reaching for
-// it. The address is a path, file:///path, ssh://[user@]host[:port]/path or
-// https://host[:port]/path. For SSH the credential holds an unencrypted private
-// key in PEM form and knownHosts is the path of an OpenSSH known_hosts file;
-// both are required. For HTTPS the credential holds a token; see NewHTTPS.
+// New checks an address and the data to reach it, without connecting. The
+// address is a path, file:///path, ssh://[user@]host[:port]/path or
+// https://host[:port]/path. For SSH, the credential holds an unencrypted
+// private key in PEM form, and knownHosts is the path of an OpenSSH known_hosts
+// file; both are required. For HTTPS the credential holds a token; see
+// NewHTTPS.
 func New(address string, credential secret.Value, knownHosts string) (Remote, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -113,7 +114,7 @@ func overSSH(u *url.URL, credential secret.Value, knownHosts string) (Remote, er
 	if r.port == "" {
 		r.port = "22"
 	}
-	if strings.HasPrefix(r.path, "/~") { // as git: relative to a home directory
+	if strings.HasPrefix(r.path, "/~") { // as in git: relative to a home directory
 		r.path = r.path[1:]
 	}
 	if r.user == "" {
@@ -139,7 +140,7 @@ func overSSH(u *url.URL, credential secret.Value, knownHosts string) (Remote, er
 	return r, nil
 }
 
-// String is the remote's address without the user.
+// String returns the remote's address without the user.
 func (r Remote) String() string {
 	switch {
 	case r.web != nil:
@@ -152,17 +153,17 @@ func (r Remote) String() string {
 	return "ssh://" + net.JoinHostPort(r.host, r.port) + "/" + strings.TrimPrefix(r.path, "/")
 }
 
-// Host is the host that the credential is sent to, empty for a repository on
-// this host.
+// Host returns the host that the credential is sent to, empty for a repository
+// on this host.
 func (r Remote) Host() string { return r.host }
 
-// sanitised is a URL without anything that could be a secret.
+// sanitised returns a URL without anything that could be a secret.
 func sanitised(u *url.URL) string {
 	return plain((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 }
 
-// plain is text from outside as it may be printed: one line, bounded, without
-// control characters.
+// plain makes text from outside safe to print: one line, limited in length,
+// without control characters.
 func plain(s string) string {
 	const longest = 500
 	s = strings.Map(func(r rune) rune {

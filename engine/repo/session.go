@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// service is a program of a Git server and the protocol we ask it to speak.
+// service is a program of a Git server and the protocol to request.
 type service struct{ program, protocol string }
 
 var (
@@ -38,8 +38,8 @@ type session struct {
 	close  func() // ends the service; stderr is complete then
 }
 
-// do runs a service and talks to it. An error comes back with what the server
-// wrote to its standard error, and with the reason when the time was up.
+// do runs a service and talks to it. Its error includes what the server wrote
+// to its standard error, and the reason when time ran out.
 func (r Remote) do(ctx context.Context, what service, limit time.Duration, talk func(*session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -50,7 +50,7 @@ func (r Remote) do(ctx context.Context, what service, limit time.Duration, talk 
 	err = talk(s)
 	late := ctx.Err()
 	if err != nil {
-		cancel() // whatever the other side is still doing
+		cancel() // stop the other side
 	}
 	s.close()
 	if err == nil {
@@ -59,9 +59,9 @@ func (r Remote) do(ctx context.Context, what service, limit time.Duration, talk 
 	return r.explain(late, err, s.stderr.String())
 }
 
-// explain makes an error of the transport one that a person can act on.
-// The same trouble always reads the same, without the ports of a connection:
-// whoever is told of it is told once.
+// explain turns a transport error into one that a person can act on. The same
+// problem always gives the same text, without port numbers of a connection, so
+// that people are told once.
 func (r Remote) explain(late, err error, stderr string) error {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -98,7 +98,7 @@ func (r Remote) start(ctx context.Context, what service) (*session, error) {
 }
 
 // startLocal runs the git program on a repository of this host, as git itself
-// does: hooks, locks and permissions are then those of any other push.
+// does. So hooks, locks and permissions are those of any other push.
 func startLocal(ctx context.Context, what service, path string) (*session, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("there is no Git repository, or no longer: %w", err)
@@ -128,12 +128,12 @@ func startLocal(ctx context.Context, what service, path string) (*session, error
 			_ = out.Close()
 		}
 		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // what matters of its end was read
+		_ = cmd.Wait() // its errors were already read
 	}
 	return &session{in, out, stderr, end}, nil
 }
 
-// withoutGit drops the variables by which an outer git would send ours to
+// withoutGit drops the variables by which an outer git would redirect ours to
 // another repository.
 func withoutGit(env []string) []string {
 	var kept []string
@@ -145,8 +145,8 @@ func withoutGit(env []string) []string {
 	return kept
 }
 
-// startSSH runs a service over a connection of its own, which is cut when ctx
-// ends: neither a handshake nor a read can outlast it.
+// startSSH runs a service over a new connection, which is closed when ctx ends,
+// so that neither a handshake nor a read can outlast it.
 func (r Remote) startSSH(ctx context.Context, what service) (*session, error) {
 	config, err := r.clientConfig()
 	if err != nil {
@@ -180,7 +180,7 @@ func (r Remote) openSession(client *ssh.Client, what service, end func()) (*sess
 	if err != nil {
 		return nil, err
 	}
-	// A server that does not take the variable answers in the older protocol.
+	// A server that rejects the variable answers in the older protocol.
 	if what.protocol != "" {
 		_ = channel.Setenv(protocolVariable, what.protocol)
 	}
@@ -201,8 +201,8 @@ func (r Remote) openSession(client *ssh.Client, what service, end func()) (*sess
 	}}, err
 }
 
-// quoted is a path as one word of a POSIX shell, quoted as git does it
-// (quote.c, sq_quote_buf): "!" is left outside for the sake of csh.
+// quoted quotes a path as one word of a POSIX shell, as git does (quote.c,
+// sq_quote_buf): "!" stays outside the quotes because of csh.
 func quoted(path string) string {
 	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
 }
@@ -224,7 +224,7 @@ func (r Remote) clientConfig() (*ssh.ClientConfig, error) {
 	}, nil
 }
 
-// signer reads a private key; its errors never quote it.
+// signer parses a private key. Its errors never quote the key.
 func signer(credential secret.Value) (ssh.Signer, error) {
 	text, _ := credential.PEM() // without any there is none to parse
 	key, err := ssh.ParsePrivateKey(text)
@@ -253,7 +253,7 @@ func (r Remote) explainHandshake(err error) error {
 	return err
 }
 
-// tail keeps the beginning of what a server wrote to its standard error.
+// tail keeps the beginning of a server's standard error.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer

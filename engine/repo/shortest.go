@@ -1,9 +1,9 @@
 package repo
 
 // byShortest marks what differs in a part of two texts whose common lines all
-// occur often: by the fewest changes (E. Myers, "An O(ND) Difference Algorithm
-// and Its Variations"), after the lines that the other part does not have were
-// put aside, and those among them that it has very often.
+// occur often. It uses the fewest changes (E. Myers, "An O(ND) Difference
+// Algorithm and Its Variations"). First it sets aside the lines that the other
+// part lacks, and very common lines among them.
 func (d *differ) byShortest(a, b *text, s span) {
 	count := len(d.number)
 	whole := [2]int{s.aEnd - s.a, s.bEnd - s.b}
@@ -26,17 +26,17 @@ func (d *differ) byShortest(a, b *text, s span) {
 	m.diff(span{0, len(m.atA), 0, len(m.atB)})
 }
 
-// What the other text has of a line: nothing, some, or so many that the line
-// tells little.
+// How often the other text has a line: never, sometimes, or so often that the
+// line says little.
 const (
 	lineAlone = iota
 	lineTells
 	lineIsCommon
 )
 
-// telling lists the lines of a part that are compared, and marks the others as
-// changed. A line that is common in the other text goes with its neighbours when
-// most of these are not there at all.
+// telling lists the lines of a part to compare, and marks the others as
+// changed. A line that is common in the other text is marked too if most of its
+// neighbours are missing there.
 func (t *text) telling(begin, end int, other []int, whole int) (at []int) {
 	many := min(roughRoot(whole), 1024)
 	kinds := make([]int, end-begin)
@@ -58,7 +58,7 @@ func (t *text) telling(begin, end int, other []int, whole int) (at []int) {
 	return at
 }
 
-// roughRoot is a power of two near the square root.
+// roughRoot returns a power of two near the square root.
 func roughRoot(n int) int {
 	root := 1
 	for ; n > 0; n >>= 2 {
@@ -67,8 +67,8 @@ func roughRoot(n int) int {
 	return root
 }
 
-// isAmongAlone says whether a common line has lines on both of its sides that the
-// other text does not have, and at least three of them for each common one.
+// isAmongAlone reports whether a common line has lines on both sides that the
+// other text lacks, and at least three of them for each common line.
 func isAmongAlone(kinds []int, at int) bool {
 	const window, share = 100, 4
 	run := func(step int) (alone, common int) {
@@ -93,13 +93,13 @@ func isAmongAlone(kinds []int, at int) bool {
 	return common*share < common+before+after
 }
 
-// middle finds the shortest way from one list of lines to another by the point
-// where the ways from both ends meet.
+// middle finds the shortest path from one list of lines to another through the
+// point where the paths from both ends meet.
 type middle struct {
 	d        *differ
 	a, b     *text
 	atA, atB []int
-	// By diagonal: the line of a that was reached, from the beginning and from
+	// By diagonal: the line of a that was reached from the beginning and from
 	// the end.
 	forth, back []int
 }
@@ -130,11 +130,11 @@ func (m *middle) diff(s span) {
 	m.diff(span{i, s.aEnd, j, s.bEnd})
 }
 
-// diagonals are those that are looked at, every second one.
+// diagonals are the diagonals to look at, every second one.
 type diagonals struct{ least, most int }
 
-// widen takes in one more diagonal on either side, or, at the border of the part,
-// one less. The reach of the one beyond is set to what never counts.
+// widen adds one more diagonal on either side or, at the border of the part,
+// removes one. It sets the reach of the next one to a value that never counts.
 func (k *diagonals) widen(border diagonals, reach func(int) *int, never int) {
 	if k.least > border.least {
 		k.least--

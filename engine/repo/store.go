@@ -22,17 +22,17 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// Store keeps Git objects: a bare repository in a folder, or memory. It may be
-// used by several goroutines.
+// Store keeps Git objects in a bare repository in a folder, or in memory. It is
+// safe for concurrent use.
 type Store struct {
 	dir     string
 	mu      sync.Mutex // go-git's storage is not safe for concurrent use
 	objects storage.Storer
-	history history // held by mu, as objects are
+	history history // guarded by mu, like objects
 }
 
-// OpenStore opens the store in a folder, and makes it when it is not there. An
-// empty dir keeps the objects in memory.
+// OpenStore opens the store in a folder, and creates it if necessary. An empty
+// dir keeps the objects in memory.
 func OpenStore(dir string) (*Store, error) {
 	if dir == "" {
 		return &Store{objects: memory.NewStorage()}, nil
@@ -47,7 +47,7 @@ func OpenStore(dir string) (*Store, error) {
 	return &Store{dir: dir, objects: objects}, nil
 }
 
-// Commit is what a commit says of itself.
+// Commit is the description of a commit.
 type Commit struct {
 	Subject, Message string
 	// Author is a name without an address; When is the committer's time.
@@ -75,15 +75,15 @@ func (s *Store) commit(id plumbing.Hash) (*object.Commit, error) {
 	return c, nil
 }
 
-// Has says whether a commit is in the store.
+// Has reports whether a commit is in the store.
 func (s *Store) Has(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return plumbing.IsHash(id) && s.objects.HasEncodedObject(plumbing.NewHash(id)) == nil
 }
 
-// Descends says whether a commit has another in its history, as far as the
-// store holds it.
+// Descends reports whether a commit has another in its history, as far as the
+// store has it.
 func (s *Store) Descends(id, ancestor string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +113,14 @@ func (s *Store) Descends(id, ancestor string) (bool, error) {
 	return false, nil
 }
 
-// followed is where the store remembers the commit that was accepted of a
-// branch.
+// followed returns the reference where the store remembers the accepted commit
+// of a branch.
 func followed(branch string) plumbing.ReferenceName {
 	return plumbing.ReferenceName("refs/slipway/followed/" + branch)
 }
 
-// Accepted is the commit that Accept was last called with for a branch, also
-// before a restart; empty for none.
+// Accepted returns the commit that Accept was last called with for a branch,
+// even before a restart; empty for none.
 func (s *Store) Accepted(branch string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,8 @@ func (s *Store) Accepted(branch string) (string, error) {
 	return ref.Hash().String(), nil
 }
 
-// Accept remembers a branch's commit. Once in a while it packs the store
-// again, which would otherwise grow by a pack with every fetch.
+// Accept remembers a branch's commit. From time to time it repacks the store,
+// which would otherwise grow by a pack with every fetch.
 func (s *Store) Accept(branch, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,9 +148,9 @@ func (s *Store) Accept(branch, id string) error {
 	return nil
 }
 
-// setFollowed replaces the reference of a branch as a whole. The library would
-// empty its file first, and an empty one reads like none: after a death in
-// between, a rewritten branch would be followed.
+// setFollowed replaces the reference of a branch atomically. The library would
+// empty its file first, and an empty file reads as no reference. If the process
+// died in between, Slipway would follow a rewritten branch.
 func (s *Store) setFollowed(branch string, id plumbing.Hash) error {
 	if s.dir == "" {
 		return s.objects.SetReference(plumbing.NewHashReference(followed(branch), id))
@@ -173,14 +173,14 @@ func (s *Store) setFollowed(branch string, id plumbing.Hash) error {
 	return nil
 }
 
-// Tidy packs the store again when it consists of many packs.
+// Tidy repacks the store when it consists of many packs.
 func (s *Store) Tidy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.repack()
 }
 
-// Size is how many bytes the store takes on disk; 0 for one in memory.
+// Size returns how many bytes the store takes on disk; 0 for one in memory.
 func (s *Store) Size() (size int64, err error) {
 	if s.dir == "" {
 		return 0, nil
@@ -198,8 +198,8 @@ func (s *Store) Size() (size int64, err error) {
 	return size, err
 }
 
-// repack puts everything into one pack when there are many: a lookup goes
-// through each of them.
+// repack puts everything into one pack when there are many, because a lookup
+// searches each of them.
 func (s *Store) repack() error {
 	const many = 32
 	packed, ok := s.objects.(storer.PackedObjectStorer)
@@ -249,8 +249,8 @@ func (s *Store) packAll() (pack plumbing.Hash, err error) {
 	return pack, errors.Join(err, w.Close())
 }
 
-// DropContents forgets the content of every file of a store in memory, and
-// keeps the folders: enough for a Tree, at a fraction of the memory.
+// DropContents drops the content of every file of a store in memory, and keeps
+// the folders. That is enough for a Tree, with a fraction of the memory.
 func (s *Store) DropContents() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *Store) DropContents() {
 func (s *Store) shallow() []plumbing.Hash {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	commits, _ := s.objects.Shallow() // no more than a hint to the server
+	commits, _ := s.objects.Shallow() // only a hint to the server
 	return commits
 }
 

@@ -15,15 +15,15 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// Tree is the files of a branch as names and digests, to be changed along a
-// few paths and pushed. Folders are read when a path leads through them;
-// the content of files never is.
+// Tree is the files of a branch as names and digests, for changing a few paths
+// and pushing. It reads folders only on a path that leads through them, and
+// never the content of files.
 type Tree struct {
 	store *Store
-	head  plumbing.Hash // the commit that it continues; zero for none
+	head  plumbing.Hash // the commit that the tree continues; zero for none
 	root  *folder
 	fresh *memory.Storage // objects that the remote may not have
-	blobs []plumbing.Hash // files among them
+	blobs []plumbing.Hash // the files among these
 }
 
 // folder is one level of a Tree.
@@ -32,19 +32,19 @@ type folder struct {
 	entries map[string]*entry
 }
 
-// entry is a file, or a folder that is opened once it is needed.
+// entry is a file, or a folder that is opened on demand.
 type entry struct {
 	mode   filemode.FileMode
 	hash   plumbing.Hash
 	folder *folder
 }
 
-// NewTree is an empty tree: the beginning of a branch.
+// NewTree returns an empty tree: the beginning of a branch.
 func NewTree() *Tree {
 	return &Tree{store: &Store{objects: memory.NewStorage()}, root: &folder{entries: map[string]*entry{}}, fresh: memory.NewStorage()}
 }
 
-// Tree is a commit's files, to be changed and pushed on top of it.
+// Tree returns a commit's files, to be changed and pushed on top of it.
 func (s *Store) Tree(commit string) (*Tree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Store) folder(id plumbing.Hash) (*folder, error) {
 	return f, nil
 }
 
-// open is the folder behind an entry.
+// open returns the folder of an entry.
 func (t *Tree) open(e *entry) (*folder, error) {
 	if e.folder != nil {
 		return e.folder, nil
@@ -80,7 +80,7 @@ func (t *Tree) open(e *entry) (*folder, error) {
 	return f, err
 }
 
-// Head is the commit that the tree continues, empty for none.
+// Head returns the commit that the tree continues, empty for none.
 func (t *Tree) Head() string {
 	if t.head.IsZero() {
 		return ""
@@ -88,12 +88,12 @@ func (t *Tree) Head() string {
 	return t.head.String()
 }
 
-// Changed says whether the files differ from those of Head.
+// Changed reports whether the files differ from those of Head.
 func (t *Tree) Changed() bool { return t.root.hash.IsZero() }
 
-// Set puts a regular file in place, and the folders that lead to it; what was
-// there under its name, or under that of one of its folders, is gone. A file
-// with that very content is left alone.
+// Set sets the content of a regular file, and creates the folders on its path.
+// It replaces anything else under its name, or under the name of one of its
+// folders. A file that already has this content stays unchanged.
 func (t *Tree) Set(name string, data []byte) error {
 	if !fs.ValidPath(name) || name == "." {
 		return fmt.Errorf("file %q: no path inside a repository", name)
@@ -120,7 +120,7 @@ func (t *Tree) Set(name string, data []byte) error {
 	return err
 }
 
-// Remove takes a file or a folder out, and the folders that are empty then.
+// Remove removes a file or a folder, and folders that become empty.
 func (t *Tree) Remove(name string) error {
 	along, err := t.walk(name, false)
 	if err != nil || along == nil {
@@ -140,8 +140,8 @@ func (t *Tree) Remove(name string) error {
 	return nil
 }
 
-// setIrregular puts in place what is neither a folder nor a regular file: a
-// symbolic link, or what git could not keep.
+// setIrregular sets an entry that is neither a folder nor a regular file: a
+// symbolic link, or something that git cannot store.
 func (t *Tree) setIrregular(name string, mode fs.FileMode) error {
 	along, err := t.walk(name, true)
 	if err != nil {
@@ -162,8 +162,8 @@ func touch(along []*folder) {
 	}
 }
 
-// walk is the folders on the way to a name, the root first. Where there is
-// none it is made, or nil is returned.
+// walk returns the folders on the path to a name, the root first. If one is
+// missing, walk creates it or returns nil.
 func (t *Tree) walk(name string, make bool) ([]*folder, error) {
 	at := t.root
 	along := []*folder{at}
@@ -187,8 +187,8 @@ func (t *Tree) walk(name string, make bool) ([]*folder, error) {
 	return along, nil
 }
 
-// Names lists what is in a folder, in order, the folders with a "/" after
-// their name. Dir is "." for the top.
+// Names lists the content of a folder, in order, with "/" after the names of
+// folders. dir is "." for the top.
 func (t *Tree) Names(dir string) ([]string, error) {
 	along, err := t.walk(path.Join(dir, "x"), false)
 	if err != nil || along == nil {
@@ -224,16 +224,16 @@ func (t *Tree) Walk(dir string) ([]string, error) {
 	return all, err
 }
 
-// Message is what a commit says.
+// Message describes a commit to make.
 type Message struct {
 	Text string
 	When time.Time
-	// Author and Email are of author and committer alike.
+	// Author and Email are used for both author and committer.
 	Author, Email string
 }
 
-// commit makes the objects of a commit of the files as they are. It returns
-// its id and every object that the remote may not have.
+// commit makes the objects of a commit of the current files. It returns its id
+// and every object that the remote may lack.
 func (t *Tree) commit(m Message) (id plumbing.Hash, objects []plumbing.Hash, err error) {
 	objects = slices.Clone(t.blobs)
 	root, err := t.write(t.root, &objects)
@@ -251,7 +251,7 @@ func (t *Tree) commit(m Message) (id plumbing.Hash, objects []plumbing.Hash, err
 	return id, slices.Compact(objects), err
 }
 
-// write makes the objects of the folders that were changed.
+// write makes the objects of changed folders.
 func (t *Tree) write(f *folder, objects *[]plumbing.Hash) (plumbing.Hash, error) {
 	if !f.hash.IsZero() {
 		return f.hash, nil
@@ -282,9 +282,9 @@ func (t *Tree) encode(v object.Object) (plumbing.Hash, error) {
 	return t.fresh.SetEncodedObject(o)
 }
 
-// Snapshot is a set of files, by path, as the same kind of file system that a
-// commit has, and the digest of all of it, which is that of git's tree. What is
-// irregular is listed by its mode, as in a commit, and does not open.
+// Snapshot returns a set of files, by path, as a file system like that of a
+// commit. It also returns the digest of all of it, as of git's tree. Irregular
+// entries are listed by mode, as in a commit, and cannot be opened.
 func Snapshot(content map[string][]byte, irregular map[string]fs.FileMode, when time.Time) (fs.FS, string, error) {
 	t := NewTree()
 	for name, data := range content {

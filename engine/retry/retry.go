@@ -1,5 +1,5 @@
-// Package retry holds when something is tried again, and how an error reads that comes
-// again and again.
+// Package retry decides when something is tried again, and makes recurring errors read
+// the same.
 package retry
 
 import (
@@ -17,7 +17,7 @@ const (
 	Longest = 3 * time.Minute
 )
 
-// Backoff is how long is waited after so many failures in a row.
+// Backoff returns how long to wait after that many failures in a row.
 func Backoff(failures int) time.Duration {
 	if failures > 6 {
 		return Longest
@@ -31,7 +31,7 @@ func Jitter(dice *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*dice.Float64()))
 }
 
-// Sleep waits, and says false when the context ended meanwhile.
+// Sleep waits for d. It returns false if the context ended meanwhile.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -43,11 +43,11 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ephemeral is the local half of a connection in an error of package net; its
-// port is another one each time.
+// ephemeral matches the local half of a connection in an error of package net; its
+// port differs each time.
 var ephemeral = regexp.MustCompile(`\S+:\d+->`)
 
-// Steady is an error's text without what differs from try to try, so that the
+// Steady returns an error's text without what differs from try to try, so that the
 // same trouble reads the same.
 func Steady(err error) string {
 	return strings.TrimSpace(ephemeral.ReplaceAllString(strings.ReplaceAll(err.Error(), "\n", "; "), ""))

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// baseline is what the reviews of a round rest on: the branch without any
-// proposal, and what is known of the machines.
+// baseline is what a round of reviews is based on: the branch without any proposal, and what is
+// known of the machines.
 type baseline struct {
 	reviews *Reviews
 	base    site.Revision
@@ -26,17 +26,16 @@ type baseline struct {
 	design   *site.Site // of the branch
 	findings []site.Finding
 	plan     site.Plan
-	waiting  site.Losses // what the branch destroys
-	// placed are the machines that have a place, by the design in force or by
-	// the branch.
+	waiting  site.Losses // the losses of the branch
+	// placed holds the machines that have a place, by the design in force or by the branch.
 	placed map[string]site.Placed
 
-	merged *site.Site // of the last proposal; nil when it has none
-	shown  site.Known // what its comment is written with
+	merged *site.Site // result of the last proposal; nil if it has none
+	shown  site.Known // the facts for its comment
 }
 
-// ask evaluates and plans the branch, once. Where its newest commit is broken
-// the design in force stands for it.
+// ask evaluates and plans the branch, once. If its newest commit is broken, ask uses the design
+// in force.
 func (b *baseline) ask(ctx context.Context) error {
 	if b.asked {
 		return nil
@@ -59,7 +58,7 @@ func (b *baseline) ask(ctx context.Context) error {
 	return nil
 }
 
-// differ puts into a review what its merged design brings about.
+// differ adds to a review what its merged design changes.
 func (b *baseline) differ(v *site.Review) {
 	all := plan.Site(b.merged, v.Proposal.Head, b.known)
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&b.plan, &all)
@@ -67,8 +66,8 @@ func (b *baseline) differ(v *site.Review) {
 	v.Plan.Forecast = rollout.Forecast(b.merged, &v.Plan, b.known, v.When)
 }
 
-// hindrances are the findings to be told of a design that cannot be planned: its
-// own, and the errors of the branch, which keep it from being planned as well.
+// hindrances returns the findings to report for a design that cannot be planned: its own, and
+// the errors of the branch, which prevent planning as well.
 func hindrances(all, before []site.Finding) (told []site.Finding, common int) {
 	var others []site.Finding
 	for _, f := range all {
@@ -82,12 +81,12 @@ func hindrances(all, before []site.Finding) (told []site.Finding, common int) {
 	return append(told, fresh...), common
 }
 
-// newFindings are those that others do not have, wherever their lines have
-// moved to, and how many they have in common.
+// newFindings returns the findings that are not in before, even if their lines have moved, and
+// how many both lists have in common.
 func newFindings(all, before []site.Finding) (fresh []site.Finding, common int) {
 	type key struct {
 		code, file, path, node, message string
-		severity                        site.Severity // a warning excuses no error
+		severity                        site.Severity // a warning does not excuse an error
 	}
 	keyOf := func(f site.Finding) key { return key{f.Code, f.File, f.Path, f.Node, f.Message, f.Severity} }
 	had := map[key]bool{}
@@ -104,8 +103,7 @@ func newFindings(all, before []site.Finding) (fresh []site.Finding, common int) 
 	return fresh, common
 }
 
-// changedRules says what of the rules that designs and rollouts are held to is
-// not as on the branch.
+// changedRules returns which rules for designs and rollouts differ from the branch.
 func changedRules(branch, merged *site.Site) []string {
 	if branch == nil {
 		return nil
@@ -154,11 +152,11 @@ func changedRules(branch, merged *site.Site) []string {
 	return all
 }
 
-// mostMoved is how many nodes are named of which an endpoint changes.
+// mostMoved is how many nodes with changed endpoints are named.
 const mostMoved = 10
 
-// changedEndpoints are the nodes and hypervisors that are designed before and after and of which
-// an endpoint is another one: its address, its credential, or what proves who answers there.
+// changedEndpoints returns the nodes and hypervisors that exist before and after and have a
+// changed endpoint: its address, its credential, or what proves who answers there.
 func changedEndpoints(branch, merged *site.Site) (names []string) {
 	for name, is := range merged.Hypervisors {
 		if was := branch.Hypervisors[name]; was != nil && (was.URL != is.URL || was.Credential != is.Credential || !reflect.DeepEqual(was.Trust, is.Trust)) {
@@ -174,7 +172,7 @@ func changedEndpoints(branch, merged *site.Site) (names []string) {
 	return names
 }
 
-// changedItems are those of two lists that only one of them has.
+// changedItems returns the items that only one of two lists has.
 func changedItems(a, b []string) (changed []string) {
 	for _, x := range slices.Concat(a, b) {
 		if slices.Contains(a, x) != slices.Contains(b, x) {

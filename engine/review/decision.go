@@ -11,30 +11,30 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What counts as a person's approval of what a merge destroys: a person decided
-// to merge, after our comment had named all of it, and nobody but us changed that
-// comment before. Whatever is not certain approves nothing.
+// A merge counts as a person's approval of its losses if a person decided to merge
+// after Slipway's comment had named all of them, and nobody but Slipway changed the
+// comment before. Anything uncertain approves nothing.
 
-// question is something about a proposal that is open: the forge does not answer, or
-// not for certain.
+// question is an open question about a proposal: the forge does not answer, or not
+// reliably.
 type question struct {
 	number int
 	about  string
 }
 
-// For how long something is in doubt. A forge in trouble gives wrong answers, and
-// is late with others.
+// How long something is in doubt. A forge in trouble gives some answers wrong, and
+// others late.
 const (
-	// lostFor is how long a proposal has to be gone before it is believed.
+	// lostFor is how long a proposal must be gone before Slipway believes it.
 	lostFor = 24 * time.Hour
-	// lateFor is how long it is waited for what a forge tells late.
+	// lateFor is how long Slipway waits for what a forge reports late.
 	lateFor = 10 * time.Minute
-	// quietFor is how long people hear nothing of what cannot be asked.
+	// quietFor is how long a question stays unanswered before people hear of it.
 	quietFor = time.Minute
 )
 
-// isCertain says whether something was in doubt for long enough, and notes since
-// when it is. It is called with deciding held, as is lasting.
+// isCertain reports whether something was in doubt for long enough, and notes since
+// when it is. Call isCertain and lasting with deciding held.
 func (r *Reviews) isCertain(d question, most time.Duration) bool {
 	since, noted := r.doubts[d]
 	if !noted {
@@ -44,7 +44,8 @@ func (r *Reviews) isCertain(d question, most time.Duration) bool {
 	return time.Since(since) >= most
 }
 
-// lasting is an error that has come for so long that people have to hear of it.
+// lasting returns an error only once it has lasted so long that people have to hear
+// of it.
 func (r *Reviews) lasting(d question, err error) error {
 	if err == nil {
 		delete(r.doubts, d)
@@ -56,17 +57,17 @@ func (r *Reviews) lasting(d question, err error) error {
 	return err
 }
 
-// Told is told how the comment on a proposal was found, and how it is now. From
-// now on merging the proposal approves the set that it names. That does not count
-// when another review was made since, nor when the proposal is not open any more:
-// who merged it may not have read it. What others did to it is recorded first: when
-// this is called again, nothing is left to see of it.
+// Told receives how the comment on a proposal was found, and how it is now. From now
+// on merging the proposal approves the set that the comment names. It does not if
+// another review was made since, or if the proposal is no longer open: the person
+// who merged it may not have read the comment. Told first records what others did to
+// the comment: on a later call nothing of that is left to see.
 func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
 	was := r.site.Recorded.Of(t.Number)
 	if was.Empty() || was.Landed != nil {
-		return nil // nothing more is approved by it
+		return nil // it approves nothing more
 	}
 	found := was
 	found.Comment = &t.Is
@@ -76,7 +77,7 @@ func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 		found.Shown, found.Changed = nil, &record.Changed{Head: t.Head, What: what, When: time.Now()}
 	case t.Lost && was.Shown != nil:
 		again := *was.Shown
-		again.Since = t.Is.Written // what was read in between, nobody knows
+		again.Since = t.Is.Written // nobody knows what was read in between
 		found.Shown = &again
 	}
 	if err := r.site.Recorded.Put(ctx, was, found); err != nil {
@@ -94,7 +95,7 @@ func (r *Reviews) Told(ctx context.Context, t site.Told) error {
 	return r.site.Recorded.Put(ctx, found, next)
 }
 
-// shows is the set that a comment shows from now on.
+// shows returns the set that a comment shows from now on.
 func (r *Reviews) shows(ctx context.Context, was *record.Shown, t site.Told) (*record.Shown, error) {
 	r.mu.Lock()
 	is := r.done[t.Number]
@@ -112,12 +113,12 @@ func (r *Reviews) shows(ctx context.Context, was *record.Shown, t site.Told) (*r
 		Head: t.Head, Base: t.Base, Digest: t.Set, Losses: is.set, Waiting: is.waiting, When: time.Now(), Since: t.Is.Written,
 	}
 	if was != nil && was.Head == t.Head && !was.Since.IsZero() && was.Losses.ContainsAll(is.set) {
-		next.Since = was.Since // it has named this all along
+		next.Since = was.Since // the comment has named this all along
 	}
 	return next, nil
 }
 
-// replaced says what others did to a comment before a newer text took its place.
+// replaced returns what others did to a comment before a newer text replaced it.
 func replaced(own *site.Reading, t site.Told) string {
 	if own == nil || t.Lost && t.Before.Text != own.Text {
 		return ""
@@ -125,9 +126,9 @@ func replaced(own *site.Reading, t site.Told) string {
 	return changed(own, t.Before)
 }
 
-// changed says what others did to a comment since our own last write; empty for
-// nothing. A forge tells when it was edited last, and so an edit that was undone is
-// seen, too.
+// changed returns what others did to a comment since Slipway's last write; empty for
+// nothing. A forge reports the time of the last edit, so Slipway also notices an
+// edit that was undone.
 func changed(own, now *site.Reading) string {
 	switch {
 	case now == nil || now.Comment != own.Comment:
@@ -142,8 +143,8 @@ func changed(own, now *site.Reading) string {
 	return ""
 }
 
-// noteChanged has history tell that others have changed a comment, and has the
-// proposal told of anew: the comment is restored, and people are called.
+// noteChanged adds an event that others have changed a comment, and has the proposal
+// reported again: the comment is restored, and people are called.
 func (r *Reviews) noteChanged(number int, what string) {
 	r.site.Warn(site.Event{Kind: site.EventOrder, Text: fmt.Sprintf("others have changed Slipway's comment on pull request %d: %s. "+
 		"Slipway rewrites it; merging approves only what the new text names", number, what)})
@@ -156,8 +157,8 @@ func (r *Reviews) noteChanged(number int, what string) {
 // watchedPerRound is how many comments are read in a round.
 const watchedPerRound = 50
 
-// watch reads the comments on open proposals that name a set. One that others have
-// changed names nothing any more until it is restored.
+// watch reads the comments on open proposals that name a set. A comment that others
+// have changed names nothing until it is restored.
 func (r *Reviews) watch(ctx context.Context, open []site.Proposal) {
 	var wrong error
 	var named []record.Proposed
@@ -179,7 +180,7 @@ func (r *Reviews) watch(ctx context.Context, open []site.Proposal) {
 	r.site.Problem("comment", r.lasting(question{0, "watched"}, wrong))
 }
 
-// turnOf orders proposals: those after the last one that was read come first.
+// turnOf orders proposals: those after the last one read come first.
 func (r *Reviews) turnOf(number int) int {
 	if number > r.watched {
 		return 0
@@ -212,7 +213,7 @@ func (r *Reviews) watchOne(ctx context.Context, number int) error {
 	return nil
 }
 
-// reads is the comment on a proposal as it is now; nil when there is none.
+// reads returns the present comment on a proposal; nil if there is none.
 func (r *Reviews) reads(ctx context.Context, is record.Proposed) (*site.Reading, error) {
 	now, err := r.Announce.Reads(ctx, is.Number, is.Comment.Comment)
 	switch {
@@ -224,8 +225,8 @@ func (r *Reviews) reads(ctx context.Context, is record.Proposed) (*site.Reading,
 	return &now, nil
 }
 
-// decidedBy is who approves what the comment of a merged proposal named by having
-// merged it, or why nobody does. After an error it is asked again.
+// decidedBy returns who approves, by merging a proposal, what its comment named, or
+// why nobody does. After an error it is called again.
 func (r *Reviews) decidedBy(ctx context.Context, is record.Proposed) (by, why string, err error) {
 	if is.Comment == nil {
 		return "", "what its comment said is not in the records", nil
@@ -247,8 +248,8 @@ func (r *Reviews) decidedBy(ctx context.Context, is record.Proposed) (by, why st
 	return r.unknown(is.Number, "the forge does not say how its comment read when it was merged", err)
 }
 
-// unknown is why a merge approves nothing, once the forge has not told for long
-// enough.
+// unknown returns why a merge approves nothing, once the forge has not answered for
+// long enough.
 func (r *Reviews) unknown(number int, why string, err error) (string, string, error) {
 	most := lostFor
 	if errors.Is(err, site.ErrNotYet) {
@@ -260,8 +261,8 @@ func (r *Reviews) unknown(number int, why string, err error) (string, string, er
 	return "", "", err
 }
 
-// notAPersons says why a decision to merge approves nothing of a set that people
-// could read since a time; empty when it does. Both times are by the forge's
+// notAPersons returns why a decision to merge does not approve a set that people
+// could read since the given time; empty if it does. Both times are by the forge's
 // clock, which counts in seconds.
 func notAPersons(d site.Decision, since time.Time) string {
 	at := func(t time.Time) string { return t.UTC().Format(time.TimeOnly + " MST") }

@@ -13,16 +13,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// countEvery is how long people wait for news of a rollout that are only how far
-// it is, for each merged proposal that has one: so that all of them together do
-// not keep the forge busy.
+// countEvery is how long people wait for news that is only a rollout's progress,
+// for each merged proposal that has one. So all of them together do not keep the
+// forge busy.
 const countEvery = time.Minute
 
 // news is what people were last told of a merged proposal.
 type news struct {
-	landing     site.Landing // without how far its rollout is
+	landing     site.Landing // without the progress of its rollout
 	held        site.Losses
-	done, nodes int // of the rollout
+	done, nodes int // progress of the rollout
 	begun       int
 	when        time.Time
 }
@@ -37,9 +37,9 @@ func (r *Reviews) willFollow(ctx context.Context, number int) error {
 	return r.site.Recorded.Put(ctx, was, next)
 }
 
-// follow tells what has come of a proposal that has landed, until there is no
-// more to tell. What it remembers is recorded before it is told, and the record
-// goes after the last was told: a death in between has it told again, alike.
+// follow reports what came of a landed proposal, until there is nothing more to
+// report. It records before it reports, and deletes the record after the last
+// report. If the daemon dies in between, it reports the same again.
 func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
 	is, err := r.approve(ctx, is)
 	if err != nil {
@@ -59,9 +59,9 @@ func (r *Reviews) follow(ctx context.Context, is record.Proposed) error {
 	return r.site.Recorded.Put(ctx, next, record.Proposed{Number: is.Number})
 }
 
-// approve opens what a merge approves, once the revision in force has the merge
-// commit. Before that the machines are kept by another design, by which nothing
-// of it is planned.
+// approve opens the entries that a merge approves, once the revision in force has
+// the merge commit. Before that another design is in force, which does not plan
+// these losses.
 func (r *Reviews) approve(ctx context.Context, is record.Proposed) (record.Proposed, error) {
 	if len(is.Landed.Pending) == 0 {
 		return is, nil
@@ -83,8 +83,8 @@ func (r *Reviews) approve(ctx context.Context, is record.Proposed) (record.Propo
 	return opened, r.site.Recorded.Put(ctx, is, opened)
 }
 
-// landing is how far a proposal that has landed is, and what is recorded of it
-// from here on.
+// landing returns how far a landed proposal is, and what to record of it from here
+// on.
 func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review, record.Proposed, error) {
 	now, landed := r.site.Situation(), *is.Landed
 	there, err := r.contains(ctx, now.Applied.ID, landed.Proposal.Merge)
@@ -95,7 +95,7 @@ func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review,
 	if first {
 		landed.Revision, landed.InForce = now.Applied.ID, now.When
 	}
-	if landed.Revision == now.Applied.ID { // what later ones destroy is not this one's
+	if landed.Revision == now.Applied.ID { // losses of later revisions are not this proposal's
 		landed.Held = landed.Held.With(now.Waiting.Without(landed.Waiting))
 	}
 	is.Landed = &landed
@@ -108,7 +108,7 @@ func (r *Reviews) landing(ctx context.Context, is record.Proposed) (site.Review,
 	return v, is, r.rollsOut(ctx, &v, &landed, first, now)
 }
 
-// waits says what a proposal that has landed waits for before it is in force.
+// waits sets what a landed proposal waits for before it is in force.
 func (r *Reviews) waits(ctx context.Context, l *site.Landing, merge string, now Situation) (err error) {
 	switch {
 	case now.Queued != "":
@@ -122,9 +122,9 @@ func (r *Reviews) waits(ctx context.Context, l *site.Landing, merge string, now 
 	return err
 }
 
-// rollsOut says how a proposal that is in force comes to the machines: by the first
-// rollout that has it. One that begins later is not its own, unless it took the
-// place of that before all of its nodes were done, or is of the same revision.
+// rollsOut sets how a proposal in force reaches the machines: by the first rollout
+// that has it. A later rollout is not its own, unless it replaced that one before
+// all nodes were done, or is of the same revision.
 func (r *Reviews) rollsOut(ctx context.Context, v *site.Review, landed *record.Landed, first bool, now Situation) error {
 	own := landed.Rollout
 	if own != nil {
@@ -147,16 +147,16 @@ func (r *Reviews) rollsOut(ctx context.Context, v *site.Review, landed *record.L
 	}
 	v.Landing.Rollout = own
 	v.Landing.Done = (own == nil || !own.Ended.IsZero()) && len(v.Held) == 0
-	if own != nil && own.Ended.IsZero() { // how far it is changes all the time
+	if own != nil && own.Ended.IsZero() { // its progress changes all the time
 		own = &site.RolloutStatus{Revision: own.Revision, Since: own.Since}
 	}
 	landed.Rollout = own
 	return nil
 }
 
-// contains asks the branch whether a revision has a commit in its history, once
-// for each state of the branch: more of its commits are only known at another.
-// It is called with deciding held.
+// contains asks the branch whether a revision has a commit in its history, once for
+// each state of the branch: a new state may know more commits. Call it with
+// deciding held.
 func (r *Reviews) contains(ctx context.Context, revision, commit string) (bool, error) {
 	if revision == "" || commit == "" {
 		return false, nil
@@ -173,10 +173,10 @@ func (r *Reviews) contains(ctx context.Context, revision, commit string) (bool, 
 	return has, nil
 }
 
-// lineage asks whether a revision has a commit in its history.
+// lineage is the question whether a revision has a commit in its history.
 type lineage struct{ revision, commit string }
 
-// tellLanding tells of a merged proposal, if there is news.
+// tellLanding reports on a merged proposal, if there is news.
 func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 	v.Site, v.When = r.site.Name, time.Now()
 	is, fresh := r.newsOf(&v)
@@ -210,7 +210,7 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 	return nil
 }
 
-// newsOf is what is told of a merged proposal, and whether that is worth it.
+// newsOf returns the news of a merged proposal, and whether to report it.
 func (r *Reviews) newsOf(v *site.Review) (is news, fresh bool) {
 	is = news{landing: *v.Landing, held: v.Held, when: v.When}
 	if o := v.Landing.Rollout; o != nil {

@@ -45,9 +45,9 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 	return r.drives(ctx, v, on)
 }
 
-// judge holds a proposal that changes policies or suppressions against those of
-// the branch, which are in force until it is merged. What the branch is found
-// to have as well is nothing of the proposal's.
+// judge checks a proposal that changes policies or suppressions by those of the
+// branch, which are in force until it is merged. It ignores findings that the
+// branch has as well.
 func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revision, on *baseline, design *site.Site) error {
 	if !mayJudgeItself(on.design, design) {
 		return nil
@@ -64,8 +64,8 @@ func (r *Reviews) judge(ctx context.Context, v *site.Review, merged site.Revisio
 	return nil
 }
 
-// mayJudgeItself says whether a merged design may be held against other policies
-// and suppressions than the branch's.
+// mayJudgeItself reports whether a merged design may be checked by other
+// policies and suppressions than the branch's.
 func mayJudgeItself(branch, merged *site.Site) bool {
 	if branch == nil || len(branch.Policies)+len(branch.Suppressions)+len(merged.Suppressions) == 0 {
 		return false

@@ -13,11 +13,11 @@ import (
 
 // Records keeps what was done about proposals.
 type Records interface {
-	// PutProposed records it in the place of what was recorded of the proposal before.
+	// PutProposed records p in place of the proposal's earlier record.
 	PutProposed(ctx context.Context, p record.Proposed) error
 }
 
-// Recorded is what is recorded of proposals. Its methods may be called by several
+// Recorded holds what is recorded of proposals. Its methods may be called by several
 // goroutines at once.
 type Recorded struct {
 	records Records
@@ -25,7 +25,7 @@ type Recorded struct {
 	all     proposals
 }
 
-// proposals are what is recorded, by number.
+// proposals holds the records, by number.
 type proposals struct {
 	mu sync.Mutex
 	by map[int]record.Proposed
@@ -41,19 +41,19 @@ func (p *proposals) put(is record.Proposed) {
 	}
 }
 
-// NewRecorded is empty until it is loaded.
+// NewRecorded returns an empty Recorded; see Load.
 func NewRecorded(r Records) *Recorded {
 	return &Recorded{records: r, all: proposals{by: map[int]record.Proposed{}}}
 }
 
-// Load takes what was recorded before.
+// Load adds what was recorded before.
 func (m *Recorded) Load(all []record.Proposed) {
 	for _, p := range all {
 		m.all.put(p)
 	}
 }
 
-// Of is what was done about a proposal.
+// Of returns what was done about a proposal.
 func (m *Recorded) Of(number int) record.Proposed {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *Recorded) Of(number int) record.Proposed {
 	return p
 }
 
-// All is what was done about each proposal, by number.
+// All returns what was done about each proposal, sorted by number.
 func (m *Recorded) All() []record.Proposed {
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
@@ -74,8 +74,8 @@ func (m *Recorded) All() []record.Proposed {
 	return all
 }
 
-// Put records what was done about a proposal in the place of what was recorded
-// before. Where that has become another meanwhile it changes nothing.
+// Put replaces a proposal's record. It changes nothing if the present record differs
+// from was.
 func (m *Recorded) Put(ctx context.Context, was, is record.Proposed) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -85,7 +85,7 @@ func (m *Recorded) Put(ctx context.Context, was, is record.Proposed) error {
 	return m.write(ctx, is)
 }
 
-// write is called with writing held.
+// write records a proposal. Call it with writing held.
 func (m *Recorded) write(ctx context.Context, is record.Proposed) error {
 	if reflect.DeepEqual(is, m.Of(is.Number)) {
 		return nil
@@ -97,9 +97,9 @@ func (m *Recorded) write(ctx context.Context, is record.Proposed) error {
 	return nil
 }
 
-// TakeBack takes back what merges have approved that are not in force yet: all losses
-// of the set with the digest, or those of one node, where that is not empty. It says
-// whether there was any.
+// TakeBack withdraws approvals by merges that are not in force yet: all losses of the
+// set with the digest, or, if node is not empty, those of that node. It reports
+// whether there were any.
 func (m *Recorded) TakeBack(ctx context.Context, digest, node, by string) (bool, error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()

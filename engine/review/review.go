@@ -1,6 +1,6 @@
-// Package review plans what people propose as if it were merged, tells them what it
-// would do to machines, takes a merge as the approval of what they could read, and follows
-// it until it has come to the machines. It touches no machine.
+// Package review plans proposals as if they were merged, and tells people what they would
+// do to machines. It takes a merge as the approval of what people could read, and follows
+// the merge until the machines have it. It touches no machine.
 package review
 
 import (
@@ -16,130 +16,126 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Proposals are what people want to change.
+// Proposals gives access to what people want to change.
 type Proposals interface {
 	// Open lists the open proposals for a branch.
 	Open(ctx context.Context, base string) ([]site.Proposal, error)
-	// Proposal is one of them by its number, also when it is not open any
-	// more. site.ErrNotFound is wrapped when there is none.
+	// Proposal returns a proposal by its number, even if it is no longer open. It wraps
+	// site.ErrNotFound if there is none.
 	Proposal(ctx context.Context, number int) (site.Proposal, error)
-	// Decision is how it came that a proposal was merged. site.ErrNotYet is
-	// wrapped as long as the forge does not tell.
+	// Decision returns how a proposal came to be merged. It wraps site.ErrNotYet as long
+	// as the forge does not say.
 	Decision(ctx context.Context, number int) (site.Decision, error)
 }
 
-// Branch is the branch that a site follows, for what is to be merged into it.
-// Its methods are called by one goroutine at a time.
+// Branch is the branch that a site follows, seen as the target of merges. Its methods are
+// called by one goroutine at a time.
 type Branch interface {
-	// Base is what the branch is at, with its files.
+	// Base returns the tip of the branch, with its files.
 	Base(ctx context.Context) (site.Revision, error)
-	// Merge is what the branch comes to when a proposal is merged into the last
-	// Base. It reads the proposal's Head and nothing else; site.ErrMoved is
-	// wrapped when that is not what is proposed any more.
+	// Merge returns the result of merging a proposal into the last Base. It reads only the
+	// proposal's Head, and wraps site.ErrMoved if the proposal now has another one.
 	Merge(ctx context.Context, p site.Proposal) (site.Merge, error)
-	// Contains says whether a commit is in the history of a revision that was a
-	// Base, or in the history of one; of what was none it says no.
+	// Contains reports whether a commit is in the history of a revision. The revision must
+	// have been a Base, or be in the history of one; for any other revision it is false.
 	Contains(ctx context.Context, revision, commit string) (bool, error)
 }
 
-// Announcer tells people of reviews. Its methods return once that cannot get
-// lost any more, and call no method of Reviews before.
+// Announcer reports reviews to people. Its methods return once the report cannot get lost
+// any more. They call no method of Reviews before they return.
 type Announcer interface {
-	// Begin says that a proposal's head is about to be planned as merged into a
-	// commit of the branch, before any other of the same round is. It is called
-	// once for both, and again when somebody asked for another plan.
+	// Begin announces that a proposal's head is about to be planned as merged into base.
+	// It is called before any proposal of the same round is planned. It is called once for
+	// each head and base, and again when somebody asks for another plan.
 	Begin(ctx context.Context, p site.Proposal, base string) error
-	// Announce takes a review to be told. It must not keep the plans. Of a
-	// proposal that was merged it is called whenever there is news of what
-	// came of it.
+	// Announce takes a review to report. It must not keep the plans. For a merged proposal
+	// it is called whenever there is news of the result.
 	Announce(ctx context.Context, r site.Review) error
-	// Reads is the comment that is kept on a proposal as people read it now; it
-	// is the one with the number, where that is not 0. site.ErrNotFound is
-	// wrapped when there is none, and site.ErrNotYet as long as that is in doubt,
-	// or another text is on its way.
+	// Reads returns Slipway's comment on a proposal as people read it now: the one with
+	// the number, unless that is 0. It wraps site.ErrNotFound if there is none. It wraps
+	// site.ErrNotYet while that is in doubt, or while another text is on its way.
 	Reads(ctx context.Context, number int, comment int64) (site.Reading, error)
 }
 
-// Config is what reviews of a site's proposals are made with. None of it comes from a
-// proposal.
+// Config configures the reviews of a site's proposals. None of it comes from a proposal.
 type Config struct {
-	// Branch is the name of the branch that Base is of.
+	// Branch is the name of Base's branch.
 	Branch    string
 	Proposals Proposals
 	Merger    Branch
-	// Evaluate is as the engine's, best another one: it is given what anybody
-	// may propose.
+	// Evaluate is like the engine's, but better a separate one: it evaluates whatever
+	// anybody proposes.
 	Evaluate func(context.Context, site.Revision) (*site.Site, []site.Finding, error)
-	// Judge says what is wrong with a revision by the policies and suppressions
-	// of another one, in the place of its own.
+	// Judge returns what is wrong with a revision by the policies and suppressions of
+	// another revision, instead of its own.
 	Judge    func(ctx context.Context, revision, by site.Revision) ([]site.Finding, error)
 	Announce Announcer
-	// Pages gives the address that shows a commit's files; nil for none.
+	// Pages returns the address that shows a commit's files; may be nil.
 	Pages func(commit string) string
 }
 
-// Reviews plans what people propose: each open proposal as if it were merged,
-// by the functions that plan for machines, against what was last seen of the machines.
-// It touches no machine and reads no secret. A proposal is planned again when
-// it or the branch has moved, and when somebody asks.
+// Reviews plans each open proposal as if it were merged. It uses the functions that plan
+// for machines, and what was last seen of the machines. It touches no machine and reads no
+// secret. It plans a proposal again when the proposal or the branch has moved, and when
+// somebody asks.
 type Reviews struct {
 	Config
 	site     Site
 	poke     chan struct{}
-	deciding sync.Mutex // held where what is recorded of proposals is decided
+	deciding sync.Mutex // held while deciding what is recorded of proposals
 
-	base     string           // that lineages are known at
+	base     string           // the branch's commit that lineages are for
 	lineages map[lineage]bool // see contains
-	// doubts are since when something about a proposal is not known, or cannot
-	// be asked. watched is the last proposal whose comment was read.
+	// doubts holds since when something about a proposal is unknown, or cannot be asked.
+	// watched is the last proposal whose comment was read.
 	doubts  map[question]time.Time
 	watched int
 
 	mu    sync.Mutex
 	done  map[int]reviewed
-	begun map[int]commits // that people know to be planned
+	begun map[int]commits // announced as being planned
 	open  []int           // numbers of the last listing; nil before the first
-	told  map[int]news    // of merged proposals
-	// asks is how often somebody has asked for another plan, answered how many
-	// of these were made.
+	told  map[int]news    // last news of merged proposals
+	// asks counts how often somebody asked for another plan, answered how many of these
+	// were made.
 	asks, answered map[int]int
 }
 
-// commits are a proposal's head and what of the branch it is merged into.
+// commits are a proposal's head and the commit of the branch it is merged into.
 type commits struct{ head, base string }
 
-// reviewed is what a proposal's last review was of, and what it came to.
+// reviewed is the subject and the result of a proposal's last review.
 type reviewed struct {
 	head, base string
 	allowed    bool
-	named      bool            // the comment names all that is destroyed
-	set        site.Losses     // that merging approves, once it is shown
-	files      map[string]bool // digests of the files that the design names
-	waiting    site.Losses     // without the proposal
+	named      bool            // the comment names all losses
+	set        site.Losses     // what merging approves, once it is shown
+	files      map[string]bool // digests of files that the design names
+	waiting    site.Losses     // what waits even without the proposal
 	problem    string
-	asks       int  // for another plan, when it was begun
-	early      bool // there were machines still to be looked at for the first time
+	asks       int  // requests for another plan when it was begun
+	early      bool // some machines had not been looked at yet
 	failures   int
-	again      time.Time // of a review that failed
+	again      time.Time // when to retry a failed review
 }
 
-// Bounds on reviews.
+// Limits and times for reviews.
 const (
 	// maxReviewed is how many open proposals are planned.
 	maxReviewed = 1000
-	// reviewsPerRound is how many are planned before it is asked again which
-	// are open, so that a push does not wait for all of them.
+	// reviewsPerRound is how many are planned before Slipway lists the open ones again, so
+	// that a push does not wait for all of them.
 	reviewsPerRound = 16
 	reviewTimeout   = 5 * time.Minute
-	// listTimeout is for how long the forge and the repository are waited for.
+	// listTimeout limits the wait for the forge and the repository.
 	listTimeout = 5 * time.Minute
-	// firstLooks is for how long after a start it is asked at least every firstEvery what
-	// is open.
+	// firstLooks is for how long after a start open proposals are listed at least every
+	// firstEvery.
 	firstLooks = 5 * time.Minute
 	firstEvery = 5 * time.Second
 )
 
-// New makes the reviews of a site; Run keeps them.
+// New returns the reviews of a site; Run keeps them.
 func New(of Site, c Config) *Reviews {
 	return &Reviews{Config: c, site: of, poke: make(chan struct{}, 1), done: map[int]reviewed{}, begun: map[int]commits{}, told: map[int]news{},
 		asks: map[int]int{}, answered: map[int]int{}, doubts: map[question]time.Time{}}
@@ -157,7 +153,7 @@ func (r *Reviews) Run(ctx context.Context) error {
 		more, err := r.Round(ctx)
 		r.site.Problem("proposals", err)
 		every := r.site.PollEvery()
-		if time.Since(began) < firstLooks { // somebody may be about to try it, and machines are being met
+		if time.Since(began) < firstLooks { // somebody may be trying it out, and machines are still being met
 			every = min(every, firstEvery)
 		}
 		wait := min(retry.Jitter(r.site.Dice, every), every)
@@ -174,22 +170,22 @@ func (r *Reviews) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.poke:
-		case <-r.site.InForce: // what was merged may be approved now
+		case <-r.site.InForce: // a merge may be approved now
 		case <-time.After(wait):
 		}
 	}
 }
 
-// Look has the open proposals looked at now.
+// Look requests a look at the open proposals now.
 func (r *Reviews) Look() {
 	select {
 	case r.poke <- struct{}{}:
-	default: // it is looked anyway
+	default: // a look is already requested
 	}
 }
 
-// Again has a proposal planned again, though it and the branch are where they
-// were.
+// Again requests another plan of a proposal, even though neither it nor the branch has
+// moved.
 func (r *Reviews) Again(number int) {
 	r.mu.Lock()
 	delete(r.done, number)
@@ -199,8 +195,8 @@ func (r *Reviews) Again(number int) {
 	r.Look()
 }
 
-// Round looks once at what is open, plans what is new, and approves what was
-// merged. It says whether there is more to plan.
+// Round lists the open proposals once, plans new ones, and approves what was merged. It
+// reports whether there is more to plan.
 func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 	lctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -229,8 +225,9 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 	return len(due) > now, nil
 }
 
-// due are the proposals to be planned: those never seen at their commit first,
-// then those that the branch has moved under, the latest changed first.
+// due returns the proposals to plan: first those not planned at their commit yet, then
+// those to plan again, such as after the branch has moved. In both groups the latest
+// changed come first.
 func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	var fresh, rest []site.Proposal
 	met := r.site.HasMetAll()
@@ -238,7 +235,7 @@ func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	slices.SortStableFunc(open, func(a, b site.Proposal) int { return b.Changed.Compare(a.Changed) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range open[:min(len(open), maxReviewed)] { // the longest untouched have to wait
+	for _, p := range open[:min(len(open), maxReviewed)] { // proposals untouched for longest have to wait
 		was, known := r.done[p.Number]
 		switch {
 		case p.Base != r.Branch:
@@ -251,8 +248,8 @@ func (r *Reviews) due(open []site.Proposal, base string) []site.Proposal {
 	return append(fresh, rest...)
 }
 
-// begin says which proposals are going to be planned, once for each pair of
-// commits: one that is only tried again has not begun anew.
+// begin announces which proposals are going to be planned, once for each pair of commits.
+// A retry is not announced again.
 func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) error {
 	for _, p := range due {
 		at := commits{p.Head, base}
@@ -270,7 +267,7 @@ func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) e
 	return nil
 }
 
-// hasBegun says whether planning a proposal at a pair of commits has been announced.
+// hasBegun reports whether planning a proposal at a pair of commits was announced.
 func (r *Reviews) hasBegun(number int, at commits) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,14 +305,14 @@ func (r *Reviews) forget(open []site.Proposal) {
 	}
 }
 
-// mayPlan says whether a proposal's head may be read: a fork's only when
-// somebody who may write has allowed that very commit.
+// mayPlan reports whether a proposal's head may be read. A fork's head may be read only if
+// somebody with write access has allowed that very commit.
 func (r *Reviews) mayPlan(p site.Proposal) bool {
 	return !p.Fork || p.Head != "" && r.site.Recorded.Of(p.Number).Allowed == p.Head
 }
 
-// Allow lets one commit of a fork be planned. Who says so must be a person
-// whose right to write was looked up right before.
+// Allow permits planning one commit of a fork. by must be a person whose write access was
+// looked up right before.
 func (r *Reviews) Allow(ctx context.Context, number int, head, by string) error {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
@@ -330,8 +327,8 @@ func (r *Reviews) Allow(ctx context.Context, number int, head, by string) error 
 	return nil
 }
 
-// NamedFiles are the digests of files that open proposals name, as far as they
-// could be evaluated. It is an error while one is still to be.
+// NamedFiles returns the digests of files that open proposals name, as far as they could
+// be evaluated. It returns an error while one is still to be planned.
 func (r *Reviews) NamedFiles() (map[string]bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

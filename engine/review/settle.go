@@ -14,11 +14,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// after is what is recorded of a proposal once a comment that names a set takes
-// the place of the last one. What that named is approved by no merge from here
-// on, unless the new one names all of it, for the same commit; so whichever of
-// the two is read until the new one is shown, it names that. What a fork was
-// allowed for another commit is over, too.
+// after returns the record of a proposal once a comment that names a new set
+// replaces the last one. From here on no merge approves the old set, unless the
+// new set contains all of it, for the same commit. So until the new comment is
+// shown, both comments name the recorded set. A fork's permission for another
+// commit ends too.
 func after(is record.Proposed, p site.Proposal, now reviewed) record.Proposed {
 	if s := is.Shown; s != nil && (s.Head != p.Head || !now.set.ContainsAll(s.Losses)) {
 		is.Shown = nil
@@ -30,16 +30,15 @@ func after(is record.Proposed, p site.Proposal, now reviewed) record.Proposed {
 	return is
 }
 
-// settle looks after proposals with a record that are not open any more: what
-// the comment of a merged one named is approved, once, and people are told what
-// comes of it. Every other is forgotten. One that cannot be settled is tried again
-// in the next round, keeps no other back, and is a problem of the site when that
-// lasts.
+// settle handles recorded proposals that are no longer open. It approves, once,
+// what a merged proposal's comment named, and people are told what comes of it.
+// All others are forgotten. A proposal that cannot be settled is retried in the
+// next round, delays no other, and becomes a problem of the site if that lasts.
 func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string) {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
 	if r.site.Design() == nil {
-		return // nothing can be approved before there is one
+		return // nothing can be approved before there is a design
 	}
 	if r.base != base {
 		r.base, r.lineages = base, map[lineage]bool{}
@@ -62,9 +61,9 @@ func (r *Reviews) settle(ctx context.Context, open []site.Proposal, base string)
 	r.site.Problem("merges", errors.Join(errs...))
 }
 
-// settleOne asks what became of a proposal that is not among the open ones. The
-// approval of what its comment named is recorded before that it has landed:
-// after a death in between it is made once more, and is the same.
+// settleOne asks what became of a proposal that is not among the open ones. It
+// records the landed proposal together with what its comment named as pending
+// approval.
 func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site.Proposal, base string) error {
 	if slices.ContainsFunc(open, func(p site.Proposal) bool { return p.Number == is.Number && p.Base == r.Branch }) {
 		return nil
@@ -72,7 +71,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	p, err := r.Proposals.Proposal(ctx, is.Number)
 	lost := question{is.Number, "found"}
 	switch {
-	case errors.Is(err, site.ErrNotFound) && r.isCertain(lost, lostFor): // as after the repository has become another one
+	case errors.Is(err, site.ErrNotFound) && r.isCertain(lost, lostFor): // for example, the repository was replaced
 		return r.drop(ctx, p, is, "the forge no longer has it")
 	case errors.Is(err, site.ErrNotFound):
 		return fmt.Errorf("pull request %d is not found, and the merged changes wait: Slipway asks for it until %s. "+
@@ -83,7 +82,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 	}
 	delete(r.doubts, lost)
 	if p.State == site.ProposalOpen && p.Base == r.Branch && p.Number == is.Number {
-		return nil // it was opened again since, or the list is late
+		return nil // reopened since, or the list is late
 	}
 	why := r.notApproved(p, is)
 	if p.State == site.ProposalMerged && p.Merge == "" && !r.isCertain(question{is.Number, "commit"}, lateFor) {
@@ -98,9 +97,9 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 		return err
 	case !there && !p.MergedAt.IsZero() && time.Since(p.MergedAt) > ledger.Lasts:
 		return r.drop(ctx, p, is, "the branch does not have its commit")
-	case !there && why == "": // it is, soon; until then the comment stands as it was read
+	case !there && why == "": // the branch will have it soon; until then the comment stays as it was read
 		return nil
-	case !there: // it is, once the repository tells what the forge does, or never
+	case !there: // the branch will have it once the repository catches up with the forge, or never
 		return r.tellLanding(ctx, site.Review{Proposal: p, Landing: &site.Landing{Waits: "the branch does not have the commit yet"}})
 	case why == "":
 		by, no, err := r.decidedBy(ctx, is)
@@ -125,14 +124,14 @@ func (r *Reviews) drop(ctx context.Context, p site.Proposal, is record.Proposed,
 	return r.site.Recorded.Put(ctx, is, record.Proposed{Number: is.Number})
 }
 
-// isMerged says whether a proposal of which people were told was merged into the
+// isMerged reports whether a proposal that people were told of was merged into the
 // branch.
 func (r *Reviews) isMerged(p site.Proposal, is record.Proposed) bool {
 	return p.Number == is.Number && p.State == site.ProposalMerged && p.Base == r.Branch && p.Merge != "" && (is.Told || is.Shown != nil)
 }
 
-// approvesNothing has history tell why a set that a comment named is approved by
-// nobody.
+// approvesNothing adds an event that says why nobody approves a set that a comment
+// named.
 func (r *Reviews) approvesNothing(p site.Proposal, is record.Proposed, why string) {
 	if is.Shown != nil || is.ChangedAt(p.Head) != nil {
 		r.site.Warn(site.Event{Kind: site.EventOrder, By: p.MergedBy,
@@ -140,7 +139,7 @@ func (r *Reviews) approvesNothing(p site.Proposal, is record.Proposed, why strin
 	}
 }
 
-// unapproved is what is recorded of a merged proposal that approves nothing.
+// unapproved returns what to record of a merged proposal that approves nothing.
 func unapproved(p site.Proposal, is record.Proposed, why string) record.Proposed {
 	landed := record.Landed{Proposal: p, Waiting: is.Waiting}
 	if is.Shown != nil || is.ChangedAt(p.Head) != nil {
@@ -149,8 +148,8 @@ func unapproved(p site.Proposal, is record.Proposed, why string) record.Proposed
 	return record.Proposed{Number: is.Number, Landed: &landed}
 }
 
-// notApproved says why a proposal that is not open approves nothing; empty
-// when it approves what its comment named.
+// notApproved returns why a proposal that is not open approves nothing; empty if
+// it approves what its comment named.
 func (r *Reviews) notApproved(p site.Proposal, is record.Proposed) string {
 	switch s := is.Shown; {
 	case p.Number != is.Number:

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// review plans one proposal and tells of it.
+// review plans one proposal and reports on it.
 func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) error {
 	v := site.Review{Site: r.site.Name, Proposal: p, Base: on.base.ID, When: time.Now()}
 	allowed, early, asks := r.mayPlan(p), !r.site.HasMetAll(), r.asksFor(p.Number)
@@ -28,7 +28,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, site.ErrMoved), errors.Is(err, errDone):
-		r.pass(p, v.Base, allowed) // the next look at what is open tells
+		r.pass(p, v.Base, allowed) // the next listing shows what became of it
 		return nil
 	}
 	is := r.tried(p, v.Base, allowed, err)
@@ -41,7 +41,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 		r.site.Log.Warn("proposal not planned", "proposal", p.Number, "revision", p.Head, "err", err)
 	}
 	if is.problem = v.Problem; r.failsAlike(p, is) {
-		return nil // people know
+		return nil // people know already
 	}
 	v.Grown = r.grown(&v, asks)
 	if c := r.site.Recorded.Of(p.Number).ChangedAt(p.Head); c != nil {
@@ -57,15 +57,15 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 	return r.tell(ctx, v, is)
 }
 
-// planWithin is plan, for no longer than it may take.
+// planWithin is plan with a timeout.
 func (r *Reviews) planWithin(ctx context.Context, v *site.Review, on *baseline) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	return r.plan(ctx, v, on)
 }
 
-// failsAlike says whether a review of the same commits has failed once more for
-// the same reason, and notes that it did.
+// failsAlike reports whether a review of the same commits has failed again for
+// the same reason, and notes it.
 func (r *Reviews) failsAlike(p site.Proposal, is reviewed) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,8 @@ func (r *Reviews) failsAlike(p site.Proposal, is reviewed) bool {
 	return true
 }
 
-// tried is a review of a proposal; after an error it is due again in a while.
+// tried returns a review of a proposal. After an error it is due again after a
+// backoff.
 func (r *Reviews) tried(p site.Proposal, base string, allowed bool, err error) reviewed {
 	is := reviewed{head: p.Head, base: base, allowed: allowed}
 	if err != nil {
@@ -89,8 +90,8 @@ func (r *Reviews) tried(p site.Proposal, base string, allowed bool, err error) r
 	return is
 }
 
-// pass leaves a proposal alone for a while: it is not what it was when what is
-// open was listed.
+// pass skips a proposal for a while: it has changed since the open proposals
+// were listed.
 func (r *Reviews) pass(p site.Proposal, base string, allowed bool) {
 	is := r.tried(p, base, allowed, site.ErrMoved)
 	r.mu.Lock()
@@ -98,8 +99,8 @@ func (r *Reviews) pass(p site.Proposal, base string, allowed bool) {
 	r.done[p.Number] = is
 }
 
-// tell announces a review. What the comment named so far is approved by no
-// merge any more, unless this one names all of it, too.
+// tell announces a review. From now on no merge approves what the comment named
+// so far, unless this review names all of it too.
 func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
 	open, err := r.replace(ctx, v.Proposal, is)
 	if err != nil || !open {
@@ -114,9 +115,9 @@ func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
 	return nil
 }
 
-// replace has a review take the place of the last one. It says whether the
-// proposal is still open, where that matters: one that was merged is approved
-// as it was read.
+// replace records a review in place of the last one. It reports whether the
+// proposal is still open, if that matters: a merged proposal is approved as it
+// was read.
 func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (open bool, err error) {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
@@ -137,14 +138,14 @@ func (r *Reviews) replace(ctx context.Context, p site.Proposal, is reviewed) (op
 	return true, nil
 }
 
-// setDone notes a review that was recorded as the last one of a proposal.
+// setDone notes a recorded review as the last one of a proposal.
 func (r *Reviews) setDone(number int, is reviewed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if is.named {
 		r.answered[number] = is.asks
 	}
-	if r.asks[number] == is.asks { // nobody has asked meanwhile
+	if r.asks[number] == is.asks { // nobody has asked for another plan meanwhile
 		r.done[number] = is
 	}
 }
@@ -155,15 +156,15 @@ func (r *Reviews) asksFor(number int) int {
 	return r.asks[number]
 }
 
-// namesAnew says whether a plan is the first of a proposal's commit, or one that
-// somebody asked for: what it names is new to nobody.
+// namesAnew reports whether a plan is the first of a proposal's commit, or one
+// that somebody asked for: nothing in it counts as added later.
 func (r *Reviews) namesAnew(was record.Proposed, p site.Proposal, asks int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return was.Named == nil || was.Named.Head != p.Head || r.answered[p.Number] != asks
 }
 
-// grown is what of a review's destruction its comment did not name at first.
+// grown returns the losses of a review that its comment did not name at first.
 func (r *Reviews) grown(v *site.Review, asks int) site.Losses {
 	was := r.site.Recorded.Of(v.Proposal.Number)
 	if !v.Planned() || r.namesAnew(was, v.Proposal, asks) {
@@ -172,7 +173,8 @@ func (r *Reviews) grown(v *site.Review, asks int) site.Losses {
 	return v.Destroys().Without(was.Named.Losses)
 }
 
-// stillOpen asks whether a proposal is open, and at a commit if one is named.
+// stillOpen asks whether a proposal is open, and at a commit if head is not
+// empty.
 func (r *Reviews) stillOpen(ctx context.Context, number int, head string) (bool, error) {
 	p, err := r.Proposals.Proposal(ctx, number)
 	if err != nil {

@@ -8,18 +8,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Bound is one bound on how many nodes of a group are out of service at once.
+// Bound limits how many nodes of a group are out of service at once.
 type Bound struct {
-	// What is bounded, "the site" or "rack r1", and Rule how: "maxUnavailable 2".
+	// What is bounded, such as "the site" or "rack r1", and Rule how: "maxUnavailable
+	// 2".
 	What, Rule string
 	group      group
-	// majority says that the group keeps its majority, else unavailable is the design's
-	// text. A vote is missing wherever its machine is, so one that is away counts then.
+	// majority means that the group keeps its majority; otherwise unavailable holds the
+	// design's text. A vote is missing wherever its machine is, so a machine that is
+	// away counts for a majority.
 	majority    bool
 	unavailable string
 }
 
-// group is some of a site's nodes; the zero value is all of them.
+// group selects some of a site's nodes; the zero value selects all.
 type group struct {
 	kind kind
 	of   string
@@ -45,7 +47,7 @@ func (g group) has(n *site.Node) bool {
 
 type boundsOf struct{ rack, role string }
 
-// Bounds are those that hold for a node.
+// Bounds returns the bounds that apply to a node.
 func (f *Facts) Bounds(n *site.Node) []*Bound {
 	key := boundsOf{n.Rack, n.Role}
 	all, known := f.bounds[key]
@@ -74,7 +76,8 @@ func (f *Facts) Bounds(n *site.Node) []*Bound {
 	return all
 }
 
-// same is the bound as it was found for another node.
+// same returns the bound as created for an earlier node, so that equal bounds share one
+// pointer.
 func (f *Facts) same(b Bound) *Bound {
 	if f.known[b] == nil {
 		if f.known == nil {
@@ -85,9 +88,9 @@ func (f *Facts) same(b Bound) *Bound {
 	return f.known[b]
 }
 
-// Limit is how many of so many nodes may be out of service. A role of one or two
-// cannot lose a node and keep its majority: one at a time is the best that can be
-// done.
+// Limit returns how many of that many nodes may be out of service. A role of one or two
+// nodes cannot lose one and keep its majority: then one at a time is the best that can
+// be done.
 func (b *Bound) Limit(of int) int {
 	if b.majority {
 		return max(1, (of-1)/2)
@@ -95,12 +98,12 @@ func (b *Bound) Limit(of int) int {
 	return max(1, site.Bound(b.unavailable, of))
 }
 
-// share is what a node counts for in a group.
+// share is how a node counts in a group.
 type share int
 
 const (
 	nothing share = iota // not in use
-	away                 // not in use, and a vote that is missing
+	away                 // not in use, but its vote is missing
 	serves               // in use and in service
 	unfit                // in use, and its system has lost its health
 	out                  // in use and out of service
@@ -122,13 +125,13 @@ func (f *Facts) shareOf(n *Node) share {
 	return serves
 }
 
-// tally is how many nodes of a group have which share.
+// tally counts a group's nodes by share.
 type tally [out + 1]int
 
 func (t *tally) add(s share, by int) { t[s] += by }
 
-// count counts the groups of some bounds that were not counted yet, going through the
-// nodes once.
+// count counts the groups of some bounds that were not counted yet, in one pass over
+// the nodes.
 func (f *Facts) count(bounds []*Bound) {
 	if f.tallies == nil {
 		f.tallies = map[group]*tally{}
@@ -157,18 +160,18 @@ func (f *Facts) count(bounds []*Bound) {
 	}
 }
 
-// class is how a bound counts for a node that would be taken out of service.
+// class is how a bound treats a node that would be taken out of service.
 type class int
 
 const (
 	// Every other node that is lacking counts.
 	plain class = iota
-	// The node has lost its health, and all that is known is that nobody knows it: it
-	// may serve. It does not count itself.
+	// The node was healthy and its health is now unknown: it may serve. It does not
+	// count against itself.
 	doubtful
-	// The node is known not to be healthy. It has its place already, and yet takes its
-	// turn among those that are worked on: a health that is designed wrong must not let
-	// all machines be restarted at once. A role that decides by majority makes no such
+	// The node is known to be unhealthy. It has its place already, but still takes its
+	// turn among the nodes being worked on: a badly designed health check must not let
+	// all machines restart at once. A role that decides by majority makes no such
 	// allowance.
 	unhealthy
 )
@@ -183,7 +186,7 @@ func (f *Facts) classOf(n *Node) class {
 	return doubtful
 }
 
-// counts says whether a node that is lacking, or away, counts for a bound.
+// counts reports whether a node that is lacking or away counts for a bound.
 func (b *Bound) counts(c class, s share) bool {
 	switch s {
 	case out:
@@ -196,8 +199,8 @@ func (b *Bound) counts(c class, s share) bool {
 	return false
 }
 
-// room is how many nodes may still be taken out of service under a bound by nodes of
-// a class, and how many of so many count as out.
+// room returns how many more nodes of a class may be taken out of service under a
+// bound, and how many nodes the bound covers.
 func (f *Facts) room(b *Bound, c class) (left, of int) {
 	t := f.tallies[b.group]
 	of = t[serves] + t[unfit] + t[out]
@@ -205,7 +208,7 @@ func (f *Facts) room(b *Bound, c class) (left, of int) {
 	if b.counts(c, unfit) {
 		lacking += t[unfit]
 		if c != plain {
-			lacking-- // itself
+			lacking-- // not the node itself
 		}
 	}
 	if b.majority {
@@ -215,7 +218,7 @@ func (f *Facts) room(b *Bound, c class) (left, of int) {
 	return b.Limit(of) - lacking, of
 }
 
-// fullFor is the first bound that leaves no place for a node; nil for none.
+// fullFor returns the first bound that leaves no place for a node, or nil.
 func (f *Facts) fullFor(n *Node) *Bound {
 	c, all := f.classOf(n), f.Bounds(n.Design)
 	f.count(all)
@@ -227,7 +230,7 @@ func (f *Facts) fullFor(n *Node) *Bound {
 	return nil
 }
 
-// Full is that a bound leaves no place for a node.
+// Full is the reason that a bound leaves no place for a node.
 type Full struct {
 	Bound *Bound
 	Node  *Node

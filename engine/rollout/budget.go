@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// budgetWarning says by how much a rollout takes longer than it is meant to,
-// and what would help: all of it was tried.
+// budgetWarning says by how much a rollout exceeds its budget, and what would
+// help. It has tried each suggestion.
 func budgetWarning(s *site.Site, p *site.Plan, known site.Known, now time.Time, sim *simulation) string {
 	budget := time.Duration(s.Rollout.Budget)
 	try := func(r knobs) *simulation { return simulate(r.turn(s), p, known, now, nil) }
@@ -19,14 +19,14 @@ func budgetWarning(s *site.Site, p *site.Plan, known site.Known, now time.Time, 
 		say.Rough(sim.makespan()), say.Rough(sim.makespan()-budget), say.Brief(s.Rollout.Budget), knob(s, sim, within, try))
 }
 
-// knobs are what of a rollout can be tried otherwise.
+// knobs are the rules of a rollout that can be varied.
 type knobs struct {
 	maxUnavailable int  // of the site
-	unbounded      bool // no bound but that a majority stays
+	unbounded      bool // no bound except that a majority stays
 	canaries       *site.Canaries
 }
 
-// turn is a site with other rules of its rollout.
+// turn returns a site with these rules for its rollout.
 func (k knobs) turn(s *site.Site) *site.Site {
 	own := *s
 	own.Rollout.MaxUnavailable, own.Rollout.Canaries = fmt.Sprint(k.maxUnavailable), k.canaries
@@ -53,7 +53,7 @@ func inUse(s *site.Site) int {
 	return count
 }
 
-// knob is the first change of the rollout's rules that keeps the budget.
+// knob names the first change of the rollout's rules that keeps the budget.
 func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs) *simulation) string {
 	r := knobs{maxUnavailable: max(1, site.Bound(s.Rollout.MaxUnavailable, inUse(s))), canaries: s.Rollout.Canaries}
 	free := r
@@ -82,16 +82,16 @@ func knob(s *site.Site, sim *simulation, within func(knobs) bool, try func(knobs
 	return "maxUnavailable of the site alone would not meet the budget, because that of its roles and racks applies too: see the critical path"
 }
 
-// leastAtOnce is the least bound of the site under which the budget is kept.
-// Less than the work divided by the budget cannot be enough, and seldom much
-// more is needed.
+// leastAtOnce returns the smallest bound of the site that keeps the budget. A
+// bound below the work divided by the budget cannot be enough, and seldom is
+// much more needed.
 func leastAtOnce(s *site.Site, sim *simulation, r knobs, within func(knobs) bool) (int, bool) {
 	keeps := func(n int) bool {
 		r.maxUnavailable = n
 		return within(r)
 	}
 	all := inUse(s)
-	low := max(r.maxUnavailable, int(sim.work()/time.Duration(s.Rollout.Budget))-1) // it does not keep it
+	low := max(r.maxUnavailable, int(sim.work()/time.Duration(s.Rollout.Budget))-1) // too low for the budget
 	if low >= all || !keeps(all) {
 		return 0, false
 	}
@@ -109,7 +109,7 @@ func leastAtOnce(s *site.Site, sim *simulation, r knobs, within func(knobs) bool
 	return high, true
 }
 
-// work is how long all members together are out of service at least.
+// work returns the least time that all members together are out of service.
 func (sim *simulation) work() time.Duration {
 	var all time.Duration
 	for _, m := range sim.members {
@@ -121,8 +121,8 @@ func (sim *simulation) work() time.Duration {
 	return all
 }
 
-// longest is what takes so long when everything may go on at once: one node
-// alone, or one after the other, and of that the longest step or wait.
+// longest names what takes longest when everything may run at once: a node
+// alone or a chain of nodes, and in it the longest step or wait.
 func longest(sim *simulation) string {
 	what, took := "", time.Duration(-1)
 	longer := func(text string, d time.Duration) {

@@ -9,10 +9,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ChooseCanaries chooses who of some nodes goes first: machines that are out of
-// service already, which lose nothing and may be waited for otherwise, then by name;
-// whom a person has paused only where there is nobody else. There are none where
-// nobody would wait for them.
+// ChooseCanaries chooses which of some nodes go first. Machines that are already out
+// of service come first: they lose nothing, and others may wait for them anyway. The
+// rest follow by name. Paused nodes are chosen only if there are no others. There are
+// no canaries if no node would wait for them.
 func (f *Facts) ChooseCanaries(nodes []string) []string {
 	c := f.Site.Rollout.Canaries
 	if c == nil {
@@ -39,8 +39,8 @@ func (f *Facts) ChooseCanaries(nodes []string) []string {
 	return chosen
 }
 
-// CanariesAreProven says whether all canaries are in-sync. Nobody waits for one that
-// is not in use any more.
+// CanariesAreProven reports whether all canaries are in-sync. A canary no longer in
+// use does not count.
 func (f *Facts) CanariesAreProven() bool {
 	return !slices.ContainsFunc(f.Rollout.Canaries, func(name string) bool {
 		n := f.Nodes.Node(name)
@@ -48,20 +48,20 @@ func (f *Facts) CanariesAreProven() bool {
 	})
 }
 
-// HaveSoaked says whether the canaries were in-sync for as long as they have to be.
+// HaveSoaked reports whether the canaries were in-sync for long enough.
 func (f *Facts) HaveSoaked() bool {
 	c := f.Site.Rollout.Canaries
 	return !f.Rollout.Proven.IsZero() && f.Now.Sub(f.Rollout.Proven) >= time.Duration(c.Soak)
 }
 
-// Canaries is that those which go first in the rollout have not done so, or not for
-// long enough.
+// Canaries is the reason that the nodes which go first in the rollout have not done
+// so, or not for long enough.
 type Canaries struct {
 	Names []string
 	Soak  site.Duration
-	// Until is when they will have; zero while they are not in-sync.
+	// Until is when they will have soaked; zero while they are not in-sync.
 	Until time.Time
-	node  *Node // that waits
+	node  *Node // the node that waits
 }
 
 // canariesFor holds the other nodes of a rollout until its canaries have been in-sync
@@ -101,7 +101,7 @@ func (r *Canaries) Verdict(f *Facts) Verdict {
 	return v
 }
 
-// notInSync says how those of some nodes are that are not in-sync.
+// notInSync returns the state of those nodes that are not in-sync.
 func (f *Facts) notInSync(names []string) string {
 	var those []string
 	for _, name := range names {

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// expected are the nodes of a simulation.
+// expected holds the nodes of a simulation.
 type expected struct {
 	named   ByName
 	inOrder []*Node // by name
@@ -31,11 +31,10 @@ func (all *expected) All() iter.Seq[*Node] { return slices.Values(all.inOrder) }
 // InRole implements Nodes.
 func (all *expected) InRole(role string) iter.Seq[*Node] { return slices.Values(all.roles[role]) }
 
-// expect is what is known of a node when a forecast begins. It takes three things for
-// granted: a machine for which something is planned answers by the time its turn
-// comes; what is under way where nothing else is planned ends by itself; and machines
-// go on being looked at. A node of which nothing is known at all is taken to be in
-// service.
+// expect returns what is known of a node when a forecast begins. It assumes three
+// things: a machine with a plan answers by the time its turn comes; work under way
+// with nothing else planned ends by itself; and Slipway keeps looking at machines. A
+// node of which nothing is known counts as in service.
 func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *Node {
 	m, isKnown := known.Nodes[n.Name]
 	r, o := &m.Recorded, &m.Observed
@@ -72,7 +71,7 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 	return x
 }
 
-// begun is what is known of a node once a step of it has begun.
+// begun updates a node for a step that has begun.
 func begun(n *Node, s site.Step) {
 	if s.Impact >= site.ImpactInterrupts {
 		n.Disrupts, n.Settled = true, true
@@ -86,7 +85,7 @@ func begun(n *Node, s site.Step) {
 	}
 }
 
-// ended is what is known of a node once a step of it has had its effect.
+// ended updates a node for a step that has had its effect.
 func ended(n *Node, s site.Step) {
 	switch {
 	case s.Action == site.ActionPowerOff:
@@ -96,7 +95,7 @@ func ended(n *Node, s site.Step) {
 	}
 }
 
-// inSync is what is known of a node that has become as designed.
+// inSync updates a node that has become as designed.
 func inSync(n *Node) {
 	n.State, n.Phase, n.Settled = site.InSync, "", true
 	n.Disrupts, n.Disrupted = false, false

@@ -1,7 +1,7 @@
 // Package rollout decides which node may be changed when: bounds, needs, leaders,
-// canaries, windows, failures, halts and queues. It is pure: facts and a step give
-// a verdict. The engine's gates ask it about the machines as they are, and Forecast
-// about the same machines as they are expected to be.
+// canaries, windows, failures, halts and queues. It is pure: it turns facts and a
+// step into a verdict. The engine's gates ask it about the machines as they are, and
+// Forecast asks it about the machines as they are expected to be.
 package rollout
 
 import (
@@ -12,19 +12,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Facts are what is known of a site at one moment. The zero value knows of no node.
+// Facts is what is known of a site at one moment. The zero value knows no nodes.
 type Facts struct {
 	// Site is the design in force.
 	Site *site.Site
 	Now  time.Time
-	// Every is how often a machine is looked at, EveryInside its system. Each node's
-	// ages are held against them.
+	// Every is how often Slipway looks at a machine, and EveryInside how often at its
+	// system. The rules compare each node's ages with them.
 	Every, EveryInside time.Duration
 	// Rollout is the last rollout, which may have ended; nil before the first.
 	Rollout *site.RolloutStatus
 	Nodes   Nodes
 
-	// What was counted of the nodes so far. Change keeps it up to date.
+	// Cached counts of the nodes. Change keeps them up to date.
 	tallies  map[group]*tally
 	progress map[string]*progress
 	leaders  map[string]string
@@ -33,11 +33,11 @@ type Facts struct {
 	windows  map[string]*opening
 }
 
-// Nodes gives the nodes of a site, also those that leave it.
+// Nodes gives access to the nodes of a site, including those that are leaving it.
 type Nodes interface {
-	// Node is nil where there is none of that name.
+	// Node returns the node of that name, or nil.
 	Node(name string) *Node
-	// All are all nodes, InRole those of a role; in any order.
+	// All yields all nodes, InRole those of a role; in any order.
 	All() iter.Seq[*Node]
 	InRole(role string) iter.Seq[*Node]
 }
@@ -45,58 +45,60 @@ type Nodes interface {
 // Node is what is known of one node.
 type Node struct {
 	Design *site.Node
-	// Leaving is set for a node that the design in force no longer has.
+	// Leaving is set if the design in force no longer has the node.
 	Leaving bool
 
-	// What is recorded: Quarantined by a person; Settled once it was in-sync;
-	// WasHealthy once its system was healthy since it was installed, EverHealthy once
-	// any system of its machine was; Disrupted from its
-	// first step that takes it out of service until it is back; InHand when a step of
-	// it was taken in the rollout under way; Paused by a person or the design.
+	// What is recorded. Quarantined: by a person. Settled: it was in-sync once.
+	// WasHealthy: its system was healthy since it was installed. EverHealthy: any
+	// system of its machine was. Disrupted: from its first step that takes it out of
+	// service until it is back. InHand: one of its steps was taken in the rollout
+	// under way. Paused: by a person or the design.
 	Quarantined, Settled, WasHealthy, EverHealthy, Disrupted, InHand, Paused bool
-	// Disrupts is set while a step of ours may have the machine out of service.
+	// Disrupts is set while one of Slipway's steps may have the machine out of
+	// service.
 	Disrupts bool
-	// Busy is set while a step is under way or an installation is.
+	// Busy is set while a step or an installation is under way.
 	Busy bool
 
-	// What was seen: whether it was looked at since the daemon started, and whether
-	// the last look, and the last look inside, failed. Ages count from the last looks
-	// that did not.
+	// What was seen. Seen: Slipway has looked at it since the daemon started. Blind
+	// and BlindInside: the last look, or the last look inside, failed. Ages count
+	// from the last successful looks.
 	Seen, Blind, BlindInside bool
 	Age, AgeInside           time.Duration
-	// Power is "on", "off" or empty while it is unknown.
+	// Power is "on", "off", or empty while unknown.
 	Power string
-	// Probes is what the probes of its role said last.
+	// Probes is the last result of its role's probes.
 	Probes site.SystemHealth
 
 	// Phase is the first phase in which its plan has something left to do; empty for
-	// none. Outdated is set while the plan is of an earlier design.
+	// none. Outdated is set until a reconcile has used the node's present design.
 	Phase    string
 	Outdated bool
 
-	// State is how its last turn ended, and since when it is so. Person says that
-	// nothing goes on without one. Fresh is set when it is about to be tried afresh.
+	// State is how its last reconcile ended, and Since when that state began. Person
+	// is set if nothing happens without a person. Fresh is set if it is about to be
+	// retried from a fresh start.
 	State         site.State
 	Since         time.Time
 	Person, Fresh bool
-	// WaitsForTime and WaitsForPlace are what it is held by.
+	// WaitsForTime and WaitsForPlace say what holds it.
 	WaitsForTime, WaitsForPlace bool
-	// Part is its part in the rollout. Spent is for how long it was worked on in it,
-	// and Patience how long that may take.
+	// Part is its part in the rollout. Spent is how long it was worked on there, and
+	// Patience how long that may take.
 	Part            Part
 	Spent, Patience time.Duration
 }
 
-// Name is the node's.
+// Name returns the node's name.
 func (n *Node) Name() string { return n.Design.Name }
 
-// inUse says whether the node counts: the design has it, and uses it.
+// inUse reports whether the node counts: the design has it and uses it.
 func (f *Facts) inUse(n *Node) bool { return !n.Leaving && f.Site.Unused(n.Design) == "" }
 
-// role is the role of a node; nil for none.
+// role returns the node's role, or nil.
 func (f *Facts) role(n *Node) *site.Role { return f.Site.Roles[n.Design.Role] }
 
-// Change changes what is known of a node, and all that was counted with it.
+// Change changes what is known of a node, and updates all cached counts.
 func (f *Facts) Change(n *Node, change func()) {
 	share, through := f.shareOf(n), f.through(n)
 	change()
@@ -113,7 +115,7 @@ func (f *Facts) Change(n *Node, change func()) {
 	}
 }
 
-// ByName are nodes in a map.
+// ByName is a map of nodes by name.
 type ByName map[string]*Node
 
 // Node implements Nodes.

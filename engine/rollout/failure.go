@@ -8,26 +8,26 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Part is how a node stands in a rollout.
+// Part is a node's state in a rollout.
 type Part int
 
 // The parts.
 const (
 	Aside   Part = iota // no part of the rollout
-	Pending             // to be brought to its end
+	Pending             // not finished yet
 	Done                // in-sync
-	Failed              // begun, and not brought to its end
+	Failed              // begun, and cannot be finished
 	Resting             // waits for a person
 )
 
-// LongestTry is the least time that a node has for all it takes before it counts as
+// LongestTry is the least time that a node gets for all its work before it counts as
 // failed.
 const LongestTry = 15 * time.Minute
 
-// IsUnderWay says whether a rollout is under way, halted or not.
+// IsUnderWay reports whether a rollout is under way, halted or not.
 func (f *Facts) IsUnderWay() bool { return f.Rollout != nil && f.Rollout.Ended.IsZero() }
 
-// PartOf is how a node stands after a turn that has left it as it is known.
+// PartOf returns a node's part in the rollout after a reconcile.
 func (f *Facts) PartOf(n *Node) Part {
 	stopped := n.State == site.Stalled || n.State == site.Foreign
 	switch {
@@ -36,10 +36,10 @@ func (f *Facts) PartOf(n *Node) Part {
 	case n.Quarantined:
 		return Resting
 	case n.State == site.Paused && n.Part == Done:
-		return Done // a hand kept off changes nothing of it
+		return Done // a pause does not change that
 	case n.State == site.InSync && !n.Outdated:
 		return Done
-	case (n.InHand || n.Part == Failed) && stopped && !n.Fresh: // else it is about to be tried afresh
+	case (n.InHand || n.Part == Failed) && stopped && !n.Fresh: // otherwise it is about to be retried
 		return Failed
 	case n.InHand && n.State != site.Paused && n.Spent > n.Patience:
 		return Failed
@@ -49,7 +49,7 @@ func (f *Facts) PartOf(n *Node) Part {
 	return Pending
 }
 
-// MaxFailures is how many of so many nodes of a rollout may fail.
+// MaxFailures returns how many nodes of a rollout may fail, by the number of its nodes.
 func MaxFailures(s *site.Site, nodes int) int {
 	if text := s.Rollout.MaxFailures; text != "" {
 		return site.Bound(text, nodes)
@@ -57,15 +57,15 @@ func MaxFailures(s *site.Site, nodes int) int {
 	return max(1, site.Bound("10%", nodes))
 }
 
-// Halt is why a rollout is to be halted, and whether it is because of a canary.
+// Halt is why a rollout must halt, and whether a canary is the cause.
 type Halt struct {
 	Why    string
 	Canary bool
 }
 
-// Halts says whether a rollout that is not halted has to be: a canary that has failed
-// just now is enough, else too many have to have. Name is the node that failed last,
-// empty where the rollout has just begun.
+// Halts reports whether a rollout must halt now: a canary has just failed, or too many
+// nodes have failed. It is false if the rollout is halted already. Name is the node that
+// failed last; empty if the rollout has just begun.
 func (f *Facts) Halts(name string) (h Halt, halts bool) {
 	r := f.Rollout
 	allowed := MaxFailures(f.Site, len(r.Nodes))
@@ -79,10 +79,10 @@ func (f *Facts) Halts(name string) (h Halt, halts bool) {
 	return Halt{}, false
 }
 
-// StaysHalted are the nodes, each with the digest of what was designed for it, because
-// of which a new rollout stays halted as the one before was; none when it goes on. Those
-// count for which the new design wants the same, and not those that came in-sync by
-// themselves since that rollout ended.
+// StaysHalted returns the nodes because of which a new rollout stays halted like the
+// previous one, each with the digest of its design; none if the rollout goes on. A node
+// counts if the new design wants the same for it, unless it came in-sync by itself after
+// that rollout ended.
 func (f *Facts) StaysHalted(was *site.RolloutStatus, wants func(*Node) string) map[string]string {
 	if was == nil || was.Halted == "" {
 		return nil
@@ -106,11 +106,11 @@ func (f *Facts) StaysHalted(was *site.RolloutStatus, wants func(*Node) string) m
 	return same
 }
 
-// Halted is that the rollout under way is halted.
+// Halted is the reason that the rollout under way is halted.
 type Halted struct{ Rollout *site.RolloutStatus }
 
-// haltedFor holds nodes that a halted rollout has not begun. What has drifted is
-// repaired all the same.
+// haltedFor holds nodes that a halted rollout has not begun. Drift is repaired all the
+// same.
 func (f *Facts) haltedFor(t Try) *Halted {
 	if !f.IsUnderWay() || f.Rollout.Halted == "" || t.Node.Part == Aside || t.Node.InHand || t.Step.Drift || !t.isOrdered() {
 		return nil

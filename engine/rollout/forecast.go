@@ -12,9 +12,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Forecast says how a plan will run when everything takes as long as expected,
-// nothing fails and every approval is there: it goes through the rollout by the rules
-// that the engine's gates ask, from now on.
+// Forecast predicts how a plan will run from now on if everything takes as long as
+// expected, nothing fails and every approval is there. It simulates the rollout by the
+// rules that the engine's gates ask.
 func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site.Forecast {
 	sim := simulate(s, p, known, now, nil)
 	f := &site.Forecast{
@@ -31,8 +31,8 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 	return f
 }
 
-// Ends is when a rollout under way will end, of which some plans are left; zero where
-// some of them wait for something that has no time.
+// Ends returns when a rollout under way will end, given the plans that are left. It is
+// zero if some of them wait for something without a known time.
 func Ends(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) time.Time {
 	sim := simulate(s, left, known, now, under)
 	for _, m := range sim.members {
@@ -50,7 +50,7 @@ func Ends(s *site.Site, left *site.Plan, known site.Known, now time.Time, under 
 // never is a time that does not come.
 const never = time.Duration(1<<63 - 1)
 
-// span is when the first step begins and the last one ends.
+// span returns when the first step begins and the last one ends.
 func (sim *simulation) span() (from, to time.Duration) {
 	from = never
 	for _, m := range sim.members {
@@ -66,7 +66,7 @@ func (sim *simulation) makespan() time.Duration {
 	return to - from
 }
 
-// starts are the members that begin, as they do.
+// starts returns the members that begin, in the order in which they begin.
 func (sim *simulation) starts() []site.Stretch {
 	var all []site.Stretch
 	for _, m := range sim.members {
@@ -94,7 +94,8 @@ type link struct {
 	taken
 }
 
-// chain goes back from the end of the last step to what let it begin, and on.
+// chain follows the critical path back: from the end of the last step to what let that
+// step begin, and so on.
 func (sim *simulation) chain() []link {
 	m := sim.last()
 	if m == nil {
@@ -111,11 +112,10 @@ func (sim *simulation) chain() []link {
 	return chain
 }
 
-// path is the chain, with waits, and steps of a node that follow each other
-// together.
+// path returns the chain with its waits, and joins consecutive steps of one node.
 func (sim *simulation) path() []site.Stretch {
 	var path []site.Stretch
-	what := "" // the steps so far of the last stretch
+	what := "" // steps so far of the last stretch
 	for _, l := range sim.chain() {
 		action := string(l.member.steps[l.step].Action)
 		if last := len(path) - 1; last >= 0 && !l.cause.waited && l.cause.by == l.member && l.cause.step == l.step-1 {
@@ -132,7 +132,7 @@ func (sim *simulation) path() []site.Stretch {
 	return path
 }
 
-// waits are the waits before a link, in order.
+// waits returns the waits before a link, in order.
 func (l link) waits() []site.Stretch {
 	var waits []site.Stretch
 	for c := l.cause; c.waited; c = c.before {
@@ -142,7 +142,7 @@ func (l link) waits() []site.Stretch {
 	return waits
 }
 
-// origin is the end of a step that a cause goes back to, or the beginning.
+// origin returns the end of a step that a cause goes back to, or the beginning.
 func (c *cause) origin() *cause {
 	for c.waited {
 		c = c.before
@@ -150,7 +150,7 @@ func (c *cause) origin() *cause {
 	return c
 }
 
-// last is the member whose last step ends last.
+// last returns the member whose last step ends last.
 func (sim *simulation) last() *member {
 	var last *member
 	for _, m := range sim.members {
@@ -161,7 +161,7 @@ func (sim *simulation) last() *member {
 	return last
 }
 
-// because says what it had to wait for of another node.
+// because names the other node that the step had to wait for, and why.
 func (l link) because(sim *simulation) string {
 	switch c := l.cause.origin(); {
 	case c.by == nil || c.by == l.member || l.cause.soaked():
@@ -177,7 +177,7 @@ func (l link) because(sim *simulation) string {
 	}
 }
 
-// bounded is what a bound bounds, and how.
+// bounded returns what a bound limits, and how.
 func (sim *simulation) bounded(b *Bound, format string) string {
 	if b == sim.whole {
 		_, of := sim.facts.room(b, plain)
@@ -193,7 +193,7 @@ func (r *Need) String() string {
 	return fmt.Sprintf("%d of the role %s through %s", r.Enough, r.Role, r.Of)
 }
 
-// soaked says whether it is the end of the canaries' time.
+// soaked reports whether the cause is the end of the canaries' soak.
 func (c *cause) soaked() bool { return c.waited && c.window == nil }
 
 func (c *cause) wait() string {
@@ -203,7 +203,7 @@ func (c *cause) wait() string {
 	return "waits for the window " + c.window.name
 }
 
-// misfit is a step that is longer than any opening of its window.
+// misfit is a step that takes longer than any opening of its window.
 type misfit struct {
 	window *outlook
 	takes  time.Duration
@@ -230,7 +230,7 @@ func (sim *simulation) misfitWarnings() []string {
 	return all
 }
 
-// stuckWarnings tell of members that wait for what does not come.
+// stuckWarnings warns of members that wait for something that never comes.
 func (sim *simulation) stuckWarnings() []string {
 	var order []string
 	nodes := map[string][]string{}
@@ -251,8 +251,8 @@ func (sim *simulation) stuckWarnings() []string {
 	return all
 }
 
-// rolesThatStart are the roles whose leader has to be healthy before the others
-// begin, while none of the others is.
+// rolesThatStart returns the roles whose leader must be healthy before the others
+// begin, while none of the others is healthy.
 func (sim *simulation) rolesThatStart() (names []string) {
 	for name, r := range sim.facts.Site.Roles {
 		if !r.LeaderFirst || !r.Health.Asks() {
@@ -270,13 +270,13 @@ func (sim *simulation) rolesThatStart() (names []string) {
 	return names
 }
 
-// leaderWarnings tell of leaders that have to be healthy alone: nobody can know
-// whether their health needs the others.
+// leaderWarnings warns of leaders that have to become healthy alone: Slipway cannot
+// know whether their health needs the others.
 func (sim *simulation) leaderWarnings() (all []string) {
 	for _, name := range sim.alone {
 		leader := sim.facts.Nodes.Node(sim.facts.leaderOf(name))
 		if leader == nil || len(sim.led[name]) == 0 || !sim.facts.IsThrough(leader) {
-			continue // nobody waits, or it is said that they wait without an end
+			continue // nobody waits, or stuckWarnings already says that they wait forever
 		}
 		all = append(all, fmt.Sprintf("%s, the leader of the role %s, has to be healthy before %s, and none of the others is healthy yet; if its health needs the others, all of them wait forever: design a health that passes on one node alone",
 			leader.Name(), name, say.Few(sim.led[name])))
@@ -284,7 +284,7 @@ func (sim *simulation) leaderWarnings() (all []string) {
 	return all
 }
 
-// holds is what a member still waits for at the end.
+// holds returns what a member still waits for at the end.
 func (sim *simulation) holds(m *member) string {
 	t := m.try()
 	switch r := sim.facts.Order(t).(type) {
@@ -315,8 +315,8 @@ func (sim *simulation) taken(b *Bound) string {
 	return why
 }
 
-// notBroughtBack are the nodes that have a place of a bound and that the plan does not
-// change, or that a person keeps off.
+// notBroughtBack returns the nodes that take a place of a bound and that the plan does
+// not change, or that a person keeps off.
 func (sim *simulation) notBroughtBack(b *Bound) (names []string) {
 	changes := map[*Node]bool{}
 	for _, m := range sim.members {
@@ -330,7 +330,7 @@ func (sim *simulation) notBroughtBack(b *Bound) (names []string) {
 	return names
 }
 
-// leftOut tells of nodes of which nobody can say how long they take.
+// leftOut warns of nodes whose duration is unknown.
 func leftOut(p *site.Plan, paused []string) []string {
 	var blocked, waiting []string
 	for _, n := range p.Nodes {
@@ -355,7 +355,7 @@ func leftOut(p *site.Plan, paused []string) []string {
 	return all
 }
 
-// basis says what the durations rest on.
+// basis says what the durations are based on.
 func basis(p *site.Plan, known site.Known) string {
 	steps, seen := 0, 0
 	for _, n := range p.Nodes {
@@ -378,8 +378,8 @@ func basis(p *site.Plan, known site.Known) string {
 	return fmt.Sprintf("%d of %d steps are based on what machines of these models took before, the others on defaults", seen, steps)
 }
 
-// standstill says what keeps the whole site from moving now: a forecast is of
-// the time when it moves.
+// standstill says what keeps the whole site from moving now: the forecast assumes that
+// the site moves.
 func standstill(k site.Known, now time.Time) []string {
 	var why []string
 	if h := k.Paused; h.Holds(now) {

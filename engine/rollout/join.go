@@ -6,25 +6,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Joining is what a step of a node means for the rollout.
+// Joining is what a node's step means for the rollout.
 type Joining int
 
 // The ways to join.
 const (
-	// StaysOut: the step is no part of a rollout, or its node is part of it already.
+	// StaysOut: the step is not part of a rollout, or its node already is.
 	StaysOut Joining = iota
 	// Begins: no rollout is under way, and this step begins another.
 	Begins
-	// Returns: the node was a part of the rollout before, and is again.
+	// Returns: the node was part of the rollout before, and is again.
 	Returns
 	// Joins: the node is new to the rollout under way.
 	Joins
 )
 
-// Joining says how a node becomes a part of the rollout under way that was none when
-// it began: it could not be planned then, or was as designed. When none is under way
-// what the revision changes on it begins another, so that the same bounds hold; what
-// has failed begins none by itself. What has drifted is no part of it.
+// Joining returns how a node becomes part of the rollout under way if it was not
+// when the rollout began: it could not be planned then, or was as designed. If no
+// rollout is under way, a change of the revision begins one, so that the same bounds
+// apply; a failed node begins none by itself. Drift is not part of a rollout.
 func (f *Facts) Joining(n *Node, s site.Step) Joining {
 	switch {
 	case s.Drift || s.Force || s.Impact == site.ImpactNone || f.Site.Unused(n.Design) != "":
@@ -39,8 +39,8 @@ func (f *Facts) Joining(n *Node, s site.Step) Joining {
 	return Joins
 }
 
-// AllBecomeCanaries says whether a node that joins waits for those before it: they
-// were so few that all were canaries and nobody waited.
+// AllBecomeCanaries reports whether a joining node waits for those before it: they
+// were so few that all were canaries and no node waited.
 func (f *Facts) AllBecomeCanaries(n *Node) bool {
 	r, c := f.Rollout, f.Site.Rollout.Canaries
 	if c == nil || len(r.Canaries) > 0 || len(r.Nodes) < c.Count && c.Nodes.Selects(n.Design) {

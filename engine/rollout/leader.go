@@ -2,14 +2,15 @@ package rollout
 
 import "fmt"
 
-// Leader is that the leader of a node's role has not gone through all phases.
+// Leader is the reason that the leader of a node's role has not gone through all
+// phases.
 type Leader struct {
 	Role, Name string
-	node       *Node // that waits
+	node       *Node // the node that waits
 }
 
-// leaderFor holds the nodes of a role until its leader has gone through all phases.
-// It does not keep drift from being repaired: then the role has been through before.
+// leaderFor holds the nodes of a role until its leader has gone through all phases. It
+// does not hold repairs of drift: then the role has been through before.
 func (f *Facts) leaderFor(t Try) *Leader {
 	r := f.role(t.Node)
 	if r == nil || !r.LeaderFirst || t.Step.Drift || !t.isOrdered() {
@@ -23,8 +24,9 @@ func (f *Facts) leaderFor(t Try) *Leader {
 	return &Leader{Role: t.Node.Design.Role, Name: name, node: t.Node}
 }
 
-// leaderOf is who goes first in a role: the one that the design names, or the first by
-// name. Nobody waits for a leader that is disabled or away.
+// leaderOf returns the leader of a role: the one that the design names, or the first
+// by name. It never returns a node that is disabled or away, since nobody waits for
+// that.
 func (f *Facts) leaderOf(role string) string {
 	if name, known := f.leaders[role]; known {
 		return name

@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// HasGoneThrough says whether a node that is before a phase of its role, or before
-// none any more, counts as having gone through one. A node with nothing left to do
-// counts as long as its system is fit. While it still goes through later phases its
-// health says nothing, since what that asks for may come with those.
+// HasGoneThrough reports whether a node counts as having gone through a phase of its
+// role. before is the phase that it is before, or empty. A node with nothing left to
+// do counts as long as its system is fit. While it still goes through later phases,
+// its health says nothing: what the health needs may come with those.
 func HasGoneThrough(r *site.Role, before, phase string, h site.SystemHealth) bool {
 	if before == "" {
 		return h.IsFit()
@@ -21,14 +21,15 @@ func HasGoneThrough(r *site.Role, before, phase string, h site.SystemHealth) boo
 	return plan.PhaseIndex(r, before) > plan.PhaseIndex(r, phase)
 }
 
-// HasGoneThrough says whether a node is known to have gone through a phase of its
-// role. What is unknown, out of reach, stale, held by a person or off has not.
+// HasGoneThrough reports whether a node is known to have gone through a phase of its
+// role. A node that is unknown, out of reach, stale, held by a person or off has
+// not.
 func (f *Facts) HasGoneThrough(n *Node, phase string) bool {
 	return f.through(n) > plan.PhaseIndex(f.role(n), phase)
 }
 
-// through is how many phases of its role a node is known to have gone through; one
-// more when it has gone through all of them.
+// through returns how many phases of its role a node is known to have gone through,
+// plus one if all of them.
 func (f *Facts) through(n *Node) int {
 	r := f.role(n)
 	switch {
@@ -42,18 +43,18 @@ func (f *Facts) through(n *Node) int {
 	return 0
 }
 
-// IsThrough says whether a node is known to have gone through all phases.
+// IsThrough reports whether a node is known to have gone through all phases.
 func (f *Facts) IsThrough(n *Node) bool { return f.through(n) > len(f.role(n).AllPhases()) }
 
-// Uncertain is a node of which nothing counts, Unfit one that has nothing left to do
-// and whose system is not known to be healthy.
+// Uncertain marks a node whose observation does not count. Unfit marks one that has
+// nothing left to do and whose system is not known to be healthy.
 const (
 	Uncertain = "uncertain"
 	Unfit     = "unfit"
 )
 
-// Before is the phase that a node is before, as those who wait for its role see it;
-// empty for none, and Uncertain or Unfit where it does not count.
+// Before returns the phase that a node is before, as nodes waiting for its role see
+// it. It is empty for none, and Uncertain or Unfit if the node does not count.
 func (f *Facts) Before(n *Node) string {
 	switch {
 	case !f.IsCertain(n):
@@ -64,7 +65,8 @@ func (f *Facts) Before(n *Node) string {
 	return n.Phase
 }
 
-// progress is how many nodes of a role in use have gone through how many phases.
+// progress counts the nodes of a role in use by how many phases they have gone
+// through.
 type progress struct {
 	total int
 	count []int // by the number of phases
@@ -100,17 +102,17 @@ func (f *Facts) progressOf(name string) *progress {
 	return p
 }
 
-// Need is that too few nodes of another role have gone through a phase.
+// Need is the reason that too few nodes of another role have gone through a phase.
 type Need struct {
 	Phase string // that waits
 	Role  string // that is needed
 	Of    string // its phase
-	// Through of Total nodes have gone through it, and Enough are needed.
+	// Through of Total nodes have gone through it; Enough are needed.
 	Through, Total, Enough int
 	node                   *Node // that waits
 }
 
-// needFor is the first need of a step's phase that is not met.
+// needFor returns the first unmet need of a step's phase.
 func (f *Facts) needFor(t Try) *Need {
 	r := f.role(t.Node)
 	if r == nil || !t.isOrdered() {
@@ -128,7 +130,7 @@ func (f *Facts) needFor(t Try) *Need {
 	return nil
 }
 
-// missing are the nodes of the role that is needed which have not gone through.
+// missing returns the nodes of the needed role that have not gone through.
 func (r *Need) missing(f *Facts) (names []string) {
 	for n := range f.Nodes.InRole(r.Role) {
 		if f.inUse(n) && !f.HasGoneThrough(n, r.Of) {

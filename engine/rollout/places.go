@@ -10,9 +10,9 @@ import (
 
 // place is a bound in a simulation.
 type place struct {
-	// freed is who gave back the last place that was missing.
+	// freed is the cause that freed the last missing place.
 	freed  *cause
-	parked [unhealthy + 1]queues // those that wait for a place here
+	parked [unhealthy + 1]queues // queues that wait for a place here
 }
 
 func (sim *simulation) place(b *Bound) *place {
@@ -29,8 +29,8 @@ func (sim *simulation) hasRoom(b *Bound, c class) bool {
 	return left > 0
 }
 
-// change changes what is known of a node, and has those tried again who may have a
-// place now.
+// change changes what is known of a node, and retries those who may have a place
+// now.
 func (sim *simulation) change(n *Node, why cause, change func()) {
 	bounds := sim.facts.Bounds(n.Design)
 	sim.facts.count(bounds)
@@ -49,7 +49,7 @@ func (sim *simulation) change(n *Node, why cause, change func()) {
 	}
 }
 
-// offer has the next queues that wait for a bound tried again, if there is a place.
+// offer retries the next queues that wait for a bound, if there is a place.
 func (sim *simulation) offer(b *Bound) {
 	p := sim.place(b)
 	for c := range p.parked {
@@ -61,17 +61,17 @@ func (sim *simulation) offer(b *Bound) {
 	}
 }
 
-// queue is the members that wait for places under the same bounds, for a step
-// that takes equally long in the same window: one of them can go on if any can.
+// queue holds the members that wait for places under the same bounds, for a step of
+// the same length in the same window: if any of them can go on, the first can.
 type queue struct {
 	bounds  []*Bound
 	class   class
 	window  *outlook
 	expect  site.Duration
 	waiting []*member // a heap by name
-	at      int       // in the heap of queues that it is in
-	parked  *Bound    // whose heap that is; nil for those that are open
-	dormant bool      // it is in no heap, because nobody waits
+	at      int       // its index in the heap that it is in
+	parked  *Bound    // the bound whose heap that is; nil if the queue is open
+	dormant bool      // in no heap, because nobody waits
 	shut    *cause    // the wait for its window, while it lasts
 	opened  *cause    // the last such wait
 }
@@ -83,7 +83,7 @@ type queueKey struct {
 	expect     site.Duration
 }
 
-// queues is a heap by the first member of each.
+// queues is a heap ordered by the first member of each queue.
 type queues []*queue
 
 func (q queues) Len() int           { return len(q) }
@@ -114,7 +114,7 @@ func (b *byName) Pop() any {
 	return last
 }
 
-// enqueue has a member wait for its places.
+// enqueue makes a member wait for its places.
 func (sim *simulation) enqueue(m *member) {
 	t := m.try()
 	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), Together(m.node.Design, t.Steps)}
@@ -134,14 +134,14 @@ func (sim *simulation) enqueue(m *member) {
 		heap.Fix(&sim.open[q.class], q.at)
 	case !sim.hasRoom(q.parked, q.class):
 		heap.Fix(&sim.place(q.parked).parked[q.class], q.at)
-	default: // it may go before one that was offered the place
+	default: // it may go before the member that was offered the place
 		heap.Remove(&sim.place(q.parked).parked[q.class], q.at)
 		q.parked = nil
 		heap.Push(&sim.open[q.class], q)
 	}
 }
 
-// dispatch takes everyone to work for whom there is a place now.
+// dispatch begins the steps of all members that have a place now.
 func (sim *simulation) dispatch() {
 	for q := sim.nextOpen(); q != nil; q = sim.nextOpen() {
 		sim.ask(q)
@@ -151,7 +151,8 @@ func (sim *simulation) dispatch() {
 	}
 }
 
-// nextOpen takes the queue out whose turn it is, if the site has a place for it.
+// nextOpen removes and returns the queue whose turn it is, if the site has a place
+// for it.
 func (sim *simulation) nextOpen() *queue {
 	best := -1
 	for c := range sim.open {
@@ -166,7 +167,7 @@ func (sim *simulation) nextOpen() *queue {
 	return heap.Pop(&sim.open[best]).(*queue)
 }
 
-// ask begins the step of the first of a queue, if the rules let it.
+// ask begins the step of a queue's first member, if the rules allow it.
 func (sim *simulation) ask(q *queue) {
 	m := q.waiting[0]
 	if r, full := sim.facts.Room(m.try()).(*Full); full {
@@ -193,13 +194,13 @@ func (sim *simulation) ask(q *queue) {
 	sim.begin(m, q.window, sim.whyNow(q, m))
 }
 
-// reopen tries a queue again whose window has opened.
+// reopen retries a queue whose window has opened.
 func (sim *simulation) reopen(q *queue, opened *cause) {
 	q.opened, q.shut = opened, nil
 	heap.Push(&sim.open[q.class], q)
 }
 
-// whyNow is what a member waited for last that can go on now.
+// whyNow returns what a member that can go on now waited for last.
 func (sim *simulation) whyNow(q *queue, m *member) *cause {
 	if m.arrived.at == sim.now {
 		return m.arrived
@@ -218,19 +219,19 @@ func (sim *simulation) whyNow(q *queue, m *member) *cause {
 	return m.arrived
 }
 
-// outlook is a window in a simulation. A nil one is open at any time.
+// outlook is a window in a simulation. A nil outlook is open at any time.
 type outlook struct {
 	*opening
 	known bool
-	most  time.Duration // it is open at most
+	most  time.Duration // longest opening
 }
 
-// openings bounds how many openings are looked at for one that is long enough.
-// It has to reach over a year of nights, of which one is an hour longer.
+// openings limits how many openings are examined to find one that is long enough.
+// It must cover a year of nights, one of which is an hour longer.
 const openings = 400
 
-// windowFor is the window that a step has to wait for. One that cannot be read is
-// taken for open.
+// windowFor returns the window that a step has to wait for. A window that cannot be
+// read counts as open.
 func (sim *simulation) windowFor(t Try) *outlook {
 	name := sim.facts.waitsFor(t)
 	if name == "" {
@@ -248,8 +249,8 @@ func (sim *simulation) windowFor(t Try) *outlook {
 	return w
 }
 
-// fit is when, from now on, something can begin that takes so long; not ok when the
-// window opens no more. What fits into no opening begins with one.
+// fit returns when, from now on, something of the given length can begin; not ok if
+// the window opens no more. What fits into no opening begins with an opening.
 func (w *outlook) fit(sim *simulation, takes site.Duration) (at time.Duration, ok bool) {
 	if w == nil {
 		return sim.now, true
@@ -268,7 +269,7 @@ func (w *outlook) fit(sim *simulation, takes site.Duration) (at time.Duration, o
 	return 0, false
 }
 
-// longest is the length of the longest opening to come.
+// longest returns the length of the longest opening to come.
 func (w *outlook) longest(sim *simulation) time.Duration {
 	if w.known {
 		return w.most

@@ -2,12 +2,12 @@ package rollout
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// IsOut says whether a machine is, or has to be taken to be, out of service: a step
-// of ours has it, a person keeps it off, it cannot be seen, or it is off though the
-// design wants it on. A machine that was not looked at yet, or whose last look
-// failed, cannot be seen, also one that never served. One that is seen and was never
-// in service as designed is no outage: a new machine may wait for others that wait
-// for places.
+// IsOut reports whether a machine is out of service, or must be assumed to be. That
+// is so if a step of Slipway has it, a person keeps it off, it cannot be seen, or it
+// is off although the design wants it on. A machine not looked at yet, or whose last
+// look failed, cannot be seen, even if it never served. A machine that is seen and
+// was never in service as designed does not count as out: a new machine may wait for
+// others that wait for places.
 func (n *Node) IsOut() bool {
 	switch {
 	case n.Disrupts, n.Quarantined:
@@ -22,9 +22,9 @@ func (n *Node) IsOut() bool {
 	return n.Design.Power == "on" && n.Power != "on"
 }
 
-// Health is how a node's system is, as far as that is known now: what was seen too
-// long ago, or before a look that failed, is unknown. It is zero where its role asks
-// for none.
+// Health returns the health of a node's system, as far as it is known now. A result
+// from too long ago, or from before a failed look, is unknown. It is zero if the
+// node's role asks for no health.
 func (f *Facts) Health(n *Node) site.SystemHealth {
 	unknown := func(why string) site.SystemHealth {
 		return site.SystemHealth{State: site.HealthUnknown, Why: why}
@@ -44,16 +44,16 @@ func (f *Facts) Health(n *Node) site.SystemHealth {
 	return n.Probes
 }
 
-// HasLostHealth says whether a node's system was healthy and is not known to be so
-// now.
+// HasLostHealth reports whether a node's system was healthy and is not known to be
+// healthy now.
 func (f *Facts) HasLostHealth(n *Node) bool { return n.WasHealthy && !f.Health(n).IsFit() }
 
-// IsLacking says whether a node is missing to others: its machine is out of service,
-// or its system has lost its health.
+// IsLacking reports whether others miss a node: its machine is out of service, or its
+// system has lost its health.
 func (f *Facts) IsLacking(n *Node) bool { return n.IsOut() || f.HasLostHealth(n) }
 
-// IsCertain says whether what was last seen of a node counts: it is fresh, whole, of
-// the design in force, and of a node that nobody holds.
+// IsCertain reports whether the last observation of a node counts: it is fresh,
+// complete and of the design in force, and no person holds the node.
 func (f *Facts) IsCertain(n *Node) bool {
 	_, hasOS := n.Design.Endpoints[site.OS]
 	return n.Seen && !n.Blind && !n.Outdated && !n.Quarantined && !n.Paused && !n.Design.Decommission &&
@@ -62,11 +62,11 @@ func (f *Facts) IsCertain(n *Node) bool {
 		n.Power != "off"
 }
 
-// MayStepAside says whether a node that is held may give its place back: its machine
-// is known to be in service and nothing is under way on it, so that others may wait
-// for the place. Where its role asks for a health, a machine whose system was healthy
-// once has to be healthy again, also when it was installed anew since: it is missed
-// until then. One that never was healthy is missed by nobody.
+// MayStepAside reports whether a held node may give back its place: its machine is
+// known to be in service and nothing is under way on it, so others may use the place.
+// If its role asks for health and a system of the machine was ever healthy, the
+// present system must be healthy, even if installed since. A machine that never was
+// healthy is not missed.
 func (f *Facts) MayStepAside(n *Node) bool {
 	return !n.Busy && f.IsCertain(n) && (!n.EverHealthy || f.Health(n).IsFit())
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// simulation goes through a rollout event by event: it asks the rules for each step,
-// and changes the facts when the step begins and ends. All times are counted from its
-// beginning. Where several nodes can go on, the first by name does.
+// simulation runs a rollout event by event: it asks the rules for each step, and
+// changes the facts when the step begins and ends. All times count from its start. If
+// several nodes can go on, the first by name does.
 type simulation struct {
 	facts   *Facts
 	began   time.Time
@@ -21,19 +21,19 @@ type simulation struct {
 	events  events
 
 	gates    map[gateKey]*gate
-	order    []*gate   // as they were made
-	behind   []*member // the canaries
+	order    []*gate   // in the order of creation
+	behind   []*member // members that wait for the canaries
 	windows  map[string]*outlook
 	queues   map[queueKey]*queue
 	places   map[*Bound]*place
 	whole    *Bound
-	open     [unhealthy + 1]queues // those whose racks and roles have a place, as far as is known
+	open     [unhealthy + 1]queues // queues whose racks and roles have a place, as far as known
 	misfits  []misfit
 	paused   []string
-	broken   []string // windows, in sentences
+	broken   []string // sentences about unreadable windows
 	outNames map[*Bound]string
-	alone    []string            // roles of which no node was healthy at first
-	led      map[string][]string // who has to wait for the leader of which role
+	alone    []string            // roles with no healthy node at first, besides the leader
+	led      map[string][]string // who waits for the leader, by role
 }
 
 // member is one node that changes.
@@ -41,12 +41,12 @@ type member struct {
 	index int
 	node  *Node
 	steps []site.Step
-	// begun is set while the first step is one that was begun before, underWay while an
-	// installation is.
+	// begun is set while the first step is one begun before, underWay while an
+	// installation is under way.
 	begun, underWay bool
 	wasOut          bool // when the simulation began
 	next            int
-	// arrived is when and why it came to its next step.
+	// arrived is when and why it reached its next step.
 	arrived *cause
 	runs    []taken
 }
@@ -57,18 +57,18 @@ type taken struct {
 	cause    *cause
 }
 
-// cause is what let a step begin when it did: the end of a step, or the end of
-// a wait that had a cause itself.
+// cause is what let a step begin when it did: the end of a step, or the end of a wait,
+// which has a cause itself.
 type cause struct {
 	at time.Duration
-	// by and step are whose end of which step it was; nil for the beginning.
+	// by and step say which member's step ended; nil for the beginning.
 	by   *member
 	step int
-	// Of the following, one is set where it was not the member's own step.
+	// At most one of these is set, if the cause was not the member's own step.
 	bound *Bound
 	need  *Need
 	led   string // the role whose leader went first
-	// A wait since a time, for a window or, without one, for the canaries.
+	// A wait since a time, for a window or, if nil, for the canaries.
 	waited bool
 	window *outlook
 	before *cause
@@ -77,18 +77,18 @@ type cause struct {
 // gate is what members wait for together: a need of a phase of their role, or its
 // leader.
 type gate struct {
-	on      string // the role whose nodes have to get on
+	on      string // the role whose nodes must make progress
 	need    *Need  // nil for a leader
 	waiting []*member
 }
 
 type gateKey struct{ role, phase string } // no phase for a leader
 
-// event is what happens at a time: a step of a member ends, a member or a queue
-// finds its window open, the canaries have soaked.
+// event happens at a time: a member's step ends, a window opens for a member or a
+// queue, or the canaries have soaked.
 type event struct {
 	at     time.Duration
-	order  int // of events at the same time
+	order  int // orders events at the same time
 	member *member
 	ends   bool
 	queue  *queue
@@ -109,8 +109,8 @@ func (e *events) Pop() any {
 	return last
 }
 
-// simulate runs a plan and returns the simulation at its end. The rollout is the one
-// under way; nil where the plan begins one.
+// simulate runs a plan and returns the simulation at its end. under is the rollout
+// under way; nil if the plan begins one.
 func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *simulation {
 	sim := &simulation{began: now, gates: map[gateKey]*gate{}, windows: map[string]*outlook{}, queues: map[queueKey]*queue{},
 		places: map[*Bound]*place{}, outNames: map[*Bound]string{}, led: map[string][]string{}}
@@ -133,7 +133,7 @@ func simulate(s *site.Site, p *site.Plan, known site.Known, now time.Time, under
 	return sim
 }
 
-// longestSoak bounds what is added to the simulation's clock.
+// longestSoak limits what is added to the simulation's clock.
 const longestSoak = 10 * 365 * 24 * time.Hour
 
 func withoutEternity(s *site.Site) *site.Site {
@@ -146,7 +146,7 @@ func withoutEternity(s *site.Site) *site.Site {
 	return &own
 }
 
-// gather finds the nodes, those that change, and their rollout.
+// gather collects the nodes, those that change, and their rollout.
 func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.RolloutStatus) {
 	planned := make(map[string]*site.NodePlan, len(p.Nodes))
 	for i := range p.Nodes {
@@ -183,8 +183,8 @@ func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.Rollou
 	}
 }
 
-// roll begins the rollout as the engine does: with all nodes of which something is
-// left to do, also those that are paused.
+// roll begins the rollout as the engine does: with all nodes that have something left
+// to do, including paused ones.
 func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, under *site.RolloutStatus) {
 	r := &site.RolloutStatus{Since: sim.began}
 	if under != nil {
@@ -212,7 +212,8 @@ func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, un
 	}
 }
 
-// phase is the first of a role's phases in which something is left to do.
+// phase returns the first of a role's phases in which the member has something left to
+// do.
 func (m *member) phase(r *site.Role) string {
 	if m.next == len(m.steps) {
 		return ""
@@ -226,13 +227,13 @@ func (m *member) phase(r *site.Role) string {
 	return cmp.Or(first, r.AllPhases()[0])
 }
 
-// try is the member's next step.
+// try returns the member's next step.
 func (m *member) try() Try {
 	s := m.steps[m.next]
 	return Try{Node: m.node, Step: s, Steps: m.steps[m.next:], Begun: m.begun || m.underWay && s.Action != site.ActionInstall}
 }
 
-// proceed takes a member to its next step, as far as the rules let it.
+// proceed takes a member to its next step, as far as the rules allow.
 func (sim *simulation) proceed(m *member, why *cause) {
 	m.arrived = why
 	t := m.try()
@@ -258,7 +259,7 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	}
 }
 
-// wait has a member wait with others for nodes of a role.
+// wait makes a member wait with others for nodes of a role.
 func (sim *simulation) wait(m *member, key gateKey, on string, need *Need) {
 	g := sim.gates[key]
 	if g == nil {
@@ -271,7 +272,7 @@ func (sim *simulation) wait(m *member, key gateKey, on string, need *Need) {
 	sim.stepAside(m)
 }
 
-// meet lets those go on for whom enough nodes of a role have got on.
+// meet releases the members whose wait for nodes of a role is over.
 func (sim *simulation) meet(role string, why cause) {
 	for _, g := range sim.order {
 		if g.on != role || len(g.waiting) == 0 {
@@ -301,14 +302,14 @@ func (sim *simulation) release(waiting *[]*member, why *cause) {
 	}
 }
 
-// stepAside gives the place of a member that is held to others.
+// stepAside gives the place of a held member to others.
 func (sim *simulation) stepAside(m *member) {
 	if m.node.Disrupts && sim.facts.MayStepAside(m.node) {
 		sim.change(m.node, *m.arrived, func() { m.node.Disrupts, m.node.Disrupted = false, false })
 	}
 }
 
-// awaitWindow begins the member's next step as soon as its window lets it.
+// awaitWindow begins the member's next step as soon as its window allows.
 func (sim *simulation) awaitWindow(m *member) {
 	t := m.try()
 	w := sim.windowFor(t)
@@ -342,8 +343,8 @@ func (sim *simulation) schedule(e event) {
 	heap.Push(&sim.events, e)
 }
 
-// happen takes the events of this moment. What has ended is known before anybody asks
-// whether to go on.
+// happen handles the events of this moment. It processes all ends before any member
+// asks whether to go on.
 func (sim *simulation) happen() {
 	var ends []cause
 	var others []event
@@ -359,7 +360,7 @@ func (sim *simulation) happen() {
 			sim.prove(&ends[i])
 		}
 	}
-	for i := len(ends) - 1; i >= 0; i-- { // the last one was missing
+	for i := len(ends) - 1; i >= 0; i-- { // the last end supplied what was missing
 		sim.meet(ends[i].by.node.Design.Role, ends[i])
 	}
 	for i := range ends {
@@ -379,7 +380,7 @@ func (sim *simulation) happen() {
 	}
 }
 
-// end takes what the member's step has done for seen.
+// end applies the effect of the member's step as if it was seen.
 func (sim *simulation) end(m *member) cause {
 	s, n := m.steps[m.next], m.node
 	own := cause{at: sim.now, by: m, step: m.next}
@@ -403,8 +404,8 @@ func (sim *simulation) end(m *member) cause {
 	return own
 }
 
-// prove notes when the last of the canaries has come in-sync, and lets the others go
-// on once they have soaked.
+// prove notes when the last canary has come in-sync, and schedules the release of the
+// others after the soak.
 func (sim *simulation) prove(why *cause) {
 	r, c := sim.facts.Rollout, sim.facts.Site.Rollout.Canaries
 	if c == nil || len(r.Canaries) == 0 || !r.Proven.IsZero() || !sim.facts.CanariesAreProven() {

@@ -7,22 +7,22 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// someTime is by how much a look may be late.
+// someTime is how late a look may be.
 const someTime = time.Minute
 
 // Try is a step that a node wants to begin.
 type Try struct {
 	Node *Node
 	Step site.Step
-	// Steps are those of its plan, this one first.
+	// Steps are the steps of its plan, this one first.
 	Steps []site.Step
-	// Begun is set for what brings to its end what was begun: no order of nodes holds
-	// it back any more. See Continues.
+	// Begun is set if the step finishes work that was begun: the order of nodes no
+	// longer holds it back. See Continues.
 	Begun bool
 }
 
-// Continues says whether a step was begun and is not known to have ended, or brings
-// an installation to its end that was.
+// Continues reports whether a step was begun and is not known to have ended, or
+// finishes an installation that was begun.
 func Continues(r site.Recorded, s site.Step) bool {
 	return r.InFlight != nil && r.InFlight.Step.Digest() == s.Digest() || r.UnderWay() > 0 && s.Action != site.ActionInstall ||
 		s.FromMemory || s.Action == site.ActionStartAgent && r.Agent.IsOn() // its machine is out of service already
@@ -30,22 +30,21 @@ func Continues(r site.Recorded, s site.Step) bool {
 
 // Reason is why a step may not begin: Halted, Need, Leader, Canaries, Shut or Full.
 type Reason interface {
-	// Verdict puts it into words.
+	// Verdict puts the reason into words.
 	Verdict(*Facts) Verdict
 }
 
 // Verdict is why a step may not begin, for people.
 type Verdict struct {
 	Sentence string
-	// Detail is what is so now and may soon be otherwise, Release what would let the
-	// step begin.
+	// Detail is what may change soon; Release is what would let the step begin.
 	Detail, Release string
-	// Person says that nothing goes on without one.
+	// Person is set if nothing happens without a person.
 	Person bool
-	// Until is when to ask again at the latest; zero where no time changes it.
+	// Until is when to ask again at the latest; zero if time alone changes nothing.
 	Until time.Time
-	// Waits are what may let the step begin, Watched the nodes whose getting on
-	// would.
+	// Waits holds the topics that may let the step begin. Watched holds the nodes
+	// whose progress may.
 	Waits   []Topic
 	Watched []string
 }
@@ -53,21 +52,21 @@ type Verdict struct {
 // Topic is what a node that is held waits for.
 type Topic string
 
-// The topics, beside RoleTopic and PlaceTopic.
+// The topics, besides RoleTopic and PlaceTopic.
 const (
 	Places         Topic = "places"   // others coming back into service
 	CanariesProven Topic = "canaries" // the canaries being proven
 )
 
-// PlaceTopic is that a node which others wait for waits for a place.
+// PlaceTopic wakes waiting nodes when the node that they wait for waits for a place
+// itself.
 func PlaceTopic(node string) Topic { return Topic("place of " + node) }
 
-// RoleTopic is the nodes of a role getting on.
+// RoleTopic wakes waiting nodes when nodes of the role make progress.
 func RoleTopic(role string) Topic { return Topic("role " + role) }
 
-// Order says what in the order of nodes, or which window, keeps a step from
-// beginning; nil for nothing. The first rule that does speaks. A quarantine goes past
-// all of them.
+// Order returns what in the order of nodes keeps a step from beginning; nil for
+// nothing. The first rule that applies answers. A quarantine skips all of them.
 func (f *Facts) Order(t Try) Reason {
 	if h := f.haltedFor(t); h != nil {
 		return h
@@ -84,7 +83,8 @@ func (f *Facts) Order(t Try) Reason {
 	return nil
 }
 
-// Window says that the window of a step keeps it from beginning; nil otherwise.
+// Window returns the reason if the step's window keeps it from beginning; nil
+// otherwise.
 func (f *Facts) Window(t Try) Reason {
 	if w := f.windowFor(t); w != nil {
 		return w
@@ -92,8 +92,8 @@ func (f *Facts) Window(t Try) Reason {
 	return nil
 }
 
-// Room says which bound leaves no place for a step; nil where there is one, or the
-// step needs none.
+// Room returns the bound that leaves no place for a step; nil if there is a place or
+// the step needs none.
 func (f *Facts) Room(t Try) Reason {
 	if t.Step.Impact < site.ImpactInterrupts || t.Node.IsOut() {
 		return nil
@@ -104,7 +104,7 @@ func (f *Facts) Room(t Try) Reason {
 	return nil
 }
 
-// MayBegin says why a step may not begin; nil when it may.
+// MayBegin returns why a step may not begin; nil if it may.
 func (f *Facts) MayBegin(t Try) Reason {
 	for _, rule := range []func(Try) Reason{f.Order, f.Window, f.Room} {
 		if r := rule(t); r != nil {
@@ -114,13 +114,13 @@ func (f *Facts) MayBegin(t Try) Reason {
 	return nil
 }
 
-// isOrdered says whether a step goes by the order of nodes: what changes nothing and
-// what was begun does not.
+// isOrdered reports whether the order of nodes applies to a step. It does not apply
+// to steps that change nothing or were begun.
 func (t Try) isOrdered() bool { return !t.Begun && t.Step.Impact != site.ImpactNone }
 
-// inTheWay says that neither of two can go on: a machine that is out of service waits
-// for nodes to go first, and one of them waits for its place. Only a person can tell
-// which is worth more.
+// inTheWay extends a verdict if neither of two nodes can go on: a machine that is out
+// of service waits for nodes to go first, and one of those waits for its place. Only
+// a person can decide which matters more.
 func (f *Facts) inTheWay(v Verdict, n *Node, first ...string) Verdict {
 	if !n.IsOut() || f.MayStepAside(n) {
 		return v
@@ -136,7 +136,7 @@ func (f *Facts) inTheWay(v Verdict, n *Node, first ...string) Verdict {
 	return v
 }
 
-// withHealth names a node, and what its health lacks.
+// withHealth names a node and what its health lacks.
 func (f *Facts) withHealth(name string) string {
 	n := f.Nodes.Node(name)
 	if n == nil {
@@ -152,7 +152,7 @@ func (f *Facts) withHealth(name string) string {
 	return fmt.Sprintf("%s (%s)", name, h.Why)
 }
 
-// withHealths names nodes, and what the health of each lacks.
+// withHealths names nodes and what the health of each lacks.
 func (f *Facts) withHealths(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/window"
 )
 
-// WindowOf names the window of a step; empty for any time. The drift policy of
-// a facet speaks before its impact.
+// WindowOf names the window of a step; empty for any time. The drift policy of a facet
+// takes precedence over the step's impact.
 func WindowOf(n *site.Node, s site.Step) string {
 	switch policy := policyOf(n, s); {
 	case s.Impact == site.ImpactNone || s.Drift && policy == "enforce":
@@ -23,8 +23,8 @@ func WindowOf(n *site.Node, s site.Step) string {
 	return n.WindowFor(s.Impact)
 }
 
-// policyOf is the drift policy of a step: of its facet, or for a restart of
-// those that it serves, where each has the same.
+// policyOf returns the drift policy of a step: that of its facet. For a restart it is
+// the policy that all facets it serves share, if they do.
 func policyOf(n *site.Node, s site.Step) string {
 	if s.Action != site.ActionRestart {
 		return n.Drift[s.Facet]
@@ -41,9 +41,9 @@ func policyOf(n *site.Node, s site.Step) string {
 	return policy
 }
 
-// Together is how long the first of some steps and those after it take that
-// have to be done in the same opening of its window: up to the first that has
-// another one.
+// Together returns how long the first of some steps takes, with the following steps
+// that must run in the same opening of its window. It stops at the first step with
+// another window.
 func Together(n *site.Node, steps []site.Step) site.Duration {
 	var all site.Duration
 	name := ""
@@ -58,8 +58,7 @@ func Together(n *site.Node, steps []site.Step) site.Duration {
 	return all
 }
 
-// opening is a window as it is asked for again and again: what was asked last is
-// kept.
+// opening is a window that is asked again and again: it caches the last answer.
 type opening struct {
 	name        string
 	window      window.Window
@@ -76,19 +75,19 @@ func (o *opening) at(t time.Time) (open bool, until, next time.Time) {
 	return o.open, o.until, o.next
 }
 
-// fits says whether the window is open, and for as long as something takes.
+// fits reports whether the window is open for as long as something takes.
 func (o *opening) fits(t time.Time, takes site.Duration) bool {
 	open, until, _ := o.at(t)
 	return open && until.Sub(t) >= time.Duration(takes)
 }
 
-// neverFits says that not even the whole of the opening to come is long enough.
+// neverFits reports whether even the whole next opening is too short.
 func (o *opening) neverFits(opens time.Time, takes site.Duration) bool {
 	_, until, _ := o.window.At(opens)
 	return until.Sub(opens) < time.Duration(takes)
 }
 
-// opening is a window of the design, as the rules ask for it.
+// opening returns a window of the design in the form that the rules use.
 func (f *Facts) opening(name string) (*opening, error) {
 	if o := f.windows[name]; o != nil {
 		return o, nil
@@ -104,10 +103,10 @@ func (f *Facts) opening(name string) (*opening, error) {
 	return f.windows[name], nil
 }
 
-// waitsFor names the window that a step has to wait for; empty for none. A step and an
-// installation that were begun are finished past the window's end, and so is a node
-// that was taken out of service in this rollout, unless the window says to stop. A
-// machine that only a quarantine has switched off was not begun.
+// waitsFor names the window that a step has to wait for; empty for none. A begun step
+// or installation is finished past the window's end. So is a node taken out of service
+// in this rollout, unless the window says to stop. A machine that only a quarantine
+// has switched off was not begun.
 func (f *Facts) waitsFor(t Try) string {
 	name := WindowOf(t.Node.Design, t.Step)
 	d := f.Site.Windows[name]
@@ -118,23 +117,23 @@ func (f *Facts) waitsFor(t Try) string {
 	return name
 }
 
-// Shut is that the window of a step is not open, or not for as long as what is left to
-// do takes.
+// Shut is the reason that the window of a step is not open, or not long enough for
+// what is left to do.
 type Shut struct {
 	Name  string
 	Takes site.Duration
-	// Err is why the window cannot be read; nil when it can.
+	// Err is why the window cannot be read; nil if it can.
 	Err error
-	// Open says that it is open, until a time, and Next when it opens next; zero for
-	// never.
+	// Open is set if the window is open; it then closes at Until. Next is when it
+	// opens next; zero for never.
 	Open        bool
 	Until, Next time.Time
-	// NeverFits says that what is left to do is longer than the next opening.
+	// NeverFits is set if what is left to do is longer than the next opening.
 	NeverFits bool
 }
 
 // windowFor lets a step pass only in the window that the design names for its impact,
-// and only when what is left to do is expected to fit.
+// and only if what is left to do is expected to fit.
 func (f *Facts) windowFor(t Try) *Shut {
 	name := f.waitsFor(t)
 	if name == "" {

@@ -1,5 +1,4 @@
-// Package say holds how people are told of amounts: counts, lists of names, sizes,
-// durations and times.
+// Package say puts amounts into words: counts, lists of names, sizes, durations and times.
 package say
 
 import (
@@ -11,7 +10,7 @@ import (
 	"time"
 )
 
-// Count is a number of things: "1 node", "3 nodes".
+// Count returns a number of things: "1 node", "3 nodes".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -19,7 +18,7 @@ func Count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// OrNone is a text, or "none" where it is empty.
+// OrNone returns the text, or "none" if it is empty.
 func OrNone(text string) string {
 	if text == "" {
 		return "none"
@@ -27,7 +26,7 @@ func OrNone(text string) string {
 	return text
 }
 
-// Some names the first of a list, at most as many as most says, and how many more there are.
+// Some returns the first names of a list, up to most, and how many more there are.
 func Some(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
@@ -35,8 +34,8 @@ func Some(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// Few names three of many nodes in alphabetical order, and how many there are. It sorts
-// the names.
+// Few sorts the names and returns all of them, or, if there are more than 4, the first three
+// and how many there are.
 func Few(names []string) string {
 	slices.Sort(names)
 	if len(names) > 4 {
@@ -45,7 +44,7 @@ func Few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Brief is a duration without its zero parts: "3m", not "3m0s".
+// Brief returns a duration without its zero parts: "3m", not "3m0s".
 func Brief[D ~int64](d D) string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -57,7 +56,8 @@ func Brief[D ~int64](d D) string {
 	return s
 }
 
-// Rough is a duration to the second, or to the minute where it is longer than an hour.
+// Rough returns a duration rounded to the second, or to the minute if it is longer than an
+// hour.
 func Rough(d time.Duration) string {
 	if d > time.Hour {
 		return Brief(d.Round(time.Minute))
@@ -65,8 +65,8 @@ func Rough(d time.Duration) string {
 	return Brief(d.Round(time.Second))
 }
 
-// Size is a drive's size as vendors print it, in GB or TB of powers of ten; it is empty
-// where none is known.
+// Size returns a drive's size as vendors print it, in GB or TB of powers of ten; empty if
+// unknown.
 func Size(bytes int64) string {
 	switch {
 	case bytes <= 0:
@@ -77,5 +77,5 @@ func Size(bytes int64) string {
 	return strconv.FormatFloat(math.Round(float64(bytes)/1e10)/100, 'f', -1, 64) + " TB"
 }
 
-// Clock is a time with its day and zone: "Mon 2006-01-02 15:04 UTC".
+// Clock returns a time with its day and zone: "Mon 2006-01-02 15:04 UTC".
 func Clock(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }

@@ -16,10 +16,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/tpm"
 )
 
-// Identity opens what was sealed for its recipients. It prints [redacted].
+// Identity opens secrets that were sealed for its recipients. It prints [redacted].
 type Identity struct {
 	of []age.Identity
-	// recipients are what its secrets are sealed for, as far as that is known.
+	// recipients are the recipients whose secrets it opens, as far as they are known.
 	recipients []string
 	inTPM      bool
 }
@@ -35,38 +35,40 @@ func (Identity) GoString() string { return redacted }
 // MarshalText hides the identity.
 func (Identity) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Recipients are what to seal secrets for, so that this identity opens them.
+// Recipients returns the recipients to seal secrets for, so that this identity opens
+// them.
 func (i Identity) Recipients() []string { return i.recipients }
 
-// InTPM says whether the file of the identity opens with the TPM of this host alone.
+// InTPM reports whether only this host's TPM can open the identity's file.
 func (i Identity) InTPM() bool { return i.inTPM }
 
-// IsZero says whether there is no identity.
+// IsZero reports whether there is no identity.
 func (i Identity) IsZero() bool { return len(i.of) == 0 }
 
-// Means are what else an identity may need: programs and people. The daemon has
+// Means are the programs and people that an identity may also need. The daemon has
 // neither.
 type Means struct {
-	// Plugin makes an identity of a line "AGE-PLUGIN-…" and a recipient of a text
-	// "age1NAME1…", which a program of its name opens and seals. Without them both
-	// are refused.
+	// Plugin makes an identity from a line "AGE-PLUGIN-…", and PluginRecipient a
+	// recipient from a text "age1NAME1…". A program of that name opens and seals for
+	// them. Without these functions both are refused.
 	Plugin          func(text string) (age.Identity, error)
 	PluginRecipient func(text string) (age.Recipient, error)
-	// Passphrase asks for that of an SSH key.
+	// Passphrase asks for the passphrase of an SSH key.
 	Passphrase func() ([]byte, error)
 }
 
-// Kind is what kind of identity to make.
+// Kind is the kind of an identity to make.
 type Kind bool
 
-// The kinds of identity. Secrets for a post-quantum identity cannot be recorded and
-// opened with a later quantum computer. They cannot have recipients of another kind.
+// The kinds of identity. Secrets for a post-quantum identity are safe from being
+// recorded now and opened by a later quantum computer. They cannot have recipients of
+// another kind.
 const (
 	Classic     Kind = false
 	PostQuantum Kind = true
 )
 
-// mostIdentity bounds the file of an identity.
+// mostIdentity limits the size of an identity's file, in bytes.
 const mostIdentity = 64 << 10
 
 // Create makes an identity in a file that must not exist yet.
@@ -82,7 +84,7 @@ func Create(path string, kind Kind) (Identity, error) {
 	return parseIdentity(path, text, Means{})
 }
 
-// Generate gives the text of a new identity, as age-keygen(1) writes it.
+// Generate returns the text of a new identity, as age-keygen(1) writes it.
 func Generate(kind Kind) ([]byte, error) {
 	var secret, recipient string
 	if kind == PostQuantum {
@@ -101,18 +103,18 @@ func Generate(kind Kind) ([]byte, error) {
 	return fmt.Appendf(nil, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), recipient, secret), nil
 }
 
-// Load reads an identity: what age-keygen(1) writes, or a private key of SSH, each also
-// sealed to the TPM of this host. The file must be a plain one that nobody but its owner
-// can read. The error wraps fs.ErrNotExist when there is none.
+// Load reads an identity: the output of age-keygen(1), or a private SSH key. Either may
+// be sealed to the TPM of this host. The file must be a regular one that only its owner
+// can read. The error wraps fs.ErrNotExist when there is no file.
 func Load(path string, with Means) (Identity, error) {
 	id, text, err := LoadText(path, with)
-	if _, asks := onlyOf(id).(*agessh.EncryptedSSHIdentity); !asks { // that keeps the text
+	if _, asks := onlyOf(id).(*agessh.EncryptedSSHIdentity); !asks { // it keeps the text
 		clear(text)
 	}
 	return id, err
 }
 
-// LoadText is Load, and gives the text of the identity as it is unsealed.
+// LoadText is Load, and also returns the unsealed text of the identity.
 func LoadText(path string, with Means) (id Identity, text []byte, err error) {
 	text, err = keyfile.Read(path, mostIdentity)
 	if err != nil {
@@ -129,7 +131,7 @@ func LoadText(path string, with Means) (id Identity, text []byte, err error) {
 	return id, text, err
 }
 
-// onlyOf is the identity of a file that has one.
+// onlyOf returns the identity of a file with exactly one.
 func onlyOf(id Identity) age.Identity {
 	if len(id.of) != 1 {
 		return nil
@@ -137,21 +139,21 @@ func onlyOf(id Identity) age.Identity {
 	return id.of[0]
 }
 
-// LoadOrCreate loads the identity of a file and makes one where there is none. It
-// says whether it has made it.
+// LoadOrCreate loads the identity of a file, or makes one if there is none. made reports
+// whether it made one.
 func LoadOrCreate(path string, kind Kind) (i Identity, made bool, err error) {
 	i, err = Load(path, Means{})
 	if !errors.Is(err, fs.ErrNotExist) {
 		return i, false, err
 	}
-	if i, err = Create(path, kind); errors.Is(err, fs.ErrExist) { // somebody was faster
+	if i, err = Create(path, kind); errors.Is(err, fs.ErrExist) { // another process was faster
 		i, err = Load(path, Means{})
 		return i, false, err
 	}
 	return i, err == nil, err
 }
 
-// parseIdentity reads the text of an identity's file. Its errors hold nothing of it.
+// parseIdentity reads the text of an identity's file. Its errors contain nothing of it.
 func parseIdentity(path string, text []byte, with Means) (Identity, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) {
 		return parseSSH(path, text, with)
@@ -202,7 +204,7 @@ func (i *Identity) add(line string, with Means) error {
 
 var errNoIdentity = errors.New("the line is not an identity of age: restore the file from its copy")
 
-// parseSSH reads a private key of SSH.
+// parseSSH reads a private SSH key.
 func parseSSH(path string, text []byte, with Means) (Identity, error) {
 	one, err := agessh.ParseIdentity(text)
 	var locked *ssh.PassphraseMissingError
@@ -225,7 +227,7 @@ func parseSSH(path string, text []byte, with Means) (Identity, error) {
 	return id, nil
 }
 
-// sshText is a public key without what stands behind it in its file.
+// sshText returns a public key without the comment after it.
 func sshText(key ssh.PublicKey) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }

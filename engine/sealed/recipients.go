@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Recipient is one of those for whom secrets are sealed: its text tells it from
-// others, its name is for people.
+// Recipient is a recipient of sealed secrets. Its text identifies it; its name is for
+// people.
 type Recipient struct {
 	Text string `json:"recipient"`
 	Name string `json:"name,omitempty"`
@@ -22,8 +22,8 @@ type Recipient struct {
 	to age.Recipient
 }
 
-// Label is how people know a recipient: its name, and what no other one has. Of a key
-// of SSH that is the fingerprint, as ssh-keygen -l shows it.
+// Label returns the text by which people recognize a recipient: its name, and a
+// unique part. For an SSH key that is the fingerprint, as ssh-keygen -l shows it.
 func (r Recipient) Label() string {
 	short := r.short()
 	if r.Name == "" {
@@ -37,13 +37,13 @@ func (r Recipient) short() string {
 		return kind + " " + print
 	}
 	head, tail := "", r.Text
-	if at := strings.LastIndex(tail, "1"); at > 0 { // Bech32: what is before it may be the name of a plugin
+	if at := strings.LastIndex(tail, "1"); at > 0 { // Bech32: the part before it may be the name of a plugin
 		head, tail = bounded(tail[:at], mostLabelled)+"1", tail[at+1:]
 	}
 	return head + bounded(tail, mostLabelled)
 }
 
-// Fingerprint is that of a key of SSH, empty for others.
+// Fingerprint returns the fingerprint of an SSH key, empty for others.
 func (r Recipient) Fingerprint() string {
 	_, print := r.fingerprint()
 	return print
@@ -59,13 +59,13 @@ func (r Recipient) fingerprint() (kind, print string) {
 
 const (
 	// mostLabelled is how many characters of a recipient's parts are shown: more than
-	// anybody can try out.
+	// anyone can forge by trial.
 	mostLabelled = 20
-	// mostName bounds the name of a recipient, in characters.
+	// mostName limits the name of a recipient, in characters.
 	mostName = 60
 )
 
-// bounded is a text of so many characters at most, without those that cannot be seen.
+// bounded cuts a text to most characters, and replaces invisible characters.
 func bounded(text string, most int) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -83,14 +83,14 @@ func bounded(text string, most int) string {
 const (
 	// mostRecipients is how many recipients a secret may have.
 	mostRecipients = 64
-	// mostRecipientsFile bounds the file that lists them.
+	// mostRecipientsFile limits the file that lists them, in bytes.
 	mostRecipientsFile = 256 << 10
 )
 
 // ParseRecipients reads the file that lists the recipients of a site's secrets: one
-// a line, with its name in a comment before it. age(1) reads the same file as
-// --recipients-file. Recipients that need a program are known only where with says
-// how to run it. Errors begin with the line.
+// per line, with its name in a comment before it. age(1) reads the same file as
+// --recipients-file. Recipients that need a program are usable only if with says how
+// to run it. Errors begin with the line.
 func ParseRecipients(text []byte, with Means) ([]Recipient, error) {
 	if len(text) > mostRecipientsFile {
 		return nil, errors.New("1: the file is larger than 256 KiB, which no list of recipients needs")
@@ -153,13 +153,13 @@ func ParseRecipient(text string, with Means) (Recipient, error) {
 	return r, nil
 }
 
-// pluginName finds the name of a plugin in its recipient, Bech32 of "age1NAME". The
-// data behind the last "1" has none.
+// pluginName matches a plugin's recipient, Bech32 of "age1NAME", with the name as its
+// group. The data after the last "1" contains no "1".
 var pluginName = regexp.MustCompile(`^age1([a-z0-9.+_-]+)1[02-9ac-hj-np-z]+$`)
 
 func parsePluginRecipient(name string, r Recipient, with Means) (Recipient, error) {
 	if with.PluginRecipient == nil {
-		return r, nil // it can be listed, and not sealed for
+		return r, nil // it can be listed, but not sealed for
 	}
 	to, err := with.PluginRecipient(r.Text)
 	if err != nil {

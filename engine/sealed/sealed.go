@@ -1,7 +1,7 @@
-// Package sealed keeps secrets in a repository, encrypted with age for the
-// recipients of a site (age-encryption.org/v1). Each file is bound to the site and
-// the name that it is for, by a header within the encryption, so that a file that
-// was renamed, copied or put in the place of another is refused.
+// Package sealed keeps secrets in a repository, encrypted with age for the recipients
+// of a site (age-encryption.org/v1). A header within the encryption binds each file to
+// its site and name. So a file that was renamed, copied or swapped with another is
+// refused.
 package sealed
 
 import (
@@ -18,7 +18,7 @@ import (
 	"filippo.io/age/armor"
 )
 
-// Where sealed secrets are, from the folder of a site's package.
+// The place of sealed secrets, relative to the folder of a site's package.
 const (
 	Folder         = "secrets"
 	Extension      = ".age"
@@ -32,29 +32,29 @@ const (
 	MostFile = 256 << 10
 )
 
-// Header is what is sealed beside a secret.
+// Header is sealed together with a secret.
 type Header struct {
 	Site string
 	Name string
-	// Recipients are all that can open the file, as its maker wrote them.
+	// Recipients are all that can open the file, as its author wrote them.
 	Recipients []string
-	// Set is when the value was set, and Changed when it or anything else of the secret
-	// was. To seal it anew for others leaves both.
+	// Set is when the value was set. Changed is when anything of the secret last
+	// changed. Sealing it again for others changes neither.
 	Set, Changed time.Time
 }
 
 var (
 	// ErrNotSealed is wrapped when a file is not encrypted with age.
 	ErrNotSealed = errors.New("not sealed")
-	// ErrNotForUs is wrapped when a file is sealed for others.
+	// ErrNotForUs is wrapped when a file is sealed only for others.
 	ErrNotForUs = errors.New("sealed for others")
-	// ErrDamaged is wrapped when a file is cut off or changed.
+	// ErrDamaged is wrapped when a file is truncated or changed.
 	ErrDamaged = errors.New("damaged")
-	// ErrElsewhere is wrapped when a file is that of another name or site.
+	// ErrElsewhere is wrapped when a file belongs to another name or site.
 	ErrElsewhere = errors.New("of another name or site")
 )
 
-// why is an error that wraps a class and reads as its own sentence.
+// why is an error that wraps a class but has its own text.
 type why struct {
 	class error
 	text  string
@@ -63,7 +63,7 @@ type why struct {
 func (e why) Error() string { return e.text }
 func (e why) Unwrap() error { return e.class }
 
-// Seal encrypts a secret. Its file is text, in lines.
+// Seal encrypts a secret. The result is armoured text.
 func Seal(h Header, text []byte, to []Recipient) ([]byte, error) {
 	if err := h.check(); err != nil {
 		return nil, err
@@ -100,8 +100,8 @@ func Seal(h Header, text []byte, to []Recipient) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Stanzas are the kinds of recipients of a sealed file, as its unencrypted part
-// lists them, one for each. The error wraps ErrNotSealed or ErrDamaged.
+// Stanzas returns the kinds of recipients of a sealed file, one for each recipient,
+// from its unencrypted part. The error wraps ErrNotSealed or ErrDamaged.
 func Stanzas(file []byte) ([]string, error) {
 	binary, err := unwrapped(file)
 	if err != nil {
@@ -121,8 +121,8 @@ func Stanzas(file []byte) ([]string, error) {
 	return kinds, nil
 }
 
-// shortest is what stands behind the header of a file at least: a nonce, and the
-// tag of an empty text.
+// shortest is the minimum length after the header of a file: a nonce, and the tag of an
+// empty text.
 const shortest = 16 + 16
 
 func stanzas(head []byte) (kinds []string) {
@@ -139,7 +139,7 @@ func stanzas(head []byte) (kinds []string) {
 
 const intro = "age-encryption.org/"
 
-// unwrapped is a file without its armour.
+// unwrapped returns a file without its armour.
 func unwrapped(file []byte) ([]byte, error) {
 	switch text := bytes.TrimSpace(file); {
 	case len(file) > MostFile:
@@ -161,8 +161,8 @@ func unwrapped(file []byte) ([]byte, error) {
 	return nil, why{ErrNotSealed, "it is not encrypted with age: if a secret stands in it, replace that wherever it is valid, and set the new one with `slipway secret set`"}
 }
 
-// Open decrypts a sealed file and says which secret is in it. Its errors hold
-// nothing of the content.
+// Open decrypts a sealed file and returns its header. Its errors contain nothing of the
+// content.
 func Open(file []byte, id Identity) (Header, []byte, error) {
 	if _, err := Stanzas(file); err != nil {
 		return Header{}, nil, err
@@ -202,7 +202,7 @@ func named(recipients []string) string {
 }
 
 // OpenFor is Open for the secret of one name and site. The error wraps ErrElsewhere
-// when the file holds another.
+// when the file holds another secret.
 func OpenFor(siteName, name string, file []byte, id Identity) (Header, []byte, error) {
 	h, text, err := Open(file, id)
 	if err == nil && (h.Site != siteName || h.Name != name) {
@@ -212,8 +212,8 @@ func OpenFor(siteName, name string, file []byte, id Identity) (Header, []byte, e
 	return h, text, err
 }
 
-// The form of what is encrypted: a line that says what it is, the header's lines, an
-// empty one, and the secret.
+// The format of the encrypted text: this first line, the header's lines, an empty line,
+// and the secret.
 const magic = "slipway secret v1"
 
 func (h Header) check() error {
@@ -240,7 +240,7 @@ func (h Header) marshal() []byte {
 
 var errForeign = why{ErrElsewhere, "it was not made by Slipway, so it does not say for which site and name it is: set the secret with `slipway secret set`"}
 
-// parse reads what was encrypted.
+// parse reads the decrypted text.
 func parse(plain []byte) (h Header, text []byte, err error) {
 	in := bufio.NewReader(bytes.NewReader(plain))
 	first := true
@@ -290,7 +290,7 @@ func parse(plain []byte) (h Header, text []byte, err error) {
 	return h, text, err
 }
 
-// Encrypt encrypts bytes for one recipient, as a file of SOPS has its key.
+// Encrypt encrypts bytes for one recipient, like the key in a SOPS file.
 func Encrypt(text []byte, to Recipient) ([]byte, error) {
 	if to.to == nil {
 		return nil, fmt.Errorf("the recipient %s needs a plugin: allow its program with --plugin, and see that it is installed", to.Label())
@@ -306,8 +306,8 @@ func Encrypt(text []byte, to Recipient) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Decrypt decrypts at most so many bytes of a file of age of any kind. The error
-// wraps ErrNotForUs when it is encrypted for others.
+// Decrypt decrypts at most most bytes of any age file. The error wraps ErrNotForUs when
+// it is encrypted only for others.
 func Decrypt(file []byte, most int64, id Identity) ([]byte, error) {
 	binary, err := unwrapped(file)
 	if err != nil {

@@ -217,7 +217,7 @@ func TestRecipientsFile(t *testing.T) {
 		"":                             "1: the file lists no recipient",
 		"# only a comment\n":           "lists no recipient",
 		a + "\n" + a + "\n":            "2: the recipient stands in line 1 already",
-		a[:len(a)-1] + "q":             "1: this is not a recipient",
+		mistyped(a):                    "1: this is not a recipient",
 		"age1":                         "1: this is not a recipient",
 		"AGE-SECRET-KEY-1" + canary:    "1: this is the secret half",
 		"ssh-ed25519 AAAA":             "1: this is not a public key of SSH",
@@ -237,6 +237,15 @@ func TestRecipientsFile(t *testing.T) {
 	if _, err := sealed.Seal(sealed.Header{Site: "fra", Name: "bmc", Set: when}, nil, []sealed.Recipient{r}); err == nil || !strings.Contains(err.Error(), "--plugin") {
 		t.Errorf("sealing for a plugin without one: got %v", err)
 	}
+}
+
+// mistyped is a text with another last character, of those that a recipient may have.
+func mistyped(recipient string) string {
+	last := len(recipient) - 1
+	if recipient[last] == 'q' {
+		return recipient[:last] + "p"
+	}
+	return recipient[:last] + "q"
 }
 
 // A label tells recipients apart by what nobody can choose, and holds nothing that a

@@ -7,18 +7,17 @@ import (
 	"sync"
 )
 
-// digestRounds make each guess at a password from its digest take some
+// digestRounds make each guess at a password from its digest cost some
 // milliseconds.
 const digestRounds = 100_000
 
-// digests keeps what Digest has computed: the same values are asked for again and
-// again.
+// digests caches the results of Digest, which is called again and again for the
+// same values.
 var digests sync.Map
 
-// Digest tells the values of a site apart in its records, without telling what
-// they are: 32 hex digits of PBKDF2 (RFC 8018) with HMAC-SHA-256 over the user
-// name and the secret. A weak password can still be guessed from it by trying
-// many.
+// Digest identifies a value in the site's records without revealing it: 32 hex
+// digits of PBKDF2 (RFC 8018) with HMAC-SHA-256 over the user name and the
+// secret. A weak password can still be found by trying many.
 func (v Value) Digest(siteName string) string {
 	type of struct {
 		site  string
@@ -29,7 +28,7 @@ func (v Value) Digest(siteName string) string {
 	}
 	key, err := pbkdf2.Key(sha256.New, v.Username()+"\x00"+v.Reveal(), []byte("slipway credential of site "+siteName), digestRounds, 16)
 	if err != nil {
-		panic(err) // only of parameters that FIPS 140 forbids
+		panic(err) // only with parameters that FIPS 140 forbids
 	}
 	d := fmt.Sprintf("%x", key)
 	digests.Store(of{siteName, v}, d)

@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// retryAfter is how long a credential that could not be had is not asked for again.
+// retryAfter is how long to wait after a credential could not be fetched.
 const retryAfter = 30 * time.Second
 
-// fetch is a credential that somebody else keeps, as it was had last.
+// fetch is the last result of fetching a credential that another program or server
+// keeps.
 type fetch struct {
-	mu    sync.Mutex // held while it is fetched: others wait for that
-	by    stamp      // of the file that says how it is had
+	mu    sync.Mutex // held during the fetch: others wait for it
+	by    stamp      // of the file that says how to fetch it
 	file  *file
 	err   error
 	until time.Time
 }
 
-// fetchOf is what is kept of a credential that somebody else keeps.
+// fetchOf returns the cached fetch of a credential that another program or server
+// keeps.
 func (s *Store) fetchOf(name string) *fetch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,8 +29,8 @@ func (s *Store) fetchOf(name string) *fetch {
 	return s.fetched[name]
 }
 
-// get gives what was fetched last while that counts, and fetches it otherwise. Fetching
-// says for how long the credential counts.
+// get returns the last result while it is valid, and fetches it otherwise. fetching
+// also returns for how long the credential is valid.
 func (f *fetch) get(by stamp, fetching func() (*file, time.Duration, error)) (*file, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // Files of the bootstrap host say what runs there for a secret, and where a login is sent. Only
-// their owner may change them: a merged line of the design never does.
+// their owner may change them. A merged line of the design cannot.
 
 // readOwned reads a file that only its owner may change.
 func readOwned(path string, owner uint32) (string, error) {
@@ -41,7 +41,7 @@ func readOwned(path string, owner uint32) (string, error) {
 	return string(b), nil
 }
 
-// ofOwnerAlone refuses a file that others than its owner could change.
+// ofOwnerAlone refuses a file that anyone but its owner can change.
 func ofOwnerAlone(path string, info fs.FileInfo, owner uint32) error {
 	st := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -55,8 +55,8 @@ func ofOwnerAlone(path string, info fs.FileInfo, owner uint32) error {
 	return nil
 }
 
-// eachSetting gives the lines "key: value" of a file one by one, without comments and empty
-// lines. What takes them says whether it knows the key; known names those that there are. Errors
+// eachSetting passes the lines "key: value" of a file to take, one by one, without comments and
+// empty lines. take returns whether it knows the key; known names the keys that exist. Errors
 // begin with the line's number.
 func eachSetting(text, known string, take func(key, value string, line int) (bool, error)) error {
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -76,7 +76,7 @@ func eachSetting(text, known string, take func(key, value string, line int) (boo
 	return nil
 }
 
-// within reads a time such as "10s" that has bounds.
+// within parses a duration such as "10s" and checks its limits.
 func within(text string, least, most time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {

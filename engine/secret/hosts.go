@@ -9,21 +9,21 @@ import (
 )
 
 // hosts are the hosts that a credential may be sent to. A host is compared as
-// it is written in an endpoint and never resolved: whoever answers for DNS
-// must not decide where a password goes.
+// written in an endpoint and never resolved: whoever controls DNS must not
+// decide where a password goes.
 type hosts struct {
 	networks []netip.Prefix
 	names    []string // in lower case, without a final dot
 	suffixes []string // ".example.org"
 }
 
-// hostName is what a host name may be made of, more than RFC 1123 allows by
-// the underscore, which internal names have.
+// hostName matches a host name. Unlike RFC 1123 it allows the underscore, which
+// internal names have.
 var hostName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$`)
 
 var errHostItem = errors.New("is neither an IP address, a network as 192.0.2.0/24, a host name nor *.SUFFIX")
 
-// add takes one item of a hosts line.
+// add adds one item of a hosts line.
 func (h *hosts) add(item string) error {
 	if p, err := netip.ParsePrefix(item); err == nil {
 		h.networks = append(h.networks, p.Masked())
@@ -47,7 +47,7 @@ func (h *hosts) add(item string) error {
 	return nil
 }
 
-// parse takes a list of hosts.
+// parse adds a list of hosts.
 func (h *hosts) parse(list string) error {
 	for i, item := range items(list) {
 		if err := h.add(item); err != nil {
@@ -59,7 +59,7 @@ func (h *hosts) parse(list string) error {
 
 func (h *hosts) empty() bool { return len(h.networks)+len(h.names)+len(h.suffixes) == 0 }
 
-// allow says whether the credential may be sent to a host.
+// allow reports whether the credential may be sent to a host.
 func (h *hosts) allow(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		a = a.Unmap().WithZone("")
@@ -84,8 +84,8 @@ func (h *hosts) allow(host string) bool {
 	return false
 }
 
-// canonical is a host name as it is compared: DNS knows no case (RFC 4343),
-// and a final dot only says that the name is complete.
+// canonical returns a host name in the form for comparing: DNS ignores case
+// (RFC 4343), and a final dot only says that the name is complete.
 func canonical(name string) string {
 	return strings.TrimSuffix(strings.ToLower(name), ".")
 }

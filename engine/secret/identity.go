@@ -11,16 +11,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sealed"
 )
 
-// opening is the identity as it was opened last.
+// opening is the last result of opening the identity.
 type opening struct {
-	mu    sync.Mutex // held while it is opened: a TPM may be slow, and others need no identity
+	mu    sync.Mutex // held while it opens: a TPM may be slow, but others do not need an identity
 	stamp stamp
 	id    sealed.Identity
 	err   error
-	until time.Time // when one that could not be opened is tried again
+	until time.Time // when to try a failed one again
 }
 
-// identity gives the identity that opens secrets, read again when its file changed.
+// identity returns the identity that opens secrets. It reads the file again when it
+// changed.
 func (s *Store) identity() (sealed.Identity, stamp, error) {
 	o := &s.opening
 	o.mu.Lock()
@@ -56,14 +57,15 @@ func (s *Store) identity() (sealed.Identity, stamp, error) {
 	return o.id, now, o.err
 }
 
-// identityFile is the file of the identity, and who is told of one that is made.
+// identityFile returns the file of the identity, and the function to call when one is
+// made.
 func (s *Store) identityFile() (path string, made func(path, recipient string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.encrypted.path, s.encrypted.made
 }
 
-// keepIdentity keeps the identity that was opened last, for what people are told of it.
+// keepIdentity keeps the last opened identity, for notes to people.
 func (s *Store) keepIdentity(id sealed.Identity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// ErrKind is wrapped when a secret is of another kind than is asked for: a
-// private key must never be sent where a password is expected.
+// ErrKind is wrapped when a secret is of another kind than requested: a private key must
+// never be sent in place of a password.
 var ErrKind = errors.New("secret of another kind")
 
-// Password is a secret that is sent as it is: a password or a token. Its error
-// wraps ErrKind when the secret is a private key in any form, or is not a
-// single line. Everything that sends a secret gets it here.
+// Password returns a secret that is sent as it is: a password or a token. Its error wraps
+// ErrKind when the secret is a private key in any form, or is not a single line. Everything
+// that sends a secret calls Password.
 func (v Value) Password() (string, error) {
 	switch s := v.Reveal(); {
 	case isKey(s):
@@ -33,15 +33,14 @@ var (
 
 func wrong(what string) error { return kindError(what) }
 
-// kindError reads as one sentence after what has the secret.
+// kindError reads as one sentence after the name of what has the secret.
 type kindError string
 
 func (e kindError) Error() string { return string(e) }
 func (kindError) Unwrap() error   { return ErrKind }
 
-// PEM is a private key in PEM form, and what stands behind it. A key proves who
-// has it, and is not sent. Its error wraps ErrKind when the secret is anything
-// else.
+// PEM returns a private key in PEM form, and anything after it. A key proves its owner's
+// identity and is never sent. The error wraps ErrKind when the secret is anything else.
 func (v Value) PEM() ([]byte, error) {
 	if s := v.Reveal(); v.IsPEM() {
 		return []byte(s), nil
@@ -49,8 +48,8 @@ func (v Value) PEM() ([]byte, error) {
 	return nil, errNoPEM
 }
 
-// Content is a secret as it is put into a file of a system, whatever kind it is of. One of
-// several lines, such as a key in PEM form, ends with a line break, which many programs need.
+// Content returns a secret of any kind as it is put into a file of a system. A secret of
+// several lines, such as a PEM key, ends with a line break, which many programs need.
 func (v Value) Content() []byte {
 	s := v.Reveal()
 	if strings.Contains(s, "\n") && !strings.HasSuffix(s, "\n") {
@@ -59,14 +58,14 @@ func (v Value) Content() []byte {
 	return []byte(s)
 }
 
-// IsPEM says whether the secret begins as PEM does.
+// IsPEM reports whether the secret begins like PEM.
 func (v Value) IsPEM() bool { return strings.HasPrefix(strings.TrimSpace(v.Reveal()), "-----BEGIN ") }
 
-// keyMarks are in the texts of private keys: PEM, PuTTY's form, and the base64
-// of OpenSSH's "openssh-key-v1".
+// keyMarks are texts in private keys: PEM, PuTTY's form, and the base64 of OpenSSH's
+// "openssh-key-v1".
 var keyMarks = []string{"-----BEGIN ", "PRIVATE KEY", "PuTTY-User-Key-File", "b3BlbnNzaC1rZXktdjE"}
 
-// isKey says whether a text is a private key, or holds one.
+// isKey reports whether a text is or contains a private key.
 func isKey(s string) bool {
 	for _, mark := range keyMarks {
 		if strings.Contains(s, mark) {
@@ -82,7 +81,7 @@ func isKey(s string) bool {
 	return isDER([]byte(s))
 }
 
-// isDER says whether bytes are a private key as PEM armours it.
+// isDER reports whether bytes are a private key in DER form.
 func isDER(der []byte) bool {
 	_, pkcs8 := x509.ParsePKCS8PrivateKey(der)
 	_, pkcs1 := x509.ParsePKCS1PrivateKey(der)

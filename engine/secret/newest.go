@@ -11,21 +11,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// newest is the newest value of an encrypted credential that was opened.
+// newest is the newest value that was opened of an encrypted credential.
 type newest struct {
 	changed time.Time
-	file    *file // nil where only the records know of it
+	file    *file // nil if only the records know it
 	written bool  // in the records
 }
 
-// Ahead is how much later than this host's clock a value may say that it was changed.
+// Ahead is how far a value's time of change may be ahead of this host's clock.
 const Ahead = 10 * time.Minute
 
-// Remember has the store refuse an encrypted credential that is older than one which
-// it has opened before: whoever can merge could put the file of a leaked password
-// back. Known is when the newest of each credential was changed, as it was recorded,
-// and record records a newer one. After an error it is called again with the next
-// request.
+// Remember makes the store refuse an encrypted credential that is older than one it opened
+// before. Otherwise, anyone who can merge could bring back the file of a leaked password. known
+// is the recorded time of change of the newest value, by credential. record records a newer one.
+// After an error, the next request calls it again.
 func (s *Store) Remember(known map[string]time.Time, record func(name string, changed time.Time) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,8 +34,8 @@ func (s *Store) Remember(known map[string]time.Time, record func(name string, ch
 	}
 }
 
-// newestLocked gives the credential that was opened from a file, or a newer one that
-// was opened before. The error says why there is neither.
+// newestLocked returns the credential opened from a file, or a newer one opened before. The
+// error says why there is neither.
 func (s *Store) newestLocked(name string, c *site.Credential, f *file, changed time.Time) (*file, error) {
 	last, known := s.encrypted.newest[name]
 	var why string
@@ -69,8 +68,7 @@ func (s *Store) newestLocked(name string, c *site.Credential, f *file, changed t
 
 func said(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// recordNewest records when the newest value of a credential was changed, if that is
-// not recorded.
+// recordNewest records the time of change of a credential's newest value, unless it is recorded.
 func (s *Store) recordNewest(name string) {
 	last, record := s.newestOf(name)
 	if last.file == nil || last.written || record == nil || record(name, last.changed) != nil {
@@ -79,14 +77,14 @@ func (s *Store) recordNewest(name string) {
 	s.noteWritten(name, last)
 }
 
-// newestOf is the newest value of a credential, and what records one.
+// newestOf returns the newest value of a credential, and the function that records one.
 func (s *Store) newestOf(name string) (newest, func(name string, changed time.Time) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.encrypted.newest[name], s.encrypted.record
 }
 
-// noteWritten notes that a value of a credential is in the records, unless there is a newer one.
+// noteWritten marks a credential's value as recorded, unless there is a newer one.
 func (s *Store) noteWritten(name string, last newest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +94,8 @@ func (s *Store) noteWritten(name string, last newest) {
 	}
 }
 
-// Watch has tell told what is wrong with credentials that are used all the same, now
-// and when a request finds that it has changed.
+// Watch calls tell with what is wrong with credentials that are still used: now, and when a
+// request finds a change.
 func (s *Store) Watch(tell func(error)) {
 	s.telling.Lock()
 	s.tell, s.told = tell, ""
@@ -106,14 +104,14 @@ func (s *Store) Watch(tell func(error)) {
 	s.trouble()
 }
 
-// trouble tells what is wrong, if that has changed.
+// trouble reports what is wrong, if that has changed.
 func (s *Store) trouble() {
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	if s.tell == nil {
 		return
 	}
-	text := s.troubles() // before it is told: who is told asks the store in turn
+	text := s.troubles() // before the call: tell may call the store
 	if text == s.told {
 		return
 	}
@@ -124,7 +122,7 @@ func (s *Store) trouble() {
 	}
 }
 
-// troubles are what is wrong with credentials that are used all the same; empty for nothing.
+// troubles returns what is wrong with credentials that are still used; empty for nothing.
 func (s *Store) troubles() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

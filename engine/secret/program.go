@@ -20,8 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a program has for its answer, and how long that counts, unless its file says
-// otherwise.
+// The defaults and limits of a program's time to answer, and of how long its answer is valid.
 const (
 	programTimeout = 10 * time.Second
 	longestTimeout = time.Minute
@@ -29,19 +28,19 @@ const (
 	longestKeep    = 24 * time.Hour
 )
 
-// program says which program prints a credential, and what that is for.
+// program says which program prints a credential, and what the credential is for.
 type program struct {
 	file
-	owner   uint32 // of its file, and of the command's
+	owner   uint32 // of its file and of the command
 	command []string
-	socket  string // of a service that prints it, in place of a command
+	socket  string // of a service that prints it, instead of a command
 	user    string
 	timeout time.Duration
 	keep    time.Duration
 }
 
-// Programs names the folder of the programs that credentials come from, with a file for
-// each credential, named like it:
+// Programs names the folder of the programs that credentials come from. It has a file for
+// each credential, with the credential's name:
 //
 //	command: /usr/local/bin/print-password bmc
 //	user: vault-reader
@@ -52,16 +51,16 @@ type program struct {
 //	ports: 443
 //	username: admin
 //
-// The program's output, less one final newline, is the secret. It is run without a shell,
-// with nothing on standard input, in the folder "/", and with PATH, LANG and
-// SLIPWAY_CREDENTIAL, which is the credential's name, as its environment. With "socket: FILE"
-// in place of the command the output is read from a socket, such as one with which
-// systemd starts a service that has a user and a sandbox of its own; it has to be of root
-// or of the user. "hosts" and "use" are required. The files belong to root, and nobody else
-// may change them: a merge must not become a program that runs here.
+// The program's output, without one final newline, is the secret. The program runs without a
+// shell, with nothing on standard input, in the folder "/". Its environment has only PATH,
+// LANG and SLIPWAY_CREDENTIAL, the credential's name. With "socket: FILE" instead of the
+// command, the output is read from a socket. For example, systemd can start a service on it
+// that has its own user and sandbox. The socket must belong to root or to the user. "hosts"
+// and "use" are required. The files belong to root, and nobody else may change them: a merge
+// must not be able to run a program here.
 func (s *Store) Programs(dir string) { s.programs = dir }
 
-// fromProgram gives a credential that a program prints.
+// fromProgram returns a credential that a program prints.
 func (s *Store) fromProgram(name string) (*file, error) {
 	if !validName.MatchString(name) {
 		return nil, errName
@@ -130,7 +129,7 @@ func parseProgram(text string) (*program, error) {
 	return p, nil
 }
 
-// how takes a line that says what prints the secret; known is false for any other.
+// how handles a line that says what prints the secret; known is false for any other line.
 func (p *program) how(key, value string) (known bool, err error) {
 	switch key {
 	case "command":
@@ -155,7 +154,7 @@ func (p *program) how(key, value string) (known bool, err error) {
 	return true, err
 }
 
-// ask has the secret printed. Its errors hold nothing of what is printed.
+// ask gets the secret from the program. Its errors contain nothing of the output.
 func (p *program) ask(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
 	defer cancel()
@@ -170,7 +169,7 @@ func (p *program) ask(name string) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(printed, maxFile+1))
 	late := ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)
 	if err != nil || len(b) > maxFile {
-		cancel() // nobody reads the rest
+		cancel() // the rest is not needed
 	}
 	ended := done()
 	if p.socket != "" && len(b) > 0 && !bytes.HasSuffix(b, []byte("\n")) {
@@ -201,8 +200,8 @@ func (p *program) what() string {
 	return "the program " + p.command[0]
 }
 
-// start runs the program in a process group of its own, which ends with the time that it
-// has. What it says on standard error may hold the secret, and is not read.
+// start runs the program in its own process group, which is killed at the timeout. Its
+// standard error may contain the secret and is not read.
 func (p *program) start(ctx context.Context, name string) (io.Reader, func() error, error) {
 	info, err := os.Stat(p.command[0])
 	if err != nil {
@@ -230,9 +229,9 @@ func (p *program) start(ctx context.Context, name string) (io.Reader, func() err
 		return nil, nil, err
 	}
 	deadline, _ := ctx.Deadline()
-	_ = printed.SetReadDeadline(deadline) // what the program has started may keep the pipe open; pipes have deadlines
+	_ = printed.SetReadDeadline(deadline) // a child of the program may keep the pipe open; pipes have deadlines
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // one that cannot be killed keeps nobody waiting
+	go func() { ended <- cmd.Wait() }() // do not wait for a process that cannot be killed
 	return printed, func() error {
 		printed.Close()
 		select {
@@ -244,7 +243,7 @@ func (p *program) start(ctx context.Context, name string) (io.Reader, func() err
 	}, nil
 }
 
-// account is that of the program's user, nil for this process's own.
+// account returns the account of the program's user, or nil for this process's own.
 func (p *program) account() (*syscall.Credential, error) {
 	switch isRoot := os.Geteuid() == 0; {
 	case p.user == "" && isRoot:
@@ -270,7 +269,7 @@ func (p *program) account() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// connect reads what the other end of a socket prints.
+// connect reads the secret from a socket.
 func (p *program) connect(ctx context.Context, _ string) (io.Reader, func() error, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", p.socket)
@@ -288,7 +287,7 @@ func (p *program) connect(ctx context.Context, _ string) (io.Reader, func() erro
 	return c, end, nil
 }
 
-// isOf refuses the socket of anybody else than root and the program's user.
+// isOf refuses a socket that belongs to anyone but root and the program's user.
 func (p *program) isOf(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

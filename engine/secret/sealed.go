@@ -14,23 +14,23 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sops"
 )
 
-// encrypted is what a store has of the secrets that are encrypted in the repository.
+// encrypted is a store's state for secrets that are encrypted in the repository.
 type encrypted struct {
 	// path is the file of the identity that opens them; empty for none.
 	path     string
 	made     func(path, recipient string)
 	identity sealed.Identity // as it was opened last
-	// design is the one whose secrets count; nil for none.
+	// design is the design in force, whose secrets are used; nil for none.
 	design *site.Site
 	opened map[string]opened
-	// newest are the newest values that were opened, and refused says why others are
-	// not used. They are recorded by record, nil for nowhere.
+	// newest are the newest values that were opened. refused says why others are not used. record
+	// records the newest ones; nil to record nothing.
 	newest  map[string]newest
 	refused map[string]string
 	record  func(name string, changed time.Time) error
 }
 
-// opened is what became of an encrypted secret, so that it is decrypted once.
+// opened is the cached result of decrypting a secret.
 type opened struct {
 	of   [sha256.Size]byte
 	by   stamp
@@ -38,31 +38,31 @@ type opened struct {
 	err  error
 }
 
-// Unseal names the file of the identity that opens secrets which are encrypted in
-// the repository. It is read when it is needed. Where there is none it is made, and
-// made is told of it; with nil none is made.
+// Unseal names the file of the identity that opens secrets encrypted in the repository. The store
+// reads it when needed. If the file is missing, the store makes an identity and calls made; with a
+// nil made it does not.
 func (s *Store) Unseal(identity string, made func(path, recipient string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.encrypted.path, s.encrypted.made = identity, made
 }
 
-// InForce has the store open the secrets that a design has encrypted, and no longer
-// those of the design before. The design must not be changed.
+// InForce makes the store open the secrets that a design has encrypted, and no longer those of the
+// previous design. The caller must not change the design.
 func (s *Store) InForce(d *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.encrypted.design, s.encrypted.opened, s.encrypted.refused = d, map[string]opened{}, map[string]string{}
-	s.fetched = map[string]*fetch{} // what left the design is not kept
+	s.fetched = map[string]*fetch{} // drop what left the design
 }
 
-// beforeDesign are the uses of secrets that the daemon needs to reach the
-// repository or other secrets, or to tell people that it cannot. They are files on this host whatever
-// the design says.
+// beforeDesign are the uses of secrets that the daemon needs to reach the repository or other
+// secrets, or to tell people that it cannot. They are always files on this host, whatever the design
+// says.
 var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true, Vault: true}
 
-// designed is what the design in force says of a request's credential, nil for a file
-// on this host.
+// designed returns the credential of a request in the design in force, or nil for a file on this
+// host.
 func (s *Store) designed(r Request) (*site.Credential, *site.Site) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Store) designed(r Request) (*site.Credential, *site.Site) {
 	return c, d
 }
 
-// decrypt gives a credential that the design has encrypted.
+// decrypt returns a credential that the design has encrypted.
 func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, error) {
 	var files site.SealedFiles
 	if d.Sealed != nil {
@@ -108,7 +108,7 @@ func (s *Store) decrypt(name string, c *site.Credential, d *site.Site) (*file, e
 	return f, err
 }
 
-// lastOpened is what opening a credential gave last.
+// lastOpened returns the last result of opening a credential.
 func (s *Store) lastOpened(name string) (opened, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,13 +116,13 @@ func (s *Store) lastOpened(name string) (opened, bool) {
 	return last, known
 }
 
-// keep keeps what became of an encrypted secret while its design is in force, and
-// gives what is used in its place where that is newer.
+// keep keeps the result for an encrypted secret while its design is in force. It returns
+// the credential to use: this one, or one opened before if that is newer.
 func (s *Store) keep(name string, c *site.Credential, d *site.Site, now opened, changed time.Time) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.encrypted.design != d {
-		return now.file, now.err // a newer design says which value counts
+		return now.file, now.err // a newer design decides which value counts
 	}
 	if now.err != nil {
 		s.encrypted.opened[name] = now
@@ -130,7 +130,7 @@ func (s *Store) keep(name string, c *site.Credential, d *site.Site, now opened, 
 	}
 	used, err := s.newestLocked(name, c, now.file, changed)
 	if used == now.file {
-		s.encrypted.opened[name] = now // what is refused is looked at again: it may be the clock of this host
+		s.encrypted.opened[name] = now // check a refused one again: the clock of this host may have been wrong
 	}
 	return used, err
 }
@@ -144,8 +144,7 @@ func digestOf(texts ...string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// unlock decrypts a credential, reads it as a file of credentials, and says when it
-// was changed.
+// unlock decrypts a credential, parses it as a credential file, and returns when it was changed.
 func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Identity) (*file, time.Time, error) {
 	var plain []byte
 	var changed time.Time
@@ -161,11 +160,11 @@ func unlock(siteName, name string, c *site.Credential, text []byte, id sealed.Id
 		return nil, changed, err
 	}
 	f, err := readKept(plain, "within the encryption")
-	clear(plain) // what is kept is a string
+	clear(plain) // f keeps its own string
 	return f, changed, err
 }
 
-// readKept reads a credential that is kept in a place where it has to have a use.
+// readKept reads a credential from a place where "use" is required.
 func readKept(plain []byte, place string) (*file, error) {
 	if len(plain) > maxFile {
 		return nil, fmt.Errorf("the secret has more than %d bytes, which no password or key needs", maxFile)
@@ -180,9 +179,8 @@ func readKept(plain []byte, place string) (*file, error) {
 	return f, nil
 }
 
-// CheckText says why the text of a credential could not be used: header lines, an
-// empty one and the secret. The error begins with the line, and holds nothing of the
-// text.
+// CheckText says why the text of a credential is unusable. The text is header lines, an empty line
+// and the secret. The error begins with the line, and contains nothing of the text.
 func CheckText(text []byte) error {
 	f, err := parse(string(text))
 	switch {
@@ -194,14 +192,14 @@ func CheckText(text []byte) error {
 	return nil
 }
 
-// ValidName says whether a credential may have a name.
+// ValidName reports whether a credential may have this name.
 func ValidName(name string) bool { return validName.MatchString(name) }
 
 var errNoIdentity = errors.New("there is no identity on this host: make one with `slipway secret identity`, add it with `slipway secret recipients add`, and run `slipway secret rekey`")
 
-// Notes are what people are told of the identity: how to keep a copy of it, while a
-// design in force needs it and no copy was made. One that is sealed to the TPM has none: other
-// recipients are the way back.
+// Notes returns notes about the identity for people: how to make a copy of it, while a design in
+// force needs it and there is none. An identity sealed to the TPM needs none, because other
+// recipients can replace it.
 func (s *Store) Notes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,5 +216,5 @@ func copyOf(path string) string {
 	return fmt.Sprintf("the identity %s has no copy yet: run `slipway secret identity --export FILE` and keep the file away from this host, or nobody else may be able to read the sealed secrets", path)
 }
 
-// CopyNote is beside an identity of which a copy was made.
+// CopyNote returns the file next to an identity that says that a copy was made.
 func CopyNote(path string) string { return path + ".exported" }

@@ -1,6 +1,7 @@
-// Package secret keeps credentials by name. Names are in Git; values are files
-// on the bootstrap host, each with the hosts it may be sent to, so that whoever
-// can merge a line of the design cannot have a password sent elsewhere.
+// Package secret provides credentials by name. Names are in Git. Values come
+// from files or programs of the bootstrap host, encrypted files of the
+// repository, or a server of secrets. Each has the hosts that it may be sent
+// to, so that a merged line of the design cannot send a password elsewhere.
 package secret
 
 import (
@@ -14,18 +15,18 @@ import (
 // redacted is all that a Value ever prints.
 const redacted = "[redacted]"
 
-// Value is a credential's value. However it is printed, logged or marshalled
-// it reads "[redacted]". Password and PEM give its content to who sends it or
-// proves something by it, and refuse a secret of another kind.
-// Values are equal when their content is.
+// Value is a credential's value. It reads "[redacted]" however it is printed,
+// logged or marshalled. Password and PEM return its content for sending or
+// proving an identity, and refuse a secret of another kind. Values are equal
+// when their contents are.
 type Value struct {
-	// Handles, which hold pointers, and not strings: package fmt calls no
-	// methods on unexported fields of others' structs and prints what is in
-	// them, but it does not follow a pointer to a string.
+	// These are handles, which hold pointers, instead of strings. Package fmt
+	// prints unexported fields of structs without calling their methods, but
+	// does not follow a pointer to a string.
 	username, secret unique.Handle[string]
 }
 
-// New makes a value, for tests and for drivers' own use.
+// New makes a value, for tests and for drivers.
 func New(username, secret string) Value {
 	if username == "" && secret == "" {
 		return Value{}
@@ -33,8 +34,8 @@ func New(username, secret string) Value {
 	return Value{unique.Make(username), unique.Make(secret)}
 }
 
-// Username is the account's name; it is not a secret, but it is kept out of
-// logs all the same.
+// Username returns the account's name. It is not secret, but is still kept out
+// of logs.
 func (v Value) Username() string {
 	if v.IsZero() {
 		return ""
@@ -42,9 +43,8 @@ func (v Value) Username() string {
 	return v.username.Value()
 }
 
-// Reveal is the content, whatever it is: for finding it in texts, and for
-// documents that are kept like secrets. What is sent as a credential comes from
-// Password.
+// Reveal returns the content, whatever it is, for finding it in texts, and for
+// documents that are kept like secrets. Use Password for a credential to send.
 func (v Value) Reveal() string {
 	if v.IsZero() {
 		return ""
@@ -52,7 +52,7 @@ func (v Value) Reveal() string {
 	return v.secret.Value()
 }
 
-// IsZero says whether there is no credential.
+// IsZero reports whether there is no credential.
 func (v Value) IsZero() bool { return v == Value{} }
 
 // IsNameAlone says whether there is no secret: nothing, or the name of an account.

@@ -23,14 +23,14 @@ const maxFile = 64 << 10
 var (
 	// ErrMissing is wrapped when there is no file for a credential.
 	ErrMissing = errors.New("credential missing")
-	// ErrUnavailable is wrapped when what keeps a credential does not give it now, such as a
-	// server that is away.
+	// ErrUnavailable is wrapped when a credential cannot be fetched now, for example because
+	// its server is down.
 	ErrUnavailable = errors.New("credential unavailable")
 	// ErrHost is wrapped when a credential may not be sent to a host.
 	ErrHost = errors.New("credential not for this host")
 	// ErrPort is wrapped when a credential may not be sent to a port.
 	ErrPort = errors.New("credential not for this port")
-	// ErrUse is wrapped when a credential may not be sent by who asks for it.
+	// ErrUse is wrapped when a credential may not be sent by the requesting use.
 	ErrUse = errors.New("credential not for this use")
 )
 
@@ -43,18 +43,17 @@ var (
 //
 //	the password, or a PEM private key and perhaps its OpenSSH certificate
 //
-// The secret is everything after the first blank line, less one final newline.
-// "hosts" is required. A file without "use" may be used by everybody, which
-// Unlimited tells, and will be refused later. Without "ports" the usual ports of
-// the use are allowed, or any port in a file without "use". The file must be
-// regular, of at most 64 KiB, belong to this process's user or to root, and be
-// open to nobody else. It is read again when it has changed; replace it by
-// renaming another over it.
+// The secret is everything after the first blank line, without one final newline. "hosts" is
+// required. A file without "use" may be used for everything but files of systems. Unlimited
+// reports such files, and a later version will refuse them. Without "ports" only the usual
+// ports of the use are allowed, or any port in a file without "use". The file must be regular,
+// have at most 64 KiB, belong to this process's user or to root, and be closed to everyone
+// else. The store reads it again when it has changed. To replace it, rename another file over
+// it.
 //
-// systemd hands a whole folder to a service as files of one folder, each with the
-// setting's name and "_" before its own (LoadCredential=credentials:FOLDER makes
-// "credentials_bmc" of "bmc"; systemd.exec(5)). Such a file is used where there is
-// none of the plain name.
+// systemd passes the files of a folder to a service in one folder, with the setting's name and
+// "_" before each name (LoadCredential=credentials:FOLDER makes "credentials_bmc" of "bmc";
+// systemd.exec(5)). The store uses such a file if there is none with the plain name.
 type Store struct {
 	dir string
 
@@ -64,41 +63,41 @@ type Store struct {
 	encrypted encrypted
 	opening   opening
 	programs  string // folder of the programs that credentials come from; empty to run none
-	owner     uint32 // whose these have to be
+	owner     uint32 // the required owner of these
 	fetched   map[string]*fetch
 	vault     vaultServer
 
-	telling sync.Mutex  // held while trouble is told
+	telling sync.Mutex  // held while trouble is reported
 	tell    func(error) // nil for nobody
 	told    string
 }
 
-// file is a credential file as it was last read.
+// file is a credential file as last read.
 type file struct {
 	path string
 	// sealed is the name of a credential that is encrypted in the repository.
 	sealed string
-	// elsewhere is the server that keeps it.
+	// elsewhere is the server that keeps the credential.
 	elsewhere string
 	stamp     stamp
 	hosts     hosts
 	uses      []Use
 	ports     []portRange
-	lines     map[string]int // of the header, by their keys
-	// username goes with the secret into the value.
+	lines     map[string]int // of the header, by key
+	// username becomes part of the value.
 	username string
 	value    Value
 }
 
-// stamp tells states of a file apart.
+// stamp identifies a state of a file.
 type stamp struct {
 	dev, ino uint64
 	size     int64
 	changed  syscall.Timespec // the inode's change time, which nobody can set
 }
 
-// Open opens a directory of credentials. With an empty name there is none, and
-// every credential is missing.
+// Open opens a directory of credentials. With an empty name there is no directory, and every
+// credential is missing.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, files: map[string]*file{}, unlimited: map[string]map[Use]bool{}, fetched: map[string]*fetch{},
 		encrypted: encrypted{newest: map[string]newest{}, refused: map[string]string{}}}
@@ -115,9 +114,8 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Get gives a credential's value for one use on one host and port. Its errors
-// wrap ErrMissing, ErrUnavailable, ErrHost, ErrUse and ErrPort, and never hold anything of the
-// content.
+// Get returns a credential's value for one use on one host and port. Its errors wrap
+// ErrMissing, ErrUnavailable, ErrHost, ErrUse and ErrPort, and contain nothing of the content.
 func (s *Store) Get(r Request) (Value, error) {
 	defer s.trouble()
 	f, err := s.find(r)
@@ -131,7 +129,7 @@ func (s *Store) Get(r Request) (Value, error) {
 	return f.value, nil
 }
 
-// find gives the file of a credential, or what the design in force has in its place.
+// find returns the file of a credential, or what the design in force has instead.
 func (s *Store) find(r Request) (*file, error) {
 	c, d := s.designed(r)
 	switch {
@@ -145,8 +143,7 @@ func (s *Store) find(r Request) (*file, error) {
 	return s.decrypt(r.Name, c, d)
 }
 
-// Unlimited names the files that were used and do not say by whom they may be,
-// nil without any.
+// Unlimited names the files that were used although they have no "use"; nil without any.
 func (s *Store) Unlimited() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +162,7 @@ func (s *Store) unlimitedLocked() error {
 		len(files), strings.Join(files, ", "))
 }
 
-// note keeps that a file without a use was used, or that it has one now.
+// note records that a file without a use was used, or that it has one now.
 func (s *Store) note(r Request, unlimited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,11 +184,11 @@ var errName = errors.New("the name is not made of lower-case letters, digits, '.
 // validName keeps names inside the directory.
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 
-// handed is before the names of the files that systemd hands over from the folder
-// of LoadCredential=credentials:FOLDER.
+// handed is the prefix of files that systemd passes on from the folder of
+// LoadCredential=credentials:FOLDER.
 const handed = "credentials_"
 
-// path is the file of a credential, or where there should be one.
+// path returns the file of a credential, or where it should be.
 func (s *Store) path(name string) string {
 	plain, other := filepath.Join(s.dir, name), filepath.Join(s.dir, handed+name)
 	if _, err := os.Lstat(plain); errors.Is(err, fs.ErrNotExist) {
@@ -202,7 +199,7 @@ func (s *Store) path(name string) string {
 	return plain
 }
 
-// load gives a credential's file, from memory when it is as it was.
+// load returns a credential's file, from memory if it has not changed.
 func (s *Store) load(name string) (*file, error) {
 	if !validName.MatchString(name) {
 		return nil, errName
@@ -226,7 +223,7 @@ func (s *Store) load(name string) (*file, error) {
 	return f, nil
 }
 
-// lastRead is a credential's file as it was read last.
+// lastRead returns a credential's file as last read.
 func (s *Store) lastRead(name string) (*file, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +231,7 @@ func (s *Store) lastRead(name string) (*file, bool) {
 	return f, ok
 }
 
-// keepRead keeps a credential's file as it was read.
+// keepRead keeps a credential's file as read.
 func (s *Store) keepRead(name string, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +243,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{uint64(st.Dev), st.Ino, st.Size, st.Ctim}
 }
 
-// read reads and checks a file. It does not wait for a pipe's other end.
+// read reads and checks a file. It does not wait for the other end of a pipe.
 func read(path string) (*file, error) {
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -268,7 +265,7 @@ func read(path string) (*file, error) {
 		return nil, fmt.Errorf("%s: has more than %d bytes, which no password or key needs", path, maxFile)
 	}
 	f, err := parse(string(b))
-	clear(b) // what is kept is a string
+	clear(b) // f keeps its own string
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
 	}
@@ -276,7 +273,7 @@ func read(path string) (*file, error) {
 	return f, nil
 }
 
-// ofServices is where systemd puts what it hands to services.
+// ofServices is where systemd puts the files for services.
 const ofServices = "/run/credentials/"
 
 func explain(path string, err error) error {
@@ -292,10 +289,9 @@ func explain(path string, err error) error {
 	return err
 }
 
-// checkAccess refuses a file that others can read or replace. Read access of
-// the group root is let pass: since version 254 systemd gives a service's user
-// access by an ACL, whose mask shows as the group's bits (acl(5), systemd issue
-// 29435).
+// checkAccess refuses a file that others can read or replace. It permits read access of the
+// group root: since version 254 systemd gives a service's user access by an ACL, whose mask
+// shows as the group's bits (acl(5), systemd issue 29435).
 func checkAccess(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: is not a regular file", path)
@@ -311,8 +307,8 @@ func checkAccess(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s: has mode %04o, open to others than its owner: run chmod 600 %s", path, info.Mode().Perm(), path)
 }
 
-// parse reads a credential file. Its errors begin with the line's number and
-// hold nothing of the line, which may be a password in the wrong place.
+// parse reads a credential file. Its errors begin with the line's number and contain nothing
+// of the line, which may be a misplaced password.
 func parse(text string) (*file, error) {
 	f := &file{lines: map[string]int{}}
 	for line := 1; ; line++ {
@@ -345,7 +341,7 @@ func parse(text string) (*file, error) {
 	return f, nil
 }
 
-// limit takes a line that says what a secret is for; known is false for any other.
+// limit handles a line that says what a secret is for; known is false for any other line.
 func (f *file) limit(key, value string, line int) (known bool, err error) {
 	if f.lines[key] != 0 {
 		return true, fmt.Errorf("%q is given twice", key)
@@ -366,7 +362,7 @@ func (f *file) limit(key, value string, line int) (known bool, err error) {
 	return true, err
 }
 
-// checkLimits says which line is missing, or says nothing.
+// checkLimits says which line is missing or empty, or returns nil.
 func (f *file) checkLimits() error {
 	switch {
 	case f.hosts.empty():

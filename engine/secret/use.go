@@ -28,23 +28,22 @@ const (
 	File    Use = "file"    // puts it into files of installed systems, as it is
 )
 
-// usual are the ports of each use where a file has no "ports:" line.
+// usual are the ports of each use for a file without a "ports:" line.
 var usual = map[Use][]uint16{
 	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22}, File: {22}, Vault: {443, 8200},
 }
 
-// Request asks for a secret: by what it would be sent, and where to.
+// Request asks for a secret, and says what sends it where.
 type Request struct {
 	Name string // of the credential
 	Use  Use
-	// Host is compared as it is written: an address, or a name that is not
-	// resolved.
+	// Host is compared as written: an address, or a name, which is not resolved.
 	Host string
 	Port uint16
 }
 
-// For is the request for the credential of a URL: that of an endpoint, with a
-// scheme such as "redfish+https", of a repository or of a server.
+// For returns the request for the credential of a URL: of an endpoint, with a scheme such as
+// "redfish+https", of a repository or of a server.
 func For(name string, use Use, u *url.URL) (Request, error) {
 	r := Request{Name: name, Use: use, Host: u.Hostname()}
 	if text := u.Port(); text != "" {
@@ -59,14 +58,14 @@ func For(name string, use Use, u *url.URL) (Request, error) {
 	return r, nil
 }
 
-// Source gives the values of credentials.
+// Source provides the values of credentials.
 type Source interface {
 	// Get refuses a use, a host and a port that the credential is not for.
 	Get(Request) (Value, error)
 }
 
-// ForEndpoint is the request for the credential of an endpoint, whose scheme up
-// to "+" names the driver that sends it.
+// ForEndpoint returns the request for the credential of an endpoint. The scheme before "+" names
+// the driver that sends it.
 func ForEndpoint(name, endpoint string) (Request, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -76,7 +75,7 @@ func ForEndpoint(name, endpoint string) (Request, error) {
 	return For(name, Use(scheme), u)
 }
 
-// portRange are ports, both ends included.
+// portRange is a range of ports, both ends included.
 type portRange struct{ first, last uint16 }
 
 const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify, vault, account or file"
@@ -112,13 +111,14 @@ func parsePorts(list string) (ports []portRange, err error) {
 	return ports, nil
 }
 
-// items are those of a list with commas or spaces between them.
+// items splits a list at commas and spaces.
 func items(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 }
 
-// allow says why a file's secret may not be used so, nil if it may. Without a
-// "use:" line any use but for files of systems is allowed, and any port without a "ports:" line.
+// allow says why a request may not use a file's secret, or returns nil. Without a "use:" line it
+// allows any use but files of systems. Without "ports:" it allows the use's usual ports, or any
+// port if "use:" is missing too.
 func (f *file) allow(r Request) error {
 	place, isFile := f.path, false
 	switch {

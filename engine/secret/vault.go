@@ -14,19 +14,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/vault"
 )
 
-// vaultServer is the server of secrets that the credentials of a design come from.
+// vaultServer is the server of secrets for the credentials of a design.
 type vaultServer struct {
-	path string // of the file that says where it is
+	path string // of the file that says where the server is
 
 	mu            sync.Mutex
-	authorities   string // the file of them, if that one names it
+	authorities   string // their file, if that file names one
 	stamps        [2]stamp
 	server        *vault.Server
 	timeout, keep time.Duration
 }
 
-// Vault names the file that says where the server is that credentials from "vault" are
-// read from:
+// Vault names the file that describes the server for credentials from "vault":
 //
 //	address: https://bao.example.org:8200
 //	ca: /etc/slipway/bao-ca.pem
@@ -36,12 +35,13 @@ type vaultServer struct {
 //	timeout: 10s
 //	keep: 5m
 //
-// Only the address is required. The credential is a file of this store for the use "vault":
-// a token, or with a username the secret ID of the AppRole of which that is the role ID. The
-// file belongs to root, and nobody else may change it: it says where the login is sent.
+// Only the address is required. The credential is a file of this store for the use "vault".
+// It holds a token or, with a username, the secret ID of the AppRole whose role ID is the
+// username. The file belongs to root, and nobody else may change it, because it says where
+// the login is sent.
 func (s *Store) Vault(file string) { s.vault.path = file }
 
-// fromVault gives a credential that a server of secrets keeps.
+// fromVault returns a credential that a server of secrets keeps.
 func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file, error) {
 	server, timeout, keep, by, err := s.server()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file,
 			return nil, 0, err
 		}
 		f, err := readKept(text, "in the object")
-		clear(text) // what is kept is a string
+		clear(text) // f keeps its own string
 		if err != nil {
 			return nil, 0, err
 		}
@@ -72,7 +72,7 @@ func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file,
 	return f, nil
 }
 
-// server gives the server of secrets, as the files of the host say now where it is.
+// server returns the server of secrets that the host's files currently describe.
 func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by stamp, err error) {
 	v := &s.vault
 	v.mu.Lock()
@@ -99,7 +99,7 @@ func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by 
 	return v.server, v.timeout, v.keep, v.stamps[0], nil
 }
 
-// stampsOf are those of a server's file and of its authorities, if it names some.
+// stampsOf returns the stamps of a server's file and of its authorities, if it names any.
 func stampsOf(files ...string) (all [2]stamp, err error) {
 	for i, file := range files {
 		if file == "" {
@@ -163,7 +163,7 @@ func (s *Store) readServer(v *vaultServer) error {
 	return nil
 }
 
-// login is what is sent to the server to log in.
+// login returns the login to send to the server.
 func (s *Store) login(name string, at *url.URL) (vault.Login, error) {
 	r, err := For(name, Vault, at)
 	if err != nil {

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Amendment is a change of a node's design to what was observed of its machine: all that
-// differs in one facet.
+// Amendment is a change of a node's design to the values observed on its machine. It covers every
+// difference in one facet.
 type Amendment struct {
 	Node  string `json:"node"`
 	Facet Facet  `json:"facet"`
-	// Values are in the order of their paths.
+	// Values are sorted by path.
 	Values []AmendedValue `json:"values,omitempty"`
-	// Why says why the design cannot say what was observed; then there are no values.
+	// Why says why the design cannot express what was observed. Values is empty then.
 	Why string `json:"why,omitempty"`
 }
 
-// AmendedValue is one value of a node's design as it was observed.
+// AmendedValue is one observed value to write into a node's design.
 type AmendedValue struct {
-	// Path are the names that lead to the value in the node, which may have dots of their own.
+	// Path is the list of names that lead to the value in the node. A name may contain dots.
 	Path []string `json:"path"`
-	// Value is JSON: a text, a number, a truth value, or a list of texts. It is nil for what
+	// Value is JSON: a string, a number, a boolean or a list of strings. It is nil for a value that
 	// the machine does not have.
 	Value json.RawMessage `json:"value,omitempty"`
 }
@@ -34,37 +34,37 @@ func (v AmendedValue) At() string { return strings.Join(v.Path, ".") }
 // digestDigits is how many hexadecimal digits tell amendments apart.
 const digestDigits = 12
 
-// Digest names what is changed: the same values of the same facet and node have the same.
+// Digest identifies the change: equal values of the same facet and node have equal digests.
 func (a Amendment) Digest() string {
 	text, _ := json.Marshal(Amendment{Node: a.Node, Facet: a.Facet, Values: a.Values}) // texts
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:digestDigits]
 }
 
-// Amended is an amendment as a change of the design's files.
+// Amended is an amendment applied to the files of the design.
 type Amended struct {
-	// Files are the new texts of those that change, by their paths.
+	// Files are the new contents of the changed files, by path.
 	Files map[string][]byte
-	// Site is the design so changed.
+	// Site is the amended design.
 	Site *Site
-	// Why says why the design cannot be changed so; the others are empty then.
+	// Why says why the design cannot be changed this way. The other fields are empty then.
 	Why string
 }
 
-// Drafted is what became of an amendment.
+// Drafted is the outcome of an amendment.
 type Drafted struct {
 	Facet Facet `json:"facet"`
-	// Branch is the branch of the repository that has the change; empty where there is none.
+	// Branch is the branch of the repository with the change; empty if there is none.
 	Branch string `json:"branch,omitempty"`
-	// Number is that of the pull request; 0 for none. State and URL are its own.
+	// Number, State and URL are those of the pull request; Number is 0 without one.
 	Number int           `json:"number,omitempty"`
 	State  ProposalState `json:"state,omitempty"`
 	URL    string        `json:"url,omitempty"`
-	// Why says why it is not proposed, or not any further.
+	// Why says why the amendment is not proposed, or no longer proposed.
 	Why string `json:"why,omitempty"`
 }
 
-// String is what people are told.
+// String describes the outcome for people.
 func (d Drafted) String() string {
 	switch {
 	case d.Number > 0 && d.State == ProposalClosed:

@@ -9,11 +9,11 @@ import (
 type ApprovalSource struct {
 	// Kind is one of the kinds below.
 	Kind ApprovalKind `json:"kind"`
-	// By is the person: the login on a forge, or the user of this host.
+	// By is the person: a login on the forge, or a user of this host.
 	By string `json:"by"`
 	// Proposal is the number of the pull request that was merged or commented
-	// on, Comment the comment's, Commit the merge commit, or the revision with
-	// the line in the design.
+	// on, and Comment the ID of the comment. Commit is the merge commit, or the
+	// revision with the approving line in the design.
 	Proposal int       `json:"proposal,omitempty"`
 	Comment  int64     `json:"comment,omitempty"`
 	Commit   string    `json:"commit,omitempty"`

@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// BootAddress is the IPv4 address of a machine while Slipway's agent runs in its memory. The
-// zero value is one by DHCP.
+// BootAddress is the IPv4 address of a machine while Slipway's agent runs in its memory. The zero
+// value means DHCP.
 type BootAddress struct {
 	Prefix  netip.Prefix
-	Gateway netip.Addr   // not valid for none
-	DNS     []netip.Addr // none where the network names none
-	// MAC is that of the port, in lower case, or PCI is where it is on the PCI bus; the first
-	// one with a link where both are empty.
+	Gateway netip.Addr   // invalid for none
+	DNS     []netip.Addr // empty where the network names no server
+	// MAC is the address of the port in lower case, or PCI is its place on the PCI bus. If both are
+	// empty, the first port with a link is used.
 	MAC, PCI string
 }
 
-// BootAddress is that of a node: its designed address in the network that a port of it boots
-// from, or else in a network that one of its ports carries untagged by itself, the one with
-// the default route first. In the memory of the machine there are no bonds, bridges and VLANs.
+// BootAddress returns the address that a node boots with. A network that one of its ports boots
+// from comes first. Networks that a port itself carries untagged follow, the one with the default
+// route first. Bonds, bridges and VLANs do not exist in the agent's system.
 func (s *Site) BootAddress(n *Node) BootAddress {
 	type port struct{ name, network string }
 	var all []port

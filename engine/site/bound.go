@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Bound reads a bound as the design writes it: a count ("2") or a share of so
-// many ("25%", rounded down). What cannot be read is 0; whoever needs at least
-// one takes the greater.
+// Bound parses a bound of the design: a count ("2") or a percentage of the
+// given number ("25%", rounded down). It returns 0 for text that it cannot
+// parse. A caller that needs at least 1 applies its own minimum.
 func Bound(text string, of int) int {
 	share, isShare := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(share)

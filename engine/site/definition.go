@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// What FacetDefinition and FacetDisks have in their Values, besides the fields
-// that Want gives.
+// Fields and values of FacetDefinition, FacetDisks and FacetSeed, besides the
+// fields that Want gives.
 const (
-	// FieldState is whether the machine is there: one of the states below. Of
-	// one that is not StateDefined nothing else is said.
+	// FieldState says whether the virtual machine exists: one of the states
+	// below. No other field is reported unless it is StateDefined.
 	FieldState   = "state"
 	StateDefined = "defined"
 	StateAbsent  = "absent"
-	// StateForeign is for a machine of that name or UUID that is not ours, as
-	// Unresolved then says in a sentence under FieldState.
+	// StateForeign means that a machine with that name or UUID exists and is
+	// not ours. Unresolved explains it in a sentence under FieldState.
 	StateForeign = "foreign"
 	// SeedAttached and SeedNone are the states of FacetSeed.
 	SeedAttached = "attached"
 	SeedNone     = "none"
-	// NoneOf stands for no watchdog and for no interfaces.
+	// NoneOf stands for "no watchdog" and "no interfaces".
 	NoneOf = "none"
 )
 
-// definition is what the design asks of the definition of a virtual machine: of
-// each interface its parts as "eth0.bridge". A machine is made with the boot
-// order and the disks of data that are designed.
+// definition returns what the design asks of the definition of a virtual
+// machine. Parts of an interface are named "eth0.bridge". The designed boot
+// order and data disks are not part of it; a machine is created with them.
 func (n *Node) definition() Values {
 	v := &n.Virtual
 	want := Values{
@@ -55,9 +55,9 @@ func (n *Node) definition() Values {
 	return want
 }
 
-// disks are what the design asks of the disks of a virtual machine, as
-// "root.size". That of the image is made by an installation: while it is not
-// there the plan asks for nothing of it, and a driver leaves it out.
+// disks returns what the design asks of the disks of a virtual machine, by
+// names like "root.size". An installation creates the disk of the image. Until
+// then the plan asks for nothing of that disk, and a driver leaves it out.
 func (n *Node) disks() Values {
 	want := Values{}
 	for name, d := range n.Virtual.Disks {
@@ -82,27 +82,27 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// Effect is what it takes until a field of a virtual machine is as designed.
+// Effect is what it takes to bring a field of a virtual machine to the design.
 type Effect string
 
 // The effects, least first.
 const (
-	EffectLive    Effect = "live"    // a running machine takes it over
-	EffectRestart Effect = "restart" // it takes it over when it is switched off and on
-	EffectReplace Effect = "replace" // it is made anew, by a new generation
-	EffectNever   Effect = "never"   // not by itself, whatever the design says
+	EffectLive    Effect = "live"    // a running machine takes the change over
+	EffectRestart Effect = "restart" // the machine takes the change over when it is switched off and on
+	EffectReplace Effect = "replace" // a new generation replaces the machine
+	EffectNever   Effect = "never"   // Slipway never makes this change
 )
 
 // EffectOf is a row of the table of effects.
 type EffectOf struct {
 	Facet Facet
-	// Field is the field, "INTERFACE.mac" or "DISK.size" for one of a part, and
-	// "INTERFACE" or "DISK" for all that there are of a part that is added.
+	// Field is the field. "INTERFACE.mac" and "DISK.size" stand for a field of
+	// one part, "INTERFACE" and "DISK" for all fields of a part that is added.
 	Field string
-	// Case tells the rows of a field apart.
+	// Case distinguishes the rows of a field.
 	Case   string
 	Effect Effect
-	// Why is a part of a sentence that begins with "because".
+	// Why completes a sentence that begins with "because".
 	Why string
 }
 
@@ -117,18 +117,18 @@ const (
 	caseDataShrink  = caseShrinks + ", " + caseData
 )
 
-// Effects is the table of what it takes to change a virtual machine: of every
-// field of its definition and of its disks.
+// Effects is the table of what it takes to change a virtual machine: each field
+// of its definition and of its disks.
 var Effects = []EffectOf{
 	{FacetDefinition, FieldState, "", EffectLive, "nothing runs on a machine that does not exist yet"},
-	{FacetDefinition, "cpus", "", EffectRestart, "not every guest takes up processors while it runs, and none gives them back"},
-	{FacetDefinition, "memory", "", EffectRestart, "not every guest takes up memory while it runs, and none has to give it back"},
-	{FacetDefinition, "machine", "", EffectReplace, "the devices get other addresses, and the installed system need not start from them"},
+	{FacetDefinition, "cpus", "", EffectRestart, "a running guest may not accept more CPUs, and never gives CPUs back"},
+	{FacetDefinition, "memory", "", EffectRestart, "a running guest may not accept more memory, and need not give memory back"},
+	{FacetDefinition, "machine", "", EffectReplace, "the devices get other addresses, and the installed system may not start from them"},
 	{FacetDefinition, "firmware", "", EffectReplace, "the installed system starts with the firmware that it was installed for"},
 	{FacetDefinition, "secureBoot", "", EffectReplace, "the firmware gets new variables, and what the installed system wrote into the old ones is lost"},
 	{FacetDefinition, "tpm", "", EffectRestart, "the device is there from the start of a machine or not at all"},
 	{FacetDefinition, "watchdog", "", EffectRestart, "the device is there from the start of a machine or not at all"},
-	{FacetDefinition, "accelerator", "", EffectRestart, "what runs the machine is chosen when it starts"},
+	{FacetDefinition, "accelerator", "", EffectRestart, "the hypervisor selects the accelerator when the machine starts"},
 	{FacetDefinition, "autostart", "", EffectLive, "it is a note of the hypervisor"},
 	{FacetDefinition, "interfaces", "", EffectLive, "interfaces are plugged in and out"},
 	{FacetDefinition, "INTERFACE", caseAdded, EffectLive, "interfaces are plugged in"},
@@ -137,17 +137,17 @@ var Effects = []EffectOf{
 	{FacetDefinition, "INTERFACE.mac", "", EffectRestart, "the guest knows the interface by its address"},
 	{FacetDisks, "DISK", caseAdded, EffectLive, "disks are plugged in"},
 	{FacetDisks, "DISK.size", caseGrows, EffectLive, "the guest is told that its disk has grown"},
-	{FacetDisks, "DISK.size", caseImageShrink, EffectReplace, "what is at its end is lost"},
-	{FacetDisks, "DISK.size", caseDataShrink, EffectNever, "what is at its end is lost"},
+	{FacetDisks, "DISK.size", caseImageShrink, EffectReplace, "a smaller disk loses the data at its end"},
+	{FacetDisks, "DISK.size", caseDataShrink, EffectNever, "a smaller disk loses the data at its end"},
 	{FacetDisks, "DISK.pool", caseImage, EffectReplace, "an installation makes it in the other pool"},
-	{FacetDisks, "DISK.pool", caseData, EffectNever, "what is on it is not moved"},
+	{FacetDisks, "DISK.pool", caseData, EffectNever, "Slipway does not move the data on it"},
 	{FacetDisks, "DISK.format", caseImage, EffectReplace, "an installation makes it in the other format"},
-	{FacetDisks, "DISK.format", caseData, EffectNever, "what is on it is not converted"},
+	{FacetDisks, "DISK.format", caseData, EffectNever, "Slipway does not convert the data on it"},
 	{FacetDisks, "DISK.bus", "", EffectRestart, "it is another device"},
 }
 
-// EffectOf finds what it takes to make a field of a facet what is wanted, by
-// the table; not ok for a field that is in none of its rows.
+// EffectOf looks up what it takes to change a field from have to want. It
+// returns false for a field that the table does not list.
 func (v *Virtual) EffectOf(f Facet, field, have, want string) (EffectOf, bool) {
 	pattern, which := v.row(f, field, have, want)
 	for _, e := range Effects {
@@ -158,7 +158,7 @@ func (v *Virtual) EffectOf(f Facet, field, have, want string) (EffectOf, bool) {
 	return EffectOf{}, false
 }
 
-// row is the field and the case of the table that a change falls under.
+// row returns the field and the case under which the table lists a change.
 func (v *Virtual) row(f Facet, field, have, want string) (pattern, which string) {
 	name, part, of := cutLast(field, ".")
 	switch {
@@ -186,7 +186,7 @@ func (v *Virtual) row(f Facet, field, have, want string) (pattern, which string)
 	return "DISK." + part, which
 }
 
-// sizeOf is a size of the text that Size.String gives, of any number of bytes.
+// sizeOf parses the text that Size.String returns, for any number of bytes.
 func sizeOf(text string) Size {
 	if size, err := ParseSize(text); err == nil {
 		return size
@@ -195,7 +195,7 @@ func sizeOf(text string) Size {
 	return Size(n)
 }
 
-// VirtualPath is where the design has a field of a virtual machine:
+// VirtualPath returns the path of a virtual machine's field in the design:
 // "virtual.disks.root.size".
 func VirtualPath(f Facet, field string) string {
 	switch _, _, of := cutLast(field, "."); {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A design may write a digest as the tools print it: with "sha256:" before it or
-// not, in upper case, with colons. Here it has one form.
+// A design may write a digest as tools print it: with or without "sha256:", in
+// upper case, with colons. These methods bring it to one form.
 
 // UnmarshalJSON reads an image, with its digests in lower case hex.
 func (i *Image) UnmarshalJSON(text []byte) error {

@@ -14,28 +14,27 @@ import (
 // FirmwareFolder is where the kernel looks for firmware.
 const FirmwareFolder = "/lib/firmware"
 
-// kindDrivers is the section of the design with drivers, which begins their paths.
+// kindDrivers is the section of the design with drivers. Their paths begin with it.
 const kindDrivers = "drivers"
 
-// Fit is whether a driver is for a machine.
+// Fit says whether a driver is for a machine.
 type Fit int
 
-// The answers. What nobody saw is unknown.
+// The values of Fit. FitUnknown means that nobody has seen the deciding fact yet.
 const (
 	FitNone Fit = iota
 	FitUnknown
 	FitSure
 )
 
-// Fitting is whether a driver is for a machine, and why.
+// Fitting says whether a driver is for a machine, and why.
 type Fitting struct {
 	Fit Fit
-	// By is what the driver is for the machine by: "8086:1592", or "the model X". Where
-	// that is unknown it says why, in words.
+	// By is the match: "8086:1592", or "the model X". If Fit is FitUnknown, By says why.
 	By string
 }
 
-// ModelFits says whether a model is what a pattern means, in which "*" stands for any letters.
+// ModelFits reports whether a model matches a pattern, in which "*" stands for any text.
 func ModelFits(pattern, model string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
@@ -56,9 +55,9 @@ func ModelFits(pattern, model string) bool {
 	return true
 }
 
-// For says whether the driver is for the machine of a node, of which that was seen; nil
-// for a system that was not seen yet. A designed model counts over the one that the
-// system tells. PCI devices count only where they were seen.
+// For says whether the driver is for the machine of a node, given what was seen of its system; nil
+// means that the system was not seen yet. A designed model takes precedence over the model that the
+// system reports. PCI devices count only if they were seen.
 func (d *Driver) For(n *Node, seen *Platform) Fitting {
 	unknown := ""
 	if pattern := d.Match.Model; pattern != "" {
@@ -97,7 +96,7 @@ func (d *Driver) For(n *Node, seen *Platform) Fitting {
 	return Fitting{}
 }
 
-// DriverPCI are the PCI ids of the drivers that may be for the node, in order.
+// DriverPCI returns the PCI IDs of the drivers that may be for the node, sorted.
 func (n *Node) DriverPCI() []string {
 	var all []string
 	for _, d := range n.References.Drivers {
@@ -107,11 +106,10 @@ func (n *Node) DriverPCI() []string {
 	return slices.Compact(all)
 }
 
-// MayHaveDrivers says whether a driver of the design may be for the node.
+// MayHaveDrivers reports whether a driver of the design may be for the node.
 func (n *Node) MayHaveDrivers() bool { return len(n.References.Drivers) > 0 }
 
-// DriverNames are the drivers of which it is, or is not, known that they are for the
-// node, in order.
+// DriverNames returns the names of the drivers whose Fit for the node is as given, sorted.
 func (n *Node) DriverNames(seen *Platform, is Fit) []string {
 	var names []string
 	for name, d := range n.References.Drivers {
@@ -123,16 +121,16 @@ func (n *Node) DriverNames(seen *Platform, is Fit) []string {
 	return names
 }
 
-// driven is what drivers bring to a system, and which of them brings what.
+// driven is what drivers add to a system, and which driver adds which item.
 type driven struct {
 	System
-	from map[string]string // names of drivers by the keys of items
-	// contradict says of keys of items why drivers do not agree on them.
+	from map[string]string // driver names by item key
+	// contradict says why drivers disagree on an item, by its key.
 	contradict Values
 }
 
-// drivenBy are some drivers as parts of a system of a family. Of two that bring the same
-// file the first one counts, and so it does for a parameter of a module.
+// drivenBy returns what the named drivers add to a system of a family. Of two that add the same
+// file, or the same parameter of a module, the first one counts.
 func (n *Node) drivenBy(names []string, family string) driven {
 	all := driven{System{Packages: map[string]Package{}, Modules: map[string]Module{}, Files: map[string]File{}}, map[string]string{}, Values{}}
 	for _, name := range names {
@@ -168,7 +166,7 @@ func (all *driven) note(key, name string) {
 	}
 }
 
-// module adds a module, whose name may be written with "-" or "_".
+// module adds a module. The name may be written with "-" or "_".
 func (all *driven) module(m, name string, parameters Scalars) {
 	for known := range all.Modules {
 		if sameModule(known, m) {
@@ -196,7 +194,7 @@ func sameModule(a, b string) bool {
 	return strings.ReplaceAll(a, "-", "_") == strings.ReplaceAll(b, "-", "_")
 }
 
-// under leaves out what the design says of the node itself, which counts over drivers.
+// under removes what the node's own design defines, because that takes precedence over drivers.
 func (all driven) under(own System) driven {
 	drop := func(key string) {
 		delete(all.from, key)
@@ -215,7 +213,7 @@ func (all driven) under(own System) driven {
 		}
 	}
 	for name := range own.Files {
-		at := strings.TrimPrefix(name, "/usr") // /lib is a link to /usr/lib, mostly
+		at := strings.TrimPrefix(name, "/usr") // /lib is usually a link to /usr/lib
 		if _, there := all.Files[at]; there {
 			delete(all.Files, at)
 			drop(item.KindFiles + "." + at)
@@ -224,8 +222,8 @@ func (all driven) under(own System) driven {
 	return all
 }
 
-// driverPaths are the paths in the design at which a driver has an item, or a field of it,
-// the nearest first. The driver itself is none: it would go before what is in the item.
+// driverPaths returns the paths in the design at which a driver sets an item or a field of it, nearest first.
+// The path of the driver itself is left out where an item has its own: it would win over what is in the item.
 func driverPaths(driver, family, key, rest string) []string {
 	at := "drivers." + driver
 	switch item.Kind(key) {
@@ -239,8 +237,8 @@ func driverPaths(driver, family, key, rest string) []string {
 	return []string{at}
 }
 
-// driversFor are the drivers that may be for a node, as far as the design knows it, and
-// the artifacts that they name.
+// driversFor returns the drivers that may be for a node, as far as the design tells, and the
+// artifacts that they name.
 func (s *Site) driversFor(n *Node) (map[string]*Driver, []string) {
 	if _, reachable := n.Endpoints[OS]; !reachable {
 		return nil, nil
@@ -260,18 +258,18 @@ func (s *Site) driversFor(n *Node) (map[string]*Driver, []string) {
 	return all, artifacts
 }
 
-// DriverNodes are the nodes that a driver is for as far as the design says, and those of
-// which only their PCI devices, or the model that their systems tell, will say it. Both
-// are in order.
+// DriverNodes lists the nodes that a driver is for according to the design, and the nodes for which
+// only observation can tell: of their PCI devices, or of the model that their systems report. Both
+// lists are sorted.
 type DriverNodes struct {
 	Driver string   `json:"driver"`
 	For    []string `json:"for,omitempty"`
-	// Unknown are those of which the design alone does not say it.
+	// Unknown are the nodes for which the design alone does not decide.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// DriversOfNodes says for each driver, by name, which nodes it concerns. Nodes that are
-// not in use, or whose system nobody reaches, are not among them.
+// DriversOfNodes lists for each driver, by name, the nodes that it concerns. It leaves out nodes
+// that are not in use and nodes without an endpoint for their system.
 func (s *Site) DriversOfNodes() []DriverNodes {
 	var all []DriverNodes
 	for _, name := range slices.Sorted(maps.Keys(s.Drivers)) {

@@ -2,7 +2,7 @@ package site
 
 import "time"
 
-// Duration is a time.Duration that reads and writes itself as text ("90s").
+// Duration is a time.Duration whose text form is like "90s".
 type Duration time.Duration
 
 // MarshalText writes the duration as time.Duration prints it.

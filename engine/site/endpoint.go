@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultPort is the port of a URL that names none, by the last part of its
-// scheme: "redfish+https" has that of https. It is 0 for an unknown scheme.
+// scheme: "redfish+https" has the port of https. It is 0 for an unknown scheme.
 func DefaultPort(scheme string) uint16 {
 	switch scheme[strings.LastIndex(scheme, "+")+1:] {
 	case "https":
@@ -17,15 +17,15 @@ func DefaultPort(scheme string) uint16 {
 		return 80
 	case "ssh":
 		return 22
-	case "tls": // of libvirt
+	case "tls": // libvirt
 		return 16514
 	}
 	return 0
 }
 
-// Plain is an endpoint's URL in one spelling, to compare it with another: without
-// a user or the usual port, the host in lower case or as the shortest form of an
-// address, and no slash at the end. A URL that cannot be read is left as it is.
+// Plain returns the endpoint's URL in a canonical spelling, for comparison: without
+// user and default port, without a slash at the end, the host in lower case or as the
+// shortest form of an address. A URL that cannot be parsed is returned unchanged.
 func (e Endpoint) Plain() string {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Host == "" {

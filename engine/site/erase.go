@@ -9,28 +9,28 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// EraseReport is what came of erasing the disks of one machine, in one installation or because its
+// EraseReport is the result of erasing the disks of one machine, for an installation or because its
 // node left the design.
 type EraseReport struct {
-	// Generation is that of the installation, 0 for none.
+	// Generation is the generation of the installation, 0 for none.
 	Generation int `json:"generation,omitempty"`
-	// Attempt is that of the approval.
+	// Attempt is the attempt of the approval.
 	Attempt int      `json:"attempt,omitempty"`
 	Machine Identity `json:"machine,omitzero"`
 	// Began is when the agent was first asked.
 	Began time.Time `json:"began"`
-	// Disks are all that were to be erased, by their names in the design. One without a try is
-	// one of which nobody was told what came of it.
+	// Disks are all disks that were to be erased, by their names in the design. For a disk without
+	// a try, no result was reported.
 	Disks []item.Erasure `json:"disks"`
-	// Unseen are disks that the BMC listed then and of whose names the agent saw none, of a machine
-	// that leaves the design: Slipway does not know whether they are erased.
+	// Unseen are disks that the BMC listed and the agent did not see, for a machine that leaves the
+	// design. Slipway does not know whether they are erased.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// mostReports is how many reports are kept of a node.
+// mostReports is how many reports are kept per node.
 const mostReports = 4
 
-// NoteErasing begins the report of a step that erases disks first, unless an earlier try has.
+// NoteErasing begins the report of a step that erases disks first, unless an earlier try has begun it.
 func (r *Recorded) NoteErasing(s Step, l item.Layout, unseen []string, now time.Time) {
 	if l.Erase == "" || r.reportOf(s) >= 0 {
 		return
@@ -42,7 +42,7 @@ func (r *Recorded) NoteErasing(s Step, l item.Layout, unseen []string, now time.
 	r.Erased = append(slices.Clone(r.Erased[max(0, len(r.Erased)-mostReports+1):]), is)
 }
 
-// NoteErased notes what came of erasing one disk. What is told again changes nothing.
+// NoteErased notes the result of erasing one disk. Repeated results change nothing.
 func (r *Recorded) NoteErased(s Step, e item.Erasure, now time.Time) {
 	i := r.reportOf(s)
 	if i < 0 {
@@ -59,7 +59,7 @@ func (r *Recorded) NoteErased(s Step, e item.Erasure, now time.Time) {
 	r.Erased[i].Disks = disks
 }
 
-// LastErased is the newest report; nil without one.
+// LastErased returns the newest report, nil if there is none.
 func (r *Recorded) LastErased() *EraseReport {
 	if len(r.Erased) == 0 {
 		return nil
@@ -67,13 +67,13 @@ func (r *Recorded) LastErased() *EraseReport {
 	return &r.Erased[len(r.Erased)-1]
 }
 
-// Erases says whether a step has begun to erase disks of which none knows yet that they are done.
+// Erases reports whether a step has begun to erase disks, and some of them are not known to be done.
 func (r *Recorded) Erases(s Step) bool {
 	i := r.reportOf(s)
 	return i >= 0 && slices.ContainsFunc(r.Erased[i].Disks, func(d item.Erasure) bool { return !d.Done })
 }
 
-// ErasedIn are the disks that the tries of a step so far have erased.
+// ErasedIn returns the IDs of the disks that a step has erased so far.
 func (r *Recorded) ErasedIn(s Step) (ids []string) {
 	if i := r.reportOf(s); i >= 0 {
 		for _, d := range r.Erased[i].Disks {
@@ -91,7 +91,7 @@ func (r *Recorded) reportOf(s Step) int {
 	})
 }
 
-// For is what the disks were erased for.
+// For says what the disks were erased for.
 func (r EraseReport) For() string {
 	if r.Generation == 0 {
 		return "decommissioned"

@@ -2,30 +2,30 @@ package site
 
 import "time"
 
-// Extension is a kind of item of the site's own. What an item must be is CUE,
-// and stays with the design.
+// Extension is a kind of item that the site defines. The constraints on its
+// items are CUE and stay in the design.
 type Extension struct {
 	Description string `json:"description,omitempty"`
 }
 
-// Policy is a constraint of the site's own on its nodes. What it requires is
-// CUE, and stays with the design.
+// Policy is a constraint that the site defines for its nodes. The constraint is
+// CUE and stays in the design.
 type Policy struct {
 	Description string   `json:"description,omitempty"`
 	Why         string   `json:"why"`
 	Fix         string   `json:"fix,omitempty"`
 	Severity    Severity `json:"severity"`
-	// Nodes selects those that it is for; nil selects every node.
+	// Nodes selects the nodes that the policy applies to; nil selects every node.
 	Nodes *Selector `json:"nodes,omitempty"`
 }
 
-// Suppression silences findings that the site lives with.
+// Suppression silences findings that the site accepts.
 type Suppression struct {
-	// Code is the findings' code.
+	// Code is the code of the findings.
 	Code string `json:"code"`
-	// Nodes are those of which findings are silenced; all if it is empty.
+	// Nodes are the nodes whose findings are silenced; all nodes if it is empty.
 	Nodes  []string `json:"nodes,omitempty"`
 	Reason string   `json:"reason"`
-	// Until ends the suppression by itself; zero never does.
+	// Until is when the suppression ends; zero means never.
 	Until time.Time `json:"until,omitzero"`
 }

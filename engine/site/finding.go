@@ -10,7 +10,7 @@ import (
 // Severity ranks findings.
 type Severity string
 
-// The severities. Only an error keeps a design from being applied.
+// The severities. Only an error prevents a design from being applied.
 const (
 	SeverityError   Severity = "error"
 	SeverityWarning Severity = "warning"
@@ -22,24 +22,24 @@ type Finding struct {
 	// Code names the rule, constant over releases ("unknown-field").
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	// File, Line and Col are the place to change; Line is 0 when only the
-	// file is known, File is empty when the whole design is meant.
+	// File, Line and Col are the place to change. Line is 0 if only the file is
+	// known. File is empty if the finding is about the whole design.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	Col  int    `json:"col,omitempty"`
-	// Node and Path say which effective value is concerned; More is how many
-	// further nodes have the same from the same place.
+	// Node and Path name the effective value. More is how many further nodes
+	// have the same finding from the same place.
 	Node string `json:"node,omitempty"`
 	Path string `json:"path,omitempty"`
 	More int    `json:"more,omitempty"`
-	// Named are the first of these nodes or, of a finding about no node, of the
-	// other paths.
+	// Named are the first of those further nodes or, for a finding without a
+	// node, of the other paths.
 	Named []string `json:"named,omitempty"`
 	// Message says what is wrong, Why says why it matters, Fix what to do.
 	Message string `json:"message"`
 	Why     string `json:"why,omitempty"`
 	Fix     string `json:"fix,omitempty"`
-	// Related are other places that take part, as file:line:col.
+	// Related are other places that contribute, as file:line:col.
 	Related []string `json:"related,omitempty"`
 }
 
@@ -51,8 +51,8 @@ func (f Finding) Place() string {
 	return f.File + ":" + strconv.Itoa(f.Line) + ":" + strconv.Itoa(f.Col)
 }
 
-// Others says that further nodes, or other parts of the design, have the finding; it
-// is empty for none.
+// Others says which further nodes, or other parts of the design, have the finding.
+// It is empty if there are none.
 func (f Finding) Others() string {
 	if f.More == 0 {
 		return ""
@@ -88,7 +88,7 @@ func SortFindings(fs []Finding) {
 	})
 }
 
-// HasErrors says whether a finding keeps the design from being applied.
+// HasErrors reports whether a finding prevents the design from being applied.
 func HasErrors(fs []Finding) bool {
 	return slices.ContainsFunc(fs, func(f Finding) bool { return f.Severity == SeverityError })
 }

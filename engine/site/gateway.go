@@ -9,16 +9,16 @@ import (
 // IPFamily is the family of IP addresses.
 type IPFamily string
 
-// The families of addresses.
+// The address families.
 const (
 	IPv4 IPFamily = "IPv4"
 	IPv6 IPFamily = "IPv6"
 )
 
-// IPFamilies are both, in order.
+// IPFamilies are both families, in order.
 var IPFamilies = []IPFamily{IPv4, IPv6}
 
-// IPFamily is that of a network's range; empty for a range that is none.
+// IPFamily returns the family of a network's range, or empty text if the range is invalid.
 func (n *Network) IPFamily() IPFamily {
 	p, err := netip.ParsePrefix(n.CIDR)
 	switch {
@@ -30,7 +30,7 @@ func (n *Network) IPFamily() IPFamily {
 	return IPv6
 }
 
-// everything is the destination of a default route.
+// everything returns the destination of a default route.
 func (f IPFamily) everything() string {
 	if f == IPv6 {
 		return "::/0"
@@ -38,11 +38,11 @@ func (f IPFamily) everything() string {
 	return "0.0.0.0/0"
 }
 
-// DefaultNetwork is the network over whose gateway a node has its default route of one
-// family, among all networks of that family in which the node has an address and that have
-// a gateway. It is empty where there is none, or where the design does not say which one of
-// several. The primary network decides within its family. In the other family the only one
-// counts, or the only one on the interface of the primary network.
+// DefaultNetwork returns the network whose gateway carries a node's default route of one family.
+// The candidates are the networks of that family that have a gateway and an address of the node;
+// among lists them. Name is empty if there are none, or if the design does not decide between
+// several. The primary network decides within its own family. In the other family, the only
+// candidate wins, or the only one on the interface of the primary network.
 func (s *Site) DefaultNetwork(n *Node, family IPFamily) (name string, among []string) {
 	for _, name := range slices.Sorted(maps.Keys(n.Addresses)) {
 		if net := s.Networks[name]; net != nil && net.Gateway != "" && net.IPFamily() == family && !n.BootsOnly(name) {
@@ -61,7 +61,7 @@ func (s *Site) DefaultNetwork(n *Node, family IPFamily) (name string, among []st
 	return "", among
 }
 
-// carriesBoth says whether one interface, bond or bridge of the node is in two networks.
+// carriesBoth reports whether one interface, bond or bridge of the node is in both networks.
 func (n *Node) carriesBoth(a, b string) bool {
 	both := func(networks []string) bool { return slices.Contains(networks, a) && slices.Contains(networks, b) }
 	for _, i := range n.Interfaces {
@@ -82,16 +82,16 @@ func (n *Node) carriesBoth(a, b string) bool {
 	return false
 }
 
-// Destination is a range that a route leads to, and the network whose range it is; empty
-// for a range that the route names itself.
+// Destination is a range that a route leads to. Network is the network with that range, empty if
+// the route names the range itself.
 type Destination struct {
 	Network string
 	Range   netip.Prefix
 }
 
-// Destinations are the ranges that a route over a gateway in a network leads to: its own,
-// or those of the other networks of its route domain. All are of the network's family, since
-// no gateway of the other one can be used for them.
+// Destinations are the ranges that a route over a gateway in a network leads to: its own range, or
+// the ranges of the other networks of its route domain. All are of the network's family: a gateway
+// cannot serve the other family.
 func (s *Site) Destinations(network string, r Route) []Destination {
 	var all []Destination
 	from := s.Networks[network]

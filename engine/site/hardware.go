@@ -4,13 +4,13 @@ import (
 	"strconv"
 )
 
-// Hardware is what the machine is expected to be; an empty field expects
+// Hardware is what the design expects of the machine. An empty field expects
 // nothing.
 type Hardware struct {
 	Manufacturer string `json:"manufacturer,omitempty"`
 	Model        string `json:"model,omitempty"`
 	Architecture string `json:"architecture,omitempty"`
-	// Memory and Sockets are least amounts.
+	// Memory and Sockets are minimums.
 	Memory  Size `json:"memory,omitempty"`
 	Sockets int  `json:"sockets,omitempty"`
 	// CPUs is how many logical processors there are.
@@ -23,7 +23,7 @@ type Hardware struct {
 	NICs     *int `json:"nics,omitempty"`
 	Supplies *int `json:"supplies,omitempty"`
 	GPUs     *int `json:"gpus,omitempty"`
-	// Devices are devices by the design's own names.
+	// Devices are devices by their names in the design.
 	Devices map[string]Device `json:"devices,omitempty"`
 	// CPUSets are lists of logical processors by name, as the kernel writes
 	// them ("2-15,34-47").
@@ -31,8 +31,8 @@ type Hardware struct {
 	Hugepages map[string]Hugepages `json:"hugepages,omitempty"`
 }
 
-// Device is one part of a machine, found by exactly one of PCI, SCSI, MAC, Path
-// and Neighbour.
+// Device is one part of a machine, identified by exactly one of PCI, SCSI, MAC,
+// Path and Neighbour.
 type Device struct {
 	Kind      string     `json:"kind,omitempty"`
 	PCI       string     `json:"pci,omitempty"`
@@ -40,7 +40,7 @@ type Device struct {
 	MAC       string     `json:"mac,omitempty"`
 	Path      string     `json:"path,omitempty"`
 	Neighbour *Neighbour `json:"neighbour,omitempty"`
-	// Size is a disk's, Rate a network interface's.
+	// Size is for disks, Rate for network interfaces.
 	Size Size `json:"size,omitempty"`
 	Rate Rate `json:"rate,omitempty"`
 }
@@ -57,8 +57,8 @@ type Hugepages struct {
 	Count int  `json:"count"`
 }
 
-// BIOS is how the firmware is set: intents by name, and attributes of the
-// machine's own registry. A nil intent leaves the setting as it is.
+// BIOS holds the firmware settings: intents by name, and attributes of the
+// machine's own registry. A nil intent leaves the setting unchanged.
 type BIOS struct {
 	SMT            *bool   `json:"smt,omitempty"`
 	Virtualization *bool   `json:"virtualization,omitempty"`
@@ -71,8 +71,8 @@ type BIOS struct {
 	Attributes     Scalars `json:"attributes,omitempty"`
 }
 
-// Intents are what the design asks for by the names of intents: "true" or
-// "false", or the word that stands for a profile.
+// Intents returns the intents that the design sets, by name: "true", "false"
+// or, for a profile, its word.
 func (b BIOS) Intents() Values {
 	asked := Values{}
 	for _, intent := range []struct {
@@ -92,10 +92,10 @@ func (b BIOS) Intents() Values {
 	return asked
 }
 
-// AttributeField is the field of the design that asks for an attribute.
+// AttributeField is the field of the design that sets an attribute.
 func AttributeField(name string) string { return "attributes." + name }
 
-// values are what the design asks for in its own terms.
+// values returns what the design asks for, by the design's names.
 func (b BIOS) values() Values {
 	asked := b.Intents()
 	for name, v := range b.Attributes {
@@ -117,12 +117,12 @@ type Driver struct {
 	Modules     map[string]KernelModule `json:"modules,omitempty"`
 	// Packages are package names by OS family.
 	Packages map[string][]string `json:"packages,omitempty"`
-	// Firmware are names of artifacts by path under /lib/firmware.
+	// Firmware maps paths under /lib/firmware to names of artifacts.
 	Firmware map[string]string `json:"firmware,omitempty"`
 }
 
-// DriverMatch is the hardware that a driver is for: one of the PCI ids, or the
-// model, in which "*" stands for any letters.
+// DriverMatch is the hardware that a driver is for: one of the PCI IDs, or the
+// model, in which "*" stands for any text.
 type DriverMatch struct {
 	PCI   []string `json:"pci,omitempty"`
 	Model string   `json:"model,omitempty"`
@@ -140,12 +140,12 @@ type Boot struct {
 	Order []string `json:"order,omitempty"`
 	// Mode is "uefi" or "bios".
 	Mode string `json:"mode,omitempty"`
-	// InstallBy is how an installer comes to the machine: "media", "http" or,
-	// for what the BMC has, empty.
+	// InstallBy is how an installer reaches the machine: "media", "http", or
+	// empty for whatever the BMC supports.
 	InstallBy string `json:"installBy,omitempty"`
-	// Start is how Slipway's agent is started on the machine; as the site says where it is
-	// empty.
+	// Start is how Slipway's agent is started on the machine; empty means the site's
+	// setting.
 	Start Start `json:"start,omitempty"`
-	// Interface is the interface to boot from the network by.
+	// Interface is the interface for booting from the network.
 	Interface string `json:"interface,omitempty"`
 }

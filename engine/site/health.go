@@ -11,38 +11,38 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// Health is what the systems of a role's nodes must be before they count as in
-// service. It is looked at from inside, by probes.
+// Health is what the system of a role's node must pass to count as in service.
+// Probes check it from inside.
 type Health struct {
-	// Units are units of systemd that are active.
+	// Units are systemd units that must be active.
 	Units []string `json:"units,omitempty"`
-	// Ports are TCP ports that answer on the node itself.
+	// Ports are TCP ports that must answer on the node itself.
 	Ports []int `json:"ports,omitempty"`
-	// HTTP are requests that the node itself answers.
+	// HTTP are requests that the node itself must answer.
 	HTTP map[string]HealthHTTP `json:"http,omitempty"`
-	// Command is a program of the site's with its arguments that ends with 0. It
-	// runs as the user nobody.
+	// Command is a program of the site, with arguments, that must exit with 0.
+	// It runs as the user nobody.
 	Command []string `json:"command,omitempty"`
-	// Timeout is how long a node may take to become healthy after a change; empty is
+	// Timeout is how long a node may take to become healthy after a change; 0 means
 	// DefaultHealthTimeout.
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
-// DefaultHealthTimeout is how long a node may take to become healthy.
+// DefaultHealthTimeout is how long a node may take to become healthy if the design does not say.
 const DefaultHealthTimeout = 10 * time.Minute
 
-// HealthHTTP is one request.
+// HealthHTTP is one HTTP request.
 type HealthHTTP struct {
 	Port int `json:"port"`
-	// Path is "/" where it is empty, and Status 200 where it is 0.
+	// Path defaults to "/", Status to 200.
 	Path   string `json:"path,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// Host is the name that is asked for; empty is "localhost".
+	// Host is the host name in the request, "localhost" by default.
 	Host string `json:"host,omitempty"`
 }
 
-// Probes are what is asked of a system, in order: the units, then the ports, then
-// the requests by name, and last the command. They are none for nil.
+// Probes returns the probes in order: the units, the ports, the requests by name,
+// and the command. A nil Health has none.
 func (h *Health) Probes() []item.Probe {
 	if h == nil {
 		return nil
@@ -64,7 +64,7 @@ func (h *Health) Probes() []item.Probe {
 	return all
 }
 
-// Wait is how long a node may take to become healthy after a change.
+// Wait returns how long a node may take to become healthy after a change.
 func (h *Health) Wait() time.Duration {
 	if h == nil {
 		return DefaultHealthTimeout
@@ -72,8 +72,8 @@ func (h *Health) Wait() time.Duration {
 	return cmp.Or(time.Duration(h.Timeout), DefaultHealthTimeout)
 }
 
-// Health is what the node's system must be to count as in service; nil for nothing,
-// as where the machine is to be off or to leave.
+// Health returns what the node's system must pass to count as in service. It is nil
+// if nothing is asked, as when the machine is to be off or to leave.
 func (n *Node) Health() *Health {
 	if h := n.References.Health; n.Power != "off" && !n.Decommission && h.Asks() {
 		return h
@@ -81,13 +81,12 @@ func (n *Node) Health() *Health {
 	return nil
 }
 
-// Asks says whether it asks for anything; nil does not.
+// Asks reports whether h asks for anything; nil asks for nothing.
 func (h *Health) Asks() bool {
 	return h != nil && len(h.Units)+len(h.Ports)+len(h.HTTP)+len(h.Command) > 0
 }
 
-// Probes are what is asked of the node's system to know its health; false for
-// nothing.
+// Probes returns the probes of the node's system; false if there are none.
 func (n *Node) Probes() (item.Probes, bool) {
 	h := n.Health()
 	if h == nil {
@@ -102,32 +101,32 @@ func (n *Node) Probes() (item.Probes, bool) {
 	return p, true
 }
 
-// HealthState is how the system of a node is.
+// HealthState is the health of a node's system.
 type HealthState string
 
-// The states. What nobody could look at is unknown: neither healthy nor not.
+// The health states. Unknown means that nobody could look: neither healthy nor unhealthy.
 const (
 	Healthy       HealthState = "healthy"
 	Unhealthy     HealthState = "unhealthy"
 	HealthUnknown HealthState = "unknown"
 )
 
-// HealthStates are all of them.
+// HealthStates are all states.
 var HealthStates = []HealthState{Healthy, Unhealthy, HealthUnknown}
 
-// SystemHealth is how the system of a node is, by the probes of its role. It is zero
-// where the design asks for none.
+// SystemHealth is the health of a node's system by the probes of its role. It is
+// zero if the design asks for no probes.
 type SystemHealth struct {
 	State HealthState `json:"state"`
-	// Why is the first probe that fails, or why it is unknown, in words; empty for a
-	// healthy one.
+	// Why is the first failed probe, or why the health is unknown; empty for a
+	// healthy system.
 	Why string `json:"why,omitempty"`
 }
 
-// IsFit says whether nothing of its health keeps a system from being in service.
+// IsFit reports whether the system's health permits it to be in service.
 func (h SystemHealth) IsFit() bool { return h.State == "" || h.State == Healthy }
 
-// String is the state and why.
+// String returns the state and the reason.
 func (h SystemHealth) String() string {
 	if h.Why == "" {
 		return string(h.State)
@@ -135,8 +134,8 @@ func (h SystemHealth) String() string {
 	return fmt.Sprintf("%s: %s", h.State, h.Why)
 }
 
-// HealthSeen is what a facet's state says of the node's health, where the drivers
-// serve some facets. All probes have to pass. It does not ask how long ago that was.
+// HealthSeen returns the health that a facet's state shows, given the facets that
+// drivers serve. All probes have to pass. The age of the observation is ignored.
 func (n *Node) HealthSeen(seen FacetState, serves map[Facet]bool) SystemHealth {
 	h := n.Health()
 	if h == nil {
@@ -168,7 +167,7 @@ func (n *Node) HealthSeen(seen FacetState, serves map[Facet]bool) SystemHealth {
 	return SystemHealth{State: Healthy}
 }
 
-// firstOf is the first of some sentences, and how many more there are.
+// firstOf returns the first sentence and how many more there are.
 func firstOf(all []string) string {
 	if more := len(all) - 1; more > 0 {
 		return fmt.Sprintf("%s, and %d more", all[0], more)
@@ -176,6 +175,6 @@ func firstOf(all []string) string {
 	return all[0]
 }
 
-// HasLost says whether a system that was healthy since it was installed is not known
-// to be so now: the node is out of service.
+// HasLost reports whether a system that was healthy after its installation is not
+// known to be healthy now. Such a node is out of service.
 func (r Recorded) HasLost(h SystemHealth) bool { return !r.Healthy.IsZero() && !h.IsFit() }

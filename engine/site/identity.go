@@ -2,27 +2,27 @@ package site
 
 import "strings"
 
-// Identity is what binds a name in the design to one physical machine. It has
-// to tell the machine from every other of the site, and from those behind the
-// same controller; a serial number that the nodes of an enclosure share does so
-// only together with a slot or a MAC address.
+// Identity binds a name in the design to one physical machine. It has to
+// distinguish the machine from all others of the site, and from those behind
+// the same controller. A serial number that the nodes of an enclosure share
+// needs a slot or a MAC address beside it.
 type Identity struct {
 	// UUID is the SMBIOS system UUID in lower case.
 	UUID   string `json:"uuid,omitempty"`
 	Serial string `json:"serial,omitempty"`
-	// Slot is what the controller calls the machine among those behind it: the
-	// Id of its system in Redfish. It is a place and not a machine: another one
-	// that is put there has it too.
+	// Slot is the controller's name for the machine: the Id of its system in
+	// Redfish. It is a place: another machine in the same slot has the same
+	// value.
 	Slot string `json:"slot,omitempty"`
 	// MAC is the address of one of the machine's own network ports, in lower
 	// case with colons.
 	MAC string `json:"mac,omitempty"`
 }
 
-// Known says whether the identity names a machine at all. A slot alone does not.
+// Known reports whether the identity names a machine. A slot alone does not.
 func (i Identity) Known() bool { return i.UUID != "" || i.Serial != "" || i.MAC != "" }
 
-// Matches says whether an observed identity can be the designed one: every
+// Matches reports whether an observed identity fits the designed one: each
 // field that the design states must be observed and equal.
 func (i Identity) Matches(seen Identity) bool {
 	return matches(i.UUID, seen.UUID) && matches(i.Serial, seen.Serial) && matches(i.Slot, seen.Slot) && matches(i.MAC, seen.MAC)
@@ -30,17 +30,17 @@ func (i Identity) Matches(seen Identity) bool {
 
 func matches(want, have string) bool { return want == "" || want == have }
 
-// Contradicts says whether an observed identity cannot be the designed one: a
-// field that the design states was observed, and is another. What was not
-// observed contradicts nothing.
+// Contradicts reports whether an observed identity rules out the designed one:
+// a field that the design states was observed with another value. A field that
+// was not observed contradicts nothing.
 func (i Identity) Contradicts(seen Identity) bool {
 	return differ(i.UUID, seen.UUID) || differ(i.Serial, seen.Serial) || differ(i.Slot, seen.Slot) || differ(i.MAC, seen.MAC)
 }
 
 func differ(want, have string) bool { return want != "" && have != "" && want != have }
 
-// String is the field by which people know the machine, with the slot where that
-// field may be shared.
+// String returns the field by which people know the machine, with the slot if
+// the serial number may be shared.
 func (i Identity) String() string {
 	switch {
 	case i.UUID != "":
@@ -55,7 +55,7 @@ func (i Identity) String() string {
 	return "no identity"
 }
 
-// Full is all that the identity states.
+// Full returns everything that the identity states.
 func (i Identity) Full() string {
 	var all []string
 	for _, f := range []struct{ name, value string }{{"UUID", i.UUID}, {"serial number", i.Serial}, {"slot", i.Slot}, {"MAC address", i.MAC}} {
@@ -69,8 +69,8 @@ func (i Identity) Full() string {
 	return strings.Join(all, ", ")
 }
 
-// Own is the part of the identity that is of one machine only, and not what
-// firmware says where nobody gave the machine one.
+// Own returns the identity without placeholder values, which firmware reports
+// if nobody gave the machine its own.
 func (i Identity) Own() Identity {
 	if IsPlaceholderUUID(i.UUID) {
 		i.UUID = ""
@@ -81,9 +81,9 @@ func (i Identity) Own() Identity {
 	return i
 }
 
-// TurnedRound is a UUID with the bytes of its first three fields in the other
-// order: SMBIOS has had them so since 2.6 (DMTF DSP0134, section 7.2.1), and
-// one tool shows them as they are where another turns them.
+// TurnedRound returns a UUID with the bytes of its first three fields reversed.
+// SMBIOS stores them reversed since 2.6 (DMTF DSP0134, section 7.2.1). Some
+// tools show them as stored, others reverse them.
 func TurnedRound(uuid string) string {
 	fields := strings.Split(uuid, "-")
 	for i := range min(3, len(fields)) {
@@ -96,8 +96,8 @@ func TurnedRound(uuid string) string {
 	return strings.Join(fields, "-")
 }
 
-// placeholderUUIDs are those that firmware is delivered with, as they are seen
-// on boards of several vendors.
+// placeholderUUIDs are UUIDs that firmware ships with, as seen on boards of
+// several vendors.
 var placeholderUUIDs = []string{
 	"00000000-0000-0000-0000-000000000000",
 	"ffffffff-ffff-ffff-ffff-ffffffffffff",
@@ -106,8 +106,8 @@ var placeholderUUIDs = []string{
 	"fefefefe-fefe-fefe-fefe-fefefefefefe",
 }
 
-// IsPlaceholderUUID says whether a UUID is that of many machines, to which
-// nobody gave one.
+// IsPlaceholderUUID reports whether a UUID is one that many machines share
+// because nobody set it.
 func IsPlaceholderUUID(uuid string) bool {
 	for _, p := range placeholderUUIDs {
 		if uuid == p || uuid == TurnedRound(p) {
@@ -117,8 +117,8 @@ func IsPlaceholderUUID(uuid string) bool {
 	return false
 }
 
-// placeholderSerials are what firmware says where nobody set a serial number,
-// in lower case and without what is neither letter nor digit.
+// placeholderSerials are what firmware reports if nobody set a serial number,
+// in lower case with letters and digits only.
 var placeholderSerials = map[string]bool{
 	"0123456789": true, "123456789": true, "1234567890": true,
 	"chassisserialnumber": true, "default": true, "defaultstring": true,
@@ -127,8 +127,8 @@ var placeholderSerials = map[string]bool{
 	"tobefilledbyoem": true, "undefined": true, "unknown": true, "unspecified": true,
 }
 
-// IsPlaceholderSerial says whether a serial number is no machine's own: a text
-// of the list, zeros alone, or no letter and no digit.
+// IsPlaceholderSerial reports whether a serial number belongs to no single
+// machine: it is in the list, has only zeros, or has no letter or digit.
 func IsPlaceholderSerial(serial string) bool {
 	if serial == "" {
 		return false

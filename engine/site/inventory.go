@@ -8,9 +8,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// Inventory is what a machine is made of. A look gives the first fields only,
-// an inspection all of them. A list that is nil was not read; one that is empty
-// was read and has nothing in it.
+// Inventory is what a machine is made of. A look fills in only the first
+// fields, an inspection all. A nil list was not read; an empty list was read
+// and is empty.
 type Inventory struct {
 	Manufacturer string `json:"manufacturer,omitempty"`
 	Model        string `json:"model,omitempty"`
@@ -27,24 +27,24 @@ type Inventory struct {
 	// GPUs are graphics processors and other accelerators.
 	GPUs  []Processor `json:"gpus,omitzero"`
 	DIMMs []DIMM      `json:"dimms,omitzero"`
-	// Drives are those that the BMC tells of.
+	// Drives are the drives that the BMC reports.
 	Drives   []Drive       `json:"drives,omitzero"`
 	NICs     []NIC         `json:"nics,omitzero"`
 	Supplies []PowerSupply `json:"supplies,omitzero"`
-	// Devices are what is on the PCIe bus.
+	// Devices are the devices on the PCIe bus.
 	Devices  []PCIeDevice `json:"devices,omitzero"`
 	Firmware []Component  `json:"firmware,omitzero"`
-	// DrivesUnread says that the machine may have drives that are not in Drives:
-	// some could not be read.
+	// DrivesUnread means that the machine may have more drives: some could not
+	// be read.
 	DrivesUnread bool `json:"drivesUnread,omitempty"`
-	// Missing says what could not be read and why, a sentence each.
+	// Missing says what could not be read and why, one sentence each.
 	Missing []string `json:"missing,omitempty"`
-	// Lacks is what cannot be done to the machine; nil when nobody looked.
+	// Lacks is what cannot be done to the machine; nil if nobody looked.
 	Lacks *Lacks `json:"lacks,omitempty"`
 }
 
-// Disks are the drives by which a machine is told from one with others. It is
-// empty where the BMC tells of none.
+// Disks returns the drives that distinguish this machine from one with other
+// drives. It is empty if the BMC reports none.
 func (i *Inventory) Disks() *Disks {
 	d := &Disks{Partly: i.DrivesUnread}
 	for _, drive := range i.Drives {
@@ -54,8 +54,8 @@ func (i *Inventory) Disks() *Disks {
 	return d
 }
 
-// DiskName is what a drive is called in a list of disks: its serial number, or its
-// place and size.
+// DiskName is the drive's name in a list of disks: its serial number, or its place
+// and size.
 func (d Drive) DiskName() string {
 	if name := DiskName(d.Serial); name != "" {
 		return name
@@ -63,26 +63,26 @@ func (d Drive) DiskName() string {
 	return DiskName(fmt.Sprintf("%s without a serial number (%d bytes)", d.ID, d.Bytes))
 }
 
-// DiskName is a serial number as it stands in a list of disks that are separated by
-// a comma and a blank: one that holds these does not read as two.
+// DiskName returns a serial number in the form for a list of disks that is separated by
+// ", ". It removes that separator from the number, so that one disk never reads as two.
 func DiskName(serial string) string {
 	words := strings.Fields(strings.ReplaceAll(serial, ",", ", "))
 	return strings.ReplaceAll(strings.Join(words, " "), ", ", ",")
 }
 
-// Part is what every part of a machine may tell of itself. Slots that are empty
-// are not parts.
+// Part is what each part of a machine may report of itself. Empty slots are not
+// parts.
 type Part struct {
-	// ID is the part's in its list, as the BMC has it.
+	// ID is the part's ID in the BMC's list.
 	ID string `json:"id"`
-	// Name is what people find it by: a slot, a bay, a socket.
+	// Name is how people find the part: a slot, a bay, a socket.
 	Name         string `json:"name,omitempty"`
 	Manufacturer string `json:"manufacturer,omitempty"`
 	Model        string `json:"model,omitempty"`
 	PartNumber   string `json:"part,omitempty"`
 	Serial       string `json:"serial,omitempty"`
-	// Health is "OK", "Warning" or "Critical", State such as "Enabled" or
-	// "Disabled" (DSP0268, Status); empty when the BMC does not say.
+	// Health is "OK", "Warning" or "Critical"; State is a value like "Enabled"
+	// or "Disabled" (DSP0268, Status). Both are empty if the BMC does not say.
 	Health string `json:"health,omitempty"`
 	State  string `json:"state,omitempty"`
 }
@@ -96,7 +96,7 @@ type Controller struct {
 // Processor is a central or a graphics processor.
 type Processor struct {
 	Part
-	// Architecture is that of the design, "amd64" or "arm64", or the BMC's word
+	// Architecture is the design's word, "amd64" or "arm64", or the BMC's word
 	// for another.
 	Architecture string `json:"architecture,omitempty"`
 	Cores        int    `json:"cores,omitempty"`
@@ -107,7 +107,7 @@ type Processor struct {
 type DIMM struct {
 	Part
 	Bytes int64 `json:"bytes,omitempty"`
-	// Kind is such as "DDR4", MHz the clock that it runs at.
+	// Kind is a value like "DDR4"; MHz is the current clock.
 	Kind string `json:"kind,omitempty"`
 	MHz  int    `json:"mhz,omitempty"`
 }
@@ -116,11 +116,11 @@ type DIMM struct {
 type Drive struct {
 	Part
 	Bytes int64 `json:"bytes,omitempty"`
-	// Media is "HDD" or "SSD", Protocol such as "NVMe", "SATA" or "SAS".
+	// Media is "HDD" or "SSD"; Protocol is a value like "NVMe", "SATA" or "SAS".
 	Media    string `json:"media,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Firmware string `json:"firmware,omitempty"`
-	// Failing is set when the drive itself foretells its end.
+	// Failing means that the drive predicts its own failure.
 	Failing bool `json:"failing,omitempty"`
 }
 
@@ -134,13 +134,13 @@ type NIC struct {
 // Port is a port of a network adapter.
 type Port struct {
 	ID string `json:"id"`
-	// MACs are the addresses, in lower case; those of its functions too.
+	// MACs are the addresses in lower case, including those of the port's functions.
 	MACs []string `json:"macs,omitempty"`
-	// Link is "up" or "down", empty when the BMC does not say; Mbps the speed
+	// Link is "up" or "down", empty if the BMC does not say. Mbps is the speed
 	// of a link that is up.
 	Link string `json:"link,omitempty"`
 	Mbps int    `json:"mbps,omitempty"`
-	// Neighbours are what tells of itself at the other end by LLDP; a BMC tells of none.
+	// Neighbours are what announces itself by LLDP at the other end. A BMC reports none.
 	Neighbours []item.Neighbour `json:"neighbours,omitempty"`
 }
 
@@ -157,7 +157,7 @@ type PCIeDevice struct {
 	Firmware string `json:"firmware,omitempty"`
 }
 
-// Component is something with a firmware.
+// Component is a component with firmware.
 type Component struct {
 	ID      string `json:"id"`
 	Name    string `json:"name,omitempty"`

@@ -11,17 +11,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// References are what names in a node's design stand for elsewhere in the site.
-// They are filled in when the design is evaluated.
+// References resolve the names in a node's design to what they name elsewhere in the site.
+// Evaluation fills them in.
 type References struct {
-	// Family is that of the image: "debian", "rhel".
+	// Family is the family of the image: "debian", "rhel".
 	Family string `json:"family,omitempty"`
-	// ByAgent says that Slipway's agent installs the image, and WholeDisk that it is one of a
+	// ByAgent means that Slipway's agent installs the image, WholeDisk that the image is one of a
 	// whole disk.
 	ByAgent   bool `json:"byAgent,omitempty"`
 	WholeDisk bool `json:"wholeDisk,omitempty"`
-	// Start is how that is started: "media" or "network"; empty where the image is of another
-	// kind.
+	// Start is how the agent is started: "media" or "network". It is empty if the agent does
+	// nothing to the node's disks.
 	Start Start `json:"start,omitempty"`
 	// Authorities are the public keys of those whose SSH certificates count.
 	Authorities []string `json:"authorities,omitempty"`
@@ -29,46 +29,44 @@ type References struct {
 	Links map[string]item.Link `json:"links,omitempty"`
 	// Health is that of the node's role.
 	Health *Health `json:"health,omitempty"`
-	// Texts are what contents of files come to in which {…} stands for values of
-	// the node, by their path in it: "system.files./etc/motd.content".
+	// Texts are the contents of files whose {…} were replaced by values of the node, by their path
+	// in it: "system.files./etc/motd.content".
 	Texts map[string]string `json:"texts,omitempty"`
-	// Artifacts are those that are contents of its files, or firmware of its drivers, by
-	// name.
+	// Artifacts are the artifacts that its files and the firmware of its drivers use, by name.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 	// Actions are the boot actions that select the node, by name.
 	Actions map[string]BootAction `json:"actions,omitempty"`
-	// Drivers are those that may be for the node's machine, by name: those that its
-	// designed model does not rule out.
+	// Drivers are the drivers that may be for the node's machine, by name: those that its designed
+	// model does not rule out.
 	Drivers map[string]*Driver `json:"drivers,omitempty"`
 }
 
-// Items are what the design asks of a facet inside the installed system, in
-// order of their keys; nil for other facets. What is designed for the family of
-// the node's image is part of it.
+// Items are what the design asks of a facet inside the installed system, sorted by key; nil for
+// other facets. They include what is designed for the family of the node's image.
 func (n *Node) Items(f Facet) []item.Item { return n.ItemsIn(f, n.References.Family) }
 
-// ItemsIn are the items in a system of that family, with those of the drivers that the
-// design alone says are for the machine.
+// ItemsIn returns the items in a system of a family. It includes the drivers that the design alone
+// says are for the machine.
 func (n *Node) ItemsIn(f Facet, family string) []item.Item {
 	items, _ := n.itemsWith(f, family, n.DriverNames(nil, FitSure))
 	return items
 }
 
-// ItemsOn are the items in a system of which that was seen, with those of the drivers
-// that are for its machine.
+// ItemsOn returns the items in an observed system, including those of the drivers that are for its
+// machine.
 func (n *Node) ItemsOn(f Facet, seen *Platform) []item.Item {
 	items, _ := n.itemsWith(f, n.familyOf(seen), n.DriverNames(seen, FitSure))
 	return items
 }
 
-// MayItems are the items with those of all drivers that may be for the machine, whatever
+// MayItems returns the items including those of all drivers that may be for the machine, whatever
 // was seen of it.
 func (n *Node) MayItems(f Facet, seen *Platform) []item.Item {
 	items, _ := n.itemsWith(f, n.familyOf(seen), slices.Sorted(maps.Keys(n.References.Drivers)))
 	return items
 }
 
-// familyOf is the family that was seen, or else that of the image.
+// familyOf returns the observed family, or else the family of the image.
 func (n *Node) familyOf(seen *Platform) string {
 	if seen == nil {
 		return n.References.Family
@@ -76,8 +74,8 @@ func (n *Node) familyOf(seen *Platform) string {
 	return cmp.Or(seen.Family, n.References.Family)
 }
 
-// itemsWith are the items in a system of a family, with what some drivers bring that
-// nothing else of the design speaks of.
+// itemsWith returns the items in a system of a family, and what the named drivers add that the rest
+// of the design does not mention.
 func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item, driven) {
 	system := n.filled("system.", n.System).with(n.filled("families."+family+".", n.Families[family]))
 	var brought driven
@@ -111,7 +109,7 @@ func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item,
 	return items, brought
 }
 
-// PatchIn is which upgrades the design asks for in a system of a family; nil for none.
+// PatchIn returns the upgrades that the design asks for in a system of a family; nil for none.
 func (n *Node) PatchIn(family string) *Patch {
 	if own := n.Families[family].Patch; own != nil {
 		return own
@@ -119,7 +117,7 @@ func (n *Node) PatchIn(family string) *Patch {
 	return n.System.Patch
 }
 
-// filled is a part of the design with the contents that its templates come to.
+// filled returns a part of the design with the contents that its templates produce.
 func (n *Node) filled(path string, s System) System {
 	if len(n.References.Texts) == 0 {
 		return s
@@ -134,8 +132,7 @@ func (n *Node) filled(path string, s System) System {
 	return s
 }
 
-// with is a system with what is designed for its family besides, which goes
-// before what is designed for every family.
+// with merges a system with its family's own design, which takes precedence.
 func (s System) with(own System) System {
 	both := System{
 		Hostname: cmp.Or(own.Hostname, s.Hostname), Hosts: over(s.Hosts, own.Hosts), Repositories: over(s.Repositories, own.Repositories),
@@ -164,7 +161,7 @@ func over[M ~map[string]V, V any](all, own M) M {
 	return both
 }
 
-// longer is the first list, or the second where that is empty.
+// longer returns the first list, or the second if the first is empty.
 func longer(own, all []string) []string {
 	if len(own) > 0 {
 		return own
@@ -234,8 +231,7 @@ func (s System) packageItems(family string) (items []item.Item) {
 	return items
 }
 
-// item asks for a version where the design names one, and else for the package
-// in whatever version there is.
+// item asks for the version that the design names, or else for the package in any version.
 func (p Package) item(key string) item.Item {
 	fields := map[string]string{"state": cmp.Or(p.State, item.Present)}
 	if p.Version != "" && p.State != item.Absent {
@@ -267,7 +263,7 @@ func (s System) configItems(artifacts map[string]Artifact) (items []item.Item) {
 	return items
 }
 
-// item asks for a file; the SHA-256 is that of its artifact, empty without one.
+// item asks for a file. The argument sha256 is the digest of its artifact, empty without one.
 func (f File) item(key, sha256 string) item.Item {
 	if f.State == item.Absent {
 		return absent(key)
@@ -275,7 +271,7 @@ func (f File) item(key, sha256 string) item.Item {
 	body := item.File{
 		Artifact: sha256, Mode: cmp.Or(f.Mode, "0644"), Owner: cmp.Or(f.Owner, "root"), Group: cmp.Or(f.Group, "root"),
 	}
-	if f.Credential != "" { // whose value is not known here
+	if f.Credential != "" { // its value is not known here
 		body.Mode = cmp.Or(f.Mode, SecretMode)
 		fields := body.Fields()
 		fields["content"] = item.ValueOf(f.Credential)
@@ -312,8 +308,8 @@ func (n *Node) actionItem(name string, a BootAction, family string) item.Item {
 	return item.New(key, map[string]string{"": item.Done}, body)
 }
 
-// PhaseOfItem is the phase of a role after which an item of a facet with Once is done;
-// the last one where the design does not say, or the role has no such phase.
+// PhaseOfItem returns the phase of a role after which an item of a facet with Once is done. It is
+// the last phase if the design does not say, or if the role has no such phase.
 func (n *Node) PhaseOfItem(r *Role, key string) string {
 	phases := r.AllPhases()
 	if after := n.References.Actions[item.ID(key)].After; slices.Contains(phases, after) {
@@ -322,7 +318,7 @@ func (n *Node) PhaseOfItem(r *Role, key string) string {
 	return phases[len(phases)-1]
 }
 
-// items ask for parameters of the command line; "true" is the bare name.
+// items ask for kernel parameters; the value "true" means the bare name.
 func (k Kernel) items(h Hardware) (items []item.Item) {
 	if k.Package != "" {
 		items = append(items, item.New(item.KindKernel, map[string]string{"package": k.Package}, nil))
@@ -333,9 +329,8 @@ func (k Kernel) items(h Hardware) (items []item.Item) {
 	return items
 }
 
-// refer puts facts of the hardware in the place of their names in a kernel
-// parameter: {hardware.cpuSets.NAME}, {hardware.hugepages.NAME.size} as the
-// kernel writes it, and {hardware.hugepages.NAME.count}.
+// refer replaces references to the hardware in a kernel parameter: {hardware.cpuSets.NAME},
+// {hardware.hugepages.NAME.size} as the kernel writes it, and {hardware.hugepages.NAME.count}.
 func (h Hardware) refer(text string) string {
 	if !strings.Contains(text, "{") {
 		return text
@@ -351,8 +346,8 @@ func (h Hardware) refer(text string) string {
 	return strings.NewReplacer(facts...).Replace(text)
 }
 
-// placeOf is where in a node's design an item is, below "system" where the family
-// may have its own.
+// placeOf returns the path of an item in a node's design, below "system" if a family may override
+// it.
 func placeOf(f Facet, key string) (path string, ofSystem bool) {
 	kind, id := item.Kind(key), item.ID(key)
 	switch {
@@ -370,9 +365,8 @@ func placeOf(f Facet, key string) (path string, ofSystem bool) {
 	return key, true
 }
 
-// PathsOf are the paths in a node's design at which a field of an item may have
-// been set, those that win first: "families.debian.files./etc/motd.mode",
-// "system.files./etc/motd.mode".
+// PathsOf returns the paths in a node's design that may set a field of an item, in order of
+// precedence: "families.debian.files./etc/motd.mode", "system.files./etc/motd.mode".
 func (r Resolved) PathsOf(f Facet, field string) []string {
 	key := r.Keys[field]
 	if key == "" {

@@ -8,32 +8,29 @@ import (
 	"github.com/slipway-gitops/slipway/engine/bios"
 )
 
-// Known is what a daemon knows beside the design: enough to plan without
-// looking.
+// Known is what a daemon knows besides the design: enough to plan without looking at machines.
 type Known struct {
 	Nodes   map[string]Memory `json:"nodes"`
 	History History           `json:"history,omitempty"`
-	// Accounts are what was approved, by node, also of nodes that the design has
-	// no more. Records names the records that it is in.
+	// Accounts are the approvals by node, including nodes that have left the design. Records names
+	// the records that contain them.
 	Accounts map[string]Account `json:"accounts,omitempty"`
 	Records  string             `json:"records,omitempty"`
-	// Serves are the facets that a driver acts on, beside power, boot and
-	// image.
+	// Serves are the facets that a driver acts on, besides power, boot and image.
 	Serves map[Facet]bool `json:"serves,omitempty"`
-	// Paused is the hold on the whole site, and Rollout the last rollout; nil
-	// for none.
+	// Paused is the hold on the whole site, Rollout the last rollout; nil for none.
 	Paused  *Hold          `json:"paused,omitempty"`
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// Unseen are the nodes whose machine could not be looked at when it was tried last.
+	// Unseen are the nodes whose machine could not be looked at in the last attempt.
 	Unseen map[string]bool `json:"unseen,omitempty"`
-	// Reach is how the machine of each node is reached out of band.
+	// Reach is how each node's machine is reached out of band.
 	Reach map[string]Reach `json:"reach,omitempty"`
-	// Placed are the virtual machines that have a place by the design in force,
-	// also those of nodes that it has dropped and that are held.
+	// Placed are the virtual machines with a place in the design in force. They include held nodes
+	// that the design has dropped.
 	Placed map[string]Placed `json:"placed,omitempty"`
 }
 
-// MarshalJSON writes the terms that the observations name beside them.
+// MarshalJSON writes the terms that the observations refer to beside them.
 func (k Known) MarshalJSON() ([]byte, error) {
 	return json.Marshal(sentKnown{plainKnown(k), Words(func(yield func(Observed) bool) {
 		for _, m := range k.Nodes {
@@ -44,7 +41,7 @@ func (k Known) MarshalJSON() ([]byte, error) {
 	})})
 }
 
-// UnmarshalJSON gives the terms back to the observations.
+// UnmarshalJSON attaches the terms to the observations again.
 func (k *Known) UnmarshalJSON(text []byte) error {
 	var sent sentKnown
 	if err := json.Unmarshal(text, &sent); err != nil {
@@ -60,37 +57,37 @@ func (k *Known) UnmarshalJSON(text []byte) error {
 
 type plainKnown Known
 
-// sentKnown is how Known is sent: many machines name the same terms.
+// sentKnown is the transfer form of Known: many machines refer to the same terms.
 type sentKnown struct {
 	plainKnown
 	Words bios.Library `json:"words,omitzero"`
 }
 
-// Account is what was approved for a node.
+// Account returns what was approved for a node.
 func (k Known) Account(node string) Account {
 	a := k.Accounts[node]
 	a.Records = k.Records
 	return a
 }
 
-// Reach is how a machine is reached out of band, and which one it has to be,
-// by the design in force.
+// Reach says how a machine is reached out of band, and which machine it must be, according to the
+// design in force.
 type Reach struct {
 	Manager Endpoint `json:"manager"`
 	Machine Identity `json:"machine,omitzero"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
-	// Addresses are those of the node by network, Extra further ones, and MACs those of
-	// its interfaces in lower case: what nobody else may have while the machine is there.
+	// Addresses are the node's addresses by network, Extra its further addresses, and MACs those of
+	// its interfaces in lower case. Nobody else may have them while the machine exists.
 	Addresses map[string]string   `json:"addresses,omitempty"`
 	Extra     map[string][]string `json:"extra,omitempty"`
 	MACs      []string            `json:"macs,omitempty"`
-	// Held is set where nothing is done to the node now, so that its machine has
-	// all this whatever is designed next.
+	// Held means that Slipway does nothing to the node now, so its machine keeps all this whatever
+	// the next design says.
 	Held bool `json:"held,omitempty"`
 }
 
-// ReachOf is how a node is reached by its own design.
+// ReachOf returns how a node is reached by its own design.
 func ReachOf(n *Node) Reach {
 	r := Reach{Manager: n.Endpoints[Manager], Machine: n.Machine(), Hypervisor: n.Virtual.Host.Hypervisor, Addresses: n.Addresses, Extra: n.ExtraAddresses}
 	add := func(mac string) {
@@ -111,10 +108,10 @@ func ReachOf(n *Node) Reach {
 	return r
 }
 
-// Memory is what a daemon knows of one node: enough to plan without looking.
+// Memory is what a daemon knows of one node: enough to plan without looking at the machine.
 type Memory struct {
 	Observed Observed `json:"observed"`
 	Recorded Recorded `json:"recorded"`
-	// Account is what was approved for the node; Known.Accounts has it.
+	// Account is what was approved for the node; it comes from Known.Accounts.
 	Account Account `json:"-"`
 }

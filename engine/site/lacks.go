@@ -1,17 +1,17 @@
 package site
 
-// Lacks is what cannot be done to a machine, as its BMC tells before anything is
-// tried: an installation without a slot for its medium, a power-off without a reset.
+// Lacks is what cannot be done to a machine, as its BMC shows in advance: an installation without a
+// slot for its medium, a power-off without a reset type.
 type Lacks struct {
-	// Install says why a machine cannot be installed in a way: Boot.InstallBy, or "network" for
-	// a start of the agent over the network.
+	// Install says why the machine cannot be installed in a certain way: a value of Boot.InstallBy,
+	// or "network" for starting the agent over the network.
 	Install map[string]string `json:"install,omitempty"`
-	// Steps says why each step cannot be taken.
+	// Steps says why a step cannot be taken, by action.
 	Steps map[Action]string `json:"steps,omitempty"`
 }
 
-// Why says why a node's machine cannot take a step; empty when it can, or when
-// nobody knows.
+// Why says why a node's machine cannot take a step. It is empty if the machine can, or if nobody
+// knows.
 func (l *Lacks) Why(n *Node, a Action) string {
 	if l == nil {
 		return ""

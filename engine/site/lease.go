@@ -10,9 +10,9 @@ type Lease struct {
 	Network string `json:"network"`
 	// Address is the IPv4 address.
 	Address string `json:"address"`
-	// MAC is the client's; empty for an address that a client found in use.
+	// MAC is the client's; empty for an address that a client found to be in use.
 	MAC string `json:"mac,omitempty"`
-	// Node is the designed node that the client is; empty for others.
+	// Node is the client's node in the design; empty for other clients.
 	Node string `json:"node,omitempty"`
 	// Expires is when the address may be given to another client.
 	Expires time.Time `json:"expires"`
@@ -21,34 +21,34 @@ type Lease struct {
 // DHCPMode is what the daemon does about DHCP in a network.
 type DHCPMode string
 
-// The modes, and what NetworkBoot.DHCP may be.
+// The modes, which are also the values of NetworkBoot.DHCP.
 const (
-	// DHCPServe gives addresses, and tells machines that are to boot over the
+	// DHCPServe assigns addresses, and tells machines that are to boot over the
 	// network what to boot.
 	DHCPServe DHCPMode = "serve"
-	// DHCPProxy leaves addresses to another server, and adds what to boot
+	// DHCPProxy leaves addresses to another server and adds what to boot
 	// (Intel's PXE specification 2.1, section 2.2.3).
 	DHCPProxy DHCPMode = "proxy"
 )
 
-// Served is DHCP in a network, as the daemon does it.
+// Served is the state of the daemon's DHCP in one network.
 type Served struct {
 	Network   string   `json:"network"`
 	Interface string   `json:"interface"`
 	Mode      DHCPMode `json:"mode,omitempty"`
-	// Why says why nothing is sent; empty while clients are answered.
+	// Why says why the daemon sends nothing; empty while it answers clients.
 	Why string `json:"why,omitempty"`
-	// Leases are the addresses that clients have; Free of Range dynamic ones can
-	// be given.
+	// Leases is how many addresses clients have. Free of Range dynamic addresses
+	// are available.
 	Leases int `json:"leases"`
 	Free   int `json:"free"`
 	Range  int `json:"range"`
-	// Armed are the nodes that boot over this network when they start next.
+	// Armed are the nodes that will boot over this network at their next start.
 	Armed []string `json:"armed,omitempty"`
 }
 
-// Line says how DHCP is served in a network, without numbers that change with each
-// client.
+// Line describes how DHCP is served in a network, without numbers that change with
+// each client.
 func (s Served) Line() string {
 	at := fmt.Sprintf("%s on %s", s.Network, s.Interface)
 	switch {
@@ -64,7 +64,7 @@ func (s Served) Line() string {
 	return fmt.Sprintf("%s: addresses for designed nodes, and %d dynamic addresses", at, s.Range)
 }
 
-// Detail is Line with how many leases there are.
+// Detail returns Line with the number of leases.
 func (s Served) Detail() string {
 	if s.Why != "" || s.Mode != DHCPServe {
 		return s.Line()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// LedgerEntry is one line of the ledger of destruction: that a person approved one
-// loss, and what became of that. It is open until it is consumed or has ended,
-// and never opens again.
+// LedgerEntry is one line of the ledger of destruction: a person's approval of one
+// loss, and its outcome. It is open until it is consumed or has ended, and never
+// opens again.
 type LedgerEntry struct {
 	Loss Loss `json:"loss"`
 	// Set is the digest of the set that the person read.
@@ -15,23 +15,22 @@ type LedgerEntry struct {
 	// Source says who approved it, and how.
 	Source ApprovalSource `json:"source"`
 	Note   string         `json:"note,omitempty"`
-	// Opened is when it was opened, Expires until when it may be used.
+	// Opened is when the entry was opened, Expires when it stops being usable.
 	Opened  time.Time `json:"opened"`
 	Expires time.Time `json:"expires"`
-	// Consumed is when the loss was about to happen, by the controller of
-	// Term; zero before.
+	// Consumed is when the loss was about to happen, carried out by the
+	// controller of Term; zero before.
 	Consumed time.Time `json:"consumed,omitzero"`
 	Term     uint64    `json:"term,omitempty"`
-	// Ended is when the approval ended without being used, Why the reason; zero
-	// before.
+	// Ended is when the approval ended unused, Why the reason; zero before.
 	Ended time.Time `json:"ended,omitzero"`
 	Why   string    `json:"why,omitempty"`
 }
 
-// IsOpen says whether the entry may still be used.
+// IsOpen reports whether the entry may still be used.
 func (e LedgerEntry) IsOpen() bool { return e.Consumed.IsZero() && e.Ended.IsZero() }
 
-// Result says what became of an approval.
+// Result describes the outcome of an approval.
 func (e LedgerEntry) Result() string {
 	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 	switch {
@@ -43,19 +42,19 @@ func (e LedgerEntry) Result() string {
 	return "not used yet, expires at " + at(e.Expires)
 }
 
-// Account is the part of the ledger that is about one node. It outlives the
-// node: a name that comes back to the design goes on counting.
+// Account is the part of the ledger about one node. It outlives the node: if
+// the name returns to the design, the counting continues.
 type Account struct {
-	// Records names the records that the account is in, and is a part of each
-	// loss, so that an approval of lost records fits nothing.
+	// Records names the records that contain the account. It is part of each
+	// loss, so an approval from lost records matches no loss.
 	Records string `json:"records,omitempty"`
 	// Closed is the highest attempt whose approval was used or has ended.
 	Closed int `json:"closed,omitempty"`
-	// Entries are the open ones, and the last that are not.
+	// Entries are the open entries and the most recent closed ones.
 	Entries []LedgerEntry `json:"entries,omitempty"`
 }
 
-// Open is the open entry for a loss, nil for none.
+// Open returns the open entry for a loss, nil for none.
 func (a Account) Open(l Loss) *LedgerEntry {
 	i := slices.IndexFunc(a.Entries, func(e LedgerEntry) bool { return e.Loss == l && e.IsOpen() })
 	if i < 0 {
@@ -64,11 +63,11 @@ func (a Account) Open(l Loss) *LedgerEntry {
 	return &a.Entries[i]
 }
 
-// HasOpen says whether any entry is open.
+// HasOpen reports whether any entry is open.
 func (a Account) HasOpen() bool { return slices.ContainsFunc(a.Entries, LedgerEntry.IsOpen) }
 
-// Numbered is a loss as it is shown and approved now: with the attempt of its
-// open entry, or the next one.
+// Numbered returns a loss as it is shown and approved now: with the attempt of
+// its open entry, or with the next attempt.
 func (a Account) Numbered(l Loss) Loss {
 	l.Records, l.Attempt = a.Records, a.Closed+1
 	for _, e := range a.Entries {

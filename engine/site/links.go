@@ -8,26 +8,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// LinksState is how the network links of a node are, by what its system sees of them.
+// LinksState is the state of a node's network links as its system sees them.
 type LinksState string
 
-// The states. What nobody could look at is unknown: neither as designed nor not.
+// The states of links. Unknown means that nobody could look: neither as designed nor different.
 const (
 	LinksAsDesigned LinksState = "as designed"
 	LinksDiffer     LinksState = "differ"
 	LinksUnknown    LinksState = "unknown"
 )
 
-// Links is how the network links of a node are. It is zero where the design says nothing
-// of them.
+// Links is the state of a node's network links. It is zero if the design has none.
 type Links struct {
 	State LinksState `json:"state"`
-	// Why is what differs first, or why it is unknown, in words; empty for links that are
-	// as designed.
+	// Why is the first difference, or why the state is unknown; empty for links that are as
+	// designed.
 	Why string `json:"why,omitempty"`
 }
 
-// String is the state and why.
+// String returns the state and the reason.
 func (l Links) String() string {
 	if l.Why == "" {
 		return string(l.State)
@@ -35,8 +34,8 @@ func (l Links) String() string {
 	return string(l.State) + ": " + l.Why
 }
 
-// LinkProbes are what is asked of the node's system to know its links; false for
-// nothing, as where the machine is to be off or to leave.
+// LinkProbes returns what to ask the node's system about its links. It is false for nothing, as
+// when the machine is to be off or to leave.
 func (n *Node) LinkProbes() (item.LinkProbes, bool) {
 	if len(n.References.Links) == 0 || n.Power == "off" || n.Decommission {
 		return item.LinkProbes{}, false
@@ -44,8 +43,8 @@ func (n *Node) LinkProbes() (item.LinkProbes, bool) {
 	return item.LinkProbes{Ports: slices.Sorted(maps.Keys(n.Interfaces))}, true
 }
 
-// Gateways are the designed gateways of the networks that the node has an address in,
-// without those that are the node itself.
+// Gateways returns the designed gateways of the networks that the node has an address in, except
+// where the node itself is the gateway.
 func (s *Site) Gateways(n *Node) []item.Target {
 	var all []item.Target
 	for _, name := range slices.Sorted(maps.Keys(n.Addresses)) {
@@ -61,8 +60,8 @@ func (s *Site) Gateways(n *Node) []item.Target {
 	return all
 }
 
-// Peer is another node as a target in a network that both are in; false where it has no
-// address there that is known. Packets are as large as both are designed for.
+// Peer returns another node as a target in a network that both are in. It is false if the other
+// node has no known address there. Packets are as large as both nodes are designed for.
 func (n *Node) Peer(other *Node, network string) (item.Target, bool) {
 	a, err := netip.ParseAddr(other.Addresses[network])
 	if err != nil || n.BootsOnly(network) || other.BootsOnly(network) {
@@ -71,8 +70,8 @@ func (n *Node) Peer(other *Node, network string) (item.Target, bool) {
 	return item.Target{Network: network, Node: other.Name, Address: a.String(), MTU: min(n.mtuIn(network), other.mtuIn(network))}, true
 }
 
-// mtuIn is the designed MTU of the interface with the node's address in a network, 0
-// where the design names none.
+// mtuIn returns the designed MTU of the interface with the node's address in a network, 0 if the
+// design names none.
 func (n *Node) mtuIn(network string) int {
 	own, err := netip.ParseAddr(n.Addresses[network])
 	if err != nil {
@@ -88,7 +87,7 @@ func (n *Node) mtuIn(network string) int {
 	return 0
 }
 
-// Carries says whether the design expects something at the other end of a port's cable.
+// Carries reports whether the design expects something at the other end of a port's cable.
 func (n *Node) Carries(name string) bool {
 	i := n.Interfaces[name]
 	return i.Link != "" || i.Switch != "" || len(i.Networks) > 0 || n.isMember(name)
@@ -113,8 +112,8 @@ func (n *Node) isMember(name string) bool {
 	return false
 }
 
-// LinkOf is the name of the link that a port is plugged into, its own or that of its bond,
-// and by which path the node names it; empty for none.
+// LinkOf returns the link that a port is plugged into, its own or that of its bond, and the path
+// that names it in the node; empty for none.
 func (n *Node) LinkOf(port string) (link, path string) {
 	if l := n.Interfaces[port].Link; l != "" {
 		return l, "interfaces." + port + ".link"
@@ -127,15 +126,14 @@ func (n *Node) LinkOf(port string) (link, path string) {
 	return "", ""
 }
 
-// PortOf is what was seen of a designed port: the one that the design means by its MAC
-// address or its place on the PCI bus, or else the one of that name.
+// PortOf returns what was seen of a designed port. The port is found by its MAC address or its
+// place on the PCI bus, or else by its name.
 func (n *Node) PortOf(name string, seen *item.LinksSeen) (item.Port, bool) {
 	return seen.PortAt(name, n.MACOf(name), n.PCIOf(name))
 }
 
-// Unheard says whether nobody knows, or nobody has looked lately, what is at the other end
-// of a port for which the design names a switch, and which has a carrier. Slipway itself
-// hears nothing while it does not listen; what it heard counts until then.
+// Unheard reports whether some port with a carrier and a designed switch has no recent neighbour.
+// While Slipway does not listen, what it heard before counts.
 func (n *Node) Unheard(seen *item.LinksSeen, isOld func(item.Neighbour) bool) bool {
 	for name, i := range n.Interfaces {
 		p, there := n.PortOf(name, seen)

@@ -9,44 +9,42 @@ import (
 	"slices"
 )
 
-// Loss is one thing that a plan destroys. Two losses are the same when all of
-// their fields are: whoever approved one has not approved another.
+// Loss is one thing that a plan destroys. Two losses are the same only if all their fields are
+// equal. Approving one does not approve another.
 type Loss struct {
 	Node    string   `json:"node"`
 	Machine Identity `json:"machine"`
-	// Hypervisor is the name of the one that a virtual machine is on, empty for
-	// other machines. Two virtual machines of one name have the same UUID, and are
-	// told apart by where they are.
+	// Hypervisor names the hypervisor of a virtual machine; empty for other machines. Virtual
+	// machines of the same name have the same UUID, so their place distinguishes them.
 	Hypervisor string `json:"hypervisor,omitempty"`
-	// Action is what destroys: "install generation 2".
+	// Action is the destructive action: "install generation 2".
 	Action string `json:"action"`
-	// Lost is what is gone afterwards, in words.
+	// Lost describes what is gone afterwards.
 	Lost string `json:"lost"`
-	// Breaks names the arrays, volume groups and file systems of which a part is erased and
-	// another part stays on disks that nobody designed, in order; Lost has them too. It is empty
-	// for nothing, and while nobody has looked.
+	// Breaks names the arrays, volume groups and file systems that lose a part while another part
+	// stays on disks outside the design, sorted; Lost has them too. It is empty for none, and while
+	// nobody has looked.
 	Breaks string `json:"breaks,omitempty"`
-	// Layout is the SHA-256 digest of what the design asks of the disks, for an installation by
-	// Slipway's agent; Lost has the first 8 digits of it for people. An approval of before it was
-	// a part of losses has none, and fits no loss that has one.
+	// Layout is the SHA-256 digest of the designed disk layout, for an installation by Slipway's
+	// agent; Lost shows its first 8 digits. Approvals that predate this field have none. They match
+	// no loss that has one.
 	Layout string `json:"layout,omitempty"`
-	// Generation is the installation's, 0 for other losses; Image the SHA-256
-	// digest of what it installs.
+	// Generation is the installation's, 0 for other losses. Image is the SHA-256 digest of the
+	// image that it installs.
 	Generation int    `json:"generation,omitempty"`
 	Image      string `json:"image,omitempty"`
-	// Disks are the disks of the machine as they were last seen, by serial
-	// number and in order; of a virtual machine the volumes that the step deletes,
-	// as the text of Volumes. DisksUnknown says that nobody can tell; empty that
-	// they were not read yet, and then nobody can approve the loss.
+	// Disks are the serial numbers of the machine's disks as last seen, sorted. For a virtual
+	// machine they are the volumes that the step deletes, as the text of Volumes. DisksUnknown
+	// means that nobody can tell. Empty means not read yet; such a loss cannot be approved.
 	Disks string `json:"disks,omitempty"`
-	// Attempt counts what was approved for the node, from 1: when an approval
-	// was used or has ended the next loss has a higher one. It makes every loss
-	// differ from those before. Records names the records that count.
+	// Attempt counts the approvals of the node, from 1. When an approval was used or has ended, the
+	// next loss has a higher attempt and so differs from all before. Records names the records that
+	// the count is in.
 	Attempt int    `json:"attempt,omitempty"`
 	Records string `json:"records,omitempty"`
 }
 
-// Target is the machine as people approve its loss: "UUID 5e1d… on hv-1".
+// Target names the machine for whoever approves its loss: "UUID 5e1d… on hv-1".
 func (l Loss) Target() string {
 	if l.Hypervisor == "" {
 		return l.Machine.String()
@@ -54,26 +52,26 @@ func (l Loss) Target() string {
 	return l.Machine.String() + " on " + l.Hypervisor
 }
 
-// DisksUnknown stands for the disks of a machine that does not tell of them,
-// DisksUnread for those beside others that could not be read.
+// DisksUnknown stands for the disks of a machine that does not report any. DisksUnread stands for
+// further disks that could not be read.
 const (
 	DisksUnknown = "unknown"
 	DisksUnread  = "and disks that could not be read"
 )
 
-// Losses is a set of destruction. Its digest is free of the revision that asks
-// for it: two commits that destroy the same have the same set.
+// Losses is a set of destruction. Its digest does not depend on the revision: two commits that
+// destroy the same things have the same set.
 type Losses []Loss
 
-// DigestDigits is how many hex digits a digest of a set has.
+// DigestDigits is the length of a set's digest in hex digits.
 const DigestDigits = 32
 
 var digest = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", DigestDigits))
 
-// IsDigest says whether a text can be the digest of a set.
+// IsDigest reports whether a text has the form of a set's digest.
 func IsDigest(text string) bool { return digest.MatchString(text) }
 
-// Digest names the set: the first 128 bits of the SHA-256 of its losses, in hex.
+// Digest identifies the set: the first 128 bits of the SHA-256 of its losses, in hex.
 func (l Losses) Digest() string {
 	keys := make([]string, len(l))
 	for i, x := range l {
@@ -87,25 +85,25 @@ func (l Losses) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:DigestDigits]
 }
 
-// Contains says whether one loss is in the set.
+// Contains reports whether a loss is in the set.
 func (l Losses) Contains(x Loss) bool { return slices.Contains(l, x) }
 
-// Without are the losses of a set that another does not have.
+// Without returns the losses that are not in the other set.
 func (l Losses) Without(other Losses) Losses {
 	in := other.index()
 	return slices.DeleteFunc(slices.Clone(l), func(x Loss) bool { return in[x] })
 }
 
-// Both are the losses of a set that another has as well.
+// Both returns the losses that are in both sets.
 func (l Losses) Both(other Losses) Losses {
 	in := other.index()
 	return slices.DeleteFunc(slices.Clone(l), func(x Loss) bool { return !in[x] })
 }
 
-// With are the losses of either of two sets.
+// With returns the losses that are in either set.
 func (l Losses) With(other Losses) Losses { return append(slices.Clip(l), other.Without(l)...) }
 
-// ContainsAll says whether a set has all losses of another.
+// ContainsAll reports whether the set has all losses of another set.
 func (l Losses) ContainsAll(part Losses) bool {
 	in := l.index()
 	return !slices.ContainsFunc(part, func(x Loss) bool { return !in[x] })

@@ -7,13 +7,13 @@ type Network struct {
 	Description string `json:"description,omitempty"`
 	CIDR        string `json:"cidr"`
 	VLAN        int    `json:"vlan,omitempty"`
-	// MTU is in bytes; 0 is that of the link.
+	// MTU is in bytes; 0 means the MTU of the link.
 	MTU         int              `json:"mtu,omitempty"`
 	Gateway     string           `json:"gateway,omitempty"`
 	Ranges      map[string]Range `json:"ranges,omitempty"`
 	RouteDomain string           `json:"routeDomain,omitempty"`
 	Routes      map[string]Route `json:"routes,omitempty"`
-	// Autoconfigure says that nodes take addresses that routers announce.
+	// Autoconfigure means that nodes take addresses that routers announce.
 	Autoconfigure bool `json:"autoconfigure,omitempty"`
 	// Shared are addresses that move between nodes, by name.
 	Shared    map[string]SharedAddress `json:"shared,omitempty"`
@@ -22,9 +22,9 @@ type Network struct {
 	Boot      NetworkBoot              `json:"boot,omitzero"`
 }
 
-// NetworkBoot is what the daemon does for machines that start in a network.
+// NetworkBoot is what the daemon does for machines that boot in a network.
 type NetworkBoot struct {
-	// DHCP is empty where the daemon never answers DHCP.
+	// DHCP is empty if the daemon never answers DHCP here.
 	DHCP DHCPMode `json:"dhcp,omitempty"`
 }
 
@@ -39,7 +39,7 @@ type Range struct {
 type SharedAddress struct {
 	Description string `json:"description,omitempty"`
 	Address     string `json:"address"`
-	// Role is that of the nodes that may have it; empty for all of the network.
+	// Role restricts which nodes may have the address; empty means all nodes of the network.
 	Role string `json:"role,omitempty"`
 }
 
@@ -49,8 +49,8 @@ type RangeUse string
 // The uses of a range.
 const (
 	RangeStatic   RangeUse = "static"   // addresses given in the design or allocated
-	RangeDHCP     RangeUse = "dhcp"     // a DHCP server's
-	RangeReserved RangeUse = "reserved" // nobody's here
+	RangeDHCP     RangeUse = "dhcp"     // for a DHCP server
+	RangeReserved RangeUse = "reserved" // not used here
 )
 
 // Route is a route of the nodes in a network, or of one node, to a range or to a route
@@ -62,13 +62,13 @@ type Route struct {
 	Metric  int64  `json:"metric,omitempty"`
 }
 
-// DNS is name service for the nodes in a network.
+// DNS is the name service for the nodes in a network.
 type DNS struct {
 	Domain  string   `json:"domain,omitempty"`
 	Servers []string `json:"servers,omitempty"`
 }
 
-// DHCPRelay passes DHCP requests on to servers in other networks.
+// DHCPRelay forwards DHCP requests to servers in other networks.
 type DHCPRelay struct {
 	Address string   `json:"address"`
 	Servers []string `json:"servers"`
@@ -79,7 +79,7 @@ type RouteDomain struct {
 	Description string `json:"description,omitempty"`
 }
 
-// Link is what a port of a switch and what is plugged into it agree on.
+// Link is what a switch port and the interface plugged into it agree on.
 type Link struct {
 	Description string   `json:"description,omitempty"`
 	Networks    []string `json:"networks"`
@@ -91,7 +91,7 @@ type Link struct {
 	Bonding *Bonding `json:"bonding,omitempty"`
 }
 
-// Bonding is how the kernel makes one link of several
+// Bonding is how the kernel combines several links into one
 // (Documentation/networking/bonding.rst).
 type Bonding struct {
 	Mode       string   `json:"mode"`
@@ -105,12 +105,12 @@ type Bonding struct {
 
 // Interface is a physical network interface of a node.
 type Interface struct {
-	// Device is the alias of a device of the hardware.
+	// Device is the name of a device in the node's hardware.
 	Device   string   `json:"device,omitempty"`
 	MAC      string   `json:"mac,omitempty"`
 	Link     string   `json:"link,omitempty"`
 	Networks []string `json:"networks,omitempty"`
-	// Boot is the network in which the firmware starts the machine by it.
+	// Boot is the network that the firmware boots from over this interface.
 	Boot   string `json:"boot,omitempty"`
 	MTU    int    `json:"mtu,omitempty"`
 	Switch string `json:"switch,omitempty"`
@@ -118,7 +118,7 @@ type Interface struct {
 	SRIOV  *SRIOV `json:"sriov,omitempty"`
 }
 
-// SRIOV is virtual functions of an interface.
+// SRIOV configures the virtual functions of an interface.
 type SRIOV struct {
 	Functions int  `json:"functions"`
 	Trusted   bool `json:"trusted,omitempty"`
@@ -148,7 +148,7 @@ type VLAN struct {
 	MTU     int    `json:"mtu,omitempty"`
 }
 
-// The addresses of a node that are no addresses.
+// Values of a node's addresses that are not addresses.
 const (
 	AddressDHCP     = "dhcp"
 	AddressAllocate = "allocate"
@@ -160,8 +160,8 @@ type Rack struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Domain is a failure domain shared with other racks.
 	Domain string `json:"domain,omitempty"`
-	// MaxUnavailable bounds how many nodes of the rack may be out of service
-	// at once, beside the site's bound; empty for no bound of its own.
+	// MaxUnavailable limits how many nodes of the rack may be out of service at
+	// once, in addition to the site's limit; empty for no limit.
 	MaxUnavailable string            `json:"maxUnavailable,omitempty"`
 	Switches       map[string]Switch `json:"switches,omitempty"`
 }
@@ -172,14 +172,14 @@ type Switch struct {
 	Ports   map[string]SwitchPort `json:"ports,omitempty"`
 }
 
-// SwitchPort is what a port is set up for.
+// SwitchPort is the configuration of a switch port.
 type SwitchPort struct {
 	Link string `json:"link,omitempty"`
 }
 
-// Unusable are the addresses of a network that no host can have: its first and
-// last in IPv4, but for point-to-point links (RFC 919, RFC 3021), and its first
-// in IPv6, which is every router's (RFC 4291, section 2.6.1).
+// Unusable returns the addresses of a network that no host can have: in IPv4
+// the first and last, except on point-to-point links (RFC 919, RFC 3021); in
+// IPv6 the first, which every router has (RFC 4291, section 2.6.1).
 func Unusable(p netip.Prefix) []netip.Addr {
 	first := p.Masked().Addr()
 	if p.Bits() >= first.BitLen()-1 {

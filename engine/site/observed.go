@@ -15,78 +15,74 @@ type Values map[string]string
 
 // FacetState is one facet of one machine as a driver saw it.
 type FacetState struct {
-	// Have is what is, Pending what was accepted and waits for a reboot.
+	// Have is the current state. Pending was accepted and waits for a reboot.
 	Have    Values `json:"have,omitempty"`
 	Pending Values `json:"pending,omitempty"`
-	// Unresolved says of fields of the design, by their names there, why they
-	// mean nothing on this machine. Nothing of the facet is written then.
+	// Unresolved says why fields of the design, by their names there, mean nothing on this machine.
+	// While it has any, nothing of the facet is written.
 	Unresolved Values `json:"unresolved,omitempty"`
-	// Terms is the digest of what the machine calls its settings, for a facet whose
-	// design has to be put into the machine's words, and Words those terms: nil where
-	// they are not at hand, so that nothing can be said of any design.
+	// Terms is the digest of the machine's names for its settings, for a facet whose design has to
+	// be translated into them. Words are those names. They are nil if they are not available; then
+	// no design can be compared.
 	Terms string      `json:"terms,omitempty"`
 	Words *bios.Terms `json:"-"`
-	// Sources are what a machine can be told to boot from, nil where it does not
-	// say; OneSource that it keeps the first of a designed order alone.
+	// Sources are the boot sources that the machine offers, nil if it does not say. OneSource means
+	// that it keeps only the first of a designed order.
 	Sources   []string `json:"sources,omitempty"`
 	OneSource bool     `json:"oneSource,omitempty"`
-	// Owned are the keys of the items that Slipway made, for a facet inside the
-	// installed system; OwnedDigest names the list of them on the machine. Cannot says
-	// of keys, of fields and of values of fields why the system cannot have them, by the
-	// names that item.Lacking looks for.
+	// Owned are the keys of the items that Slipway made, for a facet inside the installed system.
+	// OwnedDigest is the digest of their list on the machine. Cannot says why the system cannot
+	// have a key, a field or a value of a field, by the names that item.Lacking looks for.
 	Owned       []string `json:"owned,omitempty"`
 	OwnedDigest string   `json:"ownedDigest,omitempty"`
-	// Asked are the names of the fields that those items were last asked for, by key.
-	Asked  map[string][]string `json:"lastAsked,omitempty"` // records of before have another thing under "asked"
+	// Asked are the fields that those items were last asked for, by key.
+	Asked  map[string][]string `json:"lastAsked,omitempty"` // older records use "asked" for something else
 	Cannot Values              `json:"cannot,omitempty"`
-	// Absent are the keys of items that were looked for and are not there. Of an item
-	// that is neither here nor in Have nothing is known.
+	// Absent are the keys of items that were looked for and do not exist. An item in neither Absent
+	// nor Have is unknown.
 	Absent []string `json:"absent,omitempty"`
-	// Busy says what is under way with the facet on the machine by itself;
-	// nothing is written meanwhile.
+	// Busy says what the machine is doing with the facet by itself. Slipway writes nothing
+	// meanwhile.
 	Busy string `json:"busy,omitempty"`
-	// Unconfirmed says that a change of the network is set back unless it is confirmed.
+	// Unconfirmed means that a network change will be rolled back unless it is confirmed.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
-	// Seen is when, Driver by which driver's scheme.
+	// Seen is when the facet was seen, Driver the scheme of the driver that saw it.
 	Seen   time.Time `json:"seen,omitzero"`
 	Driver string    `json:"driver,omitempty"`
-	// Unread says of keys of items why they could not be read: nothing is known of
-	// them then.
+	// Unread says why items could not be read, by key. Their state is unknown.
 	Unread Values `json:"unread,omitempty"`
-	// Waits says what must happen before all of it has its effect: WaitsReboot, or
+	// Waits says what must happen before all changes take effect: one of the constants below, or
 	// empty.
 	Waits string `json:"waits,omitempty"`
-	// Upgrades are those that the system lacks; nil where nobody looked for them.
+	// Upgrades are the upgrades that the system lacks; nil if nobody looked.
 	Upgrades *item.Upgrades `json:"upgrades,omitempty"`
-	// Contents are those of public files that differ from the design, by key. They are
-	// for people who look at the difference now, and so in no record and no status.
+	// Contents are the public files that differ from the design, by key. They serve people who look
+	// at the difference now, and are in no record and no status.
 	Contents map[string]item.Content `json:"-"`
-	// System is the installed system that a facet inside it was seen in; nil for
-	// other facets.
+	// System is the installed system in which the facet was seen; nil for facets outside it.
 	System *Platform `json:"system,omitempty"`
 }
 
-// FacetState.Waits of what takes effect at the next boot: WaitsReboot where nothing else would
-// bring it about, and WaitsLibraries where programs run by libraries that were replaced, until they
-// or the machine are started anew.
+// Values of FacetState.Waits. WaitsReboot: only a reboot makes the change take effect.
+// WaitsLibraries: programs run with libraries that were replaced, until they or the machine
+// restart.
 const (
 	WaitsReboot    = "reboot"
 	WaitsLibraries = "libraries"
 )
 
-// Platform is what an installed system is, as far as its items depend on it.
+// Platform describes an installed system, as far as its items depend on it.
 type Platform struct {
-	// Family is "debian", "rhel", or what os-release(5) says; ID and Release are
-	// its ID and VERSION_ID.
+	// Family is "debian", "rhel", or what os-release(5) says. ID and Release are its ID and
+	// VERSION_ID.
 	Family  string `json:"family,omitempty"`
 	ID      string `json:"id,omitempty"`
 	Release string `json:"release,omitempty"`
 	Kernel  string `json:"kernel,omitempty"`
-	// Network is what manages the network.
+	// Network is the program that manages the network.
 	Network string `json:"network,omitempty"`
-	// Model is that of the machine as its firmware tells the system, and PCI its PCI
-	// devices. Both are read where drivers of the design may be for the machine; PCI is
-	// nil where they were not.
+	// Model is the machine's model as its firmware reports it to the system. PCI are its PCI
+	// devices. Both are read if drivers of the design may be for the machine; otherwise PCI is nil.
 	Model string    `json:"model,omitempty"`
 	PCI   *item.PCI `json:"pci,omitempty"`
 }
@@ -96,12 +92,11 @@ type Observed struct {
 	Identity Identity             `json:"identity,omitzero"`
 	Facets   map[Facet]FacetState `json:"facets,omitempty"`
 	Marker   *Marker              `json:"marker,omitempty"`
-	// MarkerUnread says why the marker of the system was not read, where there is
-	// one.
+	// MarkerUnread says why the system's marker could not be read.
 	MarkerUnread string `json:"markerUnread,omitempty"`
 	// Inventory is what the machine is made of, in brief.
 	Inventory *Inventory `json:"inventory,omitempty"`
-	// Disks are the machine's disks as its BMC last told; nil before it was asked.
+	// Disks are the machine's disks as its BMC last reported; nil before the BMC was asked.
 	Disks *Disks `json:"disks,omitempty"`
 	// Lacks is what cannot be done to the machine; nil before somebody looked.
 	Lacks *Lacks `json:"lacks,omitempty"`
@@ -109,37 +104,36 @@ type Observed struct {
 	Login *Login `json:"login,omitempty"`
 	// Inside is what the installed system tells of itself.
 	Inside *Inside `json:"inside,omitempty"`
-	// Links are what the installed system sees of its network links, of which the state of
-	// FacetLinks says when; nil before it was asked.
+	// Links are the network links as the installed system sees them, as of FacetState.Seen of
+	// FacetLinks; nil before the system was asked.
 	Links *item.LinksSeen `json:"links,omitempty"`
-	// Agent is what was seen of Slipway's agent in the machine's memory; nil where nobody
-	// looked for one.
+	// Agent is what was seen of Slipway's agent in the machine's memory; nil if nobody looked for
+	// one.
 	Agent *AgentSeen `json:"agent,omitempty"`
-	// Entries are the newest of the machine's own log, oldest first. They are
-	// told once and not kept.
+	// Entries are the newest entries of the machine's own log, oldest first. They are reported once
+	// and not kept.
 	Entries []Entry `json:"-"`
 }
 
 // AgentSeen is what was seen of an agent in a machine's memory.
 type AgentSeen struct {
-	// Connected says that it is there now.
+	// Connected means that the agent is connected now.
 	Connected bool `json:"connected,omitempty"`
-	// Generation is that of the installation it was started for.
+	// Generation is that of the installation for which the agent was started.
 	Generation int `json:"generation,omitempty"`
-	// Disks are those of the machine as it last told them, at Seen; zero before it did.
+	// Disks are the machine's disks as the agent last reported them, at Seen; zero before the first report.
 	Disks []item.Disk `json:"disks,omitempty"`
 	Seen  time.Time   `json:"seen,omitzero"`
-	// Inventory is what the machine is made of, as the agent told it then.
+	// Inventory is what the machine is made of, as the agent reported it at that time.
 	Inventory *Inventory `json:"inventory,omitempty"`
 }
 
-// IsConnected says whether an agent is there. It is false for nil.
+// IsConnected reports whether an agent is connected. It is false for nil.
 func (a *AgentSeen) IsConnected() bool { return a != nil && a.Connected }
 
-// Entry is one of a machine's own log.
+// Entry is one entry of a machine's own log.
 type Entry struct {
-	// ID tells entries apart: it is as long as the log the same, and no other
-	// entry's.
+	// ID identifies the entry for as long as the log exists.
 	ID   string
 	When time.Time // zero when the BMC does not say
 	// Severity is "OK", "Warning" or "Critical", empty when the BMC does not
@@ -148,14 +142,14 @@ type Entry struct {
 	Text     string
 }
 
-// Closeup is all that is known of one node.
+// Closeup is everything known of one node.
 type Closeup struct {
 	Memory
-	// Inventory is the whole of it, nil before the first inspection.
+	// Inventory is the full inventory, nil before the first inspection.
 	Inventory *Inventory `json:"inventory,omitempty"`
 }
 
-// Seen is when anything of the machine was last seen; zero means never.
+// Seen is when any facet of the machine was last seen; zero means never.
 func (o Observed) Seen() time.Time {
 	var last time.Time
 	for _, f := range o.Facets {
@@ -166,8 +160,8 @@ func (o Observed) Seen() time.Time {
 	return last
 }
 
-// OwnedDigest is the list of what Slipway made inside the system, as it was seen;
-// false where nothing inside was.
+// OwnedDigest returns the observed digest of the list of what Slipway made inside the system. It is
+// false if nothing inside was seen.
 func (o Observed) OwnedDigest() (digest string, seen bool) {
 	for _, f := range InsideFacets {
 		if state := o.Facets[f]; !state.Seen.IsZero() {
@@ -177,7 +171,7 @@ func (o Observed) OwnedDigest() (digest string, seen bool) {
 	return "", false
 }
 
-// Merge returns o with everything that a newer observation saw put over it.
+// Merge returns o updated with everything that a newer observation saw.
 func (o Observed) Merge(newer Observed) Observed {
 	merged := o
 	merged.Facets = maps.Clone(o.Facets)
@@ -219,9 +213,9 @@ func (o Observed) Merge(newer Observed) Observed {
 	return merged
 }
 
-// sameWords are newer values, each in its earlier words where they differ in numbers
-// alone, and behind the first colon, where what a program printed begins: that has times
-// and counts in it, and the status tells what is new.
+// sameWords returns the newer values. A value keeps its earlier words if only numbers after the
+// first colon differ. A program printed that part, with times and counts that would make the status
+// look changed.
 func sameWords(earlier, newer Values) Values {
 	if len(earlier) == 0 || len(newer) == 0 {
 		return newer
@@ -240,11 +234,11 @@ func sameWords(earlier, newer Values) Values {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// Disks tell the disks of a machine apart from others.
+// Disks distinguish the disks of one machine from others.
 type Disks struct {
-	// Serials are their serial numbers in order; a disk without one is named by
-	// its place and size. It is empty for a machine whose BMC tells of none.
+	// Serials are the serial numbers, sorted; a disk without one is named by its place and size. It
+	// is empty if the BMC reports no disks.
 	Serials []string `json:"serials,omitempty"`
-	// Partly says that there may be more of them, which could not be read.
+	// Partly means that there may be more disks, which could not be read.
 	Partly bool `json:"partly,omitempty"`
 }

@@ -20,17 +20,17 @@ type Origin struct {
 	Layer unique.Handle[string]
 }
 
-// Before says whether an origin is in the same file as another and stands before it.
+// Before reports whether o is in the same file as other and precedes it.
 func (o Origin) Before(other Origin) bool {
 	return o.File == other.File && (o.Line < other.Line || o.Line == other.Line && o.Col < other.Col)
 }
 
-// At makes an origin.
+// At returns the origin with these fields.
 func At(file string, line, col int, layer string) Origin {
 	return Origin{File: unique.Make(file), Line: line, Col: col, Layer: unique.Make(layer)}
 }
 
-// IsZero says whether the origin is unset.
+// IsZero reports whether the origin is unset.
 func (o Origin) IsZero() bool { return o == Origin{} }
 
 // String is the origin as file:line:col, empty when it is unset.
@@ -41,7 +41,7 @@ func (o Origin) String() string {
 	return fmt.Sprintf("%s:%d:%d", o.File.Value(), o.Line, o.Col)
 }
 
-// LayerName is the layer that set the value, empty when it is unset.
+// LayerName returns the layer that set the value, empty if it is unset.
 func (o Origin) LayerName() string {
 	if o.IsZero() {
 		return ""

@@ -8,24 +8,23 @@ import (
 	"strings"
 )
 
-// Origins says where the values of a node, or of what is outside the nodes,
-// were set: by path, such as "boot.order". It is a tree and never changed, so
-// that nodes share what they have from the same profile; a large site has a
-// million origins. A nil one is empty.
+// Origins says where the values of a node, or outside the nodes, were set: by
+// path, such as "boot.order". It is an immutable tree, so nodes share what they
+// have from the same profile; a large site has a million origins. A nil Origins
+// is empty.
 type Origins struct {
 	parts []OriginPart // by name
 }
 
-// OriginPart is what Origins say of one name: where it was set itself, if it
-// was, and where what is in it was.
+// OriginPart is the part of Origins for one name: where the name itself was
+// set, if it was, and where its contents were.
 type OriginPart struct {
 	Name   string
 	Origin Origin
 	Within *Origins
 }
 
-// NewOrigins puts parts together, each with a name of its own; nil when there
-// are none.
+// NewOrigins combines parts with distinct names; nil if there are none.
 func NewOrigins(parts ...OriginPart) *Origins {
 	if len(parts) == 0 {
 		return nil
@@ -34,7 +33,7 @@ func NewOrigins(parts ...OriginPart) *Origins {
 	return &Origins{parts}
 }
 
-// OriginsByPath makes origins of those at each path.
+// OriginsByPath builds Origins from the origin of each path.
 func OriginsByPath(all map[string]Origin) *Origins {
 	var parts []OriginPart
 	in := map[string]map[string]Origin{}
@@ -53,24 +52,24 @@ func OriginsByPath(all map[string]Origin) *Origins {
 	return NewOrigins(parts...)
 }
 
-// Of is the origin of what is at a path, zero if it has none of its own.
+// Of returns the origin of a path, zero if the path has none of its own.
 func (o *Origins) Of(path string) Origin { return o.part(path).Origin }
 
-// Has says whether there is an origin at a path.
+// Has reports whether there is an origin at a path.
 func (o *Origins) Has(path string) bool { return !o.Of(path).IsZero() }
 
-// All gives every origin with its path; the order is the same each time.
+// All iterates over every origin with its path, always in the same order.
 func (o *Origins) All() iter.Seq2[string, Origin] {
 	return func(yield func(string, Origin) bool) { o.each("", yield) }
 }
 
-// Within gives the origins of what is in the thing at a path, by path.
+// Within iterates over the origins below a path, by full path.
 func (o *Origins) Within(path string) iter.Seq2[string, Origin] {
 	return func(yield func(string, Origin) bool) { o.part(path).Within.each(path+".", yield) }
 }
 
-// part is what is said of a path. A name may have dots in it, so that each of
-// them may be where it ends.
+// part returns the part at a path. A name may contain dots, so it tries each
+// dot as the end of the name.
 func (o *Origins) part(path string) OriginPart {
 	if o == nil {
 		return OriginPart{}
@@ -109,7 +108,7 @@ func (o *Origins) each(prefix string, yield func(string, Origin) bool) bool {
 	return true
 }
 
-// Beside is o with what another one says of one name, of which o says nothing.
+// Beside returns o with the part of one name from other, unless o has that name.
 func (o *Origins) Beside(other *Origins, name string) *Origins {
 	p := other.part(name)
 	if p.Name == "" || o.part(name).Name != "" {
@@ -121,7 +120,7 @@ func (o *Origins) Beside(other *Origins, name string) *Origins {
 	return NewOrigins(append(slices.Clone(o.parts), p)...)
 }
 
-// Equal says whether two say the same.
+// Equal reports whether both have the same origins.
 func (o *Origins) Equal(p *Origins) bool {
 	return o == p || maps.Equal(maps.Collect(o.All()), maps.Collect(p.All()))
 }

@@ -15,13 +15,13 @@ import (
 // PlanVersion is the version of the plan's JSON form.
 const PlanVersion = 1
 
-// Impact is what a step does to the service of its machine.
+// Impact is the effect of a step on the service of its machine.
 type Impact int
 
 // The impacts, least first.
 const (
 	ImpactNone        Impact = iota // nothing a workload could notice
-	ImpactOnline                    // changes a running machine without interrupting it, or brings it up
+	ImpactOnline                    // changes a running machine without interrupting it, or powers it on
 	ImpactInterrupts                // the machine stays on; services on it restart or stop, or its network is configured again
 	ImpactReboot                    // the machine is out of service for a while or stays off
 	ImpactDestructive               // can lose data on the machine
@@ -43,7 +43,7 @@ func (i *Impact) UnmarshalText(text []byte) error {
 	return &json.UnsupportedValueError{Str: "impact " + string(text)}
 }
 
-// Action is what a step does, in one word that a driver understands.
+// Action is what a step does, in one word that drivers understand.
 type Action string
 
 // The actions.
@@ -51,25 +51,22 @@ const (
 	ActionPowerOn   Action = "power-on"
 	ActionPowerOff  Action = "power-off"
 	ActionBootOrder Action = "boot-order"
-	// ActionStartAgent powers the machine off, inserts the medium of Slipway's agent and
-	// boots it once, or boots it once over the network where the step has no image; it has
-	// succeeded when the machine runs from that. It erases nothing, and is permitted as the
-	// installation is that it is for.
+	// ActionStartAgent powers the machine off, inserts the medium of Slipway's agent and boots it
+	// once. A step without an image boots once over the network. It has succeeded when the machine
+	// runs the agent's system. It erases nothing, and needs the same permission as the installation
+	// that follows.
 	ActionStartAgent Action = "start-agent"
-	// ActionInstall powers the machine off, inserts the image and boots it
-	// once; it has succeeded when the machine runs from the image. An image of a root file
-	// system is put there by the agent instead, and then it has succeeded when the agent has
-	// read the system back from the disks.
+	// ActionInstall powers the machine off, inserts the image and boots it once. It has succeeded
+	// when the machine runs from the image. The agent installs an image of a root file system or a
+	// whole disk; then it has succeeded when the agent has read the system back from the disks.
 	ActionInstall Action = "install"
-	// ActionFinishInstall ejects the image, or the medium of the agent, and boots from
-	// disk; it is planned when the installer has powered the machine off, or the agent has
-	// installed.
+	// ActionFinishInstall ejects the image, or the medium of the agent, and boots from disk. It is
+	// planned after the installer has powered the machine off, or the agent has installed.
 	ActionFinishInstall Action = "finish-install"
-	// ActionRestart boots the machine again, so that what is pending takes
-	// effect.
+	// ActionRestart reboots the machine, so that pending changes take effect.
 	ActionRestart Action = "restart"
-	// These make one facet as designed. What firmware and BIOS are set to
-	// may be pending until the machine is booted.
+	// These bring one facet to the design. Firmware and BIOS changes may be pending until the
+	// machine reboots.
 	ActionFirmware Action = "update-firmware"
 	ActionBIOS     Action = "set-bios"
 	ActionBase     Action = "apply-base"
@@ -77,18 +74,18 @@ const (
 	ActionPackages Action = "install-packages"
 	ActionConfig   Action = "apply-config"
 	ActionKernel   Action = "set-kernel"
-	// ActionOnce does a boot action of the installation.
+	// ActionOnce runs a boot action of the installation.
 	ActionOnce Action = "boot-action"
-	// ActionDefine makes the definition of a virtual machine as designed; what
-	// a running one takes over at a boot alone is pending until then.
+	// ActionDefine brings the definition of a virtual machine to the design. Changes that a running
+	// machine takes over only at boot stay pending until then.
 	ActionDefine Action = "define"
-	// ActionDisks adds disks to a virtual machine and lets them grow. It never
-	// takes a disk away, and none becomes smaller.
+	// ActionDisks adds disks to a virtual machine and grows them. It never removes or shrinks a
+	// disk.
 	ActionDisks Action = "set-disks"
-	// ActionRemoveSeed takes away what the first boot of a virtual machine was
-	// given, once its system has proven itself.
+	// ActionRemoveSeed removes the seed of a virtual machine's first boot, once its system has
+	// proven itself.
 	ActionRemoveSeed Action = "remove-seed"
-	// ActionZeroize takes a virtual machine away with all that it has. On a physical machine
+	// ActionZeroize deletes a virtual machine and everything it has. On a physical machine,
 	// Slipway's agent erases the disks that the design names.
 	ActionZeroize Action = "zeroize"
 	// ActionFinishErase ejects the medium of the agent that has erased the disks, and leaves the
@@ -102,11 +99,11 @@ type Change struct {
 	Have   string `json:"have"`
 	Want   string `json:"want"`
 	Origin Origin `json:"origin,omitzero"`
-	// Intent is the design's name of the field, where it has another one there.
+	// Intent is the design's name for the field, if that differs.
 	Intent string `json:"intent,omitempty"`
 }
 
-// Name is the field as people read it: with the intent that it comes from.
+// Name returns the field for people, with the intent that it comes from.
 func (c Change) Name() string {
 	if c.Intent == "" {
 		return c.Field
@@ -117,8 +114,7 @@ func (c Change) Name() string {
 // Step is one action on one node for one facet.
 type Step struct {
 	Node string `json:"node"`
-	// Machine is the machine that the step was planned for; a driver refuses
-	// another one.
+	// Machine is the machine that the step was planned for. A driver refuses any other machine.
 	Machine Identity `json:"machine,omitzero"`
 	Facet   Facet    `json:"facet"`
 	Action  Action   `json:"action"`
@@ -127,62 +123,59 @@ type Step struct {
 	Reason  string   `json:"reason"`
 	// Expect is how long the step is expected to take.
 	Expect Duration `json:"expect"`
-	// Phase is the phase of the node's role that the step belongs to; empty
-	// for a role without phases.
+	// Phase is the phase of the node's role that the step belongs to; empty for a role without
+	// phases.
 	Phase string `json:"phase,omitempty"`
 	// Undo says how the step can be undone, or that it cannot be.
 	Undo string `json:"undo,omitempty"`
-	// Drift is set when the facet was once as designed now: the machine has
-	// changed, not the design.
+	// Drift means that the facet once was as designed now: the machine has changed, not the design.
 	Drift bool `json:"drift,omitempty"`
-	// Maybe says of a restart that the steps before it decide whether it is needed. It
-	// counts as any other until then.
+	// Maybe marks a restart that the steps before it may make unnecessary. Until then it counts
+	// like any other.
 	Maybe bool `json:"maybe,omitempty"`
 	// Force switches the power off without asking the operating system.
 	Force bool `json:"force,omitempty"`
-	// Unseen says of an installation that no system is known to run on the machine:
-	// its power is switched off without waiting for one to shut down.
+	// Unseen marks an installation on a machine that is not known to run a system. The driver cuts
+	// its power without waiting for a shutdown.
 	Unseen bool `json:"unseen,omitempty"`
-	// FromMemory says of a step that boots from disk that the machine may run Slipway's agent:
-	// that has nothing to lose, so its power is switched off.
+	// FromMemory marks a step that boots from disk while the machine may run Slipway's agent. The
+	// agent has nothing to lose, so the driver cuts the power.
 	FromMemory bool `json:"fromMemory,omitempty"`
-	// AsSet powers a machine on with the boot override and the media that it has:
-	// a person has set them. Without it whatever would boot an installer is taken
-	// back first.
+	// AsSet powers a machine on with its present boot override and media, because a person has set
+	// them. Without it, the driver first takes back whatever would boot an installer.
 	AsSet bool `json:"asSet,omitempty"`
 	// Image and Generation are set for the steps of an installation.
 	Image      *Image `json:"image,omitempty"`
 	Generation int    `json:"generation,omitempty"`
-	// Loses says what is lost on the machine, for a destructive step. Breaks, Layout,
-	// Hypervisor, Disks, Attempt and Records are those of its Loss. A hypervisor's driver deletes no
-	// volume that Disks does not name.
+	// Loses says what a destructive step destroys on the machine. Breaks, Layout, Hypervisor, Disks,
+	// Attempt and Records are those of its Loss. A hypervisor's driver deletes only volumes that
+	// Disks names.
 	Loses  string `json:"loses,omitempty"`
 	Breaks string `json:"breaks,omitempty"`
 	Layout string `json:"layout,omitempty"`
-	// Makes says what the disks become, a line for each, where Slipway lays them out.
+	// Makes says what becomes of the disks, one line each, if Slipway lays them out.
 	Makes      []string `json:"makes,omitempty"`
 	Hypervisor string   `json:"hypervisor,omitempty"`
 	Disks      string   `json:"disks,omitempty"`
 	Attempt    int      `json:"attempt,omitempty"`
 	Records    string   `json:"records,omitempty"`
-	// Owned is the digest of the list of what Slipway made on the machine, as the
-	// records have it.
+	// Owned is the digest of the list of what Slipway made on the machine, according to the
+	// records.
 	Owned string `json:"owned,omitempty"`
-	// Remove are the keys of items that Slipway made and that left the design. Each
-	// is removed, or set back to what was there before.
+	// Remove are the keys of items that Slipway made and that left the design. Each is removed, or
+	// restored to what was there before.
 	Remove []string `json:"remove,omitempty"`
-	// Again has a change of the network made that was set back before: a person wants
-	// it to be tried once more.
+	// Again retries a network change that was rolled back before, because a person asked for it.
 	Again bool `json:"again,omitempty"`
 	// Once is set for a boot action.
 	Once *item.Once `json:"once,omitempty"`
-	// Resumed is set by the engine when the step was begun before a restart:
-	// the driver joins what is under way instead of starting over.
+	// Resumed is set by the engine if the step was begun before a restart. The driver joins the
+	// work under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`
 }
 
-// Endpoint is the kind of endpoint that the step is taken through: that of its facet, and
-// the agent for an installation that it takes.
+// Endpoint returns the kind of endpoint that the step is taken through: that of its facet, or the
+// agent for a step that the agent takes.
 func (s Step) Endpoint() EndpointKind {
 	if s.ByAgent() {
 		return Agent
@@ -190,17 +183,17 @@ func (s Step) Endpoint() EndpointKind {
 	return Facets[s.Facet].Endpoint
 }
 
-// ByAgent says whether Slipway's agent takes the step.
+// ByAgent reports whether Slipway's agent takes the step.
 func (s Step) ByAgent() bool { return s.Action == ActionInstall && s.Image.ByAgent() || s.Retires() }
 
-// Retires says whether Slipway's agent erases the disks of a machine that leaves the design, and
+// Retires reports whether Slipway's agent erases the disks of a machine that leaves the design, and
 // installs nothing.
 func (s Step) Retires() bool { return s.Action == ActionZeroize && s.Facet == FacetStorage }
 
-// OverNetwork says whether a step starts the agent over the network: without a medium.
+// OverNetwork reports whether the step starts the agent over the network, without a medium.
 func (s Step) OverNetwork() bool { return s.Action == ActionStartAgent && s.Image == nil }
 
-// Digest names what the step does, free of time and revision.
+// Digest identifies what the step does, independent of time and revision.
 func (s Step) Digest() string {
 	var b strings.Builder
 	b.WriteString(string(s.Facet) + " " + string(s.Action))
@@ -214,7 +207,7 @@ func (s Step) Digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Summary is the step's changes in one line.
+// Summary returns the step's changes in one line.
 func (s Step) Summary() string {
 	parts := make([]string, 0, len(s.Changes))
 	for _, c := range s.Changes {
@@ -230,64 +223,63 @@ func orNone(s string) string {
 	return s
 }
 
-// NodePlan is what is to be done to one node, in order.
+// NodePlan lists the steps of one node, in order.
 type NodePlan struct {
 	Node string `json:"node"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
 	Steps      []Step `json:"steps,omitempty"`
-	// Blocked says why nothing can be planned for a part of the node, in
-	// sentences: a wrong identity, a lower generation.
+	// Blocked says why nothing can be planned for a part of the node, in sentences: a wrong
+	// identity, a lower generation.
 	Blocked []string `json:"blocked,omitempty"`
-	// Release says what ends the first of these, where it is not a commit that changes
-	// what that names.
+	// Release says what ends the first of these blocks. It is empty if that takes a commit that
+	// changes what the block names.
 	Release string `json:"release,omitempty"`
-	// Spent is set when one of these is that Slipway interrupted the machine as
-	// often as it may for one cause.
+	// Spent is set if one of these blocks is that Slipway has interrupted the machine as often as
+	// it may for one cause.
 	Spent bool `json:"spent,omitempty"`
 	// Waiting says what is under way on the machine and only needs time.
 	Waiting string `json:"waiting,omitempty"`
-	// Running is the boot action whose command runs, where that is waited for.
+	// Running is the boot action whose command is running, if the node waits for it.
 	Running *Running `json:"running,omitempty"`
-	// Foreign says why the system on the machine is not the one that was
-	// installed; nothing but an installation is planned then.
+	// Foreign says why the system on the machine is not the one that was installed. Only an
+	// installation is planned then.
 	Foreign string `json:"foreign,omitempty"`
-	// Unproven says what the machine claims of its installation, where nothing
-	// proves that; a person has to accept it or to install it again.
+	// Unproven says what the machine claims about its installation without proof. A person has to
+	// accept the claim or to install again.
 	Unproven string `json:"unproven,omitempty"`
-	// Reported are differences that the design wants reported or proposed, and not undone.
+	// Reported are differences that the design wants reported or proposed, and not repaired.
 	Reported []string `json:"reported,omitempty"`
-	// Amendments are those of these differences that the design wants proposed, by facet.
+	// Amendments are the reported differences that the design wants proposed, by facet.
 	Amendments []Amendment `json:"amendments,omitempty"`
-	// Phase is the phase of its role that the node is in: the first in which
-	// something is left to do. It is empty when it has gone through all.
+	// Phase is the first phase of the node's role with something left to do. It is empty if the
+	// node has gone through all.
 	Phase string `json:"phase,omitempty"`
 	// Expect is how long all steps together are expected to take.
 	Expect Duration `json:"expect,omitempty"`
-	// NotActedOn are the parts of the design, by path, that no driver acts on: the
-	// machine is not as designed there, and nobody looks.
+	// NotActedOn are the parts of the design, by path, that no driver acts on. The machine is not
+	// brought to the design there, and nobody looks.
 	NotActedOn []string `json:"notActedOn,omitempty"`
-	// Notes are worth knowing and stop nothing.
+	// Notes are worth knowing and block nothing.
 	Notes []string `json:"notes,omitempty"`
-	// Findings are where the machine is not made of what the design expects, its
-	// parts that are not well, and where its network links are not as designed.
-	// They stop nothing.
+	// Findings are differences between the machine and the designed hardware, failing parts, and
+	// network links that are not as designed. They block nothing.
 	Findings []Finding `json:"findings,omitempty"`
-	// Upgrades are those of packages that the plan makes; nil for none.
+	// Upgrades are the package upgrades that the plan makes; nil for none.
 	Upgrades *Upgrades `json:"upgrades,omitempty"`
-	// Seen is how old the observation is that the plan rests on; zero means
-	// the machine was never seen.
+	// Seen is the time of the observation that the plan is based on; zero means that the machine
+	// was never seen.
 	Seen time.Time `json:"seen,omitzero"`
 }
 
-// Upgrades are the upgrades of packages that a plan makes, by the lists of packages that the
-// system had when it was seen. The step fetches these anew.
+// Upgrades are the package upgrades that a plan makes, by the package lists that the system had
+// when it was seen. The step fetches fresh lists.
 type Upgrades struct {
-	// Packages are in the order of their names. More are so many that the machine did not
-	// name, of every level.
+	// Packages are sorted by name. More is how many further upgrades, of every level, the machine
+	// did not name.
 	Packages []item.Upgrade `json:"packages,omitempty"`
 	More     int            `json:"more,omitempty"`
-	// Restart says whether the machine restarts for them, For which of them decide that.
+	// Restart says whether the machine restarts for the upgrades, For which packages decide that.
 	Restart Restarts `json:"restart"`
 	For     []string `json:"for,omitempty"`
 	// Doubt says why there may be other upgrades; empty for no reason.
@@ -301,11 +293,11 @@ type Restarts string
 const (
 	RestartNo    Restarts = "no"
 	RestartYes   Restarts = "yes"
-	RestartMaybe Restarts = "maybe" // what is needed shows after the upgrades
-	RestartNever Restarts = "never" // they need it, or may, and the design forbids it
+	RestartMaybe Restarts = "maybe" // known only after the upgrades
+	RestartNever Restarts = "never" // the upgrades need or may need a restart, and the design forbids it
 )
 
-// Running is a boot action whose command runs on a machine.
+// Running is a boot action whose command is running on a machine.
 type Running struct {
 	Action string `json:"action"` // its name
 	// Phase is the phase of the node's role after which it is done.
@@ -320,18 +312,15 @@ type Plan struct {
 	Site     string     `json:"site"`
 	Revision string     `json:"revision"`
 	Nodes    []NodePlan `json:"nodes"`
-	// Removes are nodes that the revision drops, and why each is held or
-	// goes.
+	// Removes are the nodes that the revision drops, with the reason for each that is held.
 	Removes []Removal `json:"removes,omitempty"`
-	// NotActedOn are the parts of the design outside the nodes, by path, that no
-	// driver acts on.
+	// NotActedOn are the parts of the design outside the nodes, by path, that no driver acts on.
 	NotActedOn []string `json:"notActedOn,omitempty"`
-	// Forecast says how the plan will run; nil where nobody asked.
+	// Forecast predicts how the plan will run; nil if nobody asked.
 	Forecast *Forecast `json:"forecast,omitempty"`
 }
 
-// Forecast is how a plan will run under the rules of the rollout, as far as it
-// can be told before.
+// Forecast predicts how a plan will run under the rollout's rules, as far as that is possible.
 type Forecast struct {
 	// Makespan is the time from the first step to the end of the last.
 	Makespan Duration `json:"makespan"`
@@ -339,21 +328,21 @@ type Forecast struct {
 	Path []Stretch `json:"path,omitempty"`
 	// Order are the nodes that change, by when they begin.
 	Order []Stretch `json:"order,omitempty"`
-	// Budget is the time that the rollout is meant to take; 0 for none.
+	// Budget is the designed time for the rollout; 0 for none.
 	Budget Duration `json:"budget,omitempty"`
-	// Warnings say what the plan cannot keep and what would help: a budget, a
-	// window that is too short.
+	// Warnings say what the plan cannot keep and what would help: a budget, a window that is too
+	// short.
 	Warnings []string `json:"warnings,omitempty"`
-	// Basis says what the durations rest on.
+	// Basis says what the durations are based on.
 	Basis string `json:"basis,omitempty"`
 }
 
-// Stretch is one stretch of time of a forecast: of a node, or of a wait.
+// Stretch is one stretch of time in a forecast: of a node, or of a wait.
 type Stretch struct {
 	Node string `json:"node,omitempty"`
 	// What is done, or waited for.
 	What string `json:"what"`
-	// From and To are counted from the beginning.
+	// From and To are relative to the beginning.
 	From Duration `json:"from"`
 	To   Duration `json:"to"`
 }
@@ -366,8 +355,8 @@ type Removal struct {
 	Held string `json:"held,omitempty"`
 }
 
-// Counts are how many nodes change, and how many of them are taken out of
-// service or lose data at worst.
+// Counts returns how many nodes change, and for how many of them the worst impact is a reboot or
+// destruction.
 func (p *Plan) Counts() (change, reboot, destructive int) {
 	for _, n := range p.Nodes {
 		worst := Impact(-1)
@@ -387,7 +376,7 @@ func (p *Plan) Counts() (change, reboot, destructive int) {
 	return change, reboot, destructive
 }
 
-// MayReboot is how many of the nodes that Counts takes for restarted may also stay in service.
+// MayReboot is how many of the nodes that Counts counts as reboots may turn out to need none.
 func (p *Plan) MayReboot() (count int) {
 	for _, n := range p.Nodes {
 		if n.MayRestart() {
@@ -397,7 +386,7 @@ func (p *Plan) MayReboot() (count int) {
 	return count
 }
 
-// MayRestart says whether the worst that happens to a node is a restart that may not be needed.
+// MayRestart reports whether the worst that happens to a node is a restart that may not be needed.
 func (n NodePlan) MayRestart() bool {
 	may := false
 	for _, s := range n.Steps {
@@ -409,7 +398,7 @@ func (n NodePlan) MayRestart() bool {
 	return may
 }
 
-// Destroys is the set of what the plan destroys.
+// Destroys returns the set of losses that the plan causes.
 func (p *Plan) Destroys() Losses {
 	var all Losses
 	for _, n := range p.Nodes {
@@ -422,7 +411,7 @@ func (p *Plan) Destroys() Losses {
 	return all
 }
 
-// Destroys is what the step destroys, if it does.
+// Destroys returns the loss that the step causes, if any.
 func (s Step) Destroys() (Loss, bool) {
 	if s.Impact != ImpactDestructive {
 		return Loss{}, false
@@ -433,7 +422,7 @@ func (s Step) Destroys() (Loss, bool) {
 	return loss, true
 }
 
-// imageDigest is the digest of the image that the step installs, empty for none.
+// imageDigest returns the digest of the image that the step installs, empty for none.
 func (s Step) imageDigest() string {
 	if s.Image == nil {
 		return ""

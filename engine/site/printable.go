@@ -8,32 +8,32 @@ import (
 	"unicode/utf8"
 )
 
-// Text of others (the design, commits, BMCs, hypervisors, forges) may hold runes
-// that a terminal obeys, that turn the order of what is around them, or that
-// nobody sees. People are shown such a rune by its number, in the one form that
-// is also valid in JSON: \u202e.
+// Text from others (the design, commits, BMCs, hypervisors, forges) may contain
+// runes that control a terminal, reorder the text around them, or are invisible.
+// People see such a rune by its number, in the form that is also valid JSON:
+// \u202e.
 
-// Printable is text of others as one line that people may be shown. White space
-// is a space, so that no line can be forged.
+// Printable returns text from others as one line that is safe to show. White
+// space becomes spaces, so that nobody can forge a line.
 func Printable(text string) string { return printable(text, oneLine) }
 
-// PrintableLines is Printable for text with lines and tabs of its own.
+// PrintableLines is Printable for text with its own lines and tabs.
 func PrintableLines(text string) string { return printable(text, severalLines) }
 
-// PrintableJSON is JSON of the same meaning without runes that are not seen,
-// which encoding/json leaves in its strings.
+// PrintableJSON returns equivalent JSON with invisible runes escaped, which
+// encoding/json leaves in strings.
 func PrintableJSON(text []byte) []byte { return []byte(printable(string(text), inJSON)) }
 
-// form is what is made of text.
+// form is the form that printable produces.
 type form int
 
 const (
 	oneLine form = iota
 	severalLines
-	inJSON // where nothing may be lost
+	inJSON // nothing may be lost
 )
 
-// mostMarks is how many marks may stand over one letter: more would cover other
+// mostMarks is how many marks may stand over one letter. More would cover other
 // lines.
 const mostMarks = 4
 
@@ -57,14 +57,14 @@ func printable(text string, as form) string {
 			b.WriteRune(r)
 		case as == inJSON && !isSeen(r):
 			b.WriteString(unprintable(r))
-		case unicode.IsSpace(r) && unicode.IsControl(r): // a run of them is one space
+		case unicode.IsSpace(r) && unicode.IsControl(r): // a run of these becomes one space
 			if !unicode.IsSpace(before) || !unicode.IsControl(before) {
 				b.WriteByte(' ')
 			}
 		case unicode.IsSpace(r):
 			b.WriteByte(' ')
 		case (r == '\ufe0e' || r == '\ufe0f') && unicode.Is(unicode.So, before):
-			// which only says how a symbol looks
+			// drop it: it only selects how a symbol looks
 		case !isSeen(r) || marks > mostMarks:
 			b.WriteString(unprintable(r))
 		default:
@@ -75,7 +75,7 @@ func printable(text string, as form) string {
 	return b.String()
 }
 
-// needsChange is quick to say that most text is printable as it is.
+// needsChange is a fast path: most text is printable as it is.
 func needsChange(text string, as form) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= utf8.RuneSelf || (c < ' ' || c == 0x7f) && !(as != oneLine && (c == '\n' || c == '\t')) {
@@ -85,14 +85,14 @@ func needsChange(text string, as form) bool {
 	return false
 }
 
-// isSeen says whether a rune can be seen, and changes nothing but its own place.
+// isSeen reports whether a rune is visible and affects only its own place.
 func isSeen(r rune) bool {
 	const brailleBlank = '\u2800'
 	return unicode.IsPrint(r) && r != brailleBlank &&
 		!unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// unprintable is how people are shown a rune that cannot be.
+// unprintable returns the escaped form of a rune that cannot be shown.
 func unprintable(r rune) string {
 	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
 		return fmt.Sprintf(`\u%04x\u%04x`, high, low)

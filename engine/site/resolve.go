@@ -11,35 +11,33 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// Resolved is what a design asks of a facet, in the words of a machine.
+// Resolved is what a design asks of a facet, in the machine's names for it.
 type Resolved struct {
-	// Want is nil when the design is silent.
+	// Want is nil if the design asks for nothing.
 	Want Values
-	// From is the design's name of a field that has another one on the machine: the
-	// intent "smt" for the attribute "LogicalProc".
+	// From is the design's name of a field that the machine names differently: the intent "smt" for
+	// the attribute "LogicalProc".
 	From Values
-	// Unresolved says of fields of the design, by their names there, why they mean
-	// nothing on the machine.
+	// Unresolved says why fields of the design, by their names there, mean nothing on the machine.
 	Unresolved Values
-	// Lacking says of fields that are asked for why the installed system cannot have them
-	// yet, by their flat names; they are not in Want. What else the design asks for may
-	// bring what they need, such as a package.
+	// Lacking says why the installed system cannot have requested fields yet, by their flat names;
+	// Want leaves them out. Other parts of the design may bring what they need, such as a package.
 	Lacking Values
-	// Unread says that what the machine calls these fields is not known yet.
+	// Unread means that the machine's names for these fields are not known yet.
 	Unread bool
-	// Items are what the design asks of a facet inside the installed system, Keys
-	// the item of each field of Want and Lacking, and Family that of the system.
+	// Items are what the design asks of a facet inside the installed system. Keys has the item of
+	// each field of Want and Lacking. Family is the family of the system.
 	Items  []item.Item
 	Keys   Values
 	Family string
-	// Drivers are the drivers that the items come from, by keys. Unsure are those of
-	// which nobody knows whether they are for the machine.
+	// Drivers are the drivers that items come from, by item key. Unsure are the drivers that may or
+	// may not be for the machine.
 	Drivers Values
 	Unsure  []string
 }
 
-// Resolve puts what the design asks of a facet into the words of the machine that was
-// seen. It looks at nothing else, so that a proposal is planned as it will be run.
+// Resolve translates what the design asks of a facet into the names of the observed machine. It
+// uses nothing else, so a proposal is planned as it will run.
 func (s FacetState) Resolve(n *Node, f Facet) Resolved {
 	if IsInside(f) {
 		return s.resolveItems(n, f)
@@ -64,9 +62,9 @@ func (s FacetState) Resolve(n *Node, f Facet) Resolved {
 	return r
 }
 
-// resolveItems is what the design asks of a facet inside the installed system, by
-// the family that was seen, or else that of the image. What is designed for
-// families alone is not known as long as the system's is not.
+// resolveItems resolves a facet inside the installed system, for the observed family or else the
+// family of the image. What is designed only for certain families stays unknown until the system's
+// family is known.
 func (s FacetState) resolveItems(n *Node, f Facet) Resolved {
 	r := Resolved{Family: s.Family(n), Keys: Values{}, Unresolved: maps.Clone(s.Unresolved)}
 	cannot := func(key, why string) {
@@ -120,13 +118,13 @@ func lacks(r *Resolved, name, why string) {
 	r.Lacking[name] = Printable(why)
 }
 
-// Family is that of the system that was seen, or else of the node's image; empty where
-// neither is known.
+// Family returns the family of the observed system, or else of the node's image; empty if neither
+// is known.
 func (s FacetState) Family(n *Node) string { return n.familyOf(s.System) }
 
-// unsure tells why nobody can know whether drivers are for the machine: nothing of it
-// could be seen, or the system does not tell what it takes. What was not looked at yet is
-// looked at next.
+// unsure explains why nobody can know whether drivers are for the machine: the machine could not be
+// observed, or its system does not report what it takes. What nobody has looked at yet is looked at
+// next.
 func (s FacetState) unsure(n *Node, f Facet, r Resolved, cannot func(key, why string)) {
 	may, _ := n.itemsWith(f, r.Family, r.Unsure)
 	for _, i := range may {
@@ -140,17 +138,17 @@ func (s FacetState) unsure(n *Node, f Facet, r Resolved, cannot func(key, why st
 	}
 }
 
-// Left are the keys of the items of a facet that Slipway made on the machine and
-// that the design does not ask for any more.
+// Left returns the keys of a facet's items that Slipway made on the machine and that the design no
+// longer asks for.
 func (s FacetState) Left(n *Node, f Facet) []string {
 	if !IsInside(f) || len(s.Owned) == 0 {
 		return nil
 	}
 	r := s.Resolve(n, f)
 	if r.Unread {
-		return nil // it may be asked for in a system of its family
+		return nil // the design may ask for it in a system of its family
 	}
-	designed := item.Keys(n.MayItems(f, s.System)) // what a driver brought stays where its device is not seen any more
+	designed := item.Keys(n.MayItems(f, s.System)) // what a driver brought stays even if its device is no longer seen
 	return slices.DeleteFunc(slices.Clone(s.Owned), func(key string) bool {
 		if item.Kind(key) == item.KindUnlisted {
 			return s.staysDisabled(n, r.Family, item.ID(key))
@@ -160,8 +158,8 @@ func (s FacetState) Left(n *Node, f Facet) []string {
 	})
 }
 
-// Returning are the fields of a facet that Slipway made and that the design does not
-// name any more, though it still asks for their items: they go back to what they were.
+// Returning returns the fields of a facet that Slipway set and that the design no longer names,
+// though it still asks for their items. They return to their earlier values.
 func (s FacetState) Returning(n *Node, f Facet) (fields []string) {
 	if len(s.Asked) == 0 {
 		return nil
@@ -174,18 +172,18 @@ func (s FacetState) Returning(n *Node, f Facet) (fields []string) {
 	return fields
 }
 
-// Settings are what was seen of the settings of the machine's firmware.
+// Settings returns the observed settings of the machine's firmware.
 func (s FacetState) Settings() bios.Settings {
 	return bios.Settings{Terms: s.Words, Have: s.Have, Next: s.Pending, Busy: s.Busy != ""}
 }
 
-// bootOrder has the designed sources first and the machine's others behind, as they
-// are; the first alone where the machine keeps only one.
+// bootOrder returns the designed sources followed by the machine's others in their present order,
+// or only the first if the machine keeps one.
 func (s FacetState) bootOrder(asked Values) Values {
 	order := asked["order"]
 	_, ordered := s.Have["order"]
 	if _, hasMode := s.Have["mode"]; hasMode && !ordered && order != "" {
-		return single("mode", asked["mode"]) // nothing lasts that could be seen: it is set for each boot
+		return single("mode", asked["mode"]) // an order would not last: it is set for each boot
 	}
 	if order == "" || len(s.Sources) == 0 && !s.OneSource {
 		return asked
@@ -207,8 +205,8 @@ func (s FacetState) bootOrder(asked Values) Values {
 	return want
 }
 
-// disksBesideImage is what is asked of disks, without that of the image while it is
-// not there: an installation makes it.
+// disksBesideImage returns what is asked of the disks. While the disk of the image does not exist
+// it is left out: an installation creates it.
 func (s FacetState) disksBesideImage(n *Node, asked Values) Values {
 	disk := n.Virtual.ImageDisk()
 	if disk == "" || s.Have[disk+".size"] != "" {
@@ -219,13 +217,13 @@ func (s FacetState) disksBesideImage(n *Node, asked Values) Values {
 	return want
 }
 
-// isOf says whether a field is one of a part.
+// isOf reports whether a field belongs to a part.
 func isOf(field, part string) bool {
 	i := strings.LastIndex(field, ".")
 	return i >= 0 && field[:i] == part
 }
 
-// Words are the terms that observations name, in the form in which they are kept.
+// Words returns the terms that observations refer to, in the form in which they are stored.
 func Words(all iter.Seq[Observed]) bios.Library {
 	var l bios.Library
 	for o := range all {
@@ -238,7 +236,7 @@ func Words(all iter.Seq[Observed]) bios.Library {
 	return l
 }
 
-// Attach gives the facets the terms that they name. The map of facets is changed.
+// Attach gives the facets the terms that they refer to. It changes the map of facets.
 func (o Observed) Attach(terms map[string]*bios.Terms) {
 	for name, f := range o.Facets {
 		if f.Terms != "" {

@@ -1,13 +1,13 @@
 package site
 
-// Retires says whether the disks of the node's machine are to be erased because it leaves the
-// design. What becomes of the disks of a virtual machine is its own affair (Virtual.Erase).
+// Retires reports whether the disks of the node's machine are to be erased because it leaves the
+// design. The disks of virtual machines follow Virtual.Erase instead.
 func (n *Node) Retires() bool {
 	return n.Decommission && n.DecommissionErase != "" && !n.IsVirtual()
 }
 
-// Retiring is the node as the erase of its disks takes it: each designed disk is found as designed,
-// and used for nothing. Those that are kept stay kept.
+// Retiring returns the node for the step that erases its disks: each designed disk is found as
+// designed and has no use. Kept disks stay kept.
 func (n *Node) Retiring() *Node {
 	own := *n
 	own.Generation, own.References.WholeDisk = 0, false // no installation
@@ -18,7 +18,7 @@ func (n *Node) Retiring() *Node {
 	return &own
 }
 
-// Of is the node as a step takes it.
+// Of returns the node as the step sees it.
 func (s Step) Of(n *Node) *Node {
 	if s.Retires() {
 		return n.Retiring()

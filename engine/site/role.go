@@ -5,37 +5,37 @@ import (
 	"slices"
 )
 
-// Role is what a group of nodes does, and what must be there before.
+// Role is what a group of nodes does, and what it needs first.
 type Role struct {
 	Description string `json:"description,omitempty"`
 	Enabled     bool   `json:"enabled"`
-	// Phases are what its nodes go through, in this order.
+	// Phases are the phases that its nodes go through, in order.
 	Phases []string `json:"phases,omitempty"`
-	// Needs are what a phase waits for: by the phase that waits and the role
-	// that it waits for.
+	// Needs are what a phase waits for, by the waiting phase and the role that
+	// it waits for.
 	Needs map[string]map[string]Need `json:"needs,omitempty"`
-	// LeaderFirst says that one node goes through all phases before the
-	// others: Leader or, without it, the first by name.
+	// LeaderFirst means that one node goes through all phases before the
+	// others: Leader or, if that is empty, the first by name.
 	LeaderFirst bool   `json:"leaderFirst,omitempty"`
 	Leader      string `json:"leader,omitempty"`
 	Minimum     int    `json:"minimum,omitempty"`
 	Majority    bool   `json:"majority,omitempty"`
-	// MaxUnavailable bounds how many of its nodes may be out of service at
-	// once, beside the site's bound: a count or a share; empty for no bound of
-	// its own. A role that decides by majority never loses it.
+	// MaxUnavailable limits how many of its nodes may be out of service at
+	// once, in addition to the site's limit: a count or a percentage; empty for
+	// no limit. A role with Majority never loses its majority.
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
-	// Health is what the systems of its nodes must be to count as in service; nil for
-	// nothing.
+	// Health is what the systems of its nodes must pass to count as in service; nil
+	// for nothing.
 	Health *Health `json:"health,omitempty"`
-	// Placement is how those of its nodes that are virtual are placed.
+	// Placement is how its virtual nodes are placed.
 	Placement Placement `json:"placement,omitzero"`
 }
 
-// everyPhase is what a node without a role goes through.
+// everyPhase lists the phases of a node without a role.
 var everyPhase = []string{"base", "network", "install", "configure"}
 
-// AllPhases are the phases of a role in their order; the usual ones for no role,
-// and for one that does not say.
+// AllPhases returns the phases of a role in order. A nil role, or one without
+// phases, has the default phases.
 func (r *Role) AllPhases() []string {
 	if r == nil || len(r.Phases) == 0 {
 		return everyPhase
@@ -43,7 +43,7 @@ func (r *Role) AllPhases() []string {
 	return r.Phases
 }
 
-// PhaseOf is the phase of a role that a facet belongs to.
+// PhaseOf returns the phase of the role that a facet belongs to.
 func (r *Role) PhaseOf(f Facet) string {
 	if p := Facets[f].Phase; p != "" && slices.Contains(r.AllPhases(), p) {
 		return p
@@ -51,8 +51,8 @@ func (r *Role) PhaseOf(f Facet) string {
 	return r.AllPhases()[0]
 }
 
-// PhasesOf are the phases of a role in which something is done where some facets are acted
-// on, in their order. Each boot action has its own.
+// PhasesOf returns the phases of a role that have something to do, given the facets that
+// drivers act on, in order. Each boot action names its own phase.
 func (s *Site) PhasesOf(role string, facets map[Facet]bool) []string {
 	r, does := s.Roles[role], map[string]bool{}
 	for f, is := range facets {
@@ -72,7 +72,7 @@ func (s *Site) PhasesOf(role string, facets map[Facet]bool) []string {
 	return slices.DeleteFunc(slices.Clone(r.AllPhases()), func(phase string) bool { return !does[phase] })
 }
 
-// Need is what a phase waits for of another role: that Quorum of its nodes have
+// Need is what a phase waits for of another role: Quorum of its nodes must have
 // gone through Phase.
 type Need struct {
 	Phase  string `json:"phase"`
@@ -82,7 +82,7 @@ type Need struct {
 // Window is when something may be done: From to To on Days, or for Length from
 // each time that Cron names.
 type Window struct {
-	// Days are those on which it begins ("mon"); every day when empty.
+	// Days are the days on which the window begins ("mon"); empty means every day.
 	Days []string `json:"days,omitempty"`
 	// From and To are times of day ("22:00"); a To before From is on the next
 	// day.
@@ -91,16 +91,16 @@ type Window struct {
 	// Cron has five fields, as crontab(5): "0 22 * * 1-5".
 	Cron   string   `json:"cron,omitempty"`
 	Length Duration `json:"length,omitempty"`
-	// Overrun says what becomes of a node that was begun when the window ends:
-	// "finish" (also when empty) brings it to its end, "stop" leaves it
-	// between two steps until the next one.
+	// Overrun says what happens to a node that was begun when the window ends:
+	// "finish" (the default) completes it, "stop" leaves it between two steps
+	// until the next window.
 	Overrun string `json:"overrun,omitempty"`
-	// Zone is a time zone of tzdata; "UTC" when empty.
+	// Zone is a time zone of tzdata; empty means "UTC".
 	Zone string `json:"zone,omitempty"`
 }
 
-// Windows are the windows of steps by their impact, by name. An empty name is
-// no window of its own.
+// Windows names the windows of steps by their impact. An empty name means no
+// window for that impact.
 type Windows struct {
 	Online      string `json:"online,omitempty"`
 	Reboot      string `json:"reboot,omitempty"`

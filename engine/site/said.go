@@ -2,9 +2,9 @@ package site
 
 import "time"
 
-// Said is a line of what an agent in a machine's memory has said.
+// Said is one line of output from an agent in a machine's memory.
 type Said struct {
-	// Seq is larger in each line that is said later.
+	// Seq increases with each line.
 	Seq  uint64    `json:"seq"`
 	When time.Time `json:"when"`
 	Text string    `json:"text"`

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// Scalars are texts, whole numbers (int64) and truth values by name.
+// Scalars are strings, whole numbers (int64) and booleans by name.
 type Scalars map[string]any
 
-// UnmarshalJSON reads whole numbers as they are: in a float64 those beyond 2^53 would
-// be others, and what is read would not be what was written.
+// UnmarshalJSON reads whole numbers as int64. A float64 would change those beyond
+// 2^53, so that reading would not return what was written.
 func (s *Scalars) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -32,8 +32,8 @@ func (s *Scalars) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// SettingText is the canonical form of a setting: a text as it is, a truth
-// value as "true" or "false", a number without an exponent.
+// SettingText is the canonical form of a setting: a string unchanged, a boolean
+// as "true" or "false", a number without an exponent.
 func SettingText(v any) string {
 	switch v := v.(type) {
 	case string:

@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// Match says of which nodes something holds: all that is stated must hold;
-// within one list, one of them.
+// Match is a condition on nodes. All stated fields must hold; within a list,
+// one entry must.
 type Match struct {
 	// Names are names of nodes, or patterns with "*".
 	Names  []string          `json:"names,omitempty"`
 	Tags   []string          `json:"tags,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"` // "" is any value
+	Labels map[string]string `json:"labels,omitempty"` // "" matches any value
 	Racks  []string          `json:"racks,omitempty"`
 	Roles  []string          `json:"roles,omitempty"`
 }
 
-// Selector selects nodes: those that match, are selected by one of Any if there
-// are some, by all of All, and not by Not. The zero Selector selects every
-// node.
+// Selector selects nodes that meet its Match, at least one of Any (if there are
+// some), all of All, and not Not. The zero Selector selects every node.
 type Selector struct {
 	Match
 	Any []Selector `json:"any,omitempty"`
@@ -26,7 +25,7 @@ type Selector struct {
 	Not *Selector  `json:"not,omitempty"`
 }
 
-// Selects says whether a node is selected. A nil selector selects every node.
+// Selects reports whether a node is selected. A nil selector selects every node.
 func (s *Selector) Selects(n *Node) bool {
 	if s == nil {
 		return true

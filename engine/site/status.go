@@ -10,8 +10,8 @@ import (
 // State is the state of a node.
 type State string
 
-// The states. Blocked waits for something it names; stalled needs a new
-// commit or a person.
+// The states. A blocked node waits for something that its reason names. A
+// stalled node needs a new commit or a person.
 const (
 	InSync      State = "in-sync"
 	Progressing State = "progressing"
@@ -21,14 +21,14 @@ const (
 	Paused      State = "paused"
 	Unknown     State = "unknown"
 	// Foreign is a machine whose system is not the one that was installed: it
-	// says that it is another's, or nothing. Only a person can tell why.
+	// claims to be another, or claims nothing. Only a person can tell why.
 	Foreign State = "foreign"
 )
 
 // States lists the states in the order in which they are shown.
 var States = []State{InSync, Progressing, Retrying, Blocked, Stalled, Foreign, Paused, Unknown}
 
-// NodeStatus is how one node is.
+// NodeStatus is the status of one node.
 type NodeStatus struct {
 	Name string `json:"name"`
 	Role string `json:"role,omitempty"`
@@ -36,30 +36,28 @@ type NodeStatus struct {
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
 	State      State  `json:"state"`
-	// Reason is a sentence without a final stop; it is stable as long as the
-	// situation is the same.
+	// Reason is a sentence without a final stop. It stays the same as long as
+	// the situation does.
 	Reason string `json:"reason,omitempty"`
-	// Detail is what belongs to the reason and is often otherwise; it is not
-	// worth a commit.
+	// Detail adds to the reason and changes often. It is not worth a commit.
 	Detail string `json:"detail,omitempty"`
-	// Cause is the error that the reason comes of, as it came; it is not worth a
-	// commit either.
+	// Cause is the unedited error behind the reason. It is not worth a commit.
 	Cause string `json:"cause,omitempty"`
-	// Release says what would let a node that waits go on.
+	// Release says what would let a waiting node continue.
 	Release string `json:"release,omitempty"`
-	// Person says that nothing goes on without a person.
+	// Person means that a person has to act.
 	Person bool `json:"person,omitempty"`
-	// Approve is what would happen by `slipway approve` of the node; empty where
-	// that would be refused.
+	// Approve says what `slipway approve` of the node would cause; empty if
+	// Slipway would refuse it.
 	Approve string `json:"approve,omitempty"`
-	// Phase is the phase of its role that the node is in; empty when it has
-	// gone through all.
+	// Phase is the phase of its role that the node is in; empty after the last
+	// one.
 	Phase string `json:"phase,omitempty"`
 	// Model is the manufacturer and model of the machine.
 	Model string `json:"model,omitempty"`
 	// Since is when the node came into this state for this reason.
 	Since time.Time `json:"since"`
-	// Next is the planned step, if there is one, in one line.
+	// Next is the planned step in one line, if there is one.
 	Next string `json:"next,omitempty"`
 	// Machine, Power, Generation and OS are what is known of the machine.
 	Machine    Identity `json:"machine,omitzero"`
@@ -72,73 +70,73 @@ type NodeStatus struct {
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`
-	// SystemHealth is how the system is by the probes of its role; zero without any.
-	// Health above is that of the hardware.
+	// SystemHealth is the system's health by the probes of its role; zero without
+	// probes. Health above is that of the hardware.
 	SystemHealth SystemHealth `json:"systemHealth,omitzero"`
-	// Links is how the network links of the node are; zero where the design says nothing of
-	// them. What differs is among the findings too.
+	// Links is the state of the node's network links; zero if the design has none.
+	// Differences are among the findings too.
 	Links Links `json:"links,omitzero"`
 	// Binding is how writes to the machine's controller are bound to the machine
 	// that was looked at.
 	Binding Binding `json:"binding,omitempty"`
-	// Retry is when a retrying node is tried again; Seen is when the machine
-	// was last seen. Neither is worth a commit.
+	// Retry is when a retrying node is tried again, Seen when the machine was
+	// last seen. Neither is worth a commit.
 	Retry time.Time `json:"retry,omitzero"`
 	Seen  time.Time `json:"seen,omitzero"`
-	// NotActedOn are the parts of the design, by path, that no driver acts on; no
-	// state speaks of them.
+	// NotActedOn are the parts of the design, by path, that no driver acts on.
+	// The state does not reflect them.
 	NotActedOn []string `json:"notActedOn,omitempty"`
-	// Notes are worth knowing and stop nothing.
+	// Notes are worth knowing and block nothing.
 	Notes []string `json:"notes,omitempty"`
-	// Erased is the last report of what came of erasing its disks.
+	// Erased is the last report on erasing its disks.
 	Erased *EraseReport `json:"erased,omitempty"`
-	// Findings are where the machine is not made of what the design expects, its
-	// parts that are not well, and where its network links are not as designed.
-	// They stop nothing.
+	// Findings are differences between the machine and the designed hardware,
+	// failing parts, and network links that are not as designed. They block
+	// nothing.
 	Findings []Finding `json:"findings,omitempty"`
-	// Drafted is what became of drift that the design wants proposed, by facet.
+	// Drafted is the outcome of drift that the design wants proposed, by facet.
 	Drafted []Drafted `json:"drafted,omitempty"`
-	// Stale is when facets were last seen that were due since; not worth a
-	// commit.
+	// Stale has the overdue facets and when each was last seen. It is not worth
+	// a commit.
 	Stale map[Facet]time.Time `json:"stale,omitempty"`
-	// Sealed is what others must be able to trust after the loss of this host;
-	// nil for nothing.
+	// Sealed is what others must be able to trust after this host is lost; nil
+	// for nothing.
 	Sealed *Sealed `json:"sealed,omitempty"`
 	// Paused and Quarantined are a person's holds on the node.
 	Paused      *Hold `json:"paused,omitempty"`
 	Quarantined *Hold `json:"quarantined,omitempty"`
 }
 
-// Status is how a site is.
+// Status is the status of a site.
 type Status struct {
 	Site string `json:"site"`
-	// Applied is the revision in force, Attempted the newest that was looked
-	// at; they differ while the newest is broken.
+	// Applied is the revision in force. Attempted is the newest revision that
+	// was looked at. They differ while the newest is broken.
 	Applied   Revision `json:"applied,omitzero"`
 	Attempted Revision `json:"attempted,omitzero"`
-	// Problem says what is wrong with the site as a whole, in sentences: the
-	// repository cannot be reached, the newest design is broken.
+	// Problems are what is wrong with the site as a whole: the repository
+	// cannot be reached, the newest design is broken.
 	Problems []Problem `json:"problems,omitempty"`
-	// Notes are worth knowing of the site as a whole and stop nothing.
+	// Notes are worth knowing about the site as a whole and block nothing.
 	Notes []string `json:"notes,omitempty"`
-	// ObserveOnly says why nothing is written to any machine.
+	// ObserveOnly says why Slipway writes to no machine.
 	ObserveOnly string `json:"observeOnly,omitempty"`
 	Paused      *Hold  `json:"paused,omitempty"`
 	// Rollout is the last rollout, nil before the first.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 	// Term is the term of the controller that acts.
 	Term uint64 `json:"term,omitempty"`
-	// Ledger are the approvals that are open, and the last ones that were used
-	// or have ended, oldest first.
+	// Ledger has the open approvals and the most recent ones that were used or
+	// have ended, oldest first.
 	Ledger []LedgerEntry `json:"ledger,omitempty"`
 	// Waiting is the set of destruction that waits for approval.
 	Waiting Losses `json:"waiting,omitempty"`
 	// Approve is the digest to approve the waiting set by.
 	Approve string `json:"approve,omitempty"`
-	// Swept is what the last sweep of the design's ranges came to; nil before
-	// the first, and where the design has none.
+	// Swept is the result of the last sweep of the design's ranges. It is nil
+	// before the first, and if the design has none.
 	Swept *Swept `json:"swept,omitempty"`
-	// Served is where the daemon serves DHCP, or should and does not.
+	// Served lists the networks where the daemon serves DHCP, or should but does not.
 	Served []Served     `json:"served,omitempty"`
 	Nodes  []NodeStatus `json:"nodes"`
 	// Unacted are the parts of the design outside the nodes, by path, that no
@@ -146,18 +144,18 @@ type Status struct {
 	Unacted []string `json:"notActedOn,omitempty"`
 }
 
-// Problem is something that is wrong with a site as a whole.
+// Problem is a problem of a site as a whole.
 type Problem struct {
-	// About is what has it: "source", "evaluation", "design", "records", "term",
-	// "published term", "status branch", "discovery", "proposals", "merges",
-	// "comment", "images", with a name "credential" or "dhcp", or with a number
-	// "report".
+	// About is the part with the problem: "source", "evaluation", "design",
+	// "records", "term", "published term", "status branch", "discovery",
+	// "proposals", "merges", "comment", "images", with a name "credential" or
+	// "dhcp", or with a number "report".
 	About string    `json:"about,omitempty"`
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`
 }
 
-// Counts are the nodes by state.
+// Counts returns how many nodes are in each state.
 func (s *Status) Counts() map[State]int {
 	counts := map[State]int{}
 	for _, n := range s.Nodes {
@@ -166,8 +164,8 @@ func (s *Status) Counts() map[State]int {
 	return counts
 }
 
-// NotActedOn are the parts of the design that no driver acts on: the site's own,
-// and those of nodes, as GroupUnacted puts them together.
+// NotActedOn returns the parts of the design that no driver acts on, of the site
+// and of its nodes, grouped by GroupUnacted.
 func (s *Status) NotActedOn() []Unacted {
 	all := []Unacted{{Paths: s.Unacted}}
 	for _, n := range s.Nodes {
@@ -176,8 +174,8 @@ func (s *Status) NotActedOn() []Unacted {
 	return GroupUnacted(all)
 }
 
-// Verdict is the site in words, a part for each state that counts: "11/12 in-sync",
-// "1 progressing".
+// Verdict summarizes the site, one part per state with nodes: "11/12 in-sync", "1
+// progressing".
 func (s *Status) Verdict() []StateCount {
 	counts := s.Counts()
 	parts := []StateCount{{InSync, fmt.Sprintf("%d/%d %s", counts[InSync], len(s.Nodes), InSync)}}
@@ -189,8 +187,8 @@ func (s *Status) Verdict() []StateCount {
 	return parts
 }
 
-// Silent are the nodes whose systems did not answer when they were last asked,
-// although their machines are on.
+// Silent returns the nodes whose systems did not answer when they were last
+// asked, although their machines are on.
 func (s *Status) Silent() []string {
 	var names []string
 	for _, n := range s.Nodes {
@@ -201,23 +199,23 @@ func (s *Status) Silent() []string {
 	return names
 }
 
-// Unfit are the nodes whose systems are not healthy, or not known to be.
+// Unfit returns the nodes whose systems are not healthy, or not known to be.
 func (s *Status) Unfit() []NodeStatus {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool { return n.SystemHealth.IsFit() })
 }
 
-// Unlinked are the nodes whose links are in a state. Unknown ones are those of nodes that
-// are in-sync otherwise: of others the state says more.
+// Unlinked returns the nodes whose links are in a state. For unknown links it returns
+// only in-sync nodes: the states of others say more.
 func (s *Status) Unlinked(state LinksState) []NodeStatus {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool {
 		return n.Links.State != state || state == LinksUnknown && n.State != InSync
 	})
 }
 
-// Caveat is what a verdict on the site ends with, and no state says: how many
-// systems do not answer, of how many the links differ or are unknown, of how many the
-// health is unknown, and how many nodes have parts in their design that no driver acts
-// on. It is empty for none.
+// Caveat returns the end of a verdict with what no state shows. It counts the systems
+// that do not answer, the nodes whose links differ or are unknown, those of unknown
+// health, and those with parts of the design that no driver acts on. It is empty if
+// there are none.
 func (s *Status) Caveat() (text string) {
 	switch silent := len(s.Silent()); silent {
 	case 0:
@@ -256,41 +254,41 @@ type StateCount struct {
 	Text  string
 }
 
-// Report is what reporters tell people.
+// Report is what reporters publish.
 type Report struct {
 	Status Status `json:"status"`
 	Plan   Plan   `json:"plan"`
-	// Findings are those of the attempted revision.
+	// Findings are the findings of the attempted revision.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// RolloutStatus is how the rollout of one revision goes. It is recorded.
+// RolloutStatus is the progress of one revision's rollout. It is recorded.
 type RolloutStatus struct {
 	Revision Revision  `json:"revision"`
 	Since    time.Time `json:"since"`
-	// Nodes are those that the revision changes, in order; Done how many of
-	// them are in-sync.
+	// Nodes are the nodes that the revision changes, in order. Done is how many
+	// of them are in-sync.
 	Nodes []string `json:"nodes,omitempty"`
 	Done  int      `json:"done"`
-	// Canaries are those of Nodes that go first; Proven is when the last of
-	// them came in-sync, zero before.
+	// Canaries are those of Nodes that go first. Proven is when the last canary
+	// became in-sync, zero before.
 	Canaries []string  `json:"canaries,omitempty"`
 	Proven   time.Time `json:"proven,omitzero"`
-	// Failed are nodes that were begun and cannot be brought to their end,
-	// each with the reason.
+	// Failed are nodes that were begun and cannot be finished, each with the
+	// reason.
 	Failed map[string]string `json:"failed,omitempty"`
-	// Failures is how often a node of it has failed, those also that came in-sync
-	// later.
+	// Failures is how often nodes have failed, including nodes that became
+	// in-sync later.
 	Failures int `json:"failures,omitempty"`
-	// Halted says why no further node is begun; empty while it goes on.
+	// Halted says why no further node is begun; empty while the rollout continues.
 	Halted string `json:"halted,omitempty"`
-	// HaltedSince is when it was halted; it tells one halt from the next.
+	// HaltedSince is when the rollout was halted. It identifies the halt.
 	HaltedSince time.Time `json:"haltedSince,omitzero"`
-	// HaltedBy are the nodes whose failures halted it, each with the digest of
-	// what was designed for it then.
+	// HaltedBy are the nodes whose failures halted the rollout, each with the
+	// digest of its design at that time.
 	HaltedBy map[string]string `json:"haltedBy,omitempty"`
-	// CanaryFailed is set when it was halted because a canary has failed, not
-	// because more nodes than maxFailures have.
+	// CanaryFailed means that a canary's failure halted the rollout, not that
+	// more than maxFailures nodes failed.
 	CanaryFailed bool `json:"canaryFailed,omitempty"`
 	// Ended is when the last node was in-sync or had failed.
 	Ended time.Time `json:"ended,omitzero"`
@@ -298,8 +296,8 @@ type RolloutStatus struct {
 	Queued *Revision `json:"queued,omitempty"`
 }
 
-// Outcome is how far the rollout is: how many nodes are in-sync, how many have
-// failed, and how often one failed that did not stay so.
+// Outcome says how many nodes are in-sync, how many have failed, and how many
+// failures were fixed later.
 func (r *RolloutStatus) Outcome() string {
 	text := fmt.Sprintf("%d of %d nodes in-sync, %d failed", r.Done, len(r.Nodes), len(r.Failed))
 	switch over := r.Failures - len(r.Failed); {
@@ -311,46 +309,46 @@ func (r *RolloutStatus) Outcome() string {
 	return text
 }
 
-// Event is something that happened, as history tells it.
+// Event is one event of the history.
 type Event struct {
-	// Seq orders events, also those of a daemon before.
+	// Seq orders events, including those of earlier daemons.
 	Seq  uint64    `json:"seq,omitempty"`
 	When time.Time `json:"when"`
-	// Node is empty for what concerns the site.
+	// Node is empty for an event of the whole site.
 	Node string    `json:"node,omitempty"`
 	Kind EventKind `json:"kind"`
 	// Text is a sentence without a final stop.
 	Text string `json:"text"`
-	// By is the person whose order it was.
+	// By is the person who ordered it.
 	By       string   `json:"by,omitempty"`
 	Revision string   `json:"revision,omitempty"`
 	Took     Duration `json:"took,omitempty"`
 }
 
-// EventKind is what kind of thing happened.
+// EventKind is a kind of event.
 type EventKind string
 
 // The kinds of event.
 const (
 	EventDesign  EventKind = "design"  // a revision was accepted, refused, queued
-	EventState   EventKind = "state"   // a node came into another state
+	EventState   EventKind = "state"   // a node's state changed
 	EventBegun   EventKind = "begun"   // a step's first request is about to be sent
 	EventDone    EventKind = "done"    // a step's effect was seen, in Took
-	EventFailed  EventKind = "failed"  // a step came to nothing
-	EventDropped EventKind = "dropped" // the design does not ask for a step any more, whose effect was not seen
-	EventOrder   EventKind = "order"   // a person's order, By
+	EventFailed  EventKind = "failed"  // a step failed
+	EventDropped EventKind = "dropped" // the design no longer asks for a step whose effect was not seen
+	EventOrder   EventKind = "order"   // a person's command; By names the person
 	EventRollout EventKind = "rollout" // a rollout began, halted, ended
-	EventMachine EventKind = "machine" // parts were exchanged, or its log says something
+	EventMachine EventKind = "machine" // parts were replaced, or the machine's log has news
 )
 
-// History is how long steps took, last ones last, by the machine's model and
-// the action, see Like.
+// History is how long steps took, latest last, by the machine's model and the
+// action, see Like.
 type History map[string][]Duration
 
-// Like is the key of History for steps that are expected to take equally long.
+// Like returns the key of History for steps that should take equally long.
 func Like(model string, a Action) string { return model + "/" + string(a) }
 
-// LikeStep is the key of History for a step. Each boot action takes its own time.
+// LikeStep returns the key of History for a step. Each boot action has its own.
 func LikeStep(model string, s Step) string {
 	if Facets[s.Facet].Once && len(s.Changes) == 1 {
 		return Like(model, s.Action) + " " + s.Changes[0].Field
@@ -358,27 +356,27 @@ func LikeStep(model string, s Step) string {
 	return Like(model, s.Action)
 }
 
-// Verb is what a person asks of a running daemon.
+// Verb is a command that a person gives a running daemon.
 type Verb string
 
 // The verbs.
 const (
 	VerbApprove Verb = "approve" // Digest, or Node for its first contact or removal
-	// VerbDisapprove ends what was approved and not used: Digest, or Node.
+	// VerbDisapprove revokes unused approvals: Digest, or Node.
 	VerbDisapprove Verb = "disapprove"
-	// VerbTakeOver has this daemon go on for the site although another one acted
-	// for it later, as after a restored backup.
+	// VerbTakeOver makes this daemon continue for the site although another one
+	// acted for it later, as after restoring a backup.
 	VerbTakeOver Verb = "take-over"
-	VerbPause    Verb = "pause"  // Node, or all of the site without one
-	VerbResume   Verb = "resume" // Node, or all of the site without one
-	VerbRetry    Verb = "retry"  // Node, or every node without one
-	// VerbQuarantine has Node, or all of the site without one, switched off
-	// and kept off; VerbRelease ends that.
+	VerbPause    Verb = "pause"  // Node, or the whole site if it is empty
+	VerbResume   Verb = "resume" // Node, or the whole site if it is empty
+	VerbRetry    Verb = "retry"  // Node, or every node if it is empty
+	// VerbQuarantine has Node, or the whole site if it is empty, switched off
+	// and kept off. VerbRelease ends that.
 	VerbQuarantine Verb = "quarantine"
 	VerbRelease    Verb = "release"
 )
 
-// Order is one request of a person.
+// Order is one command from a person.
 type Order struct {
 	Verb   Verb   `json:"verb"`
 	Node   string `json:"node,omitempty"`
@@ -387,13 +385,13 @@ type Order struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
-	// Source says how an approval came; nil for one by command. No client of the daemon can
-	// say it: it is no part of the JSON.
+	// Source says who approved and how; nil for an approval by command. It is not in the
+	// JSON, so no client of the daemon can set it.
 	Source *ApprovalSource `json:"-"`
 }
 
-// ErrNotFound is wrapped by what is asked of a site or node that does not
-// exist; ErrRefused by an order that makes no sense now. They keep their
+// ErrNotFound is wrapped by errors about a site or node that does not exist,
+// ErrRefused by errors about an order that makes no sense now. Both keep their
 // meaning across the control socket.
 var (
 	ErrNotFound = errors.New("not found")

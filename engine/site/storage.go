@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Storage is how a node's disks are used.
+// Storage says how a node's disks are used.
 type Storage struct {
 	Disks       map[string]Disk           `json:"disks,omitempty"`
 	Arrays      map[string]Array          `json:"arrays,omitempty"`
@@ -14,40 +14,40 @@ type Storage struct {
 	Groups      map[string]VolumeGroup    `json:"groups,omitempty"`
 	// BootDisk names the disk that the firmware boots from.
 	BootDisk string `json:"bootDisk,omitempty"`
-	// Erase is "secure" where an installation erases the disks before it uses them.
+	// Erase is "secure" if an installation erases the disks before it uses them.
 	Erase string `json:"erase,omitempty"`
 }
 
-// Use is what something that holds data is used for: at most one of these.
+// Use is the use of a device that holds data: at most one of these.
 type Use struct {
 	Filesystem *Filesystem `json:"filesystem,omitempty"`
-	// Group is the volume group, Array the array that it is a part of.
+	// Group is the volume group, Array the array that the device is a part of.
 	Group string `json:"group,omitempty"`
 	Array string `json:"array,omitempty"`
 }
 
-// Disk is one disk: the device of that alias, the volume "CONTROLLER/VOLUME" of
-// a RAID controller, or the one that matches; or with Count, a set of those that match.
+// Disk is one disk: the device of that name, the volume "CONTROLLER/VOLUME" of a RAID
+// controller, or the disk that matches. With Count it is a set of matching disks.
 type Disk struct {
 	Device string     `json:"device,omitempty"`
 	Match  *DiskMatch `json:"match,omitempty"`
-	// Count is empty for one disk, "all", or how many.
+	// Count is empty for one disk, "all", or a number.
 	Count DiskCount `json:"count,omitempty"`
-	// Keep says that it is never erased or partitioned.
+	// Keep means that the disk is never erased or partitioned.
 	Keep       bool                 `json:"keep,omitempty"`
 	Partitions map[string]Partition `json:"partitions,omitempty"`
-	// Table is "gpt", also when empty, or "mbr".
+	// Table is "gpt" (the default) or "mbr".
 	Table string `json:"table,omitempty"`
 	Use
 }
 
-// DiskCount is how many disks a set has: "all" that match, or a number.
+// DiskCount is the number of disks in a set: "all" matching disks, or a number.
 type DiskCount string
 
-// maxDiskCount is the largest number that the schema takes.
+// maxDiskCount is the largest number that the schema accepts.
 const maxDiskCount = 1024
 
-// Least is how many disks there are at least, and whether there may be more.
+// Least returns the minimum number of disks, and whether there may be more.
 func (c DiskCount) Least() (count int, more bool) {
 	n, err := strconv.Atoi(string(c))
 	return min(max(n, 1), maxDiskCount), err != nil && c != ""
@@ -61,10 +61,10 @@ type DiskMatch struct {
 	MaxSize Size   `json:"maxSize,omitempty"`
 }
 
-// globbed makes a pattern of path.Match in which only "*" is special.
+// globbed escapes a pattern for path.Match so that only "*" is special.
 var globbed = strings.NewReplacer(`\`, `\\`, "[", `\[`, "?", `\?`, "/", "_")
 
-// FitsModel says whether a disk of that model is meant.
+// FitsModel reports whether a disk of that model matches.
 func (m DiskMatch) FitsModel(model string) bool {
 	if m.Model == "" {
 		return true
@@ -73,13 +73,13 @@ func (m DiskMatch) FitsModel(model string) bool {
 	return fits
 }
 
-// FitsKind says whether a disk of that kind is meant: "hdd", "ssd" or "nvme". An NVMe disk is
-// an SSD, too.
+// FitsKind reports whether a disk of that kind matches: "hdd", "ssd" or "nvme". An NVMe disk
+// is an SSD, too.
 func (m DiskMatch) FitsKind(kind string) bool {
 	return m.Kind == "" || m.Kind == kind || m.Kind == "ssd" && kind == "nvme"
 }
 
-// FitsSize says whether a disk of that size is meant.
+// FitsSize reports whether a disk of that size matches.
 func (m DiskMatch) FitsSize(size Size) bool {
 	return size >= m.MinSize && (m.MaxSize == 0 || size <= m.MaxSize)
 }
@@ -110,16 +110,16 @@ type Partition struct {
 	Use
 }
 
-// Filesystem is what is made on a partition, volume, array or disk.
+// Filesystem is a file system on a partition, volume, array or disk.
 type Filesystem struct {
-	// Type is "ext4" when empty.
+	// Type defaults to "ext4".
 	Type    string   `json:"type,omitempty"`
 	Mount   string   `json:"mount,omitempty"`
 	Options []string `json:"options,omitempty"`
 	Label   string   `json:"label,omitempty"`
 }
 
-// Array is a RAID of the Linux kernel.
+// Array is a RAID array of the Linux kernel.
 type Array struct {
 	Level  string `json:"level"`
 	Spares int    `json:"spares,omitempty"`
@@ -132,7 +132,7 @@ type RAIDController struct {
 	Volumes map[string]RAIDVolume `json:"volumes,omitempty"`
 }
 
-// RAIDVolume is a volume that a RAID controller makes of drives.
+// RAIDVolume is a volume that a RAID controller makes from drives.
 type RAIDVolume struct {
 	Level  string   `json:"level"`
 	Drives []string `json:"drives"`

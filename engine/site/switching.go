@@ -11,34 +11,34 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// SwitchedPort is a port by which a node's machine starts over the network, with what the design
-// has it plugged into.
+// SwitchedPort is a port over which a node's machine boots from the network, with its designed
+// cabling.
 type SwitchedPort struct {
-	// Interface is the node's, and MAC its address in lower case; empty where the design does not
-	// have it.
+	// Interface is the node's interface, MAC its address in lower case; empty if the design does
+	// not have it.
 	Interface string `json:"interface"`
 	MAC       string `json:"mac,omitempty"`
-	// Switch and Port are at the other end of its cable; empty where the design does not say.
+	// Switch and Port are the other end of its cable; empty if the design does not say.
 	Switch string `json:"switch,omitempty"`
 	Port   string `json:"port,omitempty"`
-	// Boot is the network that it carries for the start, without a tag.
+	// Boot is the network that the port carries, untagged, for the network boot.
 	Boot CarriedNetwork `json:"boot"`
-	// Networks are those that it carries afterwards, in the order of their names.
+	// Networks are the networks that the port carries afterwards, sorted by name.
 	Networks []CarriedNetwork `json:"networks,omitempty"`
-	// Heard is what was last heard at it by LLDP while the machine's system answered; nothing
-	// where that is not known.
+	// Heard is what was last heard at the port by LLDP while the machine's system answered; empty
+	// if unknown.
 	Heard []item.Neighbour `json:"-"`
 }
 
 // CarriedNetwork is a network on a port.
 type CarriedNetwork struct {
 	Network string `json:"network"`
-	// VLAN is its number; 0 where the design has none.
+	// VLAN is the VLAN ID; 0 if the design has none.
 	VLAN   int  `json:"vlan,omitempty"`
 	Tagged bool `json:"tagged,omitempty"`
 }
 
-// String is the port as people know it: "port Ethernet1/7 of switch leaf-1".
+// String names the port for people: "port Ethernet1/7 of switch leaf-1".
 func (p SwitchedPort) String() string {
 	switch {
 	case p.Switch == "":
@@ -58,8 +58,7 @@ func PortsText(ports []SwitchedPort) string {
 	return strings.Join(all, ", ")
 }
 
-// StartPorts are the ports by which a node can be told to start over the network, in the order of
-// their names.
+// StartPorts returns the ports over which a node can boot from the network, sorted by name.
 func (s *Site) StartPorts(n *Node) (ports []SwitchedPort) {
 	for _, name := range slices.Sorted(maps.Keys(n.Interfaces)) {
 		i := n.Interfaces[name]
@@ -74,9 +73,9 @@ func (s *Site) StartPorts(n *Node) (ports []SwitchedPort) {
 	return ports
 }
 
-// PortsBack are ports that were prepared for starts of a node, with the networks that they have to
-// carry from now on: what the design has for the port of the switch by now, whichever node is
-// plugged into it. A port that the design no longer has keeps the networks that it had.
+// PortsBack returns the ports that were prepared for a node's network boots, with the networks that
+// they have to carry now. These come from the present design of the switch port, whichever node is
+// plugged in. A port that left the design keeps its earlier networks.
 func (s *Site) PortsBack(n *Node, prepared []SwitchedPort) []SwitchedPort {
 	ports := slices.Clone(prepared)
 	for i, p := range ports {
@@ -87,8 +86,8 @@ func (s *Site) PortsBack(n *Node, prepared []SwitchedPort) []SwitchedPort {
 	return ports
 }
 
-// pluggedInto is the node and its port that the design has at the other end of a switch's port; nil
-// where it has none. What the design does not name is known by the port of node n alone.
+// pluggedInto returns the node and its port that the design has at the other end of a switch port;
+// nil if it has none. A port without a name in the design is known only through node n.
 func (s *Site) pluggedInto(n *Node, p SwitchedPort) (at *Node, port string) {
 	if p.Switch == "" || p.Port == "" {
 		if i, is := n.Interfaces[p.Interface]; is && i.Switch == p.Switch && i.Port == p.Port {
@@ -99,7 +98,7 @@ func (s *Site) pluggedInto(n *Node, p SwitchedPort) (at *Node, port string) {
 	for _, other := range s.Nodes {
 		for name, i := range other.Interfaces {
 			if i.Switch == p.Switch && i.Port == p.Port {
-				return other, name // no two have one: rule duplicate-port
+				return other, name // rule duplicate-port makes it unique
 			}
 		}
 	}
@@ -114,8 +113,8 @@ func (s *Site) carried(name string, tagged bool) CarriedNetwork {
 	return c
 }
 
-// networksOn are the networks that a port of a node carries: those of the link that it is plugged
-// into, or else those of the node's interfaces that it is part of.
+// networksOn returns the networks that a port of a node carries: those of the link that it is
+// plugged into, or else those of the interfaces that use the port.
 func (s *Site) networksOn(n *Node, port string) (all []CarriedNetwork) {
 	name, _ := n.LinkOf(port)
 	if l := s.Links[name]; l != nil {
@@ -137,7 +136,7 @@ func (s *Site) networksOn(n *Node, port string) (all []CarriedNetwork) {
 	return slices.CompactFunc(all, func(a, b CarriedNetwork) bool { return a.Network == b.Network })
 }
 
-// upon are a port, and the bonds, bridges and VLANs that are made of it.
+// upon returns a port, and the bonds, bridges and VLANs that use it.
 func (n *Node) upon(port string) []string {
 	all := []string{port}
 	on := func(name string, parts ...string) {
@@ -160,14 +159,14 @@ func (n *Node) upon(port string) []string {
 	return all
 }
 
-// PreparedPorts are ports that were prepared for a start over the network and that are not proven
-// to be back on the networks of the design.
+// PreparedPorts are ports that were prepared for a network boot and are not yet proven to be back
+// on the networks of the design.
 type PreparedPorts struct {
 	Ports []SwitchedPort `json:"ports"`
-	// Since is when they were prepared first, and Back when they were last said to be back; zero
+	// Since is when they were first prepared. Back is when they were last reported back; zero
 	// before.
 	Since time.Time `json:"since"`
 	Back  time.Time `json:"back,omitzero"`
-	// Tries counts how often they were said to be back.
+	// Tries counts how often they were reported back.
 	Tries int `json:"tries,omitempty"`
 }

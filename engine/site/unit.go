@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Size is an amount of memory or storage in bytes; its text has a unit
+// Size is an amount of memory or storage in bytes. Its text has a unit
 // ("20GiB", "960GB").
 type Size int64
 
@@ -21,8 +21,8 @@ var units = []struct {
 	{"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3},
 }
 
-// ParseSize reads a whole number and a unit: "20GiB" is 20 × 2^30 bytes, "20GB"
-// is 20 × 10^9.
+// ParseSize parses a whole number with a unit: "20GiB" is 20 × 2^30 bytes,
+// "20GB" is 20 × 10^9.
 func ParseSize(text string) (Size, error) {
 	digits := strings.TrimRight(text, "KMGTPikB")
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -41,7 +41,7 @@ func ParseSize(text string) (Size, error) {
 	return 0, fmt.Errorf("size %q has no unit, such as GiB or GB", text)
 }
 
-// String is the size in the largest unit that gives a whole number.
+// String returns the size in the largest unit that gives a whole number.
 func (s Size) String() string {
 	for _, u := range units {
 		if s != 0 && int64(s)%u.bytes == 0 {
@@ -51,8 +51,7 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// MarshalText writes what String gives.
-// Plus is the sum of two sizes; what is too large is the largest size.
+// Plus returns the sum of two sizes, at most the largest Size.
 func (s Size) Plus(other Size) Size {
 	if s > math.MaxInt64-other {
 		return math.MaxInt64
@@ -60,7 +59,7 @@ func (s Size) Plus(other Size) Size {
 	return s + other
 }
 
-// Times is a multiple of a size; what is too large is the largest size.
+// Times returns a multiple of a size, at most the largest Size.
 func (s Size) Times(n int) Size {
 	if s > 0 && n > 0 && Size(n) > math.MaxInt64/s {
 		return math.MaxInt64
@@ -68,6 +67,7 @@ func (s Size) Times(n int) Size {
 	return s * Size(n)
 }
 
+// MarshalText writes what String returns.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what ParseSize reads.
@@ -76,16 +76,16 @@ func (s *Size) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Extent is how much of a whole something takes: Size bytes; at least that and
-// then all that is left, if Rest is set; or Share per cent, if that is not 0.
-// The zero Extent is unset.
+// Extent is how much of a whole something takes: Size bytes; at least Size and
+// then the rest, if Rest is set; or Share per cent, if that is not 0. The zero
+// Extent is unset.
 type Extent struct {
 	Size  Size
 	Rest  bool
 	Share int
 }
 
-// ParseExtent reads "20GiB", ">50GiB" or "25%".
+// ParseExtent parses "20GiB", ">50GiB" or "25%".
 func ParseExtent(text string) (Extent, error) {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		n, err := strconv.Atoi(share)
@@ -99,10 +99,10 @@ func ParseExtent(text string) (Extent, error) {
 	return Extent{Size: size, Rest: atLeast}, err
 }
 
-// IsZero says whether the extent is unset.
+// IsZero reports whether the extent is unset.
 func (e Extent) IsZero() bool { return e == Extent{} }
 
-// String is the extent as ParseExtent reads it.
+// String returns the extent in the form that ParseExtent reads.
 func (e Extent) String() string {
 	switch {
 	case e.Share != 0:
@@ -113,7 +113,7 @@ func (e Extent) String() string {
 	return e.Size.String()
 }
 
-// Of is how many bytes the extent takes of a whole at least.
+// Of returns the minimum number of bytes that the extent takes of a whole.
 func (e Extent) Of(whole Size) Size {
 	if e.Share != 0 {
 		return whole / 100 * Size(e.Share)
@@ -121,7 +121,7 @@ func (e Extent) Of(whole Size) Size {
 	return e.Size
 }
 
-// MarshalText writes what String gives.
+// MarshalText writes what String returns.
 func (e Extent) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText reads what ParseExtent reads.
@@ -130,10 +130,10 @@ func (e *Extent) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Rate is what a link carries, in Mb/s; its text has a unit ("25Gb/s").
+// Rate is the speed of a link in Mb/s. Its text has a unit ("25Gb/s").
 type Rate int64
 
-// ParseRate reads a whole number of "Mb/s" or "Gb/s".
+// ParseRate parses a whole number of "Mb/s" or "Gb/s".
 func ParseRate(text string) (Rate, error) {
 	for unit, factor := range map[string]int64{"Gb/s": 1000, "Mb/s": 1} {
 		if digits, ok := strings.CutSuffix(text, unit); ok {
@@ -147,7 +147,7 @@ func ParseRate(text string) (Rate, error) {
 	return 0, fmt.Errorf("rate %q is not a whole number of Mb/s or Gb/s, such as 25Gb/s", text)
 }
 
-// String is the rate in Gb/s if that is a whole number, else in Mb/s.
+// String returns the rate in Gb/s if that is a whole number, else in Mb/s.
 func (r Rate) String() string {
 	if r%1000 == 0 {
 		return strconv.FormatInt(int64(r/1000), 10) + "Gb/s"
@@ -155,7 +155,7 @@ func (r Rate) String() string {
 	return strconv.FormatInt(int64(r), 10) + "Mb/s"
 }
 
-// MarshalText writes what String gives.
+// MarshalText writes what String returns.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads what ParseRate reads.
@@ -164,11 +164,11 @@ func (r *Rate) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Quorum is how many of a number are enough: "all", a count ("2") or a share
-// ("50%", rounded up).
+// Quorum is how many of a number are enough: "all", a count ("2") or a
+// percentage ("50%", rounded up).
 type Quorum string
 
-// Of is how many of total are enough. A count may be more than there are.
+// Of returns how many of total are enough. A count may exceed total.
 func (q Quorum) Of(total int) int {
 	if share, ok := strings.CutSuffix(string(q), "%"); ok {
 		n, _ := strconv.Atoi(share)

@@ -10,19 +10,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// Unlisted is what becomes of what a system has and its design does not name.
+// Unlisted says what to do about things that a system has and its design does not name.
 type Unlisted struct {
-	// Units is UnlistedReport or UnlistedDisable; empty leaves them as they are.
+	// Units is UnlistedReport or UnlistedDisable; empty ignores such units.
 	Units string `json:"units,omitempty"`
 }
 
-// What becomes of units that start with the system and that the design does not name.
+// What to do about units that start with the system and that the design does not name.
 const (
 	UnlistedReport  = "report"
 	UnlistedDisable = "disable"
 )
 
-// UnlistedIn is what becomes of such units in a system of a family.
+// UnlistedIn returns what to do about such units in a system of a family.
 func (n *Node) UnlistedIn(family string) string {
 	if own := n.Families[family].Unlisted.Units; own != "" {
 		return own
@@ -30,8 +30,7 @@ func (n *Node) UnlistedIn(family string) string {
 	return n.System.Unlisted.Units
 }
 
-// AsksForUnits says whether the units are to be listed that the design does not name, in some
-// system.
+// AsksForUnits reports whether units that the design does not name are to be listed, in any system.
 func (n *Node) AsksForUnits() bool {
 	for family := range n.Families {
 		if n.UnlistedIn(family) != "" {
@@ -44,12 +43,12 @@ func (n *Node) AsksForUnits() bool {
 // UnlistedUnit is a unit that starts with the system and that the design does not name.
 type UnlistedUnit struct {
 	Name string
-	// Package has brought it; empty for one that no package has.
+	// Package is the package that brought the unit; empty for none.
 	Package string
 }
 
-// UnlistedUnits are the units that start with the system and that neither the design nor what
-// the system needs by itself names, in order. Where known is false nobody has listed them.
+// UnlistedUnits returns, sorted, the units that start with the system and that neither the design
+// names nor the system itself needs. If known is false, nobody has listed them.
 func (s FacetState) UnlistedUnits(n *Node) (units []UnlistedUnit, known bool) {
 	if !s.listsUnits() {
 		return nil, false
@@ -64,16 +63,15 @@ func (s FacetState) UnlistedUnits(n *Node) (units []UnlistedUnit, known bool) {
 	return units, true
 }
 
-// listsUnits says whether the machine has told which units the design may not name.
+// listsUnits reports whether the machine has listed the units that the design may not name.
 func (s FacetState) listsUnits() bool {
 	return slices.Contains(s.Absent, item.KindUnlisted) && s.Unread[item.KindUnlisted] == ""
 }
 
 func unlistedKey(name string) string { return item.KindUnlisted + "." + name }
 
-// unlistedNames are the units that were told of, and those that Slipway has disabled, as far as
-// the design does not name them. What becomes of one that Slipway made is said when it was set
-// back.
+// unlistedNames returns the reported units, and those that Slipway has disabled, without those that
+// the design names. It leaves out a unit that Slipway made, until that unit is restored.
 func (s FacetState) unlistedNames(n *Node, named naming) []string {
 	var names []string
 	add := func(key string) {
@@ -93,12 +91,12 @@ func (s FacetState) unlistedNames(n *Node, named naming) []string {
 	return slices.Compact(names)
 }
 
-// mostUnlisted bounds how many units are disabled because the design does not name them: a machine
-// tells which these are.
+// mostUnlisted limits how many units are disabled because the design does not name them. The list
+// comes from the machine, so it is not trusted.
 const mostUnlisted = 1000
 
-// unlistedItems are the items that disable such units. Where nobody has listed them it is one
-// that says so; lacking is why that is not possible.
+// unlistedItems returns the items that disable such units. If nobody has listed the units, it
+// returns one item that says so. If the list is unusable, lacking says why.
 func (s FacetState) unlistedItems(n *Node, family string) (items []item.Item, lacking string) {
 	disabled := map[string]string{"": item.Disabled}
 	switch {
@@ -119,8 +117,8 @@ func (s FacetState) unlistedItems(n *Node, family string) (items []item.Item, la
 	return items, ""
 }
 
-// managerItems are the items that disable other managers of the network than the one that Slipway
-// writes for. What sets the network up does so.
+// managerItems returns the items that disable all network managers except the one that Slipway
+// configures. The step that configures the network applies them.
 func (s FacetState) managerItems() (items []item.Item) {
 	for _, key := range slices.Sorted(maps.Keys(s.Have)) {
 		if item.Kind(key) == item.KindManagers && item.ID(key) != "" {
@@ -130,12 +128,12 @@ func (s FacetState) managerItems() (items []item.Item) {
 	return items
 }
 
-// staysDisabled says whether a unit that Slipway has disabled is to stay so.
+// staysDisabled reports whether a unit that Slipway has disabled stays disabled.
 func (s FacetState) staysDisabled(n *Node, family, name string) bool {
 	return n.UnlistedIn(family) == UnlistedDisable && !n.namedIn(s).unit(name, s.Have)
 }
 
-// Unlisted are the items of a step that disable units that the design does not name.
+// Unlisted returns the items of a step that disable units that the design does not name.
 func (s Step) Unlisted() (items []item.Item) {
 	for _, c := range s.Changes {
 		key, is := strings.CutPrefix(c.Field, string(FacetConfig)+".")
@@ -149,8 +147,8 @@ func (s Step) Unlisted() (items []item.Item) {
 // naming is what a design names that brings units.
 type naming struct{ units, packages map[string]bool }
 
-// namedIn is what the design names in a system: units, also of health and of boot actions,
-// and packages, whose units are meant with them.
+// namedIn returns what the design names in a system: units, including those of health and boot
+// actions, and packages, which stand for their units.
 func (n *Node) namedIn(s FacetState) naming {
 	all := naming{map[string]bool{}, map[string]bool{}}
 	for _, i := range n.MayItems(FacetConfig, s.System) {
@@ -179,15 +177,15 @@ func (n *Node) namedIn(s FacetState) naming {
 	return all
 }
 
-// packageName is a package without its architecture: "libc6" of "libc6:amd64".
+// packageName returns a package without its architecture: "libc6" of "libc6:amd64".
 func packageName(name string) string {
 	name, _, _ = strings.Cut(name, ":")
 	return name
 }
 
-// unit says whether a unit is named: itself, by another name of it, by its template, by the service
-// that it starts, by a unit that stops with it, or by the package that has brought it or one that
-// needs that.
+// unit reports whether the design names a unit: by its own or another name, by its template, by the
+// service that it starts, by a unit that stops with it, by the package that brought it, or by one
+// that needs that package.
 func (all naming) unit(name string, have Values) bool {
 	for _, by := range strings.Fields(have[item.BroughtBy(name)]) {
 		if all.packages[packageName(by)] {
@@ -209,7 +207,7 @@ func (all naming) names(name string) bool {
 	if at := strings.IndexByte(name, '@'); at >= 0 {
 		return all.units[name[:at+1]+name[strings.LastIndexByte(name, '.'):]]
 	}
-	// What starts a service that is named goes with it: systemd stops the service with its socket.
+	// A unit that starts a named service is named too: systemd stops the service with its socket.
 	service := strings.TrimSuffix(name, path.Ext(name)) + ".service"
 	return service != name && all.units[service]
 }

@@ -9,52 +9,52 @@ import (
 	"net/url"
 )
 
-// StyleVirtual is the style of a node whose machine is a virtual one.
+// StyleVirtual is the style of a node whose machine is virtual.
 const StyleVirtual = "virtual"
 
-// IsVirtual says whether the node's machine is a virtual one.
+// IsVirtual reports whether the node's machine is virtual.
 func (n *Node) IsVirtual() bool { return n.Style == StyleVirtual }
 
 // Virtual is what a virtual machine is made of, and where it runs.
 type Virtual struct {
 	CPUs   int  `json:"cpus,omitempty"`
 	Memory Size `json:"memory,omitempty"`
-	// Machine is "q35", also when empty, or "pc".
+	// Machine is "q35" (the default) or "pc".
 	Machine string `json:"machine,omitempty"`
-	// Firmware is "bios", also when empty, or "uefi".
+	// Firmware is "bios" (the default) or "uefi".
 	Firmware   string `json:"firmware,omitempty"`
 	SecureBoot bool   `json:"secureBoot,omitempty"`
-	// TPM gives it an emulated TPM 2.0.
+	// TPM adds an emulated TPM 2.0.
 	TPM bool `json:"tpm,omitempty"`
-	// Watchdog is what its watchdog does when nobody feeds it: "reset",
-	// "poweroff", "pause", or empty for no watchdog.
+	// Watchdog is what the watchdog does when it expires: "reset", "poweroff",
+	// "pause", or empty for no watchdog.
 	Watchdog string                 `json:"watchdog,omitempty"`
 	Disks    map[string]VirtualDisk `json:"disks,omitempty"`
-	// Interfaces are by the names that the kernel gives them.
+	// Interfaces are by kernel name.
 	Interfaces map[string]VirtualInterface `json:"interfaces,omitempty"`
-	// Autostart is nil or true for one that starts with its hypervisor.
+	// Autostart is nil or true if the machine starts with its hypervisor.
 	Autostart *bool `json:"autostart,omitempty"`
-	// Erase says what becomes of its disks when it is zeroized: "delete", also
-	// when empty, or "wipe", which overwrites them first.
+	// Erase says what happens to the disks when the machine is zeroized:
+	// "delete" (the default), or "wipe", which overwrites them first.
 	Erase string `json:"erase,omitempty"`
-	// Hypervisor is the one that the design asks for; empty for any.
+	// Hypervisor is the hypervisor that the design asks for; empty for any.
 	Hypervisor string `json:"hypervisor,omitempty"`
-	// Host is where it is placed; zero before that.
+	// Host is where the machine is placed; zero before that.
 	Host Host `json:"host,omitzero"`
 }
 
 // VirtualDisk is a disk of a virtual machine.
 type VirtualDisk struct {
 	Size Size `json:"size"`
-	// Pool is the storage pool of the hypervisor; "default" when empty.
+	// Pool is the storage pool of the hypervisor, "default" by default.
 	Pool string `json:"pool,omitempty"`
-	// Format is "qcow2", also when empty, or "raw".
+	// Format is "qcow2" (the default) or "raw".
 	Format string `json:"format,omitempty"`
-	// Bus is "virtio", also when empty, "scsi" or "sata".
+	// Bus is "virtio" (the default), "scsi" or "sata".
 	Bus string `json:"bus,omitempty"`
-	// Image says that the node's image is put on this disk, by an installation:
-	// as an "overlay", over the hypervisor's own copy, or as a "copy"; empty for
-	// a disk of data, which no installation touches.
+	// Image says how an installation puts the node's image on this disk: as an
+	// "overlay" over the hypervisor's copy, or as a "copy". It is empty for a
+	// data disk, which no installation touches.
 	Image string `json:"image,omitempty"`
 }
 
@@ -62,64 +62,63 @@ type VirtualDisk struct {
 type VirtualInterface struct {
 	// Bridge is the bridge of the hypervisor that it is plugged into.
 	Bridge string `json:"bridge"`
-	// Model is "virtio", also when empty, "e1000e" or "rtl8139".
+	// Model is "virtio" (the default), "e1000e" or "rtl8139".
 	Model string `json:"model,omitempty"`
-	// MAC is its address in lower case.
+	// MAC is the interface's address in lower case.
 	MAC string `json:"mac,omitempty"`
 }
 
-// Host is what a virtual machine has from the hypervisor that it is placed on.
+// Host is what a virtual machine gets from the hypervisor that it is placed on.
 type Host struct {
-	// Hypervisor is its name in the design.
+	// Hypervisor is the hypervisor's name in the design.
 	Hypervisor string `json:"hypervisor"`
 	// Accelerator is "kvm" or "emulation".
 	Accelerator string `json:"accelerator"`
 }
 
-// Placed is a virtual machine that has a place: where, and what it takes there.
+// Placed is a virtual machine that has a place, with its requirements.
 type Placed struct {
 	Role    string  `json:"role,omitempty"`
 	Virtual Virtual `json:"virtual"`
-	// Unmade says that nothing of it was made yet: it keeps its place as long as
-	// the design does not ask for another.
+	// Unmade means that nothing of the machine was made yet. It keeps its place
+	// unless the design asks for another.
 	Unmade bool `json:"unmade,omitempty"`
 }
 
 // Hypervisor is a host of virtual machines.
 type Hypervisor struct {
 	Description string `json:"description,omitempty"`
-	// URL is how its libvirt is reached, without a domain:
-	// libvirt+unix:///system, libvirt+tls://192.0.2.21/system,
-	// libvirt+ssh://root@192.0.2.21/system.
+	// URL is how libvirt is reached, without a domain: libvirt+unix:///system,
+	// libvirt+tls://192.0.2.21/system, libvirt+ssh://root@192.0.2.21/system.
 	URL        string `json:"url"`
 	Credential string `json:"credential,omitempty"`
 	Trust      Trust  `json:"trust,omitzero"`
-	// Node is the node of the design that it runs on; empty for none.
+	// Node is the design's node that is the hypervisor; empty for none.
 	Node string `json:"node,omitempty"`
-	// Rack is where it stands: that of its Node when empty.
+	// Rack is the hypervisor's rack; empty means the rack of its Node.
 	Rack string `json:"rack,omitempty"`
-	// CPUs, Memory and the Pools are what virtual machines may have of it all
-	// together; 0 for no bound.
+	// CPUs, Memory and Pools limit what all its virtual machines may have
+	// together; 0 for no limit.
 	CPUs   int             `json:"cpus,omitempty"`
 	Memory Size            `json:"memory,omitempty"`
 	Pools  map[string]Size `json:"pools,omitempty"`
-	// Accelerator is "kvm", also when empty, or "emulation", which needs no
-	// support of the processor and is slow.
+	// Accelerator is "kvm" (the default) or "emulation", which needs no
+	// processor support and is slow.
 	Accelerator string `json:"accelerator,omitempty"`
-	// Drained keeps new machines off it.
+	// Drained prevents new machines from being placed here.
 	Drained bool `json:"drained,omitempty"`
 }
 
 // Placement is how the nodes of a role are placed on hypervisors.
 type Placement struct {
-	// Spread is what they are spread over: "hypervisor", also when empty,
-	// "rack", "domain" (of racks) or "none". It is a wish: where it cannot be,
-	// as evenly as can be.
+	// Spread is what the nodes are spread over: "hypervisor" (the default),
+	// "rack", "domain" (of racks) or "none". It is a preference: where it
+	// cannot be met, they are spread as evenly as possible.
 	Spread string `json:"spread,omitempty"`
-	// Apart are roles no node of which may be on the same hypervisor; its own
-	// name keeps its nodes from each other.
+	// Apart are roles whose nodes may not be on the same hypervisor. A role's
+	// own name separates its nodes.
 	Apart []string `json:"apart,omitempty"`
-	// Near are roles of which a node has to be on the same hypervisor.
+	// Near are roles of which a node must be on the same hypervisor.
 	Near []string `json:"near,omitempty"`
 }
 
@@ -127,8 +126,8 @@ type Placement struct {
 // section 5.5: any UUID can be one).
 var machines = [16]byte{0x7c, 0x1f, 0x5a, 0x40, 0x3a, 0x0e, 0x4c, 0x0d, 0x9a, 0x52, 0x61, 0x6c, 0x69, 0x70, 0x77, 0x61}
 
-// MachineUUID is the UUID of a site's virtual machine: of version 5, from the
-// names of the site and of the node, and so the same for ever.
+// MachineUUID returns the UUID of a site's virtual machine: a version 5 UUID
+// made from the names of the site and of the node, so it never changes.
 func MachineUUID(site, node string) string {
 	h := sha1.New()
 	h.Write(machines[:])
@@ -140,22 +139,22 @@ func MachineUUID(site, node string) string {
 	return fmt.Sprintf("%s-%s-%s-%s-%s", text[:8], text[8:12], text[12:16], text[16:20], text[20:])
 }
 
-// MachineMAC is the address of an interface of a site's virtual machine, from
-// the three names. Its first bytes are those that QEMU's machines have, which
-// say that it is locally administered.
+// MachineMAC returns the MAC address of a virtual machine's interface, made
+// from the three names. Its first bytes are those of QEMU's machines, which
+// mark it as locally administered.
 func MachineMAC(site, node, name string) string {
 	sum := sha256.Sum256([]byte(site + "/" + node + "/" + name))
 	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
 }
 
-// Derive fills in what follows of a virtual machine from the names of its site
-// and of its node.
+// Derive fills in what follows from the names of the site and the node for a
+// virtual machine.
 func (n *Node) Derive(site string) {
 	if !n.IsVirtual() {
 		return
 	}
 	n.Identity = Identity{UUID: MachineUUID(site, n.Name)}
-	n.Virtual.Interfaces = maps.Clone(n.Virtual.Interfaces) // nodes may have one together
+	n.Virtual.Interfaces = maps.Clone(n.Virtual.Interfaces) // nodes may share the map
 	for name, i := range n.Virtual.Interfaces {
 		if i.MAC == "" {
 			i.MAC = MachineMAC(site, n.Name, name)
@@ -164,7 +163,7 @@ func (n *Node) Derive(site string) {
 	}
 }
 
-// Endpoint is the way to one of the hypervisor's virtual machines.
+// Endpoint returns the endpoint of one of the hypervisor's virtual machines.
 func (h *Hypervisor) Endpoint(site, node string) Endpoint {
 	u, err := url.Parse(h.URL)
 	if err != nil {
@@ -177,8 +176,8 @@ func (h *Hypervisor) Endpoint(site, node string) Endpoint {
 	return Endpoint{URL: u.String(), Credential: h.Credential, Trust: h.Trust}
 }
 
-// ImageDisk is the name of the disk that the node's image is put on; empty for
-// none.
+// ImageDisk returns the name of the disk that the node's image is put on; empty
+// for none.
 func (v *Virtual) ImageDisk() string {
 	for name, d := range v.Disks {
 		if d.Image != "" {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// FieldUnattached is what FacetDisks has of the volumes that belong to a virtual
-// machine and that none of its disks is made of now, as the text of Volumes. They
-// go when the machine is taken away.
+// FieldUnattached is the field of FacetDisks with the volumes that belong to a
+// virtual machine but are not attached to it, as the text of Volumes. They are
+// deleted with the machine.
 const FieldUnattached = "unattached"
 
-// Volume is a volume that was made for a disk of a virtual machine.
+// Volume is a volume made for a disk of a virtual machine.
 type Volume struct {
 	Disk, Pool, Size string
-	// Unattached is set when no disk of the machine is made of it now.
+	// Unattached is set if no disk of the machine uses the volume now.
 	Unattached bool
 }
 
@@ -23,7 +23,7 @@ const (
 	notAttached = " (not attached)"
 )
 
-// String names the volume as people approve its loss: "data 16MiB in the pool default".
+// String names the volume for whoever approves its loss: "data 16MiB in the pool default".
 func (v Volume) String() string {
 	text := strings.TrimSpace(v.Disk + " " + v.Size)
 	if v.Pool != "" {
@@ -35,11 +35,11 @@ func (v Volume) String() string {
 	return text
 }
 
-// Is says whether both are of the same disk, in the same pool. A volume that was
-// approved may have another size by now, and may have been detached.
+// Is reports whether both are of the same disk, in the same pool. Since its
+// approval, a volume may have changed size or been detached.
 func (v Volume) Is(other Volume) bool { return v.Disk == other.Disk && v.Pool == other.Pool }
 
-// Volumes are several volumes. Loss.Disks is their text.
+// Volumes is a list of volumes. Loss.Disks is its text.
 type Volumes []Volume
 
 // String names all of them.
@@ -51,8 +51,8 @@ func (all Volumes) String() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseVolumes reads the text of Volumes. It leaves out what names no volume, such
-// as DisksUnknown.
+// ParseVolumes parses the text of Volumes. It skips entries that name no volume,
+// such as DisksUnknown.
 func ParseVolumes(text string) Volumes {
 	var all Volumes
 	for _, name := range strings.Split(text, ", ") {
@@ -65,8 +65,8 @@ func ParseVolumes(text string) Volumes {
 	return all
 }
 
-// VolumesIn are the volumes in what FacetDisks has: those of the disks in their
-// order, then those that are not attached.
+// VolumesIn returns the volumes in the values of FacetDisks: those of the disks
+// in order, then those that are not attached.
 func VolumesIn(have Values) Volumes {
 	var all Volumes
 	for _, field := range slices.Sorted(maps.Keys(have)) {
@@ -77,8 +77,8 @@ func VolumesIn(have Values) Volumes {
 	return append(all, ParseVolumes(have[FieldUnattached])...)
 }
 
-// Unnamed are those of the volumes that others do not name. Each of the others
-// names one.
+// Unnamed returns the volumes that others does not name. Each entry of others
+// names one volume.
 func (all Volumes) Unnamed(others Volumes) Volumes {
 	left := slices.Clone(others)
 	return slices.DeleteFunc(slices.Clone(all), func(v Volume) bool {

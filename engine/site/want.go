@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// Want is what the design asks of a facet, in canonical terms; nil when it is
-// silent. A facet inside the installed system is asked for item by item.
+// Want returns what the design asks of a facet, in canonical terms; nil if it
+// asks for nothing. A facet inside the installed system has fields for each item.
 func (n *Node) Want(f Facet) Values {
 	switch f {
 	case FacetPower:
@@ -39,14 +39,13 @@ func (n *Node) Want(f Facet) Values {
 	return nil
 }
 
-// Asks says whether the design asks for anything of a facet: whether Want gives
-// anything in some system.
+// Asks reports whether the design asks for anything of a facet, in any system.
 func (n *Node) Asks(f Facet) bool {
 	return n.Want(f) != nil || n.asksByFamily(f) || n.asksByDriver(f) || f == FacetConfig && n.AsksForUnits()
 }
 
-// asksByDriver says whether a driver asks for something of a facet that may be for the
-// machine.
+// asksByDriver reports whether a driver that may be for the machine asks for something
+// of a facet.
 func (n *Node) asksByDriver(f Facet) bool {
 	for _, d := range n.References.Drivers {
 		if d.asks(f) {
@@ -56,13 +55,13 @@ func (n *Node) asksByDriver(f Facet) bool {
 	return false
 }
 
-// asks says whether a driver asks for something of a facet, in some system.
+// asks reports whether a driver asks for something of a facet, in any system.
 func (d *Driver) asks(f Facet) bool {
 	return f == FacetPackages && len(d.Packages) > 0 || f == FacetConfig && len(d.Modules)+len(d.Firmware) > 0
 }
 
-// asksByFamily says whether the design asks for something of a facet in systems
-// of one family alone.
+// asksByFamily reports whether the design asks for something of a facet only in
+// systems of some family.
 func (n *Node) asksByFamily(f Facet) bool {
 	for family := range n.Families {
 		if own := (&Node{Families: n.Families}); len(own.ItemsIn(f, family)) > 0 {
@@ -72,8 +71,8 @@ func (n *Node) asksByFamily(f Facet) bool {
 	return false
 }
 
-// Asked names what the design asks of a facet, whatever the system turns out to
-// be; empty when it is silent.
+// Asked returns a digest of what the design asks of a facet, whatever the
+// system turns out to be; empty if it asks for nothing.
 func (n *Node) Asked(f Facet) string {
 	all := Values{}
 	maps.Copy(all, n.Want(f))
@@ -104,7 +103,7 @@ func (n *Node) Asked(f Facet) string {
 	return all.Digest()
 }
 
-// values are what the design asks of the boot, field by field.
+// values returns what the design asks of the boot, by field.
 func (b Boot) values() Values {
 	v := Values{}
 	if len(b.Order) > 0 {
@@ -130,7 +129,7 @@ func orNil(v Values) Values {
 	return v
 }
 
-// Digest names values, free of order.
+// Digest identifies values, independent of order.
 func (v Values) Digest() string {
 	h := sha256.New()
 	for _, field := range slices.Sorted(maps.Keys(v)) {

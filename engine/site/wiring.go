@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// ReferencesOf are what the names in a node's design stand for.
+// ReferencesOf resolves the names in a node's design.
 func (s *Site) ReferencesOf(n *Node) References {
 	r := References{Authorities: s.SSH.Users}
 	if image := s.Images[n.Image]; image != nil {
@@ -24,7 +24,7 @@ func (s *Site) ReferencesOf(n *Node) References {
 		r.Health = role.Health
 	}
 	if len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs) > 0 {
-		if links, err := s.Wiring(n); err == nil { // else a rule says what is wrong
+		if links, err := s.Wiring(n); err == nil { // otherwise a rule reports what is wrong
 			r.Links = links
 		}
 	}
@@ -52,7 +52,7 @@ func (s *Site) ReferencesOf(n *Node) References {
 	for _, name := range append(artifacts, firmware...) {
 		a := s.Artifacts[name]
 		if a == nil {
-			continue // a rule finds a name that stands for nothing
+			continue // a rule reports names of artifacts that do not exist
 		}
 		if r.Artifacts == nil {
 			r.Artifacts = map[string]Artifact{}
@@ -62,9 +62,9 @@ func (s *Site) ReferencesOf(n *Node) References {
 	return r
 }
 
-// Wiring are a node's interfaces, bonds, bridges and VLANs by name, with what its
-// networks and links say of them: the one place that knows how a node reaches its
-// networks. The error is the first thing that makes no sense.
+// Wiring returns a node's interfaces, bonds, bridges and VLANs by name, with the settings of its
+// networks and links. It is the only place that knows how a node reaches its networks. The error is
+// the first inconsistency.
 func (s *Site) Wiring(n *Node) (map[string]item.Link, error) {
 	w := wiring{site: s, node: n, links: map[string]item.Link{}}
 	w.ethernets()
@@ -80,7 +80,7 @@ func (s *Site) Wiring(n *Node) (map[string]item.Link, error) {
 	}
 	for name, v := range n.VLANs {
 		l := w.carrier("", []string{v.Network}, v.MTU)
-		if w.inBridge(name) { // which has the addresses then
+		if w.inBridge(name) { // the bridge has the addresses then
 			l = item.Link{MTU: l.MTU}
 		}
 		l.Kind, l.Parent = "vlan", v.Parent
@@ -101,8 +101,7 @@ func (w *wiring) inBridge(name string) bool {
 	return false
 }
 
-// wiring puts together what a node has; err is the first thing that made no
-// sense.
+// wiring collects what a node has; err is the first inconsistency.
 type wiring struct {
 	site  *Site
 	node  *Node
@@ -110,8 +109,8 @@ type wiring struct {
 	err   error
 }
 
-// ethernets are those that the design names, and all of a virtual machine: one
-// that the design says nothing of is there, and not set up.
+// ethernets adds the designed interfaces, and all of a virtual machine. Those that the design does
+// not mention exist without configuration.
 func (w *wiring) ethernets() {
 	for name, i := range w.node.Interfaces {
 		l := w.carrier(i.Link, i.Networks, i.MTU)
@@ -135,7 +134,7 @@ func (w *wiring) ethernets() {
 	})
 }
 
-// bonding is how a bond's members are used, from its link.
+// bonding returns how a bond's members are used, from its link.
 func (w *wiring) bonding(b Bond) *item.Bond {
 	its := &item.Bond{Primary: b.Primary}
 	if l := w.site.Links[b.Link]; l != nil && l.Bonding != nil {
@@ -148,8 +147,8 @@ func (w *wiring) bonding(b Bond) *item.Bond {
 
 func milliseconds(d Duration) int { return int(time.Duration(d) / time.Millisecond) }
 
-// carrier is what every kind of interface has: its addresses and routes in the
-// networks that it carries.
+// carrier returns what every kind of interface has: addresses and routes in the networks that it
+// carries.
 func (w *wiring) carrier(link string, networks []string, mtu int) item.Link {
 	var l item.Link
 	for _, name := range networks {
@@ -189,7 +188,7 @@ func (w *wiring) carrier(link string, networks []string, mtu int) item.Link {
 	return l
 }
 
-// withLength is an address with the length of its network's prefix.
+// withLength returns an address with the prefix length of its network.
 func (w *wiring) withLength(network, address, cidr string) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err == nil {
@@ -201,8 +200,8 @@ func (w *wiring) withLength(network, address, cidr string) string {
 	return fmt.Sprintf("%s/%d", address, prefix.Bits())
 }
 
-// routes are those of a network. A default one is by the gateway of the network that decides
-// for its family.
+// routes returns the routes of a network. The default route uses the network that DefaultNetwork
+// picks for its family.
 func (w *wiring) routes(name string, net *Network) []item.Route {
 	var routes []item.Route
 	if first, _ := w.site.DefaultNetwork(w.node, net.IPFamily()); net.Gateway != "" && name == first {
@@ -214,7 +213,7 @@ func (w *wiring) routes(name string, net *Network) []item.Route {
 	return routes
 }
 
-// ownRoutes are those of the node over a gateway in one of its networks.
+// ownRoutes returns the node's own routes over a gateway in a network.
 func (w *wiring) ownRoutes(name string, net *Network) []item.Route {
 	prefix, err := netip.ParsePrefix(net.CIDR)
 	if err != nil {
@@ -230,8 +229,8 @@ func (w *wiring) ownRoutes(name string, net *Network) []item.Route {
 	return routes
 }
 
-// over are the routes over a gateway in a network, but to the networks that the node is in
-// itself.
+// over returns the routes over a gateway in a network, except those to networks that the node
+// itself is in.
 func (w *wiring) over(network string, r Route) (routes []item.Route) {
 	for _, d := range w.site.Destinations(network, r) {
 		if w.node.Addresses[d.Network] == "" {
@@ -241,7 +240,7 @@ func (w *wiring) over(network string, r Route) (routes []item.Route) {
 	return routes
 }
 
-// sharedBy are the shared addresses of a network that a node may have.
+// sharedBy returns the shared addresses of a network that a node may have.
 func (n *Network) sharedBy(node *Node) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(n.Shared)) {
@@ -252,8 +251,8 @@ func (n *Network) sharedBy(node *Node) []string {
 	return all
 }
 
-// BootsOnly says whether a network is only where the firmware of one of the node's
-// ports starts the machine, so that the system has no part in it.
+// BootsOnly reports whether a network serves only to boot the machine from one of its ports. The
+// installed system does not use it then.
 func (n *Node) BootsOnly(network string) bool {
 	boots := false
 	for _, i := range n.Interfaces {

@@ -1,11 +1,11 @@
-// Package sitekey is the root key of a site: what its daemon signs with it
-// outlives the daemon's records. Markers inside machines, the ledger, the term
-// and the host keys of installed systems are believed after a loss of records
-// because of a signature that only the site's daemon can make.
+// Package sitekey holds the root key of a site. What the daemon signs with it
+// outlives the daemon's records. Only the site's daemon can make these signatures.
+// So after a loss of records, Slipway trusts signed markers inside machines, the
+// signed ledger and term, and the signed host keys of installed systems.
 //
-// The root key is 32 random bytes in a file outside the state directory. Every
-// use of it has a key of its own, derived by HKDF-SHA-256 (RFC 5869), so that
-// no use can stand in for another.
+// The root key is 32 random bytes in a file outside the state directory. Every use
+// has its own key, derived by HKDF-SHA-256 (RFC 5869), so that no use can stand in
+// for another.
 package sitekey
 
 import (
@@ -55,14 +55,14 @@ func (*Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText hides the key.
 func (*Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Public is the public half, as a design names it in site.keys.
+// Public returns the public half, as a design lists it in site.keys.
 func (k *Key) Public() string {
 	return publicPrefix + base64.StdEncoding.EncodeToString(k.sign.Public().(ed25519.PublicKey))
 }
 
 const publicPrefix = "ed25519:"
 
-// ParsePublic reads what Public gives.
+// ParsePublic parses the result of Public.
 func ParsePublic(text string) (ed25519.PublicKey, error) {
 	encoded, ok := strings.CutPrefix(text, publicPrefix)
 	raw, err := base64.StdEncoding.DecodeString(encoded)
@@ -72,14 +72,14 @@ func ParsePublic(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
-// Purpose is what a signature is for. A signature for one purpose is none for
+// Purpose is what a signature is for. A signature for one purpose is not valid for
 // another.
 type Purpose string
 
 // The purposes.
 const (
 	ForMarker Purpose = "marker"
-	ForStatus Purpose = "status" // what the status branch holds: term, ledger, host keys
+	ForStatus Purpose = "status" // the content of the status branch: term, ledger, host keys
 )
 
 // Sign signs a value, as its JSON, for one purpose.
@@ -91,10 +91,10 @@ func (k *Key) Sign(p Purpose, value any) (string, error) {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(k.sign, text)), nil
 }
 
-// ErrSignature is wrapped where a signature is none of the site's.
+// ErrSignature is wrapped when no key of the site made a signature.
 var ErrSignature = errors.New("not signed with a key of this site")
 
-// Verify says whether one of the public keys has signed a value for a purpose.
+// Verify checks that one of the public keys signed a value for a purpose.
 func Verify(publics []string, p Purpose, value any, signature string) error {
 	text, err := message(p, value)
 	if err != nil {
@@ -112,8 +112,7 @@ func Verify(publics []string, p Purpose, value any, signature string) error {
 	return ErrSignature
 }
 
-// message is what is signed: the purpose, and the value as encoding/json writes
-// it.
+// message returns what is signed: the purpose, and the value's JSON.
 func message(p Purpose, value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -122,11 +121,11 @@ func message(p Purpose, value any) ([]byte, error) {
 	return append([]byte("slipway "+string(p)+" v1\n"), text...), nil
 }
 
-// The form of a key's file: a line that says what it is, and the root key.
+// The format of a key's file: this line, and the root key.
 const fileHead = "slipway site key v1"
 
-// Create makes a new root key in a file that must not exist yet, and the folder
-// of the file where there is none.
+// Create makes a new root key in a file that must not exist yet, and creates its
+// folder if necessary.
 func Create(path string) (*Key, error) {
 	root := make([]byte, rootSize)
 	rand.Read(root) // never fails
@@ -152,11 +151,11 @@ func (k *Key) text() []byte {
 	return []byte(fileHead + "\n" + base64.StdEncoding.EncodeToString(k.root) + "\n")
 }
 
-// mostBytes bounds a key's file.
+// mostBytes limits the size of a key's file.
 const mostBytes = 1 << 10
 
-// Load reads a root key. The file must be a plain one that nobody but its owner
-// can read. The error wraps fs.ErrNotExist when there is none.
+// Load reads a root key. The file must be a regular one that only its owner can
+// read. The error wraps fs.ErrNotExist when there is no file.
 func Load(path string) (*Key, error) {
 	text, err := keyfile.Read(path, mostBytes)
 	if err != nil {
@@ -165,8 +164,9 @@ func Load(path string) (*Key, error) {
 	return parse(path, string(text))
 }
 
-// Derive gives size bytes for one use of the root key (HKDF-SHA-256, RFC 5869), of
-// which no other use and no signature can be told. A use begins with its own name.
+// Derive returns size bytes for one use of the root key (HKDF-SHA-256, RFC 5869).
+// They reveal nothing about other uses or signatures. A use begins with its own
+// name.
 func (k *Key) Derive(use string, size int) ([]byte, error) {
 	b, err := hkdf.Key(sha256.New, k.root, nil, "slipway derive v1\x00"+use, size)
 	if err != nil {
@@ -184,14 +184,14 @@ func parse(path, text string) (*Key, error) {
 	return newKey(root)
 }
 
-// LoadOrCreate loads the key of a file and makes one where there is none. It
-// says whether it has made it.
+// LoadOrCreate loads the key of a file, or makes one if there is none. made
+// reports whether it made one.
 func LoadOrCreate(path string) (k *Key, made bool, err error) {
 	k, err = Load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, false, err
 	}
-	if k, err = Create(path); errors.Is(err, fs.ErrExist) { // somebody was faster
+	if k, err = Create(path); errors.Is(err, fs.ErrExist) { // another process was faster
 		k, err = Load(path)
 		return k, false, err
 	}

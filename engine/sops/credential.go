@@ -12,13 +12,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sealed"
 )
 
-// header are the keys of a credential beside its secret; each is a text, or a list.
+// header are the keys of a credential besides its secret. Each is a text or a list.
 var header = []string{"hosts", "use", "ports", "username"}
 
-// Credential gives a credential of a file as the text that a file of credentials
-// has: header lines, an empty one, and the secret. It says when the file was last
-// changed, which its digest holds. The key is the path of an object
-// with the keys site, hosts, use and secret, and perhaps ports and username.
+// Credential returns a credential of a file as the text of a credential file: header
+// lines, an empty line, and the secret. It also returns when the file was last changed,
+// which its digest protects. The key is the path of an object with the keys site, hosts,
+// use and secret, and optionally ports and username.
 func Credential(name string, text []byte, key, siteName string, id sealed.Identity) (plain []byte, changed time.Time, err error) {
 	f, err := Parse(name, text)
 	if err != nil {
@@ -61,11 +61,11 @@ func Credential(name string, text []byte, key, siteName string, id sealed.Identi
 	return []byte(b.String()), f.meta.lastModified, nil
 }
 
-// errOpen is why a part of a credential counts only encrypted: the digest of a file holds
-// values one behind the other, without their keys, so a clear one can be changed into two.
+// errOpen says why a part of a credential must be encrypted. A file's digest covers the
+// values joined, without their keys, so one clear value could be split into two.
 var errOpen = errors.New("stands in the file as clear text, and could be changed by whoever can merge: change the rule of the file so that it is encrypted, and set it again with `sops edit`")
 
-// line is a text, or the texts of a list with commas between them.
+// line returns a text, or the texts of a list joined by commas.
 func (c *Content) line(path []string) (string, error) {
 	n := c.file.at(path)
 	if n == nil {
@@ -92,7 +92,7 @@ func (c *Content) line(path []string) (string, error) {
 	return line, nil
 }
 
-// PutCredential sets a credential in a file, as Credential reads it.
+// PutCredential sets a credential in a file, in the form that Credential reads.
 func (c *Content) PutCredential(key, siteName string, text []byte) error {
 	path := strings.Split(key, ".")
 	head, secret, ok := strings.Cut(string(text), "\n\n")
@@ -121,7 +121,7 @@ func (c *Content) PutCredential(key, siteName string, text []byte) error {
 	return set("secret", secret)
 }
 
-// Others is how many values a file has beside those of a credential.
+// Others counts the values of a file that do not belong to a credential.
 func (c *Content) Others(key string) (n int) {
 	of := strings.Split(key, ".")
 	_ = c.file.each(func(path []string, _ *yaml.Node) error {

@@ -12,15 +12,15 @@ import (
 
 const defaultSuffix = "_unencrypted"
 
-// foreign are the keys of metadata that need something else than age, with what a
-// person calls it.
+// foreign are the keys of metadata that need something other than age, with its
+// name for people.
 var foreign = map[string]string{
 	"key_groups": "groups of keys", "shamir_threshold": "groups of keys", "pgp": "PGP", "kms": "AWS KMS", "gcp_kms": "Google Cloud KMS",
 	"azure_kv": "Azure Key Vault", "hc_vault": "Vault", "hckms": "Huawei Cloud KMS",
 	"unencrypted_comment_regex": "comments that choose what is encrypted", "encrypted_comment_regex": "comments that choose what is encrypted",
 }
 
-// readMetadata reads what stands under "sops".
+// readMetadata reads the object under "sops".
 func readMetadata(n *yaml.Node) (m metadata, err error) {
 	if n.Kind != yaml.MappingNode {
 		return m, fmt.Errorf("%d: \"sops\" is not an object: restore the file from Git", n.Line)
@@ -94,7 +94,7 @@ func readKeys(n *yaml.Node) (keys []agedKey, err error) {
 	return keys, nil
 }
 
-// node is the metadata as it is written.
+// node returns the metadata as a YAML node.
 func (m *metadata) node() *yaml.Node {
 	all := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	put := func(to *yaml.Node, key string, v *yaml.Node) {
@@ -120,7 +120,7 @@ func (m *metadata) node() *yaml.Node {
 	return all
 }
 
-// text is a text as a value, which the library quotes where it would be read as
+// text returns a text as a node. The library quotes it if it would be read as
 // something else.
 func text(s string) *yaml.Node {
 	n := &yaml.Node{}

@@ -1,8 +1,7 @@
 // Package sops reads and writes files in the format of SOPS (getsops.io), YAML and
-// JSON, with recipients of age alone: each value is encrypted by itself (AES-256-GCM)
-// with a key that is encrypted for each recipient, and a digest of all values shows
-// whether any was changed. Files with keys of PGP, of clouds or in groups are
-// refused.
+// JSON, with age recipients only. Each value is encrypted separately (AES-256-GCM) with
+// a key that is encrypted for each recipient. A digest of all values shows whether any
+// was changed. Files with PGP or cloud keys, or with groups of keys, are refused.
 package sops
 
 import (
@@ -22,13 +21,14 @@ import (
 )
 
 const (
-	// mostLeaves, mostDepth and mostKeys bound a file beside its size.
+	// mostLeaves, mostDepth and mostKeys limit a file in addition to its size.
 	mostLeaves = 10_000
 	mostDepth  = 64
 	mostKeys   = 64
-	// mostRule bounds the rule for what is encrypted: it is tried on each key.
+	// mostRule limits the length of the rule for what is encrypted, because it is tried
+	// on each key.
 	mostRule = 1000
-	// version is that of SOPS whose format is written.
+	// version is the SOPS version whose format is written.
 	version = "3.13.3"
 	// keySize is the length of a file's key, in bytes.
 	keySize = 32
@@ -41,12 +41,12 @@ type File struct {
 	meta metadata
 }
 
-// metadata is what stands under "sops".
+// metadata is the content of "sops".
 type metadata struct {
 	keys         []agedKey
 	lastModified time.Time
 	mac          string
-	// rule says which values are encrypted, by a suffix or regular expression.
+	// rule says which values are encrypted, by a suffix or a regular expression.
 	rule           ruleKind
 	of             string
 	matching       *regexp.Regexp
@@ -58,7 +58,7 @@ type metadata struct {
 // agedKey is the key of a file, encrypted for one recipient.
 type agedKey struct{ recipient, enc string }
 
-// ruleKind is how a file says which of its values are encrypted.
+// ruleKind is the way in which a file says which of its values are encrypted.
 type ruleKind string
 
 const (
@@ -68,7 +68,7 @@ const (
 	encryptedRegex    ruleKind = "encrypted_regex"
 )
 
-// encrypts says whether the value at a path is encrypted.
+// encrypts reports whether the value at a path is encrypted.
 func (m *metadata) encrypts(path []string) bool {
 	hit := slices.ContainsFunc(path, func(key string) bool {
 		if m.matching != nil {
@@ -82,13 +82,13 @@ func (m *metadata) encrypts(path []string) bool {
 	return !hit
 }
 
-// Is says whether a text looks like a file of SOPS: it has metadata of one.
+// Is reports whether a text looks like a SOPS file: it has the metadata of one.
 func Is(text []byte) bool {
 	return bytes.Contains(text, []byte("sops")) && bytes.Contains(text, []byte("lastmodified")) && bytes.Contains(text, []byte("mac"))
 }
 
-// Parse reads a file: JSON where its name ends so, YAML otherwise. Errors begin with
-// the line where one is to blame, and hold no value.
+// Parse reads a file: JSON if its name ends in .json, YAML otherwise. Errors begin with
+// the line, if one is to blame, and contain no value.
 func Parse(name string, text []byte) (f *File, err error) {
 	if len(text) > sealed.MostFile {
 		return nil, fmt.Errorf("it has more than %d KiB: divide it", sealed.MostFile>>10)
@@ -120,7 +120,7 @@ func Parse(name string, text []byte) (f *File, err error) {
 	return f, nil
 }
 
-// Recipients are those that can open the file, as it says.
+// Recipients returns the recipients that can open the file, as it lists them.
 func (f *File) Recipients() []string {
 	var all []string
 	for _, k := range f.meta.keys {
@@ -129,8 +129,7 @@ func (f *File) Recipients() []string {
 	return all
 }
 
-// Clear lists the paths of values that stand in the file unencrypted, with their
-// lines.
+// Clear lists the paths of unencrypted values, with their lines.
 func (f *File) Clear() map[string]int {
 	clear := map[string]int{}
 	_ = f.each(func(path []string, n *yaml.Node) error {
@@ -142,16 +141,15 @@ func (f *File) Clear() map[string]int {
 	return clear
 }
 
-// Content is a file that was opened: its values, of which none was changed since it
-// was written.
+// Content is an opened file. None of its values was changed since the file was written.
 type Content struct {
 	file *File
 	key  []byte
-	// values are those of the leaves, in the order of the file.
+	// values are those of the leaves.
 	values map[*yaml.Node]any
 }
 
-// Open decrypts all values of a file and holds them against its digest.
+// Open decrypts all values of a file and checks them against its digest.
 func (f *File) Open(id sealed.Identity) (*Content, error) {
 	key, err := f.key(id)
 	if err != nil {
@@ -191,7 +189,7 @@ func (f *File) key(id sealed.Identity) ([]byte, error) {
 	return nil, last
 }
 
-// leaf is the value of a leaf.
+// leaf returns the value of a leaf.
 func (f *File) leaf(path []string, n *yaml.Node, key []byte) (any, error) {
 	if !f.meta.encrypts(path) {
 		return plain(n)
@@ -208,10 +206,10 @@ func (f *File) leaf(path []string, n *yaml.Node, key []byte) (any, error) {
 
 func additional(path []string) string { return strings.Join(path, ":") + ":" }
 
-// macInitial begins the digest over encrypted values alone: the SHA-256 of "sops".
+// macInitial begins the digest over encrypted values only: the SHA-256 of "sops".
 var macInitial = []byte{0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0xb, 0xb, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69}
 
-// mac is the digest of all values in their order, or of those that are encrypted.
+// mac returns the digest of all values in order, or only of the encrypted ones.
 func (c *Content) mac() string {
 	h := sha512.New()
 	if c.file.meta.onlyEncrypted {
@@ -226,8 +224,9 @@ func (c *Content) mac() string {
 	return fmt.Sprintf("%X", h.Sum(nil))
 }
 
-// Rekey encrypts the file for other recipients, with a new key: whoever could open it
-// before knows the old one for good. The values and the time of their last change stay.
+// Rekey encrypts the file for other recipients with a new key, because anyone who could
+// open it before may know the old key. The values and the time of their last change
+// stay.
 func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient) error {
 	c, err := f.Open(id)
 	if err != nil {
@@ -240,10 +239,11 @@ func (f *File) Rekey(id sealed.Identity, to []sealed.Recipient) error {
 	return err
 }
 
-// Changed is when the file was last changed, as it says.
+// Changed returns when the file was last changed, as it says.
 func (f *File) Changed() time.Time { return f.meta.lastModified }
 
-// Renew encrypts all values with a new key, for recipients. File has to be called next.
+// Renew encrypts all values with a new key, for recipients. The caller must call File
+// next.
 func (c *Content) Renew(to []sealed.Recipient) error {
 	key := make([]byte, keySize)
 	rand.Read(key) // never fails
@@ -264,7 +264,7 @@ func (c *Content) Renew(to []sealed.Recipient) error {
 	return c.file.seal(key, to)
 }
 
-// kindOf is the type of an encrypted value as the file names it.
+// kindOf returns the type of an encrypted value, as the file names it.
 func kindOf(value string) string {
 	if m := encrypted.FindStringSubmatch(value); m != nil {
 		return m[4]
@@ -285,7 +285,7 @@ func (f *File) seal(key []byte, to []sealed.Recipient) error {
 	return nil
 }
 
-// New is an empty file for recipients.
+// New returns an empty file for recipients.
 func New(name string, to []sealed.Recipient) (*Content, error) {
 	f := &File{json: strings.HasSuffix(name, ".json"), root: &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}}
 	f.meta = metadata{rule: unencryptedSuffix, of: defaultSuffix, version: version, ruleIsExplicit: true}
@@ -294,7 +294,7 @@ func New(name string, to []sealed.Recipient) (*Content, error) {
 	return &Content{f, key, map[*yaml.Node]any{}}, f.seal(key, to)
 }
 
-// Set puts a text at a path of keys, and makes the mappings on the way.
+// Set sets a text at a path of keys, and creates the mappings on the way.
 func (c *Content) Set(path []string, text string) error {
 	at := c.file.root
 	for i, key := range path {
@@ -325,7 +325,7 @@ func (c *Content) Set(path []string, text string) error {
 	return nil
 }
 
-// File is the file with what was set, written now.
+// File returns the file with all changes, with now as the time of change.
 func (c *Content) File(now time.Time) (*File, error) {
 	c.file.meta.lastModified = now.UTC().Truncate(time.Second)
 	mac, err := encrypt(c.mac(), c.key, c.file.meta.lastModified.Format(time.RFC3339))
@@ -333,8 +333,8 @@ func (c *Content) File(now time.Time) (*File, error) {
 	return c.file, err
 }
 
-// Text is a value at a path of keys as text, empty where there is none, and whether
-// it is encrypted, or else held by the digest.
+// Text returns the value at a path of keys as text, and whether it is encrypted.
+// Otherwise only the digest protects it. ok is false if there is no value.
 func (c *Content) Text(path []string) (text string, encrypted, ok bool) {
 	n := c.file.at(path)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -353,8 +353,8 @@ func (f *File) at(path []string) *yaml.Node {
 	return n
 }
 
-// each goes through the leaves in order, with their paths. Items of a list have the
-// path of the list.
+// each visits the leaves in order, with their paths. Items of a list have the path of
+// the list.
 func (f *File) each(do func(path []string, n *yaml.Node) error) error { return each(nil, f.root, do) }
 
 func each(path []string, n *yaml.Node, do func([]string, *yaml.Node) error) error {

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseYAML reads a document of YAML whose top is a mapping.
+// parseYAML reads a YAML document whose top is a mapping.
 func parseYAML(src []byte) (*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(src))
 	var doc, next yaml.Node
@@ -28,7 +28,7 @@ func parseYAML(src []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// yamlError keeps the line of an error alone: its text may hold a value.
+// yamlError keeps only the line of an error, because its text may contain a value.
 func yamlError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if line, _, ok := strings.Cut(strings.TrimPrefix(text, "line "), ":"); ok {
@@ -43,7 +43,8 @@ func tooMuch(n *yaml.Node) error {
 	return fmt.Errorf("%d: it has more than %d values: divide it", n.Line, mostLeaves)
 }
 
-// check refuses what SOPS and Slipway could read differently, and what is too much.
+// check refuses what SOPS and Slipway could read differently, and what exceeds the
+// limits.
 func check(n *yaml.Node, depth int, leaves *int) error {
 	switch {
 	case depth > mostDepth:
@@ -85,7 +86,7 @@ func check(n *yaml.Node, depth int, leaves *int) error {
 	return nil
 }
 
-// child is the value of a key of a mapping, nil without one.
+// child returns the value of a key of a mapping, or nil without one.
 func child(n *yaml.Node, key string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -98,7 +99,7 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// take removes a key from a mapping and gives its value, nil without one.
+// take removes a key from a mapping and returns its value, or nil without one.
 func take(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -110,12 +111,12 @@ func take(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// parseJSON reads an object of JSON into nodes, in its order.
+// parseJSON reads a JSON object into nodes, in its order.
 func parseJSON(src []byte) (*yaml.Node, error) {
 	d := json.NewDecoder(bytes.NewReader(src))
 	d.UseNumber()
 	line, counted, nodes := 1, int64(0), 0
-	at := func() int { // counted on, as a file has many tokens
+	at := func() int { // counts on from the last call, because a file has many tokens
 		line += bytes.Count(src[counted:d.InputOffset()], []byte("\n"))
 		counted = d.InputOffset()
 		return line
@@ -181,10 +182,10 @@ func parseJSON(src []byte) (*yaml.Node, error) {
 	return n, nil
 }
 
-// indent is that of SOPS in YAML.
+// indent is the indentation of SOPS in YAML.
 const indent = 4
 
-// Bytes is the file as it is written.
+// Bytes returns the file's text.
 func (f *File) Bytes() ([]byte, error) {
 	whole := *f.root
 	whole.Content = append(whole.Content[:len(whole.Content):len(whole.Content)], text("sops"), f.meta.node())
@@ -202,7 +203,8 @@ func (f *File) Bytes() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// emitJSON writes a node as JSON. newline begins a line with the indentation so far.
+// emitJSON writes a node as JSON. newline is a line break with the current
+// indentation.
 func emitJSON(out *bytes.Buffer, n *yaml.Node, newline string) error {
 	list := func(open, end byte, step int, one func(i int) error) error {
 		out.WriteByte(open)

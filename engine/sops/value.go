@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// encrypted is how a value stands in a file.
+// encrypted matches an encrypted value in a file.
 var encrypted = regexp.MustCompile(`^ENC\[AES256_GCM,data:([A-Za-z0-9+/=]+),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]$`)
 
 const (
@@ -95,7 +95,7 @@ func encrypt(value string, key []byte, additional string) (string, error) {
 	return encryptAs(value, "str", key, additional)
 }
 
-// encryptAs encrypts a value of a type of SOPS.
+// encryptAs encrypts a value as a SOPS type.
 func encryptAs(value, kind string, key []byte, additional string) (string, error) {
 	if value == "" {
 		return "", nil
@@ -111,7 +111,7 @@ func encryptAs(value, kind string, key []byte, additional string) (string, error
 	return fmt.Sprintf("ENC[AES256_GCM,data:%s,iv:%s,tag:%s,type:%s]", b64(out[:len(out)-tagSize]), b64(nonce), b64(out[len(out)-tagSize:]), kind), nil
 }
 
-// plain is the value of a leaf that is not encrypted.
+// plain returns the value of an unencrypted leaf.
 func plain(n *yaml.Node) (v any, err error) {
 	defer func() {
 		if recover() != nil { // of the YAML library
@@ -128,7 +128,7 @@ func plain(n *yaml.Node) (v any, err error) {
 	return nil, fmt.Errorf("%d: the value is neither a text, a number, a truth value nor a time: write it as a text", n.Line)
 }
 
-// bytesOf is a value as it goes into the digest.
+// bytesOf returns a value's bytes for the digest.
 func bytesOf(v any) []byte {
 	switch v := v.(type) {
 	case string:

@@ -1,7 +1,7 @@
-// Package tpm seals small secrets to the TPM of this host (TCG, TPM 2.0 Library, part 1,
-// section 27.2 of revision 1.59: sealed data). What is sealed is of no use on another host,
-// nor on this one once its TPM was cleared, or after one of the named registers (PCRs) has
-// another value.
+// Package tpm seals small secrets to the TPM of this host (TCG, TPM 2.0 Library, part 1, section
+// 27.2 of revision 1.59: sealed data). A sealed secret is useless on another host. It is useless
+// on this host too after its TPM was cleared, or after one of the named registers (PCRs) has
+// changed.
 package tpm
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/google/go-tpm/tpm2/transport/linuxudstpm"
 )
 
-// Device is the TPM of a host, by the kernel's resource manager.
+// Device is the TPM of a host, through the kernel's resource manager.
 const Device = "/dev/tpmrm0"
 
 // The PEM block of a sealed secret: its type, and the header that names the device.
@@ -36,30 +36,31 @@ const (
 	headerDevice = "Device"
 )
 
-// LastPCR is the last of the registers that measure the start of a system; those above
-// can be reset while it runs.
+// LastPCR is the last of the registers that measure the start of a system. Higher ones can be
+// reset while it runs.
 const LastPCR = 15
 
-// sealed is a secret as it is kept.
+// sealed is a secret in its stored form.
 type sealed struct {
-	// Root is the name of the key under which the object is: another one under that name would
-	// be of somebody between us and the TPM.
+	// Root is the name of the object's parent key. A different key in its place would belong to
+	// somebody between Slipway and the TPM.
 	Root []byte `json:"root"`
-	// Public and Private are the object of the TPM that holds the key of Text.
+	// Public and Private are the TPM object that holds the key of Text.
 	Public  []byte `json:"public"`
 	Private []byte `json:"private"`
-	// PCRs are the registers of SHA-256 and what they held, by their numbers.
+	// PCRs are the SHA-256 registers and their values, by number.
 	PCRs map[int][]byte `json:"pcrs,omitempty"`
-	// Text is encrypted by AES-256-GCM with a nonce before it. The TPM takes 128 bytes at most.
+	// Text is encrypted by AES-256-GCM, with the nonce before it. The TPM itself takes at most
+	// 128 bytes.
 	Text []byte `json:"text"`
 }
 
-// IsSealed says whether a text is a sealed secret.
+// IsSealed reports whether a text is a sealed secret.
 func IsSealed(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN "+blockType))
 }
 
-// Seal seals a secret to the TPM, and to what the registers hold now.
+// Seal seals a secret to the TPM, and to the current values of the registers.
 func Seal(device string, secret []byte, pcrs []int) ([]byte, error) {
 	if err := CheckPCRs(pcrs); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func seal(device string, secret []byte, pcrs []int) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockType, Headers: map[string]string{headerDevice: device}, Bytes: text}), nil
 }
 
-// Unseal gives a secret back, by the device that it was sealed by.
+// Unseal returns a secret, using the device that sealed it.
 func Unseal(text []byte) ([]byte, error) {
 	block, rest := pem.Decode(bytes.TrimSpace(text))
 	var s sealed
@@ -133,14 +134,14 @@ func (s *sealed) open(device string) ([]byte, error) {
 
 var errDamaged = errors.New("the sealed secret is damaged")
 
-// patience is how long a TPM may take: making a key takes some of them seconds. Tests have less.
+// patience is how long a TPM may take: some need seconds to make a key. Tests use less.
 var patience = 30 * time.Second
 
-// inUse lets one at a time use the TPM of the host, also one that hangs.
+// inUse allows one user of the host's TPM at a time, even one that hangs.
 var inUse = make(chan struct{}, 1)
 
-// inTime does something with the TPM and gives up when that takes too long: neither the
-// kernel nor the device bounds it.
+// inTime uses the TPM and gives up when that takes too long, because neither the kernel nor the
+// device has a time limit.
 func inTime(do func() ([]byte, error)) ([]byte, error) {
 	timeout := time.After(patience)
 	select {
@@ -166,7 +167,7 @@ func inTime(do func() ([]byte, error)) ([]byte, error) {
 	}
 }
 
-// CheckPCRs says which numbers cannot be registers of the start of a system.
+// CheckPCRs checks that numbers are different registers that measure the start of a system.
 func CheckPCRs(pcrs []int) error {
 	for i, n := range pcrs {
 		if n < 0 || n > LastPCR {
@@ -179,10 +180,11 @@ func CheckPCRs(pcrs []int) error {
 	return nil
 }
 
-// deviceName keeps commands for a TPM from other devices: a sealed secret names its own.
+// deviceName keeps TPM commands away from other devices, because a sealed secret names its own
+// device.
 var deviceName = regexp.MustCompile(`^/dev/tpm(rm)?[0-9]+$`)
 
-// open opens a device, or the socket of one that is emulated.
+// open opens a device, or the socket of an emulated one.
 func open(device string) (transport.TPMCloser, error) {
 	info, err := os.Stat(device)
 	isSocket := err == nil && info.Mode()&os.ModeSocket != 0
@@ -205,7 +207,8 @@ func open(device string) (transport.TPMCloser, error) {
 	return t, err
 }
 
-// root loads the key that the TPM derives from its seed: the same one until it is cleared.
+// root loads the key that the TPM derives from its seed. It stays the same until the TPM is
+// cleared.
 func root(t transport.TPM) (*tpm2.CreatePrimaryResponse, func(), error) {
 	r, err := tpm2.CreatePrimary{PrimaryHandle: tpm2.TPMRHOwner, InPublic: tpm2.New2B(tpm2.ECCSRKTemplate)}.Execute(t)
 	if err != nil {
@@ -214,8 +217,8 @@ func root(t transport.TPM) (*tpm2.CreatePrimaryResponse, func(), error) {
 	return r, func() { _, _ = tpm2.FlushContext{FlushHandle: r.ObjectHandle}.Execute(t) }, nil
 }
 
-// protected is how the session with the TPM is encrypted, with the name of the key for that:
-// whoever listens on the wires to it reads nothing.
+// protected returns the options that encrypt the session with the TPM, and the name of the key
+// for this. Nobody who listens on the wires can read it.
 func protected(root *tpm2.CreatePrimaryResponse) (name []byte, in, out []tpm2.AuthOption, err error) {
 	public, err := root.OutPublic.Contents()
 	if err != nil {
@@ -229,7 +232,7 @@ func protected(root *tpm2.CreatePrimaryResponse) (name []byte, in, out []tpm2.Au
 	return is.Buffer, []tpm2.AuthOption{salted, tpm2.AESEncryption(128, tpm2.EncryptIn)}, []tpm2.AuthOption{salted, tpm2.AESEncryption(128, tpm2.EncryptOut)}, nil
 }
 
-// hold has the TPM hold the key.
+// hold makes the TPM hold the key.
 func (s *sealed) hold(t transport.TPM, key []byte) error {
 	root, flush, err := root(t)
 	if err != nil {
@@ -250,7 +253,7 @@ func (s *sealed) hold(t transport.TPM, key []byte) error {
 		InSensitive:  tpm2.TPM2BSensitiveCreate{Sensitive: &tpm2.TPMSSensitiveCreate{Data: tpm2.NewTPMUSensitiveCreate(&tpm2.TPM2BSensitiveData{Buffer: key})}},
 		InPublic: tpm2.New2B(tpm2.TPMTPublic{
 			Type: tpm2.TPMAlgKeyedHash, NameAlg: tpm2.TPMAlgSHA256,
-			// No attempt counts for the lockout of the TPM: there is no password to guess.
+			// There is no password to guess, so attempts do not count for the TPM's lockout.
 			ObjectAttributes: tpm2.TPMAObject{FixedTPM: true, FixedParent: true, NoDA: true, UserWithAuth: len(s.PCRs) == 0},
 			AuthPolicy:       policy,
 		}),
@@ -262,7 +265,7 @@ func (s *sealed) hold(t transport.TPM, key []byte) error {
 	return nil
 }
 
-// release has the TPM give the key back.
+// release gets the key back from the TPM.
 func (s *sealed) release(t transport.TPM) ([]byte, error) {
 	public, err := tpm2.Unmarshal[tpm2.TPM2BPublic](s.Public)
 	if err != nil {
@@ -306,7 +309,7 @@ func (s *sealed) release(t transport.TPM) ([]byte, error) {
 	return got.OutData.Buffer, nil
 }
 
-// policy is what has to hold for the key to be given back.
+// policy returns the condition for the TPM to release the key.
 func (s *sealed) policy() (tpm2.TPM2BDigest, error) {
 	if len(s.PCRs) == 0 {
 		return tpm2.TPM2BDigest{}, nil
@@ -343,7 +346,7 @@ func selection(pcrs []int) tpm2.TPMLPCRSelection {
 	return tpm2.TPMLPCRSelection{PCRSelections: []tpm2.TPMSPCRSelection{{Hash: tpm2.TPMAlgSHA256, PCRSelect: tpm2.PCClientCompatible.PCRs(numbers...)}}}
 }
 
-// readPCRs reads registers one by one: the TPM gives eight at a time at most.
+// readPCRs reads registers one by one, because the TPM returns at most eight at a time.
 func readPCRs(t transport.TPM, pcrs []int) (map[int][]byte, error) {
 	all := map[int][]byte{}
 	for _, n := range pcrs {
@@ -359,7 +362,7 @@ func readPCRs(t transport.TPM, pcrs []int) (map[int][]byte, error) {
 	return all, nil
 }
 
-// why says which registers changed, where that is the reason.
+// why says which registers changed, if that is the reason.
 func (s *sealed) why(t transport.TPM, err error) error {
 	now, rerr := readPCRs(t, s.numbers())
 	if rerr != nil {
@@ -377,7 +380,7 @@ func (s *sealed) why(t transport.TPM, err error) error {
 	return explained(err)
 }
 
-// explained says what answers of a TPM mean.
+// explained says what error codes of a TPM mean.
 func explained(err error) error {
 	var code tpm2.TPMRC
 	switch {

@@ -1,5 +1,5 @@
-// Package vault reads secrets from a server of OpenBao or HashiCorp Vault, by its HTTP API:
-// objects of the secrets engine KV, version 2.
+// Package vault reads secrets from a server of OpenBao or HashiCorp Vault through its HTTP
+// API. It reads objects of the KV secrets engine, version 2.
 package vault
 
 import (
@@ -23,47 +23,47 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What a server may take and send.
+// Limits of answers: their bytes, redirects, and characters shown.
 const (
 	maxAnswer    = 1 << 20
 	maxRedirects = 3
 	maxShown     = 200
 )
 
-// ErrDenied is wrapped when the server does not let us read.
+// ErrDenied is wrapped when the server denies access.
 var ErrDenied = errors.New("denied")
 
-// Login is how Slipway logs in to the server: with a token, or, where a role is named, as
-// that role of AppRole.
+// Login is how Slipway logs in to the server: with a token or, if a role is named, as that
+// AppRole.
 type Login struct {
 	Role   string
 	Secret string
 }
 
-// Server is a server of secrets. Its methods may be called at the same time.
+// Server is a server of secrets. Its methods are safe for concurrent use.
 type Server struct {
 	// Address is its URL, such as https://bao.example.org:8200.
 	Address *url.URL
-	// Namespace is where the secrets are; empty for the root.
+	// Namespace is the namespace of the secrets; empty for the root.
 	Namespace string
 	// Mount is the path of the secrets engine.
 	Mount string
-	// Login gives what is sent to a host of the server: it refuses hosts that it must not
-	// be sent to. A server in standby names the active one.
+	// Login returns the login for a host of the server, and refuses other hosts. It is also
+	// called for the active host that a standby server names.
 	Login func(at *url.URL) (Login, error)
 
 	client *http.Client
 
 	mu    sync.Mutex
-	by    Login // of the role
+	by    Login // the role's login
 	token string
-	err   error     // why there is none
-	had   time.Time // when it was asked for
+	err   error     // why there is no token
+	had   time.Time // when it was requested
 	until time.Time
 }
 
-// New makes a server of its address. It trusts authorities in PEM form, or without one those
-// of this host.
+// New makes a server from its address. It trusts authorities in PEM form or, without any,
+// those of this host.
 func New(address *url.URL, authorities string) (*Server, error) {
 	if err := mayReach(address); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func New(address *url.URL, authorities string) (*Server, error) {
 	}}, nil
 }
 
-// mayReach refuses an address on whose way others can read and change what is sent.
+// mayReach refuses an address to which others can read and change the traffic.
 func mayReach(address *url.URL) error {
 	local, err := netip.ParseAddr(address.Hostname())
 	isLocal := address.Hostname() == "localhost" || err == nil && local.IsLoopback()
@@ -91,7 +91,7 @@ func mayReach(address *url.URL) error {
 	return fmt.Errorf("what is sent to %s can be read and changed on the way: use https:// (http:// is for this host itself)", shown(address.Redacted()))
 }
 
-// Read gives the fields of an object by its path below the mount.
+// Read returns the fields of an object by its path below the mount.
 func (s *Server) Read(ctx context.Context, object string) (map[string]json.RawMessage, error) {
 	var got struct {
 		Data struct {
@@ -115,8 +115,8 @@ func (s *Server) Read(ctx context.Context, object string) (map[string]json.RawMe
 	return got.Data.Data, nil
 }
 
-// asked makes a request with a token. One of a role that is denied may be over, also before
-// its time: it is had anew, once.
+// asked makes a request with a token. A role's token that is denied may have expired or been
+// revoked, so asked gets a new one, once.
 func (s *Server) asked(ctx context.Context, request func(token string) error) error {
 	login, err := s.Login(s.Address)
 	if err != nil {
@@ -140,12 +140,12 @@ func (s *Server) asked(ctx context.Context, request func(token string) error) er
 
 // How often Slipway logs in at most.
 const (
-	loginEvery = 30 * time.Second // after a login that failed
-	renewEvery = time.Minute      // of a token that is denied: its role may not read the path
+	loginEvery = 30 * time.Second // after a failed login
+	renewEvery = time.Minute      // with a denied token: its role may not read the path
 )
 
-// tokenOf gives the token of a role, a fresh one where there is none, where it is about to
-// end, or where it was denied.
+// tokenOf returns the token of a role. It gets a new one if there is none, if it is about to
+// expire, or if it was denied.
 func (s *Server) tokenOf(ctx context.Context, l Login, denied string) (token string, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Server) login(ctx context.Context, l Login) (token string, lease time.D
 	var got struct {
 		Auth struct {
 			Token string `json:"client_token"`
-			Lease int64  `json:"lease_duration"` // in seconds; 0 for one without end
+			Lease int64  `json:"lease_duration"` // in seconds; 0 for no expiry
 		}
 	}
 	body, err := json.Marshal(map[string]string{"role_id": l.Role, "secret_id": l.Secret})
@@ -194,8 +194,8 @@ func (s *Server) login(ctx context.Context, l Login) (token string, lease time.D
 	return got.Auth.Token, lease, nil
 }
 
-// do makes a request and reads the answer. It follows a server in standby to the active one,
-// where the login may be sent.
+// do makes a request and reads the answer. It follows a standby server to the active one, if
+// the login may be sent there.
 func (s *Server) do(ctx context.Context, method, at, token string, body []byte, into any) error {
 	to := s.Address.JoinPath(at)
 	for range maxRedirects {
@@ -203,7 +203,7 @@ func (s *Server) do(ctx context.Context, method, at, token string, body []byte, 
 		if err != nil {
 			return err
 		}
-		req.Header.Set("X-Vault-Request", "true") // which agents and proxies of it ask for
+		req.Header.Set("X-Vault-Request", "true") // agents and proxies of the server require it
 		if token != "" {
 			req.Header.Set("X-Vault-Token", token)
 		}
@@ -229,7 +229,7 @@ func (s *Server) do(ctx context.Context, method, at, token string, body []byte, 
 	return fmt.Errorf("the server names another one for the %dth time", maxRedirects)
 }
 
-// active is the server that one in standby names.
+// active returns the active server that a standby server names.
 func (s *Server) active(from *url.URL, location string) (*url.URL, error) {
 	to, err := from.Parse(location)
 	switch {
@@ -254,11 +254,12 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 	return b, err
 }
 
-// understand reads an answer, or what is wrong. Only the messages of an error are shown.
+// understand decodes an answer, or returns its error. It shows only the messages of an
+// error.
 func understand(status int, answer []byte, into any) error {
 	if status == http.StatusOK {
 		if json.Unmarshal(answer, into) != nil {
-			return errors.New("the answer is not what a server of secrets says") // the error of JSON would show a part of it
+			return errors.New("the answer is not what a server of secrets says") // the JSON error would show a part of it
 		}
 		return nil
 	}
@@ -287,12 +288,12 @@ func shown(text string) string {
 	return text
 }
 
-// fields are what an object of a credential has beside its secret.
+// fields are the fields of a credential's object besides its secret.
 var fields = []string{"hosts", "use", "ports", "username"}
 
-// Credential is an object as the text that a file of credentials has: header lines, an empty
-// one, and the secret. Beside "secret" and "site", which names the site, it has "hosts" and
-// "use", and perhaps "ports" and "username": texts, numbers, or lists of them.
+// Credential returns an object as the text of a credential file: header lines, an empty
+// line, and the secret. The object has "secret", "site" with the site's name, "hosts" and
+// "use", and optionally "ports" and "username". They are texts, numbers, or lists of these.
 func Credential(object map[string]json.RawMessage, siteName string) ([]byte, error) {
 	if is, err := line(object["site"]); err != nil || is != siteName {
 		return nil, fmt.Errorf("its field \"site\" does not say %q, so it may be the secret of another site: set it on the server", siteName)
@@ -317,7 +318,7 @@ func Credential(object map[string]json.RawMessage, siteName string) ([]byte, err
 
 var errLine = errors.New("is neither a text of one line, a number, nor a list of these")
 
-// line is a text, a number, or a list of these with commas between them.
+// line returns a text, a number, or a list of these joined by commas.
 func line(raw json.RawMessage) (string, error) {
 	var many []json.RawMessage
 	if len(raw) == 0 || string(raw) == "null" {

@@ -1,5 +1,5 @@
-// Package window answers when a designed window is open. It is pure: the time
-// is handed in, and the time zones are in the binary.
+// Package window answers when a designed window is open. It is pure: the caller
+// passes the time, and the time zones are in the binary.
 package window
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // the hosts of the daemon need not have it
+	_ "time/tzdata" // the daemon's hosts need not have it
 
 	"github.com/robfig/cron/v3"
 
@@ -17,30 +17,30 @@ import (
 
 // Window is a parsed window. The zero Window is never open.
 //
-// A time of day that the clock shows twice, when it is set back, is its first
-// coming; one that it skips is the moment at which it is set forward. So a
-// window of From and To ends by the clock, and one of Cron has its Length,
-// whatever the clock does. An hour field of "*" goes on by the clock instead:
-// it opens again in an hour that comes twice, and not for one that is skipped
-// (cron(8) of Debian, on local time changes).
+// When the clock is set back, it shows some times of day twice: the first one
+// counts. When the clock is set forward, it skips some: the moment of the
+// change counts. So a window of From and To ends by the clock, and a window of
+// Cron has its Length, whatever the clock does. An hour field of "*" goes on by
+// the clock instead: it opens again in an hour that comes twice, and not for
+// one that is skipped (cron(8) of Debian, on local time changes).
 type Window struct {
 	zone     *time.Location
 	weekdays [7]bool
-	// from and to are minutes of the day, of a window without cron.
+	// from and to are minutes of the day, for a window without cron.
 	from, to int
 	cron     *cron.SpecSchedule
 	length   time.Duration
-	// runs are the starts of a day on which the clock is not set, those
-	// together that are no further apart than length.
+	// runs holds the starts of a day on which the clock is not set. Starts no
+	// further apart than length form one run.
 	runs []run
 }
 
-// run is some starts of a day, as minutes of it.
+// run is a series of starts on a day, as minutes of the day.
 type run struct{ first, last int }
 
-// The bounds of what is looked at: a window that is open for longer counts as
-// ending then, and a cron that names no day for longer as never: 29 February
-// may be eight years away.
+// Limits of the search. A window that is open for longer counts as ending then.
+// A cron that names no day for longer counts as never: 29 February may be eight
+// years away.
 const (
 	LongestLength = 31 * 24 * time.Hour
 	farthestEnd   = 32 * 24 * time.Hour
@@ -49,8 +49,8 @@ const (
 	maxKept       = 1000
 )
 
-// kept are the windows parsed so far, by value: a gate asks often, and a design
-// has few. It is emptied when designs have changed for long.
+// kept caches the parsed windows by value: a gate asks often, and a design has
+// few. It is emptied when it is full.
 var kept = struct {
 	sync.Mutex
 	windows map[string]Window
@@ -141,8 +141,8 @@ func (p *Window) parseCron(w *site.Window) error {
 	return nil
 }
 
-// sundays writes the seventh day of the week, which crontab(5) has for Sunday
-// too, as day 0, which is all that the library knows.
+// sundays rewrites day 7 of the week as day 0. crontab(5) has both for Sunday,
+// but the library knows only 0.
 func sundays(spec string) string {
 	fields := strings.Fields(spec)
 	if len(fields) != 5 {
@@ -177,13 +177,14 @@ func (p *Window) runsOfDay() []run {
 
 func has(field uint64, value int) bool { return field&(1<<uint(value)) != 0 }
 
-// span is a time in which the window is open.
+// span is a time during which the window is open.
 type span struct{ start, end time.Time }
 
-// At says whether the window is open at t, when it then closes, and when it
-// opens next after that; zero times where there is none. One that is open for
-// longer than a month is said to close in a month, and one that opens no more
-// within nine years never to. The times are in the window's zone.
+// At reports whether the window is open at t, when it then closes, and when it
+// opens next after that; zero times if there is none. A window that is open for
+// longer than a month is reported to close in a month. One that does not open
+// within nine years is reported as never opening. The times are in the window's
+// zone.
 func (p Window) At(t time.Time) (open bool, until, next time.Time) {
 	if p.zone == nil {
 		return false, until, next
@@ -216,7 +217,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// spans are the times, in order, that begin on a day.
+// spans returns the spans that begin on a day, in order.
 func (p Window) spans(d day) []span {
 	if p.cron == nil {
 		return p.clockSpan(d)
@@ -247,13 +248,14 @@ func (p Window) clockSpan(d day) []span {
 	}
 	s := span{reached(p.zone, d, p.from), reached(p.zone, ends, p.to)}
 	if !s.start.Before(s.end) {
-		return nil // all of it is skipped by the clock
+		return nil // the clock skips all of it
 	}
 	return []span{s}
 }
 
-// begins says whether the cron names a day, as crontab(5): where both the day
-// of the month and that of the week are restricted, one of them has to fit.
+// begins reports whether the cron names a day, as crontab(5): if both the day
+// of the month and the day of the week are restricted, one of them has to
+// match.
 func (p Window) begins(d day) bool {
 	_, month, date := time.Unix(int64(d)*24*60*60, 0).UTC().Date()
 	const star = 1 << 63
@@ -264,8 +266,8 @@ func (p Window) begins(d day) bool {
 	return has(p.cron.Month, int(month)) && (inMonth || inWeek)
 }
 
-// spansAcross are the times that begin on a day from start to end on which the
-// clock is set.
+// spansAcross returns the spans that begin on a day, from start to end, on
+// which the clock is set.
 func (p Window) spansAcross(d day, start, end time.Time) []span {
 	const everyHour = 1 << 63
 	goesOn := p.cron.Hour&everyHour != 0
@@ -287,7 +289,8 @@ func (p Window) spansAcross(d day, start, end time.Time) []span {
 	return spans
 }
 
-// startsAt says whether there is a start from one minute of the day to another.
+// startsAt reports whether there is a start from one minute of the day to
+// another.
 func (p Window) startsAt(from, to int) bool {
 	for m := from; m <= to; m++ {
 		if has(p.cron.Hour, m/60) && has(p.cron.Minute, m%60) {
@@ -314,7 +317,7 @@ func floorDiv(a, b int64) int64 {
 
 func (d day) weekday() time.Weekday { return time.Weekday(((int(d)+4)%7 + 7) % 7) } // 1970 began on a Thursday
 
-// reached is the first moment at which the clock of a zone has come to a minute
+// reached returns the first moment at which a zone's clock has reached a minute
 // of a day.
 func reached(zone *time.Location, d day, minute int) time.Time {
 	clock := time.Unix(int64(d)*24*60*60+int64(minute)*60, 0)

@@ -1,8 +1,7 @@
-// Package agent is the driver for installed operating systems, over SSH. One
-// connection with one command tells which installation runs, since which boot, what
-// it is and what it has, and what is set inside it. The last is told by a small
-// program, the helper, that the driver brings to the machine once; it also makes the
-// items of a facet as they are designed.
+// Package agent is the driver for installed operating systems, over SSH. One connection with one command reports
+// the installation, its boot, what the system is and has, and what is set inside it. A small program, the helper,
+// reports the settings. The driver brings the helper to the machine once. The helper also applies the designed
+// items of a facet.
 package agent
 
 import (
@@ -22,25 +21,24 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Scheme is what endpoint URLs of this driver begin with.
+// Scheme is the URL scheme of this driver's endpoints.
 const Scheme = "ssh"
 
 // lookTimeout bounds one look.
 var lookTimeout = time.Minute
 
-// surveyTimeout bounds listing what is set in a system, with bringing the helper.
+// surveyTimeout bounds listing the settings of a system, including bringing the helper.
 const surveyTimeout = 3 * time.Minute
 
-// byHelper are the facets that the helper serves.
+// byHelper lists the facets that the helper serves.
 var byHelper = []site.Facet{site.FacetBase, site.FacetNetwork, site.FacetPackages, site.FacetConfig, site.FacetKernel, site.FacetActions}
 
-// Options say what the driver works with.
+// Options configure the driver.
 type Options struct {
-	// Folder has the helpers: slipway-helper-linux-amd64 and slipway-helper-linux-arm64.
-	// Without one only the facet os is seen.
+	// Folder holds the helpers: slipway-helper-linux-amd64 and slipway-helper-linux-arm64. Without a folder, the
+	// driver sees only the facet os.
 	Folder string
-	// ObserveOnly brings the helper to no machine for a look: inside a system where it
-	// is not yet, nothing is seen.
+	// ObserveOnly installs the helper on no machine. A look lends it in memory instead.
 	ObserveOnly bool
 }
 
@@ -53,8 +51,8 @@ type Driver struct {
 // New makes a driver.
 func New(o Options) *Driver { return &Driver{newHelpers(o.Folder), o.ObserveOnly} }
 
-// Facets lists what the driver sees and, but for the os, acts on. Without helpers it
-// acts on nothing.
+// Facets lists the facets that the driver sees. It acts on those that the helper serves. Without helpers it sees
+// only the os and acts on nothing.
 func (d *Driver) Facets() []site.Facet {
 	if d.helpers.folder == "" {
 		return []site.Facet{site.FacetOS}
@@ -62,8 +60,8 @@ func (d *Driver) Facets() []site.Facet {
 	return append([]site.Facet{site.FacetOS, site.FacetProbes, site.FacetLinks}, byHelper...)
 }
 
-// Open checks the endpoint, ssh://[USER@]HOST[:PORT]; every look and every step makes
-// its own connection. What a credential may be is told in sshclient.Open.
+// Open checks the endpoint, ssh://[USER@]HOST[:PORT]. Every look and every step makes its own connection.
+// sshclient.Open documents the credentials.
 func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != Scheme || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
@@ -85,22 +83,21 @@ type machine struct {
 	mu       sync.Mutex
 	site     string
 	term     uint64
-	seenTerm uint64         // the highest that the system has told of
-	system   *site.Platform // what the system was seen to be, nil before
-	// credentials gives the values of credentials; hashes are the last hash of the
-	// password of each account, by key.
+	seenTerm uint64         // highest term that the system has reported
+	system   *site.Platform // as last seen; nil before the first look
+	// credentials returns the values of credentials. hashes holds the last password hash of each account, by key.
 	credentials values
 	hashes      map[string]hashed
-	// supply opens artifacts; nil where there are none.
+	// supply opens artifacts; nil without an artifact store.
 	supply func(sha256 string) (io.ReadCloser, int64, error)
-	// targets gives what a look at links and a change of the network try; nil for nothing.
+	// targets returns the targets that a look at links and a change of the network try; nil for none.
 	targets func(n *site.Node) []item.Target
 }
 
-// Close has nothing to end: connections end with each look and each step.
+// Close does nothing: connections end with each look and each step.
 func (m *machine) Close() error { return nil }
 
-// Name implements driver.Namer: the term goes with each write.
+// Name implements driver.Namer. The term goes with each write.
 func (m *machine) Name(site string, term uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,8 +107,8 @@ func (m *machine) Name(site string, term uint64) {
 	m.site, m.term = site, term
 }
 
-// Outranked implements driver.Namer by what the system told at the last look. It
-// refuses an older term by itself too.
+// Outranked implements driver.Namer by the term that the system reported at the last look. The helper also refuses
+// an older term itself.
 func (m *machine) Outranked(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,19 +137,19 @@ func (m *machine) named(r wire.Request, by sshclient.Entry) wire.Request {
 	return r
 }
 
-// learn keeps what a step needs of an answer.
+// learn keeps what later steps need from a result.
 func (m *machine) learn(r *wire.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seenTerm = max(m.seenTerm, r.Term)
 	system := platform(r.System)
-	if m.system != nil && system.PCI == nil { // it was not asked for
+	if m.system != nil && system.PCI == nil { // this request did not ask for the hardware
 		system.Model, system.PCI = m.system.Model, m.system.PCI
 	}
 	m.system = system
 }
 
-// platform is what a system was seen to be. Of its PCI devices none is told of by itself.
+// platform is the system as reported. It lists no individual PCI devices.
 func platform(s wire.System) *site.Platform {
 	return &site.Platform{
 		Family: site.Printable(s.Family), ID: site.Printable(s.ID), Release: site.Printable(s.Release),
@@ -160,13 +157,12 @@ func platform(s wire.System) *site.Platform {
 	}
 }
 
-// items are what the design asks of a facet, by what the system was seen to be, or by
-// the image as long as that was not seen.
+// items are the designed items of a facet, for the system as seen. Before the first look, the image decides.
 func (m *machine) items(n *site.Node, f site.Facet) []item.Item {
 	return n.ItemsOn(f, m.seen())
 }
 
-// mayItems are those with what all drivers bring that may be for the machine.
+// mayItems are the items, plus those of all drivers that the machine may need.
 func (m *machine) mayItems(n *site.Node, f site.Facet) []item.Item {
 	return n.MayItems(f, m.seen())
 }

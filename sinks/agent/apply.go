@@ -14,14 +14,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Apply makes the items of one facet as they are designed, and removes what Slipway
-// made of it and is not designed any more. The helper returns when a new look shows
-// it. It does what differs alone, so a step that was cut is taken again as a whole.
+// Apply makes the items of one facet match the design, and removes Slipway's items that the design no longer has.
+// The helper returns once a new look confirms the result. It changes only what differs, so an interrupted step is
+// repeated as a whole.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	if action := site.Facets[step.Facet].Change.Action; !slices.Contains(byHelper, step.Facet) || action == "" || action != step.Action {
 		return fmt.Errorf("over SSH, Slipway does not do this: %w", errors.ErrUnsupported)
 	}
-	if n.MayHaveDrivers() && !m.knowsHardware() { // the daemon was started since it was seen
+	if n.MayHaveDrivers() && !m.knowsHardware() { // the daemon has restarted since the last look
 		if _, err := m.Observe(ctx, n, []site.Facet{step.Facet}); err != nil {
 			return err
 		}
@@ -57,15 +57,14 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	return m.classify(a.result)
 }
 
-// ofStep are the items that a step changes: of what is done once no other.
+// ofStep keeps the items that a step changes. It is for facets that are done once.
 func ofStep(items []item.Item, step site.Step) []item.Item {
 	return slices.DeleteFunc(items, func(i item.Item) bool {
 		return !slices.ContainsFunc(step.Changes, func(c site.Change) bool { return c.Field == string(step.Facet)+"."+i.Key })
 	})
 }
 
-// withEmptied asks for the fields of interfaces that the step empties: they are not
-// in the design any more.
+// withEmptied sets the interface fields that the step empties. The design no longer has them.
 func withEmptied(items []item.Item, step site.Step) []item.Item {
 	for _, c := range step.Changes {
 		for _, i := range items {
@@ -77,11 +76,10 @@ func withEmptied(items []item.Item, step site.Step) []item.Item {
 	return items
 }
 
-// errCut says that the connection was lost after a request was sent.
+// errCut reports that the connection was lost after a request was sent.
 var errCut = errors.New("the connection was lost in the middle of the step")
 
-// ask sends a write to the helper of the right machine, which it brings there first
-// where it is missing.
+// ask sends a write to the helper after checking that this is the right machine. It brings a missing helper first.
 func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answer, err error) {
 	conn, err := connect(ctx, m.client)
 	if err != nil {
@@ -120,8 +118,8 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	return a, err
 }
 
-// isNode compares the marker of the system with the site and the node. A system without
-// one was not installed by Slipway; its host key says who it is.
+// isNode compares the system's marker with the site and the node. A system without a marker was not installed by
+// Slipway; its host key identifies it.
 func (m *machine) isNode(n *site.Node, report []byte) error {
 	marker, unread := parseMarker(divide(string(report))["marker"])
 	m.mu.Lock()
@@ -139,7 +137,7 @@ func (m *machine) isNode(n *site.Node, report []byte) error {
 	return nil
 }
 
-// showProgress tells whoever asks what the step waits for.
+// showProgress reports what the step waits for.
 func showProgress(ctx context.Context) func(wire.Progress) {
 	began := time.Now()
 	return func(p wire.Progress) {
@@ -147,7 +145,7 @@ func showProgress(ctx context.Context) func(wire.Progress) {
 	}
 }
 
-// classify is the error of a result as drivers have them.
+// classify converts the error of a result into a driver error.
 func (m *machine) classify(r *wire.Result) error {
 	if r.Error == nil {
 		return nil

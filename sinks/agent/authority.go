@@ -25,19 +25,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/keyfile"
 )
 
-// Authority signs the certificates by which agents know the daemon. It is made at the first
-// start and kept, since an agent that runs knows the daemon by it.
+// Authority signs the certificates by which agents recognize the daemon. It is created at the first start and kept,
+// because running agents recognize the daemon by it.
 type Authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 
 	mu    sync.Mutex
-	hosts []string // that agents may call, beside the address of the connection
+	hosts []string // that agents may call, besides the connection's address
 	leafs map[string]*tls.Certificate
 }
 
-// lasts is how long a certificate is valid. An agent does not believe its clock: what counts is
-// that nobody else has the key.
+// authorityLasts and leafLasts are how long the certificates are valid. Agents do not trust their clocks. What
+// protects them is that nobody else has the key.
 const (
 	authorityLasts = 50 * 365 * 24 * time.Hour
 	leafLasts      = 365 * 24 * time.Hour
@@ -46,8 +46,7 @@ const (
 // maxAuthority is the largest file of an authority, in bytes.
 const maxAuthority = 64 << 10
 
-// LoadAuthority reads the authority from a file that only its owner can read, and makes it where
-// the file is not there.
+// LoadAuthority reads the authority from a file that only its owner can read. It creates a missing file.
 func LoadAuthority(file string) (*Authority, error) {
 	text, err := keyfile.Read(file, maxAuthority)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,16 +97,16 @@ func newAuthority() ([]byte, error) {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})...), nil
 }
 
-// writeWhole writes a file that is there as a whole or not at all.
+// writeWhole writes a file completely or not at all.
 func writeWhole(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".authority-*") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(file), ".authority-*") // with mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // it has another name by then
+	defer os.Remove(f.Name()) // no effect after the rename
 	_, err = f.Write(text)
 	return errors.Join(err, f.Sync(), f.Close(), func() error {
 		if err != nil {
@@ -131,7 +130,7 @@ func (a *Authority) Digest() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Names has the daemon's certificate be also for a host, an address or a name, that agents call.
+// Names adds a host, an address or a name, to the daemon's certificate, because agents call it.
 func (a *Authority) Names(host string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +139,8 @@ func (a *Authority) Names(host string) {
 	}
 }
 
-// Certificate is the daemon's, for the hosts that agents call and the address that this one did.
+// Certificate returns the daemon's certificate. It covers the hosts that agents call and the address of this
+// connection.
 func (a *Authority) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

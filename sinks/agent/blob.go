@@ -18,8 +18,8 @@ func (m *machine) Supply(open func(sha256 string) (io.ReadCloser, int64, error))
 	m.supply = open
 }
 
-// blobs opens artifacts that the helper wants for items, or says why it gets none. What
-// the items do not ask for is nothing that the machine should see.
+// blobs opens the artifacts that the helper wants for items, or says why not. The machine must not see any other
+// artifact.
 func (m *machine) blobs(items []item.Item) func(w wire.Want) (io.ReadCloser, wire.Blob) {
 	m.mu.Lock()
 	open := m.supply
@@ -59,11 +59,11 @@ func blobOf(w wire.Want, open func(sha256 string) (io.ReadCloser, int64, error))
 	return content, wire.Blob{Size: size}
 }
 
-// The steps of what is told while an artifact is sent.
+// tellBlobEvery is the interval between progress reports while an artifact is sent.
 const tellBlobEvery = 2 * time.Second
 
-// send answers a want. Its error says that the machine waits for bytes that do not come:
-// the connection has to end.
+// send answers a want. On an error, the machine waits for bytes that will not come, so the caller must close the
+// connection.
 func (x exchange) send(to io.Writer, w wire.Want) error {
 	var content io.ReadCloser
 	b := wire.Blob{Refused: "the contents of files cannot be sent here"}
@@ -71,7 +71,7 @@ func (x exchange) send(to io.Writer, w wire.Want) error {
 		content, b = x.supply(w)
 	}
 	if wire.Write(to, b) != nil || content == nil {
-		return nil // nobody listens, which the next read tells
+		return nil // the peer is gone; the next read reports it
 	}
 	defer content.Close()
 	sent := &counted{to: to, told: time.Now(), tell: func(n int64) {
@@ -82,14 +82,14 @@ func (x exchange) send(to io.Writer, w wire.Want) error {
 	if _, err := io.CopyN(sent, content, b.Size); err != nil && sent.err == nil {
 		return fmt.Errorf("read the content of %s: %w", site.Printable(w.For), err)
 	}
-	return nil // where nobody listens any more, what the helper said is read
+	return nil // if the peer is gone, the caller reads what the helper said
 }
 
-// counted tells now and then how much was written.
+// counted counts the bytes written and reports them from time to time.
 type counted struct {
 	to   io.Writer
 	n    int64
-	err  error // of writing
+	err  error // from writing
 	told time.Time
 	tell func(n int64)
 }

@@ -19,20 +19,20 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// called is a machine whose agent has called from memory: one connection, on which one request
-// at a time is asked.
+// called is a machine whose agent in the ramdisk has called. It has one connection, which carries one request at a
+// time.
 type called struct {
 	conn       net.Conn
 	in         *bufio.Reader
 	address    string
 	site, node string
 	key        string // the SHA-256 of the agent's key, in hex
-	lost       func() // forgets it
+	lost       func() // removes it from the listener
 	say        func(node, text string)
 	asking     sync.Mutex
 	closed     sync.Once
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu          sync.Mutex
 	term        uint64
 	seenTerm    uint64
@@ -44,8 +44,8 @@ type called struct {
 	supply      func(sha256 string) (io.ReadCloser, int64, error)
 }
 
-// Close ends the connection at once, without a farewell that an agent which reads nothing would
-// hold up. The agent calls again until the boot is forgotten.
+// Close closes the connection at once. It sends no TLS farewell, because an agent that does not read would delay
+// it. The agent calls again until the boot is forgotten.
 func (c *called) Close() error {
 	var err error
 	c.closed.Do(func() {
@@ -81,14 +81,14 @@ func (c *called) Inventory() *site.Inventory {
 	return c.inventory
 }
 
-// Name implements driver.Namer: the term goes with each request.
+// Name implements driver.Namer. The term goes with each request.
 func (c *called) Name(_ string, term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.term = term
 }
 
-// Outranked implements driver.Namer by what the agent told last.
+// Outranked implements driver.Namer by the highest term that the agent reported.
 func (c *called) Outranked(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,16 +98,16 @@ func (c *called) Outranked(context.Context) error {
 	return nil
 }
 
-// ask asks one thing, for as long as a look may take. Whatever goes wrong ends the connection,
-// since nobody knows what of the answer is still to come.
+// ask sends one request, bounded by lookTimeout. Any failure closes the connection, because the rest of the answer
+// may still arrive.
 func (c *called) ask(ctx context.Context, r wire.Request) (*wire.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return c.request(ctx, r, exchange{})
 }
 
-// request asks one thing until the context ends. The error is of the connection: what the agent
-// says of the request is in its answer.
+// request sends one request and waits until the context ends. Its error is about the connection. The agent's own
+// error is in the result.
 func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire.Result, error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
@@ -130,21 +130,21 @@ func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire
 	return result, nil
 }
 
-// ownTerm is the term of the daemon.
+// ownTerm is the daemon's term.
 func (c *called) ownTerm() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.term
 }
 
-// noteTerm notes the term that the agent knows of.
+// noteTerm records the term that the agent reported.
 func (c *called) noteTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seenTerm = max(c.seenTerm, term)
 }
 
-// told is the error that an answer tells of.
+// told is the error that a result reports.
 func (c *called) told(r *wire.Result) error {
 	if r.Error == nil {
 		return nil
@@ -160,11 +160,11 @@ func (c *called) told(r *wire.Result) error {
 	return fmt.Errorf("the agent of %s: %s", c.node, text)
 }
 
-// maxTold bounds what an agent says of a failure, in bytes.
+// maxTold bounds an agent's error text, in bytes.
 const maxTold = 4096
 
-// exchange sends a request and reads up to its result. What repeats another request is an
-// answer to that one, and who answers twice is not believed.
+// exchange sends a request and reads up to its result. A result with another request's echo is rejected, and so is
+// a second result.
 func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 	if n := c.in.Buffered(); n > 0 {
 		return nil, fmt.Errorf("it sent %d bytes that Slipway did not ask for", n)
@@ -178,7 +178,7 @@ func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 			return nil, err
 		}
 		switch {
-		case f.Result != nil && f.Result.Echo != r.Echo && (f.Result.Echo != "" || f.Result.Error == nil): // one that could not be read is not repeated
+		case f.Result != nil && f.Result.Echo != r.Echo && (f.Result.Echo != "" || f.Result.Error == nil): // the agent cannot echo a request that it could not read
 			return nil, errors.New("it answered another request than the one it was asked")
 		case f.Result != nil:
 			return f.Result, nil
@@ -195,8 +195,8 @@ func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 	}
 }
 
-// Observe tells the machine's identity, its disks and, in brief, what it is made of. The agent in
-// memory serves no facet.
+// Observe reports the machine's identity, its disks and a short inventory. The agent in the ramdisk serves no
+// facet.
 func (c *called) Observe(ctx context.Context, n *site.Node, _ []site.Facet) (site.Observed, error) {
 	m, _, err := c.look(ctx)
 	if err != nil {
@@ -209,8 +209,8 @@ func (c *called) Observe(ctx context.Context, n *site.Node, _ []site.Facet) (sit
 	return site.Observed{Identity: is, Facets: map[site.Facet]site.FacetState{}, Inventory: &site.Inventory{Manufacturer: i.Manufacturer, Model: i.Model, BIOS: i.BIOS, MemoryGiB: i.MemoryGiB}}, nil
 }
 
-// identityFor is what a machine is known by, with the MAC address that it is to be known by,
-// where a port has that, and in the order of bytes in which its UUID is to be known.
+// identityFor is the machine's identity. It uses the wanted MAC address if a port has it, and the wanted byte order
+// of the UUID.
 func identityFor(m *wire.Machine, want site.Identity) site.Identity {
 	is := identity(*m)
 	for _, p := range m.Ports {
@@ -218,7 +218,7 @@ func identityFor(m *wire.Machine, want site.Identity) site.Identity {
 			is.MAC = mac
 		}
 	}
-	is.Slot = want.Slot // which nobody can see from inside
+	is.Slot = want.Slot // not visible from inside
 	if want.UUID != "" && strings.EqualFold(want.UUID, site.TurnedRound(is.UUID)) {
 		is.UUID = strings.ToLower(want.UUID)
 	}
@@ -255,7 +255,7 @@ func (c *called) Identify(ctx context.Context, want site.Identity) (site.Identit
 	return is, nil
 }
 
-// look asks what the machine is, and which devices are on its PCI bus.
+// look asks for the machine's identity and the devices on its PCI bus.
 func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 	r, err := c.ask(ctx, wire.Request{Op: wire.OpObserve, Machine: true, PCI: &item.PCIProbe{}})
 	if err == nil {
@@ -278,13 +278,13 @@ func (c *called) look(ctx context.Context) (*wire.Machine, *item.PCI, error) {
 	return r.Machine, r.System.PCI, nil
 }
 
-// The bounds on what is kept of one disk.
+// maxPaths and maxHolds bound what is kept of one disk.
 const (
 	maxPaths = 64
 	maxHolds = 512
 )
 
-// plainDisk is a disk as an agent tells it, in normal forms, printable and within bounds.
+// plainDisk is a disk as reported by an agent: normalized, printable and bounded.
 func plainDisk(d item.Disk) item.Disk {
 	d.Serial, d.WWN = item.NormalSerial(d.Serial), item.NormalWWN(d.WWN)
 	for _, text := range []*string{&d.Name, &d.Model, &d.Firmware, &d.Kind, &d.PCI, &d.SCSI, &d.Unread} {
@@ -304,7 +304,7 @@ func plainDisk(d item.Disk) item.Disk {
 	return d
 }
 
-// inventory is what a machine is made of, printable and within bounds.
+// inventory is the machine's hardware, printable and bounded.
 func inventory(m *wire.Machine) *site.Inventory {
 	const mostPorts, mostProcessors = 128, 64
 	i := &site.Inventory{

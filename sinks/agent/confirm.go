@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	// longestWait is how long a change of the network waits for its proof where the
-	// connection was lost before the helper could say.
+	// longestWait is how long a change of the network waits for its proof if the connection was lost before the
+	// helper reported a deadline.
 	longestWait = 2 * time.Minute
-	// leastWait is how long, in seconds, it is tried at least: a clock that jumps has the
-	// helper tell of less, and to confirm too late is refused.
+	// leastWait is the minimum time for tries, in seconds. If a clock jumps, the helper may report less. The helper
+	// refuses a late confirmation.
 	leastWait  = 20
-	tryEvery   = 2 * time.Second  // after one that failed
-	tryBeside  = 10 * time.Second // after one that waits
+	tryEvery   = 2 * time.Second  // after a failed try
+	tryBeside  = 10 * time.Second // after a try that still waits
 	tryWithin  = time.Minute
-	mostAtOnce = 6 // at once
+	mostAtOnce = 6 // tries at once
 )
 
-// errSmallAlone is how a machine behaves whose packets are too large for a switch.
+// errSmallAlone reports that small packets arrive but packets of full size do not.
 var errSmallAlone = errors.New("accepts a login, but packets of full size do not get through: the MTU may be larger than a switch on the way allows")
 
-// outcome is how one try to confirm ended; it is done when the helper says yes or no.
+// outcome is the result of one try to confirm. done means that the helper answered yes or no.
 type outcome struct {
 	done bool
 	err  error
 	took time.Duration
 }
 
-// change is the change that waits. Once its name is known the machine is asked about that one: a
-// look finds no more of it, and a try beside may have confirmed it.
+// change is the change that waits to be confirmed. Once its name is known, Slipway asks the machine about that
+// name: a parallel try may have confirmed the change, and then a look no longer reports it.
 type change struct {
 	mu   sync.Mutex
 	name string
 }
 
-// learn gives the name, which a result may tell.
+// learn returns the name. It takes the name from a result if it is still unknown.
 func (c *change) learn(r *wire.Result) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,10 +53,9 @@ func (c *change) learn(r *wire.Result) string {
 	return c.name
 }
 
-// confirm proves that the machine can be reached with its new network, by a new
-// connection to where its endpoint leads (see wayIn), and ends the wait of the change. It
-// has until the change is reverted. Tries begin beside those that wait: a connection from before the
-// network was set back may hang for good.
+// confirm proves that the machine is reachable with its new network. It opens a new connection to the endpoint (see
+// wayIn) and confirms the change before the machine reverts it. New tries start beside waiting ones: a connection
+// from before the revert may hang forever.
 func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) error {
 	var waiting change
 	wait, when := longestWait, ""
@@ -104,11 +103,11 @@ func (m *machine) confirm(ctx context.Context, n *site.Node, r *wire.Result) err
 		if o.done {
 			return o.err
 		}
-		if last == nil || errors.Is(o.err, errSmallAlone) && o.took >= tryBeside { // a short one was cut off by the end
+		if last == nil || errors.Is(o.err, errSmallAlone) && o.took >= tryBeside { // a short try was cut off by the deadline
 			last = o.err
 		}
 	}
-	if last == nil { // nothing was tried to its end
+	if last == nil { // no try finished
 		last = ctx.Err()
 	}
 	return fmt.Errorf("%w: the network of %s was changed, and no new connection to %s succeeded: the machine sets it back by itself%s; %w",
@@ -156,12 +155,11 @@ func (m *machine) confirmBy(ctx context.Context, n *site.Node, way wayIn, waitin
 	return false, errs
 }
 
-// many is so much that it takes packets of full size, also where they are as large as the
-// largest that there are.
+// many is large enough to need packets of full size, even with the largest MTU.
 var many = strings.Repeat("slipway ", 32<<10)
 
-// confirmOver looks first, over packets of full size: with an MTU that a switch on the way
-// drops, a login works and nothing that is longer.
+// confirmOver first looks with packets of full size. If a switch on the way drops large packets, a login works but
+// nothing longer does.
 func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, address string, conn *connection, waiting *change) (done bool, _ error) {
 	look := m.observeRequest(n, []site.Facet{site.FacetNetwork})
 	look.Echo = many
@@ -181,7 +179,7 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 	case name == "" && a.result.Busy != "":
 		return false, errors.New(a.result.Busy)
 	case name == "":
-		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // looked at and planned again
+		return true, fmt.Errorf("%w: no change of the network waits to be confirmed", errCut) // the caller looks and plans again
 	}
 	_, a, err = m.over(ctx, n, conn, wire.Request{Op: wire.OpConfirm, Node: n.Name, Confirm: name})
 	if err != nil {
@@ -192,7 +190,7 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 	return !errors.Is(err, driver.ErrBusy), err
 }
 
-// over asks the helper over a connection. The report has the system's addresses.
+// over asks the helper over a connection. The report includes the system's addresses.
 func (m *machine) over(ctx context.Context, n *site.Node, conn *connection, r wire.Request) (report []byte, a answer, err error) {
 	r = m.named(r, conn.entry)
 	report, a, err = conn.run(ctx, exchange{

@@ -19,16 +19,16 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds of one exchange.
+// These are the bounds of one exchange.
 const (
 	maxAnswer = 2 * wire.MaxFrame
-	maxSaid   = 4 << 10 // of what is printed in the place of an answer
+	maxSaid   = 4 << 10 // of text printed instead of an answer
 	alive     = 5 * time.Second
 	silent    = 20 * time.Second
-	patience  = 5 * time.Second // with a command that has answered and does not end
+	patience  = 5 * time.Second // with a command that answered but does not end
 )
 
-// connection is one SSH connection, on which commands are run.
+// connection is one SSH connection for commands.
 type connection struct {
 	*gossh.Client
 	address string
@@ -36,8 +36,7 @@ type connection struct {
 	end     func() bool
 }
 
-// connect logs in. The context's end closes the connection, which ends whatever waits
-// for it; so does a host that does not answer for a while.
+// connect logs in. When the context ends, the connection closes and everything that waits for it ends.
 func connect(ctx context.Context, client *sshclient.Client) (*connection, error) {
 	c, entry, err := client.Login(ctx)
 	if err != nil {
@@ -51,8 +50,7 @@ func (c *connection) Close() {
 	c.Client.Close()
 }
 
-// watch closes the connection when the host does not answer any more, until the
-// context ends.
+// watch closes the connection when the host stops answering. It runs until the context ends.
 func (c *connection) watch(ctx context.Context) {
 	lost := time.AfterFunc(silent, func() { c.Client.Close() })
 	defer lost.Stop()
@@ -69,29 +67,29 @@ func (c *connection) watch(ctx context.Context) {
 	}
 }
 
-// exchange is a command, what it is sent, and who is told of what it prints.
+// exchange is a command, its input, and the receivers of its output.
 type exchange struct {
 	script string
-	// input, or a request, is sent at once, or once the report was accepted.
+	// input or request is sent at once, or after accept approved the report.
 	input   io.Reader
 	request *wire.Request
 	accept  func(report []byte) error
 	tell    func(wire.Progress)
-	// supply opens an artifact that the helper wants; nil where it gets none.
+	// supply opens an artifact that the helper wants; nil if the helper gets none.
 	supply func(wire.Want) (io.ReadCloser, wire.Blob)
 }
 
-// answer is what came behind the report.
+// answer is the output after the report.
 type answer struct {
-	begun  bool         // the report is whole
-	denied bool         // the account is not root and may not become it
-	result *wire.Result // nil where no helper answered
-	said   string       // what was printed instead, and its errors
-	lines  []string     // of what was printed instead
+	begun  bool         // the report is complete
+	denied bool         // the account is not root and may not use sudo
+	result *wire.Result // nil if no helper answered
+	said   string       // text printed instead, and stderr
+	lines  []string     // of said
 }
 
-// run runs a script and reads its report, then what the helper answers. Its error is
-// of the connection; the report that was read before is returned with it.
+// run runs a script and reads its report, then the helper's answer. Its error is about the connection. A report
+// that was read before the error is still returned.
 func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answer, err error) {
 	if x.request != nil {
 		var b bytes.Buffer
@@ -120,7 +118,7 @@ func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answ
 	}
 	send := func() {
 		if x.input != nil {
-			go io.Copy(stdin, x.input) // it stays open: its end is the hang-up
+			go io.Copy(stdin, x.input) // stdin stays open: closing it means a hang-up
 		}
 	}
 	if x.accept == nil {
@@ -157,8 +155,7 @@ func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answ
 	return report, a, err
 }
 
-// ended waits for the end of a command, for a while. Its exit status says nothing:
-// what could be read is in the output.
+// ended waits a bounded time for the command to end. The exit status does not matter: the output has everything.
 func (c *connection) ended(ctx context.Context, session *gossh.Session) error {
 	var status *gossh.ExitError
 	late := time.AfterFunc(patience, func() { session.Close() })
@@ -175,8 +172,8 @@ func (c *connection) lost(ctx context.Context, err error) error {
 
 var errTooMuch = errors.New("too much output")
 
-// readReport reads up to the line behind which the helper answers, or cannot, or to
-// the end, where the line is empty.
+// readReport reads up to the line before the helper's answer, or the line that says root was denied. At the end of
+// the output the line is empty.
 func readReport(r *bufio.Reader) (report []byte, end string, err error) {
 	begins := true
 	for {
@@ -197,7 +194,7 @@ func readReport(r *bufio.Reader) (report []byte, end string, err error) {
 	}
 }
 
-// readAnswer reads frames up to the result, or what was printed instead of them.
+// readAnswer reads frames up to the result, or the text printed instead of frames.
 func readAnswer(r *bufio.Reader, x exchange, in io.Writer) (a answer, err error) {
 	first, err := r.Peek(1)
 	if err == io.EOF {
@@ -206,9 +203,9 @@ func readAnswer(r *bufio.Reader, x exchange, in io.Writer) (a answer, err error)
 	if err != nil {
 		return a, err
 	}
-	if first[0] > wire.MaxFrame>>24 { // no length begins so
+	if first[0] > wire.MaxFrame>>24 { // no frame length starts with this byte
 		text, err := io.ReadAll(io.LimitReader(r, maxSaid))
-		go io.Copy(io.Discard, r) // so that it is not kept from ending
+		go io.Copy(io.Discard, r) // so that the command can end
 		a.said = site.PrintableLines(strings.ToValidUTF8(string(text), ""))
 		a.lines = strings.Split(strings.TrimSpace(a.said), "\n")
 		return a, err
@@ -233,8 +230,7 @@ func readAnswer(r *bufio.Reader, x exchange, in io.Writer) (a answer, err error)
 	}
 }
 
-// says is the rest of the first line that begins with a word, and whether there is
-// one.
+// says returns the rest of the first line that starts with a word, and whether such a line exists.
 func (a answer) says(word string) (rest string, ok bool) {
 	for _, l := range a.lines {
 		if first, rest, _ := strings.Cut(strings.TrimSpace(l), " "); first == word {
@@ -244,7 +240,7 @@ func (a answer) says(word string) (rest string, ok bool) {
 	return "", false
 }
 
-// clipped keeps the beginning of what is written to it.
+// clipped keeps the beginning of the data written to it.
 type clipped struct {
 	mu   sync.Mutex
 	text []byte

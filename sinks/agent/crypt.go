@@ -8,20 +8,19 @@ import (
 	"strings"
 )
 
-// The bounds of SHA-512 crypt, as "Unix crypt using SHA-256 and SHA-512" (U. Drepper,
-// version 0.6) has them.
+// These are the bounds of SHA-512 crypt, from "Unix crypt using SHA-256 and SHA-512" (U. Drepper, version 0.6).
 const (
 	cryptPrefix   = "$6$"
 	defaultRounds = 5000
 	leastRounds   = 1000
-	mostRounds    = 100_000 // more than anybody sets, so that a machine cannot keep the daemon busy
+	mostRounds    = 100_000 // well above common settings; protects the daemon's CPU from a machine
 	longestSalt   = 16
 )
 
-// crypt64 are the digits of crypt(5).
+// crypt64 holds the digits of crypt(5).
 const crypt64 = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// newSetting is a setting of SHA-512 crypt with a salt that nobody has used: 96 bits.
+// newSetting is a setting of SHA-512 crypt with a new random salt of 96 bits.
 func newSetting() string {
 	salt := make([]byte, longestSalt)
 	rand.Read(salt) // never fails
@@ -31,8 +30,8 @@ func newSetting() string {
 	return cryptPrefix + string(salt)
 }
 
-// sha512crypt is the hash of a password as crypt(3) computes it with a setting: "$6$SALT"
-// or "$6$rounds=N$SALT"; false for a setting of another kind.
+// sha512crypt hashes a password with a setting like crypt(3): "$6$SALT" or "$6$rounds=N$SALT". It returns false for
+// any other setting.
 func sha512crypt(password, setting string) (string, bool) {
 	salt, ok := strings.CutPrefix(setting, cryptPrefix)
 	rounds := defaultRounds
@@ -93,7 +92,7 @@ func sum(parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// series is the digest of so many times a text, repeated to a length.
+// series hashes a text repeated so many times, and extends the digest to a length.
 func series(text []byte, times, length int) []byte {
 	h := sha512.New()
 	for range times {
@@ -114,7 +113,7 @@ func repeat(h hash.Hash, block []byte, length int) {
 	h.Write(block[:length])
 }
 
-// encode writes a digest with the digits of crypt(5), in the order of step 22.
+// encode writes a digest with the digits of crypt(5), in the order of step 22 of the specification.
 func encode(c []byte) string {
 	var b strings.Builder
 	digits := func(v uint, n int) {

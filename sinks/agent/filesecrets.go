@@ -11,18 +11,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The content of a file that is the value of a credential is sent to the machine when it is
-// set, and never comes back: at each look the machine is given a random key, and tells the
-// digest of what is there that is made with it.
+// A file's content may be the value of a credential. The daemon sends it to the machine when it sets the file. The
+// content never comes back. At each look the daemon sends a random key, and the machine returns a digest made with
+// that key.
 
-// newDigestKey is a key that is used once.
+// newDigestKey returns a random key for one use.
 func newDigestKey() []byte {
 	key := make([]byte, 32)
-	rand.Read(key) // which never fails
+	rand.Read(key) // never fails
 	return key
 }
 
-// digestKeys are keys for the files whose content is the value of a credential.
+// digestKeys makes keys for the files whose content is the value of a credential.
 func digestKeys(items []item.Item) map[string][]byte {
 	keys := map[string][]byte{}
 	for _, key := range withCredential(item.KindFiles, items) {
@@ -31,7 +31,7 @@ func digestKeys(items []item.Item) map[string][]byte {
 	return keys
 }
 
-// contentOf is the content of a file that is the value of a credential.
+// contentOf returns the content of a file that is the value of a credential.
 func contentOf(i item.Item, get values) ([]byte, error) {
 	value, err := valueOf(i, get)
 	if err != nil {
@@ -45,8 +45,8 @@ func contentOf(i item.Item, get values) ([]byte, error) {
 	return content, nil
 }
 
-// compareContent says whether a file has the value of its credential. Where that cannot be
-// read nobody knows, and nothing of the file can be set.
+// compareContent records whether a file has the value of its credential. If the credential cannot be read, the
+// answer is unknown and Slipway cannot set any field of the file.
 func (m *machine) compareContent(s *site.FacetState, i item.Item, key []byte) {
 	name := item.Name(i.Key, "content")
 	content, err := contentOf(i, m.getter())
@@ -64,8 +64,8 @@ func (m *machine) compareContent(s *site.FacetState, i item.Item, key []byte) {
 	rest, same := strings.CutPrefix(have, item.KeyedDigest(key, content))
 	switch {
 	case same:
-		s.Have[name] = i.Fields["content"] + rest // what reads the file may not go by it yet
-	case strings.HasPrefix(have, "sha256:"): // which no helper should tell
+		s.Have[name] = i.Fields["content"] + rest // a service that reads the file may not use the new content yet
+	case strings.HasPrefix(have, "sha256:"): // no helper should report this
 		s.Have[name] = item.OtherValue
 	}
 }

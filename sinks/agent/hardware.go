@@ -7,8 +7,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// asksHardware is what is asked of the machine: nothing where no driver of the design may
-// be for it.
+// asksHardware is the PCI probe for the machine. It is nil if no driver in the design may apply to the machine.
 func asksHardware(n *site.Node) *item.PCIProbe {
 	if !n.MayHaveDrivers() {
 		return nil
@@ -22,8 +21,7 @@ func (m *machine) knowsHardware() bool {
 	return seen != nil && seen.PCI != nil
 }
 
-// pciIDs are the ids of the devices that a system tells of, or why it tells of none. A text
-// that is no id is left out.
+// pciIDs are the device ids that a system reported, or the reason why it reported none. Malformed ids are dropped.
 func pciIDs(told *item.PCI) *item.PCI {
 	if told == nil {
 		return nil
@@ -43,7 +41,7 @@ func pciIDs(told *item.PCI) *item.PCI {
 	return is
 }
 
-// isPCIID says whether a text is an id such as "8086:1592".
+// isPCIID reports whether a text is an id such as "8086:1592".
 func isPCIID(text string) bool {
 	if len(text) != len("8086:1592") || text[4] != ':' {
 		return false
@@ -56,8 +54,8 @@ func isPCIID(text string) bool {
 	return true
 }
 
-// withHardware adds the devices one by one to the facet that loads modules. Other facets
-// that drivers do not concern keep nothing of the bus.
+// withHardware adds the individual devices to the facet that loads modules. Facets that do not concern drivers keep
+// nothing about the bus.
 func withHardware(s *site.FacetState, f site.Facet, told *item.PCI) {
 	switch {
 	case f != site.FacetConfig && f != site.FacetPackages:
@@ -71,7 +69,7 @@ func withHardware(s *site.FacetState, f site.Facet, told *item.PCI) {
 	}
 }
 
-// deviceOf is a device as a system tells of it, printable and within bounds.
+// deviceOf is a device as reported by a system, printable and bounded.
 func deviceOf(d item.PCIDevice) item.PCIDevice {
 	const most = 64 // modules
 	is := item.PCIDevice{Address: line(d.Address), ID: d.ID, Driver: line(d.Driver)}

@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// architectures are those that helpers are built for, by what uname(1) calls them.
+// architectures maps the machine names of uname(1) to those of the helpers.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-// helpers are the programs that machines are given, which are read once.
+// helpers are the programs that Slipway brings to machines. They are read once.
 type helpers struct {
 	folder string
 	load   func() map[string]helper
 }
 
-// helper is the program for one architecture, or why there is none.
+// helper is the program for one architecture, or the reason why it is missing.
 type helper struct {
 	path, digest string
 	err          error
@@ -36,8 +36,8 @@ func newHelpers(folder string) *helpers {
 	return h
 }
 
-// CheckFolder says what is wrong with a folder of helpers, before a machine needs one.
-// No folder is right: then nothing is set inside systems.
+// CheckFolder checks a folder of helpers before a machine needs one. An empty name is valid: Slipway then sets
+// nothing inside systems.
 func CheckFolder(folder string) error {
 	if folder == "" {
 		return nil
@@ -74,8 +74,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// digests are those of the helpers that there are; a machine has one of them once it
-// was brought there.
+// digests are those of the available helpers. A machine has one of these helpers after Slipway brought it there.
 func (h *helpers) digests() []string {
 	var all []string
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -86,7 +85,7 @@ func (h *helpers) digests() []string {
 	return all
 }
 
-// program is the helper for a machine, by what uname(1) calls that.
+// program returns the helper for a machine, by its name in uname(1).
 func (h *helpers) program(machine string) (content []byte, sum string, err error) {
 	arch, ok := architectures[machine]
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds on what is kept of a system.
+// These are the bounds on what is kept of a system.
 const (
 	maxLinks     = 64
 	maxAddresses = 128 // of all links together
@@ -22,7 +22,7 @@ const (
 	maxUnits     = 32
 )
 
-// parseInside reads what a system tells of itself; nil when it tells nothing.
+// parseInside reads what a system reports about itself; nil if it reports nothing.
 func parseInside(told map[string]string) *site.Inside {
 	in := site.Inside{
 		BootedAt:    parseBoot(told["booted"]),
@@ -39,7 +39,7 @@ func parseInside(told map[string]string) *site.Inside {
 	return &in
 }
 
-// wholeLines are the fields of each line that was not cut off.
+// wholeLines splits each complete line into fields. It drops a line that was cut off.
 func wholeLines(text string) [][]string {
 	var all [][]string
 	for l := range strings.Lines(text) {
@@ -50,8 +50,7 @@ func wholeLines(text string) [][]string {
 	return all
 }
 
-// parseBoot reads the line "btime SECONDS" of proc_stat(5). It stays as it is
-// until the clock is set.
+// parseBoot reads the line "btime SECONDS" of proc_stat(5), the boot time. It changes only when the clock is set.
 func parseBoot(text string) time.Time {
 	seconds, err := strconv.ParseInt(strings.TrimPrefix(line(text), "btime "), 10, 64)
 	if err != nil || seconds <= 0 || seconds >= 1<<36 {
@@ -60,7 +59,7 @@ func parseBoot(text string) time.Time {
 	return time.Unix(seconds, 0).UTC().Round(time.Minute)
 }
 
-// meminfo is an amount of proc_meminfo(5) in bytes, 0 for none.
+// meminfo is an amount of proc_meminfo(5) in bytes; 0 if missing.
 func meminfo(text, name string) int64 {
 	for _, fields := range wholeLines(text) {
 		if fields[0] == name && len(fields) == 3 && fields[2] == "kB" {
@@ -72,8 +71,7 @@ func meminfo(text, name string) int64 {
 
 func kibibytes(text string) int64 { return amount(text) << 10 }
 
-// amount is a number of bytes, or of something larger; 0 for what makes no
-// sense.
+// amount parses a number of bytes or larger units; 0 if invalid.
 func amount(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n >= 1<<53 {
@@ -82,9 +80,8 @@ func amount(text string) int64 {
 	return n
 }
 
-// parseLinks reads the lines of ip-link(8). Links whose other end is in another
-// namespace and that have no address are those of containers, which come and
-// go.
+// parseLinks reads the lines of ip-link(8). It skips links without an address whose other end is in another
+// namespace: those belong to containers.
 func parseLinks(text string, addresses map[string][]string) []site.NetDevice {
 	var links []site.NetDevice
 	for _, fields := range wholeLines(text) {
@@ -113,9 +110,8 @@ func after(fields []string, word string) string {
 	return ""
 }
 
-// parseAddresses reads the lines of ip-address(8), by the link. Those that mean
-// the host alone or only the link, and those that are changed every day, are
-// left out.
+// parseAddresses reads the lines of ip-address(8), by link. It skips addresses with host scope, IPv6 link-local
+// addresses and temporary addresses.
 func parseAddresses(text string) map[string][]string {
 	all, count := map[string][]string{}, 0
 	for _, fields := range wholeLines(text) {
@@ -142,8 +138,7 @@ func isAddress(text string) bool {
 // pair is NAME="value" as lsblk(8) prints it.
 var pair = regexp.MustCompile(`([A-Z]+)="([^"]*)"`)
 
-// parseDisks reads the lines of lsblk(8). What several disks make up is listed
-// with each of them.
+// parseDisks reads the lines of lsblk(8). lsblk lists a device made of several disks once for each disk.
 func parseDisks(text string) []site.Block {
 	var disks []site.Block
 	known := map[string]bool{}
@@ -162,7 +157,7 @@ func parseDisks(text string) []site.Block {
 	return disks
 }
 
-// escaped is a byte as lsblk(8) writes those that are not plain.
+// escaped matches an escaped byte of lsblk(8).
 var escaped = regexp.MustCompile(`\\x[0-9a-f]{2}`)
 
 func unescape(text string) string {
@@ -172,15 +167,13 @@ func unescape(text string) string {
 	})
 }
 
-// row is a line of df(1): source, type, size, used, free and share, and the
-// path, in which there may be spaces.
+// row matches a line of df(1): source, type, size, used, free, percentage and path. The path may contain spaces.
 var row = regexp.MustCompile(`^(.+?) +(\S+) +(\d+) +(\d+) +(\d+) +(\d+)% (/.*)$`)
 
-// alwaysFull are file systems that are made full and never written.
+// alwaysFull lists file systems that are always full because they are read-only.
 var alwaysFull = []string{"squashfs", "iso9660", "erofs", "udf"}
 
-// parseMounts reads the lines of df(1), of file systems that are on a disk. The
-// root counts whatever it is on.
+// parseMounts reads the lines of df(1). It keeps file systems on a disk, and the root on any source.
 func parseMounts(text string) []site.Mount {
 	var mounts []site.Mount
 	for l := range strings.Lines(text) {
@@ -197,8 +190,7 @@ func parseMounts(text string) []site.Mount {
 	return mounts
 }
 
-// parseUnits reads the lines of systemctl(1); nil when it was not asked to the
-// end.
+// parseUnits reads the lines of systemctl(1); nil if the list is incomplete.
 func parseUnits(text string) []string {
 	units, whole := []string{}, false
 	for _, fields := range wholeLines(text) {

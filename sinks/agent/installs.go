@@ -44,9 +44,9 @@ func (c *called) Supply(open func(sha256 string) (io.ReadCloser, int64, error)) 
 	c.supply = open
 }
 
-// Apply puts a system onto the disks, as it was prepared. The machine is looked at on the same
-// connection right before, and permission is asked for right before the one request after which
-// data is lost. The agent checks all that it can before it writes, and says so where it refuses.
+// Apply installs a prepared system onto the disks. It looks at the machine on the same connection, and asks for
+// permission right before the one request that destroys data. The agent checks all that it can before it writes,
+// and says so if it refuses.
 func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	c.mu.Lock()
 	is, get, open := c.is, c.credentials, c.supply
@@ -116,7 +116,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	return c.erased(is.Layout, done, result.Installed.Already)
 }
 
-// installOn is what the agent of a machine is asked to write, and by what it knows the machine.
+// installOn is the agent's install request, with the identity by which the agent checks the machine.
 func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.Install, error) {
 	own := identity(*m)
 	asked := wire.Install{Erased: is.Erased, Layout: is.Layout, Marker: is.Marker}
@@ -124,7 +124,7 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 		asked.Boot = "uefi"
 		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}
 	}
-	if own.UUID != "" { // as the machine tells it, which may be in the other order of bytes
+	if own.UUID != "" { // in the machine's own byte order, which may be swapped
 		asked.UUID = m.UUID
 	}
 	if own.Serial != "" {
@@ -136,7 +136,7 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 	return asked, nil
 }
 
-// configured is what the agent makes so in the new system, by facet and all together.
+// configured lists the items that the agent applies in the new system, by facet and all together.
 func configured(n *site.Node, facets []site.Facet, seen *site.Platform, get values) (applies []wire.Apply, all []item.Item, err error) {
 	for _, f := range facets {
 		items, missing := giveSecrets(withoutSecretFiles(n.ItemsOn(f, seen)), get, newHashes(get))
@@ -151,8 +151,8 @@ func configured(n *site.Node, facets []site.Facet, seen *site.Platform, get valu
 	return applies, all, nil
 }
 
-// erased holds an agent that has installed to the disks that it was to erase. One that an earlier
-// try had finished may not know of them any more.
+// erased checks that an agent that installed has erased all the disks it was to erase. If an earlier try had
+// already finished, the agent may no longer know them.
 func (c *called) erased(l item.Layout, done []string, already bool) error {
 	if l.Erase == "" || already {
 		return nil
@@ -165,14 +165,14 @@ func (c *called) erased(l item.Layout, done []string, already bool) error {
 	return nil
 }
 
-// The bounds on what is kept of erasing one disk.
+// mostTries and longestWhy bound what is kept of erasing one disk.
 const (
 	mostTries  = 16
 	longestWhy = 500
 )
 
-// erasureOf is what an agent tells of one disk, printable and within bounds; false for a disk
-// that it was not asked to erase.
+// erasureOf is an agent's report on one disk, printable and bounded. It returns false for a disk that the agent was
+// not asked to erase.
 func erasureOf(e item.Erasure, l item.Layout) (item.Erasure, bool) {
 	i := slices.IndexFunc(l.Destroys, func(d item.Destroyed) bool { return d.Serial == e.Serial && d.WWN == e.WWN })
 	if i < 0 {
@@ -187,7 +187,7 @@ func erasureOf(e item.Erasure, l item.Layout) (item.Erasure, bool) {
 	return is, true
 }
 
-// long is a text of an agent, printable and within bounds.
+// long is an agent's text, printable and bounded.
 func long(s string) string {
 	s = site.Printable(s)
 	if r := []rune(s); len(r) > longestWhy {
@@ -196,7 +196,7 @@ func long(s string) string {
 	return s
 }
 
-// said is a progress as a line.
+// said formats a progress as one line.
 func said(p wire.Progress) string {
 	text := brief(p.Text)
 	if p.Of > 0 {
@@ -205,7 +205,7 @@ func said(p wire.Progress) string {
 	return text
 }
 
-// believe holds what an agent tells of a system that it has put there to what it was asked for.
+// believe checks an agent's report on an installed system against the request.
 func (c *called) believe(sha256 string, i *wire.Installed) error {
 	if i == nil {
 		return fmt.Errorf("the agent of %s says that it is done, but not what it has installed; look at the machine's console", c.node)
@@ -223,7 +223,7 @@ func (c *called) believe(sha256 string, i *wire.Installed) error {
 	return nil
 }
 
-// hostKeys are the public keys that an agent tells, in order and within bounds.
+// hostKeys are the valid public keys that an agent reported, sorted and bounded.
 func hostKeys(told []string) (keys []string) {
 	const mostKeys, longestKey = 16, 16 << 10
 	for _, k := range told[:min(len(told), mostKeys)] {
@@ -245,10 +245,10 @@ func trimmed(line []byte) []byte {
 	return line
 }
 
-// progressEvery is how often the progress of an agent is looked at.
+// progressEvery is the minimum interval between an agent's progress reports.
 const progressEvery = 100 * time.Millisecond
 
-// progress tells whoever asks what the installation is at.
+// progress reports how far the installation is.
 func (c *called) progress(ctx context.Context, is driver.Installation) func(wire.Progress) {
 	began, last := time.Now(), time.Time{}
 	return func(p wire.Progress) {
@@ -261,7 +261,7 @@ func (c *called) progress(ctx context.Context, is driver.Installation) func(wire
 			driver.HostKeys(ctx, keys)
 		}
 		if now := time.Now(); now.Sub(last) < progressEvery {
-			return // whoever tells of it all the time keeps nobody busy
+			return // an agent that reports constantly must not keep the daemon busy
 		} else {
 			last = now
 		}

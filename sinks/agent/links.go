@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// listenTimeout bounds listening to the ports of a system.
+// listenTimeout bounds listening on the ports of a system.
 const listenTimeout = item.MaxListen*time.Second + 20*time.Second
 
-// maxReached bounds how many targets are told of.
+// maxReached bounds how many targets are reported.
 const maxReached = 256
 
 // Targets implements driver.Linked.
@@ -23,7 +23,7 @@ func (m *machine) Targets(of func(n *site.Node) []item.Target) {
 	m.targets = of
 }
 
-// linkProbes are what a look asks of the node's links.
+// linkProbes is what a look asks about the node's links.
 func (m *machine) linkProbes(n *site.Node) (item.LinkProbes, bool) {
 	p, asks := n.LinkProbes()
 	if asks {
@@ -32,7 +32,7 @@ func (m *machine) linkProbes(n *site.Node) (item.LinkProbes, bool) {
 	return p, asks
 }
 
-// targetsOf are others on the node's networks that are to answer.
+// targetsOf lists peers on the node's networks that should answer.
 func (m *machine) targetsOf(n *site.Node) []item.Target {
 	m.mu.Lock()
 	targets := m.targets
@@ -43,8 +43,7 @@ func (m *machine) targetsOf(n *site.Node) []item.Target {
 	return targets(n)
 }
 
-// Listen implements driver.Linked, on a connection of its own. The helper is brought to no
-// machine for it.
+// Listen implements driver.Linked, on a connection of its own. It never brings the helper to a machine.
 func (m *machine) Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, error) {
 	p, asks := n.LinkProbes()
 	if !asks || m.helpers.folder == "" {
@@ -67,8 +66,7 @@ func (m *machine) Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, er
 	return seen, nil
 }
 
-// linked is what was seen of a system's links; why nothing was is said in the state of
-// the facet.
+// linked is what was seen of a system's links. If nothing was, the facet's state says why.
 func linked(r *wire.Result, why error) (site.FacetState, *item.LinksSeen) {
 	s := site.FacetState{Driver: Scheme}
 	switch {
@@ -99,7 +97,7 @@ func linked(r *wire.Result, why error) (site.FacetState, *item.LinksSeen) {
 	return s, seen
 }
 
-// portOf is a port as a machine tells of it, printable and within bounds.
+// portOf is a port as reported by a machine, printable and bounded.
 func portOf(p item.Port, now time.Time) item.Port {
 	const maxRate, maxMTU = 1_000_000_000, 1 << 20
 	is := item.Port{
@@ -113,8 +111,8 @@ func portOf(p item.Port, now time.Time) item.Port {
 	return is
 }
 
-// neighboursOf are those of a port as a machine tells of them, printable and within bounds. When
-// it heard them is left out: its clock may be wrong.
+// neighboursOf are a port's neighbours as reported by a machine, printable and bounded. It drops the time when the
+// machine heard them, because the machine's clock may be wrong.
 func neighboursOf(told []item.Neighbour) (all []item.Neighbour) {
 	for _, n := range told[:min(len(told), item.MaxNeighbours)] {
 		all = append(all, item.Neighbour{Chassis: line(n.Chassis), System: line(n.System), Port: line(n.Port), PortDescription: line(n.PortDescription), By: line(n.By)})
@@ -122,7 +120,7 @@ func neighboursOf(told []item.Neighbour) (all []item.Neighbour) {
 	return all
 }
 
-// oneOf is a text if it is one of some.
+// oneOf returns a text if it is one of the known ones.
 func oneOf(text string, known ...string) string {
 	for _, k := range known {
 		if text == k {

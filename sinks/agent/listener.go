@@ -23,11 +23,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds on agents that call.
+// These are the bounds on agents that call.
 const (
 	greetTimeout = 10 * time.Second // until an agent speaks TLS
-	helloTimeout = 20 * time.Second // until it has said who it is
-	maxCalls     = 256              // at once that have not
+	helloTimeout = 20 * time.Second // until it has identified itself
+	maxCalls     = 256              // unidentified calls at once
 	maxCallsFrom = 16               // of them from one address
 	maxReason    = 2000             // bytes of a refusal
 )
@@ -35,8 +35,8 @@ const (
 // Boot is one boot of a machine into the ramdisk, after which its agent may call once.
 type Boot = driver.Boot
 
-// Listener takes the calls of agents in memory. Nothing is written to a machine before its
-// agent has shown the token of its own boot, and an identity that fits the node.
+// Listener takes the calls of agents in ramdisks. Slipway writes nothing to a machine before its agent proves two
+// things: it belongs to the expected boot, by token or by network, and its identity fits the node.
 type Listener struct {
 	site   string
 	config *tls.Config
@@ -44,41 +44,39 @@ type Listener struct {
 	calls  *calls
 	tell   func(node, text string)
 	say    func(node, text string)
-	// changed is called when an agent has connected, or one is lost.
+	// changed is called after an agent connected or was lost.
 	changed func()
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
-	boots map[[sha256.Size]byte]*boot // by the digest of the token, which is not kept itself
+	boots map[[sha256.Size]byte]*boot // by the digest of the token; the token itself is not kept
 }
 
-// boot is a Boot and what came of it.
+// boot is a Boot and its progress.
 type boot struct {
 	Boot
 	key    string // of the agent that has used the token; empty before
 	agent  *called
 	change chan struct{} // closed when agent changes
-	// refused is why the last one was refused that called for it.
+	// refused is why the last agent that called for this boot was refused.
 	refused string
 }
 
-// ListenerOptions say how agents are listened to.
+// ListenerOptions configure a Listener.
 type ListenerOptions struct {
 	Site string
-	// Certificate is the daemon's, with the certificate of its authority behind it: agents
-	// know the digest of that one.
+	// Certificate is the daemon's, followed by the certificate of its authority. Agents know the digest of the
+	// authority's certificate.
 	Certificate tls.Certificate
-	// GetCertificate is instead of Certificate where it depends on where an agent calls.
+	// GetCertificate replaces Certificate if the certificate depends on the address that an agent calls.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Changed is called when an agent has connected, or one is lost. It may be nil, and must
-	// not call the listener.
+	// Changed is called after an agent connected or was lost. It may be nil, and must not call the listener.
 	Changed func()
-	// Tell is told of what happens to a node's agent, for the log; the node is empty where it
-	// is not known. It may be nil.
+	// Tell receives log messages about a node's agent. The node is empty if unknown. Tell may be nil.
 	Tell func(node, text string)
-	// Say is told what agents say of their work. It may be nil, and returns at once.
+	// Say receives what agents report about their work. It may be nil, and must return at once.
 	Say func(node, text string)
-	// Now is the clock; time.Now where it is nil.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -86,7 +84,7 @@ type ListenerOptions struct {
 func NewListener(o ListenerOptions) *Listener {
 	l := &Listener{
 		site: o.Site, now: o.Now, tell: o.Tell, calls: &calls{}, boots: map[[sha256.Size]byte]*boot{},
-		// An agent shows a key of its own; verified is only that it has the key.
+		// An agent presents its own key. TLS only verifies that the agent has that key.
 		config:  &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{o.Certificate}, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
 		changed: o.Changed, say: o.Say,
 	}
@@ -108,8 +106,7 @@ func NewListener(o ListenerOptions) *Listener {
 	return l
 }
 
-// Expect makes the token of a boot. It ends what the node was expected with before, and the
-// connection of that agent.
+// Expect makes the token of a boot. It ends the node's earlier boot and that agent's connection.
 func (l *Listener) Expect(b Boot) (token string, err error) {
 	b.Machine = b.Machine.Own()
 	if !b.Machine.Known() && len(b.MACs) == 0 {
@@ -123,9 +120,9 @@ func (l *Listener) Expect(b Boot) (token string, err error) {
 	return token, nil
 }
 
-// Recall expects the agent of a boot that an earlier process has expected, by the digest of its
-// token and that of the key that has used it, which is empty for none. It does nothing where that
-// boot is expected.
+// Recall expects the agent of a boot that an earlier process expected. token is the digest of the boot's token. key
+// is the digest of the key that used the token, zero for none. Recall does nothing if that boot is already
+// expected.
 func (l *Listener) Recall(b Boot, token, key [sha256.Size]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,14 +138,14 @@ func (l *Listener) Recall(b Boot, token, key [sha256.Size]byte) {
 	l.boots[token] = is
 }
 
-// Forget ends the token of a node, and the connection of its agent.
+// Forget ends a node's token and its agent's connection.
 func (l *Listener) Forget(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(node)
 }
 
-// forget is Forget. The caller has the lock.
+// forget is Forget. The caller holds the lock.
 func (l *Listener) forget(node string) {
 	for digest, b := range l.boots {
 		if b.Node == node {
@@ -158,7 +155,7 @@ func (l *Listener) forget(node string) {
 	}
 }
 
-// set gives a boot another agent, and ends the one before. The caller has the lock.
+// set replaces the agent of a boot and closes the old one. The caller holds the lock.
 func (b *boot) set(a *called) {
 	if b.agent != nil {
 		b.agent.Close()
@@ -168,7 +165,7 @@ func (b *boot) set(a *called) {
 	b.change = make(chan struct{})
 }
 
-// Refused says why the last agent was refused that called for the boot of a node.
+// Refused says why the last agent that called for a node's boot was refused.
 func (l *Listener) Refused(node string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +177,7 @@ func (l *Listener) Refused(node string) string {
 	return ""
 }
 
-// Connected is the agent of a node that is connected now; nil for none.
+// Connected is the connected agent of a node; nil for none.
 func (l *Listener) Connected(node string) driver.Agent {
 	if a, _ := l.agentOf(node); a != nil {
 		return a
@@ -217,7 +214,7 @@ func (l *Listener) agentOf(node string) (*called, <-chan struct{}) {
 	return nil, nil
 }
 
-// Serve takes calls until the context ends, and then ends them all.
+// Serve takes calls until the context ends. It then closes all connections.
 func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 	defer context.AfterFunc(ctx, func() { on.Close() })()
 	var wait sync.WaitGroup
@@ -233,7 +230,7 @@ func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
-		case err != nil: // too many open files, or a connection that is gone already
+		case err != nil: // too many open files, or a connection that is already gone
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -242,7 +239,7 @@ func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 		}
 		leave, ok := l.calls.enter(conn)
 		if !ok {
-			conn.Close() // it calls again
+			conn.Close() // the agent calls again
 			continue
 		}
 		wait.Go(func() {
@@ -252,9 +249,9 @@ func (l *Listener) Serve(ctx context.Context, on net.Listener) error {
 	}
 }
 
-// calls are those at once that have not said who they are. One address, which may say nothing on
-// many connections, does not have all of them. Where many addresses together have, the oldest call
-// of the address with the most gives way to the next one.
+// calls are the open calls that have not identified themselves. One address cannot use all of them with silent
+// connections. If many addresses together use all of them, the oldest call of the busiest address makes room for a
+// new call.
 type calls struct {
 	mu  sync.Mutex
 	all []*call // oldest first
@@ -262,10 +259,10 @@ type calls struct {
 
 type call struct {
 	net.Conn
-	from netip.Addr // one for all that have none
+	from netip.Addr // the zero value for all connections without an address
 }
 
-// enter notes a call, and gives what is to be done when it is over.
+// enter records a call. It returns a function that removes the call.
 func (c *calls) enter(conn net.Conn) (leave func(), ok bool) {
 	is := &call{Conn: conn}
 	if a, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
@@ -308,9 +305,9 @@ func (l *Listener) closeAll() {
 	}
 }
 
-// take hears who calls, and keeps the connection of an agent that is expected.
+// take identifies a caller, and keeps the connection of an expected agent.
 func (l *Listener) take(ctx context.Context, raw net.Conn) {
-	if t, ok := raw.(*net.TCPConn); ok { // a machine whose power is cut says nothing
+	if t, ok := raw.(*net.TCPConn); ok { // a machine that loses power does not close its connection
 		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: alive, Interval: alive, Count: 4})
 	}
 	conn := tls.Server(raw, l.config)
@@ -322,7 +319,7 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	}()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if conn.SetDeadline(time.Now().Add(greetTimeout)) != nil || conn.HandshakeContext(ctx) != nil || conn.SetDeadline(time.Now().Add(helloTimeout)) != nil {
-		return // a port scanner, mostly
+		return // usually a port scanner
 	}
 	in := bufio.NewReader(conn)
 	var hello wire.Hello
@@ -338,7 +335,7 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	}
 	if why != "" {
 		l.tell(node, "Refused an agent at "+a.address+": "+why)
-		_ = wire.Write(conn, wire.Welcome{Version: wire.Version, Refused: why[:min(len(why), maxReason)]}) // who has hung up is not told
+		_ = wire.Write(conn, wire.Welcome{Version: wire.Version, Refused: why[:min(len(why), maxReason)]}) // ignore a peer that hung up
 		return
 	}
 	if err := errors.Join(wire.Write(conn, wire.Welcome{Version: wire.Version, Site: l.site, Node: node}), conn.SetDeadline(time.Time{})); err != nil {
@@ -354,9 +351,9 @@ func (l *Listener) take(ctx context.Context, raw net.Conn) {
 	}
 }
 
-// admit checks who calls. The token is used from then on; the key that used it may call again,
-// since connections are lost. A machine that is started over the network has no token: the key of
-// the first agent that calls from there, and fits the node, is in its place.
+// admit checks a caller. It binds the token to the caller's key. That key may call again, since connections get
+// lost. A machine that was booted over the network has no token. Its boot is bound to the key of the first agent
+// that calls from the expected networks and fits the node.
 func (l *Listener) admit(h wire.Hello, key string, a *called) (b *boot, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -379,7 +376,7 @@ func (l *Listener) admit(h wire.Hello, key string, a *called) (b *boot, why stri
 	return b, ""
 }
 
-// withoutToken is the boot over the network of a machine; nil for none. The caller has the lock.
+// withoutToken finds the network boot of a machine; nil for none. The caller holds the lock.
 func (l *Listener) withoutToken(is site.Identity, ports []wire.Port) *boot {
 	for _, b := range l.boots {
 		if len(b.From) > 0 && misfit(b.Boot, is, ports) == "" {
@@ -389,7 +386,7 @@ func (l *Listener) withoutToken(is site.Identity, ports []wire.Port) *boot {
 	return nil
 }
 
-// unfit says why an agent is refused for a boot; empty where it is not. The caller has the lock.
+// unfit says why an agent is refused for a boot; empty if it is accepted. The caller holds the lock.
 func (l *Listener) unfit(b *boot, h wire.Hello, key, host string) string {
 	is := identity(h.Machine)
 	wrong := misfit(b.Boot, is, h.Machine.Ports)
@@ -415,7 +412,7 @@ func (l *Listener) unfit(b *boot, h wire.Hello, key, host string) string {
 	return ""
 }
 
-// isIn says whether a host is in one of some networks.
+// isIn reports whether a host is in one of the networks.
 func isIn(host string, networks []netip.Prefix) bool {
 	a, err := netip.ParseAddr(host)
 	return err == nil && slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a.Unmap()) })
@@ -429,12 +426,12 @@ func listed(networks []netip.Prefix) string {
 	return strings.Join(all, ", ")
 }
 
-// keep has an agent that was admitted be that of its node.
+// keep makes an admitted agent the agent of its node.
 func (l *Listener) keep(b *boot, key string, a *called) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Contains(slices.Collect(maps.Values(l.boots)), b) || b.key != key {
-		return false // forgotten meanwhile
+		return false // forgotten in the meantime
 	}
 	a.lost = func() { l.drop(b, a) }
 	b.set(a)
@@ -452,8 +449,8 @@ func (l *Listener) drop(b *boot, a *called) {
 	}
 }
 
-// misfit says how a machine is not that of a boot; empty where it is. What the node is known by
-// must be there and be the same.
+// misfit says why a machine is not the machine of a boot; empty if it is. The machine must have every identifier
+// that the node is known by, with the same value.
 func misfit(b Boot, is site.Identity, ports []wire.Port) string {
 	has := func(mac string) bool {
 		return slices.ContainsFunc(ports, func(p wire.Port) bool { return strings.EqualFold(p.MAC, mac) })
@@ -476,7 +473,7 @@ func misfit(b Boot, is site.Identity, ports []wire.Port) string {
 	return ""
 }
 
-// identity is what a machine is known by, as its agent tells it.
+// identity is a machine's identity as its agent reports it.
 func identity(m wire.Machine) site.Identity {
 	return site.Identity{UUID: strings.ToLower(line(m.UUID)), Serial: line(m.Serial)}.Own()
 }

@@ -21,11 +21,9 @@ import (
 // pushTimeout bounds bringing the helper to a machine.
 const pushTimeout = 2 * time.Minute
 
-// Observe looks inside once: one connection, one command. SSH tells nothing of the
-// machine's own identity, since an installed system can be moved to another machine
-// with its disk. The helper is brought to a machine of which the design asks
-// something, its health among it, or where Slipway has made something, and to no
-// other.
+// Observe looks inside once: one connection, one command. SSH says nothing about the machine's identity, because an
+// installed system can move to another machine with its disk. Observe brings the helper only to machines where the
+// design asks for something, including health, or where Slipway has made something.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
 	wanted := slices.DeleteFunc(slices.Clone(facets), func(f site.Facet) bool { return !slices.Contains(byHelper, f) })
 	isOS := slices.Contains(facets, site.FacetOS)
@@ -72,20 +70,20 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	}
 	if len(wanted) > 0 || probed || linked {
 		if err == nil && a.needsHelper() {
-			err = m.isNode(n, report) // the helper is brought to no other machine
+			err = m.isNode(n, report) // never bring the helper to another machine
 		}
 		m.inside(ctx, n, wanted, request, a, err, &seen)
 	}
 	for _, f := range []site.Facet{site.FacetProbes, site.FacetLinks} {
 		if _, told := seen.Facets[f]; !told && slices.Contains(facets, f) {
-			seen.Facets[f] = site.FacetState{Seen: time.Now(), Driver: Scheme} // nothing was asked of it
+			seen.Facets[f] = site.FacetState{Seen: time.Now(), Driver: Scheme} // nothing was asked
 		}
 	}
 	return seen, nil
 }
 
-// look has the helper that is there report on the system by itself, which costs that far less
-// than the programs of the script. Where it begins and fails, all is asked by the script.
+// look asks an existing helper to report on the system, which costs far less than the script's programs. If no
+// helper starts, the script reports everything.
 func (c *connection) look(ctx context.Context, x exchange, digests []string) (report []byte, a answer, err error) {
 	if x.request != nil && len(digests) > 0 {
 		quick := x
@@ -97,8 +95,7 @@ func (c *connection) look(ctx context.Context, x exchange, digests []string) (re
 	return c.run(ctx, x)
 }
 
-// inside adds what is seen of the helper's facets, after it was brought to the machine
-// where it is missing.
+// inside adds the state of the helper's facets. It brings a missing helper first.
 func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet, request wire.Request, a answer, why error, seen *site.Observed) {
 	_, isOwned := a.says(saysOwned)
 	_, isAbsent := a.says(saysAbsent)
@@ -127,7 +124,7 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 			s.Unconfirmed = f == site.FacetNetwork && (a.result.Unconfirmed != "" || a.result.CutShort) && a.result.Busy == ""
 			m.compareSecrets(&s, m.items(n, f), a.result.Facets[string(f)], request.Keys)
 		case isOwned || !isAbsent || m.asksAny(n, wanted):
-			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody takes it for a system where nothing is ours
+			s.Seen, s.Cannot = time.Time{}, site.Values{} // not seen, so that nobody concludes that Slipway owns nothing here
 			for _, key := range m.keysOf(n, f) {
 				s.Cannot[key] = why.Error()
 			}
@@ -136,8 +133,7 @@ func (m *machine) inside(ctx context.Context, n *site.Node, wanted []site.Facet,
 	}
 }
 
-// probed is what was found out of a system's health; why nothing was is said of each
-// probe.
+// probed is the observed health of a system. If a probe was not answered, Unread says why.
 func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 	s := site.FacetState{Seen: time.Now(), Driver: Scheme, Have: site.Values{}, Unread: site.Values{}}
 	var health wire.Facet
@@ -149,7 +145,7 @@ func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 		switch {
 		case told:
 			if what, output, _ := strings.Cut(said, ": "); item.HoldsSecret([]byte(output)) {
-				said = what + ": [redacted]" // it is told in the status
+				said = what + ": [redacted]" // the status shows this text
 			}
 			s.Have[p.Key] = brief(said)
 		case why != nil:
@@ -161,13 +157,13 @@ func probed(asked []item.Probe, r *wire.Result, why error) site.FacetState {
 	return s
 }
 
-// asksAny says whether the design asks anything of facets.
+// asksAny reports whether the design asks for anything in the facets.
 func (m *machine) asksAny(n *site.Node, facets []site.Facet) bool {
 	return slices.ContainsFunc(facets, func(f site.Facet) bool { return len(m.keysOf(n, f)) > 0 })
 }
 
-// keysOf are what is asked of a facet: the items of the design, and which units there are that it
-// does not name.
+// keysOf lists the keys to ask about in a facet: the design's items and, if wanted, the units that the design does
+// not name.
 func (m *machine) keysOf(n *site.Node, f site.Facet) []string {
 	keys := item.Keys(m.mayItems(n, f))
 	if f == site.FacetConfig && n.AsksForUnits() {
@@ -176,7 +172,7 @@ func (m *machine) keysOf(n *site.Node, f site.Facet) []string {
 	return keys
 }
 
-// The bounds of what is kept of a facet.
+// These are the bounds on what is kept of a facet.
 const (
 	maxValues = 50_000
 	maxValue  = 16 << 10
@@ -185,8 +181,7 @@ const (
 	maxUpgrade = 600
 )
 
-// fill puts what the helper told of some keys, and of what is owned, into a facet's
-// state.
+// fill puts the helper's report on the asked keys and the owned keys into a facet's state.
 func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	s.Have, s.Pending, s.Cannot, s.Unread = bounded(f.Have), bounded(f.Pending), bounded(f.Cannot), bounded(f.Unread)
 	s.Absent = slices.DeleteFunc(item.Missing(append(slices.Clone(asked), f.Owned...), s.Have), func(key string) bool { return s.Unread[key] != "" })
@@ -208,12 +203,12 @@ func fill(s *site.FacetState, r *wire.Result, f wire.Facet, asked []string) {
 	case s.Busy != "":
 	case r.Unconfirmed != "":
 		s.Busy = fmt.Sprintf("a change of the network is reverted in %d s unless it is confirmed", r.Deadline)
-	case r.CutShort: // whatever it has reached already
+	case r.CutShort: // whatever it has already reached
 		s.Busy = fmt.Sprintf("a change of the network was interrupted, and is reverted in %d s", r.Deadline)
 	}
 }
 
-// upgrades are those that the helper told of, within their bounds.
+// upgrades are those that the helper reported, within bounds.
 func upgrades(told *item.Upgrades) *item.Upgrades {
 	if told == nil {
 		return nil
@@ -236,11 +231,11 @@ func upgrades(told *item.Upgrades) *item.Upgrades {
 	return u
 }
 
-// isKey says whether a text may be the key of an item. It is kept as it is, since the
-// machine is asked by it, and made printable where it is shown.
+// isKey reports whether a text may be the key of an item. The key is kept unchanged, because Slipway sends it back
+// to the machine. It is made printable where it is shown.
 func isKey(key string) bool { return len(key) <= maxValue && utf8.ValidString(key) }
 
-// lastAsked are the fields that were asked for.
+// lastAsked lists the fields that were last asked for, within bounds.
 func lastAsked(told map[string][]string) map[string][]string {
 	all := map[string][]string{}
 	for _, key := range slices.Sorted(maps.Keys(told))[:min(len(told), maxValues)] {
@@ -256,7 +251,7 @@ func lastAsked(told map[string][]string) map[string][]string {
 	return all
 }
 
-// contents are those that were asked for, within their bounds.
+// contents are the asked file contents, within bounds.
 func contents(told map[string]item.Content, asked []string) map[string]item.Content {
 	all, size := map[string]item.Content{}, 0
 	for _, key := range asked {
@@ -302,7 +297,7 @@ func (m *machine) observeRequest(n *site.Node, facets []site.Facet) wire.Request
 	return r
 }
 
-// shown are the digests of the files whose difference may be shown to people.
+// shown lists the digests of the files whose differences people may see.
 func shown(items []item.Item) map[string]string {
 	all := map[string]string{}
 	for _, i := range items {
@@ -313,12 +308,10 @@ func shown(items []item.Item) map[string]string {
 	return all
 }
 
-// needsHelper says whether no helper answered a root who may have one: it is absent,
-// damaged, or stopped by something else.
+// needsHelper reports whether root got no answer from a helper: the helper is missing, damaged or blocked.
 func (a answer) needsHelper() bool { return a.begun && !a.denied && a.result == nil }
 
-// bring pushes the helper and asks again, on a connection of its own: the first may be
-// about to end with its time.
+// bring brings the helper and asks again, on a new connection. The first connection may be about to time out.
 func (m *machine) bring(ctx context.Context, request wire.Request, first answer) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
@@ -340,8 +333,8 @@ func (m *machine) bring(ctx context.Context, request wire.Request, first answer)
 	return a, err
 }
 
-// lend has a machine on which nothing may be written hold the helper in memory, for one
-// look. It gives the script that uses it.
+// lend puts the helper into memory for one look, on a machine where Slipway may write nothing. It returns the
+// script that starts it.
 func (m *machine) lend(ctx context.Context, conn *connection, first answer) (use string, err error) {
 	arch, absent := first.says(saysAbsent)
 	if !absent {
@@ -355,8 +348,8 @@ func (m *machine) lend(ctx context.Context, conn *connection, first answer) (use
 	return lentScript(folder, sum), m.send(ctx, conn, folder, lendScript(folder, sum, len(content)), content)
 }
 
-// push brings the helper for the machine that answered. One that is there, whole, and
-// yet gave no answer is not brought again.
+// push brings the helper for the machine that answered. It does not repeat this for an intact helper that did not
+// answer.
 func (m *machine) push(ctx context.Context, conn *connection, first answer) error {
 	arch, absent := first.says(saysAbsent)
 	var is answer
@@ -379,7 +372,7 @@ func (m *machine) push(ctx context.Context, conn *connection, first answer) erro
 	return m.send(ctx, conn, inside.Folder, pushScript(sum, len(content)), content)
 }
 
-// send has a script take the helper into a folder.
+// send runs a script that stores the helper in a folder.
 func (m *machine) send(ctx context.Context, conn *connection, folder, script string, content []byte) error {
 	_, a, err := conn.run(ctx, exchange{script: script, input: bytes.NewReader(content)})
 	if err != nil {
@@ -394,7 +387,7 @@ func (m *machine) send(ctx context.Context, conn *connection, folder, script str
 	return fmt.Errorf("the helper cannot be brought to %s in %s: %s", m.client.Address(), folder, brief(a.said))
 }
 
-// trouble says why no result came, or what the helper says.
+// trouble says why no result came, or returns the helper's error.
 func (m *machine) trouble(a answer) error {
 	if a.result != nil {
 		if a.result.Error != nil {
@@ -420,7 +413,7 @@ func (m *machine) noRoot(a answer) error {
 		"or write the line `%s ALL=(root) NOPASSWD: ALL` into /etc/sudoers.d/slipway there (sudo says: %s)", m.client.User(), m.client.Address(), m.client.User(), brief(a.said))
 }
 
-// brief is text of others in one line of bounded length.
+// brief makes foreign text one line of bounded length.
 func brief(text string) string {
 	text = site.Printable(strings.TrimSpace(text))
 	if r := []rune(text); len(r) > 400 {

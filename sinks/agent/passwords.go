@@ -12,21 +12,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The password of an account never leaves the daemon: the machine is sent a salted
-// hash, and tells the salt and a digest of the hash that it has, from which the daemon
-// computes whether it is of the right password.
+// The password of an account never leaves the daemon. The daemon sends a salted hash. The machine reports the salt
+// and a digest of its own hash. From these the daemon computes whether the password is right.
 
-// hashed is a password that was hashed, which takes some milliseconds.
+// hashed caches the hash of a password, because hashing takes some milliseconds.
 type hashed struct {
 	value         secret.Value
 	setting, hash string
 }
 
-// longestPassword is what crypt(3) of every system takes, in bytes.
+// longestPassword is the length that crypt(3) accepts on every system, in bytes.
 const longestPassword = 255
 
-// hashOf is the hash of an account's password with a setting; false for a setting that
-// is not of SHA-512 crypt. Its error is a sentence for people.
+// hashOf hashes an account's password with a setting. It returns false for a setting other than SHA-512 crypt. Its
+// error is a sentence for people.
 func (m *machine) hashOf(i item.Item, setting string) (string, bool, error) {
 	value, err := valueOf(i, m.getter())
 	if err != nil {
@@ -36,7 +35,7 @@ func (m *machine) hashOf(i item.Item, setting string) (string, bool, error) {
 	return m.hashOfValue(i.Key, value, credential, setting)
 }
 
-// hashOfValue is the hash of a password with a setting, which is the one of before as long as both are.
+// hashOfValue hashes a password with a setting. It reuses the last hash if neither has changed.
 func (m *machine) hashOfValue(key string, value secret.Value, credential, setting string) (string, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,8 +53,7 @@ func (m *machine) hashOfValue(key string, value secret.Value, credential, settin
 	return hash, true, nil
 }
 
-// hashWith is the hash of a password with a setting; false for a setting that is not of
-// SHA-512 crypt.
+// hashWith hashes a password with a setting. It returns false for a setting other than SHA-512 crypt.
 func hashWith(value secret.Value, credential, setting string) (string, bool, error) {
 	password, err := value.Password()
 	if err == nil && len(password) > longestPassword {
@@ -68,10 +66,9 @@ func hashWith(value secret.Value, credential, setting string) (string, bool, err
 	return hash, ok, nil
 }
 
-// comparePassword says whether an account has the password that is designed, by what the
-// machine told of it.
+// comparePassword records whether an account has the designed password, by the machine's report.
 func (m *machine) comparePassword(s *site.FacetState, i item.Item, is item.Hash) {
-	setting := cmp.Or(is.Setting, m.settingOf(i.Key), newSetting()) // without one, to learn whether there is a password to be set
+	setting := cmp.Or(is.Setting, m.settingOf(i.Key), newSetting()) // a new setting if the machine has none, to learn whether the password can be read
 	hash, ok, err := m.hashOf(i, setting)
 	switch {
 	case err != nil:
@@ -81,11 +78,11 @@ func (m *machine) comparePassword(s *site.FacetState, i item.Item, is item.Hash)
 			s.Have[item.Name(i.Key, "password")] = i.Fields["password"]
 		}
 	case is.Setting == setting:
-		m.forget(i.Key) // the salt of another password is not used again
+		m.forget(i.Key) // do not reuse the salt of another password
 	}
 }
 
-// settingOf is the setting of the last hash of an account's password, empty for none.
+// settingOf is the setting of an account's last hash; empty for none.
 func (m *machine) settingOf(key string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,14 +95,14 @@ func (m *machine) forget(key string) {
 	delete(m.hashes, key)
 }
 
-// hashToSet is the hash of an account's password that is about to be set. A hash that the
-// machine was seen to have of the right password stays.
+// hashToSet is the password hash to set for an account. If the machine already has a hash of the right password,
+// that hash stays.
 func (m *machine) hashToSet(i item.Item) (string, error) {
 	hash, _, err := m.hashOf(i, cmp.Or(m.settingOf(i.Key), newSetting()))
 	return hash, err
 }
 
-// newHashes make hashes for a system that has none of them yet.
+// newHashes makes hashes for a system that has none yet.
 func newHashes(get values) func(item.Item) (string, error) {
 	return func(i item.Item) (string, error) {
 		value, err := valueOf(i, get)

@@ -10,12 +10,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// mostTools is how often the programs for disks are sent for one installation, which wants them
-// once.
+// mostTools is how often the programs for disks are sent for one installation. An installation needs them once.
 const mostTools = 2
 
-// withTools sends what a supply sends, and the programs for disks of a medium: an agent that was
-// started over the network has no medium to read them from.
+// withTools extends a supply with the programs for disks of a medium. An agent that was booted over the network has
+// no medium to read them from.
 func withTools(medium string, supply func(wire.Want) (io.ReadCloser, wire.Blob), open func(sha256 string) (io.ReadCloser, int64, error)) func(wire.Want) (io.ReadCloser, wire.Blob) {
 	sent := 0
 	return func(w wire.Want) (io.ReadCloser, wire.Blob) {

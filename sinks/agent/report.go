@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// inShell is a script as one word to whatever shell an account has. There must be no
-// single quote and no backslash pair in it.
+// inShell quotes a script as one word for any login shell. The script must contain no single quote and no pair of
+// backslashes.
 func inShell(script string) string {
 	return "sh -c 'LC_ALL=C; PATH=$PATH:/usr/sbin:/sbin; export LC_ALL PATH; " + script + "'"
 }
@@ -21,10 +21,9 @@ const markerScript = "echo --marker; [ ! -e /etc/slipway/marker.json ] || cat /e
 // addressesScript prints the addresses of all interfaces.
 const addressesScript = "echo; echo --addresses; ip -o addr 2>/dev/null | head -c 131072; "
 
-// reportScript prints all that is looked at, each part behind its own line. Files
-// need not end with a newline, and need not be there; a tool that is missing
-// costs what it tells. What asks more than the kernel's memory has its time, and
-// what may be long its size.
+// reportScript prints everything that a look needs, each part behind its own line. Files may lack a final newline
+// or be missing. A missing tool only costs its own part. Commands that read more than the kernel's memory have a
+// timeout, and output that may be long has a size limit.
 const reportScript = markerScript +
 	"echo; echo --boot; cat /proc/sys/kernel/random/boot_id; " +
 	"echo; echo --os; cat /etc/os-release; " +
@@ -38,28 +37,27 @@ const reportScript = markerScript +
 	"echo; echo --failed; { timeout -s KILL 5 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null && echo " + wire.AllUnits + "; } | head -c 32768; " +
 	"echo; "
 
-// What is printed where the tools are missing, as these would print it.
+// linksOfSysfs and disksOfSysfs print the same format where the tools are missing.
 const (
 	linksOfSysfs = `for i in /sys/class/net/*; do echo "0: ${i##*/}: mtu $(cat $i/mtu) state $(cat $i/operstate) link/ether $(cat $i/address)"; done 2>/dev/null`
 	disksOfSysfs = `for i in /sys/block/*; do echo "NAME=\"${i##*/}\" TYPE=\"disk\" SIZE=\"$(($(cat $i/size) * 512))\""; done 2>/dev/null`
 )
 
-// The parts of what the command prints, in their order.
+// parts are the parts of the command's output, in order.
 var parts = []string{"marker", "boot", "os", "kernel", "booted", "memory", "links", "addresses", "disks", "mounts", "failed"}
 
-// neededParts are those that every system has.
+// neededParts is how many parts every system has.
 const neededParts = 4
 
-// report is what the command told.
+// report is the parsed output of the command.
 type report struct {
 	marker                  *site.Marker
-	markerUnread            string // why the marker that is there was not read
+	markerUnread            string // why an existing marker could not be read
 	bootID, release, kernel string
 	inside                  *site.Inside
 }
 
-// parse reads the command's output, behind whatever a login script printed;
-// false when it is no such output.
+// parse reads the command's output and skips what a login script printed. It returns false for other output.
 func parse(output []byte) (report, bool) {
 	told := divide(string(output))
 	r := report{
@@ -72,7 +70,7 @@ func parse(output []byte) (report, bool) {
 	return r, len(told) >= neededParts
 }
 
-// divide gives the text of each part, of as many as there are.
+// divide returns the text of each part that is there.
 func divide(output string) map[string]string {
 	told := map[string]string{}
 	_, rest, found := strings.Cut(output, "--"+parts[0]+"\n")
@@ -88,8 +86,8 @@ func divide(output string) map[string]string {
 	return told
 }
 
-// parseMarker reads the text of a marker; empty text is that of a system without
-// one. Where there is a marker and it cannot be read, it says why.
+// parseMarker reads the text of a marker. Empty text means no marker. If a marker exists but cannot be read, it
+// says why.
 func parseMarker(text string) (_ *site.Marker, whyUnread string) {
 	text = strings.TrimSpace(text)
 	var m site.Marker
@@ -109,7 +107,7 @@ func parseMarker(text string) (_ *site.Marker, whyUnread string) {
 	return &m, ""
 }
 
-// parseRelease is the name for people in os-release(5).
+// parseRelease is PRETTY_NAME of os-release(5).
 func parseRelease(text string) string {
 	for l := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(l, "PRETTY_NAME="); found {
@@ -130,7 +128,7 @@ func unquote(s string) string {
 	return strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\$`, `$`, "\\`", "`").Replace(s[1 : len(s)-1])
 }
 
-// line is the first line of foreign text, printable and of bounded length.
+// line is the first line of foreign text, printable and bounded.
 func line(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	s = strings.Map(func(r rune) rune {

@@ -8,58 +8,55 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// One of these lines is behind the report: before what the helper answers, and where
-// the account is not root and may not become it.
+// One of these lines follows the report. helperLine precedes the helper's answer. deniedLine means that the account
+// is not root and may not use sudo.
 const (
 	helperLine = wire.Answers
 	deniedLine = "--denied\n"
 )
 
-// What is printed where no helper answers.
+// These words are printed if no helper answers.
 const (
-	saysAbsent = "absent" // and what uname(1) calls the machine
+	saysAbsent = "absent" // followed by the machine name of uname(1)
 	saysOwned  = "owned"  // Slipway has made something there
 	saysPushed = "pushed" // the helper is there now
-	// saysMachine is before what uname(1) calls a machine; the digests of the helpers
-	// that are there follow.
+	// saysMachine precedes the machine name of uname(1). The digests of the existing helpers follow.
 	saysMachine = "machine"
 )
 
-// asRoot runs a script as root, in which there is no single quote and no backslash.
+// asRoot runs a script as root. The script must contain no single quote and no backslash.
 func asRoot(script string) string {
 	script = "echo; echo --helper; " + script
 	return `R="` + inDouble(script) + `"; if [ "$(id -u)" = 0 ]; then sh -c "$R"; else sudo -n sh -c "$R" || { echo; echo --denied; }; fi`
 }
 
-// inDouble is a script between double quotes.
+// inDouble escapes a script for double quotes.
 func inDouble(script string) string {
 	return strings.NewReplacer(`"`, `\"`, `$`, `\$`, "`", "\\`").Replace(script)
 }
 
-// reportingScript has the helper that is there tell of the system as well, before it reads a
-// request. It prints nothing and goes on where there is none, or the account is not root and
-// may not become it.
+// reportingScript asks an existing helper to report on the system before it reads a request. Without a helper, or
+// without root access, the script prints nothing and continues.
 func reportingScript(digests []string) string {
 	start := startHelper(digests, "", " --report")
 	return start + "if [ -d $D ] && [ ! -x $D ]; then sudo -n sh -c \"" + inDouble(start) + "exit 1\" 2>/dev/null && exit; fi; "
 }
 
-// helperScript starts the helper that is there, which reads a request.
+// helperScript starts an existing helper, which reads a request.
 func helperScript(digests []string) string {
 	return startHelper(digests, "echo; echo --helper; ", "") + asRoot(startHelper(digests, "", "")+
 		"echo "+saysAbsent+" $(uname -m); [ ! -e $D/owned.json ] || echo "+saysOwned)
 }
 
-// startHelper starts the helper that is there in the place of the shell, after some command and
-// with some further argument. It goes on where there is none, and for accounts but root: they
-// see none.
+// startHelper replaces the shell with an existing helper. It runs a command before and passes an extra argument.
+// Without a helper the script continues. Accounts other than root cannot see the helper, so for them it continues
+// too.
 func startHelper(digests []string, before, argument string) string {
 	return "D=" + inside.Folder + "; for H in " + strings.Join(digests, " ") + "; do [ ! -x $D/helper-$H ] || { " + before + "exec $D/helper-$H --digest $H" + argument + "; }; done; "
 }
 
-// pushScript takes a helper from its input. It is there whole and with the right
-// digest or not at all; older ones are taken away, but not while one of them may have to set
-// the network back.
+// pushScript reads a helper from its input. It stores the helper complete and with the right digest, or not at all.
+// It removes older helpers, except while one of them may have to revert the network.
 func pushScript(digest string, size int) string {
 	return asRoot("set -e; umask 077; D=" + inside.Folder + "; H=helper-" + digest + "; " +
 		"[ -d $D ] || mkdir -p $D; T=$D/.$H.$$; trap \"rm -f $T\" EXIT; " +
@@ -69,8 +66,8 @@ func pushScript(digest string, size int) string {
 		"[ -e $D/network-unconfirmed ] || for O in $D/helper-*; do [ $O = $D/$H ] || rm -f $O; done; echo " + saysPushed)
 }
 
-// lendScript takes a helper from its input into a new folder in memory, where only root
-// can reach it: whoever may make files beside it cannot guess its name before.
+// lendScript reads a helper from its input into a new folder in memory that only root can access. Other users
+// cannot guess the folder's name in advance.
 func lendScript(folder, digest string, size int) string {
 	return asRoot("set -e; umask 077; D=" + folder + "; H=helper-" + digest + "; mkdir $D; trap \"rm -rf $D\" EXIT; T=$D/$H; " +
 		"head -c " + strconv.Itoa(size) + " > $T; " +
@@ -78,13 +75,12 @@ func lendScript(folder, digest string, size int) string {
 		"chmod 0700 $T; trap - EXIT; echo " + saysPushed)
 }
 
-// lentScript starts the helper that is lent, which reads a request. Its folder is gone
-// before.
+// lentScript starts the lent helper, which reads a request. It removes the folder first.
 func lentScript(folder, digest string) string {
 	return asRoot("exec 9< " + folder + "/helper-" + digest + "; rm -rf " + folder + "; exec /proc/self/fd/9 --digest " + digest)
 }
 
-// sumScript tells which helpers are there whole.
+// sumScript prints the digests of the existing helpers.
 func sumScript(digests []string) string {
 	return asRoot("D=" + inside.Folder + "; echo " + saysMachine + " $(uname -m); " +
 		"for H in " + strings.Join(digests, " ") + "; do [ ! -e $D/helper-$H ] || sha256sum < $D/helper-$H; done")

@@ -13,15 +13,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// A field of an item may be the value of a credential: the password of an account, or the
-// content of a file. The design and the state of a facet have the name of the credential
-// alone. The value goes to the machine right before it is set, and what the machine tells
-// of it is compared here.
+// A field of an item may be the value of a credential: the password of an account, or the content of a file. The
+// design and the facet's state have only the credential's name. Slipway sends the value to the machine right before
+// setting it. It compares the machine's report here.
 
-// values give the value of a credential, for one use.
+// values returns the value of a credential, for one use.
 type values = func(name string, use secret.Use) (secret.Value, error)
 
-// uses are what a credential has to be for, by the kind of the item.
+// uses maps the kind of an item to the use that its credential must allow.
 var uses = map[string]secret.Use{item.KindUsers: secret.Account, item.KindFiles: secret.File}
 
 // Credentials implements driver.Keyholder.
@@ -31,15 +30,14 @@ func (m *machine) Credentials(get values) {
 	m.credentials = get
 }
 
-// getter gives the values of credentials; nil where there are none.
+// getter returns the function for credentials; nil if there is none.
 func (m *machine) getter() values {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.credentials
 }
 
-// withCredential are the keys of the items of a kind of which a field is designed to be the
-// value of a credential.
+// withCredential lists the keys of the items of a kind that have a credential as a field's value.
 func withCredential(kind string, items []item.Item) (keys []string) {
 	for _, i := range items {
 		if _, designed := i.Credential(); designed && item.Kind(i.Key) == kind {
@@ -49,14 +47,14 @@ func withCredential(kind string, items []item.Item) (keys []string) {
 	return keys
 }
 
-// withoutSecretFiles leaves out the files that hold a secret: an agent in memory is known by
-// less than a host key. They are put there over SSH, once the system answers.
+// withoutSecretFiles drops the files that hold a secret, because an agent in the ramdisk is not identified by a
+// host key. Slipway puts these files there over SSH, once the system answers.
 func withoutSecretFiles(items []item.Item) []item.Item {
 	secretFiles := withCredential(item.KindFiles, items)
 	return slices.DeleteFunc(slices.Clone(items), func(i item.Item) bool { return slices.Contains(secretFiles, i.Key) })
 }
 
-// valueOf is the value of an item's credential. Its error is a sentence for people.
+// valueOf returns the value of an item's credential. Its error is a sentence for people.
 func valueOf(i item.Item, get values) (secret.Value, error) {
 	credential, _ := i.Credential()
 	field := item.CredentialField(item.Kind(i.Key))
@@ -70,10 +68,10 @@ func valueOf(i item.Item, get values) (secret.Value, error) {
 	return value, nil
 }
 
-// compareSecrets says in the state of a facet which fields have the values of the credentials
-// that are designed. No digest of one stays in it.
+// compareSecrets records in a facet's state which fields match their credentials. It leaves no digest of a secret
+// in the state.
 func (m *machine) compareSecrets(s *site.FacetState, items []item.Item, told wire.Facet, keys map[string][]byte) {
-	for name, v := range s.Have { // what the machine says of a credential is not believed
+	for name, v := range s.Have { // do not trust the machine's own claims about a credential
 		if isCredentialField(name) && strings.HasPrefix(v, item.ValueOf("")) {
 			s.Have[name] = item.OtherValue
 		}
@@ -96,13 +94,13 @@ func (m *machine) compareSecrets(s *site.FacetState, items []item.Item, told wir
 	}
 }
 
-// isCredentialField says whether the value of a credential may be designed for a field.
+// isCredentialField reports whether a field may have a credential as its value.
 func isCredentialField(name string) bool {
 	field := item.CredentialField(item.Kind(name))
 	return field != "" && strings.HasSuffix(name, "."+field)
 }
 
-// isDigestOfSecret says whether a value of such a field is made of a secret.
+// isDigestOfSecret reports whether such a field's value derives from a secret.
 func isDigestOfSecret(name, v string) bool {
 	if item.Kind(name) == item.KindUsers {
 		return v != "none" && v != "locked" && !strings.HasPrefix(v, item.ValueOf(""))
@@ -110,7 +108,7 @@ func isDigestOfSecret(name, v string) bool {
 	return item.IsKeyed(v)
 }
 
-// cannot says of fields of an item why they cannot be set.
+// cannot records why fields of an item cannot be set.
 func cannot(s *site.FacetState, why error, names ...string) {
 	if s.Cannot == nil {
 		s.Cannot = site.Values{}
@@ -120,9 +118,8 @@ func cannot(s *site.FacetState, why error, names ...string) {
 	}
 }
 
-// giveSecrets puts the values of credentials into items that are about to be set, as the
-// function makes the hash of a password. What has a value that cannot be had is left out, and
-// missing says why, by the keys of the items.
+// giveSecrets puts the values of credentials into items that are about to be set. hashOf makes the hash of a
+// password. Items whose value is unavailable are left out; missing says why, by item key.
 func giveSecrets(items []item.Item, get values, hashOf func(item.Item) (string, error)) (given []item.Item, missing map[string]error) {
 	missing = map[string]error{}
 	for _, i := range items {
@@ -149,7 +146,7 @@ func giveSecret(i item.Item, get values, hashOf func(item.Item) (string, error))
 	return giveContent(i, get)
 }
 
-// giveToAction does so for what a boot action puts there.
+// giveToAction puts secrets into the items of a boot action.
 func giveToAction(i item.Item, get values, hashOf func(item.Item) (string, error)) (item.Item, error) {
 	var a item.Action
 	if err := json.Unmarshal(i.Body, &a); err != nil {
@@ -166,7 +163,7 @@ func giveToAction(i item.Item, get values, hashOf func(item.Item) (string, error
 	return item.New(i.Key, i.Fields, a), nil
 }
 
-// firstOf is why the first of some items cannot be set, with its key; nil where all can.
+// firstOf is the first error by key, with its key; nil if there is none.
 func firstOf(missing map[string]error) error {
 	for _, key := range slices.Sorted(maps.Keys(missing)) {
 		return fmt.Errorf("%s: %w", key, missing[key])
@@ -174,8 +171,8 @@ func firstOf(missing map[string]error) error {
 	return nil
 }
 
-// unable is why a step cannot be taken, since it changes an item whose credential cannot be
-// had, or since nothing else is left of it; nil where the rest goes on.
+// unable says why a step cannot be done: it changes an item whose credential is unavailable, or nothing else is
+// left of it. It is nil if the rest can go on.
 func unable(step site.Step, given []item.Item, missing map[string]error) error {
 	named := map[string]error{}
 	for key, why := range missing {

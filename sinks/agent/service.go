@@ -20,39 +20,37 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ServiceOptions say how a daemon listens to agents.
+// ServiceOptions configure how a daemon listens for agents.
 type ServiceOptions struct {
 	Site string
 	// Listen is the address to listen at, HOST:PORT or :PORT.
 	Listen string
-	// Address is what machines are told to call, HOST:PORT, where that is not an address of
-	// this host.
+	// Address is the address that machines call, HOST:PORT, if it is not an address of this host.
 	Address string
 	// Authority signs the daemon's certificate.
 	Authority *Authority
-	// Medium is the SHA-256 of the medium of the ramdisk. On puts the words of a boot onto it.
+	// Medium is the SHA-256 of the ramdisk's medium. On puts the words of a boot onto it.
 	Medium string
 	On     func(medium io.ReaderAt, size int64, words ...string) (*io.SectionReader, error)
-	// Problem is told what is wrong with the listener; nil when that is over. It may be nil.
+	// Problem receives the listener's problem, and nil when it is over. It may be nil.
 	Problem func(error)
 	Log     *slog.Logger
 }
 
-// Service is a Listener with what a machine has to be told to call it: the driver.Agents of a
-// daemon.
+// Service is a Listener that also tells machines how to call it. It implements driver.Agents for a daemon.
 type Service struct {
 	o       ServiceOptions
 	l       *Listener
 	changes chan struct{}
 
 	mu    sync.Mutex
-	port  uint16 // that it listens at; 0 while it does not, and why is the reason
+	port  uint16 // it listens on; 0 while it does not, and why is the reason
 	why   error
-	words map[string]*words // by node, of the boots whose tokens this process has made
+	words map[string]*words // by node, of the boots whose tokens this process made
 	hear  func(node, text string)
 }
 
-// words are those of one boot.
+// words are the words of one boot.
 type words struct {
 	all []string
 	put func(medium io.ReaderAt, size int64, words ...string) (*io.SectionReader, error)
@@ -110,10 +108,10 @@ func (s *Service) changed() {
 	}
 }
 
-// listenEvery is how often an address that cannot be had is tried again.
+// listenEvery is how often Run retries an unavailable address.
 const listenEvery = 15 * time.Second
 
-// Run listens to agents until the context ends.
+// Run listens for agents until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		on, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.o.Listen)
@@ -197,7 +195,7 @@ func (s *Service) Expect(b driver.Boot) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// address is where a machine calls.
+// address is the address that a machine calls.
 func (s *Service) address(b driver.Boot) (string, error) {
 	if s.o.Address != "" {
 		return s.o.Address, nil
@@ -215,7 +213,7 @@ func (s *Service) address(b driver.Boot) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(int(s.port))), nil
 }
 
-// nameOf is a host that is a name; empty for an address that stands for all.
+// nameOf returns a host that is a name; empty for an unspecified address.
 func nameOf(host string, notAnAddress error) string {
 	if notAnAddress == nil {
 		return ""
@@ -227,7 +225,7 @@ func nameOf(host string, notAnAddress error) string {
 func (s *Service) Recall(b driver.Boot, token, key string) {
 	var digest, of [sha256.Size]byte
 	if len(token) != 2*len(digest) {
-		return // no token has this digest
+		return // not the digest of a token
 	}
 	if _, err := hex.Decode(digest[:], []byte(token)); err != nil {
 		return

@@ -10,8 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Survey implements driver.Surveyor. It brings the helper to the machine where it is
-// missing, and changes nothing else there.
+// Survey implements driver.Surveyor. It brings a missing helper to the machine, and changes nothing else there.
 func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item.Found, error) {
 	looking, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
@@ -54,8 +53,8 @@ func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item
 	return told, nil
 }
 
-// printable is what a system told, without what a terminal or a reader would take for
-// something else. An item with such a text in its fields is left out.
+// printable drops the items whose fields have unprintable characters, because a terminal or a reader could misread
+// them.
 func printable(found item.Found) (told item.Found) {
 	for _, i := range found.Items {
 		isPlain := site.Printable(i.Key) == i.Key

@@ -13,13 +13,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// wayIn is over which addresses a change of the network can be confirmed: those at which
-// the daemon finds the system again. That a node answers in another of its networks
-// says nothing about that.
+// wayIn lists the addresses over which a change of the network can be confirmed: those where the daemon will find
+// the system again. An answer from another of the node's networks does not prove that.
 type wayIn struct {
-	// addresses are those to be tried, with their port; the endpoint's is the first.
+	// addresses are those to try, with port. The endpoint's is first.
 	addresses []string
-	// host is the endpoint's, and means what it stands for.
+	// host is the endpoint's host. means are the addresses that it resolves to.
 	host  string
 	means []netip.Addr
 }
@@ -29,9 +28,9 @@ const (
 	resolveWithin = 5 * time.Second
 )
 
-// wayIn is the endpoint alone as long as its address is designed. Where it is not, it may
-// have been moved: then it is the endpoint or a designed address in the same network, and
-// without one of these any designed address. leadsElsewhere holds that it was moved.
+// wayIn returns only the endpoint if its address is designed. Otherwise the endpoint may have moved. Then wayIn
+// adds the designed addresses in the same network or, without any, all designed addresses. leadsElsewhere checks
+// that the endpoint has really moved.
 func (m *machine) wayIn(ctx context.Context, n *site.Node) wayIn {
 	host, port, _ := net.SplitHostPort(m.client.Address())
 	w := wayIn{addresses: []string{m.client.Address()}, host: host, means: resolve(ctx, host)}
@@ -49,7 +48,7 @@ func (m *machine) wayIn(ctx context.Context, n *site.Node) wayIn {
 			near = append(near, address)
 		}
 	}
-	if len(w.means) == 0 { // nobody knows whether it was moved
+	if len(w.means) == 0 { // unknown whether it was moved
 		return w
 	}
 	if len(near) > 0 {
@@ -61,8 +60,9 @@ func (m *machine) wayIn(ctx context.Context, n *site.Node) wayIn {
 	return w
 }
 
-// leadsElsewhere says whether an address is not the endpoint's, and the system has that one
-// still, by what it reported over the other: as of an interface that nobody designed.
+// leadsElsewhere reports whether the address is not the endpoint's while the system still has the endpoint's
+// address. It uses the report over the other address. An interface outside the design may hold the endpoint's
+// address.
 func (w wayIn) leadsElsewhere(address string, report []byte) bool {
 	if address == w.addresses[0] {
 		return false
@@ -79,11 +79,11 @@ func (w wayIn) leadsElsewhere(address string, report []byte) bool {
 	return false
 }
 
-// resolve gives the addresses that a host stands for; none where nobody knows.
+// resolve returns the addresses of a host; none if it cannot be resolved.
 func resolve(ctx context.Context, host string) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
-	all, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host) // an address stands for itself
+	all, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host) // an address resolves to itself
 	for i := range all {
 		all[i] = all[i].Unmap().WithZone("")
 	}

@@ -12,20 +12,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// termFile is where the branch says who acts for the site.
+// termFile is the file that says which daemon acts for the site.
 const termFile = "term.json"
 
-// maxFile bounds what is read of the branch, in bytes: others may write to it.
+// maxFile bounds how much of a file on the branch is read, in bytes. Others may write to the branch.
 const maxFile = 1 << 20
 
-// lookup is the claim that a commit of the branch has.
+// lookup is the claim at a commit of the branch.
 type lookup struct {
 	head  string
 	claim site.TermClaim
 }
 
-// Term implements engine.Anchor. Where the branch is at the commit that was read
-// last, that costs one listing of its head.
+// Term implements engine.Anchor. If the branch has not moved since the last read, Term only lists its head.
 func (r *Reporter) Term(ctx context.Context) (site.TermClaim, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +35,7 @@ func (r *Reporter) Term(ctx context.Context) (site.TermClaim, error) {
 	return is.claim, nil
 }
 
-// published looks up the claim at the head of the branch.
+// published reads the claim at the head of the branch.
 func (r *Reporter) published(ctx context.Context) (lookup, error) {
 	head, err := r.remote.Head(ctx, r.branch)
 	switch {
@@ -59,7 +58,7 @@ func (r *Reporter) published(ctx context.Context) (lookup, error) {
 	return is, nil
 }
 
-// files are the branch's, at the commit that is its head.
+// files are the files at the head of the branch.
 func (r *Reporter) files(ctx context.Context) (fs.FS, string, error) {
 	store, err := repo.OpenStore("")
 	if err != nil {
@@ -79,7 +78,7 @@ func readJSON(files fs.FS, name string, into any) error {
 		return err
 	}
 	if info.Size() > maxFile {
-		return fmt.Errorf("%s has %d bytes, and %d are read", name, info.Size(), maxFile)
+		return fmt.Errorf("%s has %d bytes, and Slipway reads at most %d", name, info.Size(), maxFile)
 	}
 	data, err := fs.ReadFile(files, name)
 	if err != nil {
@@ -100,7 +99,7 @@ func (r *Reporter) Claim(ctx context.Context, c, before site.TermClaim) error {
 		return err
 	}
 	text := fmt.Sprintf("status: term %d begins\n\n%s%s\n", c.Term, trailerSite, r.site)
-	r.tree, r.nodes = nil, nil // the branch is read anew
+	r.tree, r.nodes = nil, nil // read the branch again
 	err = r.bring(ctx, text, func() error {
 		is, err := r.published(ctx)
 		switch {
@@ -120,13 +119,13 @@ func (r *Reporter) Claim(ctx context.Context, c, before site.TermClaim) error {
 	return nil
 }
 
-// Seal implements engine.Anchor, by a commit of its own.
+// Seal implements engine.Anchor. It makes a separate commit.
 func (r *Reporter) Seal(ctx context.Context, n site.NodeStatus) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text := fmt.Sprintf("status: %s uses an approval\n\n%s%s\n", n.Name, trailerSite, r.site)
 	return r.bring(ctx, text, func() error {
-		delete(r.nodes, n.Name) // the next report has more of it
+		delete(r.nodes, n.Name) // the next report has more of the node
 		data, err := nodeJSON(n)
 		if err != nil {
 			return err
@@ -135,8 +134,7 @@ func (r *Reporter) Seal(ctx context.Context, n site.NodeStatus) error {
 	})
 }
 
-// Sealed implements engine.Anchor. A file that cannot be read counts for
-// nothing: it proves nothing.
+// Sealed implements engine.Anchor. It ignores a file that cannot be read, because that proves nothing.
 func (r *Reporter) Sealed(ctx context.Context) ([]site.Sealed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,10 +1,8 @@
-// Package commit writes a site's status to a branch of a Git repository, where
-// people and tools read it: a page (README.md), the counts (status.json) and
-// one file for each node.
+// Package commit writes a site's status to a branch of a Git repository for people and tools: a page (README.md),
+// the counts (status.json) and one file per node.
 //
-// There is a commit for every semantic change and none otherwise: what is only
-// newer, such as when a machine was last seen, is not written. The branch has
-// one writer and is never forced.
+// Each semantic change makes a commit. A new time alone, such as when a machine was last seen, makes none. The
+// branch has one writer, and pushes are never forced.
 package commit
 
 import (
@@ -23,34 +21,32 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// tries is how often a push is repeated that lost a race.
+// tries bounds the pushes of one change, each after another writer was faster.
 const tries = 5
 
-// Reporter writes one site's status; it is an engine.Reporter. It has no timer:
-// Report returns when the status is on the remote, and whoever calls it decides
-// how often.
+// Reporter writes one site's status. It implements engine.Reporter. It has no timer: Report returns once the status
+// is on the remote, and the caller decides how often to report.
 type Reporter struct {
 	remote repo.Remote
 	site   string
 	branch string
 	log    *slog.Logger
-	// tree is the branch as we left it; nil when it must be read again.
+	// tree is the branch as we left it; nil if it must be read again.
 	tree *repo.Tree
-	// nodes are the nodes as they are in the tree, by name.
+	// nodes are the nodes in the tree, by name.
 	nodes map[string]*written
-	// tidy is set once the files of others were taken out.
+	// tidy is set once the files of removed nodes are gone.
 	tidy bool
 	// mentioned is set once foreign files were logged.
 	mentioned bool
 
-	mu    sync.Mutex // one use of the branch at a time
+	mu    sync.Mutex // held for each use of the branch
 	known lookup
 }
 
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// New makes a reporter that writes to the branch slipway/status/<siteName>. It
-// does not reach for the remote.
+// New makes a Reporter for the branch slipway/status/<siteName>. It does not contact the remote.
 func New(remote repo.Remote, name string, log *slog.Logger) (*Reporter, error) {
 	if !siteName.MatchString(name) {
 		return nil, fmt.Errorf("site %q: a status branch cannot be named after it: use letters, digits, - and _", name)
@@ -58,18 +54,17 @@ func New(remote repo.Remote, name string, log *slog.Logger) (*Reporter, error) {
 	return &Reporter{remote: remote, site: name, branch: "slipway/status/" + name, log: log}, nil
 }
 
-// Report brings the branch to a report: by one commit, or none when nothing
-// that it shows has changed, which costs no traffic. A push that lost a race is
-// made again on top of the other's commit. After an error nothing is
-// remembered, and the next call reads the branch again.
+// Report updates the branch to a report with at most one commit. If nothing on the branch changes, there is no
+// commit and no traffic. If another writer was faster, Report tries again on top of that commit. After an error it
+// forgets the branch, and the next call reads it again.
 func (r *Reporter) Report(ctx context.Context, rep site.Report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bring(ctx, message(&rep), func() error { return r.stage(&rep) })
 }
 
-// bring has the branch changed by one commit, made again on top of the other's
-// when it lost a race. Without a change there is none.
+// bring changes the branch by one commit. If another writer was faster, it tries again on top of that commit.
+// Without a change there is no commit.
 func (r *Reporter) bring(ctx context.Context, message string, stage func() error) error {
 	var err error
 	for range tries {
@@ -84,7 +79,7 @@ func (r *Reporter) bring(ctx context.Context, message string, stage func() error
 	return fmt.Errorf("status branch %s: %w", r.branch, err)
 }
 
-// commit commits what is staged, besides what foreign files the branch has.
+// commit commits what is staged, and keeps foreign files on the branch.
 func (r *Reporter) commit(ctx context.Context, message string, stage func() error) error {
 	if r.tree == nil {
 		tree, err := r.open(ctx)
@@ -108,7 +103,7 @@ func (r *Reporter) commit(ctx context.Context, message string, stage func() erro
 	return nil
 }
 
-// open reads the branch's names and digests, or begins it.
+// open reads the branch's names and digests, or starts a new branch.
 func (r *Reporter) open(ctx context.Context) (*repo.Tree, error) {
 	store, err := repo.OpenStore("")
 	if err != nil {
@@ -132,8 +127,8 @@ func (r *Reporter) open(ctx context.Context) (*repo.Tree, error) {
 	return tree, r.mention(tree)
 }
 
-// checkOurs refuses a branch that something else made: its newest commit must
-// carry our trailer, or its status.json be ours.
+// checkOurs refuses a branch that something else made. Its newest commit must carry our trailer, or its status.json
+// must be ours.
 func (r *Reporter) checkOurs(store *repo.Store, head string) error {
 	c, err := store.Commit(head)
 	if err != nil {
@@ -154,7 +149,7 @@ func (r *Reporter) checkOurs(store *repo.Store, head string) error {
 		"look at it, then delete it (git push REMOTE --delete %s) or push it under another name", r.remote, r.site, summaryFile, r.branch)
 }
 
-// mention logs once what else is on the branch; it is kept.
+// mention logs foreign files on the branch once. They are kept.
 func (r *Reporter) mention(tree *repo.Tree) error {
 	names, err := tree.Names(".")
 	if err != nil || r.mentioned {

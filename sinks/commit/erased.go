@@ -7,11 +7,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// erasedFolder has the reports of disks that were erased, a page for each installation that did.
-// They stay when the node has gone: somebody has to show them years later.
+// erasedFolder holds the reports of erased disks, a page for each installation that erased any. Reports stay when
+// the node is removed: people may need them years later.
 const erasedFolder = "erased"
 
-// stageErased writes the last report of a node. Those before were written when they were the last.
+// stageErased writes the last report of a node. Earlier reports were written when they were the last.
 func (r *Reporter) stageErased(n site.NodeStatus) error {
 	if n.Erased == nil {
 		return nil
@@ -19,13 +19,13 @@ func (r *Reporter) stageErased(n site.NodeStatus) error {
 	return r.tree.Set(erasedFile(n.Name, *n.Erased), erasedPage(r.site, n.Name, *n.Erased))
 }
 
-// erasedFile is where a report is. The time tells machines apart that have had the same name.
+// erasedFile is the path of a report. The time distinguishes machines that have had the same name.
 func erasedFile(node string, e site.EraseReport) string {
 	name := strings.TrimSuffix(nodeFile(node)[len(nodesFolder):], ".json")
 	return fmt.Sprintf("%s%s-%s.md", erasedFolder, name, e.Began.UTC().Format("20060102T150405Z"))
 }
 
-// erasedPage is a report for people, with all that was observed and nothing else.
+// erasedPage is a report for people. It contains exactly what was observed.
 func erasedPage(siteName, node string, e site.EraseReport) []byte {
 	p := &writer{}
 	p.line("# Erase report: %s, %s", text(node), text(e.For()))
@@ -60,7 +60,7 @@ func erasedPage(siteName, node string, e site.EraseReport) []byte {
 	return p.Bytes()
 }
 
-// whole is text, of which longer ones are not cut: a report is read for it.
+// whole is like text but does not cut long texts: a report must be complete.
 func whole(s string) string {
 	var parts []string
 	for words := strings.Fields(s); len(words) > 0; {

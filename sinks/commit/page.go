@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The bounds on what the page lists: it is written again with every commit.
+// These are the bounds of the page's lists, because every commit writes the page again.
 const (
 	mostNodes    = 200
 	mostFindings = 50
@@ -20,9 +20,8 @@ const (
 	mostApprovals = 50
 )
 
-// page is README.md: what a person who opens the branch wants to know, the
-// verdict first. It holds no time but those of changes, so that it only
-// differs when something did.
+// page is README.md. It shows what a person wants to know, the verdict first. Its only times are those of changes,
+// so it changes only when something else does.
 func page(rep *site.Report) []byte {
 	p := &writer{}
 	s := &rep.Status
@@ -75,7 +74,7 @@ func (w *writer) standing(s *site.Status) {
 	}
 }
 
-// rollout says how the rollout goes, without what changes by itself.
+// rollout describes the rollout, without what changes by itself.
 func (w *writer) rollout(r *site.RolloutStatus) {
 	if r == nil {
 		return
@@ -92,7 +91,7 @@ func (w *writer) rollout(r *site.RolloutStatus) {
 		w.line("Canaries: %s.", text(strings.Join(r.Canaries[:min(len(r.Canaries), mostWaiting)], ", ")))
 	}
 	if r.Queued != nil {
-		w.line("Revision %s waits until it has ended or is at rest.", text(r.Queued.Short()))
+		w.line("Revision %s waits until the rollout has ended or is halted.", text(r.Queued.Short()))
 	}
 }
 
@@ -143,8 +142,7 @@ func (w *writer) waiting(s *site.Status) {
 	w.rest(len(shown), len(s.Waiting))
 }
 
-// approvals lists who approved the loss of which data in the last days, and what
-// became of it, newest first.
+// approvals lists who approved the loss of which data in the last days, and the results, newest first.
 func (w *writer) approvals(ledger []site.LedgerEntry) {
 	if len(ledger) == 0 {
 		return
@@ -157,7 +155,7 @@ func (w *writer) approvals(ledger []site.LedgerEntry) {
 	w.rest(len(shown), len(ledger))
 }
 
-// latest are the approvals that are listed.
+// latest are the approvals to list.
 func latest(ledger []site.LedgerEntry) []site.LedgerEntry {
 	return ledger[max(0, len(ledger)-mostApprovals):]
 }
@@ -220,7 +218,7 @@ func (w *writer) silent(names []string) {
 	w.rest(len(shown), len(names))
 }
 
-// unfit lists the nodes whose systems are not healthy, or not known to be.
+// unfit lists the nodes whose systems are unhealthy, or of unknown health.
 func (w *writer) unfit(nodes []site.NodeStatus) {
 	shown := nodes[:min(len(nodes), mostNodes)]
 	for i, n := range shown {
@@ -232,7 +230,7 @@ func (w *writer) unfit(nodes []site.NodeStatus) {
 	w.rest(len(shown), len(nodes))
 }
 
-// unlinked lists the nodes of whose links nobody knows whether they are as designed.
+// unlinked lists the nodes whose links are unknown.
 func (w *writer) unlinked(nodes []site.NodeStatus) {
 	shown := nodes[:min(len(nodes), mostNodes)]
 	for i, n := range shown {
@@ -244,7 +242,7 @@ func (w *writer) unlinked(nodes []site.NodeStatus) {
 	w.rest(len(shown), len(nodes))
 }
 
-// hardware lists what machines are not made of, and parts that are not well.
+// hardware lists the findings about machines, such as missing or unhealthy parts.
 func (w *writer) hardware(s *site.Status) {
 	shown, all := 0, 0
 	for _, n := range s.Nodes {
@@ -279,7 +277,7 @@ func (w *writer) erased(s *site.Status) {
 	w.rest(shown, all)
 }
 
-// notActedOn lists what is designed and no driver acts on.
+// notActedOn lists the parts of the design that no driver acts on.
 func (w *writer) notActedOn(s *site.Status) {
 	for i, u := range s.NotActedOn() {
 		if i == 0 {
@@ -289,10 +287,7 @@ func (w *writer) notActedOn(s *site.Status) {
 	}
 }
 
-// swept are the machines that a sweep has met where the design does not have
-// them, with what to change.
-// served says where DHCP is served. The number of leases is left out: it changes
-// with each client.
+// served lists where DHCP is served. It omits the number of leases, which changes with each client.
 func (w *writer) served(all []site.Served) {
 	if len(all) == 0 {
 		return
@@ -303,6 +298,7 @@ func (w *writer) served(all []site.Served) {
 	}
 }
 
+// swept lists the machines that a sweep found but the design lacks, with what to change.
 func (w *writer) swept(s *site.Swept) {
 	if s == nil || len(s.Met) == 0 {
 		return
@@ -319,8 +315,8 @@ func (w *writer) swept(s *site.Swept) {
 	w.rest(len(shown), len(s.Met))
 }
 
-// code is a text as it is: no line of a block that is indented ends it
-// (CommonMark 0.31, section 4.4).
+// code writes a text as an indented code block. No indented line can end such a block (CommonMark 0.31, section
+// 4.4).
 func (w *writer) code(text string) {
 	if text == "" {
 		return
@@ -338,10 +334,9 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// text is text from anywhere, such as a commit's subject or what a BMC
-// answered, as plain words of one table cell: one line, bounded, and every
-// character that Markdown or HTML could take for markup as a numeric entity,
-// which neither does (CommonMark 0.31, section 2.5).
+// text makes a text from anywhere, such as a commit's subject or a BMC's answer, fit for one table cell: one line
+// of bounded length. Characters that Markdown or HTML could take for markup become numeric entities, which neither
+// does (CommonMark 0.31, section 2.5).
 func text(s string) string {
 	const longest = 300
 	var b strings.Builder
@@ -359,12 +354,12 @@ func text(s string) string {
 	return b.String()
 }
 
-// invisible says whether a character would turn the direction of what follows.
+// invisible reports whether a character has no width or changes the direction of the text.
 func invisible(r rune) bool {
 	return r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// word is a word of a command: a digest.
+// word is a word for a command: a digest.
 func word(s string) string {
 	const longest = 64
 	return strings.Map(func(r rune) rune {

@@ -15,21 +15,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What is ours on the branch; everything else is left alone.
+// These are our files on the branch. Everything else is left alone.
 const (
 	pageFile    = "README.md"
 	summaryFile = "status.json"
 	nodesFolder = "nodes"
 )
 
-// written is a node as it was last put into the tree, and where.
+// written is a node as last put into the tree, with its path.
 type written struct {
 	status site.NodeStatus
 	file   string
 }
 
-// stage makes the tree hold a report. Of the nodes, only those are rendered
-// that differ from what was staged last.
+// stage puts a report into the tree. It only renders nodes that differ from what was staged last.
 func (r *Reporter) stage(rep *site.Report) error {
 	summary, err := asJSON(summaryOf(rep))
 	if err != nil {
@@ -57,7 +56,7 @@ func (r *Reporter) stage(rep *site.Report) error {
 		}
 	}
 	if rep.Status.Applied.ID == "" || r.tidy && len(r.nodes) == len(rep.Status.Nodes) {
-		return nil // without a design nobody knows which nodes are none any more
+		return nil // without a design it is unknown which nodes were removed
 	}
 	r.tidy = true
 	return r.removeOthers(rep.Status.Nodes)
@@ -74,8 +73,7 @@ func (r *Reporter) stageNode(n site.NodeStatus) error {
 	return r.tree.Set(w.file, data)
 }
 
-// lasting is a node's status without what is only newer at each look, and never
-// news.
+// lasting is a node's status without the parts that are new at each look but are not news.
 func lasting(n site.NodeStatus) site.NodeStatus {
 	n.Seen, n.Retry = time.Time{}, time.Time{}
 	n.Detail, n.Cause, n.Release, n.Stale = "", "", "", nil
@@ -88,7 +86,7 @@ func nodeJSON(n site.NodeStatus) ([]byte, error) {
 	return asJSON(n)
 }
 
-// removeOthers takes out the files of nodes that are none any more.
+// removeOthers removes the files of nodes that no longer exist.
 func (r *Reporter) removeOthers(nodes []site.NodeStatus) error {
 	wanted := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
@@ -117,11 +115,9 @@ func asJSON(v any) ([]byte, error) {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
-// nodeFile is where a node's status is: two levels of 16 folders, by a digest
-// of the name. Every commit writes the folders on the way to what changed
-// again, whole, so they have to be small: with 10,000 nodes, 16 entries at
-// each level and some 40 files in the folder are near the least that a commit
-// can cost (two levels of 256 cost three times as much).
+// nodeFile is the path of a node's status, in two levels of 16 folders by a digest of the name. Every commit
+// rewrites the folders above a change completely, so they must be small. With 10,000 nodes, 16 entries per level
+// and about 40 files per folder are near the minimum cost of a commit. Two levels of 256 cost three times as much.
 func nodeFile(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	digest := hex.EncodeToString(sum[:])
@@ -131,7 +127,7 @@ func nodeFile(name string) string {
 	return nodesFolder + "/" + digest[:1] + "/" + digest[1:2] + "/" + name + ".json"
 }
 
-// summaryKind marks a status.json as ours. Its version is that of the form.
+// summaryKind marks a status.json as ours, with the version of its format.
 const summaryKind = "slipway/status/v1"
 
 // summary is status.json: the site without its nodes.
@@ -155,7 +151,7 @@ type summary struct {
 	Swept   *site.Swept        `json:"swept,omitempty"`
 }
 
-// rollout is the rollout under way, or the last one.
+// rollout is the current rollout, or the last one.
 type rollout struct {
 	Revision site.Revision     `json:"revision"`
 	Since    time.Time         `json:"since"`
@@ -185,8 +181,7 @@ func rolloutOf(r *site.RolloutStatus) *rollout {
 	return &rollout{Revision: r.Revision, Since: r.Since, Nodes: len(r.Nodes), Done: r.Done, Failed: r.Failed, Halted: r.Halted, Ended: r.Ended, Queued: r.Queued}
 }
 
-// sweptOf is a sweep without its time, which is no news, and without more
-// machines than a page bears.
+// sweptOf is a sweep without its time, which is not news, and with at most mostMet machines.
 func sweptOf(s *site.Swept) *site.Swept {
 	if s == nil {
 		return nil
@@ -194,7 +189,7 @@ func sweptOf(s *site.Swept) *site.Swept {
 	return &site.Swept{Addresses: s.Addresses, Answered: s.Answered, Known: s.Known, Met: s.Met[:min(len(s.Met), mostMet)]}
 }
 
-// isSummaryOf says whether a status.json is ours, for a site.
+// isSummaryOf reports whether a status.json is ours, for a site.
 func isSummaryOf(data []byte, name string) bool {
 	var s struct{ Kind, Site string }
 	return json.Unmarshal(data, &s) == nil && s.Site == name && strings.HasPrefix(s.Kind, "slipway/status/")
@@ -218,8 +213,7 @@ func verdict(s *site.Status) string {
 // trailerSite marks a commit as ours.
 const trailerSite = "Slipway-Site: "
 
-// message is the commit's message, with what tools want to know as trailers
-// (git-interpret-trailers(1)).
+// message is the commit's message. Trailers hold the data for tools (git-interpret-trailers(1)).
 func message(rep *site.Report) string {
 	s := &rep.Status
 	text := "status: " + verdict(s) + "\n\n" + trailerSite + s.Site + "\n"

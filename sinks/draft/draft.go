@@ -1,9 +1,9 @@
-// Package draft proposes changes of a site's design that adopt what was observed of its machines:
-// each is one commit on a branch of its own and, where there is a forge, a pull request.
+// Package draft proposes changes to a site's design that adopt what was observed of its machines. Each change is
+// one commit on its own branch and, with a forge, a pull request.
 //
-// What was proposed is not recorded. The name of a branch has a digest of the node, the facet and
-// the values, so the remote's branches and the forge's pull requests tell what was proposed before.
-// Nothing is ever forced, and no branch is pushed to twice.
+// Proposals are not recorded. A branch's name contains a digest of the node, the facet and the values, so the
+// remote's branches and the forge's pull requests show earlier proposals. Nothing is force-pushed, and no branch is
+// pushed twice.
 package draft
 
 import (
@@ -24,10 +24,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Most is how many branches of a site there may be at once.
+// Most is the maximum number of branches that a site may have at once.
 const Most = 10
 
-// Config says where changes are proposed.
+// Config configures a Proposer.
 type Config struct {
 	Remote repo.Remote
 	// Base is the branch that the site follows.
@@ -35,33 +35,33 @@ type Config struct {
 	Site string
 	// Edit changes a design, and proves that nothing else changes.
 	Edit func(ctx context.Context, files fs.FS, a site.Amendment) (site.Amended, error)
-	// Forge is where pull requests are opened; nil for nowhere.
+	// Forge opens the pull requests; nil for none.
 	Forge forge.Proposer
 	Log   *slog.Logger
 }
 
-// Proposer proposes changes of one site; it is an engine.Proposer. It is used by one goroutine.
+// Proposer proposes changes for one site. It implements engine.Proposer. It is not safe for concurrent use.
 type Proposer struct {
 	Config
 	prefix string
-	// refused says of changes of the revision why they cannot be made, by their digests.
+	// refused says why changes of this revision cannot be made, by branch.
 	revision string
 	refused  map[string]string
-	// pushed are the commits that this process has pushed, by their branches.
+	// pushed are the commits that this process has pushed, by branch.
 	pushed map[string]string
 }
 
-// New makes a proposer. It does not reach for the remote.
+// New makes a Proposer without contacting the remote.
 func New(c Config) *Proposer {
 	return &Proposer{Config: c, pushed: map[string]string{}, prefix: "slipway/drift/" + plain(c.Site) + "/"}
 }
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// plain is a name as a part of the name of a branch, where Git refuses "..", ".lock" and more.
+// plain makes a name fit for a branch's name. Git refuses "..", ".lock" and more there.
 func plain(name string) string { return unfit.ReplaceAllString(name, "-") }
 
-// branchOf is the branch of a change. The digest tells apart what plain makes alike.
+// branchOf is the branch of a change. The digest keeps names apart that plain makes equal.
 func (p *Proposer) branchOf(a site.Amendment) string {
 	return p.prefix + plain(a.Node) + "-" + plain(string(a.Facet)) + "-" + a.Digest()
 }
@@ -80,7 +80,7 @@ func (p *Proposer) Propose(ctx context.Context, revision string, all []site.Amen
 	for i, a := range all {
 		if err == nil {
 			done[i], err = r.one(ctx, a)
-		} else { // the remote or the forge would refuse the others too
+		} else { // the remote or the forge would also refuse the others
 			done[i] = site.Drafted{Why: "not looked at yet: " + err.Error()}
 		}
 		done[i].Facet = a.Facet
@@ -88,13 +88,13 @@ func (p *Proposer) Propose(ctx context.Context, revision string, all []site.Amen
 	return done, err
 }
 
-// round is one look at what is to be proposed.
+// round is one call of Propose.
 type round struct {
 	*Proposer
-	branches []string          // that the remote has
-	heads    map[string]string // of those that it had at first
+	branches []string          // the remote's branches
+	heads    map[string]string // of the branches at the start
 	fits     func(site.Amendment, *site.Site) string
-	store    *repo.Store // with the base; nil before it is needed
+	store    *repo.Store // contains the base; nil until needed
 	head     string
 }
 
@@ -147,13 +147,13 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 	return told(branch, is), nil
 }
 
-// foreign is why nothing is said of a branch that is there: this process has not pushed it, so
-// anybody may have written what it holds.
+// foreign says why an existing branch is not proposed: this process has not pushed it, so anybody may have written
+// its content.
 func foreign(branch string) string {
 	return fmt.Sprintf("the branch %s is there, and Slipway has not pushed it since it was started: read it, then merge it or delete it", branch)
 }
 
-// another is a branch with other values of the same facet of a node; empty for none.
+// another is a branch with other values of the same node and facet; empty for none.
 func (r *round) another(branch string, a site.Amendment) string {
 	of := strings.TrimSuffix(branch, a.Digest())
 	for _, b := range slices.Sorted(slices.Values(r.branches)) {
@@ -168,10 +168,10 @@ func told(branch string, p site.Proposal) site.Drafted {
 	return site.Drafted{Branch: branch, Number: p.Number, State: p.State, URL: p.URL}
 }
 
-// behind is why nothing is proposed while the branch is at another commit than the design in force.
+// behind says why nothing is proposed while the branch is at another commit than the design in force.
 const behind = "the branch is at another commit than the design in force; Slipway waits until that is in force"
 
-// push makes the change and pushes it, or says why there is none.
+// push makes the change and pushes it, or says why not.
 func (r *round) push(ctx context.Context, branch string, a site.Amendment) (why string, err error) {
 	if err := r.fetch(ctx); err != nil {
 		return "", err
@@ -216,7 +216,7 @@ func (r *round) push(ctx context.Context, branch string, a site.Amendment) (why 
 	return "", nil
 }
 
-// fetch fetches the newest commit of the base, once.
+// fetch fetches the newest commit of the base once.
 func (r *round) fetch(ctx context.Context) error {
 	if r.store != nil {
 		return nil
@@ -232,9 +232,9 @@ func (r *round) fetch(ctx context.Context) error {
 	return err
 }
 
-// title, body and message name the places of the design alone. What machines say is in the changed
-// lines, where it is a literal: in a text, a forge could take it for a command, and a commit message
-// can close what it names.
+// title, body and message only name places in the design. What machines report appears only in the changed lines,
+// as a literal. In a text, a forge could take it for a command, and a commit message can close the issue that it
+// names.
 func title(a site.Amendment) string {
 	return fmt.Sprintf("%s: adopt the %s that Slipway observed", a.Node, a.Facet)
 }

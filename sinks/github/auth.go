@@ -14,15 +14,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// tokens give what requests are authorized by.
+// tokens provides the tokens that authorize requests.
 type tokens interface {
 	token(ctx context.Context) (secret.Value, error)
-	// refused says that a token is not good any more. It tells whether there
-	// may be another.
+	// refused reports that a token is no longer valid. It returns whether another token may exist.
 	refused(used secret.Value) bool
 }
 
-// static is the content of a credential.
+// static provides the content of a credential.
 type static struct {
 	secrets secret.Source
 	request secret.Request
@@ -30,13 +29,13 @@ type static struct {
 
 func (s *static) token(context.Context) (secret.Value, error) { return s.secrets.Get(s.request) }
 
-// refused looks whether the file was replaced since.
+// refused looks whether the file has been replaced.
 func (s *static) refused(used secret.Value) bool {
 	now, err := s.secrets.Get(s.request)
 	return err == nil && now != used
 }
 
-// signer makes the tokens by which an App proves that it is itself.
+// signer makes the tokens that identify the App itself.
 type signer struct{ *static }
 
 func (s *signer) token(ctx context.Context) (secret.Value, error) {
@@ -49,15 +48,14 @@ func (s *signer) token(ctx context.Context) (secret.Value, error) {
 
 func (s *signer) refused(secret.Value) bool { return false }
 
-// minKey is the shortest key that is used, in bits; GitHub makes longer ones.
+// minKey is the length of the shortest accepted key, in bits. GitHub makes longer ones.
 const minKey = 2048
 
-// sign makes an App's token: a minute old already, for clocks that differ, and
-// good for less than the ten minutes that GitHub allows (docs.github.com,
-// "Generating a JSON Web Token (JWT) for a GitHub App"). Its errors quote
-// nothing of the key.
+// sign makes an App's token. The token is dated a minute back, for clocks that differ, and lives less than the ten
+// minutes that GitHub allows (docs.github.com, "Generating a JSON Web Token (JWT) for a GitHub App"). The errors
+// quote nothing of the key.
 func sign(credential secret.Value, now time.Time) (secret.Value, error) {
-	text, _ := credential.PEM() // without any there is none to parse
+	text, _ := credential.PEM() // without PEM, parsing fails below
 	key, err := jwt.ParseRSAPrivateKeyFromPEM(text)
 	switch {
 	case credential.Username() == "":
@@ -75,16 +73,16 @@ func sign(credential secret.Value, now time.Time) (secret.Value, error) {
 	return secret.New("", signed), err
 }
 
-// refreshBefore is how long before its end a token is given up.
+// refreshBefore is how long before its expiry a token is replaced.
 const refreshBefore = 5 * time.Minute
 
-// app makes tokens for the App's installation on one repository, which live for
-// an hour and are good for that repository alone.
+// app makes tokens for the App's installation on one repository. They live for an hour and are valid for that
+// repository only.
 type app struct {
 	owner, name string
 	api         *gh.Client // as the App itself
 
-	mu           sync.Mutex // held while a token is made, so that one is
+	mu           sync.Mutex // held while a token is made, so that only one is made
 	installation int64      // 0 until it is known
 	repository   int64      // 0 until it is known
 	current      secret.Value

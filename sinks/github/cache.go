@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Bounds on what is kept of answers: bytes of all and of one, and how many.
+// These are the bounds of the cache: bytes in total, bytes of one answer, and number of answers.
 const (
 	maxKept     = 16 << 20
 	maxKeptOne  = 1 << 20
 	maxKeptOnes = 2000
 )
 
-// cache keeps answers with their ETags. A question is asked again with the tag,
-// and an answer of "not modified" is not counted against the hour's limit.
+// cache keeps answers with their ETags. A repeated request carries the tag, and GitHub does not count an answer of
+// "not modified" against the hourly limit.
 type cache struct {
 	mu    sync.Mutex
 	kept  map[string]kept
@@ -33,7 +33,7 @@ func newCache() *cache { return &cache{kept: map[string]kept{}} }
 
 func key(req *http.Request) string { return req.Header.Get("Accept") + " " + req.URL.String() }
 
-// ask makes the request one for news.
+// ask makes the request conditional if its answer is cached.
 func (c *cache) ask(req *http.Request) {
 	if req.Method != http.MethodGet {
 		return
@@ -45,8 +45,7 @@ func (c *cache) ask(req *http.Request) {
 	}
 }
 
-// answer makes of "not modified" the answer that is still true, and keeps a new
-// one.
+// answer replaces "not modified" with the cached answer, and caches a new one.
 func (c *cache) answer(req *http.Request, resp *http.Response, body []byte) []byte {
 	if req.Method != http.MethodGet {
 		return body
@@ -57,7 +56,7 @@ func (c *cache) answer(req *http.Request, resp *http.Response, body []byte) []by
 	switch {
 	case resp.StatusCode == http.StatusNotModified && ok:
 		header := k.header.Clone()
-		maps.Copy(header, limitsOf(resp.Header)) // those are of now
+		maps.Copy(header, limitsOf(resp.Header)) // the limits are current
 		resp.StatusCode, resp.Status, resp.Header = http.StatusOK, "200 OK", header
 		return k.body
 	case resp.StatusCode == http.StatusOK && resp.Header.Get("Etag") != "" && len(body) <= maxKeptOne:

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/forge"
 )
 
-// What GitHub takes of statuses and Check Runs, in characters and pieces.
+// These are GitHub's limits for statuses and Check Runs, in characters and pieces.
 const (
 	maxDescription = 140
 	maxTitle       = 255
@@ -29,14 +29,14 @@ const (
 	needChecks   = `"Checks: write"`
 )
 
-// state is a name under which something is said of a commit.
+// state identifies a check of a commit by its name.
 type state struct{ commit, name string }
 
-// maxSaid is of how many commits it is remembered what was said.
+// maxSaid is the number of checks whose last content is remembered.
 const maxSaid = 4096
 
-// Check says how a commit stands: as a Check Run for an App, and as a commit
-// status with a token, which may not make the other.
+// Check reports the state of a commit: as a Check Run with an App, and as a commit status with a token. A token
+// cannot make Check Runs.
 func (r *Repository) Check(ctx context.Context, c forge.Check) error {
 	if !commit.MatchString(c.Commit) {
 		return fmt.Errorf("check %s: %w: %q is not a commit", c.Name, forge.ErrRefused, cut(c.Commit, 80))
@@ -55,7 +55,7 @@ func (r *Repository) Check(ctx context.Context, c forge.Check) error {
 	return nil
 }
 
-// digest names all that a check says.
+// digest identifies the content of a check.
 func digest(c forge.Check) string {
 	b, _ := json.Marshal(c)
 	sum := sha256.Sum256(b)
@@ -81,8 +81,8 @@ var statusOf = map[forge.Verdict]string{
 	forge.Pending: "pending", forge.Success: "success", forge.Failure: "failure", forge.Error: "error", forge.Superseded: "error",
 }
 
-// status writes a commit status, unless the latest of its name says the same:
-// GitHub takes a thousand of one name for a commit.
+// status writes a commit status, unless the latest one of its name is the same. GitHub accepts a thousand per name
+// and commit.
 func (r *Repository) status(ctx context.Context, c forge.Check) error {
 	want := &gh.RepoStatus{State: gh.String(statusOf[c.Verdict]), Context: &c.Name, Description: gh.String(cut(line(c.Title), maxDescription))}
 	if c.URL != "" {
@@ -100,7 +100,7 @@ func sameStatus(a, b *gh.RepoStatus) bool {
 	return a.GetState() == b.GetState() && a.GetDescription() == b.GetDescription() && a.GetTargetURL() == b.GetTargetURL()
 }
 
-// latestStatus is the commit's status of that name, nil when it has none.
+// latestStatus is the commit's status of that name; nil if it has none.
 func (r *Repository) latestStatus(ctx context.Context, c forge.Check) (found *gh.RepoStatus, err error) {
 	err = pages(maxStatusPages, func(page gh.ListOptions) (*gh.Response, error) {
 		all, resp, err := r.api.Repositories.GetCombinedStatus(ctx, r.owner, r.name, c.Commit, &page)
@@ -121,17 +121,16 @@ var conclusionOf = map[forge.Verdict]string{
 	forge.Success: "success", forge.Failure: "failure", forge.Error: "failure", forge.Superseded: "cancelled",
 }
 
-// checkRun writes a Check Run, unless the latest of its name says the same. A
-// run that was completed, or begun with notes, is left as it is and followed by
-// a new one: notes cannot be taken back, and a green run must not turn red
-// under the eyes of who merges by it.
+// checkRun writes a Check Run, unless the latest one of its name is the same. An earlier run that was completed, or
+// has notes, stays as it is, and a new run follows. Notes cannot be removed, and a green run must not turn red for
+// somebody who is about to merge.
 func (r *Repository) checkRun(ctx context.Context, c forge.Check) error {
 	latest, err := r.latestRun(ctx, c)
 	if err != nil {
 		return explain(err, needChecks)
 	}
 	mark := digest(c)
-	// A run that a person wants again has lost its conclusion.
+	// If a person has asked to run it again, the run has no conclusion.
 	if latest.GetExternalID() == mark && latest.GetConclusion() == conclusionOf[c.Verdict] {
 		return nil
 	}
@@ -147,7 +146,7 @@ func (r *Repository) checkRun(ctx context.Context, c forge.Check) error {
 	if len(batches) == 0 {
 		batches = [][]forge.Note{nil}
 	}
-	// The verdict goes with the last notes: until then the run is in progress.
+	// The verdict comes with the last notes. Until then the run is in progress.
 	for i, batch := range batches {
 		part := runPart{c, batch, "", ""}
 		if i == len(batches)-1 {
@@ -160,7 +159,7 @@ func (r *Repository) checkRun(ctx context.Context, c forge.Check) error {
 	return nil
 }
 
-// latestRun is the newest Check Run of ours on the commit, nil when it has none.
+// latestRun is our newest Check Run of that name on the commit; nil if it has none.
 func (r *Repository) latestRun(ctx context.Context, c forge.Check) (latest *gh.CheckRun, err error) {
 	me, err := r.whoami(ctx)
 	if err != nil {
@@ -183,11 +182,11 @@ func (r *Repository) latestRun(ctx context.Context, c forge.Check) (latest *gh.C
 	return latest, err
 }
 
-// runPart is what one request says of a Check Run.
+// runPart is the content of one request for a Check Run.
 type runPart struct {
 	forge.Check
 	notes            []forge.Note
-	conclusion, mark string // of the last request; without a conclusion the run is in progress
+	conclusion, mark string // set in the last request; without a conclusion the run is in progress
 }
 
 func (r *Repository) writeRun(ctx context.Context, id int64, p runPart) (int64, error) {
@@ -219,7 +218,7 @@ func (p runPart) output() *gh.CheckRunOutput {
 	title := cut(line(p.Title), maxTitle)
 	summary := p.Summary
 	if summary == "" {
-		summary = title // GitHub wants one
+		summary = title // GitHub requires one
 	}
 	if left := len(p.Check.Notes) - maxNotes; left > 0 {
 		summary = cut(summary, maxText-100) + fmt.Sprintf("\n\n%d more notes are not shown at their lines.", left)

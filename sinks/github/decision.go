@@ -11,21 +11,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxTimelinePages bounds what is read of a pull request's timeline, 100 each.
+// maxTimelinePages bounds how much of a pull request's timeline is read, in pages of 100.
 const maxTimelinePages = 100
 
-// tidying is how long before a merge GitHub may undo by itself what led to it: it
+// tidying is the time before a merge in which GitHub itself may undo the events that led to it. For example, GitHub
 // takes a pull request out of the merge queue as it merges it.
 const tidying = 10 * time.Second
 
-// ownAccount is who acts with the account that Slipway has a token of: whoever has the
-// token, which is no person who has read something.
+// ownAccount replaces the actor when the account is that of Slipway's own token. Anybody with the token may have
+// acted, so the account does not stand for a person who has read something.
 const ownAccount = "the account of Slipway's token"
 
-// Decision reads from a pull request's timeline how it came to its merge. The
-// pull request itself names who merged, but not since when it was to be merged
-// automatically, nor by which program. As long as the timeline does not have the
-// merge, it is late.
+// Decision reads from a pull request's timeline who decided to merge it. The pull request itself names who merged
+// it, but not when auto-merge was enabled, nor by which program. Until the timeline contains the merge, Decision
+// returns site.ErrNotYet.
 func (r *Repository) Decision(ctx context.Context, number int) (site.Decision, error) {
 	pr, _, err := r.api.PullRequests.Get(ctx, r.owner, r.name, number)
 	if err != nil {
@@ -54,12 +53,10 @@ func (r *Repository) Decision(ctx context.Context, number int) (site.Decision, e
 	return d, nil
 }
 
-// decided is how a pull request came to its merge; it is known once its timeline
-// has that.
+// decided finds out who decided to merge a pull request. It is known once the timeline contains the merge.
 //
-// The names of the events are GitHub's. Its documentation ("Issue event types")
-// does not list those of auto-merge, of which there is one for each way to merge,
-// and of the merge queue.
+// The names of the events are GitHub's. Its documentation ("Issue event types") lists neither the events of the
+// merge queue nor those of auto-merge, which has one for each way to merge.
 func decided(pr *gh.PullRequest, events []*gh.Timeline) (d site.Decision, known bool) {
 	var auto, merged *gh.Timeline
 	queued := false
@@ -103,8 +100,7 @@ func decided(pr *gh.PullRequest, events []*gh.Timeline) (d site.Decision, known 
 	return d, true
 }
 
-// programOf names the program that did something, by itself or in somebody's
-// name; empty for none.
+// programOf names the program that did something, by itself or on somebody's behalf; empty for none.
 func programOf(e *gh.Timeline) string {
 	if isProgram(e.GetActor()) {
 		return e.GetActor().GetLogin()

@@ -1,11 +1,9 @@
-// Package github is GitHub's forge: github.com and GitHub Enterprise Server. It
-// speaks for one repository, with a token or as a GitHub App.
+// Package github connects to GitHub: github.com and GitHub Enterprise Server. It handles one repository, with a
+// token or as a GitHub App.
 //
-// GitHub's limits are obeyed in one place, under every request: one write at a
-// time and none within a second of another, a budget of points a minute and of
-// new content an hour, and silence for as long as GitHub asks for it, during
-// which requests fail at once with a forge.Limited. Nothing is tried again by
-// itself, but for the one request that finds its token expired.
+// One place below every request obeys GitHub's limits. Writes come one at a time and at least a second apart. There
+// is a budget of points per minute and of new content per hour. While GitHub asks for silence, requests fail at
+// once with a forge.Limited. The package repeats no request, except one whose token has expired.
 package github
 
 import (
@@ -30,31 +28,28 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// PublicAPI is the API of github.com. That of a GitHub Enterprise Server is
-// https://HOST/api/v3.
+// PublicAPI is the API of github.com. The API of a GitHub Enterprise Server is https://HOST/api/v3.
 const PublicAPI = "https://api.github.com"
 
-// Config says which repository it is, and who we are.
+// Config configures a Repository.
 type Config struct {
 	API        string // PublicAPI, or https://HOST/api/v3
 	Repository string // "owner/name"
-	// Credential is the name of one that holds a token, or the private key of
-	// a GitHub App in PEM form with the App's ID or client ID as user name. It
-	// is looked up at each use, so that it can be replaced.
+	// Credential is the name of a credential. It holds a token, or the private key of a GitHub App in PEM form with
+	// the App's ID or client ID as user name. It is read at each use, so that it can be replaced.
 	Credential string
 	Secrets    secret.Source
-	// CA is a PEM file with the certificate authorities of the server, instead
-	// of the system's. It may be empty.
+	// CA is a PEM file with the certificate authorities of the server, used instead of the system's. It may be
+	// empty.
 	CA  string
 	Log *slog.Logger
 }
 
-// Repository is a repository on GitHub. It is a forge.Proposals, forge.Checks,
-// forge.Talk, forge.Comments, forge.People and forge.Proposer. It may be used by
-// many goroutines.
+// Repository is a repository on GitHub. It implements forge.Proposals, forge.Checks, forge.Talk, forge.Comments,
+// forge.People and forge.Proposer. It is safe for concurrent use.
 type Repository struct {
 	owner, name string
-	web         *url.URL // of its pages, and of Git
+	web         *url.URL // the address of its pages and for Git
 	api         *gh.Client
 	app         *app // nil with a token
 	secrets     secret.Source
@@ -62,14 +57,14 @@ type Repository struct {
 	log         *slog.Logger
 
 	mu       sync.Mutex
-	me       *identity           // nil until it is known
-	comments map[place]int64     // ours, by where they were found
-	doubted  map[place]time.Time // until when it is doubted that there is none
-	said     map[state]string    // what was said last of commits
-	crowded  bool                // whether more is open than is listed, as people know
+	me       *identity           // nil until known
+	comments map[place]int64     // our comments, by where they were found
+	doubted  map[place]time.Time // until when a missing comment may still exist
+	said     map[state]string    // the last content of checks
+	crowded  bool                // more pull requests are open than are listed, and the log says so
 }
 
-// identity is who GitHub takes us for.
+// identity is our identity on GitHub.
 type identity struct {
 	login string
 	app   int64 // the App's ID; 0 with a token
@@ -86,7 +81,7 @@ var (
 
 var fullName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9-]*)/([A-Za-z0-9._-]+)$`)
 
-// Open checks what it is given without reaching for GitHub.
+// Open makes a Repository. It checks the configuration without contacting GitHub.
 func Open(c Config) (*Repository, error) {
 	dial, err := dialer(c.CA)
 	if err != nil {
@@ -148,7 +143,7 @@ func apiURL(address string) (*url.URL, error) {
 	return u.JoinPath("/"), nil
 }
 
-// webOf is where a repository's pages are, by the address of the API.
+// webOf derives the address of a repository's pages from that of the API.
 func webOf(api *url.URL, repository string) *url.URL {
 	web := &url.URL{Scheme: api.Scheme, Host: api.Host, Path: "/"}
 	if api.Path == "/" { // github.com, and companies' own parts of it
@@ -160,13 +155,13 @@ func webOf(api *url.URL, repository string) *url.URL {
 // HeadRef is the reference of a pull request's head, with %d for its number.
 const HeadRef = "refs/pull/%d/head"
 
-// Is tells whether the address of a Git repository is that of this one.
+// Is reports whether the address of a Git repository is that of this one.
 func (r *Repository) Is(address *url.URL) bool {
 	path := strings.TrimSuffix(strings.TrimSuffix(address.Path, "/"), ".git")
 	return address.Scheme == r.web.Scheme && strings.EqualFold(address.Host, r.web.Host) && strings.EqualFold(path, r.web.Path)
 }
 
-// Pages is the address that shows a commit's files by their path.
+// Pages is the address below which a commit's files are shown by their path.
 func (r *Repository) Pages(commit string) string { return r.web.JoinPath("blob", commit).String() }
 
 func isLoopback(host string) bool {
@@ -174,8 +169,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// dialer reaches servers with a certificate of the authorities in a file, or
-// of the system's without one.
+// dialer connects to servers whose certificate comes from the authorities in a file, or from the system's without a
+// file.
 func dialer(ca string) (http.RoundTripper, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
@@ -200,8 +195,8 @@ func client(t *transport) *gh.Client {
 	return c
 }
 
-// redirect follows a read of a repository that was renamed. A write would be
-// sent on as a read. That the host stays the same is the transport's to check.
+// redirect follows a redirected read, as for a repository that was renamed. It refuses a write, which would be sent
+// on as a read. The transport checks that the host stays the same.
 func redirect(_ *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet || len(via) > 3 {
 		return errors.New("the repository was moved or renamed: write its new name")
@@ -209,7 +204,7 @@ func redirect(_ *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// whoami asks GitHub who we are, once.
+// whoami asks GitHub once for our identity.
 func (r *Repository) whoami(ctx context.Context) (identity, error) {
 	if me := r.known(); me != nil {
 		return *me, nil
@@ -232,22 +227,22 @@ func (r *Repository) whoami(ctx context.Context) (identity, error) {
 	return *me, nil
 }
 
-// known is who GitHub said that we are; nil before it was asked.
+// known is our identity as GitHub reported it; nil before that.
 func (r *Repository) known() *identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.me
 }
 
-// setKnown keeps who GitHub said that we are.
+// setKnown stores the identity that GitHub reported.
 func (r *Repository) setKnown(me *identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.me = me
 }
 
-// Login gives what Git logs in with at an address over HTTPS: the token, or one
-// made for the App. The credential must allow that address too.
+// Login provides the password for Git over HTTPS at an address: the token, or one made for the App. The credential
+// must allow that address too.
 func (r *Repository) Login(address *url.URL) func(context.Context) (secret.Value, error) {
 	return func(ctx context.Context) (secret.Value, error) {
 		ask, err := secret.For(r.credential, secret.GitHub, address)
@@ -267,8 +262,7 @@ func (r *Repository) Login(address *url.URL) func(context.Context) (secret.Value
 	}
 }
 
-// pages calls one for each page of a listing, until there is no next one.
-// GitHub's own links say which that is.
+// pages calls one for each page of a listing. GitHub's links say which page is next.
 func pages(most int, one func(gh.ListOptions) (*gh.Response, error)) error {
 	o := gh.ListOptions{PerPage: 100}
 	for range most {
@@ -281,15 +275,14 @@ func pages(most int, one func(gh.ListOptions) (*gh.Response, error)) error {
 	return fmt.Errorf("%w than %d pages of 100, which is not read", errMore, most)
 }
 
-// errMore is wrapped when a listing goes on after what was read of it.
+// errMore is wrapped when a listing continues after the last page that is read.
 var errMore = errors.New("there are more")
 
-// cut is a text of at most so many characters: where it was longer, it ends
-// with an ellipsis.
+// cut shortens a text to so many characters. A shortened text ends with an ellipsis.
 func cut(s string, most int) string {
 	s = strings.ToValidUTF8(s, "�")
 	n := 0
-	last := 0 // where the last character begins that leaves room for the ellipsis
+	last := 0 // start of the last character that leaves room for the ellipsis
 	for i := range s {
 		if n == most-1 {
 			last = i
@@ -301,5 +294,5 @@ func cut(s string, most int) string {
 	return s
 }
 
-// line is a text without the characters that would end a line.
+// line replaces line breaks and other white space with single spaces.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }

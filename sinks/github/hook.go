@@ -18,30 +18,28 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// Bounds on one delivery. GitHub sends up to 25 MB, of events that nobody needs
-// here, and waits for 10 seconds.
+// These are the bounds of one delivery. GitHub sends up to 25 MB, for events that Slipway does not need, and waits
+// for 10 seconds.
 const (
 	maxDelivery   = 4 << 20
 	bodyTimeout   = 5 * time.Second
-	maxDeliveries = 16 // that are being read at once
+	maxDeliveries = 16 // read at the same time
 )
 
-// KeepDeliveries is for how long a delivery has to be known as one that was
-// taken. GitHub delivers again what is up to three days old.
+// KeepDeliveries is how long an accepted delivery must be remembered. GitHub redelivers what is up to three days
+// old.
 const KeepDeliveries = 3 * 24 * time.Hour
 
-// Deliveries remembers which deliveries were taken, by GitHub's GUID of each.
-// Its methods return well within a second.
+// Deliveries remembers the accepted deliveries by GitHub's GUID. Its methods return well within a second.
 type Deliveries interface {
-	// Taken says whether a delivery was taken in the last KeepDeliveries.
+	// Taken reports whether a delivery was accepted in the last KeepDeliveries.
 	Taken(guid string) bool
-	// Take remembers one.
+	// Take remembers a delivery as accepted.
 	Take(guid string) error
 }
 
-// Hook takes webhooks of GitHub, and makes hints of those that concern one
-// repository. It is told nothing but where to look: what is in a delivery is
-// asked of GitHub again.
+// Hook receives GitHub's webhooks and turns those about one repository into hints. A hint only says where to look.
+// The content is then read from GitHub.
 type Hook struct {
 	repository string
 	secret     func() (secret.Value, error)
@@ -51,17 +49,16 @@ type Hook struct {
 	room       chan struct{}
 }
 
-// NewHook makes a handler of deliveries for a repository, "owner/name". The
-// secret is the webhook's; it is asked for at each delivery.
+// NewHook makes a handler of deliveries for a repository, "owner/name". It calls secret for the webhook's secret at
+// each delivery.
 func NewHook(repository string, secret func() (secret.Value, error), deliveries Deliveries, hints *forge.Hints, log *slog.Logger) *Hook {
 	return &Hook{repository, secret, deliveries, hints, log, make(chan struct{}, maxDeliveries)}
 }
 
 var guid = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 
-// ServeHTTP answers 202 to what was taken, now or before, and to what does not
-// concern us. Whatever else it answers, GitHub counts as not delivered, so that
-// it can be asked to deliver it again.
+// ServeHTTP answers 202 to a delivery that it accepts, has accepted before, or that does not concern us. GitHub
+// counts any other answer as not delivered, so that a redelivery can be requested.
 func (h *Hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, err := h.take(w, r)
 	if err != nil {
@@ -72,7 +69,7 @@ func (h *Hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// take gives the status to answer with an error.
+// take handles a delivery. With an error it returns the status to answer.
 func (h *Hook) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	select {
 	case h.room <- struct{}{}:
@@ -106,13 +103,13 @@ func (h *Hook) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	if hint, ok := h.hint(r.Header.Get("X-Github-Event"), body); ok {
 		h.hints.Add(hint)
 	}
-	if err := h.deliveries.Take(id); err != nil { // it is then taken twice, which does no harm
+	if err := h.deliveries.Take(id); err != nil { // the delivery may then be accepted twice, which does no harm
 		h.log.Warn("webhook delivery not remembered", "err", err)
 	}
 	return 0, nil
 }
 
-// key is what GitHub signs deliveries with.
+// key is the key that GitHub signs deliveries with.
 func (h *Hook) key() (string, error) {
 	v, err := h.secret()
 	if err != nil {
@@ -121,7 +118,7 @@ func (h *Hook) key() (string, error) {
 	return v.Password()
 }
 
-// payload reads a delivery's body, within bounds of size and time.
+// payload reads a delivery's body, with limits on size and time.
 func payload(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's writer has none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDelivery))
@@ -135,8 +132,8 @@ func payload(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
 	return body, 0, nil
 }
 
-// authentic compares a signature "sha256=…" in a time that tells nothing of
-// where it differs. The older X-Hub-Signature, of SHA-1, is not accepted.
+// authentic compares a signature "sha256=…" in constant time. The older X-Hub-Signature, with SHA-1, is not
+// accepted.
 func authentic(signature string, body []byte, key string) bool {
 	digits, ok := strings.CutPrefix(signature, "sha256=")
 	got, err := hex.DecodeString(digits)
@@ -145,7 +142,7 @@ func authentic(signature string, body []byte, key string) bool {
 	return hmac.Equal(got, mac.Sum(nil)) && ok && err == nil
 }
 
-// news is what is read of a delivery.
+// news is the part of a delivery that is read.
 type news struct {
 	Action     string `json:"action"`
 	Ref        string `json:"ref"`
@@ -174,8 +171,7 @@ type numbered struct {
 	Number int `json:"number"`
 }
 
-// hint is what a delivery says of where to look. One that is GitHub's but
-// cannot be read may be about anything.
+// hint says where to look after a delivery. An authentic delivery that cannot be parsed may be about anything.
 func (h *Hook) hint(event string, body []byte) (forge.Hint, bool) {
 	anything := forge.Hint{About: forge.AboutAnything}
 	var n news

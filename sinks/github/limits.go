@@ -14,37 +14,35 @@ import (
 	"github.com/slipway-gitops/slipway/engine/forge"
 )
 
-// GitHub's limits for one token, and what we stay below (docs.github.com, "Rate
-// limits for the REST API" and "Best practices for using the REST API").
+// These are GitHub's limits for one token, and our lower ones (docs.github.com, "Rate limits for the REST API" and
+// "Best practices for using the REST API").
 const (
-	// betweenWrites is counted from the end of one write to the beginning of
-	// the next.
+	// betweenWrites is the time from the end of one write to the start of the next.
 	betweenWrites = time.Second
-	// 900 points a minute, of which a read takes 1 and a write 5.
+	// GitHub allows 900 points a minute. A read takes 1 and a write 5.
 	pointsPerMinute, pointsAtOnce = 720, 100
 	readPoints, writePoints       = 1, 5
-	// 500 pieces of new content an hour; 80 a minute are beyond betweenWrites.
+	// GitHub allows 500 pieces of new content an hour. betweenWrites keeps us below its 80 a minute.
 	creationsPerHour, creationsAtOnce = 400, 80
-	// maxWait is how long a request waits for a budget; when it would be
-	// longer, it fails with the time.
+	// maxWait is how long a request waits for a budget. If the wait is longer, the request fails with the time.
 	maxWait = time.Minute
-	// firstSilence is kept when GitHub does not say for how long it wants no
-	// requests. It doubles as long as it says so again.
+	// firstSilence applies when GitHub wants no requests but does not say for how long. It doubles each time that
+	// this repeats.
 	firstSilence, longestSilence = time.Minute, 24 * time.Hour
 	maxDoublings                 = 6
 )
 
-// limits keep us below GitHub's.
+// limits keeps us below GitHub's limits.
 type limits struct {
 	log               *slog.Logger
-	turn              chan struct{} // held by the one who writes
-	next              time.Time     // when the next write may begin; of who has the turn
+	turn              chan struct{} // held by the writer
+	next              time.Time     // when the next write may begin; guarded by turn
 	points, creations *rate.Limiter
 
 	mu      sync.Mutex
 	until   time.Time // no request before
 	why     string
-	strikes int // how often in a row GitHub wanted no request
+	strikes int // how often in a row GitHub refused
 }
 
 func newLimits(log *slog.Logger) *limits {
@@ -55,7 +53,7 @@ func newLimits(log *slog.Logger) *limits {
 	}
 }
 
-// enter waits until a request may be sent. The caller calls leave after it.
+// enter waits until a request may be sent. The caller calls leave after the request.
 func (l *limits) enter(req *http.Request) (leave func(), err error) {
 	if err := l.silence(); err != nil {
 		return nil, err
@@ -79,7 +77,7 @@ func (l *limits) enter(req *http.Request) (leave func(), err error) {
 	}, nil
 }
 
-// ready waits until the write that has the turn may begin.
+// ready waits until the write that holds the turn may begin.
 func (l *limits) ready(req *http.Request) error {
 	ctx := req.Context()
 	if creates(req) {
@@ -93,12 +91,11 @@ func (l *limits) ready(req *http.Request) error {
 	if err := sleep(ctx, time.Until(l.next)); err != nil {
 		return err
 	}
-	return l.silence() // which others may have been told to keep meanwhile
+	return l.silence() // another request may have met a limit meanwhile
 }
 
-// creates tells what may count as new content. GitHub does not say which of a
-// repository's things do, beside comments: so all of them do here. Editing does
-// not.
+// creates reports whether a request may count as new content. Besides comments, GitHub does not say which things in
+// a repository count, so all of them do here. Editing does not.
 func creates(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.Contains(req.URL.Path, "/repos/")
 }
@@ -131,7 +128,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// silence is the error of a request in a time in which GitHub wants none.
+// silence is an error while GitHub wants no requests.
 func (l *limits) silence() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +138,7 @@ func (l *limits) silence() error {
 	return nil
 }
 
-// heard looks for limits in an answer. An answer that is nothing else is an
-// error.
+// heard looks for limits in an answer. It returns an error if the answer only reports a limit.
 func (l *limits) heard(resp *http.Response, body []byte) error {
 	used := resp.Header.Get("X-Ratelimit-Remaining") == "0"
 	limited := isLimit(resp, used, body)
@@ -169,9 +165,8 @@ func (l *limits) heard(resp *http.Response, body []byte) error {
 	return &forge.Limited{Until: l.until, Why: l.why}
 }
 
-// isLimit tells whether an answer says only that there were too many requests.
-// The secondary limits come as 403, too, and not always with a header; older
-// servers call them abuse detection.
+// isLimit reports whether an answer only says that there were too many requests. The secondary limits also come as
+// 403, not always with a header. Older servers call them abuse detection.
 func isLimit(resp *http.Response, used bool, body []byte) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
@@ -183,8 +178,7 @@ func isLimit(resp *http.Response, used bool, body []byte) bool {
 	return false
 }
 
-// silenceOf is for how long an answer wants no requests. Times are by the
-// server's clock, which is in the answer.
+// silenceOf returns how long the server wants no requests. It goes by the server's clock, which is in the answer.
 func silenceOf(h http.Header, now time.Time, strikes int) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date

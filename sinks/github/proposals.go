@@ -11,16 +11,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// maxProposalPages bounds the listing of open pull requests, of 100 each.
+// maxProposalPages bounds the listing of open pull requests, in pages of 100.
 const maxProposalPages = 50
 
 const needPulls = `"Pull requests: read"`
 
-// Open lists the open pull requests for a branch. Where there are more than it
-// lists, those that were changed last are there, and the log says so.
+// Open lists the open pull requests for a branch. If there are too many, it lists the most recently changed ones
+// and logs a warning.
 func (r *Repository) Open(ctx context.Context, base string) ([]site.Proposal, error) {
 	var all []site.Proposal
-	met := map[int]bool{} // one that changes meanwhile moves to a page before
+	met := map[int]bool{} // a pull request that changes meanwhile moves to an earlier page
 	err := pages(maxProposalPages, func(page gh.ListOptions) (*gh.Response, error) {
 		some, resp, err := r.api.PullRequests.List(ctx, r.owner, r.name, &gh.PullRequestListOptions{
 			State: "open", Base: base, Sort: "updated", Direction: "desc", ListOptions: page,
@@ -45,7 +45,7 @@ func (r *Repository) Open(ctx context.Context, base string) ([]site.Proposal, er
 	return all, nil
 }
 
-// crowd says that some of what is open is left out, and when that is over.
+// crowd logs when the list of open pull requests becomes incomplete, and when it is complete again.
 func (r *Repository) crowd(is bool, listed int) {
 	r.mu.Lock()
 	was := r.crowded
@@ -59,7 +59,7 @@ func (r *Repository) crowd(is bool, listed int) {
 	}
 }
 
-// Proposal is a pull request by its number.
+// Proposal reads a pull request by its number.
 func (r *Repository) Proposal(ctx context.Context, number int) (site.Proposal, error) {
 	pr, _, err := r.api.PullRequests.Get(ctx, r.owner, r.name, number)
 	if err != nil {
@@ -74,7 +74,7 @@ func proposal(pr *gh.PullRequest) (site.Proposal, error) {
 	p := site.Proposal{
 		Number: pr.GetNumber(), Title: pr.GetTitle(), Author: pr.GetUser().GetLogin(), State: site.ProposalOpen, Draft: pr.GetDraft(),
 		Base: pr.GetBase().GetRef(), Head: pr.GetHead().GetSHA(), URL: pr.GetHTMLURL(), Changed: pr.GetUpdatedAt().Time,
-		// A fork that was deleted has no repository any more.
+		// A deleted fork has no repository any more.
 		Fork: pr.GetHead().Repo == nil || pr.GetHead().GetRepo().GetID() != pr.GetBase().GetRepo().GetID(),
 	}
 	if p.Number <= 0 || !commit.MatchString(p.Head) {

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What GitHub takes of pull requests, in characters.
+// maxPullTitle is GitHub's limit for the title of a pull request, in characters.
 const maxPullTitle = 256
 
 const needToPropose = `"Pull requests: write"`
@@ -34,7 +34,8 @@ func (r *Repository) Proposed(ctx context.Context, branch string) (site.Proposal
 	return site.Proposal{}, false, nil
 }
 
-// Propose opens a pull request. GitHub takes one that is open for a branch: another one is refused.
+// Propose opens a pull request. GitHub accepts one open pull request per branch: if one is open, Propose returns
+// that.
 func (r *Repository) Propose(ctx context.Context, d forge.Draft) (site.Proposal, error) {
 	pr, _, err := r.api.PullRequests.Create(ctx, r.owner, r.name, &gh.NewPullRequest{
 		Title: gh.String(cut(line(d.Title), maxPullTitle)), Body: gh.String(cut(d.Body, maxBody)), Head: gh.String(d.Branch), Base: gh.String(d.Base),

@@ -10,24 +10,22 @@ import (
 )
 
 const (
-	// maxDeliveryPages bounds one look at the deliveries, of 100 each.
+	// maxDeliveryPages bounds one look at the deliveries, in pages of 100.
 	maxDeliveryPages = 20
-	// maxRedeliver is how many deliveries are asked for again at once.
+	// maxRedeliver bounds the redeliveries that are requested at once.
 	maxRedeliver = 20
-	// maxAttempts is how often one delivery is attempted, by GitHub at first
-	// and then by us.
+	// maxAttempts bounds the attempts for one delivery: first by GitHub, then by us.
 	maxAttempts = 3
 )
 
-// Sweep has GitHub deliver again what it could not deliver to the App's webhook
-// since a time, and says how many those are. GitHub does not do so by itself,
-// and knows of three days. Without an App there is nothing to sweep: a token
-// would have to be able to change webhooks (errors.ErrUnsupported).
+// Sweep asks GitHub to redeliver what it could not deliver to the App's webhook since a time, and returns their
+// number. GitHub does not redeliver by itself, and remembers three days. Without an App, Sweep returns
+// errors.ErrUnsupported: the token would need the right to change webhooks.
 func (r *Repository) Sweep(ctx context.Context, since time.Time) (int, error) {
 	if r.app == nil {
 		return 0, fmt.Errorf("sweep webhook deliveries: %w with a token", errors.ErrUnsupported)
 	}
-	if _, err := r.app.token(ctx); err != nil { // the installation is known then
+	if _, err := r.app.token(ctx); err != nil { // this finds the installation
 		return 0, fmt.Errorf("sweep webhook deliveries: %w", err)
 	}
 	missed, err := r.missed(ctx, since)
@@ -42,13 +40,13 @@ func (r *Repository) Sweep(ctx context.Context, since time.Time) (int, error) {
 	return len(missed), nil
 }
 
-// accepted is how the library says that GitHub will do it.
+// accepted reports whether GitHub will do it later, which the library reports as an error.
 func accepted(err error) bool {
 	var a *gh.AcceptedError
 	return errors.As(err, &a)
 }
 
-// missed are the deliveries of which no attempt succeeded, the oldest first.
+// missed returns the deliveries that never succeeded and have attempts left, the oldest first.
 func (r *Repository) missed(ctx context.Context, since time.Time) ([]int64, error) {
 	type delivery struct {
 		id       int64
@@ -76,8 +74,7 @@ func (r *Repository) missed(ctx context.Context, since time.Time) ([]int64, erro
 	return missed, err
 }
 
-// eachDelivery goes through the deliveries for this repository since a time, as
-// far as it is known which those are.
+// eachDelivery goes through the deliveries since a time that may be for this repository.
 func (r *Repository) eachDelivery(ctx context.Context, since time.Time, on func(*gh.HookDelivery)) error {
 	o := &gh.ListCursorOptions{PerPage: 100}
 	for range maxDeliveryPages {
@@ -97,10 +94,10 @@ func (r *Repository) eachDelivery(ctx context.Context, since time.Time, on func(
 			return nil
 		}
 	}
-	return nil // what is older still is found by looking at the repository
+	return nil // older changes are found by looking at the repository
 }
 
-// concerns tells whether a delivery is about the repository.
+// concerns reports whether a delivery may be about the repository.
 func (a *app) concerns(d *gh.HookDelivery) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

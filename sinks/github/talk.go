@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	// maxBody is how long a comment may be, in characters.
+	// maxBody is the maximum length of a comment, in characters.
 	maxBody         = 65_536
 	maxCommentPages = 100
 )
 
 const needComments = `"Pull requests: write"`
 
-// place is where a comment of ours is kept.
+// place identifies a comment of ours.
 type place struct {
 	number int
 	marker forge.Marker
 }
 
-// issueComment is a comment with what the library does not know of one.
+// issueComment is a comment with the fields that the library lacks.
 type issueComment struct {
 	gh.IssueComment
 	Via       *gh.App                  `json:"performed_via_github_app"`
 	Minimized *struct{ Reason string } `json:"minimized"`
 }
 
-// CommentsSince are the comments of everybody, on issues too.
+// CommentsSince returns everybody's comments, including those on issues.
 func (r *Repository) CommentsSince(ctx context.Context, since time.Time) ([]forge.Comment, error) {
 	me, err := r.whoami(ctx)
 	if err != nil {
@@ -66,9 +66,9 @@ func (r *Repository) CommentsSince(ctx context.Context, since time.Time) ([]forg
 	return all, nil
 }
 
-// read is a comment as anybody's. An App may write in the name of a person.
+// read converts a comment. An App may write on behalf of a person.
 func (c *issueComment) read() forge.Comment {
-	n, _ := strconv.Atoi(path.Base(c.GetIssueURL())) // 0 is the number of nothing
+	n, _ := strconv.Atoi(path.Base(c.GetIssueURL())) // no issue has number 0
 	return forge.Comment{
 		ID: c.GetID(), Number: n, Author: c.GetUser().GetLogin(), Bot: isProgram(c.GetUser()), Via: c.Via.GetSlug(),
 		Body: c.GetBody(), URL: c.GetHTMLURL(),
@@ -76,7 +76,7 @@ func (c *issueComment) read() forge.Comment {
 	}
 }
 
-// kept is a comment as one of ours that has the marker.
+// kept converts our comment that has the marker.
 func (c *issueComment) kept(m forge.Marker) forge.Kept {
 	k := forge.Kept{ID: c.GetID(), Body: c.GetBody(), Written: c.GetUpdatedAt().Time}
 	if is, marked := forge.ReadMarker(k.Body); marked && is == m {
@@ -88,7 +88,7 @@ func (c *issueComment) kept(m forge.Marker) forge.Kept {
 	return k
 }
 
-// listComments is a page of a list of comments, by its path in the repository.
+// listComments reads a page of a list of comments, by its path in the repository.
 func (r *Repository) listComments(
 	ctx context.Context, path string, query url.Values, page gh.ListOptions,
 ) (some []*issueComment, resp *gh.Response, err error) {
@@ -100,12 +100,12 @@ func (r *Repository) listComments(
 	return some, resp, err
 }
 
-// get reads something of the repository.
+// get reads a path below the repository.
 func (r *Repository) get(ctx context.Context, path string, into any) (*gh.Response, error) {
 	return r.send(ctx, http.MethodGet, path, nil, into)
 }
 
-// send asks for something of the repository, by its path there.
+// send sends a request to a path below the repository.
 func (r *Repository) send(ctx context.Context, method, path string, what, into any) (*gh.Response, error) {
 	req, err := r.api.NewRequest(method, fmt.Sprintf("repos/%s/%s/%s", r.owner, r.name, path), what)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *Repository) send(ctx context.Context, method, path string, what, into a
 	return r.api.Do(ctx, req, into)
 }
 
-// Keep makes the comment with the marker have a body.
+// Keep makes sure that the comment with the marker has this body.
 func (r *Repository) Keep(
 	ctx context.Context, number int, id int64, m forge.Marker, body string,
 ) (before *forge.Kept, is forge.Kept, err error) {
@@ -129,8 +129,7 @@ func (r *Repository) Keep(
 	return before, now.kept(m), nil
 }
 
-// Kept is how the comment with the marker is now: GitHub is asked for it, also
-// where it is known which one it is.
+// Kept reads the comment with the marker. It asks GitHub even if the comment's ID is known.
 func (r *Repository) Kept(ctx context.Context, number int, id int64, m forge.Marker) (forge.Kept, error) {
 	there, err := r.ours(ctx, place{number, m}, id)
 	switch {
@@ -154,7 +153,7 @@ func (r *Repository) keep(ctx context.Context, at place, id int64, text string) 
 	is = &issueComment{}
 	switch {
 	case there == nil:
-	case there.Minimized != nil: // nothing that we may do shows it again
+	case there.Minimized != nil: // no API that we may use shows it again
 		if _, err := r.send(ctx, http.MethodDelete, fmt.Sprintf("issues/comments/%d", there.GetID()), nil, nil); err != nil {
 			if err = explain(err, needComments); !errors.Is(err, forge.ErrGone) {
 				return nil, nil, err
@@ -164,7 +163,7 @@ func (r *Repository) keep(ctx context.Context, at place, id int64, text string) 
 		return there, there, nil
 	default:
 		_, err := r.send(ctx, http.MethodPatch, fmt.Sprintf("issues/comments/%d", there.GetID()), body{text}, is)
-		if err = explain(err, needComments); !errors.Is(err, forge.ErrGone) { // deleted by somebody since
+		if err = explain(err, needComments); !errors.Is(err, forge.ErrGone) { // somebody has deleted it since
 			return there, is, err
 		}
 		if !r.isMissing(at) {
@@ -181,21 +180,20 @@ func (r *Repository) keep(ctx context.Context, at place, id int64, text string) 
 	return there, is, nil
 }
 
-// answered says whether GitHub has said what became of a request.
+// answered reports whether GitHub has told the outcome of a request.
 func answered(err error) bool {
 	var limited *forge.Limited
 	return errors.Is(err, forge.ErrDenied) || errors.Is(err, forge.ErrGone) || errors.Is(err, forge.ErrRefused) ||
 		errors.As(err, &limited)
 }
 
-// body is what a comment is to say.
+// body is the new text of a comment.
 type body struct {
 	Body string `json:"body"`
 }
 
-// ours is the comment of ours at a place, nil when there is none. It is read by
-// its id, as lists are late: one only says which it may be. Where it is known that
-// there was one, that it is gone is in doubt for a while.
+// ours finds our comment at a place; nil if there is none. It reads the comment by its ID: lists are late, and only
+// suggest an ID. If a comment is known to have existed, ours doubts for a while that it is gone.
 func (r *Repository) ours(ctx context.Context, at place, id int64) (*issueComment, error) {
 	me, err := r.whoami(ctx)
 	if err != nil {
@@ -228,7 +226,7 @@ func (r *Repository) ours(ctx context.Context, at place, id int64) (*issueCommen
 	return nil, nil
 }
 
-// comment is one of ours at a place by its id; nil when there is none.
+// comment reads our comment at a place by its ID; nil if there is none.
 func (r *Repository) comment(ctx context.Context, at place, id int64, me identity) (*issueComment, error) {
 	c := &issueComment{}
 	_, err := r.get(ctx, fmt.Sprintf("issues/comments/%d", id), c)
@@ -245,7 +243,7 @@ func (r *Repository) comment(ctx context.Context, at place, id int64, me identit
 	return c, nil
 }
 
-// search looks for the comment of ours at a place by its marker; 0 for none.
+// search looks for our comment at a place by its marker; 0 for none.
 func (r *Repository) search(ctx context.Context, at place, me identity) (id int64, err error) {
 	err = pages(maxCommentPages, func(page gh.ListOptions) (*gh.Response, error) {
 		some, resp, err := r.listComments(ctx, fmt.Sprintf("issues/%d/comments", at.number), url.Values{}, page)
@@ -260,16 +258,15 @@ func (r *Repository) search(ctx context.Context, at place, me identity) (id int6
 	return id, err
 }
 
-// For how long it is doubted that there is no comment of ours. GitHub says "not
-// found" in passing, too; and one that was being written when something went
-// wrong may be there, which lists do not tell at once.
+// These are the times for which we doubt that our comment is missing. GitHub sometimes answers "not found" only for
+// a moment. A comment may also exist although writing it failed, and lists do not show it at once.
 const (
 	doubtMissing = time.Minute
 	doubtWritten = 30 * time.Second
 )
 
-// isMissing says whether it is believed that a comment is not there that was, or
-// may be: the first time it is missed it is not.
+// isMissing reports whether to believe that a comment that existed, or may exist, is gone. The first time, it is
+// not believed.
 func (r *Repository) isMissing(at place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,7 +283,7 @@ func (r *Repository) isMissing(at place) bool {
 	return true
 }
 
-// isDoubted says whether there may be a comment though none was found.
+// isDoubted reports whether a comment may exist though none was found.
 func (r *Repository) isDoubted(at place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,7 +291,7 @@ func (r *Repository) isDoubted(at place) bool {
 	return doubted
 }
 
-// doubt notes that a comment may have been written.
+// doubt records that a comment may have been written.
 func (r *Repository) doubt(at place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,13 +303,12 @@ func inDoubt(at place) error {
 		at.marker.Kind, site.ErrNotYet)
 }
 
-// wrote tells whether a comment is ours. No person's login has a bracket in it,
-// as those of Apps have.
+// wrote reports whether a comment is ours. Apps' logins have a bracket in them, which no person's login has.
 func (me identity) wrote(c *issueComment) bool {
 	return me.login != "" && strings.EqualFold(c.GetUser().GetLogin(), me.login)
 }
 
-// found notes where a comment of ours is.
+// found records where our comment is.
 func (r *Repository) found(at place, id int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,7 +321,7 @@ func (r *Repository) found(at place, id int64) {
 
 var pictureOf = map[forge.Reaction]string{forge.Seen: "eyes", forge.Done: "+1", forge.Refused: "-1", forge.Confused: "confused"}
 
-// React answers a comment. GitHub takes the same twice as once.
+// React adds a reaction to a comment. GitHub counts a repeated reaction once.
 func (r *Repository) React(ctx context.Context, comment int64, what forge.Reaction) error {
 	_, _, err := r.api.Reactions.CreateIssueCommentReaction(ctx, r.owner, r.name, comment, pictureOf[what])
 	if err != nil {
@@ -334,14 +330,12 @@ func (r *Repository) React(ctx context.Context, comment int64, what forge.Reacti
 	return nil
 }
 
-// login is what GitHub's user names are made of, and those of Apps and of
-// enterprises' users.
+// login matches GitHub's user names, and those of Apps and of enterprises' users.
 var login = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}(\[bot\])?$`)
 
 var permissionOf = map[string]forge.Permission{"none": forge.None, "read": forge.Read, "write": forge.Write, "admin": forge.Admin}
 
-// Permission is what somebody may do to the repository. GitHub counts
-// "maintain" as write and "triage" as read.
+// Permission returns what a user may do in the repository. GitHub counts "maintain" as write and "triage" as read.
 func (r *Repository) Permission(ctx context.Context, user string) (forge.Permission, error) {
 	if !login.MatchString(user) {
 		return forge.None, nil

@@ -18,16 +18,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Bounds on one request.
+// These are the bounds of one request.
 const (
 	requestTimeout = 30 * time.Second
-	// maxAnswer is how large an answer may be: a page of 100 comments, each as
-	// long as GitHub takes it.
+	// maxAnswer is the maximum size of an answer: a page of 100 comments of GitHub's maximum length.
 	maxAnswer = 32 << 20
 )
 
-// transport is what every request goes through: it authorizes, waits its turn,
-// asks only for what has changed, and hears what GitHub says about its limits.
+// transport carries every request. It authorizes the request, waits its turn, asks only for changes, and obeys the
+// limits that GitHub reports.
 type transport struct {
 	base   http.RoundTripper
 	api    *url.URL
@@ -36,13 +35,12 @@ type transport struct {
 	cache  *cache
 }
 
-// RoundTrip sends a request once more when its token was not good any more and
-// there is another.
+// RoundTrip repeats a request once if its token is no longer valid and another token may exist.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
 	}
-	// A redirect, or a link to a next page, may lead elsewhere.
+	// A redirect or a link to the next page may lead to another host.
 	if req.URL.Host != t.api.Host || req.URL.Scheme != t.api.Scheme {
 		return nil, fmt.Errorf("%s leads to %s, and the token is for %s alone", t.api.Host, req.URL.Host, t.api.Host)
 	}
@@ -88,11 +86,11 @@ func (t *transport) once(req *http.Request) (used secret.Value, resp *http.Respo
 	}
 	body = t.cache.answer(out, resp, body)
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	resp.Request = req // without the token, which nobody further up needs
+	resp.Request = req // without the token, which no caller needs
 	return used, resp, nil
 }
 
-// read takes an answer's body as a whole, within bounds.
+// read reads an answer's body completely, up to the size limit.
 func read(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -102,9 +100,8 @@ func read(resp *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// explain makes an error of GitHub's one that a person can act on, and tells
-// whether to try again: see the errors of forge. The need is what the token has
-// to be, or to allow.
+// explain turns an error of GitHub's into one that a person can act on. It wraps an error of forge that tells
+// whether to try again. need says which token, or which right of the token, is required.
 func explain(err error, need string) error {
 	var limited *forge.Limited
 	var primary *gh.RateLimitError
@@ -123,7 +120,7 @@ func explain(err error, need string) error {
 		return &forge.Limited{Until: time.Now().Add(secondary.GetRetryAfter()), Why: said(secondary.Message)}
 	case errors.As(err, &answer):
 		return refusal(answer, need)
-	case errors.As(err, &link): // whose text has the whole address
+	case errors.As(err, &link): // its text contains the whole address
 		return fmt.Errorf("ask GitHub: %w", link.Err)
 	}
 	return fmt.Errorf("ask GitHub: %w", err)
@@ -140,7 +137,7 @@ func refusal(e *gh.ErrorResponse, need string) error {
 		return fmt.Errorf("%w: %s: the token or key is wrong, expired or revoked: make a new one and put it into the credential", forge.ErrDenied, what)
 	case http.StatusForbidden:
 		do, known := whyForbidden(e.Message, need)
-		if !known { // it may pass, as what a proxy or a busy GitHub says does
+		if !known { // it may pass, like an answer of a proxy or of a busy GitHub
 			return fmt.Errorf("%s: %s", what, do)
 		}
 		return fmt.Errorf("%w: %s: %s", forge.ErrDenied, what, do)
@@ -152,8 +149,8 @@ func refusal(e *gh.ErrorResponse, need string) error {
 	return errors.New(what)
 }
 
-// forbidden are the reasons for a 403 that are none of the token's rights, by what
-// GitHub says of each, in small letters, and what to do.
+// forbidden lists the reasons for a 403 other than a missing right: what GitHub says, in lower case, and what to
+// do.
 var forbidden = []struct{ says, do string }{
 	{"saml", "authorize the token for the organization's single sign-on (Configure SSO, in the settings of the token)"},
 	{"ip allow list", "add this host's address to the organization's IP allow list"},
@@ -165,11 +162,11 @@ var forbidden = []struct{ says, do string }{
 	{"expired", "make a new token and put it into the credential"},
 }
 
-// rights is how GitHub says that a token or an App lacks a right.
+// rights are GitHub's phrases for a missing right of a token or an App.
 var rights = []string{"resource not accessible by", "must have", "permission", "not authorized", "write access"}
 
-// whyForbidden says what to do about a 403, and whether GitHub says why it is one.
-// Only where it says so is it a right that is missing.
+// whyForbidden says what to do about a 403, and whether GitHub gives a reason. It only calls a right missing if
+// GitHub says so.
 func whyForbidden(message, need string) (do string, known bool) {
 	says := strings.ToLower(message)
 	for _, f := range forbidden {
@@ -186,7 +183,7 @@ func whyForbidden(message, need string) (do string, known bool) {
 		", and whether something between this host and GitHub refuses the request", false
 }
 
-// said is what GitHub says, as it may be printed: one line, and not long.
+// said makes GitHub's text printable: one line, at most 300 characters.
 func said(s string) string {
 	clean := make([]rune, 0, len(s))
 	for _, c := range line(s) {

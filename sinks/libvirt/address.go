@@ -6,22 +6,21 @@ import (
 	"strings"
 )
 
-// address is where a machine is: on which hypervisor, and under which name.
+// address says where a machine is: on which hypervisor, and under which name.
 type address struct {
 	transport string // unix, tls or ssh
-	host      string // with the port, for tls and ssh
+	host      string // with port, for tls and ssh
 	user      string // for ssh
-	socket    string // the path of libvirt's socket; empty for the usual ones
-	driver    string // what libvirt is asked for: qemu:///system
+	socket    string // the path of libvirt's socket; empty for the default ones
+	driver    string // libvirt's connection URI, such as qemu:///system
 	domain    string
 	site      string
 }
 
-// form is what an endpoint looks like.
+// form is the form of an endpoint.
 const form = "libvirt+unix:///system, libvirt+tls://HOST/system or libvirt+ssh://USER@HOST/system, with ?domain=NODE&site=SITE"
 
-// drivers are the libvirt drivers by the path of the endpoint. The test driver
-// is a hypervisor in libvirt's memory.
+// drivers maps the path of an endpoint to a libvirt driver. The test driver is a hypervisor in libvirt's memory.
 var drivers = map[string]string{"/system": "qemu:///system", "/test/default": "test:///default"}
 
 // parse reads an endpoint's URL.
@@ -60,7 +59,7 @@ func withPort(u *url.URL, usual string) string {
 	return net.JoinHostPort(u.Hostname(), usual)
 }
 
-// hypervisor is the address without the machine's part.
+// hypervisor is the address without the machine.
 func (a address) hypervisor() address {
 	a.domain, a.site = "", ""
 	return a

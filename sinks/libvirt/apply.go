@@ -10,15 +10,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Apply takes one step. It goes by what it reads itself, not by what was seen
-// before.
+// Apply does one step. It relies on what it reads itself, not on earlier looks.
 func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	m.called(n)
 	m.may = may
 	return m.apply(ctx, step, n)
 }
 
-// acting is what takes a step, by its action.
+// acting does a step of one action.
 type acting func(*machine, context.Context, *connection, site.Step, *site.Node) error
 
 var actions = map[site.Action]acting{
@@ -52,8 +51,7 @@ func (m *machine) apply(ctx context.Context, step site.Step, n *site.Node) error
 	return act(m, ctx, c, step, n)
 }
 
-// until looks until it is done, and says so when it is not within the limit.
-// The first look is at once.
+// until polls until look is done, and reports whether it is within the limit. The first look is immediate.
 func (m *machine) until(ctx context.Context, limit time.Duration, look func() (bool, error)) (bool, error) {
 	end := time.Now().Add(limit)
 	for {

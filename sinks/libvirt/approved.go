@@ -7,14 +7,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// named is a volume as people approve its loss. What they read is made of what a
-// look shows, and so a volume has one name there and here.
+// named is a volume in the form in which people approve its loss. That text comes from a look, so a volume has the
+// same name in both.
 func (v volume) named(size string) site.Volume {
 	return site.Volume{Disk: cmp.Or(v.Disk, v.Name), Pool: v.Pool, Size: size}
 }
 
-// there are those of some volumes that their pools have now. It is an error when
-// one of the pools cannot be read.
+// there are those of the volumes that exist in their pools now. It returns an error if a pool cannot be read.
 func (m *machine) there(ctx context.Context, c *connection, volumes []volume) ([]volume, error) {
 	var there []volume
 	for _, v := range volumes {
@@ -22,7 +21,7 @@ func (m *machine) there(ctx context.Context, c *connection, volumes []volume) ([
 		if err != nil {
 			return nil, err
 		}
-		if err := s.refresh(ctx); err != nil { // a person may have put it back beside libvirt
+		if err := s.refresh(ctx); err != nil { // a person may have restored it without libvirt
 			return nil, err
 		}
 		_, found, err := s.find(ctx, v.Name)
@@ -36,9 +35,8 @@ func (m *machine) there(ctx context.Context, c *connection, volumes []volume) ([
 	return there, nil
 }
 
-// approved refuses to delete volumes that the step does not name: whoever approved
-// it has not read of them. The next look shows them, and the next approval names
-// them.
+// approved refuses to delete volumes that the step does not name, because the person who approved it has not seen
+// them. The next look shows them, and the next approval names them.
 func (m *machine) approved(d *domain, step site.Step, volumes []volume) error {
 	var all site.Volumes
 	for _, v := range volumes {
@@ -48,7 +46,7 @@ func (m *machine) approved(d *domain, step site.Step, volumes []volume) error {
 	if len(unnamed) == 0 {
 		return nil
 	}
-	m.hypervisor.wrote(d.ref.UUID) // or the next look would show what was there before
+	m.hypervisor.wrote(d.ref.UUID) // otherwise the next look would show the old state
 	return refused("the approval does not name the disk %s in the pool %s of %s, so that disk is not deleted; it names %s. Read the plan again, which now shows the disk, and approve it",
 		printable(unnamed[0].Disk), printable(unnamed[0].Pool), m.where(), cmp.Or(step.Disks, "no disks"))
 }

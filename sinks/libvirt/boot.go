@@ -12,10 +12,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// bootNames are the design's names of what libvirt boots from.
+// bootNames maps libvirt's boot devices to the design's names.
 var bootNames = map[string]string{"hd": "Hdd", "network": "Pxe", "cdrom": "Cd", "fd": "Floppy"}
 
-// bootDevice is libvirt's word for a name of the design; empty for none.
+// bootDevice is libvirt's word for a name in the design; empty for none.
 func bootDevice(name string) string {
 	for dev, is := range bootNames {
 		if is == name {
@@ -25,8 +25,8 @@ func bootDevice(name string) string {
 	return ""
 }
 
-// bootOrder is the order in which a machine looks for what it boots from, as the
-// design has it. A person may have ordered single devices instead.
+// bootOrder is a machine's boot order in the design's words. A person may have set the order on single devices
+// instead.
 func bootOrder(d *libvirtxml.Domain) string {
 	var order []string
 	for _, b := range d.OS.BootDevices {
@@ -38,7 +38,7 @@ func bootOrder(d *libvirtxml.Domain) string {
 	return strings.Join(order, ",")
 }
 
-// byDevice are the kinds of devices in the order that they themselves have.
+// byDevice are the kinds of devices in the order that is set on the devices themselves.
 func byDevice(devices *libvirtxml.DomainDeviceList) []string {
 	kinds := map[uint]string{}
 	for _, x := range devices.Disks {
@@ -63,7 +63,7 @@ func byDevice(devices *libvirtxml.DomainDeviceList) []string {
 	return order
 }
 
-// shapeBoot sets the order, which no device may have besides.
+// shapeBoot sets the boot order, and removes the order on devices.
 func shapeBoot(d *libvirtxml.Domain, order string) {
 	d.OS.BootDevices = nil
 	for name := range strings.SplitSeq(order, ",") {
@@ -79,7 +79,7 @@ func shapeBoot(d *libvirtxml.Domain, order string) {
 	}
 }
 
-// setBoot sets the order that the machine boots by from its next start on.
+// setBoot sets the boot order from the machine's next start.
 func (m *machine) setBoot(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
 	for _, name := range n.Boot.Order {
 		if bootDevice(name) == "" {

@@ -9,10 +9,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// displaced are the disks of a machine that are not made of the volumes that
-// were made for them, by their names. So it is when a person has made an
-// external snapshot: the machine writes into a file of that person's, which
-// builds on the volume.
+// displaced are the machine's disks that do not use the volumes made for them, by name. This happens when a person
+// makes an external snapshot: the machine then writes to that person's file, which is based on the volume.
 func (d *domain) displaced() map[string]libvirtxml.DomainDisk {
 	all := map[string]libvirtxml.DomainDisk{}
 	for _, definition := range []*libvirtxml.Domain{d.next, d.live} {
@@ -30,7 +28,7 @@ func (d *domain) displaced() map[string]libvirtxml.DomainDisk {
 	return all
 }
 
-// madeOf is what a disk is made of, for people; empty for nothing.
+// madeOf is the source of a disk, for people; empty for none.
 func madeOf(x libvirtxml.DomainDisk) string {
 	switch s := x.Source; {
 	case s == nil:
@@ -45,15 +43,14 @@ func madeOf(x libvirtxml.DomainDisk) string {
 	return "something else than a volume"
 }
 
-// unmerged says what is wrong with a disk on a snapshot, and what to do. A merge
-// that is not shallow would write into the image below the volume, which other
-// machines build on.
+// unmerged says what is wrong with a disk on a snapshot, and what to do. Without --shallow, a merge would write to
+// the image below the volume, on which other machines are based.
 func (m *machine) unmerged(disk string, x libvirtxml.DomainDisk) string {
 	return fmt.Sprintf("disk %s of %s runs on a snapshot (%s); merge it first (virsh blockcommit %s %s --shallow --active --pivot, once for each snapshot)",
 		disk, m.name, printable(madeOf(x)), m.name, printable(target(x)))
 }
 
-// merged refuses to change a disk that runs on a snapshot.
+// merged refuses to change a disk that uses a snapshot.
 func (m *machine) merged(d *domain, disk string) error {
 	if x, ok := d.displaced()[disk]; ok {
 		return refused("%s; nothing was written", m.unmerged(disk, x))
@@ -61,7 +58,7 @@ func (m *machine) merged(d *domain, disk string) error {
 	return nil
 }
 
-// allMerged refuses to take a machine away that runs on a snapshot.
+// allMerged refuses to remove a machine that uses a snapshot.
 func (m *machine) allMerged(d *domain) error {
 	for _, disk := range slices.Sorted(maps.Keys(d.displaced())) {
 		if err := m.merged(d, disk); err != nil {
@@ -71,8 +68,7 @@ func (m *machine) allMerged(d *domain) error {
 	return nil
 }
 
-// named has the disks that are given by the paths of the machine's own volumes
-// given by their names, as they were before snapshots of them were merged.
+// named replaces paths of the machine's own volumes with volume names, as before a snapshot was merged.
 func (d *domain) named(ctx context.Context, c *connection) error {
 	if !d.ours || len(d.displaced()) == 0 {
 		return nil

@@ -16,16 +16,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
-// connection is one connection to a libvirt daemon. Several may ask at once.
+// connection is one connection to a libvirt daemon. It allows concurrent calls.
 type connection struct {
 	rpc      *golibvirt.Libvirt
 	wire     *wire
 	patience time.Duration
-	calls    *atomic.Int64 // how many were made
+	calls    *atomic.Int64 // number of calls made
 }
 
-// connectTimeout bounds how long a connection may take until libvirt has opened
-// its driver.
+// connectTimeout bounds connecting, until libvirt has opened its driver.
 const connectTimeout = 20 * time.Second
 
 // connect makes a connection.
@@ -48,7 +47,7 @@ func (h *hypervisor) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// alive says whether the connection was not lost yet.
+// alive reports whether the connection has not been lost.
 func (c *connection) alive() bool {
 	select {
 	case <-c.wire.gone:
@@ -58,10 +57,10 @@ func (c *connection) alive() bool {
 	}
 }
 
-// drop cuts the connection off: whoever waits for an answer has none.
+// drop closes the connection. Pending calls get no answer.
 func (c *connection) drop() { c.wire.Close() }
 
-// close takes leave and drops the connection.
+// close disconnects properly and drops the connection.
 func (c *connection) close() {
 	leave := time.AfterFunc(time.Second, c.drop)
 	defer leave.Stop()
@@ -69,16 +68,15 @@ func (c *connection) close() {
 	c.drop()
 }
 
-// within is the connection with another patience for its answers.
+// within is the connection with another time limit for answers.
 func (c *connection) within(patience time.Duration) *connection {
 	other := *c
 	other.patience = patience
 	return &other
 }
 
-// ask makes one call. The context's end returns at once and leaves the answer
-// to nobody; an answer that does not come in time ends the connection, for
-// everybody on it.
+// ask makes one call. If the context ends, it returns at once and discards the answer. If an answer is late, it
+// closes the connection, also for its other users.
 func ask[T any](ctx context.Context, c *connection, call func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -104,24 +102,23 @@ func ask[T any](ctx context.Context, c *connection, call func(*golibvirt.Libvirt
 	}
 }
 
-// tell makes a call that answers nothing.
+// tell makes a call without a result.
 func tell(ctx context.Context, c *connection, call func(*golibvirt.Libvirt) error) error {
 	_, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, call(rpc) })
 	return err
 }
 
-// wire is the connection as go-libvirt has it. It knows when it is gone, and
-// ends at a packet that no daemon sends: go-libvirt would make room for
-// whatever length is claimed.
+// wire is the connection for go-libvirt. It reports when it is gone. It ends at a packet that no daemon sends,
+// because go-libvirt would allocate any claimed length.
 type wire struct {
 	net.Conn
 	gone   chan struct{}
 	once   sync.Once
-	left   int    // bytes of the packet that are to come
-	length []byte // of the next one, as far as it was read
+	left   int    // bytes left of the current packet
+	length []byte // of the next packet, as far as it was read
 }
 
-// The bounds of a packet (VIR_NET_MESSAGE_MAX, and the header alone).
+// These are the bounds of a packet (VIR_NET_MESSAGE_MAX, and only the header).
 const (
 	maxPacket = 32<<20 + 4
 	minPacket = 28
@@ -129,15 +126,15 @@ const (
 
 var errPacket = errors.New("its answer is not a libvirt packet")
 
-// Dial gives the connection to go-libvirt, once.
+// Dial passes the connection to go-libvirt.
 func (w *wire) Dial() (net.Conn, error) { return w, nil }
 
-// Read reads no further than to the end of a packet or of a length.
+// Read reads at most to the end of a packet or of a length.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.read(p)
 	if err != nil {
 		w.Close()
-		return n, io.EOF // no error of the net's own, at some of which go-libvirt tries again for ever
+		return n, io.EOF // not a network error, because go-libvirt retries some of them forever
 	}
 	return n, nil
 }
@@ -165,7 +162,7 @@ func (w *wire) read(p []byte) (int, error) {
 func (w *wire) Close() error {
 	w.once.Do(func() {
 		close(w.gone)
-		_ = w.Conn.Close() // there is nothing left to lose
+		_ = w.Conn.Close() // nothing is left to lose
 	})
 	return nil
 }

@@ -8,12 +8,11 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// mostConsole bounds what is read of a console, whatever is asked for.
+// mostConsole bounds what is read of a console, whatever the request.
 const mostConsole = 1 << 20
 
-// Console implements driver.Consoler. Libvirt keeps what the machine writes in a
-// file among the disks, and so reading it disturbs neither the machine nor
-// whoever is at its console.
+// Console implements driver.Consoler. Libvirt logs the machine's output to a file among the disks, so reading it
+// disturbs neither the machine nor a person at its console.
 func (m *machine) Console(ctx context.Context, most int) ([]byte, error) {
 	c, err := m.connection(ctx)
 	if err != nil {
@@ -28,7 +27,7 @@ func (m *machine) Console(ctx context.Context, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refresh(ctx); err != nil { // which learns how long the file is by now
+	if err := s.refresh(ctx); err != nil { // this updates the file's size
 		return nil, err
 	}
 	v, there, err := s.find(ctx, log.Name)
@@ -38,7 +37,7 @@ func (m *machine) Console(ctx context.Context, most int) ([]byte, error) {
 	return s.tail(ctx, v, int64(min(max(most, 0), mostConsole)))
 }
 
-// tail is the end of a volume, at most so many bytes.
+// tail is the end of a volume, at most most bytes.
 func (s *storage) tail(ctx context.Context, v golibvirt.StorageVol, most int64) ([]byte, error) {
 	size, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (int64, error) {
 		_, capacity, _, err := rpc.StorageVolGetInfo(v)
@@ -50,11 +49,11 @@ func (s *storage) tail(ctx context.Context, v golibvirt.StorageVol, most int64) 
 	return s.download(ctx, v, size-most, most)
 }
 
-// mostDownloads is how often a volume is read that libvirt sends less of than
-// there is, or nothing at all, as it does at times when its host is busy.
+// mostDownloads is how often a read of a volume is tried if libvirt sends too little or nothing, which it sometimes
+// does on a busy host.
 const mostDownloads = 3
 
-// download reads a volume's bytes from an offset on.
+// download reads length bytes of a volume from an offset.
 func (s *storage) download(ctx context.Context, v golibvirt.StorageVol, offset, length int64) (content []byte, err error) {
 	for range mostDownloads {
 		content, err = s.downloadOnce(ctx, v, offset, length)

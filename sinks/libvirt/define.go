@@ -17,8 +17,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// define makes the definition as designed, and of a running machine what it can
-// take over while it runs.
+// define applies the designed definition. A running machine gets what can change while it runs.
 func (m *machine) define(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	if err := checkNames(n); err != nil {
 		return err
@@ -52,12 +51,12 @@ func (m *machine) define(ctx context.Context, c *connection, step site.Step, n *
 	return nil
 }
 
-// makes says whether a step was planned for a machine that is not there.
+// makes reports whether a step was planned for a missing machine.
 func makes(step site.Step) bool {
 	return slices.ContainsFunc(step.Changes, func(c site.Change) bool { return c.Field == string(site.FacetDefinition)+"."+site.FieldState })
 }
 
-// checkNames refuses what libvirt would not say clearly enough.
+// checkNames refuses values for which libvirt's own errors are unclear.
 func checkNames(n *site.Node) error {
 	for name := range n.Virtual.Interfaces {
 		if len(alias(aliasInterface, name)) > 60 {
@@ -70,7 +69,7 @@ func checkNames(n *site.Node) error {
 	return nil
 }
 
-// kind is the type of all domains of a hypervisor that only knows one.
+// kind is the domain type on a hypervisor with only one type; otherwise empty.
 func (m *machine) kind() string {
 	if m.hypervisor.address.driver == drivers["/test/default"] {
 		return "test"
@@ -78,7 +77,7 @@ func (m *machine) kind() string {
 	return ""
 }
 
-// make makes the machine, off and with no disks.
+// make creates the machine, off and without disks.
 func (m *machine) make(ctx context.Context, c *connection, n *site.Node) error {
 	d := shape(nil, n, m.kind())
 	d.Name, d.UUID = m.name, m.identity().UUID
@@ -104,8 +103,8 @@ type consoleFile struct {
 	file  string
 }
 
-// console is the file of the machine's console. It lies in the pool of a disk,
-// where it can be read as a volume; a machine without disks has none.
+// console is the machine's console file. It is in the pool of a disk, where it can be read as a volume. A machine
+// without disks has none.
 func (m *machine) console(ctx context.Context, c *connection, n *site.Node) (*consoleFile, error) {
 	names := slices.Sorted(maps.Keys(n.Virtual.Disks))
 	if len(names) == 0 {
@@ -124,8 +123,7 @@ func (m *machine) console(ctx context.Context, c *connection, n *site.Node) (*co
 	return &consoleFile{where, path.Join(folder, where.Name)}, nil
 }
 
-// redefine writes the definition that a domain has from its next start on, with
-// its owner.
+// redefine writes a domain's definition for its next start, with its owner.
 func (m *machine) redefine(ctx context.Context, c *connection, d *domain) error {
 	withOwner(d.next, d.owner)
 	_, err := m.send(ctx, c, d.next)
@@ -147,10 +145,10 @@ func (m *machine) send(ctx context.Context, c *connection, d *libvirtxml.Domain)
 	return ref, err
 }
 
-// marshalled is a definition as text.
+// marshalled is a definition as XML.
 func marshalled(d *libvirtxml.Domain) string {
 	text, err := d.Marshal()
-	if err != nil { // nothing in it can fail
+	if err != nil { // no value in it can fail
 		panic(err)
 	}
 	return text
@@ -169,8 +167,8 @@ func (m *machine) setAutostart(ctx context.Context, c *connection, ref golibvirt
 	return tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainSetAutostart(ref, value) })
 }
 
-// plug makes the interfaces of a running machine those of the design, as far as
-// it takes them over while it runs. What it does not waits for a restart.
+// plug changes the interfaces of a running machine to match the design, as far as this works while it runs. The
+// rest waits for a restart.
 func (m *machine) plug(ctx context.Context, c *connection, d *domain, n *site.Node) error {
 	there := map[string]bool{}
 	for _, i := range d.live.Devices.Interfaces {
@@ -202,13 +200,13 @@ func (m *machine) plug(ctx context.Context, c *connection, d *domain, n *site.No
 	return nil
 }
 
-// laterThen says whether libvirt has refused to do something to a running
-// machine: it is as designed from the next start on.
+// laterThen reports whether libvirt refused to change a running machine. The machine then matches the design from
+// its next start.
 func laterThen(err error) bool {
 	return errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// unplugTimeout is how long a guest may take to let a device go.
+// unplugTimeout bounds how long a guest may take to release a device.
 const unplugTimeout = 20 * time.Second
 
 func (m *machine) unplug(ctx context.Context, c *connection, d *domain, i libvirtxml.DomainInterface) error {
@@ -222,7 +220,7 @@ func (m *machine) unplug(ctx context.Context, c *connection, d *domain, i libvir
 			return aliased(aliasInterface, x.Alias) == name
 		}), err
 	})
-	return err // one that a guest does not let go is gone after its restart
+	return err // a device that the guest keeps disappears after a restart
 }
 
 // deviceCall changes one device of a running machine.

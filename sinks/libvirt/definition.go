@@ -12,9 +12,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// shape makes a definition what the design asks for. It changes only what the
-// design speaks of: what a person added stays. A machine of another kind is
-// made anew, since its devices have other places; its disks stay.
+// shape changes a definition to match the design. It changes only what the design mentions, so a person's additions
+// stay. If the machine type changes, it builds a new definition, because the devices have other addresses. The
+// disks stay.
 func shape(d *libvirtxml.Domain, n *site.Node, kind string) *libvirtxml.Domain {
 	v := &n.Virtual
 	if d == nil {
@@ -33,10 +33,10 @@ func shape(d *libvirtxml.Domain, n *site.Node, kind string) *libvirtxml.Domain {
 	return d
 }
 
-// spare are the ports for what is plugged in while the machine runs.
+// spare is the number of ports for devices that are plugged in while the machine runs.
 const spare = 6
 
-// blank is a machine without anything that the design speaks of.
+// blank is a machine without anything that the design mentions.
 func blank(n *site.Node) *libvirtxml.Domain {
 	v := &n.Virtual
 	d := &libvirtxml.Domain{
@@ -64,7 +64,7 @@ func blank(n *site.Node) *libvirtxml.Domain {
 		},
 	}
 	if machineOf(d) == "q35" {
-		const others = 4 // the random numbers, the balloon, a controller of disks and a watchdog
+		const others = 4 // the random number generator, the balloon, a disk controller and a watchdog
 		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "pci", Index: new(uint), Model: "pcie-root"})
 		for range spare + others + len(v.Disks) + len(v.Interfaces) {
 			d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
@@ -73,9 +73,8 @@ func blank(n *site.Node) *libvirtxml.Domain {
 	return d
 }
 
-// anew is a machine of another kind with what a definition has besides devices,
-// and with its disks and consoles. What libvirt would add for disks on SCSI by
-// itself is a controller that kernels for clouds do not know.
+// anew is a definition with another machine type. It keeps everything except devices, and also the disks and
+// consoles. For SCSI disks it adds a controller, because libvirt's default one is unknown to cloud kernels.
 func anew(old *libvirtxml.Domain, n *site.Node) *libvirtxml.Domain {
 	d := blank(n)
 	d.Name, d.Title, d.Description, d.Metadata = old.Name, old.Title, old.Description, old.Metadata
@@ -93,8 +92,8 @@ func anew(old *libvirtxml.Domain, n *site.Node) *libvirtxml.Domain {
 	return d
 }
 
-// machineOf is "q35", "pc", or another kind as libvirt names it: it puts a
-// version into the name (pc-q35-7.2, pc-i440fx-7.2).
+// machineOf is "q35", "pc", or another type in libvirt's words. libvirt adds a version to the name (pc-q35-7.2,
+// pc-i440fx-7.2).
 func machineOf(d *libvirtxml.Domain) string {
 	switch m := d.OS.Type.Machine; {
 	case strings.HasPrefix(m, "pc-q35-"):
@@ -109,8 +108,8 @@ func machineOf(d *libvirtxml.Domain) string {
 // domainTypes are libvirt's words for the accelerators.
 var domainTypes = map[string]string{"kvm": "kvm", "emulation": "qemu"}
 
-// shapeAccelerator sets what runs the machine. It is what the design says and
-// never found out: a device that can be opened need not be of use.
+// shapeAccelerator sets the accelerator from the design. It never detects one, because a device that can be opened
+// may still not work.
 func shapeAccelerator(d *libvirtxml.Domain, v *site.Virtual, kind string) {
 	wanted := cmp.Or(kind, domainTypes[v.Host.Accelerator], "kvm")
 	if d.Type == wanted {
@@ -135,7 +134,7 @@ func shapeProcessors(d *libvirtxml.Domain, n uint) {
 	}
 	d.VCPU.Value, d.VCPU.Current, d.VCPUs = n, 0, nil
 	if d.CPU != nil {
-		d.CPU.Topology = nil // of another number
+		d.CPU.Topology = nil // it is for another number
 	}
 }
 
@@ -146,7 +145,7 @@ func processors(d *libvirtxml.Domain) uint {
 	return cmp.Or(d.VCPU.Current, d.VCPU.Value)
 }
 
-// mebibyte is what QEMU rounds memory up to.
+// mebibyte is the unit to which QEMU rounds memory up.
 const mebibyte = 1 << 20
 
 func roundUp(s site.Size, to int64) site.Size {
@@ -175,8 +174,8 @@ func memory(d *libvirtxml.Domain) site.Size {
 	return site.Size(int64(d.Memory.Value) * byteUnits[d.Memory.Unit])
 }
 
-// shapeFirmware has libvirt choose the files of the firmware by what it has to
-// be able to do. Those that it chose before go when that changes.
+// shapeFirmware lets libvirt choose the firmware files by the required features. When the features change, it drops
+// the earlier choice.
 func shapeFirmware(d *libvirtxml.Domain, v *site.Virtual) {
 	if firmware(d) == cmp.Or(v.Firmware, "bios") && secureBoot(d) == v.SecureBoot {
 		return
@@ -240,8 +239,8 @@ func shapeTPM(d *libvirtxml.Domain, v *site.Virtual) {
 	}
 }
 
-// watchdogModel is the one that is plugged into any machine. The chipset of a
-// q35 has another, which newer versions of libvirt list by themselves.
+// watchdogModel is a watchdog for any machine type. The q35 chipset has another one, which newer versions of
+// libvirt list automatically.
 const watchdogModel = "i6300esb"
 
 func shapeWatchdog(d *libvirtxml.Domain, action string) {
@@ -263,14 +262,14 @@ func watchdog(d *libvirtxml.Domain) string {
 	return ""
 }
 
-// The aliases of devices that are the design's. Libvirt keeps those that begin
-// with "ua-", and they may have nothing but letters, digits, - and _.
+// These prefixes are for aliases of designed devices. Libvirt keeps aliases that start with "ua-". They may contain
+// only letters, digits, - and _.
 const (
 	aliasInterface = "ua-net-"
 	aliasDisk      = "ua-disk-"
 )
 
-// alias is the alias of a part of the design.
+// alias is the alias for a name in the design.
 func alias(prefix, name string) string {
 	var b strings.Builder
 	b.WriteString(prefix)
@@ -285,8 +284,7 @@ func alias(prefix, name string) string {
 	return b.String()
 }
 
-// aliased is the name in the design of a device with an alias; empty for what a
-// person added.
+// aliased is the design's name of a device with an alias; empty for a device that a person added.
 func aliased(prefix string, a *libvirtxml.DomainAlias) string {
 	if a == nil || !strings.HasPrefix(a.Name, prefix) {
 		return ""
@@ -305,8 +303,7 @@ func aliased(prefix string, a *libvirtxml.DomainAlias) string {
 	return b.String()
 }
 
-// shapeInterfaces makes the interfaces those of the design. One that has the
-// right address already keeps whatever else a person set on it.
+// shapeInterfaces changes the interfaces to match the design. An existing interface keeps its other settings.
 func shapeInterfaces(d *libvirtxml.Domain, designed map[string]site.VirtualInterface) {
 	var all []libvirtxml.DomainInterface
 	there := map[string]bool{}
@@ -357,7 +354,7 @@ func bridge(i libvirtxml.DomainInterface) string {
 	case i.Source.Bridge != nil:
 		return i.Source.Bridge.Bridge
 	case i.Source.Network != nil:
-		return i.Source.Network.Bridge // of a running machine; a person has put it there
+		return i.Source.Network.Bridge // of a running machine; a person has connected it
 	}
 	return ""
 }
@@ -376,7 +373,7 @@ func mac(i libvirtxml.DomainInterface) string {
 	return strings.ToLower(i.MAC.Address)
 }
 
-// withOwner puts the owner into a definition's metadata, beside that of others.
+// withOwner puts the owner into a definition's metadata, and keeps foreign metadata.
 func withOwner(d *libvirtxml.Domain, o owner) {
 	others := ""
 	if d.Metadata != nil {

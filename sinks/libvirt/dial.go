@@ -15,11 +15,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// dialFunc makes the way to libvirt's socket. The context's end does nothing to
-// it afterwards.
+// dialFunc connects to libvirt's socket. The end of the context does not affect the connection afterwards.
 type dialFunc func(context.Context) (net.Conn, error)
 
-// dialer is how a hypervisor is reached. It sends nothing.
+// dialer says how a hypervisor is reached. It sends nothing.
 func dialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
 	switch a.transport {
 	case "unix":
@@ -35,8 +34,7 @@ func dialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
 	return sshDialer(a, e, s)
 }
 
-// sockets are where libvirt listens: libvirtd or the proxy in its place, and
-// the daemon of QEMU's machines alone.
+// sockets are libvirt's sockets: that of libvirtd or its proxy, and that of the QEMU daemon.
 var sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
 
 // paths are the sockets to try.
@@ -65,8 +63,7 @@ func (a address) dialUnix(ctx context.Context) (conn net.Conn, err error) {
 
 func unreachable(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnreachable, err) }
 
-// sshDialer reaches the socket through a login on the hypervisor, as virsh does
-// with qemu+ssh.
+// sshDialer reaches the socket through an SSH login on the hypervisor, like virsh with qemu+ssh.
 func sshDialer(a address, e site.Endpoint, s secret.Value) (dialFunc, error) {
 	client, err := sshclient.Open(e, s)
 	if err != nil {
@@ -96,7 +93,7 @@ func (a address) through(ctx context.Context, login *gossh.Client) (conn net.Con
 	return nil, fmt.Errorf("%w: libvirt's socket on %s: %w; libvirt has to run there, sshd needs AllowStreamLocalForwarding, and the user the group libvirt", driver.ErrUnreachable, a, err)
 }
 
-// tunnel is a connection that ends with its login.
+// tunnel is a connection that closes its login too.
 type tunnel struct {
 	net.Conn
 	login *gossh.Client

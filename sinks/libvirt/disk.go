@@ -16,11 +16,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// sector is what the size of a disk is rounded up to.
+// sector is the unit to which the size of a disk is rounded up.
 const sector = 512
 
-// disks are those of the machine by their names in the design. The image's disk
-// is asked for by nothing but an installation while it is not there.
+// disks is the state of the machine's disks, by their names in the design. While the image's disk is missing, only
+// an installation asks for it.
 func (s *sighting) disks(ctx context.Context) (site.FacetState, error) {
 	state := site.FacetState{Have: site.Values{}}
 	why, err := s.look(ctx, &state)
@@ -30,7 +30,7 @@ func (s *sighting) disks(ctx context.Context) (site.FacetState, error) {
 	return state, err
 }
 
-// look fills in the disks that there are, and says what is wrong with others.
+// look fills in the existing disks, and says what is wrong with others.
 func (s *sighting) look(ctx context.Context, state *site.FacetState) (site.Values, error) {
 	wrong := site.Values{}
 	o := owner{}
@@ -53,8 +53,7 @@ func (s *sighting) look(ctx context.Context, state *site.FacetState) (site.Value
 	return wrong, nil
 }
 
-// attached fills in the disks that the machine has, and which have lost their
-// volumes or run on something else.
+// attached fills in the machine's disks, and reports those that have lost their volumes or use another source.
 func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
 	d, now := s.record.domain, s.record.domain.next
 	state.Have = s.values(now)
@@ -79,7 +78,7 @@ func (s *sighting) attached(state *site.FacetState, wrong site.Values) {
 	}
 }
 
-// values are those of the disks in a definition.
+// values are the values of the disks in a definition.
 func (s *sighting) values(d *libvirtxml.Domain) site.Values {
 	v := site.Values{}
 	for _, x := range d.Devices.Disks {
@@ -101,14 +100,13 @@ func (s *sighting) values(d *libvirtxml.Domain) site.Values {
 	return v
 }
 
-// size is that of a volume that is there, as the design has it.
+// size is the size of an existing volume in the design's form.
 func (s *sighting) size(v volume) string {
 	return asDesigned(s.record.volumes[v].size, s.n.Virtual.Disks[v.Disk].Size, sector).String()
 }
 
-// unattached are the listed volumes that are there and that no disk of a definition
-// is made of: a person has detached them, or they wait for the next start. They are
-// deleted with the machine, so people have to see them.
+// unattached are the listed volumes that exist but are no disk of a definition: a person has detached them, or they
+// wait for the next start. They are deleted with the machine, so people must see them.
 func (s *sighting) unattached(d *libvirtxml.Domain) site.Volumes {
 	o, shown := s.record.domain.owner, map[string]volume{}
 	for _, x := range d.Devices.Disks {
@@ -128,7 +126,7 @@ func (s *sighting) unattached(d *libvirtxml.Domain) site.Volumes {
 	return rest
 }
 
-// volumeOf is the listed volume that a disk is made of.
+// volumeOf is the listed volume that a disk uses.
 func (o owner) volumeOf(x libvirtxml.DomainDisk) (volume, bool) {
 	if x.Source == nil || x.Source.Volume == nil {
 		return volume{}, false
@@ -141,8 +139,7 @@ func (o owner) volumeOf(x libvirtxml.DomainDisk) (volume, bool) {
 	return volume{}, false
 }
 
-// strange says of a disk that is not there why it cannot be made: there is a
-// volume of its name that the machine does not list.
+// strange says why a missing disk cannot be made: a volume with its name exists that the machine does not list.
 func (s *sighting) strange(ctx context.Context, name string, d site.VirtualDisk) (string, error) {
 	c, err := s.m.connection(ctx)
 	if err != nil {
@@ -156,7 +153,7 @@ func (s *sighting) strange(ctx context.Context, name string, d site.VirtualDisk)
 	return s.m.notOurs(v), nil
 }
 
-// volume is the one that a disk is made of.
+// volume is the volume for a disk.
 func (m *machine) volume(name string, d site.VirtualDisk) volume {
 	return volume{Disk: name, Pool: poolOf(d), Name: volumeName(m.name, m.identity().UUID, name, formatOf(d))}
 }
@@ -166,8 +163,7 @@ func (m *machine) notOurs(v volume) string {
 		v.Pool, m.where(), v.Name)
 }
 
-// setDisks adds the disks of data that are missing and lets disks grow. It
-// takes none away, and none becomes smaller.
+// setDisks adds missing data disks and grows disks. It never removes or shrinks a disk.
 func (m *machine) setDisks(ctx context.Context, c *connection, _ site.Step, n *site.Node) error {
 	d, err := m.existing(ctx, c)
 	if err != nil {
@@ -177,7 +173,7 @@ func (m *machine) setDisks(ctx context.Context, c *connection, _ site.Step, n *s
 		if err := m.setDisk(ctx, c, d, n, name); err != nil {
 			return fmt.Errorf("disk %s: %w", name, err)
 		}
-		if d, err = m.existing(ctx, c); err != nil { // as it is after what was done to it
+		if d, err = m.existing(ctx, c); err != nil { // its state after the change
 			return err
 		}
 	}
@@ -234,16 +230,15 @@ func (m *machine) setDisk(ctx context.Context, c *connection, d *domain, n *site
 	return m.attach(ctx, c, d, n, v, want)
 }
 
-// attachedTo is the place of a volume among the disks of a definition, -1 for
-// none.
+// attachedTo is the index of a volume among the disks of a definition; -1 for none.
 func attachedTo(d *libvirtxml.Domain, v volume) int {
 	return slices.IndexFunc(d.Devices.Disks, func(x libvirtxml.DomainDisk) bool {
 		return x.Source != nil && x.Source.Volume != nil && x.Source.Volume.Pool == v.Pool && x.Source.Volume.Volume == v.Name
 	})
 }
 
-// makeVolume lists a volume and makes it. One that somebody else has made
-// meanwhile is not ours, and is not listed any more.
+// makeVolume lists a volume and makes it. If somebody else has made it meanwhile, the volume is not ours and is
+// removed from the list.
 func (m *machine) makeVolume(ctx context.Context, c *connection, d *domain, v volume, want site.VirtualDisk) error {
 	before := d.owner
 	if err := m.setOwner(ctx, c, d, before.with(v)); err != nil {
@@ -259,8 +254,8 @@ func (m *machine) makeVolume(ctx context.Context, c *connection, d *domain, v vo
 	return refused("%s", m.notOurs(v))
 }
 
-// existsAlready says whether a volume could not be made since there is one, or
-// a file that libvirt has not seen yet.
+// existsAlready reports whether a volume could not be made because it exists, or because of a file that libvirt has
+// not seen yet.
 func existsAlready(err error) bool {
 	return says(err, golibvirt.ErrStorageVolExist) ||
 		says(err, golibvirt.ErrOperationInvalid) && strings.Contains(err.Error(), "already exists")
@@ -278,11 +273,10 @@ func (m *machine) create(ctx context.Context, c *connection, v volume, want site
 	})
 }
 
-// createTimeout is how long a pool may take to make a volume: one that makes
-// room for all of it at once has much to do.
+// createTimeout bounds creating a volume. A pool that allocates all of its space at once needs long.
 const createTimeout = 5 * time.Minute
 
-// describeVolume is an empty volume as libvirt has it described.
+// describeVolume is libvirt's description of an empty volume.
 func describeVolume(name string, want site.VirtualDisk) string {
 	type text struct {
 		Unit  string `xml:"unit,attr"`
@@ -300,7 +294,7 @@ func describeVolume(name string, want site.VirtualDisk) string {
 	}{Name: name, Capacity: text{"bytes", int64(roundUp(want.Size, sector))}, Allocation: text{"bytes", 0}, Format: format{formatOf(want)}})
 }
 
-// grow makes a volume larger, through the machine where that runs.
+// grow makes a volume larger, through the machine if it runs.
 func (m *machine) grow(ctx context.Context, c *connection, d *domain, v volume, there *content, size site.Size) error {
 	defer m.hypervisor.wrote(d.ref.UUID)
 	bytes := uint64(roundUp(size, sector))
@@ -314,7 +308,7 @@ func (m *machine) grow(ctx context.Context, c *connection, d *domain, v volume, 
 	return tell(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolResize(there.ref, bytes, 0) })
 }
 
-// attach gives the machine a disk, from its next start on and, if it runs, now.
+// attach adds a disk to the machine, from its next start and, if it runs, now.
 func (m *machine) attach(ctx context.Context, c *connection, d *domain, n *site.Node, v volume, want site.VirtualDisk) error {
 	i := attachedTo(d.next, v)
 	if i < 0 || d.next.Devices.Disks[i].Target == nil || d.next.Devices.Disks[i].Target.Bus != busOf(want) {
@@ -334,7 +328,7 @@ func (m *machine) attach(ctx context.Context, c *connection, d *domain, n *site.
 	return nil
 }
 
-// shapeDisk puts a disk into a definition, in the place of what it was there.
+// shapeDisk puts a disk into a definition, and replaces an earlier entry.
 func shapeDisk(d *libvirtxml.Domain, n *site.Node, v volume, want site.VirtualDisk) {
 	if i := attachedTo(d, v); i >= 0 {
 		d.Devices.Disks = slices.Delete(d.Devices.Disks, i, i+1)
@@ -354,19 +348,18 @@ func shapeDisk(d *libvirtxml.Domain, n *site.Node, v volume, want site.VirtualDi
 	slices.SortStableFunc(d.Devices.Disks, before(n.Virtual.ImageDisk()))
 }
 
-// needSCSI gives a definition a controller of SCSI, if it has none.
+// needSCSI adds a SCSI controller to a definition without one.
 func needSCSI(d *libvirtxml.Domain) {
 	if !slices.ContainsFunc(d.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
 		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "scsi", Model: "virtio-scsi"})
 	}
 }
 
-// serial is what the guest finds the disk by: a virtio disk has room for twenty
-// bytes.
+// serial is the serial number by which the guest finds the disk. A virtio disk has only 20 bytes for it.
 func serial(disk string) string { return disk[:min(len(disk), 20)] }
 
-// freeTarget is the name of a disk in the definition. The first of each bus is
-// kept for the image's disk, which the firmware starts from.
+// freeTarget is a free device name in the definition. The first name of each bus is reserved for the image's disk,
+// from which the firmware boots.
 func freeTarget(d *libvirtxml.Domain, n *site.Node, disk, bus string) string {
 	prefix := "sd"
 	if bus == "virtio" {
@@ -385,7 +378,7 @@ func freeTarget(d *libvirtxml.Domain, n *site.Node, disk, bus string) string {
 			return name
 		}
 	}
-	return prefix + "a" // taken, as libvirt will say
+	return prefix + "a" // taken; libvirt reports that
 }
 
 func letters(i int) string {
@@ -395,8 +388,7 @@ func letters(i int) string {
 	return letters(i/26-1) + letters(i%26)
 }
 
-// before puts the image's disk first, which the firmware starts from, and the
-// others by their names.
+// before sorts the image's disk first, because the firmware boots from it, and the others by name.
 func before(image string) func(a, b libvirtxml.DomainDisk) int {
 	isImage := func(x libvirtxml.DomainDisk) int {
 		if image != "" && aliased(aliasDisk, x.Alias) == image {
@@ -416,7 +408,7 @@ func target(x libvirtxml.DomainDisk) string {
 	return x.Target.Dev
 }
 
-// compare puts vdb before vdaa.
+// compare sorts vdb before vdaa.
 func compare(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)

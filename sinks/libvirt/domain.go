@@ -9,11 +9,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// domain is a machine as libvirt has it.
+// domain is a machine in libvirt.
 type domain struct {
 	ref golibvirt.Domain
-	// next is what it is from its next start on, and live what it is now; nil
-	// when it is off.
+	// next is the definition for its next start. live is the current one; nil when it is off.
 	next, live *libvirtxml.Domain
 	ours       bool // its metadata has an owner
 	owner      owner
@@ -21,11 +20,11 @@ type domain struct {
 
 func (d *domain) active() bool { return d.live != nil }
 
-// maxXML bounds a definition that is read.
+// maxXML bounds a definition, in bytes.
 const maxXML = 1 << 20
 
-// read reads a domain: twice when it is on. What is written again is read with
-// its secrets: a person may have set the password of a screen.
+// read reads a domain, twice if it is on. A definition that will be written again must be read with its secrets: a
+// person may have set a display password.
 func read(ctx context.Context, c *connection, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*domain, error) {
 	d := &domain{ref: ref}
 	var err error
@@ -79,8 +78,8 @@ func parseDomain(text string) (*libvirtxml.Domain, error) {
 // lookup finds a domain.
 type lookup func(*golibvirt.Libvirt) (golibvirt.Domain, error)
 
-// mine reads the machine's domain right before something is written; nil when
-// there is none. A domain that only looks like it is refused.
+// mine reads the machine's domain right before a write; nil if there is none. It refuses a domain that only looks
+// like it.
 func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
 	for _, look := range []lookup{m.byUUID, m.byName} {
 		ref, err := ask(ctx, c, look)
@@ -91,7 +90,7 @@ func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
 			return nil, err
 		}
 		d, err := read(ctx, c, ref, golibvirt.DomainXMLSecure)
-		if says(err, golibvirt.ErrNoDomain) { // it went in between
+		if says(err, golibvirt.ErrNoDomain) { // it disappeared meanwhile
 			continue
 		}
 		if err != nil {
@@ -105,7 +104,7 @@ func (m *machine) mine(ctx context.Context, c *connection) (*domain, error) {
 	return nil, nil
 }
 
-// existing is the machine's domain, which has to be there.
+// existing is the machine's domain, which must exist.
 func (m *machine) existing(ctx context.Context, c *connection) (*domain, error) {
 	d, err := m.mine(ctx, c)
 	if err == nil && d == nil {
@@ -126,7 +125,7 @@ func (m *machine) byName(rpc *golibvirt.Libvirt) (golibvirt.Domain, error) {
 	return rpc.DomainLookupByName(m.name)
 }
 
-// meant refuses to write to another machine than the step is for.
+// meant refuses to write to a machine other than the step's.
 func (m *machine) meant(step site.Step) error {
 	switch want := step.Machine; {
 	case !want.Known():
@@ -138,8 +137,7 @@ func (m *machine) meant(step site.Step) error {
 	return nil
 }
 
-// state is "on", "off", "starting", or "paused" of a machine that is stopped in
-// the middle.
+// state is "on", "off", "starting" or, for a suspended machine, "paused".
 func state(ctx context.Context, c *connection, ref golibvirt.Domain) (string, error) {
 	var s, why int32
 	err := tell(ctx, c, func(rpc *golibvirt.Libvirt) (err error) {

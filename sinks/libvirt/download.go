@@ -15,26 +15,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
-// download is how far an image has come from its server. It outlives the tries:
-// the next one goes on where the last one ended, if the server can.
+// download is the progress of fetching an image from its server. It survives a failed try: the next try continues
+// where it ended, if the server supports that.
 type download struct {
 	client *http.Client
 	url    string
-	// quiet is how long the server may take to send a byte.
+	// quiet bounds the wait for a byte from the server.
 	quiet time.Duration
 
-	size   int64 // of the whole; 0 until the server told
-	offset int64 // what was put away
+	size   int64 // total size; 0 until the server reported it
+	offset int64 // bytes stored so far
 	sum    hash.Hash
-	// version is the strong ETag, or the date, that says whether the image is
-	// still the same.
+	// version is the strong ETag, or the date, that shows whether the image is still the same.
 	version string
 }
 
-// restart forgets all that has come.
+// restart discards the progress.
 func (d *download) restart() { d.size, d.offset, d.sum, d.version = 0, 0, sha256.New(), "" }
 
-// body is what a server sends of an image. Each byte read puts off its end.
+// body is a server's answer with image data. Each byte read extends its deadline.
 type body struct {
 	io.ReadCloser
 	from   string
@@ -46,8 +45,7 @@ type body struct {
 
 var errQuiet = errors.New("the server went quiet")
 
-// open asks for the rest of the image. It starts over by itself when the server
-// cannot go on, or has another image by now.
+// open requests the rest of the image. It starts over if the server cannot continue, or has another image now.
 func (d *download) open(ctx context.Context) (*body, error) {
 	if d.sum == nil || d.version == "" {
 		d.restart()
@@ -119,7 +117,7 @@ func (d *download) goOn(b *body, answer *http.Response) error {
 	return nil
 }
 
-// version is what the server tells an image's versions apart by, if it does.
+// version identifies the server's version of an image, if the server does.
 func version(h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		return tag
@@ -146,7 +144,7 @@ func (b *body) stop() {
 	}
 }
 
-// why tells what ended a body, or kept it from beginning.
+// why says what ended a body, or kept it from starting.
 func (b *body) why(err error) error {
 	switch cause := context.Cause(b.ctx); {
 	case cause == errQuiet:
@@ -156,7 +154,7 @@ func (b *body) why(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: the image server broke off in the middle of %s", driver.ErrUnreachable, b.from)
 	}
-	var ofURL *url.Error // it has the whole URL, with what may be secret in it
+	var ofURL *url.Error // it contains the whole URL, which may contain a secret
 	if errors.As(err, &ofURL) {
 		err = ofURL.Err
 	}

@@ -1,10 +1,8 @@
-// Package libvirt is the driver for virtual machines on hypervisors that
-// libvirt manages: their definition, disks, power, boot order, installation
-// and end.
+// Package libvirt is the driver for virtual machines on hypervisors that libvirt manages: their definition, disks,
+// power, boot order, installation and removal.
 //
-// It touches nothing but its own: a machine carries in its metadata of which
-// site and node it is and which volumes were made for it, and that is read
-// again right before every write.
+// It touches only its own machines. A machine's metadata says which site and node it belongs to and which volumes
+// were made for it. The driver reads the metadata again right before every write.
 package libvirt
 
 import (
@@ -18,29 +16,24 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Scheme is what endpoint URLs of this driver begin with, up to "+".
+// Scheme is the URL scheme of this driver's endpoints, up to "+".
 const Scheme = "libvirt"
 
-// Options are the driver's patience. The zero value is right for real
-// hypervisors; tests shorten it.
+// Options are the driver's time limits. The zero value suits real hypervisors; tests use shorter times.
 type Options struct {
-	// Grace is how long an operating system may take to shut down before the
-	// power is cut: 120 s.
+	// Grace is how long an operating system may take to shut down before the power is cut. Default: 120 s.
 	Grace time.Duration
-	// Start is how long QEMU may take to start, with all that libvirt does before:
-	// 3 min.
+	// Start is how long QEMU may take to start, including libvirt's preparations. Default: 3 min.
 	Start time.Duration
-	// Answer is how long libvirt may take to answer a call before the
-	// connection counts as dead: 60 s.
+	// Answer is how long libvirt may take to answer a call before the connection counts as dead. Default: 60 s.
 	Answer time.Duration
-	// Poll is the pause between two looks at a machine that is to change, 0.5 s.
+	// Poll is the pause between looks at a changing machine. Default: 0.5 s.
 	Poll time.Duration
-	// Believe is how long a definition that was read is believed without being
-	// told of a change: 10 min.
+	// Believe is how long a definition is cached without an event. Default: 10 min.
 	Believe time.Duration
-	// Quiet is how long the server of an image may send nothing: 30 s.
+	// Quiet is how long an image server may send nothing. Default: 30 s.
 	Quiet time.Duration
-	// Share is how long looks share one list of the hypervisor's machines: 2 s.
+	// Share is how long looks share one list of the hypervisor's machines. Default: 2 s.
 	Share time.Duration
 }
 
@@ -70,13 +63,12 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// Facets lists what a hypervisor serves of a virtual machine.
+// Facets lists the facets that a hypervisor serves for a virtual machine.
 func (*Driver) Facets() []site.Facet {
 	return []site.Facet{site.FacetDefinition, site.FacetDisks, site.FacetSeed, site.FacetPower, site.FacetBoot}
 }
 
-// Open checks the endpoint and connects at the first use. The machines of a
-// hypervisor share one connection to it.
+// Open checks the endpoint. The connection is made at the first use, and the machines of a hypervisor share it.
 func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
 	a, err := parse(e.URL)
 	if err != nil {
@@ -97,10 +89,10 @@ type machine struct {
 	leave      func() error
 	fetches    *fetches
 	seed       *driver.Seed  // for the next installation; nil for none
-	may        driver.Permit // of the step under way
-	site       string        // whose machine it is
+	may        driver.Permit // of the current step
+	site       string        // the site that owns the machine
 	name       string        // of the node, and of the domain
-	host       string        // the hypervisor's name in the design; empty until a node tells
+	host       string        // the hypervisor's name in the design; empty until a node is known
 }
 
 // called takes the hypervisor's name from the node.
@@ -109,11 +101,10 @@ func (m *machine) called(n *site.Node) { m.host = n.Virtual.Host.Hypervisor }
 // where is the hypervisor, for people.
 func (m *machine) where() string { return cmp.Or(m.host, m.hypervisor.address.String()) }
 
-// Close ends the connection to the hypervisor, once no other handle is open to
-// it.
+// Close closes the connection to the hypervisor when the last handle to it is closed.
 func (m *machine) Close() error { return m.leave() }
 
-// connection is a connection to the hypervisor that was alive a moment ago.
+// connection is a live connection to the hypervisor.
 func (m *machine) connection(ctx context.Context) (*connection, error) {
 	return m.hypervisor.connection(ctx)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
-// classes are libvirt's codes that do not mean that it refuses. What is not
-// listed is its last word.
+// classes are libvirt's error codes that do not mean a refusal. Every other code does.
 var classes = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrAuthFailed:           driver.ErrDenied,
 	golibvirt.ErrAuthCancelled:        driver.ErrDenied,
@@ -25,7 +24,7 @@ var classes = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrNoMemory:             driver.ErrBusy,
 	golibvirt.ErrNoConnect:            driver.ErrUnreachable,
 	golibvirt.ErrRPC:                  driver.ErrUnreachable,
-	golibvirt.ErrInternalError:        driver.ErrUnreachable, // so says a QEMU that ended in the middle, too
+	golibvirt.ErrInternalError:        driver.ErrUnreachable, // also reported if QEMU ended in the middle
 	golibvirt.ErrSystemError:          driver.ErrUnreachable,
 	golibvirt.ErrOperationAborted:     driver.ErrUnreachable,
 	golibvirt.ErrNoSupport:            errors.ErrUnsupported,
@@ -34,7 +33,7 @@ var classes = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrArgumentUnsupported:  errors.ErrUnsupported,
 }
 
-// classify says which class an error of a call is of.
+// classify adds the class to an error of a call.
 func classify(err error) error {
 	var said golibvirt.Error
 	switch {
@@ -60,7 +59,7 @@ func class(said golibvirt.Error) error {
 	return driver.ErrRefused
 }
 
-// says is whether an error is one of libvirt's with one of the codes.
+// says reports whether an error is libvirt's with one of the codes.
 func says(err error, codes ...golibvirt.ErrorNumber) bool {
 	var said golibvirt.Error
 	return errors.As(err, &said) && slices.Contains(codes, golibvirt.ErrorNumber(said.Code))

@@ -8,7 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// headerSize is how much of an image tells what it is.
+// headerSize is how many bytes identify an image.
 const headerSize = 512
 
 // Offsets and bits of qcow2's header (docs/interop/qcow2.txt of QEMU).
@@ -24,8 +24,8 @@ const (
 
 var qcowMagic = []byte("QFI\xfb")
 
-// checkImage refuses an image that is not what the design says, or that would
-// have the hypervisor open other files of its own.
+// checkImage refuses an image that is not what the design says, or that would make the hypervisor open its own
+// files.
 func checkImage(format string, header []byte) error {
 	is := bytes.HasPrefix(header, qcowMagic)
 	switch {
@@ -67,7 +67,7 @@ func checkQcow2(header []byte) error {
 	return nil
 }
 
-// takenFor is what libvirt takes a volume for.
+// takenFor is the format that libvirt assumes for a volume.
 func takenFor(d *libvirtxml.StorageVolume) string {
 	if d.Target == nil || d.Target.Format == nil {
 		return ""
@@ -75,7 +75,7 @@ func takenFor(d *libvirtxml.StorageVolume) string {
 	return d.Target.Format.Type
 }
 
-// roughly is an amount as people say it.
+// roughly formats an amount for people.
 func roughly(bytes int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
 	amount, unit := float64(bytes), 0

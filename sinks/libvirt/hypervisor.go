@@ -13,13 +13,13 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// hypervisors are those that handles are open to.
+// hypervisors are those with open handles.
 type hypervisors struct {
 	mu   sync.Mutex
 	open map[doorway]*hypervisor
 }
 
-// doorway is all that has to be the same for a connection to be shared.
+// doorway is everything that must be equal to share a connection.
 type doorway struct {
 	address         address
 	credential      secret.Value
@@ -27,8 +27,7 @@ type doorway struct {
 	hostKeys        string
 }
 
-// join gives a hypervisor, and what gives it back. The last who does closes its
-// connection.
+// join returns a hypervisor, and a function to release it. The last release closes its connection.
 func (s *hypervisors) join(a address, e site.Endpoint, v secret.Value, opts Options) (*hypervisor, func() error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,31 +57,31 @@ func (s *hypervisors) leave(door doorway, h *hypervisor) {
 	}
 }
 
-// maxHeavy is how many machines of a hypervisor are changed at once. Libvirt
-// works on five calls of a connection at a time, and so one is left for looks.
+// maxHeavy bounds how many machines of a hypervisor are changed at once. Libvirt handles five calls of a connection
+// at a time, so one is left for looks.
 const maxHeavy = 4
 
-// hypervisor is one hypervisor, as all handles to its machines share it.
+// hypervisor is one hypervisor, shared by all handles to its machines.
 type hypervisor struct {
 	opts    Options
 	address address
 	dial    dialFunc
 	handles int // under the lock of hypervisors
 
-	turn  chan struct{} // held by whoever makes the connection
-	heavy chan struct{} // held by those who change machines
+	turn  chan struct{} // held while making the connection
+	heavy chan struct{} // held while changing a machine
 
 	mu   sync.Mutex
 	open *connection // nil before the first use
 	over bool        // no handle is left
-	// What is known of its machines.
+	// What is known about its machines.
 	last    *flight
-	writes  uint64 // of ours, so far
-	told    *wire  // the connection that tells of changes; nil for none
+	writes  uint64 // number of our writes so far
+	told    *wire  // the connection that delivers events; nil for none
 	records map[golibvirt.UUID]*record
 }
 
-// connection is the hypervisor's one connection, made where there is none.
+// connection is the hypervisor's one connection, made if there is none.
 func (h *hypervisor) connection(ctx context.Context) (*connection, error) {
 	if err := h.take(ctx, h.turn); err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func (h *hypervisor) alive() *connection {
 	return nil
 }
 
-// take waits for room in a channel.
+// take waits for space in a channel.
 func (h *hypervisor) take(ctx context.Context, room chan struct{}) error {
 	if ctx.Err() == nil {
 		select {

@@ -22,10 +22,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// An image is a volume named after its digest and the one fetch that wrote it:
-// two daemons, or one that knows the hypervisor by two names, never write the
-// same. It counts once its companion is there, an empty volume of the same stem
-// that is made when the digest was right.
+// An image is a volume named after its digest and the fetch that wrote it. So two daemons, or one that knows a
+// hypervisor by two names, never write the same volume. The image is valid once its companion exists: an empty
+// volume with the same stem, made after the digest was verified.
 const (
 	imagePrefix = "slipway-image-"
 	verified    = ".verified"
@@ -36,12 +35,12 @@ var (
 	imageParts = regexp.MustCompile(`^(slipway-image-([0-9a-f]{64})-[a-z2-7]{13})(\.qcow2|\.raw|\.verified)$`)
 )
 
-// newStem is what the volumes of one fetch are named.
+// newStem is the common part of the volume names of one fetch.
 func newStem(sha256 string) string {
 	return imagePrefix + sha256 + "-" + strings.ToLower(rand.Text()[:13])
 }
 
-// imageVolume takes the name of one of our images, or of its companion, apart.
+// imageVolume splits the name of one of our images, or of its companion.
 func imageVolume(name string) (stem, sum, end string, ours bool) {
 	parts := imageParts.FindStringSubmatch(name)
 	if parts == nil {
@@ -50,19 +49,19 @@ func imageVolume(name string) (stem, sum, end string, ours bool) {
 	return parts[1], parts[2], parts[3], true
 }
 
-// fetches are the images that are fetched now, or were in part.
+// fetches are the images that are being fetched, or were fetched in part.
 type fetches struct {
 	client *http.Client
 	quiet  time.Duration
 
 	mu  sync.Mutex
 	all map[place]*fetch
-	// using is held by installations from when they ask for an image until a
-	// disk is made of it, and by whoever clears images away.
+	// using is held by installations from requesting an image until a disk is made from it, and by whoever deletes
+	// images.
 	using sync.RWMutex
 }
 
-// place is where an image is put.
+// place is where an image is stored.
 type place struct {
 	hypervisor address
 	pool       string
@@ -73,17 +72,16 @@ type place struct {
 type fetch struct {
 	turn chan struct{}
 	download
-	stem string // of the volume that it is put into; empty before the first try
-	// wanted is when it was last asked for, under the lock of fetches.
+	stem string // of its volume; empty before the first try
+	// wanted is when it was last requested, under the lock of fetches.
 	wanted time.Time
-	// began counts the tries, and refusal is what the last one ended with, if
-	// another would end the same way.
+	// began counts the tries. refusal is the error of the last try if another try would fail the same way.
 	mu      sync.Mutex
 	began   int
 	refusal error
 }
 
-// newFetches verifies certificates with the roots of this host.
+// newFetches verifies certificates with this host's roots.
 func newFetches(quiet time.Duration) *fetches {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -110,8 +108,7 @@ func (f *fetches) forget(p place) {
 	delete(f.all, p)
 }
 
-// underWay are the digests of the images that are there in part. What nobody has
-// wanted for long is forgotten.
+// underWay are the digests of partly fetched images. It forgets those that nobody has requested for long.
 func (f *fetches) underWay(now time.Time) map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,8 +123,8 @@ func (f *fetches) underWay(now time.Time) map[string]bool {
 	return under
 }
 
-// image makes sure that an image is in the pool, and gives its volume. Of many
-// that want the same one fetches, and the others find it done.
+// image ensures that an image is in the pool, and returns its volume. If several callers want the same image, one
+// fetches it and the others find it done.
 func (f *fetches) image(ctx context.Context, s *storage, i *site.Image) (golibvirt.StorageVol, error) {
 	if !digest.MatchString(i.SHA256) {
 		return golibvirt.StorageVol{}, refused("the image has no SHA-256 digest of 64 hexadecimal digits, and Slipway trusts an image only by its digest")
@@ -163,7 +160,7 @@ func (f *fetch) tries() int {
 	return f.began
 }
 
-// refused is what a try was refused for that ended while this one waited.
+// refused is the refusal of a try that ended while this one waited.
 func (f *fetch) refused(waited int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,8 +180,7 @@ func (f *fetch) ended(err error) {
 	}
 }
 
-// image is an image of the pool that is there in whole, if one is: any that a
-// fetch of this digest has made.
+// image finds a complete image in the pool, from any fetch of this digest.
 func (s *storage) image(ctx context.Context, i *site.Image) (golibvirt.StorageVol, bool, error) {
 	all, err := s.all(ctx)
 	if err != nil {
@@ -204,11 +200,10 @@ func (s *storage) image(ctx context.Context, i *site.Image) (golibvirt.StorageVo
 	return golibvirt.StorageVol{}, false, nil
 }
 
-// mostAtOnce is how much of an image goes on one way before it is noted how far
-// it came.
+// mostAtOnce is how much of an image is transferred before the progress is recorded.
 const mostAtOnce = 64 << 20
 
-// run fetches what is missing of the image.
+// run fetches the missing part of the image.
 func (f *fetch) run(ctx context.Context, s *storage, i *site.Image) (golibvirt.StorageVol, error) {
 	v, there, err := s.find(ctx, f.stem+"."+i.Format)
 	if err != nil {
@@ -236,7 +231,7 @@ func (f *fetch) run(ctx context.Context, s *storage, i *site.Image) (golibvirt.S
 	return v, f.verify(ctx, s, v, i)
 }
 
-// prepare makes an empty volume for an image that is worth it.
+// prepare makes an empty volume for an image, after checking the image's header.
 func (f *fetch) prepare(ctx context.Context, s *storage, i *site.Image, from *bufio.Reader) (golibvirt.StorageVol, error) {
 	header, err := from.Peek(int(min(headerSize, f.size)))
 	if err != nil {
@@ -245,7 +240,7 @@ func (f *fetch) prepare(ctx context.Context, s *storage, i *site.Image, from *bu
 	if err := checkImage(i.Format, header); err != nil {
 		return golibvirt.StorageVol{}, err
 	}
-	if f.stem != "" { // what an earlier try left of it
+	if f.stem != "" { // leftovers of an earlier try
 		if err := s.remove(ctx, f.stem+"."+i.Format); err != nil {
 			return golibvirt.StorageVol{}, err
 		}
@@ -267,8 +262,7 @@ func (s *storage) room(ctx context.Context, what string, size int64) error {
 	return err
 }
 
-// put puts the next part of the image into its volume. What came before the
-// server broke off counts.
+// put writes the next part of the image to its volume. Data that arrived before the server broke off counts.
 func (f *fetch) put(ctx context.Context, s *storage, v golibvirt.StorageVol, from io.Reader) error {
 	sum, err := f.sum.(hash.Cloner).Clone()
 	if err != nil {
@@ -289,7 +283,7 @@ func (f *fetch) put(ctx context.Context, s *storage, v golibvirt.StorageVol, fro
 	return nil
 }
 
-// verify makes an image count that has the right digest, and deletes another.
+// verify marks an image with the right digest as valid, and deletes any other.
 func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, i *site.Image) error {
 	got := hex.EncodeToString(f.sum.Sum(nil))
 	f.restart()
@@ -315,7 +309,7 @@ func (f *fetch) verify(ctx context.Context, s *storage, v golibvirt.StorageVol, 
 	return s.count(ctx, f.stem)
 }
 
-// count makes an image count.
+// count marks an image as valid.
 func (s *storage) count(ctx context.Context, stem string) error {
 	_, err := s.create(ctx, plain(stem+verified, 0, "0644"))
 	if says(err, golibvirt.ErrStorageVolExist) {

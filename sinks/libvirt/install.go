@@ -13,12 +13,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// farewell is how long a system that is to be replaced may take to shut down.
+// farewell bounds the shutdown of a system that is being replaced.
 const farewell = 20 * time.Second
 
-// install puts the image on the machine's disk and starts it with its seed.
-// Whatever interrupts it, what is noted with the machine and what is seen tell
-// how far it came:
+// install puts the image on the machine's disk and starts the machine with its seed. After any interruption, the
+// machine's metadata and state show how far it came:
 //
 //	installing   the disk        machine         what is left to do
 //	no           as it was       as it was       everything
@@ -27,8 +26,8 @@ const farewell = 20 * time.Second
 //	this one     new, attached   on, with seed   note that it is installed
 //	no           new, attached   on              nothing, if it was begun before
 //
-// What can go wrong without the machine, as an image that is not available, goes
-// wrong while it still runs. Disks of data are not touched.
+// What can fail without the machine, such as fetching the image, fails while the machine still runs. Data disks are
+// not touched.
 func (m *machine) install(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	i, err := m.installation(step, n)
 	if err != nil {
@@ -39,7 +38,7 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 		return err
 	}
 	if step.Resumed && joined(d, i) {
-		if err := m.start(ctx, c, d); err != nil { // it may not be through with that
+		if err := m.start(ctx, c, d); err != nil { // the start may not be complete
 			return err
 		}
 		return m.finish(ctx, c, d, i)
@@ -63,14 +62,14 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if err := m.mayReplace(ctx, c, d, step, i); err != nil {
 		return err
 	}
-	defer m.tidy(ctx, s) // once the image is not held any more
+	defer m.tidy(ctx, s) // after the image is released
 	m.fetches.using.RLock()
 	defer m.fetches.using.RUnlock()
 	image, err := m.fetchImage(ctx, c, s, d, i)
 	if err != nil {
 		return err
 	}
-	if d, err = m.existing(ctx, c); err != nil { // it took its time
+	if d, err = m.existing(ctx, c); err != nil { // fetching took time
 		return err
 	}
 	if err := m.mayReplace(ctx, c, d, step, i); err != nil {
@@ -103,7 +102,7 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	return m.finish(ctx, c, d, i)
 }
 
-// installation is what is to be installed where.
+// installation says what is to be installed where.
 type installation struct {
 	image      *site.Image
 	generation int
@@ -128,7 +127,7 @@ func (m *machine) installation(step site.Step, n *site.Node) (installation, erro
 	return installation{step.Image, step.Generation, disk, m.volume(name, disk)}, nil
 }
 
-// joined says whether the machine was started from the new disk already.
+// joined reports whether the machine has already been started from the new disk.
 func joined(d *domain, i installation) bool {
 	if !d.active() {
 		return false
@@ -139,8 +138,7 @@ func joined(d *domain, i installation) bool {
 	return d.owner.Installing == 0 && d.owner.Generation == i.generation
 }
 
-// knows refuses to install over what the machine's own metadata says was
-// installed and the step's records do not know.
+// knows refuses to install over an installation in the machine's metadata that the step's records do not know.
 func (m *machine) knows(d *domain, step site.Step, i installation) error {
 	has := d.owner.Generation
 	underWay := d.owner.Installing == i.generation || step.Resumed && has == i.generation
@@ -151,14 +149,14 @@ func (m *machine) knows(d *domain, step site.Step, i installation) error {
 		"restore the records, or raise the generation to %d to make it again", has, i.generation, has+1)
 }
 
-// mayReplace refuses to replace a disk that something else than this installation
-// has made, unless the step may destroy it and what was approved names it.
+// mayReplace refuses to replace a disk that was not made by this installation, unless the step may destroy it and
+// the approval names it.
 func (m *machine) mayReplace(ctx context.Context, c *connection, d *domain, step site.Step, i installation) error {
 	old, err := m.there(ctx, c, d.owner.volumesOf(i.volume.Disk))
 	if err != nil {
 		return err
 	}
-	if step.Resumed && d.owner.Installing == i.generation { // the step has replaced the disk already
+	if step.Resumed && d.owner.Installing == i.generation { // the step has already replaced the disk
 		old = slices.DeleteFunc(old, func(v volume) bool { return v == i.volume })
 	}
 	if len(old) > 0 && step.Impact < site.ImpactDestructive {
@@ -168,7 +166,7 @@ func (m *machine) mayReplace(ctx context.Context, c *connection, d *domain, step
 	return m.approved(d, step, old)
 }
 
-// fetchImage has the image in the pool, and notes before that it is needed.
+// fetchImage fetches the image to the pool, after noting that it is needed.
 func (m *machine) fetchImage(ctx context.Context, c *connection, s *storage, d *domain, i installation) (golibvirt.StorageVol, error) {
 	if d.owner.Pulling != i.image.SHA256 {
 		o := d.owner
@@ -194,8 +192,8 @@ func (m *machine) fetchImage(ctx context.Context, c *connection, s *storage, d *
 	return v, nil
 }
 
-// clear stops the machine, takes an older seed away, and then the disk: from
-// here on it is noted to be this installation's.
+// clear stops the machine, removes an older seed, and then the disk. After that the metadata says that this
+// installation is in progress.
 func (m *machine) clear(ctx context.Context, c *connection, d *domain, n *site.Node, i installation) error {
 	if err := m.stop(ctx, c, d, false, min(farewell, m.opts.Grace)); err != nil {
 		return err
@@ -226,8 +224,7 @@ func (m *machine) makeDisk(ctx context.Context, c *connection, s *storage, d *do
 	return nil
 }
 
-// mayDrop refuses to replace a disk that something else needs, while the machine
-// still runs from it.
+// mayDrop refuses to replace a disk that something else needs, while the machine still runs from it.
 func (m *machine) mayDrop(ctx context.Context, c *connection, d *domain, i installation) error {
 	for _, v := range d.owner.volumesOf(i.volume.Disk) {
 		if err := m.unused(ctx, c, d, v); err != nil {
@@ -237,8 +234,7 @@ func (m *machine) mayDrop(ctx context.Context, c *connection, d *domain, i insta
 	return nil
 }
 
-// dropDisk deletes what the disk was so far: another pool or format gave it
-// another volume.
+// dropDisk deletes the disk's earlier volumes. A different pool or format means another volume.
 func (m *machine) dropDisk(ctx context.Context, c *connection, s *storage, d *domain, keep volume) error {
 	o := d.owner
 	for _, v := range o.volumesOf(keep.Disk) {
@@ -257,7 +253,7 @@ func (m *machine) dropDisk(ctx context.Context, c *connection, s *storage, d *do
 	return m.setOwner(ctx, c, d, o)
 }
 
-// make makes the volume: over the image, or with a copy of it.
+// make makes the volume, based on the image or as a copy of it.
 func (i installation) make(ctx context.Context, s *storage, image golibvirt.StorageVol) error {
 	v := plain(i.volume.Name, int64(i.disk.Size), "0600")
 	v.Target.Format.Type = formatOf(i.disk)
@@ -280,7 +276,7 @@ func (i installation) make(ctx context.Context, s *storage, image golibvirt.Stor
 	return s.grow(ctx, made, int64(i.disk.Size))
 }
 
-// grow makes a volume as large as it is to be.
+// grow enlarges a volume to a size.
 func (s *storage) grow(ctx context.Context, v golibvirt.StorageVol, size int64) error {
 	about, err := s.describe(ctx, v)
 	if err != nil || amount(about.Capacity) >= size {
@@ -289,7 +285,7 @@ func (s *storage) grow(ctx context.Context, v golibvirt.StorageVol, size int64) 
 	return tell(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StorageVolResize(v, uint64(size), 0) })
 }
 
-// freeDrive is a name for another disk; the first one is left to the image.
+// freeDrive is a free device name. The first one is left to the image.
 func freeDrive(d *libvirtxml.Domain, prefix string) string {
 	for c := 'b'; c <= 'z'; c++ {
 		name := prefix + string(c)
@@ -300,8 +296,8 @@ func freeDrive(d *libvirtxml.Domain, prefix string) string {
 	return prefix + "aa"
 }
 
-// insert puts the seed into the machine's drive, which it is given if it has
-// none: on virtio-scsi, as kernels for clouds know no SATA.
+// insert puts the seed into the machine's drive. It adds a missing drive on virtio-scsi, because cloud kernels do
+// not support SATA.
 func insert(d *libvirtxml.Domain, seed volume) {
 	source := &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: seed.Pool, Volume: seed.Name}}
 	for i := range d.Devices.Disks {
@@ -324,8 +320,7 @@ func insert(d *libvirtxml.Domain, seed volume) {
 // seedDrive is the alias of the drive for the seed.
 const seedDrive = "ua-seed"
 
-// startAfresh starts the machine as one that never ran: what its firmware has
-// stored is from another system.
+// startAfresh starts the machine with empty firmware variables, because the stored ones are from another system.
 func (m *machine) startAfresh(ctx context.Context, c *connection, d *domain) error {
 	if firmware(d.next) != "uefi" {
 		return m.start(ctx, c, d)
@@ -336,7 +331,7 @@ func (m *machine) startAfresh(ctx context.Context, c *connection, d *domain) err
 	})
 }
 
-// finish notes what the machine runs from, once it runs.
+// finish records what the machine runs from, once it runs.
 func (m *machine) finish(ctx context.Context, c *connection, d *domain, i installation) error {
 	s, err := state(ctx, c, d.ref)
 	if err != nil {
@@ -350,7 +345,7 @@ func (m *machine) finish(ctx context.Context, c *connection, d *domain, i instal
 	if o.same(d.owner) {
 		return nil
 	}
-	if d.live == nil { // it runs since we started it
+	if d.live == nil { // it has been running since we started it
 		again, err := read(ctx, c, d.ref, 0)
 		if err != nil {
 			return err
@@ -361,7 +356,7 @@ func (m *machine) finish(ctx context.Context, c *connection, d *domain, i instal
 	return m.setOwner(ctx, c, d, o)
 }
 
-// same says whether two owners say the same of the installation.
+// same reports whether two owners record the same installation.
 func (o owner) same(other owner) bool {
 	return o.Generation == other.Generation && o.Image == other.Image && o.Installing == other.Installing && o.Pulling == other.Pulling
 }
@@ -370,7 +365,7 @@ func (s *storage) path(ctx context.Context, v golibvirt.StorageVol) (string, err
 	return ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.StorageVolGetPath(v) })
 }
 
-// amount is a size of a volume in bytes.
+// amount is the size of a volume in bytes.
 func amount(s *libvirtxml.StorageVolumeSize) int64 {
 	if s == nil {
 		return 0

@@ -15,17 +15,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
-// The medium of a seed, as cloud-init's NoCloud data source looks for it.
+// These are for a seed's medium, as cloud-init's NoCloud data source expects it.
 const (
 	seedLabel = "cidata"
 	isoSector = 2048
-	// mostSeed is more than a first boot has reason to be told.
+	// mostSeed bounds each file of the seed, in bytes. No first boot needs more.
 	mostSeed = 1 << 20
 )
 
-// seedISO is the medium with a seed: ISO 9660 with Rock Ridge, which keeps the
-// files' names. The library lays out what is on a disk, and secrets stay off
-// disks: it is given blank files, and what they hold is put into the layout.
+// seedISO is the medium with a seed: ISO 9660 with Rock Ridge, which keeps the file names. The library lays out
+// files from a disk, but secrets must stay off disks. So it lays out blank files, and their contents are added
+// afterwards.
 func seedISO(s driver.Seed) ([]byte, error) {
 	files := map[string][]byte{
 		"meta-data":      []byte(s.MetaData.Reveal()),
@@ -49,10 +49,10 @@ func seedISO(s driver.Seed) ([]byte, error) {
 	return layout, nil
 }
 
-// blankFile is what a file begins with in the layout.
+// blankFile is how a file starts in the layout.
 func blankFile(name string) []byte { return fmt.Appendf(nil, "%-64s", "blank "+name) }
 
-// layOut is a file system of blank files, each as large as what it will hold.
+// layOut is a file system of blank files with their final sizes.
 func layOut(files map[string][]byte) ([]byte, error) {
 	work, err := os.MkdirTemp("", "slipway-seed-")
 	if err != nil {
@@ -80,7 +80,7 @@ func layOut(files map[string][]byte) ([]byte, error) {
 	return m.content, err
 }
 
-// inMemory is a disk for the library to write to.
+// inMemory is a disk in memory for the library.
 type inMemory struct {
 	content []byte
 	at      int64

@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Observe looks at the machine. Most of it is in a snapshot that all machines
-// of the hypervisor share, or was read before and has not changed since. It has
-// an identity only where the machine is there and ours.
+// Observe looks at the machine. Most data comes from a snapshot that all machines of the hypervisor share, or from
+// the cache. The result has an identity only if the machine exists and is ours.
 func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
 	m.called(n)
 	seen, err := m.sight(ctx, n)
@@ -55,14 +54,13 @@ type sighting struct {
 	n    *site.Node
 	uuid golibvirt.UUID
 	shot *snapshot
-	// record is nil where there is no machine of ours, and foreign says why
-	// one that is there is not.
+	// record is nil if there is no machine of ours. foreign says why an existing one is not ours.
 	record  *record
 	foreign string
 }
 
-// errElusive is that the list of the machines and what is read of one differ:
-// it came or went in between.
+// errElusive reports that the list of machines and the data of one differ: the machine appeared or disappeared in
+// between.
 var errElusive = fmt.Errorf("%w: libvirt's list of its machines and what it says of this one differ", driver.ErrBusy)
 
 // sight finds the machine in a snapshot and reads it.
@@ -86,8 +84,8 @@ func (m *machine) sight(ctx context.Context, n *site.Node) (*sighting, error) {
 	return seen, err
 }
 
-// confirmAbsent asks for the machine itself: a list has only those that the
-// account may see, and whoever asks for another is told that it may not.
+// confirmAbsent asks for the machine directly. A list contains only the machines that the account may see, but a
+// direct request for another one reports the missing permission.
 func (m *machine) confirmAbsent(ctx context.Context) error {
 	c, err := m.connection(ctx)
 	if err != nil {
@@ -104,7 +102,7 @@ func (m *machine) confirmAbsent(ctx context.Context) error {
 	return nil
 }
 
-// sights are how each facet is seen.
+// sights maps each facet to the function that observes it.
 var sights = map[site.Facet]func(*sighting, context.Context) (site.FacetState, error){
 	site.FacetDefinition: (*sighting).definition,
 	site.FacetDisks:      (*sighting).disks,
@@ -128,7 +126,7 @@ func (s *sighting) read(ctx context.Context, ref golibvirt.Domain) error {
 	return nil
 }
 
-// absent is why there is nothing to see of the machine, as a state.
+// absent says why the machine is not seen, as a state.
 func (s *sighting) absent() string {
 	if s.foreign != "" {
 		return site.StateForeign
@@ -144,8 +142,7 @@ func (s *sighting) power(context.Context) (site.FacetState, error) {
 	return site.FacetState{Have: site.Values{"state": state}}, nil
 }
 
-// boot is what the machine boots from at its next start: an order that is
-// changed takes no notice of what runs.
+// boot is the boot order for the machine's next start. The running machine does not matter for it.
 func (s *sighting) boot(context.Context) (site.FacetState, error) {
 	var state site.FacetState
 	if s.record != nil {
@@ -177,7 +174,7 @@ func (s *sighting) definition(context.Context) (site.FacetState, error) {
 	return state, nil
 }
 
-// differing are the values of next that are others now.
+// differing are the values of next that differ from now.
 func differing(now, next site.Values) site.Values {
 	pending := site.Values{}
 	for field, value := range next {
@@ -215,8 +212,7 @@ func described(d *libvirtxml.Domain, n *site.Node) site.Values {
 	return v
 }
 
-// accelerator is the design's word for what runs a machine; the test driver
-// runs nothing.
+// accelerator is the design's word for a domain type. The test driver runs nothing.
 func accelerator(domainType string) string {
 	for ours, libvirts := range domainTypes {
 		if domainType == libvirts {
@@ -229,8 +225,7 @@ func accelerator(domainType string) string {
 	return domainType
 }
 
-// asDesigned is a size that was rounded up from the designed one as the design
-// has it.
+// asDesigned is the designed size if the actual size is that one rounded up.
 func asDesigned(have, want site.Size, to int64) site.Size {
 	if want > 0 && have == roundUp(want, to) {
 		return want

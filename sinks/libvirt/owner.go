@@ -13,22 +13,22 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The element of a domain's metadata that is ours, and its prefix there.
+// These are the namespace of our element in a domain's metadata, and its prefix.
 const (
 	namespace = "https://slipway-gitops.github.io/libvirt/1"
 	prefix    = "slipway"
 )
 
-// owner is what a domain's metadata says of whose it is. A volume is ours only
-// if it is listed there, and it is listed before it is made.
+// owner is what a domain's metadata says about its owner. A volume is ours only if it is listed there. It is listed
+// before it is made.
 type owner struct {
 	Site string `xml:"site,attr"`
 	Node string `xml:"node,attr"`
-	// Generation is the installation that the machine runs from, and Image the
-	// sha256 of its image; 0 before the first.
+	// Generation is the installation that the machine runs from, 0 before the first. Image is the SHA-256 of its
+	// image.
 	Generation int    `xml:"generation,attr,omitempty"`
 	Image      string `xml:"image,attr,omitempty"`
-	// Installing and Pulling are those of the installation under way.
+	// Installing and Pulling are the generation and image of the installation in progress.
 	Installing int         `xml:"installing,attr,omitempty"`
 	Pulling    string      `xml:"pulling,attr,omitempty"`
 	Volumes    []volume    `xml:"volume"`
@@ -43,10 +43,10 @@ type volume struct {
 	Name string `xml:"name,attr"`
 }
 
-// consoleLog is where libvirt keeps what the machine writes to its console.
+// consoleLog is where libvirt logs the machine's console output.
 type consoleLog struct {
 	Pool string `xml:"pool,attr"`
-	Name string `xml:"name,attr"` // as of a volume of the pool
+	Name string `xml:"name,attr"` // the volume name in the pool
 }
 
 // disk is the volume of a disk, by its name in the design.
@@ -59,13 +59,13 @@ func (o owner) disk(name string) (volume, bool) {
 	return volume{}, false
 }
 
-// volumesOf are all volumes of a disk: an installation that makes it in another pool
-// or format lists the new one before the old one is gone.
+// volumesOf are all volumes of a disk. An installation that moves it to another pool or format lists the new volume
+// before the old one is gone.
 func (o owner) volumesOf(disk string) []volume {
 	return slices.DeleteFunc(slices.Clone(o.Volumes), func(v volume) bool { return v.Disk != disk })
 }
 
-// lists says whether a volume is one of the machine's disks or its seed.
+// lists reports whether a volume is one of the machine's disks or its seed.
 func (o owner) lists(pool, name string) bool {
 	for _, v := range o.Volumes {
 		if v.Pool == pool && v.Name == name {
@@ -75,7 +75,7 @@ func (o owner) lists(pool, name string) bool {
 	return o.Seed != nil && o.Seed.Pool == pool && o.Seed.Name == name
 }
 
-// with is the owner with a volume listed besides.
+// with adds a volume to the list.
 func (o owner) with(v volume) owner {
 	if !o.lists(v.Pool, v.Name) {
 		o.Volumes = append(o.Volumes[:len(o.Volumes):len(o.Volumes)], v)
@@ -83,13 +83,13 @@ func (o owner) with(v volume) owner {
 	return o
 }
 
-// without is the owner without a volume.
+// without removes a volume from the list.
 func (o owner) without(v volume) owner {
 	o.Volumes = slices.DeleteFunc(slices.Clone(o.Volumes), func(x volume) bool { return x == v })
 	return o
 }
 
-// element is the owner as a definition's metadata has it.
+// element is the owner's XML element for a definition's metadata.
 func (o owner) element() string {
 	return marshalXML(struct {
 		XMLName xml.Name `xml:"slipway:machine"`
@@ -98,7 +98,7 @@ func (o owner) element() string {
 	}{Space: namespace, owner: o})
 }
 
-// bare is the owner as libvirt takes it by itself: it adds the name space.
+// bare is the element without the namespace, which libvirt adds.
 func (o owner) bare() string {
 	return marshalXML(struct {
 		XMLName xml.Name `xml:"machine"`
@@ -106,7 +106,7 @@ func (o owner) bare() string {
 	}{owner: o})
 }
 
-// marshalXML is for values in which nothing can fail.
+// marshalXML is for values that cannot fail.
 func marshalXML(v any) string {
 	text, err := xml.Marshal(v)
 	if err != nil {
@@ -115,13 +115,13 @@ func marshalXML(v any) string {
 	return string(text)
 }
 
-// ownerIn finds the owner in a domain's metadata; nil where there is none.
+// ownerIn finds the owner in a domain's metadata; nil if there is none.
 func ownerIn(metadata string) (*owner, error) {
 	d := xml.NewDecoder(strings.NewReader(metadata))
 	for depth := 0; ; {
 		token, err := d.Token()
 		if err != nil {
-			return nil, nil // the end, or what is no XML and so not ours
+			return nil, nil // the end, or not XML and so not ours
 		}
 		start, ok := token.(xml.StartElement)
 		if ok && depth == 0 && start.Name.Space == namespace && start.Name.Local == "machine" {
@@ -135,7 +135,7 @@ func ownerIn(metadata string) (*owner, error) {
 	}
 }
 
-// nesting is what a token adds to how deep what follows is.
+// nesting is how a token changes the depth.
 func nesting(t xml.Token) int {
 	switch t.(type) {
 	case xml.StartElement:
@@ -170,17 +170,16 @@ func withoutOwner(metadata string) string {
 	return strings.TrimSpace(rest.String())
 }
 
-// volumeName is the name of a volume that is made for a machine. It has a part
-// of the UUID, which sites do not share as they may share names of nodes.
+// volumeName is the name of a volume that is made for a machine. It contains a part of the UUID, because sites may
+// share node names but not UUIDs.
 func volumeName(node, uuid, disk, format string) string {
 	return "slipway-" + node + "-" + uuid[:8] + "-" + disk + "." + format
 }
 
-// consoleName is the name of the file that keeps a machine's console.
+// consoleName is the name of a machine's console file.
 func consoleName(node, uuid string) string { return volumeName(node, uuid, "console", "log") }
 
-// setOwner writes the owner into the metadata of a domain, as it is and as it
-// will be.
+// setOwner writes the owner into a domain's metadata, both current and for the next start.
 func (m *machine) setOwner(ctx context.Context, c *connection, d *domain, o owner) error {
 	impact := golibvirt.DomainAffectConfig
 	if d.active() {
@@ -225,7 +224,7 @@ func (m *machine) foreign(d *domain) string {
 	return ""
 }
 
-// identity is the machine's, which follows from the names of its site and node.
+// identity is the machine's identity, which follows from the names of its site and node.
 func (m *machine) identity() site.Identity {
 	return site.Identity{UUID: site.MachineUUID(m.site, m.name)}
 }
@@ -235,7 +234,7 @@ func textOf(uuid golibvirt.UUID) string {
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
-// printable is a text of the hypervisor's that people may be shown.
+// printable makes the hypervisor's text safe to show.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

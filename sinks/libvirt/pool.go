@@ -19,13 +19,13 @@ func formatOf(d site.VirtualDisk) string { return cmp.Or(d.Format, "qcow2") }
 // busOf is the bus of a disk.
 func busOf(d site.VirtualDisk) string { return cmp.Or(d.Bus, "virtio") }
 
-// content is what is known of a volume.
+// content is the state of a volume.
 type content struct {
 	ref  golibvirt.StorageVol
 	size site.Size // as the machine sees it
 }
 
-// pool is a storage pool of the hypervisor, which has to be there and active.
+// pool is a storage pool of the hypervisor, which must exist.
 func (m *machine) pool(ctx context.Context, c *connection, name string) (golibvirt.StoragePool, error) {
 	p, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return rpc.StoragePoolLookupByName(name) })
 	if says(err, golibvirt.ErrNoStoragePool) {
@@ -34,7 +34,7 @@ func (m *machine) pool(ctx context.Context, c *connection, name string) (golibvi
 	return p, err
 }
 
-// folder is where the volumes of a pool are, if it is a folder's.
+// folder is the folder of a pool, if the pool is a folder.
 func (m *machine) folder(ctx context.Context, c *connection, name string) (string, error) {
 	p, err := m.pool(ctx, c, name)
 	if err != nil {
@@ -60,7 +60,7 @@ func (m *machine) folder(ctx context.Context, c *connection, name string) (strin
 	return described.Path, nil
 }
 
-// volume finds a volume by its name; nil where there is none, or no such pool.
+// find finds a volume by its name; nil if there is no such volume or pool.
 func find(ctx context.Context, c *connection, pool, name string) (*content, error) {
 	v, err := ask(ctx, c, func(rpc *golibvirt.Libvirt) (*content, error) {
 		p, err := rpc.StoragePoolLookupByName(pool)

@@ -28,8 +28,8 @@ func (m *machine) powerOff(ctx context.Context, c *connection, step site.Step, _
 	return m.stop(ctx, c, d, step.Force, m.opts.Grace)
 }
 
-// restart switches the machine off and on: a reboot would keep what it is. One
-// that was cut off after it had begun with what is designed is not done again.
+// restart powers the machine off and on, because a reboot would keep the old definition. If it was interrupted
+// after the machine started with the designed definition, it does not restart again.
 func (m *machine) restart(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	d, err := m.existing(ctx, c)
 	if err != nil {
@@ -43,26 +43,24 @@ func (m *machine) restart(ctx context.Context, c *connection, step site.Step, n 
 	return m.start(ctx, c, d)
 }
 
-// upToDate says whether a running machine is what it would be after a restart.
+// upToDate reports whether a running machine already has its definition for the next start.
 func upToDate(d *domain, n *site.Node) bool {
 	return len(differing(described(d.live, n), described(d.next, n))) == 0
 }
 
-// start brings a machine up, and lets one go on that is paused. A start that is
-// under way already is waited for.
+// start starts a machine, and resumes a paused one. If a start is already in progress, it waits for that.
 func (m *machine) start(ctx context.Context, c *connection, d *domain) error {
 	return m.startBy(ctx, c, d, func(rpc *golibvirt.Libvirt) error { return rpc.DomainCreate(d.ref) })
 }
 
-// startBy waits for a start that somebody else began, too. One that does not end was
-// cut off with its libvirtd, which may go on saying that it is under way: nothing ran in
-// it, and it is ended and begun anew.
+// startBy also waits for a start that somebody else began. A start that does not end was interrupted together with
+// libvirtd, which may keep reporting it. Nothing ran in that machine, so startBy stops it and starts it again.
 func (m *machine) startBy(ctx context.Context, c *connection, d *domain, create func(*golibvirt.Libvirt) error) error {
 	defer m.hypervisor.wrote(d.ref.UUID)
 	is, err := m.startOnce(ctx, c, d, create)
 	if err == nil && is == "starting" {
 		if err = interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainDestroy(d.ref) }); says(err, golibvirt.ErrOperationInvalid) {
-			err = nil // it is off
+			err = nil // it is already off
 		}
 		if err == nil {
 			is, err = m.startOnce(ctx, c, d, create)
@@ -74,8 +72,8 @@ func (m *machine) startBy(ctx context.Context, c *connection, d *domain, create 
 	return err
 }
 
-// startOnce starts a machine, or waits for a start that is under way. It tells what the
-// machine is in the end: "on", or "starting" where that is all that was seen.
+// startOnce starts a machine, or waits for a start in progress. It returns the final state: "on", or "starting" if
+// nothing more was seen.
 func (m *machine) startOnce(ctx context.Context, c *connection, d *domain, create func(*golibvirt.Libvirt) error) (is string, err error) {
 	var under error
 	done, err := m.until(ctx, m.opts.Start, func() (bool, error) {
@@ -89,7 +87,7 @@ func (m *machine) startOnce(ctx context.Context, c *connection, d *domain, creat
 			return true, resume(ctx, c, d)
 		}
 		under = tell(ctx, c.within(m.opts.Start), create)
-		if says(under, golibvirt.ErrOperationInvalid) { // somebody else starts it
+		if says(under, golibvirt.ErrOperationInvalid) { // somebody else is starting it
 			return false, nil
 		}
 		is = "on"
@@ -112,8 +110,8 @@ func resume(ctx context.Context, c *connection, d *domain) error {
 	return err
 }
 
-// stop switches a machine off and returns when it is. The operating system has
-// a time of grace to shut down, unless force is set.
+// stop powers a machine off and returns when it is off. Unless force is set, the operating system gets time to shut
+// down.
 func (m *machine) stop(ctx context.Context, c *connection, d *domain, force bool, grace time.Duration) error {
 	defer m.hypervisor.wrote(d.ref.UUID)
 	off := func() (bool, error) {
@@ -129,7 +127,7 @@ func (m *machine) stop(ctx context.Context, c *connection, d *domain, force bool
 		}
 	}
 	err := interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error { return rpc.DomainDestroy(d.ref) })
-	if err != nil && !says(err, golibvirt.ErrOperationInvalid) { // which says that it was off by then
+	if err != nil && !says(err, golibvirt.ErrOperationInvalid) { // this means that it was already off
 		return err
 	}
 	done, err := m.until(ctx, settle, off)
@@ -139,17 +137,16 @@ func (m *machine) stop(ctx context.Context, c *connection, d *domain, force bool
 	return err
 }
 
-// interrupt tells the hypervisor to switch a machine off, if that is allowed.
+// interrupt runs a call that interrupts a machine, if that is allowed.
 func interrupt(ctx context.Context, c *connection, call func(*golibvirt.Libvirt) error) error {
 	return driver.Interrupt(ctx, func() error { return tell(ctx, c, call) })
 }
 
-// settle is how long a forced stop may take to show.
+// settle bounds how long a forced stop may take to show.
 const settle = time.Minute
 
-// shutDown asks the operating system to shut down and says whether it did. One
-// that cannot be asked has no grace: a paused machine, or a hypervisor without
-// the means.
+// shutDown asks the operating system to shut down, and reports whether it did. A paused machine, or a hypervisor
+// without support for this, gets no grace period.
 func (m *machine) shutDown(ctx context.Context, c *connection, d *domain, grace time.Duration, off func() (bool, error)) (bool, error) {
 	err := interrupt(ctx, c, func(rpc *golibvirt.Libvirt) error {
 		return rpc.DomainShutdownFlags(d.ref, golibvirt.DomainShutdownAcpiPowerBtn)

@@ -25,8 +25,7 @@ func (m *machine) removeSeed(ctx context.Context, c *connection, _ site.Step, n 
 	return m.unseed(ctx, c, d, n)
 }
 
-// unseed takes the seed from a machine. That it has one is noted until its
-// volume is gone.
+// unseed removes the seed from a machine. The metadata lists the seed until its volume is deleted.
 func (m *machine) unseed(ctx context.Context, c *connection, d *domain, n *site.Node) error {
 	seed := d.owner.Seed
 	if seed == nil {
@@ -47,8 +46,7 @@ func (m *machine) unseed(ctx context.Context, c *connection, d *domain, n *site.
 	return m.setOwner(ctx, c, d, o)
 }
 
-// eject takes a volume out of the machine's drives, now and from the next start
-// on. The drive stays.
+// eject removes a volume from the machine's drives, now and from the next start. The drive stays.
 func (m *machine) eject(ctx context.Context, c *connection, d *domain, name string) error {
 	for _, as := range []struct {
 		definition *libvirtxml.Domain
@@ -65,7 +63,7 @@ func (m *machine) eject(ctx context.Context, c *connection, d *domain, name stri
 			return err
 		}
 		err = tell(ctx, c, func(rpc *golibvirt.Libvirt) error {
-			// Forced, since a guest that has mounted it would keep it for ever.
+			// Forced, because a guest that has mounted it would keep it forever.
 			return rpc.DomainUpdateDeviceFlags(d.ref, text, as.flag|golibvirt.DomainDeviceModifyForce)
 		})
 		m.hypervisor.wrote(d.ref.UUID)
@@ -77,7 +75,7 @@ func (m *machine) eject(ctx context.Context, c *connection, d *domain, name stri
 	return nil
 }
 
-// driveWith is the drive of a definition that holds a volume; nil for none.
+// driveWith is the drive in a definition that holds a volume; nil for none.
 func driveWith(d *libvirtxml.Domain, name string) *libvirtxml.DomainDisk {
 	if d == nil || d.Devices == nil {
 		return nil
@@ -90,8 +88,7 @@ func driveWith(d *libvirtxml.Domain, name string) *libvirtxml.DomainDisk {
 	return nil
 }
 
-// makeSeed puts the seed into a volume that nobody but QEMU may read, and
-// lists it.
+// makeSeed puts the seed into a volume that only QEMU may read, and lists it.
 func (m *machine) makeSeed(ctx context.Context, c *connection, s *storage, d *domain) (volume, error) {
 	seed := volume{Pool: s.pool.Name, Name: volumeName(m.name, m.identity().UUID, "seed", "iso")}
 	iso, err := seedISO(*m.seed)
@@ -118,8 +115,7 @@ func (m *machine) makeSeed(ctx context.Context, c *connection, s *storage, d *do
 	return seed, nil
 }
 
-// list notes a volume as the machine's before it is made. One of its name that
-// was there before is not ours.
+// list lists a volume as the machine's before it is made. An existing volume with its name is not ours.
 func (m *machine) list(ctx context.Context, c *connection, s *storage, d *domain, v volume, note func(*owner)) error {
 	if d.owner.lists(v.Pool, v.Name) {
 		return nil
@@ -134,7 +130,7 @@ func (m *machine) list(ctx context.Context, c *connection, s *storage, d *domain
 	return m.setOwner(ctx, c, d, o)
 }
 
-// seed is whether the machine still has what its first boot was given.
+// seed reports whether the machine still has its seed.
 func (s *sighting) seed(context.Context) (site.FacetState, error) {
 	state := site.SeedNone
 	if s.record != nil && s.record.domain.owner.Seed != nil {

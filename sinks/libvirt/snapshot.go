@@ -10,8 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
-// snapshot is what three calls tell of all the machines of a hypervisor. Looks
-// that fall together share it.
+// snapshot is the result of three calls about all machines of a hypervisor. Concurrent looks share it.
 type snapshot struct {
 	at        time.Time
 	byUUID    map[golibvirt.UUID]golibvirt.Domain
@@ -20,16 +19,16 @@ type snapshot struct {
 	paused    map[golibvirt.UUID]bool
 }
 
-// flight is a snapshot under way, or the last one.
+// flight is a snapshot in progress, or the last one.
 type flight struct {
-	writes uint64 // how many writes of ours were sent before it began
+	writes uint64 // number of our writes sent before it began
 	done   chan struct{}
 	shot   *snapshot
 	err    error
 }
 
-// look is a snapshot that shows all writes of ours that were before it: a new
-// one, one that others are waiting for, or the last if it has just ended.
+// look is a snapshot that includes all our earlier writes: a new one, one that others wait for, or the last if it
+// is recent.
 func (h *hypervisor) look(ctx context.Context) (*snapshot, error) {
 	f := h.board()
 	select {
@@ -40,7 +39,7 @@ func (h *hypervisor) look(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// board finds the flight to wait for, or sends one off.
+// board finds the flight to wait for, or starts one.
 func (h *hypervisor) board() *flight {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +57,7 @@ func (h *hypervisor) board() *flight {
 	return f
 }
 
-// serves says whether a flight is still under way or ended well just now.
+// serves reports whether a flight is still in progress or has just succeeded.
 func (f *flight) serves(share time.Duration) bool {
 	select {
 	case <-f.done:
@@ -104,7 +103,7 @@ func those(ctx context.Context, c *connection, flags golibvirt.ConnectListAllDom
 	return set, err
 }
 
-// power is the state of one of the machines.
+// power is the state of a machine.
 func (s *snapshot) power(d golibvirt.Domain) string {
 	switch {
 	case s.paused[d.UUID]:
@@ -115,7 +114,7 @@ func (s *snapshot) power(d golibvirt.Domain) string {
 	return "off"
 }
 
-// find is the domain that has the machine's UUID, or else its name.
+// find is the domain with the machine's UUID, or else its name.
 func (s *snapshot) find(uuid golibvirt.UUID, name string) (golibvirt.Domain, bool) {
 	d, ok := s.byUUID[uuid]
 	if !ok {
@@ -124,21 +123,20 @@ func (s *snapshot) find(uuid golibvirt.UUID, name string) (golibvirt.Domain, boo
 	return d, ok
 }
 
-// record is a domain as it was read, with its volumes, until libvirt tells of a
-// change or it is too old.
+// record is a domain as read, with its volumes. It is valid until libvirt reports a change or it is too old.
 type record struct {
 	domain  *domain
-	volumes map[volume]*content // nil for one that is not there
+	volumes map[volume]*content // nil for a missing volume
 	at      time.Time
 }
 
-// recall is the record of a domain. It is read where none is kept.
+// recall returns the record of a domain. It reads the domain if none is cached.
 func (h *hypervisor) recall(ctx context.Context, c *connection, ref golibvirt.Domain) (*record, error) {
 	if r := h.remembered(c, ref); r != nil {
 		return r, nil
 	}
 	r := &record{at: time.Now()}
-	h.remember(c, ref.UUID, r) // before it is read: an event meanwhile takes it out again
+	h.remember(c, ref.UUID, r) // stored before reading, so that an event meanwhile removes it
 	d, err := read(ctx, c, ref, 0)
 	if err == nil && d.ours {
 		r.volumes, err = contents(ctx, c, d.owner)
@@ -153,7 +151,7 @@ func (h *hypervisor) recall(ctx context.Context, c *connection, ref golibvirt.Do
 	return r, nil
 }
 
-// remembered is what is kept of a domain, if it can be believed.
+// remembered is the cached record of a domain, if it is still valid.
 func (h *hypervisor) remembered(c *connection, ref golibvirt.Domain) *record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,8 +176,7 @@ func (h *hypervisor) drop(uuid golibvirt.UUID, r *record) {
 	}
 }
 
-// wrote takes in that something of a machine may have been written: no earlier
-// look shows it.
+// wrote records that a machine may have been written to, so no earlier look is valid.
 func (h *hypervisor) wrote(uuid golibvirt.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,15 +184,13 @@ func (h *hypervisor) wrote(uuid golibvirt.UUID) {
 	delete(h.records, uuid)
 }
 
-// tidings are the events that tell of a definition that has changed. Not every
-// change has one, and so records grow old.
+// tidings are the events that report a changed definition. Not every change has an event, so records expire.
 var tidings = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDDeviceAdded,
 	golibvirt.DomainEventIDDeviceRemoved, golibvirt.DomainEventIDMetadataChange,
 }
 
-// follow listens to what a connection tells. Where it tells nothing, nothing is
-// remembered.
+// follow subscribes to a connection's events. Without events, nothing is cached.
 func (h *hypervisor) follow(ctx context.Context, c *connection) error {
 	var streams []<-chan any
 	for _, id := range tidings {

@@ -15,8 +15,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// What is spoken on a connection for a transfer, of libvirt's RPC protocol
-// (https://libvirt.org/kbase/internals/rpc.html).
+// These are constants for a transfer in libvirt's RPC protocol (https://libvirt.org/kbase/internals/rpc.html).
 const (
 	rpcProgram = 0x20008086
 	rpcVersion = 1
@@ -43,19 +42,18 @@ const (
 	mostPiece = 262120
 )
 
-// How long the other side of a transfer may take to move a byte. A short read
-// that libvirt forgot is better asked for again soon.
+// quiet and quietRead bound how long the other side of a transfer may move no byte. A short read that libvirt
+// forgot should be retried soon.
 const (
 	quiet     = 30 * time.Second
 	quietRead = 10 * time.Second
 )
 
-// errSilent says that the other side moved no byte for too long.
+// errSilent reports that the other side moved no byte for too long.
 var errSilent = errors.New("the hypervisor moved no byte of a volume")
 
-// transfer moves the content of one volume, over a connection of its own: one
-// that goes wrong is closed, and disturbs no other call. go-libvirt's own
-// streams wait for ever once the daemon refuses what it was sent.
+// transfer moves the content of one volume over its own connection. If it fails, it closes that connection and
+// affects no other call. go-libvirt's own streams wait forever once the daemon refuses the data.
 type transfer struct {
 	conn   net.Conn
 	in     *bufio.Reader
@@ -63,7 +61,7 @@ type transfer struct {
 	stop   func() bool
 	quiet  time.Duration
 	watch  *time.Timer
-	silent atomic.Bool // the watch has run out
+	silent atomic.Bool // the watch has expired
 	serial uint32
 }
 
@@ -73,7 +71,7 @@ type packet struct {
 	payload                 []byte
 }
 
-// transfer connects for one transfer, which ends once no byte moved for quiet.
+// transfer connects for one transfer, which ends if no byte moves for quiet.
 func (h *hypervisor) transfer(ctx context.Context, quiet time.Duration) (*transfer, error) {
 	conn, err := h.dial(ctx)
 	if err != nil {
@@ -98,7 +96,7 @@ func (t *transfer) close() {
 	t.conn.Close()
 }
 
-// open does what every client does first.
+// open does the handshake of every client.
 func (t *transfer) open(uri string) error {
 	answer, err := t.call(procAuthList, nil)
 	if err != nil {
@@ -113,10 +111,8 @@ func (t *transfer) open(uri string) error {
 	return err
 }
 
-// upload writes a volume's bytes from an offset on, as many as the reader has,
-// and returns how many the daemon confirmed. What the reader says is wrong is
-// not an error of the volume: it is returned apart, and what came before it is
-// written.
+// upload writes the reader's bytes to a volume from an offset, and returns how many the daemon confirmed. An error
+// of the reader is returned separately, and what came before it is written.
 func (t *transfer) upload(v golibvirt.StorageVol, from io.Reader, offset, length int64) (written int64, broken, err error) {
 	if _, err := t.call(procUpload, ofVolume(v).long(offset).long(length).uint(0)); err != nil {
 		return 0, nil, err
@@ -129,7 +125,7 @@ func (t *transfer) upload(v golibvirt.StorageVol, from io.Reader, offset, length
 	buf := make([]byte, mostPiece)
 	for broken == nil {
 		var n int
-		t.watch.Stop() // the reader has a watch of its own
+		t.watch.Stop() // the reader has its own watch
 		n, broken = io.ReadFull(from, buf)
 		t.watch.Reset(t.quiet)
 		select {
@@ -150,11 +146,11 @@ func (t *transfer) upload(v golibvirt.StorageVol, from io.Reader, offset, length
 	if err := t.send(packet{procUpload, typeStream, statusOK, nil}); err != nil {
 		return written, broken, t.told(answer, err)
 	}
-	t.watch.Reset(2 * t.quiet) // what was sent is written before it is confirmed
+	t.watch.Reset(2 * t.quiet) // data is written before it is confirmed
 	return written, broken, <-answer
 }
 
-// told prefers what the daemon said over a connection that it closed then.
+// told prefers the daemon's error to that of the connection that it then closed.
 func (t *transfer) told(answer <-chan error, sending error) error {
 	t.watch.Reset(time.Second)
 	var said golibvirt.Error
@@ -171,13 +167,13 @@ func orEnded(err error) error {
 	return err
 }
 
-// download reads a volume's bytes from an offset on, at most so many.
+// download reads at most length bytes of a volume from an offset.
 func (t *transfer) download(v golibvirt.StorageVol, offset, length int64) ([]byte, error) {
 	if _, err := t.call(procDownload, ofVolume(v).long(offset).long(length).uint(0)); err != nil {
 		return nil, err
 	}
 	var content []byte
-	for int64(len(content)) < length { // libvirt does not always say that it is through
+	for int64(len(content)) < length { // libvirt does not always mark the end
 		p, err := t.receive(typeStream)
 		if err != nil {
 			return nil, err
@@ -238,7 +234,7 @@ func (t *transfer) receive(kind uint32) (packet, error) {
 	}
 }
 
-// why tells what ended a connection.
+// why says what ended a connection.
 func (t *transfer) why(err error) error {
 	switch {
 	case err == nil:
@@ -251,7 +247,7 @@ func (t *transfer) why(err error) error {
 	return fmt.Errorf("the connection to the hypervisor broke off in the middle of a volume: %w", err)
 }
 
-// xdr is XDR (RFC 4506) in the making.
+// xdr builds XDR data (RFC 4506).
 type xdr []byte
 
 func (x xdr) uint(n uint32) xdr { return binary.BigEndian.AppendUint32(x, n) }
@@ -263,7 +259,7 @@ func (x xdr) string(s string) xdr {
 
 func ofVolume(v golibvirt.StorageVol) xdr { return xdr{}.string(v.Pool).string(v.Name).string(v.Key) }
 
-// uints reads the numbers that a payload begins with.
+// uints reads the numbers at the beginning of a payload.
 func uints(b []byte) []uint32 {
 	var all []uint32
 	for ; len(b) >= 4; b = b[4:] {
@@ -272,8 +268,7 @@ func uints(b []byte) []uint32 {
 	return all
 }
 
-// remoteError reads an error of libvirt's: its code, its part of libvirt, and
-// a text that may be missing.
+// remoteError reads an error of libvirt: its code, its domain, and a text that may be missing.
 func remoteError(b []byte) error {
 	n := uints(b[:min(len(b), 16)])
 	if len(n) < 4 || n[2] == 0 || int64(n[3]) > int64(len(b)-16) {

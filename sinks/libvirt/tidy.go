@@ -12,16 +12,15 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// How long an image is kept that nothing needs: one that was installed from may
-// be wanted by the next machine soon, and one that is there in part may be
-// another daemon's work.
+// These are how long an unneeded image is kept. The next machine may soon want an image that was installed from. A
+// partial one may be another daemon's work.
 const (
 	keepImage   = time.Hour
 	keepPartial = 24 * time.Hour
 )
 
-// tidy deletes the images of a pool that nothing needs. It is not done while an
-// installation uses one, and what fails is left to the next time.
+// tidy deletes the unneeded images of a pool. It does nothing while an installation uses an image. Failures are
+// left to the next time.
 func (m *machine) tidy(ctx context.Context, s *storage) {
 	if !m.fetches.using.TryLock() {
 		return
@@ -50,9 +49,9 @@ func (s *storage) tidy(ctx context.Context, underWay map[string]bool, now time.T
 	return s.discard(ctx, slices.DeleteFunc(old, func(i kept) bool { return i.in(needed) }))
 }
 
-// discard deletes images. Another daemon notes that it needs an image before it
-// looks whether it counts: so it counts no more before what is noted is read
-// once more, and what is needed by then counts again.
+// discard deletes images. Another daemon notes that it needs an image before it checks whether the image is valid.
+// So discard first marks the images invalid, then reads the notes again, and marks those that are needed valid
+// again.
 func (s *storage) discard(ctx context.Context, images []kept) error {
 	var err error
 	for _, i := range images {
@@ -77,13 +76,13 @@ type kept struct {
 	counts         bool
 }
 
-// in says whether a text of what is needed names the image: one that counts by
-// its digest, too, and another only as the volume that it is.
+// in reports whether a text of needs names the image. A valid image is named by its digest or volume, any other
+// only by its volume.
 func (i kept) in(needed string) bool {
 	return strings.Contains(needed, i.stem) || i.counts && strings.Contains(needed, i.sum)
 }
 
-// old are the images that are old enough to go.
+// old are the images that are old enough to delete.
 func (s *storage) old(ctx context.Context, now time.Time) ([]kept, error) {
 	all, err := s.all(ctx)
 	if err != nil {
@@ -112,7 +111,7 @@ func (s *storage) old(ctx context.Context, now time.Time) ([]kept, error) {
 	return old, nil
 }
 
-// changed is when a volume was last written to; now for one that does not say.
+// changed is when a volume was last written; now if unknown.
 func changed(d *libvirtxml.StorageVolume) time.Time {
 	if d.Target == nil || d.Target.Timestamps == nil {
 		return time.Now()
@@ -125,8 +124,8 @@ func changed(d *libvirtxml.StorageVolume) time.Time {
 	return time.Unix(n, 0)
 }
 
-// needed is the text of everything that may need an image: what is noted, and
-// all volumes of the pools with what they build on, but images.
+// needed is the text of everything that may need an image: the notes, and all volumes of the pools with their
+// backing files, except images.
 func (s *storage) needed(ctx context.Context, pools []*storage) (string, error) {
 	var text strings.Builder
 	for _, p := range pools {
@@ -152,8 +151,7 @@ func (s *storage) needed(ctx context.Context, pools []*storage) (string, error) 
 	return text.String() + noted, err
 }
 
-// noted is the text of the definitions of all machines, whoever's they are, with
-// what is noted in them.
+// noted is the text of the definitions of all machines, of any owner, including the notes in them.
 func (s *storage) noted(ctx context.Context) (string, error) {
 	var text strings.Builder
 	err := definitions(ctx, s.c, func(_ golibvirt.Domain, about string) error {

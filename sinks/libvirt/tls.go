@@ -17,17 +17,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// tlsDialer reaches libvirt's own port. Both sides prove themselves by
-// certificates: the credential is ours, with its key behind it.
+// tlsDialer reaches libvirt's own port. Both sides use certificates: the credential is our certificate followed by
+// its key.
 func tlsDialer(a address, t site.Trust, s secret.Value) (dialFunc, error) {
 	host, _, _ := net.SplitHostPort(a.host)
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if err := trust(config, a, t); err != nil {
 		return nil, err
 	}
-	text, _ := s.PEM() // without any there is no pair
+	text, _ := s.PEM() // without PEM there is no key pair
 	own, err := tls.X509KeyPair(text, text)
-	if err != nil { // which may quote it
+	if err != nil { // the error may quote it
 		return func(context.Context) (net.Conn, error) {
 			return nil, fmt.Errorf("%w: the credential for %s is not a client certificate with its private key, both in PEM form in one file", driver.ErrDenied, a)
 		}, nil
@@ -36,8 +36,8 @@ func tlsDialer(a address, t site.Trust, s secret.Value) (dialFunc, error) {
 	return func(ctx context.Context) (net.Conn, error) { return dialTLS(ctx, a, config) }, nil
 }
 
-// trust says how the hypervisor proves itself: by the designed fingerprint, by
-// the designed CA, or by the host's own roots.
+// trust sets how the hypervisor is verified: by the designed fingerprint, by the designed CA, or by the host's
+// roots.
 func trust(config *tls.Config, a address, t site.Trust) error {
 	switch {
 	case t.Fingerprint != "":
@@ -45,7 +45,7 @@ func trust(config *tls.Config, a address, t site.Trust) error {
 		if b, err := hex.DecodeString(strings.TrimPrefix(want, "sha256:")); err != nil || len(b) != sha256.Size || !strings.HasPrefix(want, "sha256:") {
 			return refused("trust.fingerprint of %s is not sha256: and 64 hex digits", a)
 		}
-		// The chain and the name are not looked at, the certificate itself is.
+		// Only the certificate itself is checked, not its chain or name.
 		config.InsecureSkipVerify = true
 		config.VerifyConnection = func(s tls.ConnectionState) error { return pinned(a, want, s.PeerCertificates[0]) }
 	case t.CA != "":
@@ -59,8 +59,7 @@ func trust(config *tls.Config, a address, t site.Trust) error {
 	return nil
 }
 
-// pinned checks a certificate against the designed fingerprint, which counts also
-// when the certificate has expired.
+// pinned checks a certificate against the designed fingerprint. This also works if the certificate has expired.
 func pinned(a address, want string, c *x509.Certificate) error {
 	digest := sha256.Sum256(c.Raw)
 	if got := "sha256:" + hex.EncodeToString(digest[:]); got != want {
@@ -87,8 +86,8 @@ func dialTLS(ctx context.Context, a address, config *tls.Config) (net.Conn, erro
 	return secure, nil
 }
 
-// welcome waits until libvirt has looked at our certificate: it sends one byte,
-// 1, when that will do, and takes leave otherwise.
+// welcome waits until libvirt has checked our certificate. libvirt sends one byte, 1, if it accepts it, and closes
+// the connection otherwise.
 func welcome(ctx context.Context, a address, conn *tls.Conn) error {
 	err := conn.HandshakeContext(ctx)
 	var untrusted *tls.CertificateVerificationError

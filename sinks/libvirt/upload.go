@@ -12,7 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// workTimeout is how long a call may take that works on a whole volume.
+// workTimeout bounds a call that works on a whole volume.
 const workTimeout = 30 * time.Minute
 
 // storage is a storage pool of the hypervisor, over one connection.
@@ -29,8 +29,8 @@ func (m *machine) storage(ctx context.Context, c *connection, name string) (*sto
 	return &storage{c: c, h: m.hypervisor, pool: pool, host: m.where()}, err
 }
 
-// refresh has libvirt look at what is in the pool. While something is made in
-// it libvirt does not, and what is known serves.
+// refresh makes libvirt rescan the pool. While something is being made in it, libvirt refuses, and the known state
+// is used.
 func (s *storage) refresh(ctx context.Context) error {
 	err := tell(ctx, s.c.within(workTimeout), func(rpc *golibvirt.Libvirt) error { return rpc.StoragePoolRefresh(s.pool, 0) })
 	if says(err, golibvirt.ErrInternalError) { // "has asynchronous jobs running"
@@ -39,7 +39,7 @@ func (s *storage) refresh(ctx context.Context) error {
 	return err
 }
 
-// free is the space that is left in the pool.
+// free is the free space in the pool.
 func (s *storage) free(ctx context.Context) (int64, error) {
 	return ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (int64, error) {
 		_, _, _, available, err := rpc.StoragePoolGetInfo(s.pool)
@@ -47,7 +47,7 @@ func (s *storage) free(ctx context.Context) (int64, error) {
 	})
 }
 
-// find is a volume of the pool by its name, and whether there is one.
+// find finds a volume of the pool by its name.
 func (s *storage) find(ctx context.Context, name string) (golibvirt.StorageVol, bool, error) {
 	v, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return rpc.StorageVolLookupByName(s.pool, name)
@@ -66,7 +66,7 @@ func (s *storage) all(ctx context.Context) ([]golibvirt.StorageVol, error) {
 	})
 }
 
-// describe is what libvirt knows of a volume.
+// describe is libvirt's description of a volume.
 func (s *storage) describe(ctx context.Context, v golibvirt.StorageVol) (*libvirtxml.StorageVolume, error) {
 	text, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) (string, error) { return rpc.StorageVolGetXMLDesc(v, 0) })
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *storage) create(ctx context.Context, d libvirtxml.StorageVolume) (golib
 	})
 }
 
-// copy makes a volume with what another one holds.
+// copy makes a volume as a copy of another.
 func (s *storage) copy(ctx context.Context, d libvirtxml.StorageVolume, from golibvirt.StorageVol) (golibvirt.StorageVol, error) {
 	text, err := xml.Marshal(&d)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *storage) copy(ctx context.Context, d libvirtxml.StorageVolume, from gol
 	})
 }
 
-// remove deletes a volume; one that is gone already is as well. One that is
-// being made is waited for: whoever began it may have been cut off.
+// remove deletes a volume. A missing volume is not an error. It waits for a volume that is being made, because
+// whoever began that may have been interrupted.
 func (s *storage) remove(ctx context.Context, name string) error {
 	for {
 		err := s.removeNow(ctx, name)
@@ -133,15 +133,13 @@ func (s *storage) removeNow(ctx context.Context, name string) error {
 	return err
 }
 
-// beingMade says whether a volume could not be had since libvirt still makes
-// it, or reads it to make another.
+// beingMade reports whether libvirt is still making a volume, or reading it to make another.
 func beingMade(err error) bool {
 	return says(err, golibvirt.ErrOperationInvalid) &&
 		(strings.Contains(err.Error(), "still being allocated") || strings.Contains(err.Error(), "still in use"))
 }
 
-// upload writes into a volume, and tells apart what is wrong with the reader
-// and what with the volume.
+// upload writes to a volume. It returns errors of the reader and of the volume separately.
 func (s *storage) upload(ctx context.Context, v golibvirt.StorageVol, from io.Reader, offset, length int64) (written int64, broken, err error) {
 	t, err := s.h.transfer(ctx, quiet)
 	if err != nil {
@@ -152,8 +150,7 @@ func (s *storage) upload(ctx context.Context, v golibvirt.StorageVol, from io.Re
 	return written, broken, classify(err)
 }
 
-// plain is a volume that is a file of bytes, which nobody but QEMU may read.
-// It takes the space that its bytes need.
+// plain is a volume with raw bytes. It only uses the space that its bytes need.
 func plain(name string, size int64, mode string) libvirtxml.StorageVolume {
 	return libvirtxml.StorageVolume{
 		Name:       name,

@@ -8,9 +8,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// unused refuses to let go of a volume of the machine d that something else
-// needs: another machine, whoever's it is, or a volume that builds on it and is
-// not one of this machine's. A volume that is not there is needed by nobody.
+// unused refuses to release a volume of the machine d that something else needs: another machine of any owner, or a
+// volume that is based on it and not one of this machine's. Nobody needs a missing volume.
 func (m *machine) unused(ctx context.Context, c *connection, d *domain, v volume) error {
 	s, err := m.storage(ctx, c, v.Pool)
 	if err != nil {
@@ -47,8 +46,7 @@ func (m *machine) unused(ctx context.Context, c *connection, d *domain, v volume
 	return nil
 }
 
-// nothingOn refuses a path that a volume of the pool builds on, other than those
-// of the owner.
+// nothingOn refuses a path on which a volume of the pool is based, other than the owner's.
 func (s *storage) nothingOn(ctx context.Context, o owner, path, then string) error {
 	all, err := s.all(ctx)
 	if err != nil {
@@ -72,7 +70,7 @@ func (s *storage) nothingOn(ctx context.Context, o owner, path, then string) err
 	return nil
 }
 
-// pools are the active storage pools of the hypervisor, each looked at anew.
+// pools are the active storage pools of the hypervisor, each rescanned.
 func (s *storage) pools(ctx context.Context) ([]*storage, error) {
 	all, err := ask(ctx, s.c, func(rpc *golibvirt.Libvirt) ([]golibvirt.StoragePool, error) {
 		all, _, err := rpc.ConnectListAllStoragePools(1, golibvirt.ConnectListStoragePoolsActive)
@@ -92,8 +90,7 @@ func (s *storage) pools(ctx context.Context) ([]*storage, error) {
 	return pools, nil
 }
 
-// definitions gives the definitions of all machines, whoever's they are, as they
-// are and as they will be.
+// definitions passes on the definitions of all machines of any owner, current and for the next start.
 func definitions(ctx context.Context, c *connection, each func(golibvirt.Domain, string) error) error {
 	machines, err := list(ctx, c, 0)
 	if err != nil {
@@ -116,7 +113,7 @@ func definitions(ctx context.Context, c *connection, each func(golibvirt.Domain,
 	return nil
 }
 
-// names says whether a value somewhere in a definition is a path.
+// names reports whether a value in a definition is the path.
 func names(text, path string) bool {
 	return anywhere(text, func(e xml.StartElement) bool {
 		for _, a := range e.Attr {
@@ -128,7 +125,7 @@ func names(text, path string) bool {
 	})
 }
 
-// takes says whether something in a definition is made of a volume.
+// takes reports whether something in a definition uses a volume.
 func takes(text string, v volume) bool {
 	return anywhere(text, func(e xml.StartElement) bool {
 		var of volume
@@ -144,7 +141,7 @@ func takes(text string, v volume) bool {
 	})
 }
 
-// anywhere says whether one of the elements is as asked.
+// anywhere reports whether one of the elements matches.
 func anywhere(text string, is func(xml.StartElement) bool) bool {
 	for d := xml.NewDecoder(strings.NewReader(text)); ; {
 		token, err := d.Token()

@@ -9,9 +9,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// wipe overwrites a volume with zeros. Libvirt would only make a file with holes
-// in it shorter, and so files are written to as an image is. What lies below a
-// file, as a copy-on-write file system or a thin volume, may keep what it had.
+// wipe overwrites a volume with zeros. Libvirt would only truncate a sparse file, so files are written like an
+// image. The layer below a file, such as a copy-on-write file system or a thin volume, may keep the old data.
 func (s *storage) wipe(ctx context.Context, v golibvirt.StorageVol) error {
 	about, err := s.describe(ctx, v)
 	if err != nil {
@@ -42,14 +41,14 @@ func (s *storage) wipe(ctx context.Context, v golibvirt.StorageVol) error {
 	return nil
 }
 
-// mostZeros is how much is overwritten at a time: what was sent is on the disk
-// before it is confirmed, and that has a limit.
+// mostZeros is how much is overwritten at a time. Data is on the disk before it is confirmed, and that has a time
+// limit.
 const mostZeros = 256 << 20
 
-// wipeTimeout is how long libvirt may take to overwrite a volume by itself.
+// wipeTimeout bounds libvirt's own overwriting of a volume.
 const wipeTimeout = 12 * time.Hour
 
-// zeros is a reader of nothing but zeros, without an end.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

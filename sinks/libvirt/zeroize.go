@@ -10,11 +10,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// zeroize takes the machine away with all that was made for it. The machine
-// itself goes last: until then it tells what else there is, and so whatever
-// interrupts it can be taken up. What is not listed with it is not touched, and
-// nothing is deleted where something else needs one of its disks, or where the
-// approval does not name each of them.
+// zeroize removes the machine with everything that was made for it. The machine itself goes last: until then its
+// metadata lists the rest, so an interrupted removal can continue. It does not touch what is not listed. It deletes
+// nothing if something else needs one of its disks, or if the approval does not name each of them.
 func (m *machine) zeroize(ctx context.Context, c *connection, step site.Step, n *site.Node) error {
 	d, err := m.mine(ctx, c)
 	if err != nil || d == nil {
@@ -62,7 +60,7 @@ func (m *machine) zeroize(ctx context.Context, c *connection, step site.Step, n 
 	return nil
 }
 
-// tidyAfter tidies the pools that a machine had volumes in.
+// tidyAfter tidies the pools that contained a machine's volumes.
 func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
 	done := map[string]bool{}
 	for _, v := range o.Volumes {
@@ -70,19 +68,19 @@ func (m *machine) tidyAfter(ctx context.Context, c *connection, o owner) {
 			continue
 		}
 		done[v.Pool] = true
-		if s, err := m.storage(ctx, c, v.Pool); err == nil { // a pool that is gone has no images
+		if s, err := m.storage(ctx, c, v.Pool); err == nil { // a missing pool has no images
 			m.tidy(ctx, s)
 		}
 	}
 }
 
-// eraseVolume deletes a volume, overwritten before where the design says so.
+// eraseVolume deletes a volume, and overwrites it before if the design says so.
 func (m *machine) eraseVolume(ctx context.Context, c *connection, d *domain, step site.Step, n *site.Node, v volume) error {
 	s, err := m.storage(ctx, c, v.Pool)
 	if err != nil {
 		return err
 	}
-	if err := s.refresh(ctx); err != nil { // a person may have put it back beside libvirt
+	if err := s.refresh(ctx); err != nil { // a person may have restored it without libvirt
 		return err
 	}
 	ref, there, err := s.find(ctx, v.Name)
@@ -100,7 +98,7 @@ func (m *machine) eraseVolume(ctx context.Context, c *connection, d *domain, ste
 	return s.remove(ctx, v.Name)
 }
 
-// rotated are what libvirt makes of a log that has become long.
+// rotated are the suffixes of a log and of the files to which libvirt rotates it.
 var rotated = []string{"", ".0", ".1", ".2"}
 
 func (m *machine) eraseLog(ctx context.Context, c *connection, n *site.Node, log consoleLog) error {
@@ -108,7 +106,7 @@ func (m *machine) eraseLog(ctx context.Context, c *connection, n *site.Node, log
 	if err != nil {
 		return err
 	}
-	if err := s.refresh(ctx); err != nil { // libvirt does not know a file that it logs to as a volume
+	if err := s.refresh(ctx); err != nil { // libvirt does not list a file that it logs to as a volume
 		return err
 	}
 	for _, end := range rotated {
@@ -119,7 +117,7 @@ func (m *machine) eraseLog(ctx context.Context, c *connection, n *site.Node, log
 	return nil
 }
 
-// undefine takes the definition away, with what libvirt keeps beside it.
+// undefine removes the definition, with what libvirt stores for it.
 func (m *machine) undefine(ctx context.Context, c *connection, d *domain) error {
 	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
@@ -133,7 +131,7 @@ func (m *machine) undefine(ctx context.Context, c *connection, d *domain) error 
 	}
 	err := undefine(all | golibvirt.DomainUndefineTpm)
 	if says(err, golibvirt.ErrInvalidArg, golibvirt.ErrOperationUnsupported, golibvirt.ErrNoSupport) {
-		err = undefine(all) // by one that deletes the state of a TPM unasked
+		err = undefine(all) // for a version that always deletes the state of a TPM
 	}
 	return err
 }

@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What is read of the artifact store when somebody asks.
+// These metrics are read from the artifact store at each scrape.
 var (
 	artifactFilesDesc    = desc("artifact_files", "Files in the artifact store.")
 	artifactBytesDesc    = desc("artifact_bytes", "Size of all files in the artifact store, in bytes.")
@@ -12,19 +12,18 @@ var (
 	artifactRequestsDesc = desc("artifact_requests_total", "Requests to the artifact server.", "result")
 )
 
-// ArtifactNumbers are the numbers of an artifact store at one moment. What was
-// served is counted since the daemon began.
+// ArtifactNumbers are the numbers of an artifact store at one moment. What was served is counted since the daemon
+// started.
 type ArtifactNumbers struct {
 	Files             int
 	Bytes, Space      int64
-	Fetching, Waiting int // images on their way, and those that wait for their turn
+	Fetching, Waiting int // images being fetched, and images waiting for their turn
 	Failed            int // images that could not be fetched
 	Served            int64
 	Answered, Refused int64
 }
 
-// Artifacts begins to measure a site's artifact store, which is asked for its
-// numbers at every scrape.
+// Artifacts registers a site's artifact store. read returns its numbers at each scrape.
 func (m *Metrics) Artifacts(name string, read func() ArtifactNumbers) {
 	m.registry.MustRegister(&artifactCollector{name, read})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What is read from a site's report when somebody asks.
+// These metrics are read from a site's report at each scrape.
 var (
 	nodesDesc       = desc("nodes", "Nodes by state.", "state")
 	stateAgeDesc    = desc("state_age_seconds", "For each state, how long the node that has been in it longest has been there; no series for a state without nodes.", "state")
@@ -44,7 +44,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("slipway_"+name, help, append([]string{"site"}, labels...), nil)
 }
 
-// collector reads a site's state whenever it is scraped.
+// collector reads a site's state at each scrape.
 type collector struct {
 	site   string
 	report func() site.Report
@@ -129,7 +129,7 @@ func (s *scrape) nodes(nodes []site.NodeStatus) {
 	s.observations(ages)
 }
 
-// observations are quantiles, which cost the same for any number of nodes.
+// observations reports quantiles, which cost the same for any number of nodes.
 func (s *scrape) observations(ages []float64) {
 	if len(ages) == 0 {
 		return
@@ -158,7 +158,7 @@ func (s *scrape) plan(r *site.Report) {
 	s.gauge(approvalsDesc, float64(len(r.Status.Waiting)))
 }
 
-// worst is the worst impact of steps, -1 for none.
+// worst is the worst impact of steps; -1 for none.
 func worst(steps []site.Step) site.Impact {
 	w := site.Impact(-1)
 	for i := range steps {
@@ -172,7 +172,7 @@ func (s *scrape) state(st *site.Status) {
 	for _, p := range st.Problems {
 		what := p.About
 		if first, _, _ := strings.Cut(what, " "); first == "report" || first == "credential" {
-			what = first // of several
+			what = first // there may be several
 		}
 		about[what]++
 	}

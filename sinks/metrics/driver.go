@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Drivers are the same drivers, measured. Their rarer abilities, and those of
-// their machines, are found by driver.As as before.
+// Drivers wraps drivers to measure them. driver.As still finds the optional interfaces of the drivers and of their
+// machines.
 func (m *Metrics) Drivers(drivers map[string]driver.Driver) map[string]driver.Driver {
 	measured := make(map[string]driver.Driver, len(drivers))
 	for name, d := range drivers {
@@ -22,11 +22,11 @@ func (m *Metrics) Drivers(drivers map[string]driver.Driver) map[string]driver.Dr
 	return measured
 }
 
-// calls are the requests to the machines of one driver.
+// calls measures the requests to the machines of one driver.
 type calls struct{ took prometheus.ObserverVec }
 
-// done counts a request by what came of it. One that the daemon's end cut
-// short says nothing of the machine.
+// done counts a request by its result. It ignores a request that was canceled because the daemon ends: such a
+// request says nothing about the machine.
 func (c *calls) done(ctx context.Context, operation string, begun time.Time, err error) {
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
 		c.took.WithLabelValues(operation, driver.Class(err)).Observe(time.Since(begun).Seconds())
@@ -38,7 +38,7 @@ type meteredDriver struct {
 	calls *calls
 }
 
-// Unwrap is the driver itself, for driver.As.
+// Unwrap returns the driver itself, for driver.As.
 func (d meteredDriver) Unwrap() any { return d.Driver }
 
 func (d meteredDriver) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
@@ -56,7 +56,7 @@ type meteredMachine struct {
 	calls *calls
 }
 
-// Unwrap is the machine itself, for driver.As.
+// Unwrap returns the machine itself, for driver.As.
 func (m meteredMachine) Unwrap() any { return m.Machine }
 
 func (m meteredMachine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {

@@ -1,8 +1,6 @@
-// Package metrics shows a daemon from outside: Prometheus metrics, and whether
-// the daemon is ready. What a site is like is read when somebody asks; only
-// what passes by (requests to machines, lateness, rollouts) is counted as it
-// happens. No metric is about one node: a site has thousands of them, and
-// which one it is the status tells.
+// Package metrics exposes Prometheus metrics of a daemon, and whether the daemon is ready. A site's state is read
+// at each scrape. Only passing events (requests to machines, lateness, rollouts) are counted as they happen. No
+// metric is about a single node: a site has thousands, and the status shows which node it is.
 package metrics
 
 import (
@@ -17,7 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Metrics is what one daemon measures.
+// Metrics are the metrics of one daemon.
 type Metrics struct {
 	registry    *prometheus.Registry
 	drivers     *prometheus.HistogramVec
@@ -28,16 +26,15 @@ type Metrics struct {
 	rollouts    *prometheus.CounterVec
 }
 
-// The buckets, in seconds: BMCs answer in tenths of a second to a minute, and
-// a step may take many; loops are late by less than a second, or something is
-// wrong; rollouts take minutes to hours.
+// These are the buckets, in seconds. BMCs answer within tenths of a second to a minute, and a step may take many
+// minutes. Loops are late by less than a second unless something is wrong. Rollouts take minutes to hours.
 var (
 	callBuckets     = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}
 	lateBuckets     = []float64{0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 	convergeBuckets = []float64{30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400}
 )
 
-// New makes the metrics of a daemon of that version.
+// New makes the metrics of a daemon of this version.
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -66,8 +63,7 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_" + name, Help: help, Buckets: buckets}, labels)
 }
 
-// Time runs one of the daemon's tasks and measures it. A task that the
-// daemon's end cut short is not counted.
+// Time runs one of the daemon's tasks and measures it. It does not count a canceled task.
 func (m *Metrics) Time(task string, run func() error) error {
 	begun := time.Now()
 	err := run()
@@ -84,25 +80,25 @@ func (m *Metrics) Time(task string, run func() error) error {
 	return err
 }
 
-// Site measures one site; it is an engine.Meter.
+// Site measures one site. It implements engine.Meter.
 type Site struct {
 	m    *Metrics
 	name string
 }
 
-// Site begins to measure a site, whose state is asked for at every scrape.
+// Site registers a site. report returns its state at each scrape.
 func (m *Metrics) Site(name string, report func() site.Report) *Site {
 	m.registry.MustRegister(&collector{site: name, report: report})
 	return &Site{m: m, name: name}
 }
 
-// Late counts the round of a loop.
+// Late records the lateness of a loop's round.
 func (s *Site) Late(loop string, by time.Duration) {
 	s.m.lateness.WithLabelValues(s.name, loop).Observe(by.Seconds())
 }
 
-// Ended counts a rollout. One that changed no node took no time, and is not
-// counted; one with failed nodes has not converged.
+// Ended counts a rollout. It ignores a rollout that changed no node, because that took no time. A rollout with
+// failed nodes has not converged.
 func (s *Site) Ended(r site.RolloutStatus) {
 	switch {
 	case len(r.Nodes) == 0:
@@ -116,7 +112,7 @@ func (s *Site) Ended(r site.RolloutStatus) {
 	s.converged("commit", r.Revision.When, r.Ended)
 }
 
-// converged leaves out what has no beginning: a folder has no commit.
+// converged measures a rollout. It ignores one without a start: a folder has no commit time.
 func (s *Site) converged(from string, begun, ended time.Time) {
 	if !begun.IsZero() {
 		s.m.converge.WithLabelValues(s.name, from).Observe(max(0, ended.Sub(begun).Seconds()))

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/serve"
 )
 
-// Bounds on what a client may ask.
+// These are the bounds of requests.
 const (
 	maxHeader    = 16 << 10 // bytes
 	maxScrapes   = 4        // at once
@@ -25,9 +25,8 @@ const (
 	idleTimeout  = 2 * time.Minute
 )
 
-// Listen opens an address, host:port. Every address of the host at once (no
-// host, 0.0.0.0 or [::]) is refused unless that is meant: the pages ask for
-// no password, and their reader learns what the site is made of.
+// Listen listens at an address, host:port. It refuses all addresses of the host (no host, 0.0.0.0 or [::]) unless
+// everywhere is set: the pages require no password, and show what the site consists of.
 func Listen(ctx context.Context, address string, everywhere bool) (net.Listener, error) {
 	a, err := net.ResolveTCPAddr("tcp", address)
 	if err == nil && (a.IP == nil || a.IP.IsUnspecified()) && !everywhere {
@@ -50,7 +49,7 @@ func Serve(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Lo
 		Handler:           pages,
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // anybody can make it speak
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // anybody can cause these messages
 	}
 	if err := serve.Until(ctx, srv, l); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
@@ -58,8 +57,8 @@ func Serve(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Lo
 	return nil
 }
 
-// Pages are /metrics, /readyz (200 when unready gives no reason, 503 with its
-// sentences otherwise) and /healthz (200 while the process answers at all).
+// Pages serves /metrics, /readyz (200 if unready returns no reason, otherwise 503 with the reasons) and /healthz
+// (200 while the process answers at all).
 func (m *Metrics) Pages(unready func() []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{

@@ -14,44 +14,42 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Ports of DHCP (RFC 2131, section 4.1) and of the PXE boot server (PXE 2.1, section
-// 2.2.3).
+// These are the ports of DHCP (RFC 2131, section 4.1) and of the PXE boot server (PXE 2.1, section 2.2.3).
 const (
 	serverPort = 67
 	clientPort = 68
 	pxePort    = 4011
 )
 
-// to is where an answer goes.
+// to is the destination of an answer.
 type to struct {
-	// addr is a relay or a client with an address; invalid for a client without one,
-	// which is reached by its MAC address and given, or by a broadcast.
+	// addr is a relay, or a client with an address. It is invalid for a client without one, which is reached by mac
+	// and given, or by broadcast.
 	addr      netip.AddrPort
 	mac       net.HardwareAddr
 	given     netip.Addr
 	broadcast bool
 }
 
-// answer is what a request comes to.
+// answer is the answer to a request.
 type answer struct {
 	msg *dhcpv4.DHCPv4
 	to  to
-	// from is the address of this host that the answer comes from.
+	// from is this host's source address of the answer.
 	from netip.Addr
 }
 
-// responder answers what comes in on one interface. It has no sockets.
+// responder answers requests from one interface. It has no sockets.
 type responder struct {
 	networks []*served
 	arms     *arms
 	records  Leases
-	// inUse asks whether a host of a network has an address already.
+	// inUse reports whether a host already uses an address of a network.
 	inUse func(ctx context.Context, n *network, a netip.Addr) bool
 	log   *slog.Logger
 }
 
-// requestOf reads a request; the error says what is wrong with it. Nothing of the
-// packet is kept that is not one.
+// requestOf parses a request. The error says what is wrong with a packet. Nothing of an invalid packet is kept.
 func requestOf(packet []byte) (*dhcpv4.DHCPv4, error) {
 	if len(packet) > maxPacket {
 		return nil, fmt.Errorf("%d bytes are too many", len(packet))
@@ -70,24 +68,23 @@ func requestOf(packet []byte) (*dhcpv4.DHCPv4, error) {
 	return req, nil
 }
 
-// maxPacket is the largest request, in bytes: those of an Ethernet frame.
+// maxPacket is the largest request, in bytes: the payload of an Ethernet frame.
 const maxPacket = 1500
 
-// inquiry is a request and what was found out about it.
+// inquiry is a request with everything known about it.
 type inquiry struct {
 	*dhcpv4.DHCPv4
 	at   *served
 	n    *network
 	mac  string
 	host host
-	// designed says that the design has the client in the network.
+	// designed says that the design has the client in this network.
 	designed bool
 	client   firmware
 	now      time.Time
 }
 
-// answer is what a request is answered, nil for nothing. It returns when what it
-// promises is recorded.
+// answer is the answer to a request; nil for none. It returns after what it promises has been recorded.
 func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.AddrPort, port int, now time.Time) *answer {
 	source := from.Addr().Unmap()
 	if source.IsUnspecified() {
@@ -118,8 +115,8 @@ func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.A
 	return &answer{msg, destination(q, msg, from, port), n.server}
 }
 
-// pick finds the network that a request is about: the relay's (RFC 2131, section
-// 4.3.1), that of the address which the client has, or the interface's own.
+// pick finds the network of a request: the relay's (RFC 2131, section 4.3.1), that of the client's current address,
+// or the interface's own.
 func (r *responder) pick(req *dhcpv4.DHCPv4, from netip.Addr) *served {
 	relay, has := ip4(req.GatewayIPAddr), ip4(req.ClientIPAddr)
 	var local *served
@@ -144,15 +141,15 @@ func (r *responder) pick(req *dhcpv4.DHCPv4, from netip.Addr) *served {
 	if relay.IsValid() || local == nil {
 		return nil
 	}
-	// A request that was not relayed and comes from elsewhere is nobody's here.
+	// Ignore a request that was not relayed and comes from outside the network.
 	if n := local.network(); n == nil || from.IsValid() && !n.prefix.Contains(from) {
 		return nil
 	}
 	return local
 }
 
-// inLink reports whether a relayed request is about a network: a relay may name
-// another one than its own (RFC 3527).
+// inLink reports whether a relayed request is for a network. A relay may name a network other than its own (RFC
+// 3527).
 func inLink(req *dhcpv4.DHCPv4, n *network) bool {
 	info := req.RelayAgentInfo()
 	if info == nil {
@@ -175,7 +172,7 @@ func ip4(ip net.IP) netip.Addr {
 	return a
 }
 
-// destination is where an answer goes (RFC 2131, section 4.1).
+// destination is the destination of an answer (RFC 2131, section 4.1).
 func destination(q *inquiry, msg *dhcpv4.DHCPv4, from netip.AddrPort, port int) to {
 	relay, has := ip4(q.GatewayIPAddr), ip4(q.ClientIPAddr)
 	nak := msg.MessageType() == dhcpv4.MessageTypeNak
@@ -220,8 +217,7 @@ func (r *responder) serve(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 	return nil
 }
 
-// knows says whether the server has anything to say to a client: a network without
-// a dynamic range is for designed nodes alone.
+// knows reports whether the server serves a client. A network without a dynamic range only serves designed nodes.
 func (q *inquiry) knows() bool { return q.designed || len(q.n.pool) > 0 }
 
 // discover offers an address.
@@ -252,7 +248,7 @@ func (r *responder) discover(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 		}
 		if !known && !q.designed && !q.at.newcomers.AllowN(q.now, 1) {
 			q.at.book.release(a, q.now)
-			return nil // somebody invents clients
+			return nil // somebody is inventing clients
 		}
 		if !known && r.inUse(ctx, q.n, a) {
 			r.setAside(ctx, q, a, "somebody answers there who did not get it here")
@@ -291,11 +287,11 @@ func (r *responder) request(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 	case certain:
 		return q.refuse()
 	}
-	return nil // another server's client, maybe
+	return nil // possibly another server's client
 }
 
-// right says whether a client may have an address. Where the server knows nothing of
-// the client and cannot be certain it stays silent (RFC 2131, section 4.3.2).
+// right reports whether a client may have an address. If the server does not know the client and is not certain, it
+// stays silent (RFC 2131, section 4.3.2).
 func (q *inquiry) right(want netip.Addr) (right, certain bool) {
 	b := q.at.book
 	if q.host.addr.IsValid() {
@@ -311,11 +307,11 @@ func (q *inquiry) right(want netip.Addr) (right, certain bool) {
 	if last, ok := b.last(q.mac); ok {
 		return last == want && q.n.pool.has(want), true
 	}
-	// The records were lost, or another server gave it: nobody has it here.
+	// Nobody has the address here: the records were lost, or another server assigned it.
 	return q.n.pool.has(want) && ip4(q.ServerIdentifier()) == netip.Addr{}, false
 }
 
-// lease records an address as the client's before it is confirmed.
+// lease records an address as the client's before confirming it.
 func (r *responder) lease(ctx context.Context, q *inquiry, a netip.Addr) *dhcpv4.DHCPv4 {
 	e := entry{mac: q.mac, node: q.host.node, until: q.now.Add(leaseFor), leased: true}
 	if !q.at.book.hold(a, e, q.now) {
@@ -331,8 +327,7 @@ func (r *responder) lease(ctx context.Context, q *inquiry, a netip.Addr) *dhcpv4
 	return q.reply(dhcpv4.MessageTypeAck, a, r.arms)
 }
 
-// decline takes the word of a client that the address which it got is somebody
-// else's (RFC 2131, section 4.3.3).
+// decline handles a client's report that somebody else uses its address (RFC 2131, section 4.3.3).
 func (r *responder) decline(ctx context.Context, q *inquiry) {
 	a := ip4(q.RequestedIPAddress())
 	e := q.at.book.holder(a, q.now)
@@ -345,12 +340,12 @@ func (r *responder) decline(ctx context.Context, q *inquiry) {
 		return
 	}
 	if !q.at.declines.AllowN(q.now, 1) {
-		return // a client may not empty the range this way
+		return // so that a client cannot empty the range this way
 	}
 	r.setAside(ctx, q, a, "a client found it in use")
 }
 
-// setAside has an address left alone for a while.
+// setAside stops assigning an address for a while.
 func (r *responder) setAside(ctx context.Context, q *inquiry, a netip.Addr, why string) {
 	q.at.book.taken(a, q.now)
 	r.log.Warn("dhcp address is in use by a host that did not get it here", "network", q.n.name, "address", a.String(), "why", why)

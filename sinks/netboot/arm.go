@@ -18,50 +18,48 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Firmware is a kind of firmware, as far as what it can start depends on it.
+// Firmware is a kind of firmware, which decides what the machine can start.
 type Firmware string
 
 // The kinds of firmware.
 const (
 	BIOS      Firmware = "bios"       // a network boot program
-	IPXE      Firmware = "ipxe"       // what iPXE starts, also from a BIOS
+	IPXE      Firmware = "ipxe"       // the file that iPXE starts, even under a BIOS
 	UEFIAMD64 Firmware = "uefi-amd64" // an EFI application
 	UEFIARM64 Firmware = "uefi-arm64"
 )
 
-// Boot is what a machine starts over the network, once.
+// Boot says what a machine boots over the network, once.
 type Boot struct {
 	Node string
-	// ID tells one boot of the node from another: armed with the same one again, nothing
-	// changes. Empty for none.
+	// ID identifies one boot of the node. Arming the same ID again changes nothing. Empty for none.
 	ID string
-	// MACs are the addresses that its firmware may ask by.
+	// MACs are the addresses that the machine's firmware may use.
 	MACs []string
-	// UUID is the machine's SMBIOS UUID in lower case; firmware that names another
-	// one is not answered. Empty for one that is not known.
+	// UUID is the machine's SMBIOS UUID in lower case; empty if unknown. Firmware that reports another UUID gets no
+	// answer.
 	UUID string
-	// Files are the files to start, as paths on this host.
+	// Files are the files to boot, as paths on this host.
 	Files map[Firmware]string
-	// Words are what the agent that was started is told when it asks where its daemon is.
-	// There is no secret in them; empty for none.
+	// Words are the answer for the booted agent when it asks where its daemon is. They contain no secret; empty for
+	// none.
 	Words string
-	// URL is what HTTP boot starts in the place of a file; empty for none.
+	// URL replaces the file in HTTP boot; empty for none.
 	URL string
-	// Until is when it is too late; zero for never.
+	// Until is the deadline; zero for none.
 	Until time.Time
 }
 
-// Arming says which machines boot over the network. Service implements it.
+// Arming controls which machines boot over the network. Service implements it.
 type Arming interface {
-	// Arm has a node boot what is given when it starts over the network next. It
-	// replaces what the node was armed with before.
+	// Arm makes a node boot this at its next network boot. It replaces the node's earlier boot.
 	Arm(Boot) error
-	// Disarm ends that; machines then start from their disks.
+	// Disarm ends that. The machine then boots from its disk.
 	Disarm(node string)
 }
 
-// rereadFor is how long a file is given again to the machine that has read all of
-// it: firmware sometimes starts a transfer anew.
+// rereadFor is how long a machine that has read a whole file may read it again. Firmware sometimes restarts a
+// transfer.
 const rereadFor = 2 * time.Minute
 
 // arms are the machines that boot over the network.
@@ -72,17 +70,17 @@ type arms struct {
 	byToken map[string]*armed
 }
 
-// armed is a machine and what it boots.
+// armed is a machine with its boot.
 type armed struct {
 	Boot
 	token string
 	mu    sync.Mutex
-	// read is when a client had read a whole file; zero before.
+	// read is when a client finished reading a whole file; zero before.
 	read time.Time
 	by   netip.Addr
-	// sent is how many bytes each client of HTTP was sent of each file.
+	// sent counts the bytes of each file that each HTTP client received.
 	sent map[sending]int64
-	// odd is what was refused last: somebody else has asked for this boot.
+	// odd is the last refusal: somebody else asked for this boot.
 	odd string
 }
 
@@ -97,7 +95,7 @@ func newArms() *arms {
 
 var macAddress = regexp.MustCompile(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
 
-// arm checks a boot and puts it in the place of the node's last one.
+// arm checks a boot and replaces the node's last one.
 func (a *arms) arm(b Boot) error {
 	if b.Node == "" || len(b.MACs) == 0 {
 		return errors.New("arm a node for network boot: it needs a name and a MAC address")
@@ -140,10 +138,10 @@ func (a *arms) arm(b Boot) error {
 	return nil
 }
 
-// errArmed says that a node is armed with the same boot already.
+// errArmed reports that a node is already armed with the same boot.
 var errArmed = errors.New("armed already")
 
-// maxWords bounds Boot.Words: with the other options they fit into one packet.
+// maxWords bounds Boot.Words, so that they fit into one packet with the other options.
 const maxWords = 512
 
 func (a *arms) disarm(node string) (was bool) {
@@ -165,8 +163,8 @@ func (a *arms) disarmLocked(node string) (was bool) {
 	return true
 }
 
-// of is what a client boots; nil for a machine that starts from its disk: one that
-// is not armed, is another machine, or has read its file.
+// of is the boot of a client; nil for a machine that boots from its disk: it is not armed, is another machine, or
+// has read its file.
 func (a *arms) of(mac, uuid string, now time.Time) *armed {
 	it := a.meant(mac, uuid, now)
 	if it == nil {
@@ -180,7 +178,7 @@ func (a *arms) of(mac, uuid string, now time.Time) *armed {
 	return it
 }
 
-// meant is the armed machine that a client is, also after it has read its file.
+// meant is a client's armed machine, even after it has read its file.
 func (a *arms) meant(mac, uuid string, now time.Time) *armed {
 	a.mu.Lock()
 	it := a.byMAC[mac]
@@ -195,14 +193,14 @@ func (a *arms) meant(mac, uuid string, now time.Time) *armed {
 	return it
 }
 
-// refused notes what somebody else asked for.
+// refused records a request from somebody else.
 func (b *armed) refused(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.odd = what
 }
 
-// odd is what was refused last of a node's boot; empty for nothing.
+// odd is the last refusal for a node's boot; empty for none.
 func (a *arms) odd(node string) string {
 	it := a.ofNode(node)
 	if it == nil {
@@ -213,7 +211,7 @@ func (a *arms) odd(node string) string {
 	return it.odd
 }
 
-// ofNode is a node's boot; nil where none is armed.
+// ofNode is a node's boot; nil if none is armed.
 func (a *arms) ofNode(node string) *armed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,7 +220,7 @@ func (a *arms) ofNode(node string) *armed {
 
 func (b *armed) late(now time.Time) bool { return !b.Until.IsZero() && now.After(b.Until) }
 
-// nodes are those that are armed by one of some MAC addresses, or all.
+// nodes maps the armed nodes that have not read their file yet to their MAC addresses.
 func (a *arms) nodes(now time.Time) map[string][]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,18 +233,17 @@ func (a *arms) nodes(now time.Time) map[string][]string {
 	return all
 }
 
-// isUnread says whether nobody has read the boot file yet.
+// isUnread reports whether nobody has read the boot file yet.
 func (b *armed) isUnread() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.read.IsZero()
 }
 
-// names are what files are called in URLs and paths of TFTP.
+// names are the file names in URLs and TFTP paths.
 var names = map[Firmware]string{BIOS: "boot.0", IPXE: "boot.ipxe", UEFIAMD64: "bootx64.efi", UEFIARM64: "bootaa64.efi"}
 
-// path is where a file is for TFTP and, after a slash, for HTTP; empty where the
-// machine has none of the kind.
+// path is the path of a file for TFTP and, after a slash, for HTTP; empty if the machine has no file of this kind.
 func (b *armed) path(kind Firmware) string {
 	if b.Files[kind] == "" {
 		return ""
@@ -254,11 +251,10 @@ func (b *armed) path(kind Firmware) string {
 	return b.token + "/" + names[kind]
 }
 
-// errNoFile is what a client is told of all that it is not to read.
+// errNoFile is the error for everything that a client may not read.
 var errNoFile = errors.New("no such file")
 
-// open finds the file of a path that a client asks for. Firmware is careless about
-// slashes.
+// open finds the file of a requested path. Firmware is careless about slashes.
 func (a *arms) open(asked string, client netip.Addr, now time.Time) (*armed, *os.File, error) {
 	token, name, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+asked), "/"), "/")
 	it := a.ofToken(token)
@@ -280,21 +276,21 @@ func (a *arms) open(asked string, client netip.Addr, now time.Time) (*armed, *os
 	return nil, nil, errNoFile
 }
 
-// ofToken is the boot that a token is of; nil for none.
+// ofToken is the boot with a token; nil for none.
 func (a *arms) ofToken(token string) *armed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byToken[token]
 }
 
-// isOver says whether a client may read the boot file no more, and which one has read it.
+// isOver reports whether a client may no longer read the boot file, and which client has read it.
 func (b *armed) isOver(client netip.Addr, now time.Time) (over bool, by netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.read.IsZero() && (b.by != client || now.Sub(b.read) > rereadFor), b.by
 }
 
-// done notes that a client has read a whole file.
+// done records that a client has read a whole file.
 func (b *armed) done(client netip.Addr, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -303,8 +299,8 @@ func (b *armed) done(client netip.Addr, now time.Time) {
 	}
 }
 
-// sentTo notes what a client was sent of a file of some bytes in one answer. All of
-// it, in one answer or in ranges, is a whole file.
+// sentTo records what a client received of a file in one answer. Receiving all bytes, in one answer or in ranges,
+// counts as reading the whole file.
 func (b *armed) sentTo(client netip.Addr, file string, n, size int64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -317,8 +313,8 @@ func (b *armed) sentTo(client netip.Addr, file string, n, size int64, now time.T
 	}
 }
 
-// kindOf is what kind of firmware a number of option 93 is (RFC 4578, section 2.1,
-// and IANA's registry of processor architectures); empty for others.
+// kindOf is the kind of firmware for a value of option 93 (RFC 4578, section 2.1, and IANA's registry of processor
+// architectures); empty for others.
 func kindOf(arch uint16) Firmware {
 	switch arch {
 	case 0, 20:

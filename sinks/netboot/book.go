@@ -10,43 +10,41 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// How long addresses are kept for clients.
+// These are the times for which addresses are kept for clients.
 const (
 	leaseFor = time.Hour
 	offerFor = time.Minute
-	// declinedFor is how long an address is left alone that somebody was found to
-	// have who did not get it here.
+	// declinedFor is how long an address is not assigned after it was found in use by a host that did not get it
+	// here.
 	declinedFor = 10 * time.Minute
-	// keptFor is how long a lease that has run out is remembered, so that its client
-	// gets the same address again.
+	// keptFor is how long an expired lease is remembered, so that its client gets the same address again.
 	keptFor = 7 * 24 * time.Hour
 )
 
 var errExhausted = errors.New("all dynamic addresses are in use")
 
-// book is who has which address of a network. It decides nothing about what the
-// design gives to nodes.
+// book records who has which address of a network. It does not decide about the designed addresses of nodes.
 type book struct {
 	mu     sync.Mutex
 	byAddr map[netip.Addr]*entry
-	byMAC  map[string]netip.Addr // where each client was last
-	// fullUntil is before when a search for a free address is known to fail.
+	byMAC  map[string]netip.Addr // each client's last address
+	// fullUntil is the time until which searching for a free address is known to fail.
 	fullUntil time.Time
 }
 
-// entry is an address that is or was somebody's.
+// entry is the current or last user of an address.
 type entry struct {
-	mac, node string // empty for an address that nobody got here
+	mac, node string // empty for an address that was not assigned here
 	until     time.Time
 	leased    bool // not only offered
-	recorded  bool // there is a record of the address, maybe of who had it before
+	recorded  bool // there is a record of the address, maybe of an earlier user
 }
 
 func newBook() *book {
 	return &book{byAddr: map[netip.Addr]*entry{}, byMAC: map[string]netip.Addr{}}
 }
 
-// restore takes up what was recorded.
+// restore adds a recorded lease.
 func (b *book) restore(l site.Lease) {
 	a, err := netip.ParseAddr(l.Address)
 	if err != nil {
@@ -63,7 +61,7 @@ func (b *book) restore(l site.Lease) {
 	}
 }
 
-// holder is who has an address; nil for nobody.
+// holder is the current user of an address; nil for none.
 func (b *book) holder(a netip.Addr, now time.Time) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,8 +76,7 @@ func (b *book) holderLocked(a netip.Addr, now time.Time) *entry {
 	return nil
 }
 
-// last is the address that a client had last, also one whose lease has run out, as
-// long as nobody else got it.
+// last is a client's last address, even if its lease has expired, unless somebody else got it.
 func (b *book) last(mac string) (netip.Addr, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,9 +88,8 @@ func (b *book) lastLocked(mac string) (netip.Addr, bool) {
 	return a, ok && b.byAddr[a] != nil && b.byAddr[a].mac == mac
 }
 
-// choose finds a dynamic address for a client: the one that it had, the one that it
-// asks for, one that nobody ever had, or the one that was free for longest. Of
-// addresses that it had it says so.
+// choose finds a dynamic address for a client: its last address, the requested one, one that nobody ever had, or
+// the one that has been free for longest. known says that the client had the address before.
 func (b *book) choose(n *network, mac string, want netip.Addr, now time.Time) (a netip.Addr, known bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,20 +131,20 @@ func (b *book) choose(n *network, mac string, want netip.Addr, now time.Time) (a
 	return oldest, false, nil
 }
 
-// hold gives an address to a client, unless somebody else has it.
+// hold assigns an address to a client, unless somebody else has it.
 func (b *book) hold(a netip.Addr, e entry, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if had := b.holderLocked(a, now); had != nil && !had.is(e.mac, e.node) {
 		return false
 	} else if had != nil && had.leased && !e.leased {
-		return true // an offer of what the client has
+		return true // an offer of the client's current address
 	}
 	b.putLocked(a, e)
 	return true
 }
 
-// putLocked puts an entry in the place of the last one of an address.
+// putLocked replaces the entry of an address.
 func (b *book) putLocked(a netip.Addr, e entry) {
 	e.recorded = e.leased
 	if old := b.byAddr[a]; old != nil {
@@ -163,13 +159,12 @@ func (b *book) putLocked(a netip.Addr, e entry) {
 	}
 }
 
-// is reports whether an entry is of a client: its MAC address, or another one of
-// its node.
+// is reports whether an entry belongs to a client: it has the client's MAC address or node.
 func (e *entry) is(mac, node string) bool {
 	return e.mac == mac && mac != "" || e.node == node && node != ""
 }
 
-// release ends what a client has.
+// release ends the use of an address.
 func (b *book) release(a netip.Addr, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,14 +174,14 @@ func (b *book) release(a netip.Addr, now time.Time) {
 	b.fullUntil = time.Time{}
 }
 
-// taken sets an address aside that somebody has who did not get it here.
+// taken sets an address aside because a host that did not get it here uses it.
 func (b *book) taken(a netip.Addr, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.putLocked(a, entry{until: now.Add(declinedFor), leased: true})
 }
 
-// forget removes what ran out long ago, and gives it.
+// forget removes entries that expired long ago, and returns the recorded ones.
 func (b *book) forget(now time.Time) (gone []netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,7 +204,7 @@ func (b *book) forget(now time.Time) (gone []netip.Addr) {
 	return gone
 }
 
-// count is how many clients have an address, and how many dynamic ones are free.
+// count returns how many clients have an address, and how many dynamic addresses are free.
 func (b *book) count(n *network, now time.Time) (leases, free int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,7 @@ type face struct {
 	*Service
 	name   string
 	served []*served
-	kick   chan struct{} // asks for a probe at once
+	kick   chan struct{} // requests an immediate probe
 
 	mu   sync.Mutex
 	port *port        // nil while it is not open
@@ -34,7 +34,7 @@ type face struct {
 	pending chan struct{}
 }
 
-// run keeps an interface served as the design in force says.
+// run serves an interface as the design in force says.
 func (f *face) run(ctx context.Context) {
 	defer f.close()
 	var before state
@@ -74,7 +74,7 @@ func (f *face) run(ctx context.Context) {
 	}
 }
 
-// state is what decides what is served on an interface.
+// state is what determines the service on an interface.
 type state struct {
 	design    *site.Site
 	why       error
@@ -93,8 +93,7 @@ func (s state) same(o state) bool {
 	return s.design == o.design && fmt.Sprint(s.why) == fmt.Sprint(o.why) && s.index == o.index && slices.Equal(s.addresses, o.addresses)
 }
 
-// networks are the interface's networks as they are to be served, in the order of
-// its flags.
+// networks are the interface's networks to serve, in the order of the flags.
 type networks []struct {
 	n   *network
 	err error
@@ -116,7 +115,7 @@ func (f *face) networks(s state) networks {
 		case err != nil:
 			n = nil
 		case !n.relay.IsValid() && local != "":
-			n, err = nil, fmt.Errorf("%s is on this interface too, and a request does not say which of them it is for: serve one of them, or give each an interface", local)
+			n, err = nil, fmt.Errorf("the network %s is on this interface too, and a DHCP request does not name its network: serve only one of them, or give each its own interface", local)
 		case !n.relay.IsValid():
 			local = one.name
 		}
@@ -125,10 +124,10 @@ func (f *face) networks(s state) networks {
 	return all
 }
 
-// wanted reports whether any of them is to be served.
+// wanted reports whether any network is to be served.
 func (all networks) wanted() bool { return len(all.servers()) > 0 }
 
-// servers are the addresses by which this host serves them.
+// servers are this host's addresses in the served networks.
 func (all networks) servers() []netip.Addr {
 	var servers []netip.Addr
 	for _, one := range all {
@@ -140,7 +139,7 @@ func (all networks) servers() []netip.Addr {
 	return servers
 }
 
-// take takes them over, or why none is served.
+// take applies the networks, or the reason why none is served.
 func (f *face) take(all networks, failed error) {
 	for i, one := range f.served {
 		n, err := all[i].n, all[i].err
@@ -155,8 +154,7 @@ func (f *face) take(all networks, failed error) {
 	}
 }
 
-// addressesOf are the number of an interface, 0 where there is none, and its IPv4
-// addresses.
+// addressesOf returns an interface's index, 0 if there is none, and its IPv4 addresses.
 func addressesOf(name string) (index int, found []netip.Prefix) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
@@ -174,14 +172,14 @@ func addressesOf(name string) (index int, found []netip.Prefix) {
 	return iface.Index, found
 }
 
-// current reports whether the open sockets are those of the interface as it is.
+// current reports whether the open sockets match the interface's current state.
 func (f *face) current(s state) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, f.networks(s).servers())
 }
 
-// close closes what is open, and waits until nothing is answered any more.
+// close closes the sockets, and waits until all answers are done.
 func (f *face) close() {
 	f.mu.Lock()
 	stop := f.stop
@@ -192,7 +190,7 @@ func (f *face) close() {
 	}
 }
 
-// open opens the ports of an interface and answers what comes in.
+// open opens the ports of an interface and answers requests.
 func (f *face) open(ctx context.Context, s state, all networks) error {
 	p, err := openPort(f.name)
 	if err != nil {
@@ -233,7 +231,7 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 	return nil
 }
 
-// foreign notes that another server was heard of on the interface.
+// foreign records that another server was heard on the interface.
 func (f *face) foreign(server netip.Addr) {
 	for _, one := range f.served {
 		if n := one.network(); n != nil && n.probes() && one.foreign(server, time.Now()) {
@@ -274,8 +272,8 @@ func (f *face) read(ctx context.Context, p *port, conn *net.UDPConn, r *responde
 	}
 }
 
-// answer answers a request that has entered. A client that has its answer asks for more at
-// once, so that its next request is taken from before the answer is sent.
+// answer answers an admitted request. It admits the client's next request before sending the answer, because the
+// client sends it immediately.
 func (f *face) answer(ctx context.Context, r *responder, req *dhcpv4.DHCPv4, from netip.AddrPort, number int, send func(*answer) error) error {
 	defer func() { <-f.pending }()
 	ctx, cancel := context.WithTimeout(ctx, recordLimit)
@@ -288,8 +286,8 @@ func (f *face) answer(ctx context.Context, r *responder, req *dhcpv4.DHCPv4, fro
 	return send(a)
 }
 
-// enter reports whether a request may be answered now: of each client one at a time
-// and not too many, and of all not too many at once.
+// enter reports whether a request may be answered now. Each client may have one request at a time and a limited
+// rate. The total is limited too.
 func (f *face) enter(req *dhcpv4.DHCPv4) bool {
 	mac := req.ClientHWAddr.String()
 	f.mu.Lock()
@@ -317,14 +315,14 @@ func (f *face) enter(req *dhcpv4.DHCPv4) bool {
 	}
 }
 
-// leave has the next request of a client be answered.
+// leave admits a client's next request.
 func (f *face) leave(req *dhcpv4.DHCPv4) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.busy, req.ClientHWAddr.String())
 }
 
-// probe looks for other servers: before anything is served, and every so often.
+// probe looks for other servers, before serving anything and then periodically.
 func (f *face) probe(ctx context.Context) {
 	for {
 		f.mu.Lock()
@@ -352,8 +350,7 @@ func (f *face) probe(ctx context.Context) {
 				}
 			}
 		}
-		// An interface that came up, or another design, is asked at once; one that
-		// is as it was is not.
+		// Probe at once after an interface came up or the design changed, but not otherwise.
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():

@@ -7,12 +7,12 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// firmware is what a request tells of the firmware that sends it.
+// firmware is what a request says about the firmware that sends it.
 type firmware struct {
 	pxe, http bool
-	agent     bool // it is none, but Slipway's agent
+	agent     bool // not firmware, but Slipway's agent
 	kind      Firmware
-	uuid      string // of SMBIOS in lower case; empty when it is not told
+	uuid      string // from SMBIOS in lower case; empty if not sent
 }
 
 func (f firmware) boots() bool { return f.pxe || f.http }
@@ -28,7 +28,7 @@ func firmwareOf(req *dhcpv4.DHCPv4) firmware {
 	if !f.boots() {
 		return f
 	}
-	f.kind = BIOS // what says nothing is old
+	f.kind = BIOS // firmware that does not say is old
 	if arch := req.Options[uint8(dhcpv4.OptionClientSystemArchitectureType)]; len(arch) >= 2 {
 		f.kind = kindOf(uint16(arch[0])<<8 | uint16(arch[1]))
 	}
@@ -38,8 +38,8 @@ func firmwareOf(req *dhcpv4.DHCPv4) firmware {
 	return f
 }
 
-// uuidOf is a UUID of SMBIOS, whose first three fields are little-endian (SMBIOS
-// 2.6, section 3.3.2.1). A machine without one sends zeros.
+// uuidOf formats an SMBIOS UUID, whose first three fields are little-endian (SMBIOS 2.6, section 3.3.2.1). A
+// machine without one sends zeros.
 func uuidOf(b [16]byte) string {
 	if b == [16]byte{} {
 		return ""

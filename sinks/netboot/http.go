@@ -13,19 +13,18 @@ import (
 	"time"
 )
 
-// HTTPPort is where machines read what they boot by HTTP.
+// HTTPPort is where machines read boot files by HTTP.
 const HTTPPort = 9482
 
-// Bounds on clients of HTTP.
+// These are the bounds on HTTP clients.
 const (
 	maxConnections = 1024
 	headerTimeout  = 10 * time.Second
-	chunkTimeout   = time.Minute // for chunk bytes
+	chunkTimeout   = time.Minute // for one chunk
 	chunk          = 1 << 20
 )
 
-// files answers what machines read by HTTP: a HEAD for the size, then all of it or
-// ranges.
+// files serves boot files by HTTP: HEAD for the size, then GET for everything or for ranges.
 type files struct {
 	arms *arms
 	log  *slog.Logger
@@ -68,7 +67,7 @@ func (h files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// counted counts what is sent, and ends a reader that does not get on.
+// counted counts the bytes sent, and drops a reader that makes no progress.
 type counted struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -90,15 +89,15 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom lets the system copy the file, a chunk at a time.
+// ReadFrom lets the kernel copy the file, one chunk at a time.
 func (c *counted) ReadFrom(r io.Reader) (total int64, err error) {
-	whole, ok := r.(*io.LimitedReader) // as package net/http gives it
+	whole, ok := r.(*io.LimitedReader) // the type that package net/http passes
 	if !ok {
 		whole = &io.LimitedReader{R: r, N: math.MaxInt64}
 	}
 	for whole.N > 0 {
 		c.control.SetWriteDeadline(time.Now().Add(chunkTimeout))
-		// The system copies only from a file that is within one LimitedReader.
+		// The kernel copies only from a file inside a single LimitedReader.
 		n, err := io.CopyN(c.ResponseWriter, whole.R, min(chunk, whole.N))
 		total += n
 		whole.N -= n
@@ -113,7 +112,7 @@ func (c *counted) ReadFrom(r io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// serveHTTP answers until the context ends.
+// serveHTTP serves until the context ends.
 func serveHTTP(ctx context.Context, l net.Listener, a *arms, log *slog.Logger) {
 	srv := &http.Server{Handler: files{a, log}, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
@@ -122,15 +121,15 @@ func serveHTTP(ctx context.Context, l net.Listener, a *arms, log *slog.Logger) {
 	srv.Serve(&limited{Listener: l, places: make(chan struct{}, maxConnections)})
 }
 
-// limited is a listener with a bounded number of connections open at a time. Those of
-// netutil.LimitListener have the program copy what the system could.
+// limited is a listener that bounds the number of open connections. With netutil.LimitListener, the program would
+// copy what the kernel can.
 type limited struct {
 	net.Listener
 	places chan struct{}
 }
 
 func (l *limited) Accept() (net.Conn, error) {
-	l.places <- struct{}{} // closing the server closes its connections, which gives places back
+	l.places <- struct{}{} // closing the server closes its connections, which frees places
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.places
@@ -139,7 +138,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
-// placed is a connection that has a place, until it is closed.
+// placed is a connection that holds a place until it is closed.
 type placed struct {
 	net.Conn
 	leave func()
@@ -150,5 +149,5 @@ func (c *placed) Close() error {
 	return c.Conn.Close()
 }
 
-// ReadFrom lets the system copy a file.
+// ReadFrom lets the kernel copy a file.
 func (c *placed) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }

@@ -1,7 +1,6 @@
-// Package netboot serves DHCP in networks of the design, and what machines boot over
-// the network. Which networks are served and with which addresses is in the design;
-// nothing is sent in a network that the design does not name and --netboot does not
-// name too. It speaks DHCPv4, TFTP and HTTP.
+// Package netboot serves DHCP in networks of the design, and the files that machines boot over the network. The
+// design says which networks are served and with which addresses. It sends nothing in a network unless both the
+// design and --netboot name it. It supports DHCPv4, TFTP and HTTP.
 package netboot
 
 import (
@@ -21,9 +20,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Listen is an interface of this host, and a network of the design that is reached
-// by it: the interface has an address in it, or a relay passes requests on to one of
-// the interface's addresses.
+// Listen is an interface of this host and a network of the design. The interface has an address in the network, or
+// a relay forwards requests to one of its addresses.
 type Listen struct{ Interface, Network string }
 
 var interfaceName = regexp.MustCompile(`^[^\s/:=,]{1,15}$`)
@@ -44,65 +42,63 @@ func ParseListen(text string) ([]Listen, error) {
 	return all, nil
 }
 
-// Leases keep which address was given to whom, so that a restart does not give it
-// to another client.
+// Leases stores which client has which address, so that a restart does not assign an address to another client.
 type Leases interface {
-	// Leases gives what is recorded.
+	// Leases returns the recorded leases.
 	Leases(context.Context) ([]site.Lease, error)
-	// PutLease records a lease; it is durable when PutLease returns.
+	// PutLease records a lease. The lease is durable when PutLease returns.
 	PutLease(context.Context, site.Lease) error
-	// DropLease forgets the lease of an address.
+	// DropLease removes the lease of an address.
 	DropLease(context.Context, site.Lease) error
 }
 
-// Config is what a Service works with.
+// Config configures a Service.
 type Config struct {
 	Listen []Listen
-	// Design is the design in force; the error says why nothing may be served.
+	// Design returns the design in force. The error says why nothing may be served.
 	Design func() (*site.Site, error)
-	// Leases are not read before Ready is closed.
+	// Leases is not read before Ready is closed.
 	Leases Leases
 	Ready  <-chan struct{}
-	// Problem is told what is wrong with a network, nil when that is over.
+	// Problem receives a network's problem, and nil when it is over.
 	Problem func(about string, err error)
-	// Changed is told that Status says something else in words.
+	// Changed is called when the text of Status changes.
 	Changed func()
 	Log     *slog.Logger
-	// ProbeEvery is how often other servers are looked for; a minute when zero.
+	// ProbeEvery is the interval between probes for other servers; a minute if zero.
 	ProbeEvery time.Duration
-	// NoConflictProbe gives dynamic addresses without asking whether somebody has
-	// them, as dnsmasq does with --no-ping.
+	// NoConflictProbe assigns dynamic addresses without checking whether they are in use, like dnsmasq's --no-ping.
 	NoConflictProbe bool
 }
 
-// Times of the service.
+// These are the times of the service.
 const (
-	lookEvery   = 2 * time.Second // at the design and the interfaces
+	lookEvery   = 2 * time.Second // between looks at the design and the interfaces
 	openEvery   = 15 * time.Second
 	probeEvery  = time.Minute
-	probeAnswer = 3 * time.Second        // how long other servers have to answer
-	neighbour   = 400 * time.Millisecond // how long a host has to answer
+	probeAnswer = 3 * time.Second        // for answers of other servers
+	neighbour   = 400 * time.Millisecond // for the answer of a host
 	recordLimit = 10 * time.Second
 	forgetEvery = time.Hour
 )
 
-// Bounds on requests.
+// These are the bounds on requests.
 const (
 	maxAtOnce    = 256
-	maxClients   = 4096 // whose rates are remembered
-	perClient    = 5    // requests a second
+	maxClients   = 4096 // clients whose rates are remembered
+	perClient    = 5    // requests per second
 	burst        = 20
-	perInterface = 20000 // requests a second
+	perInterface = 20000 // requests per second
 )
 
-// Service serves DHCP and boot files. Its methods may be called at the same time.
+// Service serves DHCP and boot files. It is safe for concurrent use.
 type Service struct {
 	config Config
 	arms   *arms
 	faces  []*face
 }
 
-// New makes a service. Run serves.
+// New makes a service. Run starts it.
 func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -129,7 +125,7 @@ func New(c Config) *Service {
 	return s
 }
 
-// Arm has a node boot over the network when it starts next.
+// Arm makes a node boot over the network at its next start.
 func (s *Service) Arm(b Boot) error {
 	switch err := s.arms.arm(b); {
 	case errors.Is(err, errArmed):
@@ -141,19 +137,18 @@ func (s *Service) Arm(b Boot) error {
 	return nil
 }
 
-// Disarm has a node start from its disk again.
+// Disarm makes a node boot from its disk again.
 func (s *Service) Disarm(node string) {
 	if s.arms.disarm(node) {
 		s.config.Log.Info("no longer armed for network boot", "node", node)
 	}
 }
 
-// Odd is what was refused last of a node's boot, because somebody else has asked for it; empty
-// for nothing.
+// Odd is the last refusal for a node's boot, because somebody else asked for it; empty for none.
 func (s *Service) Odd(node string) string { return s.arms.odd(node) }
 
-// Serving is this host's address in the first of some networks in which machines are told what
-// to boot, or says why they are in none of them.
+// Serving returns this host's address in the first of the networks where machines are told what to boot. The error
+// says why there is none.
 func (s *Service) Serving(networks []string) (netip.Addr, error) {
 	now := time.Now()
 	var why []string
@@ -179,8 +174,7 @@ func (s *Service) Serving(networks []string) (netip.Addr, error) {
 	return netip.Addr{}, errors.New(site.Printable(strings.Join(why, "; ")))
 }
 
-// Status says how each network is served, in the order of --netboot; nothing of a
-// nil Service.
+// Status says how each network is served, in the order of --netboot. It is empty for a nil Service.
 func (s *Service) Status() []site.Served {
 	if s == nil {
 		return nil
@@ -223,7 +217,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// restore takes up the leases that were recorded. Nothing is given before.
+// restore loads the recorded leases. Nothing is assigned before.
 func (s *Service) restore(ctx context.Context) bool {
 	all, err := s.config.Leases.Leases(ctx)
 	if err != nil {
@@ -244,7 +238,7 @@ func (s *Service) restore(ctx context.Context) bool {
 	return err == nil
 }
 
-// forget removes leases that ran out long ago.
+// forget removes leases that expired long ago.
 func (s *Service) forget(ctx context.Context) {
 	for {
 		s.each(func(one *served) {
@@ -262,7 +256,7 @@ func (s *Service) forget(ctx context.Context) {
 	}
 }
 
-// each calls f for every network that is named.
+// each calls f for every network in --netboot.
 func (s *Service) each(f func(*served)) {
 	for _, face := range s.faces {
 		for _, one := range face.served {

@@ -9,17 +9,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// network is what the server knows of a network: pure, from the design and the
-// addresses of this host.
+// network is the server's view of a network, derived only from the design and this host's addresses.
 type network struct {
 	name   string
 	mode   site.DHCPMode
 	prefix netip.Prefix
-	// server is this host's address that clients and relays of the network know it
-	// by.
+	// server is the address by which clients and relays of the network know this host.
 	server netip.Addr
-	// relay is the relay agent's address in the network; invalid where this host is
-	// in the network itself.
+	// relay is the relay agent's address in the network; invalid if this host is in the network itself.
 	relay   netip.Addr
 	gateway netip.Addr
 	domain  string
@@ -28,20 +25,20 @@ type network struct {
 	routes  []route
 	pool    pool
 	hosts   map[string]host // by MAC address
-	// owner are the nodes by their designed address.
+	// owner maps designed addresses to their nodes.
 	owner map[netip.Addr]string
 	// own are this host's addresses on the interface.
 	own []netip.Addr
-	// closed are addresses that no client is given: routers', and this host's.
+	// closed are addresses that no client gets: those of routers and of this host.
 	closed map[netip.Addr]bool
 }
 
 // host is a designed node in a network.
 type host struct {
 	node string
-	// addr is its designed address; invalid when it takes one of the dynamic range.
+	// addr is its designed address; invalid if it uses the dynamic range.
 	addr netip.Addr
-	// routed says that the network's gateway is the node's default one.
+	// routed says that the node's default gateway is the one of this network.
 	routed bool
 }
 
@@ -50,8 +47,7 @@ type route struct {
 	via netip.Addr
 }
 
-// maxPool bounds the dynamic addresses of a network: a lease of each is kept in
-// memory and in the records.
+// maxPool bounds the dynamic addresses of a network, because each lease is kept in memory and in the records.
 const maxPool = 1 << 16
 
 // pool is the dynamic addresses of a network, in order.
@@ -95,8 +91,8 @@ func addrOf(n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// networkOf is a network as it is served on an interface with some addresses. The
-// error is a sentence that says why it is not.
+// networkOf is a network as served on an interface with these addresses. The error is a sentence that says why the
+// network is not served.
 func networkOf(s *site.Site, name string, addresses []netip.Prefix) (*network, error) {
 	d := s.Networks[name]
 	switch {
@@ -125,7 +121,7 @@ func networkOf(s *site.Site, name string, addresses []netip.Prefix) (*network, e
 	return n, nil
 }
 
-// reach finds the address that this host serves the network by.
+// reach finds the address with which this host serves the network.
 func (n *network) reach(d *site.Network, addresses []netip.Prefix) error {
 	for _, p := range addresses {
 		n.own, n.closed[p.Addr()] = append(n.own, p.Addr()), true
@@ -150,8 +146,7 @@ func (n *network) reach(d *site.Network, addresses []netip.Prefix) error {
 	return nil
 }
 
-// setRoutes are those of the design, into ranges or into the networks of a route
-// domain.
+// setRoutes adds the design's routes, to ranges or to the networks of a route domain.
 func (n *network) setRoutes(s *site.Site, d *site.Network) {
 	for _, key := range slices.Sorted(maps.Keys(d.Routes)) {
 		r := d.Routes[key]
@@ -164,7 +159,7 @@ func (n *network) setRoutes(s *site.Site, d *site.Network) {
 	}
 }
 
-// setHosts finds the nodes of the network by the MAC addresses that can be in it.
+// setHosts finds the network's nodes by the MAC addresses that can occur in it.
 func (n *network) setHosts(s *site.Site) {
 	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
 		node := s.Nodes[name]
@@ -185,7 +180,7 @@ func (n *network) setHosts(s *site.Site) {
 	}
 }
 
-// setPool are the ranges for DHCP, without what a host cannot have.
+// setPool sets the DHCP ranges, without addresses that a host cannot have.
 func (n *network) setPool(d *site.Network) {
 	n.closed[n.gateway] = true
 	n.closed[n.relay] = true
@@ -208,7 +203,7 @@ func (n *network) setPool(d *site.Network) {
 	}
 }
 
-// bootsIn says whether the firmware of a port of the node starts it in a network.
+// bootsIn reports whether the firmware of one of the node's ports boots from a network.
 func bootsIn(node *site.Node, network string) bool {
 	for _, i := range node.Interfaces {
 		if i.Boot == network {
@@ -218,9 +213,9 @@ func bootsIn(node *site.Node, network string) bool {
 	return false
 }
 
-// macsIn are the MAC addresses by which a node can be in a network: of interfaces
-// that start the machine in it or carry it, themselves or in a bond, a bridge or with a
-// tag. A node whose wiring is not designed is in it by any of its own.
+// macsIn are the MAC addresses with which a node can be in a network: those of interfaces that boot from the
+// network or carry it, directly or through a bond, bridge or VLAN. A node without designed wiring may use any of
+// its own.
 func macsIn(node *site.Node, network string) []string {
 	carries := map[string]bool{} // by name of interface
 	var mark func(name string)
@@ -280,7 +275,7 @@ func macsIn(node *site.Node, network string) []string {
 	return slices.Sorted(maps.Keys(macs))
 }
 
-// addr4 is an address of IPv4; invalid where the text is none.
+// addr4 parses an IPv4 address; invalid for any other text.
 func addr4(text string) netip.Addr {
 	a, err := netip.ParseAddr(text)
 	if err != nil || !a.Is4() {

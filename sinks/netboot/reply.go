@@ -18,8 +18,8 @@ func (q *inquiry) refuse() *dhcpv4.DHCPv4 {
 	return msg
 }
 
-// reply is an offer or a confirmation, with what the design says of the network; of
-// an invalid address it says nothing.
+// reply is an offer or a confirmation, with the network's settings from the design. With an invalid address, it
+// contains no address.
 func (q *inquiry) reply(kind dhcpv4.MessageType, a netip.Addr, all *arms) *dhcpv4.DHCPv4 {
 	msg, err := dhcpv4.NewReplyFromRequest(q.DHCPv4, dhcpv4.WithMessageType(kind))
 	if err != nil {
@@ -37,7 +37,7 @@ func (q *inquiry) reply(kind dhcpv4.MessageType, a netip.Addr, all *arms) *dhcpv
 	}
 	put(dhcpv4.OptServerIdentifier(n.server.AsSlice()))
 	put(dhcpv4.OptSubnetMask(net.CIDRMask(n.prefix.Bits(), 32)))
-	// The firmware of a machine needs the way out whatever network its system uses.
+	// Firmware needs the gateway, whatever network its system uses.
 	router := n.gateway.IsValid() && (!q.designed || q.host.routed || q.client.boots())
 	if router {
 		put(dhcpv4.OptRouter(n.gateway.AsSlice()))
@@ -65,8 +65,8 @@ func (q *inquiry) reply(kind dhcpv4.MessageType, a netip.Addr, all *arms) *dhcpv
 	return msg
 }
 
-// putRoutes adds the designed routes for clients that ask for them. Such a client
-// ignores the router (RFC 3442), so that is among them.
+// putRoutes adds the designed routes for clients that ask for them. Such a client ignores the router option (RFC
+// 3442), so the routes include the router.
 func (q *inquiry) putRoutes(msg *dhcpv4.DHCPv4, router bool) {
 	if len(q.n.routes) == 0 || !q.IsOptionRequested(dhcpv4.OptionClasslessStaticRoute) {
 		return
@@ -86,27 +86,26 @@ func (q *inquiry) putRoutes(msg *dhcpv4.DHCPv4, router bool) {
 	}
 }
 
-// maxRoutes bounds the routes of an answer, which is one packet.
+// maxRoutes bounds the routes of an answer, which must fit into one packet.
 const maxRoutes = 28
 
-// putBoot adds what an armed machine boots, in the terms of its firmware. It adds
-// nothing for firmware that the machine has no file for.
+// putBoot adds an armed machine's boot, in the form that its firmware expects. It adds nothing for firmware without
+// a file.
 func (q *inquiry) putBoot(msg *dhcpv4.DHCPv4, it *armed) bool {
 	f, put := q.client, func(o dhcpv4.Option) { msg.UpdateOption(o) }
 	kind := f.kind
 	if kind == IPXE && it.Files[IPXE] == "" {
-		return false // it would load itself again and again
+		return false // it would load itself endlessly
 	}
 	path := it.path(kind)
 	switch {
 	case f.http && (it.URL != "" || path != ""):
-		// The class must be echoed, or the offer is not one of HTTP boot (UEFI 2.10,
-		// section 24.7.3.3).
+		// Without the class in the answer, the offer is not one of HTTP boot (UEFI 2.10, section 24.7.3.3).
 		put(dhcpv4.OptClassIdentifier("HTTPClient"))
 		put(dhcpv4.OptBootFileName(it.url(q.n.server, path)))
 	case f.pxe && path != "":
-		// With the class alone UEFI looks for a boot server and never asks for the
-		// file; 43 tells it that the file is here: PXE_DISCOVERY_CONTROL, bit 3.
+		// With the class alone, UEFI looks for a boot server and never requests the file. Option 43 says that the
+		// file is here: PXE_DISCOVERY_CONTROL, bit 3.
 		put(dhcpv4.OptClassIdentifier("PXEClient"))
 		put(dhcpv4.OptGeneric(dhcpv4.OptionVendorSpecificInformation, []byte{6, 1, 8, 255}))
 		msg.ServerIPAddr = q.n.server.AsSlice()
@@ -123,7 +122,7 @@ func (q *inquiry) putBoot(msg *dhcpv4.DHCPv4, it *armed) bool {
 	return true
 }
 
-// url is what HTTP boot reads.
+// url is the URL for HTTP boot.
 func (b *armed) url(server netip.Addr, path string) string {
 	if b.URL != "" {
 		return b.URL
@@ -131,9 +130,9 @@ func (b *armed) url(server netip.Addr, path string) string {
 	return fmt.Sprintf("http://%s/%s", netip.AddrPortFrom(server, HTTPPort), path)
 }
 
-// proxy adds what to boot to the offers of another server (PXE 2.1, section 2.2.3).
-// It never offers an address, and is silent to a machine that is not armed: the
-// other server's answer then has no boot file, and the machine starts from its disk.
+// proxy adds the boot to another server's offers (PXE 2.1, section 2.2.3). It never offers an address, and ignores
+// a machine that is not armed. The other server's answer then has no boot file, and the machine boots from its
+// disk.
 func (r *responder) proxy(q *inquiry, port int) *dhcpv4.DHCPv4 {
 	if q.MessageType() == dhcpv4.MessageTypeInform && port == serverPort {
 		return r.direct(q)
@@ -175,11 +174,11 @@ func (r *responder) direct(q *inquiry) *dhcpv4.DHCPv4 {
 	return msg
 }
 
-// agentClass is option 60 of Slipway's agent in memory.
+// agentClass is option 60 of Slipway's agent in the ramdisk.
 const agentClass = "slipway-agent"
 
-// putWords tells an agent that was started over the network where its daemon is, in the
-// vendor-specific option of its class (RFC 2132, section 8.4). It adds nothing for others.
+// putWords tells an agent that was booted over the network where its daemon is, in the vendor-specific option of
+// its class (RFC 2132, section 8.4). It adds nothing for others.
 func (q *inquiry) putWords(msg *dhcpv4.DHCPv4, all *arms) bool {
 	if !q.client.agent {
 		return false

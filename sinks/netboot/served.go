@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// served is a network on an interface, and how serving it goes.
+// served is a network on an interface, and the state of its service.
 type served struct {
 	iface, name string
 	book        *book
@@ -24,14 +24,14 @@ type served struct {
 	newcomers   *rate.Limiter
 
 	mu  sync.Mutex
-	net *network // nil while the design or the interface does not let it be served
+	net *network // nil while the design or the interface prevents serving
 	// why says why nothing is sent; empty while clients are answered.
 	why string
-	// checked says that no other server answered to the last probes.
+	// checked says that no other server answered the last probes.
 	checked bool
-	// others are the other DHCP servers that were heard of, and when last.
+	// others are the other DHCP servers that were heard, and when last.
 	others map[netip.Addr]time.Time
-	// troubles are what people should know, by what it is about.
+	// troubles are what people should know, by topic.
 	troubles map[string]trouble
 }
 
@@ -41,10 +41,9 @@ type trouble struct {
 }
 
 const (
-	// troubledFor is how long a trouble is told of that was not seen again.
+	// troubledFor is how long a trouble is reported after it was last seen.
 	troubledFor = 10 * time.Minute
-	// foreignFor is how long a network is left to another server after it was last
-	// heard of.
+	// foreignFor is how long a network is left to another server after that server was last heard.
 	foreignFor = 5 * time.Minute
 )
 
@@ -60,7 +59,7 @@ func (s *served) network() *network {
 	return s.net
 }
 
-// set takes over what the design says now, or why the network is not served.
+// set applies the current design, or the reason why the network is not served.
 func (s *served) set(n *network, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +72,8 @@ func (s *served) set(n *network, why error) {
 	}
 }
 
-// probes reports whether other servers are looked for by asking: where this host is
-// in the network itself, and is to be its only server.
+// probes reports whether to probe for other servers: this host is in the network itself and should be its only
+// server.
 func (n *network) probes() bool { return n.mode == site.DHCPServe && !n.relay.IsValid() }
 
 // whyNot says why nothing is sent; empty while clients are answered.
@@ -103,8 +102,7 @@ func (s *served) whyNot(now time.Time) string {
 	return ""
 }
 
-// foreign notes that another DHCP server was heard of. A network of mode proxy has
-// one.
+// foreign records that another DHCP server was heard. In mode proxy another server is expected.
 func (s *served) foreign(server netip.Addr, now time.Time) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +121,7 @@ func (s *served) foreign(server netip.Addr, now time.Time) (first bool) {
 	return !known || now.Sub(last) >= foreignFor
 }
 
-// probed notes that probes were sent for some networks, and that the time to answer
-// them is over.
+// probed records that probes were sent for the networks, and that the time for answers is over.
 func (s *served) probed(asked []*network) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,15 +130,14 @@ func (s *served) probed(asked []*network) {
 	}
 }
 
-// unchecked reports whether probes are to be sent before the network is served.
+// unchecked reports whether probes must be sent before the network is served.
 func (s *served) unchecked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.net != nil && s.net.probes() && !s.checked
 }
 
-// trouble notes what people should know, until it is over or was not seen for a
-// while.
+// trouble records what people should know, until it is over or was not seen for a while.
 func (s *served) trouble(about, text string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +172,7 @@ func (s *served) problem(now time.Time) error {
 	return errors.New(site.Printable(fmt.Sprintf("network %s on %s: %s", s.name, s.iface, strings.Join(all, "; "))))
 }
 
-// status is how the network is served.
+// status says how the network is served.
 func (s *served) status(a *arms, now time.Time) site.Served {
 	st := site.Served{Network: s.name, Interface: s.iface, Why: site.Printable(s.whyNot(now))}
 	n := s.network()

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a way to send and hear what an interface carries.
+// port sends and receives on an interface.
 type port struct {
 	iface *net.Interface
-	// raw sends to clients that have no address yet, and hears the answers of other
-	// servers and of hosts whose address is asked for.
+	// raw sends to clients that have no address yet. It receives the answers of other servers, and of hosts whose
+	// address is being probed.
 	raw  *os.File
 	dhcp *net.UDPConn
 	pxe  *net.UDPConn
@@ -29,7 +29,7 @@ type port struct {
 	neighbours neighbours
 }
 
-// openPort opens what DHCP needs on an interface.
+// openPort opens the sockets for DHCP on an interface.
 func openPort(name string) (_ *port, err error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func openPort(name string) (_ *port, err error) {
 	return p, nil
 }
 
-// missing says what to do about a socket that cannot be had.
+// missing says what to do about a socket that cannot be opened.
 func missing(what string, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
@@ -81,7 +81,7 @@ func (p *port) Close() {
 	}
 }
 
-// openUDP is a UDP socket that an interface alone reaches.
+// openUDP opens a UDP socket that is bound to an interface.
 func openUDP(iface string, at netip.Addr, number int) (*net.UDPConn, error) {
 	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -89,7 +89,7 @@ func openUDP(iface string, at netip.Addr, number int) (*net.UDPConn, error) {
 			if failed = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, iface); failed == nil {
 				failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
 			}
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20) // as much as the system lets it have
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20) // as much as the system allows
 		})
 		return errors.Join(err, failed)
 	}}
@@ -100,8 +100,8 @@ func openUDP(iface string, at netip.Addr, number int) (*net.UDPConn, error) {
 	return c.(*net.UDPConn), nil
 }
 
-// openRaw is a socket for the frames of an interface. It hears answers to DHCP
-// clients and of ARP, and nothing that this host sends.
+// openRaw opens a socket for an interface's frames. It receives answers to DHCP clients and ARP replies, and
+// nothing that this host sends.
 func openRaw(index int) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -128,8 +128,8 @@ func openRaw(index int) (*os.File, error) {
 	return f, nil
 }
 
-// interesting are the frames that a raw socket hears: ARP replies, and whole UDP
-// packets to the port of DHCP clients, none that this host sent.
+// interesting filters the frames of a raw socket: ARP replies, and unfragmented UDP packets to the port of DHCP
+// clients, except those from this host.
 var interesting = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 14},
@@ -150,7 +150,7 @@ var interesting = []bpf.Instruction{
 	bpf.RetConstant{Val: 0},
 }
 
-// listen tells of the other servers that are heard until the port is closed.
+// listen reports other servers until the port is closed.
 func (p *port) listen(foreign func(netip.Addr)) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -169,7 +169,7 @@ func (p *port) listen(foreign func(netip.Addr)) {
 	}
 }
 
-// discover asks the network for other DHCP servers.
+// discover probes the network for other DHCP servers.
 func (p *port) discover() error {
 	b, err := discovery(p.iface.HardwareAddr)
 	if err != nil {
@@ -198,8 +198,8 @@ func (p *port) send(a *answer) error {
 	return err
 }
 
-// inUse asks whether a host has an address: by ARP in the interface's own network,
-// by an echo where a relay is between.
+// inUse reports whether a host uses an address: by ARP in the interface's own network, by an echo request behind a
+// relay.
 func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.Duration) bool {
 	if !n.relay.IsValid() {
 		return p.neighbours.wait(ctx, a, within, func() error {
@@ -227,7 +227,7 @@ func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.
 		if err != nil {
 			return false
 		}
-		m, err := icmp.ParseMessage(1, buf[:size]) // 1 is ICMP's number
+		m, err := icmp.ParseMessage(1, buf[:size]) // 1 is ICMP's protocol number
 		ip, ok := from.(*net.IPAddr)
 		if err == nil && ok && m.Type == ipv4.ICMPTypeEchoReply && ip.IP.Equal(net.IP(a.AsSlice())) {
 			return true

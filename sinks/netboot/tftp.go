@@ -26,8 +26,8 @@ const (
 	errUndefined, errNotFound, errAccess, errOperation = 0, 1, 2, 4
 )
 
-// Bounds of TFTP. Transfers are of one port, so that they pass a firewall that knows
-// nothing of TFTP, and controllers that accept answers from no other port.
+// These are the bounds of TFTP. All transfers use one port, so that they pass firewalls that do not know TFTP, and
+// reach controllers that accept answers from no other port.
 const (
 	tftpPort       = 69
 	maxAsk         = 512 // bytes of a request (RFC 2347)
@@ -43,14 +43,13 @@ const (
 	longestTimeout = 10 // seconds
 )
 
-// ask is a request to read.
+// ask is a read request.
 type ask struct {
 	file    string
 	block   int
 	window  int
 	timeout time.Duration
-	// options are those that the answer names, in the order of the request; a size
-	// among them is filled in.
+	// options are those that the answer names, in the order of the request. The answer fills in a size.
 	options []setting
 }
 
@@ -58,8 +57,8 @@ type setting struct{ name, value string }
 
 var errAsk = errors.New("not a request that can be answered")
 
-// askOf reads a request (RFC 1350; options of RFC 2347, 2348, 2349 and 7440). What it
-// does not know it leaves out, as RFC 2347 says.
+// askOf reads a request (RFC 1350; options of RFC 2347, 2348, 2349 and 7440). It ignores unknown options, as RFC
+// 2347 says.
 func askOf(b []byte) (ask, error) {
 	a := ask{block: standardBlock, window: 1, timeout: tftpTimeout}
 	if len(b) < 4 || len(b) > maxAsk || binary.BigEndian.Uint16(b) != opRead || b[len(b)-1] != 0 {
@@ -96,7 +95,7 @@ func askOf(b []byte) (ask, error) {
 	return a, nil
 }
 
-// acceptance names the options that were taken, and the size of the file.
+// acceptance lists the accepted options, and the size of the file.
 func (a ask) acceptance(size int64) []byte {
 	b := []byte{0, opOptions}
 	for _, o := range a.options {
@@ -108,7 +107,7 @@ func (a ask) acceptance(size int64) []byte {
 	return b
 }
 
-// tftp gives files to machines that boot.
+// tftp serves files to machines that boot.
 type tftp struct {
 	conn *net.UDPConn
 	arms *arms
@@ -148,7 +147,7 @@ func (t *tftp) run(ctx context.Context) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			continue // one client's port is closed, say
+			continue // for example, a client's port is closed
 		}
 		if n < 2 {
 			continue
@@ -181,7 +180,7 @@ func (t *tftp) refuse(client netip.AddrPort, code byte, text string) {
 	t.conn.WriteToUDPAddrPort(append(append([]byte{0, opError, 0, code}, text...), 0), client)
 }
 
-// begin begins a transfer; of a client that asks again the one before is over.
+// begin starts a transfer. If the client already had one, that ends.
 func (t *tftp) begin(ctx context.Context, running *sync.WaitGroup, client netip.AddrPort, packet []byte) {
 	a, err := askOf(packet)
 	if err != nil {
@@ -291,9 +290,8 @@ func (s *session) write(b []byte) error {
 	return err
 }
 
-// exchange sends some blocks until the client has at least the first, and says how
-// many it has. An acknowledgement that comes twice is ignored (RFC 1123, section
-// 4.2.3.1).
+// exchange sends some blocks until the client has at least the first, and returns how many it has. It ignores
+// repeated acknowledgements (RFC 1123, section 4.2.3.1).
 func (s *session) exchange(ctx context.Context, a ask, first, blocks int64, send func() error, got *int64) error {
 	for range tftpTries {
 		if err := send(); err != nil {
@@ -310,7 +308,7 @@ func (s *session) exchange(ctx context.Context, a ask, first, blocks int64, send
 			case packet := <-s.in:
 				if binary.BigEndian.Uint16(packet) == opError {
 					t.Stop()
-					return errors.New("the client ended the transfer") // after asking for the size, for one
+					return errors.New("the client ended the transfer") // for example, after asking for the size
 				}
 				if len(packet) < 4 {
 					continue

@@ -12,7 +12,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// frame is an Ethernet frame with a UDP packet of IPv4.
+// frame makes an Ethernet frame with a UDP packet over IPv4.
 func frame(to, from net.HardwareAddr, src, dst netip.AddrPort, payload []byte) []byte {
 	b := make([]byte, 14+20+8, 14+20+8+len(payload))
 	copy(b, to)
@@ -54,8 +54,7 @@ func fold(s uint32) uint16 {
 	return uint16(s)
 }
 
-// payloadOf is the payload of a frame's UDP packet to the port of DHCP clients; nil
-// for other frames.
+// payloadOf is the payload of a frame's UDP packet to the port of DHCP clients; nil for other frames.
 func payloadOf(b []byte) []byte {
 	if len(b) < 14+20+8 || binary.BigEndian.Uint16(b[12:]) != 0x0800 {
 		return nil
@@ -72,7 +71,7 @@ func payloadOf(b []byte) []byte {
 	return udp[8:]
 }
 
-// serverOf is who sent an answer of DHCP; invalid for what is none.
+// serverOf is the sender of a DHCP answer; invalid for anything else.
 func serverOf(b []byte) netip.Addr {
 	payload := payloadOf(b)
 	if payload == nil || len(payload) > maxPacket {
@@ -82,7 +81,7 @@ func serverOf(b []byte) netip.Addr {
 	if err != nil || msg.OpCode != dhcpv4.OpcodeBootReply {
 		return netip.Addr{}
 	}
-	// An offer without an address is a proxy's, and no second server.
+	// An offer without an address comes from a proxy, not from a second server.
 	if t := msg.MessageType(); t != dhcpv4.MessageTypeNak && !ip4(msg.YourIPAddr).IsValid() || t == dhcpv4.MessageTypeNone {
 		return netip.Addr{}
 	}
@@ -92,8 +91,7 @@ func serverOf(b []byte) netip.Addr {
 	return ip4(msg.ServerIPAddr)
 }
 
-// arpQuestion asks who has an address (RFC 5227, section 2.1.1: a probe's sender
-// has none itself).
+// arpQuestion asks who has an address (RFC 5227, section 2.1.1: a probe has no sender address).
 func arpQuestion(from net.HardwareAddr, target netip.Addr) []byte {
 	b := make([]byte, 14+28)
 	copy(b, broadcast)
@@ -106,7 +104,7 @@ func arpQuestion(from net.HardwareAddr, target netip.Addr) []byte {
 	return b
 }
 
-// arpSender is whose address an ARP packet tells; invalid for other frames.
+// arpSender is the sender's address in an ARP packet; invalid for other frames.
 func arpSender(b []byte) netip.Addr {
 	if len(b) < 14+28 || binary.BigEndian.Uint16(b[12:]) != 0x0806 {
 		return netip.Addr{}
@@ -116,7 +114,7 @@ func arpSender(b []byte) netip.Addr {
 
 var broadcast = net.HardwareAddr{255, 255, 255, 255, 255, 255}
 
-// discovery asks who serves DHCP.
+// discovery asks for DHCP servers.
 func discovery(mac net.HardwareAddr) ([]byte, error) {
 	var xid dhcpv4.TransactionID
 	if _, err := rand.Read(xid[:]); err != nil {
@@ -133,7 +131,7 @@ func discovery(mac net.HardwareAddr) ([]byte, error) {
 
 var broadcastAddr = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// neighbours are the addresses that are asked for, and who waits.
+// neighbours are the addresses that are being probed, and who waits for each.
 type neighbours struct {
 	mu    sync.Mutex
 	asked map[netip.Addr][]chan struct{}
@@ -149,7 +147,7 @@ func (n *neighbours) heard(a netip.Addr) {
 	delete(n.asked, a)
 }
 
-// wait asks for an address and waits for an answer a while.
+// wait probes an address and waits a while for an answer.
 func (n *neighbours) wait(ctx context.Context, a netip.Addr, within time.Duration, ask func() error) bool {
 	c := n.await(a)
 	if ask() != nil {
@@ -167,7 +165,7 @@ func (n *neighbours) wait(ctx context.Context, a netip.Addr, within time.Duratio
 	return false
 }
 
-// await gives a channel that is closed when somebody has an address.
+// await returns a channel that is closed when somebody has an address.
 func (n *neighbours) await(a netip.Addr) chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -179,7 +177,7 @@ func (n *neighbours) await(a netip.Addr) chan struct{} {
 	return c
 }
 
-// giveUp waits for an address no more.
+// giveUp stops waiting for an address.
 func (n *neighbours) giveUp(a netip.Addr, c chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,38 +13,37 @@ import (
 	"time"
 )
 
-// When things are told.
+// These times control when messages are sent.
 const (
-	gather      = 30 * time.Second // from noticing a cause to telling it, with the nodes it has by then
-	digestEvery = time.Hour        // between two messages of more nodes with a cause
-	overAfter   = 10 * time.Minute // without the cause, it is over
+	gather      = 30 * time.Second // from noticing a cause to the first message, to collect its nodes
+	digestEvery = time.Hour        // between two messages about more nodes with a cause
+	overAfter   = 10 * time.Minute // a cause that stays away this long is resolved
 	remindEvery = 24 * time.Hour
 )
 
-// maxAccount bounds the file of an account, in bytes.
+// maxAccount is the maximum size of an account's file, in bytes.
 const maxAccount = 16 << 20
 
-// account is what a channel was told of, by the causes' keys.
+// account records what a channel was told, by the causes' keys.
 type account map[string]*entry
 
-// entry is what a channel was told of one cause.
+// entry records what a channel was told about one cause.
 type entry struct {
 	Kind  Kind      `json:"kind"`
 	What  string    `json:"what"`
 	Do    string    `json:"do,omitempty"`
 	Since time.Time `json:"since"`
-	// First is when the cause was first noticed, Told when the last message
-	// of it was taken (zero before the first), Gone since when it is not
-	// there any more.
+	// First is when the cause was first noticed. Told is when the channel accepted the last message about it; zero
+	// before the first. Gone is since when the cause is away.
 	First time.Time `json:"first"`
 	Told  time.Time `json:"told"`
 	Gone  time.Time `json:"gone,omitzero"`
-	// Nodes are those that were told of.
+	// Nodes are the nodes in the messages so far.
 	Nodes []string `json:"nodes,omitempty"`
 }
 
-// due notes what is there and what has gone. It gives the events to tell now,
-// in a steady order, and for how long there will be none if nothing changes.
+// due updates the account with the present causes. It returns the events to send now, in a fixed order, and the
+// time until the next one if nothing changes.
 func (a *account) due(now time.Time, present map[string]cause, p Pace) ([]Event, time.Duration) {
 	if *a == nil {
 		*a = account{}
@@ -68,7 +67,7 @@ func (a *account) due(now time.Time, present map[string]cause, p Pace) ([]Event,
 		}
 		e := (*a)[k]
 		if e.Told.IsZero() {
-			delete(*a, k) // nobody ever knew
+			delete(*a, k) // nobody was told
 			continue
 		}
 		if e.Gone.IsZero() || e.Gone.After(now) {
@@ -79,8 +78,7 @@ func (a *account) due(now time.Time, present map[string]cause, p Pace) ([]Event,
 	return events, next.Sub(now)
 }
 
-// notice takes in that a cause is there, and gives what is to be told of it
-// next, and when.
+// notice records that a cause is present. It returns the next event about the cause, and when to send it.
 func (a account) notice(now time.Time, k string, c cause, p Pace) (time.Time, Event) {
 	e := a[k]
 	if e == nil {
@@ -108,8 +106,8 @@ func (a account) notice(now time.Time, k string, c cause, p Pace) (time.Time, Ev
 	return e.Told.Add(p.Remind), e.event(k, EventReminder, c.nodes)
 }
 
-// firstDue is when a cause is told first: once its nodes are gathered, and it
-// has lasted. It began when it was noticed if a clock that was set says later.
+// firstDue is when to send a cause first: once its nodes are collected and it has lasted. If its time is later than
+// First, as after a change of the clock, First counts.
 func (e *entry) firstDue(c cause) time.Time {
 	begun, gathered := e.First, e.First.Add(gather)
 	if c.since.Before(begun) {
@@ -121,8 +119,7 @@ func (e *entry) firstDue(c cause) time.Time {
 	return gathered
 }
 
-// event is what there is to tell of a cause; one that is over is told with the
-// nodes that it was told with.
+// event is an event about a cause. EventResolved has the nodes that the channel was told about.
 func (e *entry) event(k string, kind EventKind, nodes []string) Event {
 	if kind == EventResolved {
 		nodes = e.Nodes
@@ -130,7 +127,7 @@ func (e *entry) event(k string, kind EventKind, nodes []string) Event {
 	return Event{Event: kind, Cause: k, Kind: e.Kind, What: e.What, Do: e.Do, Since: e.Since, Count: len(nodes), first: e.First, all: nodes}
 }
 
-// told notes that events were taken.
+// told records accepted events.
 func (a account) told(now time.Time, events []Event) {
 	for _, e := range events {
 		if e.Event == EventResolved {
@@ -141,8 +138,8 @@ func (a account) told(now time.Time, events []Event) {
 	}
 }
 
-// load reads what the channel was told before a restart. A file that cannot be
-// read as such is put aside: people are then told again.
+// load reads what the channel was told before a restart. It ignores a file that it cannot parse, so people are told
+// again.
 func (t *teller) load() error {
 	f, err := os.Open(t.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +160,7 @@ func (t *teller) load() error {
 	return nil
 }
 
-// sound says whether every entry is there, and its nodes in order.
+// sound reports whether every entry exists, with its nodes in order.
 func (a account) sound() bool {
 	for _, e := range a {
 		if e == nil || !slices.IsSorted(e.Nodes) {
@@ -173,7 +170,7 @@ func (a account) sound() bool {
 	return true
 }
 
-// save keeps what was told, whole or not at all.
+// save stores what was told, atomically.
 func (t *teller) save() error {
 	kept := maps.Clone(t.account)
 	maps.DeleteFunc(kept, func(_ string, e *entry) bool { return e.Told.IsZero() })
@@ -184,8 +181,7 @@ func (t *teller) save() error {
 	return replace(t.file, text)
 }
 
-// replace writes a file in a way that leaves the old one or the new one,
-// whenever the power fails.
+// replace writes a file so that a power failure leaves the old or the new content.
 func replace(name string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {

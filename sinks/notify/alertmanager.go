@@ -11,13 +11,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/say"
 )
 
-// alertmanagerPace is how often an Alertmanager is told again of what lasts: it
-// keeps its alerts in memory alone, and ends those that nobody repeats.
+// alertmanagerPace is the pace of repeating lasting causes. Alertmanager keeps its alerts only in memory, and ends
+// those that nobody repeats.
 var alertmanagerPace = Pace{More: time.Minute, Remind: time.Minute}
 
-// alertLasts is when an alert ends that nobody repeats. It is longer than a cause
-// may be gone before it is over, so that one which comes and goes stays one
-// alert.
+// alertLasts is when an alert without repetition ends. It is longer than overAfter, so that a cause that comes and
+// goes stays one alert.
 const alertLasts = overAfter + 5*time.Minute
 
 // alertNames are the names of alerts by the kind of their cause.
@@ -26,9 +25,9 @@ var alertNames = map[Kind]string{
 	Halted: "SlipwayRolloutHalted", Problem: "SlipwaySiteProblem",
 }
 
-// alertmanagerPosts are the events of a message for Alertmanager's API v2. A
-// credential with a user name logs in with it; one without is a bearer token. An
-// alert is told by its labels, which stay as they are as long as its cause does.
+// alertmanagerPosts converts a message for Alertmanager's API v2. A credential with a user name logs in with it;
+// one without is a bearer token. Alertmanager identifies an alert by its labels, which stay the same as long as its
+// cause.
 func alertmanagerPosts(address *url.URL, k credential, m Message) ([]request, error) {
 	type alert struct {
 		Labels      map[string]string `json:"labels"`

@@ -17,40 +17,40 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Kind is the kind of thing that needs a person.
+// Kind is the kind of a cause for which a person is needed.
 type Kind string
 
-// The kinds.
+// These are the kinds.
 const (
 	Stalled  Kind = "stalled"  // nodes that need a new commit or a person
-	Held     Kind = "held"     // nodes that wait for somebody's word
+	Held     Kind = "held"     // nodes that wait for a person
 	Approval Kind = "approval" // destructions that wait for an approval
-	Halted   Kind = "halted"   // a rollout that begins no further node
+	Halted   Kind = "halted"   // a rollout that starts no further node
 	Problem  Kind = "problem"  // the site as a whole
 )
 
-// Bounds on what is told.
+// These are the bounds of messages.
 const (
-	maxCauses = 50  // of nodes at once, beyond which the rest is told as one
+	maxCauses = 50  // of nodes at once; the rest is reported as one per kind
 	maxWhat   = 600 // bytes of a sentence
 )
 
-// longProblem is how long a problem of the site lasts before anybody is told:
-// repositories are away now and then. A broken design has somebody who has
-// just pushed it, and a record or a term that cannot be written stops the work.
+// longProblem is how long a problem of the site lasts before people are told, because repositories are sometimes
+// away. A broken design is reported sooner: somebody has just pushed it. So are records and terms that cannot be
+// written, because they stop the work.
 const longProblem = 15 * time.Minute
 
-// cause is one reason why a person is needed, with the nodes that have it.
+// cause is one reason why a person is needed, with the affected nodes.
 type cause struct {
 	kind  Kind
-	what  string // as the first of the nodes has it
+	what  string // in the words of the first node
 	do    string
-	since time.Time     // of the first
-	wait  time.Duration // how long it lasts before it is told
+	since time.Time     // of the earliest node
+	wait  time.Duration // how long it lasts before it is sent
 	nodes []string      // in order; none for the site as a whole
 }
 
-// causes are the reasons in a report, by their keys.
+// causes are the causes in a report, by key.
 func causes(r *site.Report) map[string]cause {
 	all := nodeCauses(r)
 	add := func(steady string, c cause) {
@@ -89,8 +89,7 @@ func approval(waiting site.Losses, digest string) cause {
 		what: fmt.Sprintf("%s of %s, where %s would be lost", first.Action, first.Node, first.Lost)}
 }
 
-// nodeCauses are the causes of nodes. Where almost every node has one of its
-// own, the rarest are told as one: what makes them differ is not known here.
+// nodeCauses are the causes of nodes. If there are more than maxCauses, the rarest are reported as one per kind.
 func nodeCauses(r *site.Report) map[string]cause {
 	waiting, halted := map[string]bool{}, ""
 	for _, l := range r.Status.Waiting {
@@ -116,8 +115,8 @@ func nodeCauses(r *site.Report) map[string]cause {
 	return all
 }
 
-// needs says whether a node needs a person, and what for. What it is held by
-// may be told of anyway: destruction that waits for approval, a halted rollout.
+// needs reports whether a node needs a person, and for what. told says that what holds the node is reported anyway:
+// destruction that waits for approval, or a halted rollout.
 func needs(n *site.NodeStatus, told bool) (Kind, bool) {
 	switch {
 	case n.State == site.Stalled:
@@ -128,7 +127,7 @@ func needs(n *site.NodeStatus, told bool) (Kind, bool) {
 	return "", false
 }
 
-// with adds a node to a cause, which its first node begins.
+// with adds a node to a cause. The first node sets its text.
 func (c cause) with(n *site.NodeStatus, kind Kind) cause {
 	if len(c.nodes) == 0 {
 		c = cause{kind: kind, what: printable(n.Reason), do: cmp.Or(printable(n.Release), "slipway why "+n.Name), since: n.Since}
@@ -140,7 +139,7 @@ func (c cause) with(n *site.NodeStatus, kind Kind) cause {
 	return c
 }
 
-// fewer has the causes with the fewest nodes told as one for each kind.
+// fewer merges the causes with the fewest nodes into one per kind.
 func fewer(all map[string]cause) map[string]cause {
 	if len(all) <= maxCauses {
 		return all
@@ -165,15 +164,14 @@ func fewer(all map[string]cause) map[string]cause {
 	return kept
 }
 
-// key names a cause in accounts and messages.
+// key identifies a cause in accounts and messages.
 func key(k Kind, steady string) string {
 	sum := sha256.Sum256([]byte(string(k) + "\x00" + steady))
 	return hex.EncodeToString(sum[:8])
 }
 
-// steady is a sentence without what differs between nodes, and from time to
-// time, though the cause is the same: the node's own name, addresses, names
-// made of letters and digits such as serials, times and long numbers.
+// steady removes from a sentence what differs between nodes or over time although the cause is the same: the node's
+// name, addresses, mixed letters and digits such as serial numbers, times and long numbers.
 func steady(node, text string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`()<>,;=", r) })
 	for i, word := range words {
@@ -182,7 +180,7 @@ func steady(node, text string) string {
 	return strings.Join(words, " ")
 }
 
-// kindOf is a word, or what it stands for.
+// kindOf is a word, or a placeholder for its kind.
 func kindOf(node, word string) string {
 	if node != "" && (word == node || len(node) > 3 && strings.Contains(word, node)) {
 		return "NODE"
@@ -232,17 +230,16 @@ func isTime(word string) bool {
 	return noDuration == nil && word != "0" || clock.MatchString(word)
 }
 
-// userinfo is what may be before the host in a URL, and is nobody's business.
+// userinfo matches what may precede the host in a URL, which must stay private.
 var userinfo = regexp.MustCompile(`://[^/@\s]+@`)
 
-// printable is foreign text as it may be shown: one line, bounded, and without
-// what a URL may carry before its host.
+// printable makes foreign text fit to show: one line of bounded length, without the user information of URLs.
 func printable(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	return short(userinfo.ReplaceAllString(s, "://"), maxWhat)
 }
 
-// short is at most so many bytes of a text, with a sign where it was cut.
+// short cuts a text to so many bytes. A cut text ends with an ellipsis.
 func short(s string, bytes int) string {
 	if len(s) <= bytes {
 		return s

@@ -13,22 +13,20 @@ import (
 	"time"
 )
 
-// Bounds on a command.
+// These are the bounds of a command.
 const (
-	maxSaid   = 2 << 10 // bytes of what it says on stderr
+	maxSaid   = 2 << 10 // bytes of its stderr
 	waitDelay = 5 * time.Second
 )
 
-// Command is a program that is told on its standard input. It gets no
-// arguments, no shell is between, and of the daemon's environment it sees
-// nothing: only the summary, as SLIPWAY_SUMMARY.
+// Command is a program that gets messages on its standard input. It runs without a shell and without arguments. Its
+// only environment variable is SLIPWAY_SUMMARY, with the summary.
 type Command struct {
 	path string
 	log  *slog.Logger
 }
 
-// NewCommand refuses a program that could not be run, or that anybody may
-// replace.
+// NewCommand refuses a program that cannot be run, or that anybody may replace.
 func NewCommand(path string, log *slog.Logger) (*Command, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -46,8 +44,8 @@ func NewCommand(path string, log *slog.Logger) (*Command, error) {
 	return &Command{path, log}, nil
 }
 
-// Send runs the program once. What it says on stderr goes to the log; what it
-// leaves running ends with it.
+// Send runs the program once. Its stderr goes to the log. When the program ends, Send kills the processes that it
+// left.
 func (c *Command) Send(ctx context.Context, m Message) error {
 	said := &head{}
 	cmd := exec.CommandContext(ctx, c.path)
@@ -74,7 +72,7 @@ func (c *Command) Send(ctx context.Context, m Message) error {
 	return fmt.Errorf("%s: %w: %s", c.path, err, words)
 }
 
-// killGroup ends the program and what it started.
+// killGroup kills the program and what it started.
 func killGroup(p *os.Process) error {
 	err := syscall.Kill(-p.Pid, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) {
@@ -83,7 +81,7 @@ func killGroup(p *os.Process) error {
 	return err
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the start of what is written to it.
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {

@@ -12,21 +12,20 @@ import (
 // Own is the form of docs/notifications.md, for receivers written for Slipway.
 const Own = "slipway"
 
-// form is how a service wants to be told.
+// form is the form of a service's messages.
 type form struct {
-	// posts are the requests for a message, in order. An error says what the
-	// credential or the address lacks.
+	// posts are the requests for a message, in order. The error says what the credential or the address lacks.
 	posts func(address *url.URL, k credential, m Message) ([]request, error)
-	// malformed says whether an answer refuses this message and would take
-	// others; final whether it refuses the address or the credential.
+	// malformed reports whether a status refuses only this message. final reports whether it refuses the address or
+	// the credential.
 	malformed, final func(status int) bool
 	pace             Pace // zero for that of people
 }
 
-// request is one of them, with the causes of the events in it.
+// request is one request, with the causes of its events.
 type request struct {
 	url    *url.URL
-	header http.Header // beside the usual
+	header http.Header // in addition to the usual ones
 	body   []byte
 	causes []string
 }
@@ -39,7 +38,7 @@ var forms = map[string]form{
 	"alertmanager": {posts: alertmanagerPosts, malformed: isMalformed, final: isFinal, pace: alertmanagerPace},
 }
 
-// Forms are the names of the forms that a webhook can have.
+// Forms are the names of the forms of a webhook.
 func Forms() []string { return slices.Sorted(maps.Keys(forms)) }
 
 func never(int) bool { return false }
@@ -53,10 +52,10 @@ func isFinal(status int) bool {
 		status != http.StatusTooManyRequests
 }
 
-// credential is one as a form uses it.
+// credential is a credential as a form uses it.
 type credential struct{ name, user, text string }
 
-// hide takes the secret out of foreign text; of an address that is one, its parts.
+// hide removes the secret from foreign text. If the secret is an address, hide also removes its parts.
 func (k credential) hide(text string) string {
 	secrets := []string{k.text}
 	if u, err := url.Parse(k.text); err == nil && u.Host != "" {
@@ -74,7 +73,7 @@ func (k credential) hide(text string) string {
 	return text
 }
 
-// shortestSecret is that of a part of an address, in bytes: shorter ones are words.
+// shortestSecret is the minimum length of a hidden part of an address, in bytes. Shorter parts are words.
 const shortestSecret = 8
 
 func ownPosts(address *url.URL, k credential, m Message) ([]request, error) {
@@ -86,7 +85,7 @@ func ownPosts(address *url.URL, k credential, m Message) ([]request, error) {
 	return []request{{url: address, header: header, body: body, causes: m.causes()}}, nil
 }
 
-// causes are those of the message's events.
+// causes are the causes of the message's events.
 func (m *Message) causes() []string {
 	var all []string
 	for i := range m.Events {
@@ -95,9 +94,8 @@ func (m *Message) causes() []string {
 	return all
 }
 
-// secretAddress is where a service gave an address that is a secret itself: the
-// credential holds all of it. It must lead to the host and port of the address on the
-// command line, for which the credential was asked.
+// secretAddress is the address from the credential, for services whose address itself is the secret. It must have
+// the host and port of the address on the command line, for which the credential was requested.
 func secretAddress(address *url.URL, k credential) (*url.URL, error) {
 	if k.text == "" {
 		return address, nil
@@ -119,7 +117,7 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// keyError is a credential that a form cannot use.
+// keyError reports a credential that a form cannot use.
 type keyError struct{ name, what string }
 
 func (e *keyError) Error() string {
@@ -129,7 +127,7 @@ func (e *keyError) Error() string {
 	return "credential \"" + e.name + "\": " + e.what
 }
 
-// severity is how bad a kind of cause is, in the words of PagerDuty.
+// severity is the severity of a kind of cause, in PagerDuty's words.
 func severity(k Kind) string {
 	switch k {
 	case Problem:
@@ -140,7 +138,7 @@ func severity(k Kind) string {
 	return "error"
 }
 
-// encode is a value as JSON.
+// encode encodes a value as JSON.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -14,53 +14,50 @@ import (
 // MessageVersion is the version of a message's JSON form.
 const MessageVersion = 1
 
-// Bounds on a message.
+// These are the bounds of a message.
 const (
 	maxNames   = 20  // of nodes in an event
 	maxMention = 3   // of nodes in the summary
 	maxSummary = 500 // bytes
 )
 
-// Message is what a channel is told at once. docs/notifications.md describes
-// its JSON form.
+// Message is one message to a channel. docs/notifications.md describes its JSON form.
 type Message struct {
 	Version int `json:"version"`
-	// ID is the same when the same message is sent again.
+	// ID stays the same when a message is repeated.
 	ID   string    `json:"id"`
 	Site string    `json:"site"`
 	When time.Time `json:"when"`
 	// Revision is the revision in force; empty before the first.
 	Revision string `json:"revision,omitempty"`
-	// Summary is all of it in one short line.
+	// Summary is the whole message in one short line.
 	Summary string  `json:"summary"`
 	Events  []Event `json:"events"`
 }
 
-// EventKind is what has become of a cause.
+// EventKind says what has happened to a cause.
 type EventKind string
 
-// The kinds of event.
+// These are the kinds of event.
 const (
 	EventNew      EventKind = "new"
-	EventMore     EventKind = "more"     // further nodes have a cause that was told
-	EventReminder EventKind = "reminder" // it was told a day ago
+	EventMore     EventKind = "more"     // more nodes have a reported cause
+	EventReminder EventKind = "reminder" // a reported cause lasts
 	EventResolved EventKind = "resolved"
 )
 
-// Event is one thing to tell.
+// Event is one thing to report.
 type Event struct {
 	Event EventKind `json:"event"`
-	// Cause names the cause; its messages can be put together by it.
+	// Cause identifies the cause. Receivers can group messages by it.
 	Cause string `json:"cause"`
 	Kind  Kind   `json:"kind"`
-	// What is wrong, in a sentence, as the first node has it; Do is what to
-	// do, or where to look.
+	// What says what is wrong, in the words of the first node. Do says what to do, or where to look.
 	What  string    `json:"what"`
 	Do    string    `json:"do,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Count is how many nodes have the cause, Added how many of them were not
-	// told of before, and Nodes the first of them. A cause of the site as a
-	// whole has none.
+	// Count is the number of nodes with the cause. Added is how many of them are new, and Nodes are the first of
+	// them all. A cause of the site as a whole has none.
 	Count int      `json:"count,omitempty"`
 	Added int      `json:"added,omitempty"`
 	Nodes []string `json:"nodes,omitempty"`
@@ -84,7 +81,7 @@ func newMessage(site, revision string, now time.Time, events []Event) Message {
 	}
 }
 
-// body is the message as it is sent.
+// body is the message as sent.
 func (m Message) body() []byte {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -110,7 +107,7 @@ func (e *Event) line() string {
 	return line
 }
 
-// subject is who has the cause.
+// subject says what or who has the cause.
 func (e *Event) subject() string {
 	switch e.Kind {
 	case Halted:

@@ -1,11 +1,9 @@
-// Package notify tells people when a site does not go on without one: nodes
-// are stalled or wait for somebody's word, a rollout has halted, the site as a
-// whole is in trouble. What has the same cause is told once, with its nodes
-// together, again when it has gone and come back, and as a reminder every day;
-// and that it is over.
+// Package notify tells people when a site needs a person: nodes are stalled or wait for somebody, a rollout has
+// halted, or the site as a whole has a problem. Nodes with the same cause are reported together, once. A cause is
+// reported again when it has gone and come back, as a daily reminder, and when it is over.
 //
-// Each channel keeps its own account of what it was told. A channel that was
-// away is told how things are now, in one message, not all that has happened.
+// Each channel has its own account of what it was told. After an outage, a channel gets one message about the
+// current state, not every past event.
 package notify
 
 import (
@@ -22,27 +20,25 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Channel takes messages to people.
+// Channel delivers messages to people.
 type Channel interface {
-	// Send returns when the message was taken. After an error the channel is
-	// told again later.
+	// Send returns once the message was accepted. After an error, the channel gets another message later.
 	Send(ctx context.Context, m Message) error
 }
 
-// Paced is a Channel that wants to be told of what lasts more often than people
-// do.
+// Paced is a Channel that wants its own pace of repetition.
 type Paced interface{ Pace() Pace }
 
-// Pace is how often a channel is told.
+// Pace says how often a channel gets messages.
 type Pace struct {
-	// More is the time between two messages of more nodes with a cause, and
-	// Remind that between two messages of a cause that lasts.
+	// More is the time between two messages about more nodes with a cause. Remind is the time between two messages
+	// about a lasting cause.
 	More, Remind time.Duration
 }
 
-// undelivered is an error of a channel that has settled a part of a message.
+// undelivered is the error of a channel that has settled part of a message.
 type undelivered struct {
-	settled []string // causes that are not to be sent again: taken, or refused for good
+	settled []string // causes not to send again: accepted, or refused for good
 	after   time.Duration
 	err     error
 }
@@ -50,25 +46,24 @@ type undelivered struct {
 func (e *undelivered) Error() string { return e.err.Error() }
 func (e *undelivered) Unwrap() error { return e.err }
 
-// Times of delivery.
+// These are the times of delivery.
 const (
 	sendTimeout  = 30 * time.Second
 	firstBackoff = 30 * time.Second
 	maxBackoff   = 15 * time.Minute
 )
 
-// Config is what a notifier works with.
+// Config configures a Notifier.
 type Config struct {
 	Site string
-	// Dir is where the channels' accounts are kept, so that a restart repeats
-	// nothing.
+	// Dir holds the channels' accounts, so that a restart repeats nothing.
 	Dir string
 	// Channels are the channels by the names of their accounts.
 	Channels map[string]Channel
 	Log      *slog.Logger
 }
 
-// Notifier finds out when a person is needed; it is an engine.Reporter.
+// Notifier finds out when a person is needed. It implements engine.Reporter.
 type Notifier struct {
 	site    string
 	tellers []*teller
@@ -77,13 +72,13 @@ type Notifier struct {
 	present *picture // nil before the first report
 }
 
-// picture is what needs a person, as the last report has it.
+// picture is what needs a person, according to the last report.
 type picture struct {
 	revision string
 	causes   map[string]cause
 }
 
-// New makes a notifier; Run has it tell.
+// New makes a Notifier. Run makes it send.
 func New(c Config) (*Notifier, error) {
 	n := &Notifier{site: c.Site}
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
@@ -97,8 +92,8 @@ func New(c Config) (*Notifier, error) {
 	return n, nil
 }
 
-// Report takes note of what needs a person. It returns at once: what becomes
-// of messages is no part of the site's status.
+// Report records what needs a person. It returns at once: the delivery of messages is not part of the site's
+// status.
 func (n *Notifier) Report(_ context.Context, r site.Report) error {
 	p := &picture{revision: r.Status.Applied.ID, causes: causes(&r)}
 	n.mu.Lock()
@@ -113,7 +108,7 @@ func (n *Notifier) Report(_ context.Context, r site.Report) error {
 	return nil
 }
 
-// Run tells the channels until the context ends.
+// Run sends to the channels until the context ends.
 func (n *Notifier) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, t := range n.tellers {
@@ -122,7 +117,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// teller tells one channel. Only its own goroutine uses it.
+// teller sends to one channel. Only its own goroutine uses it.
 type teller struct {
 	n        *Notifier
 	channel  Channel
@@ -132,7 +127,7 @@ type teller struct {
 	log      *slog.Logger
 	account  account
 	failures int       // in a row
-	rest     time.Time // until when nothing is sent after a failure
+	rest     time.Time // nothing is sent before, after a failure
 }
 
 func (t *teller) run(ctx context.Context) {
@@ -147,8 +142,7 @@ func (t *teller) run(ctx context.Context) {
 	}
 }
 
-// turn tells what is due, and says how long there is nothing to do unless
-// there is news.
+// turn sends what is due, and returns how long to wait unless there is news.
 func (t *teller) turn(ctx context.Context) time.Duration {
 	t.n.mu.Lock()
 	p := t.n.present
@@ -180,7 +174,7 @@ func (t *teller) turn(ctx context.Context) time.Duration {
 	return 0
 }
 
-// note keeps what was told.
+// note records settled events.
 func (t *teller) note(now time.Time, events []Event) {
 	if len(events) == 0 {
 		return
@@ -191,7 +185,7 @@ func (t *teller) note(now time.Time, events []Event) {
 	}
 }
 
-// settledOf are the events that a failed message need not tell again.
+// settledOf are the events of a failed message that need not be sent again.
 func settledOf(err error, events []Event) []Event {
 	var u *undelivered
 	if !errors.As(err, &u) {
@@ -206,7 +200,7 @@ func settledOf(err error, events []Event) []Event {
 	return settled
 }
 
-// paceOf is what suits people unless the channel says otherwise.
+// paceOf is the pace of people, unless the channel has its own.
 func paceOf(c Channel) Pace {
 	if p, ok := c.(Paced); ok && p.Pace() != (Pace{}) {
 		return p.Pace()
@@ -220,7 +214,7 @@ func (t *teller) send(ctx context.Context, m Message) error {
 	return t.channel.Send(ctx, m)
 }
 
-// fail has the channel left alone for a while, longer each time.
+// fail pauses the channel, longer each time.
 func (t *teller) fail(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0

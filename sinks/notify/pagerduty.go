@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// routingKeyLength is that of every key of an Events API v2 integration.
+// routingKeyLength is the length of the key of an Events API v2 integration.
 const routingKeyLength = 32
 
-// pagerdutyPosts are the events of a message for PagerDuty's Events API v2, one
-// request each. What has one cause is one alert, which ends when the cause does.
-// Sent twice, an event changes nothing: the alert is found by its dedup_key.
+// pagerdutyPosts converts a message for PagerDuty's Events API v2, one request per event. One cause is one alert,
+// which ends with the cause. A repeated event changes nothing, because PagerDuty finds the alert by its dedup_key.
 func pagerdutyPosts(address *url.URL, k credential, m Message) ([]request, error) {
 	if len(k.text) != routingKeyLength || strings.ContainsFunc(k.text, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &keyError{k.name, "PagerDuty asks for the integration key of an Events API v2 integration, 32 characters: name its credential by --notify-credential"}
@@ -47,7 +46,7 @@ func pagerdutyPosts(address *url.URL, k credential, m Message) ([]request, error
 	return posts, nil
 }
 
-// dedupKey names an alert in PagerDuty, in at most 255 characters.
+// dedupKey identifies an alert in PagerDuty, in at most 255 characters.
 func dedupKey(site, cause string) string {
 	return "slipway/" + short(site, 200) + "/" + cause
 }

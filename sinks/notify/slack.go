@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Slack's bounds (https://docs.slack.dev/reference/block-kit/blocks): blocks of
-// a message, and characters of the text in one.
+// These are Slack's bounds (https://docs.slack.dev/reference/block-kit/blocks): blocks of a message, and characters
+// of the text in a block.
 const (
 	slackBlocks = 50
 	slackText   = 3000
 )
 
-// slackPosts are a message for an incoming webhook of Slack: a block for each
-// event, and the summary for where blocks are not shown.
+// slackPosts converts a message for a Slack incoming webhook: a block per event, and the summary for clients
+// without blocks.
 func slackPosts(address *url.URL, k credential, m Message) ([]request, error) {
 	to, err := secretAddress(address, k)
 	if err != nil {
@@ -56,8 +56,7 @@ func (e *Event) paragraph(site string) string {
 
 var slackControl = map[rune]string{'&': "&amp;", '<': "&lt;", '>': "&gt;"}
 
-// slackEscape has Slack show a text as it is, with no link and nobody called by
-// it, in at most so many characters.
+// slackEscape makes Slack show a text literally, without links or mentions, in at most so many characters.
 func slackEscape(s string, most int) string {
 	var b strings.Builder
 	n := 0

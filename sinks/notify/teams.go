@@ -5,12 +5,11 @@ import (
 	"net/url"
 )
 
-// teamsMost is how large a message may be, in bytes. Teams takes 28 KB, and counts
-// two bytes for a character where a part on the way takes it as UTF-16.
+// teamsMost is the maximum size of a message, in bytes. Teams accepts 28 KB, and counts two bytes per character
+// where it handles the message as UTF-16.
 const teamsMost = 13 << 10
 
-// card is an Adaptive Card of version 1.4. Its texts are runs, in which Teams
-// looks for no Markdown.
+// card is an Adaptive Card of version 1.4. Its texts are runs, which Teams does not parse as Markdown.
 type card struct {
 	Schema  string      `json:"$schema"`
 	Type    string      `json:"type"`
@@ -30,8 +29,8 @@ type cardRun struct {
 	Weight string `json:"weight,omitempty"`
 }
 
-// teamsPosts are a message for the workflow "post to a channel when a webhook
-// request is received" of Microsoft Teams.
+// teamsPosts converts a message for the Microsoft Teams workflow "post to a channel when a webhook request is
+// received".
 func teamsPosts(address *url.URL, k credential, m Message) ([]request, error) {
 	to, err := secretAddress(address, k)
 	if err != nil {

@@ -20,12 +20,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/secret"
 )
 
-// Bounds on a webhook's answer.
+// These are the bounds of a webhook's answer.
 const (
 	maxAnswer       = 4 << 10 // bytes of the body that are read
 	maxAnswerHeader = 64 << 10
 	answerTimeout   = 20 * time.Second
-	refusedFor      = time.Hour // without a request after an answer that a retry does not change
+	refusedFor      = time.Hour // no request for this long after an answer that a retry does not change
 )
 
 // signatureHeader carries "sha256=" and the HMAC-SHA256 of the body in hex,
@@ -40,16 +40,15 @@ type Webhook struct {
 	secrets    secret.Source
 	client     *http.Client
 
-	// refused is what no request is sent for before again: a service has
-	// refused the address or the credential that has this digest.
+	// refused is a service's refusal of the address or of the credential with this digest. Until refusedUntil no
+	// request is sent.
 	refused      error
 	refusedWith  [sha256.Size]byte
 	refusedUntil time.Time
 }
 
-// NewWebhook refuses an address that others could read along on the way to.
-// The form is one of Forms. The credential is looked up for each message, so that
-// it can be changed.
+// NewWebhook makes a Webhook. It refuses an address that exposes messages on the way. form is one of Forms. The
+// credential is read for each message, so that it can be changed.
 func NewWebhook(address, credential, form string, secrets secret.Source) (*Webhook, error) {
 	f, known := forms[form]
 	u, err := url.Parse(address)
@@ -83,7 +82,7 @@ func NewWebhook(address, credential, form string, secrets secret.Source) (*Webho
 	return w, nil
 }
 
-// Pace is how often the service wants to be told of what lasts.
+// Pace is the service's pace of repetition.
 func (w *Webhook) Pace() Pace { return w.form.pace }
 
 func isLoopback(host string) bool {
@@ -91,7 +90,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// key is the credential, zero when there is none.
+// key is the credential; zero for none.
 func (w *Webhook) key() (credential, error) {
 	if w.credential == "" {
 		return credential{}, nil
@@ -111,9 +110,8 @@ func (w *Webhook) key() (credential, error) {
 	return credential{name: w.credential, user: v.Username(), text: text}, nil
 }
 
-// Send posts the message; only an answer of 2xx says that it was taken. A service
-// that has refused the address or the credential is left alone for an hour, or
-// until the credential is another.
+// Send posts the message. Only an answer of 2xx accepts it. If a service refuses the address or the credential,
+// Send sends nothing more for an hour, or until the credential changes.
 func (w *Webhook) Send(ctx context.Context, m Message) error {
 	key, err := w.key()
 	if err != nil {
@@ -174,7 +172,7 @@ func (w *Webhook) post(ctx context.Context, p request, key credential) error {
 	defer resp.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only to be shown
 	if len(said) == maxAnswer {
-		said = said[:max(0, maxAnswer-len(key.text))] // the secret may be cut at its end
+		said = said[:max(0, maxAnswer-len(key.text))] // the end may contain part of the secret
 	}
 	if resp.StatusCode/100 != 2 {
 		return &answerError{host: w.url.Host, status: resp.StatusCode, after: retryAfter(resp.Header.Get("Retry-After")),
@@ -183,18 +181,18 @@ func (w *Webhook) post(ctx context.Context, p request, key credential) error {
 	return nil
 }
 
-// answerError is an answer that says that a message was not taken.
+// answerError is an answer that does not accept a message.
 type answerError struct {
 	host   string
 	status int
-	after  time.Duration // that the service asks to wait; 0 for nothing
+	after  time.Duration // requested by the service; 0 for none
 	text   string
 }
 
 func (e *answerError) Error() string { return fmt.Sprintf("post to %s: it answers %s", e.host, e.text) }
 
-// retryAfter is the time that a service asks for: seconds, or a date (RFC 9110
-// section 10.2.3). What asks for more than an hour gets an hour.
+// retryAfter is the wait that a service requests: seconds, or a date (RFC 9110 section 10.2.3). It is at most an
+// hour.
 func retryAfter(header string) time.Duration {
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
@@ -205,7 +203,7 @@ func retryAfter(header string) time.Duration {
 	return min(max(wait, 0), time.Hour)
 }
 
-// withoutURL is an error without the address, which may be a secret itself.
+// withoutURL is an error without the address, which may be a secret.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

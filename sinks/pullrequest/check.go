@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Bounds on a check, of texts in characters. The title with its commits fits
-// what GitHub takes of a status.
+// These are the bounds of a check, of texts in characters. The title with its commits fits GitHub's limit for a
+// status.
 const (
 	maxVerdict = 105 // characters
 	maxLine    = 4000
@@ -25,16 +25,15 @@ func pending(name string, p site.Proposal, base string) forge.Check {
 	}
 }
 
-// unread is the check of a proposal whose comment is about to name what merging
-// it destroys.
+// unread is the check of a proposal until its comment names what merging it destroys.
 func unread(name string, v *site.Review) forge.Check {
 	return forge.Check{
 		Commit: v.Proposal.Head, Name: name, Verdict: forge.Pending, URL: v.Proposal.URL,
-		Title: "writing down what is destroyed by " + commits(v.Proposal.Head, v.Base),
+		Title: "recording the losses of " + commits(v.Proposal.Head, v.Base),
 	}
 }
 
-// unwritten is the check of a proposal whose comment the forge does not take.
+// unwritten is the check of a proposal whose comment the forge rejects.
 func unwritten(c forge.Check) forge.Check {
 	return forge.Check{
 		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
@@ -42,13 +41,12 @@ func unwritten(c forge.Check) forge.Check {
 	}
 }
 
-// superseded is the check of a commit whose place another has taken.
+// superseded is the check of a commit that another commit has replaced.
 func superseded(name, commit, by string) forge.Check {
 	return forge.Check{Commit: commit, Name: name, Verdict: forge.Superseded, Title: "superseded by " + short(by)}
 }
 
-// spent is the check of a commit of which so much was said that the forge may
-// take no more.
+// spent is the last check of a commit, before the forge may accept no more.
 func spent(c forge.Check) forge.Check {
 	return forge.Check{
 		Commit: c.Commit, Name: c.Name, Verdict: forge.Error, URL: c.URL,
@@ -56,8 +54,8 @@ func spent(c forge.Check) forge.Check {
 	}
 }
 
-// verdictOf is the check of a review. Its title is why there is no plan, or the
-// verdict in one line, and names the commits that it stands for.
+// verdictOf is the check of a review. Its title names the commits, and says in one line the verdict, or why there
+// is no plan.
 func verdictOf(name string, v *site.Review) forge.Check {
 	first := cut(v.Verdict, maxLine)
 	title := plain(first)
@@ -72,7 +70,7 @@ func verdictOf(name string, v *site.Review) forge.Check {
 	}
 }
 
-// verdict is pending where a person has to say first that there may be a plan.
+// verdict is pending if a person must first allow the plan.
 func verdict(v *site.Review) forge.Verdict {
 	switch {
 	case v.Allow != "":
@@ -85,7 +83,7 @@ func verdict(v *site.Review) forge.Verdict {
 	return forge.Failure
 }
 
-// notes are the findings that have a line in the repository.
+// notes converts the findings that have a line in the repository.
 func notes(all []site.Finding) []forge.Note {
 	var some []forge.Note
 	for _, f := range all {
@@ -110,8 +108,8 @@ var levelOf = map[site.Severity]forge.Level{
 	site.SeverityError: forge.LevelFailure, site.SeverityWarning: forge.LevelWarning, site.SeverityNote: forge.LevelNotice,
 }
 
-// plain is a line of Markdown as it is read, where others' text is written in
-// entities and kept from being found by spaces without width.
+// plain turns a line of Markdown into the text that people see. In Markdown, others' text is escaped with entities
+// and zero-width spaces.
 func plain(line string) string {
 	return strings.ReplaceAll(html.UnescapeString(line), "\u200b", "")
 }
@@ -120,7 +118,7 @@ func commits(head, base string) string { return short(head) + " on " + short(bas
 
 func short(commit string) string { return site.Revision{ID: commit}.Short() }
 
-// cut is a text of at most so many characters.
+// cut shortens a text to so many characters.
 func cut(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"

@@ -12,37 +12,34 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Orders are what people may ask for.
+// Orders are the actions that people can request.
 type Orders interface {
-	// Plan has a proposal planned again.
+	// Plan plans a proposal again.
 	Plan(number int)
-	// Approve approves the set of destruction with a digest, which somebody
-	// asked for in a comment on a proposal, and Disapprove ends such an approval.
-	// Their errors wrap site.ErrRefused when that makes no sense.
+	// Approve approves the set of destruction with a digest, which somebody requested in a comment on a proposal.
+	// Disapprove ends such an approval. Their errors wrap site.ErrRefused if the request makes no sense.
 	Approve(ctx context.Context, digest string, by site.ApprovalSource) error
 	Disapprove(ctx context.Context, digest string, by site.ApprovalSource) error
-	// Allow lets one commit of a fork be planned.
+	// Allow permits planning one commit of a fork.
 	Allow(ctx context.Context, number int, head, by string) error
 }
 
-// answer is what is said to a comment: a reaction, none when it is not for us, and
-// a reply in words where it was meant as a command and is none. A command that is
-// refused gets no reply: where a repository has several sites, another one may
-// have carried it out.
+// answer is the answer to a comment. It has no reaction if the comment is not for us. It has a reply in words if
+// the comment was meant as a command and is not one. A refused command gets no reply: if a repository has several
+// sites, another site may have carried it out.
 type answer struct {
 	forge.Reaction
 	reply string
 }
 
-// obey does what a comment asks for, and gives the answer. After an error it is
-// asked for again.
+// obey does what a comment requests, and returns the answer. After an error it is called again.
 func (l *Listener) obey(
 	ctx context.Context, c forge.Comment, asked forge.Command, wrong *forge.NotACommand,
 ) (answer, error) {
 	p, err := l.Proposals.Proposal(ctx, c.Number)
 	switch {
 	case errors.Is(err, forge.ErrGone):
-		return answer{}, nil // it is on something else that has a number
+		return answer{}, nil // the comment is on something else that has a number
 	case err != nil:
 		return answer{}, err
 	case p.Base != l.Base:
@@ -73,19 +70,18 @@ func (l *Listener) obey(
 	return answer{Reaction: reaction}, nil
 }
 
-// Bounds on what is said in an hour, as a forge takes so much of us and no more.
+// These are hourly limits on answers, because a forge limits our writes.
 const (
-	// maxRefused is how many of those who may not write are told so. There may
-	// be any number of them.
+	// maxRefused bounds how many people without write permission get an answer. There may be any number of them.
 	maxRefused = 5
-	// maxReplies is how many comments that ask for nothing are answered in words.
+	// maxReplies bounds how many comments that are not commands get an answer in words.
 	maxReplies = 5
 )
 
-// hourly counts what was done in the last hour.
+// hourly holds the times of what was done in the last hour.
 type hourly []time.Time
 
-// may says whether one more may be done, and counts it.
+// may reports whether one more is allowed, and counts it.
 func (h *hourly) may(most int) bool {
 	*h = slices.DeleteFunc(*h, func(t time.Time) bool { return time.Since(t) >= time.Hour })
 	if len(*h) >= most {
@@ -95,7 +91,7 @@ func (h *hourly) may(most int) bool {
 	return true
 }
 
-// refuse is the answer to somebody who may not write: to some of them none.
+// refuse is the answer to somebody without write permission. Beyond maxRefused there is none.
 func (l *Listener) refuse() answer {
 	if !l.refused.may(maxRefused) {
 		return answer{}
@@ -103,14 +99,14 @@ func (l *Listener) refuse() answer {
 	return answer{Reaction: forge.Refused}
 }
 
-// notUnderstood says why a comment was no command, and how to write one.
+// notUnderstood says why a comment was not a command, and how to write one.
 func notUnderstood(c forge.Comment, wrong *forge.NotACommand) string {
 	return fmt.Sprintf("Nothing was done for %s: %s.\n\n"+
 		"Write a new comment. Its first line is only the command, exactly like this:\n\n- `%s`\n",
 		linked(c), wrong.Why, strings.Join(forge.Usage, "`\n- `"))
 }
 
-// linked is a comment as others speak of it.
+// linked is a link to a comment.
 func linked(c forge.Comment) string {
 	if !strings.HasPrefix(c.URL, "https://") || strings.ContainsAny(c.URL, " ()<>\n") {
 		return "a comment here"
@@ -118,14 +114,14 @@ func linked(c forge.Comment) string {
 	return "[this comment](" + c.URL + ")"
 }
 
-// carryOut does what somebody who may asks for.
+// carryOut carries out the command of an authorized person.
 func (l *Listener) carryOut(
 	ctx context.Context, p site.Proposal, c forge.Comment, asked forge.Command,
 ) (forge.Reaction, error) {
 	by := site.ApprovalSource{Kind: site.ByComment, By: c.Author, Proposal: p.Number, Comment: c.ID, When: c.Written}
 	switch open := p.State == site.ProposalOpen; {
 	case asked.Commit != "" && open && p.Fork && p.Head == asked.Commit:
-		return forge.Seen, l.Orders.Allow(ctx, p.Number, p.Head, c.Author) // it is going to be planned
+		return forge.Seen, l.Orders.Allow(ctx, p.Number, p.Head, c.Author) // Slipway will plan it
 	case asked.Commit != "":
 		return "", fmt.Errorf("%w: the proposal is not an open one from a fork at commit %s", site.ErrRefused, asked.Commit)
 	case asked.Verb == forge.VerbApprove:

@@ -14,91 +14,86 @@ import (
 	"github.com/slipway-gitops/slipway/engine/forge"
 )
 
-// ListenerConfig is what a Listener works with.
+// ListenerConfig configures a Listener.
 type ListenerConfig struct {
-	// Base is the branch that the site follows. Proposals for another are not
-	// ours.
+	// Base is the branch that the site follows. Proposals for other branches are ignored.
 	Base      string
 	Proposals forge.Proposals
 	Comments  forge.Comments
 	Talk      forge.Talk
 	People    forge.People
 	Orders    Orders
-	// Outbox keeps which comments were answered.
+	// Outbox stores which comments were answered.
 	Outbox Outbox
-	// Every says how often to look, if nobody calls Look.
+	// Every is the interval between looks without a call of Look.
 	Every func() time.Duration
-	// Problem is told what keeps comments from being read or answered, and nil
-	// when that is over.
+	// Problem receives the error that prevents reading or answering comments, and nil when it is over.
 	Problem func(error)
 	Log     *slog.Logger
 }
 
-// Listener does what people with the right to write ask for in comments on
-// proposals, and answers each with a reaction. What was meant as a command and is
-// none is answered in words. A comment is read once it is there for us to see, and
-// as it was written: one that was edited is no command.
+// Listener carries out the commands of people with write permission in comments on proposals. It answers each with
+// a reaction. What was meant as a command and is not one gets a reply in words. The listener reads a comment once,
+// when it becomes visible. An edited comment is not a command.
 type Listener struct {
 	ListenerConfig
 	poke    chan struct{}
 	is      heard
-	unsaved bool                // whether the outbox has it otherwise
+	unsaved bool                // the outbox has an older state
 	failing map[int64]time.Time // since when a comment cannot be obeyed or answered
-	// What was said in the last hour to those who may not, and in words.
+	// These count the last hour's refusals and replies in words.
 	refused, replied hourly
 }
 
-// heardKey is the key in the outbox of what was heard.
+// heardKey is the key of heard in the outbox.
 const heardKey = "heard"
 
-// heard is what was read and answered.
+// heard records what was read and answered.
 type heard struct {
-	// Since is when the comments were written that are read next.
+	// Since is the time from which comments are read next.
 	Since time.Time `json:"since"`
-	// Commands are those that were written since, and those that are still to
-	// be answered.
+	// Commands are those written since, and those not yet answered.
 	Commands []command `json:"commands,omitempty"`
 }
 
-// command is a comment that asked for something, once that was done or refused.
+// command is a comment with a request that was carried out or refused.
 type command struct {
 	Comment int64          `json:"comment"`
-	Written time.Time      `json:"written"`          // or edited last
-	Answer  forge.Reaction `json:"answer,omitempty"` // empty when it is not for us
+	Written time.Time      `json:"written"`          // or last edited
+	Answer  forge.Reaction `json:"answer,omitempty"` // empty if it is not for us
 	Owed    bool           `json:"owed,omitempty"`   // the forge does not have the answer yet
-	// Number is the proposal on which Reply is written beside the answer.
+	// Number is the proposal on which Reply is written in addition to the reaction.
 	Number int    `json:"number,omitempty"`
 	Reply  string `json:"reply,omitempty"`
 }
 
 const (
-	// overlap is for how long before the last comment comments are read again:
-	// a forge may come to show one only after a later one.
+	// overlap is how far before the last comment reading starts again. A forge may show a comment after a later
+	// one.
 	overlap = time.Minute
-	// longestHeard is how old a comment may be that is read at last.
+	// longestHeard is the maximum age of a comment that is read.
 	longestHeard = 3 * 24 * time.Hour
-	// patience is how long it is tried to obey a comment, and then to answer it.
+	// patience is how long obeying a comment is tried, and then answering it.
 	patience = 24 * time.Hour
-	// maxCommands is how many are remembered, and maxOwed how many replies: all of
-	// them fit the outbox.
+	// maxCommands bounds the remembered commands, and maxOwed their replies. All of them fit the outbox.
 	maxCommands, maxOwed = 500, 10
 	// roundTimeout bounds one look.
 	roundTimeout = 5 * time.Minute
-	// slowest is how long it takes at most until a look that failed is tried
-	// again, unless the forge asks for more.
+	// slowest is the longest pause after a failed look, unless the forge requests a longer one or the interval is
+	// longer.
 	slowest = 5 * time.Minute
 )
 
-// NewListener makes a listener; Run has it listen.
+// NewListener makes a Listener. Run starts it.
 func NewListener(c ListenerConfig) *Listener {
 	return &Listener{ListenerConfig: c, poke: make(chan struct{}, 1), failing: map[int64]time.Time{}}
 }
 
-// Look has the comments read now.
+// Look makes the listener read the comments now.
 func (l *Listener) Look() {
 	select {
 	case l.poke <- struct{}{}:
-	default: // it is going to
+	default: // a look is already requested
 	}
 }
 
@@ -122,8 +117,8 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 }
 
-// recall begins where it was left. The first time it begins now: what was
-// written before was not written for us.
+// recall continues where the last process stopped. The first time it starts now: earlier comments were not meant
+// for Slipway.
 func (l *Listener) recall(ctx context.Context) error {
 	all, err := l.Outbox.Messages(ctx)
 	if value := all[heardKey]; value != nil {
@@ -133,7 +128,7 @@ func (l *Listener) recall(ctx context.Context) error {
 		return fmt.Errorf("recall which comments were answered: %w", err)
 	}
 	if l.is.Since.IsZero() {
-		l.is.Since = time.Now().Add(-overlap) // by another clock
+		l.is.Since = time.Now().Add(-overlap) // the forge has another clock
 		return l.remember(ctx)
 	}
 	return nil
@@ -150,7 +145,7 @@ func (l *Listener) remember(ctx context.Context) error {
 	return nil
 }
 
-// pause is how long to wait after a look.
+// pause is the time to wait after a look.
 func (l *Listener) pause(err error, failures int) time.Duration {
 	var limited *forge.Limited
 	switch every := l.Every(); {
@@ -163,7 +158,7 @@ func (l *Listener) pause(err error, failures int) time.Duration {
 	}
 }
 
-// wait waits, or until somebody wants a look. Its error is the context's.
+// wait waits for a time, or until somebody requests a look. Its error is the context's.
 func (l *Listener) wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -175,9 +170,8 @@ func (l *Listener) wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// round reads the comments that are new, does what they ask for, and gives the
-// answers that are owed. What was done is remembered before it is answered: an
-// answer that is lost is given again, and no command carried out again.
+// round reads the new comments, carries out their commands, and gives the owed answers. It remembers each command
+// before answering: a lost answer is given again, but no command is carried out twice.
 func (l *Listener) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
@@ -193,11 +187,11 @@ func (l *Listener) round(ctx context.Context) error {
 	return errors.Join(err, l.answer(ctx))
 }
 
-// hear does what comments ask for, each once, in their order. What cannot be done
-// now is left for the next time, and keeps no other back.
+// hear carries out the commands in comments once each, in order. A command that fails is left for the next look,
+// and does not hold up the others.
 func (l *Listener) hear(ctx context.Context, all []forge.Comment) error {
 	var wrong error
-	since, open := l.is.Since, true // whether all before was heard
+	since, open := l.is.Since, true // whether all earlier comments were heard
 	for _, c := range all {
 		err := l.hearOne(ctx, c)
 		if l.unsaved || concernsAll(ctx, err) {
@@ -211,15 +205,14 @@ func (l *Listener) hear(ctx context.Context, all []forge.Comment) error {
 	return cmp.Or(wrong, l.moveOn(ctx, since))
 }
 
-// concernsAll says whether what kept one comment from being obeyed or answered
-// would keep the next from it.
+// concernsAll reports whether an error with one comment would also occur with the next.
 func concernsAll(ctx context.Context, err error) bool {
 	var limited *forge.Limited
 	return ctx.Err() != nil || errors.As(err, &limited)
 }
 
-// hearOne does what a comment asks for, if it is a command that was not carried
-// out. One that failed for a day is given up.
+// hearOne carries out the command of a comment, unless that was done before. It gives up a command that has failed
+// for a day.
 func (l *Listener) hearOne(ctx context.Context, c forge.Comment) error {
 	if _, ours := forge.ReadMarker(c.Body); ours || c.Bot || l.knows(c.ID) {
 		return nil
@@ -242,8 +235,8 @@ func (l *Listener) hearOne(ctx context.Context, c forge.Comment) error {
 	return l.remember(ctx)
 }
 
-// read reads a comment as a command. It is none when it does not read as a person
-// wrote it: who edited it may be another.
+// read parses a comment as a command. An edited comment, or one that a program wrote, is not a command: another
+// person may have edited it.
 func read(c forge.Comment) (forge.Command, *forge.NotACommand) {
 	asked, err := forge.ReadCommand(c.Body)
 	var wrong *forge.NotACommand
@@ -268,12 +261,12 @@ func (l *Listener) owesReplies() (n int) {
 	return n
 }
 
-// givesUp says whether something about a comment has failed for long enough.
+// givesUp reports whether a comment has failed for long enough.
 func (l *Listener) givesUp(ctx context.Context, comment int64, err error) bool {
 	if concernsAll(ctx, err) {
 		return false
 	}
-	maps.DeleteFunc(l.failing, func(_ int64, since time.Time) bool { return time.Since(since) > longestHeard }) // was deleted
+	maps.DeleteFunc(l.failing, func(_ int64, since time.Time) bool { return time.Since(since) > longestHeard }) // the comment was deleted
 	since, known := l.failing[comment]
 	if !known {
 		l.failing[comment] = time.Now()
@@ -286,8 +279,8 @@ func (l *Listener) givesUp(ctx context.Context, comment int64, err error) bool {
 	return true
 }
 
-// bound forgets the oldest commands where there are too many, and that they are
-// owed an answer. What was written up to then is not read again.
+// bound forgets the oldest commands when there are too many, with the answers they are owed. Comments from before
+// that are not read again.
 func (l *Listener) bound() {
 	for len(l.is.Commands) > maxCommands {
 		oldest := slices.MinFunc(l.is.Commands, func(a, b command) int { return a.Written.Compare(b.Written) }).Written
@@ -300,7 +293,7 @@ func (l *Listener) knows(comment int64) bool {
 	return slices.ContainsFunc(l.is.Commands, func(c command) bool { return c.Comment == comment })
 }
 
-// moveOn forgets what need not be read any more.
+// moveOn forgets comments that need not be read again.
 func (l *Listener) moveOn(ctx context.Context, since time.Time) error {
 	if !since.After(l.is.Since) {
 		return nil
@@ -310,8 +303,7 @@ func (l *Listener) moveOn(ctx context.Context, since time.Time) error {
 	return l.remember(ctx)
 }
 
-// answer gives the answers that are owed. One that cannot be given keeps no other
-// back, and is given up after a day.
+// answer gives the owed answers. An answer that fails does not hold up the others, and is given up after a day.
 func (l *Listener) answer(ctx context.Context) error {
 	if l.unsaved {
 		if err := l.remember(ctx); err != nil {
@@ -333,8 +325,8 @@ func (l *Listener) answer(ctx context.Context) error {
 	return wrong
 }
 
-// answerOne answers a command. A comment that is gone, or that the forge takes no
-// answer for, is owed none.
+// answerOne answers a command. If the comment is gone, or the forge rejects the answer, the answer is no longer
+// owed.
 func (l *Listener) answerOne(ctx context.Context, c *command) error {
 	err := l.Talk.React(ctx, c.Comment, c.Answer)
 	if err == nil && c.Reply != "" {
@@ -351,8 +343,8 @@ func (l *Listener) answerOne(ctx context.Context, c *command) error {
 	return l.remember(ctx)
 }
 
-// replyMarker is of the reply to a comment. It names no site: where a repository
-// has several, and one account speaks for all, one reply is enough.
+// replyMarker marks the reply to a comment. It names no site: if a repository has several sites that share one
+// account, one reply is enough.
 func replyMarker(comment int64) forge.Marker {
 	return forge.Marker{Kind: fmt.Sprintf("reply-%d", comment)}
 }

@@ -1,13 +1,9 @@
-// Package pullrequest tells of reviews where changes are proposed: a check on
-// the proposed commit, one comment that is kept up to date, and a comment of its
-// own when a person is needed.
+// Package pullrequest reports reviews on proposals: a check on the proposed commit, one comment that is kept up to
+// date, and a separate comment when a person is needed.
 //
-// What is to be told of a proposal is a wish, and a newer wish takes the place
-// of an older one: what the forge was not told by then, it never is. Wishes are
-// kept in an outbox before anything else, and changed there after each thing
-// told. Whatever ends the daemon, and however long the forge is away, nothing is
-// lost; and since all that is told is told in a way that can be repeated,
-// nothing is there twice.
+// What to report on a proposal is a wish. A newer wish replaces an older one, and what was not reported by then
+// never is. The reporter stores a wish in an outbox first, and updates it after each report. Nothing is lost when
+// the daemon ends or the forge is away. Every report can be repeated, so nothing appears twice.
 package pullrequest
 
 import (
@@ -22,37 +18,36 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Outbox keeps what is to be told, for longer than the daemon lives.
+// Outbox stores what to report. It outlives the daemon.
 type Outbox interface {
-	// PutMessage keeps a value under a key; nil removes it. It is durable when
-	// there is no error. Values are JSON, compressed with gzip, and below 64 KiB.
+	// PutMessage stores a value under a key; nil removes it. The change is durable if there is no error. Values are
+	// JSON, compressed with gzip, and below 64 KiB.
 	PutMessage(ctx context.Context, key string, value []byte) error
-	// Messages is all that is kept, by others too.
+	// Messages returns everything stored, including what others stored.
 	Messages(ctx context.Context) (map[string][]byte, error)
 }
 
-// Config is what a reporter works with.
+// Config configures a Reporter.
 type Config struct {
 	Site   string
 	Checks forge.Checks
 	Talk   forge.Talk
 	Outbox Outbox
-	// Told is told how the comment that is kept on a proposal was found, and how
-	// it is once it says what it has to. It is called again after an error.
+	// Told receives the comment on a proposal as it was found, and as it is once it has the right text. It is
+	// called again after an error.
 	Told func(ctx context.Context, t site.Told) error
-	// Problem is told what keeps the forge from being told, and nil when that is
-	// over. It returns at once.
+	// Problem receives the error that prevents reporting, and nil when it is over. It returns at once.
 	Problem func(error)
 	Log     *slog.Logger
 }
 
-// Reporter is a review.Announcer.
+// Reporter implements review.Announcer.
 type Reporter struct {
 	Config
 	wake chan struct{}
 
-	// Of Run alone.
-	forge line          // rests while it wants no requests
+	// These are only for Run.
+	forge line          // rests while the forge wants no requests
 	lines [lines]line   // rest after failures
 	tries map[task]*try // what has failed
 	said  string        // the last problem
@@ -62,29 +57,27 @@ type Reporter struct {
 	wishes map[int]*wish // never changed, only replaced
 }
 
-// New makes a reporter; Run has it tell.
+// New makes a Reporter. Run makes it report.
 func New(c Config) *Reporter {
 	c.Log = c.Log.With("site", c.Site)
 	return &Reporter{Config: c, wake: make(chan struct{}, 1), tries: map[task]*try{}, wishes: map[int]*wish{}}
 }
 
-// Begin takes note that a proposal's head is being planned as merged into a
-// commit of the branch. It is durable when it returns, and asks nothing of the
-// forge.
+// Begin records that a proposal's head is being planned as merged into a commit of the branch. The record is
+// durable when Begin returns. Begin makes no request to the forge.
 func (r *Reporter) Begin(ctx context.Context, p site.Proposal, base string) error {
 	return r.ask(ctx, p.Number, func(w *wish) { w.begin(r.check(), p, base) })
 }
 
-// Announce takes a review to be told. It is durable when it returns, and asks
-// nothing of the forge.
+// Announce records a review to report. The record is durable when Announce returns. Announce makes no request to
+// the forge.
 func (r *Reporter) Announce(ctx context.Context, v site.Review) error {
 	return r.ask(ctx, v.Proposal.Number, func(w *wish) { w.announce(r.check(), &v) })
 }
 
-// Reads is the comment that is kept on a proposal as it is now: people may have
-// changed it. It is the one with the id, if that is known, and it asks the forge.
-// site.ErrNotFound is wrapped when there is none, and site.ErrNotYet while another
-// text is on its way.
+// Reads asks the forge for the current text of the comment on a proposal, which people may have changed. comment is
+// its ID, if known. The error wraps site.ErrNotYet while a newer text is being written, or site.ErrNotFound if
+// there is none.
 func (r *Reporter) Reads(ctx context.Context, number int, comment int64) (site.Reading, error) {
 	r.mu.Lock()
 	err := r.load(ctx)
@@ -104,17 +97,17 @@ func (r *Reporter) Reads(ctx context.Context, number int, comment int64) (site.R
 	return k.Reading(), nil
 }
 
-// kindPlan is of the comment that is kept.
+// kindPlan marks the comment that is kept up to date.
 const kindPlan = "plan"
 
 func (r *Reporter) marker(kind string) forge.Marker { return forge.Marker{Site: r.Site, Kind: kind} }
 
-// CheckName is the name under which a site tells commits how they stand.
+// CheckName is the name of a site's check.
 func CheckName(site string) string { return "slipway/" + site }
 
 func (r *Reporter) check() string { return CheckName(r.Site) }
 
-// ask changes a wish, for news that has come.
+// ask changes a wish because of news.
 func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,12 +135,12 @@ func (r *Reporter) ask(ctx context.Context, number int, how func(*wish)) error {
 	}
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is awake
+	default: // Run is already woken
 	}
 	return nil
 }
 
-// told changes a wish, for something that the forge was told.
+// told changes a wish because the forge was told something.
 func (r *Reporter) told(ctx context.Context, number int, how func(*wish)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +153,7 @@ const keyPrefix = "wish/"
 
 func key(number int) string { return fmt.Sprintf("%s%d", keyPrefix, number) }
 
-// put makes a wish durable, and then the one that counts.
+// put makes a wish durable, and then the current one.
 func (r *Reporter) put(ctx context.Context, w *wish) error {
 	if w.settled() {
 		w.Since = time.Time{}
@@ -172,7 +165,7 @@ func (r *Reporter) put(ctx context.Context, w *wish) error {
 	return nil
 }
 
-// load reads the outbox, once.
+// load reads the outbox once.
 func (r *Reporter) load(ctx context.Context) error {
 	if r.loaded {
 		return nil
@@ -186,7 +179,7 @@ func (r *Reporter) load(ctx context.Context) error {
 			continue
 		}
 		w, err := decode(value)
-		if err != nil || key(w.Number) != k { // every open proposal is announced anew
+		if err != nil || key(w.Number) != k { // every open proposal is announced again
 			r.Log.Warn("what to report on a proposal cannot be read, and is dropped", "key", k, "err", err)
 			continue
 		}
@@ -196,11 +189,10 @@ func (r *Reporter) load(ctx context.Context) error {
 	return nil
 }
 
-// remembered is how long it is known of a proposal which commits were told
-// something, when there is no news of it.
+// remembered is how long the reports on a proposal without news are remembered.
 const remembered = 90 * 24 * time.Hour
 
-// forget drops what is known of proposals that nothing was heard of for long.
+// forget drops proposals that have had no news for a long time.
 func (r *Reporter) forget(ctx context.Context) error {
 	for number, w := range r.wishes {
 		if !w.settled() || time.Since(w.Changed) < remembered {

@@ -10,30 +10,26 @@ import (
 	"github.com/slipway-gitops/slipway/engine/forge"
 )
 
-// Times of trying again.
+// These are the times and numbers for retries.
 const (
-	// After a failure nothing of its kind is told for a while, which doubles as
-	// long as everything of the kind fails.
+	// After a failure, nothing of its kind is reported for a while. The time doubles as long as everything of the
+	// kind fails.
 	firstBackoff, maxBackoff = 5 * time.Second, 2 * time.Minute
-	// slowly is how often something is tried at last that the forge does not take,
-	// or that a person has to make possible.
+	// slowly is the longest interval for retrying what the forge rejects, or what a person must make possible.
 	slowly = 15 * time.Minute
-	// goneFor is how long something has to be gone, or refused, before it is
-	// believed: a forge says the same to who may not see it, and when it is in
-	// trouble.
+	// goneFor is how long "gone" or "refused" must last before it is believed. A forge answers the same to a token
+	// without permission, and when it has trouble itself.
 	goneFor = 24 * time.Hour
-	// People are told of a silence that the forge wants for longer, and of so
-	// many failures in a row.
+	// People hear of a silence that the forge wants for longer than this, and of so many failures in a row.
 	longSilence     = 5 * time.Minute
 	lastingFailures = 3
 )
 
-// line is what things are told through, which may fail while others do not: a
-// token may have the right to one and not to another.
+// line is a kind of report. One kind may fail while the other works: a token may only have the right to one.
 type line struct {
 	failures int       // in a row
-	rest     time.Time // until when nothing is told
-	problem  error     // that lasts
+	rest     time.Time // no report until then
+	problem  error     // a lasting one
 }
 
 const lineChecks, lineComments, lines = 0, 1, 2
@@ -45,19 +41,18 @@ func (p part) line() int {
 	return lineComments
 }
 
-// try is what became of a task so far.
+// try records the attempts at a task.
 type try struct {
-	of       any // what was to be told
+	of       any // what was to be reported
 	failures int
-	rest     time.Time // until when it is not tried
-	gone     time.Time // since when the forge knows nothing of it, or does not take it
-	problem  error     // that a person has to see to
+	rest     time.Time // no attempt until then
+	gone     time.Time // since when the forge does not find it or rejects it
+	problem  error     // one that a person must solve
 }
 
-// isHopeless says whether something is not tried any more: for long the forge has
-// not taken it, or known nothing of it. Until then it is tried, and people hear of
-// it: one answer of a forge in trouble proves nothing, and what is not said leaves
-// what was said before in its place.
+// isHopeless reports whether to give up on a task: the forge has rejected it, or not found its target, for goneFor.
+// Until then it is retried, and people hear of it. One answer of a forge in trouble proves nothing, and giving up
+// leaves an older report in place.
 func (r *Reporter) isHopeless(t task, err error) bool {
 	x := r.tries[t]
 	return isGone(err) && x != nil && !x.gone.IsZero() && time.Since(x.gone) >= goneFor
@@ -65,7 +60,7 @@ func (r *Reporter) isHopeless(t task, err error) bool {
 
 func isGone(err error) bool { return errors.Is(err, forge.ErrGone) || errors.Is(err, forge.ErrRefused) }
 
-// learn takes in what became of an attempt.
+// learn records the outcome of an attempt.
 func (r *Reporter) learn(ctx context.Context, w *wish, t task, err error) {
 	if ctx.Err() != nil {
 		return
@@ -82,7 +77,7 @@ func (r *Reporter) learn(ctx context.Context, w *wish, t task, err error) {
 	}
 }
 
-// silent has everything rest until the forge wants requests again.
+// silent stops all requests until the forge wants them again.
 func (r *Reporter) silent(l *forge.Limited) {
 	r.forge.rest = latest(l.Until, time.Now().Add(time.Second))
 	if time.Until(l.Until) > longSilence {
@@ -90,7 +85,7 @@ func (r *Reporter) silent(l *forge.Limited) {
 	}
 }
 
-// failed has a line rest, and for longer what a person has to make possible.
+// failed makes a line rest. A task that needs a person rests longer.
 func (r *Reporter) failed(w *wish, t task, err error) {
 	l := &r.lines[t.part.line()]
 	wait := min(firstBackoff<<min(l.failures, 10), maxBackoff)
@@ -116,7 +111,7 @@ func (x *try) failed(err error) {
 	if denied || gone && x.failures >= lastingFailures {
 		x.rest, x.problem = now.Add(slowly), err
 	}
-	if gone { // most often that passes within minutes
+	if gone { // usually that passes within minutes
 		x.rest = now.Add(min(firstBackoff<<min(x.failures, 10), slowly))
 	}
 	switch {
@@ -127,7 +122,7 @@ func (x *try) failed(err error) {
 	}
 }
 
-// complain says what keeps the forge from being told, when that has changed.
+// complain tells Problem what prevents reporting, if that has changed.
 func (r *Reporter) complain() {
 	err := cmp.Or(r.forge.problem, r.lines[lineChecks].problem, r.lines[lineComments].problem, r.refused())
 	text := ""
@@ -140,7 +135,7 @@ func (r *Reporter) complain() {
 	}
 }
 
-// refused is what a person has to make possible, of the first proposal.
+// refused is the first proposal's problem that a person must solve.
 func (r *Reporter) refused() error {
 	var first task
 	var err error
@@ -152,7 +147,7 @@ func (r *Reporter) refused() error {
 	return err
 }
 
-// prune forgets what became of what is not to be told any more.
+// prune forgets attempts at tasks that no longer exist.
 func (r *Reporter) prune() {
 	for t, x := range r.tries {
 		if w := r.wishes[t.number]; w == nil || w.content(t.part) != x.of {

@@ -16,95 +16,89 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Bounds on a wish.
+// These are the bounds of a wish.
 const (
-	// maxMessage is how large one is in the outbox, in bytes.
+	// maxMessage is the maximum size in the outbox, in bytes.
 	maxMessage = 63 << 10
-	// maxWish is how large one is by itself, in bytes.
+	// maxWish is the maximum size without compression, in bytes.
 	maxWish = 4 << 20
-	// maxFormer is how many commits wait to be told that they were superseded,
-	// maxCalled of how many needs it is known that people were called.
+	// maxFormer bounds the superseded commits still to be reported, and maxCalled the remembered calls for people.
 	maxFormer, maxCalled = 64, 100
-	// maxMaybe is of how many texts it is remembered that they may be there.
+	// maxMaybe bounds the remembered texts that may have been written.
 	maxMaybe = 16
 )
 
-// wish is what is to be told of a proposal, and what has to be known of what
-// was told. What is behind a pointer is never changed, only replaced.
+// wish is what to report on a proposal, and what must be remembered of earlier reports. What is behind a pointer is
+// never changed, only replaced.
 type wish struct {
 	Number int `json:"number"`
-	// Head is the commit that the check is of, Base what of the branch it is
-	// about, and Verdict the last one that was asked for.
+	// Head is the commit with the check, Base the branch's commit that the check is about, and Verdict the last one
+	// requested.
 	Head    string        `json:"head,omitempty"`
 	Base    string        `json:"base,omitempty"`
 	Verdict forge.Verdict `json:"verdict,omitempty"`
-	// Written is how many checks were written of Head.
+	// Written is the number of checks written for Head.
 	Written int `json:"written,omitempty"`
-	// Touched says that something may have been said of Head.
+	// Touched says that Head may have a check.
 	Touched bool `json:"touched,omitempty"`
-	// Fresh says that nobody could read a review of Head yet.
+	// Fresh says that no review of Head can be read yet.
 	Fresh  bool `json:"fresh,omitempty"`
 	Merged bool `json:"merged,omitempty"`
 
-	// Last is the check that was asked for last, without its notes: it is said
-	// again when something else was said of Head.
+	// Last is the last requested check, without its notes. It is written again if Head has received another check.
 	Last *forge.Check `json:"last,omitempty"`
 
-	// What is to be told; each is nil once it was. Green is the check that is said
-	// once people can read the comment: what it lets them merge destroys something.
+	// These are the reports still to make; each is nil once it is made. Merging the proposal destroys something if
+	// Green is set: that check is written once people can read the comment.
 	Check   *forge.Check `json:"check,omitempty"`
 	Green   *forge.Check `json:"green,omitempty"`
 	Call    *site.Call   `json:"call,omitempty"`
 	Comment *comment     `json:"comment,omitempty"`
-	// Former are commits whose place Head has taken; and Head where it was
-	// taken back, or merged.
+	// Former are the commits that Head has replaced. Head is among them if it was taken back or merged.
 	Former []string `json:"former,omitempty"`
 
-	// Kept is the number of the comment that is kept, 0 before it was written;
-	// Read the Names of what people can read in it about Head.
+	// Kept is the ID of the kept comment; 0 before it was written. Read is the Names of the readable comment about
+	// Head.
 	Kept int64  `json:"kept,omitempty"`
 	Read string `json:"read,omitempty"`
-	// Maybe are the digests of texts that another took the place of before it was
-	// known that they were written; they may have been.
+	// Maybe are the digests of texts that were replaced before it was known whether they were written.
 	Maybe []string `json:"maybe,omitempty"`
-	// Called are the needs that people were called for.
+	// Called are the needs for which people were called.
 	Called []string `json:"called,omitempty"`
-	// Since is when the first of what is to be told was asked for, Changed when
-	// the last was.
+	// Since is the time of the first pending request, and Changed that of the last.
 	Since   time.Time `json:"since,omitzero"`
 	Changed time.Time `json:"changed,omitzero"`
 
 	begun bool // by this process
 }
 
-// comment is the text of the comment that is kept, and what it is about.
+// comment is the text of the kept comment, and what it is about.
 type comment struct {
 	Text string `json:"text"`
 	Head string `json:"head,omitempty"`
 	Base string `json:"base,omitempty"`
 	// Set is the digest of what merging the proposal approves; it may be empty.
 	Set string `json:"set,omitempty"`
-	// Names is the digest of all that the text names as destroyed, also of what no
-	// merge approves; empty for nothing.
+	// Names is the digest of everything that the text names as destroyed, including what no merge approves; empty
+	// for nothing.
 	Names string `json:"names,omitempty"`
 }
 
-// settled says whether nothing is to be told.
+// settled reports whether there is nothing to report.
 func (w *wish) settled() bool {
 	return w.Check == nil && w.Green == nil && w.Call == nil && w.Comment == nil && len(w.Former) == 0
 }
 
-// equal says whether the same is to be told, and is known.
+// equal reports whether two wishes have the same reports and the same history.
 func (w *wish) equal(o *wish) bool {
 	same := *o
 	same.begun = w.begun
 	return reflect.DeepEqual(*w, same)
 }
 
-// begin has the check say that the head is being planned. After a restart what
-// was said of the same commits stands: the same comes of them. And where the
-// branch alone has moved the last check stands until there is a verdict: a forge
-// takes so many checks of a commit and no more.
+// begin makes the check say that the head is being planned. After a restart, the check for the same commits stays,
+// because planning gives the same result. If only the branch has moved, the last check stays until there is a
+// verdict: a forge limits the checks of a commit.
 func (w *wish) begin(name string, p site.Proposal, base string) {
 	again := !w.begun && w.Verdict != "" && w.Head == p.Head && w.Base == base
 	moved := w.Check == nil && w.Verdict != "" && w.Head == p.Head && w.Base != base
@@ -119,10 +113,10 @@ func (w *wish) begin(name string, p site.Proposal, base string) {
 	}
 }
 
-// hasVerdict says whether it is known how the head stands.
+// hasVerdict reports whether the head has a final verdict.
 func (w *wish) hasVerdict() bool { return w.Verdict != "" && w.Verdict != forge.Pending }
 
-// announce has a review told.
+// announce adds a review to the wish.
 func (w *wish) announce(name string, v *site.Review) {
 	was := w.Merged
 	w.Merged = v.Proposal.State == site.ProposalMerged
@@ -145,7 +139,7 @@ func (w *wish) announce(name string, v *site.Review) {
 	}
 }
 
-// overtake notes that the comment that was to be written may have been.
+// overtake records that the replaced comment may have been written.
 func (w *wish) overtake() {
 	if w.Comment == nil {
 		return
@@ -154,7 +148,7 @@ func (w *wish) overtake() {
 	w.Maybe = all[max(0, len(all)-maxMaybe):]
 }
 
-// names is the digest of all that a review names as destroyed.
+// names is the digest of everything that a review names as destroyed.
 func names(v *site.Review) string {
 	if all := v.Destroys(); len(all) > 0 {
 		return all.Digest()
@@ -162,9 +156,8 @@ func names(v *site.Review) string {
 	return v.Set
 }
 
-// judge has the check say how a review came out. Where merging destroys something
-// the check is good only once people can read what: until then one that was good
-// before is pending.
+// judge sets the check to the result of a review. If merging destroys something, the check succeeds only once
+// people can read what. Until then a check that has succeeded before becomes pending.
 func (w *wish) judge(name string, v *site.Review) {
 	c, names := verdictOf(name, v), names(v)
 	w.Green = nil
@@ -178,8 +171,7 @@ func (w *wish) judge(name string, v *site.Review) {
 	w.Green = &c
 }
 
-// at has the wish be about commits. What was to be told of another head is not
-// told any more.
+// at makes the wish about these commits. It drops the pending reports about another head.
 func (w *wish) at(head, base string) {
 	w.Base = base
 	if w.Head == head {
@@ -201,8 +193,8 @@ func (w *wish) say(c forge.Check) {
 	w.Check, w.Verdict, w.Last = &c, c.Verdict, &last
 }
 
-// land leaves the check as it is, unless it promises a plan that never comes, or
-// another proposal has the commit, too.
+// land leaves the check as it is after a merge, unless the check promises a plan that never comes, or another
+// proposal has the same commit.
 func (w *wish) land(name string) {
 	w.Green = nil
 	if w.Touched {
@@ -217,14 +209,13 @@ func (w *wish) land(name string) {
 	}
 }
 
-// called notes that people were called.
+// called records that people were called.
 func (w *wish) called(key string) {
 	all := append(slices.Clone(w.Called), key)
 	w.Called = all[max(0, len(all)-maxCalled):]
 }
 
-// encode is a wish as it is kept. What does not fit is left out of the notes,
-// which the comment has too.
+// encode encodes a wish for the outbox. If it is too large, encode leaves out notes, which the comment also has.
 func (w *wish) encode() []byte {
 	for kept := *w; ; {
 		value := pack(&kept)
@@ -234,7 +225,7 @@ func (w *wish) encode() []byte {
 	}
 }
 
-// halve leaves out half of a check's notes, and says whether there were any.
+// halve leaves out half of a check's notes, and reports whether there were any.
 func halve(of **forge.Check) bool {
 	if *of == nil || len((*of).Notes) == 0 {
 		return false
@@ -245,7 +236,7 @@ func halve(of **forge.Check) bool {
 	return true
 }
 
-// Those that compress are kept: each takes up to a megabyte.
+// compressors are reused, because each takes up to a megabyte.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func pack(w *wish) []byte {
@@ -259,8 +250,8 @@ func pack(w *wish) []byte {
 	return b.Bytes()
 }
 
-// decode is the wish that was kept. What had not been told may have been: the
-// daemon may have ended right after.
+// decode decodes a wish from the outbox. A pending check may have been written: the daemon may have ended right
+// after.
 func decode(value []byte) (*wish, error) {
 	z, err := gzip.NewReader(bytes.NewReader(value))
 	if err != nil {

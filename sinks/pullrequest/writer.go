@@ -12,11 +12,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// attemptTimeout is how long one thing may take to be told; the forge's limits
-// are waited for within it.
+// attemptTimeout bounds one report, including the wait for the forge's limits.
 const attemptTimeout = 5 * time.Minute
 
-// part is one of the things to be told of a proposal, in their order.
+// part is a kind of report on a proposal, in their order.
 type part int
 
 const (
@@ -26,13 +25,13 @@ const (
 	partFormer
 )
 
-// task is something to be told of a proposal.
+// task is one report on a proposal.
 type task struct {
 	number int
 	part   part
 }
 
-// Run tells the forge until the context ends. It is the only one that does.
+// Run reports to the forge until the context ends. Nothing else reports to it.
 func (r *Reporter) Run(ctx context.Context) error {
 	r.mu.Lock()
 	err := r.load(ctx)
@@ -58,10 +57,10 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// idle is how long there is nothing to do unless there is news.
+// idle is the wait without news or work.
 const idle = 24 * time.Hour
 
-// next is what to tell now, or how long to wait.
+// next is the next report, or the time to wait for one.
 func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,11 +87,11 @@ func (r *Reporter) next(now time.Time) (w *wish, t task, wait time.Duration) {
 	return r.touch(best.wish, best.part), best.task, 0
 }
 
-// soon is how long a review is waited for that is on its way.
+// soon is how long to wait for a review that is being made.
 const soon = 10 * time.Second
 
-// notBefore is until when something waits that could be told: while a head is
-// being planned, its former commits leave the turn to what comes of that.
+// notBefore is the time before which a report waits. While a head is being planned, its former commits wait for the
+// result.
 func (w *wish) notBefore(p part) time.Time {
 	if p == partFormer && w.Verdict == forge.Pending {
 		return w.Changed.Add(soon)
@@ -100,7 +99,7 @@ func (w *wish) notBefore(p part) time.Time {
 	return time.Time{}
 }
 
-// touch notes that something is about to be said of a wish's head.
+// touch records that a check of a wish's head is about to be written.
 func (r *Reporter) touch(w *wish, p part) *wish {
 	if p != partCheck || w.Touched {
 		return w
@@ -118,7 +117,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// parts are what is to be told of a proposal.
+// parts are the pending reports on a proposal.
 func (w *wish) parts() iter.Seq[part] {
 	return func(yield func(part) bool) {
 		_ = (w.Check == nil || yield(partCheck)) && (w.Call == nil || yield(partCall)) &&
@@ -126,7 +125,7 @@ func (w *wish) parts() iter.Seq[part] {
 	}
 }
 
-// content tells what is to be told now from what comes in its place.
+// content identifies the current report, as opposed to its replacement.
 func (w *wish) content(p part) any {
 	switch {
 	case p == partCheck:
@@ -141,18 +140,16 @@ func (w *wish) content(p part) any {
 	return nil
 }
 
-// choice is something that could be told now.
+// choice is a report that could be made now.
 type choice struct {
 	*wish
 	task
 	failures int
 }
 
-// before orders what could be told: what has failed comes after all else. Then
-// those who wait for a person come first, proposals that were pushed to, what
-// has to be said anew since the branch has moved, what became of merged
-// proposals, and commits that nobody looks at any more. Of pushes the latest
-// comes first, as somebody waits for it, and of the others who waits longest.
+// before orders the possible reports. Those that have failed come last. The others come in this order: calls for
+// people, fresh heads, other open proposals (as when the branch has moved), merged proposals, and former commits.
+// Among fresh heads the latest comes first, because somebody waits for it. Otherwise the longest wait comes first.
 func (c *choice) before(o *choice) bool {
 	order := cmp.Or(cmp.Compare(c.failures, o.failures), cmp.Compare(c.rank(), o.rank()))
 	if order == 0 && c.rank() == rankFresh {
@@ -185,7 +182,7 @@ func (c *choice) rank() int {
 	return rankOpen
 }
 
-// tell tells the forge one thing, and notes that it did.
+// tell makes one report, and records that.
 func (r *Reporter) tell(ctx context.Context, w *wish, t task) error {
 	sctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -226,9 +223,8 @@ func (r *Reporter) send(ctx context.Context, w *wish, p part) error {
 	return r.sendComment(ctx, w)
 }
 
-// sendComment writes the comment that is kept. Where it names something that is
-// destroyed it is read again: that the forge took it does not say that people can
-// read it.
+// sendComment writes the kept comment. If it names destruction, sendComment reads it again: the forge may accept a
+// comment that people cannot read.
 func (r *Reporter) sendComment(ctx context.Context, w *wish) error {
 	c, m := w.Comment, r.marker(kindPlan)
 	before, is, err := r.Talk.Keep(ctx, w.Number, w.Kept, m, c.Text)
@@ -237,7 +233,7 @@ func (r *Reporter) sendComment(ctx context.Context, w *wish) error {
 	}
 	r.mu.Lock()
 	if now := *r.wishes[w.Number]; now.Kept != is.ID {
-		now.Kept = is.ID // it becomes durable with what was told
+		now.Kept = is.ID // it becomes durable with the report
 		r.wishes[w.Number] = &now
 	}
 	r.mu.Unlock()
@@ -258,12 +254,11 @@ func (r *Reporter) sendComment(ctx context.Context, w *wish) error {
 	return r.Told(ctx, t)
 }
 
-// maxWritten is how many checks are written of a commit: GitHub takes a thousand
-// statuses of one name, and then no more.
+// maxWritten bounds the checks that are written for a commit. GitHub accepts a thousand statuses of one name.
 const maxWritten = 900
 
-// affordable is a check, or the last of a commit: one that nobody merges by,
-// when another could be the last that the forge takes.
+// affordable is the check itself, or near the forge's limit an error check. That one is the last, and nobody merges
+// by it.
 func (r *Reporter) affordable(c forge.Check) forge.Check {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,16 +274,16 @@ func (r *Reporter) affordable(c forge.Check) forge.Check {
 	return spent(c)
 }
 
-// yields says whether a proposal without a verdict leaves its commit to another
-// that has one, on the same base: a forge has one check of a commit for all that
-// propose it, and anybody can propose another's from a fork.
+// yields reports whether a proposal without a verdict leaves its commit to another proposal with one, on the same
+// base. A forge has one check per commit for all its proposals, and anybody can propose another's commit from a
+// fork.
 func (r *Reporter) yields(w *wish) bool {
 	o := r.other(w.Number, w.Head)
 	return w.Check.Verdict == forge.Pending && o != nil && o.hasVerdict() && o.Base == w.Base && !o.Merged
 }
 
-// sendCheck says a check of a proposal. Where that goes, and another has the
-// commit too, it is what the other stands for that is said, again.
+// sendCheck writes a check of a proposal. If the check is superseded and another proposal has the commit too,
+// sendCheck writes the other's last check again.
 func (r *Reporter) sendCheck(ctx context.Context, number int, c forge.Check) error {
 	if o := r.other(number, c.Commit); o != nil && c.Verdict == forge.Superseded {
 		if o.Last == nil {
@@ -299,8 +294,8 @@ func (r *Reporter) sendCheck(ctx context.Context, number int, c forge.Check) err
 	return r.Checks.Check(ctx, r.affordable(c))
 }
 
-// sendFormer says that a commit was superseded. The head was not: it was taken
-// back, or merged, and after that it is for others to stand for it.
+// sendFormer reports that a commit was superseded. A head that was taken back or merged is not superseded: its
+// check may then belong to another proposal.
 func (r *Reporter) sendFormer(ctx context.Context, w *wish, commit string) error {
 	if commit == w.Head {
 		if o := r.other(w.Number, commit); !w.Merged || o == nil || o.Merged {
@@ -310,8 +305,8 @@ func (r *Reporter) sendFormer(ctx context.Context, w *wish, commit string) error
 	return r.sendCheck(ctx, w.Number, superseded(r.check(), commit, w.Head))
 }
 
-// other is what is to be told of another proposal of a commit, nil for none: of
-// one that is not merged, if there is, and of those of one with a verdict.
+// other is the wish of another proposal with this commit; nil for none. It prefers proposals that are not merged,
+// and among those one with a verdict.
 func (r *Reporter) other(number int, commit string) *wish {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,7 +319,7 @@ func (r *Reporter) other(number int, commit string) *wish {
 	return best
 }
 
-// outranks says whose check a commit has that two proposals share.
+// outranks decides which of two proposals with the same commit has its check.
 func (w *wish) outranks(o *wish) bool {
 	switch {
 	case w.Merged != o.Merged:
@@ -335,8 +330,8 @@ func (w *wish) outranks(o *wish) bool {
 	return w.Number < o.Number
 }
 
-// reads notes what people can read of a comment's head; where the comment could
-// not be written, the check is not going to be good.
+// reads records what people can read about a comment's head. If the comment could not be written, the check does
+// not succeed.
 func (w *wish) reads(c *comment, hopeless bool) {
 	switch {
 	case !hopeless:
@@ -347,8 +342,7 @@ func (w *wish) reads(c *comment, hopeless bool) {
 	}
 }
 
-// drop takes out of a wish what was told, unless something else has come in its
-// place meanwhile.
+// drop removes a finished report from a wish, unless another one has replaced it meanwhile.
 func (w *wish) drop(was *wish, p part) {
 	switch p {
 	case partCheck:

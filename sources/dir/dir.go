@@ -1,5 +1,5 @@
-// Package dir takes a site's design from a working directory, as it is on
-// disk, committed or not.
+// Package dir reads a site's design from a working directory as it is on disk,
+// committed or not.
 package dir
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The bounds on a working directory. A CUE file over maxFile is an error, and
-// of a data file tooLarge is kept; another one is left out, as no design reads
-// it.
+// The limits on a working directory. A CUE file over maxFile is an error. A
+// data file over maxFile is kept as tooLarge. Other files over it are left out,
+// because no design reads them.
 const (
 	maxFile  = 4 << 20
 	maxTotal = 64 << 20
@@ -27,8 +27,8 @@ const (
 )
 
 // tooLarge stands for a data file over maxFile. It is larger than what a design
-// reads of a file, so that one which names it is told so, and not that there is
-// no such file.
+// may read, so that a design that names it gets that error, and not that the
+// file is missing.
 var tooLarge = make([]byte, maxFile+1)
 
 // Source is a directory; it is an engine.Source and an engine.Notifier.
@@ -38,14 +38,15 @@ type Source struct {
 	last site.Revision
 }
 
-// New makes a source of a directory; it does not read it.
+// New makes a source for a directory, without reading it.
 func New(path string, log *slog.Logger) *Source { return &Source{path: path, log: log} }
 
-// Fetch reads the directory into memory, so that an evaluation never sees a
-// file change under its hands. The revision's ID is "dir-" and a digest of all
-// names and contents. Hidden files and folders named bin are left out. What is
-// neither folder nor regular file is never opened or followed: where a design
-// would read it, it is in the revision with its mode, as a link is in a commit.
+// Fetch reads the directory into memory, so that files cannot change during an
+// evaluation. The revision's ID is "dir-" and a digest of all names and
+// contents. Hidden files and folders named bin are left out. Entries that are
+// neither folders nor regular files are never opened or followed. If a design
+// would read such an entry, the revision has it with its mode, like a link in a
+// commit.
 func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
 	read, err := s.read(ctx)
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
 	return s.last, nil
 }
 
-// reading is what was read of a directory.
+// reading is the content of a directory.
 type reading struct {
 	root      *os.Root
 	content   map[string][]byte
@@ -80,7 +81,7 @@ func (s *Source) read(ctx context.Context) (*reading, error) {
 	r := &reading{root: root, content: map[string][]byte{}, irregular: map[string]fs.FileMode{}}
 	return r, fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && name != ".": // gone since it was listed
+		case errors.Is(err, fs.ErrNotExist) && name != ".": // removed since it was listed
 			return nil
 		case err != nil:
 			return err
@@ -95,7 +96,7 @@ func (s *Source) read(ctx context.Context) (*reading, error) {
 	})
 }
 
-// take reads a file, or notes that it is none.
+// take reads a file, or records an entry that is not a regular file.
 func (r *reading) take(name string, mode fs.FileMode) error {
 	if !mode.IsRegular() {
 		if filepath.Ext(name) == ".cue" || isData(name) {
@@ -124,7 +125,7 @@ func (r *reading) bounded() error {
 	return nil
 }
 
-// readFile reads one file; nil is one to leave out.
+// readFile reads one file. It returns nil for a file to leave out.
 func readFile(root *os.Root, name string) ([]byte, time.Time, error) {
 	info, err := root.Lstat(name)
 	switch {
@@ -149,14 +150,14 @@ func readFile(root *os.Root, name string) ([]byte, time.Time, error) {
 	return data, info.ModTime(), err
 }
 
-// isData says whether a file's name is one that the data of a design may have.
+// isData reports whether data of a design may have this file name.
 func isData(name string) bool {
 	ext := filepath.Ext(name)
 	return ext == ".json" || ext == ".yaml" || ext == ".yml"
 }
 
-// skipped says whether a file or folder is no part of a design: hidden, built,
-// or left by an editor.
+// skipped reports whether a file or folder is not part of a design: hidden,
+// built, or left by an editor.
 func skipped(name string) bool {
 	base := filepath.Base(name)
 	return base == "bin" || strings.HasPrefix(base, ".") && base != "." ||

@@ -9,13 +9,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long the directory must be quiet: an editor that saves, or a
-// checkout, makes many events.
+// settle is how long the directory must be quiet, because an editor that saves,
+// or a checkout, causes many events.
 const settle = 50 * time.Millisecond
 
-// Changes gives a value once the directory is quiet after changes, until the
-// context ends; the channel is then closed. Where the system cannot watch, that
-// is logged and no value ever comes.
+// Changes sends a value once the directory is quiet after changes, until the
+// context ends. It then closes the channel. If the system cannot watch the
+// directory, Changes logs that and never sends a value.
 func (s *Source) Changes(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	watcher, err := fsnotify.NewWatcher()
@@ -47,7 +47,7 @@ func (s *Source) watch(ctx context.Context, watcher *fsnotify.Watcher, changes c
 		case <-quiet.C:
 			select {
 			case changes <- struct{}{}:
-			default: // one is waiting already
+			default: // a value is already waiting
 			}
 		case err := <-watcher.Errors: // such as too many events at once
 			s.log.Warn("directory watch interrupted", "path", s.path, "err", err)
@@ -56,7 +56,7 @@ func (s *Source) watch(ctx context.Context, watcher *fsnotify.Watcher, changes c
 			if skipped(event.Name) || event.Op == fsnotify.Chmod {
 				continue
 			}
-			if event.Has(fsnotify.Create) { // it may be a folder, with content
+			if event.Has(fsnotify.Create) { // it may be a folder with content
 				if err := watchAll(watcher, event.Name); err != nil {
 					s.log.Warn("directory not watched", "path", event.Name, "err", err)
 				}
@@ -66,8 +66,8 @@ func (s *Source) watch(ctx context.Context, watcher *fsnotify.Watcher, changes c
 	}
 }
 
-// watchAll watches a folder and those below it. What is no folder, or is gone,
-// is passed over.
+// watchAll watches a folder and those below it. It skips anything that is not a
+// folder or no longer exists.
 func watchAll(watcher *fsnotify.Watcher, root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

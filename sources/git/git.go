@@ -16,12 +16,12 @@ import (
 type Config struct {
 	Remote repo.Remote
 	Branch string
-	// Dir is a folder of ours for the objects that were fetched, so that a
-	// restart transfers nothing and still notices a rewritten branch. Empty
-	// keeps them in memory.
+	// Dir is Slipway's folder for fetched objects, so that a restart transfers
+	// nothing and still detects a rewritten branch. If empty, the objects are
+	// kept in memory.
 	Dir string
-	// AllowRewrite follows the branch also where it no longer contains the
-	// commit that was followed before.
+	// AllowRewrite follows the branch even if it no longer contains the commit
+	// followed before.
 	AllowRewrite bool
 	Log          *slog.Logger
 }
@@ -34,7 +34,7 @@ type Source struct {
 	last  site.Revision
 }
 
-// New opens the store; it does not reach for the remote.
+// New opens the store, without connecting to the remote.
 func New(c Config) (*Source, error) {
 	if c.Branch == "" {
 		return nil, errors.New("no branch is given: pass its name, such as main")
@@ -46,8 +46,8 @@ func New(c Config) (*Source, error) {
 	return &Source{Config: c, store: store}, nil
 }
 
-// Fetch lists the branch and fetches what is new. A branch that was rewritten
-// is an error for as long as it lasts, unless that is allowed.
+// Fetch lists the branch and fetches what is new. A rewritten branch is an
+// error until that is undone, unless rewriting is allowed.
 func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
 	head, err := s.Remote.Head(ctx, s.Branch)
 	switch {
@@ -69,8 +69,8 @@ func (s *Source) Fetch(ctx context.Context) (site.Revision, error) {
 	return rev, nil
 }
 
-// advance takes the store from the commit it accepted last to the newest, and
-// returns that.
+// advance moves the store from the last accepted commit to the newest, and
+// returns the newest.
 func (s *Source) advance(ctx context.Context, head string) (string, error) {
 	base, err := s.store.Accepted(s.Branch)
 	if err != nil {
@@ -115,7 +115,7 @@ func revision(store *repo.Store, id string) (site.Revision, error) {
 	return site.Revision{ID: id, Subject: c.Subject, Author: c.Author, When: c.When, Files: files}, err
 }
 
-// noBranch says what there is instead.
+// noBranch lists the branches that exist instead.
 func (s *Source) noBranch(ctx context.Context, err error) error {
 	const most = 5
 	names, listErr := s.Remote.Branches(ctx)

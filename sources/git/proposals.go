@@ -10,16 +10,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// ProposalsConfig says whose proposals are merged.
+// ProposalsConfig says which proposals are merged.
 type ProposalsConfig struct {
 	Remote repo.Remote
 	Branch string
 	// Ref is the reference of a proposal's head, with %d for its number, such
 	// as "refs/pull/%d/head".
 	Ref string
-	// Dir is a folder of ours for the objects of proposals, apart from those of
-	// the branch that is followed, since anybody may propose. It can be removed
-	// at any time. Empty keeps them in memory.
+	// Dir is Slipway's folder for the objects of proposals. It is separate from
+	// that of the followed branch, because anyone may propose. It can be
+	// removed at any time. If empty, the objects are kept in memory.
 	Dir string
 }
 
@@ -30,7 +30,7 @@ type Proposals struct {
 	base  string
 }
 
-// NewProposals opens the store; it does not reach for the remote.
+// NewProposals opens the store, without connecting to the remote.
 func NewProposals(c ProposalsConfig) (*Proposals, error) {
 	store, err := repo.OpenStore(c.Dir)
 	if err != nil {
@@ -40,11 +40,12 @@ func NewProposals(c ProposalsConfig) (*Proposals, error) {
 }
 
 // maxStore is how large the folder may grow, in bytes, before everything in it
-// is fetched anew: what was proposed once and is open no more stays in it.
+// is fetched again. Otherwise it would keep all proposals that are no longer
+// open.
 const maxStore = 1 << 30
 
-// Base fetches the branch with all of its history, which tells where proposals
-// have left it.
+// Base fetches the branch with its whole history, which shows where proposals
+// parted from it.
 func (p *Proposals) Base(ctx context.Context) (site.Revision, error) {
 	if err := p.tidy(); err != nil {
 		return site.Revision{}, err
@@ -57,7 +58,8 @@ func (p *Proposals) Base(ctx context.Context) (site.Revision, error) {
 	return revision(p.store, head)
 }
 
-// Merge fetches a proposal's commit and merges it into the branch by path.
+// Merge fetches a proposal's commit and merges it into the branch, see
+// repo.Store.Merge.
 func (p *Proposals) Merge(ctx context.Context, x site.Proposal) (site.Merge, error) {
 	head, err := p.Remote.FetchWhole(ctx, p.store, fmt.Sprintf(p.Ref, x.Number), p.base)
 	switch {
@@ -89,7 +91,8 @@ func (p *Proposals) Merge(ctx context.Context, x site.Proposal) (site.Merge, err
 	return merge, nil
 }
 
-// Contains says whether a commit of the branch has another one in its history.
+// Contains reports whether a commit of the branch has another one in its
+// history.
 func (p *Proposals) Contains(_ context.Context, revision, commit string) (bool, error) {
 	return p.store.Descends(revision, commit)
 }

@@ -1,5 +1,5 @@
-// Package author writes designs of machines and systems that are there already, as CUE:
-// the site of a fleet that was found, and the accounts, packages, files and networks of
+// Package author writes CUE designs of existing machines and systems: the site
+// of a discovered fleet, and the accounts, packages, files and networks of
 // installed systems.
 package author
 
@@ -21,15 +21,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Adoption is what a site is made of that describes machines as they were met.
+// Adoption holds what is needed to write a site for discovered machines as they
+// are.
 type Adoption struct {
 	// Package is the site's name.
 	Package string
-	// Ranges are those in which the machines were met; they become networks.
+	// Ranges are those in which the machines were discovered; they become
+	// networks.
 	Ranges []netip.Prefix
-	// Met are the machines, each looked into.
+	// Met are the discovered machines, each inspected.
 	Met []site.Met
-	// Silent are facets that the design of a node says nothing of, by node.
+	// Silent are facets that the design of a node leaves out, by node.
 	Silent map[string][]site.Facet
 }
 
@@ -42,8 +44,8 @@ const (
 )
 
 // CUE writes the networks, profiles and nodes of the site as files of its
-// package, by name. What machines have in common is in a profile of their
-// model, what all of them have in one below.
+// package, by name. Values that machines share are in a profile of their model,
+// and values that all machines share in a profile below.
 func (a Adoption) CUE() map[string][]byte {
 	networks := a.networks()
 	groups := a.groups(networks)
@@ -54,7 +56,7 @@ func (a Adoption) CUE() map[string][]byte {
 	}
 }
 
-// Names are the names of the nodes, in the order of Met.
+// Names returns the names of the nodes, in the order of Met.
 func (a Adoption) Names() []string {
 	names, taken := make([]string, len(a.Met)), map[string]bool{}
 	for i, m := range a.Met {
@@ -63,8 +65,9 @@ func (a Adoption) Names() []string {
 	return names
 }
 
-// Declaration is a node's declaration of a machine that was met, for people to
-// complete: all that is known of it, and what it is made of in comments.
+// Declaration returns a node's declaration of a discovered machine, for people
+// to complete. It has all that is known of the machine, and its parts as
+// comments.
 func Declaration(m site.Met) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "nodes: %s: {\n", quote(nodeName(m)))
@@ -82,11 +85,11 @@ func (a Adoption) file(about string, body []byte) []byte {
 	return inFormat(fmt.Appendf(nil, "package %s\n\n// %s\n%s", a.Package, about, body))
 }
 
-// inFormat formats a text that was written here.
+// inFormat formats a text that this package wrote.
 func inFormat(text []byte) []byte {
 	text, err := format.Source(text)
 	if err != nil {
-		panic(err) // of quoted texts
+		panic(err) // all texts are quoted
 	}
 	return text
 }
@@ -97,10 +100,10 @@ type leaf struct {
 	value any // string, int or []string
 }
 
-// adoptee is one machine on its way into the site.
+// adoptee is one machine that is being written into the site.
 type adoptee struct {
 	name string
-	// own is what nobody shares, seen what others may have as well.
+	// own is unique to the machine; others may share seen.
 	own, seen []leaf
 }
 
@@ -111,8 +114,8 @@ type adoptees struct {
 	members []adoptee
 }
 
-// groups sorts the machines by model, and takes what they have in common out
-// of them; the first group is the foundation of all, with no members.
+// groups sorts the machines by model and moves shared values into the groups.
+// The first group is the profile below all others and has no members.
 func (a Adoption) groups(networks []adoptedNet) []adoptees {
 	byModel := map[string][]adoptee{}
 	names := a.Names()
@@ -141,8 +144,8 @@ func (a Adoption) groups(networks []adoptedNet) []adoptees {
 	return groups
 }
 
-// usualLeaves are what machines have in common: where all have some value in a
-// place, the most frequent one, over which the others have their own.
+// usualLeaves returns the values that machines share: for each place where all
+// have a value, the most frequent one. The others override it.
 func usualLeaves(members []adoptee) []leaf {
 	var usual []leaf
 	for _, l := range members[0].seen {
@@ -172,7 +175,7 @@ func leafAt(leaves []leaf, path string) (leaf, bool) {
 	return leaves[i], true
 }
 
-// holders is how many machines have a value.
+// holders counts the machines that have a value.
 func holders(members []adoptee, l leaf) (n int) {
 	for _, m := range members {
 		if has(m.seen, l) {
@@ -190,13 +193,13 @@ func without(leaves, those []leaf) []leaf {
 	return slices.DeleteFunc(slices.Clone(leaves), func(l leaf) bool { return has(those, l) })
 }
 
-// adopt is what a machine's design says: that it is as it was seen.
+// adopt returns the design of a machine exactly as it was seen.
 func (a Adoption) adopt(name string, m site.Met, networks []adoptedNet) adoptee {
 	x := adoptee{name: name, own: ownLeaves(m), seen: seenLeaves(m, a.Silent[name])}
 	if ca := m.Endpoint.Trust.CA; ca != "" {
 		x.seen = append(x.seen, leaf{"endpoints.manager.trust.ca", strings.TrimSpace(ca)})
 	}
-	if a.behind(m.Address) > 1 { // an address is one node's
+	if a.behind(m.Address) > 1 { // only one node can have the address
 		x.own = append(x.own, leaf{"endpoints.manager.url", m.Endpoint.URL})
 		return x
 	}
@@ -212,7 +215,7 @@ func (a Adoption) adopt(name string, m site.Met, networks []adoptedNet) adoptee 
 	return x
 }
 
-// behind is how many machines are behind one controller.
+// behind counts the machines behind one controller.
 func (a Adoption) behind(address string) (n int) {
 	for _, m := range a.Met {
 		if m.Address == address {
@@ -222,20 +225,20 @@ func (a Adoption) behind(address string) (n int) {
 	return n
 }
 
-// ownLeaves are what is of this machine alone.
+// ownLeaves returns the values that only this machine has.
 func ownLeaves(m site.Met) []leaf {
 	id := sayable(m.Observed.Identity.Own())
 	leaves := []leaf{{"identity.uuid", id.UUID}, {"identity.serial", id.Serial}, {"identity.slot", id.Slot}, {"identity.mac", id.MAC}, {"endpoints.manager.trust.fingerprint", m.Endpoint.Trust.Fingerprint}}
 	return slices.DeleteFunc(leaves, func(l leaf) bool { return l.value == "" })
 }
 
-// The forms that schema/layer.cue asks of an identity.
+// The formats that schema/layer.cue requires of an identity.
 var (
 	uuidForm   = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	serialForm = regexp.MustCompile(`^[!-~]+$`)
 )
 
-// sayable is the part of an identity that a design can say.
+// sayable returns the part of an identity that a design can express.
 func sayable(i site.Identity) site.Identity {
 	if !uuidForm.MatchString(i.UUID) {
 		i.UUID = ""
@@ -249,9 +252,9 @@ func sayable(i site.Identity) site.Identity {
 	return i
 }
 
-// seenLeaves are what was seen of the machine, without the facets of which the
-// design is to be silent. What cannot be said in a design is left out, and so
-// is the power of a machine that is off: whoever switches it on is right.
+// seenLeaves returns what was seen of the machine, except silent facets and
+// values that a design cannot express. It omits the power of a machine that is
+// off, so that Slipway does not manage it.
 func seenLeaves(m site.Met, silent []site.Facet) []leaf {
 	var leaves []leaf
 	say := func(path string, value any, is bool) {
@@ -286,10 +289,10 @@ func architecture(i *site.Inventory) string {
 	return ""
 }
 
-// bootTargets are the sources of a boot order, as far as a design can name
-// them: those behind the first that it cannot stay as they are. Of an order
-// that begins with the network nothing is said: whether somebody answers there
-// is not known, and a design that has it so is asked to say who.
+// bootTargets returns the sources of a boot order that a design can name, up to
+// the first that it cannot. For an order that begins with the network it
+// returns none: nobody knows whether a server answers there, and such a design
+// would have to name the server.
 func bootTargets(order string) []string {
 	var targets []string
 	for _, t := range strings.Split(order, ",") {
@@ -310,9 +313,9 @@ type adoptedNet struct {
 	cidr netip.Prefix
 }
 
-// networks are the ranges as networks that have the machines' addresses as
-// hosts': a range that begins or ends with one is taken for a part of a larger
-// network.
+// networks turns the ranges into networks in which the machines' addresses are
+// host addresses. A range that begins or ends with such an address becomes part
+// of a larger network.
 func (a Adoption) networks() []adoptedNet {
 	var cidrs []netip.Prefix
 	for _, r := range a.Ranges {
@@ -395,7 +398,7 @@ func nodesCUE(groups []adoptees) []byte {
 	return b.Bytes()
 }
 
-// writeLeaves writes values as fields, those in one thing together.
+// writeLeaves writes values as fields, and groups those of the same struct.
 func writeLeaves(b *bytes.Buffer, leaves []leaf) {
 	slices.SortStableFunc(leaves, func(x, y leaf) int { return strings.Compare(x.path, y.path) })
 	for len(leaves) > 0 {

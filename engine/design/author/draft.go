@@ -12,24 +12,24 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Takeover is what was found inside the systems of a site's nodes, to be written into
-// its design as it is. What the design speaks of already is not touched.
+// Takeover holds what was found inside the systems of a site's nodes, to be written
+// into its design unchanged. It does not touch what the design already sets.
 type Takeover struct {
-	// Package is the one of the design's files.
+	// Package is the package of the design's files.
 	Package string
 	// Site is the design before.
 	Site *site.Site
-	// Found is what was found, by node and facet. A node that was not looked into is
-	// not in it.
+	// Found is what was found, by node and facet. It lacks nodes that were not looked
+	// into.
 	Found map[string]map[site.Facet]item.Found
 	// Pin writes the versions of packages too.
 	Pin bool
-	// Drop says of items why they are not written, by node, facet and key. The network
-	// of a node is written as a whole, under the key "network".
+	// Drop says why items are not written, by node, facet and key. The network of a
+	// node is written as a whole, under the key "network".
 	Drop map[string]map[site.Facet]map[string]string
 }
 
-// NotTaken is one thing that is there and not in the design, and why.
+// NotTaken is something on a machine that the design does not get, and why.
 type NotTaken struct {
 	Node string `json:"node"`
 	item.Left
@@ -44,7 +44,7 @@ type Draft struct {
 	lines []draftLine
 }
 
-// draftLine is one item where it was written.
+// draftLine says where an item was written.
 type draftLine struct {
 	node  string
 	facet site.Facet
@@ -52,7 +52,7 @@ type draftLine struct {
 	path  string // in the node's design
 }
 
-// line is what one item becomes in a layer of a node.
+// line is an item's value in a layer of a node.
 type line struct {
 	facet site.Facet
 	key   string
@@ -63,8 +63,8 @@ type line struct {
 // branch is a struct.
 type branch map[string]any
 
-// Refer gives the items that a place in a node's design belongs to; without a node, in
-// the design of any.
+// Refer returns the items that a path in a node's design belongs to. Without a node it
+// searches all nodes.
 func (d Draft) Refer(node, path string) (all []Ref) {
 	for _, l := range d.lines {
 		within := path == l.path || strings.HasPrefix(path, l.path+".") || strings.HasPrefix(l.path, path+".")
@@ -75,7 +75,7 @@ func (d Draft) Refer(node, path string) (all []Ref) {
 	return all
 }
 
-// Has says whether the draft has written an item of a node.
+// Has reports whether the draft has written an item of a node.
 func (d Draft) Has(r Ref) bool {
 	return slices.ContainsFunc(d.lines, func(l draftLine) bool { return r == Ref{l.node, l.facet, l.key} })
 }
@@ -99,8 +99,8 @@ func (f branch) list(name string, value []string) {
 	}
 }
 
-// put puts a value at a place, over which nothing is yet; fields at one place are put
-// together.
+// put sets a value at a path that has no value yet, and merges structs at the same
+// path.
 func put(top branch, path []string, value any) {
 	for _, name := range path[:len(path)-1] {
 		inner, ok := top[name].(branch)
@@ -123,8 +123,8 @@ func put(top branch, path []string, value any) {
 	top[last] = value
 }
 
-// writeFields writes fields in the order of their names. Names that a person gave are
-// quoted.
+// writeFields writes fields in the order of their names. It quotes names that a person
+// chose.
 func writeFields(b *bytes.Buffer, f branch, top bool) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		fmt.Fprintf(b, "%s: ", label(name))
@@ -150,7 +150,7 @@ func writeFields(b *bytes.Buffer, f branch, top bool) {
 	}
 }
 
-// inJSON tells values apart.
+// inJSON returns a text that is equal for equal values.
 func inJSON(value any) string {
 	b, _ := json.Marshal(value) // fields are texts, numbers and lists of them
 	return string(b)

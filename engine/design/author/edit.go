@@ -22,24 +22,24 @@ type Edit struct {
 
 // EditValue is one value of a node.
 type EditValue struct {
-	// Path are the names that lead to it in the node.
+	// Path are the names that lead to the value in the node.
 	Path []string `json:"path"`
-	// Value is JSON: a text, a number, a truth value or a list of texts. Without one the value is
-	// taken away.
+	// Value is JSON: a text, a number, a truth value or a list of texts. Without it the value is
+	// removed.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Own says that the node's own declaration sets the value, and Below that another layer does.
 	Own   bool `json:"own,omitempty"`
 	Below bool `json:"below,omitempty"`
 }
 
-// At is the path as people write it.
+// At returns the path as people write it.
 func (v EditValue) At() string { return strings.Join(v.Path, ".") }
 
-// unset takes a value of a layer below away.
+// unset removes a value of a layer below.
 const unset = "_ @unset()"
 
-// Apply edits the files of a site's package, given by their names, comments and formatting kept.
-// It gives those that change, or says why the node's declaration cannot be edited.
+// Apply edits the files of a site's package, given by name, and keeps comments and formatting. It
+// returns the changed files, or says why the node's declaration cannot be edited.
 func (e Edit) Apply(files map[string][]byte) (edited map[string][]byte, why string) {
 	d := &declaration{files: files, cuts: map[string][]cut{}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -60,7 +60,7 @@ func (e Edit) Apply(files map[string][]byte) (edited map[string][]byte, why stri
 	return d.result()
 }
 
-// declaration is where files declare a node.
+// declaration holds the places where files declare a node.
 type declaration struct {
 	files map[string][]byte
 	// at are the values of `nodes: NAME:`, in the order of the files.
@@ -74,7 +74,7 @@ type cut struct {
 	text       string
 }
 
-// find finds where a file declares the node.
+// find finds the places where a file declares the node.
 func (d *declaration) find(f *ast.File, node string) {
 	for _, decl := range f.Decls {
 		nodes, ok := decl.(*ast.Field)
@@ -87,8 +87,8 @@ func (d *declaration) find(f *ast.File, node string) {
 	}
 }
 
-// fieldsOf are the fields of a name in the structs that an expression is made of. What a
-// comprehension or a pattern yields is not among them.
+// fieldsOf returns the fields with a name in the structs that make up an expression. It does not
+// include what a comprehension or a pattern yields.
 func fieldsOf(e ast.Expr, name string) (all []*ast.Field) {
 	for _, s := range structsOf(e) {
 		for _, decl := range s.Elts {
@@ -100,7 +100,7 @@ func fieldsOf(e ast.Expr, name string) (all []*ast.Field) {
 	return all
 }
 
-// structsOf are the structs that an expression unifies.
+// structsOf returns the structs that an expression unifies.
 func structsOf(e ast.Expr) []*ast.StructLit {
 	switch x := e.(type) {
 	case *ast.StructLit:
@@ -115,7 +115,8 @@ func structsOf(e ast.Expr) []*ast.StructLit {
 	return nil
 }
 
-// isLabelled says whether a field has exactly this name, and not as a pattern or a computed one.
+// isLabelled reports whether a field has exactly this name; patterns and computed names do not
+// count.
 func isLabelled(f *ast.Field, name string) bool {
 	switch f.Label.(type) {
 	case *ast.Ident, *ast.BasicLit:
@@ -125,7 +126,7 @@ func isLabelled(f *ast.Field, name string) bool {
 	return false
 }
 
-// edit makes one value be as it is to be, or says why it cannot.
+// edit changes one value, or says why it cannot.
 func (d *declaration) edit(node string, v EditValue) (why string) {
 	text, why := literalOf(v.Value)
 	switch {
@@ -140,7 +141,7 @@ func (d *declaration) edit(node string, v EditValue) (why string) {
 	return ""
 }
 
-// literalOf is a value as a literal of CUE, empty for none.
+// literalOf returns a value as a CUE literal, or an empty text for no value.
 func literalOf(value json.RawMessage) (text, why string) {
 	if value == nil {
 		return "", ""
@@ -174,7 +175,7 @@ func literalOf(value json.RawMessage) (text, why string) {
 	return "", "what was observed is neither a text, a whole number, a truth value nor a list of texts"
 }
 
-// replace replaces the literals that the declaration has at a path, or takes the fields away.
+// replace replaces the literals that the declaration has at a path, or removes the fields.
 func (d *declaration) replace(v EditValue, text string) (why string) {
 	found := false
 	for _, at := range d.at {
@@ -199,7 +200,7 @@ func (d *declaration) replace(v EditValue, text string) (why string) {
 	return ""
 }
 
-// chainsTo are the fields that lead to each field at a path below an expression.
+// chainsTo returns, for each field at a path below an expression, the fields that lead to it.
 func chainsTo(e ast.Expr, path []string) (all [][]*ast.Field) {
 	for _, field := range fieldsOf(e, path[0]) {
 		if len(path) == 1 {
@@ -213,7 +214,7 @@ func chainsTo(e ast.Expr, path []string) (all [][]*ast.Field) {
 	return all
 }
 
-// isLiteral says whether an expression is a value that stands there as it is.
+// isLiteral reports whether an expression is a literal value.
 func isLiteral(e ast.Expr) bool {
 	switch x := e.(type) {
 	case *ast.BasicLit:
@@ -227,8 +228,8 @@ func isLiteral(e ast.Expr) bool {
 	return false
 }
 
-// remove takes a field away, with those around it that have no braces: what would be left of
-// `bios: attributes: X: "1"` is no CUE.
+// remove removes a field and enclosing fields without braces, because the rest of `bios:
+// attributes: X: "1"` would not be CUE.
 func (d *declaration) remove(chain []*ast.Field) {
 	i := len(chain) - 1
 	for i > 0 && !isBraced(chain[i], chain[i-1].Value) {
@@ -249,12 +250,12 @@ func (d *declaration) remove(chain []*ast.Field) {
 	line := bytes.LastIndexByte(src[:start], '\n') + 1
 	next := end + bytes.IndexByte(append(src[end:len(src):len(src)], '\n'), '\n')
 	if len(bytes.TrimSpace(src[line:start]))+len(bytes.TrimSpace(src[end:next])) == 0 {
-		start, end = line, min(next+1, len(src)) // it has lines of its own
+		start, end = line, min(next+1, len(src)) // it has its own lines
 	}
 	d.cuts[name] = append(d.cuts[name], cut{start, end, ""})
 }
 
-// isBraced says whether a field is directly within braces of an expression.
+// isBraced reports whether a field is directly within braces of an expression.
 func isBraced(field *ast.Field, in ast.Expr) bool {
 	return slices.ContainsFunc(structsOf(in), func(s *ast.StructLit) bool {
 		return s.Lbrace.IsValid() && slices.Contains(s.Elts, ast.Decl(field))
@@ -266,8 +267,8 @@ func (d *declaration) cut(n ast.Node, text string) {
 	d.cuts[name] = append(d.cuts[name], cut{n.Pos().Offset(), n.End().Offset(), text})
 }
 
-// add adds a value to the declaration: within the innermost braces that lead to it, or else as
-// a declaration of its own behind the file's last line.
+// add adds a value to the declaration: in the innermost braces that lead to it, or else as a
+// separate declaration after the file's last line.
 func (d *declaration) add(node string, path []string, text string) {
 	into, depth := (*ast.StructLit)(nil), -1
 	for _, at := range d.at {
@@ -286,7 +287,7 @@ func (d *declaration) add(node string, path []string, text string) {
 	begin := bytes.LastIndexByte(src[:at], '\n') + 1
 	added := lineAt(path[depth:], text)
 	switch {
-	case strings.TrimSpace(string(src[begin:at])) == "": // the brace has a line of its own
+	case strings.TrimSpace(string(src[begin:at])) == "": // the brace is on its own line
 		d.cuts[name] = append(d.cuts[name], cut{begin, begin, string(src[begin:at]) + "\t" + added + "\n"})
 	case len(into.Elts) == 0 && !slices.ContainsFunc(d.cuts[name], func(c cut) bool { return c.start == at }):
 		d.cuts[name] = append(d.cuts[name], cut{at, at, added})
@@ -295,8 +296,8 @@ func (d *declaration) add(node string, path []string, text string) {
 	}
 }
 
-// innermost is the struct in braces that is deepest along a path, and how many of the path's names
-// lead to it.
+// innermost returns the deepest braced struct along a path, and how many of the path's names lead
+// to it.
 func innermost(e ast.Expr, path []string) (s *ast.StructLit, depth int) {
 	for _, x := range structsOf(e) {
 		if s == nil && x.Lbrace.IsValid() {
@@ -314,7 +315,7 @@ func innermost(e ast.Expr, path []string) (s *ast.StructLit, depth int) {
 	return s, 0
 }
 
-// lineAt is a value at a path on one line.
+// lineAt returns a value at a path on one line.
 func lineAt(path []string, text string) string {
 	var b strings.Builder
 	for _, name := range path {
@@ -323,7 +324,7 @@ func lineAt(path []string, text string) string {
 	return b.String() + text
 }
 
-// result is the texts of the files that change. A file that was formatted stays so.
+// result returns the texts of the files that change. A formatted file stays formatted.
 func (d *declaration) result() (edited map[string][]byte, why string) {
 	edited = map[string][]byte{}
 	for name, cuts := range d.cuts {
@@ -341,14 +342,14 @@ func (d *declaration) result() (edited map[string][]byte, why string) {
 	return edited, ""
 }
 
-// cutting applies cuts that do not overlap; those at one place stay in their order.
+// cutting applies cuts that do not overlap. Cuts at the same place keep their order.
 func cutting(src []byte, cuts []cut) []byte {
 	slices.SortStableFunc(cuts, func(a, b cut) int { return a.start - b.start })
 	var out []byte
 	at := 0
 	for _, c := range cuts {
 		if c.start < at {
-			continue // within what was taken away
+			continue // within removed text
 		}
 		out = append(append(out, src[at:c.start]...), c.text...)
 		at = c.end

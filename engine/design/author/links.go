@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// lease puts an interface into the network that its leased address is of.
+// lease puts an interface into the network of its leased address.
 func (m *wired) lease(l lease) {
 	for _, text := range strings.Split(l.prefixes, ", ") {
 		prefix, err := netip.ParsePrefix(text)
@@ -32,7 +32,7 @@ func (m *wired) lease(l lease) {
 	}
 }
 
-// inDesign is an interface in words of the design.
+// inDesign returns an interface in the design's terms.
 func (m *wired) inDesign(id string, l item.Link) (section string, value branch) {
 	value = branch{}
 	if l.MTU != 0 {
@@ -73,7 +73,7 @@ func (m *wired) inDesign(id string, l item.Link) (section string, value branch) 
 	return "interfaces", value
 }
 
-// bondOf is the bond that an interface is a member of.
+// bondOf returns the bond that an interface is a member of.
 func (m *wired) bondOf(id string) string {
 	for name, l := range m.links {
 		if l.Kind == "bond" && slices.Contains(l.Members, id) {
@@ -83,7 +83,7 @@ func (m *wired) bondOf(id string) string {
 	return ""
 }
 
-// tagged are the networks of the VLANs on an interface.
+// tagged returns the networks of the VLANs on an interface.
 func (m *wired) tagged(id string) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
 		if l := m.links[name]; l.Kind == "vlan" && l.Parent == id {
@@ -93,8 +93,8 @@ func (m *wired) tagged(id string) (all []string) {
 	return all
 }
 
-// linkOf is the link of an interface or bond, which is made where no node had such a
-// one.
+// linkOf returns the link of an interface or bond. It makes a new link if no node
+// has one like it.
 func (m *wired) linkOf(id string, l item.Link) string {
 	tagged := m.tagged(id)
 	link := site.Link{Networks: slices.Concat(m.carried[id], tagged), Trunk: len(tagged) > 0}

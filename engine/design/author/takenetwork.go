@@ -11,19 +11,19 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// NetworkKey stands for all interfaces of a node: they are taken over together or not
-// at all.
+// NetworkKey stands for all interfaces of a node, which are taken over together or not at
+// all.
 const NetworkKey = "network"
 
-// network is what the nodes of a takeover have together: networks, and links of bonds
-// and trunks. What is new of them is written once.
+// network is what the nodes of a takeover share: networks, and links of bonds and trunks.
+// New networks and links are written once.
 type network struct {
 	site     *site.Site
 	networks map[string]*site.Network // of the design, and new ones
 	links    map[string]*site.Link
 	said     map[string]branch // what is written of networks and links, by path
 	fixed    map[string]bool   // networks in which a designed interface has an address
-	listens  map[string]bool   // whether interfaces found in networks of IPv6 listen to announcements
+	listens  map[string]bool   // by IPv6 network, whether the interfaces found there use router advertisements
 }
 
 func newNetwork(t Takeover) *network {
@@ -46,7 +46,7 @@ func newNetwork(t Takeover) *network {
 	return w
 }
 
-// fields are the networks and links that are new, or of which something new is said.
+// fields returns the networks and links that are new or changed.
 func (w *network) fields() branch {
 	top := branch{}
 	for path, value := range w.said {
@@ -55,8 +55,8 @@ func (w *network) fields() branch {
 	return top
 }
 
-// add gives the interfaces of a node as lines of its design. What cannot be said is told,
-// and then nothing is said of any.
+// add returns the interfaces of a node as lines of its design. If the design cannot express
+// one of them, add returns no lines and says why.
 func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []line, why string) {
 	switch {
 	case len(items) == 0:
@@ -64,9 +64,9 @@ func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []
 	case dropped != "":
 		return nil, dropped
 	case len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs) > 0 || n.IsVirtual():
-		return nil, "" // the design speaks of it
+		return nil, "" // the design already sets interfaces
 	}
-	// Nothing of a node that cannot be said stays in what nodes have together.
+	// A node that fails must leave nothing in the shared networks and links.
 	before := network{w.site, map[string]*site.Network{}, maps.Clone(w.links), maps.Clone(w.said), w.fixed, maps.Clone(w.listens)}
 	for name, net := range w.networks {
 		own := *net
@@ -99,7 +99,7 @@ func (w *network) add(n *site.Node, items []item.Item, dropped string) (lines []
 	return lines, ""
 }
 
-// wired is one node whose interfaces are put into words.
+// wired is one node whose interfaces are written as a design.
 type wired struct {
 	*network
 	node      *site.Node
@@ -110,7 +110,7 @@ type wired struct {
 	routes    map[string]site.Route
 	carried   map[string][]string      // networks by interface
 	defaults  map[site.IPFamily]string // the network of the default route
-	why       string                   // the first thing that cannot be said
+	why       string                   // the first thing that the design cannot express
 }
 
 type lease struct{ link, prefixes string }
@@ -121,7 +121,7 @@ func (m *wired) fail(what, format string, args ...any) {
 	}
 }
 
-// lines are the node's interfaces, and its addresses.
+// lines returns the node's interfaces and addresses.
 func (m *wired) lines() (lines []line) {
 	names := slices.Sorted(maps.Keys(m.links))
 	for _, name := range names {
@@ -154,8 +154,8 @@ func (m *wired) lines() (lines []line) {
 	return lines
 }
 
-// primary is what the design has to name as the node's primary network, so that its default
-// routes are those that were found; empty where it need not.
+// primary returns the primary network that the design must name for the node to keep its
+// default routes; empty where it need not name one.
 func (m *wired) primary() string {
 	as := &site.Site{Networks: m.networks}
 	n := &site.Node{PrimaryNetwork: m.node.PrimaryNetwork, Addresses: maps.Clone(m.addresses), Interfaces: map[string]site.Interface{}}
@@ -182,8 +182,7 @@ func (m *wired) primary() string {
 	return ""
 }
 
-// place finds the networks of an interface's addresses, and what they say of routes and
-// name service.
+// place finds the networks of an interface's addresses, and their routes and name servers.
 func (m *wired) place(id string, l item.Link) {
 	if l.DHCP6 {
 		m.fail(id, "it has addresses from DHCPv6, which a design cannot say")
@@ -238,7 +237,7 @@ func (m *wired) join(id, name, address string) {
 	m.carried[id] = append(m.carried[id], name)
 }
 
-// isShared says whether a network of the design shares an address, so that it is not the
+// isShared reports whether an address is a shared one of a designed network, and so not the
 // node's own.
 func (m *wired) isShared(name string, a netip.Addr) bool {
 	net := m.networks[name]
@@ -278,7 +277,8 @@ func (m *wired) announced(id string, l item.Link) {
 	}
 }
 
-// autoconfigured holds that all interfaces of a network listen to announcements, or none.
+// autoconfigured checks that all interfaces of a network use router advertisements, or
+// none.
 func (m *wired) autoconfigured(id, name string, is bool) {
 	net := m.networks[name]
 	if net == nil {
@@ -295,7 +295,7 @@ func (m *wired) autoconfigured(id, name string, is bool) {
 	m.listens[name] = is
 }
 
-// networkOf is the network of a range, which is made where there is none.
+// networkOf returns the network of a range. It makes a new one if there is none.
 func (m *wired) networkOf(cidr netip.Prefix, vlan int) string {
 	for _, name := range slices.Sorted(maps.Keys(m.networks)) {
 		has, err := netip.ParsePrefix(m.networks[name].CIDR)
@@ -341,7 +341,7 @@ func (w *network) say(path, field string, value any) {
 	w.said[path][field] = value
 }
 
-// route is one of the routes of a network: the way out is its gateway.
+// route adds a route to the network whose range contains the route's gateway.
 func (m *wired) route(id string, r item.Route) {
 	via, err := netip.ParseAddr(r.Via)
 	name := m.around(id, via)
@@ -381,7 +381,7 @@ func (m *wired) route(id string, r item.Route) {
 		m.fail(id, "it has several routes to %s", r.To)
 		return
 	}
-	if m.fixed[name] { // whose other nodes do not have it
+	if m.fixed[name] { // the network's other nodes do not have it
 		m.routes[key] = site.Route{To: r.To, Gateway: r.Via, Metric: r.Metric}
 		return
 	}
@@ -398,7 +398,7 @@ func (m *wired) route(id string, r item.Route) {
 	m.say("networks/"+name, "routes", routes)
 }
 
-// inWords is a route in words of the design.
+// inWords returns a route in the design's terms.
 func inWords(r site.Route) branch {
 	route := branch{"to": r.To, "gateway": r.Gateway}
 	if r.Metric != 0 {
@@ -407,7 +407,7 @@ func inWords(r site.Route) branch {
 	return route
 }
 
-// around is the network of an interface that an address is in.
+// around returns the network of an interface that contains an address.
 func (m *wired) around(id string, a netip.Addr) string {
 	for _, name := range m.carried[id] {
 		if cidr, err := netip.ParsePrefix(m.networks[name].CIDR); err == nil && cidr.Contains(a) {
@@ -417,10 +417,10 @@ func (m *wired) around(id string, a netip.Addr) string {
 	return ""
 }
 
-// names is the name service of an interface, which its first network says.
+// names sets the name servers of an interface on its first network.
 func (m *wired) names(id string, l item.Link) {
 	if len(m.carried[id]) == 0 || len(l.Search) > 1 {
-		m.fail(id, "a design has name servers of an interface with an address, and one domain of them")
+		m.fail(id, "a design sets name servers only on an interface with an address, and only one search domain")
 		return
 	}
 	name := m.carried[id][0]

@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// CUE writes the takeover. An item that all nodes of a profile have alike is in that
-// profile, of several in the one with the most nodes; so is the usual one of single
-// values that differ. One that not all have is in its nodes. A profile with a node that
-// was not looked into has none.
+// CUE writes the takeover. An item that all nodes of a profile share goes into that
+// profile; if there are several, into the one with the most nodes. For single values
+// that differ, the profile gets the most frequent one. Other items stay in their nodes.
+// A profile with a node that was not looked into gets none.
 func (t Takeover) CUE() Draft {
 	d := Draft{Taken: map[string]int{}}
 	lines, shared := map[string][]line{}, newNetwork(t)
@@ -44,7 +44,7 @@ func (t Takeover) CUE() Draft {
 	return d
 }
 
-// file is the text of the design's file.
+// file returns the text of the design's file.
 func (t Takeover) file(top branch, left []NotTaken) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "// What people had set inside the systems when the design took them over. Move the\n// lines to where they belong.\n")
@@ -59,7 +59,7 @@ func (t Takeover) file(top branch, left []NotTaken) []byte {
 	return inFormat(b.Bytes())
 }
 
-// Leave leaves an item out from now on.
+// Leave omits an item from now on.
 func (t Takeover) Leave(r Ref, why string) {
 	if t.Drop[r.Node] == nil {
 		t.Drop[r.Node] = map[site.Facet]map[string]string{}
@@ -72,7 +72,7 @@ func (t Takeover) Leave(r Ref, why string) {
 	}
 }
 
-// linesOf are the items of a node as lines of its design.
+// linesOf returns the items of a node as lines of its design.
 func (t Takeover) linesOf(name string, shared *network, d *Draft) (lines []line) {
 	n := t.Site.Nodes[name]
 	leave := func(what, why string) { d.Left = append(d.Left, NotTaken{name, item.Left{What: what, Why: why}}) }
@@ -115,7 +115,7 @@ func (t Takeover) linesOf(name string, shared *network, d *Draft) (lines []line)
 
 var designHost = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
 
-// hides says whether a text in a value has runes that are not seen.
+// hides reports whether a text in a value has invisible characters.
 func hides(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -132,7 +132,7 @@ func hides(value any) bool {
 	return false
 }
 
-// designedKeys are the items that the design of a node asks for, in a system of any
+// designedKeys returns the items that the design of a node asks for, in a system of any
 // family.
 func designedKeys(n *site.Node, f site.Facet) map[string]bool {
 	keys := map[string]bool{}
@@ -144,7 +144,8 @@ func designedKeys(n *site.Node, f site.Facet) map[string]bool {
 	return keys
 }
 
-// lineOf is an item as a place and a value of a node's design, or why it is none.
+// lineOf returns the path and value of an item in a node's design, or says why it has
+// none.
 func (t Takeover) lineOf(node string, i item.Item) (path []string, value any, why string) {
 	id := item.ID(i.Key)
 	switch kind := item.Kind(i.Key); kind {
@@ -185,7 +186,7 @@ func (t Takeover) lineOf(node string, i item.Item) (path []string, value any, wh
 	case item.KindPackages:
 		value := branch{}
 		isHeld := i.Fields["state"] == item.Held
-		if t.Pin || isHeld { // a hold is for a version
+		if t.Pin || isHeld { // a hold applies to a version
 			value.set("version", i.Fields["version"])
 		}
 		if isHeld {
@@ -240,7 +241,7 @@ func unitLine(id string, i item.Item) (path []string, value any, why string) {
 	return []string{"system", "units", id}, unit, ""
 }
 
-// bodyOf reads what it takes to make an item; the text says why it cannot be read.
+// bodyOf decodes what is needed to write an item, or says why it cannot.
 func bodyOf(i item.Item, into any) (why string) {
 	if len(i.Body) == 0 {
 		return "the machine did not report all of it"
@@ -251,8 +252,8 @@ func bodyOf(i item.Item, into any) (why string) {
 	return ""
 }
 
-// plainValue is a setting as a design has it: a number or a truth value where that comes
-// to the same text.
+// plainValue returns a setting as a design has it: a number where it gives the same
+// text.
 func plainValue(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(n, 10) == text {
 		return n
@@ -260,13 +261,13 @@ func plainValue(text string) any {
 	return text
 }
 
-// takenLayer is a profile with the lines that all its nodes have.
+// takenLayer is a profile with the lines that all its nodes share.
 type takenLayer struct {
 	name  string
 	lines []line
 }
 
-// layers takes what all nodes of a profile have alike out of the nodes' lines.
+// layers moves what all nodes of a profile share out of the nodes' lines.
 func (t Takeover) layers(lines map[string][]line) (all []takenLayer) {
 	members := map[string][]string{}
 	for name, n := range t.Site.Nodes {
@@ -303,8 +304,8 @@ func (t Takeover) layers(lines map[string][]line) (all []takenLayer) {
 	return all
 }
 
-// usualLine is what nodes have at a place: all of them the same, or each some single
-// value, of which most have this one. The others then have theirs over it.
+// usualLine returns what nodes share at a place: the same value in all, or else the most
+// frequent of single values. The other nodes override it.
 func usualLine(lines map[string][]line, of []string, at line) (usual line, ok bool) {
 	count, most := map[string]int{}, 0
 	for _, n := range of {

@@ -15,8 +15,8 @@ import (
 
 func quote(s string) string { return cueliteral.String.Quote(s) }
 
-// nodeName is a name for a machine: its model in a word and its serial number,
-// or its address.
+// nodeName returns a name for a machine: a word for its model and its serial
+// number, or its address.
 func nodeName(m site.Met) string {
 	var parts []string
 	if i := m.Observed.Inventory; i != nil {
@@ -33,8 +33,8 @@ func nodeName(m site.Met) string {
 	return slug(strings.Join(parts, "-"))
 }
 
-// modelWord is the word that tells a model from its maker's others: the first
-// with a digit ("ProLiant DL385 Gen10 Plus v2"), or the last.
+// modelWord returns the word that distinguishes a model from others of its
+// maker: the first with a digit ("ProLiant DL385 Gen10 Plus v2"), or the last.
 func modelWord(model string) string {
 	words := strings.Fields(model)
 	for _, w := range words {
@@ -45,7 +45,7 @@ func modelWord(model string) string {
 	return strings.Join(words[max(0, len(words)-1):], "")
 }
 
-// modelName is a profile's name for machines of one model.
+// modelName returns the name of a profile for machines of one model.
 func modelName(i *site.Inventory) string {
 	if i == nil {
 		return "unknown-model"
@@ -58,8 +58,8 @@ func modelName(i *site.Inventory) string {
 	return name
 }
 
-// slug is a text as a name: lower case letters, digits and hyphens, at most 56
-// of them so that a number fits behind.
+// slug turns a text into a name: lower case letters, digits and hyphens. It has
+// at most 56, which leaves room for a number.
 func slug(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
@@ -71,7 +71,7 @@ func slug(s string) string {
 	return cmp.Or(strings.Trim(s[:min(len(s), 56)], "-"), "machine")
 }
 
-// spare is a name with a number behind it where it is taken.
+// spare returns a name, with a number added if it is taken.
 func spare(name string, taken map[string]bool) string {
 	with := name
 	for i := 2; taken[with]; i++ {
@@ -88,7 +88,7 @@ func label(name string) string {
 	return quote(name)
 }
 
-// cueIdentifier says whether a name can be a label without quotes.
+// cueIdentifier reports whether a name can be a label without quotes.
 func cueIdentifier(name string) bool {
 	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && name != ""
 }
@@ -109,10 +109,10 @@ func cueValue(v any) string {
 		}
 		return quote(x)
 	}
-	panic(fmt.Sprintf("%T in an adopted site", v)) // leaves are ours
+	panic(fmt.Sprintf("%T in an adopted site", v)) // only this package makes leaves
 }
 
-// inventoryLines are what a machine is made of, for people.
+// inventoryLines describes the parts of a machine, for people.
 func inventoryLines(i *site.Inventory) []string {
 	if i == nil {
 		return nil
@@ -132,7 +132,7 @@ func inventoryLines(i *site.Inventory) []string {
 	return lines[:min(len(lines), 40)]
 }
 
-// extentOf is how large a machine is, as far as its controller tells.
+// extentOf returns the size of a machine, as far as its controller reports it.
 func extentOf(i *site.Inventory) string {
 	var parts []string
 	if i.Processors > 0 {

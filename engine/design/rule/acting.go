@@ -2,8 +2,8 @@ package rule
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// acting: does anything bring about what is designed? It is found once a design is
-// evaluated, by whoever knows the drivers.
+// acting: does a driver act on what is designed? Code that knows the drivers
+// checks this after a design is evaluated.
 var acting = []Rule{{
 	Code: "need-gates-nothing", Severity: site.SeverityError, Firm: true,
 	What: "Each phase for which a role has `needs` is one in which Slipway does something.",

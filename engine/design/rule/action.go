@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// actions: can what is to be done once after an installation be done?
+// actions: can each boot action run?
 var actions = []Rule{
 	{
 		Code: "action-phase", Severity: site.SeverityError,
@@ -32,11 +32,11 @@ var actions = []Rule{
 			for _, key := range x.Keys() {
 				name, role, _ := strings.Cut(key, " ")
 				if s.BootActions[name] == nil || s.Roles[role] == nil {
-					continue // a name with a blank, which entry-name objects to
+					continue // a name with a blank, which entry-name reports
 				}
 				after, phases := s.BootActions[name].After, s.Roles[role].AllPhases()
 				found = append(found, wrong("bootActions."+name+".after",
-					fmt.Sprintf("the role %s, of %s that %s is for, has no phase %q%s",
+					fmt.Sprintf("the role %s (%s of the boot action %s) has no phase %q%s",
 						role, say.Count(x.Count(key), "node"), name, after, DidYouMean(after, phases)),
 					fmt.Sprintf("Use one of its phases, %s, or leave out its nodes.", strings.Join(phases, ", "))))
 			}
@@ -113,13 +113,12 @@ nodes: "n1": system: files: "/etc/motd": content: "Welcome"`,
 	},
 }
 
-// stated says whether the design sets a value outside the nodes at all.
+// stated reports whether the design sets a value outside the nodes.
 func stated(s *site.Site, path string) bool {
 	return s.Origins.Has(path)
 }
 
-// designsFile is where the design of a node has a file; empty where it has none of the
-// path.
+// designsFile returns the path in a node's design of a file; empty without one.
 func designsFile(n *site.Node, name string) string {
 	if _, there := n.System.Files[name]; there {
 		return "system.files." + name

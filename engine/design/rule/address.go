@@ -160,8 +160,8 @@ nodes: "n1": primaryNetwork: "mgmt"`,
 	},
 }
 
-// eachGiven checks every address that a node is given in the design; an
-// objection is a message and what to do.
+// eachGiven checks every address that the design gives a node. An objection is a message and
+// what to do.
 func eachGiven(object func(s *site.Site, network string, a netip.Addr) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(s *site.Site, n *site.Node) []site.Finding {
 		var found []site.Finding
@@ -187,7 +187,7 @@ func eachGiven(object func(s *site.Site, network string, a netip.Addr) (message,
 	}
 }
 
-// routerAt is the router of a network that has an address.
+// routerAt returns the router of a network with an address.
 func routerAt(s *site.Site, network string, a netip.Addr) (router, bool) {
 	all := routers(s, network)
 	i := slices.IndexFunc(all, func(r router) bool { return r.addr == a })
@@ -201,7 +201,7 @@ func outsideRanges(s *site.Site, network string, a netip.Addr) (message, fix str
 	in := prefixOf(s, network)
 	_, isRouter := routerAt(s, network, a)
 	if !in.Contains(a) || unusable(in, a) != "" || isRouter {
-		return "", "" // other rules say so
+		return "", "" // other rules report it
 	}
 	r, ok := rangeWith(s.Networks[network], a)
 	switch {
@@ -217,7 +217,7 @@ func outsideRanges(s *site.Site, network string, a netip.Addr) (message, fix str
 		fmt.Sprintf("Write an address of %s, or widen a range.", strings.Join(staticRanges(s.Networks[network]), ", or of "))
 }
 
-// uses say what ranges are for that no node gets a given address of.
+// uses name the purposes of ranges whose addresses the design must not give to nodes.
 var uses = map[site.RangeUse]string{
 	site.RangeDHCP:     "DHCP",
 	site.RangeReserved: "nobody here",
@@ -233,7 +233,7 @@ func staticRanges(n *site.Network) []string {
 	return all
 }
 
-// addressFacts are a node's addresses, each once.
+// addressFacts returns a node's addresses.
 func addressFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, network := range keys(n.Addresses) {
@@ -253,8 +253,8 @@ func addressFacts(s *site.Site, n *site.Node) []Fact {
 	return facts
 }
 
-// extraAddress wants extra addresses to be beside a first one, which says by what
-// interface the node is in the network.
+// extraAddress checks that extra addresses have a first one, which says by which interface the
+// node is in the network.
 func extraAddress(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(n.ExtraAddresses) {
@@ -274,7 +274,7 @@ func extraAddress(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// sharedAt is the name of a network's shared address.
+// sharedAt returns the name of a network's shared address.
 func sharedAt(s *site.Site, network string, a netip.Addr) (name string, ok bool) {
 	for _, name := range keys(s.Networks[network].Shared) {
 		if addrOf(s.Networks[network].Shared[name].Address) == a {
@@ -284,8 +284,8 @@ func sharedAt(s *site.Site, network string, a netip.Addr) (name string, ok bool)
 	return "", false
 }
 
-// sharedAddress holds the shared addresses of networks to what an address of a network
-// can be, and to be each for one thing.
+// sharedAddress checks that the shared addresses of networks are usable in their network and
+// used only once.
 func sharedAddress(s *site.Site) []site.Finding {
 	var found []site.Finding
 	first := map[netip.Addr]string{}
@@ -332,8 +332,8 @@ func dhcpWithoutRange(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// dhcpSettings tells what of a network a node does not get from the design. Where Slipway's own
-// DHCP server gives the addresses, it gives the rest too.
+// dhcpSettings reports settings of a network that a node with DHCP does not get from the
+// design. Slipway's own DHCP server sends these settings along with the addresses.
 func dhcpSettings(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(n.Addresses) {
@@ -363,7 +363,7 @@ func primaryNetwork(s *site.Site, n *site.Node) []site.Finding {
 	primary := s.Networks[n.PrimaryNetwork]
 	switch {
 	case primary == nil && states(n, "primaryNetwork"):
-		return nil // another rule says so
+		return nil // another rule reports it
 	case primary != nil && !states(n, "addresses."+n.PrimaryNetwork):
 		return []site.Finding{wrong("primaryNetwork", fmt.Sprintf("the node has no address in its primary network, %s", n.PrimaryNetwork),
 			fmt.Sprintf("Set addresses.%s, or name a network that it has an address in.", n.PrimaryNetwork))}
@@ -427,15 +427,14 @@ func addressUnattached(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// isLoopback says whether a prefix is on no wire: one address of a node's own,
-// as routing protocols announce it, or of the loopback network (RFC 6890).
+// isLoopback reports whether a prefix is on no wire: a single address of a node, which routing
+// protocols announce, or the loopback network (RFC 6890).
 func isLoopback(p netip.Prefix) bool {
 	return p.IsValid() && (p.IsSingleIP() || p.Addr().IsLoopback())
 }
 
-// isBMCNetwork says whether a network can be that of the node's BMC, which no
-// interface carries. Where the BMC has a name, it can be each that is on no
-// link.
+// isBMCNetwork reports whether a network can be that of the node's BMC, which no interface
+// carries. If the BMC's URL has a host name, any network on no link can be.
 func isBMCNetwork(s *site.Site, n *site.Node, network string) bool {
 	if !prefixOf(s, network).IsValid() {
 		return true // it may be

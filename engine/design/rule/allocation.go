@@ -46,16 +46,16 @@ allocations: data: "n1": "10.20.0.11"`,
 
 const runAllocate = "Run `slipway allocate`, and commit what it writes."
 
-// allocationLayer is the layer of an address that was allocated.
+// allocationLayer is the layer of an allocated address.
 const allocationLayer = "allocation"
 
-// asks says whether the design lets a node have any address of a network, be
-// it allocated yet or not.
+// asks reports whether the design asks for any address of a network for a node,
+// allocated or not.
 func asks(n *site.Node, network string) bool {
 	return n.Addresses[network] == site.AddressAllocate || n.Origins.Of("addresses."+network).LayerName() == allocationLayer
 }
 
-// addressIn is a node's address in a network, given or allocated.
+// addressIn returns a node's address in a network, given or allocated.
 func addressIn(s *site.Site, n *site.Node, network string) netip.Addr {
 	if asks(n, network) {
 		return addrOf(s.Allocations[network][n.Name])
@@ -63,8 +63,8 @@ func addressIn(s *site.Site, n *site.Node, network string) netip.Addr {
 	return addrOf(n.Addresses[network])
 }
 
-// missing is the key of the nodes that have no address of a network yet,
-// besides its name alone, which is that of all who take one of its pool.
+// missing returns the key of the nodes that have no address of a network yet.
+// The network's name alone is the key of all nodes that use its pool.
 func missing(network string) string { return "missing " + network }
 
 func allocationFacts(s *site.Site, n *site.Node) []Fact {
@@ -77,7 +77,7 @@ func allocationFacts(s *site.Site, n *site.Node) []Fact {
 	return facts
 }
 
-// allocationMissing says nothing where the pool is too small: allocating would
+// allocationMissing ignores pools that are too small, where allocating would
 // not help.
 func allocationMissing(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
@@ -112,8 +112,9 @@ func allocationInvalid(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// entryFacts are the networks for which a node has an entry in allocations and
-// asks for it, or is given the same address anyway, as in a rendered design.
+// entryFacts lists the networks for which a node has an entry in allocations.
+// The node must ask for it, or have that address anyway, as in a rendered
+// design.
 func entryFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, network := range keys(n.Addresses) {
@@ -125,8 +126,8 @@ func entryFacts(s *site.Site, n *site.Node) []Fact {
 	return facts
 }
 
-// allocationStale compares numbers first: it looks for those who do not ask
-// only where there are any.
+// allocationStale compares numbers first. It looks for entries that no node
+// asks for only if the numbers differ.
 func allocationStale(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(s.Allocations) {

@@ -78,7 +78,7 @@ nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 	},
 }
 
-// fetched says whether something can be fetched from a URL.
+// fetched reports whether Slipway can fetch something from a URL.
 func fetched(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Hostname() != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
@@ -87,7 +87,7 @@ func fetched(text string) bool {
 // usedBIOS uses the artifact of the examples.
 const usedBIOS = "\nbootActions: put: files: \"/opt/bios\": artifact: \"bios\""
 
-// redacted is a URL without its password.
+// redacted returns a URL without its password.
 func redacted(text string) string {
 	if u, err := url.Parse(text); err == nil {
 		return u.Redacted()
@@ -95,7 +95,7 @@ func redacted(text string) string {
 	return text
 }
 
-// artifactUse is a reference to an artifact, and the path of the value.
+// artifactUse is a reference to an artifact, and the path of the reference.
 type artifactUse struct{ path, name string }
 
 // artifactUses lists the artifacts of a node.
@@ -156,7 +156,7 @@ func artifactConflict(s *site.Site) []site.Finding {
 	return found
 }
 
-// unlike names what two artifacts with one digest state differently.
+// unlike names the field in which two artifacts with the same digest differ.
 func unlike(a, b *site.Artifact) string {
 	switch {
 	case a.Size != 0 && b.Size != 0 && a.Size != b.Size:
@@ -169,7 +169,7 @@ func unlike(a, b *site.Artifact) string {
 	return ""
 }
 
-// differ says whether two values are both stated and not the same.
+// differ reports whether two values are both stated and different.
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
 func artifactArchitecture(s *site.Site, n *site.Node) []site.Finding {

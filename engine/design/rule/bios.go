@@ -45,8 +45,8 @@ var bioses = []Rule{
 	},
 }
 
-// virtualSecureBoot objects to what a virtual machine cannot have secure boot
-// with: QEMU's pc has no system management mode, which guards the keys.
+// virtualSecureBoot reports settings of a virtual machine that exclude secure
+// boot. QEMU's pc has no system management mode, which guards the keys.
 func virtualSecureBoot(n *site.Node) []site.Finding {
 	mode, path := bootMode(n)
 	switch {
@@ -62,9 +62,9 @@ func virtualSecureBoot(n *site.Node) []site.Finding {
 	return nil
 }
 
-// spellings are the names that vendors have for an intent in their attribute
-// registries: those of Dell, HPE, Lenovo, Supermicro, Intel and NVIDIA. A "*"
-// at the end stands for what Supermicro adds, other with each build of a BIOS.
+// spellings are the names that vendors give an intent in their attribute
+// registries: Dell, HPE, Lenovo, Supermicro, Intel and NVIDIA. A "*" at the end
+// stands for Supermicro's suffix, which differs with each BIOS build.
 var spellings = map[string][]string{
 	"smt": {"LogicalProc", "ProcSMT", "ProcHyperthreading", "Processors_HyperThreading", "Processors_SMTMode",
 		"Hyper_Threading_*", "HyperThreading*", "ProcessorHyperThreadingDisable", "SMTControl*"},
@@ -90,12 +90,12 @@ func biosTwice(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// erasing are parts of the names that vendors have for attributes which are orders
-// to erase: HPE's PmmSanitizeOperation and TpmOperation, Dell's
-// NvdimmFactoryDefault, Lenovo's and Supermicro's secure erase of disks.
+// erasing are parts of vendors' names for attributes that are commands to erase:
+// HPE's PmmSanitizeOperation and TpmOperation, Dell's NvdimmFactoryDefault,
+// Lenovo's and Supermicro's secure erase of disks.
 var erasing = []string{"sanitize", "erase", "factorydefault", "zeroize", "formatdisk", "tpmoperation", "tpm2operation", "tpmcommand"}
 
-// resting are the values, or their ends, with which such an attribute orders
+// resting are values, or ends of values, with which such an attribute does
 // nothing.
 var resting = []string{"none", "noaction", "nooperation", "disable", "disabled", "no", "off", "false", "notapplicable", "preserve", "supported", "unsupported"}
 
@@ -111,8 +111,8 @@ func biosErases(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// orders says whether an attribute with a value has the firmware erase something.
-// To clear is an order wherever it is a value of the TPM's, or of a pending
+// orders reports whether an attribute with a value makes the firmware erase
+// something. "Clear" is such a command in any value of the TPM, or of a pending
 // operation.
 func orders(attribute, value string) bool {
 	name, value := letters(attribute), letters(value)
@@ -123,7 +123,7 @@ func orders(attribute, value string) bool {
 	return strings.Contains(value, "clear") && (strings.Contains(name+value, "tpm") || strings.Contains(name, "trusted") || strings.Contains(name, "pendingoperation"))
 }
 
-// letters are the letters and digits of a text, in lower case.
+// letters returns the letters and digits of a text, in lower case.
 func letters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

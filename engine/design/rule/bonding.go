@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// bonds are the rules of bonding: what the Linux kernel's
-// Documentation/networking/bonding.rst says of its options.
+// bonds are the rules of bonding, from the options in the Linux kernel's
+// Documentation/networking/bonding.rst.
 var bonds = []Rule{
 	{
 		Code: "bonding-options", Severity: site.SeverityError,
@@ -150,7 +150,7 @@ func objectToDelay(delay, monitor time.Duration) (message, fix string) {
 	case delay == 0:
 		return "", ""
 	case monitor == 0:
-		return fmt.Sprintf("there is a delay of %s, and no monitor, without which it has no effect", delay), "Set monitor: 100ms is usual."
+		return fmt.Sprintf("the delay of %s has no effect, because monitor is not set", delay), "Set monitor: 100ms is usual."
 	case delay%monitor != 0:
 		return fmt.Sprintf("%s is not a multiple of the monitor's %s", delay, monitor),
 			fmt.Sprintf("Write %s.", (delay/monitor+1)*monitor)
@@ -168,8 +168,8 @@ func bondingUnmonitored(s *site.Site) []site.Finding {
 	})
 }
 
-// eachBonding checks the bonding of every link; the paths of its findings are
-// inside of it.
+// eachBonding checks the bonding of every link. The paths of its findings are
+// relative to the bonding.
 func eachBonding(s *site.Site, check func(*site.Bonding) []site.Finding) []site.Finding {
 	var found []site.Finding
 	for _, key := range keys(s.Links) {
@@ -184,8 +184,8 @@ func eachBonding(s *site.Site, check func(*site.Bonding) []site.Finding) []site.
 	return found
 }
 
-// eachBond checks every bond of a node; an objection is the field, what is said
-// of the bond, and what to do.
+// eachBond checks every bond of a node. An objection is the field, a message
+// about the bond, and what to do.
 func eachBond(object func(*site.Site, *site.Node, site.Bond) (field, message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(s *site.Site, n *site.Node) []site.Finding {
 		var found []site.Finding
@@ -213,7 +213,7 @@ func bondPrimary(s *site.Site, _ *site.Node, b site.Bond) (field, message, fix s
 	return "", "", ""
 }
 
-// bondOf is the name of the bond that an interface is a member of.
+// bondOf returns the name of the bond that an interface is a member of.
 func bondOf(n *site.Node, name string) string {
 	for _, bond := range keys(n.Bonds) {
 		if slices.Contains(n.Bonds[bond].Members, name) {
@@ -223,7 +223,7 @@ func bondOf(n *site.Node, name string) string {
 	return ""
 }
 
-// pluggedInto is the link of an interface: its own, or that of its bond.
+// pluggedInto returns the link of an interface: its own, or that of its bond.
 func pluggedInto(n *site.Node, name string) string {
 	if link := n.Interfaces[name].Link; link != "" {
 		return link
@@ -234,7 +234,7 @@ func pluggedInto(n *site.Node, name string) string {
 func bondingWithoutBond(s *site.Site, n *site.Node) []site.Finding {
 	for _, bond := range keys(n.Bonds) {
 		if len(n.Bonds[bond].Members) == 0 {
-			return nil // it may have any
+			return nil // any interface may be its member
 		}
 	}
 	var found []site.Finding

@@ -13,7 +13,7 @@ import (
 var booting = []Rule{
 	{
 		Code: "boot-order", Severity: site.SeverityError,
-		What:  "A boot order names each target once, and none that the boot mode or the networks do not have.",
+		What:  "A boot order names each target once, and only targets that the boot mode and the networks support.",
 		Why:   "The firmware refuses the order, or the machine waits at every start for an answer that never comes.",
 		Wrong: `nodes: "n1": boot: order: ["Hdd", "Pxe", "Hdd"]`,
 		Right: `nodes: "n1": boot: order: ["Hdd", "Pxe", "Usb"]`,
@@ -119,7 +119,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	},
 }
 
-// bootMode is how a node's firmware boots, and the path that says so.
+// bootMode returns the boot mode of a node's firmware, and the path that sets it.
 func bootMode(n *site.Node) (mode, path string) {
 	switch {
 	case !n.IsVirtual():
@@ -165,7 +165,7 @@ func installBy(s *site.Site, n *site.Node) []site.Finding {
 	return nil
 }
 
-// leases says whether a DHCP server gives addresses in a network.
+// leases reports whether a DHCP server gives addresses in a network.
 func leases(s *site.Site, network string) bool {
 	n := s.Networks[network]
 	if n == nil {
@@ -206,7 +206,7 @@ func bootNetwork(s *site.Site, n *site.Node) []site.Finding {
 		}
 		if l := s.Links[link]; l != nil && (tagged(s, l, boot) || boot != l.Native && !slices.Contains(l.Networks, boot)) {
 			found = append(found, also(s, "links."+link, wrong(path,
-				fmt.Sprintf("%s starts the machine in the network %s, which its link %s does not carry without a tag", name, boot, link),
+				fmt.Sprintf("%s boots from the network %s, which its link %s carries only with a tag or not at all", name, boot, link),
 				fmt.Sprintf("Write the native network of the link, or set native: %q there.", boot))))
 		}
 		switch p := prefixOf(s, boot); {
@@ -221,8 +221,8 @@ func bootNetwork(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// untaggedNetworks are the networks that the firmware, which knows no tags, can
-// be on by an interface: its own, those of its bond, and its link's native one.
+// untaggedNetworks returns the networks that the firmware, which knows no tags, can use
+// on an interface: its own, those of its bond, and its link's native one.
 func untaggedNetworks(s *site.Site, n *site.Node, name string) []string {
 	if boot := n.Interfaces[name].Boot; boot != "" {
 		return []string{boot}
@@ -246,8 +246,7 @@ func untaggedNetworks(s *site.Site, n *site.Node, name string) []string {
 	return keys(in)
 }
 
-// eachNodeImage checks the image of a node; an objection is a message and what
-// to do.
+// eachNodeImage checks the image of a node. An objection is a message and what to do.
 func eachNodeImage(object func(n *site.Node, name string, i *site.Image) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(s *site.Site, n *site.Node) []site.Finding {
 		i := s.Images[n.Image]
@@ -278,7 +277,7 @@ func duplicateImage(s *site.Site) []site.Finding {
 	return found
 }
 
-// The bounds of an installation. A server's self-test alone takes minutes.
+// The limits of an installation's time. A server's self-test alone takes minutes.
 const (
 	leastInstall = site.Duration(time.Minute)
 	mostInstall  = site.Duration(24 * time.Hour)
@@ -288,7 +287,7 @@ func installTimeout(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(s.Images) {
 		limit, path := s.Images[name].InstallTimeout, "images."+name+".installTimeout"
-		if limit > 0 && limit < leastInstall { // 0 is one that is missing
+		if limit > 0 && limit < leastInstall { // 0 means that it is missing
 			found = append(found, wrong(path, fmt.Sprintf("the installation of %s may take %s only", name, time.Duration(limit)),
 				"Write at least a minute; 45m is usual."))
 		}
@@ -309,12 +308,13 @@ const aRootImage = `images: root12: {url: "https://images.example.org/root12.tar
 const aDiskImage = `images: cloud: {url: "https://images.example.org/cloud.qcow2", sha256: "` + someDigest + `", kind: "disk", format: "qcow2"}
 `
 
-// becomesImage says whether a disk of a node's machine becomes the image of a whole disk.
+// becomesImage reports whether an installation writes a whole disk image to a disk of the
+// node's machine.
 func becomesImage(s *site.Site, n *site.Node) bool {
 	return s != nil && s.Images[n.Image].IsDisk() && !n.IsVirtual()
 }
 
-// rootImage checks what the installation of a root file system needs of a node.
+// rootImage checks what a node needs for the installation of a root file system.
 func rootImage(s *site.Site, n *site.Node) []site.Finding {
 	if !s.Images[n.Image].IsRoot() || n.IsVirtual() || n.Generation == 0 {
 		return nil
@@ -327,7 +327,7 @@ func rootImage(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// diskImage checks what the installation of the image of a whole disk needs of a node.
+// diskImage checks what a node needs for the installation of a whole disk image.
 func diskImage(s *site.Site, n *site.Node) []site.Finding {
 	if !becomesImage(s, n) || n.Generation == 0 {
 		return nil
@@ -372,7 +372,7 @@ func diskImage(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// byAgent checks what an installation by Slipway's agent needs of a node.
+// byAgent checks what a node needs for an installation by Slipway's agent.
 func byAgent(s *site.Site, n *site.Node) (found []site.Finding) {
 	object := func(path, message, fix string) {
 		found = append(found, also(s, "images."+n.Image+".kind", wrong(path, message, fix)))

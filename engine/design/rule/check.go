@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// OnSite runs every rule about what is outside the nodes.
+// OnSite runs every rule about the parts outside the nodes.
 func OnSite(s *site.Site) []site.Finding {
 	var all []site.Finding
 	for _, r := range siteRules {
@@ -18,8 +18,8 @@ func OnSite(s *site.Site) []site.Finding {
 	return all
 }
 
-// OnNode runs every rule about one node, and lists the facts that a Fleet
-// wants of it. It may run for several nodes at once.
+// OnNode runs every rule about one node, and returns the node's facts for a
+// Fleet. It may run for several nodes at once.
 func OnNode(s *site.Site, n *site.Node) ([]site.Finding, Facts) {
 	var all []site.Finding
 	for _, r := range nodeRules {
@@ -30,7 +30,7 @@ func OnNode(s *site.Site, n *site.Node) ([]site.Finding, Facts) {
 		found := r.facts(s, n, func(f Fact, o site.Origin) { facts = append(facts, ruleFact{i, f, o}) })
 		all = append(all, found...)
 	}
-	return all, slices.Clone(facts) // without room to grow
+	return all, slices.Clone(facts) // without spare capacity
 }
 
 var (
@@ -67,7 +67,7 @@ func (r Rule) onNode(s *site.Site, n *site.Node) (found []site.Finding) {
 	return found
 }
 
-// facts gives what the rule has to know of a node, with its place.
+// facts passes the rule's facts about a node, with their places, to give.
 func (r Rule) facts(s *site.Site, n *site.Node, give func(Fact, site.Origin)) (found []site.Finding) {
 	defer r.survive(&found)
 	if r.Whole && !isWhole(n) {
@@ -104,7 +104,7 @@ func (r Rule) onFleet(s *site.Site, x *Index) (found []site.Finding) {
 	return found
 }
 
-// complete fills in what the rule says about each of its findings.
+// complete fills in what all findings of the rule share.
 func (r Rule) complete(f *site.Finding, o site.Origin) {
 	f.Code = r.Code
 	if f.Severity == "" {
@@ -118,7 +118,7 @@ func (r Rule) complete(f *site.Finding, o site.Origin) {
 	}
 }
 
-// placed is a finding at the place of an origin, if that is known.
+// placed returns a finding at the place of an origin, if that is known.
 func placed(f site.Finding, o site.Origin) site.Finding {
 	if !o.IsZero() {
 		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
@@ -126,14 +126,14 @@ func placed(f site.Finding, o site.Origin) site.Finding {
 	return f
 }
 
-// survive makes a panic of the rule a finding.
+// survive turns a panic of the rule into a finding.
 func (r Rule) survive(found *[]site.Finding) {
 	if cause := recover(); cause != nil {
 		*found = []site.Finding{Panicked("the rule "+r.Code, cause)}
 	}
 }
 
-// Panicked is the finding that something of ours broke off.
+// Panicked returns the finding about a panic in Slipway.
 func Panicked(what string, cause any) site.Finding {
 	return site.Finding{
 		Code: "panic", Severity: site.SeverityError,

@@ -7,12 +7,11 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// claims are the files of a system that are written for other fields of the design. A
-// pattern is one of path.Match. What Slipway alone writes is claimed whatever the design
-// asks.
+// claims are the files of a system that other fields of the design write. A pattern is
+// one of path.Match. Files that only Slipway writes are always claimed.
 var claims = []struct {
 	pattern string
-	field   string // empty for what is Slipway's own
+	field   string // empty for Slipway's own files
 	asked   func(site.System) bool
 }{
 	{"/etc/hostname", "hostname", func(x site.System) bool { return x.Hostname != "" }},
@@ -46,8 +45,8 @@ func hasZone(x site.System) bool        { return x.Time.Zone != "" }
 func hasTimeServers(x site.System) bool { return len(x.Time.Servers) > 0 }
 func hasUsers(x site.System) bool       { return len(x.Users) > 0 }
 
-// filesClaimed finds the files of a node that are written for something else, in the
-// system of each family with what is designed for all of them.
+// filesClaimed finds files of a node that other fields write too. It checks the system
+// of each family together with what all families share.
 func filesClaimed(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	check := func(at string, own, other site.System) {

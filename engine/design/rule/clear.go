@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// secrets: is there anything in the design that nobody may read?
+// secrets: does the design contain anything secret?
 var secrets = []Rule{{
 	Code: "clear-secret", Severity: site.SeverityError,
 	What:  "No text of the design is a password, a token, a private key or the hash of a password.",
@@ -23,7 +23,7 @@ var secrets = []Rule{{
 	Right: `nodes: "n1": system: files: "/etc/backup.conf": content: "user = backup\npasswordFile = /run/backup.password"`,
 	Node: func(_ *site.Site, n *site.Node) []site.Finding {
 		own := *n
-		own.References = site.References{} // which the site has, and is asked for
+		own.References = site.References{} // the site has them and is checked itself
 		return refuseSecrets(reflect.ValueOf(own))
 	},
 	Site: func(s *site.Site) []site.Finding { return refuseSecrets(reflect.ValueOf(s).Elem()) },
@@ -60,7 +60,8 @@ var secrets = []Rule{{
 	Right: "-- patch.cue --\npackage clean\n\ncredentials: bmc: from: \"sealed\"\n-- secrets/bmc.age --\n" + someSealed,
 }}
 
-// credentialSource objects to a source without what it needs, or with what it does not.
+// credentialSource reports a source that lacks a field it needs, or has one it does not
+// use.
 func credentialSource(s *site.Site) (found []site.Finding) {
 	for _, name := range keys(s.Credentials) {
 		c, path := s.Credentials[name], "credentials."+name
@@ -82,13 +83,12 @@ func credentialSource(s *site.Site) (found []site.Finding) {
 	return found
 }
 
-// aPath says whether a text names something below a folder, and nothing outside of it.
+// aPath reports whether a text names something within a folder.
 func aPath(text string) bool {
 	return path.Clean("/"+text) == "/"+text && !strings.ContainsAny(text, "?#%\\")
 }
 
-// someSealed and someSOPS are encrypted files of the examples. Nobody has what opens
-// them.
+// someSealed and someSOPS are encrypted files of the examples. Nobody has their keys.
 const (
 	someSealed = `-----BEGIN AGE ENCRYPTED FILE-----
 YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSBuUVdESWtzQ0ZOQUhkdjhw
@@ -117,8 +117,8 @@ sops:
 `
 )
 
-// refuseSecrets objects to the secrets among the texts of a value of the
-// design, in the order of their paths.
+// refuseSecrets reports the secrets among the texts of a value of the design, in the
+// order of their paths.
 func refuseSecrets(v reflect.Value) []site.Finding {
 	var x search
 	x.look(nil, v)
@@ -126,15 +126,15 @@ func refuseSecrets(v reflect.Value) []site.Finding {
 	return slices.CompactFunc(x.found, func(a, b site.Finding) bool { return a.Path == b.Path && a.Message == b.Message })
 }
 
-// search goes over every text that a part of the design has.
+// search visits every text in a part of the design.
 type search struct{ found []site.Finding }
 
-// step is where a search is, from the inside out. A path is only made of it
-// where there is something to say.
+// step is the position of a search, from the inside out. Its path is built only for a
+// finding.
 type step struct {
 	up   *step
 	name string
-	// own says that the name is the site's, and none of the schema's.
+	// own says that the name comes from the site, not the schema.
 	own bool
 }
 
@@ -145,8 +145,8 @@ func (at *step) path() string {
 	return strings.TrimPrefix(at.up.path()+"."+at.name, ".")
 }
 
-// within is the step into a field; one without a name is a part of what is
-// around it.
+// within returns the step into a field. A field without a name belongs to what
+// surrounds it.
 func (at *step) within(f textField) *step {
 	if f.name == "" {
 		return at
@@ -154,7 +154,7 @@ func (at *step) within(f textField) *step {
 	return &step{at, f.name, false}
 }
 
-// look visits a value. What is in a list is at the list's path.
+// look visits a value. Items of a list have the list's path.
 func (x *search) look(at *step, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -182,7 +182,7 @@ func (x *search) look(at *step, v reflect.Value) {
 	}
 }
 
-// text objects to a secret in a text, and does not repeat it.
+// text reports a secret in a text, without repeating it.
 func (x *search) text(at *step, text string) {
 	what := ""
 	switch {
@@ -201,13 +201,13 @@ func (x *search) text(at *step, text string) {
 		"Take it out, replace it wherever it is valid, and keep the new one on the bootstrap host. If it is none, suppress the finding with the reason."))
 }
 
-// textField is a field of a struct in which a text could be.
+// textField is a field of a struct that may contain a text.
 type textField struct {
 	index int
 	name  string
 }
 
-// textFieldsOf are the fields of each type, found out once.
+// textFieldsOf caches the fields of each type.
 var textFieldsOf sync.Map
 
 func textFields(t reflect.Type) []textField {
@@ -231,8 +231,8 @@ var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// mayHoldText says whether a field may hold a text of the design. What writes
-// itself in a form of its own, as an amount or a place does, holds none.
+// mayHoldText reports whether a field may hold a text of the design. Types with their
+// own text format, such as amounts and places, hold none.
 func mayHoldText(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Interface:

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// cpuRange is processors of a set from one number to another, both included.
+// cpuRange is a range of processors of a set, both ends included.
 type cpuRange struct {
 	from, to  int
 	set, text string
@@ -30,7 +30,8 @@ func cpuRanges(set, list string) []cpuRange {
 	return all
 }
 
-// number is what digits say; what does not fit an int is the largest.
+// number returns the value of digits, or the largest int if the value does not
+// fit.
 func number(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil {
@@ -59,8 +60,8 @@ func cpuSetRange(_ *site.Site, n *site.Node) []site.Finding {
 	return append(found, sharedCPUs(n, good)...)
 }
 
-// object says what is wrong with a range. cpus is 0 where it is not known how
-// many processors there are.
+// object says what is wrong with a range. cpus is 0 where the number of
+// processors is not known.
 func (r cpuRange) object(cpus int) string {
 	switch {
 	case r.from > r.to:
@@ -71,8 +72,8 @@ func (r cpuRange) object(cpus int) string {
 	return ""
 }
 
-// sharedCPUs objects, once a set, to a processor that another set has. It goes
-// over the ranges in the order of their first processor, and knows the one that
+// sharedCPUs reports, once per set, a processor that another set has. It visits
+// the ranges in the order of their first processors, and remembers the one that
 // reaches furthest.
 func sharedCPUs(n *site.Node, all []cpuRange) []site.Finding {
 	slices.SortFunc(all, func(a, b cpuRange) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.set, b.set)) })
@@ -92,19 +93,19 @@ func sharedCPUs(n *site.Node, all []cpuRange) []site.Finding {
 	return found
 }
 
-// pageSizes are the hugepages of each architecture; those of arm64 are of its
+// pageSizes are the hugepages of each architecture. Those of arm64 assume its
 // usual granule of 4 KiB.
 var pageSizes = map[string][]site.Size{
 	"amd64": {2 << 20, 1 << 30},
 	"arm64": {64 << 10, 2 << 20, 32 << 20, 1 << 30},
 }
 
-// hugepageSizes are the hugepages that a node's processors can have.
+// hugepageSizes returns the hugepages that a node's processors can have.
 func hugepageSizes(n *site.Node) []site.Size {
 	if sizes, ok := pageSizes[n.Hardware.Architecture]; ok {
 		return sizes
 	}
-	return pageSizes["arm64"] // has those of amd64 too
+	return pageSizes["arm64"] // includes those of amd64
 }
 
 func hugepageSize(_ *site.Site, n *site.Node) []site.Finding {
@@ -162,7 +163,7 @@ func hugepagesMemory(_ *site.Site, n *site.Node) []site.Finding {
 	return nil
 }
 
-// amount is a size as people read it: exactly where that is short.
+// amount formats a size for people: exactly if that is short.
 func amount(s site.Size) string {
 	if text := s.String(); len(text) <= len("102401MiB") {
 		return text

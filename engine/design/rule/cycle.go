@@ -8,21 +8,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// point is what nodes of a role have gone through a phase. Where a role's
-// leader goes first, others are the nodes behind it; elsewhere there are none.
+// point is the end of a phase for nodes of a role. If the role's leader goes
+// first, others stands for the nodes after it. Other roles have no others.
 type point struct {
 	role, phase string
 	others      bool
 }
 
-// waiting is that something waits for a point; need is the path of the need
-// that says so, empty where it is for the order of phases or for a leader.
+// waiting is one dependency on a point. need is the path of the need that
+// causes it; empty for the order of phases or for a leader.
 type waiting struct {
 	on   point
 	need string
 }
 
-// needsCycle objects to each circle among the points of all roles.
+// needsCycle reports each cycle among the points of all roles.
 func needsCycle(s *site.Site, x *Index) []site.Finding {
 	w := circles{edges: waitings(s, x), state: map[point]int{}, told: map[string]bool{}}
 	for _, role := range keys(s.Roles) {
@@ -71,22 +71,22 @@ func waitings(s *site.Site, x *Index) map[point][]waiting {
 	return edges
 }
 
-// needed is the point that a need waits for. Of a role whose leader goes first
-// the leader alone is enough for one node.
+// needed returns the point that a need waits for. In a role whose leader goes
+// first, a quorum of one node needs only the leader.
 func needed(s *site.Site, x *Index, role string, n site.Need) point {
 	r := s.Roles[role]
 	beyond := r != nil && r.LeaderFirst && n.Quorum.Of(x.Count(inUse(role))) > 1
 	return point{role, n.Phase, beyond}
 }
 
-// circles looks for circles depth first. The state of a point is 0 before, 1
-// during and 2 after its visit.
+// circles finds cycles by depth-first search. The state of a point is 0 before,
+// 1 during and 2 after its visit.
 type circles struct {
 	edges map[point][]waiting
 	state map[point]int
-	trail []waiting // how the visit came to each point on its way
+	trail []waiting // how the visit reached each point on its path
 	told  map[string]bool
-	found [][]string // the paths of the needs in each circle
+	found [][]string // the paths of the needs in each cycle
 }
 
 func (c *circles) visit(at point) {
@@ -105,8 +105,8 @@ func (c *circles) visit(at point) {
 	c.state[at] = 2
 }
 
-// close notes the circle at the end of the trail, unless one with a need of
-// this one was noted before.
+// close records the cycle at the end of the trail, unless an earlier cycle has
+// one of its needs.
 func (c *circles) close(at point) {
 	from := len(c.trail) - 1
 	for from > 0 && c.trail[from-1].on != at {

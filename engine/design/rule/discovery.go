@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// discoveries: may this be looked for in a network?
+// discoveries: may Slipway discover machines this way in a network?
 var discoveries = []Rule{
 	{
 		Code: "discovery-ranges", Severity: site.SeverityError,
@@ -67,7 +67,7 @@ func discoveryRanges(s *site.Site) []site.Finding {
 	return nil
 }
 
-// discoveryCredential is what discovered machines are looked at with.
+// discoveryCredential is the credential for looking at discovered machines.
 func discoveryCredential(s *site.Site) []string {
 	if s.Discovery == nil {
 		return nil

@@ -26,7 +26,7 @@ var drivers = []Rule{
 				f := wrong(path, fmt.Sprintf("the driver %s is for no hardware", key),
 					"Set match.pci, as `lspci -nn` shows it, or match.model.")
 				if none {
-					f.Path, f.Message = path+".pci", fmt.Sprintf("the driver %s is for none of the PCI ids in an empty list", key)
+					f.Path, f.Message = path+".pci", fmt.Sprintf("the driver %s has an empty list of PCI ids, so it matches no hardware", key)
 				}
 				found = append(found, f)
 			}
@@ -93,8 +93,8 @@ nodes: "n1": hardware: model: "PowerEdge R750"`,
 	},
 }
 
-// broken says whether one of some values that the site does not have is stated
-// nevertheless, so that it is the subject of another finding.
+// broken reports whether one of some missing values was stated nevertheless, so that
+// another finding reports it.
 func broken(s *site.Site, paths ...string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool {
 		_, ok := within(s.Origins, path)
@@ -102,7 +102,7 @@ func broken(s *site.Site, paths ...string) bool {
 	})
 }
 
-// modelFacts are the model of a node, where a driver wants to know it.
+// modelFacts returns the model of a node, if a driver depends on it.
 func modelFacts(s *site.Site, n *site.Node) []Fact {
 	for _, d := range s.Drivers {
 		if byModel(d) {
@@ -112,11 +112,11 @@ func modelFacts(s *site.Site, n *site.Node) []Fact {
 	return nil
 }
 
-// byModel says whether only its model says whether a driver is used: which PCI
-// devices a machine has is not known before it is seen.
+// byModel reports whether only the model decides if a driver is used. The PCI devices of a
+// machine are not known before Slipway sees it.
 func byModel(d *site.Driver) bool { return d.Match.Model != "" && len(d.Match.PCI) == 0 }
 
-// driverUnused says nothing while no node states its model.
+// driverUnused finds nothing while no node states its model.
 func driverUnused(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	models := x.Keys()
@@ -132,7 +132,7 @@ func driverUnused(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// anyFits says whether one of some models, in order, is what a driver is for.
+// anyFits reports whether a driver is for one of some sorted models.
 func anyFits(model string, models []string) bool {
 	if !strings.Contains(model, "*") {
 		_, ok := slices.BinarySearch(models, model)
@@ -141,9 +141,9 @@ func anyFits(model string, models []string) bool {
 	return slices.ContainsFunc(models, func(is string) bool { return site.ModelFits(model, is) })
 }
 
-// contradictions are where two drivers do not agree on what they bring. Two drivers with
-// only different PCI ids, or of which the models of machines decide, may be for different
-// machines: where they meet on one, its plan says so.
+// contradictions returns the places where two drivers disagree on what they bring. Two
+// drivers that differ in PCI ids, or that models select, may be for different machines. If
+// they meet on one machine, its plan says so.
 func contradictions(s *site.Site) (found []site.Finding) {
 	all := keys(s.Drivers)
 	for i, name := range all {
@@ -175,8 +175,7 @@ func contradictions(s *site.Site) (found []site.Finding) {
 	return found
 }
 
-// meets is the hardware that two drivers are both for, whatever machines there are; empty
-// for none.
+// meets returns the hardware that two drivers are certainly both for; empty for none.
 func meets(a, b site.DriverMatch) string {
 	for _, id := range a.PCI {
 		if slices.Contains(b.PCI, id) {
@@ -189,8 +188,7 @@ func meets(a, b site.DriverMatch) string {
 	return ""
 }
 
-// plainFirmware says whether a path below the folder with firmware is one that cannot lead
-// out of it.
+// plainFirmware reports whether a path below the firmware folder cannot lead out of it.
 func plainFirmware(file string) bool {
 	return file != "" && file != "." && path.Clean(file) == file && !path.IsAbs(file) && file != ".." && !strings.HasPrefix(file, "../") &&
 		!strings.ContainsFunc(file, func(r rune) bool { return r <= ' ' || r == 0x7f })

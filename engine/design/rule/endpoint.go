@@ -33,7 +33,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 		Node:  endpointHosts,
 	},
 	{
-		// It is found where layers become a node.
+		// It is found when layers become a node.
 		Code: "endpoint-reference", Severity: site.SeverityError, Firm: true,
 		What:  "In the URL of an endpoint {…} is the path of an address, number or word that the node has, such as {addresses.bmc} or {name}.",
 		Why:   "Slipway reaches the machine by this URL, and cannot tell from it where the machine is.",
@@ -87,13 +87,13 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 	},
 }
 
-// schemes are those that an endpoint of each kind may have.
+// schemes are the URL schemes for each kind of endpoint.
 var schemes = map[site.EndpointKind]string{
 	site.Manager: "redfish+https",
 	site.OS:      "ssh",
 }
 
-// eachEndpoint checks every endpoint of a node by its parsed URL; an objection
+// eachEndpoint checks every endpoint of a node by its parsed URL. An objection
 // is a message and what to do.
 func eachEndpoint(object func(site.EndpointKind, *url.URL, site.Endpoint) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(_ *site.Site, n *site.Node) []site.Finding {
@@ -135,7 +135,8 @@ func hypervisorKeyMissing(s *site.Site) []site.Finding {
 	return found
 }
 
-// parsed is a URL; one that cannot be parsed has a scheme and nothing else.
+// parsed returns a URL. If the text cannot be parsed, the URL has only a
+// scheme.
 func parsed(text string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -160,7 +161,8 @@ func example(kind site.EndpointKind) string {
 	return "redfish+https://192.0.2.11/redfish/v1/Systems/1"
 }
 
-// isWish says whether a host is what a node says in the place of an address.
+// isWish reports whether a host is a word that nodes use in place of an
+// address.
 func isWish(host string) bool { return host == site.AddressAllocate || host == site.AddressDHCP }
 
 func endpointHosts(_ *site.Site, n *site.Node) []site.Finding {
@@ -173,7 +175,8 @@ func endpointHosts(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// hostFix names the network that is asked for an address, where it is one.
+// hostFix names the network that the node asks for an address, if there is
+// exactly one.
 func hostFix(n *site.Node, host string) string {
 	if host == site.AddressDHCP {
 		return "Write a host name, or give the node an address and write {addresses.NETWORK}, with the name of the network."
@@ -190,8 +193,9 @@ func hostFix(n *site.Node, host string) string {
 	return "Write {addresses.NETWORK} for the host, with the name of the network: it is the address that the node has, given or allocated."
 }
 
-// endpointFacts are the endpoints of a node, each at the node's address where
-// it is that: the URL is then often a pattern of all nodes.
+// endpointFacts returns the endpoints of a node. If the host is the node's
+// address, the fact is placed there, because the URL is then often a pattern of
+// all nodes.
 func endpointFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, kind := range keys(n.Endpoints) {
@@ -210,7 +214,7 @@ func endpointFacts(s *site.Site, n *site.Node) []Fact {
 
 const addressesOf = "addresses."
 
-// ownAddress is the network in which a node has the address of a host.
+// ownAddress returns the network in which a host's address belongs to the node.
 func ownAddress(s *site.Site, n *site.Node, host string) (string, bool) {
 	a := addrOf(host)
 	for _, network := range keys(n.Addresses) {
@@ -221,8 +225,8 @@ func ownAddress(s *site.Site, n *site.Node, host string) (string, bool) {
 	return "", false
 }
 
-// atOneAddress says whether two nodes have one endpoint because they have one
-// address, as duplicate-address says.
+// atOneAddress reports whether two nodes have one endpoint because they have
+// one address, which duplicate-address reports.
 func atOneAddress(first, again Holder) bool {
 	return strings.HasPrefix(first.Path, addressesOf) && strings.HasPrefix(again.Path, addressesOf)
 }

@@ -2,11 +2,11 @@ package rule
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// What is in this file is found while a design is read, before any rule can be
-// run on it. None of it can be suppressed: the design has no meaning as far as
-// it reaches.
+// The findings in this file arise while a design is read, before any rule can
+// run. None of them can be suppressed, because the affected part of the design
+// has no meaning.
 
-// repositories: is there one site to be read?
+// repositories: is there a site to read?
 var repositories = []Rule{
 	{
 		Code: "empty-repository", Severity: site.SeverityError, Firm: true,
@@ -51,8 +51,7 @@ var repositories = []Rule{
 	},
 }
 
-// modules: what are the repository's packages called, and what may they
-// import?
+// modules: what are the repository's packages called, and what may they import?
 var modules = []Rule{
 	{
 		Code: "no-module", Severity: site.SeverityError, Firm: true,
@@ -172,7 +171,7 @@ var texts = []Rule{
 	},
 }
 
-// values: does every field have one that the schema allows?
+// values: does every field have a value that the schema allows?
 var values = []Rule{
 	{
 		Code: "unknown-field", Severity: site.SeverityError, Firm: true,
@@ -237,7 +236,7 @@ var values = []Rule{
 	},
 }
 
-// layers: in which order are profiles laid over one another?
+// layers: in which order do profiles override each other?
 var layers = []Rule{
 	{
 		Code: "node-without-profile", Severity: site.SeverityError, Firm: true,
@@ -262,7 +261,7 @@ var layers = []Rule{
 	},
 	{
 		Code: "profile-order", Severity: site.SeverityError, Firm: true,
-		What:  "A list of profiles names none before one that it is laid over.",
+		What:  "A list of profiles names a profile only after the profiles that it inherits from.",
 		Why:   "What comes later wins, so lists must not contradict each other.",
 		Wrong: "profiles: hardened: {}\nprofiles: kiosk: parents: [\"hardened\"]\nprofiles: base: parents: [\"kiosk\", \"hardened\"]",
 		Right: "profiles: hardened: {}\nprofiles: kiosk: parents: [\"hardened\"]\nprofiles: base: parents: [\"hardened\", \"kiosk\"]",
@@ -324,7 +323,7 @@ nodes: "n1": extensions: vm: web: disks: root: "40GiB"`,
 	},
 }
 
-// bounds: can the evaluation be finished?
+// bounds: can the evaluation finish?
 var bounds = []Rule{
 	{
 		Code: "file-too-large", Severity: site.SeverityError, Firm: true,

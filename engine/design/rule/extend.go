@@ -2,7 +2,7 @@ package rule
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// extensions: is what a site adds of its own sound?
+// extensions: is what a site adds to the schema valid?
 var extensions = []Rule{
 	{
 		Code: "unknown-extension", Severity: site.SeverityError, Firm: true,
@@ -23,7 +23,7 @@ var extensions = []Rule{
 // hostless leaves a node without host keys, which is a finding.
 const hostless = "\nnodes: \"n1\": endpoints: os: trust: hostKeys: _ @unset()"
 
-// suppressing: does what silences findings silence what it should?
+// suppressing: do suppressions silence what they should?
 var suppressing = []Rule{
 	{
 		Code: "unknown-code", Severity: site.SeverityError, Firm: true,
@@ -41,7 +41,7 @@ var suppressing = []Rule{
 	},
 	{
 		Code: "suppression-expired", Severity: site.SeverityWarning, Firm: true,
-		What:  "A suppression that has ended is gone.",
+		What:  "A suppression that has ended is removed from the design.",
 		Why:   "Its findings are shown again; somebody meant to fix the cause before the end.",
 		Wrong: `suppressions: keys: {code: "host-key-missing", reason: "not installed yet", until: "2020-01-01T00:00:00Z"}`,
 		Right: `suppressions: keys: {code: "host-key-missing", reason: "not installed yet", until: "9999-01-01T00:00:00Z"}` + hostless,
@@ -55,7 +55,7 @@ var suppressing = []Rule{
 	},
 }
 
-// datafiles: can the files that are layers be read?
+// datafiles: can the data files be read?
 var datafiles = []Rule{
 	{
 		Code: "data-without-file", Severity: site.SeverityError, Firm: true,

@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// families: is what is said by family read for the images that there are?
+// families: does an image use the settings for each family?
 var families = []Rule{
 	{
 		Code: "unknown-family", Severity: site.SeverityError,
@@ -42,7 +42,7 @@ nodes: {"n1": families: {debian: packages: chrony: {}, rhel: packages: chrony: {
 	},
 }
 
-// imageFamilies lists the families of a site's images by name. It is false when
+// imageFamilies returns the families of a site's images. It returns false when
 // one of them has another finding.
 func imageFamilies(s *site.Site) (map[string]bool, bool) {
 	known := map[string]bool{}
@@ -70,7 +70,7 @@ func refuseFamily(s *site.Site, path, family string) []site.Finding {
 	return []site.Finding{f}
 }
 
-// familyUnused leaves a node with a family that is not known to refuseFamily.
+// familyUnused leaves nodes with an unknown family to refuseFamily.
 func familyUnused(s *site.Site, n *site.Node) []site.Finding {
 	known, ok := imageFamilies(s)
 	image := s.Images[n.Image]

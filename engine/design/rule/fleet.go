@@ -10,16 +10,16 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Fact is something about a node that a rule holds against other nodes: a UUID
-// that only one may have, a network that it takes an address of.
+// Fact is something about a node that a rule compares with other nodes: a UUID
+// that only one may have, or a network that it takes an address of.
 type Fact struct {
-	// Key is what is compared or counted, Path the node's value that says so.
-	// Without a path the node is counted under the key and not held: that costs
-	// nothing, however many nodes have it.
+	// Key is what is compared or counted, Path the node's value with it. A fact
+	// without a path is only counted, which costs nothing however many nodes
+	// have it.
 	Key, Path string
 }
 
-// Facts are what the rules hold of a node.
+// Facts are what the rules know of a node.
 type Facts []ruleFact
 
 type ruleFact struct {
@@ -28,13 +28,13 @@ type ruleFact struct {
 	place site.Origin
 }
 
-// Holder is a node that has a key.
+// Holder is a node with a key.
 type Holder struct {
 	Node, Path string
 	Place      site.Origin
 }
 
-// Index is what the facts of one rule come to over all nodes.
+// Index holds the facts of one rule about all nodes.
 type Index struct {
 	holders map[string][]Holder // in order of node and path
 	several map[string]bool
@@ -52,8 +52,8 @@ func (x *Index) Keys() []string {
 	return slices.Compact(all)
 }
 
-// pairs are the second parts of the keys that have two, divided by a blank, by
-// the first, in order.
+// pairs splits keys at a blank, and returns the second parts by the first, in
+// order.
 func (x *Index) pairs() map[string][]string {
 	by := map[string][]string{}
 	for _, key := range x.Keys() {
@@ -64,14 +64,14 @@ func (x *Index) pairs() map[string][]string {
 	return by
 }
 
-// Count is how many facts have a key.
+// Count returns how many facts have a key.
 func (x *Index) Count(key string) int { return x.counts[key] + len(x.holders[key]) }
 
 // Several lists the keys with more than one holder, in order.
 func (x *Index) Several() []string { return slices.Sorted(maps.Keys(x.several)) }
 
-// Holders lists who has a key, in order of node and path. It is not to be
-// changed.
+// Holders lists the nodes with a key, in order of node and path. The caller
+// must not change the list.
 func (x *Index) Holders(key string) []Holder { return x.holders[key] }
 
 func (x *Index) put(node string, f ruleFact) {
@@ -119,14 +119,14 @@ func (h Holder) about(f site.Finding) site.Finding {
 	return placed(f, h.Place)
 }
 
-// Fleet holds the facts of all nodes of a site and keeps them indexed while
-// nodes come, change and go.
+// Fleet keeps the facts of all nodes of a site indexed while nodes come, change
+// and go.
 type Fleet struct {
 	indexes []*Index // by rule, as fleetRules
 	facts   map[string]Facts
 }
 
-// NewFleet is a fleet without nodes.
+// NewFleet returns a fleet without nodes.
 func NewFleet() *Fleet {
 	f := &Fleet{facts: map[string]Facts{}}
 	for range fleetRules {
@@ -135,7 +135,7 @@ func NewFleet() *Fleet {
 	return f
 }
 
-// Put takes a node's facts in the place of those it had.
+// Put replaces a node's facts.
 func (f *Fleet) Put(node string, facts Facts) {
 	f.Drop(node)
 	f.facts[node] = facts
@@ -161,13 +161,12 @@ func (f *Fleet) Check(s *site.Site) []site.Finding {
 	return all
 }
 
-// twice objects to every holder of a key but the first.
+// twice reports every holder of a key but the first.
 func twice(what string) func(*site.Site, *Index) []site.Finding {
 	return twiceUnless(what, func(_, _ Holder) bool { return false })
 }
 
-// twiceUnless is twice without what another rule says of the first holder and
-// one that has the same.
+// twiceUnless is twice without pairs that another rule reports.
 func twiceUnless(what string, said func(first, again Holder) bool) func(*site.Site, *Index) []site.Finding {
 	return func(_ *site.Site, x *Index) []site.Finding {
 		var found []site.Finding

@@ -104,8 +104,7 @@ var hardwares = []Rule{
 	},
 }
 
-// eachDevice checks every device of a node; an objection is a message and what
-// to do.
+// eachDevice checks every device of a node. An objection is a message and what to do.
 func eachDevice(object func(n *site.Node, path, name string, d site.Device) (message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(_ *site.Site, n *site.Node) []site.Finding {
 		var found []site.Finding
@@ -167,8 +166,7 @@ func deviceSamePlace(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// placeOf says where a device is, and the field that says so; empty where that
-// is not known.
+// placeOf returns where a device is, and the field that says so; empty if unknown.
 func placeOf(d site.Device) (where, field string) {
 	switch {
 	case d.Neighbour != nil && d.Neighbour.System != "" && d.Neighbour.Port != "":
@@ -191,22 +189,22 @@ func beside(n *site.Node, path string, f site.Finding) site.Finding {
 	return f
 }
 
-// deviceUse is something of a node that stands for a device.
+// deviceUse is a part of a node that refers to a device.
 type deviceUse struct {
-	// section is where it is, what it is called for people.
+	// section is its section, what its name for people.
 	section, what, name string
 	device              string
-	// kind is what a device has to be for it.
+	// kind is the kind of device that it needs.
 	kind string
 }
 
-// path is where the device is named.
+// path returns the path that names the device.
 func (u deviceUse) path() string { return u.section + "." + u.name + ".device" }
 
 func (u deviceUse) String() string { return "the " + u.what + " " + u.name }
 
-// deviceUses lists what stands for a device, be it known or not, but for the
-// volumes of controllers.
+// deviceUses lists references to devices, known or not, except to volumes of
+// controllers.
 func deviceUses(n *site.Node) []deviceUse {
 	var uses []deviceUse
 	add := func(u deviceUse) {
@@ -233,7 +231,7 @@ func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
 		kind, path := kindOf(d), "hardware.devices."+name
 		switch {
 		case d.Kind != "" && impliedKind(d) != "" && d.Kind != impliedKind(d):
-			found = append(found, wrong(path+".kind", fmt.Sprintf("the device %s is a %s, and is found as only a %s is", name, d.Kind, impliedKind(d)),
+			found = append(found, wrong(path+".kind", fmt.Sprintf("the device %s is a %s, but it is identified in a way that finds only a %s", name, d.Kind, impliedKind(d)),
 				fmt.Sprintf("Write kind: %q, or find it by pci or path.", impliedKind(d))))
 		case d.Size != 0 && kind != "" && kind != "disk":
 			found = append(found, wrong(path+".size", fmt.Sprintf("the device %s is a %s and has a size", name, kind), `Remove size, or write kind: "disk".`))
@@ -251,7 +249,7 @@ func deviceKind(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// interfaceDevice objects to devices of interfaces by which no port is found.
+// interfaceDevice reports interfaces whose device does not identify a port.
 func interfaceDevice(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(n.Interfaces) {
@@ -269,11 +267,11 @@ func interfaceDevice(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// kindOf is a device's kind, stated or implied; empty where nothing says it.
+// kindOf returns a device's kind, stated or implied; empty if unknown.
 func kindOf(d site.Device) string { return cmp.Or(d.Kind, impliedKind(d)) }
 
-// impliedKind is what only a device of that kind is found by. A SCSI address
-// is a disk's or an enclosure's.
+// impliedKind returns the only kind that can have the device's selector. A SCSI
+// address implies none: it belongs to a disk or an enclosure.
 func impliedKind(d site.Device) string {
 	if d.MAC != "" || d.Neighbour != nil {
 		return "nic"
@@ -304,7 +302,7 @@ func unknownDevice(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// absent objects to a name that a map of the node does not have.
+// absent reports a name that a map of the node does not have.
 func absent[V any](path, what, in, name string, known map[string]V) []site.Finding {
 	if _, ok := known[name]; ok || name == "" {
 		return nil
@@ -331,7 +329,7 @@ func sameThing(n *site.Node, a, b fmt.Stringer, atA, atB, thing string) site.Fin
 	return beside(n, atA, wrong(atB, fmt.Sprintf("%s is %s, and so is %s", a, thing, b), "Give each its own."))
 }
 
-// diskTwice finds disks that are one volume of a controller, or that one rule is for.
+// diskTwice finds disks that share a volume of a controller or a rule.
 func diskTwice(n *site.Node) []site.Finding {
 	volumes, rules := map[string]string{}, map[site.DiskMatch]string{}
 	var found []site.Finding
@@ -357,7 +355,7 @@ func diskTwice(n *site.Node) []site.Finding {
 	return found
 }
 
-// matchText is a rule for disks in words.
+// matchText describes a rule for disks in words.
 func matchText(m site.DiskMatch) string {
 	var words []string
 	for _, w := range []struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The bounds of a role's health: all of it is looked at at once, within seconds.
+// The limits of a role's health. Slipway checks all of it at once, within
+// seconds.
 const (
 	mostUnits     = 32
 	mostPorts     = 32
@@ -18,7 +19,7 @@ const (
 	mostArguments = 32
 )
 
-// healthRules: can a system be told to be healthy?
+// healthRules: can Slipway find a system healthy?
 var healthRules = []Rule{
 	{
 		Code: "health-unit", Severity: site.SeverityError,
@@ -107,7 +108,7 @@ var healthRules = []Rule{
 	},
 }
 
-// isShell says whether a program is a shell of the usual ones.
+// isShell reports whether a program is one of the usual shells.
 func isShell(program string) bool {
 	return slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"}, path.Base(program))
 }

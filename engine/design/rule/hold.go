@@ -99,8 +99,8 @@ var endlessPause = Rule{
 // longestPause is how far ahead a pause may end.
 const longestPause = 90 * 24 * time.Hour
 
-// LongPauses notes the pauses that end too late: what pause-endless finds by
-// the clock, which a check does not have.
+// LongPauses notes the pauses that end too late. This part of pause-endless needs a clock,
+// which a check does not have.
 func LongPauses(nodes map[string]*site.Node, now time.Time) []site.Finding {
 	var found []site.Finding
 	for _, n := range nodes {
@@ -116,8 +116,7 @@ func LongPauses(nodes map[string]*site.Node, now time.Time) []site.Finding {
 	return found
 }
 
-// outdated are the digests of the versions of Slipway before approvals were
-// used up.
+// outdated matches digests of Slipway versions in which approvals were not used up.
 var outdated = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 var outdatedApproval = Rule{
@@ -137,10 +136,10 @@ var outdatedApproval = Rule{
 	},
 }
 
-// working says whether a node is in use and its machine there.
+// working reports whether a node is in use and its machine is not away.
 func working(n *site.Node) bool { return n.InUse() && n.Away == "" }
 
-// idle says why the machine of a node that is not worked on is left as it is.
+// idle says why Slipway leaves the machine of a node alone.
 func idle(n *site.Node) string {
 	switch {
 	case !n.InUse():
@@ -151,7 +150,8 @@ func idle(n *site.Node) string {
 	return fmt.Sprintf("its role %s is not enabled", n.Role)
 }
 
-// decommissionErase checks what erasing the disks of a machine needs that leaves the design.
+// decommissionErase checks what is needed to erase the disks of a machine that leaves the
+// design.
 func decommissionErase(_ *site.Site, n *site.Node) (found []site.Finding) {
 	if !n.Decommission || n.DecommissionErase == "" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// hypervisors: can virtual machines be placed on hypervisors, and these be
-// reached?
+// hypervisors: can Slipway reach the hypervisors and place virtual machines on
+// them?
 var hypervisors = []Rule{
 	{
 		Code: "hypervisor-url", Severity: site.SeverityError, Firm: true,
@@ -45,8 +45,8 @@ var hypervisors = []Rule{
 	},
 }
 
-// libvirtPaths are those of hypervisors: of libvirt's system daemon, and of the
-// one that it has in memory, for trials.
+// libvirtPaths are the paths of hypervisors: libvirt's system daemon, and its
+// in-memory one for trials.
 var libvirtPaths = []string{"/system", "/test/default"}
 
 func hypervisorURLs(s *site.Site) []site.Finding {
@@ -64,8 +64,8 @@ func hypervisorURLs(s *site.Site) []site.Finding {
 	return found
 }
 
-// hypervisorFault says what is wrong with the URL of a hypervisor; empty for
-// nothing.
+// hypervisorFault says what is wrong with the URL of a hypervisor; empty if
+// nothing is.
 func hypervisorFault(u *url.URL) string {
 	_, password := u.User.Password()
 	switch {
@@ -89,7 +89,7 @@ func hypervisorFault(u *url.URL) string {
 	return ""
 }
 
-// styleFacts say that a node is there, and whether it is virtual.
+// styleFacts says that a node exists, and whether it is virtual.
 func styleFacts(s *site.Site, n *site.Node) []Fact {
 	switch {
 	case len(s.Hypervisors) == 0:
@@ -131,7 +131,7 @@ func placementContradiction(s *site.Site) []site.Finding {
 	return found
 }
 
-// keptApart is the role that keeps two apart; empty for none.
+// keptApart returns the role that keeps two roles apart; empty for none.
 func keptApart(s *site.Site, a, b string) string {
 	if slices.Contains(s.Roles[a].Placement.Apart, b) {
 		return a
@@ -142,8 +142,8 @@ func keptApart(s *site.Site, a, b string) string {
 	return ""
 }
 
-// hostFacts say at which addresses and names a node is reached; "open" of one that
-// may have others.
+// hostFacts says at which addresses and names a node can be reached, and "open" if
+// it may have others.
 func hostFacts(s *site.Site, n *site.Node) []Fact {
 	if len(s.Hypervisors) == 0 || n.IsVirtual() {
 		return nil

@@ -75,7 +75,7 @@ var identities = []Rule{
 	},
 }
 
-// machineAt is the path of the identity that names a node's machine.
+// machineAt returns the path of the identity that names a node's machine.
 func machineAt(n *site.Node) string {
 	if n.Moved.Known() {
 		return "moved"
@@ -83,7 +83,7 @@ func machineAt(n *site.Node) string {
 	return "identity"
 }
 
-// fact is one fact, or none where the key is empty.
+// fact returns one fact, or none if the key is empty.
 func fact(key, path string) []Fact {
 	if key == "" {
 		return nil
@@ -91,8 +91,8 @@ func fact(key, path string) []Fact {
 	return []Fact{{key, path}}
 }
 
-// uuidFacts hold a UUID and the same with its bytes the other way round under
-// one key, the lesser of the two, and count the nodes that write the greater.
+// uuidFacts puts a UUID and its byte-swapped form under one key, the lesser of
+// the two. It counts the nodes that write the greater.
 func uuidFacts(_ *site.Site, n *site.Node) []Fact {
 	uuid, path := n.Machine().UUID, machineAt(n)+".uuid"
 	if uuid == "" || site.IsPlaceholderUUID(uuid) {
@@ -130,9 +130,9 @@ func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// serialFacts are the serial number, under which all nodes come together that
-// name it, and the same with the slot. Which of both a node has beside it is
-// counted, for whoever compares two.
+// serialFacts returns the serial number, as the key of all nodes that name it,
+// and the serial number with the slot. It also counts whether a node has a slot
+// or a MAC address, for comparing two nodes.
 func serialFacts(_ *site.Site, n *site.Node) []Fact {
 	id, path := n.Machine(), machineAt(n)
 	if id.Serial == "" || site.IsPlaceholderSerial(id.Serial) {
@@ -148,12 +148,11 @@ func serialFacts(_ *site.Site, n *site.Node) []Fact {
 	return facts
 }
 
-// slotAfter stands between a serial number and a slot; neither has spaces.
+// slotAfter separates a serial number from a slot; neither has spaces.
 const slotAfter = " in slot "
 
-// duplicateSerial says which nodes have a serial number of another, unless both
-// have a slot beside it that is their own, or both a MAC address, of which
-// duplicate-mac says whether it is.
+// duplicateSerial reports nodes that share a serial number, unless both have
+// different slots, or both have a MAC address. duplicate-mac compares those.
 func duplicateSerial(_ *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	for _, key := range x.Several() {

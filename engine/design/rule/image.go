@@ -104,8 +104,8 @@ func imageURLs(s *site.Site) []site.Finding {
 	return found
 }
 
-// fileURL finds what is wrong with an image at a file URL. The daemon reads it, and
-// only media for physical machines are fetched into its artifact store.
+// fileURL finds what is wrong with an image at a file URL. The daemon reads the
+// file, and its artifact store takes only media for physical machines.
 func fileURL(key string, i *site.Image, u *url.URL) []site.Finding {
 	path := "images." + key + ".url"
 	switch {
@@ -131,8 +131,8 @@ func imagesWithoutDigest(s *site.Site) []site.Finding {
 	return found
 }
 
-// nodeWithoutDigest finds a node that is installed from a file whose digest the
-// design does not give.
+// nodeWithoutDigest finds a node that is installed from a file without a digest in
+// the design.
 func nodeWithoutDigest(s *site.Site, n *site.Node) []site.Finding {
 	i := s.Images[n.Image]
 	if i == nil || n.Generation == 0 || i.URL == "" || i.For(n.Name, n.Generation).SHA256 != "" {
@@ -141,9 +141,9 @@ func nodeWithoutDigest(s *site.Site, n *site.Node) []site.Finding {
 	path := "images." + n.Image
 	switch _, ok := i.Digests[n.Name]; {
 	case ok, s.Origins.Has(path + ".digests." + n.Name):
-		return nil // it is wrong, and told so
+		return nil // it is wrong, and already reported
 	case !i.PerNode() && (len(i.Digests) == 0 || s.Origins.Has(path+".sha256")):
-		return nil // told of the image
+		return nil // reported at the image
 	}
 	why := "gives digests of other nodes only"
 	if i.PerNode() {

@@ -143,7 +143,7 @@ nodes: "n2": hardware: devices: port1: {kind: "nic", mac: "52:54:00:00:00:02"}`,
 	},
 }
 
-// carrier is what can carry networks on a node.
+// carrier is anything that can carry networks on a node.
 type carrier struct {
 	section, name, link string
 	mtu                 int
@@ -152,14 +152,14 @@ type carrier struct {
 
 func (c carrier) path() string { return c.section + "." + c.name }
 
-// isLost says whether the design names networks that are not known.
+// isLost reports whether the design names only networks that could not be read.
 func (c carrier) isLost(n *site.Node) bool {
 	return len(c.networks) == 0 && (states(n, c.path()+".networks") || states(n, c.path()+".network"))
 }
 
 // carriers lists a node's interfaces, bonds, bridges and VLANs in the order of
-// section and name; a VLAN has the link of its parent, and a bridge that of its
-// members, if it is one.
+// section and name. A VLAN has the link of its parent. A bridge has the link of
+// its members, if they share one.
 func carriers(n *site.Node) []carrier {
 	all := make([]carrier, 0, len(n.Interfaces)+len(n.Bonds)+len(n.Bridges)+len(n.VLANs))
 	for _, name := range keys(n.Interfaces) {
@@ -185,7 +185,7 @@ func carriers(n *site.Node) []carrier {
 	return all
 }
 
-// networkPath is where a carrier names the i-th of its networks.
+// networkPath returns the path of the i-th network of a carrier.
 func (c carrier) networkPath(i int) string {
 	if c.section == "vlans" {
 		return c.path() + ".network"
@@ -193,11 +193,11 @@ func (c carrier) networkPath(i int) string {
 	return c.path() + ".networks." + strconv.Itoa(i)
 }
 
-// reserved are names that are something else under /proc/sys/net/ipv4/conf and
+// reserved are names with another meaning under /proc/sys/net/ipv4/conf and
 // /sys/class/net.
 var reserved = []string{".", "..", "all", "default", "lo", "bonding_masters"}
 
-// longestInterface is IFNAMSIZ of linux/if.h without the byte that ends it.
+// longestInterface is IFNAMSIZ of linux/if.h without its terminating byte.
 const longestInterface = 15
 
 func interfaceNames(_ *site.Site, n *site.Node) []site.Finding {
@@ -222,7 +222,7 @@ func interfaceNames(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// refuseName objects to a name that the kernel or systemd does not take for an
+// refuseName reports a name that the kernel or systemd does not accept for an
 // interface.
 func refuseName(path, name string) []site.Finding {
 	switch {
@@ -274,8 +274,8 @@ func unknownMember(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// sortOf says what of several things or over another a name of a node stands
-// for; empty for what is none.
+// sortOf returns the kind of a name that stands for a bond, a bridge or a VLAN;
+// empty for any other name.
 func sortOf(n *site.Node, name string) string {
 	if _, ok := n.Bonds[name]; ok {
 		return "bond"
@@ -315,7 +315,7 @@ func memberTwice(_ *site.Site, n *site.Node) []site.Finding {
 	for _, g := range groups(n) {
 		for _, m := range g.members {
 			if strings.HasPrefix(g.path, "bonds.") && sortOf(n, m) != "" {
-				continue // which unknown-member says
+				continue // unknown-member reports it
 			}
 			if before, ok := in[m]; ok {
 				found = append(found, wrong(g.path+".members", fmt.Sprintf("%s is a member of %s and of %s", m, before, g.path), "Keep it in one of them, once."))
@@ -340,8 +340,8 @@ func memberTwice(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// eachNetwork checks every network that something of a node carries; it is the
-// i-th of those.
+// eachNetwork checks every network that the carriers of a node carry; i is its
+// position in the carrier.
 func eachNetwork(n *site.Node, check func(c carrier, network string, i int) []site.Finding) []site.Finding {
 	var found []site.Finding
 	for _, c := range carriers(n) {
@@ -364,8 +364,8 @@ func interfaceNetwork(s *site.Site, n *site.Node) []site.Finding {
 	})
 }
 
-// networksUntrunked leaves to interface-network and trunk-needed what has a
-// link.
+// networksUntrunked leaves interfaces with a link to interface-network and
+// trunk-needed.
 func networksUntrunked(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, c := range carriers(n) {
@@ -390,7 +390,7 @@ func nativeTagged(s *site.Site, n *site.Node) []site.Finding {
 	})
 }
 
-// inBridge says whether a bridge has a member.
+// inBridge reports whether a bridge has a member.
 func inBridge(n *site.Node, member string) bool {
 	for _, b := range n.Bridges {
 		if slices.Contains(b.Members, member) {
@@ -445,7 +445,8 @@ func sriov(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// isPort says whether something of a node leads to a switch by itself.
+// isPort reports whether a name is an interface or a bond, which lead to a
+// switch directly.
 func isPort(n *site.Node, name string) bool {
 	_, isInterface := n.Interfaces[name]
 	_, isBond := n.Bonds[name]

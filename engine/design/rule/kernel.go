@@ -69,7 +69,7 @@ func kernelReference(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// badReference says why "{…}" stands for nothing.
+// badReference says why "{…}" refers to nothing.
 func badReference(n *site.Node, ref string) (message, fix string) {
 	path := strings.Trim(ref, "{}")
 	if ref == "{"+path+"}" && isReference(n, path) {
@@ -123,20 +123,21 @@ func kernelHugepages(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// isPageSize says whether a size as the kernel writes it, "1G", is that of a
-// hugepage.
+// isPageSize reports whether a size in the kernel's notation, "1G", is that of
+// a hugepage.
 func isPageSize(n *site.Node, text string) bool {
 	size, err := site.ParseSize(text + "iB")
 	return err == nil && slices.Contains(hugepageSizes(n), size)
 }
 
-// kernelSizes are the sizes of hugepages as the kernel writes them: "2M or 1G".
+// kernelSizes returns the sizes of hugepages in the kernel's notation: "2M or
+// 1G".
 func kernelSizes(n *site.Node) string {
 	return strings.ReplaceAll(or(hugepageSizes(n)), "iB", "")
 }
 
-// word is a value that stays one word on the command line of the kernel: blanks
-// stand between quotes only.
+// word matches a value that stays one word on the kernel's command line: it has
+// blanks only between quotes.
 var word = regexp.MustCompile(`^([^"\s]|"[^"\n]*")*$`)
 
 func kernelParameter(_ *site.Site, n *site.Node) []site.Finding {
@@ -157,7 +158,7 @@ func kernelParameter(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// quoted is what to write for a value of several words.
+// quoted says how to write a value of several words.
 func quoted(text string) string {
 	if strings.ContainsAny(text, "\"\n") {
 		return "Put what has blanks between double quotes, without a line break."
@@ -183,8 +184,8 @@ func kernelPackage(s *site.Site, n *site.Node) []site.Finding {
 	return nil
 }
 
-// familiesOf are the families that hold for a node: that of its image, or all
-// where that is not known.
+// familiesOf returns the families that apply to a node: that of its image, or
+// all if it is not known.
 func familiesOf(s *site.Site, n *site.Node) []string {
 	if i := s.Images[n.Image]; i != nil && i.Family != "" {
 		return []string{i.Family}

@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// labelRules: can labels be used as they are by what runs on the nodes?
+// labelRules: can software on the nodes use the labels unchanged?
 var labelRules = []Rule{{
 	Code: "label-name", Severity: site.SeverityError,
 	What:  `The name of a label has at most 63 letters, digits, '.', '_' and '-', after a DNS name and "/" if wanted; its value is empty or of that form too.`,
@@ -26,8 +26,8 @@ var labelRules = []Rule{{
 	},
 }}
 
-// labelPart is a label's name behind its prefix, or its value (Kubernetes, Labels
-// and Selectors: Syntax and character set).
+// labelPart matches a label's name after its prefix, or its value (Kubernetes,
+// Labels and Selectors: Syntax and character set).
 var labelPart = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 func refuseLabels(path string, labels map[string]string) []site.Finding {
@@ -53,7 +53,7 @@ func labelName(name string) bool {
 	return len(prefix) <= 253 && domainName.MatchString(prefix) && strings.ToLower(prefix) == prefix && labelPart.MatchString(rest)
 }
 
-// cutShort bounds a text in a message.
+// cutShort limits the length of a text in a message.
 func cutShort(text string) string {
 	if len(text) <= 80 {
 		return text

@@ -149,8 +149,8 @@ func eachLinkNetwork(s *site.Site, check func(link, network, path string) []site
 	return found
 }
 
-// sameWire says whether two networks are one on the wire: an IPv4 and an IPv6
-// network with one VLAN, or both without.
+// sameWire reports whether two networks share a wire: an IPv4 and an IPv6
+// network with the same VLAN, or both without one.
 func sameWire(s *site.Site, a, b string) bool {
 	x, y := s.Networks[a], s.Networks[b]
 	if a == b || x == nil || y == nil {
@@ -164,7 +164,7 @@ func otherFamily(s *site.Site, a, b string) bool {
 	return x.IsValid() && y.IsValid() && x.Addr().BitLen() != y.Addr().BitLen()
 }
 
-// tagged says whether a link carries a network with a tag.
+// tagged reports whether a link carries a network with a tag.
 func tagged(s *site.Site, l *site.Link, network string) bool {
 	return l.Trunk && (l.Native == "" || !sameWire(s, l.Native, network))
 }
@@ -197,7 +197,7 @@ func trunkNeeded(s *site.Site) []site.Finding {
 	return found
 }
 
-// severalWires says whether networks are not all one on the wire.
+// severalWires reports whether networks do not all share one wire.
 func severalWires(s *site.Site, networks []string) bool {
 	return slices.ContainsFunc(networks, func(n string) bool {
 		return s.Networks[n] != nil && s.Networks[networks[0]] != nil && !sameWire(s, n, networks[0])
@@ -255,8 +255,7 @@ func sharedVLANs(s *site.Site, link string, names []string) []site.Finding {
 	return found
 }
 
-// linkRate compares what an interface's device can carry with what its link
-// does.
+// linkRate compares the rate of an interface's device with that of its link.
 func linkRate(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(n.Interfaces) {

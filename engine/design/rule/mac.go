@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// macFacts are the MAC addresses of a node: an interface's own or that of its
-// device, and those of the devices that no interface names.
+// macFacts returns the MAC addresses of a node: each interface's own or that of
+// its device, and those of devices that no interface names.
 func macFacts(_ *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	used := map[string]bool{}
@@ -36,8 +36,8 @@ func macFacts(_ *site.Site, n *site.Node) []Fact {
 	return append(facts, fact(n.Machine().MAC, machineAt(n)+".mac")...)
 }
 
-// ofOneMachine says whether a node is known by the address of one of its own
-// interfaces.
+// ofOneMachine reports whether a node is identified by the address of one of
+// its own interfaces.
 func ofOneMachine(first, again Holder) bool {
 	known := func(h Holder) bool { return h.Path == "identity.mac" || h.Path == "moved.mac" }
 	return first.Node == again.Node && known(first) != known(again)

@@ -128,15 +128,15 @@ var mounts = []Rule{
 	},
 	{
 		Code: "filesystem-label", Severity: site.SeverityError,
-		What:  "The label of a file system has no more bytes than its type can hold (ext4 16, xfs 12, vfat 11, swap 15, btrfs 255), and is once on a node.",
-		Why:   "A label that is too long is cut or refused (e2label(8), mkfs.xfs(8), mkfs.fat(8), mkswap(8)); of two that are the same, one is mounted in the other's place, or booted from.",
+		What:  "The label of a file system fits its type (ext4 16 bytes, xfs 12, vfat 11, swap 15, btrfs 255), and is unique on its node.",
+		Why:   "A label that is too long is cut or refused (e2label(8), mkfs.xfs(8), mkfs.fat(8), mkswap(8)); with two equal labels, the system may mount or boot the wrong file system.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", filesystem: {type: "xfs", mount: "/", label: "operating-system"}}`,
 		Right: `nodes: "n1": storage: disks: os: {match: kind: "ssd", filesystem: {type: "ext4", mount: "/", label: "operating-system"}}`,
 		Node:  filesystemLabel,
 	},
 }
 
-// eachFilesystem checks every file system of a node; an objection is a field, a
+// eachFilesystem checks every file system of a node. An objection is a field, a
 // message and what to do.
 func eachFilesystem(object func(p part) (field, message, fix string)) func(*site.Site, *site.Node) []site.Finding {
 	return func(_ *site.Site, n *site.Node) []site.Finding {
@@ -155,7 +155,7 @@ func filesystems(n *site.Node) []part {
 	return slices.DeleteFunc(parts(n), func(p part) bool { return p.Filesystem == nil })
 }
 
-// leastEFI is how small the boot loader's partition may be.
+// leastEFI is the smallest size of the boot loader's partition.
 const leastEFI = site.Size(100 << 20)
 
 func efiPartition(s *site.Site, n *site.Node) []site.Finding {
@@ -177,7 +177,7 @@ func efiPartition(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// flag is that of a partition.
+// flag returns the flag of a partition.
 func (p part) flag(n *site.Node) string {
 	return n.Storage.Disks[p.in].Partitions[p.name].Flag
 }
@@ -190,7 +190,7 @@ func badEFI(n *site.Node, p part) (field, message, fix string) {
 	case p.Filesystem == nil:
 		return ".flag", fmt.Sprintf(`%s has the flag "efi" and no file system`, p), `Write filesystem: {type: "vfat", mount: "/boot/efi"}.`
 	case cmp.Or(p.Filesystem.Type, "ext4") != "vfat" && !states(n, p.path()+".filesystem.type"):
-		return ".filesystem", fmt.Sprintf(`%s has the flag "efi" and the file system ext4, which is that without a type`, p), `Write type: "vfat".`
+		return ".filesystem", fmt.Sprintf(`%s has the flag "efi" and no file system type, so it would get the default, ext4`, p), `Write type: "vfat".`
 	case p.Filesystem.Type != "vfat" && p.Filesystem.Type != "":
 		return ".filesystem.type", fmt.Sprintf(`%s has the flag "efi" and the file system %s`, p, p.Filesystem.Type), `Write type: "vfat".`
 	case p.size != 0 && p.size < leastEFI:
@@ -299,7 +299,7 @@ func mountOptions(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// longestLabels are how many bytes a label may have.
+// longestLabels are the longest labels, in bytes, by file system.
 var longestLabels = map[string]int{"": 16, "ext4": 16, "xfs": 12, "vfat": 11, "swap": 15, "btrfs": 255}
 
 func filesystemLabel(_ *site.Site, n *site.Node) []site.Finding {

@@ -11,7 +11,7 @@ import (
 var mtus = []Rule{
 	{
 		Code: "mtu-range", Severity: site.SeverityError,
-		What:  "The largest packet of what carries IPv6 has at least 1280 bytes, and of what carries IPv4 at least 576.",
+		What:  "The MTU of a network, interface, bond, bridge or VLAN is at least 1280 bytes if it carries IPv6, and at least 576 if it carries IPv4.",
 		Why:   "The kernel turns IPv6 off below 1280 bytes (RFC 8200, section 5), and every IPv4 host may send packets of 576 bytes unasked (RFC 791, section 3.1).",
 		Wrong: `networks: data: mtu: 575`,
 		Right: `networks: data: mtu: 576`,
@@ -29,7 +29,7 @@ links: uplink: mtu: 9000`,
 	{
 		Code: "mtu-mismatch", Severity: site.SeverityWarning,
 		What: "The nodes of a network have the same largest packet in it.",
-		Why:  "In one network nothing cuts packets down or tells the sender: what a node with the larger one sends is lost at the others.",
+		Why:  "Within a network nothing fragments packets or reports them as too large: the other nodes lose large packets from a node with the larger MTU.",
 		Wrong: `nodes: "n4": vlans: "bond0.20": mtu: 1400
 nodes: "n1": {vlans: "bond0.20": {parent: "bond0", network: "data"}, bonds: bond0: {members: ["eno1", "eno2"], link: "uplink", networks: ["mgmt"]}, interfaces: {eno1: {}, eno2: {}}, addresses: data: "10.20.0.11"}`,
 		Right: `nodes: "n4": vlans: "bond0.20": mtu: 1500
@@ -38,16 +38,16 @@ nodes: "n1": {vlans: "bond0.20": {parent: "bond0", network: "data"}, bonds: bond
 	},
 }
 
-// The least sizes of the largest packet in bytes, and what an Ethernet link
-// has when nothing is said.
+// The smallest sizes allowed for the largest packet, in bytes, and the default
+// of an Ethernet link.
 const (
 	leastIPv6   = 1280 // RFC 8200, section 5
 	leastIPv4   = 576  // RFC 791, section 3.1
 	ethernetMTU = 1500 // IEEE 802.3
 )
 
-// leastMTU is the least that the largest packet of a network may have; 0 where
-// its family is not known.
+// leastMTU returns the smallest MTU that a network may have; 0 if its family is
+// not known.
 func leastMTU(s *site.Site, network string) int {
 	switch p := prefixOf(s, network); {
 	case !p.IsValid():
@@ -125,8 +125,8 @@ func interfaceOverLink(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// parentMTU is what the parent of a VLAN says itself, or the least of what those
-// under a bridge say; 0 where they say nothing.
+// parentMTU returns the MTU set on the parent of a VLAN, or else the smallest
+// one set on the ports of a bridge; 0 if none is set.
 func parentMTU(n *site.Node, c carrier) int {
 	if c.section != "vlans" && c.section != "bridges" {
 		return 0
@@ -144,7 +144,7 @@ func parentMTU(n *site.Node, c carrier) int {
 	return least
 }
 
-// mtuIn is the largest packet that a node has in a network over c.
+// mtuIn returns the largest packet that a node has in a network over c.
 func mtuIn(s *site.Site, n *site.Node, c carrier, network string) int {
 	own, has := s.Networks[network].MTU, c.mtu
 	if has == 0 {
@@ -164,8 +164,7 @@ func mtuIn(s *site.Site, n *site.Node, c carrier, network string) int {
 	return has
 }
 
-// usualMTU is what a node has in a network when nothing of its own says
-// otherwise.
+// usualMTU returns the MTU of nodes in a network that set none themselves.
 func usualMTU(s *site.Site, c carrier, network string) int {
 	if own := s.Networks[network].MTU; own != 0 {
 		return own
@@ -173,8 +172,8 @@ func usualMTU(s *site.Site, c carrier, network string) int {
 	return mtuOf(s.Links[c.link])
 }
 
-// mtuFacts count the nodes by network and size, and hold those that are not as
-// usual.
+// mtuFacts counts the nodes by network and MTU, and lists those with an unusual
+// one.
 func mtuFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, c := range carriers(n) {
@@ -219,8 +218,7 @@ func mtuMismatch(_ *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// whoOf names the nodes that have a key where it holds them, and counts them
-// otherwise.
+// whoOf names the nodes with a key if all are listed, and else counts them.
 func whoOf(x *Index, key string) string {
 	who := x.Holders(key)
 	switch {
@@ -232,7 +230,7 @@ func whoOf(x *Index, key string) string {
 	return fmt.Sprintf("%d nodes", x.Count(key))
 }
 
-// nodesOf names the first of the nodes that have a key, and counts the rest.
+// nodesOf names the first of the nodes with a key, and counts the rest.
 func nodesOf(who []Holder) string {
 	if len(who) == 1 {
 		return who[0].Node

@@ -35,7 +35,7 @@ var entryNaming = Rule{
 	Site:  entryNames,
 }
 
-// EntryNames objects to the names in a section that is no part of a site.
+// EntryNames reports wrong names in a section that is not part of a site.
 func EntryNames[V any](section string, in map[string]V, origins *site.Origins) []site.Finding {
 	found := namesOf(section, in)
 	for i := range found {
@@ -45,11 +45,11 @@ func EntryNames[V any](section string, in map[string]V, origins *site.Origins) [
 	return found
 }
 
-// hostName is what may name a node: a label of RFC 1123, section 2.1, so that
-// the name can serve as host name, file name and part of a URL.
+// hostName matches the names of nodes: labels of RFC 1123, section 2.1, so that
+// a name can serve as host name, file name and part of a URL.
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// entryName is what other parts of a design may be called.
+// entryName matches the names of other parts of a design.
 var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func entryNames(s *site.Site) []site.Finding {

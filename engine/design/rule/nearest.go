@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// DidYouMean is "; did you mean …?" when one of the known names is near, and
-// empty otherwise.
+// DidYouMean returns "; did you mean …?" when one of the known names is near,
+// and an empty text otherwise.
 func DidYouMean(name string, known []string) string {
 	if near := Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -14,12 +14,12 @@ func DidYouMean(name string, known []string) string {
 	return ""
 }
 
-// many is how many known names a wrong one is held against where there can be
-// many wrong ones. A site with more has mistakes without "did you mean", and is
-// checked in a time that grows with it, and not with its square.
+// many limits the known names for "did you mean" where there can be many wrong
+// names. A site with more gets no such hints, so that the time for a check
+// grows with the site and not with its square.
 const many = 1000
 
-// didYouMean is DidYouMean among the names of a section.
+// didYouMean is DidYouMean for the names of a section.
 func didYouMean[V any](name string, in map[string]V) string {
 	if len(in) > many {
 		return ""
@@ -27,7 +27,8 @@ func didYouMean[V any](name string, in map[string]V) string {
 	return DidYouMean(name, keys(in))
 }
 
-// Nearest is the known name that is most like another, empty when none is near.
+// Nearest returns the known name most similar to name, or an empty text when
+// none is near.
 func Nearest(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -38,8 +39,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// distance is how many letters must be put in, left out, replaced or swapped
-// with their neighbour to make b of a (optimal string alignment).
+// distance returns how many letters must be added, removed, replaced or swapped
+// with a neighbour to turn a into b (optimal string alignment).
 func distance(a, b string) int {
 	x, y := []rune(cut(a)), []rune(cut(b))
 	var before []int
@@ -65,5 +66,5 @@ func distance(a, b string) int {
 	return row[len(y)]
 }
 
-// cut bounds what is compared; no name of ours is longer.
+// cut limits the length of compared names; no name of Slipway is longer.
 func cut(s string) string { return s[:min(len(s), 64)] }

@@ -6,8 +6,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// aNetworkStart is a site for examples whose agents start over the network; aStarted is a node
-// that one is started on, but for its port.
+// aNetworkStart is a site for examples whose agents start over the network. aStarted is a node
+// that an agent starts on, without its port.
 const (
 	aNetworkStart = aRootImage + `networks: mgmt: boot: dhcp: "serve"
 `
@@ -19,7 +19,7 @@ const (
 `
 )
 
-// starting: can Slipway's agent be started as the design says?
+// starting: can Slipway's agent start as the design says?
 var starting = []Rule{
 	{
 		Code: "network-start", Severity: site.SeverityError, Firm: true,
@@ -60,12 +60,12 @@ var starting = []Rule{
 	},
 }
 
-// startsOverNetwork says whether the agent is to be started over the network on a node.
+// startsOverNetwork reports whether the agent starts over the network on a node.
 func startsOverNetwork(s *site.Site, n *site.Node) bool {
 	return (s.Images[n.Image].ByAgent() && !n.IsVirtual() && n.Generation > 0 || n.Retires()) && s.StartOf(n) == site.StartNetwork
 }
 
-// startPath is what says so.
+// startPath returns the path that causes the start.
 func startPath(n *site.Node) string {
 	switch {
 	case n.Boot.Start != "":
@@ -113,7 +113,7 @@ func networkStart(s *site.Site, n *site.Node) []site.Finding {
 		fmt.Sprintf(`Write addresses: %s, or give the network a range with use: "dhcp".`, networks[0]))
 }
 
-// getsAddress says whether a DHCP server gives a node an address in a network.
+// getsAddress reports whether a node gets an address in a network.
 func getsAddress(s *site.Site, n *site.Node, network string) bool {
 	given := n.Addresses[network]
 	if s.Networks[network].Boot.DHCP == site.DHCPProxy || given != "" && given != site.AddressDHCP {

@@ -49,7 +49,7 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 	{
 		Code: "dns-domain", Severity: site.SeverityError,
 		What:  "The domain of a network is one to which a node's name can be added.",
-		Why:   "The nodes' full names would not be names (RFC 1035, section 2.3), and what looks them up would fail on the running nodes.",
+		Why:   "The nodes' full names would be invalid (RFC 1035, section 2.3), and programs that look them up would fail.",
 		Wrong: `networks: mgmt: dns: domain: "site_1..example.org"`,
 		Right: `networks: mgmt: dns: domain: "site1.example.org"`,
 		Site:  dnsDomain,
@@ -126,7 +126,7 @@ func invalidCIDR(s *site.Site) []site.Finding {
 	return found
 }
 
-// meant is what to write for a range that is written wrongly.
+// meant says what to write instead of a wrong range.
 func meant(cidr string) string {
 	if p, err := netip.ParsePrefix(cidr); err == nil {
 		return fmt.Sprintf("Write %q.", p.Masked())
@@ -134,8 +134,8 @@ func meant(cidr string) string {
 	return "Write the first address and the prefix length: 10.1.0.0/24."
 }
 
-// networkOverlap goes over the ranges in order of their first address, larger
-// ones first: one that overlaps another is inside of it, and comes next.
+// networkOverlap visits the ranges in order of their first address, larger ones
+// first. A range that overlaps another lies within it and comes next.
 func networkOverlap(s *site.Site) []site.Finding {
 	named := slices.DeleteFunc(keys(s.Networks), func(n string) bool { return !prefixOf(s, n).IsValid() })
 	slices.SortStableFunc(named, func(a, b string) int {
@@ -181,12 +181,12 @@ func gatewayUnusable(s *site.Site) []site.Finding {
 	return found
 }
 
-// domainName is a domain as RFC 1035, section 2.3.1, and RFC 1123, section 2.1,
-// have it.
+// domainName matches a domain according to RFC 1035, section 2.3.1, and RFC
+// 1123, section 2.1.
 var domainName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
-// longestName is how long a domain name may be as text (RFC 1035, section
-// 2.3.4: 255 octets with the lengths of its labels).
+// longestName is the longest domain name as text (RFC 1035, section 2.3.4: 255
+// octets, including the lengths of its labels).
 const longestName = 253
 
 func dnsDomain(s *site.Site) []site.Finding {
@@ -275,7 +275,7 @@ func bootDHCP(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// networkFacts are the networks that a node takes part in.
+// networkFacts returns the networks that a node is in.
 func networkFacts(s *site.Site, n *site.Node) []Fact {
 	in := map[string]bool{}
 	for network := range n.Addresses {
@@ -301,7 +301,8 @@ func networkFacts(s *site.Site, n *site.Node) []Fact {
 	return facts
 }
 
-// unusedNetwork says nothing of a site without nodes: it is being begun.
+// unusedNetwork finds nothing in a site without nodes, which is just being
+// started.
 func unusedNetwork(s *site.Site, x *Index) []site.Finding {
 	if len(x.Keys()) == 0 {
 		return nil
@@ -317,8 +318,8 @@ func unusedNetwork(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// routedTo are the networks with routes to a route domain, by domain: one of
-// them, and whether there are more.
+// routedTo returns the networks with routes to a route domain, by domain: one
+// of them, and whether there are more.
 func routedTo(s *site.Site) map[string]routed {
 	by := map[string]routed{}
 	for _, name := range keys(s.Networks) {
@@ -333,18 +334,18 @@ func routedTo(s *site.Site) map[string]routed {
 	return by
 }
 
-// routed is a network that a route begins in, and whether others do too.
+// routed is a network with a route, and whether other networks have one too.
 type routed struct {
 	from string
 	more bool
 }
 
-// byOther says whether a network other than the one has such a route.
+// byOther reports whether another network has such a route.
 func (r routed) byOther(network string) bool {
 	return r.more || r.from != "" && r.from != network
 }
 
-// prefixOf is the range of a network; invalid where it has none.
+// prefixOf returns the range of a network; invalid without one.
 func prefixOf(s *site.Site, network string) netip.Prefix {
 	n := s.Networks[network]
 	if n == nil {
@@ -357,21 +358,21 @@ func prefixOf(s *site.Site, network string) netip.Prefix {
 	return p
 }
 
-// addrOf is an address; invalid where the text is none.
+// addrOf returns an address; invalid if the text is not one.
 func addrOf(text string) netip.Addr {
 	a, _ := netip.ParseAddr(text)
 	return a
 }
 
-// reaches says whether a host in p can send to a directly: it is in p too, or
-// in IPv6 a link-local address (RFC 4861, section 8).
+// reaches reports whether a host in p can send to a directly: a is in p too, or
+// is a link-local address in IPv6 (RFC 4861, section 8).
 func reaches(p netip.Prefix, a netip.Addr) bool {
 	return p.Contains(a) || p.Addr().Is6() && a.Is6() && a.IsLinkLocalUnicast()
 }
 
-// unusable says what an address of a network is that no host can have: in IPv4
-// the first and the last (RFC 919, section 7), but for links between two (RFC
-// 3021), in IPv6 the first (RFC 4291, section 2.6.1).
+// unusable says what an address is that no host in p can have. In IPv4 these
+// are the first and the last (RFC 919, section 7), except on links between two
+// hosts (RFC 3021). In IPv6 it is the first (RFC 4291, section 2.6.1).
 func unusable(p netip.Prefix, a netip.Addr) string {
 	switch {
 	case !p.IsValid() || p.Bits() >= p.Addr().BitLen()-1:
@@ -386,7 +387,7 @@ func unusable(p netip.Prefix, a netip.Addr) string {
 	return ""
 }
 
-// lastIn is the last address of a range.
+// lastIn returns the last address of a range.
 func lastIn(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for bit := p.Bits(); bit < 8*len(b); bit++ {
@@ -396,7 +397,7 @@ func lastIn(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// networksOf lists the networks whose range has an address, in no order.
+// networksOf lists the networks whose range contains an address, in no order.
 func networksOf(s *site.Site, a netip.Addr) []string {
 	var all []string
 	for network := range s.Networks {
@@ -407,8 +408,8 @@ func networksOf(s *site.Site, a netip.Addr) []string {
 	return all
 }
 
-// bmcAddress is the address of a node's BMC; invalid where its endpoint has a
-// name.
+// bmcAddress returns the address of a node's BMC; invalid if its endpoint has a
+// host name.
 func bmcAddress(n *site.Node) netip.Addr {
 	u, err := url.Parse(n.Endpoints[site.Manager].URL)
 	if err != nil {

@@ -2,8 +2,8 @@ package rule
 
 import "github.com/slipway-gitops/slipway/engine/site"
 
-// placements: where does each virtual machine run? They are found once a design
-// is evaluated and its machines are placed, beside those that have a place.
+// placements: where does each virtual machine run? These findings arise after a
+// design is evaluated, when its machines are placed.
 var placements = []Rule{
 	{
 		Code: "unplaced", Severity: site.SeverityError, Firm: true,
@@ -12,7 +12,7 @@ var placements = []Rule{
 	},
 	{
 		Code: "machine-moves", Severity: site.SeverityError, Firm: true,
-		What: "A virtual machine that is placed stays on its hypervisor, and the hypervisor in the design.",
+		What: "A placed virtual machine stays on its hypervisor, and that hypervisor stays in the design.",
 		Why:  "Its disks are on the hypervisor where it was placed, and nothing here moves them to another.",
 	},
 	{

@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mirror is an array as it should be.
+// mirror is a correct array for examples.
 const mirror = `nodes: "n1": storage: {
 	disks: {
 		root: {match: kind: "ssd", filesystem: mount: "/"}
@@ -145,7 +145,7 @@ func arrayMembers(_ *site.Site, n *site.Node) []site.Finding {
 func membersText(count, spares int) string {
 	switch {
 	case spares > 0:
-		return fmt.Sprintf("%d members with %d for spare", count, spares)
+		return fmt.Sprintf("%d members, %d of them spares", count, spares)
 	case count == 0:
 		return "no members"
 	case count == 1:
@@ -154,11 +154,11 @@ func membersText(count, spares int) string {
 	return fmt.Sprintf("%d members", count)
 }
 
-// deepest bounds how far arrays of arrays are followed.
+// deepest limits how far arrays of arrays are followed.
 const deepest = 16
 
-// inItself says whether an array is a member of itself, be it through others,
-// and the first by name of those.
+// inItself reports whether an array is a member of itself, directly or through
+// others, and has the first name among those.
 func inItself(n *site.Node, name string) bool {
 	at := n.Storage.Arrays[name].Array
 	for range deepest {
@@ -193,7 +193,7 @@ func arraySameDisk(_ *site.Site, n *site.Node) []site.Finding {
 }
 
 // leastDrives are the fewest drives of a controller's volume, and pairedDrives
-// the levels that want an even number (Dell PERC H755 User's Guide, summary of
+// the levels that need an even number (Dell PERC H755 User's Guide, summary of
 // RAID levels; HPE Smart Array SR Gen10 User Guide, RAID levels).
 var (
 	leastDrives  = map[string]int{"raid0": 1, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 4, "raid50": 6, "raid60": 8}
@@ -248,8 +248,8 @@ func driveTwice(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// sharedDrive finds a drive that a volume has twice, or that one before it has;
-// first is which volume has a drive, and is added to.
+// sharedDrive finds a drive that a volume has twice, or that an earlier volume
+// has. first holds the first volume of each drive; sharedDrive adds to it.
 func sharedDrive(volumes map[string]site.RAIDVolume, name string, first map[string]string) (drive, before string) {
 	for _, d := range volumes[name].Drives {
 		holder, taken := first[d]
@@ -263,7 +263,7 @@ func sharedDrive(volumes map[string]site.RAIDVolume, name string, first map[stri
 	return drive, before
 }
 
-// sliced says whether two volumes are parts of the same drives.
+// sliced reports whether two volumes are parts of the same drives.
 func sliced(a, b site.RAIDVolume) bool {
 	return !a.Size.IsZero() && !b.Size.IsZero() && a.Level == b.Level &&
 		slices.Equal(slices.Sorted(slices.Values(a.Drives)), slices.Sorted(slices.Values(b.Drives)))

@@ -71,7 +71,7 @@ nodes: "n1": addresses: data: "10.20.0.13"`,
 	},
 }
 
-// span is the addresses from one to another.
+// span is a range of addresses, both ends included.
 type span struct {
 	name     string
 	from, to netip.Addr
@@ -82,7 +82,7 @@ func (r span) holds(a netip.Addr) bool {
 	return a.IsValid() && r.from.Compare(a) <= 0 && a.Compare(r.to) <= 0
 }
 
-// count is how many addresses there are, as far as an int can say.
+// count returns how many addresses the span has, capped at math.MaxInt32.
 func (r span) count() int {
 	if r.from.Compare(r.to) > 0 || r.from.BitLen() != r.to.BitLen() {
 		return 0
@@ -95,7 +95,7 @@ func (r span) count() int {
 	return int(min(more, math.MaxInt32-1)) + 1
 }
 
-// spans are the ranges of a network that have both ends, in order of name.
+// spans returns the ranges of a network that have both ends, in order of name.
 func spans(n *site.Network) []span {
 	if n == nil {
 		return nil
@@ -114,7 +114,7 @@ func hasRange(n *site.Network, use site.RangeUse) bool {
 	return slices.ContainsFunc(spans(n), func(r span) bool { return r.use == use })
 }
 
-// rangeWith is the range of a network that has an address.
+// rangeWith returns the range of a network that contains an address.
 func rangeWith(n *site.Network, a netip.Addr) (span, bool) {
 	all := spans(n)
 	i := slices.IndexFunc(all, func(r span) bool { return r.holds(a) })
@@ -124,8 +124,8 @@ func rangeWith(n *site.Network, a netip.Addr) (span, bool) {
 	return all[i], true
 }
 
-// eachRange checks every range by itself; an objection is a message and what
-// to do.
+// eachRange checks every range by itself. An objection is a message and what to
+// do.
 func eachRange(object func(network string, in netip.Prefix, r span) (message, fix string)) func(*site.Site) []site.Finding {
 	return func(s *site.Site) []site.Finding {
 		var found []site.Finding
@@ -140,7 +140,7 @@ func eachRange(object func(network string, in netip.Prefix, r span) (message, fi
 	}
 }
 
-// rangeOverlap holds each range against the one before that reaches furthest.
+// rangeOverlap compares each range with the earlier one that reaches furthest.
 func rangeOverlap(s *site.Site) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(s.Networks) {
@@ -161,13 +161,13 @@ func rangeOverlap(s *site.Site) []site.Finding {
 	return found
 }
 
-// router is an address of a network that a router has.
+// router is a router's address in a network.
 type router struct {
 	what, path string
 	addr       netip.Addr
 }
 
-// routers are the addresses of a network that routers have, each once.
+// routers returns the addresses of routers in a network, without duplicates.
 func routers(s *site.Site, network string) []router {
 	n := s.Networks[network]
 	if n == nil || n.Gateway == "" && n.DHCPRelay == nil && len(n.Routes) == 0 {
@@ -206,7 +206,8 @@ func gatewayInRange(s *site.Site) []site.Finding {
 	return found
 }
 
-// poolFacts are the networks of whose static ranges a node takes an address.
+// poolFacts returns the networks from whose static ranges a node takes an
+// address.
 func poolFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, network := range keys(n.Addresses) {
@@ -237,8 +238,8 @@ func poolTooSmall(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// poolSize is how many addresses nodes can be given of a network's static
-// ranges.
+// poolSize returns how many addresses of a network's static ranges nodes can
+// get.
 func poolSize(s *site.Site, network string) int {
 	p, size := prefixOf(s, network), 0
 	taken := routers(s, network)

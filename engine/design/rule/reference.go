@@ -101,7 +101,7 @@ var references = []Rule{
 
 const noMeaning = "Slipway does not know what the name stands for, so it does nothing with the nodes that use it."
 
-// refer objects to a name that a section does not have.
+// refer reports a name that a section does not have.
 func refer[V any](path, section, name string, in map[string]V) []site.Finding {
 	if _, ok := in[name]; ok || name == "" {
 		return nil

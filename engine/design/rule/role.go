@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// roleRules: can every role be brought up, one after the other?
+// roleRules: can Slipway bring up every role in order?
 var roleRules = []Rule{
 	{
 		Code: "unknown-needed-role", Severity: site.SeverityError, Firm: true,
@@ -174,7 +174,7 @@ nodes: "n4": role: "storage"`,
 	},
 }
 
-// need is what a phase of a role needs.
+// need is one need of a role's phase.
 type need struct {
 	role, phase, on string
 	site.Need
@@ -182,7 +182,7 @@ type need struct {
 
 func (n need) path() string { return "roles." + n.role + ".needs." + n.phase + "." + n.on }
 
-// needs lists what the roles of a site need, in order.
+// needs lists the needs of a site's roles, in order.
 func needs(s *site.Site) []need {
 	var all []need
 	for _, role := range keys(s.Roles) {
@@ -203,7 +203,7 @@ func eachNeed(s *site.Site, check func(need) []site.Finding) []site.Finding {
 	return found
 }
 
-// refusePhase objects to a phase that a role does not have.
+// refusePhase reports a phase that a role does not have.
 func refusePhase(s *site.Site, role, phase, path string) []site.Finding {
 	r := s.Roles[role]
 	if r == nil || len(r.Phases) == 0 || phase == "" || slices.Contains(r.Phases, phase) {
@@ -214,7 +214,7 @@ func refusePhase(s *site.Site, role, phase, path string) []site.Finding {
 		fmt.Sprintf("Use one of its phases: %s.", strings.Join(r.Phases, ", ")))}
 }
 
-// repeated lists what a list has more than once, each once, in order.
+// repeated lists the items that a list has more than once, each once, in order.
 func repeated(list []string) []string {
 	sorted := slices.Sorted(slices.Values(list))
 	var twice []string
@@ -226,15 +226,15 @@ func repeated(list []string) []string {
 	return slices.Compact(twice)
 }
 
-// disabled says whether the design takes a role out of use.
+// disabled reports whether the design takes a role out of use.
 func disabled(s *site.Site, role string) bool {
 	r := s.Roles[role]
 	stated := s.Origins.Has("roles." + role + ".enabled")
 	return r != nil && stated && !r.Enabled
 }
 
-// roleFacts counts the nodes of a role, those in use among them by inUse, and
-// those of these that are away by away.
+// roleFacts counts the nodes of a role: all, those in use under the key inUse,
+// and of these the ones away under the key away.
 func roleFacts(_ *site.Site, n *site.Node) []Fact {
 	switch {
 	case n.Role == "":
@@ -247,8 +247,8 @@ func roleFacts(_ *site.Site, n *site.Node) []Fact {
 	return []Fact{{Key: n.Role}, {Key: inUse(n.Role)}}
 }
 
-// inUse and away are keys under which nodes of a role are counted; no name of
-// a role ends so.
+// inUse and away are keys for counting nodes of a role. No role's name ends
+// like them.
 func inUse(role string) string { return role + " in use" }
 func away(role string) string  { return role + " away" }
 
@@ -261,8 +261,8 @@ func needsQuorum(s *site.Site, x *Index) []site.Finding {
 	})
 }
 
-// unmet objects to a need of more nodes than a role has in use, or than are
-// left of these without those that are away, which come back.
+// unmet reports a need of more nodes than a role has in use. It also reports,
+// as a warning, when nodes that are away would be needed.
 func (n need) unmet(have, gone int) []site.Finding {
 	of := fmt.Sprintf("%s of the role %s needs %s nodes of the role %s, ", n.phase, n.role, n.Quorum, n.on)
 	if have == 0 {
@@ -284,8 +284,8 @@ func (n need) unmet(have, gone int) []site.Finding {
 	return []site.Finding{f}
 }
 
-// leaderFacts lists the nodes of the roles that have leaders, and the leaders
-// that are away.
+// leaderFacts lists the nodes of roles with a leader, and the leaders that are
+// away.
 func leaderFacts(s *site.Site, n *site.Node) []Fact {
 	if n.Role == "" {
 		return []Fact{{}}
@@ -303,7 +303,7 @@ func leaderFacts(s *site.Site, n *site.Node) []Fact {
 
 func unknownLeader(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
-	var members map[string][]string // by role, once they are wanted
+	var members map[string][]string // by role, filled when needed
 	for _, role := range keys(s.Roles) {
 		leader, path := s.Roles[role].Leader, "roles."+role+".leader"
 		if leader == "" || disabled(s, role) {
@@ -332,7 +332,8 @@ func awayLeader(path, role, leader string) site.Finding {
 	return f
 }
 
-// some is the first of a list, to be put behind what they are.
+// some returns the first names of a list after a colon, to follow what they
+// are.
 func some(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -380,7 +381,7 @@ func majorityAway(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// domainFacts are the failure domains of roles that decide by majority.
+// domainFacts returns the failure domains of roles that decide by majority.
 func domainFacts(s *site.Site, n *site.Node) []Fact {
 	if n.Role == "" || rackLost(n) {
 		return []Fact{{}}
@@ -392,11 +393,12 @@ func domainFacts(s *site.Site, n *site.Node) []Fact {
 	return []Fact{{Key: n.Role}, {Key: n.Role + " " + domainOf(s, n.Rack)}}
 }
 
-// rackLost says whether a node's rack is not known: that of a virtual machine is
-// its hypervisor's, which its placement says.
+// rackLost reports whether a node's rack is unknown. A virtual machine gets its
+// rack from its placement.
 func rackLost(n *site.Node) bool { return n.Rack == "" && !n.IsVirtual() }
 
-// domainOf is the failure domain of a rack; the rack itself without one.
+// domainOf returns the failure domain of a rack, or the rack itself if it has
+// none.
 func domainOf(s *site.Site, rack string) string {
 	if d := s.Racks[rack].Domain; d != "" {
 		return d

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// rollouts: is what may happen at once, and how often, what can be borne?
+// rollouts: can the site bear what may happen at once, and how often?
 var rollouts = []Rule{
 	{
 		Code: "rollout-all", Severity: site.SeverityWarning,
@@ -55,7 +55,7 @@ var rollouts = []Rule{
 	},
 	{
 		Code: "canary-count", Severity: site.SeverityWarning,
-		What:  "The number of canaries, the nodes that go first, is smaller than the number of nodes, and no more than can be chosen.",
+		What:  "There are fewer canaries, the nodes that go first, than nodes, and no more than the selector of the canaries matches.",
 		Why:   "When all nodes go first, a mistake reaches all of them before anybody has waited for the first.",
 		Wrong: `site: rollout: canaries: count: 4`,
 		Right: `site: rollout: canaries: count: 3`,
@@ -102,8 +102,8 @@ var rollouts = []Rule{
 	},
 }
 
-// failingFacts counts the nodes that are worked on, where that matters: a fact
-// of each of ten thousand nodes is not kept for nothing.
+// failingFacts counts the nodes in use and not away, but only if the site has
+// maxFailures. Otherwise ten thousand nodes would each keep a fact for nothing.
 func failingFacts(s *site.Site, n *site.Node) []Fact {
 	switch {
 	case n.Role == "":
@@ -124,7 +124,7 @@ func failuresAll(s *site.Site, x *Index) []site.Finding {
 }
 
 // decidingFacts counts the nodes of roles that decide by majority and have a
-// bound, those that are away too: they decide as well.
+// bound. Nodes that are away count, because they decide too.
 func decidingFacts(s *site.Site, n *site.Node) []Fact {
 	if n.Role == "" {
 		return []Fact{{}}
@@ -150,8 +150,8 @@ func boundMajority(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// boundFacts counts the nodes that are worked on of each role and rack that has
-// a bound.
+// boundFacts counts the nodes in use and not away of each role and rack with a
+// bound.
 func boundFacts(s *site.Site, n *site.Node) (facts []Fact) {
 	if n.Role == "" || rackLost(n) {
 		return []Fact{{}}
@@ -181,8 +181,8 @@ func boundWithoutEffect(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// noBound objects to a bound that all nodes keep, and to a share of less than
-// one of them.
+// noBound reports a bound that allows all nodes, and a share of less than one
+// node.
 func noBound(x *Index, path, what, most string) []site.Finding {
 	all := x.Count(path)
 	n := site.Bound(most, all)
@@ -199,7 +199,7 @@ func noBound(x *Index, path, what, most string) []site.Finding {
 	return nil
 }
 
-// canaryFacts counts the nodes that are worked on, and those of them that can
+// canaryFacts counts the nodes in use and not away, and those of them that can
 // go first.
 func canaryFacts(s *site.Site, n *site.Node) []Fact {
 	switch {
@@ -213,7 +213,7 @@ func canaryFacts(s *site.Site, n *site.Node) []Fact {
 	return []Fact{{Key: "node"}, {Key: "canary"}}
 }
 
-// canaryCount leaves a selector that selects no node to selector-empty.
+// canaryCount leaves a selector without nodes to selector-empty.
 func canaryCount(s *site.Site, x *Index) []site.Finding {
 	c, all, some := s.Rollout.Canaries, x.Count("node"), x.Count("canary")
 	if c == nil || some == 0 || c.Count < all && c.Count <= some {
@@ -227,7 +227,7 @@ func canaryCount(s *site.Site, x *Index) []site.Finding {
 	return []site.Finding{wrong("site.rollout.canaries.count", message, fix)}
 }
 
-// plainly is a duration without zeros at its end: 10m and not 10m0s.
+// plainly formats a duration without trailing zeros: 10m, not 10m0s.
 func plainly(d site.Duration) string {
 	text := strings.Replace(time.Duration(d).String(), "m0s", "m", 1)
 	return strings.Replace(text, "h0m", "h", 1)

@@ -90,8 +90,8 @@ func routeDestination(s *site.Site) []site.Finding {
 	})
 }
 
-// objectTo says what is wrong with a range as the destination of a route out
-// of a network.
+// objectTo says what is wrong with a range as the destination of a route out of
+// a network.
 func objectTo(to string, network netip.Prefix) (message, fix string) {
 	p, err := netip.ParsePrefix(to)
 	switch {
@@ -109,7 +109,8 @@ func objectTo(to string, network netip.Prefix) (message, fix string) {
 	return "", ""
 }
 
-// networkAround is the network of a node that a gateway is in; empty for none.
+// networkAround returns the network of a node that contains a gateway; empty
+// for none.
 func networkAround(s *site.Site, n *site.Node, gateway string) string {
 	for _, network := range keys(n.Addresses) {
 		if p := prefixOf(s, network); p.IsValid() && p.Contains(addrOf(gateway)) && !n.BootsOnly(network) {
@@ -176,8 +177,8 @@ func routeGateway(s *site.Site) []site.Finding {
 	return found
 }
 
-// eachRoute checks every route by itself; an objection is a message and what
-// to do.
+// eachRoute checks every route by itself. An objection is a message and what to
+// do.
 func eachRoute(s *site.Site, object func(network, path string, r site.Route) (message, fix string)) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(s.Networks) {
@@ -191,14 +192,14 @@ func eachRoute(s *site.Site, object func(network, path string, r site.Route) (me
 	return found
 }
 
-// hop is how a destination is chosen: the kernel has one route for each.
+// hop is what selects a route: the kernel has one route for each.
 type hop struct {
 	to     netip.Prefix
 	metric int64
 }
 
-// routeAmbiguous holds the routes of a node's networks against each other. The
-// places are those of the routes: what all nodes of two networks have is one
+// routeAmbiguous compares the routes of a node's networks with each other. It
+// places findings at the routes, so that all nodes of two networks give one
 // finding.
 func routeAmbiguous(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding

@@ -1,8 +1,8 @@
-// Package rule holds what a design must satisfy beyond the types of the
-// schema: references, and everything that spans several fields or nodes. One
-// rule has one code, one check and one page in docs/rules.md. A check is a pure
-// function and stops no other. A value that is already the subject of a finding
-// is missing from the site, but not from its origins, see states.
+// Package rule holds what a design must satisfy beyond the types of the schema:
+// references, and everything that spans several fields or nodes. A rule has one
+// code and one entry in docs/rules.md. A check is a pure function and stops no
+// other. The site lacks values that already have a finding, but their origins
+// are there, see states.
 package rule
 
 import (
@@ -13,39 +13,39 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Rule is one rule. It has Site, Node or both, or Fleet; a rule without any is
-// checked while the design is evaluated, and is here for its page.
+// Rule is one rule. It has Site, Node or both, or Fleet. A rule without any is
+// checked while the design is evaluated, and is listed here for docs/rules.md.
 //
-// A check returns findings with Path, Message and Fix; the rest is filled in:
-// the place from the origin of the path, the code, severity and reason from
-// the rule.
+// A check returns findings with Path, Message and Fix. The rest is filled in:
+// the place from the origin of the path; the code, severity and reason from the
+// rule.
 type Rule struct {
 	// Code names the rule, constant over releases ("unknown-field").
 	Code     string
 	Severity site.Severity
-	// Firm says that the finding cannot be suppressed: the design has no
-	// meaning with it, or acting on it could lose data.
+	// Firm says that the finding cannot be suppressed: the design would have no
+	// meaning, or acting on it could lose data.
 	Firm bool
-	// What is the rule in one sentence, Why what comes of breaking it.
+	// What is the rule in one sentence, Why the consequence of breaking it.
 	What, Why string
-	// Wrong and Right are a few lines of CUE each, laid over the clean site of
-	// the tests (engine/design/testdata/rules/clean): Wrong breaks this rule
-	// alone, Right breaks none. What no patch can show is an archive of files
-	// (-- NAME --). engine/design/rules_test.go holds them to it.
+	// Wrong and Right are a few lines of CUE each, added to the clean site of
+	// the tests (engine/design/testdata/rules/clean). Wrong breaks only this
+	// rule, Right breaks none. If a patch cannot show it, the text is an
+	// archive of files (-- NAME --). engine/design/rules_test.go checks this.
 	Wrong, Right string
 
-	// Site checks what is outside the nodes; the site has none.
+	// Site checks everything outside the nodes; it gets a site without nodes.
 	Site func(*site.Site) []site.Finding
-	// Node checks one node; the site has no nodes.
+	// Node checks one node; it gets a site without nodes.
 	Node func(*site.Site, *site.Node) []site.Finding
-	// Facts lists what Fleet has to know of a node, and Fleet checks what
-	// comes together over all nodes. It goes over what is in the index more
-	// than once, or over what the site has few of, never over all nodes: it
-	// runs anew after every change of one.
+	// Facts lists what Fleet needs to know of a node, and Fleet checks all
+	// nodes together. Fleet runs again after every change of a node. So it
+	// never visits all nodes, only keys with several holders or parts of the
+	// site that are few.
 	Facts func(*site.Site, *site.Node) []Fact
 	Fleet func(*site.Site, *Index) []site.Finding
-	// Whole says that Fleet counts or misses nodes, so that it says nothing
-	// while too little is known of one: that has the fact with the key "".
+	// Whole says that Fleet counts or misses nodes. It is then skipped while
+	// too little is known of a node, which has the fact with the key "".
 	Whole bool
 }
 
@@ -55,7 +55,7 @@ type Area struct {
 	Rules []Rule
 }
 
-// Areas lists the rules by area; each area's rules are in a file of their own.
+// Areas lists the rules by area; each area's rules have their own file.
 func Areas() []Area {
 	return []Area{
 		{"repository", repositories},
@@ -126,18 +126,18 @@ func All() []Rule {
 	return all
 }
 
-// wrong is a finding about a path.
+// wrong returns a finding about a path.
 func wrong(path, message, fix string) site.Finding {
 	return site.Finding{Path: path, Message: message, Fix: fix}
 }
 
-// states says whether the design sets a node's value, be it a good one or not.
+// states reports whether the design sets a node's value, valid or not.
 func states(n *site.Node, path string) bool {
 	return n.Origins.Has(path)
 }
 
-// lost says whether the design sets an entry of the map at a path that is not
-// in it.
+// lost reports whether the design sets an entry of the map at a path that the
+// map lacks.
 func lost[V any](origins *site.Origins, path string, in map[string]V) bool {
 	for at := range origins.Within(path) {
 		if _, ok := in[at[len(path)+1:]]; !ok {
@@ -147,7 +147,7 @@ func lost[V any](origins *site.Origins, path string, in map[string]V) bool {
 	return false
 }
 
-// keys are the keys of a map in order.
+// keys returns the keys of a map in order.
 func keys[K ~string, V any](m map[K]V) []K {
 	if len(m) == 0 {
 		return nil
@@ -157,8 +157,9 @@ func keys[K ~string, V any](m map[K]V) []K {
 	return all
 }
 
-// nearest is the origin of a path or, where it has none, of the first thing in
-// it, or in what holds it; that of a default if there is no other.
+// nearest returns the origin of a path or, if it has none, of the first thing
+// in it, or in what contains it. It returns the origin of a default only if
+// there is no other.
 func nearest(origins *site.Origins, path string) (site.Origin, bool) {
 	for at := path; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
 		if o, ok := within(origins, at); ok {
@@ -169,9 +170,8 @@ func nearest(origins *site.Origins, path string) (site.Origin, bool) {
 	return o, !o.IsZero()
 }
 
-// within is the origin of a path, or where what is in it begins, as far as the
-// design sets it and it is no default. Of several files it is that of the first by
-// name of what is in it.
+// within returns the origin of a path, or else the first origin within it,
+// ignoring defaults. With several files, the first file by name counts.
 func within(origins *site.Origins, path string) (first site.Origin, found bool) {
 	if o := origins.Of(path); !o.IsZero() && !isDefault(o) {
 		return o, true
@@ -184,7 +184,7 @@ func within(origins *site.Origins, path string) (first site.Origin, found bool) 
 	return first, found
 }
 
-// paths are those of origins.
+// paths returns the paths of origins.
 func paths(origins *site.Origins) []string {
 	var all []string
 	for path := range origins.All() {

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// selectorRules: do selectors select what they are meant to?
+// selectorRules: do selectors select what they should?
 var selectorRules = []Rule{
 	{
 		Code: "unknown-selected", Severity: site.SeverityError,
@@ -51,7 +51,7 @@ func selections(s *site.Site) []selection {
 	return slices.DeleteFunc(all, func(x selection) bool { return x.Selector == nil })
 }
 
-// parts lists a selector with those in it.
+// parts lists a selector and those within it.
 func (x selection) parts() []selection {
 	all := []selection{x}
 	for i := range x.Any {
@@ -66,8 +66,9 @@ func (x selection) parts() []selection {
 	return all
 }
 
-// selectableFacts are what a node can be selected by that the site does not
-// list itself. A key is what it is and a name, divided by a blank.
+// selectableFacts returns the names, tags and labels that can select a node and
+// that the site does not list itself. A key is a kind and a name, separated by
+// a blank.
 func selectableFacts(s *site.Site, n *site.Node) []Fact {
 	if len(selections(s)) == 0 {
 		return nil
@@ -98,13 +99,13 @@ func unknownSelected(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// selectable is what nodes can be selected by: the facts of selectableFacts.
+// selectable is what can select nodes: the facts of selectableFacts.
 type selectable struct {
 	index *Index
-	// keys are those of the index, once they are wanted.
+	// keys are those of the index, filled when needed.
 	keys []string
-	// left is for how many names more it is looked for what is meant: that
-	// takes time, and there may be many.
+	// left is how many more names may get a "did you mean". The search takes
+	// time, and there may be many names.
 	left int
 }
 
@@ -137,7 +138,7 @@ func (x selection) unknown(s *site.Site, index *selectable) []site.Finding {
 	return found
 }
 
-// lacks objects to a name that no node has under a prefix.
+// lacks reports a name that no node has under a prefix.
 func (x *selectable) lacks(path, what, prefix, name string, severity site.Severity) []site.Finding {
 	if x.index.Count(prefix+name) > 0 || name == "" {
 		return nil
@@ -165,7 +166,7 @@ func (x *selectable) didYouMean(prefix, name string) string {
 	return DidYouMean(name, known)
 }
 
-// selectedFacts are the selectors that select a node.
+// selectedFacts returns the selectors that select a node.
 func selectedFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, x := range selections(s) {
@@ -176,7 +177,7 @@ func selectedFacts(s *site.Site, n *site.Node) []Fact {
 	return append(facts, selectableFacts(s, n)...)
 }
 
-// isRead says whether all that a selector states is in it.
+// isRead reports whether a selector has everything that the design states.
 func (x selection) isRead(s *site.Site) bool {
 	given := map[string]int{"names": len(x.Names), "racks": len(x.Racks), "roles": len(x.Roles), "tags": len(x.Tags)}
 	for _, field := range keys(given) {
@@ -187,8 +188,8 @@ func (x selection) isRead(s *site.Site) bool {
 	return !lost(s.Origins, x.path+".labels", x.Labels)
 }
 
-// selectorEmpty leaves out a selector in which something is not known: that is
-// why it selects nothing.
+// selectorEmpty ignores a selector with unknown parts, which explain why it
+// selects nothing.
 func selectorEmpty(s *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	of := selectable{index: x}

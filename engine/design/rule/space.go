@@ -11,7 +11,7 @@ import (
 var spaces = []Rule{
 	{
 		Code: "several-rests", Severity: site.SeverityError,
-		What: "Of a disk or a volume group, at most one part takes the rest.",
+		What: "At most one part of a disk or a volume group takes the remaining space.",
 		Why:  "Slipway cannot tell how large each of them must be.",
 		Wrong: `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	root: {number: 1, size: ">40GiB", filesystem: mount: "/"}
@@ -85,8 +85,8 @@ var spaces = []Rule{
 	},
 }
 
-// wholes are the partitions of each disk and the volumes of each group, out of
-// all parts of a node.
+// wholes groups the parts of a node into the partitions of each disk and the volumes of
+// each group.
 func wholes(all []part) [][]part {
 	var found [][]part
 	for i := 0; i < len(all); i++ {
@@ -101,7 +101,7 @@ func wholes(all []part) [][]part {
 	return found
 }
 
-// wholeText is what people call what a part is a part of.
+// wholeText names the whole that a part belongs to, for people.
 func (p part) wholeText() string {
 	if p.kind == aVolume {
 		return "the volume group " + p.in
@@ -109,11 +109,11 @@ func (p part) wholeText() string {
 	return "the disk " + p.in
 }
 
-// sized is the parts of a node with their sizes, as far as they are known: what is there
-// at least, by the same rules as a layout has.
+// sized returns the parts of a node with their minimum sizes, as far as known, by the
+// same rules as a layout.
 func sized(n *site.Node) []part {
 	all := parts(n)
-	asked := map[string]site.Size{} // of all partitions of a disk, volumes of a group
+	asked := map[string]site.Size{} // by all partitions of a disk, volumes of a group
 	disks := map[string]site.Size{}
 	for i, p := range all {
 		switch p.kind {
@@ -153,8 +153,8 @@ func sized(n *site.Node) []part {
 	return all
 }
 
-// taken is how much a part takes at least of its whole, of which all parts together ask
-// for so much.
+// taken returns how much of its whole a part takes at least, if all parts together ask
+// for asked.
 func (p part) taken(asked site.Size) site.Size {
 	if p.extent.Rest && p.whole > asked {
 		return p.asks() + p.whole - asked
@@ -162,7 +162,7 @@ func (p part) taken(asked site.Size) site.Size {
 	return p.asks()
 }
 
-// asks is how much a part takes of its whole at least.
+// asks returns how much of its whole a part asks for at least.
 func (p part) asks() site.Size {
 	if p.kind == aVolume {
 		return layout.VolumeBytes(p.extent, p.whole)
@@ -170,8 +170,8 @@ func (p part) asks() site.Size {
 	return layout.PartitionBytes(p.extent, p.whole)
 }
 
-// diskSize is how large a disk is at least, and the path of the value that says
-// so; 0 where none does.
+// diskSize returns the minimum size of a disk, and the path that sets it; 0 if none
+// does.
 func diskSize(n *site.Node, name string) (site.Size, string) {
 	d := n.Storage.Disks[name]
 	if d.Match != nil {
@@ -180,8 +180,8 @@ func diskSize(n *site.Node, name string) (site.Size, string) {
 	return n.Hardware.Devices[d.Device].Size, "hardware.devices." + d.Device + ".size"
 }
 
-// arraySizes is how large arrays are, by name; those of which a member's size
-// is not known are missing.
+// arraySizes returns the sizes of arrays by name, without arrays that have a member of
+// unknown size.
 func arraySizes(n *site.Node, all []part) map[string]site.Size {
 	members, unknown := map[string][]site.Size{}, map[string]bool{}
 	for _, p := range all {
@@ -199,8 +199,8 @@ func arraySizes(n *site.Node, all []part) map[string]site.Size {
 	return sizes
 }
 
-// groupSizes is how much room volume groups have, by name; those of which a
-// member's size is not known are missing.
+// groupSizes returns the room in volume groups by name, without groups that have a
+// member of unknown size.
 func groupSizes(n *site.Node, all []part) map[string]site.Size {
 	sizes, unknown := map[string]site.Size{}, map[string]bool{}
 	for _, p := range all {
@@ -246,14 +246,14 @@ func sizesOverWhole(_ *site.Site, n *site.Node) []site.Finding {
 			found = append(found, wrong(last.path()+".size", fmt.Sprintf("the shares of %s are %d%%", last.wholeText(), sum), "Lower them to 100% at most."))
 		case sum == 100 && other.name != "":
 			found = append(found, beside(n, other.path()+".size", wrong(last.path()+".size",
-				fmt.Sprintf("the shares of %s are 100%%, and leave nothing to %s", last.wholeText(), other.name), "Lower them, or remove what is besides.")))
+				fmt.Sprintf("the shares of %s add up to 100%% and leave no space for %s", last.wholeText(), other.name), "Lower them, or remove what is besides.")))
 		}
 	}
 	return found
 }
 
-// shares are the per cent that parts of a whole ask for, the last of them, and
-// one that asks for a size.
+// shares returns the sum of the per cent that parts of a whole ask for, the last such
+// part, and a part that asks for a size.
 func shares(w []part) (sum int, last, other part) {
 	for _, p := range w {
 		if p.extent.Share != 0 {
@@ -290,7 +290,7 @@ func sizeOverDisk(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// besideSize adds the place that says how large a partition's disk is.
+// besideSize adds the place that sets the size of a partition's disk.
 func besideSize(n *site.Node, p part, f site.Finding) site.Finding {
 	if p.kind != aPartition {
 		return f
@@ -299,8 +299,7 @@ func besideSize(n *site.Node, p part, f site.Finding) site.Finding {
 	return beside(n, known, f)
 }
 
-// roomFor objects to a file system, by where it is mounted, of less than some
-// size.
+// roomFor reports a file system at a mount point that is smaller than least.
 func roomFor(n *site.Node, mount string, least site.Size) []site.Finding {
 	if !slices.ContainsFunc(filesystems(n), func(p part) bool { return p.Filesystem.Mount == mount }) {
 		return nil

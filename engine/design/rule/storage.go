@@ -19,7 +19,7 @@ var storages = []Rule{
 	},
 	{
 		Code: "storage-use", Severity: site.SeverityError, Firm: true,
-		What: "A disk and an array are used in exactly one way, a partition, a kept disk and each disk of a set in at most one: partitions (a disk), a file system, a volume group, an array.",
+		What: "A disk or an array has exactly one use: partitions (only a disk), a file system, a volume group or an array. A partition, a kept disk or a disk of a set has at most one.",
 		Why:  "One use overwrites the other; and a disk without a use is erased for nothing.",
 		Wrong: `nodes: "n1": storage: {
 	disks: root: {match: kind: "ssd", filesystem: mount: "/", group: "data"}
@@ -49,7 +49,7 @@ var storages = []Rule{
 	},
 	{
 		Code: "kept-disk", Severity: site.SeverityError, Firm: true,
-		What: "A disk with `keep: true` has at most file systems, on the whole of it or on partitions with a number, and none of them is /, for the firmware, or has a size or a label to be made with.",
+		What: "A disk with `keep: true` has only file systems, if any: on the whole disk or on numbered partitions. None of them is mounted on /, is for the firmware, or has a size or a label.",
 		Why:  "Slipway makes nothing on a disk that is kept: everything that is designed on it must be there already, or the installation cannot begin.",
 		Wrong: `nodes: "n1": storage: disks: {
 	root: {match: kind: "ssd", filesystem: mount: "/"}
@@ -126,7 +126,7 @@ var storages = []Rule{
 	},
 }
 
-// partKind says what of a node's storage something is.
+// partKind is the kind of a part of a node's storage.
 type partKind int
 
 const (
@@ -136,23 +136,23 @@ const (
 	aVolume
 )
 
-// part is something of a node that holds data.
+// part is a part of a node's storage that holds data.
 type part struct {
 	kind partKind
 	// in is the disk of a partition, the group of a volume.
 	in, name string
 	site.Use
-	// extent is what a partition or volume asks for of a whole, size what it
-	// is at least; both sizes are 0 where they are not known, see sized.
+	// extent is what a partition or volume asks for. size is its minimum size, whole
+	// that of its disk or group; both are 0 if unknown, see sized.
 	extent      site.Extent
 	size, whole site.Size
-	// count is for how many parts it stands, one on each disk of a set, and more says
-	// that these are only the least.
+	// count is how many parts this one stands for, one on each disk of a set. more says
+	// that count is only the minimum.
 	count int
 	more  bool
 }
 
-// path is where the design has it.
+// path returns the part's path in the design.
 func (p part) path() string {
 	switch p.kind {
 	case aPartition:
@@ -165,7 +165,7 @@ func (p part) path() string {
 	return "storage.disks." + p.name
 }
 
-// String is what people call it.
+// String returns the part's name for people.
 func (p part) String() string {
 	switch p.kind {
 	case aPartition:
@@ -178,7 +178,7 @@ func (p part) String() string {
 	return "the disk " + p.name
 }
 
-// parts lists all that holds data on a node: disks, each with its partitions,
+// parts lists everything that holds data on a node: disks, each with its partitions,
 // arrays, and volumes.
 func parts(n *site.Node) []part {
 	all := make([]part, 0, 8)
@@ -202,8 +202,8 @@ func parts(n *site.Node) []part {
 	return all
 }
 
-// unclear says whether a part states a field that it does not have, so that
-// the field is the subject of another finding.
+// unclear reports whether a part states a field that it does not have, so that another
+// finding reports the field.
 func unclear(n *site.Node, field string, has func(part) bool) bool {
 	for _, p := range parts(n) {
 		if !has(p) && states(n, p.path()+"."+field) {
@@ -234,7 +234,7 @@ func diskSelector(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// fitsEvery says whether a rule for disks states nothing.
+// fitsEvery reports whether a rule for disks states nothing.
 func fitsEvery(n *site.Node, path string) bool {
 	return !slices.ContainsFunc([]string{"kind", "model", "minSize", "maxSize"}, func(field string) bool { return states(n, path+"."+field) })
 }
@@ -243,7 +243,7 @@ func storageUse(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, p := range parts(n) {
 		if p.kind == aDisk && becomesImage(s, n) {
-			continue // another rule says what its disks may be used for
+			continue // another rule checks how its disks may be used
 		}
 		uses := usesOf(n, p)
 		if len(uses) > 1 {
@@ -257,8 +257,8 @@ func storageUse(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// mustBeUsed says whether a part that is used for nothing is a mistake. A kept disk may
-// only be kept, and the disks of a set may be left to what runs on the node.
+// mustBeUsed reports whether it is a mistake not to use a part. A kept disk may only be
+// kept, and the disks of a set may be left to programs on the node.
 func (p part) mustBeUsed(n *site.Node) bool {
 	if p.kind == aDisk {
 		d, path := n.Storage.Disks[p.name], p.path()
@@ -292,7 +292,7 @@ func usesOf(n *site.Node, p part) []string {
 	return uses
 }
 
-// triesToBeUsed says whether a part states a use that is not a good one.
+// triesToBeUsed reports whether a part states a use that is not valid.
 func triesToBeUsed(n *site.Node, p part) bool {
 	return slices.ContainsFunc(waysToUse(p.kind), func(way string) bool { return states(n, p.path()+"."+way) })
 }
@@ -350,7 +350,7 @@ func keptDisk(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// notKept says what of a part of a kept disk would have to be made.
+// notKept says what would have to be created on a part of a kept disk.
 func notKept(n *site.Node, p part) (field, message, fix string) {
 	partition := p.kind == aPartition
 	switch f := p.Filesystem; {
@@ -365,7 +365,7 @@ func notKept(n *site.Node, p part) (field, message, fix string) {
 	case partition && n.Storage.Disks[p.in].Partitions[p.name].Number == 0 && !states(n, p.path()+".number"):
 		return "", fmt.Sprintf("%s is kept, and nothing says which partition it is", p), "Set number: it is what the partition is found by."
 	case f != nil && f.Mount == "/":
-		return ".filesystem.mount", fmt.Sprintf("%s is kept, and is to be /", p), "Mount / from a disk that is not kept: an installation writes the system there."
+		return ".filesystem.mount", fmt.Sprintf("%s is kept, and its file system would be mounted on /", p), "Mount / from a disk that is not kept: an installation writes the system there."
 	case f != nil && f.Label != "":
 		return ".filesystem.label", fmt.Sprintf("%s is kept, and has a label to be made with", p), "Remove label: the file system keeps its own."
 	}

@@ -62,10 +62,10 @@ nodes: "n1": {interfaces: eno9: {link: "access", switch: "tor1", port: "1/2"}, a
 	},
 }
 
-// port is a port of a switch, with the link that it is set up for.
+// port is a port of a switch, with its link.
 type port struct{ path, link string }
 
-// ports are the ports of all switches.
+// ports returns the ports of all switches.
 func ports(s *site.Site) []port {
 	var all []port
 	eachSwitch(s, func(path string, sw site.Switch) {

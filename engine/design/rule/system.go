@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// systems: can the operating system be made so?
+// systems: can Slipway set up the operating system this way?
 var systems = []Rule{
 	{
 		Code: "package-version", Severity: site.SeverityError,
@@ -141,23 +141,23 @@ var systems = []Rule{
 	},
 }
 
-// contents are what is put into an operating system, by a node or by a boot
-// action: the path is that of its sections.
+// contents are what a node or a boot action puts into an operating system; path
+// is the path of their sections.
 type contents struct {
 	path     string
 	packages map[string]site.Package
 	files    map[string]site.File
 	units    map[string]site.Unit
-	// rank is how near the layer that sets a path is, be it to a good value or
-	// not; -1 where none does.
+	// rank returns how near the layer is that sets a path, to a valid value or
+	// not; -1 if none does.
 	rank func(path string) int
 }
 
 func (c contents) set(path string) bool { return c.rank(path) >= 0 }
 
-// clash says whether a value stands beside a state that excludes it: the layer
-// that sets the state is no nearer, so that it was not said to take the value
-// away.
+// clash reports whether a value conflicts with a state that excludes it. It
+// does if the layer with the state is no nearer, and so did not mean to remove
+// the value.
 func (c contents) clash(state, value string) bool {
 	return c.set(value) && c.rank(value) >= c.rank(state)
 }
@@ -172,7 +172,7 @@ func onContents(check func(contents) []site.Finding) func(*site.Site, *site.Node
 	}
 }
 
-// onActions checks what boot actions put there.
+// onActions checks what boot actions put into it.
 func onActions(check func(contents) []site.Finding) func(*site.Site) []site.Finding {
 	return func(s *site.Site) []site.Finding {
 		var found []site.Finding
@@ -190,8 +190,8 @@ func onActions(check func(contents) []site.Finding) func(*site.Site) []site.Find
 	}
 }
 
-// rankOf is how near the layer is that sets a node's value: the place of its
-// profile, then data, then the node itself; -1 where none does.
+// rankOf returns how near the layer is that sets a node's value: the position
+// of its profile, then data, then the node itself; -1 if none does.
 func rankOf(n *site.Node, path string) int {
 	layer := n.Origins.Of(path).LayerName()
 	if layer == "" {
@@ -206,8 +206,8 @@ func rankOf(n *site.Node, path string) int {
 	return len(n.Profiles)
 }
 
-// eachSystem checks what is in a node's operating system, whatever it is and by
-// its family.
+// eachSystem checks a node's operating system settings, those for any family
+// and those by family.
 func eachSystem(check func(path string, x site.System) []site.Finding) func(*site.Site, *site.Node) []site.Finding {
 	return func(_ *site.Site, n *site.Node) []site.Finding {
 		found := check("system", n.System)
@@ -234,7 +234,8 @@ func packageVersions(c contents) []site.Finding {
 	return found
 }
 
-// environmentsAlone finds those that name one package: most packages depend on others.
+// environmentsAlone finds environments with a single package. Most packages
+// depend on others.
 func environmentsAlone(path string, x site.System) []site.Finding {
 	var found []site.Finding
 	for _, key := range keys(x.Environments) {
@@ -249,7 +250,7 @@ func environmentsAlone(path string, x site.System) []site.Finding {
 	return found
 }
 
-// ofSite places a finding about a node where something outside the nodes is.
+// ofSite places a finding about a node at a part outside the nodes.
 func ofSite(s *site.Site, f site.Finding) site.Finding {
 	if o, ok := nearest(s.Origins, f.Path); ok {
 		f.File, f.Line, f.Col = o.File.Value(), o.Line, o.Col
@@ -279,8 +280,8 @@ func sysctlNames(path string, x site.System) []site.Finding {
 	return found
 }
 
-// sysctlPath is a parameter with slashes: whichever comes first in a name, a dot
-// or a slash, divides it, and the other is a dot then (sysctl.d(5)).
+// sysctlPath returns a parameter with slashes. The first dot or slash in a name
+// is the separator, and the other one stands for a dot (sysctl.d(5)).
 func sysctlPath(name string) string {
 	name = strings.TrimPrefix(name, "-")
 	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '/' {
@@ -304,8 +305,8 @@ func timeServers(path string, x site.System) []site.Finding {
 	return found
 }
 
-// isHost says whether a text is the name of a host: a domain name that is not
-// all digits and dots, which would be an address with a mistake.
+// isHost reports whether a text is a host name: a domain name that is not only
+// digits and dots, which would be a mistyped address.
 func isHost(text string) bool {
 	return len(text) <= longestName && domainName.MatchString(text) && strings.ContainsFunc(text, func(r rune) bool { return r > '9' })
 }
@@ -315,7 +316,7 @@ func logReceivers(path string, x site.System) []site.Finding {
 	at, journal := path+".logs.forward", ""
 	for _, receiver := range x.Logs.Forward {
 		u, err := url.Parse(receiver)
-		isJournal := err == nil && (u.Scheme == "https" || u.Scheme == "http") // which have a port of their own
+		isJournal := err == nil && (u.Scheme == "https" || u.Scheme == "http") // these have a default port
 		if isJournal && journal != "" && receiver != journal {
 			found = append(found, wrong(at, fmt.Sprintf("%s and %s are two receivers of https or http, and systemd-journal-upload sends to one", cutShort(journal), cutShort(receiver)),
 				"Keep one of the two, and have it pass the messages on."))

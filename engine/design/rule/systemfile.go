@@ -38,7 +38,7 @@ func fileSources(c contents) []site.Finding {
 	return found
 }
 
-// fileCredentials objects to credentials that the design does not declare.
+// fileCredentials reports credentials that the design does not declare.
 func fileCredentials(s *site.Site) func(contents) []site.Finding {
 	return func(c contents) (found []site.Finding) {
 		for _, name := range keys(c.files) {
@@ -48,7 +48,7 @@ func fileCredentials(s *site.Site) func(contents) []site.Finding {
 	}
 }
 
-// fileSecrets objects to files with secrets that everybody may read.
+// fileSecrets reports files with secrets that everybody may read.
 func fileSecrets(c contents) []site.Finding {
 	var found []site.Finding
 	for _, name := range keys(c.files) {
@@ -92,8 +92,8 @@ func fileModes(c contents) []site.Finding {
 	return found
 }
 
-// fileOwners goes by the accounts that a file's family has, then by those of
-// every family.
+// fileOwners checks the accounts of a file's family first, then those of all
+// families.
 func fileOwners(s *site.Site, n *site.Node) []site.Finding {
 	return eachSystem(func(path string, x site.System) []site.Finding {
 		var found []site.Finding
@@ -118,7 +118,8 @@ func fileOwners(s *site.Site, n *site.Node) []site.Finding {
 	})(s, n)
 }
 
-// fact names in a text: {rack}, but not ${HOME}, which is the shell's.
+// reference matches a fact's name in a text: {rack}, but not ${HOME}, which
+// belongs to the shell.
 var reference = regexp.MustCompile(`(^|[^$])\{([A-Za-z][A-Za-z0-9._/-]*)\}`)
 
 func fileTemplates(s *site.Site, n *site.Node) []site.Finding {

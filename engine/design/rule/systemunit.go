@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// unitTypes are those of systemd.unit(5).
+// unitTypes are the unit types of systemd.unit(5).
 var unitTypes = []string{"service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope"}
 
 func unitNames(c contents) []site.Finding {
@@ -45,7 +45,7 @@ func unitsMasked(c contents) []site.Finding {
 	return found
 }
 
-// unitRestarts are the files that units name and that neither the node's system nor that of its
+// unitRestarts reports files that units name and that neither the node's system nor that of its
 // family has.
 func unitRestarts(s *site.Site, n *site.Node) []site.Finding {
 	files := keys(n.System.Files)
@@ -55,7 +55,7 @@ func unitRestarts(s *site.Site, n *site.Node) []site.Finding {
 	return eachSystem(func(path string, x site.System) []site.Finding { return strayRestarts(path, x.Units, files) })(s, n)
 }
 
-// actionRestarts are those of boot actions.
+// actionRestarts does the same for boot actions.
 func actionRestarts(s *site.Site) (found []site.Finding) {
 	for _, name := range keys(s.BootActions) {
 		a := s.BootActions[name]

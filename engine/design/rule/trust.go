@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// trusting: can the other side of an endpoint prove that it is itself?
+// trusting: can Slipway verify the other side of an endpoint?
 var trusting = []Rule{{
 	Code: "trust-ca", Severity: site.SeverityError,
 	What:  "trust.ca holds certificates that can be read, and nothing else.",
@@ -36,11 +36,11 @@ var trusting = []Rule{{
 	},
 }}
 
-// someCertificate is a certificate for examples, as CUE has it in a string.
+// someCertificate is a certificate for examples, escaped for a CUE string.
 const someCertificate = `-----BEGIN CERTIFICATE-----\nMIIBMDCB46ADAgECAhRg3rnhBshOD5t0oNJsNwxDL5GwzDAFBgMrZXAwDTELMAkG\nA1UEAwwCY2EwIBcNMjYxMTIxMTAwMjQyWhgPMjEyNjEwMjgxMDAyNDJaMA0xCzAJ\nBgNVBAMMAmNhMCowBQYDK2VwAyEAmrTXHLp7itCBCJrbfbrGxVw+dLDDpflB3l04\nIm/GbKujUzBRMB0GA1UdDgQWBBSyGCZcAgi6l6m/+tmVOXiGx4bhoTAfBgNVHSME\nGDAWgBSyGCZcAgi6l6m/+tmVOXiGx4bhoTAPBgNVHRMBAf8EBTADAQH/MAUGAytl\ncANBAE2YGR4JsgmIWzdW9khb8TBGq3a/nsyf4aF3vnKRDCCCw+OUO2BwvYotV8t/\nIbJVbTnw6qgtifgaNmI11hRq/gg=\n-----END CERTIFICATE-----`
 
-// caFault says what is wrong with certificates in PEM form. A private key
-// among them is the subject of clear-secret.
+// caFault says what is wrong with certificates in PEM form. clear-secret
+// reports a private key among them.
 func caFault(rest []byte) string {
 	for i := 1; ; i++ {
 		block, after := pem.Decode(rest)

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// under are what a bridge or VLAN of a node is made of.
+// under returns the members of a node's bridge, or the parent of a VLAN.
 func under(n *site.Node, name string) []string {
 	if b, ok := n.Bridges[name]; ok {
 		return b.Members
@@ -20,8 +20,8 @@ func under(n *site.Node, name string) []string {
 	return nil
 }
 
-// portsUnder are the interfaces and bonds that something of a node leads to, in the
-// order of members, each once.
+// portsUnder returns the interfaces and bonds below a name of a node, in the order
+// of members, without duplicates.
 func portsUnder(n *site.Node, name string) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -43,8 +43,8 @@ func portsUnder(n *site.Node, name string) []string {
 	return all
 }
 
-// linkUnder is the link that something of a node leads to; empty where there is
-// none, or several.
+// linkUnder returns the link below a name of a node; empty if there is none or
+// several.
 func linkUnder(n *site.Node, name string) string {
 	if parent := n.VLANs[name].Parent; isPort(n, parent) { // as most are
 		return linkOfPort(n, parent)
@@ -66,8 +66,8 @@ func linkOfPort(n *site.Node, port string) string {
 	return cmp.Or(n.Bonds[port].Link, n.Interfaces[port].Link)
 }
 
-// interfaceCycle objects to each bridge or VLAN that comes first by name in a
-// circle.
+// interfaceCycle reports each cycle of bridges and VLANs, at the first one that it
+// finds.
 func interfaceCycle(_ *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	told := map[string]bool{}
@@ -89,8 +89,8 @@ func interfaceCycle(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// circleUnder is the way from something of a node over what it is made of back
-// to itself; nil without one.
+// circleUnder returns the path from a bridge or VLAN of a node through its parts
+// back to itself, or nil.
 func circleUnder(n *site.Node, name string) []string {
 	seen := map[string]bool{}
 	var way func(at string) []string

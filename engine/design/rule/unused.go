@@ -7,14 +7,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// unusing: is everything used that is declared?
+// unusing: is everything that is declared used?
 var unusing = []Rule{
 	unused{
 		section: "roles", thing: "role",
 		wrong: `roles: spare: {}`, right: "roles: spare: {}\nnodes: \"n3\": role: \"spare\"",
 		why: "It may be left over, or its nodes may be missing.",
 		names: func(s *site.Site) []string {
-			needed := map[string]bool{} // which needs-quorum looks at
+			needed := map[string]bool{} // needs-quorum checks these
 			for _, n := range needs(s) {
 				needed[n.on] = true
 			}
@@ -99,10 +99,10 @@ type unused struct {
 	section, thing, wrong, right, why string
 	// names are the entries that should be used.
 	names func(*site.Site) []string
-	// by are those that a node uses; an empty name is one that is not known for
-	// another finding.
+	// by returns the entries that a node uses. An empty name is unknown because
+	// of another finding.
 	by func(*site.Site, *site.Node) []string
-	// besides are those that are used outside the nodes.
+	// besides returns the entries used outside the nodes.
 	besides func(*site.Site) []string
 }
 
@@ -121,11 +121,11 @@ func (u unused) rule(code string) Rule {
 	}
 }
 
-// aNode is the key under which all nodes are counted; nothing is called so.
+// aNode is the key that counts all nodes; nothing else has this name.
 const aNode = "a node"
 
-// check says nothing while there are no nodes, and takes a name that
-// is not known for the nearest one that is: the mistake is there.
+// check finds nothing while there are no nodes. It takes an unknown name for
+// the nearest known one: the mistake is in that name.
 func (u unused) check(s *site.Site, x *Index) []site.Finding {
 	if x.Count(aNode) == 0 {
 		return nil
@@ -156,8 +156,9 @@ func (u unused) check(s *site.Site, x *Index) []site.Finding {
 	return found
 }
 
-// isWhole says whether a node has all that its profiles say: then it has a BMC's
-// credential, if only by default, or the UUID that follows from its name.
+// isWhole reports whether a node has everything from its profiles. Such a node
+// has a credential of its BMC, if only by default, or the UUID derived from its
+// name.
 func isWhole(n *site.Node) bool {
 	if n.IsVirtual() {
 		return states(n, "identity.uuid")
@@ -165,7 +166,8 @@ func isWhole(n *site.Node) bool {
 	return states(n, "endpoints.manager.credential")
 }
 
-// profileAt is the name of a profile; other entries have origins.
+// profileAt returns the name of a profile; entries of other sections have
+// origins.
 func profileAt(section, name string) string {
 	if section == "profiles" {
 		return name
@@ -190,7 +192,7 @@ func credentialsOf(_ *site.Site, n *site.Node) []string {
 	return names
 }
 
-// siteCredentials are those that are used outside the nodes.
+// siteCredentials returns the credentials used outside the nodes.
 func siteCredentials(s *site.Site) []string {
 	names := discoveryCredential(s)
 	for _, h := range s.Hypervisors {
@@ -202,7 +204,7 @@ func siteCredentials(s *site.Site) []string {
 	return names
 }
 
-// fileCredentialNames are the credentials whose values files have.
+// fileCredentialNames returns the credentials that files contain.
 func fileCredentialNames(files map[string]site.File) []string {
 	var names []string
 	for _, path := range keys(files) {

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// userRules: can the accounts be made, and be used as they are meant to?
+// userRules: can Slipway create the accounts, and will they work?
 var userRules = []Rule{
 	{
 		Code: "user-keys", Severity: site.SeverityError,
@@ -33,7 +33,7 @@ var userRules = []Rule{
 				return nil
 			}
 			return []site.Finding{wrong(path+".shell",
-				fmt.Sprintf("%s may log in, and its shell %s refuses to", name, u.Shell),
+				fmt.Sprintf("%s may log in, but its shell %s ends the session at once", name, u.Shell),
 				"Give it a shell such as /bin/bash, or take its keys, password and sudo away.")}
 		}),
 	},
@@ -75,10 +75,11 @@ var userRules = []Rule{
 // someKey is a public key for examples.
 const someKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
-// noLogin are shells that refuse everybody.
+// noLogin are shells that refuse every login.
 var noLogin = []string{"/usr/sbin/nologin", "/sbin/nologin", "/bin/false", "/usr/bin/false"}
 
-// eachUser checks every account of a node; name is the account, for messages.
+// eachUser checks every account of a node; name is the account's name for
+// messages.
 func eachUser(check func(s *site.Site, n *site.Node, path, name string, u site.User) []site.Finding) func(*site.Site, *site.Node) []site.Finding {
 	return func(s *site.Site, n *site.Node) []site.Finding {
 		return eachSystem(func(path string, x site.System) []site.Finding {
@@ -107,7 +108,7 @@ func userKeys(_ *site.Site, _ *site.Node, path, name string, u site.User) []site
 }
 
 // keyParts are the kinds of public key that OpenSSH accepts (sshd(8),
-// AUTHORIZED_KEYS FILE FORMAT), and of how many parts each is made.
+// AUTHORIZED_KEYS FILE FORMAT), with their numbers of parts.
 var keyParts = map[string]int{
 	"ssh-ed25519": 2, "ssh-rsa": 3,
 	"ecdsa-sha2-nistp256": 3, "ecdsa-sha2-nistp384": 3, "ecdsa-sha2-nistp521": 3,
@@ -138,8 +139,9 @@ func keyFault(text string) string {
 	return ""
 }
 
-// wireParts are the strings and numbers of a key as SSH sends it, each behind
-// its length (RFC 4251, section 5); none where they do not add up.
+// wireParts returns the strings and numbers of a key in SSH's encoding, each
+// after its length (RFC 4251, section 5). It returns none if the lengths do not
+// add up.
 func wireParts(blob []byte) []string {
 	var parts []string
 	for len(blob) > 0 {
@@ -156,10 +158,10 @@ func wireParts(blob []byte) []string {
 	return parts
 }
 
-// bitLen is how many bits a number has.
+// bitLen returns the number of bits of a number.
 func bitLen(number string) int { return new(big.Int).SetBytes([]byte(number)).BitLen() }
 
-// groupName is what useradd(8) takes.
+// groupName matches the names that useradd(8) accepts.
 var groupName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,30}[$a-z0-9_-]?$`)
 
 func userGroups(_ *site.Site, _ *site.Node, path, name string, u site.User) []site.Finding {
@@ -176,7 +178,8 @@ func userGroups(_ *site.Site, _ *site.Node, path, name string, u site.User) []si
 	return found
 }
 
-// userAbsent lets a nearer layer say that an account goes which others set up.
+// userAbsent allows a nearer layer to remove an account that other layers set
+// up.
 func userAbsent(_ *site.Site, n *site.Node, path, name string, u site.User) []site.Finding {
 	switch {
 	case u.State != "absent":
@@ -194,7 +197,7 @@ func userAbsent(_ *site.Site, n *site.Node, path, name string, u site.User) []si
 }
 
 // duplicateUIDs compares the accounts of each family with each other, and with
-// those that are there whatever the family.
+// those of all families.
 func duplicateUIDs(s *site.Site, n *site.Node) []site.Finding {
 	return eachSystem(func(path string, x site.System) []site.Finding {
 		owner := map[int64]string{0: "root"}

@@ -8,8 +8,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// aMachine is a virtual machine for examples, anInstalled one an installation
-// of it.
+// aMachine is a virtual machine for examples, anInstalled its installation.
 const (
 	aHypervisor = `hypervisors: "hv-1": url: "libvirt+unix:///system"
 `
@@ -20,7 +19,8 @@ profiles: vm: {image: "cloud", generation: 1, endpoints: os: url: "ssh://{name}.
 `
 )
 
-// virtuals: is a virtual machine one, and can it be made and installed?
+// virtuals: is a virtual machine consistent, and can Slipway create and install
+// it?
 var virtuals = []Rule{
 	{
 		Code: "unknown-hypervisor", Severity: site.SeverityError, Firm: true,
@@ -77,7 +77,7 @@ nodes: "vm-1": profiles: ["vm"]`,
 		Right: aMachine + `nodes: "vm-1": profiles: ["vm"]`,
 		Node: func(_ *site.Site, n *site.Node) []site.Finding {
 			if !n.IsVirtual() || len(n.Virtual.Disks) > 0 || !states(n, "virtual.disks") {
-				return nil // where it says nothing of disks, the field is missing
+				return nil // if it sets no disks, the field is missing
 			}
 			return []site.Finding{wrong("virtual.disks", fmt.Sprintf("the virtual machine %s has no disk", n.Name),
 				`Give it one, such as disks: root: {size: "20GiB", image: "overlay"}.`)}
@@ -103,7 +103,7 @@ nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
 	{
 		Code: "image-kind", Severity: site.SeverityError, Firm: true,
 		What:  "An installer or a root file system has a kind and no format, the image of a disk a format, and a root file system is a tar.",
-		Why:   "Slipway would not know how a machine is installed from it, and what it cannot unpack it refuses only when the machine is out of service.",
+		Why:   "Slipway would not know how a machine is installed from it, and it would refuse an archive that it cannot unpack only after the machine is out of service.",
 		Wrong: `images: debian12: format: "iso"`,
 		Right: `images: debian12: kind: "installer"`,
 		Site:  imageKind,
@@ -148,13 +148,13 @@ nodes: "vm-1": {profiles: ["vm"], image: "cloud"}`,
 	},
 }
 
-// isInstalled says whether an installation makes a virtual machine's system,
-// as far as all is known of it.
+// isInstalled reports whether a virtual machine gets its system by an
+// installation, if everything about it is known.
 func isInstalled(n *site.Node) bool {
 	return n.IsVirtual() && states(n, "generation") && isWhole(n)
 }
 
-// physicalOnly are the paths of what only a physical machine has.
+// physicalOnly are the paths that only a physical machine has.
 var physicalOnly = []string{
 	"identity", "moved", "rack", "hardware", "bios", "firmware", "endpoints.manager", "boot.mode", "boot.installBy", "boot.start", "storage.controllers",
 }
@@ -176,8 +176,8 @@ func physicalFields(s *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// isDerived says whether the identity of a virtual machine is the one that it
-// has by its name, whether or not the design repeats it.
+// isDerived reports whether the identity of a virtual machine is the one
+// derived from its name, whether or not the design repeats it.
 func isDerived(s *site.Site, n *site.Node) bool {
 	return n.Identity == site.Identity{UUID: site.MachineUUID(s.Name, n.Name)} && !states(n, "identity.serial")
 }
@@ -241,7 +241,7 @@ func imageKind(s *site.Site) (found []site.Finding) {
 	return found
 }
 
-// tars are the ends of names of archives that the agent unpacks.
+// tars are the file name extensions of archives that the agent unpacks.
 var tars = []string{".tar", ".tar.zst", ".tar.gz", ".tar.xz"}
 
 func imageDisk(_ *site.Site, n *site.Node) []site.Finding {
@@ -272,7 +272,7 @@ func imageDisk(_ *site.Site, n *site.Node) []site.Finding {
 	return found
 }
 
-// saysImageDisk says whether a disk has an image, be it known how or not.
+// saysImageDisk reports whether a disk has an image, valid or not.
 func saysImageDisk(n *site.Node) bool {
 	for path := range n.Origins.Within("virtual.disks") {
 		if strings.HasSuffix(path, ".image") {

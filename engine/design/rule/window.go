@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/window"
 )
 
-// windowRules: when may what disrupts be done?
+// windowRules: when may Slipway do disruptive steps?
 var windowRules = []Rule{
 	{
 		Code: "window-shape", Severity: site.SeverityError,
@@ -161,7 +161,7 @@ nodes: "n1": {drift: power: "repair", window: "night"}`,
 // usedNight puts a node into the window of the examples.
 const usedNight = "\nnodes: \"n2\": window: \"night\""
 
-// windowUse is a window that a node names, empty where that is not known.
+// windowUse is a window that a node names; the name is empty if unknown.
 type windowUse struct{ path, name string }
 
 // windowsOf lists the windows that a node states.
@@ -174,7 +174,7 @@ func windowsOf(n *site.Node) []windowUse {
 	}, func(w windowUse) bool { return w.name == "" && !states(n, w.path) })
 }
 
-// refuseShape objects to a window that lacks a part, or has one too many.
+// refuseShape reports a window that lacks a part or has one too many.
 func refuseShape(s *site.Site, key string) []site.Finding {
 	path := "windows." + key
 	has := func(field string) bool { return s.Origins.Has(path + "." + field) }
@@ -195,8 +195,8 @@ func refuseShape(s *site.Site, key string) []site.Finding {
 	return nil
 }
 
-// refuseCron objects to what is no cron expression, to one that names no time,
-// and to one that probably names others than are meant.
+// refuseCron reports a cron expression that is invalid, that names no time, or
+// that probably names other times than intended.
 func refuseCron(path, expression string) []site.Finding {
 	w, err := window.Parse(&site.Window{Cron: expression, Length: site.Duration(time.Hour)})
 	if err != nil {
@@ -211,19 +211,19 @@ func refuseCron(path, expression string) []site.Finding {
 		return nil
 	}
 	f := wrong(path, fmt.Sprintf("cron %q opens the window on the days %s of the month, and on the days %s of every week as well", expression, fields[2], fields[4]),
-		`Write "*" for one of the two; what only both together name, such as the first Monday of a month, cron cannot.`)
+		`Write "*" for one of the two. Cron cannot combine them, as for the first Monday of a month.`)
 	f.Severity, f.Why = site.SeverityWarning, "Where both days are restricted, one of them is enough (crontab(5)), and the window is open more often than it reads."
 	return []site.Finding{f}
 }
 
-// someTime is one from which it is looked for when a window is open: a check
-// has no clock.
+// someTime is a fixed time for finding when a window is open: a check has no
+// clock.
 var someTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// shortestWindow is what a step that takes a node out of service needs.
+// shortestWindow is the time for a step that takes a node out of service.
 const shortestWindow = 5 * time.Minute
 
-// refuseLength objects to a window that is open for too short or too long.
+// refuseLength reports a window that is open for too short or too long.
 func refuseLength(s *site.Site, key string) []site.Finding {
 	w, path := *s.Windows[key], "windows."+key+".length"
 	if w.Cron == "" {
@@ -243,9 +243,9 @@ func refuseLength(s *site.Site, key string) []site.Finding {
 	return nil
 }
 
-// opening is how long a window is open at a time; 0 where that is not known.
+// opening returns how long a window stays open; 0 if unknown.
 func opening(w site.Window) time.Duration {
-	w.Zone = "" // which time-zone looks at
+	w.Zone = "" // time-zone checks it
 	parsed, err := window.Parse(&w)
 	if err != nil {
 		return 0
@@ -261,16 +261,16 @@ func opening(w site.Window) time.Duration {
 	return until.Sub(at)
 }
 
-// facets are those of which a design can say what is done about a difference.
-// Those that no driver acts on yet are among them: a site may prepare for them.
+// facets are those for which a design can say what to do about drift. Some have
+// no driver yet: a site may prepare for them.
 var facets = []string{"base", "bios", "boot", "config", "definition", "disks", "firmware", "image", "inventory", "network", "packages", "power", "storage"}
 
 //go:embed zones.txt
 var zoneNames string
 
-// zones are the names of the tz database, one a line in zones.txt, from
-// release 2025c. The list is ours and not the host's, so that a design means
-// the same wherever it is evaluated.
+// zones returns the names of the tz database, one per line in zones.txt, from
+// release 2025c. The list is part of Slipway and not read from the host, so
+// that a design means the same everywhere.
 var zones = sync.OnceValue(func() []string { return strings.Fields(zoneNames) })
 
 func refuseZone(path, zone string) []site.Finding {

@@ -81,7 +81,7 @@ func (f *fakeAgent) Observe(ctx context.Context, _ *site.Node, _ []site.Facet) (
 	return site.Observed{Identity: is, Facets: map[site.Facet]site.FacetState{}}, nil
 }
 
-// parted is what the machine is, and the disks and network adapters that its agent tells.
+// parted returns the machine's identity, and the disks and network adapters that its agent reports.
 func (m *FakeMachine) parted() (site.Identity, []item.Disk, []site.NIC) {
 	defer m.look()()
 	return m.identity, slices.Clone(m.seen), slices.Clone(m.cabled)
@@ -93,7 +93,7 @@ func (f *fakeAgent) setParts(disks []item.Disk, nics []site.NIC) {
 	f.disks, f.nics = disks, nics
 }
 
-// Apply implements driver.Machine: it erases right after it was permitted.
+// Apply implements driver.Machine. It erases right after it was permitted.
 func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may driver.Permit) error {
 	is := f.prepared()
 	if !step.ByAgent() {
@@ -115,7 +115,7 @@ func (f *fakeAgent) Apply(ctx context.Context, step site.Step, n *site.Node, may
 	return f.putSystem(ctx, step, is)
 }
 
-// prepared is the installation that the agent was told of last.
+// prepared returns the installation that the agent was last told of.
 func (f *fakeAgent) prepared() driver.Installation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,14 +160,14 @@ func (f *fakeAgent) putSystem(ctx context.Context, step site.Step, is driver.Ins
 	return f.complete(marker, u, boots, vanishes)
 }
 
-// foundByAgent is how the agent on the machine behaves, and what it finds on the disk.
+// foundByAgent returns how the agent on the machine behaves, and what it finds on the disk.
 func (m *FakeMachine) foundByAgent() (Unkind, *site.Marker) {
 	defer m.look()()
 	return m.unkind, m.disk
 }
 
-// erasedFor has an agent begin to erase the disks for a new system, or for none, and gives how often
-// the machine was booted by then.
+// erasedFor makes an agent begin to erase the disks for a new system, or for none. It returns how
+// often the machine was booted by then.
 func (m *FakeMachine) erasedFor(kind EventKind, marker site.Marker) (boots int) {
 	defer m.look()()
 	m.counts.Writes++
@@ -201,7 +201,7 @@ func (f *fakeAgent) complete(marker site.Marker, u Unkind, boots int, vanishes b
 	return nil
 }
 
-// isHere says whether the agent is still connected.
+// isHere reports whether the agent is still connected.
 func (f *fakeAgent) isHere() bool { return f.of.Agent(f.node) == driver.Agent(f) }
 
 // retire erases the disks of a machine, and installs nothing.
@@ -230,16 +230,16 @@ func (f *fakeAgent) retire(ctx context.Context, step site.Step, is driver.Instal
 	return nil
 }
 
-// hostKeys are those of a system that an agent has installed on a machine.
+// hostKeys returns those of a system that an agent has installed on a machine.
 func hostKeys(name string) []string { return []string{"ssh-ed25519 AAAA-" + name} }
 
-// install puts a system of an agent onto the disk, which proves itself by its host key.
+// install puts an agent's system onto the disk. The system proves itself by its host key.
 func (m *FakeMachine) install(marker *site.Marker, at time.Time) {
 	m.format(marker, at)
 	m.hostKey = hostKeys(m.name)[0]
 }
 
-// erase erases the disks as the design asks for, but for those that were erased before.
+// erase erases the disks as the design asks, except those that were erased before.
 func (f *fakeAgent) erase(ctx context.Context, is driver.Installation, u Unkind) error {
 	if is.Layout.Erase == "" {
 		return nil

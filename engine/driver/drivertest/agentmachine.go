@@ -7,53 +7,53 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Unkind is how the agent on a machine misbehaves; the zero value does not.
+// Unkind is how the agent on a machine misbehaves; the zero value behaves.
 type Unkind struct {
-	// Late is how much longer the agent takes to call; Silent ones never do.
+	// Late is how much longer the agent takes to call. A Silent agent never calls.
 	Late   time.Duration
 	Silent bool
-	// Vanishes has the connection be lost so long after an installation began, so often, and
-	// the agent stay away unless the machine is started again. Returns has it call again with
-	// the same key after a minute.
+	// Vanishes loses the connection this long after an installation began, Times times. The agent
+	// stays away until the machine restarts. With Returns, it calls again with the same key after a
+	// minute.
 	Vanishes time.Duration
 	Times    int
 	Returns  bool
-	// Works has an agent whose connection was lost go on installing for so long; it calls again
-	// when it has ended, and not before.
+	// Works lets an agent with a lost connection continue to install for so long. It calls again
+	// only when it has ended.
 	Works time.Duration
-	// Tells has it tell the host keys of the new system before its connection is lost. Leaves has
-	// it never call again: when it has ended, and could not call for long, it boots the machine
-	// from its disk.
+	// Tells makes it report the host keys of the new system before its connection is lost. Leaves
+	// makes it never call again: when it has ended, and could not call for long, it boots the
+	// machine from its disk.
 	Tells, Leaves bool
-	// Other is the machine that the agent says it is on.
+	// Other is the machine that the agent claims to be on.
 	Other site.Identity
-	// Denied is why the daemon refuses the agent each time that it calls.
+	// Denied is why the daemon refuses each call of the agent.
 	Denied string
-	// Lies has the agent say that it has installed, and install nothing.
+	// Lies makes the agent report an installation without installing anything.
 	Lies bool
-	// Refuses is why it refuses to install before it has written anything, Fails why it
-	// fails after it has erased the disks.
+	// Refuses is why it refuses to install before any write, Fails why it fails after erasing the
+	// disks.
 	Refuses, Fails string
-	// NotErased are disks that it does not manage to erase, by serial number, with the reason.
-	// Without the wish of the design it erases none.
+	// NotErased are disks that it fails to erase, with the reason by serial number. It erases none
+	// unless the design asks for it.
 	NotErased map[string]string
-	// Forgets has it erase the disks and tell nobody.
+	// Forgets makes it erase the disks and report nothing.
 	Forgets bool
 	// BootUnknown is why it does not know the entries of the firmware's boot manager.
 	BootUnknown string
 }
 
-// Misbehave says how the agent on the machine behaves from now on.
+// Misbehave sets how the agent on the machine behaves from now on.
 func (m *FakeMachine) Misbehave(u Unkind) {
 	defer m.look()()
 	m.unkind, m.lost = u, time.Time{}
 }
 
-// givesUp is how long an agent without its daemon waits before it boots the machine from its
-// disk, or switches it off where no system is there.
+// givesUp is how long an agent waits without its daemon. Then it boots the machine from its disk,
+// or switches it off if there is no system.
 const givesUp = 15 * time.Minute
 
-// alone is what the agent does on a machine while it cannot call.
+// alone is what the agent does while it cannot call.
 func (m *body) alone(now time.Time) (ended bool) {
 	since := m.lost
 	if m.unkind.Silent || m.unkind.Denied != "" {
@@ -72,27 +72,27 @@ func (m *body) alone(now time.Time) (ended bool) {
 	return false
 }
 
-// Leave has the agent boot the machine from its disk by itself, as when it could not call for
-// long.
+// Leave makes the agent boot the machine from its disk by itself, as after a long time without a
+// call.
 func (m *FakeMachine) Leave() {
 	defer m.look()()
 	m.memory, m.lost, m.booted = false, time.Time{}, time.Now()
 	m.boots++
 }
 
-// InMemory says whether the machine runs the agent's medium.
+// InMemory reports whether the machine runs the agent's medium.
 func (m *FakeMachine) InMemory() bool {
 	defer m.look()()
 	return m.on && m.memory
 }
 
-// HasDisks says which disks an agent on the machine tells.
+// HasDisks sets the disks that an agent on the machine reports.
 func (m *FakeMachine) HasDisks(disks ...item.Disk) {
 	defer m.look()()
 	m.seen = disks
 }
 
-// HasNICs says which network adapters an agent on the machine tells.
+// HasNICs sets the network adapters that an agent on the machine reports.
 func (m *FakeMachine) HasNICs(nics ...site.NIC) {
 	defer m.look()()
 	m.cabled = nics

@@ -12,12 +12,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Agents are the agents of a fleet's machines, as one daemon listens to them: another daemon
-// knows of a boot only what it is told.
+// Agents are the agents of a fleet's machines, as one daemon listens to them. Another daemon knows
+// only the boots that it is told of.
 type Agents struct {
 	fleet *Fleet
-	// Calls is how long an agent takes to call once its machine has booted, Installs how
-	// long an installation takes.
+	// calls is how long an agent takes to call once its machine has booted, installs how long an
+	// installation takes.
 	calls, installs time.Duration
 	changes         chan struct{}
 
@@ -42,7 +42,7 @@ type Ordered struct {
 type fakeBoot struct {
 	driver.Boot
 	token, key string
-	words      *FakeWords // nil in a daemon that knows the digest alone
+	words      *FakeWords // nil in a daemon that knows only the digest
 	agent      *fakeAgent
 }
 
@@ -54,20 +54,20 @@ func (w *FakeWords) On(io.ReaderAt, int64) (io.ReadSeeker, error) {
 	return nil, errors.New("this medium is in memory alone")
 }
 
-// NewAgents are the agents of a fleet. They take a time to call and to install; with none for
-// that each takes the InstallTime of its machine.
+// NewAgents returns the agents of a fleet. The arguments are the times that they take to call and
+// to install. If installs is 0, each takes the InstallTime of its machine.
 func NewAgents(f *Fleet, calls, installs time.Duration) *Agents {
 	return &Agents{fleet: f, calls: calls, installs: installs, changes: make(chan struct{}, 1), boots: map[string]*fakeBoot{}}
 }
 
-// SetOff says why no agent can call; nil for that they can.
+// SetOff sets why no agent can call; nil means that they can.
 func (a *Agents) SetOff(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.off = why
 }
 
-// Asked are the installations that agents were asked for so far.
+// Asked returns the installations that agents were asked for so far.
 func (a *Agents) Asked() []Ordered {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +80,7 @@ func (a *Agents) noteAsked(o Ordered) {
 	a.asked = append(a.asked, o)
 }
 
-// Erased are the disks that agents erased as the design asks, in order.
+// Erased returns the disks that agents erased as the design asks, in order.
 func (a *Agents) Erased() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +93,7 @@ func (a *Agents) noteErased(disk string) {
 	a.erased = append(a.erased, disk)
 }
 
-// Expected says which nodes' agents are expected.
+// Expected returns the nodes whose agents are expected.
 func (a *Agents) Expected() (names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +143,7 @@ func (a *Agents) Hear(hear func(node, text string)) {
 	a.hear = hear
 }
 
-// Say has the agent of a node say something.
+// Say makes the agent of a node say something.
 func (a *Agents) Say(node, text string) {
 	a.mu.Lock()
 	hear := a.hear
@@ -179,7 +179,7 @@ func (a *Agents) Refused(node string) string {
 	return b.refusedOn(a.fleet.Machine(node), a.calls)
 }
 
-// refusedOn says why the agent on a machine is refused that takes some time to call.
+// refusedOn says why the agent on a machine, which takes some time to call, is refused.
 func (b *fakeBoot) refusedOn(m *FakeMachine, takes time.Duration) string {
 	defer m.look()()
 	u := m.unkind
@@ -200,8 +200,8 @@ func (a *Agents) Forget(node string) {
 	delete(a.boots, node)
 }
 
-// Agent implements driver.Agents: the one that has the token of the boot, the key that used it,
-// and an identity that fits.
+// Agent implements driver.Agents. It returns the agent with the token of the boot, the key that
+// used it, and a matching identity.
 func (a *Agents) Agent(node string) driver.Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -221,7 +221,7 @@ func (a *Agents) Agent(node string) driver.Agent {
 	return b.agent
 }
 
-// calledFrom says whether the agent on a machine, which takes some time to call, is accepted, and by which key.
+// calledFrom reports whether the agent on a machine, which takes some time to call, is accepted, and its key.
 func (b *fakeBoot) calledFrom(m *FakeMachine, takes time.Duration) (key string, calls bool) {
 	defer m.look()()
 	u := m.unkind
@@ -240,7 +240,7 @@ func (b *fakeBoot) calledFrom(m *FakeMachine, takes time.Duration) (key string, 
 	return key, b.key != "" || b.Until.IsZero() || !time.Now().After(b.Until)
 }
 
-// Announce tells the daemon of agents that have called since it was told last.
+// Announce tells the daemon of agents that have called since it was last told.
 func (a *Agents) Announce() {
 	a.mu.Lock()
 	var awaited []string

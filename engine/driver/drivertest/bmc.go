@@ -98,7 +98,7 @@ func (b *bmc) Inspect(ctx context.Context, _ *site.Node) (*site.Inventory, error
 	return parts, nil
 }
 
-// made is what an inspection tells of the machine.
+// made returns what an inspection reports of the machine.
 func (m *FakeMachine) made() *site.Inventory {
 	defer m.look()()
 	return m.parts
@@ -109,7 +109,7 @@ func (m *FakeMachine) countInspection() {
 	m.counts.Inspections++
 }
 
-// read is a question that the BMC answers.
+// read is a request that the BMC answers.
 func (b *bmc) read(ctx context.Context) error {
 	if err := wait(ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (m *FakeMachine) inventory() *site.Inventory {
 	return &site.Inventory{Manufacturer: cmp.Or(m.config.Manufacturer, "Fake"), Model: cmp.Or(m.config.Model, "Memory"), Processors: 2, MemoryGiB: 64}
 }
 
-// answered is the identity that the machine gives.
+// answered returns the identity that the machine reports.
 func (m *FakeMachine) answered() site.Identity {
 	if m.fault == WrongMachine {
 		return site.Identity{UUID: "ffffffff-0000-4000-8000-000000000000", Serial: "OTHER"}

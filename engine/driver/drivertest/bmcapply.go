@@ -69,7 +69,7 @@ func (w *writer) write(ctx context.Context, change func(*FakeMachine)) error {
 	return w.ask(ctx, func() { w.m.changed(func() { change(w.m) }) })
 }
 
-// destroy is a write after which data may be lost.
+// destroy is a write that may lose data.
 func (w *writer) destroy(ctx context.Context, change func(*FakeMachine)) error {
 	unlock := w.m.look()
 	w.m.tellOf(cmp.Or(w.step.Machine.UUID, w.m.plate()), Asked, time.Now(), site.Marker{})
@@ -85,8 +85,8 @@ func (w *writer) ask(ctx context.Context, change func()) error {
 	})
 }
 
-// compare refuses to go on when another machine answers, and notes which one
-// does: a machine takes no change over the session of another.
+// compare refuses to continue if another machine answers, and notes which
+// machine does: a machine accepts no change over the session of another.
 func (w *writer) compare() error {
 	defer w.m.look()()
 	seen := w.m.answered()
@@ -97,9 +97,9 @@ func (w *writer) compare() error {
 	return nil
 }
 
-// power asks for a power state and waits for it; an installer may have powered
-// the machine off again by then. A system that does not shut down in time has
-// its power cut. What somebody else takes back is not waited for for ever.
+// power asks for a power state and waits for it. An installer may have powered
+// the machine off again by then. It cuts the power of a system that does not shut
+// down in time. It does not wait forever if somebody else reverts the change.
 func (w *writer) power(ctx context.Context, on bool) error {
 	before, now := w.m.state()
 	if now == on {
@@ -138,7 +138,7 @@ func (w *writer) power(ctx context.Context, on bool) error {
 	}
 }
 
-// wait lets a little of the time pass that powers take, and looks again.
+// wait lets a little time pass, a fraction of PowerTime, and looks again.
 func (w *writer) wait(ctx context.Context) error {
 	if err := sleep(ctx, max(time.Millisecond, w.m.settings().PowerTime/16)); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
@@ -149,7 +149,7 @@ func (w *writer) wait(ctx context.Context) error {
 	return w.compare()
 }
 
-// ask is a request for a power state as the machine takes it.
+// ask is a request for a power state as the machine receives it.
 func (m *FakeMachine) ask(on, force bool) {
 	unlock := m.look()
 	deaf, takes := m.fault == Rebellious && !on && !force, m.config.PowerTime
@@ -163,7 +163,7 @@ func (m *FakeMachine) ask(on, force bool) {
 	m.reset(on, takes)
 }
 
-// stage has values take effect with the next boot.
+// stage makes values take effect at the next boot.
 func (w *writer) stage(ctx context.Context, want site.Values) error {
 	unlock := w.m.look()
 	pending, have := w.m.pending[w.step.Facet], w.m.inside[w.step.Facet]
@@ -185,10 +185,9 @@ func (w *writer) stage(ctx context.Context, want site.Values) error {
 	})
 }
 
-// restart boots the machine and waits until what was staged is in effect, and what
-// was made inside and waits for a boot. Nothing of either means that it was booted
-// already. It gives up when somebody
-// switches the machine off.
+// restart boots the machine and waits until staged values, and changes inside that
+// wait for a boot, are in effect. If there are none, the machine was booted
+// already. It gives up if somebody switches the machine off.
 func (w *writer) restart(ctx context.Context) error {
 	staged := func() bool {
 		defer w.m.look()()
@@ -215,8 +214,8 @@ func (w *writer) restart(ctx context.Context) error {
 	return nil
 }
 
-// install goes off, override, medium, on: in this order what is seen tells
-// how far an interrupted one came.
+// install goes off, override, medium, on. In this order the state shows how far
+// an interrupted installation came.
 func (w *writer) install(ctx context.Context, n *site.Node) error {
 	step := w.step
 	image := site.Marker{Node: n.Name, Generation: step.Generation, Image: step.Image.SHA256}
@@ -226,7 +225,7 @@ func (w *writer) install(ctx context.Context, n *site.Node) error {
 	unlock()
 	switch {
 	case inserted && !once && !on:
-		return nil // the installer has come and gone
+		return nil // the installer has run and ended
 	case inserted:
 		return w.start(ctx)
 	case !step.Resumed || holds:
@@ -249,8 +248,8 @@ func (w *writer) install(ctx context.Context, n *site.Node) error {
 	return w.power(ctx, true)
 }
 
-// start boots the installer whose medium is inserted, or takes that out when it
-// may not.
+// start boots the installer whose medium is inserted, or ejects the medium if
+// it may not.
 func (w *writer) start(ctx context.Context) error {
 	err := w.may.Ask(ctx, w.step)
 	if err == nil {
@@ -262,8 +261,8 @@ func (w *writer) start(ctx context.Context) error {
 	return err
 }
 
-// startAgent boots the machine once from the medium of the agent. It joins a start with the
-// same medium. Without one it boots it over the network, where that is designed.
+// startAgent boots the machine once from the agent's medium. It joins a start with the same
+// medium. Without a medium it boots over the network, if that is designed.
 func (w *writer) startAgent(ctx context.Context, n *site.Node) error {
 	url := OverNetwork + w.m.name
 	switch {
@@ -309,7 +308,7 @@ func (w *writer) finish(ctx context.Context) error {
 	return w.power(ctx, true)
 }
 
-// fromMemory says whether the machine runs the agent, or has its medium in.
+// fromMemory reports whether the machine runs the agent, or has its medium inserted.
 func (m *FakeMachine) fromMemory() bool {
 	defer m.look()()
 	return m.on && (m.memory || m.ramdisk != "")

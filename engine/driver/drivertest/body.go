@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// look locks the machine and brings it up to date; call what it returns to
-// unlock.
+// look locks the machine and brings it up to date. The caller unlocks it with
+// the returned function.
 func (m *FakeMachine) look() func() {
 	m.mu.Lock()
 	now := time.Now()
@@ -49,8 +49,8 @@ func (m *FakeMachine) look() func() {
 	return m.mu.Unlock
 }
 
-// endRuns brings to their end the steps inside that end by now, and before the
-// power changes, which ends the others as they are.
+// endRuns finishes the steps inside that end before now, and before the power
+// changes. A power change ends the others as they are.
 func (m *FakeMachine) endRuns(now time.Time) {
 	if !m.changes.IsZero() && m.changes.Before(now) {
 		now = m.changes
@@ -65,14 +65,14 @@ func (m *FakeMachine) endRuns(now time.Time) {
 	}
 }
 
-// set notes what a facet is from now on.
+// set notes the value of a facet from now on.
 func (m *FakeMachine) set(f site.Facet, v site.Values, at time.Time) {
 	m.inside[f] = v
 	m.facts = append(m.facts, Fact{When: at, Facet: f, Have: v})
 }
 
-// format puts a new system, or none, onto the disk; what was set inside the
-// one before is gone.
+// format puts a new system, or none, onto the disk. It removes what was set
+// inside the previous one.
 func (m *FakeMachine) format(marker *site.Marker, at time.Time) {
 	m.disk, m.forged, m.hostKey = marker, nil, ""
 	clear(m.owned)
@@ -107,7 +107,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	if m.once && m.ramdisk != "" {
 		m.memory = true
 		m.token, _ = m.fleet.read(m.ramdisk)
-		if strings.HasPrefix(m.ramdisk, OverNetwork) { // it goes on with its disk where it is told nothing
+		if strings.HasPrefix(m.ramdisk, OverNetwork) { // without a token it continues with its disk
 			m.memory, m.ramdisk = m.token != "", ""
 		}
 	}
@@ -120,7 +120,7 @@ func (m *FakeMachine) switchTo(on bool, at time.Time) {
 	m.once = false
 }
 
-// reset asks for power; the effect comes with time.
+// reset requests a power state; the effect comes later.
 func (m *FakeMachine) reset(on bool, after time.Duration) {
 	defer m.look()()
 	if heading := m.on == m.changes.IsZero() || m.restart; heading == on {
@@ -135,7 +135,7 @@ func (m *FakeMachine) reset(on bool, after time.Duration) {
 	m.changes = time.Now().Add(after)
 }
 
-// boot asks a machine that is on for a restart, one that is off for power.
+// boot requests a restart of a machine that is on, and power for one that is off.
 func (m *FakeMachine) boot() {
 	defer m.look()()
 	if !m.changes.IsZero() {
@@ -145,19 +145,19 @@ func (m *FakeMachine) boot() {
 	m.restart, m.changes = m.on, time.Now().Add(m.config.PowerTime)
 }
 
-// staysOff says whether the machine is off and not about to go on.
+// staysOff reports whether the machine is off and not about to go on.
 func (m *FakeMachine) staysOff() bool {
 	defer m.look()()
 	return !m.on && m.changes.IsZero()
 }
 
-// state is how often the machine was booted, and whether it is on.
+// state returns how often the machine was booted, and whether it is on.
 func (m *FakeMachine) state() (boots int, on bool) {
 	defer m.look()()
 	return m.boots, m.on
 }
 
-// answers says whether the installed system can be reached.
+// answers reports whether the installed system can be reached.
 func (m *FakeMachine) answers() bool {
 	return m.on && m.disk != nil && m.installer == nil && !m.memory && !time.Now().Before(m.booted.Add(m.config.PostTime+m.config.OSTime))
 }

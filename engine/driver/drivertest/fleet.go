@@ -1,6 +1,6 @@
-// Package drivertest holds every driver to the contract of package driver: Run
-// is the suite that each driver's tests call, and Fleet is a fleet in memory
-// with a driver that passes it, for tests that need machines and no protocol.
+// Package drivertest checks drivers against the contract of package driver. Run is the suite that
+// each driver's tests call. Fleet is a fleet in memory with a driver that passes it, for tests that
+// need machines and no protocol.
 package drivertest
 
 import (
@@ -31,7 +31,7 @@ type Fleet struct {
 type Call struct {
 	When    time.Time
 	Machine string
-	// Identity is what the machine truly was.
+	// Identity is the true identity of the machine.
 	Identity site.Identity
 	// Step is the step that the request was a part of.
 	Step site.Step
@@ -39,15 +39,14 @@ type Call struct {
 	First bool
 }
 
-// Fact is what a facet of a machine was from a time on, as a person beside it
-// would see.
+// Fact is the true state of a facet from a time on, as a person beside the machine would see it.
 type Fact struct {
 	When  time.Time
 	Facet site.Facet
 	Have  site.Values
 }
 
-// NewFleet makes a fleet of new machines.
+// NewFleet returns a fleet of new machines.
 func NewFleet(c Config, names ...string) *Fleet {
 	f := &Fleet{config: c, machines: map[string]*FakeMachine{}}
 	for _, name := range names {
@@ -56,10 +55,10 @@ func NewFleet(c Config, names ...string) *Fleet {
 	return f
 }
 
-// Add makes a machine that is off, blank and healthy.
+// Add adds a machine that is off, blank and healthy.
 func (f *Fleet) Add(name string) *FakeMachine { return f.AddAs(name, f.config) }
 
-// AddAs is Add for a machine that behaves in its own way.
+// AddAs is Add for a machine with its own Config.
 func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,40 +75,40 @@ func (f *Fleet) AddAs(name string, c Config) *FakeMachine {
 	return m
 }
 
-// dice are those of one machine, whatever others there are.
+// dice returns the random source of one machine, independent of other machines.
 func dice(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// Machine is the machine of that name, nil if there is none.
+// Machine returns the machine of that name, nil if there is none.
 func (f *Fleet) Machine(name string) *FakeMachine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.machines[name]
 }
 
-// Driver speaks to the machines' BMCs, whatever the endpoint's scheme.
+// Driver returns the driver for the machines' BMCs, for any endpoint scheme.
 func (f *Fleet) Driver() driver.Driver { return bmcDriver{f} }
 
-// OSDriver speaks to the installed systems.
+// OSDriver returns the driver for the installed systems.
 func (f *Fleet) OSDriver() driver.Driver { return osDriver{f} }
 
-// Watch has every accepted request for a change told before it is carried out.
+// Watch calls told with every accepted request for a change before it is carried out.
 func (f *Fleet) Watch(told func(Call)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watch = told
 }
 
-// OverNetwork and the name of a machine are in the place of the URL where the machine starts over
-// the network, and in that of the token where it is told to start the agent.
+// OverNetwork and the name of a machine replace the medium's URL for a network boot, and the token
+// if the machine is told to start the agent.
 const OverNetwork = "over the network: "
 
-// Serve says what machines find on a medium of Slipway's agent at a URL when they boot from
-// it: the token of the boot, or nothing. One that starts over the network asks for OverNetwork
-// and its name, and starts the agent where that is served.
+// Serve sets what machines find on a medium of Slipway's agent at a URL when they boot from it: the
+// token of the boot, or nothing. A machine that boots over the network asks for OverNetwork and its
+// name, and starts the agent if that is served.
 func (f *Fleet) Serve(reads func(url string) (token string, served bool)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +125,7 @@ func (f *Fleet) read(url string) (token string, served bool) {
 	return reads(url)
 }
 
-// Calls are the accepted requests for changes so far, of all machines.
+// Calls returns the accepted requests for changes so far, of all machines.
 func (f *Fleet) Calls() []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,8 +142,8 @@ func (f *Fleet) called(c Call) {
 	}
 }
 
-// Swap has two machines exchange their addresses. Each keeps the state that it is
-// in, and faults stay with the address.
+// Swap exchanges the addresses of two machines. Each keeps its state, and faults stay with the
+// address.
 func (f *Fleet) Swap(one, other string) {
 	if one == other {
 		return
@@ -154,7 +153,7 @@ func (f *Fleet) Swap(one, other string) {
 	a.swapWith(b)
 }
 
-// swapWith has a machine that is locked exchange its address with another one.
+// swapWith exchanges the address of a locked machine with another machine's.
 func (m *FakeMachine) swapWith(other *FakeMachine) {
 	defer other.look()()
 	m.body, other.body = other.body, m.body
@@ -163,8 +162,8 @@ func (m *FakeMachine) swapWith(other *FakeMachine) {
 	}
 }
 
-// Step moves everything that has happened or will happen to machines in time, as
-// when the clock that tests read is set.
+// Step moves all past and future events of the machines in time, as when the clock that tests read
+// is set.
 func (f *Fleet) Step(by time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

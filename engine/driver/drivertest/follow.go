@@ -24,7 +24,7 @@ func (s Suite) open(t *testing.T, sub Subject) driver.Machine {
 	return m
 }
 
-// await looks at a probe until it says yes.
+// await polls a probe until it returns true.
 func (s Suite) await(t *testing.T, what string, probe func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -36,7 +36,7 @@ func (s Suite) await(t *testing.T, what string, probe func() bool) {
 	}
 }
 
-// cut cancels what runs as soon as the probe says so, and returns how it ended.
+// cut cancels a running call as soon as the probe returns true, and returns how the call ended.
 func (s Suite) cut(t *testing.T, done <-chan error, cancel context.CancelFunc, probe func() bool) error {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -56,7 +56,7 @@ func (s Suite) cut(t *testing.T, done <-chan error, cancel context.CancelFunc, p
 	}
 }
 
-// follow makes a machine as designed: it looks, plans, takes the first step
+// follow brings a machine to its design: it looks, plans, takes the first step
 // and looks again, until nothing is left to do.
 func (s Suite) follow(t *testing.T, m driver.Machine, n *site.Node, image *site.Image, memory *site.Memory) {
 	t.Helper()

@@ -21,8 +21,8 @@ type links struct {
 	listens int
 }
 
-// sees is what a look sees: without other words all ports are up, and everybody answers.
-// The caller has the machine.
+// sees returns what a look sees. By default all ports are up and everybody answers. The caller
+// holds the machine's lock.
 func (m *FakeMachine) sees(asked item.LinkProbes) *item.LinksSeen {
 	seen := &item.LinksSeen{BootID: fmt.Sprint(m.boots), Ports: slices.Clone(m.links.ports)}
 	if seen.Ports == nil {
@@ -46,7 +46,7 @@ func (s system) Targets(of func(n *site.Node) []item.Target) {
 	s.m.links.targets = of
 }
 
-// targets are what a look at links tries.
+// targets returns what a look at links tries.
 func (s system) targets(n *site.Node) []item.Target {
 	unlock := s.m.look()
 	of := s.m.links.targets
@@ -57,7 +57,7 @@ func (s system) targets(n *site.Node) []item.Target {
 	return of(n)
 }
 
-// Listen implements driver.Linked: it takes its time.
+// Listen implements driver.Linked. It takes the full time.
 func (s system) Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, error) {
 	if err := s.ask(ctx); err != nil {
 		return nil, err

@@ -16,29 +16,29 @@ type action struct {
 	attempts int
 	ends     time.Time
 	fails    bool
-	boot     int // that it was begun in
+	boot     int // the boot in which it began
 }
 
-// FailActions has boot actions that end from now on fail, or succeed.
+// FailActions makes boot actions that end from now on fail, or succeed.
 func (m *FakeMachine) FailActions(fail bool) {
 	defer m.look()()
 	m.failActions = fail
 }
 
-// Actions is how many times the command of a boot action was begun, in all installations.
+// Actions returns how often the command of a boot action was begun, in all installations.
 func (m *FakeMachine) Actions(name string) int {
 	defer m.look()()
 	return m.began[name]
 }
 
-// ForgetActions takes the journal of boot actions away.
+// ForgetActions removes the journal of boot actions.
 func (m *FakeMachine) ForgetActions() {
 	defer m.look()()
 	clear(m.actions)
 }
 
-// once begins what is done once, as the helper does: one attempt begins once, and who asks
-// for it again joins it.
+// once begins what is done once, as the helper does: an attempt begins once, and whoever asks for
+// it again joins it.
 func (s system) once(ctx context.Context, step site.Step) error {
 	unlock := s.m.look()
 	seen := s.m.answered()
@@ -57,7 +57,7 @@ func (s system) once(ctx context.Context, step site.Step) error {
 	})
 }
 
-// onces are what the items of a node that are done once are.
+// onces fills in the states of a node's items that are done once.
 func (m *FakeMachine) onces(n *site.Node, f site.Facet, state *site.FacetState) {
 	state.Have, state.Cannot, state.Absent = site.Values{}, site.Values{}, nil
 	for _, i := range n.Items(f) {

@@ -14,24 +14,24 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Own has the list on the machine of what was made inside say this of a facet, as
-// when somebody edits it there.
+// Own sets a facet's part of the machine's list of what was made inside, as when
+// somebody edits it there.
 func (m *FakeMachine) Own(f site.Facet, keys ...string) {
 	defer m.look()()
 	m.owned[f] = keys
-	if r, runs := m.runs[f]; runs { // which writes the list that it reads then
+	if r, runs := m.runs[f]; runs { // the run writes the list that it reads at its end
 		r.owned = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.owned, keys))))
 		m.runs[f] = r
 	}
 }
 
-// Owned are the keys that the list has of a facet.
+// Owned returns the facet's keys in the list.
 func (m *FakeMachine) Owned(f site.Facet) []string {
 	defer m.look()()
 	return slices.Clone(m.owned[f])
 }
 
-// ownedDigest names the list; it is empty while nothing is owned.
+// ownedDigest identifies the list; it is empty while nothing is owned.
 func (m *FakeMachine) ownedDigest() string {
 	all := maps.Clone(m.owned)
 	maps.DeleteFunc(all, func(_ site.Facet, keys []string) bool { return len(keys) == 0 })
@@ -43,7 +43,7 @@ func (m *FakeMachine) ownedDigest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// intent is what a step makes of a facet, and the items that are ours then.
+// intent returns what a step makes of a facet, and the items that are ours afterwards.
 func (m *FakeMachine) intent(step site.Step, n *site.Node) (site.Values, []string, error) {
 	f := step.Facet
 	want, owned := maps.Clone(m.inside[f]), slices.Clone(m.owned[f])

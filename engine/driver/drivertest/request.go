@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// login is what a handle is logged in by.
+// login is the login of a handle.
 type login struct {
 	m     *FakeMachine
 	value secret.Value
@@ -21,14 +21,14 @@ type login struct {
 }
 
 // interrupting are the actions whose requests interrupt what runs on a machine.
-// A machine takes every other change while it serves.
+// A machine accepts every other change while it serves.
 var interrupting = []site.Action{
 	site.ActionPowerOff, site.ActionRestart, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall, site.ActionFinishErase, site.ActionZeroize, site.ActionPackages,
 }
 
-// write is a request for a change that the machine carries out if it gets it, and
-// if it comes over a session of its own; the zero session is one. One that fails
-// may have been carried out.
+// write requests a change. The machine carries it out if the request arrives over
+// a session of this machine; the zero session counts as one. A failed request may
+// have been carried out.
 func (l *login) write(ctx context.Context, step site.Step, session site.Identity, first bool, change func()) error {
 	send := func() error { return l.send(ctx, step, session, first, change) }
 	if slices.Contains(interrupting, step.Action) {
@@ -67,7 +67,7 @@ func (l *login) send(ctx context.Context, step site.Step, session site.Identity,
 	sent, takes := time.Now(), m.latency(of)
 	if err := l.exchange(ctx, takes); err != nil {
 		if left := takes - time.Since(sent); left > 0 && wait(ctx) != nil && m.flip() {
-			time.AfterFunc(left, func() { _ = carryOut() }) // it is on its way, though nobody is there for the answer
+			time.AfterFunc(left, func() { _ = carryOut() }) // it is on its way, though nobody waits
 		}
 		return err
 	}
@@ -84,8 +84,8 @@ func (l *login) send(ctx context.Context, step site.Step, session site.Identity,
 	return wait(ctx)
 }
 
-// exchange is one question and answer, as far as every endpoint has it. The
-// first one logs in, and so does one to a machine that forgets its sessions.
+// exchange is one request and answer, as every endpoint has it. The first one
+// logs in, and so does one to a machine that forgets its sessions.
 func (l *login) exchange(ctx context.Context, takes time.Duration) error {
 	unlock := l.m.look()
 	denies := l.m.fault == Denied
@@ -104,7 +104,7 @@ func (l *login) exchange(ctx context.Context, takes time.Duration) error {
 	})
 }
 
-// answer is what becomes of a request.
+// answer is the outcome of a request.
 func (m *FakeMachine) answer(ctx context.Context, value secret.Value, takes time.Duration) error {
 	if err := sleep(ctx, takes); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
@@ -133,8 +133,8 @@ func (m *FakeMachine) answer(ctx context.Context, value secret.Value, takes time
 	return nil
 }
 
-// hang waits until the context ends, or the machine is well again: then what was
-// asked of it before has come to nothing.
+// hang waits until the context ends or the machine recovers. What was asked of
+// it before has failed then.
 func (m *FakeMachine) hang(ctx context.Context) error {
 	for hangs := true; hangs; {
 		if err := sleep(ctx, 5*time.Second); err != nil {
@@ -163,7 +163,7 @@ func (m *FakeMachine) latency(of func(Config) Range) time.Duration {
 	return r.From + time.Duration(m.dice.Float64()*float64(r.To-r.From))
 }
 
-// flake says whether a request fails.
+// flake reports whether a request fails.
 func (m *FakeMachine) flake() bool {
 	defer m.look()()
 	return m.config.Flaky > 0 && m.dice.Float64() < m.config.Flaky
@@ -174,7 +174,7 @@ func (m *FakeMachine) flip() bool {
 	return m.dice.IntN(2) == 0
 }
 
-// timeout is the end of a request that is not answered.
+// timeout is the end of a request without an answer.
 func timeout(ctx context.Context) error {
 	err := sleep(ctx, flakeTime)
 	return fmt.Errorf("%w: no answer: %w", driver.ErrUnreachable, cmp.Or(err, context.DeadlineExceeded))

@@ -13,45 +13,45 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Permitted permits whatever a step destroys, as tests of drivers alone want it.
+// Permitted permits whatever a step destroys, for tests of drivers alone.
 func Permitted(context.Context) error { return nil }
 
-// Suite is what a driver brings to be tested.
+// Suite is what a driver provides to be tested.
 type Suite struct {
 	Driver driver.Driver
-	// Fresh makes a new machine: healthy, and off if the driver has power over
-	// it. It is torn down with the test.
+	// Fresh returns a new machine: healthy, and off if the driver controls its
+	// power. It is torn down with the test.
 	Fresh func(t *testing.T) Subject
 	// StartsAgent is set for a driver that starts Slipway's agent from a medium.
 	StartsAgent bool
-	// Patience bounds each wait of the suite; 30 s if zero.
+	// Patience limits each wait of the suite; 30 s if zero.
 	Patience time.Duration
 }
 
-// Subject is one machine to try the driver on, with probes that look at it
-// from beside, not through the driver.
+// Subject is one machine for the driver, with probes that look at the machine
+// directly and not through the driver.
 type Subject struct {
 	Endpoint site.Endpoint
 	Secret   secret.Value
-	// Node is the machine in a design that asks nothing of it but has its
+	// Node is the machine in a design that asks nothing of it and has its
 	// identity.
 	Node *site.Node
-	// Counts are the requests that the machine took so far; a login is not a
-	// write.
+	// Counts are the requests that the machine has received so far; a login is
+	// not a write.
 	Counts func() Counts
-	// Power is "on" or "off". It is nil when the driver only observes.
+	// Power is "on" or "off". It is nil if the driver only observes.
 	Power func() string
-	// Image can be installed on the machine; nil when the driver does not
+	// Image can be installed on the machine; nil if the driver does not
 	// install.
 	Image *site.Image
-	// Swap has another machine, alike and in the same state, answer at the
-	// endpoint from the nth request on, the next being 1. It gives how many
-	// changes that one has carried out since. nil where no other can come to
-	// the endpoint.
+	// Swap makes another machine, alike and in the same state, answer at the
+	// endpoint from the nth request on, the next being 1. It returns how many
+	// changes that machine has carried out since. It is nil if no other machine
+	// can appear at the endpoint.
 	Swap func(n int) (strays func() int)
 }
 
-// Run holds a driver to the contract of package driver.
+// Run checks a driver against the contract of package driver.
 func Run(t *testing.T, s Suite) {
 	if s.Patience == 0 {
 		s.Patience = 30 * time.Second
@@ -92,7 +92,7 @@ func Run(t *testing.T, s Suite) {
 	}
 }
 
-// rarelyTold are facets that not every machine tells of.
+// rarelyTold are facets that not every machine reports.
 var rarelyTold = []site.Facet{site.FacetSensors, site.FacetLog}
 
 func observeChangesNothing(t *testing.T, s Suite, sub Subject) {
@@ -214,7 +214,7 @@ func cancelApply(t *testing.T, s Suite, sub Subject) {
 	s.await(t, "the first write", func() bool { return sub.Counts().Writes > 0 })
 	cancel()
 	select {
-	case <-done: // an error, or success that came first
+	case <-done: // an error, or a success that came first
 	case <-time.After(s.Patience):
 		t.Fatal("apply goes on after its context has ended")
 	}

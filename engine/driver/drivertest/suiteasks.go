@@ -27,10 +27,9 @@ func badCredential(t *testing.T, s Suite, sub Subject) {
 	}
 }
 
-// gatekeeper is a driver.Guard that notes what it was asked, and what came of
-// it.
+// gatekeeper is a driver.Guard that notes what it was asked, and the results.
 type gatekeeper struct {
-	noLogin, noInterruption error // what it refuses them with, nil to allow them
+	noLogin, noInterruption error // the errors to refuse with, nil to allow
 	logins, interruptions   []error
 }
 
@@ -52,7 +51,7 @@ func (g *gatekeeper) Interrupt(_ context.Context, send func() error) error {
 	return err
 }
 
-// asksBeforeLogin: a password goes out only with the guard's consent, and the
+// asksBeforeLogin: a password is sent only with the guard's consent, and the
 // guard learns whether it was accepted.
 func asksBeforeLogin(t *testing.T, s Suite, sub Subject) {
 	if sub.Secret.IsZero() || sub.Secret.IsPEM() {
@@ -73,7 +72,7 @@ func asksBeforeLogin(t *testing.T, s Suite, sub Subject) {
 	} {
 		m := s.open(t, c.sub)
 		_, err := m.Observe(driver.Guarded(t.Context(), &c.g), sub.Node, s.Driver.Facets())
-		m.Close() // the next one is logged in anew
+		m.Close() // so that the next one logs in anew
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
 		}
@@ -110,8 +109,8 @@ func asksBeforeInterruption(t *testing.T, s Suite, sub Subject) {
 	}
 }
 
-// asksBeforeLoss has an installation not permitted: nothing is installed, also
-// when the machine is switched on later.
+// asksBeforeLoss: if an installation is not permitted, nothing is installed,
+// even when the machine is switched on later.
 func asksBeforeLoss(t *testing.T, s Suite, sub Subject) {
 	m := s.open(t, sub)
 	asked := 0
@@ -136,7 +135,7 @@ func asksBeforeLoss(t *testing.T, s Suite, sub Subject) {
 }
 
 // asksWhenResumed cuts an installation after each of its writes and does not
-// permit the rest: what was prepared is taken back.
+// permit the rest. The driver must revert what was prepared.
 func asksWhenResumed(t *testing.T, s Suite, sub Subject) {
 	for cut := 1; ; cut++ {
 		sub := s.Fresh(t)
@@ -148,7 +147,7 @@ func asksWhenResumed(t *testing.T, s Suite, sub Subject) {
 		err := s.cut(t, done, cancel, func() bool { return sub.Counts().Writes >= before.Writes+cut })
 		cancel()
 		if err == nil || sub.Counts().Resets > before.Resets {
-			return // it has booted the installer
+			return // the installer has booted
 		}
 		st := installs(sub)
 		st.Resumed = true

@@ -21,7 +21,7 @@ func noMachineNamed(t *testing.T, s Suite, sub Subject) {
 	refusesFor(t, s, sub, site.Identity{})
 }
 
-// refusesFor tries every action on a machine that it is not meant for.
+// refusesFor tries every action on a machine that the step is not for.
 func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 	n := *sub.Node
 	n.Identity, n.Boot.Order = other, []string{"Pxe"}
@@ -40,8 +40,8 @@ func refusesFor(t *testing.T, s Suite, sub Subject, other site.Identity) {
 	}
 }
 
-// anotherInTheMiddle has another machine come to the endpoint before each request
-// of each step: it is not changed, and the step does not claim to be done on it.
+// anotherInTheMiddle swaps in another machine before each request of each step.
+// That machine must not change, and the step must not claim to be done on it.
 func anotherInTheMiddle(t *testing.T, s Suite, _ Subject) {
 	for _, a := range []site.Action{site.ActionPowerOn, site.ActionPowerOff, site.ActionBootOrder, site.ActionStartAgent, site.ActionInstall, site.ActionFinishInstall} {
 		for n, more := 1, true; more; n++ {
@@ -56,10 +56,10 @@ func anotherInTheMiddle(t *testing.T, s Suite, _ Subject) {
 	}
 }
 
-// mostRequests is how many a step of the suite has at most.
+// mostRequests is the maximum number of requests of a step in the suite.
 const mostRequests = 500
 
-// swapAt says whether another machine came before the step was done.
+// swapAt reports whether the other machine came before the step was done.
 func (s Suite) swapAt(t *testing.T, sub Subject, a site.Action, n int) bool {
 	m := s.open(t, sub)
 	design := *sub.Node

@@ -20,9 +20,8 @@ func installsOnce(t *testing.T, s Suite, sub Subject) {
 	}
 }
 
-// startsAgent has the agent started only where that is permitted. It erases nothing, runs from the
-// medium that it was given, and the machine boots from its disk again without waiting for
-// whatever runs from there.
+// startsAgent: the agent starts only with permission. It erases nothing and runs from the given
+// medium. Afterwards the machine boots from its disk without waiting for whatever runs from there.
 func startsAgent(t *testing.T, s Suite, sub Subject) {
 	m := s.open(t, sub)
 	st := step(sub, site.FacetImage, site.ActionStartAgent)
@@ -63,8 +62,8 @@ func installs(sub Subject) site.Step {
 	return st
 }
 
-// boots switches the machine on as somebody at its power button would, and
-// fails the test when that installs something.
+// boots switches the machine on as somebody at its power button would, and fails the test if that
+// installs something.
 func (s Suite) boots(t *testing.T, sub Subject) {
 	on := step(sub, site.FacetPower, site.ActionPowerOn)
 	on.AsSet = true // as it was left
@@ -76,8 +75,8 @@ func (s Suite) boots(t *testing.T, sub Subject) {
 	}
 }
 
-// restartInTheMiddle cuts an installation after each of its writes, as if the
-// daemon had been killed, and goes on with a new handle.
+// restartInTheMiddle cuts an installation after each of its writes, as if the daemon had been
+// killed, and continues with a new handle.
 func restartInTheMiddle(t *testing.T, s Suite, sub Subject) {
 	st := step(sub, site.FacetImage, site.ActionInstall)
 	st.Image, st.Generation = sub.Image, 1
@@ -102,8 +101,8 @@ func restartInTheMiddle(t *testing.T, s Suite, sub Subject) {
 	}
 }
 
-// restartAtAnyMoment cuts the installation of a machine that is on at moments
-// all over its time, and goes on with a new handle.
+// restartAtAnyMoment cuts the installation of a machine that is on at moments spread over its
+// duration, and continues with a new handle.
 func restartAtAnyMoment(t *testing.T, s Suite, sub Subject) {
 	const cuts = 12
 	took := s.installCutAt(t, sub, s.Patience)
@@ -116,8 +115,8 @@ func restartAtAnyMoment(t *testing.T, s Suite, sub Subject) {
 	}
 }
 
-// installCutAt installs on a machine that is on, cut off once, and returns how
-// long it took.
+// installCutAt installs on a machine that is on, with one interruption, and returns how long it
+// took.
 func (s Suite) installCutAt(t *testing.T, sub Subject, after time.Duration) time.Duration {
 	if err := s.open(t, sub).Apply(t.Context(), step(sub, site.FacetPower, site.ActionPowerOn), sub.Node, Permitted); err != nil {
 		t.Fatal(err)

@@ -38,14 +38,14 @@ type system struct {
 
 func (s system) Close() error { return nil }
 
-// insideActions are the steps that are taken inside the system, by facet.
+// insideActions are the steps inside the system, by facet.
 var insideActions = map[site.Facet]site.Action{
 	site.FacetBase: site.ActionBase, site.FacetNetwork: site.ActionNetwork,
 	site.FacetPackages: site.ActionPackages, site.FacetConfig: site.ActionConfig,
 }
 
-// Apply begins a step that then goes on by itself, joins one that does, and
-// waits for its end. A facet is left in between when the machine is restarted.
+// Apply begins a step that then continues by itself, or joins one under way,
+// and waits for its end. A restart of the machine leaves a facet in between.
 func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ driver.Permit) error {
 	if err := s.ask(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s system) Apply(ctx context.Context, step site.Step, n *site.Node, _ drive
 	return s.join(ctx, step.Facet, want)
 }
 
-// begin has a step go on inside the system.
+// begin starts a step inside the system.
 func (m *FakeMachine) begin(step site.Step, want site.Values, owned []string) {
 	defer m.look()()
 	if !m.answers() {
@@ -92,7 +92,7 @@ func (m *FakeMachine) begin(step site.Step, want site.Values, owned []string) {
 	m.runs[step.Facet] = run{want, time.Now().Add(m.config.StepTime[step.Action]), owned}
 }
 
-// has says whether values are among others.
+// has reports whether all contains the given values.
 func has(all, some site.Values) bool {
 	for field, v := range some {
 		if all[field] != v {
@@ -102,7 +102,7 @@ func has(all, some site.Values) bool {
 	return true
 }
 
-// join waits for the end of what goes on.
+// join waits for the end of a running step.
 func (s system) join(ctx context.Context, f site.Facet, want site.Values) error {
 	if err := sleep(ctx, time.Until(s.m.endOf(f))); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
@@ -117,16 +117,16 @@ func (s system) join(ctx context.Context, f site.Facet, want site.Values) error 
 	return nil
 }
 
-// endOf is when what goes on with a facet inside the system ends.
+// endOf returns when the running step of a facet inside the system ends.
 func (m *FakeMachine) endOf(f site.Facet) time.Time {
 	defer m.look()()
 	return m.runs[f].ends
 }
 
-// interrupted is what a facet is while a step is taken on it.
+// interrupted is the value of a facet during a step on it.
 const interrupted = "interrupted"
 
-// ask is a question that the system answers.
+// ask is a request that the system answers.
 func (s system) ask(ctx context.Context) error {
 	if err := wait(ctx); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s system) Observe(ctx context.Context, n *site.Node, facets []site.Facet) 
 	return seen, nil
 }
 
-// probe answers what is asked of the system's health.
+// probe answers the health probes.
 func (m *FakeMachine) probe(state *site.FacetState, n *site.Node) {
 	asked, _ := n.Probes()
 	state.Have, state.Unread = site.Values{}, site.Values{}

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// AddVirtual makes the place of a virtual machine, which is not defined yet.
+// AddVirtual adds the place of a virtual machine, which is not defined yet.
 func (f *Fleet) AddVirtual(site, name string) *FakeMachine {
 	m := f.Add(name)
 	m.virtual = &domain{site: site}
@@ -30,15 +30,15 @@ type domain struct {
 	defined    bool
 	home       string // the hypervisor that has it
 	disks      site.Values
-	generation int  // of what was put on its image disk
-	attached   bool // its seed
+	generation int  // generation on its image disk
+	attached   bool // the seed is attached
 	hostKey    string
-	booting    *site.Marker // what the first boot under way proves itself by
-	broken     bool         // its first boots never end well
+	booting    *site.Marker // the marker of the first boot under way
+	broken     bool         // its first boots always fail
 }
 
-// VirtualNode is the machine as a node of a design: with one disk for its image
-// and one for data, and placed.
+// VirtualNode returns the machine as a node of a design: placed, with one disk
+// for its image and one for data.
 func (m *FakeMachine) VirtualNode() *site.Node {
 	n := &site.Node{
 		Name: m.name, Style: site.StyleVirtual,
@@ -57,44 +57,44 @@ func (m *FakeMachine) VirtualNode() *site.Node {
 	return n
 }
 
-// MakeOn has a hypervisor have the machine already, with nothing on its disks.
+// MakeOn puts the machine on a hypervisor, with nothing on its disks.
 func (m *FakeMachine) MakeOn(hypervisor string, n *site.Node) {
 	defer m.look()()
 	m.virtual.defined, m.virtual.home = true, hypervisor
 	m.set(site.FacetDefinition, n.Want(site.FacetDefinition), time.Now())
 }
 
-// Defined says whether the virtual machine is there.
+// Defined reports whether the virtual machine exists.
 func (m *FakeMachine) Defined() bool {
 	defer m.look()()
 	return m.virtual.defined
 }
 
-// Seeded says whether the seed of a first boot is attached.
+// Seeded reports whether the seed of a first boot is attached.
 func (m *FakeMachine) Seeded() bool {
 	defer m.look()()
 	return m.virtual.attached
 }
 
-// HostKey is the key that the installed system shows.
+// HostKey returns the host key that the installed system presents.
 func (m *FakeMachine) HostKey() string {
 	defer m.look()()
 	return m.virtual.hostKey
 }
 
-// SetHostKey has the installed system show another key.
+// SetHostKey makes the installed system present another key.
 func (m *FakeMachine) SetHostKey(key string) {
 	defer m.look()()
 	m.virtual.hostKey = key
 }
 
-// BreakFirstBoots has no first boot end well from now on.
+// BreakFirstBoots makes all first boots fail from now on.
 func (m *FakeMachine) BreakFirstBoots() {
 	defer m.look()()
 	m.virtual.broken = true
 }
 
-// HypervisorDriver speaks to the machines' hypervisors.
+// HypervisorDriver returns the driver for the machines' hypervisors.
 func (f *Fleet) HypervisorDriver() driver.Driver { return hypervisorDriver{f} }
 
 type hypervisorDriver struct{ fleet *Fleet }
@@ -118,11 +118,11 @@ func (d hypervisorDriver) Open(_ context.Context, e site.Endpoint, s secret.Valu
 // virtual is an open handle on a virtual machine.
 type virtual struct {
 	*bmc
-	host string       // of the hypervisor
+	host string       // the host name of the hypervisor
 	seed *driver.Seed // for the next installation
 }
 
-// here says whether the machine is on the hypervisor.
+// here reports whether the machine is on the hypervisor.
 func (v *virtual) here() bool { return v.m.virtual.defined && v.m.virtual.home == v.host }
 
 // Seed implements driver.Seeder.
@@ -211,7 +211,7 @@ func (v *virtual) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	return errors.ErrUnsupported
 }
 
-// define takes over at once what a machine that is off is to be, and stages it
+// define applies the definition at once to a machine that is off, and stages it
 // for one that is on.
 func (v *virtual) define(ctx context.Context, w *writer, n *site.Node) error {
 	if v.m.Power() == "on" {
@@ -223,8 +223,8 @@ func (v *virtual) define(ctx context.Context, w *writer, n *site.Node) error {
 	})
 }
 
-// makeDisks makes the disks of a design, that of the image only by an
-// installation.
+// makeDisks creates the disks of a design. Only an installation creates that of
+// the image.
 func (m *FakeMachine) makeDisks(n *site.Node, image bool) {
 	if m.virtual.disks == nil {
 		m.virtual.disks = site.Values{}
@@ -237,7 +237,7 @@ func (m *FakeMachine) makeDisks(n *site.Node, image bool) {
 	}
 }
 
-// These are said of disks that would be lost without a word.
+// Errors that prevent silent loss of disks.
 var (
 	errNotOurs  = errors.New("there is something on its image disk, and the step says that nothing is lost")
 	errNotNamed = errors.New("the approval does not name all disks that would be deleted")
@@ -252,7 +252,7 @@ func (d *domain) named(step site.Step, deletes func(disk string) bool) error {
 	return nil
 }
 
-// install puts the image under the machine and boots it.
+// install attaches the image to the machine and boots it.
 func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
 	step := w.step
 	if v.seed == nil {
@@ -264,10 +264,10 @@ func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
 	boots, on := v.m.state()
 	switch {
 	case step.Resumed && d.generation == step.Generation && (on || boots > 0):
-		return nil // it has booted with the seed of an earlier try
+		return nil // the machine has booted with the seed of an earlier try
 	case d.disks[n.Virtual.ImageDisk()+".size"] != "" && step.Impact != site.ImpactDestructive && d.generation != step.Generation:
 		return fmt.Errorf("%w: %w", driver.ErrRefused, errNotOurs)
-	case d.generation != step.Generation: // else it is made once more
+	case d.generation != step.Generation: // otherwise it is made once more
 		if err := d.named(step, func(disk string) bool { return disk == n.Virtual.ImageDisk() }); err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func (v *virtual) install(ctx context.Context, w *writer, n *site.Node) error {
 		}
 		m.makeDisks(n, true)
 		m.format(nil, time.Now())
-		if m.virtual.generation != step.Generation { // else it is made once more, and nothing was on it
+		if m.virtual.generation != step.Generation { // otherwise it is made once more, and nothing was on it
 			m.counts.Installs++
 		}
 		m.virtual.generation, m.virtual.attached, m.virtual.hostKey, m.virtual.booting = step.Generation, true, key, &marker
@@ -320,8 +320,8 @@ func (v *virtual) zeroize(ctx context.Context, w *writer) error {
 	})
 }
 
-// readSeed is what a system makes of its seed: the marker by which it proves
-// itself, and its public host key.
+// readSeed returns what a system takes from its seed: the marker by which it
+// proves itself, and its public host key.
 func readSeed(s driver.Seed) (site.Marker, string, error) {
 	var user struct {
 		Files []struct{ Content string } `json:"write_files"`
@@ -335,7 +335,7 @@ func readSeed(s driver.Seed) (site.Marker, string, error) {
 	return m, user.Keys["ed25519_public"], err
 }
 
-// firstBoot has the first boot end once the system has had its time.
+// firstBoot ends the first boot once the system has had its time.
 func (m *FakeMachine) firstBoot(now time.Time) {
 	d := m.virtual
 	if d == nil || d.booting == nil || !m.on {

@@ -12,16 +12,16 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// Asked: the first of the requests is sent that lead to a loss of data on the
-	// machine. It may come to another one, or to none.
+	// Asked: the first of the requests that lead to a loss of data on the machine
+	// is sent. It may reach another machine, or none.
 	Asked EventKind = "asked"
 	// Armed: the next boot is that of an installer.
 	Armed EventKind = "armed"
-	// TakenBack: it is not any more, and nothing was lost.
+	// TakenBack: the machine is no longer armed, and nothing was lost.
 	TakenBack EventKind = "taken back"
 	// Installed: an installer has booted, and what was on the disks is lost.
 	Installed EventKind = "installed"
-	// Erased: what was on the disks is lost otherwise.
+	// Erased: what was on the disks is lost in another way.
 	Erased EventKind = "erased"
 	// Disks: other disks are in the machine.
 	Disks EventKind = "disks"
@@ -31,24 +31,24 @@ const (
 type Event struct {
 	When time.Time
 	Kind EventKind
-	// Machine is the machine by what is printed on its plate, which it keeps
-	// wherever it goes.
+	// Machine is the machine by the text on its plate, which it keeps wherever
+	// it goes.
 	Machine string
 	// Medium is what is or was installed.
 	Medium site.Marker
-	// Disks are the serial numbers of those in the machine.
+	// Disks are the serial numbers of the disks in the machine.
 	Disks []string
 }
 
-// Witness has every event told, in the order in which they happen to a machine.
-// It is called while the machine is locked.
+// Witness calls told with every event, in the order in which they happen to a
+// machine. The machine is locked during the call.
 func (f *Fleet) Witness(told func(Event)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.witness = told
 }
 
-// tell tells of an event; the machine is locked.
+// tell reports an event; the machine is locked.
 func (m *FakeMachine) tell(kind EventKind, at time.Time, medium site.Marker) {
 	m.tellOf(m.plate(), kind, at, medium)
 }
@@ -62,7 +62,7 @@ func (m *FakeMachine) tellOf(plate string, kind EventKind, at time.Time, medium 
 	}
 }
 
-// Plate is what is printed on the machine, as a person beside it reads it.
+// Plate returns the text on the machine's plate, as a person beside it reads it.
 func (m *FakeMachine) Plate() string {
 	defer m.look()()
 	return m.plate()
@@ -80,10 +80,10 @@ func (m *FakeMachine) disks() (serials []string) {
 	return serials
 }
 
-// armed says whether the next boot is that of an installer.
+// armed reports whether the next boot is that of an installer.
 func (m *FakeMachine) armed() bool { return m.once && m.media != nil }
 
-// changed carries out a change, and tells what it means for the data on the
+// changed carries out a change, and reports what it means for the data on the
 // machine.
 func (m *FakeMachine) changed(change func()) {
 	defer m.look()()
@@ -97,14 +97,14 @@ func (m *FakeMachine) changed(change func()) {
 	}
 }
 
-// Wait is asked wherever a daemon waits for an answer: before a request is sent,
-// and once more before its answer is given. Its error means that the daemon is no
-// more.
+// Wait is called wherever a daemon waits for an answer: before a request is sent,
+// and again before its answer is returned. Its error means that the daemon is
+// gone.
 type Wait func(ctx context.Context) error
 
 type waitKey struct{}
 
-// WithWait gives a context in which every request to a machine asks.
+// WithWait returns a context in which every request to a machine calls w.
 func WithWait(ctx context.Context, w Wait) context.Context {
 	return context.WithValue(ctx, waitKey{}, w)
 }

@@ -1,6 +1,6 @@
-// Package seed makes what one try of an installation hands to the first boot of a
-// virtual machine: what the design gives it, and beside that its own keys and the
-// marker by which it proves itself from inside.
+// Package seed makes the seed of one try of an installation for the first boot of
+// a virtual machine. It holds what the design gives, the system's own keys, and
+// the marker by which it proves itself from inside.
 package seed
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/sitekey"
 )
 
-// Identity is what one try of an installation is known by. The secret halves are
-// in its seed alone.
+// Identity identifies one try of an installation. Only its seed has the secret
+// halves.
 type Identity struct {
 	// HostKey is the public half of the system's SSH host key, in
 	// authorized_keys form.
 	HostKey string
-	// Token is the digest, as site.TokenDigest gives it, of the token that the
-	// system's marker carries.
+	// Token is the digest, by site.TokenDigest, of the token in the system's
+	// marker.
 	Token string
 }
 
-// Make makes the seed of one try of an installation by the controller of a term,
-// with a host key that nobody else has, and with a marker that the site's key has
-// signed. Without a key its token is one that nobody else has.
+// Make makes the seed of one try of an installation by the controller of a term.
+// It has a new host key, and a marker that the site's key signs. Without a site
+// key the token is random.
 func Make(s *site.Site, n *site.Node, step site.Step, key *sitekey.Key, term uint64) (driver.Seed, Identity, error) {
 	host, err := newHostKey(n.Name)
 	if err != nil {
@@ -63,17 +63,17 @@ func Make(s *site.Site, n *site.Node, step site.Step, key *sitekey.Key, term uin
 	return seed, Identity{HostKey: host.public, Token: site.TokenDigest(marker.Token)}, nil
 }
 
-// document is a value as a file of YAML, of which JSON is a part (YAML 1.2,
+// document returns a value as a YAML file. JSON is a part of YAML (YAML 1.2,
 // section 1.3).
 func document(head string, value any) secret.Value {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
-		panic(err) // maps, lists and texts alone are given
+		panic(err) // the values are only maps, lists and strings
 	}
 	return secret.New("", head+string(text)+"\n")
 }
 
-// hostKey is a host key as the files of OpenSSH have it.
+// hostKey is a host key in the form of OpenSSH's files.
 type hostKey struct{ private, public string }
 
 func newHostKey(comment string) (hostKey, error) {
@@ -93,16 +93,16 @@ func newHostKey(comment string) (hostKey, error) {
 	return hostKey{private: string(pem.EncodeToMemory(block)), public: line}, nil
 }
 
-// markerFile is where a system keeps its marker. Until the first boot has ended
-// well the marker is beside it.
+// markerFile is where a system keeps its marker. Until the first boot has
+// succeeded, the marker is in unprovenFile.
 const (
 	markerFile   = "/etc/slipway/marker.json"
 	unprovenFile = "/etc/slipway/marker.unproven"
 )
 
-// prove is the last that a first boot does. A system of which a part failed to
-// set itself up does not prove itself: cloud-init keeps the errors of its
-// stages in status.json (docs.cloud-init.io, "Failure states").
+// prove is the last command of a first boot. A system whose setup failed in
+// part does not prove itself: cloud-init keeps the errors of its stages in
+// status.json (docs.cloud-init.io, "Failure states").
 const prove = `set -eu
 status=/run/cloud-init/status.json
 if ! [ -s "$status" ] || grep '"errors": \[' "$status" | grep -qv '\[\]'; then
@@ -114,9 +114,9 @@ mv ` + unprovenFile + ` ` + markerFile + `
 echo 'slipway: the first boot has ended well' > /dev/console
 `
 
-// cacheFile has cloud-init go by what it was told at the first boot, since the
-// seed is taken away after it: without one it would find nothing, or begin as
-// another machine with other host keys (docs.cloud-init.io,
+// cacheFile makes cloud-init keep what it was told at the first boot, because
+// the seed is removed afterwards. Otherwise it would find nothing, or start
+// over as another machine with other host keys (docs.cloud-init.io,
 // "manual_cache_clean").
 const cacheFile = "/etc/cloud/cloud.cfg.d/99-slipway.cfg"
 
@@ -124,7 +124,7 @@ func file(path, content string) map[string]string {
 	return map[string]string{"path": path, "permissions": "0644", "content": content}
 }
 
-// userData is what cloud-init is asked for.
+// userData returns what cloud-init is asked for.
 func userData(s *site.Site, n *site.Node, key hostKey, marker site.Marker) (map[string]any, error) {
 	text, err := json.Marshal(marker)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 )
 
 // Memory is the part of etcd that package record uses, without its history: the
-// keys, their values, and at which revision each was written last. Tests of
-// package record hold it to what etcd does.
+// keys, their values, and the revision of each key's last write. Tests of
+// package record check it against etcd.
 type Memory struct {
-	// Ask is called before each request is carried out, and once more before its
-	// answer is given, with what the request's context is; nil for never. Its
-	// error is the answer then.
+	// Ask is called with the request's context before each request is carried
+	// out, and again before its answer is returned; nil for never. If it returns
+	// an error, that is the answer.
 	Ask func(ctx context.Context) error
 
 	mu       sync.Mutex
@@ -35,10 +35,10 @@ type value struct {
 	revision int64
 }
 
-// NewMemory gives a store without keys.
+// NewMemory returns a store without keys.
 func NewMemory() *Memory { return &Memory{keys: map[string]value{}} }
 
-// Clone is a copy of all keys as they are now, without Ask.
+// Clone returns a copy of all present keys, without Ask.
 func (m *Memory) Clone() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +63,7 @@ func (m *Memory) Delete(ctx context.Context, key string, opts ...clientv3.OpOpti
 	return r.Del(), err
 }
 
-// Compact implements clientv3.KV: there is nothing to forget.
+// Compact implements clientv3.KV. There is no history to delete.
 func (m *Memory) Compact(context.Context, int64, ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
 	return &clientv3.CompactResponse{}, nil
 }
@@ -83,8 +83,8 @@ func (m *Memory) Do(ctx context.Context, op clientv3.Op) (r clientv3.OpResponse,
 	return r, err
 }
 
-// request carries out one request as a whole. All that it changes has one
-// revision, which its answers tell in their header.
+// request carries out one request atomically. All its changes get one revision,
+// which the header of its answers has.
 func (m *Memory) request(ctx context.Context, do func(*etcdserverpb.ResponseHeader)) error {
 	ask := m.Ask
 	if ask == nil {
@@ -125,7 +125,7 @@ func (m *Memory) doLocked(op clientv3.Op, header *etcdserverpb.ResponseHeader) *
 	panic(fmt.Sprintf("recordtest: package record asks etcd for something new: %+v", op))
 }
 
-// betweenLocked are the keys that an operation is about, in order.
+// betweenLocked returns the keys that an operation addresses, sorted.
 func (m *Memory) betweenLocked(op clientv3.Op) (keys []string) {
 	from, end := string(op.KeyBytes()), string(op.RangeBytes())
 	if end == "" {
@@ -190,7 +190,7 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	return r, err
 }
 
-// isLocked says whether a comparison holds.
+// isLocked reports whether a comparison holds.
 func (m *Memory) isLocked(c clientv3.Cmp) bool {
 	if c.Target != etcdserverpb.Compare_MOD || c.Result != etcdserverpb.Compare_EQUAL {
 		panic(fmt.Sprintf("recordtest: package record asks etcd for something new: %+v", c))

@@ -2,18 +2,16 @@ package inside
 
 import "encoding/json"
 
-// Entries are the items of one facet in the list of what Slipway made, with what was
-// there before and what was made as values of the facet's own types.
+// Entries are the items of one facet in the list of what Slipway made. The previous and the new content are values
+// of the facet's own types.
 type Entries struct {
 	Owned *Owned
 	Facet string
-	// Step is called before each write of the list, with what it does; its error
-	// stops the write. It may be nil.
+	// Step is called before each write of the list, with its purpose. An error stops the write. It may be nil.
 	Step func(what string) error
 }
 
-// Take owns an item before its first write. Of an item that is owned it changes
-// nothing.
+// Take makes an item owned before its first write. It changes nothing if the item is already owned.
 func (e Entries) Take(key string, before any) error {
 	if _, ours := e.Owned.Entry(e.Facet, key); ours {
 		return nil
@@ -28,7 +26,7 @@ func (e Entries) Take(key string, before any) error {
 	return e.Owned.Take(e.Facet, key, text)
 }
 
-// Note keeps what was made of an owned item.
+// Note stores what was made of an owned item.
 func (e Entries) Note(key string, made any) error {
 	text, err := json.Marshal(made)
 	if err != nil {
@@ -51,12 +49,12 @@ func (e Entries) Drop(key string) error {
 	return e.Owned.Drop(e.Facet, key)
 }
 
-// Load reads what was kept of an item into before and made, either of which may be
-// nil, and says whether it is owned. Where nothing was kept they stay as they are.
+// Load reads what was stored about an item into before and made, and reports whether the item is owned. Either may
+// be nil. What was not stored stays unchanged.
 func (e Entries) Load(key string, before, made any) (owned bool) {
 	is, owned := e.Owned.Entry(e.Facet, key)
 	if len(is.Before) > 0 && before != nil {
-		_ = json.Unmarshal(is.Before, before) // what Slipway wrote is what it reads
+		_ = json.Unmarshal(is.Before, before) // Slipway reads what it wrote
 	}
 	if len(is.Made) > 0 && made != nil {
 		_ = json.Unmarshal(is.Made, made)

@@ -1,8 +1,6 @@
-// Package inside is what Slipway does within a system: it observes items and
-// makes them as they are asked for. Each package below it serves one facet. All
-// of them work under a root folder, "/" for the system that runs, and another
-// for one that is being installed. Nothing here imports package net or os/user,
-// so that the program stays small.
+// Package inside is what Slipway does within a system: it observes items and makes them as requested. Each package
+// below it serves one facet. All of them work under a root folder: "/" for the running system, another for a system
+// that is being installed. To keep the program small, nothing here imports package net or os/user.
 package inside
 
 import (
@@ -19,24 +17,23 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// Host is the system that is looked at and changed.
+// Host is the system to observe and change.
 type Host struct {
-	// Root is the folder under which its file system is: "/" or "/target".
+	// Root is the root folder of its file system: "/" or "/target".
 	Root string
-	// Live says that its services run, so that units can be started and kernel
-	// parameters written. It is false while a system is being installed.
+	// Live says that its services run, so that units can be started and kernel parameters written. It is false
+	// during an installation.
 	Live bool
 	// Exec runs a program of the system; tests replace it.
 	Exec func(ctx context.Context, c Command) (Output, error)
-	// Owned is what Slipway made.
+	// Owned lists what Slipway made.
 	Owned *Owned
-	// Login is the account that this session logged in with; empty when there is
-	// none. Nothing that it needs to log in again is taken from it.
+	// Login is the account of this session; empty if there is none. Slipway keeps everything that the account needs
+	// to log in again.
 	Login string
-	// LoginKey is the public key that it logged in with, as in authorized_keys(5);
-	// empty where it was something else.
+	// LoginKey is the public key of this login, as in authorized_keys(5); empty for another kind of login.
 	LoginKey string
-	// LoginPassword says that it logged in with the account's password.
+	// LoginPassword says that this login used the account's password.
 	LoginPassword bool
 	// LoginAuthority is the public key of who signed the certificate that it logged in with;
 	// empty where it was something else.
@@ -44,56 +41,50 @@ type Host struct {
 	// Show are the digests that files are designed with, by their keys, of which the
 	// content is to be told where they have another one.
 	Show map[string]string
-	// Hashes are the keys of the accounts of which the hash of the password is to be
-	// told, as Hash is.
+	// Hashes are the keys of the accounts whose password hash is reported, as Hash is.
 	Hashes []string
-	// Keys are those of the digests of files whose content is a secret, by the keys of the
-	// items: no other digest of them is told.
+	// Keys are the keys for the digests of files with secret content, by item key. No other digest of these files
+	// is reported.
 	Keys map[string][]byte
-	// Wants are the values that items ask for of fields that the system may not be able to
-	// have yet, as item.Needing has them.
+	// Wants are the requested values of fields that the system may not support yet, as from item.Needing.
 	Wants map[string]string
-	// Once says which installation, and which attempt, a thing is to be done in that is
-	// done once; nil where nothing is.
+	// Once identifies the installation and the attempt of an action that is done once; nil without such an action.
 	Once *item.Once
-	// Again has a change of the network made that was set back before.
+	// Again repeats a network change that was reverted before.
 	Again bool
-	// Targets are others on the machine's networks, which a change of its network is to leave in
-	// reach.
+	// Targets are other hosts on the machine's networks that a network change must keep reachable.
 	Targets []item.Target
-	// Fetch gives the bytes of an artifact, and how many they are, for a file and where
-	// so many fit. They are not verified yet. Close reads what was left of them.
+	// Fetch provides the bytes of an artifact and their number, for a file with this much room. They are not
+	// verified yet. Close reads the rest.
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
-	// Tell says what is being done, for people.
+	// Tell receives the current activity, for people.
 	Tell func(text string)
-	// TellErased tells what came of erasing one disk; nil where nobody hears it before the end.
+	// TellErased receives the result of erasing one disk; nil if nobody listens before the end.
 	TellErased func(item.Erasure)
-	// TellHostKeys tells the public halves of the host keys of a system that is being installed;
-	// nil where nobody hears it before the end.
+	// TellHostKeys receives the public host keys of a system that is being installed; nil if nobody listens before
+	// the end.
 	TellHostKeys func(keys []string)
 }
 
 // Facet observes and applies the items of one facet.
 type Facet interface {
-	// Observe tells what the items of some keys are, and changes nothing. The keys
-	// are those that the design asks for and those that Slipway owns.
+	// Observe returns the state of the items with these keys, and changes nothing. The keys are those of the design
+	// and those that Slipway owns.
 	Observe(ctx context.Context, h *Host, keys []string) (Seen, error)
-	// Apply makes items as they are asked for, takes those to be removed away or
-	// puts back what was there before them, and writes nothing that is so already.
-	// Each item is owned before its first write (Owned.Take), so that a cut at any
-	// point can be gone on with by calling it again.
+	// Apply makes items as requested. It removes the items in remove, or restores what was there before. It does
+	// not rewrite what is already so. Each item is owned before its first write (Owned.Take), so after an
+	// interruption the call can be repeated.
 	Apply(ctx context.Context, h *Host, items []item.Item, remove []string) error
 }
 
-// Surveyor is a Facet that lists what is there.
+// Surveyor is a Facet that lists what exists.
 type Surveyor interface {
-	// Survey lists what a person has set, as items that Observe tells the same of, and
-	// changes nothing. What the system brought by itself is left out, and what no
-	// item can say is told. No secret is in either.
+	// Survey lists what a person has set, as items for which Observe returns the same, and changes nothing. It
+	// omits what the system itself brought, and reports what no item can express. Neither contains a secret.
 	Survey(ctx context.Context, h *Host) (item.Found, error)
 }
 
-// Seen is what was seen of items; its fields are those of wire.Facet.
+// Seen is what was observed of items. Its fields are those of wire.Facet.
 type Seen struct {
 	Have, Pending, Unread, Cannot map[string]string
 	Waits                         string
@@ -104,44 +95,41 @@ type Seen struct {
 
 // Command is a program to run.
 type Command struct {
-	Path  string // looked for in the usual folders when it has no "/"
+	Path  string // looked up in SearchPath unless it is absolute
 	Args  []string
-	Env   []string // beside PATH, LC_ALL=C.UTF-8 and HOME
+	Env   []string // in addition to PATH, LC_ALL=C.UTF-8 and HOME
 	Stdin []byte
-	// Timeout ends it; a minute where it is 0.
+	// Timeout is the maximum time; 0 is a minute.
 	Timeout time.Duration
-	// Nobody has it run as the user nobody, without any right, and ends what it leaves
-	// behind in its process group.
+	// Nobody runs the program as the user nobody, without any right, and kills what it leaves in its process group.
 	Nobody bool
 }
 
-// Output is what a program printed, each of the two cut to MaxOutput, and its
-// exit code.
+// Output is the end of a program's output and error output, at most MaxOutput each, and its exit code.
 type Output struct {
 	Out, Err []byte
 	Code     int
 }
 
-// MaxOutput bounds what is kept of a program's output, in bytes; the end is kept.
+// MaxOutput bounds the stored output of a program, in bytes. The end is kept.
 const MaxOutput = 1 << 20
 
-// Real is the system under a root folder. Programs run in it: by chroot where it
-// is not "/".
+// Real is the system under a root folder. If that is not "/", programs run with chroot.
 func Real(root string, live bool) *Host {
 	h := &Host{Root: root, Live: live, Tell: func(string) {}}
 	h.Exec = h.execute
 	return h
 }
 
-// Path is where a path of the system is for us. Symbolic links in it are the
-// system's: code that follows them under another root must use os.Root.
+// Path converts a path of the system to ours. Its symbolic links are the system's: under another root, code that
+// follows them must use os.Root.
 func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 
-// SearchPath is where programs are looked for.
+// SearchPath is the list of folders for programs.
 const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// execute runs a program with a small environment, no terminal, and bounds. A
-// code other than 0 is not an error.
+// execute runs a program with a small environment, no terminal, and limits. An exit code other than 0 is not an
+// error.
 func (h *Host) execute(ctx context.Context, c Command) (Output, error) {
 	if c.Timeout == 0 {
 		c.Timeout = time.Minute
@@ -160,7 +148,7 @@ func (h *Host) execute(ctx context.Context, c Command) (Output, error) {
 	cmd.Env = append([]string{"PATH=" + SearchPath, "LC_ALL=C.UTF-8", "HOME=/root"}, c.Env...)
 	cmd.Dir = "/"
 	cmd.Stdin = bytes.NewReader(c.Stdin)
-	cmd.WaitDelay = 5 * time.Second // children that keep the pipes open
+	cmd.WaitDelay = 5 * time.Second // for children that keep the pipes open
 	group(cmd)
 	if c.Nobody {
 		asNobody(cmd)

@@ -12,22 +12,20 @@ import (
 	"time"
 )
 
-// labelName is the attribute in which SELinux keeps the label of a file, such as
-// "system_u:object_r:etc_t:s0".
+// labelName is the attribute with a file's SELinux label, such as "system_u:object_r:etc_t:s0".
 const labelName = "security.selinux"
 
-// maxLabel bounds a label, in bytes.
+// maxLabel is the maximum size of a label, in bytes.
 const maxLabel = 4096
 
-// HasSELinux says whether SELinux decides what programs of the system may do with files.
+// HasSELinux reports whether SELinux controls the file access of the system's programs.
 func (h *Host) HasSELinux() bool {
 	_, err := os.Lstat(h.Path("/sys/fs/selinux/enforce"))
 	return h.Live && err == nil
 }
 
-// Label gives a file, a link or a folder that is new at its path the label that the
-// policy of the system has for it. Without that it has the label of its folder, with
-// which a service may not be allowed to read it.
+// Label gives a new file, link or folder the label that the system's policy has for its path. Otherwise it has its
+// folder's label, with which a service may not be allowed to read it.
 func (h *Host) Label(path string) error {
 	if !h.HasSELinux() {
 		return nil
@@ -35,7 +33,7 @@ func (h *Host) Label(path string) error {
 	out, err := h.Exec(context.Background(), Command{Path: "restorecon", Args: []string{"--", path}, Timeout: 30 * time.Second})
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil // the label of the folder is all that there is
+		return nil // the label of the folder stays
 	case err != nil:
 		return fmt.Errorf("label %s: %w", path, err)
 	case out.Code != 0:
@@ -44,9 +42,8 @@ func (h *Host) Label(path string) error {
 	return nil
 }
 
-// Startable lets systemd start a program that is in Folder. SELinux lets it start none
-// whose label is that of other files in /var/lib, and the unit fails with 203/EXEC then.
-// The label is the one of programs in /usr/bin.
+// Startable lets systemd start a program in Folder. It sets the label of programs in /usr/bin. With the usual label
+// of /var/lib, SELinux prevents the start, and the unit fails with 203/EXEC.
 func (h *Host) Startable(program string) error {
 	if !h.HasSELinux() {
 		return nil
@@ -62,7 +59,7 @@ func (h *Host) Startable(program string) error {
 	}
 	parts := strings.SplitN(strings.TrimRight(label, "\x00"), ":", 4)
 	if len(parts) < 3 || parts[2] == "bin_t" {
-		return nil // no label, or one that will do
+		return nil // no label, or the right one
 	}
 	parts[2] = "bin_t"
 	if err := setLabel(f, strings.Join(parts, ":")+"\x00"); err != nil {
@@ -71,18 +68,18 @@ func (h *Host) Startable(program string) error {
 	return nil
 }
 
-// CopyLabel gives a file that will take the place of another one its label, whatever a
-// person has made of it. Where there is none, or none can be set, it does nothing.
+// CopyLabel copies a file's label, which a person may have changed, to its replacement. Without a label, or if
+// setting it fails, nothing changes.
 func CopyLabel(to, from *os.File) {
 	if label, err := labelOf(from); err == nil && label != "" {
-		_ = setLabel(to, label) // it has the one of its folder then
+		_ = setLabel(to, label) // otherwise it keeps its folder's label
 	}
 }
 
-// opened is a path of an open file: the calls of package syscall take no other.
+// opened is the path of an open file: some calls of package syscall only take a path.
 func opened(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// labelOf is the label of a file; empty where it has none.
+// labelOf is the label of a file; empty if it has none.
 func labelOf(f *os.File) (string, error) {
 	text := make([]byte, maxLabel)
 	n, err := syscall.Getxattr(opened(f), labelName, text)
@@ -102,7 +99,7 @@ func setLabel(f *os.File, label string) error {
 	return syscall.Setxattr(opened(f), labelName, []byte(label), 0)
 }
 
-// openRegular opens a file for its label alone; nil where there is no regular one.
+// openRegular opens a regular file for its label; nil for anything else.
 func openRegular(path string) *os.File {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

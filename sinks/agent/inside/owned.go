@@ -17,28 +17,28 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Folder is where Slipway keeps what it must know on a machine, under the root. It is
-// not the daemon's state folder, since a bootstrap host can be a node of its site.
+// Folder holds what Slipway must remember on a machine, under the root. It is not the daemon's state folder,
+// because a bootstrap host can be a node of its site.
 const Folder = "/var/lib/slipway-inside"
 
-// The bounds of what is kept as it was before us, in bytes. An item that goes beyond them is not
-// taken over: Take refuses it, and what is there stays.
+// These are the bounds of the stored earlier content, in bytes. Take refuses an item beyond them, which stays as it
+// is.
 const (
-	// MaxBefore is that of one item, and MaxBeforeAll that of all items together.
+	// MaxBefore is for one item, and MaxBeforeAll for all items together.
 	MaxBefore    = 1 << 20
 	MaxBeforeAll = 8 << 20
-	// The last part of that is for items with little to keep, so that many large files do not stand
-	// in the way of an account, or of the network.
+	// The last spareBefore bytes are for items of at most littleBefore, so that many large files do not block an
+	// account or the network.
 	spareBefore  = 2 << 20
 	littleBefore = 4 << 10
 )
 
-// Owned is the list of what Slipway made on a machine, and of what was there
-// before, in owned.json of Folder with the mode 0600. No private key is kept.
+// Owned lists what Slipway made on a machine, and what was there before. It is in owned.json of Folder with mode
+// 0600. It contains no private key.
 type Owned struct {
 	path string
 	list list
-	asks map[string][]string // what a run asks for, by the names that items have in the list
+	asks map[string][]string // the fields that a run requests, by the items' names in the list
 }
 
 type list struct {
@@ -47,25 +47,22 @@ type list struct {
 
 // Entry is one item that Slipway made.
 type Entry struct {
-	// Before is what was there, in a form that the facet knows; nil where nothing
-	// was.
+	// Before is what was there, in the facet's form; nil for nothing.
 	Before json.RawMessage `json:"before,omitempty"`
-	// Made is what we wrote, in a form that the facet knows; nil where it needs none.
+	// Made is what we wrote, in the facet's form; nil if the facet does not need it.
 	Made json.RawMessage `json:"made,omitempty"`
-	// Asked are the names of the fields that the design asked for when the item was
-	// last as designed, and of those that a run asked for since that has not made it
-	// so, in order: one that the design does not name any more goes back.
+	// Asked are the names of fields, in order: those that the design requested when the item was last as designed,
+	// and those that an unfinished run has requested since. A field that the design no longer names is restored.
 	Asked []string `json:"asked,omitempty"`
 }
 
-// LoadOwned reads the list of the system under a root folder. A list that cannot
-// be read is an error: nothing is known to be ours then.
+// LoadOwned reads the list of the system under a root folder. An unreadable list is an error, because then nothing
+// is known to be ours.
 func LoadOwned(root string) (*Owned, error) {
 	return LoadOwnedFrom(filepath.Join(root, Folder, "owned.json"))
 }
 
-// LoadOwnedFrom reads a list that is in another file than that of the system: of what is
-// put there once, and not kept.
+// LoadOwnedFrom reads a list from another file: the list of what is put there once, and not kept.
 func LoadOwnedFrom(path string) (*Owned, error) {
 	o := &Owned{path: path, list: list{Items: map[string]Entry{}}}
 	text, err := os.ReadFile(o.path)
@@ -88,8 +85,7 @@ func LoadOwnedFrom(path string) (*Owned, error) {
 	return o, nil
 }
 
-// compact takes the indentation of the file away, so that Note knows its own texts
-// again.
+// compact removes the file's indentation, so that Note recognizes its own texts.
 func compact(text json.RawMessage) json.RawMessage {
 	var short bytes.Buffer
 	if len(text) == 0 || json.Compact(&short, text) != nil {
@@ -98,7 +94,7 @@ func compact(text json.RawMessage) json.RawMessage {
 	return short.Bytes()
 }
 
-// Digest names the list; it is empty while nothing is owned.
+// Digest identifies the list; empty while nothing is owned.
 func (o *Owned) Digest() string {
 	if len(o.list.Items) == 0 {
 		return ""
@@ -108,10 +104,10 @@ func (o *Owned) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Path is where the list is.
+// Path is the path of the list.
 func (o *Owned) Path() string { return o.path }
 
-// Keys are the keys that are owned in a facet, in order.
+// Keys are the owned keys of a facet, in order.
 func (o *Owned) Keys(facet string) []string {
 	var keys []string
 	for _, name := range slices.Sorted(maps.Keys(o.list.Items)) {
@@ -129,15 +125,14 @@ func cutFacet(name, facet string) (string, bool) {
 	return "", false
 }
 
-// Entry is what is known of an owned item.
+// Entry returns the entry of an owned item.
 func (o *Owned) Entry(facet, key string) (Entry, bool) {
 	e, ok := o.list.Items[facet+"/"+key]
 	return e, ok
 }
 
-// Take notes that an item is ours from now on, and what was there before; of one
-// that is ours already, what was there before stays. It is on the disk when Take
-// returns.
+// Take records that an item is ours, and what was there before. If the item is already ours, the earlier record
+// stays. The record is on disk when Take returns.
 func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 	if _, ours := o.list.Items[facet+"/"+key]; ours {
 		return nil
@@ -157,7 +152,7 @@ func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 	return o.save()
 }
 
-// kept is how much is kept of all items as they were before us.
+// kept is the total size of the stored earlier content.
 func (o *Owned) kept() (size int) {
 	for _, e := range o.list.Items {
 		size += len(e.Before)
@@ -165,12 +160,12 @@ func (o *Owned) kept() (size int) {
 	return size
 }
 
-// tooLarge is the error of an item of which too much was there before: a person must decide.
+// tooLarge is the error for an item with too much earlier content: a person must decide.
 func tooLarge(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
-// Note keeps what we have made of an owned item.
+// Note stores what we have made of an owned item.
 func (o *Owned) Note(facet, key string, made json.RawMessage) error {
 	e, ours := o.list.Items[facet+"/"+key]
 	if !ours {
@@ -184,8 +179,7 @@ func (o *Owned) Note(facet, key string, made json.RawMessage) error {
 	return o.save()
 }
 
-// Asked are the names of the fields that items of a facet were last asked for, by the
-// keys of those that are owned.
+// Asked returns the names of the last requested fields of a facet's owned items, by key.
 func (o *Owned) Asked(facet string) map[string][]string {
 	all := map[string][]string{}
 	for _, key := range o.Keys(facet) {
@@ -196,9 +190,8 @@ func (o *Owned) Asked(facet string) map[string][]string {
 	return all
 }
 
-// Ask keeps what a run is about to ask of items of a facet, beside what was asked for
-// before, so that it goes back one day though the run is killed. Of items that are not
-// owned yet Take keeps it.
+// Ask records the fields that a run is about to request, in addition to those requested before. They can then be
+// restored even if the run is killed. For items that are not owned yet, Take records them.
 func (o *Owned) Ask(facet string, items []item.Item) error {
 	o.asks = map[string][]string{}
 	both := make([]item.Item, 0, len(items))
@@ -216,7 +209,7 @@ func (o *Owned) Ask(facet string, items []item.Item) error {
 	return o.NoteAsked(facet, both)
 }
 
-// NoteAsked keeps what items of a facet were asked for, of those that are owned.
+// NoteAsked records the requested fields of a facet's owned items.
 func (o *Owned) NoteAsked(facet string, items []item.Item) error {
 	changed := false
 	for _, i := range items {
@@ -233,7 +226,7 @@ func (o *Owned) NoteAsked(facet string, items []item.Item) error {
 	return o.save()
 }
 
-// Drop forgets an item, after it was removed or set back.
+// Drop forgets an item after it was removed or restored.
 func (o *Owned) Drop(facet, key string) error {
 	if _, ours := o.list.Items[facet+"/"+key]; !ours {
 		return nil

@@ -7,9 +7,8 @@ import (
 
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
 
-// PCIAddress is where the adapter of a network interface is on the PCI bus, by the
-// interface's folder in sysfs; empty where it is on none. The device of a virtual machine
-// is behind its adapter: ".../0000:00:03.0/virtio0".
+// PCIAddress is the PCI address of a network interface's adapter, by the interface's folder in sysfs; empty if
+// there is none. A virtual machine's device is behind its adapter: ".../0000:00:03.0/virtio0".
 func PCIAddress(folder string) string {
 	at, err := filepath.EvalSymlinks(filepath.Join(folder, "device"))
 	if err != nil {

@@ -7,24 +7,24 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// MaxSaid bounds what LastLines gives, in bytes.
+// MaxSaid bounds the result of LastLines, in bytes.
 const MaxSaid = 1500
 
-// Said is the end of what a program printed, of at most 16 times MaxSaid bytes, without
-// the lines that hold what looks like a secret: errors and the status repeat it.
+// Said is the end of a program's output, at most 16 times MaxSaid bytes, without lines that seem to contain a
+// secret: errors and the status repeat it.
 func Said(output []byte) string {
 	text := strings.TrimSpace(string(output))
 	if cut := len(text) - 16*MaxSaid; cut > 0 {
 		text = text[cut:]
-		if _, whole, more := strings.Cut(text, "\n"); more { // what is left of a line may be half a secret
+		if _, whole, more := strings.Cut(text, "\n"); more { // the rest of a cut line may be part of a secret
 			text = whole
 		}
 	}
 	return item.Redacted(text)
 }
 
-// LastLines are the last lines that a program printed, for people: on its error
-// output, or else on its output, printable, bounded, and without secrets.
+// LastLines are the last lines of a program's error output, or else of its output, for people: printable, bounded,
+// and without secrets.
 func (o Output) LastLines(n int) string {
 	text := Said(o.Err)
 	if text == "" {
@@ -33,7 +33,7 @@ func (o Output) LastLines(n int) string {
 	return Lines(text, n)
 }
 
-// Lines are the last lines of a text, printable and bounded by MaxSaid.
+// Lines are the last lines of a text, printable and at most MaxSaid bytes.
 func Lines(text string, n int) string {
 	text = text[max(0, len(text)-16*MaxSaid):]
 	lines := strings.Split(strings.TrimSpace(text), "\n")

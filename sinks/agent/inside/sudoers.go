@@ -5,10 +5,9 @@ import (
 	"errors"
 )
 
-// CheckSudoers asks visudo whether sudo can read a file of rules, and gives what it said
-// otherwise. A file that it cannot read may keep everybody from using sudo. The visudo of
-// sudo-rs, which Ubuntu has since 25.10, takes "-" for the name of a file, and that of sudo
-// needs no /dev to read its input.
+// CheckSudoers asks visudo whether sudo can read a file of rules, and returns its message if not. A file that sudo
+// cannot read may prevent everybody from using sudo. The visudo of sudo-rs, in Ubuntu since 25.10, takes "-" for a
+// file name. The visudo of sudo accepts "-" for its input, and so needs no /dev.
 func CheckSudoers(ctx context.Context, h *Host, rules []byte) error {
 	var first error
 	for _, input := range []string{"-", "/dev/stdin"} {

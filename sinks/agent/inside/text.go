@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// maxText bounds what Text reads, in bytes.
+// maxText is the maximum size that Text reads, in bytes.
 const maxText = 256 << 10
 
-// ReadAtMost is the beginning of a file. What is no file in its place holds nobody up.
+// ReadAtMost reads the beginning of a file. It does not block if the path is not a file.
 func ReadAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -20,8 +20,8 @@ func ReadAtMost(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// Text is what a small file, such as one of sysfs, says, without the blanks around it; empty
-// where it cannot be read: many files of a link cannot while it is down.
+// Text is the content of a small file, such as one in sysfs, without surrounding white space. It is empty if the
+// file cannot be read, as for many files of a link that is down.
 func Text(path string) string {
 	text, err := ReadAtMost(path, maxText)
 	if err != nil {

@@ -2,8 +2,8 @@ package inside
 
 import "strings"
 
-// CompareVersions compares runs of digits as numbers and the rest by its letters;
-// "~" is before everything, as dpkg and rpm have it.
+// CompareVersions compares runs of digits as numbers, and other runs by character. As in dpkg and rpm, "~" sorts
+// before everything.
 func CompareVersions(a, b string) int {
 	for a != "" || b != "" {
 		var x, y string
@@ -25,7 +25,7 @@ func CompareVersions(a, b string) int {
 	return 0
 }
 
-// cutRun cuts the digits, or what is none, off the front.
+// cutRun cuts a run of digits, or of other characters, off the front.
 func cutRun(s string, digits bool) (run, rest string) {
 	i := 0
 	for i < len(s) && (s[i] >= '0' && s[i] <= '9') == digits {

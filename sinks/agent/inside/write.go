@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile puts a file in the place of another, whole or not at all: a power cut
-// leaves the one or the other. The name that the file has until then is always the same,
-// so that the next call takes away what a cut has left. Whoever calls it is alone.
+// WriteFile replaces a file atomically: after a power failure there is the old or the new one. The temporary name
+// is fixed, so the next call removes what an interruption left. Calls for one path must not run at the same time.
 func WriteFile(path string, content []byte, mode fs.FileMode) (err error) {
 	folder := filepath.Dir(path)
 	next := filepath.Join(folder, ".slipway-"+filepath.Base(path)+".new")
@@ -47,7 +46,7 @@ func WriteFile(path string, content []byte, mode fs.FileMode) (err error) {
 	return SyncFolder(folder)
 }
 
-// SyncFolder puts the names in a folder on the disk.
+// SyncFolder writes the names in a folder to the disk.
 func SyncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package ramdisk makes the ramdisk in which the agent starts a machine in memory: one
-// unified kernel image, an archive of the programs by which the agent installs a system, and a
-// medium with both. All are made of packages of Debian, without root and without running
-// anything of them. The same packages and the same agent give the same bytes.
+// Package ramdisk builds the ramdisk in which the agent runs: a unified kernel image, an archive of the programs
+// that the agent needs to install a system, and a medium with both. It uses Debian packages, needs no root and runs
+// no program from them. The same packages and agent produce the same bytes.
 package ramdisk
 
 import (
@@ -24,43 +23,43 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// MaxImage bounds the unified kernel image, in bytes: firmware loads it whole.
+// MaxImage bounds the unified kernel image, in bytes, because firmware loads all of it.
 const MaxImage = 32 << 20
 
-// DefaultCommandLine has the kernel write to the screen and to the first serial port, and
-// start again a minute after it failed.
+// DefaultCommandLine makes the kernel write to the screen and the first serial port, and restart a minute after a
+// panic.
 const DefaultCommandLine = "console=ttyS0,115200 console=tty0 loglevel=4 panic=60"
 
-// The names of what is made.
+// These are the names of the built files.
 const (
 	ImageName  = "slipway-ramdisk-amd64.efi"
 	MediumName = "slipway-ramdisk-amd64.iso"
 	ToolsName  = "slipway-tools-amd64.tar.zst"
 )
 
-// Options say what a ramdisk is made of.
+// Options say what a ramdisk is built from.
 type Options struct {
-	// Debs is a folder with the packages; apt downloads them where it is empty.
+	// Debs is a folder with the packages. If it is empty, apt downloads them.
 	Debs string
-	// Agent is the file of the program that starts in the ramdisk.
+	// Agent is the file of the program that runs in the ramdisk.
 	Agent string
 	// Append is added to DefaultCommandLine. See docs/ramdisk.md for what the agent reads.
 	Append string
-	// Out is the folder that is written to.
+	// Out is the output folder.
 	Out string
-	// Progress is told what is being done, and of how many bytes how many are; all are 0
-	// where that is not known. It may be nil.
+	// Progress receives the current activity, and the bytes done out of the total; both are 0 if unknown. It may be
+	// nil.
 	Progress func(what string, have, all int64)
 }
 
-// File is one that was made.
+// File is a built file.
 type File struct {
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// Built is what was made of what.
+// Built describes a built ramdisk and its parts.
 type Built struct {
 	Kernel      string    `json:"kernel"` // its release
 	Modules     int       `json:"modules"`
@@ -68,8 +67,7 @@ type Built struct {
 	Packages    []Package `json:"packages"`
 	// Agent is the digest of the agent.
 	Agent string `json:"agent"`
-	// Image is the unified kernel image, Tools the archive of programs for disks that belongs to
-	// it, and Medium the ISO with both.
+	// Image is the unified kernel image, Tools its archive of programs for disks, and Medium the ISO with both.
 	Image  File  `json:"image"`
 	Tools  Tools `json:"tools"`
 	Medium File  `json:"medium"`
@@ -78,13 +76,13 @@ type Built struct {
 // Tools is an archive of programs for disks.
 type Tools struct {
 	File
-	Unpacked int64 `json:"unpacked"` // bytes of its files
-	// Programs are its programs, and Packages what they and their libraries come from.
+	Unpacked int64 `json:"unpacked"` // size of its files in bytes
+	// Programs are its programs. Packages are the sources of the programs and their libraries.
 	Programs []string  `json:"programs"`
 	Packages []Package `json:"packages"`
 }
 
-// Build makes a ramdisk. The files of an earlier one are replaced once all of it is made.
+// Build builds a ramdisk. It replaces the files of an earlier one after everything is built.
 func Build(ctx context.Context, o Options) (*Built, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
@@ -146,7 +144,7 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 	return b, nil
 }
 
-// readAgent reads the agent, which is a program for the architecture that needs no library.
+// readAgent reads the agent, which must be a program for the architecture that needs no libraries.
 func readAgent(file string) ([]byte, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -164,7 +162,7 @@ func readAgent(file string) ([]byte, error) {
 	return content, nil
 }
 
-// makeImage makes the unified kernel image, and notes in b what is in it.
+// makeImage builds the unified kernel image, and records its contents in b.
 func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Built) ([]byte, error) {
 	stub, err := p.stubProgram()
 	if err != nil {
@@ -202,7 +200,7 @@ func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Buil
 	return image, nil
 }
 
-// initramfs are the files of the ramdisk, which takes one archive of programs for disks alone.
+// initramfs are the files of the ramdisk. The ramdisk accepts only one archive of programs for disks.
 func initramfs(release string, kept map[string]*module, agent []byte, tools wire.Tools) (map[string]entry, error) {
 	of, err := json.Marshal(tools)
 	if err != nil {
@@ -210,13 +208,13 @@ func initramfs(release string, kept map[string]*module, agent []byte, tools wire
 	}
 	files := map[string]entry{
 		"init":          {mode: kindFile | 0o755, content: agent},
-		"sbin/modprobe": {mode: kindLink | 0o777, content: []byte("/init")}, // the kernel asks it for modules
+		"sbin/modprobe": {mode: kindLink | 0o777, content: []byte("/init")}, // the kernel runs it to load modules
 		"dev/console":   {mode: kindDevice | 0o600, major: 5, minor: 1},
 		"proc":          {mode: kindFolder | 0o755}, "sys": {mode: kindFolder | 0o755}, "run": {mode: kindFolder | 0o755}, "tmp": {mode: kindFolder | 0o1777},
 		"etc": {mode: kindFolder | 0o755}, "mnt": {mode: kindFolder | 0o755}, wire.ToolsFolder[1:]: {mode: kindFolder | 0o755},
 		wire.ToolsFile[1:]: {mode: kindFile | 0o644, content: of},
 	}
-	for _, name := range wire.ToolsLinks { // they lead nowhere until the archive is unpacked
+	for _, name := range wire.ToolsLinks { // dangling until the archive is unpacked
 		files[name[1:]] = entry{mode: kindLink | 0o777, content: []byte(wire.ToolsFolder + name)}
 	}
 	folder := "lib/modules/" + release + "/"
@@ -234,14 +232,14 @@ func lists(kept map[string]*module) map[string][]byte {
 	return map[string][]byte{"modules.dep": dep, "modules.alias": alias, "modules.softdep": softdep}
 }
 
-// The windows of zstd, in bytes: who unpacks has so much in memory.
+// These are the windows of zstd, in bytes. Unpacking needs that much memory.
 const (
 	imageWindow = 32 << 20
 	toolsWindow = 8 << 20
 )
 
-// compressed packs as the kernel unpacks: one frame of zstd. One thread gives the same bytes
-// each time.
+// compressed compresses into one zstd frame, which the kernel can unpack. A single thread produces the same bytes
+// every time.
 func compressed(ctx context.Context, content []byte, window int, tell func(have, of int64)) ([]byte, error) {
 	const part = 1 << 20
 	var b bytes.Buffer
@@ -262,7 +260,7 @@ func compressed(ctx context.Context, content []byte, window int, tell func(have,
 	return b.Bytes(), err
 }
 
-// write puts files into a folder: none of them where one does not fit.
+// write writes files to a folder: all of them, or none if there is not enough space.
 func write(folder string, files map[string][]byte) (err error) {
 	next := func(name string) string { return filepath.Join(folder, "."+name+".new") }
 	defer func() {
@@ -291,11 +289,11 @@ func sum(content []byte) string {
 }
 
 func atoi(text string) (n int) {
-	fmt.Sscan(text, &n) // 0 for what is no number: it is for progress alone
+	fmt.Sscan(text, &n) // 0 if it is not a number; only for progress
 	return n
 }
 
-// inWords says what to do about errors of the file system.
+// inWords adds advice to file system errors.
 func inWords(err error) error {
 	var at *fs.PathError
 	switch {

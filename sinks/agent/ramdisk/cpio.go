@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// The kinds of files, as stat(2) has them.
+// These are the kinds of files, from stat(2).
 const (
 	kindFolder = 0o040000
 	kindFile   = 0o100000
 	kindLink   = 0o120000
-	kindDevice = 0o020000 // of characters
+	kindDevice = 0o020000 // a character device
 )
 
 // entry is a file of an archive.
 type entry struct {
-	mode         uint32 // with its kind
-	content      []byte // of a link, what it leads to
+	mode         uint32 // including its kind
+	content      []byte // the target of a link
 	major, minor uint32 // of a device
 }
 
-// archive writes files as the kernel reads an initramfs: a cpio archive of the kind "newc"
-// (buffer-format.rst of the kernel's documentation). Folders are added. The same files give
-// the same bytes: all belong to root and have no time.
+// archive writes files in the kernel's initramfs format: a cpio archive of the kind "newc" (buffer-format.rst of
+// the kernel's documentation). It adds folders. The same files produce the same bytes: all belong to root and have
+// no time.
 func archive(files map[string]entry) []byte {
 	all := map[string]entry{}
 	for name, e := range files {
@@ -40,7 +40,7 @@ func archive(files map[string]entry) []byte {
 	for name := range all {
 		names = append(names, name)
 	}
-	slices.Sort(names) // a folder before what is in it
+	slices.Sort(names) // a folder comes before its contents
 	var b bytes.Buffer
 	for i, name := range names {
 		put(&b, name, all[name], i+1)
@@ -62,7 +62,7 @@ func put(b *bytes.Buffer, name string, e entry, number int) {
 	pad(b, 4)
 }
 
-// pad fills up to a multiple of some bytes.
+// pad pads to a multiple of some bytes.
 func pad(b *bytes.Buffer, to int) {
 	if over := b.Len() % to; over > 0 {
 		b.WriteString(strings.Repeat("\x00", to-over))

@@ -19,7 +19,7 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// The bounds on one package.
+// These are the bounds of one package.
 const (
 	maxControl = 1 << 20   // bytes of its control file
 	maxFile    = 256 << 20 // bytes of one of its files that is kept
@@ -29,16 +29,16 @@ const (
 type deb struct {
 	file    *os.File
 	members []member
-	fields  map[string]string // of its control file, those of one line
+	fields  map[string]string // of its control file, only those of one line
 }
 
-// member is a part of the ar archive that a package is.
+// member is a part of the package's ar archive.
 type member struct {
 	name     string
 	at, size int64
 }
 
-// openDeb reads what a package says of itself, and checks that it is whole.
+// openDeb reads a package's description, and checks that the package is complete.
 func openDeb(name string) (*deb, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func openDeb(name string) (*deb, error) {
 
 func (d *deb) Close() { d.file.Close() }
 
-// readMembers lists the parts of the archive, as ar(5) and deb(5) have them.
+// readMembers lists the parts of the archive, in the format of ar(5) and deb(5).
 func (d *deb) readMembers() error {
 	const magic, head = "!<arch>\n", 60
 	info, err := d.file.Stat()
@@ -89,7 +89,7 @@ func (d *deb) readMembers() error {
 
 var errCut = errors.New("the package is cut off; fetch it again")
 
-// open unpacks the part whose name begins so: "control.tar" or "data.tar".
+// open unpacks the part with a name prefix: "control.tar" or "data.tar".
 func (d *deb) open(name string) (io.ReadCloser, error) {
 	for _, m := range d.members {
 		packed, ok := strings.CutPrefix(m.name, name)
@@ -120,8 +120,7 @@ func (d *deb) open(name string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("it has no part %s: %w", name, errCut)
 }
 
-// each gives the files of a part of the package one by one, by their paths without "/" in
-// front.
+// each passes on the files of a part of the package one by one, with paths without a leading "/".
 func (d *deb) each(part string, visit func(name string, h *tar.Header, content io.Reader) error) error {
 	r, err := d.open(part)
 	if err != nil {
@@ -143,7 +142,7 @@ func (d *deb) each(part string, visit func(name string, h *tar.Header, content i
 	}
 }
 
-// damaged says what an error of unpacking means.
+// damaged explains an unpacking error.
 func damaged(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return errCut
@@ -183,7 +182,7 @@ func (d *deb) digest() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// readFile is the content of a file of a package, bounded.
+// readFile reads a file of a package, within a limit.
 func readFile(h *tar.Header, content io.Reader) ([]byte, error) {
 	if h.Size > maxFile {
 		return nil, fmt.Errorf("%s has %d bytes, more than Slipway reads: %w", h.Name, h.Size, fs.ErrInvalid)

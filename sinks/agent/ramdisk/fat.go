@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The shape of the file system: FAT16, which all UEFI firmware reads, as Microsoft's "FAT
-// General Overview of On-Disk Format" has it.
+// The file system is FAT16, which all UEFI firmware reads, as in Microsoft's "FAT General Overview of On-Disk
+// Format".
 const (
 	fatSector  = 512
 	fatRoot    = 512 // entries in the root folder
@@ -17,11 +17,11 @@ const (
 	fatEnd     = 0xffff
 	fatFolder  = 0x10
 	fatArchive = 0x20
-	fatDate    = 1<<5 | 1 // 1 January 1980, the first day there is
+	fatDate    = 1<<5 | 1 // 1 January 1980, the first possible day
 )
 
-// fatVolume makes a file system with one file at a path of names in capitals of at most eight
-// letters and three, whose bytes are in one piece: it says where.
+// fatVolume makes a file system with one file. The names in the path are upper-case 8.3 names. The file is
+// contiguous; at is its offset.
 func fatVolume(label, path string, content []byte) (volume []byte, at int, err error) {
 	names := strings.Split(path, "/")
 	cluster, clusters := 2048, 0

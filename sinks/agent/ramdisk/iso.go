@@ -10,28 +10,28 @@ import (
 // isoSector is a sector of a CD, in bytes.
 const isoSector = 2048
 
-// The sectors of the medium.
+// These are the sectors of the medium.
 const (
 	isoVolume  = 16 // the volume
 	isoBoot    = 17 // where the boot catalog is
 	isoEnd     = 18 // the end of the descriptors
 	isoCatalog = 19
-	isoTableL  = 20 // the folders, in the order of bytes of Intel
-	isoTableM  = 21 // and of Motorola
+	isoTableL  = 20 // the folders, little-endian
+	isoTableM  = 21 // and big-endian
 	isoRoot    = 22
-	isoWords   = 23 // room for the words of one boot
-	isoTools   = 25 // the programs for disks; the boot image is behind them, up to the end
+	isoWords   = 23 // space for the words of one boot
+	isoTools   = 25 // the programs for disks; the boot image follows, up to the end
 )
 
-// The files of the medium. wordsName is empty but for its room.
+// These are the files of the medium. wordsName only reserves space.
 const (
 	wordsName = "BOOT.TXT;1"
 	toolsName = "TOOLS.ZST;1"
 )
 
-// bootMedium makes a medium of ISO 9660 (ECMA-119) with two files, from which UEFI firmware
-// boots an EFI system partition (El Torito, and chapter 13.3.2 of the UEFI specification). The
-// image that is started there has some bytes, from one on.
+// bootMedium makes an ISO 9660 medium (ECMA-119) with two files, from which UEFI firmware boots an EFI system
+// partition (El Torito, and chapter 13.3.2 of the UEFI specification). from and bytes are the place of the boot
+// image in the partition.
 func bootMedium(label string, partition []byte, from, bytes int, tools []byte) []byte {
 	partition = filled(partition, isoSector)
 	isoImage := isoTools + aligned(len(tools), isoSector)/isoSector
@@ -73,7 +73,7 @@ func bootMedium(label string, partition []byte, from, bytes int, tools []byte) [
 		sum += binary.LittleEndian.Uint16(c[i:])
 	}
 	binary.LittleEndian.PutUint16(c[28:], -sum)
-	c[32] = 0x88 // to be booted, as it is; 0 sectors are all up to the end of the medium
+	c[32] = 0x88 // bootable, no emulation; 0 sectors means up to the end of the medium
 	binary.LittleEndian.PutUint32(c[40:], uint32(isoImage))
 
 	copy(at(isoTableL), "\x01\x00\x16\x00\x00\x00\x01\x00\x00\x00")
@@ -86,7 +86,7 @@ func bootMedium(label string, partition []byte, from, bytes int, tools []byte) [
 	return append(medium, partition...)
 }
 
-// isoFolder writes the entry of the root folder: name 0 is itself, 1 the one above.
+// isoFolder writes an entry of the root folder: name 0 is the folder itself, 1 its parent.
 func isoFolder(to []byte, name byte) {
 	to[0] = 34
 	both32(to[2:], isoRoot)
@@ -97,7 +97,7 @@ func isoFolder(to []byte, name byte) {
 	to[32], to[33] = 1, name
 }
 
-// isoFile writes the entry of a file in the root folder, and gives its bytes.
+// isoFile writes the entry of a file in the root folder, and returns the entry's size.
 func isoFile(to []byte, name string, sector, size int) int {
 	isoFolder(to, 0)
 	to[0] = byte(33 + len(name) + 1 - len(name)%2)
@@ -109,7 +109,7 @@ func isoFile(to []byte, name string, sector, size int) int {
 	return int(to[0])
 }
 
-// both32 writes a number in both orders of bytes.
+// both32 writes a number in both byte orders.
 func both32(to []byte, n int) {
 	binary.LittleEndian.PutUint32(to, uint32(n))
 	binary.BigEndian.PutUint32(to[4:], uint32(n))

@@ -8,9 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// ForBoot is a medium with the words of one boot, such as slipway.token=…, which are not on the
-// medium itself: all who read that read the same bytes, and none of them a token. It has as many
-// bytes as the medium.
+// ForBoot is a view of a medium with the words of one boot, such as slipway.token=…. The words are not on the
+// stored medium, so nobody who reads that sees a token. The view has the same size.
 func ForBoot(medium io.ReaderAt, size int64, words ...string) (*io.SectionReader, error) {
 	at, room, err := wire.WordsOf(medium)
 	if err != nil {

@@ -11,24 +11,23 @@ import (
 	"strings"
 )
 
-// module is a kernel module, and what it says of itself in its section .modinfo.
+// module is a kernel module and the data from its section .modinfo.
 type module struct {
 	path    string // below the folder of the kernel's modules: "kernel/drivers/net/tun.ko"
 	content []byte
-	// depends are the modules that it needs, before those that should be loaded before it
-	// where they are there.
+	// depends are the modules that it needs. before are modules that should be loaded before it, if available.
 	depends, before []string
 	aliases         []string
 }
 
-// name is how modules are called: "-" of a file's name is "_" there.
+// moduleName is the name of a module's file, with "_" for "-".
 func moduleName(file string) string {
 	base, _, _ := strings.Cut(path.Base(file), ".")
 	return strings.ReplaceAll(base, "-", "_")
 }
 
-// readModule reads what a module says of itself. No package has the lists that depmod(8)
-// makes of this: it runs where a kernel is installed.
+// readModule reads a module's data. Packages do not contain the lists that depmod(8) makes from it, because depmod
+// runs when a kernel is installed.
 func readModule(file string, content []byte) (*module, error) {
 	e, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {
@@ -68,7 +67,7 @@ func split(list string) (names []string) {
 	return names
 }
 
-// softBefore are the modules of a line such as "pre: crc32c post: x".
+// softBefore are the modules after "pre:" in a line such as "pre: crc32c post: x".
 func softBefore(line string) (names []string) {
 	before := false
 	for _, word := range strings.Fields(line) {
@@ -84,47 +83,47 @@ func softBefore(line string) (names []string) {
 	return names
 }
 
-// wanted are the folders of modules that servers need to start, to be looked at and to be
-// installed. What they depend on comes with them.
+// wanted are the modules that servers need to boot, to be inspected and to be installed. Their dependencies are
+// added.
 var wanted = []string{
-	// Disks and what they hang on.
+	// Disks and their controllers.
 	"drivers/ata/", "drivers/block/virtio_blk", "drivers/block/xen-blkfront", "drivers/block/loop", "drivers/message/fusion/", "drivers/nvme/host/", "drivers/scsi/",
 	"drivers/md/", "drivers/pci/controller/vmd", "drivers/nvdimm/", "drivers/acpi/nfit/", "drivers/cdrom/",
 	// Networks.
 	"drivers/net/ethernet/", "drivers/net/virtio_net", "drivers/net/net_failover", "drivers/net/vmxnet3/", "drivers/net/hyperv/", "drivers/net/xen-netfront",
 	"drivers/net/bonding/", "drivers/net/phy/", "drivers/net/usb/cdc_ether", "drivers/net/usb/rndis_host", "drivers/net/usb/r8152", "net/8021q/", "net/packet/",
-	// What virtual machines hang on.
+	// Virtual machine buses.
 	"drivers/virtio/", "drivers/hv/", "drivers/char/hw_random/virtio-rng",
 	// Keyboards, media and consoles.
 	"drivers/usb/host/", "drivers/usb/storage/usb-storage", "drivers/usb/storage/uas", "drivers/hid/usbhid/", "drivers/hid/hid-generic", "drivers/hid/hid.", "drivers/input/serio/",
-	// What tells of the machine.
+	// Sources of information on the machine.
 	"drivers/char/tpm/", "drivers/char/ipmi/", "drivers/firmware/", "fs/efivarfs/",
 	// File systems.
 	"fs/ext4/", "fs/xfs/", "fs/btrfs/", "fs/fat/", "fs/isofs/", "fs/squashfs/", "fs/nls/nls_cp437", "fs/nls/nls_iso8859-1", "fs/nls/nls_ascii", "fs/nls/nls_utf8",
-	// The checksums that the file systems ask for by name.
+	// Checksums that the file systems request by name.
 	"crypto/crc32c_generic", "arch/x86/crypto/crc32c-intel", "crypto/xxhash_generic", "crypto/blake2b_generic",
 }
 
-// unwanted are left out of the folders above: what tests drivers, and buses that no server has.
+// unwanted are modules in the folders above that are left out: driver tests, and buses that no server has.
 var unwanted = []string{
 	"drivers/scsi/pcmcia/", "drivers/scsi/scsi_debug", "drivers/net/ethernet/8390/", "drivers/net/ethernet/xircom/", "drivers/ata/pata_pcmcia", "drivers/net/ethernet/fujitsu/", "drivers/net/ethernet/smsc/smc91c92_cs",
 	"drivers/scsi/fcoe/", "drivers/scsi/libfc/", "drivers/scsi/bnx2fc/", "drivers/net/ethernet/3com/3c5", "drivers/net/ethernet/amd/nmclan_cs", "drivers/usb/host/isp116x", "drivers/usb/host/sl811",
 }
 
-// foreign are most of a kernel's modules, which no server needs to start. They are not read.
+// foreign are most of a kernel's modules, which no server needs to boot. They are not read.
 var foreign = []string{"kernel/drivers/gpu/", "kernel/drivers/media/", "kernel/drivers/net/wireless/", "kernel/drivers/staging/", "kernel/drivers/iio/", "kernel/sound/"}
 
 func isForeign(file string) bool {
 	return slices.ContainsFunc(foreign, func(prefix string) bool { return strings.HasPrefix(file, prefix) })
 }
 
-// isWanted says whether a module, by its path below "kernel/", is one of those.
+// isWanted reports whether a module is wanted, by its path below "kernel/".
 func isWanted(file string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(file, prefix) }
 	return slices.ContainsFunc(wanted, begins) && !slices.ContainsFunc(unwanted, begins)
 }
 
-// chosen are the wanted modules of a kernel with all that they need, by name.
+// chosen are the wanted modules of a kernel with all their dependencies, by name.
 func chosen(all map[string]*module) (map[string]*module, error) {
 	byAlias := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -151,7 +150,7 @@ func chosen(all map[string]*module) (map[string]*module, error) {
 			if all[b] == nil {
 				b = byAlias[b]
 			}
-			if all[b] != nil && b != name { // the others are parts of the kernel
+			if all[b] != nil && b != name { // the others are built into the kernel
 				before = append(before, b)
 			}
 		}
@@ -176,7 +175,7 @@ func chosen(all map[string]*module) (map[string]*module, error) {
 	return kept, nil
 }
 
-// moduleLists are modules.dep, modules.alias and modules.softdep as depmod(8) writes them.
+// moduleLists are modules.dep, modules.alias and modules.softdep in the format of depmod(8).
 func moduleLists(kept map[string]*module) (dep, alias, softdep []byte) {
 	var d, a, s bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
@@ -196,7 +195,7 @@ func moduleLists(kept map[string]*module) (dep, alias, softdep []byte) {
 	return d.Bytes(), a.Bytes(), s.Bytes()
 }
 
-// needs are all modules that one needs: each stands behind those that need it.
+// needs are all dependencies of a module, each after those that need it.
 func needs(kept map[string]*module, name string) (names []string) {
 	visited := map[string]bool{name: true}
 	var visit func(name string)

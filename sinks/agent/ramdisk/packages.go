@@ -16,21 +16,21 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// The packages of Debian that a ramdisk is made of.
+// These are the Debian packages for a ramdisk.
 const (
 	stubPackage   = "systemd-boot-efi"
-	kernelPackage = "linux-image-amd64" // depends on that of the newest kernel
+	kernelPackage = "linux-image-amd64" // depends on the package of the newest kernel
 	architecture  = "amd64"
 )
 
-// kernelName is the name of a package that has a kernel, with its release.
+// kernelName matches the name of a package with a kernel, and captures the release.
 var kernelName = regexp.MustCompile(`^linux-image-([0-9][0-9a-z.+~-]*)$`)
 
-// Package is one that a ramdisk was made of.
+// Package is a package that a ramdisk was built from.
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// SHA256 is that of the package's file, in lower-case hex.
+	// SHA256 is the digest of the package's file, in lower-case hex.
 	SHA256 string `json:"sha256"`
 }
 
@@ -62,7 +62,7 @@ func inFolder(folder string) (p packages, err error) {
 	for _, name := range names {
 		base, _, _ := strings.Cut(filepath.Base(name), "_")
 		if base != stubPackage && !kernelName.MatchString(base) {
-			continue // what else is there need not be whole
+			continue // other files need not be complete
 		}
 		d, err := openDeb(name)
 		if err != nil {
@@ -93,8 +93,7 @@ func inFolder(folder string) (p packages, err error) {
 	return p, nil
 }
 
-// pool are the packages in a folder, to which apt downloads those that are asked for where
-// download is set.
+// pool is the packages in a folder. If download is set, apt downloads requested packages to it.
 type pool struct {
 	folder   string
 	download bool
@@ -107,10 +106,10 @@ func (p *pool) Close() {
 	}
 }
 
-// packageName is what a package may be called (Debian's policy, section 5.6.7).
+// packageName matches a valid package name (Debian Policy, section 5.6.7).
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
-// get opens packages by their names. One that is not there is an error where it must be there.
+// get opens packages by name. A missing package is an error if must is set.
 func (p *pool) get(ctx context.Context, names []string, must bool) (map[string]*deb, error) {
 	for _, name := range names {
 		if !packageName.MatchString(name) {
@@ -153,12 +152,12 @@ func (p *pool) get(ctx context.Context, names []string, must bool) (map[string]*
 	return all, nil
 }
 
-// oneOf says that there are two packages where there may be one.
+// oneOf is the error for two packages where only one is allowed.
 func oneOf(one, other string) error {
 	return fmt.Errorf("%s and %s are in the folder of packages, and a ramdisk is made of one of them: take the other one away", filepath.Base(one), filepath.Base(other))
 }
 
-// fits holds that a package is for the machines that a ramdisk is for.
+// fits checks that a package is for the ramdisk's architecture.
 func (d *deb) fits() error {
 	if is := d.fields["Architecture"]; is != architecture {
 		return fmt.Errorf("%s is for machines of the architecture %s, and a ramdisk is made for %s", d.file.Name(), is, architecture)
@@ -166,13 +165,12 @@ func (d *deb) fits() error {
 	return nil
 }
 
-// escaped is a path in which no letter has a meaning to filepath.Glob.
+// escaped escapes a path for filepath.Glob.
 func escaped(path string) string {
 	return regexp.MustCompile(`[\\*?\[]`).ReplaceAllString(path, `\$0`)
 }
 
-// fetch has apt download the packages into a folder, as this host is configured; apt verifies
-// them.
+// fetch makes apt download the packages to a folder, with this host's configuration. apt verifies them.
 func fetch(ctx context.Context, folder string) error {
 	if err := download(ctx, folder, stubPackage, kernelPackage); err != nil {
 		return err
@@ -194,8 +192,7 @@ func fetch(ctx context.Context, folder string) error {
 	return fmt.Errorf("the package %s names no kernel: it depends on %q", kernelPackage, d.fields["Depends"])
 }
 
-// download has apt fetch packages into a folder. It needs no root: neither its lists nor its
-// cache are written.
+// download makes apt download packages to a folder. It needs no root, because it writes neither lists nor cache.
 func download(ctx context.Context, folder string, names ...string) error {
 	args := []string{"-q", "download"}
 	for _, n := range names {
@@ -223,7 +220,7 @@ func lastLine(out []byte) string {
 	return lines[len(lines)-1]
 }
 
-// stub is the program that starts the kernel in a unified kernel image.
+// stubProgram is the program that starts the kernel in a unified kernel image.
 func (p packages) stubProgram() ([]byte, error) {
 	var program []byte
 	err := p.stub.each("data.tar", func(name string, h *tar.Header, content io.Reader) (err error) {
@@ -248,8 +245,7 @@ type kernel struct {
 	modules map[string]*module
 }
 
-// readKernel reads a kernel and all its modules; tell is told how many bytes of the package
-// were unpacked.
+// readKernel reads a kernel and all its modules. tell receives how many bytes of the package were unpacked.
 func (p packages) readKernel(ctx context.Context, tell func(bytes int64)) (*kernel, error) {
 	k := &kernel{modules: map[string]*module{}}
 	var bytesRead int64
@@ -295,8 +291,8 @@ func (p packages) readKernel(ctx context.Context, tell func(bytes int64)) (*kern
 	return k, nil
 }
 
-// unpackedModule is a module as the agent gives it to the kernel: Debian packs modules from
-// its release 13 on.
+// unpackedModule is a module without compression, as the agent gives it to the kernel. Debian compresses modules
+// since release 13.
 func unpackedModule(file string, packed []byte) (string, []byte, error) {
 	name, ok := strings.CutSuffix(file, ".xz")
 	if !ok {
@@ -310,7 +306,7 @@ func unpackedModule(file string, packed []byte) (string, []byte, error) {
 	return name, all, err
 }
 
-// told is what a package says of itself, with its digest.
+// told is a package's name and version, with its digest.
 func told(d *deb) (Package, error) {
 	sum, err := d.digest()
 	return Package{d.fields["Package"], d.fields["Version"], sum}, err

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// section is a part of a program in the format PE.
+// section is a section of a PE program.
 type section struct {
 	name    string
 	content []byte
 }
 
-// The places in the headers of a PE32+ program, by Microsoft's specification "PE Format".
+// These are offsets in the headers of a PE32+ program, by Microsoft's specification "PE Format".
 const (
-	peOffset        = 0x3c // in the file: where the header "PE" is
-	headSize        = 24   // of the header, with its mark
+	peOffset        = 0x3c // in the file: offset of the header "PE"
+	headSize        = 24   // of the header, including its signature
 	sectionCount    = 6    // in the header
 	optionalSize    = 20
 	initializedData = 8 // in the optional header
@@ -23,16 +23,15 @@ const (
 	imageSize       = 56
 	headersSize     = 60
 	checkSum        = 64
-	dataDirectories = 108 // how many follow
+	dataDirectories = 108 // number of directories that follow
 	certificates    = 4   // the directory of signatures
 	sectionHead     = 40
-	readOnlyData    = 0x40000040 // initialised data that is read
+	readOnlyData    = 0x40000040 // initialized, readable data
 	pageSize        = 4096
 )
 
-// withSections adds sections behind those of a program. The stub of systemd finds them by
-// their names, and takes their sizes from VirtualSize. Each begins at a page of memory, since
-// the stub hands the kernel and the initramfs on where they are.
+// withSections appends sections to a program. systemd's stub finds them by name, and takes their sizes from
+// VirtualSize. Each starts on a memory page, because the stub passes the kernel and the initramfs on in place.
 func withSections(program []byte, add []section) ([]byte, error) {
 	if len(program) < peOffset+4 {
 		return nil, errNoPE
@@ -63,7 +62,7 @@ func withSections(program []byte, add []section) ([]byte, error) {
 	if file > len(program) {
 		return nil, errNoPE
 	}
-	out := append([]byte(nil), program[:file]...) // what follows are names of symbols, which nobody needs
+	out := append([]byte(nil), program[:file]...) // only symbol names follow, which are not needed
 	added := 0
 	for i, s := range add {
 		memory, out = aligned(memory, pageSize), filled(out, align)
@@ -80,13 +79,13 @@ func withSections(program []byte, add []section) ([]byte, error) {
 		memory, added = memory+size, added+size
 	}
 	le.PutUint16(out[head+sectionCount:], uint16(count+len(add)))
-	clear(out[head+12 : head+20]) // the table of symbols
+	clear(out[head+12 : head+20]) // the symbol table
 	o := out[optional:]
 	le.PutUint32(o[initializedData:], le.Uint32(o[initializedData:])+uint32(added))
 	le.PutUint32(o[imageSize:], uint32(aligned(memory, pageSize)))
-	le.PutUint32(o[checkSum:], 0) // firmware does not look at it
+	le.PutUint32(o[checkSum:], 0) // firmware does not check it
 	if le.Uint32(o[dataDirectories:]) > certificates {
-		clear(o[dataDirectories+4+8*certificates:][:8]) // a signature of the program alone fits no more
+		clear(o[dataDirectories+4+8*certificates:][:8]) // the program's own signature no longer applies
 	}
 	return out, nil
 }
@@ -95,7 +94,7 @@ var errNoPE = errors.New("the EFI stub is not a program for 64-bit UEFI")
 
 func aligned(n, to int) int { return (n + to - 1) / to * to }
 
-// filled adds zeros up to a multiple of some bytes.
+// filled pads with zeros to a multiple of some bytes.
 func filled(b []byte, to int) []byte {
 	return append(b, make([]byte, aligned(len(b), to)-len(b))...)
 }

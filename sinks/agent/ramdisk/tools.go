@@ -16,33 +16,32 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Where the archive has what it has. The agent's links (wire.ToolsLinks) lead to these folders,
-// and the loader of Debian looks for libraries in the second one by itself.
+// These are the folders of the archive. The agent's links (wire.ToolsLinks) point to them, and Debian's loader
+// searches the second one for libraries by default.
 const (
 	programFolder = "usr/sbin/"
 	libraryFolder = "usr/lib/x86_64-linux-gnu/"
 	loaderFolder  = "lib64/"
 )
 
-// programFolders and libraryFolders are where packages have programs and libraries, without
-// "usr/" in front, which a release of Debian has and another one does not.
+// programFolders and libraryFolders are where packages have programs and libraries, without the leading "usr/" that
+// only some Debian releases use.
 var (
 	programFolders = []string{"sbin/", "bin/"}
 	libraryFolders = []string{"lib/x86_64-linux-gnu/", "lib/", "lib64/"}
 )
 
-// toolbox finds the programs that the agent runs, and the libraries that they need, in packages.
+// toolbox finds the agent's programs and their libraries in packages.
 type toolbox struct {
 	pool   *pool
 	opened map[string]*parts
-	files  map[string][]byte // of the archive, by their paths in it
-	from   map[string]bool   // the packages that these come from
-	// loaders are the libraries that start programs: each is where its programs say.
+	files  map[string][]byte // of the archive, by path
+	from   map[string]bool   // the packages that the files come from
+	// loaders are the libraries that start programs. Each is at the path that its programs name.
 	loaders map[string]bool
 }
 
-// parts are the files of a package that an archive may need, without "usr/" in front of their
-// paths.
+// parts are the files of a package that an archive may need, with paths without a leading "usr/".
 type parts struct {
 	*deb
 	files map[string][]byte
@@ -52,7 +51,7 @@ type parts struct {
 // missing is a library that a file needs.
 type missing struct{ library, by, of string }
 
-// makeTools makes the archive of programs for disks, and notes in b what is in it.
+// makeTools builds the archive of programs for disks, and records its contents in b.
 func makeTools(ctx context.Context, p *pool, tell func(what string, have, all int64), b *Built) ([]byte, error) {
 	t := &toolbox{pool: p, opened: map[string]*parts{}, files: map[string][]byte{}, from: map[string]bool{}, loaders: map[string]bool{}}
 	tell("reads the programs for disks", 0, 0)
@@ -100,8 +99,7 @@ func makeTools(ctx context.Context, p *pool, tell func(what string, have, all in
 	return packed, nil
 }
 
-// collect fills the archive: the programs first, and then what they need, until nothing is
-// missing.
+// collect fills the archive: first the programs, then their libraries, until nothing is missing.
 func (t *toolbox) collect(ctx context.Context) error {
 	var packages []string
 	for _, p := range wire.Programs {
@@ -153,11 +151,11 @@ func (t *toolbox) collect(ctx context.Context) error {
 	return nil
 }
 
-// resolve puts a library into the archive, and tells what that needs. found is false where no
-// open package has it.
+// resolve adds a library to the archive, and returns the libraries that it needs. found is false if no open package
+// has it.
 func (t *toolbox) resolve(n missing) (more []missing, found bool, err error) {
 	at := libraryFolder + n.library
-	if t.loaders[n.library] { // known of all programs before the first library is looked for
+	if t.loaders[n.library] { // all programs are read before the first library
 		at = loaderFolder + n.library
 	}
 	if t.files[at] != nil {
@@ -172,8 +170,8 @@ func (t *toolbox) resolve(n missing) (more []missing, found bool, err error) {
 	return nil, false, nil
 }
 
-// add puts a program or a library into the archive, and tells which libraries it needs. One of
-// them is the loader of a program, whose path the program names.
+// add adds a program or library to the archive, and returns the libraries that it needs. For a program, one of them
+// is its loader, whose path the program names.
 func (t *toolbox) add(at string, content []byte, of string) (needs []missing, err error) {
 	name := path.Base(at)
 	wrong := func(why string) ([]missing, error) {
@@ -209,15 +207,14 @@ func (t *toolbox) add(at string, content []byte, of string) (needs []missing, er
 	return needs, nil
 }
 
-// isName says whether a text names a file in a folder.
+// isName reports whether a text is a plain file name.
 func isName(text string) bool { return text == path.Base(text) && text != "." && text != ".." }
 
 // maxLoader bounds the path of a loader, in bytes.
 const maxLoader = 4096
 
-// openNeeded opens the packages of libraries that those with missing libraries depend on, and
-// says whether there was one that was not open before. One that is not there is no error: of
-// what it has nothing may be needed.
+// openNeeded opens the library packages that packages with missing libraries depend on, and reports whether it
+// opened a new one. A missing package is not an error, because nothing in it may be needed.
 func (t *toolbox) openNeeded(ctx context.Context, lack []missing) (opened bool, err error) {
 	var names []string
 	for _, n := range lack {
@@ -235,7 +232,7 @@ func (t *toolbox) openNeeded(ctx context.Context, lack []missing) (opened bool, 
 	return len(t.opened) > before, err
 }
 
-// lacks says which library no package has, and which packages may have it and the others.
+// lacks says which library no package has, and which missing packages may contain the libraries.
 func (t *toolbox) lacks(all []missing) error {
 	var absent []string
 	for _, n := range all {
@@ -253,7 +250,7 @@ func (t *toolbox) lacks(all []missing) error {
 	return fmt.Errorf("%s: put the packages %s into %s (`apt-get download` fetches them)", what, strings.Join(slices.Compact(absent), ", "), t.pool.folder)
 }
 
-// open opens packages and reads what an archive may need of them.
+// open opens packages and reads the files that an archive may need.
 func (t *toolbox) open(ctx context.Context, names []string, must bool) error {
 	all, err := t.pool.get(ctx, names, must)
 	for name, d := range all {
@@ -303,14 +300,14 @@ func (p *parts) read() error {
 	})
 }
 
-// within is an absolute path of a package as parts has it.
+// within is an absolute path of a package in the form of parts.
 func within(to string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path.Clean(to), "/"), "usr/")
 }
 
-// find is the content of a name in one of some folders; nil where it is not there.
+// find returns the content of a name in one of the folders; nil if it is missing.
 func (p *parts) find(name string, folders []string) []byte {
-	const longest = 8 // links in a row
+	const longest = 8 // links in a chain
 	for _, folder := range folders {
 		at := folder + name
 		for range longest {
@@ -323,8 +320,8 @@ func (p *parts) find(name string, folders []string) []byte {
 	return nil
 }
 
-// libraries are the packages of libraries that a package depends on, in order. Debian calls them
-// lib…, but for that of zlib; of alternatives the first is the one that it is built with.
+// libraries are the library packages that a package depends on, sorted. Debian names them lib…, except zlib's. Of
+// alternatives, the first counts: the package was built with it.
 func (d *deb) libraries() (names []string) {
 	for field := range strings.SplitSeq(d.fields["Pre-Depends"]+","+d.fields["Depends"], ",") {
 		name := strings.TrimSpace(field)

@@ -14,18 +14,17 @@ import (
 	"cuelang.org/go/cue/errors"
 )
 
-// Recipe says what an image is made of.
+// Recipe says what an image is made from.
 type Recipe struct {
-	// From is a release of Releases, whose suite, sources and packages the recipe begins with.
+	// From is a name in Releases. The recipe starts with that release's suite, sources and packages.
 	From string `json:"from,omitempty"`
-	// Suite is the codename of another release; mmdebstrap knows its keys, or Sources name them.
+	// Suite is the codename of another release. mmdebstrap must know its keys, or Sources must name them.
 	Suite string `json:"suite,omitempty"`
-	// Sources are lines of sources.list(5), in the place of those of the release.
+	// Sources are lines of sources.list(5) that replace those of the release.
 	Sources []string `json:"sources,omitempty"`
-	// Packages are installed beside those of the release.
+	// Packages are installed in addition to those of the release.
 	Packages []string `json:"packages,omitempty"`
-	// Run are programs with their arguments for a shell, which run as root in the new system, in
-	// this order, after all packages are installed.
+	// Run are shell commands that run as root in the new system, in this order, after all packages are installed.
 	Run []string `json:"run,omitempty"`
 }
 
@@ -35,13 +34,13 @@ var schema string
 // maxRecipe bounds the file of a recipe, in bytes.
 const maxRecipe = 1 << 20
 
-// codenames are the releases that a recipe can begin with.
+// codenames are the releases that a recipe can start from.
 var codenames = map[string]string{"debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie"}
 
-// Releases are the names that a recipe can begin with: "debian12".
+// Releases lists the names that a recipe can start from, such as "debian12".
 func Releases() []string { return slices.Sorted(maps.Keys(codenames)) }
 
-// IsRelease reports whether a recipe can begin with a name.
+// IsRelease reports whether a recipe can start from a name.
 func IsRelease(name string) bool { return codenames[name] != "" }
 
 // ReadRecipe reads a recipe in CUE. See recipe.cue for its form.
@@ -77,7 +76,7 @@ func ReadRecipe(name string) (Recipe, error) {
 	return r, nil
 }
 
-// inWords is the first error of CUE, with its place in the file.
+// inWords is CUE's first error, with its place in the file.
 func inWords(name string, err error) error {
 	first := errors.Errors(err)[0]
 	at := name
@@ -95,7 +94,7 @@ func inWords(name string, err error) error {
 	return fmt.Errorf("%s: %s; `slipway help image build` shows a recipe", at, what)
 }
 
-// whole is the recipe with what its release has.
+// whole is the recipe completed from its release.
 func (r Recipe) whole(arch string) Recipe {
 	if r.From == "" {
 		return r
@@ -116,15 +115,15 @@ func (r Recipe) whole(arch string) Recipe {
 	if arch == "amd64" {
 		of = append(of, "grub-pc-bin")
 	}
-	if r.From != "debian11" { // whose systemd has it
+	if r.From != "debian11" { // its systemd includes it
 		of = append(of, "systemd-resolved")
 	}
 	r.Packages = slices.Compact(slices.Sorted(slices.Values(slices.Concat(of, r.Packages))))
 	return r
 }
 
-// packages are what a server of Debian has in every layout of disks: what starts it, what
-// mounts it, and what Slipway and people need to reach it.
+// packages are what a Debian server needs in every disk layout: to boot, to mount its file systems, and to be
+// reached by Slipway and people.
 var packages = []string{
 	"apt", "bash-completion", "btrfs-progs", "ca-certificates", "dbus", "dosfstools", "e2fsprogs", "efibootmgr", "grub2-common",
 	"initramfs-tools", "iproute2", "iputils-ping", "kmod", "less", "lvm2", "mdadm", "nano", "openssh-server", "sudo", "systemd-sysv",
@@ -133,5 +132,5 @@ var packages = []string{
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,62}$`)
 
-// IsName reports whether a text can be the name of an image: the beginning of its file's name.
+// IsName reports whether a text can be the name of an image, which starts its file's name.
 func IsName(text string) bool { return nameForm.MatchString(text) }

@@ -1,5 +1,5 @@
-// Package rootimage makes images of root file systems, which the agent unpacks onto the
-// disks of a machine: by mmdebstrap(1), from packages of Debian.
+// Package rootimage builds images of root file systems, which the agent unpacks onto a machine's disks. It uses
+// mmdebstrap(1) and Debian packages.
 package rootimage
 
 import (
@@ -25,42 +25,42 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Options say what is made, and where.
+// Options say what to build, and where.
 type Options struct {
-	// Name is the beginning of the file's name.
+	// Name starts the file's name.
 	Name   string
 	Recipe Recipe
-	// Arch is Debian's name of the architecture; this computer's where it is empty.
+	// Arch is Debian's name of the architecture; empty means this computer's.
 	Arch string
-	// Out is the folder that is written to.
+	// Out is the output folder.
 	Out string
-	// Epoch is the time that no file in the image is younger than, which makes images of the same
-	// packages equal; the zero value leaves the times as they are.
+	// Epoch bounds the times of all files in the image, so that images of the same packages are equal. The zero
+	// value keeps the times.
 	Epoch time.Time
-	// Progress is told what is being done, and how many bytes of the image's archive were made,
-	// of which nobody knows how many there will be. It may be nil.
+	// Progress receives the current activity, and how many bytes of the image's archive were made. The total is
+	// unknown. It may be nil.
 	Progress func(what string, have, of int64)
 }
 
-// Built is an image that was made.
+// Built describes a built image.
 type Built struct {
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// Unpacked is how many bytes its files have.
+	// Unpacked is the size of its files in bytes.
 	Unpacked int64     `json:"unpacked"`
 	Suite    string    `json:"suite"`
 	Arch     string    `json:"arch"`
 	Packages []Package `json:"packages"`
 }
 
-// Package is one that is installed in the image.
+// Package is a package that is installed in the image.
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Build makes an image. One of the same name is replaced once the new one is complete.
+// Build builds an image. It replaces an image of the same name after the new one is complete.
 func Build(ctx context.Context, o Options) (*Built, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
@@ -92,7 +92,7 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 	if !o.Epoch.IsZero() {
 		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(o.Epoch.Unix(), 10))
 	}
-	// It unmounts and removes what it has made when it is told to end.
+	// On SIGTERM, mmdebstrap unmounts and removes what it has made.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	if err := b.write(cmd, out, o.Progress); err != nil {
@@ -104,16 +104,15 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 	return b, os.Rename(out.Name(), b.Path)
 }
 
-// tidy is what is done last in each new system. This computer's name, its name servers and the
-// settings by which it fetches packages are not those of the machine, and keys are made by
-// each machine for itself.
+// tidy runs last in each new system. This computer's name, name servers and apt settings must not stay in the
+// image, and each machine makes its own keys.
 const tidy = `rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/hostname" "$1/etc/.resolv.conf.systemd-resolved.bak" "$1"/etc/ssh/ssh_host_*
 if [ -e "$1/lib/systemd/system/systemd-networkd.service" ] && ! [ -e "$1/usr/sbin/ifup" ]; then
 	chroot "$1" systemctl --quiet enable systemd-networkd.service
 fi
 `
 
-// arguments are those of mmdebstrap. The files that they name are below work.
+// arguments are the arguments of mmdebstrap. The files that they name are below work.
 func arguments(work string, r Recipe, arch string) ([]string, error) {
 	var script strings.Builder
 	script.WriteString("#!/bin/sh\nset -eu\n")
@@ -126,7 +125,7 @@ func arguments(work string, r Recipe, arch string) ([]string, error) {
 	for name, text := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(work, name), []byte(text), 0o755))
 	}
-	// Without root, mmdebstrap reads them as another user.
+	// Without root, mmdebstrap reads the files as another user.
 	if err := errors.Join(err, os.Chmod(work, 0o755)); err != nil {
 		return nil, err
 	}
@@ -138,7 +137,7 @@ func arguments(work string, r Recipe, arch string) ([]string, error) {
 	}, nil
 }
 
-// fetching are the settings by which apt of this computer fetches, such as a proxy.
+// fetching are this computer's apt settings for downloads, such as a proxy.
 func fetching() (string, error) {
 	out, err := exec.Command("apt-config", "dump").Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -156,10 +155,10 @@ func fetching() (string, error) {
 	return strings.Join(kept, ""), nil
 }
 
-// quoted is a text as one word of a shell.
+// quoted quotes a text as one shell word.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// write runs mmdebstrap and packs what it makes.
+// write runs mmdebstrap and compresses its output.
 func (b *Built) write(cmd *exec.Cmd, to io.Writer, progress func(string, int64, int64)) error {
 	said := &saying{progress: progress, what: "starting mmdebstrap"}
 	cmd.Stderr = said
@@ -192,10 +191,10 @@ func (b *Built) write(cmd *exec.Cmd, to io.Writer, progress func(string, int64, 
 	return nil
 }
 
-// maxStatus bounds the list of packages of a system, in bytes.
+// maxStatus bounds a system's list of packages, in bytes.
 const maxStatus = 64 << 20
 
-// read reads an image's archive to its end, and what dpkg says of the packages in it.
+// read reads an image's archive to its end, including dpkg's list of its packages.
 func (b *Built) read(r io.Reader) error {
 	buffered := bufio.NewReaderSize(r, 1<<20)
 	t := tar.NewReader(buffered)
@@ -216,7 +215,7 @@ func (b *Built) read(r io.Reader) error {
 			b.Packages = installed(text)
 		}
 	}
-	if _, err := io.Copy(io.Discard, buffered); err != nil { // the padding at the end is part of the image
+	if _, err := io.Copy(io.Discard, buffered); err != nil { // the final padding is part of the image
 		return fmt.Errorf("read what mmdebstrap made: %w", err)
 	}
 	if len(b.Packages) == 0 {
@@ -225,7 +224,7 @@ func (b *Built) read(r io.Reader) error {
 	return nil
 }
 
-// installed are the packages of a file in the form of /var/lib/dpkg/status.
+// installed are the packages of a file in the format of /var/lib/dpkg/status.
 func installed(status []byte) (all []Package) {
 	for stanza := range bytes.SplitSeq(status, []byte("\n\n")) {
 		var p Package
@@ -249,10 +248,10 @@ func installed(status []byte) (all []Package) {
 	return all
 }
 
-// counted counts what is written.
+// counted counts the bytes written.
 type counted struct {
 	to   io.Writer
-	each func(int64) // is told how many there were
+	each func(int64) // receives the count so far
 	n    int64
 }
 

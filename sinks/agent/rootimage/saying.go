@@ -7,8 +7,7 @@ import (
 	"unicode"
 )
 
-// saying reads what mmdebstrap says: "I: running apt-get update..." of what it does, "E: …" of
-// what has failed.
+// saying parses mmdebstrap's messages: "I: running apt-get update..." for progress, "E: …" for errors.
 type saying struct {
 	progress func(what string, have, of int64)
 
@@ -20,13 +19,13 @@ type saying struct {
 	last   []string
 }
 
-// Bounds of what is kept.
+// These are the bounds on what is kept.
 const (
 	maxLine  = 1000
 	maxLines = 5
 )
 
-// Write takes what mmdebstrap says. It never fails.
+// Write parses mmdebstrap's output. It never fails.
 func (s *saying) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +56,7 @@ func (s *saying) line(text string) {
 	}
 }
 
-// made is told how many bytes of the archive there are.
+// made records how many bytes of the archive exist.
 func (s *saying) made(have int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +64,7 @@ func (s *saying) made(have int64) {
 	s.progress(s.what, have, 0)
 }
 
-// why is what mmdebstrap has said of its failure: its errors, and before them the last lines
-// of the programs that it ran.
+// why is mmdebstrap's explanation of its failure: its errors, after the last lines of the programs that it ran.
 func (s *saying) why() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,47 +22,46 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The times of a call.
+// These are the times of a call.
 const (
 	callTimeout = 20 * time.Second // until the daemon has answered
-	alive       = 15 * time.Second // between the kernel's questions whether the daemon is there
+	alive       = 15 * time.Second // between TCP keep-alives
 )
 
 // Caller calls the daemon.
 type Caller struct {
 	Settings Settings
-	// Machine tells what the machine is.
+	// Machine describes the machine.
 	Machine func() wire.Machine
 	// Program answers the daemon's requests.
 	Program *run.Program
-	// Said are the last lines of the console that the daemon was not told yet. It may be nil.
+	// Said returns the last console lines that the daemon has not received. It may be nil.
 	Said func() []string
 	// Welcomed is called when the daemon has accepted the machine.
 	Welcomed func(w wire.Welcome)
 	key      tls.Certificate
 }
 
-// RefusedError says that the daemon does not work with this machine.
+// RefusedError reports that the daemon refuses this machine.
 type RefusedError struct{ Text string }
 
 func (e *RefusedError) Error() string { return e.Text }
 
-// NewKey makes the key of this boot, which is never written. The daemon knows the machine by
-// it when the connection was lost.
+// NewKey makes the key of this boot, which is never stored. After a lost connection the daemon recognizes the
+// machine by it.
 func (c *Caller) NewKey() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	// The clock may be wrong, and nobody looks at the times.
+	// The clock may be wrong, and nobody checks these times.
 	own := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "slipway-agent"}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, own, own, key.Public(), key)
 	c.key = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	return err
 }
 
-// Call speaks with the daemon over a link until the connection ends; over any where it is
-// empty.
+// Call talks to the daemon over a link until the connection ends. An empty link means any.
 func (c *Caller) Call(ctx context.Context, link string) error {
 	conn, err := c.dial(ctx, link)
 	if err != nil {
@@ -117,14 +116,14 @@ func (c *Caller) dial(ctx context.Context, link string) (net.Conn, error) {
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: host, Certificates: []tls.Certificate{c.key},
-		InsecureSkipVerify: true, // VerifyConnection does it, without the machine's clock
+		InsecureSkipVerify: true, // VerifyConnection does this, without the machine's clock
 		VerifyConnection:   func(s tls.ConnectionState) error { return verify(s.PeerCertificates, c.Settings.CA, host, time.Now()) },
 	}
 	return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", c.Settings.Daemon)
 }
 
-// verify holds what the daemon shows to the digest of one of its certificates. The clock of a
-// machine may be years behind: a certificate that is not valid yet is accepted.
+// verify checks the daemon's certificates against the digest of one of them. A machine's clock may be years behind,
+// so a certificate that is not valid yet is accepted.
 func verify(shown []*x509.Certificate, ca []byte, host string, now time.Time) error {
 	i := slices.IndexFunc(shown, func(c *x509.Certificate) bool {
 		digest := sha256.Sum256(c.Raw)

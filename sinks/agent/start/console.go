@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// console writes lines for people to all consoles of the kernel.
+// console writes lines for people to all kernel consoles.
 type console struct {
 	mu    sync.Mutex
 	to    []io.Writer
@@ -22,8 +22,7 @@ type console struct {
 	told  []string // the last lines, for the daemon
 }
 
-// openConsoles opens what proc_consoles(5) lists; the kernel itself gives the first process
-// only the last of them.
+// openConsoles opens all consoles in proc_consoles(5). The kernel gives the first process only the last of them.
 func openConsoles() *console {
 	c := &console{begun: time.Now()}
 	text, _ := os.ReadFile("/proc/consoles")
@@ -39,7 +38,7 @@ func openConsoles() *console {
 	return c
 }
 
-// say writes a line, unless it is the same as the last one.
+// say writes a line, unless it repeats the last one.
 func (c *console) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	c.mu.Lock()
@@ -58,18 +57,18 @@ func (c *console) say(format string, args ...any) {
 	}
 }
 
-// longestLine bounds a line that the daemon is told, in letters: all of them are in one Hello.
+// longestLine bounds a line for the daemon, in characters, because all lines go into one Hello.
 const longestLine = 400
 
-// untold are the last lines, which are told once a call. A daemon that refuses the machine, or is
-// not reached, may be told twice.
+// untold are the last lines, which are sent with a call. A daemon that refuses the machine, or is not reached, may
+// get them twice.
 func (c *console) untold() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.told)
 }
 
-// forget forgets lines that the daemon was told.
+// forget drops the lines that the daemon has received.
 func (c *console) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,17 +16,17 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// imageIdle is how long the daemon may take for some bytes of an image.
+// imageIdle bounds the wait for more bytes of an image.
 const imageIdle = time.Minute
 
-// served is an image that the daemon serves at a URL of its own.
+// served is an image that the daemon serves at its own URL.
 type served struct {
 	url    string
 	client *http.Client
 }
 
-// openImage is an image at the URL that the daemon gave. What comes from there is compared
-// with its digest by whoever reads it, so that http is safe against anybody who changes it.
+// openImage opens an image at the daemon's URL. The reader compares the bytes with the digest, so http is safe
+// against modification.
 func openImage(i wire.Image) (image.Source, error) {
 	wrong := func(why string) (image.Source, error) {
 		return nil, &wire.Error{Class: wire.Refused, Text: "the URL of the image " + why + "; nothing was written"}
@@ -55,7 +55,7 @@ func openImage(i wire.Image) (image.Source, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{
 			MinVersion: tls.VersionTLS13, ServerName: u.Hostname(),
-			InsecureSkipVerify: true, // VerifyConnection does it, without the machine's clock
+			InsecureSkipVerify: true, // VerifyConnection does this, without the machine's clock
 			VerifyConnection: func(s tls.ConnectionState) error {
 				return verify(s.PeerCertificates, ca, u.Hostname(), time.Now())
 			},
@@ -67,7 +67,7 @@ func openImage(i wire.Image) (image.Source, error) {
 	return &served{i.URL, &http.Client{Transport: transport, CheckRedirect: refuse}}, nil
 }
 
-// impatient is a connection on which some bytes must come in time.
+// impatient is a connection whose reads have a time limit.
 type impatient struct{ net.Conn }
 
 func (c *impatient) Read(b []byte) (int, error) {
@@ -90,7 +90,7 @@ func (s *served) Open(ctx context.Context, from int64) (io.ReadCloser, error) {
 	a, err := s.client.Do(r)
 	if err != nil {
 		if u, ok := err.(*url.Error); ok {
-			err = u.Err // the URL has a token
+			err = u.Err // the URL contains a token
 		}
 		return nil, fmt.Errorf("the daemon's image server: %w", err)
 	}

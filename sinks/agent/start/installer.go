@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 )
 
-// installer installs systems as the daemon asks for. The programs for disks come from the medium
-// that the machine was started from, or from the daemon where it was started over the network.
+// installer installs systems for the daemon. The programs for disks come from the boot medium, or from the daemon
+// after a network boot.
 func installer(overNetwork bool) *install.Installer {
 	bring := (&medium{wait: mediumWithin, every: lookLater}).programs
 	if overNetwork {

@@ -9,10 +9,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// mediumWords are the words of this boot on the medium that the machine was started from, which
-// is found by what is on it; empty where there is none. Nothing is mounted. Disks are not
-// looked at: who wrote to them, such as the system of before, names no daemon. One medium that
-// cannot be read hides no other, and of two with words nobody knows which is the right one.
+// mediumWords reads the words of this boot from the boot medium, which it recognizes by its content; empty for
+// none. It mounts nothing. It does not read disks, because a previous system could have written words there that
+// name another daemon. An unreadable medium does not hide others. If two media have words, it is unknown which is
+// right.
 func mediumWords(h *inside.Host) (string, error) {
 	names, err := media(h)
 	if err != nil {
@@ -38,7 +38,7 @@ func mediumWords(h *inside.Host) (string, error) {
 	return "", wrong
 }
 
-// wordsOn are those on one device. One that cannot be opened or is no medium has none.
+// wordsOn reads the words on one device. A device that cannot be opened or is not a medium has none.
 func wordsOn(device string) (string, error) {
 	f, err := os.Open(device)
 	if err != nil {

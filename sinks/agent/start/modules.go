@@ -14,22 +14,22 @@ import (
 	"unsafe"
 )
 
-// Modules are the kernel modules in the ramdisk, by the lists that stand beside them.
+// Modules are the kernel modules in the ramdisk, with their index files.
 type Modules struct {
 	folder  string
 	files   map[string]string   // by name, below the folder
-	needs   map[string][]string // names, each behind those that need it
+	needs   map[string][]string // names, each after those that need it
 	before  map[string][]string
 	aliases []alias
 	insert  func(file string) error
 
 	mu     sync.Mutex
 	loaded map[string]bool
-	asked  map[string]bool // aliases, and whether there is a module for each
+	asked  map[string]bool // aliases, and whether a module exists for each
 }
 
-// alias is a pattern of devices that a module drives; what is before the first sign of a
-// pattern in it tells most of the thousands apart.
+// alias is a pattern of devices that a module drives. literal is the part before the first wildcard. It
+// distinguishes most of the thousands of patterns.
 type alias struct{ literal, pattern, module string }
 
 // OpenModules reads modules.dep, modules.alias and modules.softdep of a folder.
@@ -78,8 +78,8 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(base, "-", "_")
 }
 
-// Load loads a module by its name, or those of an alias such as the kernel gives a device. It
-// says whether there is one.
+// Load loads a module by its name, or the modules of an alias that the kernel gives a device. It reports whether
+// there is one.
 func (m *Modules) Load(name string) (found bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,14 +100,14 @@ func (m *Modules) Load(name string) (found bool, err error) {
 	return found, errors.Join(errs...)
 }
 
-// load loads a module after what it needs. The caller has the lock.
+// load loads a module after its dependencies. The caller holds the lock.
 func (m *Modules) load(name string) error {
 	if m.loaded[name] {
 		return nil
 	}
-	m.loaded[name] = true // also where it fails: it would fail again
+	m.loaded[name] = true // even on failure: it would fail again
 	for _, other := range m.before[name] {
-		_ = m.load(other) // it may do without
+		_ = m.load(other) // optional
 	}
 	for _, other := range slices.Backward(m.needs[name]) {
 		if err := m.load(other); err != nil {
@@ -120,7 +120,7 @@ func (m *Modules) load(name string) error {
 	return nil
 }
 
-// insert gives a module to the kernel. One that is there already is right.
+// insert gives a module to the kernel. An already loaded module is fine.
 func insert(file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil || len(content) == 0 {
@@ -134,21 +134,20 @@ func insert(file string) error {
 	return nil
 }
 
-// matches compares as fnmatch(3) does: "*", "?" and "[…]" have their meaning, and "/" has
-// none.
+// matches compares like fnmatch(3): "*", "?" and "[…]" are special, "/" is not.
 func matches(pattern, name string) bool {
 	hide := strings.NewReplacer("/", "\x01")
 	ok, err := path.Match(hide.Replace(pattern), hide.Replace(name))
 	return ok && err == nil
 }
 
-// Devices loads modules for all devices that the kernel shows and that have none. It gives how
-// many were asked for, and what went wrong with some.
+// Devices loads modules for all devices that have none yet. It returns how many aliases had a module, and what went
+// wrong.
 func (m *Modules) Devices(sys string) (asked int, err error) {
 	var errs []error
 	walk := func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "modalias" || d.IsDir() {
-			return nil // a device that went away
+			return nil // the device went away
 		}
 		text, _ := os.ReadFile(file)
 		name := strings.TrimSpace(string(text))
@@ -165,6 +164,6 @@ func (m *Modules) Devices(sys string) (asked int, err error) {
 		errs = append(errs, err)
 		return nil
 	}
-	_ = filepath.WalkDir(filepath.Join(sys, "devices"), walk) // walk gives no error
+	_ = filepath.WalkDir(filepath.Join(sys, "devices"), walk) // walk returns no error
 	return asked, errors.Join(errs...)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// listenAgain is how long after one has ended the next look for neighbours begins.
+// listenAgain is the pause between two looks for neighbours.
 const listenAgain = time.Minute
 
-// neighbours are what tells of itself by LLDP at the other ends of the machine's cables. They are
-// listened for all the time, so that a look does not wait for them.
+// neighbours are what the other ends of the machine's cables announce by LLDP. The agent listens all the time, so
+// that a look need not wait.
 type neighbours struct {
 	mu     sync.Mutex
 	byPort map[string][]item.Neighbour
@@ -39,7 +39,7 @@ func (n *neighbours) listen(ctx context.Context, h *inside.Host) {
 	}
 }
 
-// take keeps what was heard. A port without a link has no neighbour any more.
+// take keeps what was heard. A port without a link has no neighbour.
 func (n *neighbours) take(ports []item.Port) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -53,7 +53,7 @@ func (n *neighbours) take(ports []item.Port) {
 	}
 }
 
-// in is a machine with the neighbours of its ports.
+// in adds the neighbours to a machine's ports.
 func (n *neighbours) in(m wire.Machine) wire.Machine {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// up switches a link on. See rtnetlink(7) for the messages of this file.
+// up brings a link up. See rtnetlink(7) for the messages in this file.
 func up(index int) error {
 	body := make([]byte, syscall.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(body[4:], uint32(index))
 	binary.NativeEndian.PutUint32(body[8:], syscall.IFF_UP)
-	binary.NativeEndian.PutUint32(body[12:], syscall.IFF_UP) // which of the flags change
+	binary.NativeEndian.PutUint32(body[12:], syscall.IFF_UP) // the flags to change
 	return change(syscall.RTM_NEWLINK, 0, body)
 }
 
-// address gives a link an address.
+// address adds an address to a link.
 func address(index int, a netip.Prefix) error {
 	body := []byte{syscall.AF_INET, byte(a.Bits()), 0, 0, 0, 0, 0, 0}
 	binary.NativeEndian.PutUint32(body[4:], uint32(index))
@@ -25,8 +25,8 @@ func address(index int, a netip.Prefix) error {
 	return change(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_REPLACE, body)
 }
 
-// defaultRoute sends what is for other networks to a gateway on a link. Of several links the
-// one with the lowest index is taken.
+// defaultRoute adds a default route through a gateway on a link. If there are several, the link with the lowest
+// index wins.
 func defaultRoute(index int, gateway netip.Addr) error {
 	body := make([]byte, syscall.SizeofRtMsg)
 	body[0], body[4], body[5] = syscall.AF_INET, syscall.RT_TABLE_MAIN, syscall.RTPROT_STATIC
@@ -56,7 +56,7 @@ func change(kind, flags uint16, body []byte) error {
 	message := binary.NativeEndian.AppendUint32(nil, uint32(syscall.NLMSG_HDRLEN+len(body)))
 	message = binary.NativeEndian.AppendUint16(message, kind)
 	message = binary.NativeEndian.AppendUint16(message, flags|syscall.NLM_F_REQUEST|syscall.NLM_F_ACK)
-	message = append(message, make([]byte, 8)...) // a number and a port, of which there is one
+	message = append(message, make([]byte, 8)...) // sequence number and port; only one message is sent
 	if err := syscall.Sendto(fd, append(message, body...), 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
 		return err
 	}

@@ -17,31 +17,31 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// The times of the network.
+// These are the times of the network.
 const (
-	portsEvery  = time.Second     // the ports are looked at
+	portsEvery  = time.Second     // between looks at the ports
 	dhcpTimeout = 4 * time.Second // of one request
 	dhcpTries   = 3
-	shortLease  = time.Minute // what a lease is taken to last at least
+	shortLease  = time.Minute // the minimum that a lease is assumed to last
 )
 
-// network are the machine's ports, as far as they have addresses.
+// network is the machine's ports with their addresses.
 type network struct {
 	settings Settings
 	console  *console
 	resolv   string // the file resolv.conf(5)
 
-	uuid string // of the machine, as SMBIOS has it; empty where it has none
+	uuid string // of the machine, from SMBIOS; empty if there is none
 
 	mu    sync.Mutex
 	begun map[string]bool
 	ready []string // links with an address
 	dns   []string
-	told  map[string]Settings // by link, where its network tells where the daemon is
+	told  map[string]Settings // by link, if its network says where the daemon is
 }
 
-// run switches on all ports, also those that appear later, and gets addresses for those with a
-// link, until the context ends.
+// run brings up all ports, including those that appear later, and gets addresses for those with a link. It runs
+// until the context ends.
 func (n *network) run(ctx context.Context) {
 	for {
 		for _, l := range ports() {
@@ -71,7 +71,7 @@ func ports() []net.Interface {
 	})
 }
 
-// begins says whether a port is to be configured now: it has a link, and is the designed one.
+// begins reports whether to configure a port now: it has a link and is the designed one.
 func (n *network) begins(l net.Interface) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,7 +86,7 @@ func (n *network) begins(l net.Interface) bool {
 	return true
 }
 
-// links are those with an address.
+// links are the links with an address.
 func (n *network) links() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,7 +132,7 @@ func (n *network) set(l net.Interface, a netip.Prefix, gateway netip.Addr, dns [
 	return nil
 }
 
-// byDHCP asks for an address and keeps it, until the context ends.
+// byDHCP gets an address and renews it until the context ends.
 func (n *network) byDHCP(ctx context.Context, l net.Interface) {
 	var lease *nclient4.Lease
 	for ctx.Err() == nil {
@@ -161,7 +161,7 @@ func (n *network) byDHCP(ctx context.Context, l net.Interface) {
 	}
 }
 
-// lease asks for an address, or to keep the one of a lease.
+// lease requests an address, or renews a lease.
 func (n *network) lease(ctx context.Context, l net.Interface, had *nclient4.Lease) (*nclient4.Lease, error) {
 	client, err := nclient4.New(l.Name, nclient4.WithTimeout(dhcpTimeout), nclient4.WithRetry(dhcpTries))
 	if err != nil {
@@ -185,7 +185,7 @@ func (n *network) lease(ctx context.Context, l net.Interface, had *nclient4.Leas
 	return lease, n.set(l, a, gateway, dns)
 }
 
-// offered is what a server gave.
+// offered parses the server's answer.
 func offered(ack *dhcpv4.DHCPv4) (a netip.Prefix, gateway netip.Addr, dns []netip.Addr, err error) {
 	own, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	ones, bits := ack.SubnetMask().Size()

@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// readOnly are the file systems that are looked into, with what keeps the kernel from
-// writing to them: without it it would replay their journals.
+// readOnly are the file systems to search, with options that keep the kernel from replaying their journals, which
+// would write.
 var readOnly = []struct{ kind, options string }{{"ext4", "noload"}, {"xfs", "norecovery,nouuid"}}
 
-// provenSystem finds a file system with the marker that Slipway reads in systems that it has
-// installed. What is on LVM, or on several disks, is not found: the programs for these are
-// brought for an installation alone.
+// provenSystem finds a file system with the marker of a system that Slipway installed. It cannot find a system on
+// LVM or on several disks, because the programs for these are only loaded for an installation.
 func provenSystem(blocks, devices, at string) (device string, found bool) {
 	names, err := os.ReadDir(blocks)
 	if err != nil {
@@ -36,7 +35,7 @@ func provenSystem(blocks, devices, at string) (device string, found bool) {
 	return "", false
 }
 
-// hasMarker says whether a system has the marker of an installation.
+// hasMarker reports whether a system has the marker of an installation.
 func hasMarker(root string) bool {
 	folder, err := os.OpenRoot(root)
 	if err != nil {

@@ -10,42 +10,39 @@ import (
 	"strings"
 )
 
-// Settings are what the kernel's command line, and the medium of this boot, tell the agent:
-// words that begin with "slipway.".
+// Settings are the agent's settings from the kernel's command line and the medium of this boot: words that start
+// with "slipway.".
 type Settings struct {
-	// Daemon is where the daemon listens for agents, HOST:PORT; empty where the network tells
-	// that.
+	// Daemon is where the daemon listens for agents, HOST:PORT; empty if the network says so.
 	Daemon string
-	// CA is the SHA-256 of the certificate that the daemon is verified by, as DER.
+	// CA is the SHA-256 of the certificate that verifies the daemon, over its DER form.
 	CA []byte
-	// Token is what the machine was started with.
+	// Token is the token with which the machine was started.
 	Token string
-	// Address is the machine's own, with the length of its network; not valid where DHCP
-	// gives it. Gateway and DNS go with it, and MAC names the port; empty for the first one
-	// with a link.
+	// Address is the machine's address with its prefix length; invalid if DHCP provides it. Gateway and DNS go with
+	// it. MAC names the port; empty for the first one with a link.
 	Address netip.Prefix
 	Gateway netip.Addr
 	DNS     []netip.Addr
 	MAC     string
-	// PCI is where the port is on the PCI bus, in place of MAC.
+	// PCI is the port's PCI address, as an alternative to MAC.
 	PCI string
 }
 
-// Parse reads a kernel's command line and the words of a medium, of which those of the command
-// line count: it may be signed. Words of others are left alone on the command line; a word for
-// the agent that it does not know is an error, since it would do something else than it was
-// asked for.
+// Parse reads a kernel's command line and the words of a medium. The command line takes precedence, because it may
+// be signed. Other words on the command line are ignored. An unknown word for the agent is an error, because the
+// agent would otherwise do something else than requested.
 func Parse(line, medium string) (Settings, error) {
 	return parse(words{text: line, where: "on the kernel's command line", foreign: true}, words{text: medium, where: "on the medium"})
 }
 
-// words are those of one place, which may have words of others.
+// words are the words of one source, which may contain foreign words.
 type words struct {
 	text, where string
 	foreign     bool
 }
 
-// parse reads the words of some places, of which the first counts.
+// parse reads the words of several sources. The first source takes precedence.
 func parse(all ...words) (s Settings, err error) {
 	set := map[string]bool{}
 	for _, from := range all {
@@ -77,11 +74,10 @@ func parse(all ...words) (s Settings, err error) {
 	return s, nil
 }
 
-// OverNetwork says that the agent was started over the network, which tells it where the daemon is.
+// OverNetwork reports whether the agent was booted over the network, which says where the daemon is.
 func (s Settings) OverNetwork() bool { return s.Daemon == "" }
 
-// told are settings with what the network tells: where the daemon is, and by which certificate it
-// is known. What else it says is refused.
+// told adds what the network says: where the daemon is, and its certificate. Anything else is refused.
 func (s Settings) told(answer string) (Settings, error) {
 	is, err := parse(words{text: answer, where: "in the answer of the network"})
 	switch {

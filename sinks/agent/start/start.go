@@ -1,6 +1,5 @@
-// Package start is what the agent does in memory, as the first process of the ramdisk: it
-// makes the machine's devices work, gets onto the network, calls the daemon and answers it. It
-// writes to no disk but where the daemon asks it to install a system.
+// Package start is the agent in the ramdisk, as its first process. It loads drivers, connects to the network, calls
+// the daemon and answers it. It writes to a disk only if the daemon asks it to install a system or to erase disks.
 package start
 
 import (
@@ -20,24 +19,24 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The times of the agent.
+// These are the times of the agent.
 const (
 	patience    = 15 * time.Minute // without the daemon
 	between     = 3 * time.Second  // calls
-	afterNo     = 30 * time.Second // after the daemon has refused the machine
-	devicesIn   = 2 * time.Second  // the first look at devices takes at least
-	devicesPast = 20 * time.Second // and is waited for at most
+	afterNo     = 30 * time.Second // after a refusal by the daemon
+	devicesIn   = 2 * time.Second  // minimum time of the first look at devices
+	devicesPast = 20 * time.Second // maximum wait for it
 	look        = 200 * time.Millisecond
-	lookLater   = 2 * time.Second // at devices that appear later
+	lookLater   = 2 * time.Second // between looks for devices that appear later
 )
 
-// mounts are the file systems of the kernel that the agent needs.
+// mounts are the kernel file systems that the agent needs.
 var mounts = []struct{ kind, at string }{
 	{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"},
 }
 
-// Run is the first process: it ends with the machine's power, or its next boot. An error says
-// that it could not even begin.
+// Run is the first process. It ends when the machine powers off or restarts. An error means that it could not
+// start.
 func Run() error {
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
@@ -79,7 +78,7 @@ func Run() error {
 	return c.leave()
 }
 
-// drive loads the modules for the machine's devices, and goes on with those that appear later.
+// drive loads the modules for the machine's devices, and continues with those that appear later.
 func (c *console) drive(m *Modules) {
 	for _, name := range []string{"af_packet", "efivarfs"} {
 		if _, err := m.Load(name); err != nil {
@@ -87,7 +86,7 @@ func (c *console) drive(m *Modules) {
 		}
 	}
 	settled := make(chan int, 1)
-	go func() { // a driver of broken hardware may not return
+	go func() { // a driver may hang on broken hardware
 		begun, last, count := time.Now(), time.Now(), 0
 		for time.Since(begun) < devicesIn || time.Since(last) < devicesIn/2 {
 			asked, err := m.Devices("/sys")
@@ -111,14 +110,14 @@ func (c *console) drive(m *Modules) {
 	}
 }
 
-// wrong tells of modules that the kernel did not take. A machine mostly works without them.
+// wrong reports modules that the kernel rejected. A machine usually works without them.
 func (c *console) wrong(err error) {
 	if err != nil {
 		c.say("%s.", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
-// introduce shows what the machine is.
+// introduce prints the machine's identity and hardware.
 func (c *console) introduce(m wire.Machine) {
 	or := func(s string) string {
 		if s == "" {
@@ -141,7 +140,7 @@ func (c *console) introduce(m wire.Machine) {
 	}
 }
 
-// program answers what the daemon asks.
+// program makes the program that answers the daemon's requests.
 func program(settings Settings, host *inside.Host, heard *neighbours) *run.Program {
 	return &run.Program{
 		Host: host, Hardware: hardware.Look, Install: installer(settings.OverNetwork()).Install,
@@ -149,7 +148,7 @@ func program(settings Settings, host *inside.Host, heard *neighbours) *run.Progr
 	}
 }
 
-// work calls the daemon again and again, until it could not be reached for too long.
+// work calls the daemon repeatedly, until the daemon has not been reached for too long.
 func (c *console) work(settings Settings, host *inside.Host) error {
 	reached := time.Now()
 	heard := &neighbours{}
@@ -157,7 +156,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 		Settings: settings, Machine: func() wire.Machine { return heard.in(hardware.Machine(host)) }, Said: c.untold,
 		Program: program(settings, host, heard),
 		Welcomed: func(w wire.Welcome) {
-			c.forget() // the daemon was told of it
+			c.forget() // the daemon has received it
 			c.say("Connected to the daemon of the site %s: this machine is the node %s. Waiting for work.", printable(w.Site), printable(w.Node))
 		},
 	}
@@ -168,7 +167,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go n.run(ctx)
-	go heard.listen(ctx, inside.Real("/", true)) // a host of its own: that of the program is changed by requests
+	go heard.listen(ctx, inside.Real("/", true)) // its own host, because requests change that of the program
 	if settings.OverNetwork() {
 		c.say("The agent was started over the network. It asks a DHCP server where the daemon is.")
 	} else {
@@ -207,7 +206,7 @@ func (c *console) work(settings Settings, host *inside.Host) error {
 	return nil
 }
 
-// printable is a text of the daemon for the console.
+// printable is the daemon's text for the console.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -217,8 +216,7 @@ func printable(s string) string {
 	}, s[:min(len(s), 2000)])
 }
 
-// leave boots the disk where a system that Slipway proved is on it, and switches the machine
-// off otherwise.
+// leave boots the disk if it has a system that Slipway installed, and otherwise powers the machine off.
 func (c *console) leave() error {
 	how, what := syscall.LINUX_REBOOT_CMD_POWER_OFF, "No disk that the agent can read has a system that Slipway installed. Switching the machine off."
 	if at, found := provenSystem("/sys/class/block", "/dev", "/mnt"); found {
@@ -229,7 +227,7 @@ func (c *console) leave() error {
 	return syscall.Reboot(how)
 }
 
-// Modprobe is what the kernel starts when it needs a module: modprobe -q -- NAME.
+// Modprobe is the program that the kernel runs when it needs a module: modprobe -q -- NAME.
 func Modprobe(args []string) error {
 	var name syscall.Utsname
 	if err := syscall.Uname(&name); err != nil {

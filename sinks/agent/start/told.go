@@ -12,13 +12,12 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 )
 
-// class is what the agent says that it is, option 60 of DHCP.
+// class is the agent's vendor class identifier, option 60 of DHCP.
 const class = "slipway-agent"
 
-// ask asks the network of a port where the daemon is, by DHCPINFORM (RFC 2131, section 4.4.3): that
-// is one question whether the daemon gives the addresses in the network or another server does.
-// The answer has words in the vendor-specific option of the agent's class. Whoever is in the
-// network could give it.
+// ask asks a port's network where the daemon is, by DHCPINFORM (RFC 2131, section 4.4.3). The question is the same
+// whether the daemon or another server assigns the addresses. The answer is in the vendor-specific option of the
+// agent's class. Anyone in the network could send it.
 func (n *network) ask(ctx context.Context, l net.Interface, own net.IP) error {
 	client, err := nclient4.New(l.Name, nclient4.WithTimeout(dhcpTimeout), nclient4.WithRetry(1))
 	if err != nil {
@@ -36,7 +35,7 @@ func (n *network) ask(ctx context.Context, l net.Interface, own net.IP) error {
 	var wrong error
 	_, err = client.SendAndRead(ctx, client.RemoteAddr(), question, func(answer *dhcpv4.DHCPv4) bool {
 		if answer.MessageType() != dhcpv4.MessageTypeAck || answer.ClassIdentifier() != class {
-			return false // another server's
+			return false // from another server
 		}
 		var is Settings
 		if is, wrong = n.settings.told(string(answer.Options.Get(dhcpv4.OptionVendorSpecificInformation))); wrong != nil {
@@ -57,7 +56,7 @@ func (n *network) ask(ctx context.Context, l net.Interface, own net.IP) error {
 	return err
 }
 
-// daemon are the settings for calls over a port; none before they are known.
+// daemon returns the settings for calls over a port, and false before they are known.
 func (n *network) daemon(link string) (Settings, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,24 +67,23 @@ func (n *network) daemon(link string) (Settings, bool) {
 	return is, known
 }
 
-// keep has the daemon that has welcomed the machine be the only one until the machine is started
-// anew: by its certificate it is the same one.
+// keep accepts only the daemon that has welcomed the machine until the next boot. Its certificate identifies it.
 func (n *network) keep(s Settings) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.settings = s
 }
 
-// doubt forgets what the network of a port has told, unless a daemon has welcomed the machine:
-// somebody else may have answered.
+// doubt forgets what a port's network said, unless a daemon has welcomed the machine: somebody else may have
+// answered.
 func (n *network) doubt(link string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.told, link)
 }
 
-// machineID is a machine's UUID as firmware sends it in option 97 (RFC 4578, section 2.3), with the
-// first three fields in the order of bytes of SMBIOS; nil for what is not a UUID.
+// machineID is a machine's UUID in the format of option 97 (RFC 4578, section 2.3), with the first three fields in
+// SMBIOS byte order; nil if it is not a UUID.
 func machineID(uuid string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(b) != 16 {

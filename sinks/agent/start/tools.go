@@ -22,21 +22,21 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds of the programs for disks.
+// These are the bounds for the programs for disks.
 const (
-	mediumWithin = time.Minute      // the medium appears
-	readWithin   = 15 * time.Minute // it is read: a BMC may serve it from far away
+	mediumWithin = time.Minute      // until the medium appears
+	readWithin   = 15 * time.Minute // until it is read: a BMC may serve it from far away
 	maxMedia     = 256
 	maxToolsFile = 4096
-	// toolsSpare is how much memory is left for the programs to run, in bytes.
+	// toolsSpare is the memory left for running the programs, in bytes.
 	toolsSpare = 96 << 20
-	// toolsWindow is what unpacking takes, in bytes.
+	// toolsWindow is the memory for unpacking, in bytes.
 	toolsWindow = 16 << 20
 )
 
-// medium is the one that the machine was started from.
+// medium is the boot medium.
 type medium struct {
-	wait, every time.Duration // for it to appear, and between looks
+	wait, every time.Duration // until it appears, and between looks
 }
 
 // refused is an error that a person must decide about.
@@ -44,22 +44,22 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format+"; nothing was written", args...)}
 }
 
-// programs brings the programs for disks from the medium.
+// programs loads the programs for disks from the medium.
 func (m *medium) programs(ctx context.Context, h *inside.Host) error {
 	return programs(ctx, h, m.archive)
 }
 
-// sentPrograms brings them from the daemon.
+// sentPrograms loads them from the daemon.
 func sentPrograms(ctx context.Context, h *inside.Host) error { return programs(ctx, h, sentArchive) }
 
-// programs brings the programs for disks into memory, from where an archive is found. It takes
-// the one that the ramdisk was built with, and no other one. No disk is written.
+// programs loads the programs for disks into memory, from an archive that from finds. It accepts only the archive
+// that the ramdisk was built with. It writes no disk.
 func programs(ctx context.Context, h *inside.Host, from func(context.Context, *inside.Host, wire.Tools) (archive []byte, where string, err error)) error {
 	want, err := wantedTools(h)
 	if err != nil {
 		return err
 	}
-	// Before and beside what is unpacked there is the archive, whole.
+	// The whole archive is in memory at the same time as the unpacked files.
 	needs, has := want.Unpacked+want.Bytes+toolsWindow+toolsSpare, install.Available(h)
 	switch {
 	case has == 0:
@@ -76,7 +76,7 @@ func programs(ctx context.Context, h *inside.Host, from func(context.Context, *i
 	if err := leaveTools(folder); err != nil {
 		return fmt.Errorf("unmount what an earlier try has left at %s: %w; nothing was written", folder, err)
 	}
-	// The last page of a file is not full, and folders take some.
+	// The last page of a file is partly empty, and folders take space.
 	options := fmt.Sprintf("size=%d,mode=755", want.Unpacked+4<<20)
 	if err := syscall.Mount("tools", folder, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount memory at %s for the programs for disks: %w; nothing was written", folder, err)
@@ -89,7 +89,7 @@ func programs(ctx context.Context, h *inside.Host, from func(context.Context, *i
 	return nil
 }
 
-// sentArchive is the archive as the daemon sends it, over the connection on which it is verified.
+// sentArchive receives the archive from the daemon, over the connection on which the daemon is verified.
 func sentArchive(_ context.Context, h *inside.Host, want wire.Tools) ([]byte, string, error) {
 	content, size, err := h.Fetch(want.SHA256, wire.ToolsFor, want.Bytes)
 	if err != nil {
@@ -109,7 +109,7 @@ func sentArchive(_ context.Context, h *inside.Host, want wire.Tools) ([]byte, st
 	return archive, "the daemon", nil
 }
 
-// leaveTools unmounts the programs, where they are there.
+// leaveTools unmounts the programs, if mounted.
 func leaveTools(folder string) error {
 	if err := syscall.Unmount(folder, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return err
@@ -135,8 +135,7 @@ func wantedTools(h *inside.Host) (want wire.Tools, err error) {
 	return want, nil
 }
 
-// archive reads the archive from the medium, which may appear late. A device that hangs is left
-// alone after a while.
+// archive reads the archive from the medium, which may appear late. It gives up on a device that hangs.
 func (m *medium) archive(ctx context.Context, h *inside.Host, want wire.Tools) (content []byte, device string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -158,7 +157,7 @@ func (m *medium) archive(ctx context.Context, h *inside.Host, want wire.Tools) (
 	}
 }
 
-// search looks at the media again and again until one of ours is there.
+// search looks at the media repeatedly until it finds ours.
 func (m *medium) search(ctx context.Context, h *inside.Host, want wire.Tools) ([]byte, string, error) {
 	for until := time.Now().Add(m.wait); ; {
 		names, err := media(h)
@@ -191,8 +190,8 @@ func (m *medium) search(ctx context.Context, h *inside.Host, want wire.Tools) ([
 	}
 }
 
-// media are the block devices that a machine is started from beside its disks: CDs, what is on
-// USB or can be taken out, and the memory in which firmware keeps a medium of the network.
+// media are the block devices other than disks from which a machine may have booted: CDs, USB and removable
+// devices, and the memory where firmware keeps a medium from the network.
 func media(h *inside.Host) (names []string, err error) {
 	folder := h.Path("/sys/class/block")
 	entries, err := os.ReadDir(folder)
@@ -218,12 +217,12 @@ func media(h *inside.Host) (names []string, err error) {
 	return names[:min(len(names), maxMedia)], nil
 }
 
-// toolsOn reads the archive from a device, whole, and holds that it is the one that is wanted.
-// Its error is wire.ErrNoMedium where the device is no medium of a ramdisk.
+// toolsOn reads the whole archive from a device, and checks that it is the wanted one. If the device is not a
+// ramdisk's medium, the error is wire.ErrNoMedium.
 func toolsOn(device string, want wire.Tools) ([]byte, error) {
 	f, err := os.Open(device)
 	if err != nil {
-		return nil, wire.ErrNoMedium // without a disc in it
+		return nil, wire.ErrNoMedium // no disc inserted
 	}
 	defer f.Close()
 	at, size, err := wire.ToolsOf(f)

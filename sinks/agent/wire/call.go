@@ -5,34 +5,32 @@ import "github.com/slipway-gitops/slipway/engine/item"
 // MaxHello bounds a Hello and a Welcome, in bytes.
 const MaxHello = 256 << 10
 
-// Hello is the first that an agent in memory says on a connection to the daemon. The daemon
-// answers with a Welcome; after one that refuses nothing it writes requests, and each is
-// answered as over SSH.
+// Hello is the first message of an agent in a ramdisk on a connection to the daemon. The daemon answers with a
+// Welcome. If the Welcome refuses nothing, the daemon writes requests, and the agent answers each as over SSH.
 type Hello struct {
 	Version int `json:"version"`
-	// Token is what the machine was started with. It is for one node and one boot.
+	// Token is the token with which the machine was started. It is for one node and one boot.
 	Token   string  `json:"token"`
 	Machine Machine `json:"machine"`
-	// Said are the last lines on the machine's console that no daemon was told, MaxSaid of
-	// them at most.
+	// Said are the last lines on the machine's console that no daemon has received, at most MaxSaid.
 	Said []string `json:"said,omitempty"`
 }
 
-// MaxSaid is how many lines of the console a Hello has at most.
+// MaxSaid is the maximum number of console lines in a Hello.
 const MaxSaid = 100
 
-// Welcome says whether the daemon works with the agent.
+// Welcome says whether the daemon accepts the agent.
 type Welcome struct {
 	Version int `json:"version"`
-	// Refused says why it does not; empty where it does.
+	// Refused says why the daemon refuses the agent; empty if it accepts it.
 	Refused string `json:"refused,omitempty"`
 	Site    string `json:"site,omitempty"`
 	Node    string `json:"node,omitempty"`
 }
 
-// Machine is what a machine is, as it is seen from inside.
+// Machine describes a machine as seen from inside.
 type Machine struct {
-	// UUID and Serial are those of SMBIOS, as the kernel tells them; empty where it does not.
+	// UUID and Serial are those of SMBIOS, as the kernel reports them; empty if it does not.
 	UUID         string      `json:"uuid,omitempty"`
 	Serial       string      `json:"serial,omitempty"`
 	Manufacturer string      `json:"manufacturer,omitempty"`
@@ -42,11 +40,11 @@ type Machine struct {
 	Processors   []Processor `json:"processors,omitempty"`
 	Ports        []Port      `json:"ports,omitempty"`
 	Disks        []item.Disk `json:"disks,omitempty"`
-	// Unread says what could not be read and why, a sentence each.
+	// Unread says what could not be read and why, one sentence each.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Processor is a processor in a socket of its own.
+// Processor is a processor in its own socket.
 type Processor struct {
 	ID      string `json:"id"`
 	Model   string `json:"model,omitempty"`
@@ -57,11 +55,11 @@ type Processor struct {
 // Port is a port of the machine's own network adapters.
 type Port struct {
 	Name   string `json:"name"`
-	MAC    string `json:"mac"` // the one that it is made with, where the kernel knows it
+	MAC    string `json:"mac"` // the permanent one, if the kernel knows it
 	Driver string `json:"driver,omitempty"`
-	// Carrier says whether it has a link; nil where that is not known, as of one that is down.
+	// Carrier reports whether the port has a link; nil if unknown, for example on a port that is down.
 	Carrier *bool `json:"carrier,omitempty"`
 	Mbps    int   `json:"mbps,omitempty"`
-	// Neighbours are what tells of itself at the other end of the cable by LLDP.
+	// Neighbours are what the other end of the cable announces by LLDP.
 	Neighbours []item.Neighbour `json:"neighbours,omitempty"`
 }

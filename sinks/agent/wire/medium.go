@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// A medium of the ramdisk has room for words of one boot, such as its token, the archive of
-// programs for disks and the image that its firmware starts: the descriptor of its volume
-// (ECMA-119, section 8.4) says in the use of the application, a line each, where that is and how
-// many bytes it has.
+// A ramdisk's medium has space for the words of one boot, such as its token, for the archive of programs for disks,
+// and for the image that firmware boots. The volume descriptor (ECMA-119, section 8.4) lists their offsets and
+// sizes in bytes, one line each, in its application use field.
 const (
 	MediumMark = "SLIPWAY BOOT WORDS AT "
-	// ToolsMark begins the second line. A medium of an earlier ramdisk does not have it.
+	// ToolsMark starts the second line. A medium of an earlier ramdisk lacks it.
 	ToolsMark = "SLIPWAY TOOLS AT "
-	// ImageMark begins the third line, which media had not before there was network boot.
+	// ImageMark starts the third line. Media from before network boot lack it.
 	ImageMark = "SLIPWAY IMAGE AT "
-	// VolumeAt is where the descriptor is, ApplicationUse what is in it for us, in bytes.
+	// VolumeAt is the offset of the descriptor. ApplicationUse is the offset of our field in it, in bytes.
 	VolumeAt         = 16 * 2048
 	ApplicationUse   = 883
 	ApplicationBytes = 512
@@ -27,20 +26,19 @@ const (
 	MaxImage = 64 << 20
 )
 
-// ErrNoMedium says that something is no medium of the ramdisk.
+// ErrNoMedium reports that something is not a ramdisk's medium.
 var ErrNoMedium = errors.New("it is not a medium of the ramdisk")
 
-// ErrNoTools says that a medium of the ramdisk has no archive of programs for disks.
+// ErrNoTools reports that a ramdisk's medium has no archive of programs for disks.
 var ErrNoTools = errors.New("it has no programs for disks")
 
-// WordsOf says where the words of a boot are on a medium, and how many bytes there are.
+// WordsOf returns the offset and size in bytes of the words of a boot on a medium.
 func WordsOf(medium io.ReaderAt) (at, size int64, err error) {
 	at, size, _, err = placesOf(medium)
 	return at, size, err
 }
 
-// ToolsOf says where the archive of programs for disks is on a medium, and how many bytes it
-// has.
+// ToolsOf returns the offset and size in bytes of the archive of programs for disks on a medium.
 func ToolsOf(medium io.ReaderAt) (at, size int64, err error) {
 	_, _, rest, err := placesOf(medium)
 	if err != nil {
@@ -53,10 +51,10 @@ func ToolsOf(medium io.ReaderAt) (at, size int64, err error) {
 	return at, size, nil
 }
 
-// ErrNoImage says that a medium of the ramdisk does not tell where its image is.
+// ErrNoImage reports that a ramdisk's medium does not say where its image is.
 var ErrNoImage = errors.New("it does not say where its image is, because an earlier release built it; build it again with `slipway ramdisk build`")
 
-// ImageOf says where the image that firmware starts is on a medium, and how many bytes it has.
+// ImageOf returns the offset and size in bytes of the image that firmware boots on a medium.
 func ImageOf(medium io.ReaderAt) (at, size int64, err error) {
 	_, _, rest, err := placesOf(medium)
 	if err != nil {
@@ -70,7 +68,7 @@ func ImageOf(medium io.ReaderAt) (at, size int64, err error) {
 	return at, size, nil
 }
 
-// placesOf reads the first line, and gives what is behind it.
+// placesOf parses the first line, and returns the rest.
 func placesOf(medium io.ReaderAt) (at, size int64, rest string, err error) {
 	volume := make([]byte, ApplicationUse+ApplicationBytes)
 	if _, err := medium.ReadAt(volume, VolumeAt); err != nil || !bytes.HasPrefix(volume, []byte("\x01CD001\x01")) {
@@ -84,7 +82,7 @@ func placesOf(medium io.ReaderAt) (at, size int64, rest string, err error) {
 	return at, size, rest, nil
 }
 
-// ReadWords reads the words of a boot that a medium has; empty for none.
+// ReadWords reads the words of a boot from a medium; empty for none.
 func ReadWords(medium io.ReaderAt) (string, error) {
 	at, size, err := WordsOf(medium)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package actions does boot actions: each once in an installation of the system. What an
-// action brings is put there first, which can be repeated. Its command then runs as a
-// unit of systemd of its own, so that it outlives the session and the daemon that asked for
-// it, and a journal on the machine says that it was begun before it is. What was begun is
-// never begun again by itself.
+// Package actions runs boot actions, each once per installation of the system. It first puts an action's packages
+// and files in place, which can be repeated. The command then runs as its own systemd unit, so it outlives the
+// session and the daemon that asked for it. A journal on the machine records the start before the command starts.
+// Slipway never starts a command again on its own.
 package actions
 
 import (
@@ -25,27 +24,26 @@ import (
 // markerFile is the marker of the installation.
 const markerFile = "/etc/slipway/marker.json"
 
-// beginWait is how long Apply waits until the command was begun, or not.
+// beginWait bounds how long Apply waits for the command to start.
 const beginWait = 30 * time.Second
 
 // Facet is the facet actions.
 type Facet struct {
-	// Brings are the facets of what an action puts there: "packages" and "config".
+	// brings maps "packages" and "config" to the facets that put an action's items in place.
 	brings map[string]inside.Facet
-	// step is called before each write, with what it does; its error stops the write. It
-	// may be nil.
+	// step is called before each write, with its description. An error stops the write. It may be nil.
 	step       func(what string) error
 	executable func() (string, error)
 	now        func() time.Time
 }
 
-// New is the facet, over those of what an action puts there.
+// New makes the facet over the facets that put an action's items in place.
 func New(packages, config inside.Facet) *Facet {
 	return &Facet{brings: map[string]inside.Facet{"packages": packages, "config": config}, executable: os.Executable, now: time.Now}
 }
 
-// job is what a command's unit is to do. The unit reads it from its file: systemd would put
-// variables in the place of "$" in arguments.
+// job is the task of a command's unit. The unit reads it from a file, because systemd would expand "$" in
+// arguments.
 type job struct {
 	Installation string        `json:"installation"`
 	Attempt      int           `json:"attempt"`
@@ -53,26 +51,26 @@ type job struct {
 	Timeout      time.Duration `json:"timeout"`
 }
 
-// entry is what the journal says of an action: the last time that it was begun.
+// entry is the journal's record of an action: its last start.
 type entry struct {
 	Installation string    `json:"installation"`
 	Attempt      int       `json:"attempt"`
 	Begun        time.Time `json:"begun"`
-	Boot         string    `json:"boot,omitempty"` // that the command was begun in
+	Boot         string    `json:"boot,omitempty"` // in which the command was started
 	Ended        time.Time `json:"ended,omitzero"`
-	// Wrong says why it is not done; empty for what is.
+	// Wrong says why the action is not done; empty if it is.
 	Wrong string `json:"wrong,omitempty"`
-	// Output are the last lines that the command printed.
+	// Output holds the last lines that the command printed.
 	Output string `json:"output,omitempty"`
 }
 
-// isName says whether an action may be called so: as an entry of the design.
+// isName reports whether a name is valid for an action, as in the design.
 func isName(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return name != "" && len(name) <= 63 && !strings.ContainsAny(name[:1], "._-") && strings.Trim(name, letters+"._-") == ""
 }
 
-// nameOf is the name of a key's action.
+// nameOf is the name of the action with this key.
 func nameOf(key string) (string, error) {
 	name := item.ID(key)
 	if item.Kind(key) != item.KindBootActions || !isName(name) {
@@ -116,8 +114,8 @@ func (f *Facet) write(path string, v any) error {
 	return inside.WriteFile(path, text, 0o600)
 }
 
-// installation names the installation that the marker tells of: by what another one would
-// have otherwise, so that nobody who indents the file makes another one of it.
+// installation names the installation of the marker. It uses only values that differ between installations, so that
+// reformatting the marker changes nothing.
 func installation(h *inside.Host) (string, error) {
 	var m struct {
 		Node       string `json:"node"`
@@ -144,16 +142,15 @@ func installation(h *inside.Host) (string, error) {
 	return fmt.Sprintf("generation %d, %s", m.Generation, item.Digest(canonical)), err
 }
 
-// state is what an action is in an installation.
+// state is the state of an action in an installation.
 type state struct {
 	entry
-	is string // as the field of the item
-	// why says what is wrong, as a sentence goes on behind the name of the action.
+	is string // the value of the item's field
+	// why says what is wrong, as the rest of a sentence that starts with the action's name.
 	why string
 }
 
-// look tells what an action is. What began and ended while it looks is told as one of
-// the two.
+// look returns the state of an action. It retries if the action starts or ends during the look.
 func (f *Facet) look(ctx context.Context, h *inside.Host, name, installation string) (state, error) {
 	for range 2 {
 		s, settled, err := f.lookOnce(ctx, h, name, installation)
@@ -175,7 +172,7 @@ func (f *Facet) lookOnce(ctx context.Context, h *inside.Host, name, installation
 	if err := readJSON(file(h, name, "job"), &j); err != nil {
 		return s, true, err
 	}
-	asked := j.Installation == installation && j.Attempt == e.Attempt+1 // whose unit may be about to begin it
+	asked := j.Installation == installation && j.Attempt == e.Attempt+1 // its unit may be about to start it
 	switch {
 	case !e.Ended.IsZero() && e.Wrong == "":
 		s.is = item.Done
@@ -192,7 +189,7 @@ func (f *Facet) lookOnce(ctx context.Context, h *inside.Host, name, installation
 	}
 	again, err := f.entryOf(h, name, installation)
 	if err != nil || again != e {
-		return s, false, err // it has ended since it was read
+		return s, false, err // it has ended since the entry was read
 	}
 	s.is = item.Unfinished
 	s.why = fmt.Sprintf("was begun at %s, and Slipway does not know how it ended: ", moment(e.Begun))
@@ -204,22 +201,21 @@ func (f *Facet) lookOnce(ctx context.Context, h *inside.Host, name, installation
 	return s, true, nil
 }
 
-// entryOf is what the journal says of an action in an installation; the zero entry where
-// it was not begun.
+// entryOf is the journal's entry for an action in an installation. It is zero if the action was not started.
 func (f *Facet) entryOf(h *inside.Host, name, installation string) (entry, error) {
 	var e entry
 	if err := readJSON(file(h, name, "json"), &e); err != nil {
 		return e, err
 	}
 	if e.Installation != installation {
-		return entry{}, nil // of one before, on a disk that was kept
+		return entry{}, nil // from an earlier installation, on a disk that was kept
 	}
 	return e, nil
 }
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// lastLine is the last line of an output as it may be shown to all who see the status.
+// lastLine is the last line of an output, safe to show to everyone who sees the status.
 func lastLine(output string) string {
 	last := inside.Lines(output, 1)
 	switch {
@@ -236,7 +232,7 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// isActive says whether the unit of an action runs or is about to.
+// isActive reports whether the unit of an action runs or is about to.
 func (f *Facet) isActive(ctx context.Context, h *inside.Host, name string) bool {
 	if !h.Live {
 		return false
@@ -246,7 +242,7 @@ func (f *Facet) isActive(ctx context.Context, h *inside.Host, name string) bool 
 	return err == nil && out.Code == 0 && is != "" && is != "inactive" && is != "failed"
 }
 
-// Observe tells what actions are in the installation of the system.
+// Observe returns the states of actions in this installation.
 func (f *Facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	seen := inside.Seen{Have: map[string]string{}, Pending: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
 	if len(keys) == 0 {
@@ -283,8 +279,8 @@ func (f *Facet) Observe(ctx context.Context, h *inside.Host, keys []string) (ins
 	return seen, nil
 }
 
-// Apply puts what actions bring there, and begins their commands. It returns when these
-// were begun; Observe tells how they go. What runs already is not begun.
+// Apply puts the items of actions in place and starts their commands. It returns once they have started. Observe
+// reports their progress. Apply does not start a command that is already running.
 func (f *Facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, _ []string) error {
 	here, err := installation(h)
 	switch {
@@ -320,7 +316,7 @@ func (f *Facet) do(ctx context.Context, h *inside.Host, i item.Item, here string
 	case err != nil:
 		return err
 	case s.is == item.Done, s.is == item.Running, attempt <= s.Attempt:
-		return nil // what came of it is seen
+		return nil // Observe reports the result
 	case attempt != s.Attempt+1:
 		return refused("the boot action %s should begin its attempt %d, but the last attempt that the machine knows is %d", name, attempt, s.Attempt)
 	}
@@ -337,7 +333,7 @@ func (f *Facet) do(ctx context.Context, h *inside.Host, i item.Item, here string
 	return f.begin(ctx, h, name, here, attempt, a)
 }
 
-// begin starts the unit of an action's command, and waits until it has noted that.
+// begin starts the unit of an action's command, and waits until the unit has recorded the start.
 func (f *Facet) begin(ctx context.Context, h *inside.Host, name, here string, attempt int, a item.Action) error {
 	program, err := f.executable()
 	if err == nil {
@@ -379,8 +375,7 @@ func (f *Facet) begin(ctx context.Context, h *inside.Host, name, here string, at
 	}
 }
 
-// end notes how an action ended, and forgets what was there before its files where it is
-// done.
+// end records how an action ended. If the action is done, it removes the list of what its files replaced.
 func (f *Facet) end(h *inside.Host, name string, e entry) error {
 	if err := f.write(file(h, name, "json"), e); err != nil {
 		return err

@@ -10,9 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// bring puts the packages, then the files and units of an action there. They are not on the
-// list of what Slipway made: they stay when the action leaves the design. A list of their own
-// says how far it came, until the action is done.
+// bring installs the packages, then the files and units of an action. They are not on the list of what Slipway
+// made: they stay when the action leaves the design. A separate list records the progress until the action is done.
 func (f *Facet) bring(ctx context.Context, h *inside.Host, name string, a item.Action) error {
 	own := *h
 	var err error
@@ -47,7 +46,7 @@ func (f *Facet) bring(ctx context.Context, h *inside.Host, name string, a item.A
 	return nil
 }
 
-// differing are the fields of items that are not as asked for.
+// differing lists the fields of items that differ from the request.
 func differing(items []item.Item, seen inside.Seen) (names []string) {
 	for name, want := range item.Values(items) {
 		isGone := want == item.Absent && seen.Have[name] == ""

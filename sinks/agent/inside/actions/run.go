@@ -14,20 +14,18 @@ import (
 )
 
 const (
-	// killGrace is how long a command has to end by itself when its time is over.
+	// killGrace is how long a command may take to end after its timeout.
 	killGrace = 10 * time.Second
-	// maxOutput bounds what is kept of what it prints, in bytes, and maxLines in lines.
+	// maxOutput and maxLines bound what is kept of its output, in bytes and in lines.
 	maxOutput = 64 << 10
 	maxLines  = 20
-	// maxLogged bounds what goes on to the system's log, in bytes: it is slow, and others
-	// need the room there.
+	// maxLogged bounds what goes to the system's log, in bytes. The log is slow, and others need its space.
 	maxLogged = 1 << 20
 )
 
-// Run is what the unit of an action does, as `PROGRAM action NAME ATTEMPT`: it notes that the
-// command is begun, runs it, and notes how it ended. Of several that are to make the same
-// attempt one does, and one that comes too late does nothing. What the command prints goes
-// to out too.
+// Run is the program of an action's unit, `PROGRAM action NAME ATTEMPT`. It records the start of the command, runs
+// it, and records how it ended. If several units want the same attempt, only one runs it. A late unit does nothing.
+// The command's output also goes to out.
 func Run(ctx context.Context, h *inside.Host, name string, attempt int, out io.Writer) error {
 	return New(nil, nil).run(ctx, h, name, attempt, out)
 }
@@ -68,21 +66,21 @@ func (f *Facet) run(ctx context.Context, h *inside.Host, name string, attempt in
 	return f.end(h, name, e)
 }
 
-// command runs a command and says what went wrong; nothing where it ended with 0.
+// command runs a command and says what went wrong; empty if it exited with 0.
 func command(ctx context.Context, j job, out io.Writer) (wrong string) {
 	errLate := fmt.Errorf("it did not end within %s, and was ended", j.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errLate)
 	defer cancel()
-	os.Setenv("PATH", inside.SearchPath) // in which a bare name is looked for
+	os.Setenv("PATH", inside.SearchPath) // for looking up a bare name
 	cmd := exec.CommandContext(ctx, j.Run[0], j.Run[1:]...)
 	cmd.Env = []string{"PATH=" + inside.SearchPath, "LC_ALL=C.UTF-8", "HOME=/root"}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = killGrace // then the command is killed, and what it left holds no pipe
+	cmd.WaitDelay = killGrace // then the command is killed, and its children cannot block on a pipe
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // any children left behind
 	}
 	var exit *exec.ExitError
 	switch cause := context.Cause(ctx); {
@@ -100,7 +98,7 @@ func command(ctx context.Context, j job, out io.Writer) (wrong string) {
 	return fmt.Sprintf("it cannot be started: %v", err)
 }
 
-// lock keeps others from making an attempt at the same time. It ends with the program.
+// lock prevents concurrent attempts. It ends with the program.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -113,7 +111,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// limited passes the beginning of what is written to it on.
+// limited passes on the beginning of the data written to it.
 type limited struct {
 	to   io.Writer
 	left int
@@ -123,14 +121,14 @@ func (l *limited) Write(b []byte) (int, error) {
 	if l.left <= 0 {
 		return len(b), nil
 	}
-	_, _ = l.to.Write(b[:min(len(b), l.left)]) // a log that is full stops no command
+	_, _ = l.to.Write(b[:min(len(b), l.left)]) // a full log must not stop the command
 	if l.left -= len(b); l.left <= 0 {
 		fmt.Fprintf(l.to, "\n[Slipway logs no more than %d bytes of a boot action's output]\n", maxLogged)
 	}
 	return len(b), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the data written to it.
 type tail struct{ bytes []byte }
 
 func (t *tail) Write(b []byte) (int, error) {

@@ -1,7 +1,6 @@
-// Package boot makes an installed system start by itself: its initramfs, its boot loader on
-// each disk that it boots from, and the entries of the firmware. All is done by the programs
-// that the system itself has, in chroot; the firmware's variables are read by a reader of our
-// own. It is for systems of Debian's family with GRUB.
+// Package boot makes an installed system bootable: its initramfs, its boot loader on each boot disk, and the
+// firmware's boot entries. It uses the system's own programs, in chroot, and its own reader for the firmware's
+// variables. It supports Debian-family systems with GRUB.
 package boot
 
 import (
@@ -34,15 +33,15 @@ const (
 	BIOS Mode = "bios"
 )
 
-// Plan is where a system is to start from.
+// Plan says where a system boots from.
 type Plan struct {
 	Mode Mode
-	// ESPs are the EFI system partitions, at least one of them for UEFI; one that is mounted
-	// in the system is the first.
+	// ESPs are the EFI system partitions. UEFI needs at least one. A partition that is mounted in the system comes
+	// first.
 	ESPs []ESP
-	// Disks are the devices that a BIOS starts, such as "/dev/sda".
+	// Disks are the devices that a BIOS boots from, such as "/dev/sda".
 	Disks []string
-	// Name is that of the entries in the firmware, which people see there.
+	// Name is the name of the firmware's entries, as people see it there.
 	Name string
 }
 
@@ -52,34 +51,34 @@ type ESP struct {
 	Disk   string // "/dev/sda"
 	Number int
 	GUID   string // of the partition, in lower case
-	Mount  string // in the system; empty where it is not mounted
+	Mount  string // in the system; empty if it is not mounted
 }
 
-// Result is what was made.
+// Result says what was made.
 type Result struct {
-	// Kernels are the versions that the system can start.
+	// Kernels are the versions that the system can boot.
 	Kernels []string
-	// Entries are those that were made in the firmware. Unknown says why it is not known
-	// whether there are any; then the firmware starts what is at the fallback path.
+	// Entries are the entries made in the firmware. Unknown says why they are unknown; the firmware then starts the
+	// file at the fallback path.
 	Entries []Entry
 	Unknown string
 }
 
-// The bounds of programs. An initramfs is packed by one processor.
+// These are the bounds on programs. Packing an initramfs uses one processor.
 const (
 	initramfsWithin = 15 * time.Minute
 	programWithin   = 5 * time.Minute
 	maxConfig       = 4 << 20
 )
 
-// arches are what GRUB and the firmware call processors.
+// arches holds the names that GRUB and the firmware use for processors.
 var arches = map[string]struct{ efi, bios, fallback, suffix string }{
 	"amd64": {"x86_64-efi", "i386-pc", "BOOTX64.EFI", "x64.efi"},
 	"arm64": {"arm64-efi", "", "BOOTAA64.EFI", "aa64.efi"},
 }
 
-// LoaderFolder is the folder of an image, without a slash before it, that has what GRUB starts
-// a system with; empty where a processor or a mode has none.
+// LoaderFolder is the folder of an image, without a leading slash, with the GRUB platform files. It is empty if the
+// processor does not support the mode.
 func LoaderFolder(m Mode) string {
 	platform := map[Mode]string{UEFI: arches[runtime.GOARCH].efi, BIOS: arches[runtime.GOARCH].bios}[m]
 	if platform == "" {
@@ -91,7 +90,7 @@ func LoaderFolder(m Mode) string {
 // work is one call.
 type work struct {
 	ctx    context.Context
-	h      *inside.Host // the system that runs
+	h      *inside.Host // the running system
 	target *inside.Host
 	tree   *tree.Tree // of the target
 	plan   Plan
@@ -103,9 +102,8 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
-// Prepare makes the folder in the target that update-grub writes to, so that the kernel's
-// parameters can be set before the boot loader is there. Until Install is done update-grub looks
-// into no other file system.
+// Prepare creates the folder in the target that update-grub writes to. The kernel's parameters can then be set
+// before the boot loader is there. Until Install is done, update-grub looks into no other file system.
 func Prepare(target *inside.Host) error {
 	folder, err := os.OpenRoot(target.Root)
 	if err != nil {
@@ -123,18 +121,17 @@ func Prepare(target *inside.Host) error {
 	return keepToItself(t)
 }
 
-// proberFile keeps update-grub from running os-prober, which mounts the file systems of all disks
-// to find other systems: the kernel writes to those whose journal is not empty, also where it
-// mounts them read-only. It is read behind what the image itself asks for.
+// proberFile keeps update-grub from running os-prober, which mounts the file systems of all disks to find other
+// systems. The kernel writes to file systems whose journal is not empty, even if it mounts them read-only. GRUB
+// reads this file after the image's own settings.
 const proberFile = "/etc/default/grub.d/zz-slipway-installation.cfg"
 
 func keepToItself(t *tree.Tree) error {
 	return t.Put(proberFile, []byte("# Slipway removes this file at the end of the installation.\nGRUB_DISABLE_OS_PROBER=true\n"), 0o644, 0, 0)
 }
 
-// Install makes the target start from what a plan says. The target has /dev, /proc and /sys of
-// the system that runs, and what is mounted in it is mounted. Each file that starts it is read
-// again.
+// Install makes the target boot as the plan says. The target has /dev, /proc and /sys of the running system, and
+// its file systems are mounted. Install reads every boot file back.
 func Install(ctx context.Context, h, target *inside.Host, p Plan) (Result, error) {
 	t, err := tree.Open(target.Root)
 	if err != nil {
@@ -153,7 +150,7 @@ func Install(ctx context.Context, h, target *inside.Host, p Plan) (Result, error
 	return w.result, err
 }
 
-// initramfs makes one for each kernel of the target.
+// initramfs makes an initramfs for each kernel of the target.
 func (w *work) initramfs() error {
 	names, err := w.tree.Names("/boot")
 	if err != nil {
@@ -223,8 +220,8 @@ func (w *work) loader() error {
 	return refused("the system must be started by %q, which is neither uefi nor bios", w.plan.Mode)
 }
 
-// id is the folder of the boot loader on an ESP. Debian's signed GRUB looks for its
-// configuration in the one of its distribution, and in no other.
+// id is the boot loader's folder on an ESP. Debian's signed GRUB looks for its configuration only in its
+// distribution's folder.
 func (w *work) id() string {
 	text, err := w.tree.Read("/etc/os-release", maxConfig)
 	if err != nil {
@@ -248,8 +245,8 @@ func (w *work) espAt() string {
 	return "/boot/efi"
 }
 
-// uefi installs GRUB on the first ESP, by its own program and at the fallback path, and copies
-// all of it to the others.
+// uefi installs GRUB on the first ESP, with grub-install and at the fallback path. It copies everything to the
+// other ESPs.
 func (w *work) uefi() (err error) {
 	if len(w.plan.ESPs) == 0 {
 		return refused("no EFI system partition is designed: give a partition of a boot disk flag: \"efi\" and filesystem: type: \"vfat\"")
@@ -281,9 +278,9 @@ func (w *work) uefi() (err error) {
 	return w.keepCopies()
 }
 
-// fallback puts the boot loader where firmware looks for it that has no entry: as the UEFI
-// specification 2.10, section 3.5.1.1, has it. Debian's shim starts grubx64.efi beside itself.
-// What would make entries by itself, fbx64.efi, is left out: it starts the machine once more.
+// fallback puts the boot loader where firmware without an entry looks for it (UEFI specification 2.10, section
+// 3.5.1.1). Debian's shim starts grubx64.efi beside itself. fallback leaves out fbx64.efi, which would make entries
+// itself and restart the machine.
 func (w *work) fallback(esp, id string) error {
 	arch := arches[runtime.GOARCH]
 	there := inFolder(filepath.Join(esp, "EFI", id))
@@ -307,13 +304,13 @@ func (w *work) fallback(esp, id string) error {
 			return err
 		}
 	}
-	if shim != "" { // last: it is what firmware starts
+	if shim != "" { // last, because the firmware starts this file
 		return copyFile(shim, filepath.Join(to, arch.fallback))
 	}
 	return nil
 }
 
-// started is the file that an entry of the firmware names.
+// started is the file that a firmware entry names.
 func (w *work) started() string {
 	arch, id := arches[runtime.GOARCH], w.id()
 	there := inFolder(filepath.Join(w.target.Path(w.espAt()), "EFI", id))
@@ -340,7 +337,7 @@ func (w *work) mount(device, at string) (unmount func() error, err error) {
 	return func() error { return command("umount", at) }, nil
 }
 
-// copyTo copies what is on an ESP to another one.
+// copyTo copies the files of an ESP to another ESP.
 func (w *work) copyTo(other ESP, from string) (err error) {
 	to := w.target.Path(other.Mount)
 	if other.Mount == "" {
@@ -366,7 +363,7 @@ func (w *work) copyTo(other ESP, from string) (err error) {
 	})
 }
 
-// copyFile copies a file, puts it onto the disk and compares it.
+// copyFile copies a file, syncs it to the disk and compares it.
 func copyFile(from, to string) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
@@ -387,7 +384,7 @@ func copyFile(from, to string) error {
 	return err
 }
 
-// config has GRUB's menu made, and holds that it starts a kernel of the target.
+// config makes GRUB's menu, and checks that it starts a kernel of the target.
 func (w *work) config() error {
 	w.target.Tell("making the menu of GRUB")
 	if err := keepToItself(w.tree); err != nil {
@@ -411,8 +408,8 @@ func (w *work) config() error {
 	return nil
 }
 
-// entries makes an entry in the firmware for each ESP, and looks whether it is there. A machine
-// whose firmware cannot be asked starts by the fallback path.
+// entries makes a firmware entry for each ESP, and checks that it is there. A machine whose firmware cannot be read
+// boots by the fallback path.
 func (w *work) entries() error {
 	all, err := Entries(w.h)
 	if errors.Is(err, ErrUnknown) {
@@ -449,7 +446,7 @@ func (w *work) entries() error {
 	return nil
 }
 
-// run runs a program of the target; a code other than 0 is an error.
+// run runs a program of the target. A nonzero exit code is an error.
 func (w *work) run(within time.Duration, program string, args ...string) error {
 	o, err := w.target.Exec(w.ctx, inside.Command{Path: program, Args: args, Timeout: within, Env: []string{"DEBIAN_FRONTEND=noninteractive"}})
 	if err != nil {

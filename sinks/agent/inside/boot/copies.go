@@ -6,22 +6,21 @@ import (
 	"strings"
 )
 
-// copiesScript keeps the boot loader at the fallback path, and on the other EFI system partitions,
-// the one that the system's own packages install: they update that of the first partition alone.
-// GRUB of one version does not load modules of another, so that a machine whose first disk is gone
-// would not start.
+// copiesScript keeps the boot loader at the fallback path and on the other EFI system partitions up to date. The
+// system's packages update only the first partition. One version of GRUB does not load modules of another, so
+// without its first disk the machine would not boot.
 //
 //go:embed copies.sh
 var copiesScript string
 
 const (
 	copiesFile = "/usr/lib/slipway/copy-boot-loader"
-	// copiesHook has dpkg(1) run it after each of its runs. It looks only whether a file has changed.
+	// copiesHook makes dpkg(1) run the script after each run. The script only checks whether a file has changed.
 	copiesHook = "/etc/dpkg/dpkg.cfg.d/slipway-boot-loader"
 )
 
-// keepCopies puts the script into the target, for the EFI system partitions of the plan. Where none is
-// mounted in the system, its packages update none.
+// keepCopies puts the script into the target, for the plan's EFI system partitions. If no partition is mounted in
+// the system, packages update none.
 func (w *work) keepCopies() error {
 	if w.plan.ESPs[0].Mount == "" || !w.tree.Exists("/etc/dpkg") {
 		return nil

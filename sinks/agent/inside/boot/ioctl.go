@@ -13,8 +13,8 @@ const (
 	immutable = 0x10
 )
 
-// mutable lets a variable be removed: the kernel marks those that it does not know, so that
-// nobody removes by accident what some firmware needs to start.
+// mutable allows a variable to be removed. The kernel marks variables that it does not know as immutable, because
+// some firmware needs them to boot.
 func mutable(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -23,7 +23,7 @@ func mutable(path string) error {
 	defer f.Close()
 	var flags uint32
 	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), getFlags, uintptr(unsafe.Pointer(&flags))); e == syscall.ENOTTY || e == syscall.ENOTSUP {
-		return nil // no such marks here
+		return nil // this file system has no such flags
 	} else if e != 0 {
 		return e
 	}

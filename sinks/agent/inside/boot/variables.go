@@ -21,11 +21,10 @@ import (
 // variables is where the kernel shows the variables of UEFI firmware (efivarfs).
 const variables = "/sys/firmware/efi/efivars"
 
-// The variables of the firmware's boot manager (UEFI specification 2.10, section 3.3) end with
-// the GUID of its own.
+// global ends the names of the boot manager's variables with its own GUID (UEFI specification 2.10, section 3.3).
 const global = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-// The bounds of what is read of the firmware.
+// These are the bounds on what is read from the firmware.
 const (
 	maxVariables = 4096
 	maxVariable  = 64 << 10
@@ -33,27 +32,27 @@ const (
 
 var little = binary.LittleEndian
 
-// Entry is one of the firmware's boot manager that starts a file of a disk.
+// Entry is a boot manager entry that starts a file on a disk.
 type Entry struct {
 	Number uint16
-	// Name is what the firmware shows people.
+	// Name is what the firmware shows.
 	Name string
-	// Partition is the GUID of the partition of a GPT, in lower case, and File the path there.
+	// Partition is the GUID of a GPT partition, in lower case. File is the path there.
 	Partition string
 	File      string
 }
 
-// String is what people call it: "Boot0003 (debian)".
+// String is the usual name of an entry: "Boot0003 (debian)".
 func (e Entry) String() string { return fmt.Sprintf("Boot%04X (%s)", e.Number, e.Name) }
 
 var entryName = regexp.MustCompile(`^Boot([0-9A-F]{4})` + global + `$`)
 
-// ErrUnknown is that the firmware's boot manager cannot be looked at: the machine was started
-// by a BIOS, or its kernel shows no variables.
+// ErrUnknown reports that the boot manager cannot be read: the machine was booted by a BIOS, or its kernel shows no
+// variables.
 var ErrUnknown = errors.New("the kernel shows no variables of UEFI firmware, so the entries of its boot manager are unknown")
 
-// Entries are those of the firmware's boot manager that start a file of a partition of a GPT.
-// Others, as of the network, are left out. Where they cannot be known it gives ErrUnknown.
+// Entries lists the boot manager entries that start a file of a GPT partition. It skips others, such as network
+// entries. If the entries cannot be read, it returns ErrUnknown.
 func Entries(h *inside.Host) (all []Entry, err error) {
 	names, err := variableNames(h)
 	if err != nil {
@@ -68,7 +67,7 @@ func Entries(h *inside.Host) (all []Entry, err error) {
 		if err != nil {
 			return nil, err
 		}
-		number, _ := strconv.ParseUint(m[1], 16, 16) // the pattern says so
+		number, _ := strconv.ParseUint(m[1], 16, 16) // the pattern ensures a number
 		if e, ok := parseEntry(text); ok {
 			e.Number = uint16(number)
 			all = append(all, e)
@@ -87,14 +86,14 @@ func variableNames(h *inside.Host) ([]string, error) {
 	}
 	defer folder.Close()
 	names, err := folder.Readdirnames(maxVariables)
-	if len(names) == 0 { // efivarfs is not mounted there: firmware always has some
+	if len(names) == 0 { // efivarfs is not mounted: firmware always has variables
 		return nil, ErrUnknown
 	}
 	slices.Sort(names)
 	return names, err
 }
 
-// readVariable reads one without its attributes, which are its first four bytes.
+// readVariable reads a variable and drops the first four bytes, its attributes.
 func readVariable(h *inside.Host, name string) ([]byte, error) {
 	f, err := os.Open(h.Path(variables + "/" + name))
 	if err != nil {
@@ -102,7 +101,7 @@ func readVariable(h *inside.Host, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	text := make([]byte, maxVariable)
-	n, err := f.Read(text) // one read gives all of it
+	n, err := f.Read(text) // one read returns all of it
 	if err != nil {
 		return nil, fmt.Errorf("read the variable %s of the firmware: %w", name, err)
 	}
@@ -119,8 +118,8 @@ const (
 	isGPT, hasGUID                 = 2, 2
 )
 
-// parseEntry reads a load option (UEFI specification 2.10, section 3.1.3). It takes any bytes;
-// ok is false for one that starts no file of a partition of a GPT.
+// parseEntry reads a load option (UEFI specification 2.10, section 3.1.3). It accepts any bytes. ok is false if the
+// option does not start a file of a GPT partition.
 func parseEntry(b []byte) (e Entry, ok bool) {
 	if len(b) < 6 {
 		return e, false
@@ -169,7 +168,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// guid writes one as it is stored: the first three numbers are turned round.
+// guid formats a GUID from its stored form, in which the first three numbers are little-endian.
 func guid(b []byte) string {
 	x := slices.Clone(b)
 	slices.Reverse(x[:4])
@@ -179,9 +178,9 @@ func guid(b []byte) string {
 	return t[:8] + "-" + t[8:12] + "-" + t[12:16] + "-" + t[16:20] + "-" + t[20:]
 }
 
-// Clear removes the entries of the firmware's boot manager that start something of partitions
-// with the given GUIDs, so that nothing of these is started while they are erased. It tells
-// which it removed. Where the entries cannot be known it gives ErrUnknown.
+// Clear removes the boot manager entries that start something on partitions with the given GUIDs, so that nothing
+// there boots while they are erased. It returns the removed entries. If the entries cannot be read, it returns
+// ErrUnknown.
 func Clear(h *inside.Host, partitions []string) (removed []Entry, err error) {
 	all, err := Entries(h)
 	if err != nil {
@@ -191,7 +190,7 @@ func Clear(h *inside.Host, partitions []string) (removed []Entry, err error) {
 		if !slices.Contains(partitions, e.Partition) {
 			continue
 		}
-		// The list of the order may name one that is not there: firmware goes on to the next.
+		// The boot order may name a missing entry: the firmware continues with the next.
 		path := h.Path(fmt.Sprintf("%s/Boot%04X%s", variables, e.Number, global))
 		if err := mutable(path); err != nil {
 			return removed, fmt.Errorf("remove the boot entry %s of the firmware: %w; no disk was written", e, err)
@@ -204,7 +203,7 @@ func Clear(h *inside.Host, partitions []string) (removed []Entry, err error) {
 	return removed, nil
 }
 
-// find is the entry that starts a file of a partition.
+// find returns the entry that starts a file of a partition.
 func find(all []Entry, partition, file string) (Entry, bool) {
 	i := slices.IndexFunc(all, func(e Entry) bool {
 		return e.Partition == partition && strings.EqualFold(e.File, file)
@@ -215,11 +214,10 @@ func find(all []Entry, partition, file string) (Entry, bool) {
 	return all[i], true
 }
 
-// firmwarePath is a path of a partition as firmware writes it.
+// firmwarePath is a path on a partition in the firmware's notation.
 func firmwarePath(words ...string) string { return `\` + strings.Join(words, `\`) }
 
-// inFolder are the names in a folder of the target's ESP, without regard to their case, by
-// their names in lower case.
+// inFolder maps the lower-case names in a folder of the target's ESP to their paths, because FAT ignores case.
 func inFolder(folder string) map[string]string {
 	entries, _ := os.ReadDir(folder)
 	all := map[string]string{}
@@ -229,8 +227,7 @@ func inFolder(folder string) map[string]string {
 	return all
 }
 
-// Variables has the kernel show the variables of the firmware, where it was started by UEFI
-// and does not do so yet.
+// Variables mounts the firmware's variables if the kernel was booted by UEFI and they are not mounted yet.
 func Variables(ctx context.Context, h *inside.Host) error {
 	entries, err := os.ReadDir(h.Path(variables))
 	if errors.Is(err, fs.ErrNotExist) || len(entries) > 0 {

@@ -50,7 +50,7 @@ func readNames(t *tree.Tree, path string) (names, error) {
 		if err != nil {
 			continue
 		}
-		if _, known := n.number[parts[0]]; !known { // the first line counts, as for getpwnam(3)
+		if _, known := n.number[parts[0]]; !known { // the first line counts, as in getpwnam(3)
 			n.number[parts[0]] = int(id)
 		}
 		if _, known := n.name[int(id)]; !known {
@@ -60,7 +60,7 @@ func readNames(t *tree.Tree, path string) (names, error) {
 	return n, nil
 }
 
-// of gives the number of a name, or of a number.
+// of returns the number of a name or of a decimal number.
 func (n names) of(name string) (int, bool) {
 	if id, ok := n.number[name]; ok {
 		return id, true

@@ -16,8 +16,7 @@ const dpkgStatus = "/var/lib/dpkg/status"
 // maxStatus bounds dpkg's status, in bytes.
 const maxStatus = 256 << 20
 
-// brought says whether a file of settings is as a package brought it. Where nobody can
-// tell it is not.
+// brought reports whether a settings file is as its package installed it. If that is unknown, it returns false.
 func (w *work) brought(file string) bool {
 	if w.tree.Exists(dpkgStatus) {
 		return w.isConffile(file)
@@ -36,12 +35,11 @@ func (w *work) brought(file string) bool {
 	})
 }
 
-// besideIt is what dpkg adds to the name of the file of a package that it did not put over one
-// that was there.
+// besideIt is the suffix that dpkg adds to a package's file that it did not put over an existing one.
 const besideIt = ".dpkg-dist"
 
-// leftToPackage says whether a file that leaves the design, and that was not there before it, is
-// that of a package by now: it stays, or comes out of the one that dpkg has put beside it.
+// leftToPackage reports whether a file that leaves the design, and did not exist before it, now belongs to a
+// package. Then the file stays, or the one that dpkg put beside it takes its place.
 func (w *work) leftToPackage(file string, before place) (bool, error) {
 	if before.Kind != tree.Nothing {
 		return false, nil
@@ -66,7 +64,7 @@ func (w *work) leftToPackage(file string, before place) (bool, error) {
 	return true, err
 }
 
-// dpkgStatus is what dpkg knows of all packages.
+// dpkgStatus returns dpkg's status of all packages.
 func (w *work) dpkgStatus() (status []byte, err error) {
 	if w.status == nil {
 		if status, err = w.tree.Read(dpkgStatus, maxStatus); err == nil {
@@ -76,10 +74,10 @@ func (w *work) dpkgStatus() (status []byte, err error) {
 	return w.status, err
 }
 
-// isConffile says whether dpkg's status has a file with the digest that it has.
+// isConffile reports whether dpkg's status lists a file with its current digest.
 func (w *work) isConffile(file string) bool { return w.isConffileAs(file, file) }
 
-// isConffileAs says whether dpkg's status has a file with the digest of the one at a path.
+// isConffileAs reports whether dpkg's status lists a file with the digest of the file at a path.
 func (w *work) isConffileAs(file, at string) bool {
 	status, err := w.dpkgStatus()
 	if err != nil {
@@ -92,6 +90,6 @@ func (w *work) isConffileAs(file, at string) bool {
 	digest, _, _ := bytes.Cut(after, []byte("\n"))
 	digest, _, _ = bytes.Cut(digest, []byte(" "))
 	text, err := w.tree.Read(at, maxConfig)
-	sum := md5.Sum(text) // dpkg's own digest of it
+	sum := md5.Sum(text) // dpkg uses MD5
 	return err == nil && hex.EncodeToString(sum[:]) == string(digest)
 }

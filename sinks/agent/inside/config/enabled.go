@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// unitFolder is where the administrator's unit files are.
+// unitFolder holds the administrator's unit files.
 const unitFolder = "/etc/systemd/system"
 
-// unitFolders are those of systemd.unit(5), the strongest first.
+// unitFolders are those of systemd.unit(5), highest priority first.
 var unitFolders = []string{
 	"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early",
 	unitFolder, "/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached", "/run/systemd/generator",
@@ -23,7 +23,7 @@ var unitFolders = []string{
 // maxUnit bounds a unit file, in bytes.
 const maxUnit = 1 << 20
 
-// The words of `systemctl is-enabled` that matter here.
+// These are the words of `systemctl is-enabled` that matter here.
 const (
 	enabled  = "enabled"
 	disabled = "disabled"
@@ -35,7 +35,7 @@ const (
 
 var unitTypes = []string{"service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope"}
 
-// badUnit tells whether a name is none of a unit.
+// badUnit reports whether a name is not a valid unit name.
 func badUnit(n string) bool {
 	stem, kind := strings.TrimSuffix(n, path.Ext(n)), strings.TrimPrefix(path.Ext(n), ".")
 	return len(n) > 255 || stem == "" || stem[0] == '@' || !slices.Contains(unitTypes, kind) ||
@@ -70,7 +70,7 @@ func parseInstall(text string) (found install) {
 		line = strings.TrimSpace(line)
 		was := continued
 		if comment := line == "" || line[0] == '#' || line[0] == ';'; comment {
-			continue // also within a continued line
+			continue // also inside a continued line
 		}
 		continued = strings.HasSuffix(line, "\\")
 		if was {
@@ -98,8 +98,7 @@ func parseInstall(text string) (found install) {
 	return found
 }
 
-// links are the paths of the links that enable a unit; known is false where only
-// systemd can tell.
+// links are the paths of the links that enable a unit. known is false if only systemd can tell.
 func (i install) links(n string) (paths []string, known bool) {
 	for setting, ending := range map[string]string{"WantedBy": ".wants/", "RequiredBy": ".requires/", "UpheldBy": ".upholds/", "Alias": ""} {
 		for _, target := range i.names[setting] {
@@ -117,11 +116,11 @@ func (i install) links(n string) (paths []string, known bool) {
 	return slices.Compact(paths), !strings.Contains(n, "@")
 }
 
-// unitFile is a unit as the files have it.
+// unitFile is a unit as found in the files.
 type unitFile struct {
-	path    string // of what is found first; empty where there is no unit
+	path    string // of the first file found; empty if there is no unit
 	entry   tree.Entry
-	enabled string // a word of `systemctl is-enabled`; empty where only that can tell
+	enabled string // a word of `systemctl is-enabled`; empty if only systemctl can tell
 }
 
 // unitLink is a symbolic link that enables a unit.
@@ -130,8 +129,7 @@ type unitLink struct {
 	Target string `json:"target"`
 }
 
-// links are those that enable units, by unit: in folders such as
-// multi-user.target.wants, and other names of a unit.
+// links are the links that enable units, by unit: those in folders such as multi-user.target.wants, and aliases.
 type links struct{ configured, runtime map[string][]unitLink }
 
 func (w *work) readLinks() (l links, err error) {
@@ -186,7 +184,7 @@ func (w *work) linksBelow(folder string) (map[string][]unitLink, error) {
 	return found, nil
 }
 
-// restoreLinks makes the links that enable a unit what they were.
+// restoreLinks restores the links that enable a unit.
 func (w *work) restoreLinks(n string, before []unitLink) error {
 	now, err := w.linksBelow(unitFolder)
 	if err != nil {
@@ -200,7 +198,7 @@ func (w *work) restoreLinks(n string, before []unitLink) error {
 			return err
 		}
 		if folder := path.Dir(l.Path); folder != unitFolder {
-			if err := w.tree.RemoveFolders([]string{folder}); err != nil { // as systemctl disable does
+			if err := w.tree.RemoveFolders([]string{folder}); err != nil { // like systemctl disable
 				return err
 			}
 		}
@@ -216,7 +214,7 @@ func (w *work) restoreLinks(n string, before []unitLink) error {
 	return nil
 }
 
-// unit finds a unit and tells how it is enabled.
+// unit finds a unit and how it is enabled.
 func (w *work) unit(n string, l links) (unitFile, error) {
 	for _, candidate := range slices.Compact([]string{n, template(n)}) {
 		for _, folder := range unitFolders {
@@ -260,7 +258,7 @@ func (w *work) enabled(n string, u unitFile, l links) (string, error) {
 	}
 	text, err := w.tree.Read(u.path, maxUnit)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // a link to nothing
+		return "", nil // a dangling link
 	}
 	if err != nil {
 		return "", err

@@ -1,5 +1,5 @@
-// Package config observes and makes files, systemd units, kernel parameters at run
-// time (sysctl) and kernel modules inside a system.
+// Package config observes and applies files, systemd units, kernel parameters at run time (sysctl) and kernel
+// modules inside a system.
 package config
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// name is that of the facet.
+// name is the name of the facet.
 const name = "config"
 
 // New is the facet config.
@@ -37,16 +37,16 @@ type work struct {
 	accounts *accounts
 	folders  map[string]bool // that owned items made
 	failures []failure
-	status   []byte // of dpkg, once it was read
-	shown    int    // bytes of contents that are told
+	status   []byte // of dpkg, once it has been read
+	shown    int    // bytes of contents returned
 	pid      string // of this program, in the system
-	// readers are the units to be restarted by the files that they read, started those that
-	// were started by this call.
+	// readers lists the units to restart, by the files that they read. started lists the units that this call
+	// started.
 	readers map[string][]string
 	started []string
-	// unread are the files that systemd must read again, uncreated those whose lines
-	// systemd-tmpfiles must carry out, unheard those that units must be restarted for, and gone
-	// those of all that are forgotten then.
+	// unread lists the files that systemd must read again. uncreated lists the files that systemd-tmpfiles must
+	// process. unheard lists the files for which units must restart. gone lists those of all these to forget
+	// afterwards.
 	unread, uncreated, unheard, gone []string
 }
 
@@ -66,7 +66,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 	}}, nil
 }
 
-// Observe tells what the items of keys are.
+// Observe returns the state of the items with these keys.
 func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -99,9 +99,8 @@ func byKind(keys []string) map[string][]string {
 	return kinds
 }
 
-// Apply makes items as they are asked for. Firmware comes before the modules whose
-// drivers ask for it, modules before the kernel parameters that they bring, and files
-// before the units that read them.
+// Apply makes the items match the request. Firmware comes before the modules whose drivers load it, modules before
+// the kernel parameters that they add, and files before the units that read them.
 func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -138,7 +137,7 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	return w.failed()
 }
 
-// firmwareAmong divides files by whether the kernel finds them as firmware.
+// firmwareAmong splits files by whether the kernel finds them as firmware.
 func firmwareAmong(files []item.Item) (firmware, rest []item.Item) {
 	for _, f := range files {
 		if file := item.ID(f.Key); below(file, "/lib/firmware") || below(file, "/usr/lib/firmware") {
@@ -150,9 +149,8 @@ func firmwareAmong(files []item.Item) (firmware, rest []item.Item) {
 	return firmware, rest
 }
 
-// unitsUnderFiles divides units that leave the design by whether a designed file takes
-// the place of their unit file. Those leave first, so that what is kept as of before the
-// file is not the unit file that Slipway made.
+// unitsUnderFiles splits units that leave the design by whether a designed file replaces their unit file. Those
+// leave first. Otherwise Slipway would keep its own unit file as the file from before.
 func unitsUnderFiles(leaving []string, files []item.Item) (under, rest []string) {
 	for _, key := range leaving {
 		if slices.ContainsFunc(files, func(f item.Item) bool { return item.ID(f.Key) == unitFolder+"/"+item.ID(key) }) {
@@ -164,7 +162,7 @@ func unitsUnderFiles(leaving []string, files []item.Item) (under, rest []string)
 	return under, rest
 }
 
-// ours are the keys to be removed that Slipway made and that are not asked for.
+// ours are the keys to remove that Slipway made and that the design does not ask for.
 func (w *work) ours(remove []string, items []item.Item) []string {
 	return slices.DeleteFunc(slices.Clone(remove), func(key string) bool {
 		_, owned := w.h.Owned.Entry(name, key)
@@ -172,12 +170,12 @@ func (w *work) ours(remove []string, items []item.Item) []string {
 	})
 }
 
-// refuse notes that a person must decide about an item.
+// refuse records that a person must decide about an item.
 func (w *work) refuse(key, format string, args ...any) {
 	w.failures = append(w.failures, failure{wire.Refused, key + ": " + fmt.Sprintf(format, args...)})
 }
 
-// fail notes that an item could not be made.
+// fail records that an item could not be applied.
 func (w *work) fail(key string, err error) {
 	f := failure{wire.Failed, err.Error()}
 	var known *wire.Error
@@ -194,11 +192,11 @@ func (w *work) fail(key string, err error) {
 	w.failures = append(w.failures, f)
 }
 
-// maxTold bounds how many failed items an error tells of.
+// maxTold bounds how many failed items an error lists.
 const maxTold = 10
 
-// failed is the error of the call. One failed item makes it "failed", which is
-// planned again; it is "refused" where all need a person.
+// failed is the error of the call. It is "refused" if all failures need a person, and otherwise "failed", which is
+// planned again.
 func (w *work) failed() error {
 	if len(w.failures) == 0 {
 		return nil

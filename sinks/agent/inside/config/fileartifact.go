@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// putArtifact makes a file whose content the daemon sends where it is not there yet.
+// putArtifact makes a file whose content the daemon sends if it is missing.
 func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode uint32, uid, gid int) error {
 	is := ""
 	if e.Kind == tree.File {
@@ -42,7 +42,7 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 		return err
 	}
 	if _, ours := w.h.Owned.Entry(name, key); !ours {
-		return nil // it was so before Slipway
+		return nil // it was already so before Slipway
 	}
 	e, err := w.tree.Look(file)
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *work) putArtifact(key, file string, e tree.Entry, body item.File, mode 
 	return w.items.Note(key, made)
 }
 
-// fetch puts the bytes of an artifact in the place of a file.
+// fetch writes the bytes of an artifact to a file.
 func (w *work) fetch(file, sha256 string, mode uint32, uid, gid int) error {
 	room, err := w.tree.Room(file)
 	if err != nil {

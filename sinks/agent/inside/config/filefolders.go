@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// readFolders collects the folders that owned items made.
+// readFolders collects the folders that were created for owned items.
 func (w *work) readFolders() {
 	w.folders = map[string]bool{}
 	for _, key := range w.h.Owned.Keys(name) {
@@ -17,7 +17,7 @@ func (w *work) readFolders() {
 	}
 }
 
-// foldersOf are the folders above a path that Slipway has made or would make.
+// foldersOf lists the folders above a path that Slipway created or would create.
 func (w *work) foldersOf(file string) ([]string, error) {
 	folders, err := w.tree.MissingFolders(file)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// forbiddenAt is forbidden for the path and for where links in its folders lead.
+// forbiddenAt applies forbidden to a path and to its location after links in its folders.
 func (w *work) forbiddenAt(file string) (string, error) {
 	if why := forbidden(file); why != "" {
 		return why, nil
@@ -27,7 +27,7 @@ func (w *work) forbiddenAt(file string) (string, error) {
 	return forbidden("/" + at), nil
 }
 
-// forbidden says why a file at a path is not made, or nothing.
+// forbidden says why Slipway does not make a file at a path; empty if it does.
 func forbidden(file string) string {
 	if !path.IsAbs(file) || path.Clean(file) != file || file == "/" || strings.ContainsRune(file, 0) {
 		return fmt.Sprintf("%q is not a plain absolute path. Write it from the root, without \"..\", \"//\" and a \"/\" at its end", file)
@@ -48,7 +48,7 @@ func forbidden(file string) string {
 
 func below(file, folder string) bool { return file == folder || strings.HasPrefix(file, folder+"/") }
 
-// unsafe says why a link is not followed, with the name of the account.
+// unsafe says why a link is not followed, including the account's name.
 func (w *work) unsafe(link *tree.UnsafeLink) string {
 	a, err := w.names()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// place is what is at a path, in the form that the list of what Slipway made has.
+// place is what is at a path, as stored in the list of what Slipway made.
 type place struct {
 	Kind    tree.Kind `json:"kind,omitempty"`
 	Content []byte    `json:"content,omitempty"`
@@ -22,8 +22,7 @@ type place struct {
 	Mode    uint32    `json:"mode,omitempty"`
 	UID     int       `json:"uid,omitempty"`
 	GID     int       `json:"gid,omitempty"`
-	// Secret says that the content was not kept, since it is a private key, or a secret came in
-	// its place.
+	// Secret says that the content was not kept, because it is a private key or a secret replaced it.
 	Secret bool `json:"secret,omitempty"`
 }
 
@@ -33,28 +32,26 @@ type fileBefore struct {
 	Folders []string `json:"folders,omitempty"`
 }
 
-// madeFile is what is kept of a file whose content was an artifact: the digest that was
-// seen when it had that stamp. So what may be large is read once. Of the content of a file with
-// a secret nothing is kept.
+// madeFile is what is kept of a file that Slipway made. If its content is an artifact, Content is the digest at
+// that Stamp, so that a large file is read once. Nothing is kept of a secret's content.
 type madeFile struct {
 	Content string `json:"content"`
 	Stamp   string `json:"stamp"`
-	// Unread is the boot in which the file was changed and systemd has not read it; empty where
-	// it has. At the next boot it reads all files.
+	// Unread is the boot in which the file changed and systemd has not read it; otherwise empty. systemd reads all
+	// files at the next boot.
 	Unread string `json:"unread,omitempty"`
-	// Uncreated is the boot in which the file was changed and systemd-tmpfiles has not carried
-	// out its lines; empty where it has. At the next boot it does so.
+	// Uncreated is the boot in which the file changed and systemd-tmpfiles has not processed it; otherwise empty.
+	// It does so at the next boot.
 	Uncreated string `json:"uncreated,omitempty"`
-	// Restart are the units that must be restarted since the file was changed, in the boot
-	// Boot: at the next one they start by it.
+	// Restart lists the units that must restart because the file changed in the boot Boot. At the next boot they
+	// start with the new file.
 	Restart []string `json:"restart,omitempty"`
 	Boot    string   `json:"boot,omitempty"`
-	// Secret says that the content is a secret, of which no digest is told without a key.
+	// Secret says that the content is a secret. Its digest is only reported with a key.
 	Secret bool `json:"secret,omitempty"`
 }
 
-// applyFiles makes files; those to be absent first, since a folder may come in
-// the place of one.
+// applyFiles makes files. Absent files go first, because a folder may replace one.
 func (w *work) applyFiles(items []item.Item) {
 	for _, absent := range []bool{true, false} {
 		for _, i := range items {
@@ -172,8 +169,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// takeFile owns a file, and keeps what was there before it. What a secret takes the place of is
-// most likely another one, and is not kept.
+// takeFile takes ownership of a file, and keeps what was there before. If a secret replaces the file, the old
+// content is probably a secret too and is not kept.
 func (w *work) takeFile(key, file string, e tree.Entry, isSecret bool) error {
 	if _, ours := w.h.Owned.Entry(name, key); ours {
 		return nil
@@ -208,8 +205,7 @@ func (w *work) absentFile(key, file string, e tree.Entry) error {
 	return w.tree.RemoveFolders(before.Folders)
 }
 
-// removeFiles puts back what was there before files that left the design, the
-// deepest first.
+// removeFiles restores what was there before files that left the design, deepest first.
 func (w *work) removeFiles(keys []string) {
 	slices.Reverse(keys)
 	for _, key := range keys {
@@ -253,14 +249,13 @@ func (w *work) removeFile(key string) error {
 		}
 	}
 	if slices.Contains(w.unread, key) || slices.Contains(w.uncreated, key) || slices.Contains(w.unheard, key) {
-		w.gone = append(w.gone, key) // until systemd, systemd-tmpfiles, or the unit has read that
+		w.gone = append(w.gone, key) // until systemd, systemd-tmpfiles or the unit has noticed
 		return nil
 	}
 	return w.items.Drop(key)
 }
 
-// kept is what is at a path, to be put back one day. Private keys, and what else is a secret, are
-// not kept.
+// kept is what is at a path, kept for a later restore. Private keys and other secrets are not kept.
 func (w *work) kept(file string, e tree.Entry, isSecret bool) (place, error) {
 	p := place{Kind: e.Kind, Target: e.Target, Mode: e.Mode, UID: e.UID, GID: e.GID}
 	if p.Secret = isSecret && e.Kind == tree.File; e.Kind != tree.File || p.Secret {
@@ -293,8 +288,8 @@ func (w *work) putBack(file string, p place) error {
 	return w.tree.Remove(file)
 }
 
-// putFile makes a file so and writes nothing that is so already. A file of another owner is
-// replaced, whatever it holds: who owned it may have it open or mapped, and could go on writing.
+// putFile makes a file and skips the write if the file is already right. It replaces a file of another owner even
+// with equal content: the owner may have it open or mapped and could go on writing.
 func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) error {
 	e, err := w.tree.Look(file)
 	if err != nil {
@@ -320,5 +315,5 @@ func (w *work) putFile(file string, content []byte, mode uint32, uid, gid int) e
 	return w.tree.Put(file, content, mode, uid, gid)
 }
 
-// other tells of what is neither replaced nor removed.
+// other reports kinds that Slipway neither replaces nor removes.
 func other(k tree.Kind) bool { return k != tree.Nothing && k != tree.File && k != tree.Link }

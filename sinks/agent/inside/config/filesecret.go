@@ -7,12 +7,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// withoutKey is what is told of a file with a secret where the daemon gave no key for its digest:
-// the design does not ask for the secret any more.
+// withoutKey is reported for a file with a secret if the daemon sent no key for its digest: the design no longer
+// asks for the secret.
 const withoutKey = "a secret"
 
-// keyedDigest is item.KeyedDigest of a file's content. A file that is larger than any secret is
-// not read.
+// keyedDigest is item.KeyedDigest of a file's content. It does not read files that are larger than any secret.
 func (w *work) keyedDigest(file string, e tree.Entry, key []byte) (string, error) {
 	if e.Size > item.MaxSecret {
 		return fmt.Sprintf("a file of %d bytes", e.Size), nil
@@ -25,15 +24,15 @@ func (w *work) keyedDigest(file string, e tree.Entry, key []byte) (string, error
 	return item.KeyedDigest(key, content), nil
 }
 
-// isSecret says whether Slipway has put a secret into a file.
+// isSecret reports whether Slipway has put a secret into a file.
 func (w *work) isSecret(key string) bool {
 	var made madeFile
 	w.items.Load(key, nil, &made)
 	return made.Secret
 }
 
-// noteSecret notes of a file that is Slipway's whether its content is a secret. Of one that is
-// to become a secret it does so before the content is there, and else afterwards.
+// noteSecret records whether the content of Slipway's file is a secret. For a file that becomes a secret, the
+// caller does this before writing the content; otherwise afterwards.
 func (w *work) noteSecret(key string, is bool) error {
 	var made madeFile
 	if ours := w.items.Load(key, nil, &made); !ours || made.Secret == is {

@@ -56,9 +56,8 @@ func (w *work) observeFile(key string) {
 	w.seen.Have[item.Name(key, "state")] = item.Present
 }
 
-// digest is item.Digest of a file's content. A file that is larger than any design has it
-// is not read, since a user may make one of his as large as he likes: its size tells that
-// it differs.
+// digest is item.Digest of a file's content. It does not read files that are larger than any designed file, because
+// a user may make a file arbitrarily large. The size shows that the file differs.
 func (w *work) digest(key, file string, e tree.Entry) (string, error) {
 	if with, isSecret := w.h.Keys[key]; isSecret {
 		return w.keyedDigest(file, e, with)
@@ -77,8 +76,7 @@ func (w *work) digest(key, file string, e tree.Entry) (string, error) {
 	return w.tree.Digest(w.ctx, file, item.MaxArtifact)
 }
 
-// show tells the content of a file that differs from the design, as far as it may be
-// shown and as there is room for it.
+// show returns the content of a file that differs from the design, if it may be shown and there is space for it.
 func (w *work) show(key, file string) {
 	text, size, err := w.tree.ReadPublic(file, item.MaxShown)
 	c := item.Content{Bytes: size}
@@ -104,10 +102,10 @@ func (w *work) show(key, file string) {
 	w.seen.Contents[key] = c
 }
 
-// privateKey is in every private key in PEM form.
+// privateKey occurs in every PEM private key.
 var privateKey = []byte("PRIVATE KEY-----")
 
-// kindText tells what is in the place of a file.
+// kindText describes what is there instead of a file.
 func kindText(e tree.Entry) string {
 	if e.Kind == tree.Link {
 		return "a link to " + e.Target

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// basePriorities are those of the packages that a Debian without choices has (Debian Policy,
-// 2.5).
+// basePriorities are the priorities of the packages in a default Debian system (Debian Policy, 2.5).
 var basePriorities = []string{"required", "important", "standard"}
 
-// installed are the packages of a system, as dpkg knows them. Of the RHEL family, which has its base
-// in presets, nothing is known.
+// installed are a system's packages as dpkg knows them. It stays empty for the RHEL family, whose base is in
+// presets.
 type installed struct {
-	// base are those of the distribution's base.
+	// base are the packages of the distribution's base.
 	base map[string]bool
-	// neededBy are the packages that depend on each.
+	// neededBy lists the packages that depend on each package.
 	neededBy map[string][]string
 }
 
@@ -31,8 +30,8 @@ func (w *work) installedPackages() (installed, error) {
 	return readInstalled(status), nil
 }
 
-// readInstalled reads stanzas as deb822(5) has them. That a package provides another one counts as
-// if it was that one, in whatever version.
+// readInstalled reads stanzas in the format of deb822(5). A package counts as every package that it provides, in
+// any version.
 func readInstalled(status []byte) installed {
 	all := installed{map[string]bool{}, map[string][]string{}}
 	providers, depends := map[string][]string{}, map[string][]string{}
@@ -63,8 +62,7 @@ func readInstalled(status []byte) installed {
 	return all
 }
 
-// packageNames are the packages of a field such as "libc6 (>= 2.36), mawk | awk", alternatives
-// among them.
+// packageNames are the packages of a field such as "libc6 (>= 2.36), mawk | awk", including alternatives.
 func packageNames(list string) (names []string) {
 	for _, part := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '|' }) {
 		name, _, _ := strings.Cut(strings.TrimSpace(part), " ")
@@ -75,16 +73,16 @@ func packageNames(list string) (names []string) {
 	return names
 }
 
-// mostDependents is how many packages depend at most on one that is no part of the base.
+// mostDependents is the largest number of dependents of a package outside the base.
 const mostDependents = 1000
 
-// isBase says whether a package is part of the distribution's base, or so much depends on it that it
-// is as good as part of it.
+// isBase reports whether a package is part of the distribution's base, or has so many dependents that it is as good
+// as part of it.
 func (i installed) isBase(name string) bool {
 	return i.base[name] || len(i.dependents(name)) > mostDependents
 }
 
-// dependents are the packages that need one, directly or not, in order of their names.
+// dependents are the packages that need a package, directly or not, sorted by name.
 func (i installed) dependents(of string) []string {
 	found, next := map[string]bool{of: true}, []string{of}
 	var all []string

@@ -13,24 +13,24 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// isSudoers says whether sudo reads a file: it leaves out names with a "." or a "~" at the end.
+// isSudoers reports whether sudo reads a file. sudo skips names with a "." or a trailing "~".
 func isSudoers(file string) bool {
 	name := path.Base(file)
 	return file == "/etc/sudoers" || path.Dir(file) == "/etc/sudoers.d" && !strings.Contains(name, ".") && !strings.HasSuffix(name, "~")
 }
 
-// isSSH says whether the SSH server reads a file.
+// isSSH reports whether the SSH server reads a file.
 func isSSH(file string) bool {
 	return file == "/etc/ssh/sshd_config" || path.Dir(file) == "/etc/ssh/sshd_config.d" && strings.HasSuffix(file, ".conf")
 }
 
-// placesOf are the path of a file and where links in its folders lead.
+// placesOf returns the path of a file and its location after links in its folders.
 func (w *work) placesOf(file string) ([]string, error) {
 	at, err := w.tree.Resolve(file, false)
 	return []string{file, "/" + at}, err
 }
 
-// guardOwner refuses an owner and a mode with which sudo reads no rules from a file.
+// guardOwner refuses an owner or mode with which sudo ignores a file's rules.
 func (w *work) guardOwner(file string, mode uint32, uid int) error {
 	places, err := w.placesOf(file)
 	if err != nil || !slices.ContainsFunc(places, isSudoers) || uid == 0 && mode&0o022 == 0 {
@@ -40,9 +40,8 @@ func (w *work) guardOwner(file string, mode uint32, uid int) error {
 		"Correct its owner and mode in the design", file)}
 }
 
-// guardContent refuses a content with which nobody could become root, or log in, any more:
-// Slipway could not put the file back then. What the programs say of a secret is not told, since
-// they may quote it.
+// guardContent refuses a content that would keep everyone from becoming root or logging in: Slipway could not
+// restore the file then. For a secret it hides the programs' messages, because they may quote the secret.
 func (w *work) guardContent(file string, content []byte, isSecret bool) error {
 	told := func(said string) string {
 		if isSecret {
@@ -61,7 +60,7 @@ func (w *work) guardContent(file string, content []byte, isSecret bool) error {
 	}
 	if slices.ContainsFunc(places, isSSH) && w.has(sshServer) {
 		if said, ok := w.sshd(content); !ok {
-			if _, ok := w.sshd(nil); ok { // else it accepts no settings here, whatever they are
+			if _, ok := w.sshd(nil); ok { // otherwise sshd accepts no settings here at all
 				return w.refusedBy(file, "sshd", "could log in", told(said))
 			}
 		}
@@ -72,7 +71,7 @@ func (w *work) guardContent(file string, content []byte, isSecret bool) error {
 // maxGuarded bounds a file whose content is checked, in bytes.
 const maxGuarded = 1 << 20
 
-// guardFetched is guardContent for a content that is read. It gives what is to be read then.
+// guardFetched is guardContent for a content from a reader. It returns the reader to use afterwards.
 func (w *work) guardFetched(file string, content io.Reader, size int64) (io.Reader, error) {
 	places, err := w.placesOf(file)
 	if err != nil || !slices.ContainsFunc(places, isSudoers) && !slices.ContainsFunc(places, isSSH) {
@@ -98,7 +97,7 @@ func (w *work) refusedBy(file, program, what, said string) error {
 
 const sshServer = "/usr/sbin/sshd"
 
-// sshd says whether the SSH server accepts a file of settings, and what it said otherwise.
+// sshd reports whether the SSH server accepts a settings file, and what it said otherwise.
 func (w *work) sshd(settings []byte) (said string, ok bool) {
 	o, err := w.h.Exec(w.ctx, inside.Command{Path: sshServer, Args: []string{"-t", "-f", "/dev/stdin"}, Stdin: settings})
 	if err != nil {
@@ -107,5 +106,5 @@ func (w *work) sshd(settings []byte) (said string, ok bool) {
 	return o.LastLines(5), o.Code == 0
 }
 
-// has says whether the system has a program at one of some places.
+// has reports whether the system has a program at one of the paths.
 func (w *work) has(places ...string) bool { return slices.ContainsFunc(places, w.tree.Exists) }

@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
 )
 
-// tellMeant tells by which names the design may mean units: their other names, and where services
-// run those of units that would stop with them.
+// tellMeant reports the names by which the design may mean the units: their aliases and, on a live system, the
+// units that would stop with them.
 func (w *work) tellMeant(names []string) error {
 	also := map[string][]string{}
 	for _, folder := range unitFolders {
@@ -43,10 +43,10 @@ func (w *work) tellMeant(names []string) error {
 	return nil
 }
 
-// stopping are the properties that name the units which stop when one is stopped (systemd.unit(5)).
+// stopping are the properties that name the units that stop with a unit (systemd.unit(5)).
 var stopping = []string{"RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf"}
 
-// stopWith are the units that stop with each, directly or not, as far as systemd has loaded them.
+// stopWith lists the units that stop with each unit, directly or not, as far as systemd has loaded them.
 func (w *work) stopWith(names []string) (map[string][]string, error) {
 	direct := map[string][]string{}
 	for ask := names; len(ask) > 0; {

@@ -12,27 +12,27 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The files that hold all modules of the design.
+// These files hold all modules of the design.
 const (
 	modulesLoad = "/etc/modules-load.d/slipway.conf"
 	modprobe    = "/etc/modprobe.d/slipway.conf"
 )
 
-// moduleMade is what was made of a module.
+// moduleMade is the record of a module that Slipway set.
 type moduleMade struct {
 	Parameters string `json:"parameters"`
-	// Loaded are the parameters that the module was loaded with, and Boot is the
-	// boot for which that holds. Boot is empty where they are the same.
+	// Loaded are the parameters with which the module was loaded in the boot Boot. Boot is empty if they are the
+	// same.
 	Loaded string `json:"loaded,omitempty"`
 	Boot   string `json:"boot,omitempty"`
 }
 
-// groupBefore is of items that share a file: the folders that Slipway made for it.
+// groupBefore is shared by items in one file: the folders that Slipway created for it.
 type groupBefore struct {
 	Folders []string `json:"folders,omitempty"`
 }
 
-// moduleName is the one form of names that mean the same module.
+// moduleName is the canonical form of a module's names.
 func moduleName(n string) string { return strings.ReplaceAll(n, "-", "_") }
 
 func badModule(n string) bool {
@@ -52,8 +52,8 @@ func words(line string) []string {
 	})
 }
 
-// canonical is the text of a module's parameters that compares: sorted, with ", "
-// between. A space alone may stand between them too.
+// canonical is the comparable text of a module's parameters: sorted and joined by ", ". The input may also separate
+// them by spaces only.
 func canonical(parameters string) string {
 	all := words(parameters)
 	for i := range all {
@@ -62,7 +62,7 @@ func canonical(parameters string) string {
 	return item.List(all)
 }
 
-// builtIn are the modules that are part of the running kernel.
+// builtIn lists the modules that are part of the running kernel.
 func (w *work) builtIn() map[string]bool {
 	found := map[string]bool{}
 	release, err := w.tree.Read("/proc/sys/kernel/osrelease", 1024)
@@ -72,7 +72,7 @@ func (w *work) builtIn() map[string]bool {
 	}
 	text, err := w.tree.Read("/lib/modules/"+kernel+"/modules.builtin", 4<<20)
 	if err != nil {
-		return found // a system without modules: the folders of /sys/module tell
+		return found // a system without modules: the folders of /sys/module decide
 	}
 	for line := range strings.Lines(string(text)) {
 		found[moduleName(strings.TrimSuffix(path.Base(strings.TrimSpace(line)), ".ko"))] = true
@@ -87,7 +87,7 @@ func (w *work) bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// observeModules tells of modules, and whether all of them are loaded.
+// observeModules returns the state of modules, and whether all of them are loaded.
 func (w *work) observeModules(keys []string) (ready bool) {
 	ready = true
 	var builtIn map[string]bool
@@ -120,7 +120,7 @@ func (w *work) tellModule(key string, made moduleMade, named, loaded bool) {
 	at := item.Name(key, "parameters")
 	switch {
 	case !named && (!loaded || !w.h.Live):
-		w.seen.Have[at] = item.Absent // and not as a module without parameters is
+		w.seen.Have[at] = item.Absent // distinct from a module without parameters
 	case !named:
 		w.seen.Have[at] = "loaded, and not at the next boot"
 	case !loaded:
@@ -132,7 +132,7 @@ func (w *work) tellModule(key string, made moduleMade, named, loaded bool) {
 	}
 }
 
-// persistedModule is what the files say of a module at the next boot.
+// persistedModule is what the files say about a module at the next boot.
 func (w *work) persistedModule(key string) (made moduleMade, named bool, err error) {
 	w.items.Load(key, nil, &made)
 	made.Parameters = ""
@@ -153,12 +153,11 @@ func (w *work) persistedModule(key string) (made moduleMade, named bool, err err
 	return made, named, err
 }
 
-// maxConfig bounds one file of settings, in bytes.
+// maxConfig bounds one settings file, in bytes.
 const maxConfig = 1 << 20
 
-// configLines gives the lines of the *.conf files of folders, without comments,
-// in the order in which they are applied: by name, and of equal names that of
-// the first folder alone.
+// configLines passes on the lines of the *.conf files of folders, without comments, in the order of application.
+// That is by file name. Of files with equal names, only the first folder's counts.
 func (w *work) configLines(folders []string, each func(file, line string)) error {
 	files, err := w.configFiles(folders)
 	if err != nil {
@@ -166,7 +165,7 @@ func (w *work) configLines(folders []string, each func(file, line string)) error
 	}
 	for _, file := range files {
 		if at, _ := w.tree.Resolve(file, true); at == "dev/null" || !w.tree.Exists(file) {
-			continue // masked, or a link to nothing
+			continue // masked, or a dangling link
 		}
 		text, err := w.tree.Read(file, maxConfig)
 		if err != nil {
@@ -242,7 +241,7 @@ func (w *work) applyModules(items []item.Item, leaving []string) {
 	}
 }
 
-// ownModule notes what a module is to be, and tells whether it is loaded.
+// ownModule records the wanted state of a module, and reports whether it is loaded.
 func (w *work) ownModule(i item.Item, builtIn map[string]bool) (ready bool, err error) {
 	n, parameters := item.ID(i.Key), canonical(i.Fields["parameters"])
 	switch {
@@ -281,7 +280,7 @@ func (w *work) ownModule(i item.Item, builtIn map[string]bool) (ready bool, err 
 	return !w.h.Live || w.loaded(n) || builtIn[moduleName(n)], nil
 }
 
-// writeModules writes the two files from what is owned.
+// writeModules writes the two files for the owned modules.
 func (w *work) writeModules(leaving []string) error {
 	var load, options strings.Builder
 	for _, key := range w.h.Owned.Keys(name) {
@@ -303,11 +302,11 @@ func (w *work) writeModules(leaving []string) error {
 	return w.ourFile(modulesLoad, load.String(), leaving)
 }
 
-// head begins the files that hold several items.
+// head starts the files that hold several items.
 const head = "# Slipway writes this file from the site's design.\n"
 
-// ourFile makes a file that is Slipway's by its name. Without lines it is not
-// there, and neither are the folders that Slipway made for it.
+// ourFile writes a file that is always Slipway's. Without lines it removes the file and the folders that Slipway
+// created for it.
 func (w *work) ourFile(file, lines string, leaving []string) error {
 	if lines != "" {
 		if err := w.tree.Sweep(file); err != nil {
@@ -332,10 +331,10 @@ func (w *work) ourFile(file, lines string, leaving []string) error {
 	return nil
 }
 
-// checkModule tells of parameters that other files add.
+// checkModule reports parameters that other files add.
 func (w *work) checkModule(i item.Item) {
 	if _, ours := w.h.Owned.Entry(name, i.Key); !ours {
-		return // it was refused
+		return // it was refused before
 	}
 	made, _, err := w.persistedModule(i.Key)
 	if err != nil {

@@ -11,35 +11,34 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// needed are units that Slipway disables on no system because a design does not name them, by
-// their names without the type. They are known by name since no list of a distribution says what
-// keeps a machine in reach, and what a machine starts from.
+// needed are units that Slipway never disables for not being in the design, by their names without the type. They
+// are listed by name, because no distribution lists the units that keep a machine reachable and bootable.
 var needed = slices.Concat(
-	// systemd, and what all services speak through.
+	// systemd, and the buses of all services.
 	[]string{"systemd-*", "getty@*", "serial-getty@*", "console-getty", "container-getty@*", "autovt@*", "user@*", "dbus", "dbus-broker", "dbus-daemon", "polkit"},
 	// Slipway's own.
 	[]string{"slipway*"},
 	// How people and Slipway log in.
 	[]string{"ssh", "ssh@*", "sshd", "sshd@*", "sshd-keygen*", "dropbear*", "sssd*", "nslcd", "winbind", "oddjobd", "teleport"},
-	// Networks, tunnels and routes that the machine may be reached by, and LLDP.
+	// Networks, tunnels and routes over which the machine may be reached, and LLDP.
 	[]string{"NetworkManager*", "networking", "network", "ifup@*", "ifupdown-*", "netplan-*", "dhcpcd*", "connman*", "wicked*", "resolvconf*", "wpa_supplicant*", "teamd@*",
 		"openvswitch*", "openvswitch-*", "ovs-*", "ovsdb-server*", "wg-quick@*", "tailscaled", "openvpn*", "strongswan*", "ipsec", "nebula*", "zerotier-one", "frr", "bird*", "keepalived", "lldpd", "lldpad",
 		"dnsmasq", "unbound*", "named", "bind9", "netbird*", "cloudflared", "wg-*", "ocserv", "xl2tpd", "tinc*", "quagga", "ovn-*"},
-	// The clock, without which certificates are not valid.
+	// The clock: with a wrong one, certificates are invalid.
 	[]string{"chrony*", "ntp", "ntpd", "ntpsec*", "openntpd"},
-	// Where messages go.
+	// Logs.
 	[]string{"rsyslog", "syslog-ng", "dmesg"},
-	// Disks that the system may be on.
+	// Disks that may hold the system.
 	[]string{"lvm2-*", "blk-availability", "mdadm*", "mdmonitor*", "multipathd", "multipath-tools", "iscsi*", "open-iscsi", "nvmf-*", "nvmefc-*", "zfs-*", "cryptdisks*", "dmraid-*", "e2scrub_*", "fstrim", "stratis*", "vdo*",
 		"drbd*", "clevis-*", "rpcbind", "nfs-*", "autofs", "ceph*", "pacemaker", "corosync"},
-	// What the machine starts by, and what it is started on.
+	// Boot, and the platform's agents.
 	[]string{"grub*", "kdump*", "keyboard-setup", "console-setup", "kmod*", "dracut-*", "ostree-*", "rpm-ostree*", "cloud-*", "qemu-guest-agent", "open-vm-tools", "vmtoolsd", "vgauthd", "hv_*", "hv-*", "hyperv-*", "walinuxagent", "google-*", "amazon-ssm-agent",
 		"waagent", "xe-daemon", "xe-linux-distribution", "vboxadd*", "vboxservice", "nm-cloud-setup", "watchdog", "wd_keepalive", "fancontrol"},
-	// What keeps others out.
+	// Access control and firewalls.
 	[]string{"apparmor", "auditd", "selinux-*", "nftables", "netfilter-persistent", "iptables", "ip6tables", "firewalld", "ufw", "fail2ban", "shorewall*", "ferm", "ebtables", "arptables", "ipset", "sshguard", "crowdsec*"},
 )
 
-// isNeeded says whether a unit is one of these.
+// isNeeded reports whether a unit is one of these.
 func isNeeded(n string) bool {
 	stem := strings.TrimSuffix(n, path.Ext(n))
 	return slices.ContainsFunc(needed, func(pattern string) bool {
@@ -48,8 +47,8 @@ func isNeeded(n string) bool {
 	})
 }
 
-// presets are the lines of systemd.preset(5) that the distribution has, the strongest first: which
-// units it enables. Those of Debian name systemd's own, those of the RHEL family all of its base.
+// presets are the distribution's lines of systemd.preset(5), which say which units it enables; highest priority
+// first. Debian's presets name systemd's own units. Those of the RHEL family name all of its base.
 type presets []preset
 
 type preset struct {
@@ -57,7 +56,7 @@ type preset struct {
 	pattern string
 }
 
-// presetFolders are the distribution's, and not the administrator's.
+// presetFolders are the distribution's folders, not the administrator's.
 var presetFolders = []string{"/usr/lib/systemd/system-preset", "/lib/systemd/system-preset"}
 
 func (w *work) presets() (presets, error) {
@@ -88,8 +87,7 @@ func (w *work) presets() (presets, error) {
 	return all, nil
 }
 
-// enables says whether the presets name a unit as enabled. The one that stands for all units names
-// none.
+// enables reports whether the presets enable a unit by name. A pattern for all units does not count.
 func (p presets) enables(n string) bool {
 	for _, line := range p {
 		for _, name := range []string{n, template(n)} {
@@ -106,7 +104,7 @@ const dpkgInfo = "/var/lib/dpkg/info"
 // maxFiles bounds the list of the files of a package, in bytes.
 const maxFiles = 64 << 20
 
-// packagesOf are the packages that files are from; one that no package has brought is left out.
+// packagesOf maps files to their packages. It leaves out files that belong to no package.
 func (w *work) packagesOf(files []string) (map[string]string, error) {
 	from := map[string]string{}
 	switch {
@@ -117,7 +115,7 @@ func (w *work) packagesOf(files []string) (map[string]string, error) {
 	case !w.tree.Exists("/usr/lib/sysimage/rpm") && !w.tree.Exists("/var/lib/rpm"):
 		return from, nil
 	}
-	for _, file := range files { // one by one: rpm tells nothing of which file it is
+	for _, file := range files { // one by one: rpm does not say which file a line is about
 		out, err := w.h.Exec(w.ctx, inside.Command{Path: "rpm", Args: []string{"-qf", "--queryformat", "%{NAME}\\n", "--", file}})
 		if err != nil {
 			return nil, fmt.Errorf("rpm does not tell which package %s is from: %w", file, err)
@@ -129,8 +127,7 @@ func (w *work) packagesOf(files []string) (map[string]string, error) {
 	return from, nil
 }
 
-// listedBy looks into dpkg's lists of the files of each package. Where /lib is a link into /usr
-// they have the files by either path.
+// listedBy searches dpkg's file lists of each package. If /lib is a link into /usr, the lists may use either path.
 func (w *work) listedBy(files []string, from map[string]string) error {
 	names, err := w.tree.Names(dpkgInfo)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// unreadText is behind what is told of a file that systemd does not go by yet.
+// unreadText follows the state of a file that systemd does not use yet.
 const unreadText = " (systemd has not read it)"
 
-// uncreatedText is behind what is told of a file whose lines systemd-tmpfiles has not carried out.
+// uncreatedText follows the state of a file that systemd-tmpfiles has not processed.
 const uncreatedText = " (systemd-tmpfiles has not read it)"
 
-// tmpfiles is where files are whose lines say which files and folders there are, as
-// tmpfiles.d(5) has it. Slipway has them carried out; else they would be at the next boot.
+// tmpfiles is the folder of tmpfiles.d(5), whose files say which files and folders to create. Slipway applies a
+// changed file at once; otherwise it would apply only at the next boot.
 const tmpfiles = "/etc/tmpfiles.d"
 
-// olderText is behind what is told of what a unit was started before.
+// olderText follows the state of a file that a unit has not reloaded.
 func olderText(unit string) string {
 	return " (" + unit + " runs by an earlier one, and must be restarted)"
 }
@@ -31,13 +31,13 @@ func olderText(unit string) string {
 // createTime is how long systemd-tmpfiles may take.
 const createTime = time.Minute
 
-// readersOf are the units to be restarted when a file changes, by its path.
+// readersOf lists the units to restart when a file changes, by path.
 func readersOf(units []item.Item) map[string][]string {
 	readers := map[string][]string{}
 	for _, i := range units {
 		var body item.Unit
 		if json.Unmarshal(i.Body, &body) != nil || badUnit(item.ID(i.Key)) || isTemplate(item.ID(i.Key)) {
-			continue // told with the unit
+			continue // reported with the unit
 		}
 		for _, file := range body.RestartOn {
 			readers[file] = append(readers[file], item.ID(i.Key))
@@ -46,8 +46,8 @@ func readersOf(units []item.Item) map[string][]string {
 	return readers
 }
 
-// noteChange notes, before a file is changed, what must follow: systemd reads it again, such as a
-// drop-in, and units that go by it are restarted.
+// noteChange records, before a file changes, what must follow: systemd reads the file again, such as a drop-in, and
+// the units that use it restart.
 func (w *work) noteChange(key, file string) error {
 	if !w.h.Live {
 		return nil
@@ -78,7 +78,7 @@ func (w *work) noteChange(key, file string) error {
 	return w.items.Note(key, made)
 }
 
-// readLeft finds the files that an earlier run changed, and did not have read.
+// readLeft finds the files that an earlier run changed without the follow-up.
 func (w *work) readLeft() {
 	for _, key := range w.h.Owned.Keys(name) {
 		var made madeFile
@@ -97,12 +97,12 @@ func (w *work) readLeft() {
 	}
 }
 
-// mustBeHeard says whether units were to be restarted since a file changed, in this boot.
+// mustBeHeard reports whether units must still restart for a file that changed in this boot.
 func (w *work) mustBeHeard(made madeFile) bool {
 	return len(made.Restart) > 0 && made.Boot == w.bootID()
 }
 
-// unheeded is what is told of a file that what reads it does not go by yet.
+// unheeded is the text for a file that its reader does not use yet.
 func (w *work) unheeded(key string) (string, error) {
 	var made madeFile
 	if w.items.Load(key, nil, &made); !w.h.Live {
@@ -129,7 +129,7 @@ func (w *work) unheeded(key string) (string, error) {
 	return "", nil
 }
 
-// haveRead notes that systemd has read the files that were changed.
+// haveRead records that systemd has read the changed files.
 func (w *work) haveRead() error {
 	for _, key := range w.unread {
 		if err := w.noteRead(key, func(made *madeFile) { made.Unread = "" }); err != nil {
@@ -140,11 +140,10 @@ func (w *work) haveRead() error {
 	return nil
 }
 
-// isTmpfile says whether systemd-tmpfiles reads a file.
+// isTmpfile reports whether systemd-tmpfiles reads a file.
 func isTmpfile(file string) bool { return path.Dir(file) == tmpfiles && path.Ext(file) == ".conf" }
 
-// create has systemd-tmpfiles carry out the lines of the files that were changed. What the lines
-// of a file that is gone have made stays there.
+// create makes systemd-tmpfiles process the changed files. What a removed file's lines created stays.
 func (w *work) create() {
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(w.uncreated))) {
 		file := item.ID(key)
@@ -171,12 +170,12 @@ func (w *work) createBy(key, file string) error {
 		if w.isSecret(key) {
 			said = item.IsSecret
 		}
-		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine where they need something that is there only then", file, said)}
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("systemd-tmpfiles did not carry out %s: %s. Correct its lines in the design, or restart the machine if they need something that exists only after a boot", file, said)}
 	}
 	return err
 }
 
-// restartReaders restarts the units that run by files of before, each once.
+// restartReaders restarts the units that still use older files, each once.
 func (w *work) restartReaders() error {
 	because := map[string]string{} // files by unit
 	for _, key := range w.unheard {
@@ -211,8 +210,7 @@ func (w *work) restartReaders() error {
 	return nil
 }
 
-// noteRead notes that a changed file was read, and forgets one that is gone and that nothing has
-// still to read.
+// noteRead records that a changed file was read. It forgets a removed file once nothing else must read it.
 func (w *work) noteRead(key string, note func(*madeFile)) error {
 	var made madeFile
 	if !w.items.Load(key, nil, &made) {

@@ -14,13 +14,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// maxSurveyUnit bounds a unit file that a survey tells, in bytes.
+// maxSurveyUnit bounds a unit file in a survey, in bytes.
 const maxSurveyUnit = 16 << 10
 
-// Survey lists kernel parameters and modules that a person has set in files below
-// /etc, unit files of /etc/systemd/system, and units that are enabled, disabled or
-// masked otherwise than the system does it by itself. Of contents it tells those of unit
-// files alone, and only where they are small and nothing in them looks like a secret.
+// Survey lists kernel parameters and modules that a person has set in files below /etc, unit files of
+// /etc/systemd/system, and units that are enabled, disabled or masked other than by default. It returns contents
+// only of unit files, and only if they are small and contain nothing that looks like a secret.
 func (f facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err error) {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -39,13 +38,13 @@ func (f facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, er
 	return found, nil
 }
 
-// byHand says whether a file of settings is a person's: below /etc, and not as a
-// package brought it.
+// byHand reports whether a settings file was written by a person: it is below /etc and not as a package installed
+// it.
 func (w *work) byHand(file, ours string) bool {
 	return strings.HasPrefix(file, "/etc/") && file != ours && !w.brought(file)
 }
 
-// designSysctl is the name of a kernel parameter as a design has it.
+// designSysctl matches the name of a kernel parameter in a design.
 var designSysctl = regexp.MustCompile(`^[a-z0-9_.*/-]+$`)
 
 func (w *work) surveySysctl(found *item.Found) error {
@@ -92,7 +91,7 @@ func (w *work) surveySysctl(found *item.Found) error {
 	return nil
 }
 
-// surveySysctlConf tells of a file that only sysctl(8) reads and not systemd.
+// surveySysctlConf reports a file that sysctl(8) reads but systemd does not.
 func (w *work) surveySysctlConf(found *item.Found) {
 	text, err := w.tree.Read("/etc/sysctl.conf", maxConfig)
 	if err != nil {
@@ -109,7 +108,7 @@ func (w *work) surveySysctlConf(found *item.Found) {
 	}
 }
 
-// sysctlName is the name of a parameter by its path below /proc/sys.
+// sysctlName is the name of a parameter, from its path below /proc/sys.
 func sysctlName(at string) string {
 	if strings.Contains(at, ".") {
 		return at
@@ -117,7 +116,7 @@ func sysctlName(at string) string {
 	return strings.ReplaceAll(at, "/", ".")
 }
 
-// designModule is the name of a module as a design has it.
+// designModule matches the name of a module in a design.
 var designModule = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 func (w *work) surveyModules(found *item.Found) error {
@@ -153,7 +152,7 @@ func (w *work) surveyModules(found *item.Found) error {
 	return nil
 }
 
-// dshFolder is where Debian's packages note the units that they enabled.
+// dshFolder is where Debian's packages record the units that they enabled.
 const dshFolder = "/var/lib/systemd/deb-systemd-helper-enabled"
 
 func (w *work) surveyUnits(found *item.Found) error {
@@ -189,7 +188,7 @@ func (w *work) surveyUnits(found *item.Found) error {
 	return nil
 }
 
-// ownUnits are the units whose files are in /etc/systemd/system, or are masked there.
+// ownUnits are the units whose files are in /etc/systemd/system, or that are masked there.
 func (w *work) ownUnits(found *item.Found) (own []string, err error) {
 	names, err := w.tree.Names(unitFolder)
 	if err != nil {
@@ -214,8 +213,8 @@ func (w *work) ownUnits(found *item.Found) (own []string, err error) {
 	return own, nil
 }
 
-// changedUnits are those that are enabled or disabled otherwise than the system does
-// it by itself: as presets say, or on Debian as packages noted it.
+// changedUnits are units that are enabled or disabled other than by default: other than presets say or, on Debian,
+// other than packages recorded.
 func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 	o, err := w.h.Exec(w.ctx, w.systemctl([]string{"--no-legend", "--full"}, "list-unit-files", "--state=enabled,disabled"))
 	if err == nil && o.Code != 0 {
@@ -231,7 +230,7 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 			continue
 		}
 		if _, ours := w.h.Owned.Entry(name, item.KindUnlisted+"."+f[0]); ours {
-			continue // nobody else has disabled it
+			continue // only Slipway has disabled it
 		}
 		first := ""
 		if len(f) > 2 {
@@ -244,7 +243,7 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 				first = enabled
 			}
 		case w.tree.Exists(dshFolder) && f[1] == disabled:
-			continue // Debian's presets enable everything, and its own units are not for everybody
+			continue // Debian's presets enable everything, and not every system needs Debian's own units
 		}
 		if (first == enabled || first == disabled) && f[1] != first {
 			changed = append(changed, f[0])
@@ -253,10 +252,10 @@ func (w *work) changedUnits(found *item.Found) (changed []string, err error) {
 	return append(changed, w.instances()...), nil
 }
 
-// noted are the units that packages of Debian have enabled.
+// noted are the units that Debian's packages have enabled.
 func (w *work) noted() map[string]bool {
 	units := map[string]bool{}
-	folders, _ := w.tree.Names(dshFolder) // what cannot be read has noted nothing
+	folders, _ := w.tree.Names(dshFolder) // an unreadable folder counts as empty
 	for _, folder := range folders {
 		if ext := path.Ext(folder); ext == ".wants" || ext == ".requires" {
 			names, _ := w.tree.Names(dshFolder + "/" + folder)
@@ -268,8 +267,7 @@ func (w *work) noted() map[string]bool {
 	return units
 }
 
-// instances are the units of templates that are enabled, but for the instance that a
-// template names itself.
+// instances are the enabled units of templates, except a template's default instance.
 func (w *work) instances() (all []string) {
 	l, err := w.readLinks()
 	if err != nil {
@@ -292,7 +290,7 @@ func (w *work) instances() (all []string) {
 	return all
 }
 
-// unitItem is a unit as a design would ask for it.
+// unitItem is a unit as a design item.
 func (w *work) unitItem(found *item.Found, n string, s seenUnits, own bool) (item.Item, bool) {
 	key, u := item.KindUnits+"."+n, s.files[n]
 	fields, body := map[string]string{}, item.Unit{}
@@ -322,11 +320,11 @@ func (w *work) unitItem(found *item.Found, n string, s seenUnits, own bool) (ite
 	return item.New(key, fields, body), true
 }
 
-// secretWord is what a unit file with a secret in it is likely to have. It is meant to
-// find too much: a file that is left out is told.
+// secretWord matches words that a unit file with a secret is likely to contain. It may match too much: the survey
+// reports a file that it leaves out.
 var secretWord = regexp.MustCompile(`(?i)pass(word|wd|phrase)?\b|passw|secret|token|credential|private.?key|api.?key|access.?key|auth|bearer|key=|://[^/\s]*:[^/\s]*@|-----BEGIN|[A-Za-z0-9+/_=-]{40}`)
 
-// unitText is the content of a unit file, or why it is not told.
+// unitText is the content of a unit file, or why it is not shown.
 func (w *work) unitText(u unitFile) (text, why string) {
 	if u.entry.Size > maxSurveyUnit {
 		return "", fmt.Sprintf("the unit file has %d bytes, more than %d: write it to the design yourself", u.entry.Size, maxSurveyUnit)
@@ -345,7 +343,7 @@ func (w *work) unitText(u unitFile) (text, why string) {
 	return text, ""
 }
 
-// longPath is a path, which is no secret however long it is.
+// longPath matches a path, which is not a secret at any length.
 var longPath = regexp.MustCompile(`(^|[\s=:"'])(/[A-Za-z0-9._-]+)+`)
 
 func withoutPaths(text string) string { return longPath.ReplaceAllString(text, "$1") }

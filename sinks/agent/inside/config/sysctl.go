@@ -16,13 +16,13 @@ import (
 // sysctlFile holds all kernel parameters of the design.
 const sysctlFile = "/etc/sysctl.d/60-slipway.conf"
 
-// sysctlFolders are those of sysctl.d(5), the strongest first.
+// sysctlFolders are those of sysctl.d(5), highest priority first.
 var sysctlFolders = []string{"/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d"}
 
 // maxParameter bounds the value of one kernel parameter, in bytes.
 const maxParameter = 64 << 10
 
-// sysctlBefore are the values from before, by path below /proc/sys.
+// sysctlBefore holds the earlier values, by path below /proc/sys.
 type sysctlBefore struct {
 	Values map[string]string `json:"values,omitempty"`
 	groupBefore
@@ -35,11 +35,11 @@ type sysctlMade struct {
 // assignment is one line of sysctl.d(5).
 type assignment struct {
 	path, value, file string
-	exclude           bool // the name is left out of patterns
+	exclude           bool // the name is excluded from patterns
 }
 
-// sysctlPath is the path of a parameter below /proc/sys. Where the first
-// separator is a dot, dots and slashes have changed places.
+// sysctlPath is the path of a parameter below /proc/sys. If the first separator is a dot, dots and slashes are
+// swapped.
 func sysctlPath(n string) string {
 	if i := strings.IndexAny(n, "./"); i >= 0 && n[i] == '.' {
 		n = strings.Map(func(r rune) rune {
@@ -55,7 +55,7 @@ func sysctlPath(n string) string {
 	return n
 }
 
-// badSysctl says why a name is none of a parameter, or nothing.
+// badSysctl says why a name is not a parameter's name; empty if it is.
 func badSysctl(n string) string {
 	at := sysctlPath(n)
 	bad := n == "" || len(n) > 255 || n[0] == '-' || path.IsAbs(at) || path.Clean(at) != at || at == ".." || strings.HasPrefix(at, "../") ||
@@ -69,7 +69,7 @@ func badSysctl(n string) string {
 // normal is a value with single spaces between its parts.
 func normal(value string) string { return strings.Join(strings.Fields(value), " ") }
 
-// parseSysctl reads one line of sysctl.d(5) that is no comment.
+// parseSysctl reads one line of sysctl.d(5) that is not a comment.
 func parseSysctl(file, line string) (a assignment, ok bool) {
 	rest, ignore := strings.CutPrefix(line, "-")
 	n, value, found := strings.Cut(rest, "=")
@@ -87,8 +87,8 @@ func matches(pattern, at string) bool {
 	return ok && err == nil
 }
 
-// atBoot is what the files give a parameter: the last line with its name, or else
-// the last pattern that it matches.
+// atBoot is the value that the files give a parameter: from the last line with its name, or else from the last
+// matching pattern.
 func atBoot(lines []assignment, at string) (last assignment, found bool) {
 	for _, a := range lines {
 		if a.path == at {
@@ -120,8 +120,8 @@ func (w *work) live(at string) (string, error) {
 	return normal(string(text)), err
 }
 
-// expand gives the parameters that a path or pattern stands for. What has a line
-// of its own is not meant by a pattern.
+// expand lists the parameters that a path or pattern stands for. A pattern does not apply to a parameter that has
+// its own line.
 func (w *work) expand(at string, lines []assignment) (paths []string) {
 	if !isPattern(at) {
 		return []string{at}
@@ -134,7 +134,7 @@ func (w *work) expand(at string, lines []assignment) (paths []string) {
 				next = append(next, path.Join(folder, part))
 				continue
 			}
-			names, _ := w.tree.Names("/proc/sys/" + folder) // a folder that cannot be read has no matches
+			names, _ := w.tree.Names("/proc/sys/" + folder) // an unreadable folder has no matches
 			for _, n := range names {
 				if matches(part, n) {
 					next = append(next, path.Join(folder, n))
@@ -168,8 +168,7 @@ func (w *work) observeSysctl(keys []string, modulesReady bool) {
 	}
 }
 
-// tellSysctl tells the value of now, and what comes at the next boot where that
-// differs.
+// tellSysctl reports the current value, and the value at the next boot if it differs.
 func (w *work) tellSysctl(key string, lines []assignment, modulesReady bool) {
 	at := sysctlPath(item.ID(key))
 	boot, set := atBoot(lines, at)
@@ -187,7 +186,7 @@ func (w *work) tellSysctl(key string, lines []assignment, modulesReady bool) {
 			w.seen.Cannot[key] = fmt.Sprintf("this kernel has no parameter %s (there is no /proc/sys/%s); a module that is not loaded may bring it: system.modules", item.ID(key), p)
 			return
 		case errors.Is(err, fs.ErrNotExist):
-			return // a module that the design loads may bring it
+			return // a module that the design loads may add the parameter
 		case err != nil:
 			w.seen.Unread[key] = err.Error()
 			return
@@ -218,7 +217,7 @@ func (w *work) applySysctl(items []item.Item, leaving []string) {
 		w.fail(item.KindSysctl, err)
 		return
 	}
-	for _, i := range items { // a name of its own is not meant by a pattern, whichever is first
+	for _, i := range items { // patterns skip names that have their own line, in any order
 		lines = append(lines, assignment{path: sysctlPath(item.ID(i.Key)), value: normal(i.Fields[""]), file: sysctlFile})
 	}
 	leaving = slices.DeleteFunc(slices.Clone(leaving), func(key string) bool {
@@ -244,7 +243,7 @@ func (w *work) applySysctl(items []item.Item, leaving []string) {
 	}
 }
 
-// overridden tells of a line that is read after Slipway's.
+// overridden finds a line that is read after Slipway's.
 func overridden(lines []assignment, at, value string) (by assignment, found bool) {
 	for _, a := range lines {
 		if a.path == at && !a.exclude && path.Base(a.file) > path.Base(sysctlFile) {
@@ -254,8 +253,8 @@ func overridden(lines []assignment, at, value string) (by assignment, found bool
 	return by, found
 }
 
-// setSysctl sets a parameter now, and notes it for the file. A value that the
-// kernel refuses does not come into the file.
+// setSysctl sets a parameter now, and records it for the file. A value that the kernel rejects is not written to
+// the file.
 func (w *work) setSysctl(i item.Item, lines []assignment) error {
 	n, value := item.ID(i.Key), normal(i.Fields[""])
 	at := sysctlPath(n)
@@ -315,11 +314,11 @@ func (w *work) setLive(at, value string) error {
 	return nil
 }
 
-// acceptRedirects is set anew by the kernel whenever forwarding is switched (ip-sysctl in
-// the kernel's documentation), also where people have set it.
+// acceptRedirects is reset by the kernel whenever forwarding is switched (ip-sysctl in the kernel's documentation),
+// even if a person has set it.
 const acceptRedirects = "net/ipv4/conf/all/accept_redirects"
 
-// setAlone sets a parameter, and no other with it.
+// setAlone sets a parameter without changing another.
 func (w *work) setAlone(at, value string) error {
 	if at != "net/ipv4/ip_forward" && at != "net/ipv4/conf/all/forwarding" {
 		return w.tree.Set("/proc/sys/"+at, value)
@@ -334,8 +333,7 @@ func (w *work) setAlone(at, value string) error {
 	return w.tree.Set("/proc/sys/"+acceptRedirects, was)
 }
 
-// refusedValue sets an item back that is new and whose value the kernel does not
-// take.
+// refusedValue restores a new item whose value the kernel rejects.
 func (w *work) refusedValue(key string, ours bool, why error) error {
 	if ours {
 		return why
@@ -349,7 +347,7 @@ func (w *work) refusedValue(key string, ours bool, why error) error {
 	return why
 }
 
-// restoreSysctl writes the values from before back.
+// restoreSysctl restores the earlier values.
 func (w *work) restoreSysctl(key string) error {
 	if !w.h.Live {
 		return nil
@@ -371,7 +369,7 @@ func (w *work) restoreSysctl(key string) error {
 	return nil
 }
 
-// writeSysctl writes the file from what is owned.
+// writeSysctl writes the file for the owned parameters.
 func (w *work) writeSysctl(leaving []string) error {
 	var lines strings.Builder
 	for _, key := range w.h.Owned.Keys(name) {

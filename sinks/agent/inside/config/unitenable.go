@@ -18,12 +18,12 @@ func (w *work) enableUnit(g *unitGoal) error {
 		if err != nil {
 			return err
 		}
-		if before.Exists && u.path == "" { // a package took the unit away, and its links with it
+		if before.Exists && u.path == "" { // a package removed the unit and its links
 			before.Links = nil
 		}
 		return w.restoreLinks(g.name, before.Links)
 	}
-	if g.unlink { // exactly these come back, and nothing else that systemctl would take away
+	if g.unlink { // remove exactly these links; systemctl could remove more
 		return w.restoreLinks(g.name, nil)
 	}
 	if g.enabled == "" {
@@ -35,7 +35,7 @@ func (w *work) enableUnit(g *unitGoal) error {
 		}
 	}
 	is, err := w.isEnabled(g.name)
-	if strings.HasPrefix(is, masked) { // by intent, or else starting it tells
+	if strings.HasPrefix(is, masked) { // intended, or else starting the unit reports it
 		return err
 	}
 	if err != nil || enabledIs(is, g.enabled) || is == "" && g.enabled == disabled {
@@ -60,7 +60,7 @@ func (w *work) enableUnit(g *unitGoal) error {
 	return err
 }
 
-// dropOldLinks disables a unit that an earlier unit file enabled in another way.
+// dropOldLinks disables a unit that an earlier unit file enabled differently.
 func (w *work) dropOldLinks(n string) error {
 	l, err := w.readLinks()
 	if err != nil || len(l.configured[n]) == 0 {

@@ -7,14 +7,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// hasOtherFile says whether a unit has a file besides that in /etc/systemd/system.
+// hasOtherFile reports whether a unit has a file outside /etc/systemd/system.
 func (w *work) hasOtherFile(n string) bool {
 	return slices.ContainsFunc(unitFolders, func(folder string) bool {
 		return folder != unitFolder && (w.tree.Exists(folder+"/"+n) || w.tree.Exists(folder+"/"+template(n)))
 	})
 }
 
-// fileOfUnit makes the file in /etc/systemd/system so.
+// fileOfUnit applies the unit's file in /etc/systemd/system.
 func (w *work) fileOfUnit(g *unitGoal, s seenUnits) (changed bool, err error) {
 	at := unitFolder + "/" + g.name
 	was, err := w.tree.Look(at)
@@ -43,8 +43,7 @@ func (w *work) fileOfUnit(g *unitGoal, s seenUnits) (changed bool, err error) {
 	return changed, err
 }
 
-// placeUnit puts a unit file in place. A unit that runs is to be restarted, which
-// is noted first.
+// placeUnit puts a unit file in place. If the unit runs, placeUnit first records that it must restart.
 func (w *work) placeUnit(g *unitGoal, at string, p place, s seenUnits) (changed bool, err error) {
 	if !w.differs(at, p) {
 		return false, w.putBack(at, p)
@@ -60,7 +59,7 @@ func (w *work) placeUnit(g *unitGoal, at string, p place, s seenUnits) (changed 
 	return true, w.putBack(at, p)
 }
 
-// differs tells whether a path has another content than a place.
+// differs reports whether the content at a path differs from a place.
 func (w *work) differs(at string, p place) bool {
 	e, err := w.tree.Look(at)
 	if err != nil || e.Kind != p.Kind {

@@ -23,7 +23,7 @@ func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 		} else if is == "running" && !gone {
 			err = w.do("stop "+g.name, startTime, "stop", "--", g.name)
 		} else if is == "failed" {
-			_ = w.do("", time.Minute, "reset-failed", "--", g.name) // one that systemd has forgotten is as good
+			_ = w.do("", time.Minute, "reset-failed", "--", g.name) // a unit that systemd has forgotten is fine too
 		}
 	case w.mustRestart(made) && (is == "running" || g.state == "running"):
 		if err = w.do("restart "+g.name+", since its unit file changed", startTime, "restart", "--", g.name); err != nil {
@@ -43,7 +43,7 @@ func (w *work) runUnit(g *unitGoal, s seenUnits) error {
 	return w.items.Note(g.key, made)
 }
 
-// goneUnit tells whether a unit to be set back has no file any more.
+// goneUnit reports whether a unit to be restored has no file any more.
 func (w *work) goneUnit(g *unitGoal) (bool, error) {
 	if !g.back {
 		return false, nil
@@ -52,9 +52,9 @@ func (w *work) goneUnit(g *unitGoal) (bool, error) {
 	return u.path == "", err
 }
 
-// notStarted tells why a unit does not start, in the words of systemctl status.
+// notStarted says why a unit does not start, in the words of systemctl status.
 func (w *work) notStarted(g *unitGoal, err error) error {
-	o, _ := w.h.Exec(w.ctx, w.systemctl([]string{"--lines=8", "--full"}, "status", "--", g.name)) // without it the first error tells
+	o, _ := w.h.Exec(w.ctx, w.systemctl([]string{"--lines=8", "--full"}, "status", "--", g.name)) // on failure the first error is used
 	status := inside.Lines(inside.Said(o.Out), 12)
 	if status == "" {
 		status = err.Error()
@@ -62,16 +62,15 @@ func (w *work) notStarted(g *unitGoal, err error) error {
 	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%s did not start. systemctl status says:\n%s", g.name, status)}
 }
 
-// startTime is how long a unit may take to start or stop: more than systemd's own
-// bound of 90 seconds.
+// startTime bounds starting or stopping a unit. It is longer than systemd's default of 90 seconds.
 const startTime = 3 * time.Minute
 
-// mustRestart says whether a unit runs by an earlier file of this boot.
+// mustRestart reports whether a unit runs with an earlier file since this boot.
 func (w *work) mustRestart(made unitMade) bool {
 	return made.Restart && (made.Boot == "" || made.Boot == w.bootID())
 }
 
-// do runs systemctl and tells what it is for.
+// do runs systemctl and reports its purpose.
 func (w *work) do(what string, timeout time.Duration, args ...string) error {
 	c := w.systemctl(nil, args...)
 	if err := w.cut("systemctl " + strings.Join(args, " ")); err != nil {
@@ -91,7 +90,7 @@ func (w *work) do(what string, timeout time.Duration, args ...string) error {
 	return nil
 }
 
-// verifyUnits looks once more at what was to run.
+// verifyUnits checks again the units that should run.
 func (w *work) verifyUnits(goals *[]*unitGoal) {
 	var names []string
 	for _, g := range *goals {

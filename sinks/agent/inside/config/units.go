@@ -13,49 +13,49 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// unitBefore is a unit as it was before it was ours.
+// unitBefore is a unit before Slipway took it.
 type unitBefore struct {
-	Exists  bool       `json:"exists,omitempty"` // the unit, wherever its file is
+	Exists  bool       `json:"exists,omitempty"` // the unit, in any folder
 	File    place      `json:"file"`             // in /etc/systemd/system
 	Links   []unitLink `json:"links,omitempty"`
-	State   string     `json:"state,omitempty"` // empty where the services did not run
+	State   string     `json:"state,omitempty"` // empty if the services did not run
 	Folders []string   `json:"folders,omitempty"`
 }
 
-// unitMade says which parts of a unit were made, and whether it must be restarted.
+// unitMade says which parts of a unit Slipway made, and whether the unit must restart.
 type unitMade struct {
 	File    bool `json:"file,omitempty"`
 	Enabled bool `json:"enabled,omitempty"`
 	State   bool `json:"state,omitempty"`
 	Restart bool `json:"restart,omitempty"`
-	// Boot is the one in which it must be: at the next one it starts by its new file. Lists of
-	// before have none.
+	// Boot is the boot in which the unit must restart: at the next boot it starts with its new file. Lists from
+	// older versions have none.
 	Boot string `json:"boot,omitempty"`
 }
 
-// unitGoal is what is to become of a unit.
+// unitGoal is the goal for a unit.
 type unitGoal struct {
 	key, name string
-	content   *string // of the file; nil for none of ours
+	content   *string // of the file; nil if Slipway makes none
 	mask      bool
-	enabled   string // the word enabled or disabled, or nothing
-	state     string // "running", "stopped", or nothing
-	back      bool   // the file comes back as it was
-	unmask    bool   // a link to /dev/null does not
-	links     bool   // the links that enable it come back as they were
-	unlink    bool   // they are all that is taken away
+	enabled   string // the word enabled or disabled, or empty
+	state     string // "running", "stopped" or empty
+	back      bool   // restore the file
+	unmask    bool   // but do not restore a link to /dev/null
+	links     bool   // restore the links that enable the unit
+	unlink    bool   // remove only these links
 	remove    bool
-	// designed are the parts that the design asks for: no other comes back a second time.
+	// designed are the parts that the design asks for. Slipway restores every other part only once.
 	designed unitMade
 }
 
-// failedUnit stops the work on a unit.
+// failedUnit records an error and stops the work on a unit.
 func (w *work) failedUnit(goals *[]*unitGoal, g *unitGoal, err error) {
 	w.fail(g.key, err)
 	*goals = slices.DeleteFunc(*goals, func(o *unitGoal) bool { return o == g })
 }
 
-// each does something for every goal; those that fail are left out from then on.
+// each calls a function for every goal, and drops the goals that fail.
 func (w *work) each(goals *[]*unitGoal, do func(g *unitGoal) error) {
 	for _, g := range slices.Clone(*goals) {
 		if err := do(g); err != nil {
@@ -150,8 +150,8 @@ func goalOf(i item.Item) (*unitGoal, error) {
 	return g, nil
 }
 
-// takeUnit owns a unit that is not as asked for, and adds to the goal what comes
-// back since the design says nothing of it any more.
+// takeUnit takes ownership of a unit that differs from the request. It adds to the goal the parts to restore,
+// because the design no longer mentions them.
 func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	u, at := s.files[g.name], unitFolder+"/"+g.name
 	var before unitBefore
@@ -159,7 +159,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	owned := w.items.Load(g.key, &before, &made)
 	if g.remove {
 		if g.comeBack(before, made); u.path == "" && g.state != "stopped" {
-			g.state = "" // a package took the unit away, and cannot have it started
+			g.state = "" // a package removed the unit, so it cannot be started
 		}
 		return nil
 	}
@@ -173,7 +173,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	if other(e.Kind) {
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("%s is %s, which Slipway does not replace. Move it away", at, kindText(e))}
 	}
-	asked := (g.enabled != "" || g.state != "") && item.Kind(g.key) == item.KindUnits // a mask of one that is not named stays
+	asked := (g.enabled != "" || g.state != "") && item.Kind(g.key) == item.KindUnits // an unlisted unit that is masked stays masked
 	g.designed = unitMade{File: g.content != nil || g.mask, Enabled: g.enabled != "", State: g.state != ""}
 	if owned {
 		g.comeBack(before, made)
@@ -195,7 +195,7 @@ func (w *work) takeUnit(g *unitGoal, s seenUnits) error {
 	return w.items.Note(g.key, made)
 }
 
-// comeBack asks for what was there before, where the design says nothing.
+// comeBack sets the goal to the earlier state for the parts that the design does not mention.
 func (g *unitGoal) comeBack(before unitBefore, made unitMade) {
 	g.back = made.File && g.content == nil && !g.mask
 	g.links = made.Enabled && g.enabled == "" || g.remove
@@ -213,7 +213,7 @@ func (g *unitGoal) comeBack(before unitBefore, made unitMade) {
 	}
 }
 
-// unitIs tells whether a unit is as asked for.
+// unitIs reports whether a unit matches the request.
 func (w *work) unitIs(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) bool {
 	if g.mask != (u.enabled == masked) {
 		return false
@@ -228,8 +228,8 @@ func (w *work) unitIs(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) bool {
 	return (g.enabled == "" || enabledIs(u.enabled, g.enabled)) && (g.state == "" || !w.h.Live || state == g.state)
 }
 
-// enabledIs tells whether a unit is enabled as asked for. What cannot be enabled,
-// or is so by a generator alone, is as good as disabled.
+// enabledIs reports whether a unit is enabled as requested. A unit that cannot be enabled, or that only a generator
+// enables, counts as disabled.
 func enabledIs(is, want string) bool {
 	if want == disabled {
 		return is != enabled
@@ -237,7 +237,7 @@ func enabledIs(is, want string) bool {
 	return is == want
 }
 
-// unitNow is a unit as it is, to be put back one day.
+// unitNow is a unit's current state, kept for a later restore.
 func (w *work) unitNow(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) (unitBefore, error) {
 	at := unitFolder + "/" + g.name
 	file, err := w.kept(at, e, w.isSecret(item.KindFiles+"."+at))
@@ -248,8 +248,8 @@ func (w *work) unitNow(g *unitGoal, u unitFile, e tree.Entry, s seenUnits) (unit
 	return unitBefore{Exists: u.path != "", File: file, Links: s.links.configured[g.name], State: s.states[g.name].active, Folders: folders}, err
 }
 
-// retireUnit stops a unit whose last file is about to go. One that a package brought can
-// have lost its other files since.
+// retireUnit stops a unit whose last file is about to be removed. A unit from a package may have lost its other
+// files since.
 func (w *work) retireUnit(g *unitGoal, s seenUnits) error {
 	var before unitBefore
 	w.items.Load(g.key, &before, nil)
@@ -262,7 +262,7 @@ func (w *work) retireUnit(g *unitGoal, s seenUnits) error {
 	return w.do("stop "+g.name, startTime, "stop", "--", g.name)
 }
 
-// finishUnit forgets a unit that was set back.
+// finishUnit forgets a unit that was restored.
 func (w *work) finishUnit(g *unitGoal) error {
 	if g.remove {
 		return w.items.Drop(g.key)
@@ -276,8 +276,7 @@ func (w *work) finishUnit(g *unitGoal) error {
 	return w.noUnit(g.name)
 }
 
-// keepDesigned forgets the parts of a unit that have come back: what becomes of them from
-// now on is nothing to Slipway.
+// keepDesigned forgets the restored parts of a unit. Slipway no longer manages them.
 func (w *work) keepDesigned(g *unitGoal) error {
 	var before unitBefore
 	var made unitMade
@@ -286,8 +285,8 @@ func (w *work) keepDesigned(g *unitGoal) error {
 	}
 	kept := g.designed
 	kept.Restart, kept.Boot = made.Restart, made.Boot
-	kept.File = kept.File || made.File && g.unmask && before.File.Target == "/dev/null" // the mask comes back with all else
-	kept.State = kept.State || made.State && !w.h.Live                                  // which comes back where services run
+	kept.File = kept.File || made.File && g.unmask && before.File.Target == "/dev/null" // the mask is restored with everything else
+	kept.State = kept.State || made.State && !w.h.Live                                  // restored once services run
 	return w.items.Note(g.key, kept)
 }
 

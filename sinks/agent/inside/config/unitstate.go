@@ -13,19 +13,19 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// unitState is what systemd says of a unit.
+// unitState is systemd's state of a unit.
 type unitState struct {
-	active  string // "running", "stopped", "failed", or what systemd calls it
+	active  string // "running", "stopped", "failed", or systemd's word
 	oneshot bool
 	result  string
-	reload  bool // its file is newer than what systemd has read
+	reload  bool // its file is newer than systemd's copy
 }
 
-// seenUnits are units as they are.
+// seenUnits are units as observed.
 type seenUnits struct {
 	links  links
 	files  map[string]unitFile
-	states map[string]unitState // empty where the services do not run
+	states map[string]unitState // empty if the services do not run
 	unread string               // why the states could not be read
 }
 
@@ -129,7 +129,7 @@ func (w *work) lookUnits(names []string) (seenUnits, error) {
 	return s, nil
 }
 
-// askEnabled asks systemctl about what the files alone do not tell.
+// askEnabled asks systemctl for the states that the files alone do not show.
 func (w *work) askEnabled(names []string, files map[string]unitFile) {
 	if len(names) == 0 {
 		return
@@ -146,7 +146,7 @@ func (w *work) askEnabled(names []string, files map[string]unitFile) {
 	}
 }
 
-// systemctl is a command that asks nobody and prints to nobody's screen.
+// systemctl is a command without prompts and pager.
 func (w *work) systemctl(flags []string, args ...string) inside.Command {
 	all := append([]string{"--no-pager", "--no-ask-password"}, flags...)
 	if !w.h.Live {
@@ -155,7 +155,7 @@ func (w *work) systemctl(flags []string, args ...string) inside.Command {
 	return inside.Command{Path: "systemctl", Args: append(all, args...), Timeout: time.Minute, Env: []string{"SYSTEMD_COLORS=0"}}
 }
 
-// showUnits asks systemd for the states of units, all at once.
+// showUnits asks systemd for the states of all units at once.
 func (w *work) showUnits(names []string) (map[string]unitState, error) {
 	told, err := systemd.Show(w.ctx, w.h, names, "ActiveState", "SubState", "Type", "Result", "NeedDaemonReload")
 	if err != nil {

@@ -11,13 +11,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// maxUnlisted bounds how many units are told.
+// maxUnlisted bounds how many units are reported.
 const maxUnlisted = 500
 
-// observeUnlisted tells what units are that the design does not name: those that Slipway has
-// disabled, and, where that is asked, all that start with the system beside those that it needs
-// by itself. The design is not known here: the daemon takes what it names from these. By which other names
-// the design may mean them is told too.
+// observeUnlisted reports units that the design does not name: those that Slipway has disabled and, if asked, all
+// that start with the system except the needed ones. The design is not known here, so the daemon removes the named
+// units. observeUnlisted also reports the names by which the design may mean a unit.
 func (w *work) observeUnlisted(keys []string) {
 	var names []string
 	for _, key := range keys {
@@ -56,8 +55,7 @@ func (w *work) observeUnlisted(keys []string) {
 	}
 }
 
-// startText says whether a unit starts with the system, and how it is; the state is empty where
-// services do not run.
+// startText says whether a unit starts with the system, and its state. The state is empty if services do not run.
 func startText(u unitFile, state string) string {
 	switch {
 	case u.enabled == enabled && state == "":
@@ -70,9 +68,8 @@ func startText(u unitFile, state string) string {
 	return item.Disabled + ", " + state
 }
 
-// unlisted are the services that start with the system beside those that it needs by itself, and
-// the sockets, timers and paths that start them. Which packages have brought them is told as facts,
-// also of those that Slipway has disabled.
+// unlisted are the services that start with the system, except the needed ones, and the sockets, timers and paths
+// that start them. It also records their packages, including for the units that Slipway has disabled.
 func (w *work) unlisted(disabled []string) ([]string, error) {
 	l, err := w.readLinks()
 	if err != nil {
@@ -111,8 +108,7 @@ func (w *work) unlisted(disabled []string) ([]string, error) {
 	return found, w.tellMeant(slices.Sorted(maps.Keys(ours)))
 }
 
-// startedUnits are the files of the units that start with the system, by name, without those that it
-// needs by itself.
+// startedUnits maps the units that start with the system to their files, except the needed ones.
 func (w *work) startedUnits(l links) (map[string]string, error) {
 	presets, err := w.presets()
 	if err != nil {
@@ -136,7 +132,7 @@ func (w *work) startedUnits(l links) (map[string]string, error) {
 	return files, nil
 }
 
-// filesOf are the files of those of some units that are there, by name.
+// filesOf maps the existing units to their files.
 func (w *work) filesOf(names []string, l links) (map[string]string, error) {
 	files := map[string]string{}
 	for _, n := range names {
@@ -151,7 +147,7 @@ func (w *work) filesOf(names []string, l links) (map[string]string, error) {
 	return files, nil
 }
 
-// servicesAndStarters are the services among some units, and those of the others that start one.
+// servicesAndStarters are the services among the units, and the other units that start one of them.
 func (w *work) servicesAndStarters(files map[string]string) (found []string) {
 	names := slices.Sorted(maps.Keys(files))
 	for _, n := range names {
@@ -184,8 +180,7 @@ func (w *work) startedBy(n, file string) string {
 	return starts
 }
 
-// packagedFile is the file of a unit that a package can have brought, over which a person may
-// have put another one.
+// packagedFile is the file of a unit that a package may have installed. A person may have put another file over it.
 func (w *work) packagedFile(n string, u unitFile) string {
 	for _, folder := range []string{"/usr/lib/systemd/system", "/lib/systemd/system"} {
 		for _, name := range []string{n, template(n)} {
@@ -197,7 +192,7 @@ func (w *work) packagedFile(n string, u unitFile) string {
 	return u.path
 }
 
-// unlistedGoal is what is to become of a unit that the design does not name.
+// unlistedGoal is the goal for a unit that the design does not name.
 func (w *work) unlistedGoal(i item.Item) (*unitGoal, error) {
 	n := item.ID(i.Key)
 	refused := func(format string, args ...any) (*unitGoal, error) {
@@ -217,7 +212,7 @@ func (w *work) unlistedGoal(i item.Item) (*unitGoal, error) {
 	return &unitGoal{key: i.Key, name: n, enabled: disabled, unlink: true, state: "stopped"}, nil
 }
 
-// goals are what is to become of units that are asked for.
+// goals are the goals for the requested units.
 func (w *work) goals(items []item.Item) (goals []*unitGoal) {
 	for _, i := range items {
 		goal := goalOf
@@ -234,7 +229,7 @@ func (w *work) goals(items []item.Item) (goals []*unitGoal) {
 	return goals
 }
 
-// servicesLast has what starts services stop before them, and start before them, by keys.
+// servicesLast sorts keys so that a unit which starts services comes before them.
 func servicesLast(a, b string) int {
 	is := func(key string) int {
 		if path.Ext(key) == ".service" {
@@ -245,8 +240,8 @@ func servicesLast(a, b string) int {
 	return is(a) - is(b)
 }
 
-// listed gives a unit that the design names by now what was kept of it when Slipway disabled it,
-// and gives the keys of the other units that are to be as they were.
+// listed hands the earlier state of a disabled unit to its new item if the design now names the unit. It returns
+// the keys of the other units, which are to be restored.
 func (w *work) listed(leaving []string, units []item.Item) (rest []string) {
 	for _, key := range leaving {
 		named := item.KindUnits + "." + item.ID(key)
@@ -273,14 +268,13 @@ func (w *work) listed(leaving []string, units []item.Item) (rest []string) {
 	return rest
 }
 
-// sessionUnits are the services that this program was started by, directly or not: that of the SSH
-// server, whatever its name is.
+// sessionUnits are the services that started this program, directly or not: the SSH server's, whatever its name.
 func (w *work) sessionUnits() (units []string) {
 	if !w.h.Live {
 		return nil
 	}
 	for pid, depth := w.pid, 0; pid != "" && pid != "0" && pid != "1" && depth < 32; depth++ {
-		groups, _ := w.tree.Read("/proc/"+pid+"/cgroup", maxUnit) // without it it is in none
+		groups, _ := w.tree.Read("/proc/"+pid+"/cgroup", maxUnit) // an unreadable file means no group
 		for _, part := range strings.FieldsFunc(string(groups), func(r rune) bool { return r == '/' || r == '\n' }) {
 			if path.Ext(part) == ".service" {
 				units = append(units, part)

@@ -16,12 +16,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Apply makes of the disks what a layout says, and mounts the result under Target. It
-// always begins at its start: what is kept is never written, and of what is not, nothing is
-// worth keeping once it was begun. So the same call made again after a cut at any point
-// leads to the same end. Immediately before the first write that destroys anything the
-// disks are compared once more with those of the layout, which somebody approved; where
-// they differ, nothing is written. A disk that the layout does not have is not written.
+// Apply makes the disks match a layout, and mounts the result under Target. It always starts from the beginning: it
+// never writes what is kept, and once it has begun, nothing else is worth keeping. So repeating the call after an
+// interruption at any point leads to the same result. Right before the first destructive write it compares the
+// disks again with those of the approved layout. If they differ, it writes nothing. It never writes a disk outside
+// the layout.
 func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 	m, state, err := begin(ctx, h, l)
 	if err != nil {
@@ -48,7 +47,7 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 	return nil
 }
 
-// begin finds the disks of a layout, and ends what uses those that are erased.
+// begin finds the disks of a layout, and stops what uses the disks to be erased.
 func begin(ctx context.Context, h *inside.Host, l item.Layout) (*maker, State, error) {
 	seen, err := Observe(ctx, h)
 	if err != nil {
@@ -79,12 +78,12 @@ type maker struct {
 	h      *inside.Host
 	layout item.Layout
 	found  map[string]item.Disk // by their names in the layout
-	// held are the disks, open for nothing but that the kernel gives their names to no others: a
-	// program is told a name, long after the disks were compared.
+	// held keeps the disks open, only so that the kernel gives their names to no other disks. Programs get a disk
+	// by its name, long after the disks were compared.
 	held taken
 }
 
-// disks writes the tables.
+// disks writes the partition tables.
 func (m *maker) disks(ctx context.Context) error {
 	files, err := m.take(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func (m *maker) disks(ctx context.Context) error {
 	return nil
 }
 
-// reread has the kernel read the table of a disk again.
+// reread makes the kernel read a disk's table again.
 func (m *maker) reread(ctx context.Context, what string, f *os.File, name string) error {
 	return m.wait(ctx, what+" of the disk "+m.found[name].String(), func() (string, bool) {
 		err := reread(f)
@@ -124,7 +123,7 @@ func (m *maker) reread(ctx context.Context, what string, f *os.File, name string
 	})
 }
 
-// settle waits until the kernel has the partitions of a disk as they are laid out.
+// settle waits until the kernel sees the partitions of a disk as laid out.
 func (m *maker) settle(ctx context.Context, d item.LayoutDisk) error {
 	name := m.found[d.Name].Name
 	has := func() (string, bool) {
@@ -147,8 +146,7 @@ func (m *maker) settle(ctx context.Context, d item.LayoutDisk) error {
 	return m.wait(ctx, "the partitions of the disk "+m.found[d.Name].String(), has)
 }
 
-// take opens the disks that are erased for ourselves alone, and compares all disks once more
-// before the first is written.
+// take opens the disks to be erased exclusively. It compares all disks again before the first write.
 func (m *maker) take(ctx context.Context) (files taken, err error) {
 	files = taken{}
 	defer func() {
@@ -190,7 +188,7 @@ func (m *maker) take(ctx context.Context) (files taken, err error) {
 	return files, nil
 }
 
-// taken are files of disks, by their names in the layout.
+// taken holds open disks, by their names in the layout.
 type taken map[string]*os.File
 
 func (t taken) close() {
@@ -199,7 +197,7 @@ func (t taken) close() {
 	}
 }
 
-// hold keeps all disks of the layout open, the kept ones too.
+// hold keeps all disks of the layout open, including the kept ones.
 func (m *maker) hold() error {
 	m.held = taken{}
 	for name, d := range m.found {
@@ -215,8 +213,8 @@ func (m *maker) hold() error {
 	return nil
 }
 
-// openAlone opens a disk that nothing else uses: the kernel refuses where it, or a partition
-// of it, is mounted or a member of something.
+// openAlone opens a disk that nothing else uses. The kernel refuses if the disk or one of its partitions is mounted
+// or a member of something.
 func openAlone(h *inside.Host, d item.Disk) (*os.File, error) {
 	f, err := os.OpenFile(node(h, d.Name), os.O_RDWR|os.O_EXCL, 0)
 	if errors.Is(err, errBusy) {
@@ -232,8 +230,8 @@ func openAlone(h *inside.Host, d item.Disk) (*os.File, error) {
 	return f, nil
 }
 
-// isNode holds that an open file is the disk that the kernel tells of, and that this is the one that
-// is meant: as long as the file is open, no other one gets its name.
+// isNode checks that an open file is the disk in /sys, with the expected size. While the file is open, no other
+// disk gets its name.
 func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 	number, err := deviceNumber(f)
 	if err != nil {
@@ -252,10 +250,10 @@ func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 	return nil
 }
 
-// settleWithin is how long the kernel may take to know the partitions that it was told of.
+// settleWithin bounds how long the kernel may take to show new partitions.
 const settleWithin = 20 * time.Second
 
-// wait asks until something is so.
+// wait polls until a condition holds.
 func (m *maker) wait(ctx context.Context, what string, is func() (instead string, ok bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
@@ -272,7 +270,7 @@ func (m *maker) wait(ctx context.Context, what string, is func() (instead string
 	}
 }
 
-// device is the kernel's name of a place.
+// device is the kernel's name of a place in the layout.
 func (m *maker) device(p item.Place) (string, error) {
 	s := stack{m.h}
 	switch {
@@ -328,11 +326,10 @@ func (m *maker) device(p item.Place) (string, error) {
 	return "", fmt.Errorf("the kernel has no partition %d of the disk %s", p.Partition, d)
 }
 
-// programWithin is how long a program may take that makes something: mkfs writes little, but
-// on a disk that may be slow.
+// programWithin bounds a program that creates something. mkfs writes little, but the disk may be slow.
 const programWithin = 15 * time.Minute
 
-// run runs a program that must succeed.
+// run runs a program and returns an error if it fails.
 func run(ctx context.Context, h *inside.Host, c inside.Command) error {
 	o, err := h.Exec(ctx, c)
 	if err != nil {

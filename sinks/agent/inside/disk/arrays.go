@@ -64,7 +64,7 @@ func (m *maker) arrays(ctx context.Context) error {
 	return nil
 }
 
-// freeArray is a name that no array has.
+// freeArray finds an unused array name.
 func (m *maker) freeArray() (string, error) {
 	for n := range maxStack {
 		name := "md" + strconv.Itoa(n)
@@ -75,8 +75,7 @@ func (m *maker) freeArray() (string, error) {
 	return "", errors.New("the kernel has no number left for an array")
 }
 
-// wipeDevice clears the signatures of an array: what was at the same places of its members
-// before shows through.
+// wipeDevice clears the signatures of an array, because old data on its members can show through.
 func (m *maker) wipeDevice(name string, bytes int64) error {
 	f, err := os.OpenFile(node(m.h, name), os.O_RDWR|os.O_EXCL, 0)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Assemble starts the arrays and volume groups of a layout that are on its disks, so that they
-// can be read and nothing of them is written. An earlier run may have made them, and a machine
-// that has started since does not know them. An array or a group that is missing, is of another
-// layout or cannot be started is left alone: the reason is told, and is no error.
+// Assemble starts the arrays and volume groups that are on a layout's disks, so that they can be read but not
+// written. An earlier run may have made them, and after a restart the machine does not know them. Assemble skips an
+// array or a group that is missing, belongs to another layout or cannot be started. It reports the reason, which is
+// not an error.
 func Assemble(ctx context.Context, h *inside.Host, l item.Layout) error {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -32,7 +32,7 @@ func Assemble(ctx context.Context, h *inside.Host, l item.Layout) error {
 	return ctx.Err()
 }
 
-// assemble starts an array of those of its members that are there.
+// assemble starts an array from its available members.
 func (m *maker) assemble(ctx context.Context, a item.LayoutArray) error {
 	var members []string
 	for _, p := range a.Members {
@@ -47,7 +47,7 @@ func (m *maker) assemble(ctx context.Context, a item.LayoutArray) error {
 		return nil
 	}
 	if _, err := m.device(item.Place{Array: a.Name}); err == nil {
-		return nil // it runs
+		return nil // it already runs
 	}
 	number, err := m.freeArray()
 	if err != nil {
@@ -58,7 +58,7 @@ func (m *maker) assemble(ctx context.Context, a item.LayoutArray) error {
 	return run(ctx, m.h, inside.Command{Path: "mdadm", Args: args, Env: noUdev, Timeout: programWithin})
 }
 
-// activate starts the volumes of a group whose members are all there.
+// activate starts the volumes of a group if all its members are available.
 func (m *maker) activate(ctx context.Context, g item.LayoutGroup) error {
 	var members []string
 	for _, p := range g.Members {
@@ -67,7 +67,7 @@ func (m *maker) activate(ctx context.Context, g item.LayoutGroup) error {
 		}
 		name, err := m.device(p.On)
 		if err != nil {
-			return nil // it was told why the array is not there
+			return nil // the reason was already reported for the array
 		}
 		members = append(members, "/dev/"+name)
 	}
@@ -75,14 +75,14 @@ func (m *maker) activate(ctx context.Context, g item.LayoutGroup) error {
 		_, err := m.device(item.Place{Group: g.Name, Volume: v.Name})
 		return err != nil
 	}) {
-		return nil // all run
+		return nil // all already run
 	}
 	m.h.Tell("starting the volume group " + g.Name + " read-only, to look for a system on it")
 	config := strings.Replace(lvmConfig, "activation{", fmt.Sprintf("activation{read_only_volume_list=[%q] ", g.Name), 1)
 	return run(ctx, m.h, inside.Command{Path: "lvm", Args: []string{"vgchange", "--config", config, "--devices", strings.Join(members, ","), "--activate", "y", g.Name}, Timeout: programWithin})
 }
 
-// holds says whether something was seen at a place of a disk.
+// holds reports whether a disk has a matching signature at a place.
 func (m *maker) holds(p item.Place, is func(item.Signature) bool) bool {
 	return slices.ContainsFunc(m.found[p.Disk].Holds, func(s item.Signature) bool { return s.Partition == p.Partition && is(s) })
 }

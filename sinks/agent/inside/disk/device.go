@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// errBusy is what the kernel answers where something else uses a disk.
+// errBusy is the kernel's error if something else uses a disk.
 const errBusy = syscall.EBUSY
 
 // rereadTable is BLKRRPART of the kernel's linux/fs.h.
 const rereadTable = 0x125f
 
-// reread has the kernel read the table of a disk again. It refuses while somebody looks at a
-// partition, which udev does for a moment.
+// reread makes the kernel read a disk's table again. The kernel refuses while a partition is open, for example
+// briefly by udev.
 func reread(f *os.File) error {
 	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rereadTable, 0); e != 0 {
 		return e
@@ -25,7 +25,7 @@ func reread(f *os.File) error {
 // forgetBuffers is BLKFLSBUF of the kernel's linux/fs.h.
 const forgetBuffers = 0x1261
 
-// forget has the kernel drop what it keeps in memory of a block device.
+// forget makes the kernel drop its cache of a block device.
 func forget(f *os.File) error {
 	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), forgetBuffers, 0); e != 0 {
 		return e
@@ -53,7 +53,7 @@ type (
 	}
 )
 
-// lend has the kernel know a partition of a disk, in bytes, that no table has.
+// lend tells the kernel about a partition, in bytes, that is in no table.
 func lend(f *os.File, number int, start, length int64) error {
 	p := blkpgPartition{start: start, length: length, number: int32(number)}
 	a := blkpgArg{op: addPartition, datalen: int32(unsafe.Sizeof(p)), data: unsafe.Pointer(&p)}
@@ -63,7 +63,7 @@ func lend(f *os.File, number int, start, length int64) error {
 	return nil
 }
 
-// deviceNumber is which block device an open file is, as "major:minor".
+// deviceNumber is the number of an open block device, as "major:minor".
 func deviceNumber(f *os.File) (string, error) {
 	info, err := f.Stat()
 	if err != nil {

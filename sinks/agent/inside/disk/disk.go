@@ -1,8 +1,7 @@
-// Package disk observes the disks of a machine, and makes of them what a layout says. What
-// is on a disk is read by readers of its own, of which each looks at a few places and takes
-// any bytes; tables of partitions are written by a writer of its own; arrays, volume groups
-// and file systems are made by the programs of the system, mdadm(8), lvm(8) and mkfs(8).
-// A disk that the layout does not have is opened for reading alone.
+// Package disk observes the disks of a machine, and makes them match a layout. Its own readers find what is on a
+// disk: each looks at a few places and accepts any bytes. Its own writer writes partition tables. The system's
+// programs mdadm(8), lvm(8) and mkfs(8) make arrays, volume groups and file systems. A disk outside the layout is
+// only opened for reading.
 package disk
 
 import (
@@ -25,18 +24,18 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// The bounds of a look.
+// These are the bounds of a look.
 const (
 	maxDisks   = 4096
 	maxHolds   = 512
 	maxText    = 4096
 	maxLinks   = 16384
 	readWithin = 30 * time.Second
-	atOnce     = 64 // disks
+	atOnce     = 64 // disks at once
 )
 
-// Observe tells of all disks of the machine, with what is on them, and changes nothing.
-// A disk that cannot be read, or does not answer, is told with the reason.
+// Observe lists all disks of the machine with what is on them, and changes nothing. If a disk cannot be read or
+// does not answer, its entry says why.
 func Observe(ctx context.Context, h *inside.Host) ([]item.Disk, error) {
 	all, err := List(h)
 	if err != nil {
@@ -60,8 +59,7 @@ func Observe(ctx context.Context, h *inside.Host) ([]item.Disk, error) {
 	return all, nil
 }
 
-// List tells of all disks of the machine, in the order of their names, without what is on
-// them: none is opened.
+// List lists all disks of the machine by name, without what is on them. It opens none.
 func List(h *inside.Host) ([]item.Disk, error) {
 	names, err := blocks(h)
 	if err != nil {
@@ -82,7 +80,7 @@ func List(h *inside.Host) ([]item.Disk, error) {
 	return all, nil
 }
 
-// blocks are the names of all block devices that are no partitions, in order.
+// blocks are the names of all block devices except partitions, sorted.
 func blocks(h *inside.Host) ([]string, error) {
 	folder, err := os.Open(h.Path("/sys/block"))
 	if err != nil {
@@ -107,8 +105,8 @@ var (
 	noDisk      = regexp.MustCompile(`^(sr|fd|loop|ram|zram|dm-|md|nbd|mtdblock)[0-9]|^mmcblk[0-9]+(boot|rpmb)`)
 )
 
-// known is what the kernel says of a block device; ok is false for what is no disk: it has
-// no device below it, is a CD, has no medium, or is one of several ways to a disk.
+// known is what the kernel says about a block device. ok is false if it is not a disk: it has no underlying device,
+// is a CD, has no medium, or is one path of several to a disk.
 func known(h *inside.Host, name string) (d item.Disk, ok bool) {
 	at := h.Path("/sys/block/" + name)
 	if _, err := os.Stat(filepath.Join(at, "device")); err != nil || noDisk.MatchString(name) || say(at, "hidden") == "1" || say(at, "device/type") == "5" {
@@ -129,7 +127,7 @@ func known(h *inside.Host, name string) (d item.Disk, ok bool) {
 	switch rotates := say(at, "queue/rotational"); {
 	case strings.HasPrefix(name, "nvme"):
 		d.Kind = "nvme"
-	case strings.HasPrefix(name, "vd") || strings.HasPrefix(name, "xvd"): // they say that they rotate, whatever is behind them
+	case strings.HasPrefix(name, "vd") || strings.HasPrefix(name, "xvd"): // virtual disks always report that they rotate
 	case rotates == "1":
 		d.Kind = "hdd"
 	case rotates == "0":
@@ -139,7 +137,7 @@ func known(h *inside.Host, name string) (d item.Disk, ok bool) {
 	return d, true
 }
 
-// unitSerial is the serial number that a SCSI disk tells of (SPC-4, section 7.8.15).
+// unitSerial is the serial number of a SCSI disk (SPC-4, section 7.8.15).
 func unitSerial(at string) string {
 	page := say(at, "device/vpd_pg80")
 	if len(page) < 4 || page[1] != 0x80 {
@@ -148,7 +146,7 @@ func unitSerial(at string) string {
 	return page[4:min(len(page), 4+int(big.Uint16([]byte(page[2:4]))))]
 }
 
-// place adds where a disk is in the machine.
+// place adds the location of a disk in the machine.
 func place(h *inside.Host, at string, d *item.Disk) {
 	path, err := filepath.EvalSymlinks(at)
 	if err != nil {
@@ -164,7 +162,7 @@ func place(h *inside.Host, at string, d *item.Disk) {
 	}
 	d.Paths = []string{"/sys" + path}
 	if strings.Contains(path, "/nvme-subsystem/") {
-		// The way to it is that of its controller.
+		// Use the path of its controller.
 		below, _ := os.ReadDir(filepath.Join(at, "device"))
 		for _, e := range below {
 			if to, err := filepath.EvalSymlinks(filepath.Join(at, "device", e.Name())); err == nil && controller.MatchString(e.Name()) {
@@ -182,7 +180,7 @@ func place(h *inside.Host, at string, d *item.Disk) {
 			d.Removable = true
 		}
 	}
-	// The names that udev gives, where it does not run (systemd's 60-persistent-storage.rules).
+	// The names that udev would give, in case it does not run (systemd's 60-persistent-storage.rules).
 	switch {
 	case d.PCI != "" && d.Kind == "nvme" && say(at, "nsid") != "":
 		d.Paths = append(d.Paths, "/dev/disk/by-path/pci-"+d.PCI+"-nvme-"+say(at, "nsid"))
@@ -194,7 +192,7 @@ func place(h *inside.Host, at string, d *item.Disk) {
 	}
 }
 
-// links are the names that udev gave, by the kernel's.
+// links are udev's names of devices, by the kernel's names.
 func links(h *inside.Host) map[string][]string {
 	all := map[string][]string{}
 	found, _ := filepath.Glob(h.Path("/dev/disk/by-*/*"))
@@ -210,8 +208,7 @@ func links(h *inside.Host) map[string][]string {
 	return all
 }
 
-// say is what a file of the kernel says, without the end of its line; empty where it cannot
-// be read.
+// say reads a file of the kernel and drops trailing newlines; empty if it cannot be read.
 func say(folder, file string) string {
 	f, err := os.Open(filepath.Join(folder, file))
 	if err != nil {
@@ -233,11 +230,11 @@ func number(folder, file string) int {
 	return n
 }
 
-// silent are the disks, by their files, that were asked and have not answered yet.
+// silent are the files of the disks that have not answered yet.
 var silent sync.Map
 
-// within waits for a disk, which may never answer. One that does not is left to itself, and is not
-// asked again before it has answered: each time would cost a thread for good.
+// within waits for a disk, which may never answer. It abandons a silent disk and does not ask again before that
+// disk has answered, because each try would block a thread forever.
 func within(ctx context.Context, file string, f func() ([]item.Signature, error)) ([]item.Signature, error) {
 	type answer struct {
 		held []item.Signature
@@ -278,7 +275,7 @@ func held(h *inside.Host, d item.Disk) ([]item.Signature, error) {
 	return all, plain(err)
 }
 
-// plain is an error without the path of a file, which is that of the disk that it is told of.
+// plain drops the file path from an error, because the caller names the disk.
 func plain(err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return path.Err
@@ -286,8 +283,8 @@ func plain(err error) error {
 	return err
 }
 
-// Probe tells what is on a disk of some bytes with sectors of some bytes, in order of place.
-// It reads a few places of the disk and of each partition, never all of it.
+// Probe lists what is on a disk of size bytes, ordered by place. sector is the sector size in bytes. Probe reads a
+// few places of the disk and of each partition.
 func Probe(r io.ReaderAt, size int64, sector int) ([]item.Signature, error) {
 	if !powerOfTwo(uint32(sector), 512, 65536) || size < int64(sector) {
 		return nil, fmt.Errorf("it has %d bytes in sectors of %d", size, sector)

@@ -42,11 +42,11 @@ func (m *maker) filesystems(ctx context.Context) error {
 	return nil
 }
 
-// efiLarge is from which size on a partition for the firmware is made as FAT32, which the
-// UEFI specification asks for; a smaller one has too few clusters for it.
+// efiLarge is the minimum size of an EFI system partition for FAT32, which the UEFI specification asks for. Smaller
+// partitions have too few clusters.
 const efiLarge = 64 << 20
 
-// mkfs is the program that makes a file system.
+// mkfs is the command that makes a file system.
 func mkfs(f item.LayoutFilesystem, device string) (inside.Command, error) {
 	c := inside.Command{Path: "mkfs." + f.Type, Timeout: programWithin}
 	label := func(option string) {
@@ -80,7 +80,7 @@ func mkfs(f item.LayoutFilesystem, device string) (inside.Command, error) {
 	return c, nil
 }
 
-// reads holds that a file system is there, by what is on the device.
+// reads checks that a file system is on the device.
 func (m *maker) reads(f item.LayoutFilesystem, name string) error {
 	file, err := os.Open(node(m.h, name))
 	if err != nil {
@@ -105,7 +105,7 @@ func (m *maker) reads(f item.LayoutFilesystem, name string) error {
 	return nil
 }
 
-// mounts mounts the file systems under Target, those of kept disks too.
+// mounts mounts the file systems under Target, including those of kept disks.
 func (m *maker) mounts(ctx context.Context) error {
 	for _, f := range m.layout.Filesystems {
 		if f.Mount == "" || f.Type == "swap" {
@@ -130,8 +130,8 @@ func (m *maker) mounts(ctx context.Context) error {
 	return nil
 }
 
-// folder makes the folder that a file system is mounted on. What is there already may be of
-// a kept disk: a link would lead out of the new system.
+// folder makes the mount point of a file system. An existing path may come from a kept disk, and a link there could
+// lead out of the new system.
 func (m *maker) folder(mount string) error {
 	at := m.h.Path(Target)
 	for _, word := range append([]string{""}, strings.Split(strings.Trim(mount, "/"), "/")...) {

@@ -11,21 +11,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// little and big are how numbers are stored.
+// little and big are the byte orders of stored numbers.
 var (
 	little = binary.LittleEndian
 	big    = binary.BigEndian
 )
 
-// headBytes is how much of the beginning of a disk or a partition the readers look at: the
-// superblock of btrfs is the farthest, with 4 KiB at 64 KiB.
+// headBytes is how much of the beginning of a disk or partition the readers look at. The farthest superblock is
+// that of btrfs, 4 KiB at 64 KiB.
 const headBytes = 68 << 10
 
-// part is a disk, a partition or another part of one, to be read.
+// part is a readable disk, partition or other part of a disk.
 type part struct {
 	r    io.ReaderAt
 	size int64
-	head []byte // its first headBytes, or fewer where it is smaller
+	head []byte // its first headBytes, or all of a smaller part
 }
 
 func openPart(r io.ReaderAt, size int64) (part, error) {
@@ -35,7 +35,7 @@ func openPart(r io.ReaderAt, size int64) (part, error) {
 	return p, err
 }
 
-// read is what is at a place: shorter, or nothing, where the part ends before.
+// read reads at an offset. It returns fewer bytes, or none, past the end of the part.
 func (p part) read(at int64, length int) ([]byte, error) {
 	if at < 0 || at >= p.size {
 		return nil, nil
@@ -48,7 +48,7 @@ func (p part) read(at int64, length int) ([]byte, error) {
 	return nil, err
 }
 
-// at is what of the head is at a place; nil where it is not all there.
+// at is a range of the head; nil if the head is too short.
 func (p part) at(offset, length int) []byte {
 	if offset+length > len(p.head) {
 		return nil
@@ -56,20 +56,20 @@ func (p part) at(offset, length int) []byte {
 	return p.head[offset : offset+length]
 }
 
-// reader finds one kind of superblock; ok is false where there is none. An error is that
-// of reading alone: bytes that make no sense are no superblock.
+// reader finds one kind of superblock; ok is false if there is none. An error is a read error: invalid bytes are
+// not a superblock.
 type reader struct {
 	kind string
 	read func(p part) (h item.Signature, ok bool, err error)
 }
 
-// readers are all kinds, in the order in which they are told. Each knows its own by a
-// magic number, and by a sum or fields that must agree with the place.
+// readers are all kinds, in the order of the output. Each recognizes its superblock by a magic number, and by a
+// checksum or fields that must match the place.
 var readers = []reader{
 	{"md", md}, {"lvm", lvm}, {"luks", luks}, {"ext4", ext}, {"xfs", xfs}, {"btrfs", btrfs}, {"vfat", vfat}, {"swap", swap},
 }
 
-// signatures are all superblocks of a part.
+// signatures lists all superblocks of a part.
 func signatures(p part) (all []item.Signature, err error) {
 	for _, r := range readers {
 		h, ok, err := r.read(p)
@@ -84,7 +84,7 @@ func signatures(p part) (all []item.Signature, err error) {
 	return all, nil
 }
 
-// text is a name in a field that 0 ends; what is not printable is left out.
+// text is a zero-terminated field without unprintable characters.
 func text(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -95,21 +95,21 @@ func text(b []byte) string {
 	}, string(b)))
 }
 
-// uuid writes 16 bytes as they are stored.
+// uuid formats 16 bytes in stored order.
 func uuid(b []byte) string {
 	x := hex.EncodeToString(b)
 	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
 }
 
-// powerOfTwo says whether a number is one, from one to another.
+// powerOfTwo reports whether n is a power of two between least and most.
 func powerOfTwo(n, least, most uint32) bool { return n >= least && n <= most && n&(n-1) == 0 }
 
-// The superblock of an md array (the kernel's include/uapi/linux/raid/md_p.h): of version
-// 1.x at the end, at the beginning, or 4 KiB after that; of 0.90 64 KiB before the end.
+// The superblock of an md array (the kernel's include/uapi/linux/raid/md_p.h). Version 1.x is at the end, at the
+// beginning, or 4 KiB after the beginning. Version 0.90 is within the last 128 KiB, on a boundary of 64 KiB.
 const (
 	mdMagic    = 0xa92b4efc
 	mdBytes    = 256
-	mdMaxDevs  = 1920 // as many as fit into 4 KiB beside it
+	mdMaxDevs  = 1920 // as many as fit into 4 KiB with the superblock
 	mdOldBytes = 64
 )
 
@@ -127,14 +127,14 @@ func md(p part) (item.Signature, bool, error) {
 	if err != nil || len(b) < mdOldBytes || little.Uint32(b) != mdMagic || little.Uint32(b[4:]) != 0 {
 		return item.Signature{}, false, err
 	}
-	var id [16]byte // four numbers, of which the first is apart
+	var id [16]byte // four numbers, the first stored separately
 	for i, from := range []int{20, 52, 56, 60} {
 		big.PutUint32(id[4*i:], little.Uint32(b[from:]))
 	}
 	return item.Signature{UUID: uuid(id[:])}, true, nil
 }
 
-// mdAt reads a superblock of version 1.x, which says where it is and has a sum.
+// mdAt reads a superblock of version 1.x, which contains its own place and a checksum.
 func mdAt(b []byte, at int64) (item.Signature, bool) {
 	if len(b) < mdBytes || little.Uint32(b) != mdMagic || little.Uint32(b[4:]) != 1 || little.Uint64(b[144:]) != uint64(at/512) {
 		return item.Signature{}, false
@@ -158,17 +158,16 @@ func mdAt(b []byte, at int64) (item.Signature, bool) {
 	}
 	name := text(b[32:64])
 	if _, after, ok := strings.Cut(name, ":"); ok {
-		name = after // the host is before it
+		name = after // the host comes before it
 	}
 	return item.Signature{UUID: uuid(b[16:32]), Name: name}, true
 }
 
-// maxGroupText is how much of the text on a volume group is read: its name and its id are
-// at the beginning.
+// maxGroupText is how much of a volume group's text is read. The group's name and id are at the beginning.
 const maxGroupText = 4096
 
-// lvm reads the label of LVM2, which is in one of the first four sectors, and the beginning
-// of the text on the group, which it leads to.
+// lvm reads the LVM2 label, in one of the first four sectors, and the beginning of the group's text, to which the
+// label points.
 func lvm(p part) (item.Signature, bool, error) {
 	for sector := range 4 {
 		b := p.at(sector*512, 512)
@@ -197,8 +196,8 @@ func lvm(p part) (item.Signature, bool, error) {
 	return item.Signature{}, false, nil
 }
 
-// group reads the beginning of the text on a volume group in an area of a member, which is
-// written in a circle behind the header of the area.
+// group reads the beginning of a volume group's text in a metadata area. The text is in a ring buffer after the
+// area's header.
 func group(p part, at, size uint64) (item.Signature, error) {
 	if at > uint64(p.size) || size > uint64(p.size) {
 		return item.Signature{}, nil
@@ -229,7 +228,7 @@ func group(p part, at, size uint64) (item.Signature, error) {
 	return h, nil
 }
 
-// nameLetters are those of names and ids of LVM.
+// nameLetters are the characters of LVM names and ids.
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+_.-"
 
 // luks reads the header of LUKS (its on-disk format specifications 1.2.3 and 2).
@@ -266,7 +265,7 @@ func xfs(p part) (item.Signature, bool, error) {
 	return item.Signature{UUID: uuid(b[32:48]), Label: text(b[108:120])}, true, nil
 }
 
-// btrfsAt is where the first superblock of btrfs is; it says so itself.
+// btrfsAt is the offset of the first btrfs superblock, which also contains it.
 const btrfsAt = 64 << 10
 
 func btrfs(p part) (item.Signature, bool, error) {
@@ -277,8 +276,7 @@ func btrfs(p part) (item.Signature, bool, error) {
 	return item.Signature{UUID: uuid(b[32:48]), Label: text(b[299 : 299+256])}, true, nil
 }
 
-// vfat reads the first sector of a FAT. What begins disks that were started from has the
-// same end, so that all of its numbers must make sense.
+// vfat reads the first sector of a FAT. Boot sectors have the same end, so all numbers must be plausible.
 func vfat(p part) (item.Signature, bool, error) {
 	b := p.at(0, 512)
 	if b == nil || b[510] != 0x55 || b[511] != 0xaa || b[0] != 0xeb && b[0] != 0xe9 {
@@ -303,8 +301,8 @@ func vfat(p part) (item.Signature, bool, error) {
 	return h, true, nil
 }
 
-// swap reads the header of swap, whose magic is at the end of the first page of whichever
-// machine wrote it.
+// swap reads the header of a swap area. The magic is at the end of the first page, whose size depends on the
+// machine that wrote it.
 func swap(p part) (item.Signature, bool, error) {
 	for page := 4096; page <= 65536; page *= 2 {
 		b := p.at(page-10, 10)

@@ -14,18 +14,18 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// The bounds of what stands on disks.
+// These are the bounds of what is built on disks.
 const (
 	maxDepth = 32
 	maxStack = 4096
 )
 
-// stack is the block devices of the machine with what each stands on.
+// stack is the machine's block devices and what each is built on.
 type stack struct {
 	h *inside.Host
 }
 
-// below are the names in a folder of a block device: "holders" or "slaves".
+// below lists the names in a block device's folder: "holders" or "slaves".
 func (s stack) below(name, folder string) ([]string, error) {
 	entries, err := os.ReadDir(s.h.Path("/sys/class/block/" + name + "/" + folder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +38,7 @@ func (s stack) below(name, folder string) ([]string, error) {
 	return names, nil
 }
 
-// partitions are the names of a disk's, by number.
+// partitions are the names of a disk's partitions, by number.
 func (s stack) partitions(disk string) (map[int]string, error) {
 	at := s.h.Path("/sys/class/block/" + disk)
 	entries, err := os.ReadDir(at)
@@ -54,7 +54,7 @@ func (s stack) partitions(disk string) (map[int]string, error) {
 	return all, nil
 }
 
-// above lists all that stands on a disk, that which stands on others before them.
+// above lists everything that is built on a disk, upper devices first.
 func (s stack) above(disk string) (all []string, err error) {
 	seen := map[string]bool{}
 	var walk func(name string, depth int) error
@@ -95,7 +95,7 @@ func (s stack) above(disk string) (all []string, err error) {
 	return all, nil
 }
 
-// disksOf are the disks that a block device stands on.
+// disksOf are the disks that a block device is built on.
 func (s stack) disksOf(name string) (all []string, err error) {
 	at := []string{name}
 	for n := 0; len(at) > 0; n++ {
@@ -136,7 +136,7 @@ type mount struct {
 
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// mounts are those of this process, in the order in which they were made.
+// mounts are the mounts of this process, oldest first.
 func mounts(h *inside.Host) ([]mount, error) {
 	b, err := os.ReadFile(h.Path("/proc/self/mountinfo"))
 	if err != nil {
@@ -154,8 +154,7 @@ func mounts(h *inside.Host) ([]mount, error) {
 	return all, nil
 }
 
-// isOf says whether a mount is that of a block device. A btrfs has a number of its own, and
-// names the device alone.
+// isOf reports whether a mount is of a block device. btrfs has its own device number, so its source is compared.
 func (m mount) isOf(h *inside.Host, name string) bool {
 	if m.device == say(h.Path("/sys/class/block/"+name), "dev") {
 		return true
@@ -164,8 +163,8 @@ func (m mount) isOf(h *inside.Host, name string) bool {
 	return err == nil && real == node(h, name)
 }
 
-// aloneOn lists all that stands on disks, as above does, and objects to what stands on others
-// too.
+// aloneOn lists everything that is built on the disks, like above. It returns an error if a device also uses other
+// disks.
 func (s stack) aloneOn(erased []string) (all []string, err error) {
 	for _, d := range erased {
 		on, err := s.above(d)
@@ -192,9 +191,8 @@ func (s stack) aloneOn(erased []string) (all []string, err error) {
 	return all, nil
 }
 
-// release takes down what stands on disks that are to be erased, as far as it stands on
-// them alone, and unmounts what an earlier run has mounted for the new system. What anything
-// else uses is left as it is, and said.
+// release takes down everything that is built only on the disks to be erased, and unmounts what an earlier run
+// mounted for the new system. If something else uses the disks, it stops with an error.
 func release(ctx context.Context, h *inside.Host, erased []string) error {
 	s := stack{h}
 	all, err := s.aloneOn(erased)
@@ -207,8 +205,8 @@ func release(ctx context.Context, h *inside.Host, erased []string) error {
 	if err := unused(h, erased, all, func(mount) bool { return true }); err != nil {
 		return err
 	}
-	// above lists holders before what they stand on, disk by disk; over several disks one
-	// may still be held by another, so that it goes round until none is left.
+	// above lists upper devices first, disk by disk. Across disks one device may still be held by another, so
+	// repeat until none is left.
 	for len(all) > 0 {
 		left := len(all)
 		for _, name := range slices.Clone(all) {
@@ -231,7 +229,7 @@ func release(ctx context.Context, h *inside.Host, erased []string) error {
 	return nil
 }
 
-// unused objects to mounts and swap of what is to be taken down, as far as mounts count.
+// unused returns an error if the disks or devices have swap, or mounts that count.
 func unused(h *inside.Host, erased, above []string, counts func(mount) bool) error {
 	s := stack{h}
 	names := append(slices.Clone(erased), above...)
@@ -294,12 +292,12 @@ func (s stack) stop(ctx context.Context, name string) error {
 // Target is where the new system is mounted.
 const Target = "/target"
 
-// ofTarget says whether it is mounted for the new system.
+// ofTarget reports whether it is a mount of the new system.
 func (m mount) ofTarget(h *inside.Host) bool {
 	return m.on == h.Path(Target) || strings.HasPrefix(m.on, h.Path(Target)+"/")
 }
 
-// unmount unmounts all that is mounted for the new system, the last first.
+// unmount unmounts everything of the new system, last first.
 func unmount(ctx context.Context, h *inside.Host) error {
 	all, err := mounts(h)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// State is how far a layout was made, told by what is seen on its disks alone.
+// State is how far a layout has been made, judged only from its disks.
 type State string
 
 // The states.
 const (
-	// Untouched: all that is to be destroyed is there as it was seen.
+	// Untouched: everything to be destroyed is still as it was seen.
 	Untouched State = "untouched"
-	// Begun: it is neither of the others.
+	// Begun: neither of the others.
 	Begun State = "begun"
-	// Laid: the tables and all that is right on the disks are as the layout has them.
-	// What is in arrays and groups is not seen from the disks.
+	// Laid: the tables and everything directly on the disks match the layout. The contents of arrays and groups are
+	// not visible from the disks.
 	Laid State = "laid"
 )
 
-// StateOf tells how far a layout was made of disks as they are seen.
+// StateOf tells how far a layout has been made on the observed disks.
 func StateOf(l item.Layout, seen []item.Disk) (State, error) {
 	found, err := compare(l, seen)
 	if err != nil {
@@ -46,7 +46,7 @@ func StateOf(l item.Layout, seen []item.Disk) (State, error) {
 	return Begun, nil
 }
 
-// isLaid says whether a disk holds what it is to hold.
+// isLaid reports whether a disk has what the layout puts there.
 func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
 	holds := func(partition int, kind, id string) bool {
 		return slices.ContainsFunc(seen.Holds, func(s item.Signature) bool {
@@ -88,11 +88,11 @@ func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
 			return false
 		}
 	}
-	return used || len(seen.Holds) == 0 // what is left raw holds nothing
+	return used || len(seen.Holds) == 0 // a raw disk has nothing
 }
 
-// compare holds the disks that are seen against those of a layout: each is there once, as
-// large as it was, and what is kept is there. It gives them by their names in the layout.
+// compare checks the observed disks against a layout: each occurs exactly once with its size, and what is kept is
+// there. It returns the disks by their names in the layout.
 func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 	found, taken := map[string]item.Disk{}, map[string]string{}
 	for _, d := range l.Disks {
@@ -138,15 +138,15 @@ func compare(l item.Layout, seen []item.Disk) (map[string]item.Disk, error) {
 	return found, nil
 }
 
-// severs refuses where a disk is erased that has a part of an array, a volume group or a btrfs
-// of which another part stays, unless that was approved with the layout: on a disk that is kept
-// never, on one that nobody designed where Breaks has it.
+// severs refuses to erase a disk with a part of an array, a volume group or a btrfs if another part stays. If the
+// other part is on a kept disk, it always refuses. If it is on a disk outside the design, the layout's Breaks can
+// allow it.
 func severs(l item.Layout, seen []item.Disk) error {
 	found, err := compare(l, seen)
 	if err != nil {
 		return err
 	}
-	stays := map[string]bool{} // by the kernel's names: whether it is kept
+	stays := map[string]bool{} // by the kernel's names; true if kept
 	for _, s := range seen {
 		stays[s.Name] = false
 	}
@@ -181,7 +181,7 @@ func severs(l item.Layout, seen []item.Disk) error {
 	return nil
 }
 
-// breaks says whether a layout names what is broken by erasing one of its disks.
+// breaks reports whether a layout names what erasing one of its disks breaks.
 func breaks(l item.Layout, disk string, shared item.Shared) bool {
 	return slices.ContainsFunc(l.Destroys, func(d item.Destroyed) bool {
 		return d.Name == disk && slices.ContainsFunc(d.Breaks, func(b item.Broken) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// table is a table of partitions as it is on a disk.
+// table is a partition table as read from a disk.
 type table struct {
 	kind  string // "gpt" or "mbr"
 	id    string // the GUID of a GPT, or the signature of an MBR in eight digits
@@ -27,21 +27,21 @@ type entry struct {
 	active      bool
 }
 
-// The bounds of what is read: a table has at most maxEntries, which take maxEntryBytes.
+// These are the bounds on reading: a table has at most maxEntries, in at most maxEntryBytes.
 const (
 	maxEntries    = 256
 	maxEntryBytes = 1 << 20
 )
 
-// The places in a header of a GPT (UEFI specification 2.10, table 5.5).
+// These are sizes of a GPT (UEFI specification 2.10, table 5.5).
 const (
 	gptHeaderBytes = 92
 	gptEntryBytes  = 128
 	gptEntries     = 128
 )
 
-// readTable reads the table of a disk with sectors of some bytes; ok is false where there is
-// none that holds together.
+// readTable reads the partition table of a disk with a sector size in bytes. ok is false if there is no valid
+// table.
 func readTable(p part, sector int) (t table, ok bool, err error) {
 	b := p.at(0, 512)
 	if b == nil {
@@ -59,7 +59,7 @@ func readTable(p part, sector int) (t table, ok bool, err error) {
 	return readMBR(p, sector)
 }
 
-// readGPT reads the table whose header is in a sector.
+// readGPT reads the table whose header is in the given sector.
 func readGPT(p part, sector int, at int64) (table, bool, error) {
 	none := table{}
 	b, err := p.read(at*int64(sector), sector)
@@ -102,7 +102,7 @@ func readGPT(p part, sector int, at int64) (table, bool, error) {
 	return t, true, nil
 }
 
-// guid writes one as it is stored: the first three numbers are turned round.
+// guid formats a GUID from its stored form, in which the first three numbers are little-endian.
 func guid(b []byte) string {
 	x := slices.Clone(b[:16])
 	slices.Reverse(x[:4])
@@ -111,7 +111,7 @@ func guid(b []byte) string {
 	return uuid(x)
 }
 
-// putGUID stores one.
+// putGUID stores a GUID.
 func putGUID(b []byte, text string) error {
 	x, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(x) != 16 {
@@ -161,7 +161,7 @@ func readMBR(p part, sector int) (table, bool, error) {
 		}
 		next, ok := mbrEntry(b[462:], sectors, extended)
 		if !ok || !isExtended(next.kind) || next.first <= at {
-			break // the chain goes forward, so that it ends
+			break // the chain only goes forward, so it ends
 		}
 		at = next.first
 	}
@@ -170,7 +170,7 @@ func readMBR(p part, sector int) (table, bool, error) {
 
 func isExtended(kind string) bool { return kind == "05" || kind == "0f" || kind == "85" }
 
-// mbrEntry reads an entry of 16 bytes whose sectors are counted from some sector.
+// mbrEntry reads an entry of 16 bytes. Its sectors count from the sector from.
 func mbrEntry(b []byte, sectors, from int64) (entry, bool) {
 	first, count := from+int64(little.Uint32(b[8:])), int64(little.Uint32(b[12:]))
 	e := entry{first: first, last: first + count - 1, kind: hex.EncodeToString(b[4:5]), active: b[0] == 0x80}
@@ -182,19 +182,19 @@ func mbrEntry(b []byte, sectors, from int64) (entry, bool) {
 		return e, true
 	}
 	if e.kind == "ee" {
-		return e, true // of a GPT: it may say more than there is
+		return e, true // of a GPT: it may exceed the disk
 	}
 	return e, first > from && e.first < sectors && e.last < sectors
 }
 
-// write is bytes at a place of a disk.
+// write is bytes for an offset of a disk.
 type write struct {
 	at    int64
 	bytes []byte
 }
 
-// tableWrites is what makes the table of a disk: the lists of partitions first, and then
-// what leads to them, so that a disk that was cut off between has no table.
+// tableWrites are the writes that make a disk's table. The partition lists come first and the headers last, so that
+// an interrupted disk has no table.
 func tableWrites(d item.LayoutDisk) (first, last []write, err error) {
 	switch d.Table {
 	case "gpt":
@@ -206,8 +206,7 @@ func tableWrites(d item.LayoutDisk) (first, last []write, err error) {
 	return nil, nil, fmt.Errorf("the disk %s must have the partition table %q, which Slipway cannot write", d.Name, d.Table)
 }
 
-// gptWrites are the two tables of a GPT, and the MBR that keeps programs off that do not
-// know it (UEFI specification 2.10, section 5.3).
+// gptWrites are the two tables of a GPT, and the protective MBR (UEFI specification 2.10, section 5.3).
 func gptWrites(d item.LayoutDisk) (first, last []write, err error) {
 	sector := int64(d.Sector)
 	sectors := d.Bytes / sector
@@ -266,8 +265,7 @@ func gptWrites(d item.LayoutDisk) (first, last []write, err error) {
 		[]write{{(sectors - 1) * sector, second}, {sector, main}, {0, protects}}, nil
 }
 
-// putMBR stores an entry. The address by cylinders that old programs read says that it is
-// out of their reach.
+// putMBR stores an entry. Its cylinder address, for old programs, marks the place as out of their range.
 func putMBR(b []byte, kind byte, active bool, first, count int64) {
 	if active {
 		b[0] = 0x80
@@ -276,7 +274,7 @@ func putMBR(b []byte, kind byte, active bool, first, count int64) {
 	little.PutUint32(b[8:], uint32(first))
 	little.PutUint32(b[12:], uint32(count))
 	if kind == 0xee {
-		copy(b[1:], []byte{0, 2, 0}) // the second sector, as the specification has it
+		copy(b[1:], []byte{0, 2, 0}) // the second sector, as specified
 	}
 }
 

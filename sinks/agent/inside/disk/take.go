@@ -10,9 +10,9 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Take gives the disks of a layout that are not kept, each open for nobody else, by their names
-// in the layout: Apply refuses what it refuses, and it is compared in the same way right before.
-// What the kernel knows of the disks is forgotten afterwards.
+// Take opens the disks of a layout that are not kept, exclusively, and passes them to do by their names in the
+// layout. It refuses what Apply refuses, and compares the disks in the same way right before. Afterwards it drops
+// the kernel's cache of the disks.
 func Take(ctx context.Context, h *inside.Host, l item.Layout, do func(files map[string]*os.File, found map[string]item.Disk) error) error {
 	m, _, err := begin(ctx, h, l)
 	if err != nil {
@@ -37,8 +37,8 @@ func Take(ctx context.Context, h *inside.Host, l item.Layout, do func(files map[
 	return nil
 }
 
-// Reach opens those disks of a layout that are not kept, for reading, also where what is on them
-// cannot be read. One that is not there, or not once, is left to Check.
+// Reach opens the disks of a layout that are not kept for reading, even if their contents are unreadable. It leaves
+// a missing or ambiguous disk to Check.
 func Reach(h *inside.Host, l item.Layout, do func(f *os.File, d item.Disk) error) error {
 	seen, err := List(h)
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Check holds the disks of the machine to a layout, and changes nothing. It refuses what Apply
-// refuses before its first write: another set of disks, and disks that something else uses.
-// It tells how far the layout was made.
+// Check compares the disks of the machine with a layout, and changes nothing. It refuses what Apply refuses before
+// its first write: different disks, and disks in use. It returns how far the layout has been made.
 func Check(ctx context.Context, h *inside.Host, l item.Layout) (State, error) {
 	seen, err := Observe(ctx, h)
 	if err != nil {
@@ -44,7 +43,7 @@ func Check(ctx context.Context, h *inside.Host, l item.Layout) (State, error) {
 	return StateOf(l, seen)
 }
 
-// places is a maker that only finds what was made.
+// places is a maker that only finds what exists.
 func places(ctx context.Context, h *inside.Host, l item.Layout) (*maker, error) {
 	seen, err := Observe(ctx, h)
 	if err != nil {
@@ -54,7 +53,7 @@ func places(ctx context.Context, h *inside.Host, l item.Layout) (*maker, error) 
 	return &maker{h: h, layout: l, found: found}, err
 }
 
-// Devices are the paths of the devices that places of a layout are, in the same order.
+// Devices are the device paths of places in a layout, in the same order.
 func Devices(ctx context.Context, h *inside.Host, l item.Layout, all ...item.Place) (paths []string, err error) {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -70,9 +69,8 @@ func Devices(ctx context.Context, h *inside.Host, l item.Layout, all ...item.Pla
 	return paths, nil
 }
 
-// Mount mounts the file systems of a layout that was made under Target; those that are not
-// kept so that nothing can be written, where readOnly is set, and the kept ones not at all
-// then.
+// Mount mounts the file systems of a finished layout under Target. If readOnly is set, it mounts those that are not
+// kept read-only, and the kept ones not at all.
 func Mount(ctx context.Context, h *inside.Host, l item.Layout, readOnly bool) error {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -88,18 +86,18 @@ func Mount(ctx context.Context, h *inside.Host, l item.Layout, readOnly bool) er
 	return m.mounts(ctx)
 }
 
-// Unmount unmounts all that is mounted under Target, which puts it onto the disks.
+// Unmount unmounts everything under Target, which also flushes it to the disks.
 func Unmount(ctx context.Context, h *inside.Host) error { return unmount(ctx, h) }
 
-// Partition is one that is on a disk now.
+// Partition is a partition that is on a disk now.
 type Partition struct {
 	Number int
-	// GUID is its own in a GPT, in lower case; empty in an MBR.
+	// GUID is the partition's GUID in a GPT, in lower case; empty in an MBR.
 	GUID string
 }
 
-// Partitions are those on the disks of a layout that are not kept, as their tables have them.
-// A disk without a table has none.
+// Partitions lists the partitions on the layout's disks that are not kept, as in their tables. A disk without a
+// table has none.
 func Partitions(ctx context.Context, h *inside.Host, l item.Layout) (all []Partition, err error) {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -129,10 +127,10 @@ func Partitions(ctx context.Context, h *inside.Host, l item.Layout) (all []Parti
 	return all, nil
 }
 
-// Device is a disk that nothing else uses while it is open.
+// Device is a disk opened for exclusive use.
 type Device struct{ file *os.File }
 
-// Open opens a disk of a layout to be written whole.
+// Open opens a disk of a layout for writing it as a whole.
 func Open(ctx context.Context, h *inside.Host, l item.Layout, name string) (*Device, error) {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -155,12 +153,11 @@ func (d *Device) ReadAt(b []byte, at int64) (int, error) { return d.file.ReadAt(
 // WriteAt implements io.WriterAt.
 func (d *Device) WriteAt(b []byte, at int64) (int, error) { return d.file.WriteAt(b, at) }
 
-// Sync puts what was written onto the disk, and has the kernel forget it, so that what is
-// read afterwards comes from the disk.
+// Sync flushes writes to the disk and drops the kernel's cache, so that later reads come from the disk.
 func (d *Device) Sync() error { return errors.Join(d.file.Sync(), forget(d.file)) }
 
-// Size is how many bytes it has.
+// Size is the size of the disk in bytes.
 func (d *Device) Size() (int64, error) { return d.file.Seek(0, io.SeekEnd) }
 
-// Close has the kernel read the table of partitions and ends the use of the disk.
+// Close makes the kernel read the partition table, and closes the disk.
 func (d *Device) Close() error { return errors.Join(reread(d.file), d.file.Close()) }

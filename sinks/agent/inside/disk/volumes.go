@@ -14,11 +14,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// mapped is a name within that of a mapped device, where "-" stands between two.
+// mapped escapes a name inside a mapped device's name, where "-" is the separator.
 func mapped(name string) string { return strings.ReplaceAll(name, "-", "--") }
 
-// freeName removes the folder of links that LVM left in /dev for a group of the same name,
-// whose volumes are gone. LVM makes no group whose name is there.
+// freeName removes the folder of links that LVM left in /dev for an old group of the same name. LVM does not create
+// a group if its folder exists.
 func (m *maker) freeName(group string) error {
 	folder := m.h.Path("/dev/" + group)
 	entries, err := os.ReadDir(folder)
@@ -33,8 +33,7 @@ func (m *maker) freeName(group string) error {
 	if err = errors.Join(err, failed); err == nil {
 		for _, e := range entries {
 			at := filepath.Join(folder, e.Name())
-			// What it leads to may be there still: without udev the file of a mapped device
-			// outlives the device.
+			// The target of a link may still exist: without udev the file of a mapped device outlives the device.
 			if to, failed := os.Readlink(at); failed != nil || active[filepath.Base(to)] {
 				err = fmt.Errorf("%s is in use", at)
 				break
@@ -53,8 +52,8 @@ func (m *maker) freeName(group string) error {
 	return nil
 }
 
-// lvmConfig is what holds for each run of LVM: nothing of the system's own configuration,
-// and no part of it that waits for udev or for a daemon.
+// lvmConfig configures each run of LVM: it uses nothing of the system's configuration, and nothing waits for udev
+// or a daemon.
 const lvmConfig = `activation{udev_sync=0 udev_rules=0 monitoring=0} devices{obtain_device_list_from_udev=0 external_device_info_source="none" ` +
 	`use_devicesfile=0 data_alignment_detection=0 data_alignment_offset_detection=0 md_chunk_alignment=0 multipath_component_detection=0} ` +
 	`backup{backup=0 archive=0} global{event_activation=0 use_lvmlockd=0 use_lvmpolld=0}`

@@ -15,13 +15,13 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// edge is within how much at the beginning of an image its table has to be: what is held back
-// until all else is written.
+// edge bounds how far into an image its partition table reaches. These bytes are held back until everything else is
+// written.
 const edge = 1 << 20
 
-// Whole is the image of a whole disk: its table of partitions, and what is on them.
+// Whole is the image of a whole disk: its partition table and the contents of the partitions.
 type Whole struct {
-	// Kind is that of the table, "gpt" or "mbr".
+	// Kind is the kind of the table, "gpt" or "mbr".
 	Kind string
 	// Parts are its partitions, in order of place.
 	Parts []WholePart
@@ -33,23 +33,21 @@ type Whole struct {
 // WholePart is a partition of an image of a whole disk.
 type WholePart struct {
 	Number int
-	// Start and Bytes are where it is.
+	// Start and Bytes are its place, in bytes.
 	Start, Bytes int64
-	// GUID is its own in a GPT, in lower case. EFI says that firmware looks for boot loaders
-	// on it.
+	// GUID is the partition's GUID in a GPT, in lower case. EFI reports whether firmware looks there for boot
+	// loaders.
 	GUID string
 	EFI  bool
-	// Holds is what is on it.
+	// Holds lists what is on it.
 	Holds []item.Signature
 }
 
-// ErrNoTable is wrapped in the error of an image without a table of partitions by which a disk
-// could start.
+// ErrNoTable is wrapped in the error for an image without a partition table from which a disk could boot.
 var ErrNoTable = errors.New("no table of partitions")
 
-// ReadWhole reads the table of an image of some bytes that is to be put onto a disk with sectors
-// of some bytes, and what is on its partitions. Its error wraps ErrNoTable where it is the image
-// that is at fault.
+// ReadWhole reads the partition table of an image of size bytes for a disk with sectors of sector bytes, and what
+// is on the partitions. If the image is at fault, the error wraps ErrNoTable.
 func ReadWhole(r io.ReaderAt, size int64, sector int) (Whole, error) {
 	wrong := func(format string, a ...any) (Whole, error) {
 		return Whole{}, fmt.Errorf("%w: %s", ErrNoTable, fmt.Sprintf(format, a...))
@@ -112,13 +110,13 @@ func ReadWhole(r io.ReaderAt, size int64, sector int) (Whole, error) {
 // efiType is the type of an EFI system partition in a GPT.
 const efiType = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 
-// Ends are where the first partition begins and the last one ends.
+// Ends are the start of the first partition and the end of the last one.
 func (w Whole) Ends() (first, last int64) {
 	end := w.Parts[len(w.Parts)-1]
 	return w.Parts[0].Start, end.Start + end.Bytes
 }
 
-// gpt takes the GPT at the beginning of an image apart.
+// gpt parses the GPT at the beginning of an image.
 func (w Whole) gpt(head []byte) (g gptPlaces, err error) {
 	s := int64(w.sector)
 	first, last := w.Ends()
@@ -140,16 +138,16 @@ func (w Whole) gpt(head []byte) (g gptPlaces, err error) {
 	return g, nil
 }
 
-// gptPlaces is where a GPT is at the beginning of a disk: the size of its header, its list in
-// bytes, and how many sectors that takes.
+// gptPlaces describes a GPT at the beginning of a disk: the size of its header, its list in bytes, and how many
+// sectors the list takes.
 type gptPlaces struct {
 	size        int
 	list, bytes int64
 	taken       int64
 }
 
-// seal is what a disk of some bytes still lacks that has all of an image but its ends, in the
-// order to be written. The second GPT goes to the end of the disk.
+// seal lists the writes that a disk still lacks after everything but the ends of an image was written, in order.
+// The second GPT goes to the end of the disk.
 func (w Whole) seal(head, tail []byte, disk int64) (first, last []write, err error) {
 	head = slices.Clone(head)
 	if w.Kind == "mbr" {
@@ -187,7 +185,7 @@ func (w Whole) seal(head, tail []byte, disk int64) (first, last []write, err err
 	return []write{{(sectors - 1 - g.taken) * s, append(entries, second...)}}, []write{{0, head}}, nil
 }
 
-// sealed writes what a disk lacks, the second table before the first, and reads it again.
+// sealed writes the missing ends, the second table before the first, and reads them back.
 func sealed(m medium, w Whole, head, tail []byte, disk int64) error {
 	first, last, err := w.seal(head, tail, disk)
 	if err != nil {
@@ -212,12 +210,11 @@ func sealed(m medium, w Whole, head, tail []byte, disk int64) error {
 	return nil
 }
 
-// Seal writes the ends of an image to a disk that has all the rest of it: after that it starts.
+// Seal writes the ends of an image to a disk that has the rest of it. After that the disk can boot.
 func (d *Device) Seal(w Whole, head, tail []byte) error {
 	size, err := d.Size()
 	if err == nil {
-		// What the kernel keeps of the disk may be older than what was written through its
-		// partitions since.
+		// The kernel's cache of the disk may be older than later writes through its partitions.
 		err = forget(d.file)
 	}
 	if err != nil {
@@ -226,8 +223,8 @@ func (d *Device) Seal(w Whole, head, tail []byte) error {
 	return sealed(d, w, head, tail, size)
 }
 
-// Lend has the kernel know the partitions of an image that was written to a disk of a layout and
-// not sealed: no table has them. They are gone when the disk is opened and closed again.
+// Lend tells the kernel the partitions of an image that was written but not sealed, so no table has them. They
+// disappear when the disk is opened and closed again.
 func Lend(ctx context.Context, h *inside.Host, l item.Layout, name string, w Whole) error {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -247,7 +244,7 @@ func Lend(ctx context.Context, h *inside.Host, l item.Layout, name string, w Who
 	return m.settle(ctx, w.laidOut(name))
 }
 
-// Settle waits until the kernel has the partitions of an image as the table of a disk has them.
+// Settle waits until the kernel sees the partitions of an image, as in the disk's table.
 func Settle(ctx context.Context, h *inside.Host, l item.Layout, name string, w Whole) error {
 	m, err := places(ctx, h, l)
 	if err != nil {
@@ -266,8 +263,8 @@ func (w Whole) laidOut(name string) item.LayoutDisk {
 	return d
 }
 
-// Twins are disks of the machine, besides the one that an image is put on, that hold something
-// of the same UUID: a system that looks for it could find either.
+// Twins are other disks of the machine that contain something with a UUID of the image. A system that looks for the
+// UUID could find either.
 func Twins(ctx context.Context, h *inside.Host, l item.Layout, name string, w Whole) (twins []string, err error) {
 	seen, err := Observe(ctx, h)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// medium is a disk that is written.
+// medium is a disk to be written.
 type medium interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error
 }
 
-// wipeBytes is how much is cleared at each end of a disk, a partition or an array: the
-// superblocks of all that is known here, and of ZFS, are within it.
+// wipeBytes is how much is cleared at each end of a disk, a partition or an array. The superblocks of everything
+// known here, and of ZFS, are within it.
 const wipeBytes = 2 << 20
 
-// further are where a btrfs has more of its superblock.
+// further are the offsets of additional btrfs superblocks.
 var further = []int64{64 << 20, 256 << 30}
 
 // wipe clears the places of signatures in a part of a disk.
@@ -42,10 +42,9 @@ func wipe(m io.WriterAt, at, size int64) error {
 	return clear(max(size-wipeBytes, wipeBytes), size)
 }
 
-// lay writes the disk of a layout: it clears all signatures, where they were and where
-// partitions will be; then those of the disk itself, with its table; and last it writes the
-// new table. A cut at any point leaves the old table, none, or the new one on a disk
-// without any other signature.
+// lay writes a disk of a layout. It first clears all signatures, both of old and of new partitions, then those of
+// the disk itself with its table, and finally writes the new table. An interruption leaves the old table, none, or
+// the new one on a disk without any other signature.
 func lay(m medium, d item.LayoutDisk, was []item.Signature) error {
 	var first, last []write
 	if d.Table != "" {
@@ -75,7 +74,7 @@ func lay(m medium, d item.LayoutDisk, was []item.Signature) error {
 	if err := m.Sync(); err != nil {
 		return err
 	}
-	// The table goes after what it leads to: until then a second run finds all of it again.
+	// The table goes last: until then a second run finds all partitions again.
 	if err := wipe(m, 0, d.Bytes); err != nil {
 		return err
 	}

@@ -18,25 +18,24 @@ const (
 	ataDisablePassword = 0xf6
 )
 
-// password is the one that a disk has while it is erased. It keeps nobody out: a disk that lost
-// its power then can be unlocked by anybody who reads this.
+// password is the password of a disk while it is erased. It is not a protection: if the disk loses power meanwhile,
+// anyone who reads this can unlock it.
 const password = "slipway"
 
 // ataWithin bounds a command that does not erase.
 const ataWithin = 30 * time.Second
 
-// security is what an ATA disk tells of its security and of TRIM in IDENTIFY DEVICE (ACS-4,
-// section 7.13).
+// security is an ATA disk's security and TRIM data from IDENTIFY DEVICE (ACS-4, section 7.13).
 type security struct {
 	supported bool // word 82 bit 1, and word 128 bit 0
 	enabled   bool // word 128 bit 1: it has a password
 	locked    bool // bit 2
 	frozen    bool // bit 3
 	expired   bool // bit 4: too many wrong passwords
-	enhanced  bool // bit 5: it can erase what is in sectors that are not used any more, too
+	enhanced  bool // bit 5: it can also erase sectors that are no longer in use
 	normal    time.Duration
 	thorough  time.Duration // of an enhanced erase
-	zeroes    bool          // word 69 bits 14 and 5: what was trimmed reads as zeros, always
+	zeroes    bool          // word 69 bits 14 and 5: trimmed sectors always read as zeros
 }
 
 // ata sends an ATA command by ATA PASS-THROUGH(16) (SAT-4, section 12.2.3).
@@ -65,7 +64,7 @@ func ata(d Drive, command byte, data []byte, write bool, limit time.Duration) er
 	return c.err()
 }
 
-// securityOf is what a disk tells of itself; an error for one that is not an ATA disk.
+// securityOf reads a disk's security data. It returns an error if the disk is not an ATA disk.
 func securityOf(d Drive) (s security, err error) {
 	b := aligned(512)
 	if err := ata(d, ataIdentify, b, false, ataWithin); err != nil {
@@ -83,8 +82,8 @@ func securityOf(d Drive) (s security, err error) {
 	}, nil
 }
 
-// eraseTime is how long an erase is estimated to take (ACS-4, words 89 and 90): in units of two
-// minutes, in bits 14:0 where bit 15 is set, and in bits 7:0 otherwise; 0 is not told.
+// eraseTime is the estimated time of an erase (ACS-4, words 89 and 90), in units of two minutes. The units are in
+// bits 14:0 if bit 15 is set, and otherwise in bits 7:0. 0 means not reported.
 func eraseTime(word uint16) time.Duration {
 	units := word & 0xff
 	if word&(1<<15) != 0 {
@@ -93,16 +92,16 @@ func eraseTime(word uint16) time.Duration {
 	return time.Duration(units) * 2 * time.Minute
 }
 
-// withPassword is the data of the commands that need the password (ACS-4, section 7.45 and
-// following): the password in words 1 to 16, which identifier 0 says to be the user's.
+// withPassword is the data of commands that need the password (ACS-4, section 7.45 and following). The password is
+// in words 1 to 16, and identifier 0 marks it as the user's.
 func withPassword() []byte {
 	b := aligned(512)
 	copy(b[2:34], password)
 	return b
 }
 
-// ataErase erases by SECURITY ERASE UNIT. A disk that loses its power meanwhile has a password
-// afterwards and is locked; open unlocks it.
+// ataErase erases with SECURITY ERASE UNIT. A disk that loses power meanwhile is locked with the password
+// afterwards. open unlocks it.
 func (e *eraser) ataErase(ctx context.Context) (verified string, err error) {
 	s, err := securityOf(e.drive)
 	switch {
@@ -143,7 +142,7 @@ func (e *eraser) ataErase(ctx context.Context) (verified string, err error) {
 		switch {
 		case looked != nil:
 			return errors.Join(err, fmt.Errorf("the disk does not tell whether it still has a password: %w", looked))
-		case after.enabled: // an erase that succeeded takes it away
+		case after.enabled: // a successful erase removes the password
 			left := e.unlock(after)
 			if err == nil {
 				err = errors.New("the disk says that it has erased itself, and still has its password, as if it had not")
@@ -155,7 +154,7 @@ func (e *eraser) ataErase(ctx context.Context) (verified string, err error) {
 	return fmt.Sprintf("the disk says that the %s succeeded, the disk no longer has a password, and %s", kind, found), err
 }
 
-// unlock takes the password away that an earlier run has set.
+// unlock removes the password that an earlier run set.
 func (e *eraser) unlock(s security) error {
 	if s.locked {
 		if err := ata(e.drive, ataUnlock, withPassword(), true, ataWithin); err != nil {
@@ -168,11 +167,11 @@ func (e *eraser) unlock(s security) error {
 	return nil
 }
 
-// open unlocks a disk that an earlier run has locked and was cut on. Nothing is erased.
+// open unlocks a disk that an interrupted earlier run left locked. It erases nothing.
 func (e *eraser) open() error {
 	s, err := securityOf(e.drive)
 	if err != nil || !s.locked {
-		return nil // nothing that is known to keep it from being read
+		return nil // nothing known keeps the disk from being read
 	}
 	if s.frozen || s.expired {
 		return errors.New("the disk is locked with a password, and takes no password until it loses its power: switch the machine off and on")

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Requests of the kernel's linux/nvme_ioctl.h, scsi/sg.h and linux/fs.h.
+// These are requests of the kernel's linux/nvme_ioctl.h, scsi/sg.h and linux/fs.h.
 const (
 	nvmeID        = 0x4e40
 	nvmeAdmin     = 0xc0484e41
@@ -17,13 +17,13 @@ const (
 	discardSecure = 0x127d // BLKSECDISCARD
 )
 
-// device is a disk of this machine. It is read and written past the kernel's memory.
+// device is a disk of this machine. Reads and writes bypass the kernel's cache.
 type device struct {
 	held   *os.File
 	direct *os.File
 }
 
-// Open is the disk of a file that was opened for nobody else.
+// Open makes a Drive from a disk's file that was opened exclusively.
 func Open(held *os.File) (Drive, func() error, error) {
 	direct, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", held.Fd()), os.O_RDWR|syscall.O_DIRECT, 0)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// discardAtOnce is how much one request covers, and discardWithin how long all of them may take.
+// discardAtOnce is the size of one request in bytes. discardWithin bounds all of them together.
 const (
 	discardAtOnce = 32 << 30
 	discardWithin = 2 * time.Hour
 )
 
-// discard tells the disk that all of it is not needed any more. It proves something only where the
-// disk promises that such sectors read as zeros, and they do; secure asks it to purge them.
+// discard tells the disk that none of its data is needed any more. This only proves something if the disk promises
+// that such sectors read as zeros, and they do. secure asks the disk to purge the data.
 func (e *eraser) discard(ctx context.Context, secure bool) (verified string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discardWithin, errCut)
 	defer cancel()
@@ -50,8 +50,7 @@ func (e *eraser) discard(ctx context.Context, secure bool) (verified string, err
 	return promise + ", and " + found, nil
 }
 
-// promisesZeros says in which words a disk promises that what was discarded reads as zeros from
-// then on; empty where it does not.
+// promisesZeros says how a disk promises that discarded sectors read as zeros; empty if it does not.
 func (e *eraser) promisesZeros() (string, error) {
 	if e.isNVMe() {
 		if zeroes, err := zeroesTrimmed(e.drive); err != nil || !zeroes {
@@ -74,8 +73,8 @@ func (e *eraser) promisesZeros() (string, error) {
 	return "the disk promises that unmapped sectors read as zeros (LBPRZ)", nil
 }
 
-// isNVMe says whether the disk takes NVMe commands.
+// isNVMe reports whether the disk takes NVMe commands.
 func (e *eraser) isNVMe() bool { return strings.HasPrefix(e.disk.Name, "nvme") }
 
-// errCut is why a method ended where it ran out of time.
+// errCut is the cause when a method runs out of time.
 var errCut = errors.New("it ran out of time")

@@ -7,24 +7,23 @@ import (
 	"unsafe"
 )
 
-// Drive is one whole disk, as the kernel lets it be asked: the boundary behind which disks do
-// what they like.
+// Drive is one whole disk through the kernel's interface. Beyond this boundary, disks may behave in any way.
 type Drive interface {
-	// ReadAt and WriteAt go past the kernel's memory to the disk. Their buffers are those of
-	// aligned, and places and lengths are multiples of the sector.
+	// ReadAt and WriteAt bypass the kernel's cache. Their buffers come from aligned, and offsets and lengths are
+	// multiples of the sector.
 	io.ReaderAt
 	io.WriterAt
-	// Sync has the disk write what it keeps in a memory of its own.
+	// Sync makes the disk flush its own cache.
 	Sync() error
-	// Namespace is the number of the NVMe namespace that the disk is.
+	// Namespace is the number of the disk's NVMe namespace.
 	Namespace() (uint32, error)
-	// Admin sends an admin command to the disk's NVMe controller. A status that the controller
-	// answers is a NVMeStatus.
+	// Admin sends an admin command to the disk's NVMe controller. If the controller answers with a status, the
+	// error is an NVMeStatus.
 	Admin(c *NVMeCommand) error
-	// Pass sends a SCSI command. What the disk answers to it is in the command.
+	// Pass sends a SCSI command. The command receives the disk's answer.
 	Pass(c *SCSICommand) error
-	// Discard tells the disk that a stretch is not needed any more; secure asks it to purge
-	// that, and its copies.
+	// Discard tells the disk that a range is not needed any more. secure asks the disk to purge the range and its
+	// copies.
 	Discard(from, bytes int64, secure bool) error
 }
 
@@ -32,14 +31,14 @@ type Drive interface {
 type NVMeCommand struct {
 	Opcode    byte
 	Namespace uint32
-	Data      []byte // that the controller writes; nil for none
+	Data      []byte // filled by the controller; nil for none
 	CDW10     uint32
 	CDW11     uint32
 	Timeout   time.Duration
 }
 
-// NVMeStatus is the status field of a completion without its phase tag: the code in bits 7:0,
-// its type in bits 10:8 (NVM Express Base Specification 2.0, section 3.3.3.2.1).
+// NVMeStatus is the status field of a completion without its phase tag: the code in bits 7:0, and the type in bits
+// 10:8 (NVM Express Base Specification 2.0, section 3.3.3.2.1).
 type NVMeStatus uint16
 
 // Codes of the type generic (section 3.3.3.2.1, figure 94).
@@ -67,19 +66,18 @@ func (s NVMeStatus) Error() string {
 	return fmt.Sprintf("the controller answered with the status %#x", uint16(s.code()))
 }
 
-// SCSICommand is a SCSI command with at most one stretch of data, and its answer.
+// SCSICommand is a SCSI command with at most one data buffer, and its answer.
 type SCSICommand struct {
 	CDB     []byte
 	Data    []byte
 	Write   bool // Data goes to the disk
 	Timeout time.Duration
-	// Status is that of SAM-5, section 5.3.1: 0 is good, 2 check condition. Sense is what the
-	// disk told of it.
+	// Status is as in SAM-5, section 5.3.1: 0 is good, 2 is check condition. Sense is the disk's sense data.
 	Status byte
 	Sense  []byte
 }
 
-// err is what a disk answered where it did not do what it was asked for.
+// err is the disk's error; nil on success.
 func (c *SCSICommand) err() error {
 	if c.Status == 0 {
 		return nil
@@ -94,7 +92,7 @@ func (c *SCSICommand) err() error {
 	return fmt.Errorf("the disk answered with the status %d, sense key %x, code %04x", c.Status, key, code)
 }
 
-// sense reads key and code of sense data in both of its forms (SPC-4, section 4.5).
+// sense reads the key and code of sense data in both formats (SPC-4, section 4.5).
 func sense(b []byte) (key byte, code uint16) {
 	switch {
 	case len(b) >= 4 && b[0]&0x7f >= 0x72: // descriptors
@@ -105,10 +103,10 @@ func sense(b []byte) (key byte, code uint16) {
 	return 0, 0
 }
 
-// alignment is that of buffers, enough for the sectors of any disk that Linux drives.
+// alignment is the alignment of buffers, enough for the sectors of any disk that Linux supports.
 const alignment = 4096
 
-// aligned is a buffer that a disk can be read into without the kernel's memory between.
+// aligned makes a buffer for direct reads and writes.
 func aligned(n int) []byte {
 	b := make([]byte, n+alignment)
 	off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (alignment - 1))

@@ -1,8 +1,7 @@
-// Package erase erases disks so that what was on them cannot be read again, as the agent in
-// memory does it. Of the methods that a disk has it takes the strongest, and the next one where
-// that fails or cannot be verified; what it says of a method is what was observed. Nothing is
-// trusted: a disk that says that it is done is looked at in places that were written before. A
-// command is sent only where it erases the one disk that was approved.
+// Package erase erases disks so that their data cannot be read again. The agent in the ramdisk uses it. It takes
+// the strongest method of a disk, and the next one if a method fails or cannot be verified. Its reports say only
+// what was observed. It does not trust a disk that claims success: it checks places that it wrote before. It sends
+// a command only if the command erases just the approved disk.
 package erase
 
 import (
@@ -14,8 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// method is a way to erase a disk. What it returns is what was observed, or why the disk is not
-// known to be erased.
+// method is a way to erase a disk. run returns what was observed, or why the disk is not known to be erased.
 type method struct {
 	name string
 	run  func(ctx context.Context) (verified string, err error)
@@ -25,10 +23,10 @@ type method struct {
 type eraser struct {
 	drive Drive
 	disk  item.Disk
-	// say is told what is being done and how far it is, from 0 to 1.
+	// say receives the current activity and its progress, from 0 to 1.
 	say     func(method, text string, done float64)
 	method  string
-	samples int // how many the last method had
+	samples int // of the last method
 }
 
 func (e *eraser) tell(text string, done float64) {
@@ -37,7 +35,7 @@ func (e *eraser) tell(text string, done float64) {
 	}
 }
 
-// Disk erases one disk. It tells what is being done, and how far that is, from 0 to 1.
+// Disk erases one disk. It reports the current activity and its progress, from 0 to 1.
 func Disk(ctx context.Context, drive Drive, d item.Disk, say func(method, text string, done float64)) item.Erasure {
 	e := &eraser{drive: drive, disk: d, say: say}
 	is := item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Model: d.Model, Bytes: d.Bytes}
@@ -60,8 +58,8 @@ func Disk(ctx context.Context, drive Drive, d item.Disk, say func(method, text s
 	return is
 }
 
-// Recover makes a disk readable on which an earlier erase was cut: it waits for a sanitize that
-// goes on, and unlocks a disk that was locked. It erases nothing.
+// Recover makes a disk readable after an interrupted erase. It waits for a sanitize that is still running, and
+// unlocks a locked disk. It erases nothing.
 func Recover(ctx context.Context, drive Drive, d item.Disk, say func(method, text string, done float64)) error {
 	e := &eraser{drive: drive, disk: d, say: say, method: "an earlier erase"}
 	if e.isNVMe() {
@@ -70,7 +68,7 @@ func Recover(ctx context.Context, drive Drive, d item.Disk, say func(method, tex
 	return e.open()
 }
 
-// methods are those that the disk may have, strongest first.
+// methods are those that the disk may support, strongest first.
 func (e *eraser) methods() (all []method) {
 	if e.isNVMe() {
 		all = e.nvmeMethods()
@@ -83,14 +81,13 @@ func (e *eraser) methods() (all []method) {
 		method{"overwrite", e.overwrite})
 }
 
-// sampled does something to the disk that is to erase it, with samples that have to be gone
-// afterwards.
+// sampled runs an erase, with samples that must be gone afterwards.
 func (e *eraser) sampled(do func() error) (found string, err error) {
 	zeros := 0
 	return e.sampledInto(&zeros, do)
 }
 
-// sampledInto is sampled, and says how many samples read as zeros.
+// sampledInto is sampled, and also counts the samples that read as zeros.
 func (e *eraser) sampledInto(zeros *int, do func() error) (found string, err error) {
 	s, err := seed(e.drive, e.disk.Bytes, max(e.disk.Sector, unit))
 	if err != nil {
@@ -106,11 +103,11 @@ func (e *eraser) sampledInto(zeros *int, do func() error) (found string, err err
 	return s.found(*zeros), nil
 }
 
-// tellEvery is how often a command is told of that says nothing itself.
+// tellEvery is the interval of reports on a command that reports no progress itself.
 const tellEvery = 30 * time.Second
 
-// slowly waits for a command that takes long and tells nothing of itself. It cannot be stopped;
-// where the context ends meanwhile its end is waited for.
+// slowly waits for a long command that reports no progress. The command cannot be stopped, so slowly waits for its
+// end even if the context ends.
 func (e *eraser) slowly(ctx context.Context, limit time.Duration, do func(limit time.Duration) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -129,7 +126,7 @@ func (e *eraser) slowly(ctx context.Context, limit time.Duration, do func(limit 
 	}
 }
 
-// pause waits, or ends with the context.
+// pause waits for a time or until the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

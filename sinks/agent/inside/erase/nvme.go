@@ -16,41 +16,41 @@ const (
 	opSanitize   = 0x84
 )
 
-// What Identify tells of (section 5.17.1, CNS).
+// These are the data structures of Identify (section 5.17.1, CNS).
 const (
 	cnsNamespace  = 0x00 // of one namespace (NVM Command Set Specification, section 4.1.5.1)
 	cnsController = 0x01
-	cnsActive     = 0x02 // the namespaces that the controller has active
-	cnsAllocated  = 0x10 // those that there are in the whole subsystem
+	cnsActive     = 0x02 // the active namespaces of the controller
+	cnsAllocated  = 0x10 // all namespaces of the subsystem
 )
 
-// allNamespaces is the NSID that stands for all of them.
+// allNamespaces is the NSID for all namespaces.
 const allNamespaces = 0xffffffff
 
-const pageSize = 4096 // of the data of Identify
+const pageSize = 4096 // of Identify
 
-// The bounds of NVMe commands.
+// These are the bounds of NVMe commands.
 const (
 	adminWithin    = 30 * time.Second
 	formatWithin   = 4 * time.Hour
-	sanitizeSilent = 2 * time.Minute // without an answer of the log page, as while a controller resets
+	sanitizeSilent = 2 * time.Minute // without an answer of the log page, for example during a controller reset
 	pollEvery      = 2 * time.Second
-	unknownWithin  = 4 * time.Hour // for what a disk gives no estimate
+	unknownWithin  = 4 * time.Hour // if a disk gives no estimate
 	longestMethod  = 48 * time.Hour
 )
 
-// controller is what an NVMe controller tells of itself (section 5.17.2.1, figure 276).
+// controller is an NVMe controller's data (section 5.17.2.1, figure 276).
 type controller struct {
 	several   bool // controllers in its subsystem, bit 1 of CMIC
 	formats   bool // bit 1 of OACS
 	manages   bool // namespaces, bit 3 of OACS
-	formatAll bool // a format is of all namespaces: bit 0 of FNA
-	eraseAll  bool // so is an erase by a format: bit 1 of FNA
+	formatAll bool // a format applies to all namespaces: bit 0 of FNA
+	eraseAll  bool // so does an erase by a format: bit 1 of FNA
 	crypto    bool // a format can erase the key: bit 2 of FNA
 	sanitizes byte // bits 2:0 of SANICAP: crypto erase, block erase, overwrite
 }
 
-// identify asks the controller for one page of what it tells.
+// identify reads one page of the controller's data.
 func identify(d Drive, cns byte, namespace uint32) ([]byte, error) {
 	page := aligned(pageSize)
 	err := d.Admin(&NVMeCommand{Opcode: opIdentify, Namespace: namespace, Data: page, CDW10: uint32(cns), Timeout: adminWithin})
@@ -69,7 +69,7 @@ func controllerOf(d Drive) (c controller, err error) {
 	}, nil
 }
 
-// alone holds that a command which erases all namespaces erases the approved one alone.
+// alone checks that a command which erases all namespaces would erase only the approved one.
 func (c controller) alone(d Drive) error {
 	own, err := d.Namespace()
 	if err != nil {
@@ -102,8 +102,8 @@ func (c controller) alone(d Drive) error {
 	return nil
 }
 
-// Actions of Sanitize (section 5.24, figure 305), the bit of SANICAP for each, and where the log
-// page has its estimate.
+// sanitizes lists the actions of Sanitize (section 5.24, figure 305), with the bit of SANICAP and the offset of the
+// estimate in the log page.
 var sanitizes = []struct {
 	method   string
 	action   uint32
@@ -117,7 +117,7 @@ var sanitizes = []struct {
 
 const (
 	actionExitFailure = 1
-	allowUnrestricted = 1 << 3 // AUSE: a sanitize that failed may be left without another one
+	allowUnrestricted = 1 << 3 // AUSE: a disk may leave a failed sanitize without another one
 	onePass           = 1 << 4 // OWPASS, of an overwrite
 )
 
@@ -126,7 +126,7 @@ type sanitizeLog struct {
 	progress uint16
 	state    byte
 	cdw10    uint32
-	seconds  map[int]uint32 // estimates, by their place in the page
+	seconds  map[int]uint32 // estimates, by offset in the page
 }
 
 // States of a sanitize, bits 2:0 of SSTAT.
@@ -134,7 +134,7 @@ const (
 	sanitized         = 1
 	sanitizing        = 2
 	sanitizeFailed    = 3
-	sanitizedAnyway   = 4 // successful; blocks were deallocated although that was not asked for
+	sanitizedAnyway   = 4 // successful; blocks were deallocated although this was not requested
 	logSanitizeStatus = 0x81
 	logBytes          = 512
 )
@@ -152,7 +152,7 @@ func readSanitizeLog(d Drive) (l sanitizeLog, err error) {
 	return l, nil
 }
 
-// within is how long an operation may take: twice what the disk estimates, and some minutes.
+// within bounds an operation: twice the disk's estimate plus 10 minutes.
 func within(seconds uint32) time.Duration {
 	if seconds == 0xffffffff || seconds == 0 {
 		return unknownWithin
@@ -160,8 +160,8 @@ func within(seconds uint32) time.Duration {
 	return min(2*time.Duration(seconds)*time.Second+10*time.Minute, longestMethod)
 }
 
-// sanitize erases by one action of Sanitize. It cannot be stopped: not by a reset, and not by a
-// power cut, after which it goes on.
+// sanitize erases with one action of Sanitize. Nothing stops a sanitize: not a reset, and not a power cut, after
+// which it continues.
 func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err error) {
 	k := sanitizes[kind]
 	c, err := controllerOf(e.drive)
@@ -211,7 +211,7 @@ func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err e
 		return nil
 	}
 	if before.state == sanitizeFailed {
-		if _, err := e.drive.ReadAt(aligned(alignment), 0); err != nil { // it takes nothing else, no samples either
+		if _, err := e.drive.ReadAt(aligned(alignment), 0); err != nil { // the disk takes nothing else, not even samples
 			e.tell("the last sanitize has failed; another one is begun first", 0)
 			if err := run(); err != nil {
 				return "", err
@@ -222,7 +222,7 @@ func (e *eraser) sanitize(ctx context.Context, kind int) (verified string, err e
 	return "the disk says that the sanitize succeeded, and " + found, err
 }
 
-// awaitSanitize waits until no sanitize is under way.
+// awaitSanitize waits until no sanitize is running.
 func (e *eraser) awaitSanitize(ctx context.Context, limit time.Duration) (sanitizeLog, error) {
 	begun, answered := time.Now(), time.Now()
 	for {
@@ -245,7 +245,7 @@ func (e *eraser) awaitSanitize(ctx context.Context, limit time.Duration) (saniti
 	}
 }
 
-// The secure erase settings of Format NVM (section 5.14, SES in bits 11:9 of dword 10).
+// formats lists the secure erase settings of Format NVM (section 5.14, SES in bits 11:9 of dword 10).
 var formats = []struct {
 	method   string
 	settings uint32
@@ -254,7 +254,7 @@ var formats = []struct {
 	{"nvme format, cryptographic erase", 2},
 }
 
-// format erases by Format NVM, and keeps the format that the namespace has.
+// format erases with Format NVM, and keeps the format of the namespace.
 func (e *eraser) format(ctx context.Context, kind int) (verified string, err error) {
 	k := formats[kind]
 	c, err := controllerOf(e.drive)
@@ -286,15 +286,14 @@ func (e *eraser) format(ctx context.Context, kind int) (verified string, err err
 	return "the disk says that the format succeeded, and " + found, err
 }
 
-// sameFormat is dword 10 of Format NVM for what a namespace has: FLBAS in byte 26, DPS in byte 29
-// (NVM Command Set Specification, figure 97), into LBAFL 3:0, MSET 4, PI 7:5, PIL 8 and LBAFU
-// 13:12.
+// sameFormat is dword 10 of Format NVM for the current format of a namespace: FLBAS in byte 26 and DPS in byte 29
+// (NVM Command Set Specification, figure 97) become LBAFL 3:0, MSET 4, PI 7:5, PIL 8 and LBAFU 13:12.
 func sameFormat(ns []byte) uint32 {
 	flbas, dps := uint32(ns[26]), uint32(ns[29])
 	return flbas&0xf | flbas&(1<<4) | dps&7<<5 | dps>>3&1<<8 | flbas>>5&3<<12
 }
 
-// zeroesTrimmed says that what was deallocated reads as zeros: DLFEAT in byte 33, bits 2:0.
+// zeroesTrimmed reports whether deallocated sectors read as zeros: DLFEAT in byte 33, bits 2:0.
 func zeroesTrimmed(d Drive) (bool, error) {
 	own, err := d.Namespace()
 	if err != nil {
@@ -304,8 +303,8 @@ func zeroesTrimmed(d Drive) (bool, error) {
 	return err == nil && ns[33]&7 == 1, err
 }
 
-// readable waits for the end of a sanitize that a power cut did not stop, and has the disk leave
-// the state of one that failed, where it permits that. Nothing is erased.
+// readable waits for a sanitize that survived a power cut. If a sanitize failed, readable makes the disk leave that
+// state if the disk permits it. It erases nothing.
 func (e *eraser) readable(ctx context.Context) error {
 	l, err := readSanitizeLog(e.drive)
 	if err != nil {
@@ -318,7 +317,7 @@ func (e *eraser) readable(ctx context.Context) error {
 		}
 	}
 	if l.state == sanitizeFailed {
-		_ = e.drive.Admin(&NVMeCommand{Opcode: opSanitize, CDW10: actionExitFailure, Timeout: adminWithin}) // what came of it is seen when the disk is read
+		_ = e.drive.Admin(&NVMeCommand{Opcode: opSanitize, CDW10: actionExitFailure, Timeout: adminWithin}) // reading the disk shows the result
 	}
 	return nil
 }

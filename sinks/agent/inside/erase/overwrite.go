@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// The bounds of an overwrite: how much is written at once, how many such blocks are read back, and
-// how slow a disk may be.
+// These are the bounds of an overwrite: bytes per write, blocks to read back, and the slowest disk.
 const (
 	writeAtOnce = 1 << 20
 	mostRead    = 4096
-	slowest     = 20 << 20 // bytes in a second
+	slowest     = 20 << 20 // bytes per second
 )
 
-// overwrite writes chance over all of the disk, and reads back as much as tells whether the disk
-// has it. Chance cannot be made smaller by the disk, and nothing else can be taken for it.
+// overwrite writes random data over the whole disk, and reads back enough to tell whether the disk has it. The disk
+// cannot compress random data, and nothing else looks like it.
 func (e *eraser) overwrite(ctx context.Context) (verified string, err error) {
 	limit := 10*time.Minute + time.Duration(e.disk.Bytes/slowest)*time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCut)
@@ -72,13 +71,13 @@ func (e *eraser) overwrite(ctx context.Context) (verified string, err error) {
 	return "every addressable sector was overwritten with random data, and " + read + "; sectors that the disk has taken out of use, or hides, are not reached", nil
 }
 
-// chance is a stream that can be made again from any block on, and by nobody else: its key is
-// forgotten.
+// chance is a pseudorandom stream that can be repeated from any block. Nobody else can repeat it, because its key
+// is forgotten.
 type chance struct{ block cipher.Block }
 
 func newChance() (chance, error) {
 	key := make([]byte, 32)
-	rand.Read(key) // which never fails
+	rand.Read(key) // never fails
 	b, err := aes.NewCipher(key)
 	return chance{b}, err
 }

@@ -7,20 +7,18 @@ import (
 	"math/big"
 )
 
-// mostSamples is how many places of a disk are looked at.
+// mostSamples is the maximum number of sampled places.
 const mostSamples = 256
 
-// samples are places all over a disk, one at random in each of equal stretches, the first and
-// the last sectors among them, in which chance was written: what is found there afterwards
-// says what became of the disk.
+// samples are places all over a disk: the first and last sectors, and a random place in each of equal ranges.
+// Random data is written there. Reading them later shows what happened to the disk.
 type samples struct {
 	drive Drive
 	at    []int64
 	was   [][]byte
 }
 
-// seed writes samples, and reads each of them back: a disk that does not keep what is written to
-// it cannot be verified.
+// seed writes samples and reads each back. A disk that does not keep what is written cannot be verified.
 func seed(d Drive, size int64, sector int) (*samples, error) {
 	s := &samples{drive: d}
 	block := int64(max(alignment, sector))
@@ -34,10 +32,10 @@ func seed(d Drive, size int64, sector int) (*samples, error) {
 	for _, p := range places {
 		s.at = append(s.at, p*block)
 		b := aligned(int(block))
-		rand.Read(b) // which never fails
+		rand.Read(b) // never fails
 		s.was = append(s.was, b)
 	}
-	if end := size - block; end > s.at[len(s.at)-1]+block { // sizes need not be multiples of a block
+	if end := size - block; end > s.at[len(s.at)-1]+block { // the size need not be a multiple of a block
 		b := aligned(int(block))
 		rand.Read(b)
 		s.at, s.was = append(s.at, end), append(s.was, b)
@@ -62,8 +60,7 @@ func seed(d Drive, size int64, sector int) (*samples, error) {
 	return s, nil
 }
 
-// spread are places out of so many, in order: the first, the last, and one at random in each of
-// equal stretches.
+// spread picks places in order: the first, the last, and a random one in each of equal ranges.
 func spread(blocks int64, most int) ([]int64, error) {
 	if blocks <= 0 {
 		return nil, fmt.Errorf("the disk is smaller than one of its sectors")
@@ -88,12 +85,11 @@ func spread(blocks int64, most int) ([]int64, error) {
 	return all, nil
 }
 
-// unit is what is compared: a sector of 512 bytes that is as it was has not been erased, whatever
-// is around it.
+// unit is the size of a comparison: an unchanged sector of 512 bytes was not erased, whatever surrounds it.
 const unit = 512
 
-// gone reads all samples. It is an error where one of them is still there, also in part, or
-// cannot be read. Zeros says how many read as zeros alone.
+// gone reads all samples. It returns an error if a sample is still there, even in part, or cannot be read. zeros
+// counts the samples that read as zeros.
 func (s *samples) gone() (zeros int, err error) {
 	left := 0
 	for i, at := range s.at {
@@ -118,7 +114,7 @@ func (s *samples) gone() (zeros int, err error) {
 	return zeros, nil
 }
 
-// found says what was observed of the samples.
+// found describes what was observed about the samples.
 func (s *samples) found(zeros int) string {
 	return fmt.Sprintf("%d samples that were written all over the disk before are gone (%d read as zeros)", len(s.at), zeros)
 }

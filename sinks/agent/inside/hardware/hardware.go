@@ -1,6 +1,5 @@
-// Package hardware tells what a system knows of its machine: the model, the devices on
-// the PCI bus and what drives them, and the firmware that the kernel did not find. It
-// changes nothing.
+// Package hardware reports what a system knows about its machine: the model, the devices on the PCI bus and their
+// drivers, and the firmware files that the kernel did not find. It changes nothing.
 package hardware
 
 import (
@@ -19,8 +18,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Look tells the ids of all PCI devices, more of those with some ids, and the model of the
-// machine as its firmware tells it; empty where it does not.
+// Look reports the ids of all PCI devices, details of those with the requested ids, and the machine's model from
+// its firmware; empty if the firmware has none.
 func Look(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI) {
 	model = inside.Text(h.Path("/sys/class/dmi/id/product_name"))
 	all, err := addresses(h)
@@ -37,7 +36,7 @@ func Look(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model strin
 		id, err := idOf(folder)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			continue // it was taken away meanwhile
+			continue // the device was removed meanwhile
 		case err != nil:
 			return model, item.PCI{Unread: fmt.Sprintf("%s: %v", address, err)}
 		}
@@ -58,10 +57,10 @@ func Look(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model strin
 	return model, seen
 }
 
-// devices is where the kernel lists PCI devices by their addresses.
+// devices is the kernel's folder of PCI devices, by address.
 const devices = "/sys/bus/pci/devices"
 
-// addresses are those of all devices, in order. A machine without a PCI bus has none.
+// addresses are those of all devices, sorted. A machine without a PCI bus has none.
 func addresses(h *inside.Host) ([]string, error) {
 	if _, err := os.Stat(h.Path("/sys/bus")); err != nil {
 		return nil, fmt.Errorf("the folder /sys of the kernel cannot be read: %w", errors.Unwrap(err))
@@ -85,7 +84,7 @@ func addresses(h *inside.Host) ([]string, error) {
 	return names, nil
 }
 
-// maxID bounds what is read of an id, in bytes.
+// maxID bounds what is read for an id, in bytes.
 const maxID = 4096
 
 // idOf is the id of a device: "8086:1592".
@@ -104,14 +103,14 @@ func idOf(folder string) (string, error) {
 	return parts[0] + ":" + parts[1], nil
 }
 
-// isFunction says whether a device is a virtual function (SR-IOV) of another one here.
-// Those belong to guests.
+// isFunction reports whether a device is a virtual function (SR-IOV) of another device here. Virtual functions
+// belong to guests.
 func isFunction(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, "physfn"))
 	return err == nil
 }
 
-// device is a device with what drives it.
+// device is a device with its driver.
 func device(folder, address, id string) item.PCIDevice {
 	d := item.PCIDevice{Address: address, ID: id, Driver: linked(filepath.Join(folder, "driver"))}
 	below, _ := os.ReadDir(folder)
@@ -124,7 +123,7 @@ func device(folder, address, id string) item.PCIDevice {
 	return d
 }
 
-// maxBelow bounds how many devices right below another one are looked at.
+// maxBelow bounds the child devices that are examined.
 const maxBelow = 256
 
 func folders(entries []os.DirEntry) (names []string) {
@@ -136,7 +135,7 @@ func folders(entries []os.DirEntry) (names []string) {
 	return names
 }
 
-// linked is the name of what a link of the kernel leads to; empty where there is none.
+// linked is the last name in the target of a kernel link; empty if there is no link.
 func linked(path string) string {
 	to, err := os.Readlink(path)
 	if err != nil {
@@ -145,11 +144,11 @@ func linked(path string) string {
 	return filepath.Base(to)
 }
 
-// addLacked adds the firmware that the kernel's log says it did not find. A system that
-// does not show its log tells of none.
+// addLacked adds the firmware files that, by the kernel's log, were not found. If the log is not accessible, it
+// adds none.
 func addLacked(ctx context.Context, h *inside.Host, all []item.PCIDevice) {
 	if !h.Live {
-		return // the log is that of another system
+		return // the log belongs to another system
 	}
 	o, err := h.Exec(ctx, inside.Command{Path: "dmesg", Timeout: 10 * time.Second})
 	if err != nil || o.Code != 0 {
@@ -168,9 +167,8 @@ func addLacked(ctx context.Context, h *inside.Host, all []item.PCIDevice) {
 	}
 }
 
-// lacks reads a line of the kernel's log: "ice 0000:18:00.0: Direct firmware load for
-// intel/ice/ddp/ice.pkg failed with error -2", or as Debian's kernel writes it, "e100
-// 0000:02:08.0: firmware: failed to load e100/d101m_ucode.bin (-2)".
+// lacks reads a line of the kernel's log: "ice 0000:18:00.0: Direct firmware load for intel/ice/ddp/ice.pkg failed
+// with error -2", or from Debian's kernel, "e100 0000:02:08.0: firmware: failed to load e100/d101m_ucode.bin (-2)".
 func lacks(line string) (address, file string, ok bool) {
 	head, rest, direct := strings.Cut(line, ": Direct firmware load for ")
 	end := " failed with error "
@@ -188,7 +186,7 @@ func lacks(line string) (address, file string, ok bool) {
 	return words[len(words)-1], file, true
 }
 
-// isThere says whether the kernel would find a file of firmware now, compressed or not.
+// isThere reports whether the kernel would find a firmware file now, compressed or not.
 func isThere(h *inside.Host, file string) bool {
 	if !filepath.IsLocal(file) {
 		return false

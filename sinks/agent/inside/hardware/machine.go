@@ -16,16 +16,16 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// maxPorts bounds what is told of a machine.
+// maxPorts bounds the ports that are reported.
 const maxPorts = 128
 
-// Observe tells what Machine tells, and what is on each disk.
+// Observe reports what Machine reports, and what is on each disk.
 func Observe(ctx context.Context, h *inside.Host) wire.Machine {
 	return machine(h, func() ([]item.Disk, error) { return disk.Observe(ctx, h) })
 }
 
-// Machine tells what the machine is: its identity, its own network ports and its disks, by
-// what the kernel shows in /sys. No disk is opened. What cannot be read is told.
+// Machine reports the machine's identity, its own network ports and its disks, from /sys. It opens no disk. It
+// lists what cannot be read.
 func Machine(h *inside.Host) wire.Machine {
 	return machine(h, func() ([]item.Disk, error) { return disk.List(h) })
 }
@@ -60,14 +60,14 @@ func memory(text string) int64 {
 	return 0
 }
 
-// The bounds of what is read and told of processors.
+// These are the bounds on what is read and reported of processors.
 const (
 	maxCPUInfo    = 8 << 20
 	maxProcessors = 64
 )
 
-// processors reads /proc/cpuinfo (proc_cpuinfo(5)), which has a part for each thread. That of some
-// architectures names no sockets; then nothing is told.
+// processors reads /proc/cpuinfo (proc_cpuinfo(5)), which has a part for each thread. On architectures that name no
+// sockets, it reports nothing.
 func processors(text string) (all []wire.Processor) {
 	threads, cores := map[string]int{}, map[string]map[string]bool{}
 	models := map[string]string{}
@@ -95,7 +95,7 @@ func processors(text string) (all []wire.Processor) {
 	return all
 }
 
-// ports are those of network adapters of the machine: links that have a device.
+// ports are those of the machine's network adapters: links with a device.
 func ports(h *inside.Host) (all []wire.Port, err error) {
 	names, err := list(h, "/sys/class/net")
 	if err != nil {
@@ -110,7 +110,7 @@ func ports(h *inside.Host) (all []wire.Port, err error) {
 			return all, fmt.Errorf("there are more than %d", maxPorts)
 		}
 		p := wire.Port{Name: name, MAC: strings.ToLower(inside.Text(filepath.Join(folder, "address"))), Driver: linked(filepath.Join(folder, "device/driver"))}
-		if c := inside.Text(filepath.Join(folder, "carrier")); c == "0" || c == "1" { // an error of a port that is down
+		if c := inside.Text(filepath.Join(folder, "carrier")); c == "0" || c == "1" { // reading it fails while the port is down
 			is := c == "1"
 			p.Carrier = &is
 		}
@@ -122,7 +122,7 @@ func ports(h *inside.Host) (all []wire.Port, err error) {
 	return all, nil
 }
 
-// list are the names in a folder of the kernel, in order.
+// list lists the names in a kernel folder, sorted.
 func list(h *inside.Host, folder string) (names []string, err error) {
 	entries, err := os.ReadDir(h.Path(folder))
 	for _, e := range entries {
@@ -131,7 +131,7 @@ func list(h *inside.Host, folder string) (names []string, err error) {
 	return names, err
 }
 
-// printable is a text of hardware without what is not printed, and bounded.
+// printable is a hardware text with printable characters only, bounded.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -9,34 +9,32 @@ import (
 	"github.com/slipway-gitops/slipway/engine/frames"
 )
 
-// Medium is a disk that is written.
+// Medium is a disk to be written.
 type Medium interface {
 	io.ReaderAt
 	io.WriterAt
-	// Sync puts what was written onto the disk. What is read after it comes from there, as
-	// far as the system can tell.
+	// Sync flushes writes to the disk. Later reads come from the disk, as far as the system can tell.
 	Sync() error
 }
 
-// edge is how much at both ends of an image is held back at most: the tables of partitions are
-// there, without which nothing on the disk starts.
+// edge bounds how much is held back at each end of an image. The partition tables are there. Without them nothing
+// on the disk boots.
 const edge = 1 << 20
 
-// frameTries is how often a frame is asked for whose bytes are not those of the list.
+// frameTries is how often a frame is requested if its bytes do not match the list.
 const frameTries = 3
 
-// Unsealed is what was written of the image of a disk: all but its ends.
+// Unsealed is the result of writing everything of a disk's image except its ends.
 type Unsealed struct {
 	Result
-	// Head and Tail are what of the image is before its first partition and behind its last
-	// one, at most a MiB of each. The disk has zeros there.
+	// Head and Tail are the bytes of the image before its first partition and after its last one, at most 1 MiB
+	// each. The disk has zeros there.
 	Head, Tail []byte
 }
 
-// Write puts the image of a disk onto one that has room for it and on which no signature of
-// another system is left at either end. What is before the byte first and behind the byte last
-// is held back, so that the disk has no table of partitions afterwards, and after a cut at any
-// point. At the end all of it is read again, and held to the digest of the image.
+// Write writes the image of a disk to a disk with enough space, whose ends have no signature of another system. It
+// holds back the bytes before first and after last. So the disk has no partition table afterwards, or after an
+// interruption at any point. At the end Write reads everything back, and compares it with the digest of the image.
 func (c *Checked) Write(ctx context.Context, m Medium, size, first, last int64) (Unsealed, error) {
 	if c.Kind != Disk {
 		return Unsealed{}, refused("the image is of a %s file system, and not of a disk", c.Kind)
@@ -48,7 +46,7 @@ func (c *Checked) Write(ctx context.Context, m Medium, size, first, last int64) 
 	if first, last = min(first, edge, l.Image), max(last, l.Image-edge); first < 0 || last < first || last > l.Image {
 		return Unsealed{}, refused("the partitions of the image are from byte %d to %d of %d; nothing was written", first, last, l.Image)
 	}
-	// A table that was there before is cleared, and synced, before anything else is written.
+	// Clear an existing table, and sync, before writing anything else.
 	if err := clear(m, 0, min(edge, size)); err != nil {
 		return Unsealed{}, err
 	}
@@ -81,8 +79,7 @@ func (c *Checked) Write(ctx context.Context, m Medium, size, first, last int64) 
 	return u, c.readBack(ctx, m, u, last)
 }
 
-// Reader gives bytes of the image of a disk from any place, without writing any. It keeps one
-// frame, and is for one goroutine.
+// Reader reads from any place of a disk's image, and writes nothing. It caches one frame. It is for one goroutine.
 func (c *Checked) Reader(ctx context.Context) (r io.ReaderAt, done func(), err error) {
 	d, err := frames.NewDecoder()
 	if err != nil {
@@ -95,7 +92,7 @@ type framed struct {
 	c       *Checked
 	ctx     context.Context
 	decoder *frames.Decoder
-	frame   int // the one that raw is of
+	frame   int // the number of the frame in raw
 	raw     []byte
 }
 
@@ -148,7 +145,7 @@ func clear(m io.WriterAt, from, to int64) error {
 	return err
 }
 
-// copyAt copies what of some bytes at a place is in others at a place.
+// copyAt copies the overlap of two byte ranges at different offsets.
 func copyAt(to []byte, toAt int64, from []byte, fromAt int64) {
 	begin, end := max(toAt, fromAt), min(toAt+int64(len(to)), fromAt+int64(len(from)))
 	if begin < end {
@@ -156,8 +153,8 @@ func copyAt(to []byte, toAt int64, from []byte, fromAt int64) {
 	}
 }
 
-// each gives all frames of the image in order, each after its digest was compared. Frames of
-// zeros are not asked for. A frame with other bytes is asked for again.
+// each passes all frames of the image in order to use, after comparing their digests. It does not request frames of
+// zeros. It requests a frame with wrong bytes again.
 func (c *Checked) each(ctx context.Context, use func(at int64, raw []byte) error) error {
 	d, err := frames.NewDecoder()
 	if err != nil {
@@ -200,7 +197,7 @@ func (c *Checked) each(ctx context.Context, use func(at int64, raw []byte) error
 				return refused("%v, at the %dth try: it was damaged on the way, or the served file changed. The disk was erased already; try again", err, try)
 			}
 			s.Close()
-			s.at = -1 // it is asked for anew
+			s.at = -1 // request it again
 		}
 		if c.options.Tell != nil && (i%16 == 15 || i == len(l.Frames)-1) {
 			c.options.Tell(at+int64(l.Size(i)), l.Image)
@@ -209,8 +206,7 @@ func (c *Checked) each(ctx context.Context, use func(at int64, raw []byte) error
 	return nil
 }
 
-// readBack holds what is on the disk, with the ends that were held back, to the digest of the
-// image.
+// readBack compares the disk, together with the ends that were held back, with the digest of the image.
 func (c *Checked) readBack(ctx context.Context, m Medium, u Unsealed, last int64) error {
 	sum, buffer := sha256.New(), make([]byte, 1<<20)
 	sum.Write(u.Head)

@@ -16,14 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// extractor puts entries under a folder. Each path is resolved by os.Root, which follows no
-// link out of it, and what is made there is made by its last name in the folder that was
-// opened so.
+// extractor writes entries below a folder. os.Root resolves each path and follows no link out of it. Entries are
+// created by their last name in the opened folder.
 type extractor struct {
 	root    *os.Root
 	kept    []string
-	devices map[uint64]bool // those of kept file systems
-	plain   map[uint64]bool // by device, whether it knows neither owners nor modes
+	devices map[uint64]bool // of kept file systems
+	plain   map[uint64]bool // by device: it has neither owners nor modes
 	folders []folder        // whose times are set at the end
 
 	in     *os.File // the folder that was opened last
@@ -32,14 +31,13 @@ type extractor struct {
 	buffer []byte
 }
 
-// folder is one whose attributes are set at the end: what is put into it changes its times.
+// folder is a folder whose attributes are set at the end, because adding entries changes its times.
 type folder struct {
 	path string
 	e    entry
 }
 
-// newExtractor opens a folder and holds that nothing is in it but folders on which something
-// is mounted, and what a new file system has.
+// newExtractor opens a folder and checks that it contains only mount points and what a new file system has.
 func newExtractor(root string, kept []string) (*extractor, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -93,8 +91,8 @@ func (x *extractor) enter(folder string) error {
 	}
 	x.leave()
 	f, err := x.root.OpenFile(folder, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, fs.ErrNotExist) && folder != "." { // a tar need not tell of all folders
-		// One after the other, so that none is made on a file system that is kept.
+	if errors.Is(err, fs.ErrNotExist) && folder != "." { // a tar need not list all folders
+		// One after the other, so that none is created on a kept file system.
 		if err := x.enter(path.Dir(folder)); err != nil {
 			return err
 		}
@@ -134,7 +132,7 @@ func (x *extractor) leave() {
 	}
 }
 
-// plainError is an error without a path, which is told beside it.
+// plainError drops the path from an error, because the caller names it.
 func plainError(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -143,14 +141,14 @@ func plainError(err error) error {
 	return err
 }
 
-// put makes an entry.
+// put creates an entry.
 func (x *extractor) put(e entry, content io.Reader) error {
 	if e.name == "." {
 		x.folders = append(x.folders, folder{".", e})
 		return nil
 	}
 	if slices.Contains(x.kept, "/"+e.name) {
-		return nil // it is there, and stays as it is
+		return nil // it exists and stays as it is
 	}
 	if err := x.enter(path.Dir(e.name)); err != nil {
 		return err
@@ -171,8 +169,7 @@ func (x *extractor) put(e entry, content io.Reader) error {
 	return nil
 }
 
-// makeRoom removes what an earlier entry of the same name has made; there is true where it is
-// a folder that stays.
+// makeRoom removes what an earlier entry with the same name created. there is true if it is a folder that stays.
 func (x *extractor) makeRoom(e entry) (there bool, err error) {
 	dir, base := int(x.in.Fd()), path.Base(e.name)
 	var s unix.Stat_t
@@ -191,7 +188,7 @@ func (x *extractor) makeRoom(e entry) (there bool, err error) {
 	return false, unix.Unlinkat(dir, base, 0)
 }
 
-// make makes what an entry is, with its owner, mode, attributes and time, but for folders.
+// make creates an entry with its owner, mode, attributes and time. Folders get these later.
 func (x *extractor) make(e entry, content io.Reader) error {
 	dir, base := int(x.in.Fd()), path.Base(e.name)
 	switch e.Typeflag {
@@ -223,7 +220,7 @@ func (x *extractor) make(e entry, content io.Reader) error {
 	return x.attribute(dir, base, e, x.plain[x.inDev])
 }
 
-// link makes a hard link to what the archive had before.
+// link makes a hard link to an earlier entry of the archive.
 func (x *extractor) link(e entry, dir int, base string) error {
 	if e.target == e.name {
 		return unix.EEXIST
@@ -269,7 +266,7 @@ func (x *extractor) file(e entry, dir int, base string, content io.Reader) (err 
 	at := int64(0)
 	for {
 		n, err := io.ReadFull(content, x.buffer)
-		for part := x.buffer[:n]; len(part) > 0; { // what is a hole stays one
+		for part := x.buffer[:n]; len(part) > 0; { // keep holes as holes
 			block := part[:min(len(part), 4096)]
 			if part = part[len(block):]; slices.ContainsFunc(block, func(b byte) bool { return b != 0 }) {
 				if _, err := f.WriteAt(block, at); err != nil {
@@ -287,8 +284,8 @@ func (x *extractor) file(e entry, dir int, base string, content io.Reader) (err 
 	}
 }
 
-// attribute sets owner, mode, extended attributes and time of a name in a folder. The order
-// matters: a change of owner clears setuid and capabilities.
+// attribute sets the owner, mode, extended attributes and time of a name in a folder. The order matters: changing
+// the owner clears setuid and capabilities.
 func (x *extractor) attribute(dir int, base string, e entry, plain bool) error {
 	if !plain {
 		if err := unix.Fchownat(dir, base, e.Uid, e.Gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -299,7 +296,7 @@ func (x *extractor) attribute(dir int, base string, e entry, plain bool) error {
 				return fmt.Errorf("set its mode: %w", err)
 			}
 		}
-		// The calls for attributes take no folder; this path leads nowhere else.
+		// The calls for attributes take no folder. This path leads nowhere else.
 		at := fmt.Sprintf("/proc/self/fd/%d/%s", dir, base)
 		names, values := e.attributes()
 		for _, name := range names {
@@ -325,8 +322,7 @@ func timespec(t time.Time) unix.Timespec {
 	return unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
 }
 
-// finish sets the attributes of folders, the last first, so that what is in a folder is done
-// before it.
+// finish sets the attributes of folders, last first, so that the contents of a folder are done before the folder.
 func (x *extractor) finish() error {
 	x.leave()
 	for _, f := range slices.Backward(x.folders) {
@@ -352,7 +348,7 @@ func (x *extractor) enterAnd(folder, base string, e entry) error {
 		return err
 	}
 	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil // a later entry of the archive took its place
+		return nil // a later entry of the archive replaced it
 	}
 	if _, known := x.plain[s.Dev]; !known { // a file system is mounted on it
 		in := x.inPath

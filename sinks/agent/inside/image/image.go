@@ -1,7 +1,6 @@
-// Package image puts the image of a system onto disks: a root file system out of a tar, or a
-// whole disk. An image is read whole and verified once before anything is erased for it
-// (Check), and put there afterwards, verified again while it comes. Whatever is in it, nothing
-// outside of the folder or the disk is written.
+// Package image puts the image of a system onto disks: a root file system from a tar, or a whole disk. Check reads
+// and verifies a whole image before anything is erased for it. The image is verified again while it is written.
+// Whatever an image contains, nothing outside the folder or the disk is written.
 package image
 
 import (
@@ -21,51 +20,49 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Kind is what an image is of.
+// Kind is the kind of an image.
 type Kind string
 
 // The kinds.
 const (
-	// Root is a root file system: a tar, or one packed by zstd, gzip or xz.
+	// Root is a root file system: a tar, plain or compressed with zstd, gzip or xz.
 	Root Kind = "root"
 	// Disk is a whole disk, in frames (engine/frames).
 	Disk Kind = "disk"
 )
 
-// Image is which image it is, as it was approved.
+// Image identifies the approved image.
 type Image struct {
 	Kind Kind
-	// SHA256 is the digest of the file, in lower-case hex, and Bytes its size.
+	// SHA256 is the digest of the file, in lower-case hex. Bytes is its size.
 	SHA256 string
 	Bytes  int64
 }
 
-// Options are what holds for an image on a machine.
+// Options are the conditions for an image on a machine.
 type Options struct {
-	// Memory is how many bytes an image may have that is kept in memory, so that it is read
-	// over the network once and not twice.
+	// Memory is the largest image, in bytes, that is kept in memory, so that it is read over the network once
+	// instead of twice.
 	Memory int64
-	// Room is how many bytes there are on the file systems, or on the disk, that it is for.
+	// Room is the space, in bytes, of the target file systems or disk.
 	Room int64
-	// Kept are the paths at which file systems of kept disks are mounted: nothing of the
-	// image goes there.
+	// Kept are the mount points of kept file systems. Nothing of the image goes there.
 	Kept []string
-	// Name is called with the name of each entry of a root file system, such as
-	// "usr/sbin/sshd", while it is read first; it may be nil.
+	// Name is called with the name of each entry of a root file system, such as "usr/sbin/sshd", during the first
+	// read. It may be nil.
 	Name func(name string)
-	// Tell is called now and then with how many of how many bytes were read; it may be nil.
+	// Tell is called from time to time with the bytes done, out of the total. It may be nil.
 	Tell func(done, of int64)
-	// wait is before the second try of a source that breaks off.
+	// wait is the delay before the second try of a source that breaks off.
 	wait time.Duration
 }
 
-// Checked is an image that was read whole, and found to be what was approved, and to fit. It
-// is closed after its use.
+// Checked is an image that was read completely, matches the approved one and fits. The caller must close it.
 type Checked struct {
 	Image
-	// Unpacked is how many bytes its files have, or the disk.
+	// Unpacked is the size in bytes of its files, or of the disk.
 	Unpacked int64
-	// Entries is how many files, folders and others a root file system has.
+	// Entries is the number of files, folders and other entries of a root file system.
 	Entries int
 
 	source  Source
@@ -78,9 +75,8 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
-// Check reads an image whole and writes nothing. Its error says that the image is not the one
-// that was approved, is not one that can be put on a machine, does not fit, or could not be
-// read.
+// Check reads a whole image and writes nothing. Its error says that the image is not the approved one, cannot be
+// installed, does not fit, or could not be read.
 func Check(ctx context.Context, source Source, im Image, o Options) (*Checked, error) {
 	if o.wait == 0 {
 		o.wait = firstWait
@@ -109,14 +105,14 @@ func Check(ctx context.Context, source Source, im Image, o Options) (*Checked, e
 	return c, nil
 }
 
-// Close ends the use of an image.
+// Close releases an image.
 func (c *Checked) Close() {
 	if m, ok := c.source.(inMemory); ok {
 		m.file.Close()
 	}
 }
 
-// look reads all of it.
+// look reads the whole image.
 func (c *Checked) look(ctx context.Context, kept *os.File) (err error) {
 	listAt := int64(0)
 	if c.Kind == Disk {
@@ -144,9 +140,9 @@ func (c *Checked) look(ctx context.Context, kept *os.File) (err error) {
 		return refused("the image is of the kind %q, which this agent does not know; nothing was written", c.Kind)
 	}
 	if s.failed > 0 && bad != nil || ctx.Err() != nil {
-		return errors.Join(ctx.Err(), bad) // what is wrong is that it could not be read
+		return errors.Join(ctx.Err(), bad) // the real problem is that it could not be read
 	}
-	// What is wrong with it is told only of the right one.
+	// Report problems of the contents only for the right image.
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return err
 	}
@@ -163,7 +159,7 @@ func (c *Checked) look(ctx context.Context, kept *os.File) (err error) {
 	return nil
 }
 
-// findList asks for the end of the file alone.
+// findList reads only the end of the file.
 func (c *Checked) findList(ctx context.Context) (int64, error) {
 	if c.Bytes < int64(frames.TailBytes) {
 		return 0, refused("the image has %d bytes, which is too few for one of a disk; nothing was written", c.Bytes)
@@ -181,7 +177,7 @@ func (c *Checked) findList(ctx context.Context) (int64, error) {
 	return at, nil
 }
 
-// lookList reads the list of frames, of a file whose digest is right.
+// lookList reads the list of frames of a verified file.
 func (c *Checked) lookList(list []byte) (err error) {
 	if c.list, err = frames.Parse(list, c.Bytes); err != nil {
 		return refused("%v; nothing was written", err)
@@ -193,10 +189,10 @@ func (c *Checked) lookList(list []byte) (err error) {
 	return nil
 }
 
-// tellEvery is how often is told how far it is.
+// tellEvery is the interval of progress reports.
 const tellEvery = 15 * time.Second
 
-// told reads and tells how far it is.
+// told makes a reader that reports progress.
 func (c *Checked) told(s *steady) io.Reader {
 	if c.options.Tell == nil {
 		return s
@@ -221,7 +217,7 @@ func (t *telling) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// behind passes on what is behind a number of bytes.
+// behind skips a number of bytes and passes on the rest.
 type behind struct {
 	skip int64
 	to   io.Writer
@@ -238,7 +234,7 @@ func (b *behind) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// memory is a file that is in memory alone.
+// memory creates a file that exists only in memory.
 func memory() (*os.File, error) {
 	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -247,7 +243,7 @@ func memory() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "image"), nil
 }
 
-// inMemory is an image that is kept there.
+// inMemory is an image in such a file.
 type inMemory struct{ file *os.File }
 
 func (m inMemory) Open(_ context.Context, from int64) (io.ReadCloser, error) {

@@ -8,25 +8,23 @@ import (
 	"time"
 )
 
-// Source gives the bytes of an image. A connection that breaks off is opened again where it
-// broke off.
+// Source provides the bytes of an image. After a lost connection, the reader opens it again at the same offset.
 type Source interface {
-	// Open gives the bytes from an offset on.
+	// Open returns the bytes from an offset on.
 	Open(ctx context.Context, from int64) (io.ReadCloser, error)
 }
 
-// The tries of a source without a byte between them, and the wait before the second one, which
-// doubles.
+// tries bounds the consecutive tries of a source without a byte. firstWait is the wait before the second try; it
+// doubles after that.
 const (
 	tries     = 6
 	firstWait = time.Second
 )
 
-// ErrGone is wrapped in the error of a Source that will not give the image, however often it
-// is asked.
+// ErrGone is wrapped in the error of a Source that will never provide the image.
 var ErrGone = errors.New("the image is not served")
 
-// steady reads a part of a source, and goes on where a connection broke off.
+// steady reads a range of a source, and continues after a lost connection.
 type steady struct {
 	ctx     context.Context
 	source  Source
@@ -62,7 +60,7 @@ func (s *steady) Read(b []byte) (int, error) {
 	}
 }
 
-// once reads some bytes; n is 0 only with an error.
+// once reads some bytes. n is 0 only with an error.
 func (s *steady) once(b []byte) (n int, err error) {
 	if s.body == nil {
 		if s.body, err = s.source.Open(s.ctx, s.at); err != nil {

@@ -18,19 +18,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The bounds of an archive.
+// These are the bounds of an archive.
 const (
 	maxEntries   = 5_000_000
 	maxName      = 4095      // bytes of a path, as PATH_MAX
 	maxComponent = 255       // bytes of a name, as NAME_MAX
-	maxWindow    = 128 << 20 // of zstd, as `zstd --long` has it
+	maxWindow    = 128 << 20 // of zstd, as in `zstd --long`
 	maxAttribute = 64 << 10  // bytes of an extended attribute, as XATTR_SIZE_MAX
 )
 
-// peek is how much of a file tells what it is.
+// peek is how much of a file is read to recognize its format.
 const peek = 40 << 10
 
-// unpacked is what is in an archive, by what it begins with.
+// unpacked decompresses an archive, by its first bytes.
 func unpacked(in io.Reader) (io.Reader, func(), error) {
 	b := bufio.NewReaderSize(in, peek)
 	head, err := b.Peek(peek)
@@ -44,7 +44,7 @@ func unpacked(in io.Reader) (io.Reader, func(), error) {
 	switch {
 	case at(257, "ustar"):
 		return b, func() {}, nil
-	case at(0, "\x28\xb5\x2f\xfd"), at(1, "\x2a\x4d\x18") && head[0]&0xf0 == 0x50: // or a frame that is skipped
+	case at(0, "\x28\xb5\x2f\xfd"), at(1, "\x2a\x4d\x18") && head[0]&0xf0 == 0x50: // or a skippable frame
 		d, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(math.MaxInt64))
 		if err != nil {
 			return nil, nil, err
@@ -75,7 +75,7 @@ func unpacked(in io.Reader) (io.Reader, func(), error) {
 	return nil, nil, refused("a root file system is a tar, or one packed by zstd, gzip or xz, and the image %s: make a tar of it", what)
 }
 
-// lookTar reads an archive and holds that it could be unpacked.
+// lookTar reads an archive and checks that it can be unpacked.
 func (c *Checked) lookTar(in io.Reader) error {
 	return walk(in, func(e entry, _ io.Reader) error {
 		if c.options.Name != nil {
@@ -85,7 +85,7 @@ func (c *Checked) lookTar(in io.Reader) error {
 	})
 }
 
-// fits counts an entry.
+// fits counts an entry and checks its size and place.
 func (c *Checked) fits(e entry) error {
 	if c.Entries++; c.Entries > maxEntries {
 		return refused("the image has more than %d files", maxEntries)
@@ -103,18 +103,17 @@ func (c *Checked) fits(e entry) error {
 	return nil
 }
 
-// entry is one of an archive, with a name that is relative and in its shortest form; "." is
-// the root.
+// entry is an entry of an archive. Its name is relative and clean; "." is the root.
 type entry struct {
 	*tar.Header
 	name string
-	// target is that of a hard link, in the same form.
+	// target is the target of a hard link, in the same form.
 	target string
 	size   int64
 	sparse bool
 }
 
-// walk reads an archive to its end, and gives each entry with its content.
+// walk reads an archive to its end, and passes on each entry with its content.
 func walk(in io.Reader, visit func(e entry, content io.Reader) error) error {
 	plain, done, err := unpacked(in)
 	if err != nil {
@@ -142,7 +141,7 @@ func walk(in io.Reader, visit func(e entry, content io.Reader) error) error {
 	}
 }
 
-// damaged is an error of reading, for people.
+// damaged converts a read error for people.
 func damaged(err error) error {
 	switch {
 	case errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong), errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrCRCMismatch),
@@ -152,7 +151,7 @@ func damaged(err error) error {
 	return err
 }
 
-// nothingFollows reads what is behind the end of an archive: zeros.
+// nothingFollows checks that only zeros follow an archive.
 func nothingFollows(r io.Reader) error {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -169,7 +168,7 @@ func nothingFollows(r io.Reader) error {
 	}
 }
 
-// read holds an entry to what can be made of it; use is false for what only tells of others.
+// read checks that an entry can be created. use is false if it only describes other entries.
 func read(h *tar.Header) (e entry, use bool, err error) {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return e, false, nil
@@ -214,7 +213,7 @@ func read(h *tar.Header) (e entry, use bool, err error) {
 	return e, true, nil
 }
 
-// clean is a name of an archive in its shortest form.
+// clean is a clean name of an archive.
 func clean(name string) (string, error) {
 	var words []string
 	for word := range strings.SplitSeq(name, "/") {
@@ -242,7 +241,7 @@ func clean(name string) (string, error) {
 	return clean, nil
 }
 
-// Result is what was put there.
+// Result describes what was written.
 type Result struct {
 	SHA256   string
 	Bytes    int64 // of the file
@@ -250,8 +249,8 @@ type Result struct {
 	Entries  int
 }
 
-// Unpack puts a root file system under a folder, on which the file systems are mounted that it
-// is for, and which has nothing else in it. It does not sync.
+// Unpack puts a root file system into a folder on which its file systems are mounted, and which has nothing else in
+// it. It does not sync.
 func (c *Checked) Unpack(ctx context.Context, root string) (Result, error) {
 	if c.Kind != Root {
 		return Result{}, refused("the image is of a %s, not a root file system", c.Kind)
@@ -286,9 +285,8 @@ func (c *Checked) Unpack(ctx context.Context, root string) (Result, error) {
 	return Result{c.SHA256, c.Bytes, c.Unpacked, c.Entries}, nil
 }
 
-// UnpackTrusted puts an archive that its caller has verified under a folder, which has nothing
-// in it. The archive is read as that of a root file system, and may have so many bytes in its
-// files.
+// UnpackTrusted unpacks an archive, which its caller has verified, into an empty folder. It reads the archive like
+// a root file system. The files may have at most room bytes.
 func UnpackTrusted(ctx context.Context, in io.Reader, root string, room int64) (Result, error) {
 	x, err := newExtractor(root, nil)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// The bounds and constants of the xz format (The .xz File Format 1.2.1). The dictionary is
-// what a hostile file could have us allocate; `xz -9` has 64 MiB.
+// These are the bounds and constants of the xz format (The .xz File Format 1.2.1). maxDictionary bounds the memory
+// that a hostile file could make us allocate. `xz -9` uses 64 MiB.
 const (
 	maxDictionary  = 128 << 20
 	xzMagic        = "\xfd7zXZ\x00"
@@ -20,22 +20,22 @@ const (
 	maxDictionaryN = 40 // of its code
 )
 
-// checkBytes are the sizes of the check behind a block, by its kind. It is skipped: whoever
-// reads an image compares the digest of all of it.
+// checkBytes are the sizes of the check after a block, by kind. The check is skipped, because the caller compares
+// the digest of the whole image.
 var checkBytes = [16]int64{0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64}
 
-// xzReader unpacks one xz stream. The container is read here and not by the library, which
-// takes any size of dictionary from it.
+// xzReader unpacks one xz stream. It reads the container itself, because the library accepts any dictionary size
+// from it.
 type xzReader struct {
 	in     *tallied
 	check  int64
 	blocks uint64
 	block  *lzma.Reader2
-	begun  int64 // where the data of the block began
+	begun  int64 // offset of the block's data
 	done   bool
 }
 
-// tallied counts what is read.
+// tallied counts the bytes read.
 type tallied struct {
 	*bufio.Reader
 	n int64
@@ -105,7 +105,7 @@ func (x *xzReader) Read(b []byte) (int, error) {
 	}
 }
 
-// next reads the head of a block, or the index behind the last one.
+// next reads the header of a block, or the index after the last one.
 func (x *xzReader) next() error {
 	size, err := x.in.ReadByte()
 	if err != nil {
@@ -121,7 +121,7 @@ func (x *xzReader) next() error {
 	head := append([]byte{size}, rest...)
 	fields := head[2 : len(head)-4]
 	damaged := !isCRC(head[:len(head)-4], head[len(head)-4:])
-	for _, flag := range []byte{0x40, 0x80} { // sizes, which the chunks tell too
+	for _, flag := range []byte{0x40, 0x80} { // sizes, which the chunks also contain
 		if head[1]&flag != 0 {
 			var ok bool
 			if _, fields, ok = cutNumber(fields); !ok {
@@ -147,7 +147,7 @@ func (x *xzReader) next() error {
 	return nil
 }
 
-// endBlock reads what is behind a block: zeros up to a multiple of four, and its check.
+// endBlock reads what follows a block: padding to a multiple of four, and its check.
 func (x *xzReader) endBlock() error {
 	x.block = nil
 	pad := -(x.in.n - x.begun) & 3
@@ -158,7 +158,7 @@ func (x *xzReader) endBlock() error {
 	return err
 }
 
-// index reads what is behind the last block.
+// index reads what follows the last block.
 func (x *xzReader) index() error {
 	wrong := refused("the archive cannot be read: the index of xz is damaged")
 	begun := x.in.n - 1
@@ -188,7 +188,7 @@ func (x *xzReader) index() error {
 			return err
 		}
 	}
-	// Zeros up to a multiple of four, a check of the index, and the footer.
+	// Padding to a multiple of four, the check of the index, and the footer.
 	foot, err := x.take(-(x.in.n-begun)&3 + 4 + 12)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (x *xzReader) index() error {
 		return wrong
 	}
 	x.done = true
-	for { // a file may be padded by zeros
+	for { // zeros may follow
 		c, err := x.in.ReadByte()
 		switch {
 		case err == io.EOF:
@@ -210,7 +210,7 @@ func (x *xzReader) index() error {
 	}
 }
 
-// cutNumber reads a number of seven bits in each byte, the lowest first.
+// cutNumber reads a number with seven bits in each byte, lowest first.
 func cutNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		if i == 9 {

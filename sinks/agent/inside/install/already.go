@@ -9,10 +9,9 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
 )
 
-// already says whether the system is there as it was asked for: a run came to its end, and
-// nobody was told. Its marker says so, which is written last, and which no other installation
-// has: the system may have run since, and have changed tables and file systems, as many do at
-// their first start. Nothing is written.
+// already reports whether the requested system is already installed: an earlier run finished, but its answer was
+// lost. The marker proves it, because it is written last and is unique to this installation. The system may have
+// run since and, like many at their first boot, changed tables and file systems. already writes nothing.
 func (w *work) already() (bool, error) {
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
 		return false, err
@@ -38,12 +37,12 @@ func (w *work) already() (bool, error) {
 	return false, nil
 }
 
-// asItIs are the options of file systems by which the kernel writes nothing to them when they are
-// mounted read-only: it would finish what their journals have.
+// asItIs are mount options that keep the kernel from writing to a file system that is mounted read-only. Without
+// them it would replay the journal.
 var asItIs = map[string]string{"ext4": "noload", "xfs": "norecovery", "btrfs": "rescue=nologreplay"}
 
-// madeRoots are the file systems that the system of an earlier run may be on: of an image of a
-// whole disk all that are on the disk, and else the one that is to be made, where it is there.
+// madeRoots are the file systems that may hold an earlier run's system. For a whole-disk image these are all on the
+// disk. Otherwise it is the designed root, if it exists.
 func (w *work) madeRoots() (all []item.LayoutFilesystem, err error) {
 	seen, err := disk.Observe(w.ctx, w.h)
 	if err != nil {
@@ -56,7 +55,7 @@ func (w *work) madeRoots() (all []item.LayoutFilesystem, err error) {
 		}
 	}
 	for _, f := range w.asked.Layout.Filesystems {
-		if f.Mount == "/" && !f.Keep && (f.On.Disk == "" || w.isThere(f, seen)) { // what is on arrays and groups is not seen on a disk
+		if f.Mount == "/" && !f.Keep && (f.On.Disk == "" || w.isThere(f, seen)) { // a disk does not show what is on arrays and groups
 			add(f, f.Options)
 		}
 	}
@@ -75,7 +74,7 @@ func (w *work) madeRoots() (all []item.LayoutFilesystem, err error) {
 	return all, nil
 }
 
-// isThere says whether a file system of the layout is on its disk.
+// isThere reports whether a file system of the layout is on its disk.
 func (w *work) isThere(f item.LayoutFilesystem, seen []item.Disk) bool {
 	return slices.ContainsFunc(w.asked.Layout.Disks, func(is item.LayoutDisk) bool {
 		return is.Name == f.On.Disk && slices.ContainsFunc(seen, func(d item.Disk) bool {

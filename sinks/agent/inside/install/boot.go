@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/boot"
 )
 
-// planBoot says by which disks and partitions of a layout a system starts. Disks have the
-// names of the layout in it.
+// planBoot plans from which disks and partitions of a layout the system boots. Disks have their names in the
+// layout.
 func planBoot(l item.Layout, mode, node string) (boot.Plan, error) {
 	p := boot.Plan{Mode: boot.Mode(mode), Name: node}
 	switch p.Mode {
@@ -23,7 +23,7 @@ func planBoot(l item.Layout, mode, node string) (boot.Plan, error) {
 			}
 			p.ESPs = append(p.ESPs, boot.ESP{Disk: f.On.Disk, Number: f.On.Partition, GUID: guidOf(l, f.On), Mount: f.Mount})
 		}
-		// The one that is mounted is first, and of several that of the designed boot disk.
+		// Mounted ones come first, and among them the one on the designed boot disk.
 		rank := func(e boot.ESP) int {
 			switch {
 			case e.Mount == "":
@@ -74,10 +74,10 @@ func guidOf(l item.Layout, p item.Place) string {
 	return ""
 }
 
-// maxDepth is how many things may stand on each other.
+// maxDepth bounds how deep devices may be stacked.
 const maxDepth = 16
 
-// disksUnder are the disks that a place is on, in order.
+// disksUnder are the disks under a place, in order.
 func disksUnder(l item.Layout, p item.Place, depth int) (all []string) {
 	if depth > maxDepth {
 		return nil

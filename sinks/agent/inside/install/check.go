@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/image"
 )
 
-// look holds the request, the machine and its disks to each other, and writes nothing.
+// look checks the request, the machine and its disks against each other, and writes nothing.
 func (w *work) look() error {
 	a := w.asked
 	var marker map[string]any
@@ -57,8 +57,8 @@ func (w *work) look() error {
 	return nil
 }
 
-// tools holds that the system in memory has the programs that the layout needs: one that is
-// missed later is missed when the disks are erased.
+// tools checks that the ramdisk has the programs that the layout needs. Otherwise a missing program would only show
+// after the disks were erased.
 func (w *work) tools() error {
 	missing := w.missing()
 	if len(missing) > 0 && w.Programs != nil {
@@ -73,7 +73,7 @@ func (w *work) tools() error {
 	return nil
 }
 
-// missing are the programs that the layout needs and the system in memory does not have.
+// missing are the programs that the layout needs and the ramdisk lacks.
 func (w *work) missing() (names []string) {
 	l := w.asked.Layout
 	needs := []string{"mount", "umount", "chroot"}
@@ -103,7 +103,7 @@ func (w *work) missing() (names []string) {
 	return names
 }
 
-// identify holds that it is the machine that was approved.
+// identify checks that this is the approved machine.
 func (w *work) identify() error {
 	m := w.Machine(w.h)
 	if w.asked.UUID == "" && w.asked.Serial == "" {
@@ -121,10 +121,10 @@ func (w *work) identify() error {
 	return nil
 }
 
-// spare is how much of the memory is not for an image.
+// spare is how much memory is not used for an image, in bytes.
 const spare = 1 << 30
 
-// check reads the image whole.
+// check reads the whole image.
 func (w *work) check() error {
 	if w.isWhole() {
 		return w.checkWhole()
@@ -162,7 +162,7 @@ func (w *work) check() error {
 	return nil
 }
 
-// Available is how much memory the machine has left, in bytes; 0 where that is not known.
+// Available is the machine's available memory, in bytes; 0 if unknown.
 func Available(h *inside.Host) int64 {
 	f, err := os.Open(h.Path("/proc/meminfo"))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// mdadmFiles are where systems have mdadm.conf(5): Debian, and others.
+// mdadmFiles are the paths of mdadm.conf(5): on Debian, and on others.
 var mdadmFiles = []string{"/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"}
 
-// basics writes what is known of the disks, and takes away what is not the new system's own.
+// basics writes what is known of the disks, and removes what belongs to the image's original system.
 func (w *work) basics() error {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {
@@ -39,10 +39,9 @@ func (w *work) basics() error {
 	return boot.Prepare(w.target)
 }
 
-// disown takes away what each system has of its own and the image may have from the one that it
-// was made of.
+// disown removes what is unique to each system and may come from the system that the image was made from.
 func disown(t *tree.Tree, root string) error {
-	// An empty one is made at the first start (machine-id(5)).
+	// An empty file gets its content at the first boot (machine-id(5)).
 	if e, err := t.Look("/etc/machine-id"); err != nil {
 		return err
 	} else if e.Kind == tree.File {
@@ -60,7 +59,8 @@ func disown(t *tree.Tree, root string) error {
 			return err
 		}
 	}
-	// By the list in it Slipway would own, and remove, what is the image's own; its terms are those of another site.
+	// By the list in this folder, Slipway would own and remove files of the image. Its terms belong to another
+	// site.
 	if err := removeAll(t, root, inside.Folder); err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func disown(t *tree.Tree, root string) error {
 	return nil
 }
 
-// removeAll removes what is at a path with all that is in it. Links in its folders are followed below
-// the root alone, others are removed.
+// removeAll removes a path with all its contents. It follows links in the path's folders only below the root, and
+// removes other links.
 func removeAll(t *tree.Tree, root, name string) error {
 	at, err := t.Resolve(name, false)
 	if err != nil {

@@ -13,22 +13,21 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// kernelMounts are what programs in the new system need of the kernel. Each is mounted anew
-// and not bound, so that taking it down takes nothing down elsewhere.
+// kernelMounts are the kernel file systems that programs in the new system need. Each is a new mount, not a bind
+// mount, so that unmounting it affects nothing else.
 var kernelMounts = []struct{ kind, at string }{
 	{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"devpts", "/dev/pts"}, {"tmpfs", "/run"},
 }
 
-// efiVariables is where the kernel shows the variables of the firmware.
+// efiVariables is the kernel's folder of firmware variables.
 const efiVariables = "/sys/firmware/efi/efivars"
 
-// policyFile keeps Debian's packages from starting their services (invoke-rc.d(8)): they would
-// start in the system in memory.
+// policyFile keeps Debian's packages from starting their services (invoke-rc.d(8)), which would run in the ramdisk.
 const policyFile = "usr/sbin/policy-rc.d"
 
 const policy = "#!/bin/sh\n# Slipway removes this file at the end of the installation.\nexit 101\n"
 
-// enter makes the new system one in which programs can run.
+// enter prepares the new system for running programs.
 func (w *work) enter() error {
 	root, err := os.OpenRoot(w.target.Root)
 	if err != nil {
@@ -40,11 +39,11 @@ func (w *work) enter() error {
 		mounts = append(mounts[:len(mounts):len(mounts)], struct{ kind, at string }{"efivarfs", efiVariables})
 	}
 	for _, m := range mounts {
-		if m.at != efiVariables { // the kernel has this folder; that of devpts is made in memory
+		if m.at != efiVariables { // the kernel has this folder; that of devpts is created in memory
 			if err := root.MkdirAll(strings.TrimPrefix(m.at, "/"), 0o755); err != nil {
 				return fmt.Errorf("%s of the new system: %w", m.at, err)
 			}
-			// A link would lead out of the new system: what is there must be a folder.
+			// A link would lead out of the new system, so it must be a folder.
 			if info, err := root.Lstat(strings.TrimPrefix(m.at, "/")); err != nil || !info.IsDir() {
 				return refused("%s of the image is not a folder, so that the system cannot start: make the image again", m.at)
 			}
@@ -65,19 +64,19 @@ func (w *work) enter() error {
 	return w.lendNames(root)
 }
 
-// lendNames lets programs in the new system find hosts by name, where its own file leads to
-// what a service makes that does not run.
+// lendNames lets programs in the new system resolve host names if its resolv.conf links to a file of a service that
+// does not run.
 func (w *work) lendNames(root *os.Root) error {
 	ours, err := os.ReadFile(w.h.Path("/etc/resolv.conf"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the system in memory finds none either
+		return nil // the ramdisk resolves no names either
 	}
 	if err != nil {
 		return err
 	}
 	to, err := root.Readlink("etc/resolv.conf")
 	if err != nil {
-		return nil // it is a file of the image's own, or there is none
+		return nil // it is the image's own file, or missing
 	}
 	if !path.IsAbs(to) {
 		to = path.Join("/etc", to)
@@ -88,10 +87,10 @@ func (w *work) lendNames(root *os.Root) error {
 	if err := root.MkdirAll(path.Dir(to), 0o755); err != nil {
 		return err
 	}
-	return root.WriteFile(to, ours, 0o644) // in memory: it is gone with the mount
+	return root.WriteFile(to, ours, 0o644) // in memory: it disappears with the mount
 }
 
-// leave takes away what enter has put onto the disks.
+// leave removes what enter has put onto the disks.
 func (w *work) leave() error {
 	root, err := os.OpenRoot(w.target.Root)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// reports are what came of erasing disks in one installation, for as long as the agent runs: a
-// try whose connection was lost has told nobody.
+// reports holds the results of erasing disks in one installation while the agent runs, because a try that lost its
+// connection has not reported them.
 type reports struct {
 	mu     sync.Mutex
 	marker string // of the installation
 	all    []item.Erasure
 }
 
-// of are the reports of an installation. Those of another one are forgotten.
+// of returns the reports of an installation. It forgets those of another one.
 func (r *reports) of(marker string) []item.Erasure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +39,7 @@ func (r *reports) add(e item.Erasure) {
 	r.all = item.WithErasure(r.all, e)
 }
 
-// recover makes disks readable on which an earlier try was cut while it erased them.
+// recover makes disks readable after an earlier try was interrupted while erasing them.
 func (w *work) recover() error {
 	if w.asked.Layout.Erase == "" {
 		return nil
@@ -52,7 +52,7 @@ func (w *work) recover() error {
 		defer end()
 		told := ""
 		err = erase.Recover(w.ctx, drive, d, func(_, text string, _ float64) {
-			if text != "" && text != told { // it is asked again and again
+			if text != "" && text != told { // it repeats
 				told = text
 				w.h.Tell(fmt.Sprintf("the disk %s: %s", d, text))
 			}
@@ -64,8 +64,8 @@ func (w *work) recover() error {
 	})
 }
 
-// erase erases the disks as the design asks for, all at the same time, but for those that an
-// earlier try has erased: nothing was written to these since but by this installation.
+// erase erases the disks that the design asks for, in parallel. It skips those that an earlier try has erased: only
+// this installation has written to them since.
 func (w *work) erase() error {
 	l := w.asked.Layout
 	if l.Erase == "" {
@@ -100,8 +100,8 @@ func (w *work) erase() error {
 	return err
 }
 
-// retire erases the disks of a machine that leaves the design, and the entries by which its
-// firmware starts what was on them. All that can be wrong is looked at before.
+// retire erases the disks of a machine that leaves the design, and the firmware's boot entries for them. It checks
+// everything possible before.
 func (w *work) retire() error {
 	if w.asked.Layout.Erase == "" {
 		return refused("the request to erase the disks does not ask for it in its layout; nothing was written")
@@ -125,7 +125,7 @@ func (w *work) retire() error {
 	return nil
 }
 
-// eraseAll erases disks at the same time.
+// eraseAll erases disks in parallel.
 func (w *work) eraseAll(disks []item.LayoutDisk, files map[string]*os.File, found map[string]item.Disk) (all []item.Erasure) {
 	ctx, stop := context.WithCancel(w.ctx)
 	defer stop()
@@ -167,14 +167,14 @@ func (w *work) eraseAll(disks []item.LayoutDisk, files map[string]*os.File, foun
 	return all
 }
 
-// What is told of an erase that may take days is bounded.
+// These intervals bound the reports of an erase, which may take days.
 const (
 	tellFirst = 10 * time.Second
 	tellLater = 15 * time.Minute
 	tellsLess = 30 * time.Minute
 )
 
-// teller keeps what each disk is at, for one line about all of them.
+// teller keeps the progress of each disk, for one line about all of them.
 type teller struct {
 	say func(text string)
 	mu  sync.Mutex
@@ -202,7 +202,7 @@ func (t *teller) over(id string) {
 	delete(t.is, id)
 }
 
-// mostTold is of how many disks one line tells.
+// mostTold is the maximum number of disks in one line.
 const mostTold = 4
 
 func (t *teller) tell(done, of int) {

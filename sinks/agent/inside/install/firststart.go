@@ -12,10 +12,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// What cloud-init is told of an installed system (docs.cloud-init.io, "NoCloud"). Accounts, keys,
-// the host's name and the network are set already, by the same code that changes them later.
-// It is kept from undoing that, and from asking servers who the machine is; it does what the
-// image has it do besides, such as growing the root file system.
+// This is the configuration of cloud-init in an installed system (docs.cloud-init.io, "NoCloud"). Accounts, keys,
+// host name and network are already set, by the same code that changes them later. The configuration keeps
+// cloud-init from undoing that, and from asking servers for the machine's identity. cloud-init still does the
+// image's other tasks, such as growing the root file system.
 const (
 	cloudFolder = "/etc/cloud/cloud.cfg.d"
 	cloudConfig = `# Written by Slipway when it installed this system.
@@ -30,11 +30,11 @@ ssh_genkeytypes: []
 	seedFolder = "/var/lib/cloud/seed/nocloud"
 )
 
-// mustBeInRoot are folders that are written before the first start. On a file system of its own
-// one would hide at the start what was written.
+// mustBeInRoot are folders that are written before the first boot. If one were on its own file system, that would
+// hide the files at boot.
 var mustBeInRoot = []string{"/etc", "/home", "/root", "/usr", "/var"}
 
-// hasAll holds that the root file system has the folders that are written.
+// hasAll checks that the root file system contains the folders that are written.
 func hasAll(t *tree.Tree) error {
 	text, err := t.Read("/etc/fstab", maxMarker)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,8 +49,8 @@ func hasAll(t *tree.Tree) error {
 	return err
 }
 
-// firstStart takes away what the image has from the system that it was made of, and prepares the
-// first start of an image of a whole disk.
+// firstStart removes what the image has from its original system, and prepares the first boot of a whole-disk
+// image.
 func (w *work) firstStart() error {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *work) firstStart() error {
 	}
 	files := map[string]string{}
 	if t.Exists(cloudFolder) {
-		// The first start is another one after each installation.
+		// Each installation has its own first boot.
 		sum := sha256.Sum256([]byte(w.asked.Marker))
 		files[cloudFolder+"/99-slipway.cfg"] = cloudConfig
 		files[seedFolder+"/meta-data"] = "instance-id: slipway-" + hex.EncodeToString(sum[:8]) + "\n"

@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// keysWithin is how long making the keys of an SSH server may take: that for RSA is found by chance.
+// keysWithin bounds making the keys of an SSH server. An RSA key needs a random search.
 const keysWithin = 5 * time.Minute
 
-// keys makes the keys of the SSH server on the machine; only their public halves leave it.
+// keys makes the SSH server's keys on the machine. Only their public halves leave it.
 func (w *work) keys() error {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *work) readKeys() error {
 	return nil
 }
 
-// hostKeyFiles are the files of keys of an SSH server, private and public.
+// hostKeyFiles are the key files of an SSH server, private and public.
 func hostKeyFiles(t *tree.Tree) (files []string, err error) {
 	if !t.Exists("/etc/ssh") {
 		return nil, nil

@@ -1,8 +1,7 @@
-// Package install puts a system onto the disks of a machine, as the agent in memory does it:
-// all that can be wrong is looked at before anything is erased, and the marker by which the
-// system proves itself is written last. It always begins at its start. So a run that was cut
-// at any point is done by the same call again; what the cut has left has no marker, and no
-// boot loader but for a system that lacks nothing else.
+// Package install puts a system onto the disks of a machine. The agent in the ramdisk uses it. It checks everything
+// possible before erasing anything, and writes the marker, by which the system proves itself, last. It always
+// starts from the beginning, so repeating the call finishes a run that was interrupted at any point. An interrupted
+// run leaves no marker. It leaves a boot loader only if the system lacks nothing else.
 package install
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// markerFile is where an installed system has its marker.
+// markerFile is the path of an installed system's marker.
 const markerFile = "/etc/slipway/marker.json"
 
 // maxMarker bounds a marker, in bytes.
@@ -31,14 +30,13 @@ const maxMarker = 64 << 10
 
 // Installer installs systems.
 type Installer struct {
-	// Machine tells what the machine is.
+	// Machine reports the machine's identity and hardware.
 	Machine func(h *inside.Host) wire.Machine
-	// Facets are those that can be configured in the new system, by name.
+	// Facets are the facets that can be configured in the new system, by name.
 	Facets map[string]inside.Facet
-	// Source opens an image where the daemon serves it.
+	// Source opens an image that the daemon serves.
 	Source func(i wire.Image) (image.Source, error)
-	// Programs brings wire.Programs into the system in memory, where it lacks one of them. It
-	// may be nil.
+	// Programs brings wire.Programs into the ramdisk if one of them is missing. It may be nil.
 	Programs func(ctx context.Context, h *inside.Host) error
 	reports  reports
 }
@@ -47,15 +45,15 @@ type Installer struct {
 type work struct {
 	*Installer
 	ctx    context.Context
-	h      *inside.Host // the system in memory
-	target *inside.Host // the new one
+	h      *inside.Host // the ramdisk
+	target *inside.Host // the new system
 	r      wire.Request
 	asked  *wire.Install
 	is     *wire.Installed
 	image  *image.Checked
 	state  disk.State // of the disks, before
 	plan   boot.Plan
-	whole  disk.Whole // of the image of a whole disk
+	whole  disk.Whole // of the whole-disk image
 }
 
 // refused is an error that a person must decide about.
@@ -63,7 +61,7 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
-// Install does what a request asks for. It gives what it has done so far with an error too.
+// Install carries out a request. With an error it also returns what it has done so far.
 func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error) {
 	w := &work{Installer: i, ctx: ctx, h: h, r: r, asked: r.Install, is: &wire.Installed{SHA256: r.Install.Image.SHA256}}
 	if r.Op == wire.OpErase {
@@ -88,9 +86,9 @@ func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request)
 		return w.is, err
 	}
 	if err := w.make(); err != nil {
-		// Without a marker nobody takes it for a system. The next run would unmount it too.
+		// Without a marker, the disks do not count as a system. The next run would unmount them too.
 		err = errors.Join(err, disk.Unmount(context.WithoutCancel(ctx), h))
-		if len(w.is.Cleared) > 0 { // also where no disk was written
+		if len(w.is.Cleared) > 0 { // even if no disk was written
 			err = fmt.Errorf("%w; before it these entries of the firmware's boot manager were removed: %s", err, strings.Join(w.is.Cleared, ", "))
 		}
 		return w.is, err
@@ -98,8 +96,7 @@ func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request)
 	return w.is, nil
 }
 
-// clear removes the entries by which the firmware starts what is on the disks, and what an
-// earlier run made.
+// clear removes the firmware's boot entries for the disks, and those of an earlier run.
 func (w *work) clear() error {
 	if err := boot.Variables(w.ctx, w.h); err != nil {
 		return err
@@ -134,7 +131,7 @@ func (w *work) clear() error {
 	return err
 }
 
-// make erases the disks and makes the system.
+// make erases the disks and creates the system.
 func (w *work) make() error {
 	if err := w.erase(); err != nil {
 		return err
@@ -160,8 +157,7 @@ func (w *work) make() error {
 	return nil
 }
 
-// erased is an error after the disks were erased: nobody takes it for a refusal, after which
-// all is as before.
+// erased marks an error after the disks were erased, so that it does not read as a refusal that changed nothing.
 func erased(err error) error {
 	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Class == wire.Refused {
 		return &wire.Error{Class: wire.Failed, Text: "the disks were erased, and then: " + e.Text}
@@ -169,8 +165,8 @@ func erased(err error) error {
 	return err
 }
 
-// configure applies the facets in the new system, as they are later applied over SSH: with the
-// lock, the fence of terms and the list of what Slipway made in it.
+// configure applies the facets in the new system in the same way as later over SSH: with the lock, the term check
+// and the list of what Slipway made.
 func (w *work) configure() error {
 	p := &run.Program{Host: w.target, Facets: w.Facets}
 	for _, a := range w.asked.Apply {
@@ -190,7 +186,7 @@ func (w *work) configure() error {
 	return nil
 }
 
-// start makes the system start by itself.
+// start makes the system bootable.
 func (w *work) start() error {
 	devices := func(places ...item.Place) ([]string, error) {
 		return disk.Devices(w.ctx, w.h, w.asked.Layout, places...)
@@ -225,18 +221,18 @@ func (w *work) start() error {
 	return nil
 }
 
-// mark writes the marker, after all else.
+// mark writes the marker last.
 func (w *work) mark() error {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	syscall.Sync() // what the marker tells of is on the disks before it
+	syscall.Sync() // everything before the marker must be on the disks
 	return t.Put(markerFile, []byte(w.asked.Marker), 0o644, 0, 0)
 }
 
-// finish unmounts the system and reads it again from the disks.
+// finish unmounts the system and reads it back from the disks.
 func (w *work) finish() error {
 	syscall.Sync()
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
@@ -261,7 +257,7 @@ func (w *work) finish() error {
 	return disk.Unmount(w.ctx, w.h)
 }
 
-// hasMarker says whether the marker is that of this installation.
+// hasMarker reports whether the marker is that of this installation.
 func (w *work) hasMarker() bool {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {

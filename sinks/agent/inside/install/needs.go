@@ -9,19 +9,17 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/boot"
 )
 
-// need is something without which the new system would not start, or nobody could see that it
-// runs.
+// need is something without which the new system would not boot or could not be observed.
 type need struct {
 	what string
-	// files are names in an image of which one is enough; one that ends with "-" or "/" is the
-	// beginning of a name.
+	// files are names in an image; one of them is enough. A name that ends with "-" or "/" is a prefix.
 	files []string
-	// packages bring it, by the beginnings of their names; add is the one to tell people of.
+	// packages provide it, by prefixes of their names. add is the suggestion for people.
 	packages []string
 	add      string
 }
 
-// needs are those of the system that is asked for.
+// needs are the needs of the requested system.
 func (w *work) needs() []need {
 	l := w.asked.Layout
 	all := []need{
@@ -42,10 +40,10 @@ func (w *work) needs() []need {
 	return all
 }
 
-// lacking collects what an image does not have of some needs, while its names go by.
+// lacking collects the needs that an image does not meet, as its names are read.
 type lacking struct{ needs []need }
 
-// see takes a name of the image off.
+// see removes the needs that a name of the image meets.
 func (l *lacking) see(name string) {
 	l.needs = slices.DeleteFunc(l.needs, func(n need) bool {
 		return slices.ContainsFunc(n.files, func(f string) bool {
@@ -55,8 +53,8 @@ func (l *lacking) see(name string) {
 	})
 }
 
-// check refuses an image that lacks something which no package of the design brings either:
-// it is known before the disks are erased.
+// check refuses an image that does not meet a need, unless a package of the design does. This happens before the
+// disks are erased.
 func (l *lacking) check(brought []string) error {
 	for _, n := range l.needs {
 		if !slices.ContainsFunc(brought, func(name string) bool {
@@ -68,7 +66,7 @@ func (l *lacking) check(brought []string) error {
 	return nil
 }
 
-// brought are the packages that are installed in the new system before its first start.
+// brought are the packages that are installed in the new system before its first boot.
 func (w *work) brought() (names []string) {
 	for _, a := range w.asked.Apply {
 		for _, i := range a.Items {

@@ -16,16 +16,16 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// isWhole says whether the image is of a whole disk.
+// isWhole reports whether the image is of a whole disk.
 func (w *work) isWhole() bool { return w.asked.Image.Kind == string(image.Disk) }
 
-// targetDisk is the one that the image of a whole disk is put on: the one that is not kept.
+// targetDisk is the disk for a whole-disk image: the one that is not kept.
 func (w *work) targetDisk() item.LayoutDisk {
 	i := slices.IndexFunc(w.asked.Layout.Disks, func(d item.LayoutDisk) bool { return !d.Keep })
 	return w.asked.Layout.Disks[i]
 }
 
-// oneDisk holds that the request has one disk for the image, and nothing beside it.
+// oneDisk checks that the request has one disk for the image, and nothing else.
 func (w *work) oneDisk() error {
 	l, disks := w.asked.Layout, 0
 	for _, d := range l.Disks {
@@ -47,11 +47,10 @@ func (w *work) oneDisk() error {
 	return nil
 }
 
-// systems are the file systems that a system may be on.
+// systems are the kinds of file systems that may hold a system.
 var systems = []string{"ext4", "xfs", "btrfs"}
 
-// checkWhole reads the image whole, and what is in it as far as that is known without mounting
-// it.
+// checkWhole reads the whole image, and checks what is in it as far as that is possible without mounting it.
 func (w *work) checkWhole() (err error) {
 	source, err := w.Source(w.asked.Image)
 	if err != nil {
@@ -103,7 +102,7 @@ func isESP(p disk.WholePart) bool {
 	return p.EFI && slices.ContainsFunc(p.Holds, func(s item.Signature) bool { return s.Kind == "vfat" })
 }
 
-// roots are the file systems of the image that the system may be on.
+// roots are the image's file systems that may hold the system.
 func (w *work) roots() (all []item.LayoutFilesystem) {
 	for _, p := range w.whole.Parts {
 		for _, s := range p.Holds {
@@ -115,15 +114,15 @@ func (w *work) roots() (all []item.LayoutFilesystem) {
 	return all
 }
 
-// noEntries is why nobody knows the firmware's entries of a system from an image of a whole disk.
+// noEntries says why the firmware's entries of a whole-disk image are unknown.
 const noEntries = "none is made for the image of a whole disk, which the firmware starts by the fallback path"
 
-// makeWhole erases the disk and writes the image to it. The table of partitions is written when
-// the system on it lacks nothing else, its marker included: until then the kernel alone knows
-// where the partitions are, and a machine that is started finds nothing on the disk.
+// makeWhole erases the disk and writes the image to it. It writes the partition table only when the system is
+// complete, including its marker. Until then only the kernel knows the partitions, and a machine that restarts
+// finds nothing on the disk.
 func (w *work) makeWhole() error {
 	l, name := w.asked.Layout, w.targetDisk().Name
-	if err := disk.Apply(w.ctx, w.h, l); err != nil { // it clears all signatures
+	if err := disk.Apply(w.ctx, w.h, l); err != nil { // this clears all signatures
 		return err
 	}
 	put, err := w.write(name)
@@ -161,7 +160,7 @@ func (w *work) makeWhole() error {
 		return erased(err)
 	}
 	if err := w.proves(root); err != nil {
-		// What cannot be read again does not start either.
+		// A disk that cannot be read back must not boot.
 		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l)))
 	}
 	w.is.EntriesUnknown = noEntries
@@ -169,7 +168,7 @@ func (w *work) makeWhole() error {
 	return nil
 }
 
-// write writes the image but for its ends.
+// write writes the image except its ends.
 func (w *work) write(name string) (put image.Unsealed, err error) {
 	d, err := disk.Open(w.ctx, w.h, w.asked.Layout, name)
 	if err != nil {
@@ -204,11 +203,10 @@ func (w *work) mount(f item.LayoutFilesystem, readOnly bool) error {
 	return disk.Mount(w.ctx, w.h, l, readOnly)
 }
 
-// loaders are where firmware looks for a boot loader without being told (UEFI specification
-// 2.10, section 3.5.1.1).
+// loaders are the boot loaders that firmware tries by default (UEFI specification 2.10, section 3.5.1.1).
 var loaders = []string{"BOOTX64.EFI", "BOOTAA64.EFI"}
 
-// hasLoader holds that the firmware finds a boot loader.
+// hasLoader checks that the firmware will find a boot loader.
 func (w *work) hasLoader() error {
 	for _, p := range w.whole.Parts {
 		if !isESP(p) {
@@ -232,7 +230,7 @@ func (w *work) hasLoader() error {
 	return refused("the image has no boot loader at the path where firmware looks for it, EFI/BOOT/%s of its EFI system partition: use another image", loaders[0])
 }
 
-// findRoot is the one file system of the image that has a system.
+// findRoot finds the one file system of the image that has a system.
 func (w *work) findRoot() (root item.LayoutFilesystem, err error) {
 	var found []string
 	for _, f := range w.roots() {
@@ -240,7 +238,7 @@ func (w *work) findRoot() (root item.LayoutFilesystem, err error) {
 			f.Options = options
 			if err := w.mount(f, true); err != nil {
 				if options != "" {
-					continue // there is no such subvolume
+					continue // no such subvolume
 				}
 				return root, err
 			}
@@ -261,8 +259,7 @@ func (w *work) findRoot() (root item.LayoutFilesystem, err error) {
 	return root, nil
 }
 
-// subvolumes are the options by which the root of a file system may be mounted: the usual names
-// of a btrfs's subvolumes.
+// subvolumes are mount options for the root of a file system: the usual names of btrfs subvolumes.
 func subvolumes(kind string) []string {
 	if kind == "btrfs" {
 		return []string{"", "subvol=root", "subvol=@"}
@@ -270,7 +267,7 @@ func subvolumes(kind string) []string {
 	return []string{""}
 }
 
-// isSystem says whether a system is mounted.
+// isSystem reports whether a system is mounted.
 func (w *work) isSystem() bool {
 	t, err := tree.Open(w.target.Root)
 	if err != nil {
@@ -280,7 +277,7 @@ func (w *work) isSystem() bool {
 	return (t.Exists("/etc/os-release") || t.Exists("/usr/lib/os-release")) && t.Exists("/usr/bin")
 }
 
-// proves mounts the system again, and reads its marker.
+// proves mounts the system again, and checks its marker.
 func (w *work) proves(root item.LayoutFilesystem) error {
 	if err := w.mount(root, true); err != nil {
 		return err

@@ -11,9 +11,8 @@ type parameter struct {
 	bare        bool // without "="
 }
 
-// parse reads a command line as the kernel does: double quotes keep spaces, around
-// a value or around the whole word, and are no part of it. What follows "--" is
-// for init.
+// parse reads a command line like the kernel: double quotes, around a value or a whole word, keep spaces and are
+// dropped. Everything after "--" is for init.
 func parse(line string) (all []parameter) {
 	for rest := strings.TrimLeft(line, " \t\n\r"); rest != ""; rest = strings.TrimLeft(rest, " \t\n\r") {
 		end, quoted, equals := 0, false, -1
@@ -55,16 +54,15 @@ func unquote(v string) string {
 	return v
 }
 
-// same tells whether two names mean the same parameter: the kernel takes "-" and
-// "_" for the same.
+// same reports whether two names mean the same parameter: the kernel treats "-" and "_" alike.
 func same(a, b string) bool {
 	return strings.ReplaceAll(a, "-", "_") == strings.ReplaceAll(b, "-", "_")
 }
 
-// bareText is the text of a parameter that is its name alone, as designs have it.
+// bareText is the text in designs of a parameter without a value.
 const bareText = "true"
 
-// want is a parameter by its text.
+// want makes a parameter from its text.
 func want(name, text string) parameter {
 	if text == bareText {
 		return parameter{name: name, bare: true}
@@ -72,7 +70,7 @@ func want(name, text string) parameter {
 	return parameter{name: name, value: text}
 }
 
-// find gives the text of a parameter: the last one with the name counts.
+// find returns the text of a parameter. The last one with the name counts.
 func find(all []parameter, name string) (text string, found bool) {
 	for _, p := range all {
 		if same(p.name, name) {
@@ -84,7 +82,7 @@ func find(all []parameter, name string) (text string, found bool) {
 	return text, found
 }
 
-// without is a command line without a parameter.
+// without removes a parameter from a command line.
 func without(all []parameter, name string) (rest []parameter) {
 	for _, p := range all {
 		if !same(p.name, name) {
@@ -94,7 +92,7 @@ func without(all []parameter, name string) (rest []parameter) {
 	return rest
 }
 
-// text is a parameter as the command line has it.
+// text is a parameter as written on the command line.
 func (p parameter) text() string {
 	switch {
 	case p.bare:
@@ -113,8 +111,8 @@ func join(all []parameter) string {
 	return strings.Join(words, " ")
 }
 
-// bad says why a parameter cannot be written, or nothing. What boot loaders and
-// shells read as their own is left out.
+// bad says why a parameter cannot be written; empty if it can. It rejects characters that boot loaders and shells
+// interpret.
 func bad(name, value string) string {
 	wrong := name == "" || name == "--" || len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.-", r))

@@ -15,14 +15,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// defaultFile has GRUB start another kernel than the first one of its menu.
+// defaultFile makes GRUB boot a kernel other than the first in its menu.
 const defaultFile = "/etc/default/grub.d/61-slipway-kernel.cfg"
 
-// flavoured are the parts of a release: "6.1.0-49" and "-rt-amd64". Kernels of two flavours
-// are no upgrades of each other, and GRUB lists them by their version alone.
+// flavoured matches the parts of a release: "6.1.0-49" and "-rt-amd64". Kernels of different flavours are not
+// upgrades of each other, but GRUB sorts them only by version.
 var flavoured = regexp.MustCompile(`^([0-9][^-]*(?:-[0-9][^-]*)*)(-[a-z][a-z0-9.-]*)$`)
 
-// newest is the kernel with the highest version that a package brings; empty for none.
+// newest is the kernel with the highest version that a package provides; empty for none.
 func (i installed) newest(n string) string {
 	newest := ""
 	for _, release := range slices.Concat(slices.Collect(maps.Values(i.releases))...) {
@@ -33,8 +33,7 @@ func (i installed) newest(n string) string {
 	return newest
 }
 
-// starts is the kernel that the next boot starts, as far as the files of the boot loader
-// tell; empty where they do not.
+// starts is the kernel of the next boot, as far as the boot loader's files tell; empty if they do not.
 func (w *work) starts() string {
 	if l := w.loader(); l != grub {
 		text, _, err := w.defaultEntry()
@@ -54,12 +53,12 @@ func (w *work) starts() string {
 	return grubStarts(string(text), env)
 }
 
-// loaderDefault is where the firmware keeps what `bootctl set-default` chose (the Boot Loader
-// Interface of systemd).
+// loaderDefault is where the firmware stores the choice of `bootctl set-default` (the Boot Loader Interface of
+// systemd).
 const loaderDefault = "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
-// choosesItself says whether systemd-boot has a default of its own, other than the entry with the
-// highest version (loader.conf(5)).
+// choosesItself reports whether systemd-boot has its own default, other than the entry with the highest version
+// (loader.conf(5)).
 func (w *work) choosesItself() bool {
 	if w.tree.Exists(loaderDefault) {
 		return true
@@ -73,8 +72,8 @@ func (w *work) choosesItself() bool {
 	return false
 }
 
-// startPackage has the next boots start the kernel of a package. A boot loader that does so
-// by itself is left alone.
+// startPackage makes the next boots start the kernel of a package. If the boot loader already does, it changes
+// nothing.
 func (w *work) startPackage(key, n string, all installed) error {
 	chosen, err := w.chosen()
 	switch {
@@ -108,9 +107,8 @@ func (w *work) startPackage(key, n string, all installed) error {
 	return w.startsAfterAll(key, n, all)
 }
 
-// startsOther is the package whose kernel the boot loader starts instead of a package's, or is
-// about to once its configuration is made again; empty where it starts that, or nothing
-// tells.
+// startsOther is the package whose kernel the boot loader starts instead of the package n, now or after its
+// configuration is made again. It is empty if the boot loader starts n, or if that is unknown.
 func (w *work) startsOther(n string, all installed) string {
 	if next := w.starts(); next != "" && !all.brings(n, next) {
 		return cmp.Or(all.bringer(next, ""), next)
@@ -132,11 +130,11 @@ func (w *work) chosen() (string, error) {
 	return n, err
 }
 
-// chosenBy stands before the name of the package in the file.
+// chosenBy precedes the name of the package in the file.
 const chosenBy = "the design has the kernel of "
 
-// startWithGrub writes the file that GRUB's configuration is made with, also after later
-// upgrades of kernels: it looks for the newest kernel of the flavour each time.
+// startWithGrub writes a file that is part of making GRUB's configuration, also after later kernel upgrades: each
+// time it selects the newest kernel of the flavour.
 func (w *work) startWithGrub(key, n, newest string, all installed) error {
 	parts := flavoured.FindStringSubmatch(newest)
 	if parts == nil {
@@ -156,7 +154,7 @@ func (w *work) startWithGrub(key, n, newest string, all installed) error {
 	return w.startsAfterAll(key, n, all)
 }
 
-// grubDefault is the file, which grub-mkconfig(8) reads as a part of its own script.
+// grubDefault is the file, which grub-mkconfig(8) reads as part of its script.
 func grubDefault(n, flavour string) string {
 	return `# Slipway writes this file: ` + chosenBy + n + ` started.
 if command -v grub_get_device_id >/dev/null 2>&1; then # other programs read this file too
@@ -170,7 +168,7 @@ fi
 `
 }
 
-// startsAfterAll says that the boot loader starts another kernel nevertheless.
+// startsAfterAll returns an error if the boot loader still starts another kernel.
 func (w *work) startsAfterAll(key, n string, all installed) error {
 	if next := w.starts(); next != "" && !all.brings(n, next) {
 		return refused("%s: the boot loader (%s) still starts %s, which is not of the package %s. Make that kernel its default entry by hand, or remove the package of the other", key, w.loader(), next, n)
@@ -178,8 +176,7 @@ func (w *work) startsAfterAll(key, n string, all installed) error {
 	return nil
 }
 
-// startAny takes the file away where it was for a package that leaves the design, or is
-// another one now.
+// startAny removes the file, because its package left the design or has changed.
 func (w *work) startAny() error {
 	if w.loader() != grub {
 		return nil
@@ -191,7 +188,7 @@ func (w *work) startAny() error {
 	return w.updateGrub()
 }
 
-// updateGrub makes GRUB's configuration again, now or, where that is cut, at the next step.
+// updateGrub makes GRUB's configuration again, now or, if interrupted, at the next step.
 func (w *work) updateGrub() error {
 	if err := w.run(5*time.Minute, "update-grub"); err != nil {
 		return err
@@ -199,7 +196,7 @@ func (w *work) updateGrub() error {
 	return w.tree.Remove(pendingFile)
 }
 
-// grubenv are the variables that GRUB keeps over boots; none where there is no such file.
+// grubenv reads the variables that GRUB keeps across boots; none if there is no such file.
 func (w *work) grubenv(files ...string) (map[string]string, error) {
 	env := map[string]string{}
 	for _, file := range files {
@@ -232,11 +229,10 @@ var (
 	defaultLine = regexp.MustCompile(`^set default="([^"]*)"$`)
 )
 
-// grubStarts is the kernel of the default entry of a grub.cfg. What was chosen for one boot
-// alone says nothing.
+// grubStarts is the kernel of the default entry of a grub.cfg. It ignores a choice for only one boot.
 func grubStarts(text string, env map[string]string) string {
 	menu, chosen := &menuEntry{}, "0"
-	open := []*menuEntry{menu} // nil for what is no part of the menu
+	open := []*menuEntry{menu} // nil for blocks outside the menu
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		words := strings.Fields(line)
@@ -274,7 +270,7 @@ func grubStarts(text string, env map[string]string) string {
 	return menu.first().release
 }
 
-// find is the entry that a default names: the ID, title or number of each part of its way.
+// find returns the entry that a default names, by the ID, title or number of each part of its path.
 func (m *menuEntry) find(way []string) *menuEntry {
 	for i, e := range m.entries {
 		if way[0] == "" || way[0] != e.id && way[0] != e.title && way[0] != strconv.Itoa(i) {
@@ -288,7 +284,7 @@ func (m *menuEntry) find(way []string) *menuEntry {
 	return nil
 }
 
-// first is an entry itself, or the first one of a submenu.
+// first is the entry itself, or the first entry of a submenu.
 func (m *menuEntry) first() *menuEntry {
 	for len(m.entries) > 0 {
 		m = m.entries[0]
@@ -296,8 +292,8 @@ func (m *menuEntry) first() *menuEntry {
 	return m
 }
 
-// releaseOf is the release of the kernel that a boot entry starts: "6.1.0-49-amd64" of
-// "linux /boot/vmlinuz-6.1.0-49-amd64 root=…"; empty where its file does not tell.
+// releaseOf is the release of the kernel that a boot entry starts: "6.1.0-49-amd64" for "linux
+// /boot/vmlinuz-6.1.0-49-amd64 root=…"; empty if its file does not tell.
 func releaseOf(text string) string {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -309,7 +305,7 @@ func releaseOf(text string) string {
 				return release
 			}
 		}
-		if path.Base(words[1]) == "linux" { // "/MACHINE/RELEASE/linux", as kernel-install has it
+		if path.Base(words[1]) == "linux" { // "/MACHINE/RELEASE/linux", as kernel-install writes it
 			return path.Base(path.Dir(words[1]))
 		}
 	}

@@ -1,5 +1,5 @@
-// Package kernel observes and makes the kernel of a system: the package that brings
-// it, and the parameters of its command line.
+// Package kernel observes and applies the kernel of a system: the package that provides it, and its command line
+// parameters.
 package kernel
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// name is that of the facet.
+// name is the name of the facet.
 const name = "kernel"
 
 // New is the facet kernel.
@@ -44,7 +44,7 @@ func (f facet) begin(ctx context.Context, h *inside.Host) (*work, error) {
 	}}, nil
 }
 
-// Observe tells what the items of keys are.
+// Observe returns the state of the items with these keys.
 func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -66,8 +66,7 @@ func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (insi
 	return w.seen, nil
 }
 
-// Apply makes items as they are asked for: the package first, since it brings the
-// kernel that the parameters are for.
+// Apply makes the items match the request. The package goes first, because the parameters are for its kernel.
 func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -106,12 +105,12 @@ func refused(format string, args ...any) error {
 	return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
-// container tells whether the system is a container, which has no kernel of its own.
+// container reports whether the system is a container, which has no kernel of its own.
 func (w *work) container() bool {
 	return w.tree.Exists("/run/systemd/container") || w.tree.Exists("/.dockerenv") || w.tree.Exists("/run/.containerenv")
 }
 
-// noKernel is why a container can have no item of this facet.
+// noKernel says why a container cannot have items of this facet.
 const noKernel = "this system is a container and uses its host's kernel: take `kernel` out of its design"
 
 func (w *work) cut(what string) error {
@@ -121,7 +120,7 @@ func (w *work) cut(what string) error {
 	return w.tree.Before(what)
 }
 
-// run runs a program that changes the system; a code other than 0 is an error.
+// run runs a program that changes the system. A nonzero exit code is an error.
 func (w *work) run(timeout time.Duration, program string, args ...string) error {
 	if err := w.cut(program + " " + strings.Join(args, " ")); err != nil {
 		return err

@@ -23,7 +23,7 @@ const (
 	stub     loader = "systemd-boot" // with /etc/kernel/cmdline
 )
 
-// The files that parameters are written to.
+// Parameters are written to these files.
 const (
 	grubFile    = "/etc/default/grub.d/60-slipway.cfg"
 	grubConfig  = "/boot/grub/grub.cfg"
@@ -50,8 +50,7 @@ func (w *work) loader() loader {
 	return noLoader
 }
 
-// nextBoot is the command line that the boot loader gives the kernel, as far as
-// its files tell.
+// nextBoot is the command line of the next boot, as far as the boot loader's files tell.
 func (w *work) nextBoot(l loader) ([]parameter, error) {
 	switch l {
 	case grub:
@@ -77,8 +76,8 @@ func parseGrub(text string) []parameter {
 	return nil
 }
 
-// bootEntry is the command line of the default entry of the boot loader
-// specification: the saved one, or else that with the highest version in its name.
+// bootEntry is the command line of the default boot entry: the saved entry, or else the one with the highest
+// version in its name.
 func (w *work) bootEntry() ([]parameter, error) {
 	text, env, err := w.defaultEntry()
 	if err != nil {
@@ -87,7 +86,7 @@ func (w *work) bootEntry() ([]parameter, error) {
 	return parseEntry(text, env), nil
 }
 
-// defaultEntry is the text of that entry, with the variables of GRUB.
+// defaultEntry is the text of the default boot entry, with GRUB's variables.
 func (w *work) defaultEntry() (text string, env map[string]string, err error) {
 	if env, err = w.grubenv("/boot/grub2/grubenv", "/boot/efi/EFI/redhat/grubenv"); err != nil {
 		return "", nil, err
@@ -98,7 +97,7 @@ func (w *work) defaultEntry() (text string, env map[string]string, err error) {
 			return "", nil, err
 		}
 		chosen := ""
-		slices.SortStableFunc(names, inside.CompareVersions) // as GRUB and systemd-boot do: 6.10 is behind 6.9
+		slices.SortStableFunc(names, inside.CompareVersions) // like GRUB and systemd-boot: 6.10 comes after 6.9
 		for _, n := range names {
 			if strings.HasSuffix(n, ".conf") && !strings.Contains(n, "rescue") {
 				chosen = n
@@ -116,7 +115,7 @@ func (w *work) defaultEntry() (text string, env map[string]string, err error) {
 	return "", nil, fmt.Errorf("no boot entry in %s", strings.Join(entryFolders, ", "))
 }
 
-// parseEntry reads the options of a boot entry; variables are those of grubenv.
+// parseEntry reads the options of a boot entry. The variables are those of grubenv.
 func parseEntry(text string, env map[string]string) (all []parameter) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "options"); ok && (rest == "" || rest[0] == ' ' || rest[0] == '\t') {
@@ -131,7 +130,7 @@ func parseEntry(text string, env map[string]string) (all []parameter) {
 	return all
 }
 
-// wrong says why a parameter is not available, or nothing.
+// wrong says why parameters are not available; empty if they are.
 func (w *work) wrong(l loader) string {
 	switch {
 	case l != noLoader:
@@ -186,7 +185,7 @@ func (w *work) observeParameters(keys []string) {
 	}
 }
 
-// parameterBefore is what was set before a parameter was ours.
+// parameterBefore is a parameter's setting before Slipway took it.
 type parameterBefore struct {
 	Value   *string  `json:"value,omitempty"` // at the next boot
 	Folders []string `json:"folders,omitempty"`
@@ -197,8 +196,7 @@ type parameterMade struct {
 	Value string `json:"value"`
 }
 
-// applyParameters sets and removes parameters, all with one run of the boot
-// loader's program.
+// applyParameters sets and removes parameters with one run of the boot loader's program.
 func (w *work) applyParameters(items []item.Item, leaving []string) error {
 	if len(items) == 0 && len(leaving) == 0 {
 		return nil
@@ -214,7 +212,7 @@ func (w *work) applyParameters(items []item.Item, leaving []string) error {
 	}
 	next, err := w.nextBoot(l)
 	if l == grub && errors.Is(err, fs.ErrNotExist) {
-		err = nil // update-grub makes the file
+		err = nil // update-grub creates the file
 	}
 	if err != nil {
 		return err
@@ -241,7 +239,7 @@ func (w *work) applyParameters(items []item.Item, leaving []string) error {
 	return w.check(l, items)
 }
 
-// own takes the items that are not set, and notes the values of those that are ours.
+// own takes ownership of items that are not set, and records the values of the owned ones.
 func (w *work) own(l loader, items []item.Item, next []parameter) error {
 	for _, i := range items {
 		value, set := find(next, item.ID(i.Key))
@@ -274,7 +272,7 @@ func (w *work) own(l loader, items []item.Item, next []parameter) error {
 	return nil
 }
 
-// folders are the folders above a file that Slipway has made or would make.
+// folders are the folders above a file that Slipway has created or would create.
 func (w *work) folders(file string) ([]string, error) {
 	folders, err := w.tree.MissingFolders(file)
 	for _, key := range w.h.Owned.Keys(name) {
@@ -286,7 +284,7 @@ func (w *work) folders(file string) ([]string, error) {
 	return slices.Compact(folders), err
 }
 
-// ours are the parameters that Slipway set and that stay, in order.
+// ours are the parameters that Slipway set and that stay, sorted.
 func (w *work) ours(leaving []string) (all []parameter) {
 	for _, key := range w.h.Owned.Keys(name) {
 		var made *parameterMade
@@ -300,7 +298,7 @@ func (w *work) ours(leaving []string) (all []parameter) {
 	return all
 }
 
-// pendingFile says that the boot loader's program has not run since the last write.
+// pendingFile marks that the boot loader's program has not run since the last write.
 const pendingFile = inside.Folder + "/boot-loader"
 
 // writeGrub writes the file of /etc/default/grub.d and runs update-grub.
@@ -316,8 +314,7 @@ func (w *work) writeGrub(items []item.Item, leaving []string) error {
 	return w.updateGrub()
 }
 
-// putText makes a file so; without a text it is not there. What follows from a
-// change is noted first.
+// putText writes a file; an empty text removes it. It first records that the boot loader's program must run.
 func (w *work) putText(file, want string, leaving []string) (changed bool, err error) {
 	have, err := w.tree.Read(file, maxConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -345,7 +342,7 @@ func (w *work) putText(file, want string, leaving []string) (changed bool, err e
 	return true, nil
 }
 
-// runGrubby sets what differs in all boot entries.
+// runGrubby updates all boot entries that differ.
 func (w *work) runGrubby(items []item.Item, leaving []string, next []parameter) error {
 	var set, drop []string
 	for _, i := range items {
@@ -378,7 +375,7 @@ func (w *work) runGrubby(items []item.Item, leaving []string, next []parameter) 
 	return w.run(5*time.Minute, "grubby", args...)
 }
 
-// cmdlineCreated tells whether /etc/kernel/cmdline is, or would be, made by Slipway.
+// cmdlineCreated reports whether Slipway created, or would create, /etc/kernel/cmdline.
 func (w *work) cmdlineCreated() bool {
 	for _, key := range w.h.Owned.Keys(name) {
 		var before parameterBefore
@@ -421,7 +418,7 @@ func (w *work) writeCmdline(items []item.Item, leaving []string, next []paramete
 		text = ""
 	}
 	if string(base) != text && join(parse(string(base))) == strings.TrimSpace(text) && text != "" {
-		text = string(base) // only the spaces differ
+		text = string(base) // only whitespace differs
 	}
 	changed, err := w.putText(cmdlineFile, text, leaving)
 	if err != nil || !changed && !w.tree.Exists(pendingFile) {
@@ -444,7 +441,7 @@ func (w *work) writeCmdline(items []item.Item, leaving []string, next []paramete
 	return w.tree.Remove(pendingFile)
 }
 
-// check looks whether the next boot has what was written.
+// check verifies that the next boot uses what was written.
 func (w *work) check(l loader, items []item.Item) error {
 	next, err := w.nextBoot(l)
 	if err != nil || len(items) == 0 {

@@ -12,12 +12,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/packages"
 )
 
-// installed are the packages that bring kernels.
+// installed are the packages that provide kernels.
 type installed struct {
 	family string // "debian" or "rhel"
-	// needs are the packages that an installed one depends on, by name.
+	// needs lists the dependencies of installed packages, by name.
 	needs map[string][]string
-	// releases are the kernels that a package brings: "6.1.0-18-amd64".
+	// releases are the kernels that a package provides: "6.1.0-18-amd64".
 	releases map[string][]string
 }
 
@@ -41,9 +41,9 @@ func (w *work) installed() (installed, error) {
 	return all, err
 }
 
-// variants gives the packages of kernels such as kernel-rt the kernels that they bring. They
-// are built with the usual one, and have its version: their own release ends in "+rt" from
-// RHEL 9.3 on. Where neither is told apart, nothing is known to be brought.
+// variants assigns kernels to packages of variants such as kernel-rt. They have the usual kernel's version; since
+// RHEL 9.3 their own release ends in "+rt". If the two cannot be told apart, the kernels of the package are
+// unknown.
 func (i installed) variants(there func(release string) bool) {
 	usual := slices.Concat(i.releases["kernel"], i.releases["kernel-core"])
 	for n, releases := range i.releases {
@@ -97,7 +97,7 @@ func parseStatus(text string) installed {
 	return all
 }
 
-// parseRPM reads names and versions. All packages of one build are one kernel.
+// parseRPM reads names and versions. All packages of one build provide one kernel.
 func parseRPM(text string) installed {
 	all := installed{"rhel", map[string][]string{}, map[string][]string{}}
 	for line := range strings.Lines(text) {
@@ -111,7 +111,7 @@ func parseRPM(text string) installed {
 	return all
 }
 
-// brings tells whether a package, or one that it depends on, brings a kernel.
+// brings reports whether a package, or one of its dependencies, provides a kernel.
 func (i installed) brings(n, release string) bool {
 	return i.reaches(n, release, map[string]bool{})
 }
@@ -125,8 +125,8 @@ func (i installed) reaches(n, release string, passed map[string]bool) bool {
 		slices.ContainsFunc(i.needs[n], func(need string) bool { return i.reaches(need, release, passed) })
 }
 
-// bringer is the package that brings a kernel: the asked one if it does, or else
-// one that follows new kernels, or else that of this very kernel.
+// bringer is the package that provides a kernel: the requested one if it does, else one that follows new kernels,
+// else the package of this kernel.
 func (i installed) bringer(release, asked string) string {
 	if asked != "" && i.brings(asked, release) {
 		return asked
@@ -152,7 +152,7 @@ type kernelMade struct {
 	Package string `json:"package"`
 }
 
-// kernelBefore says which packages were there.
+// kernelBefore lists the packages that were installed before.
 type kernelBefore struct {
 	Packages []string `json:"packages,omitempty"`
 }
@@ -191,15 +191,14 @@ func (w *work) observeKernel(key string) {
 	}
 	switch other := w.startsOther(made.Package, all); {
 	case !there:
-	case other != "": // a difference, and no boot brings what is designed
+	case other != "": // a difference that no reboot resolves
 		w.seen.Pending[at] = other
 	case w.seen.Have[at] != made.Package:
 		w.seen.Pending[at], w.seen.Waits = made.Package, "reboot"
 	}
 }
 
-// applyKernel installs the package of the kernel; the kernel runs after the next
-// boot.
+// applyKernel installs the package of the kernel. The kernel runs after the next boot.
 func (w *work) applyKernel(i item.Item) error {
 	n := i.Fields["package"]
 	if w.container() {
@@ -241,8 +240,7 @@ func (w *work) applyKernel(i item.Item) error {
 	return w.startPackage(i.Key, n, all)
 }
 
-// removeKernel forgets the package. Kernels are never removed: the system may run
-// one, and need the other to start.
+// removeKernel forgets the package. Slipway never removes kernels: the system may run one and need another to boot.
 func (w *work) removeKernel(key string) error {
 	var before kernelBefore
 	var made kernelMade

@@ -13,15 +13,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// machineOwn are parameters that name disks and files of one installation, or that
-// every installation has.
+// machineOwn are parameters that name disks and files of one installation, or that every installation has.
 var machineOwn = []string{"BOOT_IMAGE", "root", "rootflags", "rootfstype", "ro", "rw", "quiet", "splash", "rhgb", "initrd", "resume", "resume_offset", "cryptdevice", "crashkernel"}
 
 // assigned is a line that sets the parameters in grub's settings.
 var assigned = regexp.MustCompile(`^(GRUB_CMDLINE_LINUX|GRUB_CMDLINE_LINUX_DEFAULT)(\+?)=(.*)$`)
 
-// Survey lists the parameters of the command line that a person has added: those of
-// the boot loader's settings that the kernel runs with and will run with.
+// Survey lists the command line parameters that a person has added: those in the boot loader's settings that apply
+// now and at the next boot.
 func (f facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err error) {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -29,7 +28,7 @@ func (f facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, er
 	}
 	defer w.tree.Close()
 	if w.wrong(w.loader()) != "" {
-		return found, nil // it has no command line of its own
+		return found, nil // no command line of its own
 	}
 	added, err := w.addedByHand()
 	if err != nil {
@@ -87,7 +86,7 @@ func (w *work) addedByHand() (all []parameter, err error) {
 	if w.loader() == stub {
 		files = []string{cmdlineFile}
 	}
-	last := map[string][]parameter{} // by variable: a later line takes the place of earlier ones
+	last := map[string][]parameter{} // by variable: a later line replaces earlier ones
 	for _, file := range files {
 		if e, err := w.tree.Look(file); err != nil || e.Kind != tree.File {
 			continue
@@ -121,7 +120,7 @@ func (w *work) addedByHand() (all []parameter, err error) {
 	return append(last["GRUB_CMDLINE_LINUX"], last["GRUB_CMDLINE_LINUX_DEFAULT"]...), nil
 }
 
-// shellValue is a value of a shell's assignment without its quotes.
+// shellValue is the value of a shell assignment without its quotes.
 func shellValue(text string) string {
 	if len(text) > 1 && (text[0] == '"' || text[0] == '\'') {
 		if end := strings.LastIndexByte(text, text[0]); end > 0 {

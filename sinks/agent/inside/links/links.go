@@ -1,6 +1,5 @@
-// Package links looks at the network links of a system from inside: what its ports are,
-// what is at the other end of their cables, and whether others on its networks answer.
-// It changes nothing, and ends in time whatever it meets.
+// Package links looks at a system's network links from inside: its ports, the other ends of their cables, and
+// whether peers on its networks answer. It changes nothing, and always ends in time.
 package links
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// longest bounds a look, beside the time in which it listens.
+// longest bounds a look, in addition to the time for listening.
 const longest = 12 * time.Second
 
 // Look looks at all links at once.
@@ -41,8 +40,8 @@ func Look(ctx context.Context, h *inside.Host, asked item.LinkProbes) (*item.Lin
 	return seen, nil
 }
 
-// hear gives ports the neighbours that lldpd or systemd-networkd has heard, and listens
-// for those of the asked ports that have none.
+// hear adds the neighbours that lldpd or systemd-networkd have heard. It listens on those requested ports that have
+// none.
 func hear(ctx context.Context, h *inside.Host, ports []*port, asked []string, listening time.Duration) {
 	silent := func() (left []*port) {
 		for _, p := range ports {

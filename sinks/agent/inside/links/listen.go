@@ -10,14 +10,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// What packet(7) says, in numbers that package syscall lacks.
+// These are constants of packet(7) that package syscall lacks.
 const (
 	addMembership = 1 // PACKET_ADD_MEMBERSHIP
 	multicast     = 0 // PACKET_MR_MULTICAST
 	outgoing      = 4 // PACKET_OUTGOING
 )
 
-// nearestBridge is the address that LLDP frames of direct neighbours are sent to.
+// nearestBridge is the destination address of LLDP frames between direct neighbours.
 var nearestBridge = [8]byte{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
 // membership is struct packet_mreq.
@@ -28,8 +28,8 @@ type membership struct {
 	address [8]byte
 }
 
-// onlyLLDP is a filter that lets frames of LLDP pass, and nothing else: it loads the
-// type of the frame, and takes all of it where that is LLDP's.
+// onlyLLDP is a filter that passes only LLDP frames: it loads the frame type, and passes the whole frame if the
+// type is LLDP's.
 var onlyLLDP = []syscall.SockFilter{
 	{Code: syscall.BPF_LD + syscall.BPF_H + syscall.BPF_ABS, K: 12},
 	{Code: syscall.BPF_JMP + syscall.BPF_JEQ + syscall.BPF_K, K: lldpType, Jf: 1},
@@ -37,8 +37,7 @@ var onlyLLDP = []syscall.SockFilter{
 	{Code: syscall.BPF_RET + syscall.BPF_K, K: 0},
 }
 
-// attach has a socket take what a filter lets pass, and nothing else (socket(7),
-// SO_ATTACH_FILTER).
+// attach installs a filter on a socket, which then receives only matching packets (socket(7), SO_ATTACH_FILTER).
 func attach(fd int, filter []syscall.SockFilter) error {
 	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, err := syscall.Syscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), syscall.SOL_SOCKET, syscall.SO_ATTACH_FILTER,
@@ -49,16 +48,16 @@ func attach(fd int, filter []syscall.SockFilter) error {
 	return nil
 }
 
-// listen waits until each port has heard a neighbour, at most for some time. Where the
-// kernel does not let it, nothing was heard.
+// listen waits until each port has heard a neighbour, for at most longest. If the kernel does not allow it, nothing
+// is heard.
 func listen(ctx context.Context, ports []*port, longest time.Duration) {
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
 	defer syscall.Close(fd)
-	// All frames are asked for and not those of LLDP alone, since only so the kernel shows
-	// those that arrive at members of bonds and bridges. The filter is there before them.
+	// The socket asks for all frames, because only then does the kernel show those that arrive at members of bonds
+	// and bridges. The filter is attached before any frame can arrive.
 	every := int(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, syscall.ETH_P_ALL)))
 	wait := syscall.NsecToTimeval(int64(200 * time.Millisecond))
 	if attach(fd, onlyLLDP) != nil || syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait) != nil ||
@@ -78,7 +77,7 @@ func listen(ctx context.Context, ports []*port, longest time.Duration) {
 		size, from, err := syscall.Recvfrom(fd, frame, 0)
 		at, ok := from.(*syscall.SockaddrLinklayer)
 		if err != nil || !ok || at.Pkttype == outgoing || waits[at.Ifindex] == nil {
-			continue // most often nothing came in a while
+			continue // usually a timeout
 		}
 		if n, ok := parseFrame(frame[:size]); ok {
 			n.By = "slipway"

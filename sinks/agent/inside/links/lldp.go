@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// The head of an Ethernet frame, and the type of those of LLDP (IEEE 802.1AB).
+// These are the size of an Ethernet header and the frame type of LLDP (IEEE 802.1AB).
 const (
 	ethernetHead = 14
 	lldpType     = 0x88cc
@@ -28,8 +28,8 @@ const (
 // maxName bounds each text of a neighbour, in characters.
 const maxName = 255
 
-// parseFrame reads an Ethernet frame of LLDP. It is false for what names no chassis and
-// no port, and for a neighbour that takes leave.
+// parseFrame reads an Ethernet frame with LLDP. It returns false if the frame names no chassis and port, or if the
+// neighbour says goodbye.
 func parseFrame(frame []byte) (item.Neighbour, bool) {
 	var n item.Neighbour
 	if len(frame) < ethernetHead || binary.BigEndian.Uint16(frame[12:]) != lldpType {
@@ -59,8 +59,8 @@ func parseFrame(frame []byte) (item.Neighbour, bool) {
 	return n, n.Chassis != "" && n.Port != "" && !leaves
 }
 
-// identifier is a chassis or a port. One of its subtypes is a MAC address, and one an
-// address with its family before it (8.5.2, 8.5.3).
+// identifier is a chassis or a port. One subtype is a MAC address; another is a network address after its family
+// (8.5.2, 8.5.3).
 func identifier(value []byte, mac, network byte) string {
 	if len(value) < 2 {
 		return ""
@@ -77,7 +77,7 @@ func identifier(value []byte, mac, network byte) string {
 	return printable(string(rest))
 }
 
-// printable is a name that others chose, in one line of bounded length.
+// printable is a foreign name, on one line of bounded length.
 func printable(text string) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -91,7 +91,7 @@ func printable(text string) string {
 	return text
 }
 
-// bounded are the first neighbours of a port, each once.
+// bounded are the first distinct neighbours of a port.
 func bounded(all []item.Neighbour) []item.Neighbour {
 	var some []item.Neighbour
 	for _, n := range all {
@@ -103,12 +103,10 @@ func bounded(all []item.Neighbour) []item.Neighbour {
 	return some
 }
 
-// maxNeighbourFile bounds what is read of the frames that systemd-networkd keeps of one
-// interface.
+// maxNeighbourFile bounds what is read of systemd-networkd's frames of one interface, in bytes.
 const maxNeighbourFile = 64 << 10
 
-// fromNetworkd are the neighbours of an interface that systemd-networkd has heard; none
-// where it does not listen.
+// fromNetworkd are the neighbours of an interface that systemd-networkd has heard; none if it does not listen.
 func fromNetworkd(h *inside.Host, index int) []item.Neighbour {
 	f, err := os.Open(h.Path("/run/systemd/netif/lldp/" + strconv.Itoa(index)))
 	if err != nil {
@@ -122,8 +120,8 @@ func fromNetworkd(h *inside.Host, index int) []item.Neighbour {
 	return parseNetworkd(text)
 }
 
-// parseNetworkd reads a file of systemd-networkd: of each frame its length in eight
-// octets, the lowest first, and the frame.
+// parseNetworkd reads a file of systemd-networkd: for each frame its length in eight little-endian bytes, then the
+// frame.
 func parseNetworkd(text []byte) []item.Neighbour {
 	var all []item.Neighbour
 	for len(text) >= 8 {
@@ -141,8 +139,7 @@ func parseNetworkd(text []byte) []item.Neighbour {
 	return bounded(all)
 }
 
-// fromLLDPD are the neighbours that lldpd has heard, by interface; none where it is not
-// installed or does not run.
+// fromLLDPD are the neighbours that lldpd has heard, by interface; none if it is not installed or does not run.
 func fromLLDPD(ctx context.Context, h *inside.Host) map[string][]item.Neighbour {
 	out, err := h.Exec(ctx, inside.Command{Path: "lldpcli", Args: []string{"-f", "json0", "show", "neighbors"}, Timeout: 5 * time.Second})
 	if err != nil || out.Code != 0 {
@@ -151,7 +148,7 @@ func fromLLDPD(ctx context.Context, h *inside.Host) map[string][]item.Neighbour 
 	return parseLLDPD(out.Out)
 }
 
-// said is one of the lists of one value that lldpcli(8) prints as json0.
+// said is a JSON list with one value, as lldpcli(8) prints it in the format json0.
 type said []struct {
 	Value string `json:"value"`
 }
@@ -163,7 +160,7 @@ func (s said) text() string {
 	return printable(s[0].Value)
 }
 
-// parseLLDPD reads what `lldpcli -f json0 show neighbors` prints.
+// parseLLDPD reads the output of `lldpcli -f json0 show neighbors`.
 func parseLLDPD(text []byte) map[string][]item.Neighbour {
 	var told struct {
 		LLDP []struct {

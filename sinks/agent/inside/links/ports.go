@@ -13,19 +13,19 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// maxPorts bounds how many ports are told of.
+// maxPorts bounds how many ports are reported.
 const maxPorts = 64
 
-// interfaceName is what is believed to be the name of an interface.
+// interfaceName matches a plausible interface name.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,15}$`)
 
-// port is a port, and its number in the kernel.
+// port is a port with its kernel index.
 type port struct {
 	item.Port
 	index int
 }
 
-// readPorts reads the interfaces that are hardware or asked for.
+// readPorts reads the interfaces that are hardware or requested.
 func readPorts(h *inside.Host, asked []string) ([]*port, error) {
 	entries, err := os.ReadDir(h.Path("/sys/class/net"))
 	if err != nil {
@@ -45,8 +45,8 @@ func readPorts(h *inside.Host, asked []string) ([]*port, error) {
 	return ports, nil
 }
 
-// isHardware says whether an interface is a port of an adapter. Virtual functions, which
-// belong to guests, are none of the host's own.
+// isHardware reports whether an interface is a port of an adapter. Virtual functions do not count; they belong to
+// guests.
 func isHardware(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, "device"))
 	_, function := os.Lstat(filepath.Join(folder, "device/physfn"))
@@ -58,7 +58,7 @@ func readPort(folder, name string) *port {
 	text := func(file string) string { return inside.Text(filepath.Join(folder, file)) }
 	count := func(file string) int { n, _ := strconv.Atoi(text(file)); return max(n, 0) }
 	p := &port{item.Port{Name: name, MAC: text("address"), PCI: inside.PCIAddress(folder), MTU: count("mtu")}, count("ifindex")}
-	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
+	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member uses its bond's address
 		p.MAC = own
 	}
 	flags, _ := strconv.ParseUint(strings.TrimPrefix(text("flags"), "0x"), 16, 32)
@@ -67,7 +67,7 @@ func readPort(folder, name string) *port {
 	if !p.Off {
 		p.Carrier = map[string]string{"1": "up", "0": "down"}[text("carrier")]
 	}
-	if p.Carrier == "up" { // else the kernel tells of what was
+	if p.Carrier == "up" { // otherwise the kernel reports old values
 		p.Speed = count("speed")
 		if d := text("duplex"); d == "full" || d == "half" {
 			p.Duplex = d

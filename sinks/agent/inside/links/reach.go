@@ -15,21 +15,21 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/netlink"
 )
 
-// How targets are asked.
+// These are the bounds for trying targets.
 const (
 	maxTargets = 64
 	tries      = 3
 	eachTry    = 700 * time.Millisecond
-	// settling is how long the kernel may take to ask an old neighbour again: 5 s in
-	// which it only waits, then up to three questions (arp(7)).
+	// settling is how long the kernel may take to ask an old neighbour again: it waits for 5 s, then asks up to
+	// three times (arp(7)).
 	settling = 9 * time.Second
 )
 
-// What ip(7), ipv6(7) and the headers say, in numbers that package syscall lacks.
+// These are constants of ip(7), ipv6(7) and the headers that package syscall lacks.
 const (
 	mtuDiscover     = 10 // IP_MTU_DISCOVER
 	mtuDiscoverSix  = 23 // IPV6_MTU_DISCOVER
-	alwaysWhole     = 3  // IP_PMTUDISC_PROBE: never in fragments, whatever was learned of the path
+	alwaysWhole     = 3  // IP_PMTUDISC_PROBE: never fragment, whatever is known of the path
 	echoRequest     = 8
 	echoReply       = 0
 	echoRequestSix  = 128
@@ -39,7 +39,7 @@ const (
 	leastIP, mostIP = 68, 65535
 )
 
-// reach asks all targets at once.
+// reach tries all targets at once.
 func reach(ctx context.Context, targets []item.Target) []item.Reached {
 	targets = targets[:min(len(targets), maxTargets)]
 	all := make([]item.Reached, len(targets))
@@ -51,9 +51,8 @@ func reach(ctx context.Context, targets []item.Target) []item.Reached {
 	return all
 }
 
-// ask asks one target by ICMP, on the network alone that both are in. The kernel must
-// learn its hardware address before it can send anything there, so a target that keeps
-// silent on ICMP shows all the same.
+// ask tries one target by ICMP, only on the network that both share. The kernel must first learn the target's
+// hardware address, so a target that ignores ICMP still shows.
 func ask(ctx context.Context, t item.Target, number uint16) item.Reached {
 	r := item.Reached{Target: t}
 	a, err := netip.ParseAddr(t.Address)
@@ -102,7 +101,7 @@ func untried(err error) string {
 	return fmt.Sprintf("it cannot be tried: %v", err)
 }
 
-// pinger is a socket on which one address is asked. Its file has deadlines.
+// pinger is a socket for one address. Its file supports deadlines.
 type pinger struct {
 	*os.File
 	to     netip.Addr
@@ -124,11 +123,11 @@ func dial(a netip.Addr, number uint16) (*pinger, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_DONTROUTE, 1), // what a router answers proves nothing
+		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_DONTROUTE, 1), // an answer through a router proves nothing
 		syscall.SetsockoptInt(fd, level, option, alwaysWhole),
 	)
 	if err == nil {
-		err = syscall.Connect(fd, to) // from then on only what that address sends is read
+		err = syscall.Connect(fd, to) // the socket then only receives from that address
 	}
 	if err != nil {
 		syscall.Close(fd)
@@ -137,7 +136,7 @@ func dial(a netip.Addr, number uint16) (*pinger, error) {
 	return &pinger{File: os.NewFile(uintptr(fd), "a socket"), to: a, number: number ^ uint16(os.Getpid()<<6)}, nil
 }
 
-// head is how much of a packet is not the echo itself.
+// head is the size of the IP header.
 func (p *pinger) head() int {
 	if p.to.Is4() {
 		return ipHead
@@ -145,8 +144,7 @@ func (p *pinger) head() int {
 	return ipSix
 }
 
-// tried sends echo requests of some bytes until one is answered. Its error says why
-// none could be sent.
+// tried sends echo requests of size bytes until one is answered. Its error says why none could be sent.
 func (p *pinger) tried(ctx context.Context, size int) (bool, error) {
 	for range tries {
 		if ctx.Err() != nil {
@@ -167,7 +165,7 @@ func (p *pinger) tried(ctx context.Context, size int) (bool, error) {
 			if err != nil && (errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil) {
 				break
 			}
-			if err != nil { // an answer by ICMP that is no reply, such as "unreachable"
+			if err != nil { // an ICMP error such as "unreachable"
 				select {
 				case <-ctx.Done():
 				case <-time.After(50 * time.Millisecond):
@@ -178,8 +176,7 @@ func (p *pinger) tried(ctx context.Context, size int) (bool, error) {
 	return false, nil
 }
 
-// request is an echo request of some bytes (RFC 792, RFC 4443). The kernel computes the
-// checksum for IPv6.
+// request is an echo request of size bytes (RFC 792, RFC 4443). The kernel computes the checksum for IPv6.
 func (p *pinger) request(size int) []byte {
 	b := make([]byte, max(size, icmpHead))
 	b[0] = echoRequest
@@ -194,8 +191,7 @@ func (p *pinger) request(size int) []byte {
 	return b
 }
 
-// isReply says whether a packet answers the last request. With IPv4 the head of the
-// packet is before it.
+// isReply reports whether a packet answers the last request. An IPv4 packet includes its header.
 func (p *pinger) isReply(packet []byte, size int) bool {
 	kind := byte(echoReplySix)
 	if p.to.Is4() {
@@ -208,7 +204,7 @@ func (p *pinger) isReply(packet []byte, size int) bool {
 		binary.BigEndian.Uint16(packet[4:]) == p.number && binary.BigEndian.Uint16(packet[6:]) == p.count
 }
 
-// checksum is that of RFC 1071.
+// checksum is the checksum of RFC 1071.
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {
@@ -224,8 +220,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// kernelSays is whether a target that does not answer ICMP has told the kernel its
-// hardware address. What the kernel knows from long ago it asks again.
+// kernelSays reports whether a target that ignores ICMP has told the kernel its hardware address. The kernel asks
+// again if it learned the address long ago.
 func (p *pinger) kernelSays(ctx context.Context) (answers, why string) {
 	for end := time.Now().Add(settling); ; {
 		all, err := netlink.Neighbors()
@@ -255,7 +251,7 @@ func (p *pinger) kernelSays(ctx context.Context) (answers, why string) {
 	}
 }
 
-// plain is an error without the name of the file that stands for the socket.
+// plain removes the name of the socket's file from an error.
 func plain(err error) error {
 	var at *os.PathError
 	if errors.As(err, &at) {

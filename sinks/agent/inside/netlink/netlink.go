@@ -1,5 +1,4 @@
-// Package netlink reads tables of the kernel as rtnetlink(7) has them, by system calls
-// alone.
+// Package netlink reads kernel tables in the format of rtnetlink(7), with system calls only.
 package netlink
 
 import (
@@ -8,14 +7,14 @@ import (
 	"syscall"
 )
 
-// What rtnetlink(7) says, in numbers that package syscall lacks.
+// These are constants of rtnetlink(7) that package syscall lacks.
 const (
 	neighborMessage = 28 // RTM_NEWNEIGH
 	neighborAsk     = 30 // RTM_GETNEIGH
 )
 
-// The states of a neighbour (NUD_…, linux/neighbour.h). The kernel asks one again that
-// is in StateDelay or StateProbe.
+// The states of a neighbour (NUD_…, linux/neighbour.h). In StateDelay and StateProbe, the kernel is asking the
+// neighbour again.
 const (
 	StateIncomplete = 0x01
 	StateReachable  = 0x02
@@ -33,10 +32,10 @@ type Neighbor struct {
 	State   uint16
 }
 
-// Answered says whether it answered a moment ago, or need not.
+// Answered reports whether the neighbour answered recently, or need not answer.
 func (n Neighbor) Answered() bool { return n.State&(StateReachable|StatePermanent|StateNoARP) != 0 }
 
-// Neighbors asks the kernel for the machines that it has spoken to.
+// Neighbors returns the kernel's table of neighbours.
 func Neighbors() ([]Neighbor, error) {
 	table, err := syscall.NetlinkRIB(neighborAsk, syscall.AF_UNSPEC)
 	if err != nil {
@@ -60,8 +59,7 @@ func ParseNeighbors(table []byte) []Neighbor {
 	return all
 }
 
-// Messages calls a function with each message of a kind. What is cut or makes no
-// sense ends it.
+// Messages calls a function for each message of a kind. It stops at a truncated or invalid message.
 func Messages(table []byte, kind uint16, each func(body []byte)) {
 	for len(table) >= syscall.NLMSG_HDRLEN {
 		size := int(binary.NativeEndian.Uint32(table))
@@ -75,7 +73,7 @@ func Messages(table []byte, kind uint16, each func(body []byte)) {
 	}
 }
 
-// Attributes are those of a message behind its head, by type.
+// Attributes are the attributes after a message's header, by type.
 func Attributes(body []byte, head int) map[uint16][]byte {
 	all := map[uint16][]byte{}
 	if len(body) < head {

@@ -13,22 +13,21 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// activation makes a manager take its files.
+// activation makes a manager use its files.
 type activation struct {
 	f       *Facet
 	h       *inside.Host
 	manager string
-	changed []string // the interfaces to be set up again
-	anew    bool     // some of them were deleted, to be made anew
+	changed []string // interfaces to set up again
+	anew    bool     // some of them were deleted, to be created again
 }
 
-// services are the units of the managers.
+// services are the managers' units.
 var services = map[string]string{
 	Networkd: "systemd-networkd.service", NetworkManager: "NetworkManager.service", Ifupdown: "networking.service",
 }
 
-// active says whether a manager runs. It does not while the machine boots, and
-// reads its files when it is started.
+// active reports whether a manager runs. It does not during boot; then it reads its files when it starts.
 func (f *Facet) active(ctx context.Context, h *inside.Host, manager string) bool {
 	if manager == Netplan {
 		return f.active(ctx, h, Networkd) || f.active(ctx, h, NetworkManager)
@@ -36,8 +35,8 @@ func (f *Facet) active(ctx context.Context, h *inside.Host, manager string) bool
 	return f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", services[manager])
 }
 
-// takeDown is for ifupdown, which can take an interface down only while its
-// files still say how it came up, and only under the name that it came up with.
+// takeDown is for ifupdown. ifupdown can take an interface down only while its files still describe how it came up,
+// and only under the name with which it came up.
 func (a activation) takeDown(ctx context.Context, p *plan, m *machine) error {
 	if a.manager != Ifupdown {
 		return nil
@@ -51,7 +50,7 @@ func (a activation) takeDown(ctx context.Context, p *plan, m *machine) error {
 	return a.ifdown(ctx, m.now().sorted(names))
 }
 
-// ifdown takes interfaces down, the last of them first.
+// ifdown takes interfaces down, last first.
 func (a activation) ifdown(ctx context.Context, names []string) error {
 	for _, id := range slices.Backward(names) {
 		if !a.f.succeeds(ctx, a.h, "ifquery", "--state", id) {
@@ -64,12 +63,12 @@ func (a activation) ifdown(ctx context.Context, names []string) error {
 	return nil
 }
 
-// prepare does what managers leave undone: modules, names, interfaces that cannot
-// be changed but only made anew, virtual functions.
+// prepare does what managers do not do: it loads modules, renames interfaces, deletes interfaces that must be
+// created again, and sets virtual functions.
 func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 	for kind, module := range map[string][]string{"bond": {"bonding", "max_bonds=0"}, "vlan": {"8021q"}} {
 		if len(p.after.names(kind)) > 0 && !exists(a.h.Path("/sys/module/"+module[0])) {
-			_ = a.f.run(ctx, a.h, "modprobe", module...) // where it fails, what needs it says so
+			_ = a.f.run(ctx, a.h, "modprobe", module...) // on failure, whatever needs the module reports it
 		}
 	}
 	for _, id := range p.after.names("ethernet") {
@@ -96,12 +95,15 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			}
 		}
 	}
+	if err := a.release(ctx, p, m); err != nil {
+		return err
+	}
 	for _, id := range p.after.names("bridge") {
 		if err := a.spanningTree(ctx, id, m.links[id], p.after[id].STP); err != nil {
 			return err
 		}
 	}
-	for _, id := range p.before.names("ethernet") { // managers leave an MTU that nobody asks for any more
+	for _, id := range p.before.names("ethernet") { // managers keep an MTU that is no longer requested
 		if r := m.links[id]; r != nil && p.before[id].MTU != 0 && p.after[id].MTU == 0 && r.MTU != 1500 {
 			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "mtu", "1500"); err != nil {
 				return err
@@ -118,11 +120,27 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 	return nil
 }
 
-// exists says whether an interface is there now: ifdown deletes what it was told to make.
+// release takes ports that left the design out of bonds and bridges that stay. systemd-networkd leaves an interface
+// as it is once no file matches the interface.
+func (a activation) release(ctx context.Context, p *plan, m *machine) error {
+	for _, id := range p.before.names("ethernet") {
+		_, stays := p.after[id]
+		_, masterStays := p.after[m.master(id)]
+		if stays || !masterStays || m.master(id) != p.before.master(id) || !exists(a.h.Path("/sys/class/net/"+id+"/master")) {
+			continue
+		}
+		if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exists reports whether an interface exists now: ifdown deletes what its files told it to create.
 func (a activation) exists(id string) bool { return exists(a.h.Path("/sys/class/net/" + id)) }
 
-// mustBeMadeAnew says whether a virtual interface cannot become what is asked by
-// changing it.
+// mustBeMadeAnew reports whether a virtual interface must be created again, because it cannot be changed as
+// requested.
 func (r *real) mustBeMadeAnew(l item.Link) bool {
 	switch {
 	case l.Kind == "ethernet":
@@ -137,9 +155,8 @@ func (r *real) mustBeMadeAnew(l item.Link) bool {
 	return false
 }
 
-// spanningTree sets whether a bridge that is there speaks the spanning tree protocol.
-// systemd-networkd sets it only on a bridge that it makes, and making one anew would take
-// the ports of guests out of it.
+// spanningTree sets whether an existing bridge uses the spanning tree protocol. systemd-networkd sets this only
+// when it creates a bridge, and creating it again would drop the ports of guests.
 func (a activation) spanningTree(ctx context.Context, id string, is *real, on bool) error {
 	if is == nil || is.Kind != "bridge" || is.STP == on || !a.exists(id) {
 		return nil
@@ -154,7 +171,7 @@ func (a activation) rename(ctx context.Context, from, to string) error {
 	return a.f.run(ctx, a.h, "ip", "link", "set", "dev", from, "name", to)
 }
 
-// functions makes virtual functions; the kernel wants none before another number.
+// functions sets the number of virtual functions. The kernel requires 0 between two other numbers.
 func (a activation) functions(id string, from, to int) error {
 	path := "/sys/class/net/" + id + "/device/sriov_numvfs"
 	numbers := []int{to}
@@ -170,7 +187,7 @@ func (a activation) functions(id string, from, to int) error {
 	return nil
 }
 
-// activate makes the manager take its files for the interfaces that changed.
+// activate makes the manager use its files for the changed interfaces.
 func (a activation) activate(ctx context.Context, all links) error {
 	switch a.manager {
 	case Networkd:
@@ -186,9 +203,8 @@ func (a activation) activate(ctx context.Context, all links) error {
 	return a.ifup(ctx, all)
 }
 
-// takeFiles makes systemd-networkd go by its files. Of an interface that it has made, it does
-// not read the file again, also after that was deleted behind it, unless it is started anew
-// (networkctl(1), "reload").
+// takeFiles makes systemd-networkd use its files. Only a restart makes it read the file again of an interface that
+// it has created, even after something else deleted the interface (networkctl(1), "reload").
 func (a activation) takeFiles(ctx context.Context) error {
 	switch {
 	case !a.f.active(ctx, a.h, Networkd):
@@ -202,8 +218,8 @@ func (a activation) takeFiles(ctx context.Context) error {
 	return a.reconfigure(ctx)
 }
 
-// reconfigure makes systemd-networkd set up the interfaces again that are there.
-// It makes those that are not there from their files by itself.
+// reconfigure makes systemd-networkd set up the existing interfaces again. It creates missing ones from their files
+// by itself.
 func (a activation) reconfigure(ctx context.Context) error {
 	names := slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool { return !a.exists(id) })
 	if len(names) == 0 {
@@ -217,7 +233,7 @@ func (a activation) connections(ctx context.Context, all links) error {
 		return err
 	}
 	order := inOrder(all)
-	rank := func(id string) int { // a bond is up before its members can be
+	rank := func(id string) int { // a bond must be up before its members
 		return map[string]int{"bond": 0, "bridge": 0, "ethernet": 1, "vlan": 2}[all[id].Kind]
 	}
 	slices.SortStableFunc(order, func(x, y string) int { return rank(x) - rank(y) })
@@ -230,13 +246,12 @@ func (a activation) connections(ctx context.Context, all links) error {
 		}
 	}
 	for _, id := range a.gone(all) {
-		_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // it may have no profile any more
+		_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // it may no longer have a profile
 	}
 	return nil
 }
 
-// gone are interfaces that left the design and are there still: files of others
-// may set them up again.
+// gone are interfaces that left the design but still exist. Other files may set them up again.
 func (a activation) gone(all links) []string {
 	return slices.DeleteFunc(slices.Clone(a.changed), func(id string) bool {
 		_, stays := all[id]
@@ -264,17 +279,17 @@ func (a activation) ifup(ctx context.Context, all links) error {
 	return nil
 }
 
-// backTo makes the interfaces what the files say that were put back. It goes on
-// after an error: each part brings some of it back.
+// backTo makes the interfaces match the restored files. It continues after an error, because each part restores
+// something.
 func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 	var troubles []error
 	try := func(path string, args ...string) {
 		troubles = append(troubles, a.f.run(ctx, a.h, path, args...))
 	}
-	if active && a.manager == Ifupdown { // its state file says which are up, its files no longer how
+	if active && a.manager == Ifupdown { // its state file says which are up, but its files no longer say how
 		for _, id := range c.Names {
 			if a.exists(id) {
-				_ = a.f.run(ctx, a.h, "ip", "address", "flush", "dev", id, "scope", "global") // what stays is told by the next look
+				_ = a.f.run(ctx, a.h, "ip", "address", "flush", "dev", id, "scope", "global") // the next look reports leftovers
 			}
 		}
 	}
@@ -299,7 +314,7 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 		try("nmcli", "connection", "reload")
 		for _, id := range present(c) {
 			if a.exists(id) {
-				_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // one without a profile is put back by hand
+				_ = a.f.run(ctx, a.h, "nmcli", "--wait", "20", "device", "connect", id) // without a profile it is restored by hand
 			}
 		}
 	case a.manager == Ifupdown:
@@ -312,8 +327,8 @@ func (a activation) backTo(ctx context.Context, c *change, active bool) error {
 	return errors.Join(troubles...)
 }
 
-// unmake takes away the interfaces that a change made, its names, and the ports that it put into
-// others: no manager takes a port out that its files do not name.
+// unmake removes the interfaces and names that a change created, and the ports that it added to bonds and bridges.
+// No manager removes a port that its files do not mention.
 func (a activation) unmake(ctx context.Context, c *change) (troubles error) {
 	for _, id := range slices.Backward(c.Makes) {
 		if a.exists(id) {
@@ -340,8 +355,7 @@ func (a activation) unmake(ctx context.Context, c *change) (troubles error) {
 	return troubles
 }
 
-// byHand takes away what a change gave interfaces, without their manager. What they had is given
-// back behind it.
+// byHand removes what a change gave to interfaces, without their manager. The caller then restores what they had.
 func (a activation) byHand(ctx context.Context, c *change) error {
 	troubles := a.unmake(ctx, c)
 	m, err := a.f.tables.look(a.h)
@@ -369,7 +383,7 @@ func (a activation) byHand(ctx context.Context, c *change) error {
 	return troubles
 }
 
-// were are the interfaces of before, as far as they are made of each other.
+// were are the earlier interfaces, only with how they depend on each other.
 func (c *change) were() links {
 	all := links{}
 	for id, k := range c.Kernel {
@@ -389,7 +403,7 @@ func (c *change) were() links {
 	return all
 }
 
-// present are the interfaces of a change under their names of before.
+// present are the interfaces of a change under their earlier names.
 func present(c *change) []string {
 	names := slices.Clone(c.Names)
 	for _, old := range c.Renames {
@@ -400,7 +414,7 @@ func present(c *change) []string {
 	return names
 }
 
-// until looks again and again whether something is so, for some time at most.
+// until polls whether a condition holds, for a limited time.
 func (f *Facet) until(ctx context.Context, most time.Duration, so func() bool) bool {
 	end := time.After(most)
 	for !so() {

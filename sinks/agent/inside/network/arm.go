@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// arm keeps what was there and arms both ways back. When it fails, nothing of the
-// configuration has been touched.
+// arm saves the earlier state and prepares both ways back. If it fails, the configuration is untouched.
 func (f *Facet) arm(ctx context.Context, h *inside.Host, c *change) error {
 	program, err := f.executable()
 	if err != nil {
@@ -66,11 +65,10 @@ func (f *Facet) armed(ctx context.Context, h *inside.Host, c *change, program st
 	return writeMarker(h, c)
 }
 
-// againAfter is when a revert that failed is tried again.
+// againAfter is the interval between tries of a failed revert.
 const againAfter = 30 * time.Second
 
-// startTimer starts the timer that sets a change back, again and again until that
-// has been done.
+// startTimer starts the timer that reverts a change. It repeats until the revert is done.
 func (f *Facet) startTimer(ctx context.Context, h *inside.Host, name, program string, after time.Duration) error {
 	return f.run(ctx, h, "systemd-run", "--quiet", "--collect", "--unit="+timerUnit(name),
 		fmt.Sprintf("--on-active=%dms", max(after.Milliseconds(), 1)), "--timer-property=AccuracySec=100ms",

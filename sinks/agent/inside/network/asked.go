@@ -9,13 +9,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// asked tells what of an interface differs although its settings are as designed: what it asks
-// others for and was not given, or was given and did not ask for. It is told beside the
-// fields, and makes no difference: to write the settings once more would change nothing, and
-// would interrupt what works.
+// asked reports what differs although the settings match the design: requested addresses that the interface did not
+// get, or addresses that it did not request. It reports this as a fact, not as a difference: writing the settings
+// again would change nothing and interrupt a working network.
 func (r *real) asked(seen *inside.Seen, id string, made item.Link, addresses bool) {
 	if !r.up || !r.carrier {
-		return // it can ask nobody
+		return // it cannot ask anyone
 	}
 	var all []string
 	four := r.dynamicOf(isFour)
@@ -43,8 +42,8 @@ func (r *real) asked(seen *inside.Seen, id string, made item.Link, addresses boo
 	}
 }
 
-// hasAnother says whether it has an IPv4 address for good that it was not made with: a server
-// may give one without an end.
+// hasAnother reports whether an interface has a permanent IPv4 address that is not from its settings: a DHCP server
+// may give a lease without an end.
 func (r *real) hasAnother(made item.Link) bool {
 	return slices.ContainsFunc(r.Addresses, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -52,7 +51,7 @@ func (r *real) hasAnother(made item.Link) bool {
 	})
 }
 
-// dynamicOf are the addresses of leases and advertisements of one kind; empty for none.
+// dynamicOf lists the addresses of leases and advertisements of one kind; empty for none.
 func (r *real) dynamicOf(kind func(netip.Prefix) bool) string {
 	var all []string
 	for _, p := range r.dynamic {
@@ -63,10 +62,10 @@ func (r *real) dynamicOf(kind func(netip.Prefix) bool) string {
 	return item.List(all)
 }
 
-// unused are the designed name servers that are not in use; addresses have several spellings.
+// unused are the designed name servers that are not in use. An address can be spelled in several ways.
 func unused(made, inUse []string) []string {
 	return slices.DeleteFunc(slices.Clone(made), func(text string) bool {
-		host, _, _ := strings.Cut(text, "#") // a name for TLS
+		host, _, _ := strings.Cut(text, "#") // the part after # is a name for TLS
 		a, err := netip.ParseAddr(host)
 		return slices.ContainsFunc(inUse, func(other string) bool {
 			b, otherErr := netip.ParseAddr(other)

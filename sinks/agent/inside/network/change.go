@@ -17,53 +17,48 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// change is a change of the network that is not confirmed yet, as it is in the
-// marker. While the marker is there, whatever happens to this program, to its
-// connection and to the machine's power ends in the network as it was before: a
-// timer and a unit at boot set it back. Both are there before the first file of
-// the configuration is touched. Removing the marker is what makes the change good.
+// change is an unconfirmed change of the network, as stored in the marker. While the marker exists, a timer and a
+// boot unit restore the earlier network, whatever happens to this program, its connection or the machine's power.
+// Both exist before the first configuration file is touched. Removing the marker makes the change permanent.
 type change struct {
 	Name    string    `json:"name"`
 	Manager string    `json:"manager"`
 	Until   time.Time `json:"until"`
-	// Armed says that both ways back are there; nothing is touched before.
+	// Armed says that both ways back are ready. Nothing is touched before.
 	Armed bool `json:"armed"`
-	// Room says that there is room for the way back, and so for as long as it was not begun.
+	// Room says that disk space for the way back is reserved. The reserve exists until the way back begins.
 	Room bool `json:"room,omitempty"`
 	// Applied says that the machine's own checks have passed.
 	Applied bool `json:"applied"`
-	// Undone says that setting it back has begun, so that nobody can confirm it any
-	// more; Why and Again are those of the record that is to be left, and Undos how
-	// often it was tried.
+	// Undone says that the revert has begun, so nobody can confirm the change any more. Why and Again go into the
+	// record of the revert. Undos counts its tries.
 	Undone bool   `json:"undone,omitempty"`
 	Why    string `json:"why,omitempty"`
 	Again  bool   `json:"again,omitempty"`
 	Undos  int    `json:"undos,omitempty"`
-	// Paths are the files that are written; their texts of before are in the folder
-	// of the change.
+	// Paths are the files to write. Their earlier contents are in the folder of the change.
 	Paths []string `json:"paths"`
-	// Absent are those of them that were not there before.
+	// Absent are the paths that did not exist before.
 	Absent []string `json:"absent,omitempty"`
 	// Names are the interfaces that are set up, before or after.
 	Names []string `json:"names"`
-	// Makes are interfaces that are not there before.
+	// Makes are interfaces that did not exist before.
 	Makes []string `json:"makes,omitempty"`
-	// Anew are the interfaces that the change deletes and makes again, since they cannot become
-	// what is asked: nor can they become again what they were.
+	// Anew are the interfaces that the change deletes and creates again, because they cannot be changed as
+	// requested. The revert must create them again too.
 	Anew []string `json:"anew,omitempty"`
-	// Renames are the names of before by MAC address.
+	// Renames are the earlier names by MAC address.
 	Renames map[string]string `json:"renames,omitempty"`
-	// Stopped are units of other managers that ran before, and Started those that did not.
+	// Stopped are units of other managers that ran before. Started are those that did not.
 	Stopped []string `json:"stopped,omitempty"`
 	Started []string `json:"started,omitempty"`
-	// Owned is the list of what Slipway made, as it was before.
+	// Owned is the earlier list of what Slipway made.
 	Owned map[string]inside.Entry `json:"owned"`
-	// Kernel is what interfaces had before, to be put back where no configuration
-	// did it.
+	// Kernel is the earlier kernel state of interfaces, to be restored if no configuration does.
 	Kernel map[string]kept `json:"kernel"`
 }
 
-// kept is what an interface had.
+// kept is the earlier state of an interface.
 type kept struct {
 	Addresses []string     `json:"addresses,omitempty"`
 	Routes    []item.Route `json:"routes,omitempty"`
@@ -71,14 +66,14 @@ type kept struct {
 	MTU       int          `json:"mtu,omitempty"`
 	// Shared are addresses that may come and go meanwhile.
 	Shared []string `json:"shared,omitempty"`
-	// Master is the bond or the bridge that it is in, and Parent what a VLAN is on.
+	// Master is its bond or bridge. Parent is the interface under a VLAN.
 	Master string `json:"master,omitempty"`
 	Parent string `json:"parent,omitempty"`
-	// STP is whether a bridge spoke the spanning tree protocol; nil for other interfaces.
+	// STP reports whether a bridge used the spanning tree protocol; nil for other interfaces.
 	STP *bool `json:"stp,omitempty"`
 }
 
-// The files of a change. The unit is linked into what is started at boot.
+// These are the files of a change. The link makes the unit start at boot.
 const (
 	markerFile   = inside.Folder + "/network-unconfirmed"
 	revertedFile = inside.Folder + "/reverted"
@@ -87,16 +82,16 @@ const (
 	bootLink     = "/etc/systemd/system/sysinit.target.wants/slipway-network-revert.service"
 )
 
-// lockWait is how long a change waits for another one to end; a revert does not
-// wait longer for the program whose change it reverts.
+// lockWait is how long a change waits for another one to end. A revert waits no longer for the program whose change
+// it reverts.
 const lockWait = 10 * time.Second
 
 func folder(name string) string { return inside.Folder + "/network-before-" + name }
 
 func timerUnit(name string) string { return "slipway-revert-" + name }
 
-// settle ends an earlier change that is not confirmed. It says whether that is the
-// change that is asked for now, and waits for its confirmation.
+// settle ends an earlier unconfirmed change. If the earlier change is the requested one, it reports that this
+// change waits for its confirmation.
 func (f *Facet) settle(ctx context.Context, h *inside.Host, asked string) (waits bool, err error) {
 	c, err := readMarker(h)
 	switch {
@@ -106,7 +101,7 @@ func (f *Facet) settle(ctx context.Context, h *inside.Host, asked string) (waits
 		return false, f.disarm(ctx, h, c.Name)
 	case c.Undone:
 		return false, f.undo(ctx, h, c, c.Why, c.Again)
-	case !c.Applied: // its program is dead, since we hold the lock
+	case !c.Applied: // its program is dead, because this program holds the lock
 		return false, f.undo(ctx, h, c, cutShort, true)
 	case !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer"):
 		return false, f.setBack(ctx, h, c, "nobody confirmed it, and its timer is gone")
@@ -116,7 +111,7 @@ func (f *Facet) settle(ctx context.Context, h *inside.Host, asked string) (waits
 	return false, &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not confirmed yet; it is reverted at %s", c.Name, c.Until.Format(time.TimeOnly))}
 }
 
-// guarded makes a plan so on a system that runs, with both ways back armed.
+// guarded carries out a plan on a running system, with both ways back armed.
 func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	m, err := f.tables.look(h)
 	if err != nil {
@@ -137,7 +132,7 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 
 	answered := f.reached(ctx, h, m)
 
-	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // the connection may go, and the change is seen to its end
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE) // the connection may be lost, but the change must be finished
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Deadline-f.Deadline/10)
 	defer cancel()
 	c := f.newChange(h, p, m)
@@ -159,7 +154,7 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	return writeMarker(h, c)
 }
 
-// newChange is what a plan changes, and what there is before.
+// newChange records what a plan changes, and the state before.
 func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	c := &change{Name: p.name, Manager: p.manager, Until: f.now().Add(f.Deadline), Renames: map[string]string{}, Owned: map[string]inside.Entry{}, Kernel: map[string]kept{}}
 	for _, w := range p.writes {
@@ -184,9 +179,9 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	}
 	for id, r := range m.links {
 		if !slices.Contains(c.Names, id) && !slices.Contains(slices.Collect(maps.Values(c.Renames)), id) {
-			continue // it is others', such as of a container, and may come and go
+			continue // it belongs to others, such as a container, and may come and go
 		}
-		// A shared address may have moved to another machine until this one is set back.
+		// A shared address may have moved to another machine before this one is reverted.
 		shared := append(slices.Clone(p.before[id].Shared), both[id].Shared...)
 		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
 		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.master(id), r.Parent, r.spanningTree()}
@@ -194,7 +189,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	return c
 }
 
-// carryOut makes the plan so and holds that the machine's own checks pass.
+// carryOut carries out the plan and runs the machine's own checks.
 func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine, answered []item.Target) error {
 	before := f.gateways(ctx, h, m, p.after)
 	if err := f.own(h, p); err != nil {
@@ -205,7 +200,7 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 		return err
 	}
 	if len(p.stops) > 0 {
-		a.changed = p.all.names() // the other one may take any of them down
+		a.changed = p.all.names() // stopping the other manager may take any of them down
 		if err := f.stop(ctx, h, p.stops); err != nil {
 			return err
 		}
@@ -242,7 +237,7 @@ func (m *machine) changed(p *plan) (names []string) {
 		_, kernel := differ[id]
 		was, before := p.before[id]
 		is, after := p.after[id]
-		was.Shared, is.Shared = nil, nil // nothing is set up for them
+		was.Shared, is.Shared = nil, nil // nothing is configured for them
 		moved := p.before.master(id) != p.after.master(id)
 		if kernel || before != after || moved || !equal(was, is) || len(p.writes) > 0 && p.manager == Netplan {
 			names = append(names, id)
@@ -254,8 +249,8 @@ func (m *machine) changed(p *plan) (names []string) {
 	return names
 }
 
-// goWith adds what goes down with interfaces that ifupdown deletes and makes anew: the ports of
-// a bond and of a bridge, which would not be in it any more, and the VLANs on an interface.
+// goWith adds the interfaces that go down with those that ifupdown deletes and creates again: the ports of a bond
+// or bridge, which would no longer be in it, and the VLANs on an interface.
 func (all links) goWith(names []string) []string {
 	names = slices.Clone(names)
 	for more := true; more; {
@@ -271,8 +266,7 @@ func (all links) goWith(names []string) []string {
 	return names
 }
 
-// Unconfirmed is the change that waits for Confirm, and for how many seconds more;
-// its name is empty where there is none.
+// Unconfirmed returns the change that waits for Confirm, and the seconds left. The name is empty if there is none.
 func (f *Facet) Unconfirmed(h *inside.Host) (name string, seconds int) {
 	c, err := readMarker(h)
 	if err != nil || c == nil || !c.Applied || c.Undone {
@@ -281,24 +275,23 @@ func (f *Facet) Unconfirmed(h *inside.Host) (name string, seconds int) {
 	return c.Name, f.left(c)
 }
 
-// CutShort says whether a change is set back because the program that made it was ended in
-// the middle, and for how many seconds it waits for that. While that program runs it says so
-// too.
+// CutShort reports whether a change will be reverted because its program was ended, and the seconds until then. It
+// also reports this while that program still runs.
 func (f *Facet) CutShort(h *inside.Host) (seconds int, is bool) {
 	c, err := readMarker(h)
 	if err != nil || c == nil || !c.Armed || c.Applied || c.Undone {
 		return 0, false
 	}
 	seconds = f.left(c)
-	return seconds, seconds > 0 // later nothing may be there to set it back, and the next change does
+	return seconds, seconds > 0 // later nothing may be left to revert it, and the next change does
 }
 
-// left is for how many seconds a change waits; the clock may be set meanwhile.
+// left is the seconds that a change still waits. The clock may have been set meanwhile.
 func (f *Facet) left(c *change) int {
 	return max(int(min(c.Until.Sub(f.now()), f.Deadline).Seconds()), 0)
 }
 
-// Confirm makes a change good. Only who came over a new connection may call it.
+// Confirm makes a change permanent. Only a caller over a new connection may use it.
 func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error {
 	unlock, err := lock(ctx, h, lockWait)
 	if err != nil {
@@ -313,7 +306,7 @@ func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error 
 		if r, ok := readReverted(h); ok && r.Name == name {
 			return &wire.Error{Class: wire.Reverted, Text: r.Text()}
 		}
-		return f.disarm(ctx, h, name) // it was confirmed before, and cut
+		return f.disarm(ctx, h, name) // it was confirmed before, but that was interrupted
 	case c.Name != name:
 		return &wire.Error{Class: wire.Refused, Text: fmt.Sprintf("the change that waits is %s, not %s", c.Name, printable([]byte(name)))}
 	case c.Undone:
@@ -321,13 +314,13 @@ func (f *Facet) Confirm(ctx context.Context, h *inside.Host, name string) error 
 	case !c.Applied:
 		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is not done yet", c.Name)}
 	}
-	if err := f.write(h, write{path: revertedFile}); err != nil { // behind the marker it would tell that this change was set back
+	if err := f.write(h, write{path: revertedFile}); err != nil { // after the marker is gone, this file would say that the change was reverted
 		return err
 	}
 	return f.disarm(ctx, h, name)
 }
 
-// disarm removes the marker first: from then on nothing sets the network back.
+// disarm removes the marker first. After that nothing reverts the network.
 func (f *Facet) disarm(ctx context.Context, h *inside.Host, name string) error {
 	for _, path := range []string{markerFile, bootLink, bootUnit} {
 		if err := f.write(h, write{path: path}); err != nil {
@@ -357,7 +350,7 @@ func removeSaved(h *inside.Host) error {
 	return nil
 }
 
-// forget removes what is left of a change that came to its end and was cut then.
+// forget removes leftovers of a finished change whose cleanup was interrupted.
 func (f *Facet) forget(h *inside.Host) error {
 	for _, path := range []string{bootLink, bootUnit} {
 		if err := f.write(h, write{path: path}); err != nil {

@@ -376,6 +376,43 @@ func TestANewMemberLeavesOnTheWayBack(t *testing.T) {
 	}
 }
 
+// TestAPortThatLeavesTheDesignLeavesItsBridge: no manager takes a port out of a bridge that stays
+// when the port has no file any more.
+func TestAPortThatLeavesTheDesignLeavesItsBridge(t *testing.T) {
+	before := links{
+		"br0": {Kind: "bridge", Members: []string{"eth1", "eth2", "eth3"}}, "eth1": {Kind: "ethernet"}, "eth2": {Kind: "ethernet"}, "eth3": {Kind: "ethernet"},
+		"br1": {Kind: "bridge", Members: []string{"eth4"}}, "eth4": {Kind: "ethernet"},
+	}
+	after := links{"br0": {Kind: "bridge", Members: []string{"eth1"}}, "eth1": {Kind: "ethernet"}}
+	m := &machine{links: map[string]*real{}}
+	for id, l := range before {
+		m.links[id] = &real{Link: l}
+	}
+	for _, there := range []bool{true, false} {
+		var ran []string
+		h := inside.Real(t.TempDir(), true)
+		h.Exec = func(_ context.Context, c inside.Command) (inside.Output, error) {
+			ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
+			return inside.Output{}, nil
+		}
+		for id := range before {
+			put(t, h.Root, "/sys/class/net/"+id+"/ifindex", "7\n", 0o644)
+			if there && id != "eth3" { // somebody has taken eth3 out
+				put(t, h.Root, "/sys/class/net/"+id+"/master/ifindex", "8\n", 0o644)
+			}
+		}
+		a := activation{f: standard(), h: h, manager: Networkd}
+		if err := a.prepare(t.Context(), &plan{before: before, after: after, all: after, manager: Networkd}, m); err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]bool{"eth1": false, "eth2": there, "eth3": false, "eth4": false} {
+			if got := slices.Contains(ran, "ip link set dev "+id+" nomaster"); got != want {
+				t.Errorf("there: %t, %s: got %t, want %t (%q)", there, id, got, want, ran)
+			}
+		}
+	}
+}
+
 // ifupdown brings up each interface behind what it is made of, and takes it down before that:
 // else a bridge comes up without the VLAN that is its port.
 func TestOrderOfIfupdown(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// done says whether the system is as planned already.
+// done reports whether the system already matches the plan.
 func (p *plan) done(m *machine) bool {
 	return len(p.writes) == 0 && maps.EqualFunc(p.before, p.after, equal) && len(m.differs(p.after)) == 0
 }
@@ -22,8 +22,7 @@ func equal(a, b item.Link) bool {
 	return string(x) == string(y)
 }
 
-// differs are the interfaces that the kernel does not have as they shall be, each
-// with what is missing.
+// differs are the interfaces whose kernel state differs from the wanted state, each with what is missing.
 func (m *machine) differs(all links) map[string]string {
 	why := map[string]string{}
 	for _, name := range all.names() {
@@ -51,8 +50,7 @@ func (m *machine) differs(all links) map[string]string {
 	return why
 }
 
-// missing refuses interfaces that this machine does not have and that nothing
-// makes.
+// missing refuses interfaces that this machine does not have and that nothing creates.
 func (m *machine) missing(all links) error {
 	for _, name := range all.names("ethernet") {
 		if m.links[name] != nil || m.byMAC(all[name].MAC) != "" {

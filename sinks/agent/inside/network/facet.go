@@ -1,7 +1,6 @@
-// Package network gives a system the interfaces that its design asks for:
-// addresses, routes, bonds, bridges and VLANs, in the configuration of whatever
-// manages the network there. No change cuts a machine off for good: it is set
-// back unless it is confirmed over a new connection (see change).
+// Package network applies the designed interfaces to a system: addresses, routes, bonds, bridges and VLANs, in the
+// configuration of the system's network manager. No change cuts a machine off permanently: it is reverted unless it
+// is confirmed over a new connection (see change).
 package network
 
 import (
@@ -25,12 +24,12 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// name is that of the facet in the list of what Slipway made.
+// name is the facet's name in the list of what Slipway made.
 const name = "network"
 
 // Facet observes and applies interfaces.
 type Facet struct {
-	// Deadline is how long a change waits for Confirm, from before it is begun.
+	// Deadline is how long a change waits for Confirm, counted from before it begins.
 	Deadline time.Duration
 
 	tables     tables
@@ -38,11 +37,11 @@ type Facet struct {
 	holder     func(ctx context.Context, h *inside.Host, name string, a netip.Addr) string
 	executable func() (string, error)
 	now        func() time.Time
-	// step is called before everything that changes the system; tests end it there.
+	// step is called before everything that changes the system. Tests interrupt there.
 	step func(what string)
 }
 
-// New is the facet with a deadline of a minute.
+// New makes the facet with a deadline of a minute.
 func New() inside.Facet { return standard() }
 
 func standard() *Facet {
@@ -57,8 +56,7 @@ func standard() *Facet {
 	}
 }
 
-// Observe tells what interfaces are: what the kernel has of them, and whether the
-// files that we wrote are as we wrote them.
+// Observe reports the kernel's state of interfaces, and whether our files are unchanged.
 func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	seen := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
 	made, err := ownedLinks(h)
@@ -67,7 +65,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 	}
 	manager := Manager(h)
 	touched := changedFiles(h, manager, made)
-	others := map[string]string{} // managers that set up an interface too
+	others := map[string]string{} // managers that also set up an interface
 	if all, err := rivals(h, manager, designed(keys, made)); err == nil {
 		for _, r := range all {
 			for _, id := range r.ours {
@@ -99,7 +97,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 				delete(seen.Have, item.Name(key, field))
 				seen.Unread[item.Name(key, field)] = why
 			}
-			if l := made[id]; l.Kind != "" && m.master(id) == "" { // a member leaves that to what it is in
+			if l := made[id]; l.Kind != "" && m.master(id) == "" { // a member leaves that to its bond or bridge
 				m.links[id].asked(&seen, id, l, m.unread["addresses"] == "")
 			}
 			leased(&seen, id, m.links[id])
@@ -118,8 +116,8 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 	return seen, nil
 }
 
-// asDesigned is an interface as the design has it: one that is found by its place on the PCI
-// bus has no MAC address there.
+// asDesigned is an interface as in the design: an interface that is found by its PCI address has no MAC address
+// there.
 func asDesigned(l item.Link) item.Link {
 	if l.PCI != "" {
 		l.MAC = ""
@@ -127,7 +125,7 @@ func asDesigned(l item.Link) item.Link {
 	return l
 }
 
-// designed are the interfaces that are looked at, as far as it is known how they are made.
+// designed are the observed interfaces, with their settings if known.
 func designed(keys []string, made links) links {
 	all := maps.Clone(made)
 	for _, key := range keys {
@@ -138,9 +136,8 @@ func designed(keys []string, made links) links {
 	return all
 }
 
-// told puts the fields of an item into what was seen. Where somebody changed the
-// files that make it so at the next boot, or another manager makes it otherwise then, it
-// is not as it was made.
+// told adds the fields of an item to what was seen. If somebody changed the files for the next boot, or another
+// manager sets it up differently then, the item does not count as unchanged.
 func told(seen *inside.Seen, key string, fields map[string]string, touched []string, other string) {
 	for field, text := range fields {
 		if text == "" {
@@ -156,7 +153,7 @@ func told(seen *inside.Seen, key string, fields map[string]string, touched []str
 	}
 }
 
-// fields are what the kernel has of an interface.
+// fields are the kernel's values of an interface.
 func (m *machine) fields(id string, made links) map[string]string {
 	if l, ours := made[id]; ours {
 		return m.links[id].as(l).Fields()
@@ -164,7 +161,7 @@ func (m *machine) fields(id string, made links) map[string]string {
 	return m.links[id].guessed().Fields()
 }
 
-// leased are the addresses of an interface that leases and advertisements gave it.
+// leased reports the addresses that leases and advertisements gave to an interface.
 func leased(seen *inside.Seen, id string, r *real) {
 	var dynamic []string
 	for _, p := range r.dynamic {
@@ -175,8 +172,8 @@ func leased(seen *inside.Seen, id string, r *real) {
 	}
 }
 
-// ownedLinks are the interfaces that Slipway made, as it made them. One whose
-// making was cut is without a kind.
+// ownedLinks are the interfaces that Slipway made, with their settings. After an interrupted change an interface
+// has no kind.
 func ownedLinks(h *inside.Host) (links, error) {
 	all := links{}
 	for _, key := range h.Owned.Keys(name) {
@@ -195,14 +192,14 @@ func ownedLinks(h *inside.Host) (links, error) {
 	return all, nil
 }
 
-// made are those interfaces whose making was not cut.
+// made are the interfaces that were completed.
 func (all links) made() links {
 	whole := maps.Clone(all)
 	maps.DeleteFunc(whole, func(_ string, l item.Link) bool { return l.Kind == "" })
 	return whole
 }
 
-// changedFiles are the files of ours that are not as we wrote them.
+// changedFiles are our files whose contents have changed.
 func changedFiles(h *inside.Host, manager string, made links) []string {
 	var touched []string
 	for path, f := range render(manager, made.made()) {
@@ -215,8 +212,8 @@ func changedFiles(h *inside.Host, manager string, made links) []string {
 	return touched
 }
 
-// Apply makes interfaces as they are asked for. On a system that runs it returns
-// before the change is confirmed: see Unconfirmed.
+// Apply makes interfaces match the request. On a running system it returns before the change is confirmed: see
+// Unconfirmed.
 func (f *Facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
 	unlock, err := lock(ctx, h, lockWait)
 	if err != nil {
@@ -233,14 +230,13 @@ func (f *Facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, re
 	if waits, err := f.settle(ctx, h, p.name); err != nil || waits {
 		return err
 	}
-	if p, err = f.plan(h, items, remove); err != nil { // settling may have set files back
+	if p, err = f.plan(h, items, remove); err != nil { // settle may have restored files
 		return err
 	}
 	return f.guarded(ctx, h, p)
 }
 
-// asked are all interfaces as they shall be: what is ours already, what is asked
-// for, without what is to be removed.
+// asked are all interfaces before and after: the owned ones and the requested ones, without those to remove.
 func asked(h *inside.Host, items []item.Item, remove []string) (before, after links, err error) {
 	if before, err = ownedLinks(h); err != nil {
 		return nil, nil, err
@@ -261,7 +257,7 @@ func asked(h *inside.Host, items []item.Item, remove []string) (before, after li
 	return before, after, after.validate()
 }
 
-// digest names a state of all interfaces.
+// digest identifies a state of all interfaces.
 func digest(manager string, all links) string {
 	text, _ := json.Marshal(struct {
 		Manager string
@@ -271,7 +267,7 @@ func digest(manager string, all links) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// applyFiles writes the files of a system that does not run.
+// applyFiles writes the files on a system that does not run.
 func (f *Facet) applyFiles(h *inside.Host, p *plan) error {
 	if err := f.own(h, p); err != nil {
 		return err
@@ -284,7 +280,7 @@ func (f *Facet) applyFiles(h *inside.Host, p *plan) error {
 	return f.note(h, p)
 }
 
-// own takes the interfaces of a plan before anything is written.
+// own takes ownership of a plan's interfaces before anything is written.
 func (f *Facet) own(h *inside.Host, p *plan) error {
 	before, _ := json.Marshal(map[string]any{"files": p.aside})
 	for _, id := range p.after.names() {
@@ -296,7 +292,7 @@ func (f *Facet) own(h *inside.Host, p *plan) error {
 	return nil
 }
 
-// note keeps what was made of the interfaces, and forgets those that are gone.
+// note records the settings of the interfaces, and forgets those that are gone.
 func (f *Facet) note(h *inside.Host, p *plan) error {
 	for _, id := range p.after.names() {
 		f.step("note " + id)
@@ -316,8 +312,7 @@ func (f *Facet) note(h *inside.Host, p *plan) error {
 	return nil
 }
 
-// run runs a program that changes something. A code other than 0 is an error with
-// its last lines.
+// run runs a program that changes something. A nonzero exit code is an error with its last lines.
 func (f *Facet) run(ctx context.Context, h *inside.Host, path string, args ...string) error {
 	f.step(path + " " + strings.Join(args, " "))
 	out, err := h.Exec(ctx, inside.Command{Path: path, Args: args, Timeout: 30 * time.Second})
@@ -330,7 +325,7 @@ func (f *Facet) run(ctx context.Context, h *inside.Host, path string, args ...st
 	return nil
 }
 
-// lastLines are the last of what a program printed, for people.
+// lastLines are the last lines of a program's output, for people.
 func lastLines(out inside.Output) string {
 	text := inside.Said(append(slices.Clone(out.Out), out.Err...))
 	text = text[max(0, len(text)-2000):]
@@ -342,7 +337,7 @@ func lastLines(out inside.Output) string {
 	return strings.Join(lines, "; ")
 }
 
-// write does one write of a plan; one that is done already is left alone.
+// write does one write of a plan, and skips it if it is already done.
 func (f *Facet) write(h *inside.Host, w write) error {
 	now, mode, err := readFile(h, w.path)
 	gone := errors.Is(err, fs.ErrNotExist)

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// conflicts says whether a file of others sets up an interface of ours. One that
-// also sets up others is refused: moving it aside would take those away.
+// conflicts reports whether a foreign file sets up an interface of ours. It refuses a file that also sets up
+// others, because moving the file aside would remove them.
 func conflicts(file, text, manager string, all links, others []string) (bool, error) {
 	switch manager {
 	case Networkd:
@@ -27,7 +27,7 @@ func conflicts(file, text, manager string, all links, others []string) (bool, er
 	return false, nil
 }
 
-// macs are the MAC addresses of interfaces, and the interface of each.
+// macs maps MAC addresses to interfaces.
 func (all links) macs() map[string]string {
 	macs := map[string]string{}
 	for name, l := range all {
@@ -38,7 +38,7 @@ func (all links) macs() map[string]string {
 	return macs
 }
 
-// settings are the values of a file of sections, by "Section.Key".
+// settings are the values of a file with sections, by "Section.Key".
 func settings(text string) map[string][]string {
 	values := map[string][]string{}
 	section := ""
@@ -56,8 +56,8 @@ func settings(text string) map[string][]string {
 	return values
 }
 
-// networkdConflict goes by the order of names: of two files for an interface the
-// first one counts, so that one behind ours does not matter.
+// networkdConflict uses the order of names: of two files for an interface the first one counts. A file after ours
+// does not matter.
 func networkdConflict(file, text string, all links, others []string) (bool, error) {
 	base, kind := path.Base(file), path.Ext(file)
 	values := settings(text)
@@ -89,7 +89,7 @@ func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { ok, err := filepath.Match(p, name); return err == nil && ok })
 }
 
-// keyfileConflict reads a profile of NetworkManager, in either of its forms.
+// keyfileConflict reads a profile of NetworkManager, in either format.
 func keyfileConflict(text string, all links) bool {
 	values := settings(text)
 	macs := all.macs()
@@ -110,8 +110,8 @@ func keyfileConflict(text string, all links) bool {
 	return false
 }
 
-// netplanConflict reads which interfaces a file of netplan defines. netplan puts
-// the lists of all files together, so that any mention of ours matters.
+// netplanConflict reads which interfaces a netplan file defines. netplan merges the lists of all files, so any
+// mention of ours matters.
 func netplanConflict(file, text string, all links) (bool, error) {
 	defined, err := netplanInterfaces(text)
 	if err != nil {
@@ -137,13 +137,12 @@ func netplanConflict(file, text string, all links) (bool, error) {
 	return len(ours) > 0, nil
 }
 
-// defined is how a file of netplan tells an interface.
+// defined is how a netplan file describes an interface.
 type defined struct{ mac, setName string }
 
 var netplanSections = []string{"ethernets", "bonds", "bridges", "vlans", "wifis", "modems", "tunnels", "vrfs", "dummy-devices", "nm-devices"}
 
-// netplanInterfaces are the interfaces of a file: YAML in blocks as people and
-// cloud-init write it, or JSON.
+// netplanInterfaces are the interfaces of a file: block YAML, as people and cloud-init write it, or JSON.
 func netplanInterfaces(text string) (map[string]defined, error) {
 	var asJSON struct {
 		Network map[string]json.RawMessage `json:"network"`
@@ -232,11 +231,11 @@ func withoutComments(text string) string {
 
 func unquote(s string) string { return strings.Trim(strings.TrimSpace(s), `"'`) }
 
-// sourceLine makes ifupdown read the folder that our file is in.
+// sourceLine makes ifupdown read our file's folder.
 const sourceLine = "source " + ifupdownFile
 
-// foreignStanzas cuts the stanzas of our interfaces out of ifupdown's files and
-// keeps them aside, and puts back those of interfaces that are no longer ours.
+// foreignStanzas cuts the stanzas of our interfaces out of ifupdown's files and sets them aside. It restores those
+// of interfaces that are no longer ours.
 func foreignStanzas(h *inside.Host, p *plan) ([]write, error) {
 	var writes []write
 	paths, err := ifupdownFiles(h)
@@ -281,7 +280,7 @@ func foreignStanzas(h *inside.Host, p *plan) ([]write, error) {
 	return writes, nil
 }
 
-// ifupdownFiles are the files of ifupdown but ours.
+// ifupdownFiles are the files of ifupdown except ours.
 func ifupdownFiles(h *inside.Host) ([]string, error) {
 	var paths []string
 	found, err := filepath.Glob(h.Path(interfacesFolder + "/*"))
@@ -301,8 +300,7 @@ func ifupdownFiles(h *inside.Host) ([]string, error) {
 	return paths, nil
 }
 
-// withSource has the line that makes ifupdown read our file exactly where it is
-// needed.
+// withSource adds the line that makes ifupdown read our file exactly if it is needed.
 func withSource(text string, wanted bool) string {
 	has := false
 	var b strings.Builder
@@ -322,10 +320,10 @@ func withSource(text string, wanted bool) string {
 	return b.String()
 }
 
-// stanza words that begin something in interfaces(5).
+// stanzaWords start a stanza or a setting in interfaces(5).
 var stanzaWords = []string{"iface", "mapping", "auto", "source", "source-directory", "no-auto-down", "no-scripts", "template", "rename"}
 
-// cutStanzas takes the stanzas of some interfaces out of a file of ifupdown.
+// cutStanzas cuts the stanzas of some interfaces out of an ifupdown file.
 func cutStanzas(text string, of func(name string) bool) (stays, cut string) {
 	var in, out strings.Builder
 	to := &in
@@ -365,7 +363,7 @@ func cutStanzas(text string, of func(name string) bool) (stays, cut string) {
 	return in.String(), out.String()
 }
 
-// logicalLines are lines with those that a backslash goes on to.
+// logicalLines joins lines that end with a backslash with the next line.
 func logicalLines(text string) []string {
 	var lines []string
 	more := false
@@ -383,7 +381,7 @@ func logicalLines(text string) []string {
 	return lines
 }
 
-// joined is a text with another one behind it, unless that is in it already.
+// joined appends a text to another, unless it already contains the text.
 func joined(text, more string) string {
 	switch {
 	case strings.TrimSpace(more) == "" || strings.Contains(text, strings.TrimRight(more, "\n")):

@@ -15,9 +15,8 @@ const (
 	ifupdownFile     = interfacesFolder + "/slipway"
 )
 
-// renderIfupdown writes the one file of ifupdown that is ours. It makes bonds,
-// bridges and VLANs by ip(8), so that it needs none of the packages ifenslave,
-// bridge-utils and vlan.
+// renderIfupdown writes our single ifupdown file. It creates bonds, bridges and VLANs with ip(8), so it needs none
+// of the packages ifenslave, bridge-utils and vlan.
 func renderIfupdown(files map[string]file, all links) {
 	if len(all) == 0 {
 		return
@@ -31,7 +30,7 @@ func renderIfupdown(files map[string]file, all links) {
 	files[ifupdownFile] = file{b.String(), 0o644}
 }
 
-// inOrder are the names of interfaces, each behind what it needs to be there.
+// inOrder are the names of interfaces, each after those that it depends on.
 func inOrder(all links) []string {
 	var order []string
 	put := map[string]bool{}
@@ -54,7 +53,7 @@ func inOrder(all links) []string {
 	return order
 }
 
-// sorted puts names behind those of what they are made of; unknown ones come first.
+// sorted sorts names after those that they depend on. Unknown names come first.
 func (all links) sorted(names []string) []string {
 	order := inOrder(all)
 	names = slices.Clone(names)
@@ -69,7 +68,7 @@ func stanzas(b *strings.Builder, name string, l item.Link, all links) {
 	routes4, routes6 := families(l.Routes, target)
 	servers4, servers6 := families(l.Servers, itself)
 
-	// The first stanza makes the interface; further addresses need further ones.
+	// The first stanza creates the interface. Further addresses need further stanzas.
 	switch {
 	case l.DHCP4:
 		fmt.Fprintf(b, "iface %s inet dhcp\n", name)
@@ -80,7 +79,7 @@ func stanzas(b *strings.Builder, name string, l item.Link, all links) {
 		fmt.Fprintf(b, "iface %s inet manual\n", name)
 	}
 	making(link, name, l, all)
-	if all.master(name) == "" && !l.SLAAC && !l.DHCP6 && len(addresses6) == 0 { // the kernel listens to announcements by itself
+	if all.master(name) == "" && !l.SLAAC && !l.DHCP6 && len(addresses6) == 0 { // the kernel accepts router advertisements by default
 		link(fmt.Sprintf("pre-up echo 0 >/proc/sys/net/ipv6/conf/%s/accept_ra || true", name))
 	}
 	named(link, servers4, l.Search)
@@ -125,7 +124,7 @@ func bit(b bool) string {
 	return "0"
 }
 
-// making are the commands that make an interface and put members into it.
+// making are the commands that create an interface and add members to it.
 func making(link func(string), name string, l item.Link, all links) {
 	make := func(what string) {
 		link(fmt.Sprintf("pre-up ip link show dev %s >/dev/null 2>&1 || ip link add %s", name, what))

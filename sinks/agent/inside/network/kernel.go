@@ -12,27 +12,27 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// real is what the kernel has of one interface.
+// real is the kernel's state of one interface.
 type real struct {
 	item.Link
 	index   int
 	carrier bool
 	up      bool
-	dynamic []netip.Prefix // addresses of leases and advertisements
-	byHand  []item.Route   // those of its routes that no manager's settings have made
-	hosts   []string       // addresses of full length, which may be of something that shares them
-	servers []string       // of DNS, as the system was told by others, that it does ask
+	dynamic []netip.Prefix // addresses from leases and advertisements
+	byHand  []item.Route   // routes that no manager's settings created
+	hosts   []string       // host addresses, which may belong to a program that moves shared addresses
+	servers []string       // DNS servers from others than Slipway, if the system asks them
 	search  []string
 }
 
-// machine is what the kernel has of all interfaces, by name.
+// machine is the kernel's state of all interfaces, by name.
 type machine struct {
 	links map[string]*real
 	// unread says why addresses or routes could not be read.
 	unread map[string]string
 }
 
-// tables are what is asked of the kernel; tests replace them.
+// tables are the queries to the kernel. Tests replace them.
 type tables struct {
 	addresses func() ([]kernelAddress, error)
 	routes    func() ([]kernelRoute, error)
@@ -75,7 +75,7 @@ func (t tables) look(h *inside.Host) (*machine, error) {
 	return m, nil
 }
 
-// now are the interfaces as they are.
+// now are the current interfaces.
 func (m *machine) now() links {
 	all := links{}
 	for id, r := range m.links {
@@ -84,7 +84,7 @@ func (m *machine) now() links {
 	return all
 }
 
-// master is the bond or the bridge that an interface is in; empty for none.
+// master is the bond or bridge of an interface; empty for none.
 func (m *machine) master(id string) string {
 	for name, r := range m.links {
 		if slices.Contains(r.Members, id) {
@@ -135,7 +135,7 @@ func readLink(folder string) *real {
 	count := func(name string) int { n, _ := strconv.Atoi(text(name)); return n }
 	r.PCI = inside.PCIAddress(folder)
 	r.Kind, r.index, r.MTU, r.MAC = "ethernet", count("ifindex"), count("mtu"), text("address")
-	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member has the address of its bond
+	if own := text("bonding_slave/perm_hwaddr"); own != "" { // a member uses its bond's address
 		r.MAC = own
 	}
 	flags, _ := strconv.ParseUint(strings.TrimPrefix(text("flags"), "0x"), 16, 32)
@@ -158,7 +158,7 @@ func readLink(folder string) *real {
 	return r
 }
 
-// readBond reads the options of a bond; sysfs says "fast 1" for many.
+// readBond reads the options of a bond. sysfs shows many of them as "fast 1".
 func readBond(text func(string) string) *item.Bond {
 	first := func(name string) string { v, _, _ := strings.Cut(text("bonding/"+name), " "); return v }
 	count := func(name string) int { n, _ := strconv.Atoi(first(name)); return n }
@@ -188,11 +188,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// as is what the kernel has of an interface, in the terms of how it was set up:
-// what that leaves to the kernel, such as a bond's hash policy, says nothing.
+// as is the kernel's state in terms of the settings. Options that the settings leave to the kernel, such as a
+// bond's hash policy, are dropped.
 func (r *real) as(made item.Link) item.Link {
 	l := r.Link
-	l.MTU = where(made.MTU, l.MTU) // a member has the MTU of its bond, a VLAN that of its parent
+	l.MTU = where(made.MTU, l.MTU) // a member has its bond's MTU, a VLAN its parent's
 	if made.MAC == "" {
 		l.MAC = ""
 	}
@@ -216,7 +216,7 @@ func (r *real) as(made item.Link) item.Link {
 	return l
 }
 
-// spanningTree is whether a bridge speaks the spanning tree protocol; nil for others.
+// spanningTree reports whether a bridge uses the spanning tree protocol; nil for others.
 func (r *real) spanningTree() *bool {
 	if r.Kind != "bridge" {
 		return nil
@@ -224,7 +224,7 @@ func (r *real) spanningTree() *bool {
 	return &r.STP
 }
 
-// without are addresses but those that are shared, which whoever has them keeps.
+// without removes shared addresses, which stay with the machine that has them.
 func without(addresses, shared []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -232,7 +232,7 @@ func without(addresses, shared []string) []string {
 	})
 }
 
-// asRoutes leaves out metrics that the manager or the kernel has chosen.
+// asRoutes drops metrics that the manager or the kernel chose.
 func asRoutes(routes, made []item.Route) []item.Route {
 	var all []item.Route
 	for _, r := range routes {
@@ -253,7 +253,7 @@ func asBond(b, made item.Bond) *item.Bond {
 	}
 }
 
-// where is a value where another one was set at all.
+// where is the value if the setting is set at all.
 func where[T comparable](set, value T) T {
 	var none T
 	if set == none {
@@ -262,8 +262,7 @@ func where[T comparable](set, value T) T {
 	return value
 }
 
-// meant are the options of a bond that mean something in its mode: the kernel has values
-// of the others too.
+// meant are the options of a bond that apply to its mode. The kernel also has values for the others.
 func meant(b *item.Bond) *item.Bond {
 	if b == nil {
 		return nil
@@ -278,15 +277,15 @@ func meant(b *item.Bond) *item.Bond {
 	return &m
 }
 
-// guessed is what the kernel has of an interface that we did not set up: a lease
-// shows in an address that is not for good.
+// guessed is the kernel's state of an interface that Slipway did not set up. An address that is not permanent
+// indicates a lease.
 func (r *real) guessed() item.Link {
 	l := r.as(item.Link{Bond: r.Bond, DHCP4: r.dynamicOf(isFour) != ""})
 	l.MAC, l.Bond = r.MAC, meant(r.Bond)
 	if r.MTU != 1500 {
 		l.MTU = r.MTU
 	}
-	if len(r.dynamic) == 0 { // else a lease may have told them
+	if len(r.dynamic) == 0 { // otherwise they may come from a lease
 		l.Servers, l.Search = r.servers, r.search
 	}
 	for _, p := range r.dynamic {

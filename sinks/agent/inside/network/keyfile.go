@@ -10,7 +10,7 @@ import (
 
 const keyfileFolder = "/etc/NetworkManager/system-connections/"
 
-// renderKeyfiles writes the profiles of NetworkManager.
+// renderKeyfiles writes NetworkManager's profiles.
 func renderKeyfiles(files map[string]file, all links) {
 	for _, name := range all.names() {
 		linkFile(files, name, all[name])
@@ -59,7 +59,7 @@ func keyfile(name string, l item.Link, all links) string {
 		b.WriteString("\n[vlan]\n")
 		line(&b, "id", strconv.Itoa(l.VLAN))
 		line(&b, "parent", l.Parent)
-		line(&b, "flags", "1") // headers are reordered, as the kernel does by itself
+		line(&b, "flags", "1") // reorder headers, like the kernel's default
 	}
 	if master == "" {
 		addresses4, addresses6 := families(l.Addresses, itself)

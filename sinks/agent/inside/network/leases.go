@@ -9,9 +9,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// clients are the programs by which ifupdown asks for an address, by the family, and the
-// packages that bring one. An address of udhcpc has no end, so that nobody can tell it from one
-// that somebody set.
+// clients are ifupdown's DHCP clients by address family, and the packages that provide one. An address of udhcpc
+// has no end, so it cannot be told from an address that somebody set.
 var clients = map[string]struct {
 	programs []string
 	packages string
@@ -20,8 +19,7 @@ var clients = map[string]struct {
 	"6": {[]string{"dhclient", "dhcpcd"}, "isc-dhcp-client"},
 }
 
-// noClient says why a system cannot ask for addresses by DHCP; empty where it can. Other
-// managers ask by themselves.
+// noClient says why a system cannot use DHCP; empty if it can. Other managers have their own client.
 func noClient(h *inside.Host, manager string, l item.Link) string {
 	for _, family := range []string{"4", "6"} {
 		wanted, c := map[string]bool{"4": l.DHCP4, "6": l.DHCP6}[family], clients[family]
@@ -35,8 +33,8 @@ func noClient(h *inside.Host, manager string, l item.Link) string {
 	return ""
 }
 
-// leaveOut keeps interfaces as they are whose addresses a running system cannot ask for yet: what
-// is set after the network may bring the client.
+// leaveOut keeps interfaces unchanged if a running system lacks their DHCP client. Facets that follow the network
+// may add the client.
 func (p *plan) leaveOut(h *inside.Host) {
 	for _, id := range p.after.names() {
 		if !h.Live || noClient(h, p.manager, p.after[id]) == "" {
@@ -50,8 +48,7 @@ func (p *plan) leaveOut(h *inside.Host) {
 	}
 }
 
-// asksByClient says whether ifupdown gets an address by DHCP for any interface, one of the design
-// or one of others.
+// asksByClient reports whether ifupdown uses DHCP on any interface, in the design or not.
 func asksByClient(h *inside.Host, all links) bool {
 	if slices.ContainsFunc(all.names(), func(id string) bool { return all[id].DHCP4 || all[id].DHCP6 }) {
 		return true
@@ -75,7 +72,7 @@ func asksByClient(h *inside.Host, all links) bool {
 	return false
 }
 
-// seeClient tells that a system lacks the client that a design needs.
+// seeClient reports that a system lacks the DHCP client that the design needs.
 func seeClient(h *inside.Host, seen *inside.Seen, id, manager string) {
 	field := item.Name(item.KindLinks+"."+id, "dhcp")
 	wants := item.Link{DHCP4: strings.Contains(h.Wants[field], "4"), DHCP6: strings.Contains(h.Wants[field], "6")}
@@ -84,8 +81,8 @@ func seeClient(h *inside.Host, seen *inside.Seen, id, manager string) {
 	}
 }
 
-// withoutLeased are the routes of an interface without those that a DHCP client has set: that
-// of ifupdown does so as a person would, by hand.
+// withoutLeased are an interface's routes without those of a DHCP client. ifupdown's client sets routes like a
+// person, by hand.
 func (r *real) withoutLeased(made item.Link) []item.Route {
 	if !made.DHCP4 {
 		return r.Routes

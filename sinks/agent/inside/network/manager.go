@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// The programs that manage the network of a system.
+// These programs manage the network of a system.
 const (
 	Networkd       = "networkd"
 	Netplan        = "netplan"
@@ -15,9 +15,8 @@ const (
 	Ifupdown       = "ifupdown"
 )
 
-// Manager is what manages the network of a system, by what is installed and
-// enabled in it; empty where it is nothing that we know. Netplan is first: it
-// writes the configuration of others.
+// Manager is the system's network manager, by what is installed and enabled; empty if none is known. Netplan comes
+// first, because it writes the configuration of others.
 func Manager(h *inside.Host) string {
 	switch {
 	case anyFile(h, "/usr/sbin/netplan", "/usr/bin/netplan") && anyMatch(h, "/etc/netplan/*.yaml"):
@@ -32,7 +31,7 @@ func Manager(h *inside.Host) string {
 	return ""
 }
 
-// enabled says whether a unit is wanted at boot, by the links that make it so.
+// enabled reports whether a unit starts at boot, by its links.
 func enabled(h *inside.Host, unit string) bool {
 	return anyMatch(h, "/etc/systemd/system/*.wants/"+unit)
 }

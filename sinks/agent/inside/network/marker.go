@@ -43,8 +43,7 @@ func writeMarker(h *inside.Host, c *change) error {
 	return writeFile(h, markerFile, text, 0o600)
 }
 
-// lock lets one program at a time change the network. The kernel takes the lock
-// from a program that ends.
+// lock lets only one program at a time change the network. The kernel releases the lock when the program ends.
 func lock(ctx context.Context, h *inside.Host, wait time.Duration) (unlock func(), err error) {
 	at, err := place(h, lockFile)
 	if err != nil {
@@ -75,7 +74,7 @@ func lock(ctx context.Context, h *inside.Host, wait time.Duration) (unlock func(
 	}
 }
 
-// printable is text of others without what no terminal should get.
+// printable removes unprintable characters from foreign text.
 func printable(value []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

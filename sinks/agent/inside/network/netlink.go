@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/netlink"
 )
 
-// What rtnetlink(7) says, in numbers that package syscall lacks.
+// These are constants of rtnetlink(7) that package syscall lacks.
 const (
 	addressFlags     = 8    // IFA_FLAGS
 	addressPermanent = 0x80 // IFA_F_PERMANENT
@@ -19,23 +19,23 @@ const (
 	protocolStatic   = 4
 )
 
-// kernelAddress is an address that an interface has.
+// kernelAddress is an address of an interface.
 type kernelAddress struct {
 	index     int
 	prefix    netip.Prefix
-	permanent bool // no lease or advertisement made it
+	permanent bool // not from a lease or an advertisement
 }
 
-// kernelRoute is a route of the main table that a person or a program set.
+// kernelRoute is a route of the main table that a person or program set.
 type kernelRoute struct {
 	index int
 	item.Route
-	// byHand says that it was set without a protocol: by a person, or by a DHCP client of
-	// ifupdown. Those of managers' settings are static.
+	// byHand says that the route was set without a protocol: by a person, or by ifupdown's DHCP client. Routes from
+	// managers' settings are static.
 	byHand bool
 }
 
-// readAddresses asks the kernel for all addresses.
+// readAddresses reads all addresses from the kernel.
 func readAddresses() ([]kernelAddress, error) {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
 	if err != nil {
@@ -44,7 +44,7 @@ func readAddresses() ([]kernelAddress, error) {
 	return parseAddresses(table), nil
 }
 
-// readRoutes asks the kernel for all routes.
+// readRoutes reads all routes from the kernel.
 func readRoutes() ([]kernelRoute, error) {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETROUTE, syscall.AF_UNSPEC)
 	if err != nil {
@@ -78,8 +78,8 @@ func parseAddresses(table []byte) []kernelAddress {
 	return all
 }
 
-// parseRoutes keeps the routes that were set by hand or by what manages the
-// network. Those of leases, advertisements and routing daemons are theirs.
+// parseRoutes keeps the routes that a person or the network manager set. It skips those of leases, advertisements
+// and routing daemons.
 func parseRoutes(table []byte) []kernelRoute {
 	var all []kernelRoute
 	netlink.Messages(table, syscall.RTM_NEWROUTE, func(body []byte) {

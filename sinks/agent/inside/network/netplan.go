@@ -8,12 +8,11 @@ import (
 
 const netplanFile = "/etc/netplan/60-slipway.yaml"
 
-// renderNetplan writes the one file of netplan that is ours. It is JSON, which
-// every YAML parser reads.
+// renderNetplan writes our single netplan file. It is JSON, which every YAML parser reads.
 func renderNetplan(files map[string]file, all links) {
 	if len(all) == 0 {
 		return
 	}
-	text, _ := json.MarshalIndent(map[string]any{"network": item.Netplan(all)}, "", "  ") // maps of texts and numbers
+	text, _ := json.MarshalIndent(map[string]any{"network": item.Netplan(all)}, "", "  ") // only strings and numbers
 	files[netplanFile] = file{header + string(text) + "\n", 0o600}
 }

@@ -10,8 +10,8 @@ import (
 
 const networkdFolder = "/etc/systemd/network/"
 
-// renderNetworkd writes the files of systemd-networkd: one per interface, and
-// one per interface that it makes.
+// renderNetworkd writes the files of systemd-networkd: one per interface, and one more per interface that it
+// creates.
 func renderNetworkd(files map[string]file, all links) {
 	for _, name := range all.names() {
 		l := all[name]
@@ -98,7 +98,7 @@ func addressing(b *strings.Builder, l item.Link) {
 	line(b, "DHCP", dhcp[[2]bool{l.DHCP4, l.DHCP6}])
 	line(b, "IPv6AcceptRA", yes(l.SLAAC || l.DHCP6))
 	line(b, "LLDP", "yes")
-	if l.Kind == "bridge" { // it has its addresses before a guest is on it
+	if l.Kind == "bridge" { // so that it has its addresses before a guest is on it
 		line(b, "ConfigureWithoutCarrier", "yes")
 	}
 	for _, a := range l.Addresses {

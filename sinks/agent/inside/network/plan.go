@@ -14,18 +14,18 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// write is one file to be written; with no content it is to be removed.
+// write is one file to write. Without content the file is removed.
 type write struct {
 	path    string
 	content []byte
 	mode    fs.FileMode
 }
 
-// plan is what has to be done so that all interfaces are as asked.
+// plan is what must be done so that all interfaces match the request.
 type plan struct {
 	manager       string
 	before, after links
-	all           links // after, and the members that nothing more is asked of
+	all           links // after, with members that have no other settings
 	name          string
 	writes        []write // those that change something
 	aside         []string
@@ -33,10 +33,10 @@ type plan struct {
 	stops, starts []string
 }
 
-// cloudFile keeps cloud-init from writing the network's configuration again.
+// cloudFile keeps cloud-init from writing the network configuration again.
 const cloudFile = "/etc/cloud/cloud.cfg.d/99-slipway-network.cfg"
 
-// plan derives the writes from what is asked and what is on the disk.
+// plan derives the writes from the request and the files on the disk.
 func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan, error) {
 	p := &plan{manager: Manager(h)}
 	var err error
@@ -79,7 +79,7 @@ func (f *Facet) plan(h *inside.Host, items []item.Item, remove []string) (*plan,
 	return p, nil
 }
 
-// add keeps a write that changes something.
+// add keeps a write if it changes something.
 func (p *plan) add(h *inside.Host, w write) {
 	now, mode, err := readFile(h, w.path)
 	gone := errors.Is(err, fs.ErrNotExist)
@@ -89,13 +89,13 @@ func (p *plan) add(h *inside.Host, w write) {
 	p.writes = append(p.writes, w)
 }
 
-// ourFiles are the files with the names that we give.
+// ourFiles are the existing files with our names.
 func ourFiles(h *inside.Host) []string {
 	var paths []string
 	for _, pattern := range []string{
 		networkdFolder + "10-slipway-*", netplanFile, keyfileFolder + "slipway-*.nmconnection", ifupdownFile, cloudFile,
 	} {
-		found, _ := filepath.Glob(h.Path(pattern)) // the patterns are ours
+		found, _ := filepath.Glob(h.Path(pattern)) // the patterns are constant
 		for _, at := range found {
 			if inRoot, err := filepath.Rel(h.Root, at); err == nil {
 				paths = append(paths, "/"+inRoot)
@@ -105,12 +105,10 @@ func ourFiles(h *inside.Host) []string {
 	return paths
 }
 
-// asideFolder has the files of others that would set up our interfaces too, under
-// their paths.
+// asideFolder holds foreign files that would also set up our interfaces, under their paths.
 const asideFolder = inside.Folder + "/network-aside"
 
-// foreign moves the files of others aside that set up interfaces of ours, and
-// back those that no longer do.
+// foreign moves foreign files that set up our interfaces aside, and restores those that no longer do.
 func (f *Facet) foreign(h *inside.Host, p *plan) ([]write, error) {
 	if p.manager == Ifupdown {
 		return foreignStanzas(h, p)
@@ -140,7 +138,7 @@ func (f *Facet) foreign(h *inside.Host, p *plan) ([]write, error) {
 		return nil, err
 	}
 	for _, path := range back {
-		if slices.Contains(present, path) { // somebody has written another one
+		if slices.Contains(present, path) { // somebody has written a new one
 			continue
 		}
 		text, mode, err := readFile(h, asideFolder+path)
@@ -154,7 +152,7 @@ func (f *Facet) foreign(h *inside.Host, p *plan) ([]write, error) {
 	return writes, nil
 }
 
-// candidates are the files of others that a manager reads.
+// candidates are the foreign files that a manager reads.
 func candidates(h *inside.Host, manager string) ([]string, error) {
 	patterns := map[string][]string{
 		Networkd:       {networkdFolder + "*.network", networkdFolder + "*.netdev", networkdFolder + "*.link"},
@@ -197,7 +195,7 @@ func fromAside(h *inside.Host) ([]string, error) {
 	return paths, err
 }
 
-// otherInterfaces are those of the system that are not in the design.
+// otherInterfaces are the system's interfaces that are not in the design.
 func otherInterfaces(h *inside.Host, all links) []string {
 	entries, err := os.ReadDir(h.Path("/sys/class/net"))
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// at is the port at a place on the PCI bus, and its own MAC address; why says that there is
-// none or more than one.
+// at finds the port at a PCI address, and its own MAC address. why says that there is none or more than one.
 func (m *machine) at(pci string) (id, mac, why string) {
 	var there, all []string
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
@@ -37,8 +36,8 @@ func (m *machine) at(pci string) (id, mac, why string) {
 	return "", "", fmt.Sprintf("no network port is at the PCI address %s; there are %s. Correct the design, or put the adapter in", pci, strings.Join(all, ", "))
 }
 
-// resolve gives the ports that are designed by their place on the PCI bus the MAC address
-// that is there: by that they are known to the network manager, whatever they are called.
+// resolve adds the MAC address to ports that are designed by their PCI address. The network manager recognizes a
+// port by its MAC address under any name.
 func (t tables) resolve(h *inside.Host, all links) error {
 	var m *machine
 	for _, id := range all.names() {
@@ -62,8 +61,7 @@ func (t tables) resolve(h *inside.Host, all links) error {
 	return nil
 }
 
-// ports are the interfaces of the machine. A system that is being installed has them from
-// the one that installs it.
+// ports are the machine's interfaces. During an installation they come from the running system.
 func (t tables) ports(h *inside.Host) (*machine, error) {
 	m, err := t.look(h)
 	if !h.Live && (errors.Is(err, fs.ErrNotExist) || err == nil && len(m.links) == 0) {
@@ -74,8 +72,8 @@ func (t tables) ports(h *inside.Host) (*machine, error) {
 	return m, err
 }
 
-// seePort tells where the adapter of an interface is on the PCI bus, where it is designed or
-// was made by that. The port that is meant may have another name still.
+// seePort reports an interface's PCI address if the design has one, or if the interface was made by one. The wanted
+// port may still have another name.
 func (m *machine) seePort(h *inside.Host, seen *inside.Seen, key string, made item.Link) {
 	field := item.Name(key, "pci")
 	want := h.Wants[field]

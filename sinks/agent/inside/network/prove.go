@@ -16,9 +16,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// prove holds what the machine can see for itself: interfaces are as designed,
-// have a carrier where they had one, and default gateways answer. That the machine
-// can be reached is for the daemon to prove.
+// prove checks what the machine can see itself: interfaces are as designed, still have a carrier if they had one,
+// and default gateways answer. Only the daemon can prove that the machine is reachable.
 func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *machine, answered map[netip.Addr]bool) error {
 	var why map[string]string
 	var m *machine
@@ -62,8 +61,7 @@ func (m *machine) withoutCarrier(all links, before *machine) map[string]string {
 	return why
 }
 
-// gateways asks the designed default gateways that are on a network of the
-// machine, and says of each whether it answers.
+// gateways tries the designed default gateways on the machine's networks, and reports which of them answer.
 func (f *Facet) gateways(ctx context.Context, h *inside.Host, m *machine, all links) map[netip.Addr]bool {
 	answered := map[netip.Addr]bool{}
 	for _, id := range all.names() {
@@ -77,7 +75,7 @@ func (f *Facet) gateways(ctx context.Context, h *inside.Host, m *machine, all li
 	return answered
 }
 
-// reaches says whether an address is in a network of the machine.
+// reaches reports whether an address is in a network of the machine.
 func (m *machine) reaches(a netip.Addr) bool {
 	for _, r := range m.links {
 		for _, text := range r.Addresses {
@@ -89,9 +87,8 @@ func (m *machine) reaches(a netip.Addr) bool {
 	return false
 }
 
-// answers says whether a machine on the same network answers: the kernel must ask
-// for its address before it can send anything there, and remembers the answer. No
-// gateway can keep silent on that.
+// answers reports whether a machine on the same network answers. The kernel must resolve its hardware address
+// before sending anything, and remembers the answer. No gateway can ignore that.
 func answers(ctx context.Context, h *inside.Host, a netip.Addr) bool {
 	_, _ = h.Exec(ctx, inside.Command{Path: "ip", Args: []string{"neighbor", "flush", "to", a.String()}, Timeout: 5 * time.Second}) // an old answer proves less
 	end := time.After(5 * time.Second)
@@ -110,7 +107,7 @@ func answers(ctx context.Context, h *inside.Host, a netip.Addr) bool {
 	}
 }
 
-// send sends one octet to the port "discard".
+// send sends one byte to the port "discard".
 func send(a netip.Addr) {
 	family, to := syscall.AF_INET, syscall.Sockaddr(&syscall.SockaddrInet4{Port: 9, Addr: [4]byte(a.AsSlice()[:4])})
 	if a.Is6() {
@@ -121,7 +118,7 @@ func send(a netip.Addr) {
 		return
 	}
 	defer syscall.Close(fd)
-	_ = syscall.Sendto(fd, []byte{0}, syscall.MSG_DONTWAIT, to) // what counts is that the kernel asks for the address
+	_ = syscall.Sendto(fd, []byte{0}, syscall.MSG_DONTWAIT, to) // only to make the kernel resolve the address
 }
 
 // writeKernel writes to a file of sysfs.

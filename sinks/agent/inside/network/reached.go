@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	maxTargets = 32 // asked at once
-	// reachTries is how often a network is asked whose others answered before: a switch may take
-	// some seconds until it passes anything on to a port.
+	maxTargets = 32 // tried at once
+	// reachTries is how often a network is tried if its peers answered before. A switch may need some seconds
+	// before it forwards anything to a port.
 	reachTries = 2
 )
 
-// reached are the targets that answer now. Beside default gateways they are all that a machine can
-// know of its networks by itself: on the wrong VLAN its interfaces look as designed.
+// reached are the targets that answer now. Apart from default gateways, they are the only evidence that a machine
+// has about its networks: on the wrong VLAN its interfaces still look as designed.
 func (f *Facet) reached(ctx context.Context, h *inside.Host, m *machine) []item.Target {
 	targets := h.Targets[:min(len(h.Targets), maxTargets)]
 	answers := make([]bool, len(targets))
@@ -42,10 +42,9 @@ func (f *Facet) reached(ctx context.Context, h *inside.Host, m *machine) []item.
 	return all
 }
 
-// stillReached holds that each network in which somebody answered before, and in which the machine
-// still has an address, has somebody who answers: any of them may have gone meanwhile, and one that
-// answers shows that it is the designed network. One in which nobody answered before proves
-// nothing.
+// stillReached checks every network where a peer answered before and where the machine still has an address: at
+// least one peer must answer. One answer shows that it is the designed network, because any single peer may have
+// gone meanwhile. A network where nobody answered before proves nothing.
 func (f *Facet) stillReached(ctx context.Context, h *inside.Host, before []item.Target) error {
 	m, err := f.tables.look(h)
 	if err != nil {
@@ -71,7 +70,7 @@ func (f *Facet) stillReached(ctx context.Context, h *inside.Host, before []item.
 	return nil
 }
 
-// described tells of a target.
+// described describes a target for people.
 func described(t item.Target) string {
 	if t.Node == "" {
 		return "the gateway " + printable([]byte(t.Address))

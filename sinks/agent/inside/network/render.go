@@ -43,7 +43,7 @@ func render(manager string, all links) map[string]file {
 	return files
 }
 
-// names are those of interfaces in order, those of one kind where it is given.
+// names are the sorted names of interfaces, optionally of some kinds only.
 func (all links) names(kinds ...string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -54,8 +54,7 @@ func (all links) names(kinds ...string) []string {
 	return names
 }
 
-// complete are interfaces with the members of bonds and bridges that nothing else
-// is asked of.
+// complete adds the members of bonds and bridges that have no other settings.
 func (all links) complete() links {
 	more := maps.Clone(all)
 	for _, l := range all {
@@ -68,7 +67,7 @@ func (all links) complete() links {
 	return more
 }
 
-// master is the bond or bridge that an interface is a member of.
+// master is the bond or bridge of an interface.
 func (all links) master(name string) string {
 	for _, m := range all.names("bond", "bridge") {
 		if slices.Contains(all[m].Members, name) {
@@ -89,8 +88,8 @@ func (all links) vlans(parent string) []string {
 	return names
 }
 
-// linkFile names an interface by its MAC address and gives it its virtual
-// functions. udev reads it whatever manages the network.
+// linkFile names an interface by its MAC address and sets its virtual functions. udev reads the file under every
+// network manager.
 func linkFile(files map[string]file, name string, l item.Link) {
 	if l.Kind != "ethernet" || l.MAC == "" && l.Functions == 0 {
 		return
@@ -133,7 +132,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// families are addresses or routes apart by family.
+// families splits addresses or routes by address family.
 func families[T any](all []T, text func(T) string) (four, six []T) {
 	for _, v := range all {
 		if strings.Contains(text(v), ":") {
@@ -161,8 +160,7 @@ var (
 	word          = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 )
 
-// validate refuses interfaces that would not mean in a configuration file what
-// they say, or that no kernel can have.
+// validate refuses interfaces that a configuration file could not express safely, or that no kernel can have.
 func (all links) validate() error {
 	for _, name := range all.names() {
 		if why := all.wrong(name, all[name]); why != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// resolvFile names the servers that the programs of a system ask (resolv.conf(5)), and
-// resolvBefore is what it was before Slipway wrote it.
+// resolvFile names the DNS servers of the system's programs (resolv.conf(5)). resolvBefore is its content before
+// Slipway wrote it.
 const (
 	resolvFile   = "/etc/resolv.conf"
 	resolvBefore = inside.Folder + "/network-aside-resolv.conf"
@@ -22,11 +22,11 @@ const (
 	resolvedFile = "/run/systemd/resolve/resolv.conf"
 )
 
-// resolver is who writes /etc/resolv.conf.
+// resolver is the program that writes /etc/resolv.conf.
 type resolver string
 
 const (
-	byNobody     resolver = "" // so Slipway does, where the design names servers or a domain
+	byNobody     resolver = "" // so Slipway does, if the design names servers or domains
 	byDesign     resolver = "system.files of the design"
 	byResolved   resolver = "systemd-resolved"
 	byResolvconf resolver = "resolvconf"
@@ -35,7 +35,7 @@ const (
 	byOthers     resolver = "another program"
 )
 
-// resolverOf tells who writes it, by what the file is and what is installed.
+// resolverOf finds the writer, by the file's kind and what is installed.
 func resolverOf(h *inside.Host, manager string, all links) resolver {
 	if _, ours := h.Owned.Entry("config", item.KindFiles+"."+resolvFile); ours {
 		return byDesign
@@ -63,8 +63,8 @@ func resolverOf(h *inside.Host, manager string, all links) resolver {
 	return byNobody
 }
 
-// hasProgram says whether one of some files is a program of its own: that of systemd-resolved
-// has the name resolvconf too, as a link.
+// hasProgram reports whether one of the paths is a program, not a link: systemd-resolved installs a link named
+// resolvconf too.
 func hasProgram(h *inside.Host, paths ...string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool {
 		_, mode, err := readFile(h, path)
@@ -72,9 +72,8 @@ func hasProgram(h *inside.Host, paths ...string) bool {
 	})
 }
 
-// resolvText is what Slipway writes to /etc/resolv.conf: the servers and domains of all
-// interfaces, those with a default route first. What the design does not name stays as it was
-// before. It is empty where the design names neither.
+// resolvText is Slipway's /etc/resolv.conf: the servers and domains of all interfaces, those with a default route
+// first. What the design does not name stays as before. It is empty if the design names neither.
 func resolvText(all links, before string) string {
 	var servers, search []string
 	for _, leaves := range []bool{true, false} {
@@ -119,7 +118,7 @@ func resolvText(all links, before string) string {
 	return b.String()
 }
 
-// more are texts with others behind them, each once.
+// more appends texts that are not there yet.
 func more(all, others []string) []string {
 	for _, text := range others {
 		if !slices.Contains(all, text) {
@@ -129,13 +128,13 @@ func more(all, others []string) []string {
 	return all
 }
 
-// resolv is /etc/resolv.conf as a file that Slipway may write.
+// resolv is /etc/resolv.conf, which Slipway may write.
 type resolv struct {
-	text   string // as it is
+	text   string // current content
 	mode   fs.FileMode
 	there  bool
 	ours   bool
-	before string // as it was before Slipway wrote it, or is
+	before string // content before Slipway wrote it, or current content
 }
 
 func readResolv(h *inside.Host) (r resolv, err error) {
@@ -155,8 +154,8 @@ func readResolv(h *inside.Host) (r resolv, err error) {
 	return r, err
 }
 
-// names plans /etc/resolv.conf: it is written where nothing on the system does so, and goes
-// back to what it was when the design names nothing any more, or something else writes it.
+// names plans /etc/resolv.conf. It writes the file if nothing else on the system does. It restores the file when
+// the design names nothing any more, or something else writes it.
 func (p *plan) names(h *inside.Host) error {
 	r, err := readResolv(h)
 	if err != nil {
@@ -177,7 +176,7 @@ func (p *plan) names(h *inside.Host) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		p.add(h, write{resolvFile, back, mode}) // without what was there before it is removed
+		p.add(h, write{resolvFile, back, mode}) // if it did not exist before, it is removed
 		p.add(h, write{path: resolvBefore})
 	case by != byDesign || len(p.after) == 0:
 		p.add(h, write{path: resolvBefore})
@@ -185,8 +184,7 @@ func (p *plan) names(h *inside.Host) error {
 	return nil
 }
 
-// inUse are the servers that programs of the system ask. That is not known where a program of
-// the machine itself passes their questions on.
+// inUse are the servers that the system's programs ask. They are unknown if a local program forwards the queries.
 func inUse(h *inside.Host) (servers []string, known bool) {
 	servers = nameservers(h, resolvFile)
 	if slices.ContainsFunc(servers, func(s string) bool { return s == "127.0.0.53" || s == "127.0.0.54" }) {
@@ -198,7 +196,7 @@ func inUse(h *inside.Host) (servers []string, known bool) {
 	})
 }
 
-// nameservers are those of a file, or of the one that it leads to.
+// nameservers are the servers in a file, or in the file that it links to.
 func nameservers(h *inside.Host, file string) (servers []string) {
 	text, mode, err := readFile(h, file)
 	if err == nil && mode&fs.ModeSymlink != 0 {
@@ -219,9 +217,9 @@ func nameservers(h *inside.Host, file string) (servers []string) {
 	return servers
 }
 
-// seeNames tells of an interface that Slipway set up what the system's programs ask for names.
-// Where Slipway writes the file, that is a difference as any other. Where something else does
-// and the servers of the interface are not among those in use, it is told what is missing.
+// seeNames reports the DNS servers of an interface that Slipway set up. If Slipway writes the file, a deviation is
+// a normal difference. If something else writes it and the interface's servers are not in use, seeNames says what
+// is missing.
 func (m *machine) seeNames(h *inside.Host, seen *inside.Seen, id, manager string, made links) {
 	l, field := made[id], item.Name(item.KindLinks+"."+id, "dns")
 	if len(l.Servers)+len(l.Search) == 0 {
@@ -250,7 +248,7 @@ func (m *machine) seeNames(h *inside.Host, seen *inside.Seen, id, manager string
 	}
 }
 
-// advice says what is asked instead, and what to do.
+// advice says which servers are asked instead, and what to do.
 func advice(by resolver, manager string, asked []string) string {
 	now := "They ask " + strings.Join(asked, ", ")
 	if len(asked) == 0 {
@@ -262,7 +260,7 @@ func advice(by resolver, manager string, asked []string) string {
 	case by == byResolvconf && (manager == Networkd || manager == Netplan):
 		return fmt.Sprintf("%s: the package resolvconf writes %s, and systemd-networkd does not tell it any. Add the package systemd-resolved to the design, or remove resolvconf", now, resolvFile)
 	case by == byResolved && manager == Ifupdown:
-		return fmt.Sprintf("%s: %s leads to systemd-resolved, and ifupdown tells it none. Add the package resolvconf to the design, or remove systemd-resolved", now, resolvFile)
+		return fmt.Sprintf("%s: %s points to systemd-resolved, and ifupdown gives it no name servers. Add the package resolvconf to the design, or remove systemd-resolved", now, resolvFile)
 	case by == byResolved:
 		return fmt.Sprintf("%s: %s leads to systemd-resolved. Add the package systemd-resolved to the design where it is not there, and enable and start systemd-resolved.service", now, resolvFile)
 	case by == byLease:

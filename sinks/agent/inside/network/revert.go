@@ -18,18 +18,17 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// reverted is a change that was set back, and what was seen then.
+// reverted is the record of a reverted change, and of the state at that time.
 type reverted struct {
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
 	Why  string    `json:"why"`
 	Seen string    `json:"seen"`
-	// Again says that the change may be tried again as it is: it was not the
-	// change's fault.
+	// Again says that the same change may be tried again, because it was not at fault.
 	Again bool `json:"again,omitempty"`
 }
 
-// Text tells of it to people.
+// Text describes it for people.
 func (r reverted) Text() string {
 	return fmt.Sprintf("change %s of the network was reverted at %s: %s. The interfaces were then: %s", r.Name, r.At.UTC().Format(time.RFC3339), r.Why, r.Seen)
 }
@@ -39,9 +38,8 @@ func readReverted(h *inside.Host) (r reverted, ok bool) {
 	return r, err == nil && json.Unmarshal(text, &r) == nil
 }
 
-// Revert sets back a change of the network that nobody confirmed. The timer and
-// the unit at boot call it as `PROGRAM revert NAME`; where the change was confirmed
-// it only clears up.
+// Revert reverts an unconfirmed change of the network. The timer and the boot unit call it as `PROGRAM revert
+// NAME`. If the change was confirmed, it only cleans up.
 func Revert(ctx context.Context, h *inside.Host, name string) error {
 	return standard().revert(ctx, h, name)
 }
@@ -62,7 +60,7 @@ func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 	case err != nil:
 		return err
 	case isBusy && c != nil && c.Undone:
-		return busy // it is being set back already; the timer comes again
+		return busy // it is already being reverted; the timer fires again
 	case c == nil && isBusy, c != nil && c.Name != name:
 		return f.stopTimer(ctx, h, name) // a later change has its own ways back
 	case c == nil:
@@ -79,14 +77,14 @@ func (f *Facet) revert(ctx context.Context, h *inside.Host, name string) error {
 	return f.undo(ctx, h, c, unconfirmed, false)
 }
 
-// Why a change is set back: cutShort is not the change's fault.
+// These are the reasons for a revert. With cutShort, the change is not at fault.
 const (
 	cutShort    = "the program that made it was ended in the middle"
 	unwritten   = "the reason could not be recorded; the disk may have been full"
 	unconfirmed = "nobody confirmed over a new connection that the machine can be reached"
 )
 
-// setBack reverts a change at once, since the machine's own checks have failed.
+// setBack reverts a change at once, because the machine's own checks failed.
 func (f *Facet) setBack(ctx context.Context, h *inside.Host, c *change, why string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -99,9 +97,9 @@ func (f *Facet) setBack(ctx context.Context, h *inside.Host, c *change, why stri
 	return &wire.Error{Class: wire.Reverted, Text: "the network was set back: " + why}
 }
 
-// undo puts back the files, the list of what Slipway made and the interfaces, and
-// removes the marker last, so that an undoing that is cut is done again. So is one
-// after which files or interfaces are not as they were: by the timer, and at boot.
+// undo restores the files, the list of what Slipway made and the interfaces. It removes the marker last, so that an
+// interrupted revert is repeated. It is also repeated, by the timer and at boot, if files or interfaces still
+// differ from before.
 func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string, again bool) error {
 	m, err := f.tables.look(h)
 	if err != nil {
@@ -113,18 +111,18 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	case err != nil:
 		return err
 	case is == nil || is.Name != c.Name:
-		return nil // it was set back meanwhile
+		return nil // it was reverted meanwhile
 	case is.Undone && !c.Undone:
 		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("change %s of the network is being set back already", c.Name)}
 	}
 	active := f.active(ctx, h, c.Manager)
-	isBack := c.Undone && asBefore(h, c) && f.isBack(h, c, active) // and could not be written down
+	isBack := c.Undone && asBefore(h, c) && f.isBack(h, c, active) // but that could not be recorded
 	if !c.Undone {
 		c.Undone, c.Why, c.Again = true, why, again
 	}
 	c.Undos++
 	f.step("the marker says undone")
-	disk := writeMarker(h, c) // before the room is given up: without either nobody knows why
+	disk := writeMarker(h, c) // before the reserve is freed: without either, the reason would be lost
 	f.step("give up the room")
 	if disk = errors.Join(useRoom(h, c), disk); disk != nil {
 		disk = writeMarker(h, c)
@@ -147,7 +145,7 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 	return nil
 }
 
-// undone leaves the record of a change that was set back, and ends it.
+// undone writes the record of a reverted change, and ends the change.
 func (f *Facet) undone(ctx context.Context, h *inside.Host, c *change, r reverted) error {
 	text, _ := json.Marshal(r)
 	if err := f.write(h, write{revertedFile, text, 0o600}); err != nil {
@@ -158,22 +156,21 @@ func (f *Facet) undone(ctx context.Context, h *inside.Host, c *change, r reverte
 			return err
 		}
 	}
-	_ = f.stopTimer(ctx, h, c.Name) // it would find nothing to do, and stops then
+	_ = f.stopTimer(ctx, h, c.Name) // it finds nothing to do and stops itself
 	f.step("remove the saved trees")
 	return removeSaved(h)
 }
 
-// putBack makes files, the list of what Slipway made and interfaces what they were. Its first
-// error is that of what is on the disk. Without its files of before a manager would make the
-// change once more: then the interfaces are put back by hand alone. Where nothing can be written
-// ifupdown takes nothing down: it could not bring it up as it was.
+// putBack restores files, the list of what Slipway made, and interfaces. Its first error is about the disk. If the
+// files cannot be restored, a manager would make the change again, so it restores the interfaces by hand. If
+// nothing can be written, ifupdown takes nothing down, because it could not bring it up as before.
 func (f *Facet) putBack(ctx context.Context, h *inside.Host, c *change, active, writable bool) (disk, troubles error) {
 	a := activation{f: f, h: h, manager: c.Manager, changed: c.Names}
 	if m, err := f.tables.look(h); err == nil && active && writable && c.Manager == Ifupdown { // its files must still say how interfaces came up
 		_ = a.ifdown(ctx, m.now().sorted(c.Names)) // what stays up is flushed below
 	}
 	if active {
-		_ = f.stop(ctx, h, c.Started) // what stays is told by the next look
+		_ = f.stop(ctx, h, c.Started) // the next look reports what still runs
 	}
 	files := f.restoreFiles(h, c)
 	disk = errors.Join(files, f.restoreOwned(h, c))
@@ -190,9 +187,8 @@ func (f *Facet) putBack(ctx context.Context, h *inside.Host, c *change, active, 
 	return disk, troubles
 }
 
-// mostUndos is how often the interfaces are set back that do not become what they
-// were. Then the files are those of before, the record tells of the troubles, and
-// another change is let through.
+// mostUndos bounds the reverts if interfaces do not become what they were. After that the files are restored, the
+// record describes the problems, and another change is allowed.
 const mostUndos = 10
 
 // stopTimer stops the timer of a change, if it runs.
@@ -203,8 +199,8 @@ func (f *Facet) stopTimer(ctx context.Context, h *inside.Host, name string) erro
 	return f.run(ctx, h, "systemctl", "stop", timerUnit(name)+".timer")
 }
 
-// isBack says whether interfaces have what they had. Where the manager does not run,
-// nothing but its own success tells.
+// isBack reports whether interfaces have their earlier state. If the manager does not run, only the manager's own
+// success can tell.
 func (f *Facet) isBack(h *inside.Host, c *change, active bool) bool {
 	m, err := f.tables.look(h)
 	if err != nil || !active || len(m.lost(c.Kernel)) > 0 {
@@ -219,7 +215,7 @@ func (f *Facet) isBack(h *inside.Host, c *change, active bool) bool {
 	return !slices.ContainsFunc(c.Makes, func(id string) bool { return m.links[id] != nil })
 }
 
-// undoLater leaves both ways back armed, and is always an error.
+// undoLater leaves both ways back armed, and always returns an error.
 func (f *Facet) undoLater(ctx context.Context, h *inside.Host, c *change, why string) error {
 	if !f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", timerUnit(c.Name)+".timer") {
 		program, err := f.executable()
@@ -233,7 +229,7 @@ func (f *Facet) undoLater(ctx context.Context, h *inside.Host, c *change, why st
 	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("change %s of the network could not be set back; trying again every %s and when the machine starts: %s", c.Name, againAfter, why)}
 }
 
-// asBefore says whether the files of a change are what they were.
+// asBefore reports whether the files of a change match their earlier contents.
 func asBefore(h *inside.Host, c *change) bool {
 	return !slices.ContainsFunc(c.Paths, func(path string) bool {
 		is, mode, err := readFile(h, path)
@@ -245,8 +241,8 @@ func asBefore(h *inside.Host, c *change) bool {
 	})
 }
 
-// restoreFiles makes the files of a change what they were, each that can be written. It stops at a
-// copy that is lost: nobody knows what was there.
+// restoreFiles restores every file of a change that can be written. It stops at a missing copy, because the earlier
+// content is unknown.
 func (f *Facet) restoreFiles(h *inside.Host, c *change) error {
 	var troubles error
 	for _, path := range slices.Backward(c.Paths) {
@@ -265,7 +261,7 @@ func (f *Facet) restoreFiles(h *inside.Host, c *change) error {
 	return troubles
 }
 
-// restoreOwned makes our entries in the list of what Slipway made what they were.
+// restoreOwned restores our entries in the list of what Slipway made.
 func (f *Facet) restoreOwned(h *inside.Host, c *change) (err error) {
 	if h.Owned, err = inside.LoadOwned(h.Root); err != nil {
 		return err
@@ -298,8 +294,7 @@ func (f *Facet) restoreOwned(h *inside.Host, c *change) (err error) {
 	return nil
 }
 
-// askedFor is an item with fields of these names, which is all that the list keeps of what was
-// asked for.
+// askedFor is an item with these field names. The list keeps only the names of what was requested.
 func askedFor(key string, fields []string) item.Item {
 	i := item.Item{Key: key, Fields: map[string]string{}}
 	for _, field := range fields {
@@ -308,8 +303,7 @@ func askedFor(key string, fields []string) item.Item {
 	return i
 }
 
-// restoreKernel waits for addresses to be back that the configuration brings, and
-// then sets by hand what interfaces had and no file knew of.
+// restoreKernel waits for the configuration to restore addresses. It then restores by hand what no file knew about.
 func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) error {
 	lost := map[string]kept{}
 	f.until(ctx, 5*time.Second, func() bool {
@@ -342,8 +336,8 @@ func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) er
 	return troubles
 }
 
-// membership are the arguments of ip(8) that put an interface into its bond or bridge, which
-// takes ports that are down.
+// membership are the arguments of ip(8) that add an interface to its bond or bridge, which requires a port that is
+// down.
 func membership(id string, k kept, up bool) (all [][]string) {
 	if k.Master == "" {
 		return nil
@@ -370,7 +364,7 @@ func routeArguments(id string, r item.Route) []string {
 	return append(args, "proto", "static")
 }
 
-// lost is what interfaces had and do not have.
+// lost is what interfaces had before and lack now.
 func (m *machine) lost(before map[string]kept) map[string]kept {
 	all := map[string]kept{}
 	for id, k := range before {
@@ -400,7 +394,7 @@ func (m *machine) lost(before map[string]kept) map[string]kept {
 	return all
 }
 
-// summary tells of interfaces in one line.
+// summary describes interfaces in one line.
 func (m *machine) summary(names []string) string {
 	var parts []string
 	for _, id := range names {

@@ -14,22 +14,21 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// rival is a manager that is enabled beside the one that we write for, and sets up
-// interfaces of ours too: after each boot the slower of the two wins.
+// rival is another enabled manager that also sets up our interfaces: after each boot the slower one wins.
 type rival struct {
 	manager string
 	links   []string // what starts it at boot
-	ours    []string // interfaces of the design that it sets up
-	others  []string // what it sets up besides
+	ours    []string // designed interfaces that it sets up
+	others  []string // other interfaces that it sets up
 }
 
-// Programs that set up whatever ports they find, and that Slipway writes no configuration for.
+// These programs set up all ports that they find. Slipway writes no configuration for them.
 const (
 	dhcpcd  = "dhcpcd"
 	connman = "connman"
 )
 
-// rivalUnits are what starts a manager at boot, its service last.
+// rivalUnits are the units that start a manager at boot, its service last.
 var rivalUnits = map[string][]string{
 	Ifupdown: {"networking.service"},
 	Networkd: {"systemd-networkd-wait-online.service", "systemd-networkd.socket", "systemd-networkd.service"},
@@ -37,8 +36,8 @@ var rivalUnits = map[string][]string{
 	connman:  {"connman-wait-online.service", "connman.service"},
 }
 
-// rivals are the managers besides ours that set up interfaces of ours. Netplan writes for
-// systemd-networkd and NetworkManager, so these are none beside it.
+// rivals are other managers that set up our interfaces. Netplan writes for systemd-networkd and NetworkManager, so
+// these are not its rivals.
 func rivals(h *inside.Host, manager string, all links) ([]rival, error) {
 	var found []rival
 	if manager != Ifupdown && enabled(h, "networking.service") {
@@ -94,8 +93,7 @@ func rivals(h *inside.Host, manager string, all links) ([]rival, error) {
 	return found, nil
 }
 
-// takers are the programs that set up whatever ports they find, but for those that their own
-// settings leave out.
+// takers are programs that set up all ports that they find, except those excluded by their own settings.
 func takers(h *inside.Host, all links) (found []rival, err error) {
 	for _, of := range []struct {
 		manager, settings string
@@ -120,10 +118,10 @@ func takers(h *inside.Host, all links) (found []rival, err error) {
 	return found, nil
 }
 
-// portsOf are the ports of the system, and those that are designed.
+// portsOf are the system's ports and the designed ones.
 func portsOf(h *inside.Host, all links) []string {
 	ports := all.names("ethernet")
-	found, _ := filepath.Glob(h.Path("/sys/class/net/*/device")) // the pattern is ours
+	found, _ := filepath.Glob(h.Path("/sys/class/net/*/device")) // the pattern is constant
 	for _, at := range found {
 		ports = append(ports, filepath.Base(filepath.Dir(at)))
 	}
@@ -131,8 +129,7 @@ func portsOf(h *inside.Host, all links) []string {
 	return slices.Compact(ports)
 }
 
-// dhcpcdLeaves says whether dhcpcd.conf(5) leaves a port out. The patterns of a line count
-// together with those of all other lines.
+// dhcpcdLeaves reports whether dhcpcd.conf(5) excludes a port. The patterns of all lines count together.
 func dhcpcdLeaves(text, port string) bool {
 	denied, allowed, lists := false, false, false
 	for line := range strings.Lines(text) {
@@ -154,18 +151,18 @@ func dhcpcdLeaves(text, port string) bool {
 	return denied || lists && !allowed
 }
 
-// connmanLeaves says whether connman.conf(5) leaves a port out, by the beginning of its name.
+// connmanLeaves reports whether connman.conf(5) excludes a port, by a prefix of its name.
 func connmanLeaves(text, port string) bool {
 	blacklist := strings.Join(settings(text)["General.NetworkInterfaceBlacklist"], ",")
 	return slices.ContainsFunc(wordsOf(blacklist), func(begins string) bool { return strings.HasPrefix(port, begins) })
 }
 
-// wordsOf are the words of a list with blanks or commas between.
+// wordsOf splits a list at blanks and commas.
 func wordsOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// meet notes an interface that it sets up.
+// meet records an interface that the rival sets up.
 func (r *rival) meet(name string, all links) {
 	to := &r.others
 	if _, ours := all[name]; ours {
@@ -176,8 +173,8 @@ func (r *rival) meet(name string, all links) {
 	}
 }
 
-// meetFile notes what a file of systemd-networkd sets up. A pattern may be of
-// interfaces that are not ours, whatever is there now.
+// meetFile records what a file of systemd-networkd sets up. A pattern may always match interfaces that are not
+// ours.
 func (r *rival) meetFile(path, text string, all links) {
 	values, macs := settings(text), all.macs()
 	for _, name := range strings.Fields(strings.Join(values["Match.Name"], " ")) {
@@ -195,7 +192,7 @@ func (r *rival) meetFile(path, text string, all links) {
 	}
 }
 
-// started finds what starts it at boot.
+// started finds what starts the rival at boot.
 func (r *rival) started(h *inside.Host) error {
 	for _, unit := range rivalUnits[r.manager] {
 		for _, kind := range []string{"wants", "requires"} {
@@ -215,8 +212,8 @@ func (r *rival) started(h *inside.Host) error {
 	return nil
 }
 
-// disable takes what starts other managers of our interfaces aside, and back where
-// nothing is ours any more.
+// disable sets aside what starts other managers of our interfaces. It restores that when no interface is ours any
+// more.
 func (p *plan) disable(h *inside.Host) error {
 	if len(p.after) == 0 {
 		return p.enableAgain(h)
@@ -262,7 +259,7 @@ func (p *plan) enableAgain(h *inside.Host) error {
 		if mode&fs.ModeSymlink == 0 {
 			continue
 		}
-		if !exists(h.Path(link)) { // else somebody has enabled it again
+		if !exists(h.Path(link)) { // otherwise somebody has enabled it again
 			p.writes = append(p.writes, write{link, to, mode})
 		}
 		p.writes = append(p.writes, write{path: asideFolder + link})
@@ -273,7 +270,7 @@ func (p *plan) enableAgain(h *inside.Host) error {
 	return nil
 }
 
-// stop stops other managers, which may take our interfaces down, and start starts them.
+// stop stops other managers, which may take our interfaces down.
 func (f *Facet) stop(ctx context.Context, h *inside.Host, units []string) error {
 	for _, unit := range units {
 		if f.succeeds(ctx, h, "systemctl", "is-active", "--quiet", unit) {
@@ -285,7 +282,7 @@ func (f *Facet) stop(ctx context.Context, h *inside.Host, units []string) error 
 	return nil
 }
 
-// start does not wait: it may be called while the machine boots.
+// start starts units without waiting, because it may be called during boot.
 func (f *Facet) start(ctx context.Context, h *inside.Host, units []string) error {
 	if len(units) == 0 {
 		return nil

@@ -9,20 +9,20 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// room is a folder of files that are there to be deleted: setting a network back writes files, and
-// the disk may have filled up since, by accident or on purpose. That the folder is gone also says,
-// where not even the marker can be written, that the way back was begun.
+// room is a folder of files that only reserve disk space. A revert writes files, and the disk may have filled up
+// since, by accident or on purpose. If not even the marker can be written, the missing folder shows that the revert
+// has begun.
 func room(name string) string { return folder(name) + "/room" }
 
 const (
-	// roomFiles is how many there are beside one for each file of the change: for the marker,
-	// the list of what Slipway made, the record, and their folders.
+	// roomFiles is the number of files in addition to one per file of the change: for the marker, the list of what
+	// Slipway made, the record, and their folders.
 	roomFiles = 16
-	// roomLeast is the size of each, in bytes; one is as large as all that is written at once.
+	// roomLeast is the minimum size of each, in bytes. Each is as large as everything that is written at once.
 	roomLeast = 8 << 10
 )
 
-// makeRoom fills the room of a change.
+// makeRoom reserves the space for a change.
 func makeRoom(h *inside.Host, c *change) error {
 	at := h.Path(room(c.Name))
 	if err := os.MkdirAll(at, 0o700); err != nil {
@@ -44,7 +44,7 @@ func makeRoom(h *inside.Host, c *change) error {
 	return inside.SyncFolder(at)
 }
 
-// fill makes a file that takes up some bytes of the disk, also where the file system compresses.
+// fill creates a file that takes up disk space even on a compressing file system.
 func fill(path string, size int) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -57,5 +57,5 @@ func fill(path string, size int) error {
 	return f.Sync()
 }
 
-// useRoom gives up the room.
+// useRoom frees the reserved space.
 func useRoom(h *inside.Host, c *change) error { return os.RemoveAll(h.Path(room(c.Name))) }

@@ -11,9 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Survey lists the interfaces that the system's network manager has set up, as the
-// kernel has them now. The field "leased", which no design has, tells the addresses that
-// are not for good.
+// Survey lists the interfaces that the system's network manager has set up, from their kernel state. The field
+// "leased", which no design has, lists the addresses that are not permanent.
 func (f *Facet) Survey(_ context.Context, h *inside.Host) (found item.Found, err error) {
 	if !h.Live {
 		return found, nil
@@ -60,7 +59,7 @@ func (f *Facet) Survey(_ context.Context, h *inside.Host) (found item.Found, err
 	return found, nil
 }
 
-// isPart says whether an interface is part of another one, or carries a VLAN.
+// isPart reports whether an interface is part of another one, or carries a VLAN.
 func (m *machine) isPart(id string) bool {
 	for _, r := range m.links {
 		if r.Parent == id || slices.Contains(r.Members, id) {
@@ -73,8 +72,7 @@ func (m *machine) isPart(id string) bool {
 // maxConfiguration bounds what is read of the manager's settings, in bytes.
 const maxConfiguration = 4 << 20
 
-// configuration are the settings of all managers, as one text that never leaves the
-// machine.
+// configuration is the settings of all managers as one text, which never leaves the machine.
 func configuration(h *inside.Host) string {
 	paths, err := treeFiles(h)
 	if err != nil {
@@ -91,7 +89,7 @@ func configuration(h *inside.Host) string {
 	return strings.ToLower(withoutComments(b.String()))
 }
 
-// names says whether a text has a name as a word.
+// names reports whether a text contains a name as a word.
 func names(text, name string) bool {
 	name = strings.ToLower(name)
 	isPart := func(at int) bool {
@@ -115,9 +113,8 @@ func names(text, name string) bool {
 	return false
 }
 
-// nameService is what the system is told to ask for names through an interface that
-// Slipway did not set up: what systemd-networkd says of it, or the settings of
-// NetworkManager or ifupdown.
+// nameService returns the DNS servers and domains of an interface that Slipway did not set up: from
+// systemd-networkd's state, or from the settings of NetworkManager or ifupdown.
 func nameService(h *inside.Host, manager, id string, r *real) (servers, search []string) {
 	switch manager {
 	case Networkd, Netplan:
@@ -130,7 +127,7 @@ func nameService(h *inside.Host, manager, id string, r *real) (servers, search [
 	return nil, nil
 }
 
-// networkdNames reads a file of what systemd-networkd knows of a link.
+// networkdNames reads systemd-networkd's state file of a link.
 func networkdNames(text string) (servers, search []string) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -170,7 +167,7 @@ func keyfileNames(h *inside.Host, id string) (servers, search []string) {
 	return servers, search
 }
 
-// listed are the words of values with semicolons between.
+// listed splits values at semicolons.
 func listed(values []string) (all []string) {
 	for _, v := range values {
 		for word := range strings.SplitSeq(v, ";") {

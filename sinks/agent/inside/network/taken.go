@@ -17,11 +17,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// taken says of designed addresses that no interface has yet which of them another
-// machine has, on interfaces that are there: a machine that would take one over would
-// have half of the other's packets, and its own connections would prove nothing. It is
-// empty where nobody answers. Of IPv6 the kernel finds that out by itself, and the
-// address does not come up.
+// taken finds designed IPv4 addresses that this machine does not have yet and another machine uses, on existing
+// interfaces. A machine that took such an address over would get half of the other's packets, and its own
+// connections would prove nothing. taken is empty if nobody answers. For IPv6 the kernel detects duplicates itself,
+// and the address does not come up.
 func (f *Facet) taken(ctx context.Context, h *inside.Host, before, m *machine, all links) string {
 	var asking sync.WaitGroup
 	var lock sync.Mutex
@@ -46,8 +45,8 @@ func (f *Facet) taken(ctx context.Context, h *inside.Host, before, m *machine, a
 	return strings.Join(found, "; ")
 }
 
-// isOwn says whether a hardware address is one of the machine's: its kernel answers for
-// any of its addresses on every interface, also where two are on one network.
+// isOwn reports whether a hardware address belongs to this machine. Its kernel answers for any of its addresses on
+// every interface, even if two are on one network.
 func (m *machine) isOwn(mac string) bool {
 	for _, r := range m.links {
 		if strings.EqualFold(r.MAC, mac) {
@@ -57,7 +56,7 @@ func (m *machine) isOwn(mac string) bool {
 	return false
 }
 
-// has says whether an interface has an address.
+// has reports whether an interface has an address.
 func (m *machine) has(a netip.Addr) bool {
 	for _, r := range m.links {
 		is := func(text string) bool { p, err := netip.ParsePrefix(text); return err == nil && p.Addr() == a }
@@ -74,9 +73,9 @@ const (
 	betweenARPs = 300 * time.Millisecond
 )
 
-// holder is the hardware address of another machine on the network of an interface that
-// has an IPv4 address, empty where none answers within a second: a probe of RFC 5227,
-// section 2.1.1. Where the kernel does not let it ask, nobody answered.
+// holder is the hardware address of another machine that uses an IPv4 address on an interface's network; empty if
+// none answers within a second. It sends a probe of RFC 5227, section 2.1.1. If the kernel does not allow that,
+// nobody answered.
 func holder(ctx context.Context, h *inside.Host, name string, a netip.Addr) string {
 	index, _ := strconv.Atoi(inside.Text(h.Path("/sys/class/net/" + name + "/ifindex")))
 	own, err := hex.DecodeString(strings.ReplaceAll(inside.Text(h.Path("/sys/class/net/"+name+"/address")), ":", ""))
@@ -96,11 +95,11 @@ func holder(ctx context.Context, h *inside.Host, name string, a netip.Addr) stri
 	}
 	frame := make([]byte, 2048)
 	for range probes {
-		_ = syscall.Sendto(fd, probe(own, a), 0, at) // of a link that is down no answer comes
+		_ = syscall.Sendto(fd, probe(own, a), 0, at) // on a link that is down no answer comes
 		for end := time.Now().Add(betweenARPs); ctx.Err() == nil && time.Now().Before(end); {
 			size, _, err := syscall.Recvfrom(fd, frame, 0)
 			if err != nil {
-				continue // most often nothing came in a while
+				continue // usually a timeout
 			}
 			if mac, is := announces(frame[:size], a); is && !bytes.Equal(mac, own) {
 				return colons(mac)
@@ -110,18 +109,18 @@ func holder(ctx context.Context, h *inside.Host, name string, a netip.Addr) stri
 	return ""
 }
 
-// probe asks who has an address, on behalf of nobody.
+// probe asks who has an address, without a sender address.
 func probe(own []byte, a netip.Addr) []byte {
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, own)
 	frame = binary.BigEndian.AppendUint16(frame, typeARP)
-	frame = append(frame, 0, 1, 0x08, 0, 6, 4, 0, 1) // of Ethernet and IPv4, a request
+	frame = append(frame, 0, 1, 0x08, 0, 6, 4, 0, 1) // a request for Ethernet and IPv4
 	frame = append(append(frame, own...), 0, 0, 0, 0)
 	four := a.As4()
 	return append(append(frame, 0, 0, 0, 0, 0, 0), four[:]...)
 }
 
-// announces says whether a frame of ARP comes from a machine that has an address, and
-// gives its hardware address.
+// announces reports whether an ARP frame comes from a machine that has the address, and returns its hardware
+// address.
 func announces(frame []byte, a netip.Addr) (mac []byte, is bool) {
 	const head, length = 14, 28
 	if len(frame) < head+length || binary.BigEndian.Uint16(frame[12:]) != typeARP || binary.BigEndian.Uint16(frame[head+2:]) != syscall.ETH_P_IP {

@@ -13,19 +13,18 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// trees are where the managers have their configuration.
+// trees are the managers' configuration folders.
 var trees = []string{
 	"/etc/systemd/network", "/etc/netplan", "/etc/NetworkManager/system-connections", "/etc/network", "/etc/sysconfig/network-scripts",
 }
 
-// What is copied of the trees is bounded.
+// These bounds apply to the copies of the trees.
 const (
 	maxTreeFiles = 4000
 	maxTreeBytes = 16 << 20
 )
 
-// place is where a path of the system is for us, inside the root whatever
-// symbolic links its folders are.
+// place is our path of a file of the system. It stays inside the root, whatever links its folders are.
 func place(h *inside.Host, path string) (string, error) {
 	real := h.Path(path)
 	if h.Root == "/" {
@@ -35,7 +34,7 @@ func place(h *inside.Host, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Dir(real) // the nearest that is there
+	folder := filepath.Dir(real) // the nearest existing folder
 	for !exists(folder) && folder != filepath.Dir(folder) {
 		folder = filepath.Dir(folder)
 	}
@@ -49,7 +48,7 @@ func place(h *inside.Host, path string) (string, error) {
 	return real, nil
 }
 
-// readFile reads a file, or of a symbolic link where it leads to.
+// readFile reads a file, or the target of a symbolic link.
 func readFile(h *inside.Host, path string) ([]byte, fs.FileMode, error) {
 	at, err := place(h, path)
 	if err != nil {
@@ -76,7 +75,7 @@ func readFile(h *inside.Host, path string) ([]byte, fs.FileMode, error) {
 	return text, info.Mode().Perm(), err
 }
 
-// writeFile writes a file, or a symbolic link where its mode says so.
+// writeFile writes a file, or a symbolic link if the mode says so.
 func writeFile(h *inside.Host, path string, content []byte, mode fs.FileMode) error {
 	at, err := place(h, path)
 	if err != nil {
@@ -104,8 +103,7 @@ func writeFile(h *inside.Host, path string, content []byte, mode fs.FileMode) er
 	return inside.SyncFolder(filepath.Dir(at))
 }
 
-// folderMode is the mode of a folder that we make for a file: nobody but root
-// looks into our own.
+// folderMode is the mode of a folder that we create for a file. Only root may read our own folder.
 func folderMode(path string) fs.FileMode {
 	if strings.HasPrefix(path, inside.Folder) {
 		return 0o700
@@ -127,8 +125,8 @@ func removeFile(h *inside.Host, path string) error {
 	return inside.SyncFolder(filepath.Dir(at))
 }
 
-// saveTrees copies the configuration of all managers and some more files into a
-// folder, which is there in whole or not at all.
+// saveTrees copies the configuration of all managers and some more files into a folder. The folder is complete or
+// does not exist.
 func saveTrees(h *inside.Host, folder string, more []string) error {
 	making := folder + ".new"
 	if err := os.RemoveAll(h.Path(making)); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// apt is the package manager of Debian and of what is made of it.
+// apt is the package manager of Debian and its derivatives.
 type apt struct{}
 
 const (
@@ -24,27 +24,25 @@ const (
 	aptLists   = "/var/lib/apt/lists"
 )
 
-// aptTime bounds one run of apt-get or dpkg. The request as a whole is bounded by
-// Apply.
+// aptTime bounds one run of apt-get or dpkg. Apply bounds the whole request.
 const aptTime = 30 * time.Minute
 
-// repairTime bounds dpkg --configure: the rest of the time is for a transaction
-// that may replace the package whose script hangs.
+// repairTime bounds dpkg --configure. The rest of the time is for a transaction that may replace the package whose
+// script hangs.
 const repairTime = 10 * time.Minute
 
-// aptEnv keeps package scripts from asking, and needrestart from restarting
-// services of which the design says nothing.
+// aptEnv keeps package scripts from asking questions, and needrestart from restarting services that are not in the
+// design.
 var aptEnv = []string{"DEBIAN_FRONTEND=noninteractive", "DEBCONF_NONINTERACTIVE_SEEN=true", "NEEDRESTART_MODE=l",
 	"NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none", "UCF_FORCE_CONFFOLD=1"}
 
-// aptOptions are those of every apt-get that changes something. Without a pty of
-// their own the scripts belong to our process group, and end with it. Changed
-// configuration files stay as they are.
+// aptOptions apply to every apt-get that changes something. Without their own pty, the scripts belong to our
+// process group and end with it. Changed configuration files are kept.
 var aptOptions = []string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0",
 	"-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
 	"-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60"}
 
-// noCache keeps apt-get from writing its cache, when nothing may be changed.
+// noCache keeps apt-get from writing its cache when nothing may change.
 var noCache = []string{"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="}
 
 func (apt) check(name string) error { return check(debianName, name) }
@@ -57,9 +55,8 @@ func (apt) inventory(_ context.Context, h *inside.Host) (inventory, error) {
 	return parseStatus(text), nil
 }
 
-// repair lets dpkg configure what is only unpacked. A script that fails or hangs
-// again is no error here: what was asked for is looked at in the end, and the transaction
-// may be what helps.
+// repair lets dpkg configure packages that are only unpacked. A script that fails or hangs again is not an error
+// here: the result is checked at the end, and the transaction may fix it.
 func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 	left, err := list(h, "/var/lib/dpkg/updates")
 	if err != nil {
@@ -80,8 +77,7 @@ func (apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 	if err == nil {
 		return nil
 	}
-	// dpkg was ended in the middle, and apt-get works only after its journal is
-	// merged, which every dpkg that may write begins with.
+	// dpkg was interrupted. apt-get works only after dpkg's journal is merged, which every writing dpkg does first.
 	out, err = h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--set-selections"}, Env: aptEnv})
 	return outcome("dpkg --set-selections", out, err)
 }
@@ -104,8 +100,8 @@ func (a apt) fetch(ctx context.Context, h *inside.Host) (missed []string, err er
 	return a.update(ctx, h, nil)
 }
 
-// update fetches lists. A repository of ours whose lists cannot be fetched is an
-// error; of another it is told, and the old lists are used.
+// update fetches package lists. It returns an error if the lists of one of our repositories cannot be fetched. For
+// another repository it reports that, and the old lists stay in use.
 func (a apt) update(ctx context.Context, h *inside.Host, names []string, only ...string) (missed []string, err error) {
 	h.Tell("apt-get update")
 	args := slices.Concat(aptOptions, only, []string{"update"})
@@ -130,7 +126,7 @@ func (a apt) update(ctx context.Context, h *inside.Host, names []string, only ..
 	return missed, nil
 }
 
-// complaint is the first error or warning of apt-get that names a URL.
+// complaint is the first error or warning of apt-get that contains a URL.
 func complaint(out inside.Output, url string) string {
 	for _, line := range complaints(out) {
 		if strings.Contains(line, strings.TrimSuffix(url, "/")) {
@@ -140,8 +136,7 @@ func complaint(out inside.Output, url string) string {
 	return ""
 }
 
-// complaints are the errors and warnings of apt-get about repositories whose lists it could not
-// fetch.
+// complaints are apt-get's errors and warnings about repositories whose lists it could not fetch.
 func complaints(out inside.Output) (all []string) {
 	for line := range strings.Lines(string(out.Err)) {
 		line = strings.TrimSpace(line)
@@ -155,11 +150,11 @@ func complaints(out inside.Output) (all []string) {
 	return all
 }
 
-// clockDoubt is what a sentence says of lists that are not valid now.
+// clockDoubt is part of the message about lists that are not valid now.
 const clockDoubt = "by the clock of the machine it is "
 
-// withClock adds to apt's sentence on lists that are not valid now what the machine takes for now,
-// and what to do: a wrong clock is the usual cause.
+// withClock adds the machine's time and advice to apt's message about lists that are not valid now. A wrong clock
+// is the usual cause.
 func withClock(line string, now time.Time) string {
 	const what = "%s; " + clockDoubt + "%s. If that is wrong, correct the clock, such as by `system.time.servers`"
 	at := now.UTC().Format("2006-01-02 15:04 UTC")
@@ -172,9 +167,8 @@ func withClock(line string, now time.Time) string {
 	return line
 }
 
-// arguments are those of the transaction: what is installed by name and version,
-// what is removed with a "-" behind it. Packages that are only recommended are
-// not installed: the design names what a node has.
+// arguments are the arguments of the transaction: packages to install by name and version, and packages to remove
+// with a trailing "-". It installs no recommended packages: the design names what a node has.
 func (apt) arguments(c change) []string {
 	args := []string{"--no-install-recommends", "--no-remove"}
 	if len(c.remove) > 0 {
@@ -190,7 +184,7 @@ func (apt) arguments(c change) []string {
 		args = append(args, "--fix-broken")
 	}
 	for _, version := range c.install {
-		if version != "" { // it may be an older one; simulate shows for which packages
+		if version != "" { // it may be older; simulate shows the affected packages
 			args = append(args, "--allow-downgrades")
 			break
 		}
@@ -210,7 +204,7 @@ func (apt) arguments(c change) []string {
 
 func (a apt) simulate(ctx context.Context, h *inside.Host, c change) ([]effect, error) {
 	args := slices.Concat([]string{"-q", "-s"}, noCache, snapshotOptions(c.snapshot), a.arguments(c))
-	args = slices.DeleteFunc(args, func(arg string) bool { return arg == "--no-remove" }) // what would be removed is to be told
+	args = slices.DeleteFunc(args, func(arg string) bool { return arg == "--no-remove" }) // report what would be removed
 	out, err := h.Exec(ctx, inside.Command{Path: "apt-get", Args: args, Env: aptEnv, Timeout: 2 * time.Minute})
 	if err := outcome("apt-get says that this cannot be installed: "+some(wanted(c)), out, err); err != nil {
 		return nil, err
@@ -247,8 +241,8 @@ func (apt) upgrades(ctx context.Context, h *inside.Host, _ inventory, snapshot s
 	return slices.DeleteFunc(parseSimulation(out.Out), func(e effect) bool { return e.to == "" }), nil
 }
 
-// listsTime is the latest change of the folders in which apt-get update works: the
-// lists themselves have the times of the server.
+// listsTime is the latest change of the folders that apt-get update writes to. The lists themselves have the
+// server's times.
 func (apt) listsTime(h *inside.Host) (latest time.Time) {
 	for _, name := range []string{aptLists, aptLists + "/partial", "/var/lib/apt/periodic/update-success-stamp"} {
 		if info, err := stat(h, name); err == nil && info.ModTime().After(latest) {
@@ -258,7 +252,7 @@ func (apt) listsTime(h *inside.Host) (latest time.Time) {
 	return latest
 }
 
-// stamp is of the names, sizes and times of all that apt-get -s upgrade reads.
+// stamp covers the names, sizes and times of everything that apt-get -s upgrade reads.
 func (apt) stamp(h *inside.Host) string {
 	sum := sha256.New()
 	for _, folder := range []string{aptLists, "/etc/apt", "/etc/apt/sources.list.d", "/etc/apt/preferences.d", "/etc/apt/apt.conf.d"} {
@@ -280,14 +274,14 @@ func (apt) stamp(h *inside.Host) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// A line of apt-get -s: "Inst libc6 [2.36-9] (2.36-10 Debian-Security:12/stable-security [amd64]) []",
-// "Remv nginx [1.22]". "Conf" follows each "Inst" and says nothing more.
+// simulated matches a line of apt-get -s: "Inst libc6 [2.36-9] (2.36-10 Debian-Security:12/stable-security [amd64])
+// []", "Remv nginx [1.22]". A "Conf" line follows each "Inst" and adds nothing.
 var (
 	simulated = regexp.MustCompile(`^(Inst|Remv|Purg) ([^ ]+)(?: \[([^\] ]*)\])?(?: \(([^ )]+)([^)]*)\))?`)
 	security  = regexp.MustCompile(`(?i)\b[a-z]+-security:|/[a-z0-9.-]+-security\b`)
 )
 
-// parseSimulation reads what apt-get -s prints.
+// parseSimulation reads the output of apt-get -s.
 func parseSimulation(text []byte) []effect {
 	var effects []effect
 	for line := range strings.Lines(string(text)) {
@@ -307,7 +301,7 @@ func parseSimulation(text []byte) []effect {
 	return effects
 }
 
-// wanted are the packages of a change as people read them.
+// wanted lists the packages of a change for people.
 func wanted(c change) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(c.install)) {
@@ -322,7 +316,7 @@ func wanted(c change) []string {
 	return all
 }
 
-// some are the first names of a list, with how many follow.
+// some are the first names of a list, with the number of the rest.
 func some(names []string) string {
 	const most = 12
 	if len(names) <= most {

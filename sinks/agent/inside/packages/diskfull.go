@@ -15,17 +15,16 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// diskFull is what outcome says of a program that found no room.
+// diskFull is outcome's text for a full disk.
 const diskFull = "the disk is full"
 
-// packageFolders are where package managers write. They count where the error names no path.
+// packageFolders are where package managers write. They are checked if the error names no path.
 var packageFolders = []string{"/var/cache/apt/archives", "/var/lib/apt/lists", "/var/lib/dpkg", "/var/cache/dnf", "/var/lib/rpm", "/usr", "/boot", "/etc", "/tmp", "/"}
 
-// quoted is a path in what dpkg, apt and rpm say of one that they could not write.
+// quoted matches a path in the write errors of dpkg, apt and rpm.
 var quoted = regexp.MustCompile(`(?:['"]| in | on )(/[^'" \n]*)`)
 
-// withRoom adds to the error of a full disk which file system is full, as far as that can be
-// seen.
+// withRoom adds to a disk-full error which file system is full, as far as that is visible.
 func withRoom(h *inside.Host, err error) error {
 	var e *wire.Error
 	if !errors.As(err, &e) || !says(err, diskFull) {
@@ -45,12 +44,12 @@ func withRoom(h *inside.Host, err error) error {
 	return classed(e.Class, "%s. Make room there; Slipway goes on from there at its next try.\n%s", full, e.Text)
 }
 
-// fullest names the file system with the least room of those on which some folders are.
+// fullest names the file system with the least free space among those of the folders.
 func fullest(h *inside.Host, folders []string) string {
 	type room struct {
 		mount      string
 		free, size uint64 // bytes
-		files      bool   // it is out of files, not of bytes
+		files      bool   // out of inodes, not of bytes
 	}
 	var all []room
 	for _, folder := range folders {
@@ -77,8 +76,7 @@ func fullest(h *inside.Host, folders []string) string {
 	return fmt.Sprintf("the file system %s has %s free of %s", least.mount, item.Bytes(int64(least.free)), item.Bytes(int64(least.size)))
 }
 
-// mountOf is the path at which the file system is mounted that a path is on, or would be; empty
-// where that cannot be seen.
+// mountOf is the mount point of the file system of a path, or of its future place; empty if unknown.
 func mountOf(h *inside.Host, name string) string {
 	device := func(name string) (dev uint64, ok bool) {
 		where, err := resolve(h, name)
@@ -97,7 +95,7 @@ func mountOf(h *inside.Host, name string) string {
 	}
 	name = path.Clean(name)
 	dev, ok := device(name)
-	for !ok && name != "/" { // it is not there yet
+	for !ok && name != "/" { // the path does not exist yet
 		name = path.Dir(name)
 		dev, ok = device(name)
 	}

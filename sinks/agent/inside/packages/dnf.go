@@ -19,14 +19,14 @@ type dnf struct{}
 
 const dnfConf = "/etc/dnf/dnf.conf"
 
-// dnfOptions are those of every dnf that changes something. Packages that are only
-// recommended are not installed, and what was a dependency is not removed.
+// dnfOptions apply to every dnf that changes something. It installs no recommended packages, and does not remove
+// former dependencies.
 var dnfOptions = []string{"-y", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False",
 	"--setopt=timeout=60", "--setopt=retries=2"}
 
 func (dnf) check(name string) error { return check(rpmName, name) }
 
-// rpmFormat asks for what parseRPM reads.
+// rpmFormat is the format that parseRPM reads.
 const rpmFormat = `%{NAME}\t%{EPOCHNUM}\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n`
 
 func (dnf) inventory(ctx context.Context, h *inside.Host) (inventory, error) {
@@ -54,12 +54,11 @@ func (dnf) files(ctx context.Context, h *inside.Host, _ inventory, name string) 
 	if err := outcome("rpm -ql "+name, out, err); err != nil {
 		return nil, err
 	}
-	return strings.Fields(string(out.Out)), nil // no path of a unit has blanks
+	return strings.Fields(string(out.Out)), nil // unit paths have no blanks
 }
 
-// parseRPM reads the output of rpm -qa. A package that is there in several
-// versions, as kernels are, counts with the last installed one. Each is known by
-// its name and by its name and architecture.
+// parseRPM reads the output of rpm -qa. Of a package with several versions, such as a kernel, the last installed
+// one counts. Each package is listed by its name, and by its name and architecture.
 func parseRPM(text []byte) inventory {
 	inv := inventory{byName: map[string]installed{}}
 	for line := range strings.Lines(string(text)) {
@@ -78,7 +77,7 @@ func parseRPM(text []byte) inventory {
 	return inv
 }
 
-// withEpoch is a version as the design has it: without an epoch of 0.
+// withEpoch is a version as in designs: without an epoch of 0.
 func withEpoch(epoch, version string) string {
 	if epoch == "" || epoch == "0" || epoch == "(none)" {
 		return version
@@ -86,8 +85,8 @@ func withEpoch(epoch, version string) string {
 	return epoch + ":" + version
 }
 
-// repair has nothing to do: rpm has no packages that wait to be configured, and
-// installs again what is asked for and not there.
+// repair does nothing: rpm has no packages that wait to be configured, and installs missing requested packages
+// again.
 func (dnf) repair(context.Context, *inside.Host, inventory) error { return nil }
 
 func (d dnf) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
@@ -124,8 +123,8 @@ func (dnf) fetch(ctx context.Context, h *inside.Host) (missed []string, err erro
 	return []string{wrong.Error()}, nil
 }
 
-// words are dnf's for a change, and what its shell reads where the change both
-// installs and removes: one transaction either way.
+// words are dnf's arguments for a change. If the change both installs and removes, they also include input for
+// dnf's shell, so that it stays one transaction.
 func (dnf) words(c change) (args []string, stdin []byte) {
 	if c.held {
 		args = append(args, "--disableexcludes=main")
@@ -158,7 +157,7 @@ func (d dnf) simulate(ctx context.Context, h *inside.Host, c change) ([]effect, 
 		return effects, nil
 	}
 	if err == nil && out.Code == 0 {
-		out.Code = 1 // dnf's shell ends so though it could not do what it was told
+		out.Code = 1 // dnf's shell exits with 0 even if it failed
 	}
 	return nil, outcome("dnf says that this cannot be installed: "+some(wanted(c)), out, err)
 }
@@ -173,7 +172,7 @@ func (d dnf) run(ctx context.Context, h *inside.Host, c change) error {
 	return outcome("dnf, for "+some(wanted(c)), out, err)
 }
 
-// snapshot has dnf look at one repository alone.
+// snapshot restricts dnf to one repository.
 func (dnf) snapshot(url string) []string {
 	if url == "" {
 		return nil
@@ -181,8 +180,8 @@ func (dnf) snapshot(url string) []string {
 	return []string{"--repofrompath=slipway-snapshot," + url, "--repo=slipway-snapshot"}
 }
 
-// hold writes which packages dnf leaves alone into its own configuration: this
-// takes no plugin, and versionlock has no effect where its plugin is missing.
+// hold writes the packages that dnf must not change to dnf's own configuration. That needs no plugin; versionlock
+// has no effect without its plugin.
 func (dnf) hold(_ context.Context, h *inside.Host, names []string, on bool) error {
 	conf, err := readIfThere(h, dnfConf)
 	if err != nil {
@@ -195,8 +194,7 @@ func (dnf) hold(_ context.Context, h *inside.Host, names []string, on bool) erro
 	return write(h, dnfConf, changed)
 }
 
-// excludes gives the line of [main] that names excluded packages, -1 for none, and
-// the names.
+// excludes returns the line of [main] that names excluded packages, -1 for none, and the names.
 func excludes(conf []byte) (line int, names []string) {
 	line = -1
 	section := ""
@@ -215,8 +213,7 @@ func excludes(conf []byte) (line int, names []string) {
 	return line, names
 }
 
-// setExcludes is a configuration with packages among the excluded ones, or without
-// them. Everything else stays as it is.
+// setExcludes adds packages to the excluded ones of a configuration, or removes them. It changes nothing else.
 func setExcludes(conf []byte, names []string, on bool) []byte {
 	at, have := excludes(conf)
 	then := slices.DeleteFunc(slices.Clone(have), func(name string) bool { return slices.Contains(names, name) })
@@ -243,8 +240,8 @@ func setExcludes(conf []byte, names []string, on bool) []byte {
 	return []byte(strings.Join(lines, "\n"))
 }
 
-// upgrades tells of upgrades by two simulations, so that those for security are
-// known; the cache on the machine is used as it is.
+// upgrades lists upgrades with two simulations, to identify those for security. It uses the machine's cache as it
+// is.
 func (d dnf) upgrades(ctx context.Context, h *inside.Host, inv inventory, snapshot string) ([]effect, error) {
 	ask := func(more ...string) ([]effect, error) {
 		args := slices.Concat([]string{"--assumeno", "--cacheonly", "--setopt=install_weak_deps=False"}, d.snapshot(snapshot), more, []string{"upgrade"})
@@ -265,7 +262,7 @@ func (d dnf) upgrades(ctx context.Context, h *inside.Host, inv inventory, snapsh
 	}
 	for i, e := range all {
 		all[i].security = slices.ContainsFunc(urgent, func(u effect) bool { return u.name == e.name })
-		all[i].from = inv.find(e.name).Version // a kernel is installed beside the one that is there
+		all[i].from = inv.find(e.name).Version // a kernel is installed beside the existing one
 	}
 	return all, nil
 }
@@ -284,7 +281,7 @@ func (dnf) listsTime(h *inside.Host) time.Time {
 // stamp is empty: rpm's database changes when it is read.
 func (dnf) stamp(*inside.Host) string { return "" }
 
-// The headings of what dnf is about to do, and whether they install.
+// dnfHeadings are the headings of dnf's plan, and whether they install.
 var dnfHeadings = map[string]string{
 	"Installing:": "new", "Installing dependencies:": "new", "Installing weak dependencies:": "new", "Installing group packages:": "new", "Installing group/module packages:": "new",
 	"Upgrading:": "other", "Downgrading:": "other", "Reinstalling:": "other",
@@ -294,8 +291,8 @@ var dnfHeadings = map[string]string{
 
 var rpmArch = regexp.MustCompile(`^(noarch|x86_64|i[3-6]86|aarch64|armv7hl|ppc64le|s390x|riscv64|src)$`)
 
-// parseTransaction reads the table of dnf --assumeno, and says whether there was
-// one. A long name has a line of its own.
+// parseTransaction reads the table of dnf --assumeno, and reports whether there was one. A long name has its own
+// line.
 func parseTransaction(text []byte) (effects []effect, shown bool) {
 	kind, before := "", ""
 	for line := range strings.Lines(string(text)) {

@@ -8,40 +8,40 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// installed is one package that the system has or knows of.
+// installed is one package that the system has or knows.
 type installed struct {
 	Version string
-	// State is item.Present, item.Held, item.Absent, or the state in which a cut
-	// left it: "half-configured", "unpacked", "half-installed", …
+	// State is item.Present, item.Held, item.Absent, or the state after an interruption: "half-configured",
+	// "unpacked", "half-installed", …
 	State string
-	// Time is when it was installed, in seconds; the rpm database alone has it.
+	// Time is when it was installed, in seconds. Only the rpm database has it.
 	Time int64
 }
 
-// there says whether the package manager counts it as installed, whole or not.
+// there reports whether the package manager counts it as installed, completely or not.
 func (p installed) there() bool { return p.State != "" && p.State != stateAbsent }
 
 // inventory is what is installed.
 type inventory struct {
-	byName map[string]installed // "libc6", or "libc6:i386" for another architecture than the system's
+	byName map[string]installed // "libc6", or "libc6:i386" for a foreign architecture
 	native string               // the system's architecture
-	broken []string             // the packages that a cut left half done
+	broken []string             // packages left half done by an interruption
 }
 
-// files are those that dpkg has listed when it unpacked a package.
+// files lists the files that dpkg recorded when it unpacked a package.
 func (apt) files(_ context.Context, h *inside.Host, inv inventory, name string) ([]string, error) {
 	bare, _, _ := strings.Cut(name, ":")
 	for _, list := range []string{name, bare + ":" + inv.native, bare} {
 		text, err := readIfThere(h, "/var/lib/dpkg/info/"+list+".list")
 		if err != nil || text != nil {
-			return strings.Fields(string(text)), err // no path of a unit has blanks
+			return strings.Fields(string(text)), err // unit paths have no blanks
 		}
 	}
 	return nil, nil
 }
 
-// find gives the package that a name of the design means. "libc6:amd64" is "libc6"
-// where amd64 is the system's own architecture.
+// find returns the package for a name in the design. "libc6:amd64" is "libc6" if amd64 is the system's own
+// architecture.
 func (inv inventory) find(name string) installed {
 	if bare, arch, ok := strings.Cut(name, ":"); ok && (arch == inv.native || arch == "all" || arch == "any") {
 		name = bare
@@ -52,7 +52,7 @@ func (inv inventory) find(name string) installed {
 	return installed{State: stateAbsent}
 }
 
-// states of dpkg, as they are told.
+// dpkgStates maps the states of dpkg to those that are reported.
 var dpkgStates = map[string]string{
 	"installed":        statePresent,
 	"not-installed":    stateAbsent,
@@ -132,7 +132,7 @@ func parseStatus(text []byte) inventory {
 	return inv
 }
 
-// value is what a line says of a field, else what was known.
+// value is the field's value if the line has it, else the known value.
 func value(line []byte, field string, known []byte) []byte {
 	if rest, ok := bytes.CutPrefix(line, []byte(field)); ok {
 		return bytes.TrimSpace(rest)

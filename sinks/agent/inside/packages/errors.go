@@ -9,8 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// lastLines and lastBytes bound what an error repeats of a program's output, and of
-// its errors.
+// lastLines and lastBytes bound what an error repeats of a program's output, and of its error output.
 const (
 	lastLines = 8
 	lastBytes = 1500
@@ -24,8 +23,8 @@ func classed(class, form string, args ...any) error {
 	return &wire.Error{Class: class, Text: fmt.Sprintf(form, args...)}
 }
 
-// outcome is the error of a program that failed, with its last lines; nil where it
-// did not fail. What it was for begins the text: "installing nginx".
+// outcome is the error of a failed program, with its last lines; nil if it succeeded. what begins the text:
+// "installing nginx".
 func outcome(what string, out inside.Output, err error) error {
 	if err == nil && out.Code == 0 {
 		return nil
@@ -38,7 +37,7 @@ func outcome(what string, out inside.Output, err error) error {
 	case containsAny(text, "Could not get lock", "locked by another process", "database is locked", "Failed to obtain the transaction lock"):
 		return busy("%s: another program uses the package manager now%s", what, behind(said))
 	case containsAny(text, "No space left on device", "have enough free space", "more space needed on", "Disk Requirements",
-		": Wrote only "): // as tar says it
+		": Wrote only "): // tar's wording
 		return failed("%s: %s%s", what, diskFull, behind(said))
 	}
 	return failed("%s failed with code %d%s", what, out.Code, behind(said))
@@ -60,8 +59,7 @@ func containsAny(text string, parts ...string) bool {
 	return false
 }
 
-// last are the last lines of what a program printed, then those of its errors:
-// what package scripts print is in either.
+// last are the last lines of a program's output, then those of its error output. Package scripts print to either.
 func last(out inside.Output) string {
 	return strings.Join(append(lastOf(out.Out), lastOf(out.Err)...), "\n")
 }
@@ -79,7 +77,7 @@ func lastOf(text []byte) []string {
 	return lines
 }
 
-// printable is a line without what would steer a terminal.
+// printable removes terminal control characters from a line.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

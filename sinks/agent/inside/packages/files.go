@@ -15,11 +15,11 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// maxFile bounds a file that is read, in bytes; the largest is dpkg's status.
+// maxFile bounds the size of a file to read, in bytes. The largest is dpkg's status.
 const maxFile = 256 << 20
 
-// resolve is where a path of the system is for us, with the links in it followed as package
-// tree does: they stay under the root, and lend root's rights to no other account.
+// resolve is our path of a file of the system. It follows links like package tree: they stay below the root, and
+// lend root's rights to no other account.
 func resolve(h *inside.Host, name string) (string, error) {
 	t, err := tree.Open(h.Root)
 	if err != nil {
@@ -39,7 +39,7 @@ func read(h *inside.Host, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(where, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody waits for a pipe
+	f, err := os.OpenFile(where, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block on a pipe
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +53,13 @@ func read(h *inside.Host, name string) ([]byte, error) {
 	}
 	text := make([]byte, info.Size())
 	n, err := io.ReadFull(f, text)
-	if err == io.ErrUnexpectedEOF || err == io.EOF { // it shrank meanwhile
+	if err == io.ErrUnexpectedEOF || err == io.EOF { // the file shrank meanwhile
 		err = nil
 	}
 	return text[:n], err
 }
 
-// readIfThere is read with nil for a file that is not there.
+// readIfThere is read, with nil for a missing file.
 func readIfThere(h *inside.Host, name string) ([]byte, error) {
 	text, err := read(h, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,8 +68,7 @@ func readIfThere(h *inside.Host, name string) ([]byte, error) {
 	return text, err
 }
 
-// write makes a file with a content, for all to read; one that has it already is
-// left alone.
+// write writes a file that everyone can read. If the file already has the content, write changes nothing.
 func write(h *inside.Host, name string, content []byte) error {
 	where, err := resolve(h, name)
 	if err != nil {
@@ -89,7 +88,7 @@ func write(h *inside.Host, name string, content []byte) error {
 	return h.Label(name)
 }
 
-// remove removes a file; one that is not there is no error.
+// remove removes a file. A missing file is not an error.
 func remove(h *inside.Host, name string) error {
 	where, err := resolve(h, name)
 	if err != nil {
@@ -101,8 +100,8 @@ func remove(h *inside.Host, name string) error {
 	return nil
 }
 
-// removeEmpty removes a folder unless something is in it. What people have put in its
-// place stays, and so does a file system that they mount there.
+// removeEmpty removes an empty folder. It leaves anything that people have put in its place, including a mounted
+// file system.
 func removeEmpty(h *inside.Host, name string) error {
 	parent, err := resolve(h, path.Dir(path.Clean(name)))
 	if err != nil {
@@ -116,7 +115,7 @@ func removeEmpty(h *inside.Host, name string) error {
 	return &fs.PathError{Op: "remove", Path: where, Err: err}
 }
 
-// exists says whether something is at a path of the system.
+// exists reports whether something is at a path of the system.
 func exists(h *inside.Host, name string) bool {
 	_, err := stat(h, name)
 	return err == nil
@@ -130,7 +129,7 @@ func stat(h *inside.Host, name string) (fs.FileInfo, error) {
 	return os.Stat(where)
 }
 
-// list are the entries of a folder of the system; none where it is not there.
+// list returns the entries of a folder of the system; none if it is missing.
 func list(h *inside.Host, name string) ([]fs.DirEntry, error) {
 	where, err := resolve(h, name)
 	if err != nil {

@@ -18,8 +18,8 @@ func CheckName(h *inside.Host, name string) error {
 	return nil
 }
 
-// Install installs one package for another facet, as Apply does: in a transaction that was
-// simulated first, and that changes and removes nothing else. The package is not owned by it.
+// Install installs one package for another facet, like Apply: in a transaction that was simulated first and that
+// changes and removes nothing else. The packages facet does not own the package.
 func Install(ctx context.Context, h *inside.Host, name string) error {
 	if err := CheckName(h, name); err != nil {
 		return err
@@ -54,7 +54,7 @@ func Install(ctx context.Context, h *inside.Host, name string) error {
 	switch {
 	case err != nil:
 		return err
-	case whole(after.find(name)) && ran != nil: // the trouble is with packages that nobody asked about
+	case whole(after.find(name)) && ran != nil: // the problem is with packages that nobody requested
 		h.Tell("the package " + name + " is installed, though: " + ran.Error())
 	case ran != nil:
 		return ran

@@ -20,10 +20,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/tree"
 )
 
-// environment is what is noted of an environment that we make.
+// environment is the record of a Python environment that Slipway makes.
 type environment struct {
 	Path     string   `json:"path"`
-	Packages []string `json:"packages"` // those that were asked for
+	Packages []string `json:"packages"` // the requested packages
 }
 
 func noted(h *inside.Host, key string) (environment, bool) {
@@ -35,8 +35,7 @@ func noted(h *inside.Host, key string) (environment, bool) {
 	return env, true
 }
 
-// observeLanguage tells the versions of all packages that an environment of ours has, but
-// for what came with it.
+// observeLanguage reports the versions of all packages in our environment, except those that Python put there.
 func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 	env, ok := noted(h, key)
 	if !ok {
@@ -61,17 +60,17 @@ func observeLanguage(h *inside.Host, key string, s inside.Seen) {
 	}
 }
 
-// isEnvironment says whether an environment was made as a whole: pip is the last of it.
+// isEnvironment reports whether an environment is complete: pip comes last.
 func isEnvironment(t *tree.Tree, folder string) bool { return t.Exists(folder + "/bin/pip") }
 
-// maxMetadata bounds METADATA of a package, in bytes. It has the package's whole description.
+// maxMetadata bounds a package's METADATA, in bytes. It contains the whole description.
 const maxMetadata = 16 << 20
 
-// cameWithIt are the packages that Python puts into an environment when it makes it.
+// cameWithIt are the packages that Python installs into a new environment.
 var cameWithIt = []string{"pip", "setuptools", "wheel", "pkg-resources"}
 
-// versions reads which packages an environment has, and their versions. What came with it counts
-// where it is among the names of those that were asked for.
+// versions reads the packages of an environment and their versions. Packages that Python put there count only if
+// their names were requested.
 func versions(t *tree.Tree, folder string, names []string) (map[string]string, error) {
 	hidden := map[string]bool{}
 	for _, name := range cameWithIt {
@@ -104,7 +103,7 @@ func versions(t *tree.Tree, folder string, names []string) (map[string]string, e
 				continue
 			}
 			text, err := t.Read(path.Join(site, entry, "METADATA"), maxMetadata)
-			if errors.Is(err, fs.ErrNotExist) { // a cut left it
+			if errors.Is(err, fs.ErrNotExist) { // left by an interruption
 				continue
 			}
 			if err != nil {
@@ -142,15 +141,15 @@ func checkPath(name string) error {
 	switch {
 	case !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 || forbidden.MatchString(name):
 		return fmt.Errorf("the path %q is not one of a folder like /opt/NAME", printable(name))
-	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }): // scripts begin with it
+	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }): // scripts start with the path
 		return fmt.Errorf("the path %q has blanks, which the scripts of an environment cannot have", printable(name))
 	}
 	return nil
 }
 
-// environmentAt is where an environment is or will be, without the links above it. It
-// refuses a place in which an account other than root could put a python of its own,
-// which Slipway would run as root, or a link to what is removed with the environment.
+// environmentAt is the place of an environment without the links above it. It refuses a place where an account
+// other than root could put its own python, which Slipway would run as root, or a link to what is removed with the
+// environment.
 func environmentAt(t *tree.Tree, name string) (at string, there bool, err error) {
 	at, there, err = t.RootsFolder(name)
 	if err == nil {
@@ -162,7 +161,7 @@ func environmentAt(t *tree.Tree, name string) (at string, there bool, err error)
 	return at, there, nil
 }
 
-// unsafeEnvironment is the error of an environment that is not used, and not removed.
+// unsafeEnvironment is the error for an environment that Slipway neither uses nor removes.
 func unsafeEnvironment(name string, err error) error {
 	return refused("the environment %s is neither used nor removed: %v. Give it a folder of root below folders of root, such as /opt/NAME, "+
 		"and remove by hand what is there", name, err)
@@ -220,11 +219,10 @@ func (a *apply) removeEnvironment(t *tree.Tree, folder string) error {
 	return removeEmpty(a.h, at)
 }
 
-// madeByVenv is what venv and pip make in the folder of an environment. What else is
-// there is somebody else's, and stays.
+// madeByVenv lists what venv and pip create in an environment's folder. Anything else there stays.
 var madeByVenv = []string{"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"}
 
-// venvIgnores is the .gitignore that venv makes besides since Python 3.13.
+// venvIgnores is the .gitignore that venv adds since Python 3.13.
 const venvIgnores = "# Created by venv; see https://docs.python.org/3/library/venv.html\n*\n"
 
 func checkLanguage(l item.Language) error {
@@ -295,7 +293,7 @@ func (a *apply) language(ctx context.Context, t *tree.Tree, i item.Item) error {
 	return nil
 }
 
-// notNamed are the names of some packages that the design does not name, in order.
+// notNamed are the sorted names of packages that the design does not name.
 func notNamed(l item.Language, packages map[string]string) []string {
 	named := map[string]bool{}
 	for name := range l.Packages {
@@ -319,9 +317,8 @@ func (a *apply) note(key string, env environment) error {
 	return a.h.Owned.Note(facetName, key, made)
 }
 
-// install makes the environment where it is missing or was cut, and lets pip do
-// the rest: it takes packages out that the design does not name, and puts in those that it names,
-// and no others.
+// install makes an environment that is missing or incomplete, and lets pip do the rest. pip removes packages that
+// the design does not name, and installs exactly those that it names.
 func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.Language, drop []string) error {
 	a.h.Tell(what + ": " + l.Text())
 	if err := a.prepare(t, l.Path); err != nil {
@@ -354,10 +351,10 @@ func (a *apply) install(ctx context.Context, t *tree.Tree, what string, l item.L
 		return err
 	}
 	out, err = a.pip(ctx, l, []string{"check"})
-	return outcome(what+": it has what the design names, and its packages need more. Name that with its version in `system.environments`; pip check", out, err)
+	return outcome(what+": it has all designed packages, but they need more packages. Add those with their versions to `system.environments`; pip check", out, err)
 }
 
-// pip runs the pip of an environment. The index is not an argument, which others could see.
+// pip runs the pip of an environment. The index is not an argument, because other users could see it.
 func (a *apply) pip(ctx context.Context, l item.Language, args []string) (inside.Output, error) {
 	env := []string{"PIP_CONFIG_FILE=/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_CACHE_DIR=1", "PIP_ROOT_USER_ACTION=ignore"}
 	if l.Index != "" {
@@ -366,8 +363,8 @@ func (a *apply) pip(ctx context.Context, l item.Language, args []string) (inside
 	return a.h.Exec(ctx, inside.Command{Path: l.Path + "/bin/python", Args: append([]string{"-m", "pip"}, args...), Env: env, Timeout: 20 * time.Minute})
 }
 
-// namesAll refuses a design that does not name all that its packages depend on, before anything
-// is changed. A pip from before 22.2 cannot tell; then pip check does after the installation.
+// namesAll refuses a design that does not name all dependencies of its packages, before changing anything. A pip
+// before 22.2 cannot tell; then pip check finds it after the installation.
 func (a *apply) namesAll(ctx context.Context, what string, l item.Language, pinned []string) error {
 	if len(pinned) == 0 {
 		return nil
@@ -408,8 +405,7 @@ func wouldInstall(text []byte) map[string]string {
 	return would
 }
 
-// prepare makes the folder of an environment, or makes sure that all which is in it, and
-// which Python may load there, is root's alone.
+// prepare makes the folder of an environment, or checks that everything in it that Python may load is only root's.
 func (a *apply) prepare(t *tree.Tree, folder string) error {
 	if err := t.MakeFolder(folder); err != nil {
 		return err

@@ -7,15 +7,15 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// The states of a package, by short names.
+// These are short names of the states of a package.
 const (
 	statePresent = item.Present
 	stateAbsent  = item.Absent
 	stateHeld    = item.Held
 )
 
-// What names and versions are made of. Each begins with a letter or a digit, so
-// that none reads as an option, and holds no blank, quote or "/".
+// These are the forms of names and versions. Each starts with a letter or a digit, so none reads as an option. None
+// has a blank, a quote or a "/".
 var (
 	debianName    = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9][a-z0-9-]*)?$`)
 	rpmName       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`)

@@ -22,14 +22,13 @@ const facetName = "packages"
 // applyTime bounds one Apply, whatever package scripts do.
 const applyTime = 30 * time.Minute
 
-// New gives the facet.
+// New makes the facet.
 func New() inside.Facet { return facet{} }
 
 type facet struct{}
 
-// Observe reads dpkg's status or asks rpm once, and reads the files of
-// repositories and environments. Only the key patch runs apt-get or dnf, and only
-// where their lists have changed since upgrades were last looked for.
+// Observe reads dpkg's status or asks rpm once, and reads the files of repositories and environments. Only the key
+// patch runs apt-get or dnf, and only if their lists have changed since the last search for upgrades.
 func (facet) Observe(ctx context.Context, h *inside.Host, keys []string) (inside.Seen, error) {
 	s := inside.Seen{Have: map[string]string{}, Unread: map[string]string{}, Cannot: map[string]string{}}
 	if len(keys) == 0 {
@@ -106,7 +105,7 @@ func observeRepository(h *inside.Host, m manager, key string, s inside.Seen) {
 	s.Have[key] = text
 }
 
-// fetched is what is noted of a repository when its lists have been fetched.
+// fetched is the record for a repository whose lists have been fetched.
 const fetched = `"fetched"`
 
 // Apply changes repositories first, then all packages in one transaction, then
@@ -141,14 +140,14 @@ func (facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remov
 	return nil
 }
 
-// apply is what one Apply works on.
+// apply is the work of one Apply.
 type apply struct {
 	h      *inside.Host
 	m      manager
 	items  map[string][]item.Item // by kind
 	remove map[string][]string    // keys by kind
-	stale  []string               // repositories whose lists are to be fetched
-	// changed says that lists or packages were changed.
+	stale  []string               // repositories whose lists must be fetched
+	// changed says that lists or packages have changed.
 	changed bool
 }
 
@@ -175,8 +174,7 @@ func (a *apply) repositories(ctx context.Context) error {
 	return nil
 }
 
-// repository writes the files of one repository, and notes that its lists are to
-// be fetched.
+// repository writes the files of one repository, and marks its lists to be fetched.
 func (a *apply) repository(i item.Item) error {
 	name := item.ID(i.Key)
 	if err := check(entryName, name); err != nil {
@@ -243,8 +241,8 @@ func (a *apply) removeRepository(key string) error {
 	return a.h.Owned.Drop(facetName, key)
 }
 
-// refresh fetches lists, and writes priorities for what they name. It is called
-// once, when it is known whether packages will be fetched.
+// refresh fetches lists, and writes the priorities that depend on them. It is called once, when it is known whether
+// packages will be fetched.
 func (a *apply) refresh(ctx context.Context, all bool) error {
 	if len(a.stale) == 0 && !all {
 		return nil
@@ -275,7 +273,7 @@ func isBusy(err error) bool {
 	return errors.As(err, &e) && e.Class == wire.Busy
 }
 
-// says tells whether an error's text has one of some parts.
+// says reports whether an error's text contains one of the parts.
 func says(err error, parts ...string) bool {
 	return err != nil && slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(err.Error(), p) })
 }

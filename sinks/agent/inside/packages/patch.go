@@ -14,15 +14,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// maxListsAge is how old lists may be: with older ones nobody knows whether
-// upgrades are missing.
+// maxListsAge is the maximum age of lists. With older lists it is unknown whether upgrades are missing.
 const maxListsAge = 7 * 24 * time.Hour
 
-// patched is what is noted of the upgrades that we made.
+// patched is the record of the upgrades that Slipway made.
 type patched struct {
 	item.Patch
-	// Stamp is of what upgrades were looked for in, and Open what was found then;
-	// while the stamp is the same, nobody needs to look again.
+	// Stamp covers the inputs of the last search for upgrades, and Open is its result. While the stamp is the same,
+	// no new search is needed.
 	Stamp string   `json:"stamp,omitempty"`
 	Open  []string `json:"open,omitempty"`
 	// Missed says which lists could not be fetched; empty for none.
@@ -35,9 +34,8 @@ func notedPatch(h *inside.Host) (patched, bool) {
 	return p, ours && len(e.Made) > 0 && json.Unmarshal(e.Made, &p) == nil
 }
 
-// observePatch tells the level that was asked for last where no upgrade of it is
-// missing, else which are, and gives what the system waits for. Nothing is
-// fetched: the lists on the machine count.
+// observePatch reports the level that was requested last if no upgrade of it is missing, and otherwise the missing
+// upgrades. It also reports what the system waits for. It fetches nothing, and uses the machine's lists.
 func observePatch(ctx context.Context, h *inside.Host, m manager, inv inventory, s *inside.Seen) {
 	const key = item.KindPatch
 	s.Waits = rebootReason(h, inv)
@@ -68,7 +66,7 @@ func observePatch(ctx context.Context, h *inside.Host, m manager, inv inventory,
 	}
 }
 
-// levelText is the level where nothing is open, else what is.
+// levelText is the level if no upgrades are open, else the open upgrades.
 func levelText(level string, open []string) string {
 	switch len(open) {
 	case 0:
@@ -79,7 +77,7 @@ func levelText(level string, open []string) string {
 	return fmt.Sprintf("%d upgrades: %s", len(open), some(open))
 }
 
-// firstText is what there is before the first patch.
+// firstText is the state before the first patch.
 func firstText(found []effect) string {
 	all, urgent := open(found, item.Patch{Level: item.PatchAll}), open(found, item.Patch{Level: item.PatchSecurity})
 	if len(all) == 0 {
@@ -88,8 +86,7 @@ func firstText(found []effect) string {
 	return fmt.Sprintf("none; %s (%d for security)", levelText("", all), len(urgent))
 }
 
-// open are the names of the upgrades that a patch asks for, in order. What only comes with them
-// is none of them.
+// open are the sorted names of the upgrades that a patch asks for. It leaves out packages that only come with them.
 func open(found []effect, p item.Patch) []string {
 	var names []string
 	for _, e := range found {
@@ -103,10 +100,10 @@ func open(found []effect, p item.Patch) []string {
 
 func listsAge(h *inside.Host, m manager) time.Duration { return time.Since(m.listsTime(h)) }
 
-// clockSkew is by how much a clock may have been set back without a doubt.
+// clockSkew is how far a clock may be behind without a warning.
 const clockSkew = time.Hour
 
-// listsDoubt says why the lists may lack upgrades; empty for no reason.
+// listsDoubt says why the lists may lack upgrades; empty if there is no reason.
 func listsDoubt(h *inside.Host, m manager) string {
 	const form = "2006-01-02 15:04 UTC"
 	switch age := listsAge(h, m); {
@@ -124,16 +121,16 @@ func inWords(age time.Duration) string {
 	case days > 10000:
 		return "not there"
 	case age < -clockSkew:
-		return "of a time to come"
+		return "dated in the future"
 	case days >= 2:
 		return fmt.Sprintf("%d days old", days)
 	}
 	return fmt.Sprintf("%d hours old", int(age.Hours()))
 }
 
-// patch makes the upgrades of a level, and no others.
+// patch makes exactly the upgrades of a level.
 func (a *apply) patch(ctx context.Context) error {
-	for _, key := range a.remove[item.KindPatch] { // upgrades are not taken back
+	for _, key := range a.remove[item.KindPatch] { // upgrades are not undone
 		if err := a.h.Owned.Drop(facetName, key); err != nil {
 			return err
 		}
@@ -152,8 +149,8 @@ func (a *apply) patch(ctx context.Context) error {
 
 var timestamp = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z$`)
 
-// snapshotPlace is a URL, with the suite and the components of Debian's family. It begins with the
-// scheme, since apt takes what is in brackets before a URL for options, such as trusted=yes.
+// snapshotPlace matches a URL, with suite and components for the Debian family. It must start with the scheme,
+// because apt reads brackets before a URL as options, such as trusted=yes.
 var snapshotPlace = regexp.MustCompile(`^(https?|file):/[!-"$-~]+( +[A-Za-z0-9._/-]+)*$`)
 
 func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
@@ -171,7 +168,7 @@ func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 	if p.Snapshot != "" && !timestamp.MatchString(p.Snapshot) && (len(p.Snapshot) > 2000 || !snapshotPlace.MatchString(p.Snapshot)) {
 		return p, refused("patch: the snapshot %q is neither a time such as 20260101T000000Z nor a URL", printable(p.Snapshot))
 	}
-	for _, i := range a.items[item.KindPackages] { // the design gives their versions
+	for _, i := range a.items[item.KindPackages] { // the design sets their versions
 		if i.Fields["version"] != "" || asState(i) == stateHeld {
 			p.Except = append(p.Except, item.ID(i.Key))
 		}
@@ -181,8 +178,7 @@ func (a *apply) wantedPatch(i item.Item) (item.Patch, error) {
 	return p, nil
 }
 
-// upgrade looks whether a level is reached, and makes the upgrades that are
-// missing after the lists were fetched.
+// upgrade checks whether a level is reached. If not, it fetches the lists and makes the missing upgrades.
 func (a *apply) upgrade(ctx context.Context, p item.Patch) error {
 	old, ours := notedPatch(a.h)
 	unsure := p.Snapshot == "" && cmp.Or(old.Missed, listsDoubt(a.h, a.m)) != ""
@@ -190,7 +186,7 @@ func (a *apply) upgrade(ctx context.Context, p item.Patch) error {
 	if same && len(old.Open) == 0 && old.Stamp != "" && old.Stamp == a.m.stamp(a.h) {
 		return nil
 	}
-	if same && old.Stamp == "" && len(old.Open) == 0 && a.m.stamp(a.h) == "" && listsDoubt(a.h, a.m) == "" { // rpm shows no stamp
+	if same && old.Stamp == "" && len(old.Open) == 0 && a.m.stamp(a.h) == "" && listsDoubt(a.h, a.m) == "" { // rpm has no stamp
 		if found, err := a.upgrades(ctx, p.Snapshot); err == nil && len(open(found, p)) == 0 {
 			return nil
 		}
@@ -238,7 +234,7 @@ func unfetched(missed []string) string {
 	return "lists of packages could not be fetched, so upgrades may be missing: " + some(missed)
 }
 
-// upgrades are those that the lists have for what is installed now.
+// upgrades are those that the lists have for the installed packages.
 func (a *apply) upgrades(ctx context.Context, snapshot string) ([]effect, error) {
 	inv, err := a.m.inventory(ctx, a.h)
 	if err != nil {
@@ -247,8 +243,7 @@ func (a *apply) upgrades(ctx context.Context, snapshot string) ([]effect, error)
 	return a.m.upgrades(ctx, a.h, inv, snapshot)
 }
 
-// restamp looks again for upgrades after a transaction, so that the next look at
-// the system need not.
+// restamp searches for upgrades again after a transaction, so that the next look need not.
 func (a *apply) restamp(ctx context.Context) error {
 	p, ours := notedPatch(a.h)
 	if !a.changed || !ours || p.Stamp == "" || p.Stamp == a.m.stamp(a.h) {
@@ -270,7 +265,7 @@ func (a *apply) notePatch(p patched) error {
 	return a.h.Owned.Note(facetName, item.KindPatch, made)
 }
 
-// fetchFor fetches the lists that count for a patch, and says which it could not fetch.
+// fetchFor fetches the lists that a patch uses, and says which it could not fetch.
 func (a *apply) fetchFor(ctx context.Context, p item.Patch) (missed []string, err error) {
 	deb, ok := a.m.(apt)
 	if p.Snapshot == "" {
@@ -278,9 +273,9 @@ func (a *apply) fetchFor(ctx context.Context, p item.Patch) (missed []string, er
 	}
 	if !ok {
 		if timestamp.MatchString(p.Snapshot) {
-			return nil, refused("patch: this system has no archive of past states by time; name the snapshot's URL")
+			return nil, refused("patch: on this system a snapshot cannot be a time, as only apt has archives for that; name the snapshot's URL")
 		}
-		return nil, nil // dnf fetches what it is pointed at
+		return nil, nil // dnf fetches the lists when it uses the snapshot
 	}
 	sources, err := snapshotSources(a.h, p.Snapshot)
 	if err != nil {
@@ -299,7 +294,7 @@ func (a *apply) fetchFor(ctx context.Context, p item.Patch) (missed []string, er
 	return deb.update(ctx, a.h, nil, append(snapshotOptions(p.Snapshot), "-o", "APT::Update::Error-Mode=any")...)
 }
 
-// snapshotFolder is where apt keeps a snapshot's lists, away from the system's own.
+// snapshotFolder is where apt keeps a snapshot's lists, apart from the system's own.
 const snapshotFolder = inside.Folder + "/snapshot"
 
 // snapshotOptions point apt at a snapshot.
@@ -313,8 +308,8 @@ func snapshotOptions(snapshot string) []string {
 
 var codename = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// snapshotSources are the lines of sources.list(5) of a snapshot: of a time in the
-// distribution's own archive, or "URL SUITE COMPONENT…".
+// snapshotSources are the lines of sources.list(5) for a snapshot: a time in the distribution's own archive, or
+// "URL SUITE COMPONENT…".
 func snapshotSources(h *inside.Host, snapshot string) (string, error) {
 	text, err := read(h, "/etc/os-release")
 	if err != nil {
@@ -345,15 +340,14 @@ func snapshotSources(h *inside.Host, snapshot string) (string, error) {
 	return "", refused("patch: no archive of past states of %q is known; name the snapshot's URL", printable(id))
 }
 
-// archives are the sections of the archive of each distribution, and which of them count
-// where the system's sources name none.
+// archives are the sections of each distribution's archive, and those to use if the system's sources name none.
 var archives = map[string]struct{ all, usual []string }{
 	"debian": {[]string{"main", "contrib", "non-free", "non-free-firmware"}, []string{"main"}},
 	"ubuntu": {[]string{"main", "restricted", "universe", "multiverse"}, []string{"main", "restricted", "universe", "multiverse"}},
 }
 
-// sections are those of the distribution's archive that the system's own sources have of a
-// suite, from whatever mirror, as the end of a line: those of its snapshot are the same.
+// sections are the archive sections that the system's own sources use for a suite, from any mirror, as the end of a
+// line. The snapshot uses the same.
 func sections(h *inside.Host, id, suite string) string {
 	var named []string
 	for _, sources := range ownSources(h) {
@@ -365,13 +359,13 @@ func sections(h *inside.Host, id, suite string) string {
 	}
 	known := archives[id]
 	used := slices.DeleteFunc(slices.Clone(known.all), func(c string) bool { return !slices.Contains(named, c) })
-	if !slices.Contains(used, "main") { // those of others are not the distribution's
+	if !slices.Contains(used, "main") { // other sources are not the distribution's
 		used = known.usual
 	}
 	return " " + strings.Join(used, " ") + "\n"
 }
 
-// upgradeThese makes some of the upgrades that were found, at the versions found.
+// upgradeThese makes some of the found upgrades, at the found versions.
 func (a *apply) upgradeThese(ctx context.Context, p item.Patch, found []effect, names []string) error {
 	c := change{install: map[string]string{}, upgrade: true, snapshot: p.Snapshot, pinned: p.Except}
 	for _, e := range found {

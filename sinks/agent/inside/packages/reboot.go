@@ -14,15 +14,13 @@ import (
 
 func mkdirAll(where string) error { return os.MkdirAll(where, 0o755) }
 
-// coreRPMs are the packages after whose upgrade a system of the RHEL family is
-// booted again.
+// coreRPMs are the packages whose upgrade needs a reboot in the RHEL family.
 var coreRPMs = []string{"kernel", "kernel-core", "kernel-rt", "glibc", "linux-firmware", "systemd", "dbus", "dbus-broker", "dbus-daemon",
 	"openssl-libs", "gnutls", "udev", "microcode_ctl"}
 
-// rebootReason is "reboot" where an upgrade has its effect with the next boot: the
-// system says so, the kernel that runs is older than one that is installed, or a
-// package that every program uses is younger than the boot. It is "libraries" where
-// programs run by libraries that were replaced since they were started.
+// rebootReason is "reboot" if an upgrade takes effect at the next boot: the system says so, the running kernel is
+// older than an installed one, or a package that every program uses was installed after the boot. It is "libraries"
+// if programs use libraries that were replaced since they started.
 func rebootReason(h *inside.Host, inv inventory) string {
 	if !h.Live {
 		return ""
@@ -42,18 +40,18 @@ func rebootReason(h *inside.Host, inv inventory) string {
 	return ""
 }
 
-// What is read of proc(5) is bounded.
+// These are the bounds on reading proc(5).
 const (
 	maxProcesses = 20000
 	maxMaps      = 4 << 20 // bytes of one process
 )
 
-// oldLibrary is a line of proc_pid_maps(5) for a library in the system's own folders that was
-// replaced or removed since it was loaded.
+// oldLibrary matches a line of proc_pid_maps(5) for a library in the system's own folders that was replaced or
+// removed after loading.
 var oldLibrary = regexp.MustCompile(`(?m) /(usr/)?lib(32|64|x32)?/[^\n]*\.so[.0-9]* \(deleted\)$`)
 
-// usesOldLibraries says whether a program of this system, and not of a container on it, runs by a
-// library that was replaced.
+// usesOldLibraries reports whether a program of this system, not of a container on it, uses a library that was
+// replaced.
 func usesOldLibraries(h *inside.Host) bool {
 	for text := range mappings(h) {
 		if oldLibrary.Match(text) {
@@ -63,8 +61,8 @@ func usesOldLibraries(h *inside.Host) bool {
 	return false
 }
 
-// usedLibraries are the libraries in the system's own folders that programs of this system use,
-// without the /usr that their paths begin with.
+// usedLibraries are the libraries in the system's own folders that programs of this system use, without a leading
+// /usr.
 func usedLibraries(h *inside.Host) map[string]bool {
 	used := map[string]bool{}
 	for text := range mappings(h) {
@@ -79,8 +77,8 @@ func usedLibraries(h *inside.Host) map[string]bool {
 	return used
 }
 
-// mappings are what the programs of this system, and not of a container on it, have in memory,
-// as proc_pid_maps(5) says.
+// mappings yields the memory maps of this system's programs, not of containers on it, in the format of
+// proc_pid_maps(5).
 func mappings(h *inside.Host) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		entries, err := list(h, "/proc")
@@ -95,13 +93,13 @@ func mappings(h *inside.Host) iter.Seq[[]byte] {
 			folder := h.Path("/proc/" + e.Name())
 			root, err := os.Stat(folder + "/root")
 			if err != nil || !os.SameFile(root, own) {
-				continue // it has ended, or is a kernel's thread or a container's
+				continue // it has ended, or is a kernel thread or in a container
 			}
 			f, err := os.Open(folder + "/maps")
 			if err != nil {
 				continue
 			}
-			text, _ := io.ReadAll(io.LimitReader(f, maxMaps)) // of one that ends meanwhile there is less
+			text, _ := io.ReadAll(io.LimitReader(f, maxMaps)) // truncated if the process ends meanwhile
 			f.Close()
 			if !yield(text) {
 				return
@@ -110,9 +108,9 @@ func mappings(h *inside.Host) iter.Seq[[]byte] {
 	}
 }
 
-// bootTime is when the system was booted, in seconds; 0 where it cannot be read.
+// bootTime is the boot time in seconds; 0 if it cannot be read.
 func bootTime(h *inside.Host) int64 {
-	// Files of proc(5) say that they are empty.
+	// Files of proc(5) report a size of 0.
 	where, err := resolve(h, "/proc/stat")
 	if err != nil {
 		return 0
@@ -130,7 +128,7 @@ func bootTime(h *inside.Host) int64 {
 	return 0
 }
 
-// runningKernel is the release of the kernel that runs; empty where it cannot be read.
+// runningKernel is the release of the running kernel; empty if it cannot be read.
 func runningKernel(h *inside.Host) string {
 	where, err := resolve(h, "/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -143,8 +141,8 @@ func runningKernel(h *inside.Host) string {
 	return strings.TrimSpace(string(text))
 }
 
-// replacedKernel says whether dpkg has unpacked the package of the kernel that runs since the
-// boot: its name stays the same where only the build is another.
+// replacedKernel reports whether dpkg has unpacked the running kernel's package since the boot. A new build keeps
+// the same name.
 func replacedKernel(h *inside.Host, boot int64) bool {
 	running := runningKernel(h)
 	if boot == 0 || running == "" || strings.Contains(running, "/") {
@@ -158,7 +156,7 @@ func replacedKernel(h *inside.Host, boot int64) bool {
 	return false
 }
 
-// olderKernel says whether /boot has a younger kernel of the flavour that runs.
+// olderKernel reports whether /boot has a newer kernel of the running flavour.
 func olderKernel(h *inside.Host) bool {
 	running := runningKernel(h)
 	entries, err := list(h, "/boot")
@@ -176,6 +174,5 @@ func olderKernel(h *inside.Host) bool {
 
 var flavoured = regexp.MustCompile(`[-+][a-z].*$`)
 
-// flavour tells kernels apart that are not upgrades of each other: "cloud-amd64"
-// of "6.1.0-21-cloud-amd64".
+// flavour distinguishes kernels that are not upgrades of each other: "cloud-amd64" in "6.1.0-21-cloud-amd64".
 func flavour(kernel string) string { return flavoured.FindString(kernel) }

@@ -14,14 +14,13 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// repositoryFiles are the files of one repository, by their paths; pin is empty
-// where the source itself has the priority.
+// repositoryFiles are the paths of one repository's files. pin is empty if the source itself has the priority.
 type repositoryFiles struct {
 	debian           bool
 	source, key, pin string
 }
 
-// repositoryID is a name that is part of file names and of dnf's sections.
+// repositoryID is a repository's name in file names and dnf's sections.
 func repositoryID(name string) string { return "slipway-" + name }
 
 func (apt) repositoryFiles(_ *inside.Host, name string) repositoryFiles {
@@ -38,10 +37,10 @@ func (f repositoryFiles) paths() []string {
 	if f.pin == "" {
 		return []string{f.key, f.source}
 	}
-	return []string{f.key, f.pin, f.source} // the source last: with it the others count
+	return []string{f.key, f.pin, f.source} // the source last: it activates the others
 }
 
-// checkRepository says why a repository cannot be one here.
+// check says why a repository is not valid here.
 func (f repositoryFiles) check(r item.Repository) error {
 	family := map[bool]string{true: "debian", false: "rhel"}[f.debian]
 	if r.Family != "" && r.Family != family {
@@ -58,7 +57,7 @@ func (f repositoryFiles) check(r item.Repository) error {
 		return fmt.Errorf("it has no suite")
 	case f.debian && len(r.Components) == 0 && !strings.HasSuffix(r.Suite, "/"):
 		return fmt.Errorf("it has no components")
-	case f.debian && len(r.Components) > 0 && strings.HasSuffix(r.Suite, "/"): // with it apt would read no source at all
+	case f.debian && len(r.Components) > 0 && strings.HasSuffix(r.Suite, "/"): // apt would then read no source at all
 		return fmt.Errorf("its suite %q is a folder by the \"/\" at its end, and a folder has no components", printable(r.Suite))
 	case slices.Contains(r.Components, ""):
 		return fmt.Errorf("one of its components is empty")
@@ -74,7 +73,7 @@ func (f repositoryFiles) check(r item.Repository) error {
 	return nil
 }
 
-// render gives the files' contents by path; nil for one that is not to be there.
+// render returns the files' contents by path; nil for a file that must not exist.
 func (f repositoryFiles) render(h *inside.Host, name string, r item.Repository) map[string][]byte {
 	files := map[string][]byte{f.key: r.KeyFile()}
 	if !f.debian {
@@ -103,9 +102,8 @@ func (f repositoryFiles) render(h *inside.Host, name string, r item.Repository) 
 	return files
 }
 
-// pinned is what a priority is for: the release as its list names it, so that
-// other suites of the same server keep theirs. Until the list is there it is the
-// server.
+// pinned is the target of a priority: the release as its list names it, so that other suites of the same server
+// keep theirs. Until the list has been fetched, it is the server.
 func pinned(h *inside.Host, r item.Repository) string {
 	rest := strings.TrimSuffix(r.URL, "/")
 	if _, behind, ok := strings.Cut(rest, "://"); ok {
@@ -131,7 +129,7 @@ func pinned(h *inside.Host, r item.Repository) string {
 	return "origin " + strconv.Quote(host(rest))
 }
 
-// host is that of a URL without its scheme; empty for files, as apt has it.
+// host is the host of a URL without its scheme; empty for files, like apt.
 func host(rest string) string {
 	authority, _, _ := strings.Cut(rest, "/")
 	if _, behind, ok := strings.Cut(authority, "@"); ok {
@@ -144,8 +142,8 @@ func host(rest string) string {
 	return name
 }
 
-// paragraph are the fields of a first paragraph in deb822's form, without lines
-// that go on; an OpenPGP header is passed over.
+// paragraph are the fields of the first paragraph in the format of deb822. It skips continuation lines and an
+// OpenPGP header.
 func paragraph(text []byte) map[string]string {
 	fields := map[string]string{}
 	body := string(text)
@@ -164,7 +162,7 @@ func paragraph(text []byte) map[string]string {
 	return fields
 }
 
-// parse reads a repository back from its files; without a source it is zero.
+// parse reads a repository from its files. Without a source it is zero.
 func (f repositoryFiles) parse(h *inside.Host) (item.Repository, error) {
 	source, err := readIfThere(h, f.source)
 	if err != nil || source == nil {
@@ -207,8 +205,7 @@ func ini(text []byte) map[string]string {
 	return fields
 }
 
-// seen is the canonical text of the repository that is there; "" for none. What
-// people changed in our files shows in it.
+// seen is the canonical text of the existing repository; "" for none. It shows if people changed our files.
 func (f repositoryFiles) seen(h *inside.Host, name string) (string, error) {
 	r, err := f.parse(h)
 	if err != nil || r.URL == "" && !exists(h, f.source) {
@@ -221,7 +218,7 @@ func (f repositoryFiles) seen(h *inside.Host, name string) (string, error) {
 			return "", err
 		}
 		if file == f.pin && want != nil && have != nil {
-			continue // what it is for is as the lists were when it was written
+			continue // its target depends on the lists at the time of writing
 		}
 		if !bytes.Equal(have, want) {
 			return text + " (" + path.Base(file) + " was changed)", nil
@@ -230,9 +227,8 @@ func (f repositoryFiles) seen(h *inside.Host, name string) (string, error) {
 	return text, nil
 }
 
-// before are the files of a repository as they are, to be put back, and with a slash at
-// their end the folders that Slipway makes for repositories. Debian has /etc/apt/keyrings
-// since 12.
+// before records the current files of a repository, for a later restore. Names with a trailing slash are folders
+// that Slipway creates for repositories. Debian has /etc/apt/keyrings since version 12.
 func (f repositoryFiles) before(h *inside.Host) (json.RawMessage, error) {
 	made, err := madeFolders(h)
 	if err != nil {
@@ -257,8 +253,8 @@ func (f repositoryFiles) before(h *inside.Host) (json.RawMessage, error) {
 	return json.Marshal(files)
 }
 
-// madeFolders are those that Slipway made for the repositories that it has here. Each
-// repository has them all, so that they go with the last.
+// madeFolders are the folders that Slipway made for its repositories here. Each repository lists them all, so that
+// they are removed with the last one.
 func madeFolders(h *inside.Host) (map[string]bool, error) {
 	made := map[string]bool{}
 	for _, key := range h.Owned.Keys(facetName) {
@@ -279,7 +275,7 @@ func madeFolders(h *inside.Host) (map[string]bool, error) {
 	return made, nil
 }
 
-// filesBefore reads what before has given.
+// filesBefore reads the record of before.
 func filesBefore(key string, e inside.Entry) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if len(e.Before) > 0 {
@@ -290,7 +286,7 @@ func filesBefore(key string, e inside.Entry) (map[string][]byte, error) {
 	return files, nil
 }
 
-// put writes files, and removes those without a content.
+// put writes files, and removes those without content.
 func (f repositoryFiles) put(h *inside.Host, files map[string][]byte) error {
 	for _, file := range f.paths() {
 		var err error

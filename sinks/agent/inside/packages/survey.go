@@ -14,18 +14,17 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// installerStatus is dpkg's status at the end of the installation, which the installers
-// of Debian and Ubuntu leave.
+// installerStatus is dpkg's status at the end of the installation, left by the installers of Debian and Ubuntu.
 const installerStatus = "/var/log/installer/initial-status.gz"
 
-// basePriorities are those of packages that every installation has.
+// basePriorities are the priorities of packages in every installation.
 var basePriorities = []string{"required", "important", "standard"}
 
-// versionedKernel is the name of a package of one kernel version.
+// versionedKernel matches a package of one kernel version.
 var versionedKernel = regexp.MustCompile(`^(linux-(image|headers|modules|modules-extra)-[0-9]|kernel(-core|-modules|-modules-core|-modules-extra)?$)`)
 
-// Survey lists the packages that a person asked for, and those on hold. What the
-// installation brought is left out, as far as the system still knows it.
+// Survey lists the packages that a person requested, and those on hold. It leaves out what the installation
+// brought, as far as the system still knows that.
 func (facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err error) {
 	m, err := family(h)
 	if err != nil {
@@ -63,7 +62,7 @@ func (facet) Survey(ctx context.Context, h *inside.Host) (found item.Found, err 
 	return found, nil
 }
 
-// byHand are the packages that are marked as asked for, without those of the base.
+// byHand are the packages marked as manually installed, except the base.
 func (apt) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
 	out, err := h.Exec(ctx, inside.Command{Path: "apt-mark", Args: append(slices.Clone(noCache), "showmanual")})
 	if err := outcome("apt-mark showmanual", out, err); err != nil {
@@ -85,7 +84,7 @@ func (apt) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
 	return slices.DeleteFunc(strings.Fields(string(out.Out)), func(name string) bool { return base[name] }), nil
 }
 
-// atInstallation is the status that the installer left; empty without one.
+// atInstallation is the status that the installer left; empty if there is none.
 func atInstallation(h *inside.Host) ([]byte, error) {
 	packed, err := readIfThere(h, installerStatus)
 	if err != nil || packed == nil {
@@ -93,7 +92,7 @@ func atInstallation(h *inside.Host) ([]byte, error) {
 	}
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, nil // nobody can tell
+		return nil, nil // unknown
 	}
 	text, err := io.ReadAll(io.LimitReader(z, maxFile))
 	if err != nil {
@@ -102,9 +101,8 @@ func atInstallation(h *inside.Host) ([]byte, error) {
 	return text, nil
 }
 
-// basePackages are those that every installation has, with all that they depend on, and
-// libraries that other packages depend on: installers without a list of their own mark
-// these as asked for too.
+// basePackages are the packages of every installation with all their dependencies, and libraries that other
+// packages need. Installers without their own list mark these as manually installed too.
 func basePackages(status []byte) map[string]bool {
 	base, needs, needed, library := map[string]bool{}, map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for block := range bytes.SplitSeq(status, []byte("\n\n")) {
@@ -147,7 +145,7 @@ func basePackages(status []byte) map[string]bool {
 	return base
 }
 
-// byHand are the packages that dnf has noted as asked for.
+// byHand are the packages that dnf has recorded as requested.
 func (dnf) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
 	args := []string{"-q", "-C", "repoquery", "--userinstalled", "--qf", "%{name}\n"}
 	out, err := h.Exec(ctx, inside.Command{Path: "dnf", Args: args})
@@ -157,12 +155,11 @@ func (dnf) byHand(ctx context.Context, h *inside.Host) ([]string, error) {
 	return strings.Fields(string(out.Out)), nil
 }
 
-// maxSources bounds how many files of sources are read.
+// maxSources bounds how many source files are read.
 const maxSources = 200
 
-// surveySources tells of sources that are neither the distribution's nor Slipway's.
-// Slipway writes each repository to a file of its own, so that designing one would add
-// it a second time.
+// surveySources reports sources that are neither the distribution's nor Slipway's. Slipway writes each repository
+// to its own file, so designing such a source would add it a second time.
 func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
 	told := map[string]bool{}
 	for file, sources := range ownSources(h) {
@@ -180,7 +177,7 @@ func (apt) surveySources(_ context.Context, h *inside.Host, found *item.Found) {
 	}
 }
 
-// ownSources are the sources of apt that Slipway did not write, file by file.
+// ownSources are apt's sources that Slipway did not write, file by file.
 func ownSources(h *inside.Host) iter.Seq2[string, []item.Repository] {
 	return func(yield func(string, []item.Repository) bool) {
 		files := append([]string{"/etc/apt/sources.list"}, names(h, "/etc/apt/sources.list.d", ".list", ".sources")...)
@@ -196,7 +193,7 @@ func ownSources(h *inside.Host) iter.Seq2[string, []item.Repository] {
 	}
 }
 
-// names are the files of a folder with one of some endings.
+// names lists the files of a folder with one of the endings.
 func names(h *inside.Host, folder string, endings ...string) (files []string) {
 	entries, err := list(h, folder)
 	if err != nil {
@@ -210,10 +207,10 @@ func names(h *inside.Host, folder string, endings ...string) (files []string) {
 	return files
 }
 
-// options are those of a line of sources.list(5), in brackets.
+// options matches the options of a line in sources.list(5), in brackets.
 var options = regexp.MustCompile(`\[[^]]*\]`)
 
-// aptSources are the repositories of a file of sources: one for each URL and suite.
+// aptSources are the repositories of a source file: one for each URL and suite.
 func aptSources(file, text string) (all []item.Repository) {
 	add := func(types, urls, suites string, components []string) {
 		for _, url := range strings.Fields(urls) {
@@ -250,8 +247,7 @@ func withoutComments(text string) string {
 	return b.String()
 }
 
-// ofDistribution says whether a repository is the distribution's, by what its lists
-// say of their origin.
+// ofDistribution reports whether a repository is the distribution's, by the origin in its lists.
 func ofDistribution(h *inside.Host, r item.Repository) bool {
 	release := pinned(h, r)
 	text, err := readIfThere(h, "/etc/os-release")
@@ -259,7 +255,7 @@ func ofDistribution(h *inside.Host, r item.Repository) bool {
 		return false
 	}
 	id := strings.Trim(ini(text)["ID"], `"'`)
-	if strings.HasPrefix(release, "origin ") { // its lists are not there: the host tells
+	if strings.HasPrefix(release, "origin ") { // without lists, the host decides
 		host := strings.Trim(strings.TrimPrefix(release, "origin "), `"`)
 		return id != "" && (strings.HasSuffix(host, "."+id+".org") || strings.HasSuffix(host, "."+id+".com"))
 	}

@@ -13,22 +13,21 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// was is what is kept of a package as it was before Slipway changed it.
+// was is a package's state before Slipway changed it.
 type was struct {
 	State   string `json:"state"`
 	Version string `json:"version,omitempty"`
 }
 
-// goal is all that is to be done to packages.
+// goal is everything to be done to packages.
 type goal struct {
 	change
 	leaving []string          // packages that only Slipway wanted, part of remove
-	left    map[string]string // what stays of packages that left the design, by key, and why
+	left    map[string]string // why packages that left the design stay, by key
 	touched []string          // keys of what is changed
 }
 
-// packages makes all packages as they are asked for, in one transaction that was
-// simulated first.
+// packages makes all packages match the request, in one transaction that was simulated first.
 func (a *apply) packages(ctx context.Context) error {
 	items, leaving := a.items[item.KindPackages], a.remove[item.KindPackages]
 	for _, i := range items {
@@ -84,7 +83,7 @@ func (a *apply) checkPackage(i item.Item) error {
 	return nil
 }
 
-// asState is what an item is to be.
+// asState is the wanted state of an item.
 func asState(i item.Item) string {
 	if state := i.Fields["state"]; state != "" {
 		return state
@@ -92,7 +91,7 @@ func asState(i item.Item) string {
 	return statePresent
 }
 
-// goal is what is left to do, by what is installed.
+// goal is what is left to do, given what is installed.
 func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 	g := goal{change: change{install: map[string]string{}}, left: map[string]string{}}
 	for _, i := range items {
@@ -133,20 +132,19 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 	return g
 }
 
-// whole says whether a package is installed to its end.
+// whole reports whether a package is completely installed.
 func whole(p installed) bool { return p.State == statePresent || p.State == stateHeld }
 
 func beforeOf(e inside.Entry) was {
 	w := was{State: stateAbsent}
 	if len(e.Before) > 0 && json.Unmarshal(e.Before, &w) != nil {
-		w = was{State: statePresent} // not known: then it is not removed
+		w = was{State: statePresent} // unknown: do not remove it
 	}
 	return w
 }
 
-// simulated holds a transaction against what it would do. It fails where something
-// is not available, and where it would change a package that nobody named. Packages
-// that only left the design stay where something needs them.
+// simulated checks what a transaction would do. It fails if something is not available, or if the transaction would
+// change a package that nobody named. Packages that only left the design stay if something needs them.
 func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, error) {
 	problem := a.try(ctx, inv, &g.change)
 	if problem == nil || len(g.leaving) == 0 {
@@ -157,7 +155,7 @@ func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, err
 	for _, name := range g.leaving {
 		alone := change{remove: []string{name}, held: g.held}
 		effects, err := a.effects(ctx, &alone)
-		if err != nil && !says(err, "protected packages") { // it is not known whether they do
+		if err != nil && !says(err, "protected packages") { // unknown whether they do
 			return g, err
 		}
 		if err == nil {
@@ -175,7 +173,7 @@ func (a *apply) simulated(ctx context.Context, inv inventory, g goal) (goal, err
 	return rest, a.try(ctx, inv, &rest.change)
 }
 
-// try simulates one change, and holds it against what was asked for.
+// try simulates one change, and checks it against the request.
 func (a *apply) try(ctx context.Context, inv inventory, c *change) error {
 	effects, err := a.effects(ctx, c)
 	if err != nil {
@@ -184,7 +182,7 @@ func (a *apply) try(ctx context.Context, inv inventory, c *change) error {
 	return verify(inv, *c, effects)
 }
 
-// effects are what a change would do. Where dependencies are broken it repairs them too.
+// effects are what a change would do. It also repairs broken dependencies.
 func (a *apply) effects(ctx context.Context, c *change) ([]effect, error) {
 	effects, err := a.m.simulate(ctx, a.h, *c)
 	if err != nil && !c.repair && says(err, "fix-broken", "unmet dependencies") {
@@ -246,7 +244,7 @@ func verify(inv inventory, c change, effects []effect) error {
 	return nil
 }
 
-// bare is a name without the architecture where it is the system's own.
+// bare is a name without the system's own architecture.
 func bare(inv inventory, name string) string {
 	if b, arch, ok := strings.Cut(name, ":"); ok && arch == inv.native {
 		return b
@@ -257,8 +255,7 @@ func bare(inv inventory, name string) string {
 	return name
 }
 
-// transact takes what changes as ours, runs the transaction, and looks at what
-// came of it.
+// transact takes ownership of what changes, runs the transaction, and checks the result.
 func (a *apply) transact(ctx context.Context, inv inventory, g goal, items []item.Item) error {
 	for _, key := range g.touched {
 		is := inv.find(item.ID(key))
@@ -303,7 +300,7 @@ func (a *apply) transact(ctx context.Context, inv inventory, g goal, items []ite
 		}
 	}
 	switch {
-	case len(wrong) == 0 && ran != nil: // the trouble is with packages that nobody asked about
+	case len(wrong) == 0 && ran != nil: // the problem is with packages that nobody requested
 		a.h.Tell("all packages are as designed, though: " + ran.Error())
 		return nil
 	case len(wrong) == 0:
@@ -316,12 +313,10 @@ func (a *apply) transact(ctx context.Context, inv inventory, g goal, items []ite
 	return failed("%s: %v", some(wrong), ran)
 }
 
-// policy keeps package scripts from starting services in a system that does not
-// run (invoke-rc.d(8)).
+// policy keeps package scripts from starting services in a system that does not run (invoke-rc.d(8)).
 const policy, policyText = "/usr/sbin/policy-rc.d", "#!/bin/sh\n# Made by Slipway while packages are installed.\nexit 101\n"
 
-// quietly runs something with services kept from starting where the system does
-// not run.
+// quietly runs a function; in a system that does not run, it keeps services from starting.
 func (a *apply) quietly(f func() error) error {
 	if a.h.Live {
 		return f()
@@ -344,7 +339,7 @@ func (a *apply) quietly(f func() error) error {
 	return f()
 }
 
-// holds sets and lifts holds, of packages of the design and of those that left it.
+// holds sets and lifts holds, for packages of the design and those that left it.
 func (a *apply) holds(ctx context.Context, items []item.Item, leaving []string) error {
 	inv, err := a.m.inventory(ctx, a.h)
 	if err != nil {
@@ -385,7 +380,7 @@ func (a *apply) holds(ctx context.Context, items []item.Item, leaving []string) 
 	return nil
 }
 
-// forget drops what left the design, and tells what stays of it.
+// forget drops what left the design, and reports what stays.
 func (a *apply) forget(g goal, leaving []string) error {
 	for _, key := range leaving {
 		if why := g.left[key]; why != "" {

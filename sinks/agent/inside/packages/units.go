@@ -13,31 +13,28 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
 )
 
-// made is what is noted of a package while it is removed.
+// made is the record of a package while it is removed.
 type made struct {
-	// Units are the files of units that it has brought. Those of them that still run when
-	// the files are gone are stopped, also by the run after one that was cut.
+	// Units are the files of its units. Units that still run after their files are gone are stopped, even by the
+	// run after an interruption.
 	Units []string `json:"units,omitempty"`
 }
 
-// stopTime is how long units may take to stop: more than systemd's own bound of 90
-// seconds.
+// stopTime bounds stopping units. It is longer than systemd's default of 90 seconds.
 const stopTime = 3 * time.Minute
 
-// unitFolders are where packages have their units.
+// unitFolders are the folders of packaged units.
 var unitFolders = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
 
-// unitTypes are those that are stopped with their package. A mount is not: data may be
-// in use there.
+// unitTypes are stopped with their package. A mount is not, because its data may be in use.
 var unitTypes = []string{".service", ".socket", ".timer", ".path"}
 
 func isUnitFile(file string) bool {
 	return slices.Contains(unitFolders, path.Dir(file)) && slices.Contains(unitTypes, path.Ext(file))
 }
 
-// noteUnits notes which units packages have brought that are about to be removed. The
-// scripts of a package stop them, in Debian and in the RHEL family, but by no means those
-// of every package: without that a program runs on whose files are gone.
+// noteUnits records the units of packages that are about to be removed. Many packages stop their units in their
+// scripts, but not all: otherwise a program would keep running without its files.
 func (a *apply) noteUnits(ctx context.Context, inv inventory, remove []string) error {
 	if !a.h.Live {
 		return nil
@@ -63,7 +60,7 @@ func (a *apply) noteUnits(ctx context.Context, inv inventory, remove []string) e
 	return nil
 }
 
-// stopUnits stops what still runs of packages that are removed.
+// stopUnits stops what still runs of removed packages.
 func (a *apply) stopUnits(ctx context.Context, after inventory) error {
 	for _, key := range a.h.Owned.Keys(facetName) {
 		e, _ := a.h.Owned.Entry(facetName, key)
@@ -91,8 +88,8 @@ func (a *apply) stopUnits(ctx context.Context, after inventory) error {
 	return nil
 }
 
-// orphans are the units that run from files that are gone. One that has another file, such as
-// one of a person in /etc/systemd/system, is none of them.
+// orphans are the running units whose files are gone. It leaves out a unit with another file, such as a person's in
+// /etc/systemd/system.
 func (a *apply) orphans(ctx context.Context, files []string) (running []string, err error) {
 	var ask []string
 	for _, file := range files {

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// missingUpgrades are the upgrades that were found, with what each asks of the machine.
+// missingUpgrades are the found upgrades, with what each needs from the machine.
 func missingUpgrades(ctx context.Context, h *inside.Host, m manager, inv inventory, found []effect) *item.Upgrades {
 	var all []item.Upgrade
 	for _, e := range found {
@@ -29,7 +29,7 @@ func missingUpgrades(ctx context.Context, h *inside.Host, m manager, inv invento
 	return bounded(slices.CompactFunc(all, func(a, b item.Upgrade) bool { return a.Name == b.Name }))
 }
 
-// bounded leaves out what is too much, and first what asks nothing of the machine.
+// bounded drops the upgrades over the limit, starting with those that need nothing from the machine.
 func bounded(all []item.Upgrade) *item.Upgrades {
 	more := max(0, len(all)-item.MaxUpgrades)
 	if more == 0 {
@@ -43,7 +43,7 @@ func bounded(all []item.Upgrade) *item.Upgrades {
 	return &item.Upgrades{Packages: all[:item.MaxUpgrades], More: more}
 }
 
-// markLibraries marks the upgrades that replace libraries which programs use now.
+// markLibraries marks the upgrades that replace libraries in use.
 func markLibraries(ctx context.Context, h *inside.Host, m manager, inv inventory, all []item.Upgrade) {
 	var names []string
 	for _, u := range all {
@@ -63,15 +63,14 @@ func markLibraries(ctx context.Context, h *inside.Host, m manager, inv inventory
 	}
 }
 
-// kernelPackage is the name of Debian's package of one kernel: its version and flavour.
+// kernelPackage matches Debian's package of one kernel: its version and flavour.
 var kernelPackage = regexp.MustCompile(`^linux-image-(?:unsigned-)?([0-9].*)$`)
 
-// noticeHook is what scripts of packages call on Ubuntu to ask for a restart. Without it they
-// ask for none.
+// noticeHook is the program that package scripts call on Ubuntu to ask for a restart. Without it they do not ask.
 const noticeHook = "/usr/share/update-notifier/notify-reboot-required"
 
-// restartFor says what an upgrade asks of the machine. A newer kernel of the flavour that runs
-// needs a restart. A package whose script can ask for one may do so when it is installed.
+// restartFor says whether an upgrade needs a restart. A newer kernel of the running flavour does. A package whose
+// script can ask for a restart may do so.
 func (apt) restartFor(h *inside.Host, inv inventory, u item.Upgrade) string {
 	if m := kernelPackage.FindStringSubmatch(u.Name); m != nil {
 		return restartForKernel(m[1], runningKernel(h))
@@ -103,14 +102,14 @@ func (dnf) restartFor(_ *inside.Host, _ inventory, u item.Upgrade) string {
 	return ""
 }
 
-// bringing are those of some packages that have one of some files. dpkg lists them by the paths
-// from before /lib became /usr/lib.
+// bringing are those of the packages that contain one of the files. dpkg lists them with paths from before /lib
+// became /usr/lib.
 func (a apt) bringing(ctx context.Context, h *inside.Host, inv inventory, names []string, files map[string]bool) map[string]bool {
 	brings := map[string]bool{}
 	for _, name := range names {
 		listed, err := a.files(ctx, h, inv, name)
 		if err != nil {
-			continue // then the upgrade says nothing of libraries, and the look after it does
+			continue // then libraries are unknown before the upgrade, and the next look finds them
 		}
 		brings[name] = slices.ContainsFunc(listed, func(file string) bool { return files[strings.TrimPrefix(file, "/usr")] })
 	}
@@ -129,7 +128,7 @@ func (dnf) bringing(ctx context.Context, h *inside.Host, _ inventory, names []st
 	brings := map[string]bool{}
 	for some := range slices.Chunk(paths, mostArguments) {
 		args := append([]string{"-qf", "--qf", `%{NAME}\n`, "--"}, some...)
-		out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: args}) // its code says that a file is of no package
+		out, err := h.Exec(ctx, inside.Command{Path: "rpm", Args: args}) // its exit code only says that a file belongs to no package
 		if err != nil {
 			break
 		}

@@ -1,5 +1,5 @@
-// Package probe looks at how healthy a system is: units, ports, requests and a
-// command of the site's. It changes nothing, and ends in time whatever it meets.
+// Package probe checks the health of a system: units, ports, requests and a command of the site. It changes
+// nothing, and always ends in time.
 package probe
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/systemd"
 )
 
-// The bounds in time of one probe, and of all, which are tried at once.
+// These are the time limits of one probe, and of all probes, which run at once.
 const (
 	connecting = 3 * time.Second
 	answering  = 5 * time.Second
@@ -22,21 +22,20 @@ const (
 	longest    = 18 * time.Second
 )
 
-// running is how long the site's command may run; tests have less.
+// running bounds the site's command. Tests use a shorter time.
 var running = 10 * time.Second
 
-// maxSaid bounds what a probe says, in characters.
+// maxSaid bounds the text of a probe, in characters.
 const maxSaid = 300
 
-// answers collects what probes say, until the look is over.
+// answers collects the results of probes until the look is over.
 type answers struct {
 	mu   sync.Mutex
 	seen inside.Seen
 	over bool
 }
 
-// say notes what a probe came to: item.Passed or what is wrong, or why it could not
-// be tried.
+// say records the result of a probe: item.Passed or what is wrong, or why it could not be tried.
 func (a *answers) say(key, said, unread string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,8 +48,8 @@ func (a *answers) say(key, said, unread string) {
 	}
 }
 
-// Look tries all probes at once. What is in Seen.Have passed or says what is wrong;
-// what could not be found out is in Seen.Unread.
+// Look tries all probes at once. Seen.Have holds item.Passed or what is wrong. Seen.Unread holds what could not be
+// tried.
 func Look(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -106,7 +105,7 @@ func Look(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen {
 	return a.seen
 }
 
-// units asks systemd for all units at once.
+// units asks systemd about all units at once.
 func (a *answers) units(ctx context.Context, h *inside.Host, units []item.Probe) {
 	var names []string
 	for _, p := range units {
@@ -124,7 +123,7 @@ func (a *answers) units(ctx context.Context, h *inside.Host, units []item.Probe)
 	}
 }
 
-// unit says how a unit is, by the states of systemd.unit(5).
+// unit describes a unit, by the states of systemd.unit(5).
 func unit(name, load, active, sub string) string {
 	switch {
 	case active == "active" || active == "reloading" || active == "refreshing":
@@ -141,8 +140,7 @@ func unit(name, load, active, sub string) string {
 	return name + " is " + active
 }
 
-// command runs the site's program as nobody, with an empty input. What it leaves
-// behind in its group ends with it.
+// command runs the site's program as nobody, with empty input. Processes that it leaves in its group are ended.
 func (a *answers) command(ctx context.Context, h *inside.Host, p item.Probe) {
 	name := "`" + strings.TrimPrefix(p.Key, "command ") + "`"
 	out, err := h.Exec(ctx, inside.Command{Path: p.Command[0], Args: p.Command[1:], Timeout: running, Nobody: true})
@@ -151,7 +149,7 @@ func (a *answers) command(ctx context.Context, h *inside.Host, p item.Probe) {
 		said = ": " + said
 	}
 	switch {
-	case err != nil && out.Code != -1: // it was not begun
+	case err != nil && out.Code != -1: // it did not start
 		a.say(p.Key, fmt.Sprintf("%s cannot be run: %v", name, err), "")
 	case err != nil:
 		a.say(p.Key, fmt.Sprintf("%s: %v%s", name, err, said), "")

@@ -17,11 +17,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// loopback is where a service is looked for first. One that listens at the addresses
-// of the node alone is found at those.
+// loopback holds the addresses where a service is tried first. The node's own addresses follow.
 var loopback = []string{"127.0.0.1", "::1"}
 
-// port says whether a TCP port of the system answers at one of its addresses.
+// port reports whether a TCP port answers at one of the system's addresses.
 func port(ctx context.Context, number int, addresses []string) string {
 	c, said := connectAny(ctx, number, addresses)
 	if c == nil {
@@ -31,7 +30,7 @@ func port(ctx context.Context, number int, addresses []string) string {
 	return item.Passed
 }
 
-// request asks for a path by HTTP, and says whether the answer has the status.
+// request requests a path by HTTP, and reports whether the answer has the expected status.
 func request(ctx context.Context, p item.Probe, addresses []string) string {
 	c, said := connectAny(ctx, p.Port, addresses)
 	if c == nil {
@@ -76,8 +75,7 @@ func statusOf(line string) (int, bool) {
 	return status, err == nil && status >= 100
 }
 
-// connectAny connects to a port at the first address that answers, or says that none
-// does.
+// connectAny connects to a port at the first address that answers, or says why none does.
 func connectAny(ctx context.Context, number int, addresses []string) (*os.File, string) {
 	end := time.Now().Add(connecting)
 	refused := true
@@ -99,8 +97,8 @@ func connectAny(ctx context.Context, number int, addresses []string) (*os.File, 
 	return nil, fmt.Sprintf("port %d does not answer within %s", number, connecting)
 }
 
-// connect makes a TCP connection by system calls alone, since the program links no
-// package net. The file that it gives has deadlines.
+// connect makes a TCP connection with system calls, because the program does not link package net. The file
+// supports deadlines.
 func connect(ctx context.Context, a netip.Addr, number int, end time.Time) (*os.File, error) {
 	family, to := syscall.AF_INET, syscall.Sockaddr(nil)
 	if a = a.Unmap(); a.Is4() {
@@ -127,7 +125,7 @@ func connect(ctx context.Context, a netip.Addr, number int, end time.Time) (*os.
 	return c, nil
 }
 
-// connected waits for the end of a connect that was begun.
+// connected waits for the end of a connect.
 func connected(c *os.File) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -144,8 +142,7 @@ func connected(c *os.File) error {
 		if err != nil {
 			return false // not yet
 		}
-		// A socket can be connected to itself, where the kernel gives it the very port
-		// that is asked for and nobody listens there.
+		// A socket can connect to itself if the kernel assigns it the requested port and nobody listens there.
 		if own, err := syscall.Getsockname(int(fd)); err == nil && reflect.DeepEqual(own, other) {
 			failed = syscall.ECONNREFUSED
 		}
@@ -154,7 +151,7 @@ func connected(c *os.File) error {
 	return errors.Join(failed, err)
 }
 
-// plain is an error without the name of the file that stands for the connection.
+// plain removes the name of the connection's file from an error.
 func plain(err error) error {
 	var at *os.PathError
 	if errors.As(err, &at) {

@@ -13,10 +13,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// maxBlocks bounds how many block devices are told of.
+// maxBlocks bounds how many block devices are reported.
 const maxBlocks = 4096
 
-// block is a block device as lsblk(8) tells of it.
+// block is a block device in the terms of lsblk(8).
 type block struct {
 	name, kind    string
 	bytes         int64
@@ -33,7 +33,7 @@ func disks(h *inside.Host) []byte {
 	for _, e := range entries[:min(len(entries), maxBlocks)] {
 		at := h.Path("/sys/block/" + e.Name())
 		if number := inside.Text(filepath.Join(at, "dev")); strings.HasPrefix(number, "1:") || strings.HasPrefix(number, "7:") {
-			continue // memory and files
+			continue // RAM disks and loop devices
 		}
 		write(&b, device(h, at, e.Name()))
 		parts, _ := filepath.Glob(filepath.Join(at, e.Name()+"*", "partition"))
@@ -52,7 +52,7 @@ func write(b *bytes.Buffer, d block) {
 	}
 }
 
-// device is what a whole block device is.
+// device describes a whole block device.
 func device(h *inside.Host, at, name string) block {
 	d := block{name: strings.ReplaceAll(name, "!", "/"), kind: "disk", bytes: size(at)}
 	switch {
@@ -72,7 +72,7 @@ func device(h *inside.Host, at, name string) block {
 	return d
 }
 
-// mapped is the kind of a mapped device, which the beginning of its UUID says.
+// mapped is the kind of a mapped device, from the prefix of its UUID.
 func mapped(uuid string) string {
 	kind, _, found := strings.Cut(uuid, "-")
 	if !found {
@@ -84,7 +84,7 @@ func mapped(uuid string) string {
 	return kind
 }
 
-// udevOf is what udev knows of a device, by its number.
+// udevOf is udev's data on a device, by the device's number.
 func udevOf(h *inside.Host, number string) map[string]string {
 	told := map[string]string{}
 	if number == "" {
@@ -98,7 +98,7 @@ func udevOf(h *inside.Host, number string) map[string]string {
 	return told
 }
 
-// unescape reads bytes that udev wrote as \xHH.
+// unescape decodes bytes that udev wrote as \xHH.
 func unescape(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -115,8 +115,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// size is how many bytes a block device has: the kernel counts sectors of 512, whatever the
-// disk's own are.
+// size is the size of a block device in bytes. The kernel always counts sectors of 512 bytes.
 func size(at string) int64 {
 	n, err := strconv.ParseInt(inside.Text(filepath.Join(at, "size")), 10, 64)
 	if err != nil || n < 0 || n > 1<<53 {
@@ -125,7 +124,7 @@ func size(at string) int64 {
 	return n * 512
 }
 
-// quoted is a text between quotes, with what is not plain as lsblk(8) writes it.
+// quoted quotes a text and escapes special characters like lsblk(8).
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -10,26 +10,26 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/netlink"
 )
 
-// What rtnetlink(7) says of links and addresses, in numbers of linux/if_link.h and
-// linux/if_addr.h that package syscall lacks.
+// These are constants of linux/if_link.h and linux/if_addr.h, for links and addresses of rtnetlink(7), that package
+// syscall lacks.
 const (
 	linkHead         = 16 // struct ifinfomsg
 	addressHead      = 8  // struct ifaddrmsg
 	linkOperState    = 16 // IFLA_OPERSTATE
 	linkNamespace    = 37 // IFLA_LINK_NETNSID
 	addressFlags     = 8  // IFA_FLAGS
-	flagTemporary    = 1  // IFA_F_TEMPORARY, of IPv6 alone
+	flagTemporary    = 1  // IFA_F_TEMPORARY, only for IPv6
 	ethernet         = 1  // ARPHRD_ETHER
-	addressHeadFlags = 2  // where the flags are in the head
+	addressHeadFlags = 2  // offset of the flags in the header
 )
 
-// states are those of RFC 2863 in their order, as ip(8) names them.
+// states are those of RFC 2863 in order, with the names of ip(8).
 var states = []string{"UNKNOWN", "NOTPRESENT", "DOWN", "LOWERLAYERDOWN", "TESTING", "DORMANT", "UP"}
 
-// scopes are those of rtnetlink(7), by number; others are told as they are.
+// scopes are those of rtnetlink(7), by number. Others are printed as numbers.
 var scopes = map[byte]string{syscall.RT_SCOPE_UNIVERSE: "global", syscall.RT_SCOPE_SITE: "site", syscall.RT_SCOPE_LINK: "link", syscall.RT_SCOPE_HOST: "host"}
 
-// links are the lines of `ip -o link`, with what is read of them.
+// links prints the lines of `ip -o link`, as far as the reader uses them.
 func links() []byte {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
 	if err != nil {
@@ -55,7 +55,7 @@ func links() []byte {
 	return b.Bytes()
 }
 
-// namesOf are the names of all links in a table, by number.
+// namesOf are the names of all links in a table, by index.
 func namesOf(table []byte) map[uint32]string {
 	names := map[uint32]string{}
 	netlink.Messages(table, syscall.RTM_NEWLINK, func(body []byte) {
@@ -66,8 +66,7 @@ func namesOf(table []byte) map[uint32]string {
 	return names
 }
 
-// below is the other link that one is on, behind an @: by its name, or by its number where it
-// is in another namespace.
+// below is the lower link of a link, after an @: by name, or by index if it is in another namespace.
 func below(has map[uint16][]byte, names map[uint32]string) string {
 	on, ok := has[syscall.IFLA_LINK]
 	if !ok {
@@ -93,7 +92,7 @@ func state(b []byte) string {
 	return states[0]
 }
 
-// addresses are the lines of `ip -o addr`, with what is read of them.
+// addresses prints the lines of `ip -o addr`, as far as the reader uses them.
 func addresses() []byte {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
 	if err != nil {
@@ -134,8 +133,7 @@ func addresses() []byte {
 	return b.Bytes()
 }
 
-// prefixOf is an address with the length of its network. One with another at its other end has
-// no network, and is told alone.
+// prefixOf is an address with its prefix length. A point-to-point address has no network, so it is printed alone.
 func prefixOf(length byte, has map[uint16][]byte) (string, bool) {
 	own, other := has[syscall.IFA_LOCAL], has[syscall.IFA_ADDRESS]
 	if own == nil {
@@ -158,7 +156,7 @@ func number(b []byte) uint32 {
 	return binary.NativeEndian.Uint32(b)
 }
 
-// text is a text of the kernel, which ends with a 0.
+// text is a zero-terminated text of the kernel.
 func text(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b)

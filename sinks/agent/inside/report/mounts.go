@@ -18,8 +18,8 @@ const maxMountTable = 1 << 20
 // mount is a line of proc_pid_mounts(5).
 type mount struct{ source, path, kind string }
 
-// mounts are the lines of `df -PkTl`, of file systems that are on a disk of this machine. One
-// that does not answer soon ends the list.
+// mounts prints the lines of `df -PkTl` for file systems on a disk of this machine. A file system that does not
+// answer in time ends the list.
 func mounts(h *inside.Host) []byte {
 	all := local(string(file(h, "/proc/mounts", maxMountTable)))
 	lines := make(chan []byte, len(all))
@@ -43,8 +43,8 @@ func mounts(h *inside.Host) []byte {
 	}
 }
 
-// local are the mounts that are not of another machine and not of memory, each device once,
-// where its path is the shortest. The root counts whatever it is on.
+// local are the mounts from this machine's disks, each device once with its shortest path. The root counts on any
+// source.
 func local(table string) []mount {
 	var all []mount
 	for l := range strings.Lines(table) {
@@ -66,8 +66,8 @@ func local(table string) []mount {
 	})
 }
 
-// used is the line of one file system, empty where nothing is told of it. The share is rounded
-// up, of what people may use, as df(1) does it.
+// used is the line of one file system; empty if the file system reports nothing. The percentage is of the space for
+// users, rounded up, like df(1).
 func used(h *inside.Host, m mount) []byte {
 	var s syscall.Statfs_t
 	if syscall.Statfs(h.Path(m.path), &s) != nil || s.Blocks == 0 || s.Bsize <= 0 {
@@ -81,7 +81,7 @@ func used(h *inside.Host, m mount) []byte {
 	return fmt.Appendf(nil, "%s %s %d %d %d %d%% %s\n", strings.ReplaceAll(onOneLine(m.source), " ", "_"), m.kind, s.Blocks*block/1024, taken*block/1024, s.Bavail*block/1024, share, onOneLine(m.path))
 }
 
-// unoctal reads the bytes that the kernel writes as \NNN in names.
+// unoctal decodes bytes that the kernel writes as \NNN in names.
 func unoctal(s string) string {
 	for _, r := range []struct{ octal, is string }{{`\040`, " "}, {`\011`, "\t"}, {`\012`, "\n"}, {`\134`, `\`}} {
 		s = strings.ReplaceAll(s, r.octal, r.is)

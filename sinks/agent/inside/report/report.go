@@ -1,8 +1,7 @@
-// Package report prints what a system tells of itself: which installation runs, since which
-// boot, what it is and what it has. The text is that which the daemon's shell script prints
-// where the helper is not yet (sinks/agent/report.go), without a program for each line of
-// it: each part stands behind a line of its own, and looks as uname(1), ip(8), lsblk(8), df(1)
-// and systemctl(1) print it.
+// Package report prints what a system reports about itself: the installation, its boot, what the system is and has.
+// The text is the same as that of the daemon's shell script for a system without the helper
+// (sinks/agent/report.go), but needs no program for each line. Each part follows a line of its own, in the format
+// of uname(1), ip(8), lsblk(8), df(1) and systemctl(1).
 package report
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds of what is told, in bytes, and of what may never answer.
+// These are the bounds on the output, in bytes, and on what may never answer.
 const (
 	maxText    = 64 << 10
 	maxMemory  = 8 << 10
@@ -31,7 +30,7 @@ const (
 	soonEnough = 5 * time.Second
 )
 
-// Print writes the report of a system that runs. What cannot be found out is left out.
+// Print writes the report of a running system. It leaves out what it cannot find out.
 func Print(ctx context.Context, w io.Writer, h *inside.Host) error {
 	out := bufio.NewWriter(w)
 	for _, part := range []struct {
@@ -57,7 +56,7 @@ func Print(ctx context.Context, w io.Writer, h *inside.Host) error {
 	return out.Flush()
 }
 
-// marker is the file that says which installation runs; empty where there is none.
+// marker is the file that identifies the installation; empty if there is none.
 func marker(path string) []byte {
 	text, err := inside.ReadAtMost(path, maxText)
 	switch {
@@ -69,7 +68,7 @@ func marker(path string) []byte {
 	return text
 }
 
-// file is the beginning of a file of the system; empty where it cannot be read.
+// file is the beginning of a file of the system; empty if it cannot be read.
 func file(h *inside.Host, path string, most int) []byte {
 	text, err := inside.ReadAtMost(h.Path(path), int64(most))
 	if err != nil {
@@ -78,7 +77,7 @@ func file(h *inside.Host, path string, most int) []byte {
 	return text
 }
 
-// lineOf is the first line that begins with some words.
+// lineOf is the first line with a prefix.
 func lineOf(text []byte, begins string) []byte {
 	for l := range bytes.Lines(text) {
 		if bytes.HasPrefix(l, []byte(begins)) {
@@ -90,8 +89,7 @@ func lineOf(text []byte, begins string) []byte {
 
 func clip(text []byte, most int) []byte { return text[:min(len(text), most)] }
 
-// failedUnits are the units that have failed, and the word that ends the list where it is
-// whole.
+// failedUnits lists the failed units, and ends a complete list with wire.AllUnits.
 func failedUnits(ctx context.Context, h *inside.Host) []byte {
 	ctx, cancel := context.WithTimeout(ctx, soonEnough)
 	defer cancel()
@@ -106,7 +104,7 @@ func failedUnits(ctx context.Context, h *inside.Host) []byte {
 	return b.Bytes()
 }
 
-// onOneLine keeps what others chose from ending a line.
+// onOneLine keeps foreign text from breaking a line.
 func onOneLine(text string) string { return strings.Map(plain, text) }
 
 func plain(r rune) rune {

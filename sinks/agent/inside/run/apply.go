@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// applyLocked makes items so, alone on the host and in a term that is not over.
+// applyLocked applies items with the host's lock held and in a current term.
 func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	if r.Apply == nil {
 		return refused("the request to apply does not say what to apply")
@@ -47,8 +47,7 @@ func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.
 	return err
 }
 
-// apply does what differs, and notes it in the journal first. Where nothing differs
-// nothing is written.
+// apply changes what differs, and records that in the journal first. If nothing differs, it writes nothing.
 func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result) error {
 	j, err := p.readJournal()
 	if err != nil {
@@ -87,8 +86,8 @@ func (p *Program) apply(ctx context.Context, r wire.Request, result *wire.Result
 	return disagrees
 }
 
-// soFar are the items that are as asked although others of their facet are not. Of one
-// with a field that was to go back nobody knows whether it has.
+// soFar are the items that match the request although others of their facet do not. It leaves out items with a
+// field to restore, because whether the field is restored is unknown.
 func (p *Program) soFar(ctx context.Context, a *wire.Apply) []item.Item {
 	seen, err := p.observe(ctx, a.Facet, item.Keys(a.Items))
 	if err != nil {
@@ -100,16 +99,14 @@ func (p *Program) soFar(ctx context.Context, a *wire.Apply) []item.Item {
 	})
 }
 
-// returns says whether an item has a field that goes back to what it was, since the
-// design names it no more.
+// returns reports whether an item has a field to restore, because the design no longer names the field.
 func (p *Program) returns(a *wire.Apply) bool {
 	asked := p.Host.Owned.Asked(a.Facet)
 	return slices.ContainsFunc(a.Items, func(i item.Item) bool { return len(i.Returning(asked[i.Key])) > 0 })
 }
 
-// removable are the keys that may be removed: all of them where the machine's list of
-// what Slipway made is the one that the records have, or has become what it is by
-// runs of ours since. Otherwise it is none, and an error says so.
+// removable are the keys that may be removed. If the machine's list of what Slipway made matches the records, or
+// our own runs explain the difference, these are all keys. Otherwise there are none, and an error says so.
 func (p *Program) removable(j journal, a *wire.Apply) ([]string, error) {
 	remove := slices.DeleteFunc(slices.Clone(a.Remove), func(key string) bool {
 		_, ours := p.Host.Owned.Entry(a.Facet, key)
@@ -124,9 +121,8 @@ func (p *Program) removable(j journal, a *wire.Apply) ([]string, error) {
 	return remove, nil
 }
 
-// settable are the items that may be made as asked for. One with a field that goes back to what
-// it was is none of them where the list, which says so, is not that of the records: as for a
-// removal, an error says so.
+// settable are the items that may be applied. If the machine's list does not match the records, it leaves out items
+// with a field to restore, because the list says which; an error says so, as for a removal.
 func (p *Program) settable(j journal, a *wire.Apply) ([]item.Item, error) {
 	if p.agrees(j, a) {
 		return a.Items, nil
@@ -147,8 +143,8 @@ func (p *Program) settable(j journal, a *wire.Apply) ([]item.Item, error) {
 	return items, refused("nothing was set back of %s: %s", brief(kept), p.edited(a))
 }
 
-// agrees says whether the machine's list of what Slipway made is the one that the records have,
-// or has become what it is by runs of ours since.
+// agrees reports whether the machine's list of what Slipway made matches the records, or our own runs explain the
+// difference.
 func (p *Program) agrees(j journal, a *wire.Apply) bool {
 	digest := p.Host.Owned.Digest()
 	return digest == a.Owned || j.explains(a.Owned, digest)
@@ -178,8 +174,8 @@ func brief(keys []string) string {
 
 func isAsAsked(items []item.Item, seen wire.Facet) bool { return asAsked(items, seen) == nil }
 
-// asAsked says which items are not as they are asked for, now or after the next
-// boot. A field that the system cannot have yet is passed over: the daemon is told of it.
+// asAsked says which items do not match the request, now or after the next boot. It skips a field that the system
+// cannot have yet: the daemon is told about that.
 func asAsked(items []item.Item, seen wire.Facet) error {
 	var differ []string
 	for _, i := range items {
@@ -190,7 +186,7 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 			case unread != "":
 				differ = append(differ, fmt.Sprintf("%s cannot be read: %s", name, unread))
 			case have == want || seen.Pending[name] == want && want != "":
-			case have == "" && field == "state" && want == item.Absent: // what is not there is left out
+			case have == "" && field == "state" && want == item.Absent: // a missing item has no value
 			case item.Lacking(seen.Cannot, name, want) != "" && name != i.Key:
 			case seen.Cannot[i.Key] != "":
 				differ = append(differ, fmt.Sprintf("%s: %s", i.Key, seen.Cannot[i.Key]))
@@ -208,7 +204,7 @@ func asAsked(items []item.Item, seen wire.Facet) error {
 	return failed("not as designed after it was set: %s", brief(slices.Compact(differ)))
 }
 
-// confirmLocked ends the wait of a change for its proof.
+// confirmLocked confirms a change that waits for its proof.
 func (p *Program) confirmLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	unlock, err := p.lock("confirm")
 	if err != nil {

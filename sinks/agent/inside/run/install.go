@@ -6,8 +6,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// installLocked puts a system onto the disks, or erases them, alone on the machine and in a term that is not
-// over. What was begun is noted first, and stays noted where it did not come to its end.
+// installLocked puts a system onto the disks, or erases them, with the machine's lock held and in a current term.
+// It records the start first. The record stays if the work does not finish.
 func (p *Program) installLocked(ctx context.Context, r wire.Request, result *wire.Result) error {
 	switch {
 	case r.Install == nil:

@@ -13,28 +13,26 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// journal says what was begun and not ended, and what the last run that ended made
-// of the list of what is ours.
+// journal records the unfinished run, and how the last finished run changed the list of what is ours.
 type journal struct {
 	Begun *begun `json:"begun,omitempty"`
 	Last  *run   `json:"last,omitempty"`
 }
 
-// begun is a run under way, or one that was cut.
+// begun is a run in progress, or one that was interrupted.
 type begun struct {
 	Facet string    `json:"facet"`
 	Keys  []string  `json:"keys"`
 	Site  string    `json:"site"`
 	Term  uint64    `json:"term"`
 	At    time.Time `json:"at"`
-	// Owned is the digest of the list of what is ours, as the first run that did not
-	// end found it.
+	// Owned is the digest of the list of what is ours before the first unfinished run.
 	Owned string `json:"owned"`
-	// Failed says why the run gave up, where it was not cut.
+	// Failed says why the run gave up; empty if it was interrupted.
 	Failed string `json:"failed,omitempty"`
 }
 
-// run is how the list of what is ours changed, by digests.
+// run says how the list of what is ours changed, by digests.
 type run struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -49,7 +47,7 @@ func (p *Program) readJournal() (j journal, err error) {
 		return j, err
 	}
 	if json.Unmarshal(text, &j) != nil {
-		return journal{}, nil // it is written whole: somebody else wrote it, and what is ours is known without it
+		return journal{}, nil // the file is always written whole, so something else wrote it; the list of what is ours does not need it
 	}
 	return j, nil
 }
@@ -68,7 +66,7 @@ func (p *Program) end(j *journal) error {
 	return p.writeJournal(*j)
 }
 
-// giveUp keeps what was begun: it may be half done.
+// giveUp keeps the record of a run that may be half done.
 func (p *Program) giveUp(j *journal, why error) error {
 	j.Begun.Failed = clip(why.Error())
 	if err := p.writeJournal(*j); err != nil {
@@ -85,13 +83,13 @@ func (p *Program) writeJournal(j journal) error {
 	return inside.WriteFile(p.file("journal"), text, 0o600)
 }
 
-// explains says whether our own runs have led from one list to another: one that was
-// cut, or the last one, of which the daemon could not record the end.
+// explains reports whether our own runs have changed one list into the other: an interrupted run, or the last run,
+// whose end the daemon could not record.
 func (j journal) explains(recorded, found string) bool {
 	return j.Begun != nil && j.Begun.Owned == recorded || j.Last != nil && j.Last.From == recorded && j.Last.To == found
 }
 
-// unended says for people what an earlier run did not end.
+// unended describes an unfinished run for people.
 func (b *begun) unended() string {
 	what := fmt.Sprintf("%s (%s), begun at %s in term %d", b.Facet, brief(b.Keys), b.At.Format("2006-01-02 15:04:05Z"), b.Term)
 	if b.Failed != "" {

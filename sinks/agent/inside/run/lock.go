@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// The commands of fcntl(2) for locks that belong to an open file: they end with the
-// program, and can be asked for without being taken.
+// These are the commands of fcntl(2) for locks that belong to an open file. Such locks end with the program, and
+// can be queried without being taken.
 const (
 	getLock = 36 // F_OFD_GETLK
 	setLock = 37 // F_OFD_SETLK
 )
 
-// lock keeps other programs of ours from writing to this host until it is let go, at
-// the latest when the program ends.
+// lock keeps other runs of Slipway from writing to this host until it is released, at the latest when the program
+// ends.
 func (p *Program) lock(what string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(p.file("lock")), 0o700); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (p *Program) lock(what string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// lockedBy says who holds the lock, and takes nothing; empty for nobody.
+// lockedBy says who holds the lock, without taking it; empty for nobody.
 func (p *Program) lockedBy() string {
 	f, err := os.Open(p.file("lock"))
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Program) lockedBy() string {
 	return held(p.file("lock"), p.now())
 }
 
-// held says what another run does, since when.
+// held says what another run does, and since when.
 func held(path string, now time.Time) string {
 	text, _ := os.ReadFile(path)
 	what, stamp, _ := strings.Cut(clip(string(text)), " ")

@@ -11,8 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// observeAll looks at facets. One that cannot be observed costs itself alone: its
-// keys are told to be unread.
+// observeAll looks at facets. If one facet cannot be observed, only its own keys are reported as unread.
 func (p *Program) observeAll(ctx context.Context, r wire.Request, result *wire.Result) error {
 	defer p.probe(ctx, r.Health, result)()
 	defer p.links(ctx, r.Links, result)()
@@ -35,7 +34,7 @@ func (p *Program) observeAll(ctx context.Context, r wire.Request, result *wire.R
 	return nil
 }
 
-// probe begins to look at the system's health, beside all else, and gives what waits
+// probe starts a look at the system's health, in parallel with everything else. It returns a function that waits
 // for the result.
 func (p *Program) probe(ctx context.Context, asked *item.Probes, result *wire.Result) (wait func()) {
 	if asked == nil || p.Probe == nil {
@@ -49,8 +48,8 @@ func (p *Program) probe(ctx context.Context, asked *item.Probes, result *wire.Re
 	}
 }
 
-// links begins to look at the system's links, beside all else, and gives what waits for
-// the result. What goes wrong costs them alone.
+// links starts a look at the system's links, in parallel with everything else. It returns a function that waits for
+// the result. Its failure affects nothing else.
 func (p *Program) links(ctx context.Context, asked *item.LinkProbes, result *wire.Result) (wait func()) {
 	if asked == nil || p.Links == nil {
 		return func() {}
@@ -102,7 +101,7 @@ func (p *Program) unknown(facet string) error {
 	return refused("the program on the machine does not know the facet %q; it knows %v", facet, slices.Sorted(maps.Keys(p.Facets)))
 }
 
-// unconfirmed tells of a change that waits to be confirmed, or was cut short.
+// unconfirmed reports a change that waits to be confirmed, or was interrupted.
 func (p *Program) unconfirmed(result *wire.Result) {
 	for _, f := range p.Facets {
 		if u, ok := f.(Unconfirmer); ok {

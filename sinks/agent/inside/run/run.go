@@ -1,6 +1,5 @@
-// Package run answers one request of the daemon inside a system. Before a write
-// it holds the lock of the host, refuses an older term, and notes in a journal
-// what it is about to do, so that a run that was cut is known of.
+// Package run answers one request of the daemon inside a system. Before a write it takes the host's lock, refuses
+// an older term, and records in a journal what it is about to do, so that an interrupted run is noticed.
 package run
 
 import (
@@ -20,19 +19,18 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Longest bounds one request. It is below the time that the daemon has for a
-// step, so that the daemon is told why.
+// Longest bounds one request. It is shorter than the daemon's limit for a step, so that the daemon learns the
+// reason.
 const Longest = 25 * time.Minute
 
-// LongestInstall bounds an installation: it reads an image over the network and writes it to
-// disks, either of which may be slow.
+// LongestInstall bounds an installation. It reads an image over the network and writes it to disks, and both may be
+// slow.
 const LongestInstall = 3 * time.Hour
 
-// LongestErase bounds an installation that erases the disks first: a large disk is written over
-// in a day or two.
+// LongestErase bounds an installation that erases the disks first. Overwriting a large disk takes a day or two.
 const LongestErase = 7 * 24 * time.Hour
 
-// The bounds of what is told on the way.
+// These are the bounds on progress reports.
 const (
 	maxProgress = 1000
 	maxText     = 2000 // characters of a progress or an error
@@ -42,53 +40,52 @@ const (
 type Program struct {
 	// Host is the system. Its list of what Slipway made is read for each request.
 	Host *inside.Host
-	// Facets are those that it serves, by name.
+	// Facets are the served facets, by name.
 	Facets map[string]inside.Facet
-	// Probe looks at the system's health; nil where that is never asked for. It ends in
-	// time by itself, and may run beside the facets.
+	// Probe checks the system's health; nil if it is never requested. It ends in time by itself, and may run in
+	// parallel with the facets.
 	Probe func(ctx context.Context, h *inside.Host, asked item.Probes) inside.Seen
 	// Links looks at the system's network links, in the same way.
 	Links func(ctx context.Context, h *inside.Host, asked item.LinkProbes) (*item.LinksSeen, error)
-	// Hardware looks at the machine; nil where that is never asked for.
+	// Hardware looks at the machine; nil if it is never requested.
 	Hardware func(ctx context.Context, h *inside.Host, asked item.PCIProbe) (model string, seen item.PCI)
-	// Machine tells what the machine is and what is on its disks; nil in an installed system,
-	// which is never asked.
+	// Machine reports the machine's identity and what is on its disks; nil in an installed system, which is never
+	// asked.
 	Machine func(ctx context.Context, h *inside.Host) wire.Machine
-	// Install puts a system onto the disks, or erases them, as the request says; nil in an
-	// installed system. What it has done so far is told with an error too.
+	// Install puts a system onto the disks, or erases them, as requested; nil in an installed system. With an error
+	// it also returns what it has done so far.
 	Install func(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error)
-	// Now is the clock; time.Now where it is nil.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Confirmer is a facet whose changes wait for a proof that the machine can still be
-// reached.
+// Confirmer is a facet whose changes wait for a proof that the machine is still reachable.
 type Confirmer interface {
-	// Confirm keeps the change of that name, which is not reverted any more.
+	// Confirm keeps the named change, which is then no longer reverted.
 	Confirm(ctx context.Context, h *inside.Host, name string) error
 }
 
-// Unconfirmer is a Confirmer that tells which change waits.
+// Unconfirmer is a Confirmer that reports which change waits.
 type Unconfirmer interface {
-	// Unconfirmed names the change that waits to be confirmed, empty for none, and
-	// says how many seconds are left before it is reverted.
+	// Unconfirmed returns the name of the change that waits to be confirmed, empty for none, and the seconds until
+	// it is reverted.
 	Unconfirmed(h *inside.Host) (name string, seconds int)
 }
 
-// Interruptible is a facet whose changes are set back where their program was ended.
+// Interruptible is a facet that reverts its changes if their program was ended.
 type Interruptible interface {
-	// CutShort says whether a change is set back since the program that made it was ended
-	// in the middle, and how many seconds are left before that.
+	// CutShort reports whether a change is being reverted because its program was ended, and the seconds until
+	// then.
 	CutShort(h *inside.Host) (seconds int, is bool)
 }
 
-// Answer reads one request and writes progress and one result. Its error says that
-// nobody could be told of the result.
+// Answer reads one request and writes progress and one result. Its error says that the result could not be
+// delivered.
 func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error {
 	told := 0
 	p.Host.Tell = func(text string) {
 		if told++; told <= maxProgress {
-			wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: clip(text)}}) // who does not listen is told the result, or nothing
+			wire.Write(out, wire.Frame{Progress: &wire.Progress{Text: clip(text)}}) // a peer that is gone misses the progress
 		}
 	}
 	p.Host.TellErased = func(e item.Erasure) {
@@ -118,12 +115,12 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if err := wire.Write(out, wire.Frame{Result: &result}); err == nil {
 		return nil
 	}
-	// What was seen may be over the bounds of a frame.
+	// The result may exceed the bounds of a frame.
 	return wire.Write(out, wire.Frame{Result: &wire.Result{Owned: result.Owned, Term: result.Term, Unconfirmed: result.Unconfirmed,
 		Deadline: result.Deadline, Error: failed("the report on this system is too large for one answer")}})
 }
 
-// fetcher asks the daemon for artifacts, one at a time.
+// fetcher requests artifacts from the daemon, one at a time.
 func fetcher(in io.Reader, out io.Writer) func(sha256, file string, room int64) (io.ReadCloser, int64, error) {
 	return func(sha256, file string, room int64) (io.ReadCloser, int64, error) {
 		if err := wire.Write(out, wire.Frame{Want: &wire.Want{SHA256: sha256, Room: room, For: file}}); err != nil {
@@ -140,8 +137,7 @@ func fetcher(in io.Reader, out io.Writer) func(sha256, file string, room int64) 
 	}
 }
 
-// blob are the bytes of an artifact. What nobody wanted of them is read at the end:
-// something else may follow.
+// blob is the bytes of an artifact. Close reads what is left, because something else may follow.
 type blob struct{ io.LimitedReader }
 
 func (b *blob) Close() error {
@@ -149,9 +145,8 @@ func (b *blob) Close() error {
 	return err
 }
 
-// untilHangup is a context that ends when the other side is gone. A look is of no
-// use then. A write goes on: half a package or half a network is worse than a
-// whole one that nobody waits for.
+// untilHangup is a context that ends when the peer is gone. A look is then useless. A write continues: half a
+// package or half a network is worse than a complete one that nobody waits for.
 func untilHangup(ctx context.Context, in io.Reader) context.Context {
 	f, ok := in.(*os.File)
 	if !ok {
@@ -168,10 +163,10 @@ func untilHangup(ctx context.Context, in io.Reader) context.Context {
 	return ctx
 }
 
-// Do answers a request of somebody who has the Program itself.
+// Do answers a request from code that has the Program itself.
 func (p *Program) Do(ctx context.Context, r wire.Request) wire.Result { return p.do(ctx, r) }
 
-// do answers a request. A panic of a facet is a failure like others.
+// do answers a request. It turns a panic of a facet into a failure.
 func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -196,7 +191,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		return result
 	}
 	p.Host.Show, p.Host.Hashes, p.Host.Keys, p.Host.Wants = r.Show, r.Hashes, r.Keys, r.Wants
-	defer p.hardware(ctx, r.PCI, &result) // behind what changes the drivers
+	defer p.hardware(ctx, r.PCI, &result) // after changes to the drivers
 	switch r.Op {
 	case wire.OpObserve:
 		err = p.observeAll(ctx, r, &result)
@@ -220,7 +215,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 	return result
 }
 
-// hardware adds what was asked of the machine.
+// hardware adds the requested data of the machine.
 func (p *Program) hardware(ctx context.Context, asked *item.PCIProbe, result *wire.Result) {
 	if asked == nil || p.Hardware == nil {
 		return
@@ -237,13 +232,13 @@ func (p *Program) now() time.Time {
 	return time.Now()
 }
 
-// file is one of the program's own files.
+// file is the path of one of the program's own files.
 func (p *Program) file(name string) string { return filepath.Join(p.Host.Root, inside.Folder, name) }
 
-// place is where in Slipway's own code a panic began, of a stack in which each
-// function is in one line and its place in the next.
+// place finds where in Slipway's own code a panic started. In the stack, each function has a line, and its place is
+// on the next.
 func place(stack []byte) string {
-	_, after, _ := strings.Cut(string(stack), "\npanic(") // the frames before are those of the recovery
+	_, after, _ := strings.Cut(string(stack), "\npanic(") // earlier frames belong to the recovery
 	lines := strings.Split(after, "\n")
 	for i, l := range lines[:len(lines)-1] {
 		if strings.HasPrefix(l, "github.com/slipway-gitops/") || strings.HasPrefix(l, "main.") {
@@ -266,7 +261,7 @@ func failed(format string, args ...any) *wire.Error {
 	return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf(format, args...)}
 }
 
-// asError is an error with its class; without one it is a failure.
+// asError converts an error to a classed one. Without a class it is a failure.
 func asError(err error) *wire.Error {
 	if err == nil {
 		return nil
@@ -278,8 +273,8 @@ func asError(err error) *wire.Error {
 	return failed("%v", err)
 }
 
-// clip makes a text that is sent printable, bounds it, and takes out what looks like a
-// secret: the status and its branch repeat it.
+// clip makes a text printable, bounds it, and redacts what looks like a secret, because the status and its branch
+// repeat the text.
 func clip(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

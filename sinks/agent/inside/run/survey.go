@@ -11,15 +11,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// The bounds of what is told of one facet.
+// These are the bounds on what is reported of one facet.
 const (
 	maxFound = 4000
 	maxLeft  = 1000
 	maxBody  = 64 << 10 // bytes of one item's fields and body
 )
 
-// survey lists what is there in some facets. One that cannot be listed costs itself
-// alone.
+// survey lists what some facets contain. If one facet cannot be listed, the others are still reported.
 func (p *Program) survey(ctx context.Context, facets []string, result *wire.Result) error {
 	all := map[string]item.Found{}
 	for _, name := range facets {

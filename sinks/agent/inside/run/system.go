@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Detect says what system is under a root folder. It runs no program.
+// Detect identifies the system under a root folder. It runs no program.
 func Detect(root string) wire.System {
 	s := wire.System{Kernel: kernel(), BootID: strings.TrimSpace(readHost("/proc/sys/kernel/random/boot_id"))}
 	folder, err := os.OpenRoot(root)
@@ -29,7 +29,7 @@ func Detect(root string) wire.System {
 	return s
 }
 
-// family is which kind of packages and folders a system has.
+// family is the kind of packages and folders that a system has.
 func family(id, like string) string {
 	all := append(strings.Fields(like), id)
 	switch {
@@ -60,8 +60,8 @@ func unquote(s string) string {
 	return strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\$`, `$`, "\\`", "`").Replace(s)
 }
 
-// networkManager is which one has the network, by what is enabled: netplan writes
-// the files of another, and NetworkManager leaves alone what ifupdown has.
+// networkManager says which program manages the network, by what is enabled. netplan writes another program's
+// files, and NetworkManager ignores what ifupdown manages.
 func networkManager(folder *os.Root) string {
 	enabled := func(unit string) bool {
 		return exists(folder, "etc/systemd/system/multi-user.target.wants/"+unit) || exists(folder, "etc/systemd/system/network-online.target.wants/"+unit)
@@ -81,8 +81,7 @@ func networkManager(folder *os.Root) string {
 	return ""
 }
 
-// withoutLoopback are the lines of interfaces(5) that say something of more than the
-// loopback.
+// withoutLoopback removes comments and the loopback interface from interfaces(5).
 func withoutLoopback(text string) string {
 	var b strings.Builder
 	for l := range strings.Lines(text) {
@@ -98,7 +97,7 @@ func exists(folder *os.Root, path string) bool {
 	return err == nil
 }
 
-// holds says whether a folder has a file whose name ends so.
+// holds reports whether a folder has a file with a suffix.
 func holds(folder *os.Root, path, suffix string) bool {
 	entries, err := fs.ReadDir(folder.FS(), path)
 	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), suffix) })
@@ -106,7 +105,7 @@ func holds(folder *os.Root, path, suffix string) bool {
 
 const maxRead = 64 << 10
 
-// read is the beginning of a file, empty where it cannot be read.
+// read is the beginning of a file; empty if it cannot be read.
 func read(folder *os.Root, path string) string {
 	f, err := folder.Open(path)
 	if err != nil {
@@ -133,7 +132,7 @@ func limited(f *os.File) string {
 	return string(text)
 }
 
-// kernel is the release of the kernel that runs.
+// kernel is the release of the running kernel.
 func kernel() string {
 	var name syscall.Utsname
 	if syscall.Uname(&name) != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// terms are the highest terms in which something was written, by site.
+// terms are the highest terms of writes, by site.
 type terms map[string]uint64
 
 func (p *Program) readTerms() (terms, error) {
@@ -22,7 +22,7 @@ func (p *Program) readTerms() (terms, error) {
 		err = json.Unmarshal(text, &all)
 	}
 	if err != nil {
-		return nil, refused("%s, which says which controller wrote last, cannot be read: %v; when no other controller of this site runs, remove that file", p.file("term"), err)
+		return nil, refused("%s, which records the daemon that wrote last, cannot be read: %v; if no other daemon of this site runs, remove that file", p.file("term"), err)
 	}
 	return all, nil
 }
@@ -33,8 +33,8 @@ func (p *Program) highest(site string) (uint64, error) {
 	return all[site], err
 }
 
-// fence refuses a write of an older term. A newer one is on the disk when it
-// returns, so that the older one is refused from then on. The caller has the lock.
+// fence refuses a write of an older term. It stores a newer term on the disk before it returns, so that older terms
+// are refused from then on. The caller holds the lock.
 func (p *Program) fence(site string, term uint64) error {
 	all, err := p.readTerms()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// What the D-Bus specification 1.0 has of messages ("Message Protocol").
+// These are message constants of the D-Bus specification 1.0 ("Message Protocol").
 const (
 	callType     = 1
 	replyType    = 2
@@ -28,10 +28,10 @@ const (
 	fieldSig     = 8
 )
 
-// maxMessage bounds an answer, in bytes: many units have failed.
+// maxMessage bounds an answer, in bytes. Many units may have failed.
 const maxMessage = 16 << 20
 
-// message is a call, or an answer to one.
+// message is a call or an answer.
 type message struct {
 	kind               byte
 	path, face, member string
@@ -41,8 +41,7 @@ type message struct {
 	order              binary.ByteOrder
 }
 
-// conversation is a connection to systemd, on which calls are collected, sent at once and
-// answered in their order.
+// conversation is a connection to systemd. It collects calls, sends them at once and returns the answers in order.
 type conversation struct {
 	f      *os.File
 	ctx    context.Context
@@ -51,10 +50,10 @@ type conversation struct {
 	out    bytes.Buffer
 	in     *bufio.Reader
 	next   uint32             // the call whose answer is read next
-	waited map[uint32]message // answers that came before their turn
+	waited map[uint32]message // answers that arrived early
 }
 
-// dial connects to systemd. It is fs.ErrNotExist where nothing is there that answers.
+// dial connects to systemd. It returns fs.ErrNotExist if nothing answers there.
 func dial(ctx context.Context, path string) (*conversation, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -75,7 +74,7 @@ func dial(ctx context.Context, path string) (*conversation, error) {
 	c := &conversation{f: os.NewFile(uintptr(fd), path), ctx: ctx, next: 1, waited: map[uint32]message{}}
 	late := context.AfterFunc(ctx, func() {
 		if raw, err := c.f.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RDWR) }) // ends what waits for it
+			raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_RDWR) }) // ends pending reads and writes
 		}
 	})
 	c.close = func() {
@@ -91,7 +90,7 @@ func dial(ctx context.Context, path string) (*conversation, error) {
 	return c, nil
 }
 
-// ask adds a call to what is sent next.
+// ask queues a call.
 func (c *conversation) ask(m message) {
 	c.calls++
 	m.kind = callType
@@ -105,7 +104,7 @@ func (c *conversation) send() error {
 	return nil
 }
 
-// answer is that to the next call.
+// answer returns the answer to the next call.
 func (c *conversation) answer() (message, error) {
 	for {
 		if m, ok := c.waited[c.next]; ok {
@@ -123,7 +122,7 @@ func (c *conversation) answer() (message, error) {
 	}
 }
 
-// why is the reason of an error of the socket.
+// why explains an error of the socket.
 func (c *conversation) why(err error) error {
 	if c.ctx.Err() != nil {
 		return errors.New("it did not answer in time")
@@ -131,8 +130,7 @@ func (c *conversation) why(err error) error {
 	return err
 }
 
-// enter says who asks, and waits until it is let in: systemd does not look at calls that come
-// with the login.
+// enter logs in and waits for the answer: systemd ignores calls that arrive with the login.
 func (c *conversation) enter() error {
 	uid := fmt.Sprintf("%x", strconv.Itoa(os.Geteuid()))
 	if _, err := c.f.WriteString("\x00AUTH EXTERNAL " + uid + "\r\nBEGIN\r\n"); err != nil {
@@ -145,7 +143,7 @@ func (c *conversation) enter() error {
 	return err
 }
 
-// encode is a call as it is sent, with its number.
+// encode is a call in wire format, with its number.
 func (m message) encode(serial uint32) []byte {
 	var fields []byte
 	field := func(code byte, signature, value string) {
@@ -181,7 +179,7 @@ func (m message) encode(serial uint32) []byte {
 	return append(b, m.body...)
 }
 
-// texts are some strings, as a body has them.
+// texts encodes strings for a message body.
 func texts(all ...string) (b []byte) {
 	for _, s := range all {
 		for len(b)%4 != 0 {
@@ -193,7 +191,7 @@ func texts(all ...string) (b []byte) {
 	return b
 }
 
-// list is an array of strings, as a body has it.
+// list encodes an array of strings for a message body.
 func list(all ...string) []byte {
 	items := texts(all...)
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(items))), items...)
@@ -228,7 +226,7 @@ func read(r io.Reader) (m message, err error) {
 
 var errOdd = errors.New("its answer is not a message of D-Bus")
 
-// readFields reads the fields of a message's head that matter for an answer.
+// readFields reads the header fields that matter for an answer.
 func (m *message) readFields(b []byte) error {
 	d := decoder{b: b, order: m.order}
 	for d.at < len(b) && d.err == nil {
@@ -252,8 +250,8 @@ func (m *message) readFields(b []byte) error {
 	return d.err
 }
 
-// value is what a property is, a list with spaces between; ok is false where there is none of this name, or of a kind
-// that nothing here asks for.
+// value is a property as text, a list joined by spaces. ok is false if there is no such property, or if its type is
+// not supported here.
 func (m message) value() (_ string, ok bool) {
 	if m.kind != replyType || m.signature != "v" {
 		return "", false
@@ -303,8 +301,7 @@ func (m message) units() ([]string, error) {
 	return names, d.err
 }
 
-// decoder reads values one after the other. After the first that is not whole it gives empty
-// ones.
+// decoder reads values in sequence. After the first invalid value it returns empty ones.
 type decoder struct {
 	b     []byte
 	at    int

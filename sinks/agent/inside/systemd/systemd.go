@@ -1,6 +1,6 @@
-// Package systemd asks the service manager of a system that runs about its units. It speaks to
-// it over the socket that systemctl(1) uses, since a program that is started for one question
-// costs far more than the answer; where there is no such socket it asks systemctl.
+// Package systemd asks the service manager of a running system about its units. It uses systemctl(1)'s socket,
+// because starting a program for each question costs far more than the answer. Without that socket it runs
+// systemctl.
 package systemd
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// socket is where systemd answers root, without a bus between.
+// socket is where systemd answers root directly, without a bus.
 const socket = "/run/systemd/private"
 
-// patience is how long systemd has for one question.
+// patience bounds one question.
 const patience = 20 * time.Second
 
-// Show tells properties of units, in the order of their names, as `systemctl show` prints
-// them: "yes" and "no" for what is so or not. What a unit does not have is left out; a unit
-// that does not exist has a LoadState that says so.
+// Show returns properties of units, in the order of names, in the format of `systemctl show`: "yes" and "no" for
+// booleans. Properties that a unit does not have are left out. A missing unit has a LoadState that says so.
 func Show(ctx context.Context, h *inside.Host, names []string, properties ...string) ([]map[string]string, error) {
 	c, err := dial(ctx, h.Path(socket))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +56,7 @@ func Show(ctx context.Context, h *inside.Host, names []string, properties ...str
 	return all, nil
 }
 
-// Failed are the names of the units that have failed.
+// Failed returns the names of the failed units.
 func Failed(ctx context.Context, h *inside.Host) ([]string, error) {
 	c, err := dial(ctx, h.Path(socket))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +77,7 @@ func Failed(ctx context.Context, h *inside.Host) ([]string, error) {
 	return r.units()
 }
 
-// face is the interface of a property (org.freedesktop.systemd1(5)): those of all units, or
-// those of the unit's kind.
+// face is the interface of a property (org.freedesktop.systemd1(5)): that of all units, or that of the unit's type.
 func face(name, property string) string {
 	const all = "org.freedesktop.systemd1."
 	switch property {
@@ -90,8 +88,8 @@ func face(name, property string) string {
 	return all + "Unit"
 }
 
-// unitPath is the path of a unit's object: its name, with all but letters and digits, and a
-// digit that begins it, as _HH.
+// unitPath is the path of a unit's object: its name, with a leading digit and everything except letters and digits
+// written as _HH.
 func unitPath(name string) string {
 	var b strings.Builder
 	b.WriteString("/org/freedesktop/systemd1/unit/")
@@ -107,8 +105,7 @@ func unitPath(name string) string {
 	return b.String()
 }
 
-// showByProgram asks systemctl, which prints the properties of one unit after the other, with
-// an empty line between.
+// showByProgram asks systemctl, which prints the properties unit by unit, separated by empty lines.
 func showByProgram(ctx context.Context, h *inside.Host, names, properties []string) ([]map[string]string, error) {
 	args := append([]string{"--no-pager", "--no-ask-password", "show", "--property=" + strings.Join(properties, ","), "--"}, names...)
 	o, err := h.Exec(ctx, inside.Command{Path: "systemctl", Args: args, Timeout: patience, Env: []string{"SYSTEMD_COLORS=0"}})

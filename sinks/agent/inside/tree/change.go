@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// cut asks whether a write may be made.
+// cut asks whether a write is allowed.
 func (t *Tree) cut(what string) error {
 	if t.Before == nil {
 		return nil
@@ -22,15 +22,14 @@ func (t *Tree) cut(what string) error {
 	return t.Before(what)
 }
 
-// temporary is the name under which the next content of a file is written. It is
-// always the same, so that what a cut left there is found again.
+// temporary is the name under which the next content of a file is written. It is always the same, so that leftovers
+// of an interruption are found again.
 func (p *place) temporary() string {
 	sum := sha256.Sum256([]byte(p.at()))
 	return ".slipway-" + hex.EncodeToString(sum[:6])
 }
 
-// Put puts a file at a path, in the place of a file or a link, and makes the
-// folders above it.
+// Put writes a file at a path, replaces a file or a link there, and creates missing folders above it.
 func (t *Tree) Put(name string, content []byte, mode uint32, uid, gid int) error {
 	return t.replace(name, func(p *place) error {
 		return p.write(mode, uid, gid, func(w io.Writer) error {
@@ -40,8 +39,8 @@ func (t *Tree) Put(name string, content []byte, mode uint32, uid, gid int) error
 	})
 }
 
-// PutFrom puts a file with a content that is read, and that must have a SHA-256, in the
-// place of a file or a link. The file is as it was where it has another one.
+// PutFrom is Put for a content from a reader, which must have the given SHA-256. Otherwise the file stays as it
+// was.
 func (t *Tree) PutFrom(name string, content io.Reader, size int64, digest string, mode uint32, uid, gid int) error {
 	return t.replace(name, func(p *place) error {
 		return p.write(mode, uid, gid, func(w io.Writer) error {
@@ -60,7 +59,7 @@ func (t *Tree) PutFrom(name string, content io.Reader, size int64, digest string
 	})
 }
 
-// Room is how many bytes fit on the file system on which a path is, or will be.
+// Room is the free space in bytes on the file system of a path, or of its future place.
 func (t *Tree) Room(name string) (int64, error) {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -74,7 +73,7 @@ func (t *Tree) Room(name string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// PutLink puts a symbolic link at a path, in the place of a file or a link.
+// PutLink creates a symbolic link at a path, and replaces a file or a link there.
 func (t *Tree) PutLink(name, target string, uid, gid int) error {
 	return t.replace(name, func(p *place) error {
 		if err := symlinkAt(target, p.folder, p.temporary()); err != nil {
@@ -84,7 +83,7 @@ func (t *Tree) PutLink(name, target string, uid, gid int) error {
 	})
 }
 
-// replace makes something under a temporary name and renames it.
+// replace creates something under a temporary name and renames it.
 func (t *Tree) replace(name string, make func(p *place) error) (err error) {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -123,8 +122,8 @@ func (t *Tree) replace(name string, make func(p *place) error) (err error) {
 	return p.sync()
 }
 
-// copyLabel gives the next content of a file the label of the file that it will replace.
-// It says whether both are files.
+// copyLabel gives the next content of a file the security label of the file that it will replace. It reports
+// whether both are files.
 func (p *place) copyLabel() bool {
 	var both [2]*os.File
 	for i, name := range []string{p.name(), p.temporary()} {
@@ -139,7 +138,7 @@ func (p *place) copyLabel() bool {
 	return true
 }
 
-// label has what is new at a path labelled.
+// label labels what is new at a path.
 func (t *Tree) label(name string) error {
 	if t.Label == nil {
 		return nil
@@ -167,7 +166,7 @@ func (p *place) write(mode uint32, uid, gid int, fill func(io.Writer) error) err
 	return errors.Join(err, f.Close())
 }
 
-// makeFolders makes the missing folders of a place: root's, with mode 0755.
+// makeFolders creates the missing folders of a place, owned by root with mode 0755.
 func (t *Tree) makeFolders(p *place) error {
 	for len(p.names) > 1 {
 		if p.gap != syscall.ENOENT {
@@ -188,8 +187,8 @@ func (t *Tree) makeFolders(p *place) error {
 		syscall.Close(p.folder)
 		p.folder, p.in, p.names = handle, path.Join(p.in, next), p.names[1:]
 		names, err := readNames(handle)
-		if made == nil && err == nil && len(names) == 0 { // else somebody put another in its place
-			err = syscall.Fchmod(handle, 0o755) // whatever the umask is
+		if made == nil && err == nil && len(names) == 0 { // otherwise somebody has replaced the folder
+			err = syscall.Fchmod(handle, 0o755) // regardless of the umask
 		}
 		if err != nil {
 			return p.fault("make the folders of", err)
@@ -202,14 +201,13 @@ func (t *Tree) makeFolders(p *place) error {
 	return nil
 }
 
-// ErrOther is a file that is not the one that was looked at, that has further names, or that
-// others could write.
+// ErrOther reports a file that was replaced since the look, has further names, or was writable by others.
 var ErrOther = errors.New("it was put there meanwhile, has further names, or others could write it")
 
-// SetMode sets the permissions of a file that was looked at. Of another one, or of one with
-// further names (hard links), which an account may have put in its place, it sets nothing, and
-// gives ErrOther. So it does of one that others than its owner could write: who opened or mapped
-// it then still can, whatever its mode is. It never changes an owner, who could do so as well.
+// SetMode sets the permissions of a file that was looked at before. An account may have replaced the file, or given
+// it further names (hard links); then SetMode sets nothing and returns ErrOther. It also does so if others than the
+// owner could write the file: whoever opened or mapped it can still write, whatever its mode. It never changes the
+// owner, because the old owner could keep writing in the same way.
 func (t *Tree) SetMode(name string, looked Entry, mode uint32) error {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -238,8 +236,7 @@ func (t *Tree) SetMode(name string, looked Entry, mode uint32) error {
 	return p.fault("set the mode of", syscall.Fchmod(int(f.Fd()), mode))
 }
 
-// Remove removes a file or a link, and what a cut left beside it. It is no error
-// where nothing is.
+// Remove removes a file or a link, and leftovers of an interruption beside it. A missing file is not an error.
 func (t *Tree) Remove(name string) error {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -266,7 +263,7 @@ func (t *Tree) Remove(name string) error {
 	return p.sync()
 }
 
-// Sweep removes what a cut left beside a file.
+// Sweep removes leftovers of an interruption beside a file.
 func (t *Tree) Sweep(name string) error {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -287,7 +284,7 @@ func (t *Tree) sweep(p *place) error {
 	return p.fault("sweep beside", unlinkAt(p.folder, p.temporary(), 0))
 }
 
-// RemoveFolders removes those folders that are empty, the deepest first.
+// RemoveFolders removes the empty folders of a list, deepest first.
 func (t *Tree) RemoveFolders(folders []string) error {
 	deepest := slices.Clone(folders)
 	slices.Sort(deepest)
@@ -318,7 +315,7 @@ func (t *Tree) removeFolder(folder string) error {
 	return p.fault("remove", unlinkAt(p.folder, p.name(), atFolder))
 }
 
-// Set writes a value into a file of the kernel, such as those below /proc/sys.
+// Set writes a value to a kernel file, such as those below /proc/sys.
 func (t *Tree) Set(name, value string) error {
 	p, err := t.find(name, true)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// Shared is the error for a place in which an account other than root can change what
-// the helper would run or remove as root.
+// Shared is the error for a place where an account other than root can change what the helper would run or remove
+// as root.
 type Shared struct {
-	// Name is the first folder or file on the way that is not root's alone.
+	// Name is the first folder or file on the path that is not only root's.
 	Name string
-	// UID is its owner. Where that is root, others may write there.
+	// UID is its owner. If that is root, others may write there.
 	UID int
 }
 
@@ -30,8 +30,8 @@ func (e *Shared) Error() string {
 	return fmt.Sprintf("%s %s, which could replace what Slipway runs and removes there as root", name, why)
 }
 
-// shared says whether somebody else than root owns a folder or file, or can write there. A
-// program that does not run as root may trust itself.
+// shared reports whether an account other than root owns a folder or file, or can write there. A program that does
+// not run as root trusts its own account.
 func (t *Tree) shared(uid, mode uint32) *Shared {
 	if int(uid) != os.Geteuid() && !t.trusts(int(uid)) {
 		return &Shared{UID: int(uid)}
@@ -42,8 +42,8 @@ func (t *Tree) shared(uid, mode uint32) *Shared {
 	return nil
 }
 
-// enter notes a folder on the way that is not root's alone. What is root's in a sticky
-// folder cannot be replaced by others.
+// enter records a folder on the path that is not only root's. In a sticky folder, others cannot replace root's
+// files.
 func (t *Tree) enter(w *walk, s *syscall.Stat_t) {
 	if w.shared != nil {
 		return
@@ -57,9 +57,9 @@ func (t *Tree) enter(w *walk, s *syscall.Stat_t) {
 	}
 }
 
-// RootsFolder gives the path of a folder without the links above it, and says whether it
-// is there. It gives a *Shared where an account other than root can replace the folder or
-// change what is in it, and an error where something else is at the path.
+// RootsFolder returns the path of a folder without the links above it, and whether the folder exists. It returns a
+// *Shared if an account other than root can replace or change the folder, and an error if something else is at the
+// path.
 func (t *Tree) RootsFolder(name string) (at string, there bool, err error) {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -83,8 +83,7 @@ func (t *Tree) RootsFolder(name string) (at string, there bool, err error) {
 	return "/" + p.at(), true, nil
 }
 
-// RootsFiles gives a *Shared where something in a folder is not root's alone. The folder
-// is one that RootsFolder found.
+// RootsFiles returns a *Shared if something in a folder is not only root's. The folder comes from RootsFolder.
 func (t *Tree) RootsFiles(root, folder string) error {
 	return filepath.WalkDir(filepath.Join(root, folder), func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -97,7 +96,7 @@ func (t *Tree) RootsFiles(root, folder string) error {
 		s := info.Sys().(*syscall.Stat_t)
 		mode := s.Mode
 		if d.Type() == fs.ModeSymlink {
-			mode = 0 // that of a link counts for nothing
+			mode = 0 // the mode of a link does not matter
 		}
 		shared := t.shared(s.Uid, mode)
 		if shared == nil {
@@ -111,7 +110,7 @@ func (t *Tree) RootsFiles(root, folder string) error {
 	})
 }
 
-// MakeFolder makes a folder, and those above it that are missing: root's, with mode 0755.
+// MakeFolder creates a folder and missing folders above it, owned by root with mode 0755.
 func (t *Tree) MakeFolder(name string) error {
 	p, err := t.find(path.Join(name, "in"), false)
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	maxTarget  = 4096     // PATH_MAX
 )
 
-// openAt is openat(2), once more after each signal.
+// openAt is openat(2), retried after signals.
 func openAt(folder int, name string, flags int, mode uint32) (int, error) {
 	for {
 		handle, err := syscall.Openat(folder, name, flags|syscall.O_CLOEXEC, mode)
@@ -24,7 +24,7 @@ func openAt(folder int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// statAt tells what has a name in a folder. A link is not followed.
+// statAt returns the status of a name in a folder. It does not follow links.
 func statAt(folder int, name string) (s syscall.Stat_t, err error) {
 	handle, err := openAt(folder, name, oPath|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -35,7 +35,7 @@ func statAt(folder int, name string) (s syscall.Stat_t, err error) {
 	return s, err
 }
 
-// readLink is the target of a link in a folder, or of an open link where name is empty.
+// readLink is the target of a link in a folder, or of an open link if name is empty.
 func readLink(folder int, name string) (string, error) {
 	at, err := syscall.BytePtrFromString(name)
 	if err != nil {

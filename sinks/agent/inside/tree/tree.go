@@ -1,6 +1,6 @@
-// Package tree reads and changes the files of a system under its root folder. No
-// symbolic link leads out of the root or lends root's rights to its owner, each file is replaced as a whole, and a
-// call that was cut off is repaired by the same call.
+// Package tree reads and changes the files of a system under its root folder. No symbolic link leads out of the
+// root or lends root's rights to its owner. Each file is replaced as a whole. Repeating an interrupted call repairs
+// its leftovers.
 package tree
 
 import (
@@ -20,10 +20,9 @@ import (
 type Tree struct {
 	root  int // handle
 	owner int // of the root folder
-	// Before is called before each write, if set. An error stops the write; tests
-	// cut calls off with it.
+	// Before is called before each write, if set. An error stops the write; tests use it to interrupt calls.
 	Before func(what string) error
-	// Label is called for each file, link and folder that is new at its path, if set.
+	// Label is called for each new file, link and folder, if set.
 	Label func(name string) error
 }
 
@@ -41,7 +40,7 @@ func Open(root string) (*Tree, error) {
 	return &Tree{root: handle, owner: int(s.Uid)}, nil
 }
 
-// Close ends the use of the tree.
+// Close releases the tree.
 func (t *Tree) Close() { syscall.Close(t.root) }
 
 // Kind says what is at a path.
@@ -58,22 +57,22 @@ const (
 	Device  Kind = "device"
 )
 
-// Entry is what is at a path. Links are not followed.
+// Entry describes what is at a path. Links are not followed.
 type Entry struct {
 	Kind     Kind
 	Target   string // of a link
 	Mode     uint32 // permissions, setuid, setgid and sticky bit
 	UID, GID int
 	Size     int64
-	// Stamp is another one after each change of a file's content or attributes.
+	// Stamp changes with each change of a file's content or attributes.
 	Stamp string
 }
 
-// ModeText is a mode in the form that designs have: "0644".
+// ModeText formats a mode as in designs: "0644".
 func ModeText(mode uint32) string { return fmt.Sprintf("%04o", mode) }
 
-// Resolve gives a path without the links in its folders, relative to the root. With
-// last, a link at the end is followed too. A link that is not followed is an *UnsafeLink.
+// Resolve returns a path without the links in its folders, relative to the root. With last, it also follows a link
+// at the end. For a link that it does not follow, the error is an *UnsafeLink.
 func (t *Tree) Resolve(name string, last bool) (string, error) {
 	p, err := t.find(name, last)
 	if err != nil {
@@ -83,7 +82,7 @@ func (t *Tree) Resolve(name string, last bool) (string, error) {
 	return p.at(), nil
 }
 
-// Look tells what is at a path.
+// Look describes what is at a path.
 func (t *Tree) Look(name string) (Entry, error) {
 	p, err := t.find(name, false)
 	if err != nil {
@@ -93,8 +92,7 @@ func (t *Tree) Look(name string) (Entry, error) {
 	return p.look(p.name())
 }
 
-// Read reads a regular file and follows links below the root. Of a file with more
-// than max bytes it gives an error.
+// Read reads a regular file and follows links below the root. A file of more than max bytes is an error.
 func (t *Tree) Read(name string, max int64) ([]byte, error) {
 	f, err := t.open(name, os.O_RDONLY)
 	if err != nil {
@@ -111,9 +109,8 @@ func (t *Tree) Read(name string, max int64) ([]byte, error) {
 	return text, nil
 }
 
-// ReadPublic reads a regular file that everybody on the system may read: by its own
-// permissions and by those of the folders that it is in. Otherwise it gives
-// fs.ErrPermission. Of a file with more than max bytes it gives its size alone.
+// ReadPublic reads a regular file that everyone on the system may read, by its own permissions and those of its
+// folders. Otherwise it returns fs.ErrPermission. For a file of more than max bytes it returns only the size.
 func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err error) {
 	p, err := t.find(name, true)
 	if err != nil {
@@ -138,7 +135,7 @@ func (t *Tree) ReadPublic(name string, max int64) (text []byte, size int64, err 
 		return nil, info.Size(), nil
 	}
 	text, err = io.ReadAll(io.LimitReader(f, max+1))
-	if err == nil && int64(len(text)) > max { // it grows
+	if err == nil && int64(len(text)) > max { // the file is growing
 		return nil, int64(len(text)), nil
 	}
 	return text, int64(len(text)), err
@@ -154,8 +151,8 @@ func (t *Tree) open(name string, flags int) (*os.File, error) {
 	return p.open(flags)
 }
 
-// Digest is item.Digest of a file's content, read until the context ends. Of a file with
-// more than max bytes it gives an error.
+// Digest is item.Digest of a file's content. It stops when the context ends. A file of more than max bytes is an
+// error.
 func (t *Tree) Digest(ctx context.Context, name string, max int64) (string, error) {
 	f, err := t.open(name, os.O_RDONLY)
 	if err != nil {
@@ -167,7 +164,7 @@ func (t *Tree) Digest(ctx context.Context, name string, max int64) (string, erro
 		return "", err
 	}
 	read, sum := info.Size(), sha256.New()
-	if read <= max { // else it is not begun
+	if read <= max { // otherwise do not start
 		block := make([]byte, min(read+1, 32<<10))
 		read, err = io.CopyBuffer(sum, io.LimitReader(awaited{ctx, f}, max+1), block)
 	}
@@ -180,7 +177,7 @@ func (t *Tree) Digest(ctx context.Context, name string, max int64) (string, erro
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
-// awaited reads as long as somebody waits for it.
+// awaited reads until its context ends.
 type awaited struct {
 	ctx context.Context
 	r   io.Reader
@@ -193,7 +190,7 @@ func (a awaited) Read(block []byte) (int, error) {
 	return a.r.Read(block)
 }
 
-// Names are the names in a folder, in order; none where it is missing.
+// Names returns the sorted names in a folder; none if it is missing.
 func (t *Tree) Names(name string) ([]string, error) {
 	p, err := t.find(name, true)
 	if err != nil {
@@ -203,7 +200,7 @@ func (t *Tree) Names(name string) ([]string, error) {
 	return p.namesIn(p.name())
 }
 
-// Exists tells whether something is at a path, with links followed.
+// Exists reports whether something is at a path, following links.
 func (t *Tree) Exists(name string) bool {
 	there, err := t.exists(name)
 	return there && err == nil
@@ -219,7 +216,7 @@ func (t *Tree) exists(name string) (bool, error) {
 	return e.Kind != Nothing, err
 }
 
-// MissingFolders are the folders above a path that do not exist, the highest first.
+// MissingFolders are the missing folders above a path, highest first.
 func (t *Tree) MissingFolders(name string) ([]string, error) {
 	var missing []string
 	for folder := path.Dir(name); folder != "/" && folder != "."; folder = path.Dir(folder) {

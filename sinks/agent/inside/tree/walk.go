@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// maxLinks bounds the links of one path, as the kernel does.
+	// maxLinks bounds the links of one path, like the kernel.
 	maxLinks = 40
-	// maxDepth bounds the folders of one path: each is open while it is walked.
+	// maxDepth bounds the folders of one path, because each is open during the walk.
 	maxDepth = 256
 )
 
-// errEscape is for paths that cannot be named below the root.
+// errEscape is for paths that are not below the root.
 var errEscape = errors.New("not a path below the root")
 
-// UnsafeLink is the error for a path with a link that is not followed, since an
-// account other than root decides where it leads, and it leads to what that account
-// does not own. The helper is root: following it would lend root's rights to the account.
+// UnsafeLink is the error for a link that is not followed. An account other than root controls its target, and the
+// target is not that account's. The helper is root, so following the link would lend root's rights to the account.
 type UnsafeLink struct {
 	Link, Target string
 	// UID is the number of the account.
 	UID int
-	// Placed says that the link is another account's, in a folder of the account, which
-	// may have moved it there.
+	// Placed says that the link belongs to another account but is in a folder of this account, which may have moved
+	// it there.
 	Placed bool
 }
 
@@ -55,17 +54,17 @@ func (e *UnsafeLink) Text(account string) string {
 		"written or removed. Replace the link by a folder, or write the path to which it leads in the design", link, target, why)
 }
 
-// place is where a path leads: a name in an open folder.
+// place is the end of a path: a name in an open folder.
 type place struct {
 	folder int    // handle of the deepest folder that exists
 	in     string // its path without links, relative to the root
-	// names are those below the folder: one, or more where folders are missing.
+	// names are the names below the folder: one, or more if folders are missing.
 	names []string
-	// gap says why there are more, such as syscall.ENOENT.
+	// gap says why there is more than one name, such as syscall.ENOENT.
 	gap error
-	// public says that everybody may go into the folder and those above it.
+	// public says that everyone may enter the folder and those above it.
 	public bool
-	// shared is the first folder on the way that is not root's alone; nil where all are.
+	// shared is the first folder on the path that is not only root's; nil if all are.
 	shared *Shared
 }
 
@@ -85,7 +84,7 @@ func (p *place) fault(op string, err error) error {
 	return &fs.PathError{Op: op, Path: "/" + p.at(), Err: err}
 }
 
-// step is an open folder on the way, with its name in the one before.
+// step is an open folder on the path, with its name in the previous one.
 type step struct {
 	handle int
 	name   string
@@ -93,11 +92,11 @@ type step struct {
 	public bool
 }
 
-// part is a name that is still to be walked.
+// part is a name still to be walked.
 type part struct {
 	name string
-	// link is the link of an account other than root whose target has the name: what is
-	// found there has to be that account's.
+	// link is the link of an account other than root through which the name was reached. What is found there must
+	// belong to that account.
 	link *UnsafeLink
 }
 
@@ -110,12 +109,11 @@ func partsOf(name string, link *UnsafeLink) (parts []part) {
 	return parts
 }
 
-// walk is the way to a place. Every folder on it is open, so that whoever renames one
-// of them does not change the way.
+// walk is the path to a place. Every folder on it is open, so renaming one does not change the path.
 type walk struct {
 	steps  []step // the root is the first
 	links  int
-	shared *Shared // the first folder that was entered and is not root's alone
+	shared *Shared // the first entered folder that is not only root's
 }
 
 func (w *walk) top() step { return w.steps[len(w.steps)-1] }
@@ -150,7 +148,7 @@ func (w *walk) path() string {
 	return at
 }
 
-// place is what the walk has led to; it has the handle of the last folder then.
+// place returns the end of the walk and takes over the handle of the last folder.
 func (w *walk) place(names []string, gap error) *place {
 	p := &place{folder: w.top().handle, in: w.path(), names: names, public: w.top().public, shared: w.shared}
 	if len(names) > 1 {
@@ -160,13 +158,12 @@ func (w *walk) place(names []string, gap error) *place {
 	return p
 }
 
-// find walks a path folder by folder. With last, a link at its end is followed too.
-// Absolute targets of links are those of the system.
+// find walks a path folder by folder. With last, it also follows a link at the end. Absolute link targets are below
+// the root.
 //
-// Of links it follows those that root laid, and those of another account as long as
-// they lead through what is that account's, which is what systemd calls a safe
-// transition (CHASE_SAFE). A folder may be anybody's where no link leads to it: it is
-// below the folder in which it is found, and is moved by whoever may write there alone.
+// It follows root's links. It follows another account's links only through that account's own files and folders,
+// which systemd calls a safe transition (CHASE_SAFE). A folder that is reached without a link may belong to anyone:
+// only accounts that may write to the folder above it can move it.
 func (t *Tree) find(name string, last bool) (*place, error) {
 	if !path.IsAbs(name) || strings.ContainsRune(name, 0) {
 		return nil, fmt.Errorf("%q: %w", name, errEscape)
@@ -248,7 +245,7 @@ func (t *Tree) walk(rest []part, last bool) (*place, error) {
 	return w.place([]string{reached}, nil), nil
 }
 
-// missing is the place below a name that is no folder. There is no way up from it.
+// missing is a place below a name that is not a folder. No ".." may follow.
 func (w *walk) missing(next part, rest []part, gap error) (*place, error) {
 	names := []string{next.name}
 	for _, r := range rest {
@@ -260,7 +257,7 @@ func (w *walk) missing(next part, rest []part, gap error) (*place, error) {
 	return w.place(names, gap), nil
 }
 
-// follow gives the way on from a link in the last folder, or refuses it.
+// follow returns the rest of the path through a link in the last folder, or refuses the link.
 func (t *Tree) follow(w *walk, name, target string, uid int) ([]part, error) {
 	if w.links++; w.links > maxLinks {
 		return nil, syscall.ELOOP
@@ -284,15 +281,14 @@ func (t *Tree) follow(w *walk, name, target string, uid int) ([]part, error) {
 	return partsOf(target, link), nil
 }
 
-// trusts says whether an account may lead anywhere: root, and the owner of the root
-// folder, who may replace all that is in it.
+// trusts reports whether an account's links may lead anywhere: root, and the owner of the root folder, who may
+// replace everything in it.
 func (t *Tree) trusts(uid int) bool { return uid == 0 || uid == t.owner }
 
-// openPlain opens what has a name in a folder, and no link to something else. The
-// handle is no way to read it.
+// openPlain opens a name in a folder without following a link. The handle cannot be read.
 func openPlain(folder int, name string) (handle int, stat syscall.Stat_t, err error) {
 	const flags = oPath | syscall.O_NOFOLLOW
-	// As a folder first: so a file system that is mounted on demand is mounted.
+	// Try it as a folder first, so that an automount is triggered.
 	handle, err = openAt(folder, name, flags|syscall.O_DIRECTORY, 0)
 	if err == syscall.ENOTDIR || err == syscall.ELOOP {
 		handle, err = openAt(folder, name, flags, 0)
@@ -307,7 +303,7 @@ func openPlain(folder int, name string) (handle int, stat syscall.Stat_t, err er
 	return handle, stat, nil
 }
 
-// look tells what has a name in the place's folder. Links are not followed.
+// look describes a name in the place's folder. It does not follow links.
 func (p *place) look(name string) (Entry, error) {
 	if p.gap != nil {
 		return Entry{}, nil
@@ -326,7 +322,7 @@ func (p *place) look(name string) (Entry, error) {
 	return e, p.fault("look at", err)
 }
 
-// entryOf is an entry without the target of a link.
+// entryOf is an entry without a link's target.
 func entryOf(s *syscall.Stat_t) Entry {
 	return Entry{Kind: kind(s.Mode), Mode: s.Mode & 0o7777, UID: int(s.Uid), GID: int(s.Gid), Size: s.Size,
 		Stamp: fmt.Sprintf("%d:%d:%d:%d:%d", s.Dev, s.Ino, s.Size, syscall.TimespecToNsec(s.Mtim), syscall.TimespecToNsec(s.Ctim))}
@@ -348,8 +344,8 @@ func kind(mode uint32) Kind {
 	return Device
 }
 
-// open opens the regular file at the place. It never waits for what a pipe or a device
-// gives, and follows no link that was put there meanwhile.
+// open opens the regular file at the place. It never blocks on a pipe or a device, and does not follow a link that
+// appeared meanwhile.
 func (p *place) open(flags int) (*os.File, error) { return p.openName(p.name(), flags) }
 
 // openName is open for a name in the place's folder.
@@ -375,8 +371,7 @@ func (p *place) openName(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// namesIn are the names in a folder of the place's folder, in order; none where it is
-// no folder.
+// namesIn are the sorted names in a folder of the place's folder; none if it is not a folder.
 func (p *place) namesIn(name string) ([]string, error) {
 	if p.gap != nil {
 		return nil, nil
@@ -393,7 +388,7 @@ func (p *place) namesIn(name string) ([]string, error) {
 	return names, p.fault("list", err)
 }
 
-// readNames are the names in an open folder, in order.
+// readNames are the sorted names in an open folder.
 func readNames(handle int) ([]string, error) {
 	copied, err := openAt(handle, ".", syscall.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -406,7 +401,7 @@ func readNames(handle int) ([]string, error) {
 	return names, err
 }
 
-// sync puts the names in the folder on the disk.
+// sync flushes the folder's names to the disk.
 func (p *place) sync() error {
 	handle, err := openAt(p.folder, ".", syscall.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
