@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
+
+// certifyAgain is how long after a system let nobody in by certificate or credential both are
+// tried again. Some systems bar an address from which a login fails more often.
+const certifyAgain = 5 * time.Minute
 
 // connection is an open handle on a machine through one endpoint.
 type connection struct {
@@ -18,6 +23,10 @@ type connection struct {
 	denied   error  // why this credential is not tried again here
 	session  string // recorded for the machine
 	looked   bool   // the machine was seen through it
+	// until is when it is tried again by itself; zero for never.
+	until time.Time
+	// certified says that logins show a certificate of the site's authority.
+	certified bool
 }
 
 // binding returns how writes through an endpoint are bound to the machine that
@@ -55,9 +64,11 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 		return nil, err
 	}
 	if d := w.connections[kind]; d != nil && d.value == value && reflect.DeepEqual(d.endpoint, ep) {
-		if d.denied != nil {
+		if d.denied != nil && (d.until.IsZero() || time.Now().Before(d.until)) {
 			return nil, d.denied
 		}
+		d.denied = nil
+		w.certify(n, kind, d)
 		return d.machine, nil
 	}
 	w.closeConnection(kind)
@@ -72,15 +83,23 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if l, ok := driver.As[driver.Linked](m); ok {
 		l.Targets(w.e.targets)
 	}
-	w.connections[kind] = &connection{endpoint: ep, value: value, machine: m}
+	d := &connection{endpoint: ep, value: value, machine: m}
+	w.certify(n, kind, d)
+	w.connections[kind] = d
 	return m, nil
 }
 
-// remember stores that a credential was denied, so that it is not tried again.
-// Trying again would lock the account on many BMCs.
+// remember keeps a credential that was not accepted from being tried again,
+// which would lock the account on many BMCs. Where certificates log in, the next one is shown
+// after a while, since what a system disliked passes: a clock is set, a step is made by hand.
+// The guard of passwords keeps a password that was denied from being sent then.
 func (w *worker) remember(kind site.EndpointKind, err error) error {
 	d := w.connections[kind]
 	if d == nil || !driver.WasDenied(err) {
+		return err
+	}
+	if d.certified {
+		d.denied, d.until = err, time.Now().Add(certifyAgain)
 		return err
 	}
 	d.denied = driver.Say(fmt.Sprintf("%s (credential %q); Slipway does not send it again until its file or the endpoint in the design changes, or by `slipway retry`",

@@ -144,7 +144,7 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
 	if s.Action == site.ActionAccounts && (r.Adopted == nil || r.Adopted.Settled.IsZero()) {
-		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", approve: fmt.Sprintf("%s may change its BMC, for the first time", s.Action),
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may change its BMC, for the first time", s.Action)},
 			sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would change the accounts of its BMC; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
 	if s.Impact != site.ImpactReboot || s.Facet == site.FacetImage || r.Adopted != nil && !r.Adopted.Settled.IsZero() {

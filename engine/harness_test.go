@@ -428,10 +428,15 @@ type countedSecrets struct {
 	read atomic.Int64
 	// change gives the value of a credential for BMCs; nil leaves it as it is.
 	change atomic.Pointer[func(secret.Value) secret.Value]
+	// missing is the use for which there is no credential.
+	missing secret.Use
 }
 
 func (c *countedSecrets) Get(r secret.Request) (secret.Value, error) {
 	c.read.Add(1)
+	if r.Use == c.missing {
+		return secret.Value{}, secret.ErrMissing
+	}
 	v, err := c.anySecret.Get(r)
 	if change := c.change.Load(); change != nil && r.Name == "bmc" {
 		v = (*change)(v)

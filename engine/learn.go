@@ -173,7 +173,7 @@ func (w *worker) forgetSystem() {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	o := w.memory.Observed
-	o.Marker, o.Inside = nil, nil
+	o.Marker, o.Inside, o.Login = nil, nil, nil
 	o.Facets = maps.Clone(o.Facets)
 	maps.DeleteFunc(o.Facets, func(f site.Facet, _ site.FacetState) bool { return site.Facets[f].Endpoint == site.OS })
 	w.memory.Observed = o

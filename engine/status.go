@@ -70,7 +70,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
 		Health: m.Observed.Facets[site.FacetHealth].Have["status"],
-		OS:     m.Observed.Facets[site.FacetOS].Have["release"], Service: w.serviceLocked(), SystemHealth: w.healthLocked(), Links: w.linksLocked(), Binding: w.binding,
+		OS:     m.Observed.Facets[site.FacetOS].Have["release"], Service: w.serviceLocked(), SystemHealth: w.healthLocked(), Links: w.linksLocked(), Binding: w.binding, Login: m.Observed.Login,
 		Seen: m.Observed.Seen(), NotActedOn: w.plan.NotActedOn, Notes: w.plan.Notes, Erased: m.Recorded.LastErased(), Findings: w.plan.Findings, Since: time.Now(),
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
@@ -120,6 +120,7 @@ func sameStatus(a, b site.NodeStatus) bool {
 	a.Seen, b.Seen, a.Retry, b.Retry = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	a.Detail, b.Detail, a.Cause, b.Cause, a.Release, b.Release = "", "", "", "", "", ""
 	a.Stale, b.Stale = nil, nil
+	a.Login, b.Login = a.Login.Steady(), b.Login.Steady()
 	return reflect.DeepEqual(a, b)
 }
 
@@ -138,6 +139,9 @@ func (e *Engine) Report() site.Report {
 	}
 	if e.Config.Notes != nil {
 		st.Notes = e.Config.Notes()
+	}
+	if why := e.authorityTroubleLocked(); why != "" {
+		st.Notes = append(st.Notes, why)
 	}
 	if e.Served != nil {
 		st.Served = e.Served()

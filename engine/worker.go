@@ -65,7 +65,7 @@ type worker struct {
 	memory      site.Memory
 	plan        site.NodePlan
 	status      site.NodeStatus
-	asks        question // what the status asks a person, see approvalLocked
+	asks        question     // what the status asks a person, see approvalLocked
 	binding     site.Binding // of writes to its BMC
 	expected    bool         // the next reconcile is due at its time
 	fresh       bool         // start over: forget backoff and complaints

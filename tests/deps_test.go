@@ -31,6 +31,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/sops", "engine/sealed"},
 	{"engine/vault", "engine/site"},
 	{"engine/secret", "engine/site engine/hostfile engine/sealed engine/sops engine/vault"},
+	{"engine/sshca", "engine/item"},
 	{"engine/derived", "engine/secret engine/site"},
 	{"engine/artifact", "engine/site engine/serve engine/frames engine/qcow2 engine/confine"},
 	{"engine/repo", "engine/site engine/secret"},
@@ -61,8 +62,8 @@ var rules = []struct{ importer, may string }{
 	{"engine/discovery", "engine/site engine/retry engine/secret engine/driver engine/design/author"},
 	{"engine/design/author", "engine/site engine/item engine/say"},
 	{"engine/design/rule", "engine/site engine/say engine/cleartext engine/window engine/layout schema"},
-	{"engine", "engine/site engine/say engine/item engine/secret engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/discovery engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/artifact"},
-	{"engine/control", "engine/site engine/access engine/item engine/serve engine/artifact"},
+	{"engine", "engine/site engine/say engine/item engine/secret engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/discovery engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/sshca engine/artifact"},
+	{"engine/control", "engine/site engine/access engine/hostfile engine/item engine/serve engine/artifact"},
 	{"sources/*", "engine/site engine/secret engine/repo"},
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
 	{"sinks/agent", "engine/site engine/item engine/secret engine/keyfile engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
@@ -137,7 +138,7 @@ var only = map[string][]string{
 	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start", "tests/bench/install"},
 	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk", "sinks/agent/inside/image"},
 	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames", "engine/qcow2"},
-	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/firstboot/seed", "engine/sealed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway-lab", "cmd/slipway-demo"},
+	"golang.org/x/crypto/ssh":              {"engine/repo", "engine/repo/repotest", "engine/driver/sshclient", "engine/sshca", "engine/firstboot/seed", "engine/sealed", "sinks/agent", "sinks/libvirt", "tests/libvirt", "tests/lab", "tests/bench/configure", "tests/bench/install", "cmd/slipway", "cmd/slipway-lab", "cmd/slipway-demo"},
 }
 
 type listed struct {

@@ -81,6 +81,13 @@ func (k keeper) Said(ctx context.Context, name, node string) ([]site.Said, error
 	return k.engine.Said(ctx, node)
 }
 
+func (k keeper) CertifyLogin(ctx context.Context, name string, r site.SSHRequest) (site.SSHGrant, error) {
+	if err := k.mine(name); err != nil {
+		return site.SSHGrant{}, err
+	}
+	return k.engine.CertifyLogin(ctx, r)
+}
+
 func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, error) {
 	if err := k.mine(name); err != nil {
 		return "", err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/present"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -121,6 +122,27 @@ func systemOf(s site.NodeStatus) string {
 	return s.OS
 }
 
+// loginOf says how Slipway logged in last.
+func loginOf(l *site.Login) string {
+	if l == nil {
+		return ""
+	}
+	text := map[string]string{
+		site.ByCertificate: "by a certificate of the site's authority", site.ByKey: "by the key of the credential", site.ByPassword: "by the password of the credential",
+	}[l.By]
+	if l.Account != "" {
+		text += ", account " + l.Account
+	}
+	if l.Refused == "" {
+		return text
+	}
+	text += "; no certificate: " + l.Refused
+	if off := time.Duration(l.Clock).Abs(); off >= time.Minute {
+		text += fmt.Sprintf(". The system's clock is off by %s, which may be the cause", say.Rough(off))
+	}
+	return text
+}
+
 func printReasons(w *screen, why reasons) {
 	s := why.Status
 	line := func(what, said string) {
@@ -140,6 +162,7 @@ func printReasons(w *screen, why reasons) {
 	line("power", s.Power)
 	line("health", s.Health)
 	line("system", systemOf(s))
+	line("login", loginOf(s.Login))
 	if s.SystemHealth.State != "" {
 		line("service", s.SystemHealth.String())
 	}

@@ -67,6 +67,7 @@ const (
 	Resume     Verb = "resume"
 	Retry      Verb = "retry"
 	Quarantine Verb = "quarantine"
+	SSH        Verb = "ssh"
 	Release    Verb = "release"
 )
 
@@ -94,6 +95,7 @@ var Verbs = []Meaning{
 	{Disapprove, false, "take back an approval that was not used"},
 	{Approve, true, "approve what erases data, a first disruption, a removal or a foreign system"},
 	{Release, true, "end a quarantine"},
+	{SSH, true, "log in to the accounts of a node's system that the design opens to certificates"},
 	{TakeOver, true, "take the site over from another daemon"},
 	{Export, true, "copy all records of the daemon"},
 }

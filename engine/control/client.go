@@ -237,6 +237,22 @@ func bodyOf(o site.Order) any {
 	return target
 }
 
+// CertifyLogin has the daemon sign a certificate for the calling process's user, whatever its By says.
+func (c *Client) CertifyLogin(ctx context.Context, siteName string, r site.SSHRequest) (site.SSHGrant, error) {
+	var g site.SSHGrant
+	body, err := json.Marshal(sshBody{r.Account, r.Key, r.Life})
+	if err != nil {
+		return g, err
+	}
+	req, err := c.request(ctx, http.MethodPost, ofSitePath(siteName, "nodes/"+url.PathEscape(r.Node)+"/ssh"), bytes.NewReader(body))
+	if err != nil {
+		return g, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	_, err = c.do(req, &g)
+	return g, err
+}
+
 // Watch calls show with the report as it is and after each change, which is
 // noticed within a second, until the context ends. A daemon that goes away after
 // it has answered is waited for, since it may be restarting: away is called once,

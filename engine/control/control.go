@@ -55,6 +55,8 @@ type Daemon interface {
 	// Said is the last of what the agent in the memory of a node's machine has said, oldest
 	// first.
 	Said(ctx context.Context, siteName, node string) ([]site.Said, error)
+	// CertifyLogin signs a certificate by which a person logs in to a node's system.
+	CertifyLogin(ctx context.Context, siteName string, r site.SSHRequest) (site.SSHGrant, error)
 	// Do carries out an order and says in a sentence what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)
 }

@@ -152,6 +152,13 @@ func (f *fake) History(_ context.Context, _, node string) ([]site.Event, error) 
 	return []site.Event{{Node: node, Kind: site.EventBegun, Text: "power-on"}}, nil
 }
 
+func (f *fake) CertifyLogin(_ context.Context, _ string, r site.SSHRequest) (site.SSHGrant, error) {
+	if r.Node != "n1" {
+		return site.SSHGrant{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, r.Node)
+	}
+	return site.SSHGrant{Node: r.Node, Account: r.Account, Principal: r.By}, nil
+}
+
 func (f *fake) Said(_ context.Context, _, node string) ([]site.Said, error) {
 	if node != "n1" {
 		return nil, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
@@ -567,5 +574,19 @@ func TestConsoleIsBytes(t *testing.T) {
 	}
 	if _, err := c.Console(t.Context(), "berlin", "n2"); !errors.Is(err, site.ErrNotFound) {
 		t.Errorf("got %v, want site.ErrNotFound", err)
+	}
+}
+
+// Whose certificate it is says the kernel, and not the client.
+func TestCertifyLogin(t *testing.T) {
+	socket, _ := serving(t, &fake{})
+	remote := dial(t, socket)
+	g, err := remote.CertifyLogin(t.Context(), "berlin", site.SSHRequest{Node: "n1", Account: "root", By: "mallory"})
+	me, _ := user.Current()
+	if err != nil || g.Account != "root" || g.Principal != me.Username {
+		t.Errorf("got %+v, %v", g, err)
+	}
+	if _, err := remote.CertifyLogin(t.Context(), "berlin", site.SSHRequest{Node: "n2"}); !errors.Is(err, site.ErrNotFound) {
+		t.Errorf("got %v", err)
 	}
 }

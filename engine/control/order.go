@@ -55,6 +55,15 @@ type (
 		// Reason is a note for the record.
 		Reason string `json:"reason,omitempty"`
 	}
+	// sshBody asks for a certificate that logs in to the node of the path.
+	sshBody struct {
+		// Account is one of the node's; empty for the first.
+		Account string `json:"account,omitempty"`
+		// Key is the public key of the person, "ssh-ed25519 AAAA…".
+		Key string `json:"key"`
+		// Life is how long the certificate is to be valid, such as "5m".
+		Life site.Duration `json:"life"`
+	}
 	takeOverBody struct {
 		// Reason is why the other daemon is gone.
 		Reason string `json:"reason"`
@@ -207,4 +216,13 @@ func (c *call) orderedNodes() ([]string, error) {
 func carryOut(c *call) (any, error) {
 	sentence, err := c.daemon.Do(c.r.Context(), c.site, c.order)
 	return done{sentence}, err
+}
+
+// certifyLogin has the daemon sign a certificate. Whose it is says the connection and not the body.
+func certifyLogin(c *call) (any, error) {
+	var b sshBody
+	if err := decodeBody(c.w, c.r, &b); err != nil {
+		return nil, err
+	}
+	return c.daemon.CertifyLogin(c.r.Context(), c.site, site.SSHRequest{Node: c.node, Account: b.Account, Key: b.Key, Life: b.Life, By: c.caller.String()})
 }

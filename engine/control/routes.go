@@ -310,6 +310,8 @@ func orders() []route {
 		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
 		order(site.VerbRelease, allOrOne{}, "Ends a quarantine."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
+		{method: http.MethodPost, path: "/sites/{site}/nodes/{node}/ssh", verb: access.SSH, scope: ofNode, body: sshBody{}, gives: site.SSHGrant{}, acts: true, serve: certifyLogin,
+			about: "Signs a certificate by which a person logs in to the node's system for minutes."},
 	}
 }
 

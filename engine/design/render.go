@@ -38,6 +38,7 @@ type document struct {
 	Discovery     string                  `json:"discovery,omitempty"`
 	Install       string                  `json:"install,omitempty"`
 	Keys          string                  `json:"keys,omitempty"`
+	SSH           string                  `json:"ssh,omitempty"`
 	Origins       string                  `json:"origins,omitempty"`
 	Sealed        string                  `json:"sealed,omitempty"`
 	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
@@ -47,11 +48,12 @@ type document struct {
 }
 
 type settings struct {
-	Schema    string          `json:"schema,omitempty"`
-	Rollout   site.Rollout    `json:"rollout"`
-	Discovery *site.Discovery `json:"discovery,omitempty"`
-	Install   site.Install    `json:"install,omitzero"`
-	Keys      []string        `json:"keys,omitempty"`
+	Schema    string              `json:"schema,omitempty"`
+	Rollout   site.Rollout        `json:"rollout"`
+	Discovery *site.Discovery     `json:"discovery,omitempty"`
+	Install   site.Install        `json:"install,omitzero"`
+	Keys      []string            `json:"keys,omitempty"`
+	SSH       site.SSHAuthorities `json:"ssh,omitzero"`
 }
 
 // anyItem and anyNode are a site's extensions and policies without their
@@ -117,7 +119,7 @@ func unplaced(n *site.Node) *site.Node {
 // whole returns a site without its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Install, s.Keys},
+		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Install, s.Keys, s.SSH},
 		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]renderedNode{},
 	}
 	for name, x := range s.Extensions {

@@ -66,8 +66,17 @@ func askedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []strin
 	return notes
 }
 
-// unlistedNotes reports units that start with the system and are not in the design, if the design
-// asks for that.
+// loginNote tells of a system that is set up for certificates, and that none has opened.
+func loginNote(m site.Memory) []string {
+	l := m.Observed.Login
+	if l == nil || l.Refused == "" || !slices.Contains(m.Observed.Facets[site.FacetBase].Owned, item.KindSSH) {
+		return nil
+	}
+	return []string{"Slipway logs in by the credential, since no certificate opens the system, although it is set up for that; `slipway why` says why"}
+}
+
+// unlistedNotes tell of units that start with the system and that the design does not name, where
+// it asks for that.
 func unlistedNotes(n *site.Node, m site.Memory, serves map[site.Facet]bool) []string {
 	seen := m.Observed.Facets[site.FacetConfig]
 	if !serves[site.FacetConfig] || seen.Seen.IsZero() || m.Recorded.UnderWay() > 0 || n.UnlistedIn(seen.Family(n)) != site.UnlistedReport {

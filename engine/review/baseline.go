@@ -123,6 +123,9 @@ func changedRules(branch, merged *site.Site) []string {
 		all = append(all, "where credentials are sent, and what proves who gets them (endpoints): "+say.Some(moved, mostMoved))
 	}
 	all = append(all, changedAccounts(branch, merged)...)
+	if branch.SSH.Epoch != merged.SSH.Epoch {
+		all = append(all, "which SSH authority of the daemon signs (site.ssh.epoch)")
+	}
 	if !reflect.DeepEqual(branch.Discovery, merged.Discovery) {
 		all = append(all, "where machines are looked for, and what is sent to them (site.discovery)")
 	}
@@ -134,6 +137,7 @@ func changedRules(branch, merged *site.Site) []string {
 		{"suppressions", changedKeys(branch.Suppressions, merged.Suppressions)},
 		{"approvals", changedKeys(branch.Approvals, merged.Approvals)},
 		{"site keys", changedItems(branch.Keys, merged.Keys)},
+		{"authorities whose SSH certificates log in (site.ssh.users)", changedItems(branch.SSH.Users, merged.SSH.Users)},
 		{"credentials", changedKeys(branch.Credentials, merged.Credentials)},
 		{"roles", changedKeys(branch.Roles, merged.Roles)},
 		{"racks", changedKeys(branch.Racks, merged.Racks)},

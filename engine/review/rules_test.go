@@ -59,6 +59,10 @@ func TestChangedEndpointsAreNamed(t *testing.T) {
 	if got := changedRules(on("libvirt+tls://192.0.2.1"), on("libvirt+tls://192.0.2.1")); len(got) != 0 {
 		t.Errorf("the same hypervisor: %q", got)
 	}
+	signs := &site.Site{SSH: site.SSHAuthorities{Users: []string{"ssh-ed25519 B"}, Epoch: 2}}
+	if got := strings.Join(changedRules(&site.Site{}, signs), "\n"); !strings.Contains(got, "site.ssh.users): ssh-ed25519 B") || !strings.Contains(got, "site.ssh.epoch") {
+		t.Errorf("another SSH authority: %q", got)
+	}
 	looks := &site.Site{Discovery: &site.Discovery{}}
 	if got := changedRules(&site.Site{}, looks); len(got) != 1 || !strings.Contains(got[0], "site.discovery") {
 		t.Errorf("discovery: %q", got)

@@ -124,6 +124,7 @@ var Facets = map[Facet]FacetKind{
 			{Path: "system.time.zone", of: func(n *Node) any { return n.System.Time.Zone }, FirstBoot: true},
 			{Path: "system.time.servers", of: func(n *Node) any { return n.System.Time.Servers }},
 			{Path: "system.logs", of: func(n *Node) any { return n.System.Logs.Forward }},
+			{Path: "system.ssh.accounts", of: func(n *Node) any { return n.System.SSH.Accounts }},
 		}},
 	FacetNetwork: {Endpoint: OS, Phase: "network",
 		Change: Work{ActionNetwork, ImpactInterrupts, Duration(30 * time.Second), "the machine sets it back by itself when it cannot be reached; later, " + Earlier},

@@ -23,7 +23,9 @@ type References struct {
 	// Start is how the agent is started: "media" or "network". It is empty if the agent does
 	// nothing to the node's disks.
 	Start Start `json:"start,omitempty"`
-	// Links are the node's interfaces with the settings of its networks, by name.
+	// Authorities are the public keys of those whose SSH certificates count.
+	Authorities []string `json:"authorities,omitempty"`
+	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
 	// Health is that of the node's role.
 	Health *Health `json:"health,omitempty"`
@@ -85,6 +87,9 @@ func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item,
 	switch f {
 	case FacetBase:
 		items = system.baseItems(n.Name)
+		if ssh := (item.SSH{Authorities: n.References.Authorities, Node: n.Name, Accounts: system.SSH.Accounts}); ssh.IsAsked() {
+			items = append(items, item.New(item.KindSSH, ssh.Fields(), ssh))
+		}
 	case FacetPackages:
 		items = system.packageItems(family)
 	case FacetConfig:
@@ -136,6 +141,7 @@ func (s System) with(own System) System {
 		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl), Unlisted: Unlisted{cmp.Or(own.Unlisted.Units, s.Unlisted.Units)},
 		Time: Time{Zone: cmp.Or(own.Time.Zone, s.Time.Zone), Servers: longer(own.Time.Servers, s.Time.Servers)},
 		Logs: Logs{Forward: longer(own.Logs.Forward, s.Logs.Forward)},
+		SSH:  SSH{Accounts: longer(own.SSH.Accounts, s.SSH.Accounts)},
 	}
 	if own.Patch != nil {
 		both.Patch = own.Patch

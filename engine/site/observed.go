@@ -100,7 +100,9 @@ type Observed struct {
 	Disks *Disks `json:"disks,omitempty"`
 	// Lacks is what cannot be done to the machine; nil before somebody looked.
 	Lacks *Lacks `json:"lacks,omitempty"`
-	// Inside is what the installed system reports of itself.
+	// Login is how Slipway logged in to the installed system; nil where it did not.
+	Login *Login `json:"login,omitempty"`
+	// Inside is what the installed system tells of itself.
 	Inside *Inside `json:"inside,omitempty"`
 	// Links are the network links as the installed system sees them, as of FacetState.Seen of
 	// FacetLinks; nil before the system was asked.
@@ -198,6 +200,9 @@ func (o Observed) Merge(newer Observed) Observed {
 	}
 	if newer.Lacks != nil {
 		merged.Lacks = newer.Lacks
+	}
+	if newer.Login != nil {
+		merged.Login = newer.Login
 	}
 	if newer.Inside != nil {
 		merged.Inside = newer.Inside

@@ -57,7 +57,9 @@ type Site struct {
 	// Keys are the public halves of the site's root key: one, or two while it
 	// is being replaced. Without any, the daemon's own key counts.
 	Keys []string `json:"keys,omitempty"`
-	// Discovery says what the daemon looks for by itself; nil for nothing.
+	// SSH is who signs SSH certificates.
+	SSH SSHAuthorities `json:"ssh,omitzero"`
+	// Discovery is what the daemon looks for by itself; nil for nothing.
 	Discovery *Discovery `json:"discovery,omitempty"`
 	// Install says how Slipway's agent installs machines.
 	Install      Install                 `json:"install,omitzero"`

@@ -69,8 +69,10 @@ type NodeStatus struct {
 	Health     string   `json:"health,omitempty"`
 	OS         string   `json:"os,omitempty"`
 	Generation int      `json:"generation,omitempty"`
-	// Service says whether the node's system answered when it was last asked;
-	// empty without an endpoint for it.
+	// Login is how Slipway last logged in to its system; nil where it did not.
+	Login *Login `json:"login,omitempty"`
+	// Service is whether its system answered when it was last asked; empty without
+	// a way into it.
 	Service Service `json:"service,omitempty"`
 	// SystemHealth is the system's health by the probes of its role; zero without
 	// probes. Health above is that of the hardware.

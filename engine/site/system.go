@@ -25,6 +25,7 @@ type System struct {
 	Sysctl Scalars `json:"sysctl,omitempty"`
 	Time   Time    `json:"time,omitzero"`
 	Logs   Logs    `json:"logs,omitzero"`
+	SSH    SSH     `json:"ssh,omitzero"`
 }
 
 // Package is one package; State is "present", also when empty, "absent" or

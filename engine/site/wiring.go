@@ -12,7 +12,7 @@ import (
 
 // ReferencesOf resolves the names in a node's design.
 func (s *Site) ReferencesOf(n *Node) References {
-	var r References
+	r := References{Authorities: s.SSH.Users}
 	if image := s.Images[n.Image]; image != nil {
 		r.Family = image.Family
 		r.ByAgent, r.WholeDisk = image.ByAgent() && !n.IsVirtual(), image.IsDisk() && !n.IsVirtual()

@@ -118,11 +118,22 @@ func (m *machine) Outranked(context.Context) error {
 	return nil
 }
 
-// named adds the version, site, term and login to a request.
-func (m *machine) named(r wire.Request) wire.Request {
+// Certify implements driver.Certified.
+func (m *machine) Certify(by driver.Certificates) { m.client.Certify(by) }
+
+// named is a request with who asks, and how the connection logged in that it is for: what
+// that took is not taken away.
+func (m *machine) named(r wire.Request, by sshclient.Entry) wire.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.Version, r.Site, r.Term, r.Key, r.Password = wire.Version, m.site, m.term, m.client.PublicKey(), m.client.ByPassword()
+	r.Version, r.Site, r.Term = wire.Version, m.site, m.term
+	r.Key, r.Password, r.Authority = "", false, by.Authority
+	switch by.By {
+	case site.ByKey:
+		r.Key = m.client.PublicKey()
+	case site.ByPassword:
+		r.Password = true
+	}
 	return r
 }
 

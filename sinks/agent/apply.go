@@ -51,6 +51,9 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 		return err
 	}
 	m.learn(a.result)
+	if step.Facet == site.FacetBase {
+		m.client.Again() // it may let certificates in now
+	}
 	return m.classify(a.result)
 }
 
@@ -78,12 +81,12 @@ var errCut = errors.New("the connection was lost in the middle of the step")
 
 // ask sends a write to the helper after checking that this is the right machine. It brings a missing helper first.
 func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answer, err error) {
-	r = m.named(r)
 	conn, err := connect(ctx, m.client)
 	if err != nil {
 		return a, err
 	}
 	defer conn.Close()
+	r = m.named(r, conn.entry)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go conn.watch(watching)

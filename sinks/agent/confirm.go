@@ -192,7 +192,7 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 
 // over asks the helper over a connection. The report includes the system's addresses.
 func (m *machine) over(ctx context.Context, n *site.Node, conn *connection, r wire.Request) (report []byte, a answer, err error) {
-	r = m.named(r)
+	r = m.named(r, conn.entry)
 	report, a, err = conn.run(ctx, exchange{
 		script:  addressesScript + "echo; " + markerScript + helperScript(m.helpers.digests()),
 		request: &r,

@@ -32,16 +32,17 @@ const (
 type connection struct {
 	*gossh.Client
 	address string
+	entry   sshclient.Entry // how it logged in
 	end     func() bool
 }
 
 // connect logs in. When the context ends, the connection closes and everything that waits for it ends.
 func connect(ctx context.Context, client *sshclient.Client) (*connection, error) {
-	c, err := client.Dial(ctx)
+	c, entry, err := client.Login(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &connection{c, client.Address(), context.AfterFunc(ctx, func() { c.Close() })}, nil
+	return &connection{c, client.Address(), entry, context.AfterFunc(ctx, func() { c.Close() })}, nil
 }
 
 func (c *connection) Close() {

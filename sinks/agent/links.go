@@ -57,7 +57,7 @@ func (m *machine) Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, er
 		return nil, err
 	}
 	defer conn.Close()
-	request := m.named(wire.Request{Op: wire.OpObserve, Node: n.Name, Links: &p})
+	request := m.named(wire.Request{Op: wire.OpObserve, Node: n.Name, Links: &p}, conn.entry)
 	_, a, err := conn.run(ctx, exchange{script: helperScript(m.helpers.digests()), request: &request})
 	if err != nil || a.result == nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 	defer conn.Close()
 	defer context.AfterFunc(looking, func() { conn.Close() })()
 	x := exchange{script: reportScript}
-	request := m.named(m.observeRequest(n, wanted))
+	request := m.named(m.observeRequest(n, wanted), conn.entry)
 	if probed {
 		request.Health = &probes
 	}
@@ -63,6 +63,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		return site.Observed{}, refused("the system at %s did not answer as a Linux shell does; it begins with %.80q, and its errors say %s", m.client.Address(), report, brief(a.said))
 	}
 	seen := site.Observed{Facets: map[site.Facet]site.FacetState{}, Marker: r.marker, MarkerUnread: r.markerUnread, Inside: r.inside}
+	seen.Login = conn.howLoggedIn(looking)
 	if isOS {
 		have := site.Values{"bootID": r.bootID, "release": r.release, "kernel": r.kernel}
 		seen.Facets[site.FacetOS] = site.FacetState{Have: have, Seen: time.Now(), Driver: Scheme}

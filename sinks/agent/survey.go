@@ -14,7 +14,7 @@ import (
 func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item.Found, error) {
 	looking, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	request := m.named(wire.Request{Op: wire.OpSurvey, Node: n.Name})
+	request := wire.Request{Op: wire.OpSurvey, Node: n.Name}
 	for _, f := range byHelper {
 		request.Survey = append(request.Survey, string(f))
 	}
@@ -23,6 +23,7 @@ func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item
 		return nil, err
 	}
 	defer conn.Close()
+	request = m.named(request, conn.entry)
 	x := exchange{
 		script: markerScript + helperScript(m.helpers.digests()), request: &request,
 		accept: func(report []byte) error { return m.isNode(n, report) },

@@ -65,6 +65,8 @@ func fields() []tried {
 		{path: "#System.hosts.NAME", from: `system: hosts: "10.9.0.1": ["a"]`, to: `system: hosts: "10.9.0.1": ["b"]`, look: "getent hosts 10.9.0.1 | awk '{print $2}'", before: "a", after: "b"},
 		{path: "#System.time.zone", from: `system: time: zone: "Europe/Zurich"`, to: `system: time: zone: "Asia/Tokyo"`, look: "readlink -f /etc/localtime", before: "/usr/share/zoneinfo/Europe/Zurich", after: "/usr/share/zoneinfo/Asia/Tokyo"},
 		{path: "#System.time.servers", from: `system: time: servers: ["10.9.0.1"]`, to: `system: time: servers: ["10.9.0.2"]`, look: "systemd-analyze cat-config systemd/timesyncd.conf | grep ^NTP= | tail -n1", before: "NTP=10.9.0.1", after: "NTP=10.9.0.2", more: true},
+		{path: "#System.ssh.accounts", from: `system: ssh: accounts: ["root"]`, to: `system: ssh: accounts: ["root", "people"]`, look: "ls /etc/ssh/slipway/principals", before: "root", after: "people\nroot"},
+		{path: "#SiteSSH.users", siteFrom: `site: ssh: users: ["` + firstKey + `"]`, siteTo: `site: ssh: users: ["` + firstKey + `", "` + secondKey + `"]`, look: "wc -l < /etc/ssh/slipway/authorities", before: "1", after: "2"},
 		{path: "#System.logs.forward", from: `system: logs: forward: ["udp://10.9.0.5:514"]`, to: `system: logs: forward: ["tcp://10.9.0.6:514"]`, look: "grep -rho 'target=\"[^\"]*\"' /etc/rsyslog.d", before: "target=\"10.9.0.5\"", after: "target=\"10.9.0.6\"", more: true},
 		{path: "#System.sysctl.NAME", from: `system: sysctl: "net.ipv4.ip_default_ttl": 70`, to: `system: sysctl: "net.ipv4.ip_default_ttl": 71`, look: "cat /proc/sys/net/ipv4/ip_default_ttl", before: "70", after: "71"},
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // serveSystems opens the one SSH listener behind which all installed systems
@@ -87,11 +89,37 @@ func (m *Machine) sshConfig() *ssh.ServerConfig {
 					return nil, nil
 				}
 			}
+			if cert, is := key.(*ssh.Certificate); is {
+				return m.certified(c.User(), cert)
+			}
 			return nil, errors.New("denied")
 		},
 	}
 	config.AddHostKey(hostSigner(m.fleet.config.Seed, m.config.Name))
 	return config
+}
+
+// certified lets a certificate in as the settings say that were applied inside.
+func (m *Machine) certified(account string, cert *ssh.Certificate) (*ssh.Permissions, error) {
+	asked := m.certificates()
+	const fromAddress = "source-address" // which the server holds it to, by the permissions
+	checker := ssh.CertChecker{SupportedCriticalOptions: []string{fromAddress}, IsUserAuthority: func(by ssh.PublicKey) bool {
+		return slices.ContainsFunc(asked.Authorities, func(key string) bool { return item.Fingerprint(key) == ssh.FingerprintSHA256(by) })
+	}}
+	if !checker.IsUserAuthority(cert.SignatureKey) || cert.CertType != ssh.UserCert || !slices.Contains(asked.Accounts, account) {
+		return nil, errors.New("denied")
+	}
+	return &cert.Permissions, checker.CheckCert(item.LoginName(asked.Node, account), cert)
+}
+
+// certificates are those that the system lets in.
+func (m *Machine) certificates() (asked item.SSH) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.in.have["base"][item.KindSSH] != nil {
+		_ = json.Unmarshal(m.in.bodies[item.KindSSH], &asked) // none where it is of no item
+	}
+	return asked
 }
 
 // session runs one command.

@@ -106,6 +106,7 @@ func Areas() []Area {
 		{"labels", labelRules},
 		{"operating system", systems},
 		{"accounts", userRules},
+		{"SSH certificates", sshRules},
 		{"families", families},
 		{"trust", trusting},
 		{"secrets", secrets},

@@ -37,6 +37,7 @@ type Client struct {
 	user    string
 	login   login
 	trust   trust
+	offer   *offer // shared by the clients of one host
 }
 
 // Open checks an endpoint and its credential, and sends nothing. Of the URL it
@@ -47,7 +48,8 @@ type Client struct {
 //   - a private key in PEM form;
 //   - such a key, and behind it the certificate that OpenSSH's authority made
 //     of it, a line "ssh-ed25519-cert-v01@openssh.com AAAA…";
-//   - a password.
+//   - a password;
+//   - nothing, where certificates alone are to log in, see Certify.
 func Open(e site.Endpoint, s secret.Value) (*Client, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Hostname() == "" {
@@ -56,7 +58,7 @@ func Open(e site.Endpoint, s secret.Value) (*Client, error) {
 	if _, has := u.User.Password(); has {
 		return nil, refused("the endpoint of %s holds a password, which does not belong in Git; name a credential instead", u.Host)
 	}
-	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22"))}
+	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22")), offer: &offer{}}
 	c.user = orDefault(s.Username(), u.User.Username())
 	if c.user == "" {
 		return nil, refused("no user to log in to %s as; name a credential that has one, or write %s://USER@%s", u.Host, u.Scheme, u.Host)
@@ -90,9 +92,6 @@ func (c *Client) PublicKey() string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(c.login.key)))
 }
 
-// ByPassword says whether the account's password logs in.
-func (c *Client) ByPassword() bool { return c.login.password }
-
 // Through is the client of the same host by another address, a host and a port. The
 // host proves itself as by its own address.
 func (c *Client) Through(address string) *Client {
@@ -101,30 +100,70 @@ func (c *Client) Through(address string) *Client {
 	return &other
 }
 
-// Dial connects and logs in, within the context and half a minute. The
-// connection is the caller's from then on: the context's end does nothing to
-// it. A wrong host key is driver.ErrRefused, a credential that is not accepted
-// driver.ErrDenied, and what may pass driver.ErrUnreachable.
+// Dial is Login for those to whom it is the same how.
 func (c *Client) Dial(ctx context.Context) (*gossh.Client, error) {
-	if err := c.login.valid(time.Now()); err != nil {
-		return nil, err
+	client, _, err := c.Login(ctx)
+	return client, err
+}
+
+// Login connects and logs in, within the context and half a minute for each way in, and
+// says by which. The connection is the caller's from then on: the context's end does
+// nothing to it. A wrong host key is driver.ErrRefused, a credential that is not accepted
+// driver.ErrDenied, and what may pass driver.ErrUnreachable.
+func (c *Client) Login(ctx context.Context) (*gossh.Client, Entry, error) {
+	e := Entry{Account: c.user}
+	var denials []error
+	for _, w := range c.ways(&e, time.Now()) {
+		client, authority, err := c.dial(ctx, w.login)
+		if err == nil {
+			e.By, e.Authority = w.by, authority
+			return client, e, nil
+		}
+		if !errors.Is(err, driver.ErrDenied) {
+			return nil, e, err
+		}
+		if w.by == site.ByCertificate {
+			until := time.Now().Add(spare)
+			if c.login.isNone() { // nothing else can be tried meanwhile
+				until = time.Time{}
+			}
+			e.Refused = c.offer.refused(err, until)
+		}
+		denials = append(denials, err)
 	}
+	if len(denials) == 0 {
+		return nil, e, denied("there is nothing to log in to %s with: %s", c.address, orDefault(e.Refused, "the credential is empty"))
+	}
+	last := denials[len(denials)-1]
+	if e.Refused != "" && len(denials) > 1 {
+		last = fmt.Errorf("%w; by certificate: %s", last, e.Refused)
+	}
+	return nil, e, last
+}
+
+// dial connects and logs in by one way. It gives the authority of the site's certificate
+// that did, if one did.
+func (c *Client) dial(ctx context.Context, way func(net.Conn) (login, error)) (_ *gossh.Client, authority string, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", orDefault(c.through, c.address))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+		return nil, "", fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	keep := context.AfterFunc(ctx, func() { conn.Close() })
-	client, err := c.enter(ctx, conn)
+	var client *gossh.Client
+	l, err := way(conn)
+	if err == nil {
+		client, err = c.enter(ctx, conn, l)
+	}
 	if !keep() && !isAnswer(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
 	}
 	if err != nil {
 		conn.Close()
-		return nil, err
+		return nil, "", err
 	}
-	return client, nil
+	return client, l.authority, nil
 }
 
 // isAnswer says whether an error is the other side's last word.
@@ -134,19 +173,19 @@ func isAnswer(err error) bool {
 
 // enter logs in. A password is sent with the consent of the context's
 // driver.Guard.
-func (c *Client) enter(ctx context.Context, conn net.Conn) (client *gossh.Client, err error) {
-	if !c.login.password {
-		return c.handshake(conn)
+func (c *Client) enter(ctx context.Context, conn net.Conn, l login) (client *gossh.Client, err error) {
+	if !l.password {
+		return c.handshake(conn, l)
 	}
-	err = driver.Login(ctx, func() (err error) { client, err = c.handshake(conn); return err })
+	err = driver.Login(ctx, func() (err error) { client, err = c.handshake(conn, l); return err })
 	return client, err
 }
 
-func (c *Client) handshake(conn net.Conn) (*gossh.Client, error) {
+func (c *Client) handshake(conn net.Conn, l login) (*gossh.Client, error) {
 	var untrusted error
 	sc, channels, requests, err := gossh.NewClientConn(conn, c.address, &gossh.ClientConfig{
 		User:              c.user,
-		Auth:              []gossh.AuthMethod{c.login.method},
+		Auth:              []gossh.AuthMethod{l.method},
 		HostKeyAlgorithms: c.trust.algorithms(),
 		HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
 			untrusted = c.trust.check(c.address, key)
@@ -160,7 +199,7 @@ func (c *Client) handshake(conn net.Conn) (*gossh.Client, error) {
 	case errors.As(err, &apart):
 		return nil, refused("%s and Slipway have no algorithm for SSH in common, because the server is too old or too strict: %.300s", c.address, apart.Error())
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"): // x/crypto has no type for it
-		return nil, fmt.Errorf("%w: %s does not let %s in with this credential%s", driver.ErrDenied, c.address, c.user, c.login.about())
+		return nil, fmt.Errorf("%w: %s does not let %s in with this %s%s", driver.ErrDenied, c.address, c.user, l.what(), l.about())
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}

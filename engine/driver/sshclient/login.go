@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // login is the one way to log in; each connection tries it once.
@@ -20,9 +21,31 @@ type login struct {
 	certificate *gossh.Certificate // nil without one
 	password    bool               // the method sends a password
 	key         gossh.PublicKey    // that the method proves; nil without one
+	authority   string             // that signed the certificate for this login alone; empty for others
+}
+
+// isNone says whether there is nothing to log in with.
+func (l login) isNone() bool { return l.method == nil }
+
+// by is how it logs in, as site.Login has it.
+func (l login) by() string {
+	if l.password {
+		return site.ByPassword
+	}
+	return site.ByKey
+}
+
+func (l login) what() string {
+	if l.authority != "" {
+		return "certificate"
+	}
+	return "credential"
 }
 
 func loginBy(s secret.Value) (login, error) {
+	if s.IsNameAlone() {
+		return login{}, nil
+	}
 	if !s.IsPEM() {
 		password, err := s.Password()
 		if err != nil {
@@ -81,6 +104,9 @@ func (l login) valid(now time.Time) error {
 func (l login) about() string {
 	if l.certificate == nil {
 		return ""
+	}
+	if l.authority != "" {
+		return fmt.Sprintf(" for %q", strings.Join(l.certificate.ValidPrincipals, ", "))
 	}
 	return fmt.Sprintf(", a certificate for %.200q that %s signed; the server needs that key in TrustedUserCAKeys, and the account among the names",
 		strings.Join(l.certificate.ValidPrincipals, ", "), gossh.FingerprintSHA256(l.certificate.SignatureKey))

@@ -35,7 +35,11 @@ type Host struct {
 	LoginKey string
 	// LoginPassword says that this login used the account's password.
 	LoginPassword bool
-	// Show are the designed digests of files, by key. The content of a file with another digest is reported.
+	// LoginAuthority is the public key of who signed the certificate that it logged in with;
+	// empty where it was something else.
+	LoginAuthority string
+	// Show are the digests that files are designed with, by their keys, of which the
+	// content is to be told where they have another one.
 	Show map[string]string
 	// Hashes are the keys of the accounts whose password hash is reported, as Hash is.
 	Hashes []string

@@ -63,8 +63,11 @@ type Request struct {
 	Key string `json:"key,omitempty"`
 	// Password says that this session logged in with the account's password.
 	Password bool `json:"password,omitempty"`
-	// Observe is for OpObserve: the keys of the designed items, by facet. The program reports these and everything
-	// that it owns in these facets.
+	// Authority is the public key of the site's authority by whose certificate this session
+	// logged in; empty where it came by something else.
+	Authority string `json:"authority,omitempty"`
+	// Observe is for OpObserve: the keys of the items that the design asks for, by
+	// facet. The program tells of them and of all that it owns in these facets.
 	Observe map[string][]string `json:"observe,omitempty"`
 	// Survey is for OpSurvey: the facets to list.
 	Survey []string `json:"survey,omitempty"`

@@ -1,5 +1,6 @@
 // Package base observes and applies the basics of an installed system: its name,
-// its own part of hosts(5), the clock, accounts, and where messages go.
+// its own part of hosts(5), the clock, accounts, where messages go, and whose SSH
+// certificates let in.
 //
 // An account that Slipway made is as designed in full: a further key or group is
 // drift and is taken away. An account that was there before keeps what it had.
@@ -69,6 +70,8 @@ func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (ins
 			j.seeTime(&seen)
 		case key == item.KindLogs:
 			j.seeLogs(&seen)
+		case key == item.KindSSH:
+			j.seeSSH(&seen)
 		case item.Kind(key) == item.KindUsers:
 			j.seeUser(&seen, key)
 		default:
@@ -137,6 +140,8 @@ func (j *job) make(i item.Item) error {
 		return with(i, j.setTime)
 	case i.Key == item.KindLogs:
 		return with(i, j.setLogs)
+	case i.Key == item.KindSSH:
+		return with(i, j.setSSH)
 	case item.Kind(i.Key) == item.KindUsers:
 		return with(i, func(u item.User) error { return j.present(i.Key, u) })
 	}
@@ -164,6 +169,8 @@ func (j *job) remove(key string) error {
 		return j.removeTime()
 	case item.KindLogs:
 		return j.removeLogs()
+	case item.KindSSH:
+		return j.removeSSH()
 	}
 	return refused("the base of a system has no item %.100q", key)
 }

@@ -30,6 +30,7 @@ func everything() []item.Item {
 		hosts(item.Hosts{"10.0.0.1": {"controller-1.example.org", "controller-1"}, "fd00::1": {"controller-1"}}),
 		clockItem("Europe/Zurich", "10.0.0.1", "ntp.example.org"),
 		logs("udp://10.0.0.5", "tls://logs.example.org:6514", "https://logs.example.org"),
+		certificates("compute-1", "ops", "root"),
 		account("ops", item.User{UID: number(1500), Groups: []string{"adm", "video"}, Shell: "/bin/bash", Keys: []string{keyA, keyB}, Password: hashA, Sudo: true}),
 		account("old", item.User{Groups: []string{"docker"}, Shell: "/bin/bash", Keys: []string{keyC}, Sudo: true}),
 	}
@@ -59,7 +60,7 @@ func TestEverythingIsMadeAndTakenAway(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o440 {
 		t.Errorf("the rule of sudo: %v, %v", info, err)
 	}
-	if slices.Sort(s.restart); !slices.Equal(s.restart, []string{"chrony.service", "rsyslog.service", uploadUnit}) {
+	if slices.Sort(s.restart); !slices.Equal(s.restart, []string{"chrony.service", "rsyslog.service", "ssh.service", uploadUnit}) {
 		t.Errorf("restarted %q", s.restart)
 	}
 	if text := s.get(inside.Folder + "/owned.json"); strings.Contains(text, "abcdefghijklmnop") {
@@ -84,7 +85,7 @@ func difference(a, b string) string {
 func TestKilledBeforeEachStep(t *testing.T) {
 	changed := []item.Item{
 		hostname("compute-2"), hosts(item.Hosts{"10.0.0.2": {"two"}}), clockItem("Asia/Tokyo", "10.0.0.2"), logs("tcp://10.0.0.6:514"),
-		account("ops", item.User{Keys: []string{keyC}, Groups: []string{"docker"}}), account("old", item.User{Keys: []string{keyA}}),
+		certificates("compute-2", "root"), account("ops", item.User{Keys: []string{keyC}, Groups: []string{"docker"}}), account("old", item.User{Keys: []string{keyA}}),
 	}
 	for _, c := range []struct {
 		name   string
@@ -193,6 +194,9 @@ func random(r *rand.Rand) (items []item.Item) {
 	}
 	if forward := some("udp://10.0.0.5", "tcp://10.0.0.6:601", "tls://logs.example.org", []string{"https://logs.example.org", "http://[fd00::1]:8080"}[r.IntN(2)]); len(forward) > 0 {
 		items = append(items, logs(forward...))
+	}
+	if accounts := some("ops", "root"); maybe() && len(accounts) > 0 {
+		items = append(items, certificates("n1", accounts...))
 	}
 	for n, name := range []string{"ops", "ana", "old"} {
 		if !maybe() {

@@ -29,17 +29,18 @@ type fake struct {
 	// byPassword says that the session came by the account's password.
 	byPassword bool
 	// wants are the values of which it is told whether they can be had.
-	wants   map[string]string
-	live    bool
-	name    string // the running host name
-	steps   []string
-	kill    int // the step before which the program ends; 0 for none
-	ran     []string
-	restart []string
-	uploads bool   // whether systemd-journal-upload runs
-	busy    string // an account that is in use
-	exit    map[string]inside.Output
-	told    []string
+	wants     map[string]string
+	live      bool
+	name      string // the running host name
+	steps     []string
+	kill      int // the step before which the program ends; 0 for none
+	ran       []string
+	restart   []string
+	uploads   bool   // whether systemd-journal-upload runs
+	busy      string // an account that is in use
+	exit      map[string]inside.Output
+	told      []string
+	authority string // signed the certificate that the session came by
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -87,6 +88,7 @@ func newFake(t testing.TB) *fake {
 		"/usr/bin/bash": "", "/usr/bin/sh": "", "/usr/bin/sudo": "", "/usr/sbin/visudo": "", "/usr/sbin/chronyd": "", "/usr/sbin/rsyslogd": "",
 		"/usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_gtls.so": "", "/lib/systemd/system/" + uploadUnit: "", "/etc/ssl/certs/ca-certificates.crt": "",
 		"/home/old/.profile": "# old\n", "/root/.profile": "",
+		sshServer: "", sshMain: "Include /etc/ssh/sshd_config.d/*.conf\nUsePAM yes\n", "/etc/ssh/sshd_config.d/50-cloud-init.conf": "PasswordAuthentication no\n",
 	} {
 		s.put(path, text)
 	}
@@ -161,7 +163,7 @@ func (s *fake) host() *inside.Host {
 	s.t.Helper()
 	owned, err := inside.LoadOwned(s.root)
 	s.must(err)
-	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, LoginPassword: s.byPassword, Owned: owned, Wants: s.wants, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
+	return &inside.Host{Root: s.root, Live: s.live, Login: s.login, LoginKey: s.key, LoginPassword: s.byPassword, LoginAuthority: s.authority, Owned: owned, Wants: s.wants, Exec: s.exec, Tell: func(text string) { s.told = append(s.told, text) }}
 }
 
 // apply is one run of the program; it says whether it was killed.
@@ -275,10 +277,12 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 			}
 			s.uploads = c.Args[0] == "restart"
 		}
-		if c.Args[0] == "daemon-reload" {
+		if c.Args[0] == "daemon-reload" || c.Args[0] == "is-active" {
 			break
 		}
 		s.restart = append(s.restart, c.Args[len(c.Args)-1])
+	case sshServer:
+		return s.sshd(c)
 	case "visudo", "rsyslogd":
 	default:
 		return inside.Output{Code: 127}, fmt.Errorf("no program %s", c.Path)

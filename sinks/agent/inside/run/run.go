@@ -180,7 +180,7 @@ func (p *Program) do(ctx context.Context, r wire.Request) (result wire.Result) {
 		return wire.Result{Error: refused("the daemon speaks version %d of the protocol, and the program on the machine speaks %d; install both from one release", r.Version, wire.Version)}
 	}
 	var err error
-	p.Host.LoginKey, p.Host.LoginPassword = r.Key, r.Password
+	p.Host.LoginKey, p.Host.LoginPassword, p.Host.LoginAuthority = r.Key, r.Password, r.Authority
 	result.System, result.Echo = Detect(p.Host.Root), r.Echo
 	if p.Host.Owned, err = inside.LoadOwned(p.Host.Root); err != nil {
 		result.Error = refused("%v; Slipway writes nothing while it does not know what it made here", err)

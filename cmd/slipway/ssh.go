@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	gossh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+type sshFlags struct {
+	orderFlags
+	account, key string
+	life         time.Duration
+	terminal     bool
+}
+
+func (a *app) sshCommand() *cobra.Command {
+	var f sshFlags
+	cmd := &cobra.Command{
+		Use: "ssh NODE [-- COMMAND]", Short: "log in to a node by a certificate of minutes",
+		Long: "Asks the daemon for a certificate that lets you log in to one account of one node for some\n" +
+			"minutes, and runs ssh with it. The history of the node keeps who got it. The system has to\n" +
+			"prove itself by the host keys that Slipway knows. The key pair is made for this login and\n" +
+			"stays in the memory of this command; a session goes on when its certificate is over.\n\n" +
+			"The design says which accounts certificates let in: system.ssh.accounts.\n\n" +
+			"With --key it signs that public key instead and prints the certificate, for programs that\n" +
+			"log in by themselves.\n" + exitHelp,
+		Example: "  slipway ssh compute-5\n  slipway ssh compute-5 --account ops -- uptime\n  slipway ssh compute-5 --key id_ed25519.pub > id_ed25519-cert.pub",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usage("ssh takes a node: slipway %s", cmd.Use)
+			case len(args) > 1 && cmd.ArgsLenAtDash() != 1:
+				return usage("write -- before the command that is to run on the node: slipway %s", cmd.Use)
+			case f.key != "" && len(args) > 1:
+				return usage("--key prints a certificate and runs nothing")
+			case f.key == "" && a.output == "json":
+				return usage("--output json is for the certificate of a key: name the key with --key")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.key != "" {
+				return a.printCertificate(cmd.Context(), f, args[0])
+			}
+			return a.logIn(cmd.Context(), f, args[0], args[1:])
+		},
+	}
+	cmd.Flags().StringVar(&f.account, "account", "", "the account (default: the first of the node's system.ssh.accounts)")
+	cmd.Flags().DurationVar(&f.life, "ttl", 10*time.Minute, "how long the certificate is valid, at most 1h")
+	cmd.Flags().StringVar(&f.key, "key", "", "sign the public key in `FILE`, and print the certificate")
+	cmd.Flags().BoolVarP(&f.terminal, "tty", "t", false, "give the command a terminal")
+	f.add(cmd)
+	return cmd
+}
+
+// certify has the daemon sign a public key.
+func (f sshFlags) certify(ctx context.Context, node, key string) (site.SSHGrant, error) {
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	return daemon.CertifyLogin(ctx, f.site, site.SSHRequest{Node: node, Account: f.account, Key: key, Life: site.Duration(f.life)})
+}
+
+func (a *app) printCertificate(ctx context.Context, f sshFlags, node string) error {
+	text, err := os.ReadFile(f.key)
+	if err != nil {
+		return fmt.Errorf("read the public key: %w", err)
+	}
+	g, err := f.certify(ctx, node, strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return a.out.JSON(g)
+	}
+	return a.out.Println(g.Certificate)
+}
+
+// remoteError is the exit code of ssh: that of the command on the node, or 255.
+type remoteError int
+
+func (e remoteError) Error() string { return fmt.Sprintf("ssh ended with exit code %d", int(e)) }
+
+// logIn runs ssh with a key that is in the memory of this process alone: ssh asks for its
+// signature on a socket, as it asks ssh-agent(1).
+func (a *app) logIn(ctx context.Context, f sshFlags, node string, command []string) error {
+	program, err := exec.LookPath("ssh")
+	if err != nil {
+		return fmt.Errorf("there is no ssh on this host: install it (openssh-client), or sign a key of another host with --key: %w", err)
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	signer, err := gossh.NewSignerFromKey(private)
+	if err != nil {
+		return err
+	}
+	g, err := f.certify(ctx, node, strings.TrimSpace(string(gossh.MarshalAuthorizedKey(signer.PublicKey()))))
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "slipway-ssh-") // that only this user can open
+	if err != nil {
+		return fmt.Errorf("make a folder for this login: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	known := filepath.Join(folder, "known_hosts")
+	if err := os.WriteFile(known, []byte(knownHosts(g)), 0o600); err != nil {
+		return fmt.Errorf("write the host keys: %w", err)
+	}
+	keeper, err := keepKey(folder, private, g.Certificate)
+	if err != nil {
+		return err
+	}
+	defer keeper.Close()
+	return runSSH(ctx, program, sshArguments(g, keeper.Addr().String(), known, f.terminal, command))
+}
+
+// keepKey answers on a socket as ssh-agent(1) does, for one key and its certificate.
+func keepKey(folder string, private ed25519.PrivateKey, certificate string) (net.Listener, error) {
+	public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(certificate))
+	signed, ok := public.(*gossh.Certificate)
+	if err != nil || !ok {
+		return nil, errors.New("the daemon's answer has no certificate: it may be of another version; restart it")
+	}
+	ring := agent.NewKeyring()
+	if err := ring.Add(agent.AddedKey{PrivateKey: &private, Certificate: signed}); err != nil {
+		return nil, fmt.Errorf("keep the key: %w", err)
+	}
+	l, err := net.Listen("unix", filepath.Join(folder, "agent"))
+	if err != nil {
+		return nil, fmt.Errorf("keep the key: %w", err)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_ = agent.ServeAgent(ring, c) // it ends with the other side
+			}()
+		}
+	}()
+	return l, nil
+}
+
+// knownHosts are the host keys of a system, as known_hosts(5) has them.
+func knownHosts(g site.SSHGrant) string {
+	host := g.Host
+	if g.Port != 22 {
+		host = fmt.Sprintf("[%s]:%d", g.Host, g.Port)
+	}
+	var lines strings.Builder
+	for _, line := range g.HostKeys {
+		const authority = "@cert-authority "
+		if key, signs := strings.CutPrefix(line, authority); signs {
+			lines.WriteString(authority + host + " " + key + "\n")
+		} else {
+			lines.WriteString(host + " " + line + "\n")
+		}
+	}
+	return lines.String()
+}
+
+// sshArguments log in by the certificate and by nothing else, and trust the host keys that
+// Slipway knows and no others. The files of settings of ssh are not read.
+func sshArguments(g site.SSHGrant, keeper, known string, terminal bool, command []string) []string {
+	args := []string{"-F", "none", "-l", g.Account, "-p", strconv.Itoa(g.Port)}
+	for _, option := range []string{
+		"IdentityAgent=" + keeper, "IdentityFile=none", "PreferredAuthentications=publickey", "UserKnownHostsFile=" + known,
+		"GlobalKnownHostsFile=none", "StrictHostKeyChecking=yes", "UpdateHostKeys=no", "ForwardAgent=no", "ConnectTimeout=20",
+	} {
+		args = append(args, "-o", option)
+	}
+	if terminal {
+		args = append(args, "-t")
+	}
+	return append(append(args, "--", g.Host), command...)
+}
+
+// runSSH waits for ssh, which an interrupt of the terminal reaches by itself.
+func runSSH(ctx context.Context, program string, args []string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	err := cmd.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+		return remoteError(ended.ExitCode())
+	}
+	if err != nil {
+		return fmt.Errorf("ssh: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sshca"
+)
+
+// loginLife is how long a certificate is valid that the daemon logs in with.
+const loginLife = 5 * time.Minute
+
+// loginAuthorityLocked is the authority that signs certificates for logins. Where the design
+// names authorities the daemon's has to be one of them; the error says why none signs.
+func (e *Engine) loginAuthorityLocked() (*sshca.Authority, error) {
+	var designed site.SSHAuthorities
+	if e.design != nil {
+		designed = e.design.SSH
+	}
+	if e.Key == nil {
+		return nil, errors.New("this daemon has no site key, from which its SSH authority follows: put the copy of the key back with `slipway site import-key`")
+	}
+	a, err := sshca.Users(e.Key, e.Site, designed.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	own := item.Fingerprint(a.Public())
+	if len(designed.Users) > 0 && !slices.ContainsFunc(designed.Users, func(key string) bool { return item.Fingerprint(key) == own }) {
+		return nil, fmt.Errorf("the design names other SSH authorities than this daemon's, %s: correct site.ssh (`slipway site ssh-authority` shows it), or put the right site key back", a.Public())
+	}
+	return a, nil
+}
+
+// authorityTroubleLocked says why nobody gets a certificate that the design has in mind; empty
+// where it has none in mind, or all do.
+func (e *Engine) authorityTroubleLocked() string {
+	if e.design == nil || len(e.design.SSH.Users) == 0 {
+		return ""
+	}
+	if _, err := e.loginAuthorityLocked(); err != nil {
+		return "no SSH certificates are signed: " + err.Error()
+	}
+	return ""
+}
+
+func (e *Engine) loginAuthority() (*sshca.Authority, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.loginAuthorityLocked()
+}
+
+// certificates are what the daemon logs in to a node's system with, to an account. Where the
+// design no longer asks for them, and the system was seen to let them in, they come after the
+// credential.
+func (w *worker) certificates(n *site.Node, account string) driver.Certificates {
+	seen := w.job().memory.Observed.Facets[site.FacetBase]
+	accounts := n.SSHAccounts(seen.System)
+	isAsked := slices.Contains(accounts, account)
+	a, err := w.e.loginAuthority()
+	switch {
+	case !isAsked && len(accounts) > 0:
+		return driver.Certificates{Why: fmt.Sprintf("the account %s of the credential is not in system.ssh.accounts", account)}
+	case !isAsked && !slices.Contains(seen.Owned, item.KindSSH):
+		return driver.Certificates{}
+	case err != nil && isAsked:
+		return driver.Certificates{Why: err.Error()}
+	case err != nil:
+		return driver.Certificates{}
+	}
+	// Not bound to an address: a forward on the way would have the node refuse it.
+	return driver.Certificates{Last: !isAsked, Sign: func(key, account string, _ netip.Addr) (string, error) {
+		c, err := a.Certify(key, sshca.Login{Node: n.Name, Account: account, For: "daemon", Life: loginLife}, time.Now())
+		return c.Line, err
+	}}
+}
+
+// certify says what the machine logs in with from now on.
+func (w *worker) certify(n *site.Node, kind site.EndpointKind, c *connection) {
+	able, ok := driver.As[driver.Certified](c.machine)
+	if kind != site.OS || !ok {
+		return
+	}
+	by := w.certificates(n, c.value.Username())
+	c.certified = by.Sign != nil
+	able.Certify(by)
+}
+
+// CertifyLogin signs a certificate by which a person logs in to a node's system, and records
+// whose it is before it gives it. Its errors wrap site.ErrNotFound and site.ErrRefused.
+func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHGrant, error) {
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+		return site.SSHGrant{}, ctx.Err()
+	}
+	g, a, err := e.admitLogin(r)
+	if err != nil {
+		return site.SSHGrant{}, err
+	}
+	c, err := a.Certify(r.Key, sshca.Login{
+		Node: g.Node, Account: g.Account, For: site.Printable(r.By) + " by slipway ssh", Life: time.Duration(r.Life), Terminal: true,
+	}, time.Now())
+	if err != nil {
+		return site.SSHGrant{}, fmt.Errorf("%w: %w", site.ErrRefused, err)
+	}
+	g.Certificate, g.Serial, g.Principal, g.Until = c.Line, c.Serial, strings.Join(c.Names, ", "), c.Until
+	e.note(site.Event{Node: g.Node, Kind: site.EventOrder, By: r.By, Text: fmt.Sprintf("SSH certificate %d for %s, valid until %s",
+		c.Serial, g.Principal, c.Until.Format(time.DateTime)+"Z")})
+	if err := e.writeHistory(ctx); err != nil {
+		return site.SSHGrant{}, fmt.Errorf("no certificate without a record of it: %w", err)
+	}
+	return g, nil
+}
+
+// admitLogin says where a person is to log in, or why they may not.
+func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority, error) {
+	e.mu.Lock()
+	w := e.workers[r.Node]
+	barred := e.anchor.barred
+	a, noAuthority := e.loginAuthorityLocked()
+	var state site.NodeStatus
+	if w != nil {
+		state = w.status
+	}
+	e.mu.Unlock()
+	no := func(format string, args ...any) (site.SSHGrant, *sshca.Authority, error) {
+		return site.SSHGrant{}, nil, fmt.Errorf("%w: "+format, append([]any{site.ErrRefused}, args...)...)
+	}
+	if w == nil {
+		return site.SSHGrant{}, nil, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, r.Node)
+	}
+	j := w.job()
+	accounts := j.node.SSHAccounts(j.memory.Observed.Facets[site.FacetBase].System)
+	account := r.Account
+	if account == "" && len(accounts) > 0 {
+		account = accounts[0]
+	}
+	ep := e.trusted(j.node, site.OS, j.memory.Recorded)
+	u, err := url.Parse(ep.URL)
+	switch {
+	case barred != "":
+		return no("this daemon does not act for the site: %s", barred)
+	case e.ObserveOnly:
+		return no("this daemon only observes, and signs nothing")
+	case err != nil || u.Hostname() == "":
+		return no("%s has no endpoint os in the design, so Slipway does not know where to log in", r.Node)
+	case len(accounts) == 0:
+		return no("the design lets no certificates into %s: add system: ssh: accounts: [\"root\"] to the node or its profile, and an authority to site.ssh.users", r.Node)
+	case !slices.Contains(accounts, account):
+		return no("the design lets certificates into %s only for %s, and not for %s: add it to system.ssh.accounts", r.Node, strings.Join(accounts, ", "), account)
+	case noAuthority != nil:
+		return no("%w", noAuthority)
+	case j.memory.Recorded.Quarantined != nil:
+		return no("%s is under quarantine: %s. Nobody gets a certificate for it until `slipway release %s`", r.Node, j.memory.Recorded.Quarantined.Reason, r.Node)
+	case state.State == site.Foreign:
+		return no("the system on %s is not the one that Slipway knows: %s. Nobody gets a certificate for it until that is settled", r.Node, state.Reason)
+	case len(ep.Trust.HostKeys) == 0:
+		return no("Slipway knows no host key of %s, so nobody could tell whether somebody intercepts the login: add the key to endpoints.os.trust.hostKeys", r.Node)
+	}
+	port := 22
+	if u.Port() != "" {
+		fmt.Sscan(u.Port(), &port)
+	}
+	return site.SSHGrant{Node: r.Node, Account: account, Host: u.Hostname(), Port: port, HostKeys: ep.Trust.HostKeys}, a, nil
+}

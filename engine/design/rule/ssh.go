@@ -1,0 +1,71 @@
+package rule
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// sshRules: can people and Slipway log in by certificate?
+var sshRules = []Rule{
+	{
+		Code: "ssh-authority", Severity: site.SeverityError,
+		What:  "The authorities of `site.ssh.users` are public keys of Ed25519 that can be read, each once.",
+		Why:   "Slipway cannot log in by certificate with another key, and the nodes would trust a key that nobody meant.",
+		Wrong: `site: ssh: users: ["` + someKey + `", "` + someKey + ` next"]`,
+		Right: `site: ssh: users: ["` + someKey + `"]`,
+		Site:  sshAuthorities,
+	},
+	{
+		Code: "ssh-accounts", Severity: site.SeverityError,
+		What:  "The accounts of `system.ssh` are named once, are not absent, and the site has an authority in `site.ssh.users`.",
+		Why:   "No certificate would open the account, neither for Slipway nor with `slipway ssh`.",
+		Wrong: `nodes: "n1": system: ssh: accounts: ["root"]`,
+		Right: `site: ssh: users: ["` + someKey + `"]
+nodes: "n1": system: ssh: accounts: ["root"]`,
+		Node: sshAccounts,
+	},
+}
+
+func sshAuthorities(s *site.Site) []site.Finding {
+	const at, fix = "site.ssh.users", "Copy the line that `slipway site ssh-authority` shows on the bootstrap host."
+	var found []site.Finding
+	for i, key := range s.SSH.Users {
+		if what := keyFault(key); what != "" {
+			found = append(found, wrong(at, fmt.Sprintf("authority %d, %q, %s", i+1, cutShort(key), what), fix))
+		}
+		for _, other := range s.SSH.Users[:i] {
+			if bareKey(key) == bareKey(other) {
+				found = append(found, wrong(at, fmt.Sprintf("%q is named twice", cutShort(key)), "Remove one of the two."))
+			}
+		}
+	}
+	return found
+}
+
+// bareKey is a public key without its comment.
+func bareKey(line string) string {
+	parts := strings.Fields(line)
+	return strings.Join(parts[:min(len(parts), 2)], " ")
+}
+
+func sshAccounts(s *site.Site, n *site.Node) []site.Finding {
+	return eachSystem(func(path string, x site.System) []site.Finding {
+		at := path + ".ssh.accounts"
+		var found []site.Finding
+		if len(x.SSH.Accounts) > 0 && len(s.SSH.Users) == 0 {
+			found = append(found, wrong(at, "the design lets certificates in, and the site names no authority that signs them",
+				"Add the line that `slipway site ssh-authority` shows as site: ssh: users: [\"…\"]."))
+		}
+		for _, account := range repeated(x.SSH.Accounts) {
+			found = append(found, wrong(at, fmt.Sprintf("%s is named twice", account), "Remove one of the two."))
+		}
+		for _, account := range x.SSH.Accounts {
+			if x.Users[account].State == "absent" || n.System.Users[account].State == "absent" {
+				found = append(found, wrong(at, fmt.Sprintf("the account %s is absent in the design", account), "Remove it here, or let the account be."))
+			}
+		}
+		return found
+	})(s, n)
+}

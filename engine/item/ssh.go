@@ -1,0 +1,51 @@
+package item
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+)
+
+// SSH is the body of who may log in by certificate.
+type SSH struct {
+	// Authorities are the public keys whose certificates count, "ssh-ed25519 AAAA…".
+	Authorities []string `json:"authorities"`
+	// Node is the one that certificates have to be for, Accounts those that they let in.
+	Node     string   `json:"node"`
+	Accounts []string `json:"accounts"`
+}
+
+// IsAsked says whether anybody may log in by certificate.
+func (s SSH) IsAsked() bool { return len(s.Authorities) > 0 && len(s.Accounts) > 0 }
+
+// Fields are what is to be true: which keys count, and for each account the name that a
+// certificate for it has to have.
+func (s SSH) Fields() map[string]string {
+	var names, keys []string
+	for _, account := range s.Accounts {
+		names = append(names, LoginName(s.Node, account))
+	}
+	for _, key := range s.Authorities {
+		keys = append(keys, Fingerprint(key))
+	}
+	return map[string]string{"accounts": List(names), "authorities": List(keys)}
+}
+
+// LoginName is the name (principal) that a certificate has to have for an account of a node,
+// so that it opens no other account and no other node.
+func LoginName(node, account string) string { return "slipway:" + node + ":" + account }
+
+// Fingerprint is that of an SSH public key, "ssh-ed25519 AAAA…", as ssh-keygen(1) shows it;
+// the text itself where it is none.
+func Fingerprint(key string) string {
+	parts := strings.Fields(key)
+	if len(parts) < 2 {
+		return key
+	}
+	blob, err := base64.StdEncoding.DecodeString(parts[1])
+	if err != nil {
+		return key
+	}
+	sum := sha256.Sum256(blob)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}

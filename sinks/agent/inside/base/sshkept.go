@@ -1,0 +1,130 @@
+package base
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+)
+
+// rootsSSH refuses files that others than root could change: whoever writes them decides who
+// logs in, and sshd looks at the owner of some of them only.
+func (j *job) rootsSSH() error {
+	files, err := j.list(sshNames, "")
+	if err != nil {
+		return failed("%v", err)
+	}
+	for _, path := range append([]string{sshFiles, sshNames, sshSigners, sshSettings}, files...) {
+		at, err := j.place(path)
+		if err != nil {
+			return failed("%v", err)
+		}
+		info, err := os.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return failed("%v", err)
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 || !info.IsDir() && !info.Mode().IsRegular() {
+			return refused("%s must be a file or folder of root that nobody else may write, since it decides who logs in: remove it, and Slipway makes it again", printable(path))
+		}
+	}
+	return nil
+}
+
+// setElsewhere says which file other than ours sets what lets certificates in, also where it does so
+// for some logins behind a Match: our principals would hold for that authority's people, too, or
+// theirs for ours.
+func (j *job) setElsewhere(file string, depth int) (string, error) {
+	const deepest = 16 // as sshd has it
+	if depth > deepest {
+		return file + " is included too deeply: let the SSH server's settings include less", nil
+	}
+	text, _, err := j.read(file)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(strings.Replace(line, "=", " ", 1))
+		if len(words) < 2 {
+			continue
+		}
+		word := strings.ToLower(words[0])
+		if _, is := sshWanted[word]; is {
+			return fmt.Sprintf("another file of the SSH server, %s, sets %s to %s, and Slipway does not take its place: remove that setting, or let the design not name accounts for certificates",
+				printable(file), word, printable(words[1])), nil
+		}
+		if word != "include" {
+			continue
+		}
+		for _, pattern := range words[1:] {
+			if found, err := j.setByIncluded(strings.Trim(pattern, `"`), depth+1); found != "" || err != nil {
+				return found, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// setByIncluded is setElsewhere for the files of a pattern.
+func (j *job) setByIncluded(pattern string, depth int) (string, error) {
+	if !filepath.IsAbs(pattern) {
+		pattern = "/etc/ssh/" + pattern
+	}
+	folder := filepath.Dir(pattern)
+	if strings.ContainsAny(folder, "*?[") {
+		return fmt.Sprintf("the SSH server includes %s, and Slipway does not look into folders by a pattern: name the folder", printable(pattern)), nil
+	}
+	files, err := j.list(folder, "")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		if is, _ := filepath.Match(pattern, file); !is || file == sshSettings {
+			continue
+		}
+		if found, err := j.setElsewhere(file, depth); found != "" || err != nil {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// keepKeys refuses to remove a key from the account that this session came to by certificate,
+// unless certificates would open it after the next start of the server, too.
+func (j *job) keepKeys(account string, want item.User, ours bool, r ring, added []string, unread error) error {
+	leave := without(added, parseKeys(strings.Join(want.Keys, "\n")))
+	if ours {
+		leave = without(r.all(), parseKeys(strings.Join(want.Keys, "\n")))
+	}
+	if unread == nil && len(leave) == 0 || j.certificatesLast(account) {
+		return nil
+	}
+	return refused("Slipway logs in as %s by a certificate, and the SSH server would not let it in by one after its next start: the keys of %s stay until that is right. "+
+		"Look at `sshd -T -C user=%s` and at %s", account, account, account, sshFiles)
+}
+
+// certificatesLast says whether the files let in the certificates of this session's authority.
+func (j *job) certificatesLast(account string) bool {
+	settings, _, err := j.read(sshSettings)
+	signers, _, unread := j.read(sshSigners)
+	names, _, unnamed := j.read(sshNames + "/" + account)
+	if err != nil || unread != nil || unnamed != nil || string(settings) != sshText || j.rootsSSH() != nil {
+		return false
+	}
+	signs := func(line string) bool { return item.Fingerprint(line) == item.Fingerprint(j.h.LoginAuthority) }
+	if cannot, err := j.cannotSSH(); err != nil || cannot != "" {
+		return false
+	}
+	return slices.ContainsFunc(strings.Split(strings.TrimSpace(string(signers)), "\n"), signs) &&
+		strings.HasPrefix(string(names), "slipway:") && strings.HasSuffix(strings.TrimSpace(string(names)), ":"+account) &&
+		j.provenSSH([]string{account}) == nil
+}
