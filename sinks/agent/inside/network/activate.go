@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -95,9 +97,6 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			}
 		}
 	}
-	if err := a.release(ctx, p, m); err != nil {
-		return err
-	}
 	for _, id := range p.after.names("bridge") {
 		if err := a.spanningTree(ctx, id, m.links[id], p.after[id].STP); err != nil {
 			return err
@@ -121,12 +120,14 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 }
 
 // release takes ports that left the design out of bonds and bridges that stay. systemd-networkd leaves an interface
-// as it is once no file matches the interface.
-func (a activation) release(ctx context.Context, p *plan, m *machine) error {
+// as it is once no file matches the interface. Before it has read its files again, it would put the port back.
+func (a activation) release(ctx context.Context, p *plan) error {
 	for _, id := range p.before.names("ethernet") {
+		master := p.before.master(id)
 		_, stays := p.after[id]
-		_, masterStays := p.after[m.master(id)]
-		if stays || !masterStays || m.master(id) != p.before.master(id) || !exists(a.h.Path("/sys/class/net/"+id+"/master")) {
+		_, masterStays := p.after[master]
+		is, err := os.Readlink(a.h.Path("/sys/class/net/" + id + "/master"))
+		if stays || !masterStays || err != nil || filepath.Base(is) != master {
 			continue
 		}
 		if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"); err != nil {

@@ -216,6 +216,9 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 	if err := a.activate(ctx, p.all); err != nil {
 		return err
 	}
+	if err := a.release(ctx, p); err != nil {
+		return err
+	}
 	if err := f.start(ctx, h, p.starts); err != nil {
 		return err
 	}

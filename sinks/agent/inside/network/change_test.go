@@ -384,10 +384,6 @@ func TestAPortThatLeavesTheDesignLeavesItsBridge(t *testing.T) {
 		"br1": {Kind: "bridge", Members: []string{"eth4"}}, "eth4": {Kind: "ethernet"},
 	}
 	after := links{"br0": {Kind: "bridge", Members: []string{"eth1"}}, "eth1": {Kind: "ethernet"}}
-	m := &machine{links: map[string]*real{}}
-	for id, l := range before {
-		m.links[id] = &real{Link: l}
-	}
 	for _, there := range []bool{true, false} {
 		var ran []string
 		h := inside.Real(t.TempDir(), true)
@@ -398,11 +394,13 @@ func TestAPortThatLeavesTheDesignLeavesItsBridge(t *testing.T) {
 		for id := range before {
 			put(t, h.Root, "/sys/class/net/"+id+"/ifindex", "7\n", 0o644)
 			if there && id != "eth3" { // somebody has taken eth3 out
-				put(t, h.Root, "/sys/class/net/"+id+"/master/ifindex", "8\n", 0o644)
+				if err := os.Symlink("../"+before.master(id), filepath.Join(h.Root, "sys/class/net", id, "master")); err != nil && before.master(id) != "" {
+					t.Fatal(err)
+				}
 			}
 		}
 		a := activation{f: standard(), h: h, manager: Networkd}
-		if err := a.prepare(t.Context(), &plan{before: before, after: after, all: after, manager: Networkd}, m); err != nil {
+		if err := a.release(t.Context(), &plan{before: before, after: after, all: after, manager: Networkd}); err != nil {
 			t.Fatal(err)
 		}
 		for id, want := range map[string]bool{"eth1": false, "eth2": there, "eth3": false, "eth4": false} {
