@@ -199,8 +199,14 @@ func (f *File) Bytes() ([]byte, error) {
 	}
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(indent)
-	err := errors.Join(e.Encode(&whole), e.Close())
-	return out.Bytes(), err
+	if err := errors.Join(e.Encode(&whole), e.Close()); err != nil {
+		return nil, err
+	}
+	// The library writes some comments so that it cannot read them again.
+	if _, err := Parse(".yaml", out.Bytes()); err != nil {
+		return nil, fmt.Errorf("the file cannot be written as YAML: %w: remove its comments, or write it as JSON", err)
+	}
+	return out.Bytes(), nil
 }
 
 // emitJSON writes a node as JSON. newline is a line break with the current
