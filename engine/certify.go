@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -77,7 +76,7 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 		return driver.Certificates{}
 	}
 	// Not bound to an address: a forward on the way would have the node refuse it.
-	return driver.Certificates{Last: !isAsked, Sign: func(key, account string, _ netip.Addr) (string, error) {
+	return driver.Certificates{Last: !isAsked, Sign: func(key, account string) (string, error) {
 		c, err := a.Certify(key, sshca.Login{Node: n.Name, Account: account, For: "daemon", Life: loginLife}, time.Now())
 		return c.Line, err
 	}}

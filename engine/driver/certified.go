@@ -1,7 +1,5 @@
 package driver
 
-import "net/netip"
-
 // Certified is a Machine that logs in over SSH, and may do so by a certificate that is
 // signed for each login.
 type Certified interface {
@@ -13,9 +11,8 @@ type Certified interface {
 // Certificates are what logins by certificate take.
 type Certificates struct {
 	// Sign gives the certificate of a public key, "ssh-ed25519 AAAA…", for one login to the
-	// machine's account; from is the address that logs in, zero where it may arrive as
-	// another one. Nil is for no certificate.
-	Sign func(publicKey, account string, from netip.Addr) (certificate string, err error)
+	// machine's account. Nil is for no certificate.
+	Sign func(publicKey, account string) (certificate string, err error)
 	// Why says why there is no certificate although there should be one; empty where there
 	// is one, or none should be.
 	Why string

@@ -55,9 +55,6 @@ func (v Value) Reveal() string {
 // IsZero reports whether there is no credential.
 func (v Value) IsZero() bool { return v == Value{} }
 
-// IsNameAlone says whether there is no secret: nothing, or the name of an account.
-func (v Value) IsNameAlone() bool { return v.Reveal() == "" }
-
 func (v Value) String() string               { return redacted }
 func (v Value) GoString() string             { return redacted }
 func (v Value) LogValue() slog.Value         { return slog.StringValue(redacted) }

@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -77,8 +76,6 @@ type Login struct {
 	// For says who logs in and why, for the log of the node's SSH server: "daemon",
 	// "ops by slipway ssh".
 	For string
-	// From is the only address that may log in; any where it is zero.
-	From netip.Addr
 	// Life is how long it is valid from now on, up to Longest.
 	Life time.Duration
 	// Terminal lets it have a terminal.
@@ -117,10 +114,6 @@ func (a *Authority) Certify(publicKey string, l Login, now time.Time) (Certifica
 		ValidPrincipals: []string{item.LoginName(l.Node, l.Account)},
 		ValidAfter:      validAfter, ValidBefore: uint64(now.Add(l.Life).Unix()),
 		Permissions: gossh.Permissions{CriticalOptions: map[string]string{}, Extensions: map[string]string{}},
-	}
-	if l.From.IsValid() {
-		from := l.From.Unmap().WithZone("")
-		c.CriticalOptions["source-address"] = netip.PrefixFrom(from, from.BitLen()).String()
 	}
 	if l.Terminal {
 		c.Extensions["permit-pty"] = ""

@@ -121,19 +121,13 @@ func (m *machine) Outranked(context.Context) error {
 // Certify implements driver.Certified.
 func (m *machine) Certify(by driver.Certificates) { m.client.Certify(by) }
 
-// named is a request with who asks, and how the connection logged in that it is for: what
-// that took is not taken away.
+// named is a request with who asks, and what Slipway logs in with: the credential, and who
+// signed the certificate of this connection. The helper takes none of these away.
 func (m *machine) named(r wire.Request, by sshclient.Entry) wire.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.Version, r.Site, r.Term = wire.Version, m.site, m.term
-	r.Key, r.Password, r.Authority = "", false, by.Authority
-	switch by.By {
-	case site.ByKey:
-		r.Key = m.client.PublicKey()
-	case site.ByPassword:
-		r.Password = true
-	}
+	r.Key, r.Password, r.Authority = m.client.PublicKey(), m.client.ByPassword(), by.Authority
 	return r
 }
 

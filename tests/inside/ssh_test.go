@@ -2,7 +2,6 @@ package inside_test
 
 import (
 	"errors"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,15 +23,16 @@ func (n *node) byCertificate(t *testing.T, a *sshca.Authority, node string, cred
 		t.Fatal(err)
 	}
 	m.(driver.Namer).Name("s1", n.term)
-	m.(driver.Certified).Certify(driver.Certificates{Sign: func(key, account string, from netip.Addr) (string, error) {
-		c, err := a.Certify(key, sshca.Login{Node: node, Account: account, For: "daemon", From: from, Life: time.Minute}, time.Now())
+	m.(driver.Certified).Certify(driver.Certificates{Sign: func(key, account string) (string, error) {
+		c, err := a.Certify(key, sshca.Login{Node: node, Account: account, For: "daemon", Life: time.Minute}, time.Now())
 		return c.Line, err
 	}})
 	return m
 }
 
-// On a real system certificates of the site log in for one node, the key of the credential
-// becomes unnecessary, and nothing takes away the way in that is in use.
+// On a real system certificates of the site log in for one node, besides the credential, and
+// nothing takes away the way in that is in use. Where another authority is set for some logins,
+// nothing is written.
 func TestCertificatesOnRealSystems(t *testing.T) {
 	all := fixtures[:1]
 	if proves() {
@@ -75,6 +75,12 @@ func certificatesOn(t *testing.T, n *node) {
 	}
 	n.Does("rm /etc/ssh/sshd_config.d/99-broken.conf; test ! -e /etc/ssh/sshd_config.d/60-slipway.conf")
 
+	n.Does("printf 'Match User bob\n  TrustedUserCAKeys /etc/ssh/theirs.pub\n' > /etc/ssh/sshd_config.d/99-match.conf; sshd -t")
+	if _, err := n.converge(d); err == nil || !strings.Contains(err.Error(), "another file of the SSH server, /etc/ssh/sshd_config.d/99-match.conf, sets trustedusercakeys") {
+		t.Errorf("behind a Match: %v", err)
+	}
+	n.Does("test ! -e /etc/ssh/sshd_config.d/60-slipway.conf; rm /etc/ssh/sshd_config.d/99-match.conf")
+
 	n.Does("systemctl show -P MainPID ssh > /root/pid; test -s /root/pid")
 	n.converges(d)
 	n.Says("systemctl show -P MainPID ssh | cmp - /root/pid && sshd -T | grep -E '^(trustedusercakeys|authorizedprincipalsfile)'",
@@ -90,13 +96,13 @@ func certificatesOn(t *testing.T, n *node) {
 	}
 
 	n.Does("mv /root/.ssh/authorized_keys /root/kept")
-	if l, err := look("n1", secret.New("root", "")); err != nil || l.By != site.ByCertificate {
+	if l, err := look("n1", key); err != nil || l.By != site.ByCertificate {
 		t.Errorf("without the key: %+v, %v", l, err)
 	}
 	if _, err := look("n2", key); !errors.Is(err, driver.ErrDenied) {
 		t.Errorf("neither: %v", err)
 	}
-	m := n.byCertificate(t, a, "n1", secret.New("root", ""))
+	m := n.byCertificate(t, a, "n1", key)
 	seen, err := m.Observe(t.Context(), plain, n.driver.Facets())
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +112,7 @@ func certificatesOn(t *testing.T, n *node) {
 		t.Errorf("the last way in was taken away: %v", err)
 	}
 	m.Close()
-	if l, err := look("n1", secret.New("root", "")); err != nil || l.By != site.ByCertificate {
+	if l, err := look("n1", key); err != nil || l.By != site.ByCertificate {
 		t.Errorf("after that: %+v, %v", l, err)
 	}
 

@@ -48,8 +48,10 @@ type Client struct {
 //   - a private key in PEM form;
 //   - such a key, and behind it the certificate that OpenSSH's authority made
 //     of it, a line "ssh-ed25519-cert-v01@openssh.com AAAA…";
-//   - a password;
-//   - nothing, where certificates alone are to log in, see Certify.
+//   - a password.
+//
+// An empty secret is driver.ErrDenied: certificates, see Certify, are a second way in and
+// never the only one.
 func Open(e site.Endpoint, s secret.Value) (*Client, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Hostname() == "" {
@@ -83,14 +85,17 @@ func (c *Client) Address() string { return c.address }
 // User is who logs in.
 func (c *Client) User() string { return c.user }
 
-// PublicKey is the key that logs in, as in authorized_keys(5), empty where a password
-// or a certificate does.
+// PublicKey is the key of the credential, as in authorized_keys(5), empty where it is a
+// password or a certificate.
 func (c *Client) PublicKey() string {
 	if c.login.key == nil {
 		return ""
 	}
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(c.login.key)))
 }
+
+// ByPassword reports whether the credential is the account's password.
+func (c *Client) ByPassword() bool { return c.login.password }
 
 // Through is the client of the same host by another address, a host and a port. The
 // host proves itself as by its own address.
@@ -112,38 +117,30 @@ func (c *Client) Dial(ctx context.Context) (*gossh.Client, error) {
 // driver.ErrDenied, and what may pass driver.ErrUnreachable.
 func (c *Client) Login(ctx context.Context) (*gossh.Client, Entry, error) {
 	e := Entry{Account: c.user}
-	var denials []error
+	var denial error // by the credential, where that was tried
 	for _, w := range c.ways(&e, time.Now()) {
 		client, authority, err := c.dial(ctx, w.login)
-		if err == nil {
+		switch {
+		case err == nil:
 			e.By, e.Authority = w.by, authority
 			return client, e, nil
-		}
-		if !errors.Is(err, driver.ErrDenied) {
+		case !errors.Is(err, driver.ErrDenied):
 			return nil, e, err
+		case w.by == site.ByCertificate:
+			e.Refused = c.offer.refused(err, time.Now().Add(spare))
+		default:
+			denial = err
 		}
-		if w.by == site.ByCertificate {
-			until := time.Now().Add(spare)
-			if c.login.isNone() { // nothing else can be tried meanwhile
-				until = time.Time{}
-			}
-			e.Refused = c.offer.refused(err, until)
-		}
-		denials = append(denials, err)
 	}
-	if len(denials) == 0 {
-		return nil, e, denied("there is nothing to log in to %s with: %s", c.address, orDefault(e.Refused, "the credential is empty"))
+	if e.Refused != "" {
+		denial = fmt.Errorf("%w; by certificate: %s", denial, e.Refused)
 	}
-	last := denials[len(denials)-1]
-	if e.Refused != "" && len(denials) > 1 {
-		last = fmt.Errorf("%w; by certificate: %s", last, e.Refused)
-	}
-	return nil, e, last
+	return nil, e, denial
 }
 
 // dial connects and logs in by one way. It gives the authority of the site's certificate
 // that did, if one did.
-func (c *Client) dial(ctx context.Context, way func(net.Conn) (login, error)) (_ *gossh.Client, authority string, _ error) {
+func (c *Client) dial(ctx context.Context, way func() (login, error)) (_ *gossh.Client, authority string, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", orDefault(c.through, c.address))
@@ -152,7 +149,7 @@ func (c *Client) dial(ctx context.Context, way func(net.Conn) (login, error)) (_
 	}
 	keep := context.AfterFunc(ctx, func() { conn.Close() })
 	var client *gossh.Client
-	l, err := way(conn)
+	l, err := way()
 	if err == nil {
 		client, err = c.enter(ctx, conn, l)
 	}

@@ -24,9 +24,6 @@ type login struct {
 	authority   string             // that signed the certificate for this login alone; empty for others
 }
 
-// isNone says whether there is nothing to log in with.
-func (l login) isNone() bool { return l.method == nil }
-
 // by is how it logs in, as site.Login has it.
 func (l login) by() string {
 	if l.password {
@@ -43,8 +40,8 @@ func (l login) what() string {
 }
 
 func loginBy(s secret.Value) (login, error) {
-	if s.IsNameAlone() {
-		return login{}, nil
+	if s.Reveal() == "" {
+		return login{}, denied("the credential is empty; put a private key or a password there")
 	}
 	if !s.IsPEM() {
 		password, err := s.Password()

@@ -3,8 +3,6 @@ package sshclient
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -79,28 +77,27 @@ func (c *Client) Again() { c.offer.forget() }
 // way is one way to log in.
 type way struct {
 	by    string
-	login func(net.Conn) (login, error)
+	login func() (login, error)
 }
 
-// ways are those to try, in order. It notes why none is by certificate although one could be.
-func (c *Client) ways(e *Entry, at time.Time) (all []way) {
+// ways are those to try, in order; the credential's is always one of them. It notes why none
+// is by certificate although one could be.
+func (c *Client) ways(e *Entry, at time.Time) []way {
 	by, why := c.offer.now(at)
 	e.Refused = orDefault(why, by.Why)
-	if !c.login.isNone() {
-		all = append(all, way{c.login.by(), func(net.Conn) (login, error) { return c.login, c.login.valid(at) }})
+	own := way{c.login.by(), func() (login, error) { return c.login, c.login.valid(at) }}
+	shown := way{site.ByCertificate, func() (login, error) { return c.certify(by) }}
+	switch {
+	case by.Sign == nil:
+		return []way{own}
+	case by.Last:
+		return []way{own, shown}
 	}
-	if by.Sign == nil {
-		return all
-	}
-	shown := way{site.ByCertificate, func(conn net.Conn) (login, error) { return c.certify(by, conn) }}
-	if by.Last {
-		return append(all, shown)
-	}
-	return append([]way{shown}, all...)
+	return []way{shown, own}
 }
 
 // certify makes a key pair for one connection, and has it signed.
-func (c *Client) certify(by driver.Certificates, conn net.Conn) (login, error) {
+func (c *Client) certify(by driver.Certificates) (login, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return login{}, err
@@ -109,7 +106,7 @@ func (c *Client) certify(by driver.Certificates, conn net.Conn) (login, error) {
 	if err != nil {
 		return login{}, err
 	}
-	line, err := by.Sign(authorized(signer.PublicKey()), c.user, arrivesFrom(conn))
+	line, err := by.Sign(authorized(signer.PublicKey()), c.user)
 	if err != nil {
 		return login{}, denied("%w", err)
 	}
@@ -122,31 +119,4 @@ func (c *Client) certify(by driver.Certificates, conn net.Conn) (login, error) {
 
 func authorized(key gossh.PublicKey) string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(key)))
-}
-
-// arrivesFrom is the address that the other side sees of a connection, where that is
-// certain: it is in a network of ours, so nothing between translates addresses.
-func arrivesFrom(conn net.Conn) netip.Addr {
-	local, here := address(conn.LocalAddr())
-	remote, there := address(conn.RemoteAddr())
-	all, err := net.InterfaceAddrs()
-	if !here || !there || err != nil {
-		return netip.Addr{}
-	}
-	for _, a := range all {
-		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Unmap() == local && p.Contains(remote) {
-			return local
-		}
-	}
-	return netip.Addr{}
-}
-
-func address(a net.Addr) (netip.Addr, bool) {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}, false
-	}
-	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
-	return addr, addr.IsValid()
 }

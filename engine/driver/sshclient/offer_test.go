@@ -3,7 +3,6 @@ package sshclient_test
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,9 +54,9 @@ func authority(t *testing.T) *sshca.Authority {
 
 // signed are certificates by an authority at a time, for a node; asked counts them.
 func signed(a *sshca.Authority, node string, at func() time.Time, asked *int) driver.Certificates {
-	return driver.Certificates{Sign: func(key, account string, from netip.Addr) (string, error) {
+	return driver.Certificates{Sign: func(key, account string) (string, error) {
 		*asked++
-		c, err := a.Certify(key, sshca.Login{Node: node, Account: account, For: "test", From: from, Life: time.Minute}, at())
+		c, err := a.Certify(key, sshca.Login{Node: node, Account: account, For: "test", Life: time.Minute}, at())
 		return c.Line, err
 	}}
 }
@@ -80,21 +79,26 @@ func login(t *testing.T, c *sshclient.Client) (sshclient.Entry, error) {
 	return e, err
 }
 
-// A certificate needs no key of the credential.
-func TestCertificateAlone(t *testing.T) {
+// A certificate comes first, and without one the credential logs in as before.
+func TestCertificateFirst(t *testing.T) {
 	n, asked := startNode(t), 0
-	c := n.open(t, secret.New(n.account, ""))
-	if e, err := login(t, c); !errors.Is(err, driver.ErrDenied) || e.By != "" {
-		t.Fatalf("without anything: %+v, %v", e, err)
-	}
+	c := n.open(t, n.key(t, "user", ""))
 	c.Certify(signed(n.authority, "n1", time.Now, &asked))
 	e, err := login(t, c)
-	if err != nil || e.By != site.ByCertificate || e.Authority != n.authority.Public() || e.Refused != "" {
+	if err != nil || e.By != site.ByCertificate || e.Authority != n.authority.Public() || e.Refused != "" || asked != 1 {
 		t.Fatalf("got %+v, %v", e, err)
 	}
 	c.Certify(driver.Certificates{})
-	if _, err := login(t, c); !errors.Is(err, driver.ErrDenied) {
-		t.Errorf("certificates are over: %v", err)
+	if e, err := login(t, c); err != nil || e.By != site.ByKey || e.Authority != "" || asked != 1 {
+		t.Errorf("certificates are over: %+v, %v", e, err)
+	}
+}
+
+// A certificate never stands in for the credential.
+func TestNoCertificateAlone(t *testing.T) {
+	n := startNode(t)
+	if _, err := sshclient.Open(n.endpoint(n.hostKey), secret.New(n.account, "")); !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "the credential is empty") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -110,16 +114,9 @@ func TestCertificatesRefused(t *testing.T) {
 			return signed(n.authority, "n1:"+n.account+"\nslipway:n1", time.Now, a)
 		},
 		"not signed at all": func(a *int) driver.Certificates {
-			return driver.Certificates{Sign: func(string, string, netip.Addr) (string, error) {
+			return driver.Certificates{Sign: func(string, string) (string, error) {
 				*a++
 				return "", errors.New("the site key is missing")
-			}}
-		},
-		"from elsewhere": func(a *int) driver.Certificates {
-			return driver.Certificates{Sign: func(key, account string, _ netip.Addr) (string, error) {
-				*a++
-				c, err := n.authority.Certify(key, sshca.Login{Node: "n1", Account: account, From: netip.MustParseAddr("192.0.2.1"), Life: time.Minute}, time.Now())
-				return c.Line, err
 			}}
 		},
 	} {
@@ -138,14 +135,6 @@ func TestCertificatesRefused(t *testing.T) {
 			if e, err := login(t, c); err != nil || e.By != site.ByCertificate || e.Refused != "" {
 				t.Errorf("a good one later: %+v, %v", e, err)
 			}
-			alone := n.open(t, secret.New(n.account, ""))
-			alone.Certify(by(&asked))
-			before := asked
-			for i := range 2 { // there is nothing else to try
-				if e, err := login(t, alone); !errors.Is(err, driver.ErrDenied) || e.By != "" || asked != before+i+1 {
-					t.Errorf("alone: %+v, %v after %d", e, err, asked-before)
-				}
-			}
 		})
 	}
 }
@@ -157,11 +146,6 @@ func TestNobodySigns(t *testing.T) {
 	c.Certify(driver.Certificates{Why: "the site key is missing"})
 	if e, err := login(t, c); err != nil || e.By != site.ByKey || e.Refused != "the site key is missing" {
 		t.Errorf("got %+v, %v", e, err)
-	}
-	alone := n.open(t, secret.New(n.account, ""))
-	alone.Certify(driver.Certificates{Why: "the site key is missing"})
-	if _, err := login(t, alone); !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "the site key is missing") {
-		t.Errorf("got %v", err)
 	}
 }
 

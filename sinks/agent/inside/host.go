@@ -29,14 +29,13 @@ type Host struct {
 	// Owned lists what Slipway made.
 	Owned *Owned
 	// Login is the account of this session; empty if there is none. Slipway keeps everything that the account needs
-	// to log in again.
+	// to log in again: what the endpoint's credential needs, and what a certificate needs where one logged in.
 	Login string
-	// LoginKey is the public key of this login, as in authorized_keys(5); empty for another kind of login.
+	// LoginKey is the public key of the endpoint's credential, as in authorized_keys(5); empty for another kind.
 	LoginKey string
-	// LoginPassword says that this login used the account's password.
+	// LoginPassword says that the credential is the account's password.
 	LoginPassword bool
-	// LoginAuthority is the public key of who signed the certificate that it logged in with;
-	// empty where it was something else.
+	// LoginAuthority is the public key of the authority whose certificate logged in; empty if the credential did.
 	LoginAuthority string
 	// Show are the digests that files are designed with, by their keys, of which the
 	// content is to be told where they have another one.

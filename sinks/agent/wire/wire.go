@@ -58,13 +58,13 @@ type Request struct {
 	// Term is the daemon's term. The program refuses a write with a term below the highest that the system has
 	// seen.
 	Term uint64 `json:"term"`
-	// Key is the public key of this session's login, as in authorized_keys(5); empty after a login by password or
-	// certificate.
+	// Key is the public key of the endpoint's credential, as in authorized_keys(5); empty where that is a password
+	// or a certificate.
 	Key string `json:"key,omitempty"`
-	// Password says that this session logged in with the account's password.
+	// Password says that the credential is the account's password.
 	Password bool `json:"password,omitempty"`
-	// Authority is the public key of the site's authority by whose certificate this session
-	// logged in; empty where it came by something else.
+	// Authority is the public key of the site's authority whose certificate logged in to this session; empty where
+	// the credential did.
 	Authority string `json:"authority,omitempty"`
 	// Observe is for OpObserve: the keys of the items that the design asks for, by
 	// facet. The program tells of them and of all that it owns in these facets.

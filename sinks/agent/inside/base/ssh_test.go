@@ -215,8 +215,9 @@ func TestCertificateOfThisSession(t *testing.T) {
 		"the account leaves":             {"", signerA, []item.Item{certificates("n1", "root")}, nil, "let the design keep both"},
 		"another account joins":          {"", signerA, []item.Item{certificates("n1", "ops", "root")}, nil, ""},
 		"the key, by key":                {keyA, "", []item.Item{withKey[0], account("ops", item.User{Sudo: true})}, nil, "without its last key"},
-		"the last key, by certificate":   {"", signerA, []item.Item{withKey[0], account("ops", item.User{Sudo: true})}, nil, ""},
-		"another key, by certificate":    {"", signerA, []item.Item{withKey[0], account("ops", item.User{Keys: []string{keyB}, Sudo: true})}, nil, ""},
+		"the last key, by certificate":   {keyA, signerA, []item.Item{withKey[0], account("ops", item.User{Sudo: true})}, nil, "without its last key"},
+		"another key, by certificate":    {keyA, signerA, []item.Item{withKey[0], account("ops", item.User{Keys: []string{keyB}, Sudo: true})}, nil, "would remove that key"},
+		"a key besides, by certificate":  {keyA, signerA, []item.Item{withKey[0], account("ops", item.User{Keys: []string{keyA, keyB}, Sudo: true})}, nil, ""},
 		"key and certificates at once":   {"", signerA, []item.Item{account("ops", item.User{Sudo: true})}, []string{item.KindSSH}, "could not log in again"},
 		"the whole account":              {"", signerA, nil, []string{"users.ops"}, "logs in as ops"},
 		"sudo, which it needs all along": {"", signerA, []item.Item{withKey[0], account("ops", item.User{Keys: []string{keyA}})}, nil, "needs its sudo"},
@@ -235,39 +236,6 @@ func TestCertificateOfThisSession(t *testing.T) {
 			}
 			if c.authority != "" && (s.get(sshSigners) != signerA+"\n" || s.get(sshNames+"/ops") != "slipway:n1:ops\n" || s.get(sshSettings) != sshText) {
 				t.Error("the way in was taken away")
-			}
-		})
-	}
-}
-
-// A key goes only where certificates would let in after the next start of the server, too: that
-// this session came by one proves what the running server has read.
-func TestKeysStayUntilCertificatesLast(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(s *fake)
-		says   string
-	}{
-		"as they were set":   {func(*fake) {}, ""},
-		"other settings won": {func(s *fake) { s.put("/etc/ssh/sshd_config.d/00-x.conf", "TrustedUserCAKeys /etc/ssh/ca.pub\n") }, "would not let it in"},
-		"no folder is read":  {func(s *fake) { s.put(sshMain, "UsePAM yes\n") }, "would not let it in"},
-		"sshd cannot start":  {func(s *fake) { s.put("/etc/ssh/sshd_config.d/00-x.conf", "Broken yes\n") }, "would not let it in"},
-		"the file is gone":   {func(s *fake) { s.must(os.Remove(s.at(sshSettings))) }, "would not let it in"},
-		"no such authority":  {func(s *fake) { s.put(sshSigners, signerB+"\n") }, "would not let it in"},
-		"no such name":       {func(s *fake) { s.must(os.Remove(s.at(sshNames + "/ops"))) }, "would not let it in"},
-		"somebody else's":    {func(s *fake) { s.must(os.Lchown(s.at(sshSigners), 900, 900)) }, "would not let it in"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newFake(t)
-			with := account("ops", item.User{Keys: []string{keyA}, Sudo: true})
-			s.applies([]item.Item{certificates("n1", "ops"), with})
-			s.login, s.authority = "ops", signerA
-			c.change(s)
-			err, _ := s.apply([]item.Item{account("ops", item.User{Sudo: true})})
-			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("got %v, want %q", err, c.says)
-			}
-			if c.says != "" {
-				s.so(with)
 			}
 		})
 	}

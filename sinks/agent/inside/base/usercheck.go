@@ -73,9 +73,6 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 		return refused("Slipway logs in as %s with this account's password: with another one, or none, it could not log in again. Give the endpoint a credential with a key first", account)
 	}
 	r, err := j.keys(l)
-	if j.h.LoginAuthority != "" {
-		return j.keepKeys(account, want, made.ours(l), r, made.Added, err)
-	}
 	if err != nil || len(r.all()) == 0 {
 		return nil // it did not come by a key of these files
 	}
@@ -88,7 +85,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	}
 	own := parseKey(j.h.LoginKey)
 	if own != "" && hasKey(r.all(), own) && !hasKey(append(left, parseKeys(strings.Join(want.Keys, "\n"))...), own) {
-		return refused("Slipway logs in as %s with the key %s, which would be removed: Slipway could not log in again. Let the design keep this key until the endpoint's credential has another one that is in the design, too, or until Slipway logs in by certificate (system.ssh.accounts)", account, own)
+		return refused("Slipway logs in as %s with the key %s of the endpoint's credential, and this step would remove that key: Slipway could not log in again. Let the design keep the key until the credential has another one that is in the design, too", account, own)
 	}
 	return nil
 }

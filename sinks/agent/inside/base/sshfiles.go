@@ -6,11 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/slipway-gitops/slipway/engine/item"
 )
 
 // rootsSSH refuses files that others than root could change: whoever writes them decides who
@@ -96,35 +93,4 @@ func (j *job) setByIncluded(pattern string, depth int) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// keepKeys refuses to remove a key from the account that this session came to by certificate,
-// unless certificates would open it after the next start of the server, too.
-func (j *job) keepKeys(account string, want item.User, ours bool, r ring, added []string, unread error) error {
-	leave := without(added, parseKeys(strings.Join(want.Keys, "\n")))
-	if ours {
-		leave = without(r.all(), parseKeys(strings.Join(want.Keys, "\n")))
-	}
-	if unread == nil && len(leave) == 0 || j.certificatesLast(account) {
-		return nil
-	}
-	return refused("Slipway logs in as %s by a certificate, and the SSH server would not let it in by one after its next start: the keys of %s stay until that is right. "+
-		"Look at `sshd -T -C user=%s` and at %s", account, account, account, sshFiles)
-}
-
-// certificatesLast says whether the files let in the certificates of this session's authority.
-func (j *job) certificatesLast(account string) bool {
-	settings, _, err := j.read(sshSettings)
-	signers, _, unread := j.read(sshSigners)
-	names, _, unnamed := j.read(sshNames + "/" + account)
-	if err != nil || unread != nil || unnamed != nil || string(settings) != sshText || j.rootsSSH() != nil {
-		return false
-	}
-	signs := func(line string) bool { return item.Fingerprint(line) == item.Fingerprint(j.h.LoginAuthority) }
-	if cannot, err := j.cannotSSH(); err != nil || cannot != "" {
-		return false
-	}
-	return slices.ContainsFunc(strings.Split(strings.TrimSpace(string(signers)), "\n"), signs) &&
-		strings.HasPrefix(string(names), "slipway:") && strings.HasSuffix(strings.TrimSpace(string(names)), ":"+account) &&
-		j.provenSSH([]string{account}) == nil
 }
