@@ -32,7 +32,7 @@ type sshFlags struct {
 func (a *app) sshCommand() *cobra.Command {
 	var f sshFlags
 	cmd := &cobra.Command{
-		Use: "ssh NODE [-- COMMAND]", Short: "log in to a node by a certificate of minutes",
+		Use: "ssh NODE [-- COMMAND]", Short: "log in to a node by a short-lived certificate",
 		Long: "Asks the daemon for a certificate that lets you log in to one account of one node for some\n" +
 			"minutes, and runs ssh with it. The history of the node keeps who got it. The system has to\n" +
 			"prove itself by the host keys that Slipway knows. The key pair is made for this login and\n" +

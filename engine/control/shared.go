@@ -84,7 +84,7 @@ func (s *shared[T]) run(key string, compute func() (T, error)) {
 		began := time.Now()
 		snap.compute(compute)
 		close(snap.done)
-		time.Sleep(time.Until(began.Add(s.every)))
+		<-time.After(time.Until(began.Add(s.every)))
 	}
 }
 

@@ -258,7 +258,7 @@ func TestWorkerIsConfined(t *testing.T) {
 	}
 }
 
-// What cannot be confined evaluates nothing, and people read why.
+// A worker that cannot be confined evaluates nothing, and the error says why.
 func TestWorkerThatCannotBeConfined(t *testing.T) {
 	e := &Evaluator{Command: []string{"/bin/sh", "-c", "echo slipway: cannot confine this process: the kernel refuses >&2; exit 1"}}
 	_, err := e.Evaluate(t.Context(), repository(map[string]string{"site.cue": "package site\n"}), "")

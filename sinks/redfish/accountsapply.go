@@ -295,7 +295,7 @@ func (m *machine) patchAccount(ctx context.Context, one account, body map[string
 	if len(infos) == 0 {
 		return nil
 	}
-	e := &answerError{method: http.MethodPatch, path: printable(one.path), status: resp.StatusCode, said: said(infos), class: driver.ErrRefused} // shown by hidden
+	e := &answerError{method: http.MethodPatch, path: printable(one.path), status: resp.StatusCode, said: said(infos), class: driver.ErrRefused}
 	for _, info := range infos {
 		e.ids = append(e.ids, printable(messageKey(at[string](info, "MessageId"))))
 	}
