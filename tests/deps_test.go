@@ -20,7 +20,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/bios", ""},
 	{"engine/item", ""},
 	{"engine/site", "engine/bios engine/item"},
-	{"engine/serve", ""},
+	{"engine/serve", "engine/hostfile"},
 	{"engine/confine", ""},
 	{"engine/cleartext", "engine/site"},
 	{"engine/keyfile", ""},

@@ -102,15 +102,11 @@ func (f *hookFlags) secure(l net.Listener) (net.Listener, error) {
 	if f.cert == "" {
 		return l, nil
 	}
-	// It is read for each connection, so that a new one takes its place.
-	read := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		c, err := tls.LoadX509KeyPair(f.cert, f.key)
-		return &c, err
-	}
-	if _, err := read(nil); err != nil {
+	c := &serve.Certificate{Cert: f.cert, Key: f.key}
+	if _, err := c.Get(nil); err != nil {
 		return nil, fmt.Errorf("certificate of --webhook-listen: %w: pass PEM files that belong together", err)
 	}
-	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: read}), nil
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Get}), nil
 }
 
 // expect says what webhooks are about, and where it is remembered which were

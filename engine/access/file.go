@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
 
 	"github.com/slipway-gitops/slipway/engine/hostfile"
 )
@@ -21,16 +20,9 @@ type File struct {
 	Owner uint32
 
 	mu     sync.Mutex
-	stamp  stamp
+	stamp  hostfile.Stamp
 	policy *Policy
 	err    error
-}
-
-// stamp tells one state of a file from another: another file, or another content, owner or mode.
-type stamp struct {
-	inode   uint64
-	changed syscall.Timespec
-	size    int64
 }
 
 // Policy is what the file says now. With an error it is one that denies everything to callers from the
@@ -38,10 +30,9 @@ type stamp struct {
 func (f *File) Policy() (*Policy, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var now stamp
+	var now hostfile.Stamp
 	if info, err := os.Stat(f.Path); err == nil {
-		st := info.Sys().(*syscall.Stat_t)
-		now = stamp{st.Ino, st.Ctim, st.Size}
+		now = hostfile.StampOf(info)
 	}
 	if f.policy != nil && now == f.stamp {
 		return f.policy, f.err

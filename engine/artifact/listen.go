@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"cmp"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 )
@@ -158,34 +156,6 @@ func httpServer(h http.Handler, m limits) *http.Server {
 		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		DisableGeneralOptionsHandler: true,
 	}
-}
-
-// certificate reloads a certificate when its file has changed, so that it can be
-// renewed while the daemon runs.
-type certificate struct {
-	cert, key string
-
-	mu    sync.Mutex
-	stamp time.Time
-	tls   *tls.Certificate
-}
-
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	info, err := os.Stat(c.cert)
-	if err == nil && c.tls != nil && info.ModTime().Equal(c.stamp) {
-		return c.tls, nil
-	}
-	loaded, lerr := tls.LoadX509KeyPair(c.cert, c.key)
-	if err = cmp.Or(err, lerr); err != nil {
-		if c.tls != nil {
-			return c.tls, nil // partly renewed
-		}
-		return nil, fmt.Errorf("certificate of the artifact server: %w", err)
-	}
-	c.stamp, c.tls = info.ModTime(), &loaded
-	return c.tls, nil
 }
 
 // towards returns this host's address for reaching another host. It sends no

@@ -569,7 +569,7 @@ func authority(t *testing.T, dir string) *x509.CertPool {
 func TestTheCertificateIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	pool := authority(t, dir)
-	c := &certificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+	c := &serve.Certificate{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -578,7 +578,7 @@ func TestTheCertificateIsRenewed(t *testing.T) {
 	srv.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	done := make(chan error, 1)
 	go func() {
-		done <- serve.Until(t.Context(), srv, tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}))
+		done <- serve.Until(t.Context(), srv, tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Get}))
 	}()
 	shake := func(pool *x509.CertPool) error {
 		conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pool})
@@ -595,20 +595,20 @@ func TestTheCertificateIsRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	key, err := os.ReadFile(c.key)
+	key, err := os.ReadFile(c.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := authority(t, dir)
-	renewed, _ := os.ReadFile(c.key)
-	if err := os.WriteFile(c.key, key, 0o600); err != nil { // the new certificate with the old key
+	renewed, _ := os.ReadFile(c.Key)
+	if err := os.WriteFile(c.Key, key, 0o600); err != nil { // the new certificate with the old key
 		t.Fatal(err)
 	}
-	touch(c.cert, time.Hour)
+	touch(c.Cert, time.Hour)
 	if err := shake(pool); err != nil {
 		t.Errorf("half renewed: %v", err)
 	}
-	if err := os.WriteFile(c.key, renewed, 0o600); err != nil {
+	if err := os.WriteFile(c.Key, renewed, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := shake(next); err != nil {

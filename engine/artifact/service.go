@@ -55,6 +55,7 @@ type Service struct {
 	*Fetcher
 	*Server
 	config  Config
+	cert    *serve.Certificate // nil without TLS
 	changes chan struct{}
 
 	mu sync.Mutex
@@ -75,8 +76,10 @@ func OpenService(c Config) (*Service, error) {
 	if c.Problem == nil {
 		c.Problem = func(error) {}
 	}
+	var cert *serve.Certificate
 	if c.Cert != "" {
-		if _, err := tls.LoadX509KeyPair(c.Cert, c.Key); err != nil {
+		cert = &serve.Certificate{Cert: c.Cert, Key: c.Key, Log: c.Log}
+		if _, err := cert.Get(nil); err != nil {
 			return nil, fmt.Errorf("certificate of the artifact server: %w", err)
 		}
 	}
@@ -88,7 +91,7 @@ func OpenService(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{Store: store, Server: newServer(store, c.Log), config: c, changes: make(chan struct{}, 1), why: errors.New("the artifact server does not listen yet")}
+	s := &Service{Store: store, Server: newServer(store, c.Log), config: c, cert: cert, changes: make(chan struct{}, 1), why: errors.New("the artifact server does not listen yet")}
 	if c.Listen == "" {
 		s.why = ErrOff
 	}
@@ -157,15 +160,14 @@ func (s *Service) listens(at net.Addr, why error) {
 }
 
 func (s *Service) secure(l net.Listener) net.Listener {
-	if s.config.Cert == "" {
+	if s.cert == nil {
 		return l
 	}
-	c := &certificate{cert: s.config.Cert, key: s.config.Key}
-	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get})
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.cert.Get})
 }
 
 func (s *Service) scheme() string {
-	if s.config.Cert != "" {
+	if s.cert != nil {
 		return "https"
 	}
 	return "http"
@@ -180,10 +182,10 @@ func (s *Service) Towards(host string) (string, error) {
 // Authority returns the SHA-256 of the server's certificate, as "sha256:" and hex digits;
 // empty if it speaks http.
 func (s *Service) Authority() string {
-	if s.config.Cert == "" {
+	if s.cert == nil {
 		return ""
 	}
-	pair, err := (&certificate{cert: s.config.Cert, key: s.config.Key}).get(nil)
+	pair, err := s.cert.Get(nil)
 	if err != nil || len(pair.Certificate) == 0 {
 		return ""
 	}

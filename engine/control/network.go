@@ -45,7 +45,7 @@ const (
 
 // Listen opens the address, and says what is wrong with the files now rather than when somebody calls.
 func (n *Network) Listen(ctx context.Context) (net.Listener, error) {
-	if _, err := tls.LoadX509KeyPair(n.Cert, n.Key); err != nil {
+	if _, err := (&serve.Certificate{Cert: n.Cert, Key: n.Key}).Get(nil); err != nil {
 		return nil, fmt.Errorf("certificate of the API: %w: --api-cert and --api-key take PEM files that belong together", err)
 	}
 	if n.Clients != "" {
@@ -70,7 +70,7 @@ func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog
 	}
 	a := newAPI(d, n.Access, n.Limits, snapshotEvery, log)
 	a.problem = n.Problem
-	who := &identification{network: n, cert: &keyPair{cert: n.Cert, key: n.Key, log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
+	who := &identification{network: n, cert: &serve.Certificate{Cert: n.Cert, Key: n.Key, Log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
 	// HTTP/1.1 alone: nothing here needs HTTP/2, which has more that can be abused.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -152,7 +152,7 @@ func addressOf(r *http.Request) netip.Addr {
 // identification says who asks.
 type identification struct {
 	network *Network
-	cert    *keyPair
+	cert    *serve.Certificate
 	clients *authorities
 }
 
@@ -168,7 +168,7 @@ func (i *identification) now() time.Time {
 func (i *identification) tls() *tls.Config {
 	return &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c := &tls.Config{
-			MinVersion: tls.VersionTLS12, GetCertificate: i.cert.get, NextProtos: []string{"http/1.1"},
+			MinVersion: tls.VersionTLS12, GetCertificate: i.cert.Get, NextProtos: []string{"http/1.1"},
 			SessionTicketsDisabled: true, Time: i.network.Now,
 		}
 		if i.network.Clients != "" {

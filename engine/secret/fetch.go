@@ -3,6 +3,8 @@ package secret
 import (
 	"sync"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/hostfile"
 )
 
 // retryAfter is how long to wait after a credential could not be fetched.
@@ -11,8 +13,8 @@ const retryAfter = 30 * time.Second
 // fetch is the last result of fetching a credential that another program or server
 // keeps.
 type fetch struct {
-	mu    sync.Mutex // held during the fetch: others wait for it
-	by    stamp      // of the file that says how to fetch it
+	mu    sync.Mutex     // held during the fetch: others wait for it
+	by    hostfile.Stamp // of the file that says how to fetch it
 	file  *file
 	err   error
 	until time.Time
@@ -31,7 +33,7 @@ func (s *Store) fetchOf(name string) *fetch {
 
 // get returns the last result while it is valid, and fetches it otherwise. fetching
 // also returns for how long the credential is valid.
-func (f *fetch) get(by stamp, fetching func() (*file, time.Duration, error)) (*file, error) {
+func (f *fetch) get(by hostfile.Stamp, fetching func() (*file, time.Duration, error)) (*file, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.by == by && time.Now().Before(f.until) {

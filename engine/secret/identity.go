@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/hostfile"
 	"github.com/slipway-gitops/slipway/engine/sealed"
 )
 
 // opening is the last result of opening the identity.
 type opening struct {
 	mu    sync.Mutex // held while it opens: a TPM may be slow, but others do not need an identity
-	stamp stamp
+	stamp hostfile.Stamp
 	id    sealed.Identity
 	err   error
 	until time.Time // when to try a failed one again
@@ -22,30 +23,30 @@ type opening struct {
 
 // identity returns the identity that opens secrets. It reads the file again when it
 // changed.
-func (s *Store) identity() (sealed.Identity, stamp, error) {
+func (s *Store) identity() (sealed.Identity, hostfile.Stamp, error) {
 	o := &s.opening
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path, made := s.identityFile()
 	if path == "" {
-		return sealed.Identity{}, stamp{}, errNoIdentity
+		return sealed.Identity{}, hostfile.Stamp{}, errNoIdentity
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && made != nil {
 		id, _, merr := sealed.LoadOrCreate(path, sealed.Classic)
 		if merr != nil {
-			return sealed.Identity{}, stamp{}, fmt.Errorf("make an identity: %w", merr)
+			return sealed.Identity{}, hostfile.Stamp{}, fmt.Errorf("make an identity: %w", merr)
 		}
 		made(path, id.Recipients()[0])
 		info, err = os.Stat(path)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return sealed.Identity{}, stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, path)
+		return sealed.Identity{}, hostfile.Stamp{}, fmt.Errorf("%w (%s is not there; put its copy back if it has one)", errNoIdentity, path)
 	case err != nil:
-		return sealed.Identity{}, stamp{}, fmt.Errorf("identity: %w", err)
+		return sealed.Identity{}, hostfile.Stamp{}, fmt.Errorf("identity: %w", err)
 	}
-	now := stampOf(info)
+	now := hostfile.StampOf(info)
 	if o.stamp == now && (o.err == nil || time.Now().Before(o.until)) {
 		return o.id, now, o.err
 	}

@@ -78,7 +78,7 @@ func (s *Store) fromProgram(name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.fetchOf(name).get(stampOf(info), func() (*file, time.Duration, error) {
+	return s.fetchOf(name).get(hostfile.StampOf(info), func() (*file, time.Duration, error) {
 		p, err := readProgram(path, s.owner)
 		if err != nil {
 			return nil, 0, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/hostfile"
 	"github.com/slipway-gitops/slipway/engine/sealed"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sops"
@@ -33,7 +34,7 @@ type encrypted struct {
 // opened is the cached result of decrypting a secret.
 type opened struct {
 	of   [sha256.Size]byte
-	by   stamp
+	by   hostfile.Stamp
 	file *file
 	err  error
 }

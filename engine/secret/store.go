@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/slipway-gitops/slipway/engine/hostfile"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -79,7 +80,7 @@ type file struct {
 	sealed string
 	// elsewhere is the server that keeps the credential.
 	elsewhere string
-	stamp     stamp
+	stamp     hostfile.Stamp
 	hosts     hosts
 	uses      []Use
 	ports     []portRange
@@ -87,13 +88,6 @@ type file struct {
 	// username becomes part of the value.
 	username string
 	value    Value
-}
-
-// stamp identifies a state of a file.
-type stamp struct {
-	dev, ino uint64
-	size     int64
-	changed  syscall.Timespec // the inode's change time, which nobody can set
 }
 
 // Open opens a directory of credentials. With an empty name there is no directory, and every
@@ -212,7 +206,7 @@ func (s *Store) load(name string) (*file, error) {
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	if f, ok := s.lastRead(name); ok && f.stamp == stampOf(info) {
+	if f, ok := s.lastRead(name); ok && f.stamp == hostfile.StampOf(info) {
 		return f, nil
 	}
 	f, err := read(path)
@@ -236,11 +230,6 @@ func (s *Store) keepRead(name string, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.files[name] = f
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	st := info.Sys().(*syscall.Stat_t)
-	return stamp{uint64(st.Dev), st.Ino, st.Size, st.Ctim}
 }
 
 // read reads and checks a file. It does not wait for the other end of a pipe.
@@ -269,7 +258,7 @@ func read(path string) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
 	}
-	f.path, f.stamp = path, stampOf(info)
+	f.path, f.stamp = path, hostfile.StampOf(info)
 	return f, nil
 }
 

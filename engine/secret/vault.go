@@ -21,7 +21,7 @@ type vaultServer struct {
 
 	mu            sync.Mutex
 	authorities   string // their file, if that file names one
-	stamps        [2]stamp
+	stamps        [2]hostfile.Stamp
 	server        *vault.Server
 	timeout, keep time.Duration
 }
@@ -74,12 +74,12 @@ func (s *Store) fromVault(name string, c *site.Credential, d *site.Site) (*file,
 }
 
 // server returns the server of secrets that the host's files currently describe.
-func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by stamp, err error) {
+func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by hostfile.Stamp, err error) {
 	v := &s.vault
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.path == "" {
-		return nil, 0, 0, stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and --vault names no file that says where that is", ErrMissing)
+		return nil, 0, 0, hostfile.Stamp{}, fmt.Errorf("%w: it comes from a server of secrets, and --vault names no file that says where that is", ErrMissing)
 	}
 	now, err := stampsOf(v.path, v.authorities)
 	if err == nil && v.server != nil && v.stamps == now {
@@ -95,13 +95,13 @@ func (s *Store) server() (server *vault.Server, timeout, keep time.Duration, by 
 	}
 	if err != nil {
 		v.server = nil
-		return nil, 0, 0, stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
+		return nil, 0, 0, hostfile.Stamp{}, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	return v.server, v.timeout, v.keep, v.stamps[0], nil
 }
 
 // stampsOf returns the stamps of a server's file and of its authorities, if it names any.
-func stampsOf(files ...string) (all [2]stamp, err error) {
+func stampsOf(files ...string) (all [2]hostfile.Stamp, err error) {
 	for i, file := range files {
 		if file == "" {
 			continue
@@ -110,7 +110,7 @@ func stampsOf(files ...string) (all [2]stamp, err error) {
 		if err != nil {
 			return all, err
 		}
-		all[i] = stampOf(info)
+		all[i] = hostfile.StampOf(info)
 	}
 	return all, nil
 }
