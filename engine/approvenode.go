@@ -84,7 +84,7 @@ func (w *worker) answer(o site.Order) (a answered, err error) {
 	defer w.e.mu.Unlock()
 	switch now := w.approvalLocked(w.asks); {
 	case !w.asks.standsLocked(w) || now == "":
-		return a, fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", site.ErrRefused, w.name)
+		return a, site.NothingToApprove(w.name)
 	case o.Shown != now || w.status.Approval != now:
 		return a, fmt.Errorf("%w: what waits for approval of %s is not what you were shown; read it again: %s", site.ErrRefused, w.name, w.asks.text)
 	}

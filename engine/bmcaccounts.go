@@ -92,7 +92,7 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	digest, now := p.digest(v), time.Now()
 	use := p.use(account)
 	if use.Tries >= mostAccountTries && now.Sub(use.TriedAt) < accountTriesLast {
-		return driver.Withhold("a password was sent as the account %s %s, and was not accepted or not answered; Slipway sends none as it before %s, so that the BMC locks nobody out. "+
+		return driver.Withhold("Slipway tried to log in as the account %s %s without success. It does not try again before %s, so that the BMC does not lock the account. "+
 			"Check the account on the BMC, then run `slipway retry %s`",
 			account, say.Count(use.Tries, "time"), say.Clock(use.TriedAt.Add(accountTriesLast).UTC()), p.w.name)
 	}

@@ -26,7 +26,7 @@ func (e *Engine) loginAuthorityLocked() (*sshca.Authority, error) {
 		designed = e.design.SSH
 	}
 	if e.Key == nil {
-		return nil, errors.New("this daemon has no site key, from which its SSH authority follows: put the copy of the key back with `slipway site import-key`")
+		return nil, errors.New("this daemon has no site key, and its SSH authority is derived from that key: restore the key with `slipway site import-key`")
 	}
 	a, err := sshca.Users(e.Key, e.Site, designed.Epoch)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e *Engine) authorityTroubleLocked() string {
 		return ""
 	}
 	if _, err := e.loginAuthorityLocked(); err != nil {
-		return "no SSH certificates are signed: " + err.Error()
+		return "Slipway signs no SSH certificates: " + err.Error()
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHG
 	e.note(site.Event{Node: g.Node, Kind: site.EventOrder, By: r.By, Text: fmt.Sprintf("SSH certificate %d for %s, valid until %s",
 		c.Serial, g.Principal, c.Until.Format(time.DateTime)+"Z")})
 	if err := e.writeHistory(ctx); err != nil {
-		return site.SSHGrant{}, fmt.Errorf("no certificate without a record of it: %w", err)
+		return site.SSHGrant{}, fmt.Errorf("Slipway signed no certificate, because it could not record it: %w", err)
 	}
 	return g, nil
 }
@@ -153,15 +153,15 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	case err != nil || u.Hostname() == "":
 		return no("%s has no endpoint os in the design, so Slipway does not know where to log in", r.Node)
 	case len(accounts) == 0:
-		return no("the design lets no certificates into %s: add system: ssh: accounts: [\"root\"] to the node or its profile, and an authority to site.ssh.users", r.Node)
+		return no("the design opens no account of %s to certificates: add system: ssh: accounts: [\"root\"] to the node or its profile, and an authority to site.ssh.users", r.Node)
 	case !slices.Contains(accounts, account):
-		return no("the design lets certificates into %s only for %s, and not for %s: add it to system.ssh.accounts", r.Node, strings.Join(accounts, ", "), account)
+		return no("the design opens only these accounts of %s to certificates: %s. Add %s to system.ssh.accounts", r.Node, strings.Join(accounts, ", "), account)
 	case noAuthority != nil:
 		return no("%w", noAuthority)
 	case j.memory.Recorded.Quarantined != nil:
-		return no("%s is under quarantine: %s. Nobody gets a certificate for it until `slipway release %s`", r.Node, j.memory.Recorded.Quarantined.Reason, r.Node)
+		return no("%s is under quarantine: %s. Slipway signs no certificate for it until you run `slipway release %s`", r.Node, j.memory.Recorded.Quarantined.Reason, r.Node)
 	case state.State == site.Foreign:
-		return no("the system on %s is not the one that Slipway knows: %s. Nobody gets a certificate for it until that is settled", r.Node, state.Reason)
+		return no("Slipway does not know the system on %s, so it signs no certificate for it: %s", r.Node, state.Reason)
 	case len(ep.Trust.HostKeys) == 0:
 		return no("Slipway knows no host key of %s, so nobody could tell whether somebody intercepts the login: add the key to endpoints.os.trust.hostKeys", r.Node)
 	}

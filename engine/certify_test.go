@@ -104,7 +104,7 @@ func TestDaemonLogsInByCertificate(t *testing.T) {
 					t.Fatalf("got %+v", by)
 				}
 				notes := strings.Join(w.engine.Report().Status.Notes, "\n")
-				if strings.Contains(notes, "no SSH certificates are signed") != c.foreign {
+				if strings.Contains(notes, "Slipway signs no SSH certificates") != c.foreign {
 					t.Errorf("the notes are %q", notes)
 				}
 				if by.Sign == nil {
@@ -164,7 +164,7 @@ func TestCertifyLogin(t *testing.T) {
 			says   string
 		}{
 			"unknown node":    {func(r *site.SSHRequest) { r.Node = "z" }, site.ErrNotFound, `no node "z"`},
-			"another account": {func(r *site.SSHRequest) { r.Account = "mysql" }, site.ErrRefused, "only for root, ops, and not for mysql"},
+			"another account": {func(r *site.SSHRequest) { r.Account = "mysql" }, site.ErrRefused, "root, ops. Add mysql to"},
 			"a day":           {func(r *site.SSHRequest) { r.Life = site.Duration(24 * time.Hour) }, site.ErrRefused, "at most 1h0m0s"},
 			"for ever":        {func(r *site.SSHRequest) { r.Life = 0 }, site.ErrRefused, "at most 1h0m0s"},
 			"no key":          {func(r *site.SSHRequest) { r.Key = "x" }, site.ErrRefused, "ssh-ed25519 AAAA…"},

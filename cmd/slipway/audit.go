@@ -15,9 +15,10 @@ func (a *app) auditCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "show who tried to do what", Args: exactly(0),
-		Long: "Shows the last attempts to have the daemon do something, oldest first: who it was, how\n" +
-			"that was proven, from where, what was asked and what came of it. What was denied is there\n" +
-			"too. The daemon keeps 4096 attempts and 1024 denied ones, also over restarts.\n" + exitHelp,
+		Long: "Shows the latest attempts to have the daemon do something, oldest first: who tried, how the\n" +
+			"daemon knew them, from where, what they asked and what came of it. Denied attempts are\n" +
+			"included. The daemon keeps some thousand attempts, also over restarts: docs/api-access.md\n" +
+			"says how many of each kind.\n" + exitHelp,
 		Example: "  slipway audit\n  slipway audit --all --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			daemon := daemonAt(f.state)

@@ -80,10 +80,14 @@ func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
 	d, err := daemon.Node(ctx, f.site, o.Node)
-	if err == nil {
-		o.Shown = d.Status.Approval
+	if err != nil {
+		return err
 	}
-	return err
+	if d.Status.Approval == "" {
+		return site.NothingToApprove(o.Node)
+	}
+	o.Shown = d.Status.Approval
+	return nil
 }
 
 func (a *app) showWaiting(f orderFlags) error {

@@ -25,7 +25,7 @@ type Identity struct {
 
 func about() []route {
 	return []route{
-		{method: http.MethodGet, path: "/openapi.json", scope: ofCaller, about: "Gives this description as OpenAPI.", gives: map[string]any{},
+		{method: http.MethodGet, path: "/openapi.json", scope: ofCaller, about: "Returns this description as OpenAPI.", gives: map[string]any{},
 			serve: func(*call) (any, error) { return prepared(openAPI), nil }},
 		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site.", gives: Identity{}, serve: whoAmI},
 		{method: http.MethodGet, path: "/sites", scope: ofCaller, about: "Lists the names of the sites that the daemon manages.", gives: []string{},
@@ -53,7 +53,7 @@ var (
 
 func reads() []route {
 	return []route{
-		{method: http.MethodGet, path: "/sites/{site}/report", verb: access.Read, about: "Gives the status of the site and of all nodes, the plan and the findings, with an ETag.", gives: site.Report{},
+		{method: http.MethodGet, path: "/sites/{site}/report", verb: access.Read, about: "Returns the status of the site and of all nodes, the plan and the findings, with an ETag.", gives: site.Report{},
 			serve: func(c *call) (any, error) {
 				s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
 				if err != nil {
@@ -61,21 +61,21 @@ func reads() []route {
 				}
 				return prepared(s.body), nil
 			}},
-		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Gives the status of the site without its nodes.", gives: site.Status{},
+		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Returns the status of the site without its nodes.", gives: site.Status{},
 			serve: ofReport(func(r site.Report) any { r.Status.Nodes = []site.NodeStatus{}; return r.Status })},
-		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Gives the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
+		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Returns the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
 			serve: ofReport(func(r site.Report) any { return r.Plan })},
 		{method: http.MethodGet, path: "/sites/{site}/findings", verb: access.Read, about: "Lists the findings of the newest revision.", gives: []site.Finding{},
 			serve: ofReport(func(r site.Report) any { return append([]site.Finding{}, r.Findings...) })},
-		{method: http.MethodGet, path: "/sites/{site}/rollout", verb: access.Read, about: "Gives the last rollout. Its revision is empty before the first.", gives: site.RolloutStatus{},
+		{method: http.MethodGet, path: "/sites/{site}/rollout", verb: access.Read, about: "Returns the last rollout. Its revision is empty before the first.", gives: site.RolloutStatus{},
 			serve: ofReport(func(r site.Report) any {
 				if r.Status.Rollout == nil {
 					return site.RolloutStatus{}
 				}
 				return *r.Status.Rollout
 			})},
-		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Gives the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
-		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Gives everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
+		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Returns the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
+		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Returns everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
 			serve: func(c *call) (any, error) {
 				s, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
 					k, err := c.daemon.Known(c.site)
@@ -202,15 +202,15 @@ func nodeReads() []route {
 	node := func(path string, v access.Verb, about string, gives any, serve func(*call) (any, error)) route {
 		return route{method: http.MethodGet, path: "/sites/{site}/nodes/{node}" + path, verb: v, scope: ofNode, about: about, gives: gives, serve: serve}
 	}
-	file := node("/file", access.Files, "Gives what is in a file of the node's system that the design names, as far as it may be shown.", item.Content{},
+	file := node("/file", access.Files, "Returns the content of a designed file on the node, if it may be shown.", item.Content{},
 		func(c *call) (any, error) {
 			return c.daemon.File(c.r.Context(), c.site, c.node, c.r.URL.Query().Get("key"))
 		})
 	file.query = []parameter{{name: "key", about: "the file as the design names it", example: "files./etc/motd"}}
 	return []route{
-		node("", access.Read, "Gives the status of a node and its part of the plan.", NodeDetail{}, nodeOf),
-		node("/design", access.Read, "Gives the node as the design in force has it, with the origin of each value.", site.Node{}, designOfNode),
-		node("/inventory", access.Read, "Gives what the machine is made of; empty before it was looked at.", site.Inventory{}, func(c *call) (any, error) {
+		node("", access.Read, "Returns the status of a node and its part of the plan.", NodeDetail{}, nodeOf),
+		node("/design", access.Read, "Returns the node as the design in force has it, with the origin of each value.", site.Node{}, designOfNode),
+		node("/inventory", access.Read, "Returns the inventory of the machine; empty before the first look.", site.Inventory{}, func(c *call) (any, error) {
 			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
 			if err != nil || all.Inventory == nil {
 				return site.Inventory{}, err
@@ -218,15 +218,15 @@ func nodeReads() []route {
 			return *all.Inventory, nil
 		}),
 		node("/history", access.Read, "Lists the last events of a node, also over restarts.", []site.Event{}, func(c *call) (any, error) { return c.history(c.node) }),
-		node("/records", access.Records, "Gives everything that is recorded and observed of a node, with its inventory.", site.Closeup{}, func(c *call) (any, error) {
+		node("/records", access.Records, "Returns everything that is recorded and observed of a node, with its inventory.", site.Closeup{}, func(c *call) (any, error) {
 			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
 			all.Memory = withoutMedium(all.Memory)
 			return all, err
 		}),
-		node("/console", access.Logs, "Gives the last of what the machine wrote to its serial console, as bytes in base64.", []byte{}, func(c *call) (any, error) {
+		node("/console", access.Logs, "Returns the last of what the machine wrote to its serial console, as bytes in base64.", []byte{}, func(c *call) (any, error) {
 			return c.console()
 		}),
-		node("/agent-log", access.Logs, "Lists the last that the agent in the memory of the machine has said.", []site.Said{}, func(c *call) (any, error) {
+		node("/agent-log", access.Logs, "Lists the latest messages of the agent in the machine's memory.", []site.Said{}, func(c *call) (any, error) {
 			lines, err := c.daemon.Said(c.r.Context(), c.site, c.node)
 			return append([]site.Said{}, lines...), err
 		}),
@@ -302,7 +302,7 @@ func orders() []route {
 		return route{method: http.MethodPost, path: "/sites/{site}/" + string(v), verb: access.Verb(v), scope: ofOrder, body: body, gives: done{}, acts: true, about: about, serve: carryOut}
 	}
 	return []route{
-		order(site.VerbApprove, approveBody{}, "Approves what a person was shown: a set of destruction by its digest, or what waits at a node."),
+		order(site.VerbApprove, approveBody{}, "Approves what a person was shown: a set of losses by its digest, or what a node waits for."),
 		order(site.VerbDisapprove, disapproveBody{}, "Takes back what was approved and not used: a set, or all of a node."),
 		order(site.VerbPause, pauseBody{}, "Pauses a node or the site."),
 		order(site.VerbResume, allOrOne{}, "Ends a pause."),
@@ -311,7 +311,7 @@ func orders() []route {
 		order(site.VerbRelease, allOrOne{}, "Ends a quarantine."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
 		{method: http.MethodPost, path: "/sites/{site}/nodes/{node}/ssh", verb: access.SSH, scope: ofNode, body: sshBody{}, gives: site.SSHGrant{}, acts: true, serve: certifyLogin,
-			about: "Signs a certificate by which a person logs in to the node's system for minutes."},
+			about: "Signs a short-lived certificate that logs a person in to the node's system."},
 	}
 }
 

@@ -43,3 +43,8 @@ func (s ApprovalSource) String() string {
 	}
 	return s.By + ", by `slipway approve`"
 }
+
+// NothingToApprove is the error for a node that waits for no approval. It wraps ErrRefused.
+func NothingToApprove(node string) error {
+	return fmt.Errorf("%w: nothing to approve for %s. To approve destructive steps, pass the digest that `slipway approve` shows", ErrRefused, node)
+}
