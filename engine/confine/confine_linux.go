@@ -24,6 +24,8 @@ func Self() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnable, err)
 	}
+	runtime.LockOSThread() // no_new_privs is the thread's that asks for the filter
+	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnable, err)
 	}

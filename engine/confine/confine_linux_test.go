@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -298,6 +299,33 @@ func TestConfined(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestConfinedUser: a user without any rights confines itself, too.
+func TestConfinedUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	dir, err := os.MkdirTemp("", "confine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	text, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(dir+"/test", text, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // threads are not the same each time
+		cmd := exec.Command(dir+"/test", asConfined, "read a file", "/dev/null")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.Env = []string{}
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != refused {
+			t.Fatalf("ended with %d: %s", cmd.ProcessState.ExitCode(), out)
+		}
 	}
 }
 
