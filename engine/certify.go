@@ -115,7 +115,7 @@ func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHG
 	e.note(site.Event{Node: g.Node, Kind: site.EventOrder, By: r.By, Text: fmt.Sprintf("SSH certificate %d for %s, valid until %s",
 		c.Serial, g.Principal, c.Until.Format(time.DateTime)+"Z")})
 	if err := e.writeHistory(ctx); err != nil {
-		return site.SSHGrant{}, fmt.Errorf("Slipway signed no certificate, because it could not record it: %w", err)
+		return site.SSHGrant{}, fmt.Errorf("no certificate was signed, because it could not be recorded: %w", err)
 	}
 	return g, nil
 }
