@@ -60,7 +60,7 @@ func (d *rackDrawing) svg() string {
 	}
 	high := d.loose(d.top + d.units*unitHigh)
 	e := d.e
-	label := inSVG("Rack " + e.Rack + ": " + e.Summary())
+	label := inSVG(endCut("Rack "+e.Rack+": "+e.Summary(), longestTitle, 1))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="rack" viewBox="0 0 %d %d" width="%d" height="%d" role="group" aria-label="%s">`+"\n", rackWide, high, rackWide, high, label)
 	if e.view.StandAlone {
@@ -162,12 +162,12 @@ func (d *rackDrawing) words(n *site.NodeStatus, wide, high int) {
 		right -= 14
 		d.put(`<path class="alert" transform="translate(%d 4)" d="M5 .5l5 9H0zM5 4v2.5M5 7.5v1"/>`, right+2)
 	}
-	mark := Mark(n)
+	mark := endCut(Mark(n), rackWide/2, markWide)
 	markAt := right - int(markWide*float64(utf8.RuneCountInString(mark)))
 	switch {
 	case mark == "":
 	case markAt >= left+roomyFrom/2 && wide >= roomyFrom:
-		d.put(`<text class="mark" x="%d" y="13" text-anchor="end">%s</text>`, right, mark)
+		d.put(`<text class="mark" x="%d" y="13" text-anchor="end">%s</text>`, right, inSVG(mark))
 		right = markAt - 4
 	case high >= 2*unitHigh:
 		d.put(`<text class="mark" x="%d" y="%d">%s</text>`, left, unitHigh+12, inSVG(endCut(mark, wide-3-left, markWide)))
