@@ -5,7 +5,7 @@ package present
 const ElevationStyle = rackShapes + rackLight + "@media (prefers-color-scheme: dark) {" + rackDark + "}\n"
 
 const rackShapes = `
-svg.rack { max-width: 100%; height: auto; }
+svg.rack { max-width: 100%; height: auto; align-self: start; }
 svg.rack text { font: 11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--rack-text); }
 svg.rack .name { font-size: 13px; font-weight: 600; }
 svg.rack .dim, svg.rack .unit, svg.rack .mark { font-size: 9.5px; fill: var(--rack-dim); }
