@@ -21,6 +21,7 @@ type api struct {
 
 	reports shared[site.Report]
 	knowns  shared[site.Known]
+	charts  shared[site.RolloutChart]
 	events  hub
 
 	encoding slots
@@ -32,10 +33,14 @@ type api struct {
 func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slog.Logger) *api {
 	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
 	a.encoding = make(slots, 2) // the cores of a small host
-	a.reports.every, a.knowns.every = every, every
+	a.reports.every, a.knowns.every, a.charts.every = every, every, max(every, chartEvery)
 	a.events.api = a
 	return a
 }
+
+// chartEvery is the least time from one chart to the next, on every listener: a forecast of a large
+// site takes long.
+const chartEvery = time.Second
 
 // policyNow is what callers may do now. While the access file is wrong nobody from the network may do
 // anything.
