@@ -34,13 +34,17 @@ func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slo
 	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
 	a.encoding = make(slots, 2) // the cores of a small host
 	a.reports.every, a.knowns.every, a.charts.every = every, every, max(every, chartEvery)
+	a.charts.rest = chartRest
 	a.events.api = a
 	return a
 }
 
-// chartEvery is the least time from one chart to the next, on every listener: a forecast of a large
-// site takes long.
-const chartEvery = time.Second
+// chartEvery is the least time from one chart to the next, on every listener. The forecast of a large
+// site takes long: chartRest keeps it below a twentieth of a core.
+const (
+	chartEvery = time.Second
+	chartRest  = 20
+)
 
 // policyNow is what callers may do now. While the access file is wrong nobody from the network may do
 // anything.
