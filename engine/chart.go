@@ -134,7 +134,8 @@ func beginning(r site.ChartRow) time.Time {
 // shortestChart is how much time a chart shows at least.
 const shortestChart = time.Minute
 
-// bounds returns the times between which everything of a chart happens.
+// bounds returns the times between which everything of a chart happens. What was expected at the start
+// makes it twice as long at most.
 func bounds(c *site.RolloutChart) (from, to time.Time) {
 	from, to = c.Since, c.Since.Add(shortestChart)
 	if c.Ended.IsZero() {
@@ -142,9 +143,16 @@ func bounds(c *site.RolloutChart) (from, to time.Time) {
 	}
 	to = later(later(to, c.Ended), c.Soak.To)
 	for _, r := range c.Rows {
-		to = later(later(later(to, r.Ended), r.Expected.To), r.Forecast.To)
+		to = later(later(to, r.Ended), r.Expected.To)
 	}
-	return from, to
+	was := from
+	for _, r := range c.Rows {
+		was = later(was, r.Forecast.To)
+	}
+	if twice := to.Add(to.Sub(from)); was.After(twice) { // else what happens is too small to be seen
+		was = twice
+	}
+	return from, later(to, was)
 }
 
 func later(a, b time.Time) time.Time {

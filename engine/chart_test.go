@@ -25,7 +25,7 @@ func (w *world) rows() (site.RolloutChart, map[string]site.ChartRow) {
 	}
 	for _, r := range c.Rows {
 		rows[r.Node] = r
-		for _, at := range []time.Time{r.Began, r.Ended, r.Expected.From, r.Expected.To, r.Forecast.From, r.Forecast.To} {
+		for _, at := range []time.Time{r.Began, r.Ended, r.Expected.From, r.Expected.To} {
 			if !at.IsZero() && (at.Before(c.From) || at.After(c.To)) {
 				w.t.Errorf("%s has %s, which is not between %s and %s", r.Node, at, c.From, c.To)
 			}
@@ -145,6 +145,35 @@ func TestChartOfAWindow(t *testing.T) {
 		}
 		if opens.Hour() != 4 || c.Windows[0].Open[0].To.After(c.To) {
 			t.Errorf("the window opens %v in a chart to %s", c.Windows[0].Open, c.To)
+		}
+	}, all...)
+}
+
+// While an installer runs, what is left of its expected time counts, also for those that wait for its
+// place.
+func TestChartOfInstallations(t *testing.T) {
+	all := names(2)
+	inBubble(t, patched, func(w *world) {
+		w.serving(all...)
+		w.commit(w.reinstall(func(d *site.Site) { d.Rollout.MaxUnavailable = "1" }, all...))
+		w.after(time.Minute)
+		if c, rows := w.rows(); !c.Ends.IsZero() || !rows["n1"].Person || !rows["n1"].Forecast.IsZero() && rows["n1"].Forecast.From.Before(c.Since) {
+			t.Errorf("before the approval: %+v", rows["n1"])
+		}
+		w.approve()
+		w.until("an installer runs", 5*time.Minute, func() bool { return strings.Contains(w.node("n1").Reason, "installer") })
+		w.after(2 * time.Minute)
+		c, rows := w.rows()
+		n1, n2 := rows["n1"], rows["n2"]
+		if left := n1.Expected.To.Sub(c.Now); n1.State != site.MachineRunning || left < 15*time.Minute || left > 18*time.Minute {
+			t.Errorf("an installation of 15m and 4m is expected to take %s more after %s: %+v", left, c.Now.Sub(n1.Began), n1)
+		}
+		if n2.State != site.MachineWaiting || !n2.Expected.From.Equal(n1.Expected.To) || !slices.Equal(n2.WaitsFor, []string{"n1"}) || !c.Ends.Equal(n2.Expected.To) {
+			t.Errorf("who waits for its place is %+v, ends %s", n2, c.Ends)
+		}
+		w.until("the rollout ends", time.Hour, func() bool { return !w.rollout().Ended.IsZero() })
+		if c, _ := w.rows(); c.To.Sub(c.From) > 2*c.Ended.Sub(c.Since) {
+			t.Errorf("a rollout of %s is drawn over %s", c.Ended.Sub(c.Since), c.To.Sub(c.From))
 		}
 	}, all...)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -53,7 +54,7 @@ func RolloutText(w io.Writer, c *site.RolloutChart, v RolloutView) {
 	fmt.Fprintln(w)
 	t.writeScale(w)
 	for i := range shown {
-		t.writeRow(w, &shown[i], v)
+		t.writeRow(w, &shown[i], t.notes[i], v)
 	}
 	if more := len(c.Rows) - len(shown); more > 0 {
 		fmt.Fprintf(w, "… %d more nodes: slipway rollout --all\n", more)
@@ -73,6 +74,7 @@ type rolloutTable struct {
 	timeline
 	c                  *site.RolloutChart
 	name, state, cells int
+	notes              []string // one for each row, behind its bar
 }
 
 func newRolloutTable(c *site.RolloutChart, rows []site.ChartRow, width int) *rolloutTable {
@@ -80,10 +82,42 @@ func newRolloutTable(c *site.RolloutChart, rows []site.ChartRow, width int) *rol
 	for _, r := range rows {
 		t.name = max(t.name, min(24, utf8.RuneCountInString(brief(r.Node, 24)))+3)
 	}
-	t.cells = max(20, width-t.name-t.state-4)
+	wide := 0
+	for _, r := range rows {
+		t.notes = append(t.notes, noteOf(&r, c))
+		wide = max(wide, utf8.RuneCountInString(t.notes[len(t.notes)-1]))
+	}
+	t.cells = max(20, width-t.name-t.state-wide-4)
 	t.timeline = newTimeline(c.From, c.To, float64(t.cells))
 	t.apart = 12
 	return t
+}
+
+// noteOf compares a node with what was expected of it at first: how long it took, or when it ends.
+func noteOf(r *site.ChartRow, c *site.RolloutChart) string {
+	switch f := r.Forecast; {
+	case r.State == site.MachineDone && !r.Began.IsZero() && !r.Ended.IsZero():
+		note := "took " + say.Rough(r.Ended.Sub(r.Began))
+		if !f.IsZero() {
+			note += ", expected " + say.Rough(f.To.Sub(f.From))
+		}
+		return note
+	case !r.Expected.IsZero():
+		note := "until " + clockFrom(c.Now, r.Expected.To)
+		if first := clockFrom(c.Now, f.To); !f.IsZero() && !strings.HasSuffix(note, first) {
+			note += ", at first " + first
+		}
+		return note
+	}
+	return ""
+}
+
+// clockFrom is a time of the day, with the day where that is not today.
+func clockFrom(now, t time.Time) string {
+	if t = t.UTC(); t.Format(time.DateOnly) != now.UTC().Format(time.DateOnly) {
+		return t.Format("2 Jan 15:04")
+	}
+	return t.Format("15:04")
 }
 
 // writeScale writes days and times above the bars.
@@ -104,7 +138,7 @@ func (t *rolloutTable) writeScale(w io.Writer) {
 
 func (t *rolloutTable) cell(at time.Time) int { return min(t.cells-1, int(t.timeline.at(at))) }
 
-func (t *rolloutTable) writeRow(w io.Writer, r *site.ChartRow, v RolloutView) {
+func (t *rolloutTable) writeRow(w io.Writer, r *site.ChartRow, note string, v RolloutView) {
 	mark := []rune("  ")
 	if r.Canary {
 		mark[0] = '◆'
@@ -116,8 +150,12 @@ func (t *rolloutTable) writeRow(w io.Writer, r *site.ChartRow, v RolloutView) {
 		site.MachineDone: v.Paint.Online, site.MachineRunning: v.Paint.Bold, site.MachineWaiting: v.Paint.Reboot, site.MachineFailed: v.Paint.Destructive,
 	}[r.State]
 	name := brief(r.Node, t.name-3)
+	line := v.Paint.with(paint, strings.TrimRight(t.bar(r), " "))
+	if note != "" {
+		line = v.Paint.with(paint, t.bar(r)) + " " + v.Paint.with(v.Paint.Dim, note)
+	}
 	fmt.Fprintf(w, "%s%s%s %s %s\n", name, strings.Repeat(" ", t.name-2-utf8.RuneCountInString(name)), string(mark),
-		v.Paint.with(paint, fmt.Sprintf("%-*s", t.state, r.State)), v.Paint.with(paint, strings.TrimRight(t.bar(r), " ")))
+		v.Paint.with(paint, fmt.Sprintf("%-*s", t.state, r.State)), line)
 	if r.State == site.MachineDone {
 		return
 	}

@@ -37,6 +37,7 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 // asked: nodes that it holds, like those that wait for a person, have a plan that is
 // blocked.
 func Continue(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *site.Forecast {
+	left = withInstallers(left, known, now)
 	sim := simulate(s, left, known, now, under)
 	return &site.Forecast{
 		Makespan: site.Duration(sim.makespan()),
@@ -45,6 +46,21 @@ func Continue(s *site.Site, left *site.Plan, known site.Known, now time.Time, un
 		Basis:    basis(left, known),
 		Warnings: slices.Concat(sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(left, sim.paused)),
 	}
+}
+
+// withInstallers returns plans in which nodes that wait for their installer have the step that follows.
+func withInstallers(left *site.Plan, known site.Known, now time.Time) *site.Plan {
+	own := *left
+	own.Nodes = slices.Clone(left.Nodes)
+	for i, n := range own.Nodes {
+		if len(n.Steps) > 0 || n.Waiting == "" {
+			continue
+		}
+		if step, is := plan.Unfinished(n.Node, n.Phase, known.Nodes[n.Node], known.History, now); is {
+			own.Nodes[i].Steps, own.Nodes[i].Waiting = []site.Step{step}, ""
+		}
+	}
+	return &own
 }
 
 // never is a time that does not come.

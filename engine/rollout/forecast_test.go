@@ -632,6 +632,12 @@ func TestContinue(t *testing.T) {
 	}
 	plans := func(nodes ...site.NodePlan) *site.Plan { return &site.Plan{Nodes: nodes} }
 	steps := func(name string) site.NodePlan { return site.NodePlan{Node: name, Steps: []site.Step{step(name)}} }
+	installing := func(k site.Known, name string, ago time.Duration) {
+		m := k.Nodes[name]
+		m.Recorded.Installing = &site.Installation{Generation: 1, Since: now.Add(-ago)}
+		k.Nodes[name] = m
+	}
+	waiting := func(name string) site.NodePlan { return site.NodePlan{Node: name, Waiting: "the installer is running"} }
 	spans := func(f *site.Forecast) string {
 		var all []string
 		for _, o := range f.Order {
@@ -649,6 +655,9 @@ func TestContinue(t *testing.T) {
 		"overdue":            {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n1", 40*time.Minute) }, "n1 0s-0s, n2 5m0s-15m0s"},
 		"the clock was back": {plans(steps("n1")), func(k site.Known) { inFlight(k, "n1", -time.Hour) }, "n1 0s-10m0s"},
 		"in hand before":     {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n2", time.Minute) }, "n1 0s-10m0s, n2 0s-9m0s"},
+		"an installer runs":  {plans(waiting("n1"), steps("n2")), func(k site.Known) { installing(k, "n1", 5*time.Minute) }, "n1 0s-14m0s, n2 19m0s-29m0s"},
+		"an installer late":  {plans(waiting("n1"), steps("n2")), func(k site.Known) { installing(k, "n1", time.Hour) }, "n1 0s-4m0s, n2 9m0s-19m0s"},
+		"another wait":       {plans(waiting("n3")), func(site.Known) {}, ""},
 		"a blocked canary":   {plans(site.NodePlan{Node: "n1", Blocked: []string{"it waits for ann"}}, steps("n2")), func(site.Known) {}, ""},
 		"a done canary":      {plans(steps("n2"), steps("n3")), func(site.Known) {}, "n2 5m0s-15m0s, n3 5m0s-15m0s"},
 	} {

@@ -7,8 +7,8 @@ import "time"
 type RolloutChart struct {
 	Site     string   `json:"site"`
 	Revision Revision `json:"revision,omitzero"`
-	// Now is when the chart was made. From and To are the bounds of the picture: all other
-	// times of past and forecast are between them.
+	// Now is when the chart was made. From and To are the bounds of the picture: all times of the
+	// rows are between them, but for a Forecast of far more time than the rollout takes.
 	Now  time.Time `json:"now"`
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
