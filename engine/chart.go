@@ -33,6 +33,7 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 	if !r.running() || e.design == nil {
 		return nil
 	}
+	stands := e.paused.Holds(now) || e.whyNoWritesLocked(now) != ""
 	l := &remains{design: e.design, known: e.allKnownLocked(), under: r.RolloutStatus}
 	for _, name := range r.Nodes {
 		w := e.workers[name]
@@ -40,7 +41,7 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 			continue
 		}
 		p := w.plan
-		if halted := r.Halted != "" && !e.inHandLocked(w); halted || e.paused.Holds(now) || w.standing != pending {
+		if halted := r.Halted != "" && !e.inHandLocked(w); halted || stands || w.standing != pending {
 			p = site.NodePlan{Node: name, Phase: w.plan.Phase, Blocked: []string{w.status.Reason}}
 		}
 		if w.standing != failed {
@@ -49,6 +50,11 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 		l.left.Nodes = append(l.left.Nodes, p)
 	}
 	return l
+}
+
+// whyNoWritesLocked returns why nothing is sent to any machine now; empty if it may be.
+func (e *Engine) whyNoWritesLocked(now time.Time) string {
+	return cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(now, false, true))
 }
 
 func (l *remains) forecast(now time.Time) *site.Forecast {
@@ -176,20 +182,23 @@ func (e *Engine) chartNow(now time.Time) (site.RolloutChart, *remains, *rollout.
 	if e.paused.Holds(now) {
 		c.Paused = e.paused
 	}
-	if canaries := e.design.Rollout.Canaries; canaries != nil && !r.Proven.IsZero() {
-		c.Soak = site.Span{From: r.Proven.UTC(), To: r.Proven.Add(time.Duration(canaries.Soak)).UTC()}
+	c.ReadOnly = e.whyNoWritesLocked(now)
+	if by := e.design.Rollout.Canaries; by != nil && !r.Proven.IsZero() {
+		c.Soak = site.Span{From: r.Proven.UTC(), To: r.Proven.Add(time.Duration(by.Soak)).UTC()}
 	}
-	windows := map[string]bool{}
+	windows, canaries := map[string]bool{}, map[string]bool{}
+	for _, name := range r.Canaries {
+		canaries[name] = true
+	}
 	for _, name := range r.Nodes {
 		if w := e.workers[name]; w != nil { // others have left the design
-			c.Rows = append(c.Rows, w.rowLocked(r))
+			row := w.rowLocked(r)
+			row.Canary = canaries[name]
+			c.Rows = append(c.Rows, row)
 			windows[w.node.Windows.Online] = true
 			windows[w.node.WindowFor(site.ImpactReboot)] = true
 			windows[w.node.WindowFor(site.ImpactDestructive)] = true
 		}
-	}
-	for i, row := range c.Rows {
-		_, c.Rows[i].Canary = slices.BinarySearch(r.Canaries, row.Node)
 	}
 	delete(windows, "")
 	for _, name := range slices.Sorted(maps.Keys(windows)) {

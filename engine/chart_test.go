@@ -232,6 +232,21 @@ func TestChartOfWhatWaitsForAPerson(t *testing.T) {
 	})
 }
 
+func TestChartOfADaemonThatOnlyObserves(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.down()
+		w.observe = true
+		w.patch(d, "2", nil)
+		w.up()
+		w.after(time.Minute)
+		c, rows := w.rows()
+		if n1 := rows["n1"]; c.ReadOnly == "" || !c.Ends.IsZero() || !n1.Expected.IsZero() || !strings.Contains(n1.Sentence, "observing only") {
+			t.Errorf("the chart is %+v", c)
+		}
+	}, "n1")
+}
+
 func TestChartBeforeTheFirstRollout(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		w.up()

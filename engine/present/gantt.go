@@ -212,7 +212,7 @@ func (g *gantt) row(r *site.ChartRow) {
 	if !wide {
 		beside = g.fits(g.right - g.left)
 	}
-	g.text(margin, top+2*lineHigh-1, "dim", brief(stateLine(r), beside))
+	g.text(margin, top+2*lineHigh-1, "dim", brief(stateLine(r, g.c.Now), beside))
 	g.bars(r, bar)
 	for i, line := range text {
 		g.text(g.left, bar+barHigh+20+float64(i)*lineHigh, "text", line)
@@ -368,8 +368,8 @@ func broken(text string, most, lines int) (all []string) {
 }
 
 // stateLine is a node's state in a few words, with its times.
-func stateLine(r *site.ChartRow) string {
-	clock := func(t time.Time) string { return t.UTC().Format("15:04") }
+func stateLine(r *site.ChartRow, now time.Time) string {
+	clock := func(t time.Time) string { return clockFrom(now, t) }
 	switch {
 	case r.State == site.MachineDone && !r.Began.IsZero() && !r.Ended.IsZero():
 		return fmt.Sprintf("done in %s, %s to %s", say.Rough(r.Ended.Sub(r.Began)), clock(r.Began), clock(r.Ended))
@@ -399,7 +399,7 @@ func rowText(r *site.ChartRow) string {
 
 // rowTitle is all that is said of a node, for those who point at it or have it read aloud.
 func rowTitle(r *site.ChartRow, now time.Time) string {
-	parts := []string{r.Node + ": " + stateLine(r)}
+	parts := []string{r.Node + ": " + stateLine(r, now)}
 	if text := rowText(r); text != "" {
 		parts = append(parts, text)
 	}

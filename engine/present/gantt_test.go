@@ -133,7 +133,7 @@ func TestGanttOfHostileTexts(t *testing.T) {
 			c.Rows[i].Node, c.Rows[i].Sentence, c.Rows[i].Detail, c.Rows[i].Release, c.Rows[i].Work = text, text, text, text, text
 			c.Rows[i].WaitsFor = []string{text, text}
 		}
-		c.Halted, c.Revision.Subject, c.Windows[0].Name, c.Paused = text, text, text, &site.Hold{By: text, Reason: text}
+		c.Halted, c.ReadOnly, c.Revision.Subject, c.Windows[0].Name, c.Paused = text, text, text, text, &site.Hold{By: text, Reason: text}
 		for _, wide := range []int{1, 360, 1280, 7680} {
 			got := drawn(c, present.GanttView{Width: wide, StandAlone: true, Link: func(string) string { return "/" + text }})
 			texts := wellFormed(t, got)

@@ -161,7 +161,7 @@ func (t *rolloutTable) writeRow(w io.Writer, r *site.ChartRow, note string, v Ro
 	}
 	text := rowText(r)
 	if len(r.WaitsFor) > 0 {
-		text = stateLine(r) + ": " + text
+		text = stateLine(r, t.c.Now) + ": " + text
 	}
 	for _, line := range broken(text, v.Width-4, 3) {
 		fmt.Fprintln(w, "    "+v.Paint.with(v.Paint.Dim, line))

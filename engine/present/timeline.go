@@ -93,6 +93,9 @@ func Headline(c *site.RolloutChart) []string {
 	if c.Paused != nil && c.Ended.IsZero() {
 		all = append(all, fmt.Sprintf("The site is paused by %s: %s", brief(c.Paused.By, 80), brief(c.Paused.Reason, longestText)))
 	}
+	if c.ReadOnly != "" && c.Ended.IsZero() {
+		all = append(all, "Nothing is changed now: "+brief(c.ReadOnly, longestText))
+	}
 	began := "Began " + say.Clock(c.Since.UTC())
 	switch {
 	case !c.Ended.IsZero():

@@ -18,9 +18,11 @@ type RolloutChart struct {
 	// Ends is when it is expected to end. It is zero if that is not known, as while it is
 	// halted or a node waits for a person.
 	Ends time.Time `json:"ends,omitzero"`
-	// Halted says why no further node is begun; Paused is the hold on the whole site.
-	Halted string `json:"halted,omitempty"`
-	Paused *Hold  `json:"paused,omitempty"`
+	// Halted says why no further node is begun. Paused is the hold on the whole site, and ReadOnly says
+	// why Slipway writes to no machine.
+	Halted   string `json:"halted,omitempty"`
+	Paused   *Hold  `json:"paused,omitempty"`
+	ReadOnly string `json:"readOnly,omitempty"`
 	// Soak is while the canaries have to stay in-sync; zero before they are, and without
 	// canaries.
 	Soak Span `json:"soak,omitzero"`
