@@ -61,11 +61,25 @@ func (c *Client) Report(siteName string) (site.Report, error) {
 	return r, err
 }
 
+// Chart is a site's last rollout over time.
+func (c *Client) Chart(siteName string) (site.RolloutChart, error) {
+	var chart site.RolloutChart
+	_, err := c.get(context.Background(), ofSitePath(siteName, "rollout/chart"), "", &chart)
+	return chart, err
+}
+
 // Known is what the daemon knows of a site beside its design.
 func (c *Client) Known(siteName string) (site.Known, error) {
 	var k site.Known
 	_, err := c.get(context.Background(), ofSitePath(siteName, "known"), "", &k)
 	return k, err
+}
+
+// Design is the design of a site in force, without its nodes.
+func (c *Client) Design(ctx context.Context, siteName string) (*site.Site, error) {
+	var s site.Site
+	_, err := c.get(ctx, ofSitePath(siteName, "design"), "", &s)
+	return &s, err
 }
 
 // Events are the latest events with a Seq above after.
