@@ -61,7 +61,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
 	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
 	if err != nil {
-		return nil, err
+		return nil, noKey{err}
 	}
 	if d := w.connections[kind]; d != nil && d.value == value && reflect.DeepEqual(d.endpoint, ep) {
 		if d.denied != nil && (d.until.IsZero() || time.Now().Before(d.until)) {
@@ -88,6 +88,11 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	w.connections[kind] = d
 	return m, nil
 }
+
+// noKey is why there is no driver or no credential for an endpoint, which was not asked then.
+type noKey struct{ error }
+
+func (e noKey) Unwrap() error { return e.error }
 
 // remember keeps a credential that was not accepted from being tried again,
 // which would lock the account on many BMCs. Where certificates log in, the next one is shown

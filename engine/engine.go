@@ -171,6 +171,9 @@ type Engine struct {
 	// Their signatures are verified on use.
 	published map[string]site.Sealed
 	swept     *site.Swept // result of the last sweep; replaced, never written to
+	verifying verifying
+	fetched   time.Time // when the repository was last read; zero if this process never did
+	written   time.Time // when the status branch was last written; likewise
 }
 
 // New makes an engine; Run starts it.

@@ -65,6 +65,11 @@ func (e *Engine) poll(ctx context.Context) {
 	defer cancel()
 	rev, err := e.Source.Fetch(fctx)
 	e.setProblem("source", err)
+	if err == nil {
+		e.mu.Lock()
+		e.fetched = time.Now()
+		e.mu.Unlock()
+	}
 	if err != nil || !e.isNew(rev) || e.isQueued(rev) {
 		return
 	}

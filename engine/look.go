@@ -130,7 +130,9 @@ func unproven(r site.Recorded) bool { return r.Installed != nil && !r.Installed.
 func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, facets []site.Facet) (site.Observed, error) {
 	m, err := w.open(ctx, j.node, kind)
 	if err != nil {
-		return site.Observed{}, endpointError{endpointName(j.node, kind), err}
+		err = endpointError{endpointName(j.node, kind), err}
+		w.noteLook(ctx, j, kind, site.Observed{}, err, false)
+		return site.Observed{}, err
 	}
 	w.bequeath(w.connections[kind], kind)
 	ctx = driver.WithPasswords(w.guarded(ctx, kind), accountPasswords{w})
@@ -148,6 +150,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 			return site.Observed{}, err
 		}
 	}
+	w.noteLook(ctx, j, kind, seen, err, true)
 	return seen, w.remember(kind, err)
 }
 

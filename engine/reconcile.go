@@ -30,13 +30,21 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) untilDue(ctx context.Context) bool {
 	t := time.NewTimer(time.Until(w.due))
 	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-w.wake:
-		w.due = time.Now()
-	case <-t.C:
+	for {
+		select {
+		case <-w.ask:
+			if w.failures > 0 {
+				w.lookOnly(ctx)
+				continue
+			}
+			w.due = time.Now()
+		case <-ctx.Done():
+		case <-w.wake:
+			w.due = time.Now()
+		case <-t.C:
+		}
+		return ctx.Err() == nil
 	}
-	return ctx.Err() == nil
 }
 
 // interruptible runs a reconcile that a person's hold ends before its next request; the
@@ -61,6 +69,7 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 		return 0
 	}
 	w.saw(view, err)
+	w.endAsked(j, view, err)
 	if err == nil {
 		err = w.learn(ctx, &j, view)
 	}
@@ -113,7 +122,8 @@ func (w *worker) saw(v view, err error) {
 func (w *worker) begin(ctx context.Context) (job, error) {
 	w.e.mu.Lock()
 	fresh := w.fresh
-	if w.recheck {
+	w.answers = w.asked
+	if w.recheck || !w.answers.IsZero() {
 		w.inside = time.Time{}
 	}
 	if w.thorough {

@@ -271,7 +271,13 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 		}
 	}
 	e.resealAll()
-	return e.Branch.Report(ctx, e.Report())
+	err := e.Branch.Report(ctx, e.Report())
+	if err == nil {
+		e.mu.Lock()
+		e.written = time.Now()
+		e.mu.Unlock()
+	}
+	return err
 }
 
 // resealAll brings the sealed part of each node up to date.

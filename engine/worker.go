@@ -21,6 +21,8 @@ type worker struct {
 	e    *Engine
 	name string
 	wake chan struct{}
+	// ask wakes it for a look that must not shorten the wait after a failure.
+	ask  chan struct{}
 	stop context.CancelFunc
 
 	saving sync.Mutex // one change of the node's record at a time
@@ -56,7 +58,8 @@ type worker struct {
 	logins     record.Sessions // sessions recorded for the machine
 	fenced     bool            // no session of an earlier term is left on its BMC
 
-	revision string // that the turn under way is about
+	answers  time.Time // the asked that the look under way answers
+	revision string    // that the turn under way is about
 	// Guarded by the engine's mu.
 	disksRead time.Time // when this daemon last read the machine's disks; zero if never
 	// disksUntold counts the inspections since then that did not report all disks.
@@ -100,6 +103,10 @@ type worker struct {
 	stranger             string // see view
 	probed               probed
 	facts                rollout.Node // see factsLocked
+	// lastLooks is how the last look through each endpoint ended. asked is when somebody asked
+	// for a look that did not end yet; zero for nobody.
+	lastLooks map[site.EndpointKind]site.Look
+	asked     time.Time
 	// What the last reconcile left, for nodes that wait for this one.
 	wasOut    bool
 	wasBefore string // last shown to nodes that wait for its role, see rollout.Facts.Before
@@ -112,8 +119,8 @@ type worker struct {
 
 func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
 	w := &worker{
-		e: e, name: n.Name, wake: make(chan struct{}, 1), stop: stop,
-		connections: map[site.EndpointKind]*connection{}, silent: map[site.EndpointKind]silence{},
+		e: e, name: n.Name, wake: make(chan struct{}, 1), ask: make(chan struct{}, 1), stop: stop,
+		connections: map[site.EndpointKind]*connection{}, silent: map[site.EndpointKind]silence{}, lastLooks: map[site.EndpointKind]site.Look{},
 		node: n, memory: m, leaving: leaving, due: time.Now(),
 		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: rollout.Uncertain,
 		calendar: newCalendar(n.Name, m.Observed, time.Now()),

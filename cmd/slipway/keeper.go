@@ -39,6 +39,20 @@ func (k keeper) Chart(name string) (site.RolloutChart, error) {
 	return k.engine.Chart(), nil
 }
 
+func (k keeper) Verification(name string) (site.Verification, error) {
+	if err := k.mine(name); err != nil {
+		return site.Verification{}, err
+	}
+	return k.engine.Verification(), nil
+}
+
+func (k keeper) RunVerification(ctx context.Context, name string, r site.VerificationRequest) (site.VerificationRun, error) {
+	if err := k.mine(name); err != nil {
+		return site.VerificationRun{}, err
+	}
+	return k.engine.Verify(ctx, r)
+}
+
 func (k keeper) Known(name string) (site.Known, error) {
 	if err := k.mine(name); err != nil {
 		return site.Known{}, err

@@ -19,10 +19,11 @@ type api struct {
 	problem func(error)
 	wrong   lastError
 
-	reports shared[site.Report]
-	knowns  shared[site.Known]
-	charts  shared[site.RolloutChart]
-	events  hub
+	reports       shared[site.Report]
+	knowns        shared[site.Known]
+	charts        shared[site.RolloutChart]
+	verifications shared[site.Verification]
+	events        hub
 
 	encoding slots
 	consoles consoles
@@ -33,7 +34,7 @@ type api struct {
 func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slog.Logger) *api {
 	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
 	a.encoding = make(slots, 2) // the cores of a small host
-	a.reports.every, a.knowns.every, a.charts.every = every, every, max(every, chartEvery)
+	a.reports.every, a.knowns.every, a.verifications.every, a.charts.every = every, every, every, max(every, chartEvery)
 	a.charts.rest = chartRest
 	a.events.api = a
 	return a

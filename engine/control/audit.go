@@ -123,8 +123,11 @@ func (a *api) deniedNobody(r *http.Request, caller access.Caller, why error) {
 		return
 	}
 	what := r.Method
+	if strings.HasSuffix(r.URL.Path, "/verification") {
+		what = string(access.Verify)
+	}
 	for _, m := range access.Verbs {
-		if strings.HasSuffix(r.URL.Path, "/"+string(m.Verb)) {
+		if m.Verb != access.Verify && strings.HasSuffix(r.URL.Path, "/"+string(m.Verb)) { // the path of artifacts ends so too
 			what = string(m.Verb)
 		}
 	}

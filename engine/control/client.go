@@ -68,6 +68,20 @@ func (c *Client) Chart(siteName string) (site.RolloutChart, error) {
 	return chart, err
 }
 
+// Verification is what the last looks show of a site's surroundings.
+func (c *Client) Verification(ctx context.Context, siteName string) (site.Verification, error) {
+	var v site.Verification
+	_, err := c.get(ctx, ofSitePath(siteName, "verification"), "", &v)
+	return v, err
+}
+
+// Verify has nodes looked at now: those named, those of a role, or all of the site without either.
+func (c *Client) Verify(ctx context.Context, siteName string, nodes []string, role string) (site.VerificationRun, error) {
+	var run site.VerificationRun
+	err := c.post(ctx, ofSitePath(siteName, "verification"), verifyBody{nodes, role, len(nodes) == 0 && role == ""}, &run)
+	return run, err
+}
+
 // Known is what the daemon knows of a site beside its design.
 func (c *Client) Known(siteName string) (site.Known, error) {
 	var k site.Known
@@ -219,18 +233,24 @@ func (c *Client) Follow(ctx context.Context, siteName string, after uint64, show
 
 // Do has the daemon carry out an order. It is recorded as the caller's, whatever its By says.
 func (c *Client) Do(ctx context.Context, siteName string, o site.Order) (string, error) {
-	body, err := json.Marshal(bodyOf(o))
+	var d done
+	err := c.post(ctx, ofSitePath(siteName, string(o.Verb)), bodyOf(o), &d)
+	return d.Done, err
+}
+
+// post sends a value and reads the answer.
+func (c *Client) post(ctx context.Context, path string, value, into any) error {
+	body, err := json.Marshal(value)
 	if err != nil {
-		return "", err
+		return err
 	}
-	req, err := c.request(ctx, http.MethodPost, ofSitePath(siteName, string(o.Verb)), bytes.NewReader(body))
+	req, err := c.request(ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		return "", err
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	var d done
-	_, err = c.do(req, &d)
-	return d.Done, err
+	_, err = c.do(req, into)
+	return err
 }
 
 // bodyOf is an order as its route takes it. One of these that take no node is for all.
@@ -254,16 +274,7 @@ func bodyOf(o site.Order) any {
 // CertifyLogin has the daemon sign a certificate for the calling process's user, whatever its By says.
 func (c *Client) CertifyLogin(ctx context.Context, siteName string, r site.SSHRequest) (site.SSHGrant, error) {
 	var g site.SSHGrant
-	body, err := json.Marshal(sshBody{r.Account, r.Key, r.Life})
-	if err != nil {
-		return g, err
-	}
-	req, err := c.request(ctx, http.MethodPost, ofSitePath(siteName, "nodes/"+url.PathEscape(r.Node)+"/ssh"), bytes.NewReader(body))
-	if err != nil {
-		return g, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	_, err = c.do(req, &g)
+	err := c.post(ctx, ofNodePath(siteName, r.Node, "/ssh"), sshBody{r.Account, r.Key, r.Life}, &g)
 	return g, err
 }
 

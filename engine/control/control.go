@@ -39,6 +39,10 @@ type Daemon interface {
 	Report(siteName string) (site.Report, error)
 	// Chart is the site's last rollout over time, with the forecast of what is left.
 	Chart(siteName string) (site.RolloutChart, error)
+	// Verification is what the last looks show of a site's surroundings.
+	Verification(siteName string) (site.Verification, error)
+	// RunVerification has nodes looked at now, and does not wait for that.
+	RunVerification(ctx context.Context, siteName string, r site.VerificationRequest) (site.VerificationRun, error)
 	// Known is what is known of a site beside its design.
 	Known(siteName string) (site.Known, error)
 	// Events are the latest events with a Seq above after, oldest first. The

@@ -29,13 +29,14 @@ const digestOfAll = "0123456789abcdef0123456789abcdef"
 
 // fake is a daemon of one site, "berlin", with one node, "n1".
 type fake struct {
-	mu     sync.Mutex
-	orders []site.Order
-	reason string
-	events []site.Event
-	asked  chan uint64 // told of every question for events, unless nil
-	audit  []site.AuditEntry
-	full   bool // the audit log cannot be written
+	verified []site.VerificationRequest
+	mu       sync.Mutex
+	orders   []site.Order
+	reason   string
+	events   []site.Event
+	asked    chan uint64 // told of every question for events, unless nil
+	audit    []site.AuditEntry
+	full     bool // the audit log cannot be written
 
 	waiting site.Losses
 }
@@ -122,6 +123,24 @@ func (f *fake) Chart(name string) (site.RolloutChart, error) {
 		return site.RolloutChart{}, err
 	}
 	return site.RolloutChart{Site: "berlin", Since: time.Unix(1000, 0).UTC(), Rows: []site.ChartRow{{Node: "n2"}, {Node: "n1"}, {Node: "n3"}}}, nil
+}
+
+func (f *fake) Verification(name string) (site.Verification, error) {
+	if _, err := f.Report(name); err != nil {
+		return site.Verification{}, err
+	}
+	return site.Verification{Site: "berlin", Checks: []site.Check{{Subject: "source"}, {Node: "n1", Subject: "manager"}, {Node: "n2", Subject: "manager"}}}, nil
+}
+
+func (f *fake) RunVerification(_ context.Context, name string, r site.VerificationRequest) (site.VerificationRun, error) {
+	if _, err := f.Report(name); err != nil {
+		return site.VerificationRun{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.verified = append(f.verified, r)
+	f.orders = append(f.orders, site.Order{Verb: site.VerbVerify, By: r.By})
+	return site.VerificationRun{Since: time.Unix(1000, 0).UTC(), By: r.By, Nodes: len(r.Nodes)}, nil
 }
 
 func (f *fake) Known(string) (site.Known, error) {

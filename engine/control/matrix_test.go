@@ -24,6 +24,7 @@ var bodies = map[string][2]string{
 	"disapprove": {`{"node":"NODE"}`, `{"digest":"` + digestOfAll + `"}`},
 	"pause":      {`{"node":"NODE","reason":"r"}`, `{"all":true,"reason":"r"}`},
 	"resume":     {`{"node":"NODE"}`, `{"all":true}`},
+	"verify":     {`{"nodes":["NODE"]}`, `{"all":true}`},
 	"retry":      {`{"node":"NODE"}`, `{"all":true}`},
 	"quarantine": {`{"node":"NODE","reason":"r"}`, `{"all":true,"reason":"r"}`},
 	"release":    {`{"node":"NODE"}`, `{"all":true}`},
@@ -78,8 +79,8 @@ func expected(a asked, verbs []string, bound string, program bool) int {
 func TestWhoMayDoWhat(t *testing.T) {
 	f := &fake{}
 	o := listening(t, f, nil)
-	everything := strings.Fields("read records logs files audit artifacts export approve disapprove take-over pause resume retry quarantine release ssh")
-	ofPrograms := strings.Fields("read records logs files audit artifacts disapprove pause resume retry quarantine")
+	everything := strings.Fields("read records logs files audit artifacts export approve disapprove take-over pause resume retry verify quarantine release ssh")
+	ofPrograms := strings.Fields("read records logs files audit artifacts disapprove pause resume retry verify quarantine")
 	now := time.Now()
 	person := func(name string) *http.Client { return o.as(o.people.client(t, mail(name+"@example.org"))) }
 	for who, x := range map[string]struct {

@@ -115,8 +115,8 @@ func put(t *testing.T, path, text string) {
 // roles is the access file of the tests.
 const roles = `# who may do what
 role viewer: read
-role all: read records logs files audit artifacts export approve disapprove take-over pause resume retry quarantine release ssh
-role program: read records logs files audit artifacts disapprove pause resume retry quarantine
+role all: read records logs files audit artifacts export approve disapprove take-over pause resume retry verify quarantine release ssh
+role program: read records logs files audit artifacts disapprove pause resume retry verify quarantine
 person ana@example.org: all
 person bob@example.org: viewer
 person carol@example.org: all rack=r1

@@ -7,6 +7,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
@@ -64,6 +66,15 @@ type (
 		// Life is how long the certificate is to be valid, such as "5m".
 		Life site.Duration `json:"life"`
 	}
+	// verifyBody names what is looked at: nodes, a role, or expressly all.
+	verifyBody struct {
+		// Nodes are the names of nodes.
+		Nodes []string `json:"nodes,omitempty"`
+		// Role is a role, for all of its nodes.
+		Role string `json:"role,omitempty"`
+		// All is true for the whole site.
+		All bool `json:"all,omitempty"`
+	}
 	takeOverBody struct {
 		// Reason is why the other daemon is gone.
 		Reason string `json:"reason"`
@@ -120,6 +131,12 @@ func readOrder(c *call) (site.Order, error) {
 		}
 		o.Digest, o.Node, o.Reason = b.Digest, b.Node, b.Reason
 		return o, checkOrder(&o, exactlyOne)
+	case verifyBody:
+		var b verifyBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		return o, checkVerify(&o, b)
 	case takeOverBody:
 		var b takeOverBody
 		if err := decodeBody(c.w, c.r, &b); err != nil {
@@ -174,6 +191,38 @@ func checkOrder(o *site.Order, more func(*site.Order) error) error {
 	return more(o)
 }
 
+// checkVerify has an order name what is looked at in exactly one way.
+func checkVerify(o *site.Order, b verifyBody) error {
+	ways := 0
+	for _, named := range []bool{len(b.Nodes) > 0, b.Role != "", b.All} {
+		if named {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return fmt.Errorf("%w: %s takes one of \"nodes\", \"role\" and \"all\": true", ErrBadRequest, o.Verb)
+	}
+	for _, name := range append([]string{b.Role}, b.Nodes...) {
+		if name != "" && !nodeInPath.MatchString(name) {
+			return fmt.Errorf("%w: no node or role is called %s", site.ErrNotFound, site.Printable(name[:min(len(name), 100)]))
+		}
+	}
+	if slices.Contains(b.Nodes, "") {
+		return fmt.Errorf("%w: the name of a node is empty", ErrBadRequest)
+	}
+	o.Nodes, o.Role = b.Nodes, b.Role
+	switch {
+	case len(b.Nodes) == 1:
+		o.Node = b.Nodes[0]
+	case b.Role != "":
+		o.Reason = "the nodes of role " + b.Role
+	case len(b.Nodes) > 0:
+		text := strings.Join(b.Nodes, ", ")
+		o.Reason = text[:min(len(text), maxReason)]
+	}
+	return nil
+}
+
 func exactlyOne(o *site.Order) error {
 	if (o.Digest == "") == (o.Node == "") {
 		return fmt.Errorf("%w: %s takes either \"digest\" or \"node\"", ErrBadRequest, o.Verb)
@@ -193,6 +242,9 @@ func reasoned(o *site.Order) error {
 // back is for the whole site: it takes back what a merged proposal approves, too, on nodes that are not known here.
 func (c *call) orderedNodes() ([]string, error) {
 	o := c.order
+	if o.Verb == site.VerbVerify {
+		return c.verifiedNodes()
+	}
 	if o.Digest == "" || o.Verb != site.VerbApprove || c.may(access.Verb(o.Verb), "") == nil {
 		return []string{o.Node}, nil
 	}
@@ -210,6 +262,33 @@ func (c *call) orderedNodes() ([]string, error) {
 		return []string{""}, nil // of other sets it is not known which nodes they have
 	}
 	return nodes, nil
+}
+
+// verifiedNodes are the nodes that are to be looked at. A role is resolved here, once.
+func (c *call) verifiedNodes() ([]string, error) {
+	if c.order.Role != "" {
+		d, err := c.design()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range d.NodeNames() {
+			if d.Nodes[name].Role == c.order.Role {
+				c.order.Nodes = append(c.order.Nodes, name)
+			}
+		}
+		if len(c.order.Nodes) == 0 {
+			return nil, fmt.Errorf("%w: site %s has no node of role %q", site.ErrNotFound, c.site, c.order.Role)
+		}
+	}
+	if len(c.order.Nodes) == 0 {
+		return []string{""}, nil
+	}
+	return c.order.Nodes, nil
+}
+
+// verify has the daemon look at nodes now.
+func verify(c *call) (any, error) {
+	return c.daemon.RunVerification(c.r.Context(), c.site, site.VerificationRequest{Nodes: c.order.Nodes, By: c.order.By})
 }
 
 // carryOut has the daemon carry out the order.

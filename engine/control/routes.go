@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
@@ -80,7 +79,8 @@ func reads() []route {
 			about: "Returns the last rollout over time: when each node began and ended, what it waits for, and the forecast of what is left, by the rules that decide. It has no rows before the first.",
 			gives: site.RolloutChart{}, serve: chartOf},
 		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Returns the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
-		{method: http.MethodGet, path: "/sites/{site}/verification", verb: access.Read, about: "Returns what the last observations show of problems of the site and of each node's endpoints. It asks no machine.", gives: site.Verification{}, serve: verificationOf},
+		{method: http.MethodGet, path: "/sites/{site}/verification", verb: access.Read, scope: ofSome, gives: site.Verification{}, serve: verificationOf,
+			about: "Returns what the last looks show of the site and of the endpoints of the nodes that the caller may read. It asks no machine."},
 		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Returns everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
 			serve: func(c *call) (any, error) {
 				s, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
@@ -156,22 +156,17 @@ func designOfSite(c *call) (any, error) {
 }
 
 func verificationOf(c *call) (any, error) {
-	d, err := c.design()
+	s, err := c.verifications.get(c.r.Context(), c.site, func() (site.Verification, error) { return c.daemon.Verification(c.site) })
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.report()
-	if err != nil {
-		return nil, err
+	if c.may(access.Read, "") == nil {
+		return prepared(s.body), nil
 	}
-	k, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
-		k, err := c.daemon.Known(c.site)
-		return withoutMedia(k), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return site.Verify(d, r, k.value, time.Now()), nil
+	shown := c.shows()
+	v := s.value
+	v.Checks = slices.DeleteFunc(slices.Clone(v.Checks), func(x site.Check) bool { return !shown(x.Node) })
+	return v, nil
 }
 
 // design is the design in force.
@@ -360,6 +355,8 @@ func orders() []route {
 		order(site.VerbPause, pauseBody{}, "Pauses a node or the site."),
 		order(site.VerbResume, allOrOne{}, "Ends a pause."),
 		order(site.VerbRetry, allOrOne{}, "Tries a node again now; for all nodes it also continues a halted rollout."),
+		{method: http.MethodPost, path: "/sites/{site}/verification", verb: access.Verify, scope: ofOrder, body: verifyBody{}, gives: site.VerificationRun{}, acts: true, serve: verify,
+			about: "Has nodes looked at now, and returns at once. GET of the same path shows what was seen. During a run it joins that run."},
 		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
 		order(site.VerbRelease, allOrOne{}, "Ends a quarantine."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),

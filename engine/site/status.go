@@ -376,6 +376,8 @@ const (
 	VerbPause    Verb = "pause"  // Node, or the whole site if it is empty
 	VerbResume   Verb = "resume" // Node, or the whole site if it is empty
 	VerbRetry    Verb = "retry"  // Node, or every node if it is empty
+	// VerbVerify has Nodes, or every node if there are none, looked at now.
+	VerbVerify Verb = "verify"
 	// VerbQuarantine has Node, or the whole site if it is empty, switched off
 	// and kept off. VerbRelease ends that.
 	VerbQuarantine Verb = "quarantine"
@@ -384,9 +386,12 @@ const (
 
 // Order is one command from a person.
 type Order struct {
-	Verb   Verb   `json:"verb"`
-	Node   string `json:"node,omitempty"`
-	Digest string `json:"digest,omitempty"`
+	Verb Verb   `json:"verb"`
+	Node string `json:"node,omitempty"`
+	// Nodes are those of VerbVerify; Role is theirs, where it is asked for by role.
+	Nodes  []string `json:"nodes,omitempty"`
+	Role   string   `json:"role,omitempty"`
+	Digest string   `json:"digest,omitempty"`
 	// Shown is the Approval of Node that the person was shown with what is approved. An approval of
 	// something else is refused.
 	Shown string `json:"shown,omitempty"`

@@ -1,12 +1,9 @@
 package site
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,16 +20,24 @@ const (
 
 // The kinds of checks.
 const (
-	CheckEndpoint = "endpoint" // the driver of a node's endpoint reads the machine
-	CheckSite     = "site"     // a problem of the site as a whole
+	CheckEndpoint   = "endpoint"   // an endpoint of a node answers
+	CheckCredential = "credential" // it accepts the credential of the design
+	CheckMachine    = "machine"    // the machine behind it is the designed one
+	CheckClock      = "clock"      // the clock of the node's system is right
+	CheckImage      = "image"      // an image that nodes are installed from is in the artifact store
+	CheckArtifact   = "artifact"   // a file that the design names is in the artifact store
+	CheckService    = "service"    // what the daemon serves to machines
+	CheckRepository = "repository" // the Git remote, and the status branch in it
+	CheckProblem    = "problem"    // a problem of the site as a whole
 )
 
 // Check is one thing that was verified.
 type Check struct {
 	Kind string `json:"kind"`
-	// Node and Subject say what it is about: a node's endpoint by name, or what of
-	// the site has a problem. Node is empty for the site.
+	// Node and Subject say what it is about: a node's endpoint by its kind, or what of
+	// the site. Node is empty for the site.
 	Node    string  `json:"node,omitempty"`
+	Role    string  `json:"role,omitempty"` // of the node
 	Subject string  `json:"subject"`
 	Outcome Outcome `json:"outcome"`
 	// Sentence says what was seen, or why nothing is known, without a final stop.
@@ -44,68 +49,204 @@ type Check struct {
 	Seen time.Time `json:"seen,omitzero"`
 }
 
+// VerificationRun is a run of looks at nodes that somebody asked for.
+type VerificationRun struct {
+	// Since is when it began, Until when Slipway stops waiting for its looks.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	// By is who asked first.
+	By string `json:"by"`
+	// Nodes is how many nodes it looks at. Looked is how many of them were looked at since it
+	// began, also those that could not be reached.
+	Nodes  int `json:"nodes"`
+	Looked int `json:"looked"`
+	// Joined is set in the answer to who asked during the run of somebody else.
+	Joined bool `json:"joined,omitempty"`
+}
+
+// IsOver reports whether nothing of the run is waited for any more.
+func (r *VerificationRun) IsOver(now time.Time) bool {
+	return r.Looked >= r.Nodes || !now.Before(r.Until)
+}
+
+// VerificationRequest asks for a run.
+type VerificationRequest struct {
+	// Nodes are the nodes to look at; all of the site if it is empty.
+	Nodes []string
+	By    string
+}
+
 // Verification is what is known of a site's surroundings at a time.
 type Verification struct {
-	Site   string    `json:"site"`
-	When   time.Time `json:"when"`
-	Checks []Check   `json:"checks"`
+	Site string    `json:"site"`
+	When time.Time `json:"when"`
+	// Run is the last run since the daemon started; nil before the first.
+	Run    *VerificationRun `json:"run,omitempty"`
+	Checks []Check          `json:"checks"`
 }
 
-// Verify judges what the last observations of a site show. It asks no machine and
-// tries no password. An endpoint is well if its driver read something of the node's
-// machine lately. An endpoint that the design moved since then is not told apart.
-func Verify(design *Site, r Report, k Known, now time.Time) Verification {
-	v := Verification{Site: design.Name, When: now, Checks: []Check{}}
-	for _, p := range r.Status.Problems {
-		v.Checks = append(v.Checks, Check{Kind: CheckSite, Subject: cmp.Or(p.About, "site"), Outcome: CheckWrong, Sentence: p.What, Seen: p.Since})
-	}
-	shown := make(map[string]NodeStatus, len(r.Status.Nodes))
-	for _, s := range r.Status.Nodes {
-		shown[s.Name] = s
-	}
-	fresh := 3 * cmp.Or(time.Duration(design.Rollout.ObserveEvery), time.Minute)
+// Trouble is why a look through an endpoint showed nothing.
+type Trouble string
+
+// The troubles.
+const (
+	// TroubleSilent is an endpoint that does not answer, or not as it should.
+	TroubleSilent Trouble = "silent"
+	// TroubleDenied is one that denied the credential in this look.
+	TroubleDenied Trouble = "denied"
+	// TroubleWithheld is one that was not asked, because the credential was denied before, there
+	// or elsewhere.
+	TroubleWithheld Trouble = "withheld"
+	// TroubleNoCredential is one that was not asked, because there is no credential for it.
+	TroubleNoCredential Trouble = "no credential"
+	// TroubleNotAsked is one that was not asked for another reason.
+	TroubleNotAsked Trouble = "not asked"
+)
+
+// Look is how the last look at a machine through one endpoint ended.
+type Look struct {
+	When time.Time
+	// Endpoint is as the design had it at that time.
+	Endpoint Endpoint
+	// Trouble is empty if the machine was read. Sentence says what it was.
+	Trouble  Trouble
+	Sentence string
+	// Denied is when the machine denied the credential; zero if it is not known to have.
+	Denied time.Time
+	// Machine is what the machine says that it is; not known of an installed system.
+	Machine Identity
+	// Login is how Slipway logged in to the installed system; nil for other endpoints.
+	Login *Login
+}
+
+// NodeLooks are the last looks at a node.
+type NodeLooks struct {
+	By map[EndpointKind]Look
+	// Asked is when somebody asked for a look that did not end yet; zero for nobody. Within is
+	// how long Slipway waits for it.
+	Asked  time.Time
+	Within time.Duration
+}
+
+// MaxClock is by how much the clock of a system may be off. Certificates and tokens of few
+// minutes are not valid where it is off by more.
+const MaxClock = time.Minute
+
+// VerifyNodes judges what the last looks at the nodes of a design show. It claims nothing that
+// was not read through the endpoint that the design has now.
+func VerifyNodes(design *Site, looks map[string]NodeLooks, now time.Time) []Check {
+	checks := []Check{}
 	for _, name := range design.NodeNames() {
-		endpoints := design.Nodes[name].Endpoints
-		for _, which := range slices.Sorted(maps.Keys(endpoints)) {
-			c := Check{Kind: CheckEndpoint, Node: name, Subject: string(which)}
-			c.Seen = lastRead(k.Nodes[name].Observed, endpoints[which])
-			c.judge(shown[name], k.Unseen[name], now.Sub(c.Seen) <= fresh)
-			v.Checks = append(v.Checks, c)
+		n := design.Nodes[name]
+		for _, which := range slices.Sorted(maps.Keys(n.Endpoints)) {
+			checks = append(checks, endpointChecks(n, which, looks[name], oldest(design, which), now)...)
 		}
 	}
-	return v
+	return checks
 }
 
-// judge sets the outcome for an endpoint of a node. A node that could not be looked at
-// does not say which of its endpoints is the cause.
-func (c *Check) judge(s NodeStatus, unseen, fresh bool) {
+// oldest is for how long a look says something: three of the intervals at which Slipway looks by
+// itself.
+func oldest(design *Site, which EndpointKind) time.Duration {
+	every := time.Duration(design.Rollout.ObserveEvery)
+	if which == OS {
+		every = max(every, 5*time.Minute)
+	}
+	return 3 * max(every, time.Minute)
+}
+
+func endpointChecks(n *Node, which EndpointKind, looks NodeLooks, fresh time.Duration, now time.Time) []Check {
+	e, look := n.Endpoints[which], looks.By[which]
+	check := func(kind string, o Outcome, format string, args ...any) Check {
+		return Check{Kind: kind, Node: n.Name, Role: n.Role, Subject: string(which), Outcome: o, Sentence: fmt.Sprintf(format, args...), Seen: look.When}
+	}
+	unknown := func(format string, args ...any) []Check {
+		checks := []Check{check(CheckEndpoint, CheckUnknown, format, args...)}
+		if e.Credential != "" {
+			checks = append(checks, check(CheckCredential, CheckUnknown, "credential %q was not tried: "+format, append([]any{e.Credential}, args...)...))
+		}
+		return checks
+	}
+	why := fmt.Sprintf("see `slipway why %s`", n.Name)
 	switch {
-	case unseen:
-		c.Outcome = CheckUnknown
-		c.Sentence = "the last look at the node failed: " + cmp.Or(s.Reason, "no reason was recorded")
-		c.Release = cmp.Or(s.Release, fmt.Sprintf("see `slipway why %s`", c.Node))
-	case c.Seen.IsZero():
-		c.Outcome, c.Sentence = CheckUnknown, "nothing was read through it yet"
-	case !fresh:
-		c.Outcome, c.Sentence = CheckUnknown, "nothing was read through it lately"
-		c.Release = fmt.Sprintf("see `slipway why %s`", c.Node)
-	default:
-		c.Outcome, c.Sentence = CheckOK, "its driver read the machine"
+	case !looks.Asked.IsZero() && now.Sub(looks.Asked) >= looks.Within:
+		return unknown("not looked at within %s", looks.Within)
+	case !looks.Asked.IsZero():
+		return unknown("the look that was asked for did not end yet")
+	case look.When.IsZero():
+		return unknown("not looked at since the daemon started")
+	case look.Endpoint.URL != e.URL || look.Endpoint.Credential != e.Credential:
+		return unknown("not looked at since the design changed the endpoint")
+	case now.Sub(look.When) > fresh:
+		return unknown("not looked at lately")
+	case look.Trouble == TroubleNotAsked:
+		return unknown("%s", look.Sentence)
+	case look.Trouble == TroubleSilent:
+		checks := unknown("the endpoint could not be read")
+		checks[0] = check(CheckEndpoint, CheckWrong, "%s", look.Sentence)
+		checks[0].Release = why
+		return checks
+	case look.Trouble != "":
+		return credentialTrouble(e, look, check)
 	}
+	checks := []Check{check(CheckEndpoint, CheckOK, "it answers")}
+	if e.Credential != "" || look.Login != nil {
+		checks = append(checks, check(CheckCredential, CheckOK, "%s", loggedIn(e, look.Login)))
+	}
+	if which == Manager {
+		checks = append(checks, machineCheck(n, look, check))
+	}
+	if l := look.Login; l != nil && l.Clock != 0 {
+		c := check(CheckClock, CheckOK, "its clock was off by %s at the last login", time.Duration(l.Clock).Abs())
+		if time.Duration(l.Clock).Abs() > MaxClock {
+			c.Outcome, c.Release = CheckWrong, "correct the time servers of the system, or let it reach them"
+		}
+		checks = append(checks, c)
+	}
+	return checks
 }
 
-// lastRead returns when the endpoint's driver last read something; zero for never.
-func lastRead(o Observed, e Endpoint) time.Time {
-	u, err := url.Parse(e.URL)
-	if err != nil {
-		return time.Time{}
+// credentialTrouble are the checks of an endpoint that was not read because of its credential.
+func credentialTrouble(e Endpoint, look Look, check func(string, Outcome, string, ...any) Check) []Check {
+	endpoint := check(CheckEndpoint, CheckUnknown, "not asked, because of its credential")
+	if look.Trouble == TroubleDenied {
+		endpoint = check(CheckEndpoint, CheckOK, "it answers, and denied the credential")
 	}
-	driver, _, _ := strings.Cut(u.Scheme, "+")
-	var last time.Time
-	for _, f := range o.Facets {
-		if f.Driver == driver && len(f.Have) > 0 && f.Seen.After(last) {
-			last = f.Seen
-		}
+	credential := check(CheckCredential, CheckUnknown, "%s", look.Sentence)
+	switch {
+	case look.Trouble == TroubleNoCredential:
+		credential.Outcome = CheckWrong
+	case !look.Denied.IsZero():
+		credential = check(CheckCredential, CheckWrong, "credential %q was denied at %s: %s", e.Credential, look.Denied.UTC().Format(time.DateTime+"Z"), look.Sentence)
+		credential.Seen = look.Denied
 	}
-	return last
+	return []Check{endpoint, credential}
+}
+
+// loggedIn says how an endpoint that was read accepted who Slipway is.
+func loggedIn(e Endpoint, l *Login) string {
+	if l == nil || l.By == "" {
+		return fmt.Sprintf("the machine was read with credential %q", e.Credential)
+	}
+	text := "logged in by " + l.By
+	if l.Account != "" {
+		text += " as " + Printable(l.Account)
+	}
+	return text
+}
+
+func machineCheck(n *Node, look Look, check func(string, Outcome, string, ...any) Check) Check {
+	switch designed := n.Machine(); {
+	case !look.Machine.Known():
+		return check(CheckMachine, CheckUnknown, "it does not say which machine it is")
+	case !designed.Known():
+		return check(CheckMachine, CheckUnknown, "%s answers, and the design does not say which machine this is", look.Machine)
+	case !designed.Contradicts(look.Machine) && !designed.Matches(look.Machine):
+		return check(CheckMachine, CheckUnknown, "%s answers, which does not say all by which the design tells the machine", look.Machine)
+	case !designed.Matches(look.Machine):
+		c := check(CheckMachine, CheckWrong, "another machine answers: %s, and not %s", look.Machine, designed)
+		c.Release = "correct the address or the cables; if the machine was replaced, name the new one in the design"
+		return c
+	}
+	return check(CheckMachine, CheckOK, "it is the designed machine")
 }

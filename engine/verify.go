@@ -1,0 +1,324 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// verifyWithin is how long a look that somebody asked for may take. A step or an inspection that
+// is under way comes first, and so do other nodes if there are many.
+const verifyWithin = 3 * time.Minute
+
+// verifying is the last run of looks that somebody asked for. Its nodes are those of which a look
+// was asked for since it began.
+type verifying struct {
+	run   site.VerificationRun
+	nodes map[string]bool
+}
+
+// Verify has nodes looked at now, each once, and returns at once. At most one run is under way:
+// who asks during one joins it, and the run gets the nodes that it did not have.
+//
+// A look repeats no login that was denied and gets no credential sent once more, as a retry does.
+// It shortens no wait after a failure, ends no pause and continues no rollout. Its errors wrap
+// site.ErrNotFound and site.ErrRefused.
+func (e *Engine) Verify(ctx context.Context, r site.VerificationRequest) (site.VerificationRun, error) {
+	select {
+	case <-e.ready: // before, there are no nodes
+	case <-ctx.Done():
+		return site.VerificationRun{}, ctx.Err()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var asked []*worker
+	for _, name := range r.Nodes {
+		w := e.workers[name]
+		if w == nil || w.leaving {
+			return site.VerificationRun{}, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, name)
+		}
+		asked = append(asked, w)
+	}
+	if len(r.Nodes) == 0 {
+		for _, w := range e.workers {
+			if !w.leaving {
+				asked = append(asked, w)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return site.VerificationRun{}, fmt.Errorf("%w: site %s has no node to look at: no design is in force yet", site.ErrRefused, e.Site)
+	}
+	now := time.Now()
+	run := e.verificationRunLocked()
+	joins := run != nil && !run.IsOver(now)
+	if !joins {
+		e.verifying = verifying{site.VerificationRun{Since: now, By: r.By}, map[string]bool{}}
+	}
+	v := &e.verifying
+	for _, w := range asked {
+		if v.nodes[w.name] {
+			continue
+		}
+		v.nodes[w.name] = true
+		v.run.Until = now.Add(verifyWithin)
+		w.asked = now
+		signal(w.ask)
+	}
+	run = e.verificationRunLocked()
+	run.Joined = joins
+	return *run, nil
+}
+
+// verificationRunLocked is the last run as it is now; nil before the first.
+func (e *Engine) verificationRunLocked() *site.VerificationRun {
+	if e.verifying.nodes == nil {
+		return nil
+	}
+	run := e.verifying.run
+	for name := range e.verifying.nodes {
+		w := e.workers[name]
+		if w == nil || w.leaving {
+			continue // it left the design
+		}
+		run.Nodes++
+		if w.asked.IsZero() {
+			run.Looked++
+		}
+	}
+	return &run
+}
+
+// Verification returns what is known of the site's surroundings.
+func (e *Engine) Verification() site.Verification {
+	now := time.Now()
+	v := site.Verification{Site: e.Site, When: now, Checks: e.siteChecks(now)}
+	design, looks := e.looksNow()
+	e.mu.Lock()
+	v.Run = e.verificationRunLocked()
+	e.mu.Unlock()
+	if design != nil {
+		v.Checks = append(v.Checks, site.VerifyNodes(design, looks, now)...)
+	}
+	return v
+}
+
+// looksNow returns the design in force, nil for none, and the last looks at its nodes.
+func (e *Engine) looksNow() (*site.Site, map[string]site.NodeLooks) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	looks := make(map[string]site.NodeLooks, len(e.workers))
+	for name, w := range e.workers {
+		looks[name] = site.NodeLooks{By: maps.Clone(w.lastLooks), Asked: w.asked, Within: verifyWithin}
+	}
+	return e.design, looks
+}
+
+// lookOnly looks at a machine that waits after a failure, and leaves that wait as it is.
+func (w *worker) lookOnly(ctx context.Context) {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	w.setCut(cut)
+	defer w.setCut(nil)
+	w.e.mu.Lock()
+	w.answers = w.asked
+	w.e.mu.Unlock()
+	w.oneTry, w.inside = false, time.Time{}
+	j := w.job()
+	v, err := w.look(ctx, j)
+	if ctx.Err() != nil {
+		return // the reconcile that follows a person's hold answers
+	}
+	w.saw(v, err)
+	w.endAsked(j, v, err)
+	if err == nil {
+		err = w.learn(ctx, &j, v)
+	}
+	if err != nil {
+		w.e.Log.Debug("looked at a node that waits after a failure", "node", w.name, "err", err)
+	}
+}
+
+// noteLook notes how a look through an endpoint ended. It was asked if a request may have been
+// sent to it.
+func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, seen site.Observed, err error, asked bool) {
+	if ctx.Err() != nil {
+		return // cut short
+	}
+	look := site.Look{When: time.Now(), Endpoint: j.node.Endpoints[kind], Machine: seen.Identity, Login: seen.Login}
+	if err != nil {
+		look.Trouble, look.Sentence = troubleOf(err, asked), site.Printable(verdict(err))
+	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	switch was := w.lastLooks[kind]; look.Trouble {
+	case site.TroubleDenied:
+		look.Denied = look.When
+	case site.TroubleWithheld:
+		if d := w.connections[kind]; d != nil && d.denied != nil && was.Endpoint.URL == look.Endpoint.URL {
+			look.Denied = was.Denied
+		}
+		if at := w.deniedLocked(kind); !at.IsZero() {
+			look.Denied = at
+		}
+	}
+	w.lastLooks[kind] = look
+}
+
+// deniedLocked is when the machine denied the present credential of an endpoint; zero if it did
+// not, as far as is recorded.
+func (w *worker) deniedLocked(kind site.EndpointKind) time.Time {
+	if w.connections[kind] == nil {
+		return time.Time{}
+	}
+	l := w.loginTo(kind)
+	if use := l.useLocked(); use.Denied != "" && use.Denied == l.value.Digest(w.e.Site) {
+		return use.DeniedAt
+	}
+	return time.Time{}
+}
+
+func troubleOf(err error, asked bool) site.Trouble {
+	switch {
+	case errors.As(err, new(noKey)):
+		return site.TroubleNoCredential
+	case driver.WasDenied(err) && asked:
+		return site.TroubleDenied
+	case isDenied(err):
+		return site.TroubleWithheld
+	}
+	return site.TroubleSilent
+}
+
+// endAsked ends the wait of those who asked for the look that ended. They learn why an endpoint was
+// not asked.
+func (w *worker) endAsked(j job, v view, err error) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.answers.IsZero() {
+		return
+	}
+	for kind, endpoint := range j.node.Endpoints {
+		if w.lastLooks[kind].When.Before(w.answers) {
+			w.lastLooks[kind] = site.Look{When: time.Now(), Endpoint: endpoint, Trouble: site.TroubleNotAsked, Sentence: whyNotAsked(v, err)}
+		}
+	}
+	if w.asked.Equal(w.answers) {
+		w.asked = time.Time{}
+	}
+	w.answers = time.Time{}
+}
+
+func whyNotAsked(v view, err error) string {
+	switch {
+	case err != nil:
+		return "not asked, because the machine could not be looked at"
+	case v.seen.Facets[site.FacetPower].Have["state"] != "on":
+		return "not asked, because the machine is not on"
+	}
+	return "not asked, because the machine is being installed or runs Slipway's agent"
+}
+
+// siteChecks are the checks of the site as a whole.
+func (e *Engine) siteChecks(now time.Time) []site.Check {
+	r := e.Report()
+	checks := []site.Check{}
+	about := map[string]bool{}
+	for _, p := range r.Status.Problems {
+		about[p.About] = true
+		subject := p.About
+		if subject == "" {
+			subject = "site"
+		}
+		checks = append(checks, site.Check{Kind: site.CheckProblem, Subject: subject, Outcome: site.CheckWrong, Sentence: p.What, Seen: p.Since})
+	}
+	e.mu.Lock()
+	design, fetched, written := e.design, e.fetched, e.written
+	e.mu.Unlock()
+	if !about["source"] {
+		checks = append(checks, repositoryCheck(fetched, 3*e.PollEvery(), now))
+	}
+	if e.Branch != nil && !about["status branch"] {
+		c := site.Check{Kind: site.CheckRepository, Subject: "status branch", Outcome: site.CheckOK, Sentence: "the last status was written to it", Seen: written}
+		if written.IsZero() {
+			c.Outcome, c.Sentence = site.CheckUnknown, "nothing was written to it since the daemon started"
+		}
+		checks = append(checks, c)
+	}
+	for _, s := range r.Status.Served {
+		c := site.Check{Kind: site.CheckService, Subject: "dhcp " + s.Network, Outcome: site.CheckOK, Sentence: s.Line(), Seen: now}
+		if s.Why != "" {
+			c.Outcome = site.CheckWrong
+		}
+		checks = append(checks, c)
+	}
+	if design != nil {
+		checks = append(checks, e.fileChecks(design, now)...)
+	}
+	return checks
+}
+
+func repositoryCheck(fetched time.Time, fresh time.Duration, now time.Time) site.Check {
+	c := site.Check{Kind: site.CheckRepository, Subject: "source", Outcome: site.CheckOK, Sentence: "the repository was read", Seen: fetched}
+	switch {
+	case fetched.IsZero():
+		c.Outcome, c.Sentence = site.CheckUnknown, "the repository was not read since the daemon started"
+	case now.Sub(fetched) > max(fresh, fetchTimeout):
+		c.Outcome, c.Sentence = site.CheckUnknown, "the repository was not read lately"
+	}
+	return c
+}
+
+// fileChecks are those of the files that the daemon serves: the images of physical nodes, and
+// artifacts.
+func (e *Engine) fileChecks(design *site.Site, now time.Time) []site.Check {
+	type file struct{ kind, name, sha256 string }
+	var files []file
+	add := func(f file) {
+		if f.sha256 != "" && !slices.Contains(files, f) {
+			files = append(files, f)
+		}
+	}
+	for _, name := range design.NodeNames() {
+		n := design.Nodes[name]
+		if image := design.Images[n.Image]; image != nil && !n.IsVirtual() {
+			add(file{site.CheckImage, n.Image, image.For(name, n.Generation).SHA256})
+		}
+		for _, key := range slices.Sorted(maps.Keys(n.References.Artifacts)) {
+			add(file{site.CheckArtifact, key, n.References.Artifacts[key].SHA256})
+		}
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	if e.Artifacts == nil {
+		return []site.Check{{Kind: site.CheckService, Subject: "artifact server", Outcome: site.CheckUnknown, Seen: now,
+			Sentence: "this daemon has no artifact store, so it does not know of the images and artifacts of the design"}}
+	}
+	server := site.Check{Kind: site.CheckService, Subject: "artifact server", Outcome: site.CheckOK, Sentence: "it serves machines", Seen: now}
+	if err := e.Artifacts.Serving(); err != nil {
+		server.Outcome, server.Sentence = site.CheckWrong, site.Printable(err.Error())
+	}
+	checks := []site.Check{server}
+	for _, f := range files {
+		c := site.Check{Kind: f.kind, Subject: f.name, Outcome: site.CheckOK, Sentence: "the store has it with the digest of the design, " + f.sha256, Seen: now}
+		switch state := e.Artifacts.State(f.sha256); {
+		case state.Ready:
+		case state.Why != "":
+			c.Outcome, c.Sentence = site.CheckWrong, "it cannot be fetched: "+site.Printable(state.Why)
+		case state.Fetching || state.Framing:
+			c.Outcome, c.Sentence = site.CheckUnknown, "it is being fetched"
+		default:
+			c.Outcome, c.Sentence = site.CheckUnknown, "the store does not have it; Slipway fetches it when a node needs it"
+			c.Release = "to have it before, run `slipway artifact add` with its URL"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
