@@ -92,7 +92,7 @@ var Verbs = []Meaning{
 	{Pause, false, "pause a node or the site"},
 	{Resume, false, "end a pause"},
 	{Retry, false, "have a node tried again now; for the whole site also continue a halted rollout"},
-	{Verify, false, "have nodes looked at now; it changes nothing on machines that Slipway would not change anyway"},
+	{Verify, false, "have nodes looked at now, without a retry of what has failed"},
 	{Quarantine, false, "switch a machine off and keep it off"},
 	{Disapprove, false, "take back an approval that was not used"},
 	{Approve, true, "approve what erases data, a first disruption, a removal or a foreign system"},

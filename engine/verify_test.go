@@ -1,0 +1,228 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// verify has nodes looked at, waits until the run is over and returns what is known then.
+func (w *world) verify(nodes ...string) site.Verification {
+	w.t.Helper()
+	run, err := w.engine.Verify(w.t.Context(), site.VerificationRequest{Nodes: nodes, By: "tester"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.until("the run is over", 4*time.Minute, func() bool {
+		v := w.engine.Verification()
+		return v.Run.Since.Equal(run.Since) && v.Run.IsOver(v.When)
+	})
+	return w.engine.Verification()
+}
+
+// check is the check of a kind, of a node or of something of the site.
+func check(v site.Verification, node, kind string) site.Check {
+	i := slices.IndexFunc(v.Checks, func(c site.Check) bool {
+		return c.Node == node && c.Kind == kind && (node == "" || c.Subject == string(site.Manager))
+	})
+	if i < 0 {
+		return site.Check{}
+	}
+	return v.Checks[i]
+}
+
+func wantCheck(t *testing.T, v site.Verification, node, kind string, o site.Outcome, phrase string) {
+	t.Helper()
+	if c := check(v, node, kind); c.Outcome != o || !strings.Contains(c.Sentence, phrase) {
+		t.Errorf("%s of %s is %q (%s), want %q with %q", kind, node, c.Outcome, c.Sentence, o, phrase)
+	}
+}
+
+func TestVerifySaysWhatTheLooksShow(t *testing.T) {
+	inBubble(t, guardedSite("right"), func(w *world) {
+		w.password("right")
+		w.seeing(names(5)...)
+		for _, name := range names(5) {
+			w.want(name, site.InSync)
+		}
+		for name, fault := range map[string]drivertest.Fault{"n2": drivertest.WrongMachine, "n3": drivertest.Unreachable, "n4": drivertest.Denied, "n5": drivertest.Hangs} {
+			w.fleet.Machine(name).SetFault(fault)
+		}
+		v := w.verify()
+		if v.Run.Nodes != 5 || v.Run.Looked != 5 || v.Run.By != "tester" {
+			t.Errorf("the run is %+v", *v.Run)
+		}
+		for _, c := range v.Checks {
+			if c.Node != "" && c.Seen.Before(v.Run.Since) {
+				t.Errorf("%+v was seen before the run", c)
+			}
+		}
+		wantCheck(t, v, "n1", site.CheckEndpoint, site.CheckOK, "it answers")
+		wantCheck(t, v, "n1", site.CheckCredential, site.CheckOK, `with credential "bmc"`)
+		wantCheck(t, v, "n1", site.CheckMachine, site.CheckOK, "the designed machine")
+		wantCheck(t, v, "n2", site.CheckMachine, site.CheckWrong, "another machine answers")
+		wantCheck(t, v, "n3", site.CheckEndpoint, site.CheckWrong, "no route")
+		wantCheck(t, v, "n3", site.CheckCredential, site.CheckUnknown, "was not tried")
+		wantCheck(t, v, "n4", site.CheckCredential, site.CheckWrong, "was denied at ")
+		wantCheck(t, v, "n5", site.CheckEndpoint, site.CheckWrong, "does not answer")
+		wantCheck(t, v, "", site.CheckRepository, site.CheckOK, "was read")
+
+		w.source.vanish(errors.New("the remote is silent"))
+		w.after(time.Minute)
+		v = w.engine.Verification()
+		wantCheck(t, v, "", site.CheckProblem, site.CheckWrong, "the remote is silent")
+		if c := check(v, "", site.CheckRepository); c.Outcome != "" {
+			t.Errorf("%+v, although the repository has a problem", c)
+		}
+	}, names(5)...)
+}
+
+// What was seen of an endpoint says nothing about the one that the design has in its place.
+func TestVerifyDoesNotClaimAnEndpointThatMoved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.seeing("n1")
+		wantCheck(t, w.verify(), "n1", site.CheckEndpoint, site.CheckOK, "")
+		w.fleet.Machine("n1").SetFault(drivertest.Hangs)
+		d = clone(d)
+		moved := d.Nodes["n1"].Endpoints[site.Manager]
+		moved.URL += "/"
+		d.Nodes["n1"].Endpoints[site.Manager] = moved
+		w.commit(d)
+		w.after(20 * time.Second)
+		wantCheck(t, w.engine.Verification(), "n1", site.CheckEndpoint, site.CheckUnknown, "changed the endpoint")
+	}, "n1")
+}
+
+// Looks that people ask for send a wrong password to no machine, however often they ask.
+func TestVerifyTriesNoPasswordAgain(t *testing.T) {
+	inBubble(t, guardedSite("right"), func(w *world) {
+		w.password("wrong")
+		w.seeing(names(20)...)
+		w.logins("before", 2, names(20)...)
+		for range 2 {
+			v := w.verify()
+			w.logins("after a run", 2, names(20)...)
+			count := map[site.Outcome]int{}
+			for _, name := range names(20) {
+				c := check(v, name, site.CheckCredential)
+				count[c.Outcome]++
+				if c.Outcome == site.CheckWrong && !c.Seen.Before(v.Run.Since) {
+					t.Errorf("%s is said to have denied the password in the run: %+v", name, c)
+				}
+				if o := check(v, name, site.CheckEndpoint).Outcome; o != site.CheckUnknown {
+					t.Errorf("the endpoint of %s is %s, although nobody asked it", name, o)
+				}
+			}
+			if count[site.CheckWrong] != 2 || count[site.CheckUnknown] != 18 {
+				t.Errorf("the credentials are %v, want 2 wrong and 18 unknown", count)
+			}
+			wantCheck(t, v, "", site.CheckProblem, site.CheckWrong, `credential "bmc" was denied by`)
+		}
+		w.password("right")
+		w.verify()
+		w.logins("with the right password", 2, names(20)...)
+		wantCheck(t, w.engine.Verification(), "n7", site.CheckCredential, site.CheckOK, "")
+	}, names(20)...)
+}
+
+func TestVerifyJoinsTheRunUnderWay(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.seeing("n1", "n2")
+		w.fleet.Machine("n1").SetFault(drivertest.Hangs)
+		ask := func(by string, nodes ...string) site.VerificationRun {
+			run, err := w.engine.Verify(w.t.Context(), site.VerificationRequest{Nodes: nodes, By: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return run
+		}
+		first := ask("ana", "n1")
+		if first.Joined || first.Nodes != 1 || first.Looked != 0 {
+			t.Errorf("the first run is %+v", first)
+		}
+		w.after(5 * time.Second)
+		reads := w.fleet.Machine("n2").Counts().Reads
+		second := ask("bob")
+		if !second.Joined || !second.Since.Equal(first.Since) || second.By != "ana" || second.Nodes != 2 {
+			t.Errorf("who joins gets %+v", second)
+		}
+		w.after(5 * time.Second)
+		once := w.fleet.Machine("n2").Counts().Reads
+		if once == reads {
+			t.Error("the joined node was not looked at")
+		}
+		ask("carol")
+		w.after(5 * time.Second)
+		if again := w.fleet.Machine("n2").Counts().Reads; again != once {
+			t.Errorf("n2 was read %d times more by a run that had looked at it", again-once)
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.verify()
+		if next := ask("dan"); next.Joined || !next.Since.After(first.Since) {
+			t.Errorf("the next run is %+v", next)
+		}
+		if _, err := w.engine.Verify(w.t.Context(), site.VerificationRequest{Nodes: []string{"n9"}}); !errors.Is(err, site.ErrNotFound) {
+			t.Errorf("a node that does not exist: %v", err)
+		}
+	}, "n1", "n2")
+}
+
+// A look that somebody asks for sees a machine at once that is back, and leaves the wait after
+// the failure, and pauses, as they are.
+func TestVerifyShortensNoWait(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.seeing("n1")
+		w.fleet.Machine("n1").SetFault(drivertest.Unreachable)
+		w.after(10 * time.Minute)
+		w.want("n1", site.Retrying)
+		w.do(site.Order{Verb: site.VerbPause, Reason: "works"})
+		w.after(time.Second)
+		before := w.node("n1").Retry
+		if time.Until(before) < time.Minute {
+			w.after(time.Until(before) + time.Minute)
+			before = w.node("n1").Retry
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		v := w.verify("n1")
+		wantCheck(t, v, "n1", site.CheckEndpoint, site.CheckOK, "it answers")
+		n := w.node("n1")
+		if !n.Retry.Equal(before) || n.State != site.Retrying {
+			t.Errorf("n1 is %s and tried again at %s, want %s", n.State, n.Retry, before)
+		}
+		if w.engine.Report().Status.Paused == nil {
+			t.Error("the pause has ended")
+		}
+		w.after(time.Until(before) + time.Minute)
+		w.want("n1", site.Paused)
+	}, "n1")
+}
+
+func TestVerifyKnowsTheFilesOfTheDesign(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("n1")
+		d.Nodes["n1"].Image, d.Nodes["n1"].Generation = "debian", 1
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		wantCheck(t, w.engine.Verification(), "", site.CheckImage, site.CheckOK, "the digest of the design, d1")
+		wantCheck(t, w.engine.Verification(), "", site.CheckService, site.CheckOK, "it serves machines")
+		for _, x := range []struct {
+			state   artifact.State
+			outcome site.Outcome
+			phrase  string
+		}{
+			{artifact.State{Why: "404 Not Found"}, site.CheckWrong, "404 Not Found"},
+			{artifact.State{Fetching: true}, site.CheckUnknown, "being fetched"},
+			{artifact.State{}, site.CheckUnknown, "does not have it"},
+		} {
+			w.files.set("d1", x.state)
+			wantCheck(t, w.engine.Verification(), "", site.CheckImage, x.outcome, x.phrase)
+		}
+	}, "n1")
+}
