@@ -28,8 +28,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: "Has the daemon look at all nodes now, or at some, and shows what is wrong or unknown:\n" +
 			"whether each endpoint answers, accepts its credential and leads to the designed machine,\n" +
 			"and, without nodes, what holds of the site: problems, the repository, images, artifacts\n" +
-			"and services. It sends no password that was denied before, and changes nothing that\n" +
-			"Slipway would not change anyway. A node that was not looked at within 3 minutes is unknown.\n\n" +
+			"and services. It sends no password that was denied before, and shortens no wait after a\n" +
+			"failure. A node that was not looked at within 3 minutes is unknown.\n\n" +
 			"The exit code is 0 if all is well, 1 if something is wrong, and 5 if nothing is wrong and\n" +
 			"something is unknown.\n" + exitHelp,
 		Example: "  slipway verify\n  slipway verify compute-3 compute-4\n  slipway verify --role storage --output json",

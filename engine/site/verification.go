@@ -128,7 +128,7 @@ type NodeLooks struct {
 	Within time.Duration
 }
 
-// MaxClock is by how much the clock of a system may be off. Certificates and tokens of few
+// MaxClock is by how much the clock of a system may be off, to the minute. Certificates of few
 // minutes are not valid where it is off by more.
 const MaxClock = time.Minute
 
@@ -231,6 +231,9 @@ func loggedIn(e Endpoint, l *Login) string {
 	text := "logged in by " + l.By
 	if l.Account != "" {
 		text += " as " + Printable(l.Account)
+	}
+	if l.Refused != "" {
+		text += ", and not by a certificate of the site: " + Printable(l.Refused)
 	}
 	return text
 }

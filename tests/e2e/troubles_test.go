@@ -468,6 +468,8 @@ This page lists what you read, what has happened, and what to do. A test does ea
 this page is what it then reads: in ` + "`slipway status`, `slipway why NODE`" + `, the warnings of the log (` + "`journalctl -u slipway -p warning`" + `), the
 [metrics](metrics.md) and the [notifications](notifications.md). Addresses, digests, times and which request met the
 trouble are left out.
+
+To see what is wrong in a whole site at once, run ` + "[`slipway verify`](verify.md)" + `.
 `
 
 // hold compares the page with what was seen, or writes it.
