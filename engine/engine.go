@@ -62,6 +62,9 @@ type Config struct {
 	// Served returns where the daemon serves DHCP; nil for nowhere. It must not call the
 	// engine.
 	Served func() []site.Served
+	// Surroundings returns checks of what the engine does not see, for a verification; nil for
+	// none. It must not call the engine.
+	Surroundings func(now time.Time) []site.Check
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
 	// Seed seeds all jitter; 0 picks a new seed each time.

@@ -258,6 +258,9 @@ func (e *Engine) siteChecks(now time.Time) []site.Check {
 		}
 		checks = append(checks, c)
 	}
+	if e.Surroundings != nil {
+		checks = append(checks, e.Surroundings(now)...)
+	}
 	if design != nil {
 		checks = append(checks, e.fileChecks(design, now)...)
 	}

@@ -20,15 +20,16 @@ const (
 
 // The kinds of checks.
 const (
-	CheckEndpoint   = "endpoint"   // an endpoint of a node answers
-	CheckCredential = "credential" // it accepts the credential of the design
-	CheckMachine    = "machine"    // the machine behind it is the designed one
-	CheckClock      = "clock"      // the clock of the node's system is right
-	CheckImage      = "image"      // an image that nodes are installed from is in the artifact store
-	CheckArtifact   = "artifact"   // a file that the design names is in the artifact store
-	CheckService    = "service"    // what the daemon serves to machines
-	CheckRepository = "repository" // the Git remote, and the status branch in it
-	CheckProblem    = "problem"    // a problem of the site as a whole
+	CheckEndpoint    = "endpoint"    // an endpoint of a node answers
+	CheckCredential  = "credential"  // it accepts the credential of the design
+	CheckMachine     = "machine"     // the machine behind it is the designed one
+	CheckClock       = "clock"       // the clock of the node's system is right
+	CheckImage       = "image"       // an image that nodes are installed from is in the artifact store
+	CheckArtifact    = "artifact"    // a file that the design names is in the artifact store
+	CheckService     = "service"     // what the daemon serves to machines
+	CheckRepository  = "repository"  // the Git remote, and the status branch in it
+	CheckCertificate = "certificate" // a certificate that the daemon shows
+	CheckProblem     = "problem"     // a problem of the site as a whole
 )
 
 // Check is one thing that was verified.
