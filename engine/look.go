@@ -147,6 +147,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}
 		if err := w.trust(ctx, kind); err != nil {
+			w.noteLook(ctx, j, kind, site.Observed{}, err, true)
 			return site.Observed{}, err
 		}
 	}
