@@ -25,7 +25,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed,
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepIncidents,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
@@ -53,6 +53,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.removals = snap.Removals
 	e.proposals.Load(snap.Proposed)
 	e.history = snap.History
+	e.incidents = snap.Incidents
 	if snap.Accepted == nil {
 		return nil
 	}

@@ -229,6 +229,10 @@ func bodyOf(o site.Order) any {
 		return disapproveBody{o.Digest, o.Node, o.Reason}
 	case site.VerbTakeOver:
 		return takeOverBody{o.Reason}
+	case site.VerbRelease:
+		return releaseBody{target, o.Incident}
+	case site.VerbIncident:
+		return incidentBody{o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest}
 	case site.VerbPause:
 		return pauseBody{withReason{target, o.Reason}, o.Until}
 	case site.VerbQuarantine:

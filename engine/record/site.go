@@ -50,6 +50,8 @@ type Snapshot struct {
 	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
+	// Incidents are by their IDs.
+	Incidents map[string]site.IncidentState
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
 	History site.History

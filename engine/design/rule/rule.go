@@ -95,6 +95,7 @@ func Areas() []Area {
 		{"sizes", spaces},
 		{"file systems", mounts},
 		{"holds", holds},
+		{"incidents", incidents},
 		{"roles", roleRules},
 		{"health", healthRules},
 		{"placement", placements},
