@@ -265,12 +265,19 @@ func (a *app) quarantineCommand() *cobra.Command {
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return a.nodeOrder(site.VerbRelease, "every machine of the site", &cobra.Command{
+	var incident string
+	cmd := &cobra.Command{
 		Use: "release (NODE | --all)", Short: "end a quarantine",
 		Long: "After this Slipway keeps the machine as designed: it powers the machine on if the design\n" +
-			"says on.\n" + exitHelp,
-		Example: "  slipway release compute-3",
-	}, nothingMore)
+			"says on. A node that is part of an incident takes the incident's name: Slipway has not\n" +
+			"replaced its secrets, and has not erased it.\n" + exitHelp,
+		Example: "  slipway release compute-3\n  slipway release compute-3 --incident shell-in-rack-2",
+	}
+	cmd.Flags().StringVar(&incident, "incident", "", "the incident that the node is part of")
+	return a.nodeOrder(site.VerbRelease, "every machine of the site", cmd, func(o *site.Order) error {
+		o.Incident = incident
+		return nil
+	})
 }
 
 func (a *app) retryCommand() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -98,6 +99,23 @@ func (s *IncidentState) Unreleased() (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Verdict is the incident in a few words.
+func (s *IncidentState) Verdict() string {
+	off := 0
+	for _, n := range s.Nodes {
+		if !n.Off.IsZero() {
+			off++
+		}
+	}
+	switch {
+	case s.Acted.IsZero():
+		return "waits for a person: slipway compromise --confirm " + s.Name
+	case s.IsOver():
+		return "all nodes released by people"
+	}
+	return fmt.Sprintf("%d of %d seen off", off, len(s.Nodes))
 }
 
 // IncidentLeftOver is what Slipway does not do about an incident: people have to.

@@ -16,11 +16,21 @@ var incidents = []Rule{
 		Why:   "A compromised machine under a misspelled name would stay on.",
 		Wrong: `incidents: "shell": {nodes: ["n77"], since: "2026-03-01T18:00:00Z", reason: "unknown shell"}`,
 		Right: `incidents: "shell": {nodes: ["n1"], since: "2026-03-01T18:00:00Z", reason: "unknown shell"}`,
-		Site: func(s *site.Site) (found []site.Finding) {
+		Facts: func(s *site.Site, n *site.Node) []Fact {
+			for _, i := range s.Incidents {
+				if slices.Contains(i.Nodes, n.Name) {
+					return []Fact{{Key: n.Name}}
+				}
+			}
+			return nil
+		},
+		Fleet: func(s *site.Site, x *Index) (found []site.Finding) {
 			for _, name := range keys(s.Incidents) {
 				path, nodes := "incidents."+name+".nodes", s.Incidents[name].Nodes
 				for i, node := range nodes {
-					found = append(found, refer(path, "nodes", node, s.Nodes)...)
+					if x.Count(node) == 0 {
+						found = append(found, wrong(path, fmt.Sprintf("the incident %s names %q, and there is no node of that name", name, node), "Write the name as `nodes` has it."))
+					}
 					if slices.Contains(nodes[:i], node) {
 						found = append(found, wrong(path, fmt.Sprintf("the incident %s names %s twice", name, node), "Name each node once."))
 					}
