@@ -43,7 +43,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/present", "engine/site engine/item engine/cleartext engine/say engine/plan"},
 	{"engine/rollout", "engine/site engine/say engine/plan engine/window"},
 	{"engine/ledger", "engine/site"},
-	{"engine/review", "engine/site engine/say engine/ledger engine/placement engine/plan engine/present engine/record engine/retry engine/rollout"},
+	{"engine/review", "engine/incident engine/site engine/say engine/ledger engine/placement engine/plan engine/present engine/record engine/retry engine/rollout"},
 	{"engine/sitekey", "engine/site engine/keyfile"},
 	{"engine/record", "engine/site engine/bios"},
 	{"engine/record/recordtest", ""},

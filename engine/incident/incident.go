@@ -75,6 +75,38 @@ func guests(s *site.Site, hypervisor string) (n int) {
 	return n
 }
 
+// New describes the incidents of a design that another one, which may be nil, does not have: what a
+// confirmation does, and the secrets to replace, in order.
+func New(before, after *site.Site) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(after.Incidents)) {
+		in := after.Incidents[name]
+		if before != nil {
+			if was, had := before.Incidents[name]; had && was.ID(name) == in.ID(name) {
+				continue
+			}
+		}
+		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %[1]s` puts %s under quarantine and switches them off (%s)", name, say.Some(in.Nodes, 10), in.Reason))
+		if why := Reasons(after, in, ""); len(why) > 0 {
+			lines = append(lines, "read before you confirm it: "+strings.Join(why, "; "))
+		}
+		exposed := Exposed(after, in.Nodes)
+		for i, x := range exposed[:min(len(exposed), mostShown)] {
+			also := ""
+			if len(x.Holders) > 0 {
+				also = ", also held by " + say.Some(x.Holders, 10)
+			}
+			lines = append(lines, fmt.Sprintf("to replace %d: %s, read by %s%s. %s", i+1, x.Secret, say.Some(x.Nodes, 10), also, x.Do))
+		}
+		if rest := len(exposed) - mostShown; rest > 0 {
+			lines = append(lines, fmt.Sprintf("and %s more to replace: `slipway incident %s` lists all after the merge", say.Count(rest, "secret"), name))
+		}
+	}
+	return lines
+}
+
+// mostShown is how many secrets of an incident a plan lists.
+const mostShown = 40
+
 // Text shows an incident as lines for people: what Slipway does or did, and what people have to.
 func Text(s *site.IncidentState) string {
 	var b strings.Builder

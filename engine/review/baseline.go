@@ -136,7 +136,6 @@ func changedRules(branch, merged *site.Site) []string {
 		{"policies", changedKeys(branch.Policies, merged.Policies)},
 		{"suppressions", changedKeys(branch.Suppressions, merged.Suppressions)},
 		{"approvals", changedKeys(branch.Approvals, merged.Approvals)},
-		{"incidents", changedKeys(branch.Incidents, merged.Incidents)},
 		{"site keys", changedItems(branch.Keys, merged.Keys)},
 		{"authorities whose SSH certificates log in (site.ssh.users)", changedItems(branch.SSH.Users, merged.SSH.Users)},
 		{"credentials", changedKeys(branch.Credentials, merged.Credentials)},
