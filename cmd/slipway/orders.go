@@ -33,6 +33,9 @@ func (a *app) order(ctx context.Context, f orderFlags, o site.Order) error {
 	if a.output == "json" {
 		return a.out.JSON(map[string]string{"done": done})
 	}
+	if o.DryRun { // several lines
+		return a.out.Lay(done + "\n")
+	}
 	return a.out.Println(done)
 }
 

@@ -113,12 +113,11 @@ func Text(s *site.IncidentState) string {
 	line := func(format string, args ...any) { b.WriteString(site.Printable(fmt.Sprintf(format, args...)) + "\n") }
 	line("incident %s (%s): %s", s.Name, s.ID, s.Incident.Reason)
 	line("compromised since %s", at(s.Incident.Since))
-	who := s.By
-	if s.Commit != "" {
-		who = "commit " + s.Commit[:min(len(s.Commit), 12)]
-	}
-	if !s.Found.IsZero() {
-		line("%s by %s", at(s.Found), who)
+	switch {
+	case s.Commit != "":
+		line("found at %s in commit %s", at(s.Found), s.Commit[:min(len(s.Commit), 12)])
+	case !s.Found.IsZero():
+		line("ordered at %s by %s", at(s.Found), s.By)
 	}
 	if s.Confirmed != "" {
 		line("confirmed by %s", s.Confirmed)

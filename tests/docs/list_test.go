@@ -53,6 +53,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/site-key.md", "slipway take-over", "no daemon runs"},
 	{"docs/ssh.md", "slipway why ", "no daemon runs; tests/script/ssh.txtar has one"},
 	{"docs/ssh.md", "slipway ssh ", "no daemon runs; tests/script/ssh.txtar has one"},
+	{"docs/compromise.md", "slipway ", "it switches machines off, and no daemon runs; tests/script/incident.txtar has one"},
 	{"docs/metrics.md", "slipway run …", "the page leaves its flags out"},
 	{"docs/notifications.md", "slipway run …", "the page leaves its flags out"},
 }
