@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -189,4 +190,28 @@ func TestIncidentOfManyWaits(t *testing.T) {
 			t.Errorf("confirmed by %q", i.Confirmed)
 		}
 	}, names(7)...)
+}
+
+// A daemon that was killed between the record of an incident and its quarantines goes on with them.
+func TestIncidentGoesOnAfterACrash(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(2)...), names(2)...)
+		w.down()
+		store, err := record.Open(w.t.Context(), w.dir, record.Options{NoSync: true, Tick: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := site.Incident{Nodes: []string{"n2"}, Since: time.Now().Add(-time.Hour), Reason: "a shell"}
+		begun := site.IncidentState{Name: "shell", ID: in.ID("shell"), Incident: in, By: "ann", Found: time.Now(), Acted: time.Now(), Nodes: map[string]site.IncidentNode{"n2": {}}}
+		if err := errors.Join(store.Site("test").PutIncident(w.t.Context(), begun), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w.up()
+		w.after(time.Minute)
+		w.powers("on", "n1")
+		w.powers("off", "n2")
+		if i := w.incident("shell"); i.Held.IsZero() || i.Nodes["n2"].Off.IsZero() {
+			t.Errorf("incident after a crash: %+v", i)
+		}
+	}, names(2)...)
 }
