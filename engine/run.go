@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.removals = snap.Removals
 	e.proposals.Load(snap.Proposed)
 	e.history = snap.History
-	e.incidents = snap.Incidents
+	maps.Copy(e.incidents, snap.Incidents)
 	if snap.Accepted == nil {
 		return nil
 	}

@@ -23,6 +23,9 @@ func (l *loader) incident(id string, value []byte) error {
 	if err := l.decode(value, &i); err != nil {
 		return err
 	}
+	if l.snap.Incidents == nil {
+		l.snap.Incidents = map[string]site.IncidentState{}
+	}
 	l.snap.Incidents[id] = i
 	return nil
 }

@@ -50,7 +50,7 @@ type Snapshot struct {
 	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
-	// Incidents are by their IDs.
+	// Incidents are by their IDs; nil without any.
 	Incidents map[string]site.IncidentState
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
