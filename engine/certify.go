@@ -106,7 +106,7 @@ func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHG
 		return site.SSHGrant{}, err
 	}
 	c, err := a.Certify(r.Key, sshca.Login{
-		Node: g.Node, Account: g.Account, For: site.Printable(r.By) + " by slipway ssh", Life: time.Duration(r.Life), Terminal: true,
+		Node: g.Node, Account: g.Account, For: item.PersonalLogin(site.Printable(r.By)), Life: time.Duration(r.Life), Terminal: true,
 	}, time.Now())
 	if err != nil {
 		return site.SSHGrant{}, fmt.Errorf("%w: %w", site.ErrRefused, err)
@@ -125,6 +125,10 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	e.mu.Lock()
 	w := e.workers[r.Node]
 	barred := e.anchor.barred
+	var revoked site.SSHRevoked
+	if e.design != nil {
+		revoked = e.design.SSH.Revoked
+	}
 	a, noAuthority := e.loginAuthorityLocked()
 	var state site.NodeStatus
 	if w != nil {
@@ -150,6 +154,10 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 		return no("this daemon does not act for the site: %s", barred)
 	case e.ObserveOnly:
 		return no("this daemon only observes, and signs nothing")
+	case slices.ContainsFunc(revoked.People, func(name string) bool { return slices.Contains(item.CallersNamed(name), r.By) }):
+		return no("the design revokes the logins of %s: see site.ssh.revoked.people", r.By)
+	case slices.ContainsFunc(revoked.Keys, func(key string) bool { return item.Fingerprint(key) == item.Fingerprint(r.Key) }):
+		return no("the design revokes the key %s: see site.ssh.revoked.keys. Make another one with ssh-keygen", item.Fingerprint(r.Key))
 	case err != nil || u.Hostname() == "":
 		return no("%s has no endpoint os in the design, so Slipway does not know where to log in", r.Node)
 	case len(accounts) == 0:

@@ -180,6 +180,29 @@ func TestCertifyLogin(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		w.do(site.Order{Verb: site.VerbRelease, Node: "a", By: "ana"})
+		gone := w.withCertificates(w.authority(), "root", "ops")
+		gone.SSH.Revoked = site.SSHRevoked{People: []string{"ana"}}
+		w.commit(gone)
+		w.after(20 * time.Minute)
+		for _, by := range []string{"ana", "ana (certificate)", "token ana"} {
+			ask := ask
+			ask.By = by
+			if g, err := w.engine.CertifyLogin(w.t.Context(), ask); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "revokes the logins of "+by) || g.Certificate != "" {
+				t.Errorf("%s: got %+v, %v", by, g, err)
+			}
+		}
+		bob := ask
+		bob.By = "bob"
+		if _, err := w.engine.CertifyLogin(w.t.Context(), bob); err != nil {
+			t.Errorf("somebody else: %v", err)
+		}
+		gone = w.withCertificates(w.authority(), "root", "ops")
+		gone.SSH.Revoked = site.SSHRevoked{Keys: []string{somebodysKey}}
+		w.commit(gone)
+		w.after(20 * time.Minute)
+		if _, err := w.engine.CertifyLogin(w.t.Context(), ask); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "revokes the key SHA256:") {
+			t.Errorf("a revoked key: %v", err)
+		}
 		d := w.withCertificates(w.authority(), "root")
 		ep := d.Nodes["a"].Endpoints[site.OS]
 		ep.Trust = site.Trust{}

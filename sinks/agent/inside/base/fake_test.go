@@ -283,6 +283,10 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		s.restart = append(s.restart, c.Args[len(c.Args)-1])
 	case sshServer:
 		return s.sshd(c)
+	case sshKeygen:
+		if !strings.HasPrefix(string(c.Stdin), "SSHKRL") {
+			return inside.Output{Code: 255, Err: []byte("Invalid KRL file\n")}, nil
+		}
 	case "visudo", "rsyslogd":
 	default:
 		return inside.Output{Code: 127}, fmt.Errorf("no program %s", c.Path)
