@@ -230,7 +230,7 @@ type sight struct {
 }
 
 // errBlind ends the stream of a caller that may see nothing any more.
-var errBlind = errors.New("the caller may see nothing any more")
+var errBlind = errors.New("the caller may no longer see anything")
 
 // sees says whether the caller may see something of a node, by a look that is not older than a heartbeat.
 func (s *sight) sees(node string) (bool, error) {
