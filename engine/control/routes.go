@@ -186,8 +186,8 @@ func auditOf(c *call) (any, error) {
 		return nil, err
 	}
 	defer free()
-	all, err := c.daemon.Audit(c.r.Context(), c.site, after)
-	return append([]site.AuditEntry{}, all[:min(uint64(len(all)), limit)]...), err
+	all, err := c.daemon.Audit(c.r.Context(), c.site, after, int(limit))
+	return append([]site.AuditEntry{}, all...), err
 }
 
 // NodePage is a part of the nodes of a site.
