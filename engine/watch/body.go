@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -77,17 +79,21 @@ func (m *model) overviewPage(s *sheet) {
 	for _, p := range r.Problems {
 		s.row("problem", red, p.What+" (since "+present.Age(p.Since, m.now)+" ago)")
 	}
-	for _, n := range r.Notes {
-		s.row("note", "", n)
-	}
-	for _, u := range r.NotActedOn() {
-		s.row("not acted", yellow, "on although designed: "+u.String())
-	}
 	m.waitingRows(s)
 	m.troubleRows(s)
 	if len(m.events) > 0 {
 		s.title("Newest")
-		m.eventRows(s, mostNewest)
+		m.eventRows(s, mostNewest, false)
+	}
+	unacted := r.NotActedOn()
+	if len(r.Notes)+len(unacted) > 0 {
+		s.title("Worth knowing")
+	}
+	for _, n := range r.Notes {
+		s.item("-", n)
+	}
+	for _, u := range unacted {
+		s.item("-", "designed, and not acted on: "+u.String())
 	}
 }
 
@@ -285,13 +291,17 @@ func (m *model) eventsPage(s *sheet) {
 	if len(m.events) == 0 {
 		s.add("Nothing has happened since the daemon was started.")
 	}
-	m.eventRows(s, backlog)
+	m.eventRows(s, backlog, true)
 }
 
-// eventRows are the newest events, the newest first.
-func (m *model) eventRows(s *sheet, most int) {
+// eventRows are the newest events, the newest first; whole, or in one line each.
+func (m *model) eventRows(s *sheet, most int, whole bool) {
 	for _, e := range slices.Backward(m.events[max(0, len(m.events)-most):]) {
-		m.eventRow(s, e, true)
+		who := "site"
+		if e.Node != "" {
+			who = clean(e.Node)
+		}
+		m.eventRow(s, pad(who, 12)+" ", e, whole)
 	}
 }
 
@@ -300,21 +310,27 @@ var eventColours = map[site.EventKind]string{
 	site.EventFailed: red, site.EventDone: green, site.EventOrder: magenta, site.EventRollout: cyan, site.EventDesign: cyan,
 }
 
-func (m *model) eventRow(s *sheet, e site.Event, named bool) {
-	who := ""
-	if named {
-		who = pad("site", 12) + " "
-		if e.Node != "" {
-			who = pad(clean(e.Node), 12) + " "
-		}
-	}
-	took := ""
-	if e.Took > 0 {
-		took = " (" + say.Rough(time.Duration(e.Took)) + ")"
-	}
+// eventRow is one event, with who it is about.
+func (m *model) eventRow(s *sheet, who string, e site.Event, whole bool) {
 	when := e.When.Local().Format(time.TimeOnly)
 	if m.now.Sub(e.When) > 12*time.Hour {
 		when = e.When.Local().Format("01-02 15:04")
 	}
-	s.add(pad(when, 12) + who + m.in(eventColours[e.Kind], pad(clean(string(e.Kind)), 8)) + clean(present.EventLine(e)) + took)
+	text := clean(present.EventLine(e))
+	if e.Took > 0 {
+		text += " (" + say.Rough(time.Duration(e.Took)) + ")"
+	}
+	kind := clean(string(e.Kind))
+	head := pad(when, 12) + who + m.in(eventColours[e.Kind], pad(kind, 8))
+	wide := 12 + ansi.StringWidth(who) + 8
+	if !whole || wide > s.width/2 {
+		s.add(head + text)
+		return
+	}
+	for i, line := range wrapped(text, s.width-wide) {
+		if i > 0 {
+			head = strings.Repeat(" ", wide)
+		}
+		s.add(head + line)
+	}
 }

@@ -182,6 +182,8 @@ func (m *model) press(key, text string) tea.Cmd {
 	switch {
 	case key == "ctrl+c":
 		return tea.Quit
+	case key == "ctrl+z":
+		return tea.Suspend
 	case m.ask != nil:
 		return m.answer(key, text)
 	case m.help:

@@ -112,6 +112,6 @@ func (m *model) historyRows(s *sheet) {
 		s.add("Nothing has happened to it yet.")
 	}
 	for _, e := range slices.Backward(m.node.history) {
-		m.eventRow(s, e, false)
+		m.eventRow(s, "", e, true)
 	}
 }

@@ -58,7 +58,7 @@ func Run(ctx context.Context, d Daemon, o Options) error {
 	defer cancel()
 	m := newModel(ctx, d, o)
 	m.Update(reported{first})
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithFPS(frames), tea.WithoutSignalHandler())
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithFPS(frames), tea.WithWindowSize(m.width, m.height), tea.WithoutSignalHandler())
 	f := &feed{daemon: d, site: o.Site, tag: tag, send: func(m message) { p.Send(m) }}
 	go f.run(ctx)
 	_, err = p.Run()
