@@ -187,6 +187,10 @@ func (e *Engine) knownOfLocked(node string, m site.Memory) site.Known {
 func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.allKnownLocked()
+}
+
+func (e *Engine) allKnownLocked() site.Known {
 	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
 		Accounts: maps.Clone(e.accounts), Records: e.book.Records,
 		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked(), Unseen: map[string]bool{}}

@@ -32,6 +32,13 @@ func (k keeper) Report(name string) (site.Report, error) {
 	return k.engine.Report(), nil
 }
 
+func (k keeper) Chart(name string) (site.RolloutChart, error) {
+	if err := k.mine(name); err != nil {
+		return site.RolloutChart{}, err
+	}
+	return k.engine.Chart(), nil
+}
+
 func (k keeper) Known(name string) (site.Known, error) {
 	if err := k.mine(name); err != nil {
 		return site.Known{}, err

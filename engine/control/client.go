@@ -61,6 +61,13 @@ func (c *Client) Report(siteName string) (site.Report, error) {
 	return r, err
 }
 
+// Chart is a site's last rollout over time.
+func (c *Client) Chart(siteName string) (site.RolloutChart, error) {
+	var chart site.RolloutChart
+	_, err := c.get(context.Background(), ofSitePath(siteName, "rollout/chart"), "", &chart)
+	return chart, err
+}
+
 // Known is what the daemon knows of a site beside its design.
 func (c *Client) Known(siteName string) (site.Known, error) {
 	var k site.Known

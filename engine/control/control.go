@@ -37,6 +37,8 @@ type Daemon interface {
 	Auditor
 	// Report is a site's status and plan as they are now.
 	Report(siteName string) (site.Report, error)
+	// Chart is the site's last rollout over time, with the forecast of what is left.
+	Chart(siteName string) (site.RolloutChart, error)
 	// Known is what is known of a site beside its design.
 	Known(siteName string) (site.Known, error)
 	// Events are the latest events with a Seq above after, oldest first. The

@@ -117,6 +117,13 @@ func (f *fake) File(_ context.Context, _, node, key string) (item.Content, error
 	return item.Content{Text: "of " + key + "\n", Bytes: 9}, nil
 }
 
+func (f *fake) Chart(name string) (site.RolloutChart, error) {
+	if _, err := f.Report(name); err != nil {
+		return site.RolloutChart{}, err
+	}
+	return site.RolloutChart{Site: "berlin", Since: time.Unix(1000, 0).UTC(), Rows: []site.ChartRow{{Node: "n2"}, {Node: "n1"}, {Node: "n3"}}}, nil
+}
+
 func (f *fake) Known(string) (site.Known, error) {
 	return site.Known{Nodes: map[string]site.Memory{"n1": {
 		Recorded: site.Recorded{Adopted: &site.Adoption{Machine: site.Identity{Serial: "S1"}}},
@@ -241,6 +248,10 @@ func TestCallsCross(t *testing.T) {
 	known, err := remote.Known("berlin")
 	if here, _ := f.Known("berlin"); err != nil || !cmp.Equal(known, here) {
 		t.Errorf("known: %v %s", err, cmp.Diff(here, known))
+	}
+	chart, err := remote.Chart("berlin")
+	if here, _ := f.Chart("berlin"); err != nil || !cmp.Equal(chart, here) {
+		t.Errorf("chart: %v %s", err, cmp.Diff(here, chart))
 	}
 	file, err := remote.File(t.Context(), "berlin", "n1", "files./etc/a b&c")
 	if here, _ := f.File(t.Context(), "berlin", "n1", "files./etc/a b&c"); err != nil || file != here {

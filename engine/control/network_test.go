@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // authority signs certificates for tests.
@@ -540,5 +541,29 @@ func TestAccessFileIsNeverInAnAnswer(t *testing.T) {
 	all.WriteString(answer)
 	if strings.Contains(all.String(), o.dir) {
 		t.Errorf("the answer has a path of the host: %s", all.String())
+	}
+}
+
+func TestChartInParts(t *testing.T) {
+	o := listening(t, &fake{}, nil)
+	ana := o.as(o.people.client(t, mail("ana@example.org")))
+	for query, want := range map[string]string{"": "n2 n1 n3", "?limit=1": "n2", "?after=n2": "n1 n3", "?after=n2&limit=1": "n1", "?after=n3": "", "?limit=9": "n2 n1 n3"} {
+		var chart site.RolloutChart
+		status, answer := o.ask(ana, http.MethodGet, "/api/v1/sites/berlin/rollout/chart"+query, "", "")
+		if err := json.Unmarshal([]byte(answer), &chart); status != 200 || err != nil {
+			t.Fatalf("%s: %d %s", query, status, answer)
+		}
+		var names []string
+		for _, r := range chart.Rows {
+			names = append(names, r.Node)
+		}
+		if got := strings.Join(names, " "); got != want || chart.Site != "berlin" {
+			t.Errorf("%s: rows %q, want %q", query, got, want)
+		}
+	}
+	for query, want := range map[string]int{"?after=n9": 404, "?limit=0": 400, "?limit=x": 400} {
+		if status, answer := o.ask(ana, http.MethodGet, "/api/v1/sites/berlin/rollout/chart"+query, "", ""); status != want {
+			t.Errorf("%s: %d %s", query, status, answer)
+		}
 	}
 }
