@@ -105,7 +105,7 @@ func (e *Engine) stayHaltedLocked(was *rolling) {
 // sorts nodes or says when and whether they are worked on.
 func wanted(s *site.Site, n *site.Node) string {
 	x := *n
-	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Style = nil, site.Origin{}, nil, nil, "", ""
+	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Position, x.Style = nil, site.Origin{}, nil, nil, "", site.Position{}, ""
 	x.Window, x.Windows, x.Paused, x.Away = "", site.Windows{}, nil, ""
 	if manager, ok := x.Endpoints[site.Manager]; ok { // named as in the recorded digests of halted rollouts
 		x.Endpoints = maps.Clone(x.Endpoints)

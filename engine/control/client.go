@@ -75,6 +75,13 @@ func (c *Client) Known(siteName string) (site.Known, error) {
 	return k, err
 }
 
+// Design is the design of a site in force, without its nodes.
+func (c *Client) Design(ctx context.Context, siteName string) (*site.Site, error) {
+	var s site.Site
+	_, err := c.get(ctx, ofSitePath(siteName, "design"), "", &s)
+	return &s, err
+}
+
 // Events are the latest events with a Seq above after.
 func (c *Client) Events(siteName string, after uint64) ([]site.Event, error) {
 	var all []site.Event
