@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitereport"
 )
 
@@ -28,7 +31,7 @@ func (a *app) reportCommand() *cobra.Command {
 			"well; Markdown is for tickets. A page is bounded and says what it leaves out; for\n" +
 			"everything use `slipway status --output json`.\n" + exitHelp,
 		Example: "  slipway report --out berlin.html\n  slipway report --format markdown",
-		RunE:    func(*cobra.Command, []string) error { return a.report(f, out, form) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.report(cmd.Context(), f, out, form) },
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`FILE` to write, which is replaced; without it the page is printed")
 	cmd.Flags().StringVar(&form, "format", reportForms[0].name, "html or markdown")
@@ -36,7 +39,7 @@ func (a *app) reportCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) report(f orderFlags, out, form string) error {
+func (a *app) report(ctx context.Context, f orderFlags, out, form string) error {
 	var write func(io.Writer, sitereport.Facts) error
 	for _, known := range reportForms {
 		if known.name == form {
@@ -59,8 +62,16 @@ func (a *app) report(f orderFlags, out, form string) error {
 	if a.output == "json" {
 		return a.out.JSON(r)
 	}
+	chart, err := daemon.Chart(f.site)
+	if err != nil {
+		return err
+	}
+	design, err := daemon.Design(ctx, f.site)
+	if err != nil && !errors.Is(err, site.ErrNotFound) { // before the first design
+		return err
+	}
 	var page bytes.Buffer
-	if err := write(&page, sitereport.Facts{Report: r, Events: events, Version: thisVersion().Version, Made: time.Now()}); err != nil {
+	if err := write(&page, sitereport.Facts{Report: r, Events: events, Chart: chart, Racks: design.Racks, Version: thisVersion().Version, Made: time.Now()}); err != nil {
 		return err
 	}
 	if out == "" {

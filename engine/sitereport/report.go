@@ -5,6 +5,8 @@ package sitereport
 import (
 	"cmp"
 	"fmt"
+	"html/template"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -21,6 +23,9 @@ type Facts struct {
 	site.Report
 	// Events are the latest events, oldest first.
 	Events []site.Event
+	// Chart is the last rollout over time, and Racks are those of the design; both are drawn in HTML alone.
+	Chart site.RolloutChart
+	Racks map[string]*site.Rack
 	// Version is that of the program that writes the report.
 	Version string
 	// Made is when the daemon was asked.
@@ -33,6 +38,7 @@ const (
 	mostLosses   = 1000
 	mostFindings = 500
 	mostEvents   = 200
+	mostRacks    = 40
 	mostText     = 500 // characters of one text
 )
 
@@ -43,6 +49,8 @@ type part struct {
 	Says []string
 	Head []string
 	Rows [][]cell
+	// Pictures are SVG, which Markdown has no room for.
+	Pictures []template.HTML
 	// Left says what is left out; empty for nothing.
 	Left string
 }
@@ -91,8 +99,8 @@ func pageOf(f Facts) page {
 		p.Counts = append(p.Counts, count{c.State, c.Text, from * 1000 / max(1, len(s.Nodes)), sum * 1000 / max(1, len(s.Nodes))})
 	}
 	p.Verdict += s.Caveat()
-	for _, one := range []part{inForce(f), waiting(s), forNodes(s), problems(f), rollout(f), nodes(f), notActedOn(s), findings(f), machineFindings(s), approvals(s), events(f)} {
-		if len(one.Says)+len(one.Rows) > 0 {
+	for _, one := range []part{inForce(f), waiting(s), forNodes(s), problems(f), rollout(f), racks(f), nodes(f), notActedOn(s), findings(f), machineFindings(s), approvals(s), events(f)} {
+		if len(one.Says)+len(one.Rows)+len(one.Pictures) > 0 {
 			p.Parts = append(p.Parts, one)
 		}
 	}
@@ -240,9 +248,34 @@ func rollout(f Facts) part {
 	if c := f.Plan.Forecast; c != nil && len(c.Order) > 0 {
 		p.known("forecast", "about "+say.Rough(time.Duration(c.Makespan))+". "+c.Basis)
 	}
+	if svg := drawn(func(w io.Writer) { present.Gantt(w, &f.Chart, present.GanttView{}) }); svg != "" {
+		p.Pictures = append(p.Pictures, svg)
+	}
 	failed := slices.Sorted(maps.Keys(r.Failed))
 	for _, name := range failed[:p.leave(len(failed), mostFindings, "failed node", "slipway status")] {
 		p.add("failed: "+name, r.Failed[name])
+	}
+	return p
+}
+
+// drawn is a picture as text. Its drawing escapes the texts of others.
+func drawn(draw func(io.Writer)) template.HTML {
+	var b strings.Builder
+	draw(&b)
+	return template.HTML(b.String())
+}
+
+// racks are the pictures of the racks of which the design says where nodes are.
+func racks(f Facts) part {
+	p := part{Title: "Racks"}
+	var placed []present.Elevation
+	for _, e := range present.Elevations(f.Racks, f.Status.Nodes, present.ElevationView{}) {
+		if len(e.Placed) > 0 {
+			placed = append(placed, e)
+		}
+	}
+	for _, e := range placed[:p.leave(len(placed), mostRacks, "rack", "slipway racks")] {
+		p.Pictures = append(p.Pictures, drawn(func(w io.Writer) { e.WriteSVG(w) }))
 	}
 	return p
 }

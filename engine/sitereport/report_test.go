@@ -35,7 +35,7 @@ func berlin() Facts {
 				Site: "berlin", Term: 7, Applied: site.Revision{ID: "4f2a51c09d3e77aa", Subject: "compute: generation 2", Author: "Ana", When: at(time.Hour)},
 				Attempted: site.Revision{ID: "deadbeef00112233", Subject: "broken"}, Paused: &site.Hold{By: "ana", Reason: "power works", Since: at(time.Minute)},
 				Nodes: []site.NodeStatus{
-					{Name: "compute-1", Role: "compute", Rack: "r1", State: site.InSync, Since: at(3 * time.Hour), Seen: at(time.Minute), Power: "on"},
+					{Name: "compute-1", Role: "compute", Rack: "r1", Position: site.Position{Unit: 3, Height: 2}, State: site.InSync, Since: at(3 * time.Hour), Seen: at(time.Minute), Power: "on"},
 					{Name: "compute-4", Role: "compute", Rack: "r2", State: site.Retrying, Reason: "the BMC does not answer", Since: at(90 * time.Second)},
 					{Name: "compute-5", Role: "compute", Rack: "r2", State: site.Blocked, Reason: "install generation 2 waits for approval", Since: at(10 * time.Minute), NotActedOn: []string{"bios.profile"}},
 					{Name: "storage-1", Role: "storage", Rack: "r1", State: site.Stalled, Reason: "its serial number is EX999", Approve: "the machine UUID 77 is powered off and started again", Since: at(26 * time.Hour),
@@ -48,6 +48,12 @@ func berlin() Facts {
 			},
 			Findings: []site.Finding{{Severity: site.SeverityWarning, File: "sites/berlin/site.cue", Line: 12, Col: 3, Message: "network spare is not used", Why: "nothing is configured with it", Fix: "remove it"}},
 		},
+		Racks: map[string]*site.Rack{"r1": {Units: 10}, "r2": {}},
+		Chart: site.RolloutChart{Site: "berlin", Now: noon, Since: at(20 * time.Minute), From: at(20 * time.Minute), To: noon.Add(20 * time.Minute), Counts: map[site.MachineState]int{site.MachineDone: 1, site.MachineFailed: 1},
+			Rows: []site.ChartRow{
+				{Node: "compute-1", Canary: true, State: site.MachineDone, Began: at(19 * time.Minute), Ended: at(15 * time.Minute)},
+				{Node: "compute-5", State: site.MachineFailed, Began: at(14 * time.Minute), Ended: at(10 * time.Minute), Sentence: "no medium"},
+			}},
 		Events: []site.Event{
 			{When: at(20 * time.Minute), Kind: site.EventRollout, Text: "the rollout began"},
 			{When: at(4 * time.Minute), Node: "compute-1", Kind: site.EventOrder, Text: "paused", By: "ana", Took: site.Duration(3 * time.Second)},
@@ -105,6 +111,11 @@ func everywhere(text string) Facts {
 	s.Approve, s.Notes, s.Problems[0].What, s.Unacted = text, []string{text}, text, []string{text}
 	s.Rollout.Halted, s.Rollout.Canaries, s.Rollout.Failed = text, []string{text}, map[string]string{text: text}
 	s.Ledger[0].Source.By, s.Ledger[0].Note, s.Ledger[0].Loss.Node = text, text, text
+	f.Chart.Site, f.Chart.Halted, f.Chart.Rows[1].Node, f.Chart.Rows[1].Sentence = text, text, text, text
+	f.Racks = map[string]*site.Rack{text: {Units: 10, Location: text}}
+	for i := range s.Nodes {
+		s.Nodes[i].Position = site.Position{Unit: i + 1, Enclosure: text}
+	}
 	f.Findings[0] = site.Finding{Severity: site.Severity(text), File: text, Message: text, Why: text, Fix: text}
 	f.Events[0] = site.Event{Node: text, Kind: site.EventKind(text), Text: text, By: text}
 	return f
@@ -116,7 +127,7 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 		t.Fatal(err)
 	}
 	elements := map[string]bool{"html": true, "head": true, "meta": true, "title": true, "style": true, "body": true, "h1": true, "h2": true, "p": true, "svg": true, "rect": true,
-		"section": true, "div": true, "table": true, "thead": true, "tbody": true, "tr": true, "th": true, "td": true}
+		"section": true, "div": true, "table": true, "thead": true, "tbody": true, "tr": true, "th": true, "td": true, "g": true, "line": true, "path": true, "text": true, "tspan": true, "desc": true, "circle": true, "polygon": true}
 	for z := html.NewTokenizer(bytes.NewReader(b.Bytes())); ; {
 		kind := z.Next()
 		if kind == html.ErrorToken {

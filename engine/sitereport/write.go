@@ -15,7 +15,7 @@ import (
 //go:embed page.html
 var pageHTML string
 
-var htmlPage = template.Must(template.New("page").Parse(pageHTML))
+var htmlPage = template.Must(template.New("page").Funcs(template.FuncMap{"styles": func() template.CSS { return present.ElevationStyle + present.GanttStyle }}).Parse(pageHTML))
 
 // HTML writes the report as one file without scripts or references to others.
 func HTML(w io.Writer, f Facts) error {
@@ -36,6 +36,9 @@ func Markdown(w io.Writer, f Facts) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Site %s\n\n**%s**\n\n%s, Slipway %s\n", markdown(p.Site), markdown(p.Verdict), markdown(p.Made), markdown(p.Version))
 	for _, part := range p.Parts {
+		if len(part.Says)+len(part.Rows) == 0 {
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %s\n\n", part.Title)
 		for _, text := range part.Says {
 			b.WriteString(markdown(text) + "\n\n")
