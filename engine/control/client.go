@@ -300,6 +300,13 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 	}
 }
 
+// Look is a site's report and its tag. With the tag of the report that the caller has it says that the report is not
+// changed, and gives none.
+func (c *Client) Look(ctx context.Context, siteName, tag string) (r site.Report, now string, changed bool, err error) {
+	now, err = c.get(ctx, ofSitePath(siteName, "report"), tag, &r)
+	return r, now, now != tag, err
+}
+
 // get asks for a value. With the tag of the value that the caller has it
 // leaves into alone when that is still the same.
 func (c *Client) get(ctx context.Context, path, tag string, into any) (string, error) {
