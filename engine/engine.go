@@ -113,6 +113,7 @@ type Engine struct {
 	changed      chan struct{}       // wakes the reporting loop
 	poke         chan struct{}       // wakes the following loop
 	wants        chan struct{}       // wakes the loop of artifacts
+	joined       chan struct{}       // wakes the loop of forecasts
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
@@ -152,6 +153,7 @@ type Engine struct {
 	shownOrder []string
 	undecided  undecided
 	rollout    *rolling             // nil before the first
+	atStart    site.ForecastAtStart // of the rollout; replaced, never written to
 	ended      []site.RolloutStatus // the last rollouts of this process that have ended
 	removals   []record.Removal
 	history    site.History    // replaced, never written to
@@ -197,6 +199,7 @@ func New(c Config) *Engine {
 		changed:     make(chan struct{}, 1),
 		poke:        make(chan struct{}, 1),
 		wants:       make(chan struct{}, 1),
+		joined:      make(chan struct{}, 1),
 		ready:       make(chan struct{}),
 		inForce:     make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},

@@ -25,7 +25,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed,
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
@@ -75,6 +75,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.countOthersLocked()
 	e.planLocked()
 	e.restoreRolloutLocked(snap.Rollout)
+	e.restorePredictedLocked(snap.Rollout, snap.Forecast)
 	return nil
 }
 

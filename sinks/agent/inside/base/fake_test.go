@@ -41,6 +41,7 @@ type fake struct {
 	exit      map[string]inside.Output
 	told      []string
 	authority string // signed the certificate that the session came by
+	noUnit    bool   // systemd does not run the SSH server
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -276,6 +277,9 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 				return inside.Output{Out: []byte("ActiveState=" + map[bool]string{true: "active", false: "inactive"}[s.uploads] + "\n")}, nil
 			}
 			s.uploads = c.Args[0] == "restart"
+		}
+		if c.Args[0] == "is-active" && s.noUnit && strings.HasPrefix(c.Args[len(c.Args)-1], "ssh") {
+			return inside.Output{Code: 3}, nil // systemctl(1)
 		}
 		if c.Args[0] == "daemon-reload" || c.Args[0] == "is-active" {
 			break

@@ -382,25 +382,35 @@ func (j *job) reloadSSH() error {
 	if !j.entry(item.KindSSH, nil, &made) || !made.Reload {
 		return nil
 	}
-	for _, unit := range []string{"ssh.service", "sshd.service"} {
-		if !j.h.Live {
-			break
-		}
-		out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"is-active", "--quiet", unit}})
-		if err != nil {
-			return failed("%v", err)
-		}
-		if out.Code != 0 {
-			continue
-		}
+	if !j.h.Live {
+		return j.note(item.KindSSH, madeSSH{})
+	}
+	unit, err := j.activeOf("ssh.service", "sshd.service") // one may be an alias of the other
+	if err != nil {
+		return err
+	}
+	if unit != "" {
 		before := j.listeners()
 		if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
 			return failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
 		}
 		j.awaitListener(before)
-		break // the other name is an alias
 	}
 	return j.note(item.KindSSH, madeSSH{})
+}
+
+// activeOf is the first unit that is active; empty for none.
+func (j *job) activeOf(units ...string) (string, error) {
+	for _, unit := range units {
+		out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"is-active", "--quiet", unit}})
+		if err != nil {
+			return "", failed("%v", err)
+		}
+		if out.Code == 0 {
+			return unit, nil
+		}
+	}
+	return "", nil
 }
 
 // reopens bounds how long a server that is reloaded takes to open its port again.

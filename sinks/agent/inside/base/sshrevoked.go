@@ -37,6 +37,15 @@ func (j *job) textSSH(want item.SSH) (string, error) {
 	case !j.h.Live:
 		return sshRevokes, nil
 	}
+	// A server that keeps running with settings that it was not made to read again would still ask for the
+	// list when the design revokes nobody any longer.
+	unit, err := j.activeOf("ssh.service", "sshd.service", "ssh.socket", "sshd.socket")
+	switch {
+	case err != nil:
+		return "", err
+	case unit == "" && len(j.listeners()) > 0:
+		return "", refused("systemd does not run the SSH server that listens here, so Slipway cannot have it read its settings again, and a list of revoked keys that has gone would close it to every key: run it as ssh.service, or revoke nobody in the design. Nothing was changed")
+	}
 	out, err := j.h.Exec(j.ctx, inside.Command{Path: sshKeygen, Args: []string{"-Q", "-f", "/dev/stdin"}, Stdin: list})
 	switch {
 	case err != nil:

@@ -129,3 +129,18 @@ func TestListChangedByHand(t *testing.T) {
 		})
 	}
 }
+
+// A server that cannot be made to read its settings again gets no list: it would ask for it for ever.
+func TestNoListForAServerThatIsNotReloaded(t *testing.T) {
+	s := newFake(t)
+	s.noUnit = true
+	s.put("/proc/net/tcp", "  sl  local_address rem_address   st\n   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n")
+	err, _ := s.apply([]item.Item{revokes("n1", "root")})
+	var refused *wire.Error
+	if !errors.As(err, &refused) || refused.Class != wire.Refused || !strings.Contains(refused.Text, "systemd does not run the SSH server") || !s.gone(sshRevoked) || !s.gone(sshSettings) {
+		t.Errorf("got %v", err)
+	}
+	s.applies([]item.Item{certificates("n1", "root")}) // certificates alone are no danger
+	s.put("/proc/net/tcp", "  sl\n")                   // nothing listens: each connection reads the settings
+	s.applies([]item.Item{revokes("n1", "root")})
+}
