@@ -116,6 +116,7 @@ type Engine struct {
 	changed      chan struct{}       // wakes the reporting loop
 	poke         chan struct{}       // wakes the following loop
 	wants        chan struct{}       // wakes the loop of artifacts
+	joined       chan struct{}       // wakes the loop of forecasts
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
@@ -157,6 +158,7 @@ type Engine struct {
 	shownOrder []string
 	undecided  undecided
 	rollout    *rolling             // nil before the first
+	atStart    site.ForecastAtStart // of the rollout; replaced, never written to
 	ended      []site.RolloutStatus // the last rollouts of this process that have ended
 	removals   []record.Removal
 	history    site.History    // replaced, never written to
@@ -204,6 +206,7 @@ func New(c Config) *Engine {
 		changed:     make(chan struct{}, 1),
 		poke:        make(chan struct{}, 1),
 		wants:       make(chan struct{}, 1),
+		joined:      make(chan struct{}, 1),
 		ready:       make(chan struct{}),
 		inForce:     make(chan struct{}, 1),
 		acted:       make(chan struct{}, 1),

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -97,10 +98,14 @@ func (w *worker) healthLocked() site.SystemHealth {
 	return f.Health(w.factsLocked(f.Now))
 }
 
+// mostNamed is how many of the nodes that a node waits for are named to programs.
+const mostNamed = 8
+
 // holdLocked turns a reason of the rules into a gate's verdict. It registers the node
 // to be woken when what it waits for may have changed.
 func (e *Engine) holdLocked(w *worker, f *rollout.Facts, r rollout.Reason) *held {
 	v := r.Verdict(f)
+	w.waitsFor = slices.Clone(v.For[:min(len(v.For), mostNamed)])
 	for _, t := range v.Waits {
 		e.waitLocked(w, t)
 	}

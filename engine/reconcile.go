@@ -226,9 +226,13 @@ func (w *worker) settle(ctx context.Context) {
 		w.wasBefore = before
 		e.wakeLocked(rollout.RoleTopic(w.node.Role))
 	}
-	e.standLocked(w)
+	end := e.standLocked(w)
 	e.mu.Unlock()
-	if err := e.saveRollout(ctx); err != nil && ctx.Err() == nil {
+	err := e.saveRollout(ctx)
+	if end != nil {
+		err = errors.Join(err, w.save(ctx, func(r *site.Recorded) { r.Begun = end }))
+	}
+	if err != nil && ctx.Err() == nil {
 		e.setProblem("records", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/review"
-	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -79,52 +78,20 @@ func (e *Engine) machinesLocked() []site.MachineNow {
 	}
 	all := make([]site.MachineNow, 0, len(r.Nodes))
 	for _, name := range r.Nodes {
-		w := e.workers[name]
-		if w == nil {
-			continue
+		if w := e.workers[name]; w != nil {
+			all = append(all, w.nowLocked())
 		}
-		m := site.MachineNow{Node: name, State: site.MachineWaiting, What: w.status.Reason, Since: w.status.Since}
-		switch {
-		case w.standing == done:
-			m.State = site.MachineDone
-		case w.standing == failed:
-			m.State = site.MachineFailed
-		case w.status.State == site.Progressing, w.status.State == site.Retrying:
-			m.State = site.MachineRunning
-		case w.status.State == site.InSync || m.What == "": // from the previous design
-			m.What, m.Since = "not started yet", time.Time{}
-		}
-		if len(w.plan.Steps) > 0 && len(w.plan.Steps[0].Changes) > 0 {
-			m.Change = &w.plan.Steps[0].Changes[0]
-		}
-		all = append(all, m)
 	}
 	return all
 }
 
 // Ends returns when the rollout under way is expected to end; zero if unknown.
 func (d reviewSite) Ends(now time.Time) time.Time {
-	e := d.Engine
-	known := e.Known()
-	e.mu.Lock()
-	design, r, left, under := e.design, e.rollout, site.Plan{}, site.RolloutStatus{}
-	if r.running() && r.Halted == "" {
-		under = r.RolloutStatus
-		for _, name := range r.Nodes {
-			if w := e.workers[name]; w != nil && w.standing == pending {
-				left.Nodes = append(left.Nodes, w.plan)
-			}
-		}
-	}
-	e.mu.Unlock()
-	if design == nil || len(left.Nodes) == 0 {
+	l := d.remains(now)
+	if l == nil {
 		return time.Time{}
 	}
-	ends := rollout.Ends(design, &left, known, now, &under)
-	if ends.IsZero() {
-		return time.Time{}
-	}
-	return ends.Round(time.Minute)
+	return l.ends(l.forecast(now), now).Round(time.Minute)
 }
 
 // Detail returns what to tell people about the machines of two sets.

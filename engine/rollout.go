@@ -105,7 +105,7 @@ func (e *Engine) stayHaltedLocked(was *rolling) {
 // sorts nodes or says when and whether they are worked on.
 func wanted(s *site.Site, n *site.Node) string {
 	x := *n
-	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Style = nil, site.Origin{}, nil, nil, "", ""
+	x.Origins, x.Place, x.Tags, x.Labels, x.Rack, x.Position, x.Style = nil, site.Origin{}, nil, nil, "", site.Position{}, ""
 	x.Window, x.Windows, x.Paused, x.Away = "", site.Windows{}, nil, ""
 	if manager, ok := x.Endpoints[site.Manager]; ok { // named as in the recorded digests of halted rollouts
 		x.Endpoints = maps.Clone(x.Endpoints)
@@ -166,6 +166,7 @@ func (r *rolling) enter(w *worker, as standing) {
 	w.standing = as
 	r.count[as]++
 	r.Nodes = append(r.Nodes, w.name)
+	signal(w.e.joined)
 }
 
 // fail counts a node of the rollout as failed.
@@ -214,8 +215,7 @@ func (e *Engine) joinLocked(w *worker, s site.Step) {
 
 // inHandLocked reports whether the node was begun in the rollout under way.
 func (e *Engine) inHandLocked(w *worker) bool {
-	b := w.memory.Recorded.Begun
-	return e.rollout.running() && w.standing != aside && b != nil && b.Rollout.Equal(e.rollout.Since)
+	return e.rollout.running() && w.standing != aside && w.memory.Recorded.Begun.In(&e.rollout.RolloutStatus)
 }
 
 // begun returns what to record of the node's part in the rollout when one of its steps is
@@ -235,6 +235,21 @@ func (w *worker) begun(s site.Step) *site.Begun {
 		patience += site.Duration(h.Wait()) // the health wait has its own end, see awaitHealth
 	}
 	return &site.Begun{Rollout: e.rollout.Since, Since: now, Patience: patience}
+}
+
+// endLocked returns what to record of the node's part in the rollout now that it was a part of its
+// own before; nil for nothing. A node that was done or failed before a restart has ended then.
+func (w *worker) endLocked(was standing) *site.Begun {
+	b, ended := w.memory.Recorded.Begun, w.standing == done || w.standing == failed
+	if b == nil || !b.In(&w.e.rollout.RolloutStatus) || ended != b.Ended.IsZero() && !(was == failed && w.standing == done) {
+		return nil
+	}
+	own := *b
+	own.Ended = time.Time{}
+	if ended {
+		own.Ended = time.Now()
+	}
+	return &own
 }
 
 // restoreRolloutLocked continues the recorded rollout. If there is none, or it is of another
@@ -270,11 +285,12 @@ func (e *Engine) restoreRolloutLocked(s *site.RolloutStatus) {
 // running reports whether a rollout is under way, halted or not.
 func (r *rolling) running() bool { return r != nil && r.Ended.IsZero() }
 
-// standLocked notes how a reconcile has left a node, and what follows for the rollout.
-func (e *Engine) standLocked(w *worker) {
+// standLocked notes how a reconcile has left a node, and what follows for the rollout. It returns
+// what to record of the node's part; nil for nothing.
+func (e *Engine) standLocked(w *worker) *site.Begun {
 	r := e.rollout
 	if !r.running() || w.standing == aside {
-		return
+		return nil
 	}
 	if s := w.status.State; !w.counted.IsZero() && (s == site.Progressing || s == site.Retrying) {
 		w.spent += time.Since(w.counted)
@@ -285,8 +301,9 @@ func (e *Engine) standLocked(w *worker) {
 	if w.status.Since.After(r.moved) {
 		r.moved = w.status.Since
 	}
-	if now != w.standing {
-		r.count[w.standing]--
+	was := w.standing
+	if now != was {
+		r.count[was]--
 		r.count[now]++
 		e.fellOrRoseLocked(w, now)
 		w.standing = now
@@ -295,6 +312,7 @@ func (e *Engine) standLocked(w *worker) {
 	if r.count[pending] == 0 && r.count[resting] == 0 {
 		e.endRolloutLocked()
 	}
+	return w.endLocked(was)
 }
 
 // fellOrRoseLocked counts a failure, and halts the rollout if there are too many or the node

@@ -26,7 +26,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepIncidents,
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted, e.keepIncidents,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
@@ -77,6 +77,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.countOthersLocked()
 	e.planLocked()
 	e.restoreRolloutLocked(snap.Rollout)
+	e.restorePredictedLocked(snap.Rollout, snap.Forecast)
 	return nil
 }
 

@@ -65,7 +65,7 @@ func told(o outcome) string {
 func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	n, m := w.node, w.memory
 	s := site.NodeStatus{
-		Name: n.Name, Role: n.Role, Rack: n.Rack, Hypervisor: n.Virtual.Host.Hypervisor, State: o.state, Reason: o.reason, Next: o.next,
+		Name: n.Name, Role: n.Role, Rack: n.Rack, Position: n.Position, Hypervisor: n.Virtual.Host.Hypervisor, State: o.state, Reason: o.reason, Next: o.next,
 		Detail: o.detail, Cause: o.cause, Release: o.release, Person: o.person || o.state == site.Stalled, Phase: w.plan.Phase, Model: plan.Model(m.Observed),
 		Machine: m.Observed.Identity, Generation: m.Recorded.Generation(),
 		Power:  m.Observed.Facets[site.FacetPower].Have["state"],
@@ -188,6 +188,10 @@ func (e *Engine) knownOfLocked(node string, m site.Memory) site.Known {
 func (e *Engine) Known() site.Known {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.allKnownLocked()
+}
+
+func (e *Engine) allKnownLocked() site.Known {
 	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
 		Accounts: maps.Clone(e.accounts), Records: e.book.Records,
 		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked(), Unseen: map[string]bool{}}

@@ -23,7 +23,7 @@ func (e *Engine) stopWaitingLocked(w *worker) {
 	for _, t := range w.waits {
 		delete(e.waiting[t], w)
 	}
-	w.waits, w.waitsForTime, w.waitsForDisks = nil, false, false
+	w.waits, w.waitsFor, w.waitsForTime, w.waitsForDisks = nil, nil, false, false
 }
 
 // wakeLocked wakes the workers that wait for a topic.

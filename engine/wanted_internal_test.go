@@ -29,3 +29,12 @@ func TestWantedByTheNameOfBefore(t *testing.T) {
 		t.Errorf("the node has the endpoints %v now", n.Endpoints)
 	}
 }
+
+// Where a machine stands in its rack is no change of what is designed for it.
+func TestWantedWithoutThePosition(t *testing.T) {
+	n := &site.Node{Name: "n1", Rack: "r1", Power: "on"}
+	moved := &site.Node{Name: "n1", Rack: "r2", Position: site.Position{Unit: 7, Height: 2, Enclosure: "c1"}, Power: "on"}
+	if wanted(&site.Site{}, n) != wanted(&site.Site{}, moved) {
+		t.Error("a position counts as a change of the node")
+	}
+}

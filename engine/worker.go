@@ -81,6 +81,7 @@ type worker struct {
 	// waits holds the topics that wake the worker. waitsForTime is set if it also waits
 	// for a time, and waitsForDisks if the disks must be read.
 	waits                       []topic
+	waitsFor                    []string // the first nodes that it waits for; replaced, never written to
 	waitsForTime, waitsForDisks bool
 	// unarmed is why the machine is not armed for network boot although it should be; nil
 	// otherwise.

@@ -65,6 +65,8 @@ var rules = []struct{ importer, may string }{
 	{"engine/design/rule", "engine/site engine/say engine/cleartext engine/window engine/layout schema"},
 	{"engine", "engine/incident engine/site engine/say engine/item engine/secret engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/discovery engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/sshca engine/artifact"},
 	{"engine/control", "engine/site engine/access engine/hostfile engine/item engine/serve engine/artifact"},
+	{"engine/sitereport", "engine/site engine/say engine/present"},
+	{"engine/watch", "engine/site engine/say engine/present engine/access engine/control"},
 	{"sources/*", "engine/site engine/secret engine/repo"},
 	{"sinks/redfish", "engine/site engine/bios engine/secret engine/driver"},
 	{"sinks/agent", "engine/site engine/item engine/secret engine/keyfile engine/driver engine/driver/sshclient sinks/agent/wire sinks/agent/inside"},
@@ -118,6 +120,8 @@ var rules = []struct{ importer, may string }{
 
 // only says which packages alone may import a library.
 var only = map[string][]string{
+	"charm.land/bubbletea":                 {"engine/watch"},
+	"github.com/charmbracelet":             {"engine/watch"},
 	"filippo.io/age/plugin":                {"cmd/slipway"},
 	"filippo.io/age":                       {"engine/sealed", "cmd/slipway"},
 	"go.yaml.in/yaml":                      {"engine/sops"},

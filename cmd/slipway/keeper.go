@@ -32,6 +32,13 @@ func (k keeper) Report(name string) (site.Report, error) {
 	return k.engine.Report(), nil
 }
 
+func (k keeper) Chart(name string) (site.RolloutChart, error) {
+	if err := k.mine(name); err != nil {
+		return site.RolloutChart{}, err
+	}
+	return k.engine.Chart(), nil
+}
+
 func (k keeper) Known(name string) (site.Known, error) {
 	if err := k.mine(name); err != nil {
 		return site.Known{}, err
@@ -135,9 +142,9 @@ func (k keeper) EndAudit(ctx context.Context, name string, e site.AuditEntry) er
 	return k.engine.Records.EndAudit(ctx, e)
 }
 
-func (k keeper) Audit(ctx context.Context, name string, after uint64) ([]site.AuditEntry, error) {
+func (k keeper) Audit(ctx context.Context, name string, after uint64, most int) ([]site.AuditEntry, error) {
 	if err := k.mine(name); err != nil {
 		return nil, err
 	}
-	return k.engine.Records.Audit(ctx, after)
+	return k.engine.Records.Audit(ctx, after, most)
 }

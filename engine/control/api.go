@@ -21,10 +21,12 @@ type api struct {
 
 	reports shared[site.Report]
 	knowns  shared[site.Known]
+	charts  shared[site.RolloutChart]
 	events  hub
 
 	encoding slots
 	consoles consoles
+	missed   missed
 }
 
 // newAPI makes the API of a listener. What is asked for more often than every so much time is computed
@@ -32,10 +34,18 @@ type api struct {
 func newAPI(d Daemon, file *access.File, l Limits, every time.Duration, log *slog.Logger) *api {
 	a := &api{daemon: d, access: file, limits: newLimits(l), log: log}
 	a.encoding = make(slots, 2) // the cores of a small host
-	a.reports.every, a.knowns.every = every, every
+	a.reports.every, a.knowns.every, a.charts.every = every, every, max(every, chartEvery)
+	a.charts.rest = chartRest
 	a.events.api = a
 	return a
 }
+
+// chartEvery is the least time from one chart to the next, on every listener. The forecast of a large
+// site takes long: chartRest keeps it below a twentieth of a core.
+const (
+	chartEvery = time.Second
+	chartRest  = 20
+)
 
 // policyNow is what callers may do now. While the access file is wrong nobody from the network may do
 // anything.

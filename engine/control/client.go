@@ -61,11 +61,25 @@ func (c *Client) Report(siteName string) (site.Report, error) {
 	return r, err
 }
 
+// Chart is a site's last rollout over time.
+func (c *Client) Chart(siteName string) (site.RolloutChart, error) {
+	var chart site.RolloutChart
+	_, err := c.get(context.Background(), ofSitePath(siteName, "rollout/chart"), "", &chart)
+	return chart, err
+}
+
 // Known is what the daemon knows of a site beside its design.
 func (c *Client) Known(siteName string) (site.Known, error) {
 	var k site.Known
 	_, err := c.get(context.Background(), ofSitePath(siteName, "known"), "", &k)
 	return k, err
+}
+
+// Design is the design of a site in force, without its nodes.
+func (c *Client) Design(ctx context.Context, siteName string) (*site.Site, error) {
+	var s site.Site
+	_, err := c.get(ctx, ofSitePath(siteName, "design"), "", &s)
+	return &s, err
 }
 
 // Events are the latest events with a Seq above after.
@@ -288,6 +302,13 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 		case <-every.C:
 		}
 	}
+}
+
+// Look is a site's report and its tag. With the tag of the report that the caller has it says that the report is not
+// changed, and gives none.
+func (c *Client) Look(ctx context.Context, siteName, tag string) (r site.Report, now string, changed bool, err error) {
+	now, err = c.get(ctx, ofSitePath(siteName, "report"), tag, &r)
+	return r, now, now != tag, err
 }
 
 // get asks for a value. With the tag of the value that the caller has it

@@ -37,6 +37,8 @@ type Daemon interface {
 	Auditor
 	// Report is a site's status and plan as they are now.
 	Report(siteName string) (site.Report, error)
+	// Chart is the site's last rollout over time, with the forecast of what is left.
+	Chart(siteName string) (site.RolloutChart, error)
 	// Known is what is known of a site beside its design.
 	Known(siteName string) (site.Known, error)
 	// Events are the latest events with a Seq above after, oldest first. The
@@ -67,8 +69,8 @@ type Auditor interface {
 	AddAudit(ctx context.Context, siteName string, e site.AuditEntry) (site.AuditEntry, error)
 	// EndAudit records what came of one.
 	EndAudit(ctx context.Context, siteName string, e site.AuditEntry) error
-	// Audit are the attempts with a Seq above after, oldest first.
-	Audit(ctx context.Context, siteName string, after uint64) ([]site.AuditEntry, error)
+	// Audit are the first attempts with a Seq above after, oldest first, at most so many.
+	Audit(ctx context.Context, siteName string, after uint64, most int) ([]site.AuditEntry, error)
 }
 
 // ErrNoDaemon is wrapped by a client's errors when no daemon listens.

@@ -75,10 +75,11 @@ func (f *fake) EndAudit(_ context.Context, _ string, e site.AuditEntry) error {
 	return nil
 }
 
-func (f *fake) Audit(_ context.Context, _ string, after uint64) ([]site.AuditEntry, error) {
+func (f *fake) Audit(_ context.Context, _ string, after uint64, most int) ([]site.AuditEntry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.audit[min(after, uint64(len(f.audit))):]), nil
+	all := f.audit[min(after, uint64(len(f.audit))):]
+	return slices.Clone(all[:min(len(all), most)]), nil
 }
 
 func (f *fake) Report(name string) (site.Report, error) {
@@ -115,6 +116,13 @@ func (f *fake) File(_ context.Context, _, node, key string) (item.Content, error
 		return item.Content{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
 	}
 	return item.Content{Text: "of " + key + "\n", Bytes: 9}, nil
+}
+
+func (f *fake) Chart(name string) (site.RolloutChart, error) {
+	if _, err := f.Report(name); err != nil {
+		return site.RolloutChart{}, err
+	}
+	return site.RolloutChart{Site: "berlin", Since: time.Unix(1000, 0).UTC(), Rows: []site.ChartRow{{Node: "n2"}, {Node: "n1"}, {Node: "n3"}}}, nil
 }
 
 func (f *fake) Known(string) (site.Known, error) {
@@ -156,7 +164,7 @@ func (f *fake) CertifyLogin(_ context.Context, _ string, r site.SSHRequest) (sit
 	if r.Node != "n1" {
 		return site.SSHGrant{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, r.Node)
 	}
-	return site.SSHGrant{Node: r.Node, Account: r.Account, Principal: r.By}, nil
+	return site.SSHGrant{Node: r.Node, Account: r.Account, Principal: r.By, Serial: 7}, nil
 }
 
 func (f *fake) Said(_ context.Context, _, node string) ([]site.Said, error) {
@@ -241,6 +249,10 @@ func TestCallsCross(t *testing.T) {
 	known, err := remote.Known("berlin")
 	if here, _ := f.Known("berlin"); err != nil || !cmp.Equal(known, here) {
 		t.Errorf("known: %v %s", err, cmp.Diff(here, known))
+	}
+	chart, err := remote.Chart("berlin")
+	if here, _ := f.Chart("berlin"); err != nil || !cmp.Equal(chart, here) {
+		t.Errorf("chart: %v %s", err, cmp.Diff(here, chart))
 	}
 	file, err := remote.File(t.Context(), "berlin", "n1", "files./etc/a b&c")
 	if here, _ := f.File(t.Context(), "berlin", "n1", "files./etc/a b&c"); err != nil || file != here {

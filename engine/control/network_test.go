@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // authority signs certificates for tests.
@@ -259,9 +261,15 @@ func TestWhoIsKnown(t *testing.T) {
 		"two addresses":            {o.people.client(t, func(c *x509.Certificate) { c.EmailAddresses = []string{"ana@example.org", "bob@example.org"} }), "", 401, "names 2 e-mail addresses"},
 		"common name of an e-mail": {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ana@example.org" }), "", 401, "looks like an e-mail address"},
 		"common name with a line":  {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ana\nbob" }), "", 401, "the name has the character"},
-		"no name":                  {o.people.client(t, func(*x509.Certificate) {}), "", 401, "the name is empty"},
-		"a stranger":               {o.people.client(t, mail("zoe@example.org")), "", 403, "no line of the access file"},
-		"common name of a token":   {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ci" }), "", 403, "no line of the access file"},
+		"two common names": {o.people.client(t, func(c *x509.Certificate) {
+			name := asn1.ObjectIdentifier{2, 5, 4, 3}
+			c.Subject = pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: name, Value: "bob"}, {Type: name, Value: "ana"}}}
+		}), "", 401, "more than one common name"},
+		"address without a host":     {o.people.client(t, mail("ana")), "", 401, "its e-mail address is none"},
+		"address with an apostrophe": {o.people.client(t, mail("o'brien@example.org")), "", 403, "o'brien@example.org (certificate) may not read"},
+		"no name":                    {o.people.client(t, func(*x509.Certificate) {}), "", 401, "the name is empty"},
+		"a stranger":                 {o.people.client(t, mail("zoe@example.org")), "", 403, "no line of the access file"},
+		"common name of a token":     {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ci" }), "", 403, "no line of the access file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := o.ask(o.as(x.cert), http.MethodGet, reportPath, x.token, "")
@@ -540,5 +548,29 @@ func TestAccessFileIsNeverInAnAnswer(t *testing.T) {
 	all.WriteString(answer)
 	if strings.Contains(all.String(), o.dir) {
 		t.Errorf("the answer has a path of the host: %s", all.String())
+	}
+}
+
+func TestChartInParts(t *testing.T) {
+	o := listening(t, &fake{}, nil)
+	ana := o.as(o.people.client(t, mail("ana@example.org")))
+	for query, want := range map[string]string{"": "n2 n1 n3", "?limit=1": "n2", "?after=n2": "n1 n3", "?after=n2&limit=1": "n1", "?after=n3": "", "?limit=9": "n2 n1 n3"} {
+		var chart site.RolloutChart
+		status, answer := o.ask(ana, http.MethodGet, "/api/v1/sites/berlin/rollout/chart"+query, "", "")
+		if err := json.Unmarshal([]byte(answer), &chart); status != 200 || err != nil {
+			t.Fatalf("%s: %d %s", query, status, answer)
+		}
+		var names []string
+		for _, r := range chart.Rows {
+			names = append(names, r.Node)
+		}
+		if got := strings.Join(names, " "); got != want || chart.Site != "berlin" {
+			t.Errorf("%s: rows %q, want %q", query, got, want)
+		}
+	}
+	for query, want := range map[string]int{"?after=n9": 404, "?limit=0": 400, "?limit=x": 400} {
+		if status, answer := o.ask(ana, http.MethodGet, "/api/v1/sites/berlin/rollout/chart"+query, "", ""); status != want {
+			t.Errorf("%s: %d %s", query, status, answer)
+		}
 	}
 }

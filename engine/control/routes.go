@@ -48,6 +48,7 @@ func whoAmI(c *call) (any, error) {
 var (
 	afterSeq  = parameter{name: "after", about: "the seq of an entry: later ones only", example: "1700000000000000", number: true}
 	limitSeq  = parameter{name: "limit", about: "how many at most, up to 1000", example: "100", number: true}
+	afterRow  = parameter{name: "after", about: "the name of a node: the rows behind its own only", example: "compute-1"}
 	afterNode = parameter{name: "after", about: "the name of a node: those behind it only", example: "compute-1"}
 )
 
@@ -74,6 +75,9 @@ func reads() []route {
 				}
 				return *r.Status.Rollout
 			})},
+		{method: http.MethodGet, path: "/sites/{site}/rollout/chart", verb: access.Read, query: []parameter{afterRow, {name: "limit", about: "how many rows at most; all without it", example: "100", number: true}},
+			about: "Returns the last rollout over time: when each node began and ended, what it waits for, and the forecast of what is left, by the rules that decide. It has no rows before the first.",
+			gives: site.RolloutChart{}, serve: chartOf},
 		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Returns the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
 		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Returns everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
 			serve: func(c *call) (any, error) {
@@ -109,6 +113,34 @@ func ofReport(part func(site.Report) any) func(*call) (any, error) {
 		}
 		return part(r), nil
 	}
+}
+
+// chartOf answers with some rows of the chart. All else in it is about all rows.
+func chartOf(c *call) (any, error) {
+	limit, err := c.number("limit", 0, 1, 1<<31)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.charts.get(c.r.Context(), c.site, func() (site.RolloutChart, error) { return c.daemon.Chart(c.site) })
+	if err != nil {
+		return nil, err
+	}
+	after := c.r.URL.Query().Get("after")
+	if limit == 0 && after == "" {
+		return prepared(s.body), nil
+	}
+	chart := s.value
+	if after != "" {
+		i := slices.IndexFunc(chart.Rows, func(r site.ChartRow) bool { return r.Node == after })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: the rollout has no node of that name", site.ErrNotFound)
+		}
+		chart.Rows = chart.Rows[i+1:]
+	}
+	if limit > 0 && limit < uint64(len(chart.Rows)) {
+		chart.Rows = chart.Rows[:limit]
+	}
+	return chart, nil
 }
 
 func designOfSite(c *call) (any, error) {
@@ -154,8 +186,8 @@ func auditOf(c *call) (any, error) {
 		return nil, err
 	}
 	defer free()
-	all, err := c.daemon.Audit(c.r.Context(), c.site, after)
-	return append([]site.AuditEntry{}, all[:min(uint64(len(all)), limit)]...), err
+	all, err := c.daemon.Audit(c.r.Context(), c.site, after, int(limit))
+	return append([]site.AuditEntry{}, all...), err
 }
 
 // NodePage is a part of the nodes of a site.

@@ -14,6 +14,9 @@ import (
 type shared[T any] struct {
 	// every is the least time from one computation to the next.
 	every time.Duration
+	// rest is how many times as long as a computation nothing is computed after it, so that one that
+	// takes long has a small share of the host.
+	rest int
 
 	mu   sync.Mutex
 	keys map[string]*queue[T]
@@ -84,7 +87,7 @@ func (s *shared[T]) run(key string, compute func() (T, error)) {
 		began := time.Now()
 		snap.compute(compute)
 		close(snap.done)
-		<-time.After(time.Until(began.Add(s.every)))
+		<-time.After(max(time.Until(began.Add(s.every)), time.Duration(s.rest)*time.Since(began)))
 	}
 }
 

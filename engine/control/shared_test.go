@@ -44,6 +44,23 @@ func TestSharedComputesOnce(t *testing.T) {
 	})
 }
 
+// What takes long is computed seldom, however many ask.
+func TestSharedRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared[int]{every: time.Second, rest: 20}
+		began := time.Now()
+		for range 10 {
+			if _, err := s.get(t.Context(), "x", func() (int, error) { time.Sleep(200 * time.Millisecond); return 0, nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took != 9*4200*time.Millisecond+200*time.Millisecond {
+			t.Errorf("ten in a row took %s", took)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestSharedErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s shared[int]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -159,6 +160,20 @@ func finishStep(n *site.Node, m site.Memory, generation int) site.Step {
 		Reason: reason, FromMemory: byAgent,
 		Unseen: byAgent && (m.Observed.Agent.IsConnected() || i != nil),
 	}
+}
+
+// Unfinished returns the step that finishes an installation whose installer is running. It takes what
+// is left of the time that is expected of the installer, and its own.
+func Unfinished(node, phase string, m site.Memory, h site.History, now time.Time) (step site.Step, is bool) {
+	i := m.Recorded.Installing
+	if i == nil || !i.Ended.IsZero() {
+		return step, false
+	}
+	model := Model(m.Observed)
+	step = site.Step{Node: node, Facet: site.FacetImage, Action: finishKind.Action, Impact: finishKind.Impact, Phase: phase, Expect: finishKind.Expect, Generation: i.Generation}
+	installer := expected(h, model, site.Step{Action: site.ActionInstall, Facet: site.FacetImage, Expect: installKind.Expect})
+	step.Expect = expected(h, model, step) + max(0, installer-site.Duration(max(0, now.Sub(i.Since))))
+	return step, true
 }
 
 func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {

@@ -58,6 +58,19 @@ func (s *Site) PutRollout(ctx context.Context, r *site.RolloutStatus) error {
 	return nil
 }
 
+// PutForecast records what is expected of the nodes of a rollout.
+func (s *Site) PutForecast(ctx context.Context, f *site.ForecastAtStart) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	b := batch{site: s}
+	if err := b.put(ctx, "forecast", compress(text)); err != nil {
+		return err
+	}
+	return b.send(ctx)
+}
+
 // PutTook records how long steps of one kind took, latest last, see site.Like.
 // The caller limits their number.
 func (s *Site) PutTook(ctx context.Context, like string, took []site.Duration) error {

@@ -3,6 +3,8 @@ package record
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -42,6 +44,40 @@ func TestRollout(t *testing.T) {
 	must(t, b.PutRollout(ctx, r))
 	_, _, snap = reopen(t, s, "berlin")
 	same(t, "rollout again", snap.Rollout, r)
+}
+
+// What was expected at the start outlives a restart. It is only shown: one that is damaged, or whose
+// file is gone, keeps no daemon from starting.
+func TestForecastAtStart(t *testing.T) {
+	s := open(t, t.TempDir())
+	b, ctx := s.Site("berlin"), t.Context()
+	f := &site.ForecastAtStart{Rollout: day, Nodes: map[string]site.Span{"n1": {}, "n2": {From: day, To: day.Add(time.Hour)}}}
+	must(t, b.PutForecast(ctx, f))
+	s, b, snap := reopen(t, s, "berlin")
+	same(t, "forecast", snap.Forecast, f)
+	for i := range 20_000 { // which is a file
+		at := day.Add(time.Duration(rand.Int64N(1e15)))
+		f.Nodes[fmt.Sprintf("n%05d", i)] = site.Span{From: at, To: at.Add(time.Duration(rand.Int64N(1e15)))}
+	}
+	must(t, b.PutForecast(ctx, f))
+	s, b, snap = reopen(t, s, "berlin")
+	same(t, "large forecast", snap.Forecast, f)
+	must(t, b.put(ctx, "forecast", "no forecast"))
+	s, b, snap = reopen(t, s, "berlin")
+	if snap.Forecast != nil {
+		t.Errorf("of what is damaged: %v", snap.Forecast)
+	}
+	must(t, b.PutForecast(ctx, f))
+	files, err := filepath.Glob(filepath.Join(s.files(), "*"))
+	if must(t, err); len(files) == 0 {
+		t.Fatal("a large forecast has no file")
+	}
+	for _, file := range files {
+		must(t, os.Remove(file))
+	}
+	if _, _, snap = reopen(t, s, "berlin"); snap.Forecast != nil {
+		t.Errorf("of a file that is gone: %v", snap.Forecast)
+	}
 }
 
 func TestTook(t *testing.T) {

@@ -39,6 +39,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"paused", l.paused},
 		{incidentsBelow, l.incident},
 		{"rollout", l.rollout},
+		{"forecast", l.forecast},
 		{"took/", l.took},
 		{"events", l.events},
 		{"said/", l.said},
@@ -220,6 +221,22 @@ func (l *loader) rollout(rest string, value []byte) error {
 		return err
 	}
 	return decodeCompressed(value, &l.snap.Rollout.Nodes)
+}
+
+// forecast reads what was expected of the nodes of a rollout. It is only shown, so one that is
+// damaged, or whose file an older program has removed, is forgotten.
+func (l *loader) forecast(_ string, value []byte) error {
+	var f site.ForecastAtStart
+	text, err := l.read(value)
+	if err == nil {
+		err = decodeCompressed(text, &f)
+	}
+	if err != nil {
+		l.stale = append(l.stale, "forecast")
+		return nil
+	}
+	l.snap.Forecast = &f
+	return nil
 }
 
 func (l *loader) took(rest string, value []byte) error {

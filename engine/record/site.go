@@ -54,7 +54,9 @@ type Snapshot struct {
 	Incidents map[string]site.IncidentState
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
-	History site.History
+	// Forecast is what was expected of its nodes; nil if that is not known.
+	Forecast *site.ForecastAtStart
+	History  site.History
 	// Sessions are the last known sessions, by node.
 	Sessions map[string]Sessions
 }

@@ -23,6 +23,7 @@
 //	/slipway/v1/SITE/paused              site.Hold
 //	/slipway/v1/SITE/rollout             site.RolloutStatus without its nodes
 //	/slipway/v1/SITE/rollout/nodes       the nodes of the rollout
+//	/slipway/v1/SITE/forecast            site.ForecastAtStart
 //	/slipway/v1/SITE/took/LIKE           how long steps took, see site.Like
 //	/slipway/v1/SITE/events              the last 256 events of the site itself
 //	/slipway/v1/SITE/events/NODE         the last 32 events of a node

@@ -252,6 +252,7 @@ func (r *Full) Verdict(f *Facts) Verdict {
 		Sentence: fmt.Sprintf("%s allows %d of %d nodes out of service (%s)", b.What, b.Limit(of), of, b.Rule),
 		Detail:   fmt.Sprintf("%d are: %s", len(names), say.Some(f.withHealths(names), Most)),
 		Release:  "one of " + say.Some(names, Most) + " coming back into service",
+		For:      names,
 		Waits:    []Topic{Places},
 	}
 }

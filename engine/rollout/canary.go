@@ -87,6 +87,7 @@ func (r *Canaries) Verdict(f *Facts) Verdict {
 	}
 	if r.Until.IsZero() {
 		soak := say.Brief(r.Soak)
+		v.For = r.Names
 		v.Sentence = fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", say.Some(r.Names, Most), soak)
 		v.Detail = f.notInSync(r.Names)
 		v.Release = say.Some(r.Names, Most) + " coming in-sync, for " + soak

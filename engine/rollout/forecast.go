@@ -31,20 +31,36 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 	return f
 }
 
-// Ends returns when a rollout under way will end, given the plans that are left. It is
-// zero if some of them wait for something without a known time.
-func Ends(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) time.Time {
+// Continue predicts how a rollout under way goes on from now, given the plans that are
+// left: each node with steps begins, or goes on, as soon as the rules let it. Times count
+// from now, and a step in flight takes what is left of its expected time. A halt is not
+// asked: nodes that it holds, like those that wait for a person, have a plan that is
+// blocked.
+func Continue(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *site.Forecast {
+	left = withInstallers(left, known, now)
 	sim := simulate(s, left, known, now, under)
-	for _, m := range sim.members {
-		if len(m.runs) == 0 {
-			return time.Time{}
+	return &site.Forecast{
+		Makespan: site.Duration(sim.makespan()),
+		Path:     sim.path(),
+		Order:    sim.starts(),
+		Basis:    basis(left, known),
+		Warnings: slices.Concat(sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(left, sim.paused)),
+	}
+}
+
+// withInstallers returns plans in which nodes that wait for their installer have the step that follows.
+func withInstallers(left *site.Plan, known site.Known, now time.Time) *site.Plan {
+	own := *left
+	own.Nodes = slices.Clone(left.Nodes)
+	for i, n := range own.Nodes {
+		if len(n.Steps) > 0 || n.Waiting == "" {
+			continue
+		}
+		if step, is := plan.Unfinished(n.Node, n.Phase, known.Nodes[n.Node], known.History, now); is {
+			own.Nodes[i].Steps, own.Nodes[i].Waiting = []site.Step{step}, ""
 		}
 	}
-	if len(sim.members) < len(left.Nodes) {
-		return time.Time{}
-	}
-	_, to := sim.span()
-	return now.Add(to)
+	return &own
 }
 
 // never is a time that does not come.
@@ -71,7 +87,7 @@ func (sim *simulation) starts() []site.Stretch {
 	var all []site.Stretch
 	for _, m := range sim.members {
 		if len(m.runs) > 0 {
-			all = append(all, site.Stretch{Node: m.node.Name(), What: actions(m.steps),
+			all = append(all, site.Stretch{Node: m.node.Name(), What: Actions(m.steps),
 				From: site.Duration(m.runs[0].from), To: site.Duration(m.runs[len(m.runs)-1].to)})
 		}
 	}
@@ -79,7 +95,8 @@ func (sim *simulation) starts() []site.Stretch {
 	return all
 }
 
-func actions(steps []site.Step) string {
+// Actions names the actions of steps, in order.
+func Actions(steps []site.Step) string {
 	names := make([]string, len(steps))
 	for i, s := range steps {
 		names[i] = string(s.Action)

@@ -607,3 +607,91 @@ func TestForecastSaysWhatKeepsTheSiteFromMoving(t *testing.T) {
 		}
 	}
 }
+
+// What is left of a rollout goes on from where it is: a step in flight takes the rest of its time, a
+// node in hand needs no canary, and a canary that waits for a person keeps the others waiting.
+func TestContinue(t *testing.T) {
+	step := func(node string) site.Step {
+		return site.Step{Node: node, Action: site.ActionPackages, Facet: site.FacetPackages, Impact: site.ImpactOnline, Expect: site.Duration(10 * time.Minute)}
+	}
+	under := &site.RolloutStatus{Since: now.Add(-time.Hour), Nodes: []string{"n1", "n2", "n3"}, Canaries: []string{"n1"}}
+	s := &site.Site{Nodes: map[string]*site.Node{}}
+	s.Rollout.MaxUnavailable, s.Rollout.Canaries = "100%", &site.Canaries{Count: 1, Soak: site.Duration(5 * time.Minute)}
+	for _, name := range under.Nodes {
+		s.Nodes[name] = &site.Node{Name: name}
+	}
+	known := func() site.Known {
+		seen := site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetPower: {Seen: now, Have: map[string]string{"state": "on"}}}}
+		return site.Known{Nodes: map[string]site.Memory{"n1": {Observed: seen}, "n2": {Observed: seen}, "n3": {Observed: seen}}}
+	}
+	inFlight := func(k site.Known, name string, ago time.Duration) {
+		m := k.Nodes[name]
+		m.Recorded.Begun = &site.Begun{Rollout: under.Since, Since: now.Add(-ago)}
+		m.Recorded.InFlight = &site.InFlight{Step: step(name), Since: now.Add(-ago)}
+		k.Nodes[name] = m
+	}
+	plans := func(nodes ...site.NodePlan) *site.Plan { return &site.Plan{Nodes: nodes} }
+	steps := func(name string) site.NodePlan { return site.NodePlan{Node: name, Steps: []site.Step{step(name)}} }
+	installing := func(k site.Known, name string, ago time.Duration) {
+		m := k.Nodes[name]
+		m.Recorded.Installing = &site.Installation{Generation: 1, Since: now.Add(-ago)}
+		k.Nodes[name] = m
+	}
+	waiting := func(name string) site.NodePlan { return site.NodePlan{Node: name, Waiting: "the installer is running"} }
+	spans := func(f *site.Forecast) string {
+		var all []string
+		for _, o := range f.Order {
+			all = append(all, fmt.Sprintf("%s %s-%s", o.Node, time.Duration(o.From), time.Duration(o.To)))
+		}
+		return strings.Join(all, ", ")
+	}
+	for name, c := range map[string]struct {
+		left  *site.Plan
+		known func(site.Known)
+		want  string
+	}{
+		"from the beginning": {plans(steps("n1"), steps("n2")), func(site.Known) {}, "n1 0s-10m0s, n2 15m0s-25m0s"},
+		"in flight":          {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n1", 4*time.Minute) }, "n1 0s-6m0s, n2 11m0s-21m0s"},
+		"overdue":            {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n1", 40*time.Minute) }, "n1 0s-0s, n2 5m0s-15m0s"},
+		"the clock was back": {plans(steps("n1")), func(k site.Known) { inFlight(k, "n1", -time.Hour) }, "n1 0s-10m0s"},
+		"in hand before":     {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n2", time.Minute) }, "n1 0s-10m0s, n2 0s-9m0s"},
+		"an installer runs":  {plans(waiting("n1"), steps("n2")), func(k site.Known) { installing(k, "n1", 5*time.Minute) }, "n1 0s-14m0s, n2 19m0s-29m0s"},
+		"an installer late":  {plans(waiting("n1"), steps("n2")), func(k site.Known) { installing(k, "n1", time.Hour) }, "n1 0s-4m0s, n2 9m0s-19m0s"},
+		"another wait":       {plans(waiting("n3")), func(site.Known) {}, ""},
+		"a blocked canary":   {plans(site.NodePlan{Node: "n1", Blocked: []string{"it waits for ann"}}, steps("n2")), func(site.Known) {}, ""},
+		"a done canary":      {plans(steps("n2"), steps("n3")), func(site.Known) {}, "n2 5m0s-15m0s, n3 5m0s-15m0s"},
+	} {
+		k := known()
+		c.known(k)
+		if got := spans(rollout.Continue(s, c.left, k, now, under)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestOpenings(t *testing.T) {
+	s := &site.Site{Windows: map[string]*site.Window{"noon": {From: "11:30", To: "12:30"}, "bad": {From: "x"}, "minutes": {Cron: "*/2 * * * *", Length: site.Duration(time.Minute)}}}
+	f := &rollout.Facts{Site: s}
+	got := f.Openings("noon", now, now.Add(24*time.Hour))
+	want := []site.Span{{From: now, To: now.Add(30 * time.Minute)}, {From: now.Add(23*time.Hour + 30*time.Minute), To: now.Add(24 * time.Hour)}}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("a window that is open at both ends (-got +want):\n%s", diff)
+	}
+	if got := f.Openings("bad", now, now.Add(time.Hour)); got != nil {
+		t.Errorf("a window that cannot be read: %v", got)
+	}
+	if got := f.Openings("minutes", now, now.Add(30*24*time.Hour)); len(got) != 200 {
+		t.Errorf("%d openings", len(got))
+	}
+}
+
+// What is left of a rollout is forecast whenever somebody looks at it.
+func BenchmarkContinue(b *testing.B) {
+	s, p := fleet(10_000)
+	s.Rollout.MaxUnavailable = "25"
+	bounded(s)
+	under := &site.RolloutStatus{Since: now, Nodes: s.NodeNames()}
+	for b.Loop() {
+		rollout.Continue(s, p, site.Known{}, now, under)
+	}
+}

@@ -55,8 +55,8 @@ func (f *Facts) leaderOf(role string) string {
 func (r *Leader) Verdict(f *Facts) Verdict {
 	v := Verdict{
 		Sentence: fmt.Sprintf("the leader of role %s goes first: it waits for %s", r.Role, r.Name),
-		Release:  r.Name + " coming in-sync",
-		Waits:    []Topic{RoleTopic(r.Role), PlaceTopic(r.Name)}, Watched: []string{r.Name},
+		Release:  r.Name + " coming in-sync", For: []string{r.Name},
+		Waits: []Topic{RoleTopic(r.Role), PlaceTopic(r.Name)}, Watched: []string{r.Name},
 	}
 	x := f.Nodes.Node(r.Name)
 	if x.Phase != "" {

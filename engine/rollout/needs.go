@@ -144,7 +144,7 @@ func (r *Need) missing(f *Facts) (names []string) {
 // Verdict implements Reason.
 func (r *Need) Verdict(f *Facts) Verdict {
 	missing := r.missing(f)
-	v := Verdict{Waits: []Topic{RoleTopic(r.Role)}, Watched: missing}
+	v := Verdict{For: missing, Waits: []Topic{RoleTopic(r.Role)}, Watched: missing}
 	if r.Total < r.Enough {
 		v.Person, v.Release = true, "a commit that brings nodes of the role into use, or needs fewer"
 		v.Sentence = fmt.Sprintf("its phase %s needs %d nodes of role %s, which has %d in use", r.Phase, r.Enough, r.Role, r.Total)

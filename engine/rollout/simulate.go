@@ -44,7 +44,8 @@ type member struct {
 	// begun is set while the first step is one begun before, underWay while an
 	// installation is under way.
 	begun, underWay bool
-	wasOut          bool // when the simulation began
+	spent           time.Duration // on the first step, when the simulation began
+	wasOut          bool          // when the simulation began
 	next            int
 	// arrived is when and why it reached its next step.
 	arrived *cause
@@ -170,12 +171,15 @@ func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.Rollou
 		recorded := known.Nodes[name].Recorded
 		m := &member{index: len(sim.members), node: x, steps: np.Steps, runs: make([]taken, 0, len(np.Steps)),
 			begun: Continues(recorded, np.Steps[0]), underWay: recorded.UnderWay() > 0, wasOut: x.IsOut()}
+		if f := recorded.InFlight; under != nil && m.begun && f != nil && f.Step.Digest() == np.Steps[0].Digest() {
+			m.spent = max(0, sim.began.Sub(f.Since))
+		}
 		x.Phase = m.phase(sim.facts.role(x))
 		x.Busy = m.underWay
 		sim.members = append(sim.members, m)
 	}
 	sim.facts.Nodes = all
-	sim.roll(all, planned, under)
+	sim.roll(all, planned, known, under)
 	if len(sim.members) > 0 {
 		bounds := sim.facts.Bounds(sim.members[0].node.Design)
 		sim.facts.count(bounds)
@@ -185,7 +189,7 @@ func (sim *simulation) gather(p *site.Plan, known site.Known, under *site.Rollou
 
 // roll begins the rollout as the engine does: with all nodes that have something left
 // to do, including paused ones.
-func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, under *site.RolloutStatus) {
+func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, known site.Known, under *site.RolloutStatus) {
 	r := &site.RolloutStatus{Since: sim.began}
 	if under != nil {
 		own := *under
@@ -201,6 +205,7 @@ func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, un
 	for _, name := range r.Nodes {
 		if x := all.named[name]; x != nil {
 			x.Part = Pending
+			x.InHand = under != nil && known.Nodes[name].Recorded.Begun.In(under)
 		}
 	}
 	sim.facts.Rollout = r
@@ -324,12 +329,19 @@ func (sim *simulation) awaitWindow(m *member) {
 	sim.stepAside(m)
 }
 
-func (m *member) takes() time.Duration { return max(0, time.Duration(m.steps[m.next].Expect)) }
+// takes returns how long the member's next step takes from now on.
+func (m *member) takes() time.Duration {
+	takes := time.Duration(m.steps[m.next].Expect)
+	if m.next == 0 {
+		takes -= m.spent
+	}
+	return max(0, takes)
+}
 
 func (sim *simulation) begin(m *member, w *outlook, why *cause) {
 	s, n := m.steps[m.next], m.node
 	if takes := time.Duration(Together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
-		sim.misfits = append(sim.misfits, misfit{w, takes, actions(m.steps[m.next:]), n.Name()})
+		sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
 	}
 	sim.change(n, *why, func() { begun(n, s) })
 	m.runs = append(m.runs, taken{sim.now, sim.now + m.takes(), why})

@@ -43,6 +43,8 @@ type Verdict struct {
 	Person bool
 	// Until is when to ask again at the latest; zero if time alone changes nothing.
 	Until time.Time
+	// For are the nodes that it waits for, all of them; none if it waits for a time or a person.
+	For []string
 	// Waits holds the topics that may let the step begin. Watched holds the nodes
 	// whose progress may.
 	Waits   []Topic

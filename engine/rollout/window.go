@@ -58,6 +58,31 @@ func Together(n *site.Node, steps []site.Step) site.Duration {
 	return all
 }
 
+// mostOpenings bounds how many openings of a window a picture has.
+const mostOpenings = 200
+
+// Openings returns when a window of the design is open between two moments, the first of
+// many; none for a window that cannot be read.
+func (f *Facts) Openings(name string, from, to time.Time) (all []site.Span) {
+	o, err := f.opening(name)
+	if err != nil {
+		return nil
+	}
+	open, until, next := o.window.At(from)
+	if open {
+		all = append(all, site.Span{From: from, To: until.UTC()})
+	}
+	for !next.IsZero() && next.Before(to) && len(all) < mostOpenings {
+		begins := next
+		_, until, next = o.window.At(begins)
+		all = append(all, site.Span{From: begins.UTC(), To: until.UTC()})
+	}
+	if last := len(all) - 1; last >= 0 && all[last].To.After(to) {
+		all[last].To = to
+	}
+	return all
+}
+
 // opening is a window that is asked again and again: it caches the last answer.
 type opening struct {
 	name        string

@@ -158,6 +158,9 @@ const (
 type Rack struct {
 	Location string            `json:"location,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
+	// Units is the height of the rack in units, up to MaxUnits; 0 if the design does
+	// not say it.
+	Units int `json:"units,omitempty"`
 	// Domain is a failure domain shared with other racks.
 	Domain string `json:"domain,omitempty"`
 	// MaxUnavailable limits how many nodes of the rack may be out of service at

@@ -190,7 +190,13 @@ type Begun struct {
 	Rollout  time.Time `json:"rollout"`
 	Since    time.Time `json:"since"`
 	Patience Duration  `json:"patience"`
+	// Ended is when the node was found in-sync in that rollout, or had failed; zero before, and while
+	// it is worked on again.
+	Ended time.Time `json:"ended,omitzero"`
 }
+
+// In reports whether the node was begun in a rollout. It is false for nil.
+func (b *Begun) In(r *RolloutStatus) bool { return b != nil && b.Rollout.Equal(r.Since) }
 
 // Shown is a state as people saw it.
 type Shown struct {

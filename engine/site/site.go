@@ -291,6 +291,8 @@ type Node struct {
 	Role  string `json:"role,omitempty"`
 	// Rack of a virtual machine is that of its hypervisor.
 	Rack string `json:"rack,omitempty"`
+	// Position is where in its rack the machine is.
+	Position Position `json:"position,omitzero"`
 	// Tags maps a tag to true if it is set, and to false if a layer revoked it.
 	Tags     map[string]bool   `json:"tags,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`

@@ -33,6 +33,8 @@ type NodeStatus struct {
 	Name string `json:"name"`
 	Role string `json:"role,omitempty"`
 	Rack string `json:"rack,omitempty"`
+	// Position is where in its rack the design has the machine.
+	Position Position `json:"position,omitzero"`
 	// Hypervisor is where a virtual machine is placed.
 	Hypervisor string `json:"hypervisor,omitempty"`
 	State      State  `json:"state"`

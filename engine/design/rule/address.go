@@ -238,7 +238,7 @@ func addressFacts(s *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, network := range keys(n.Addresses) {
 		a := addressIn(s, n, network)
-		f := Fact{a.String(), "addresses." + network}
+		f := Fact{Key: a.String(), Path: "addresses." + network}
 		if a.IsValid() {
 			facts = append(facts, f)
 		}
@@ -246,7 +246,7 @@ func addressFacts(s *site.Site, n *site.Node) []Fact {
 	for _, network := range keys(n.ExtraAddresses) {
 		for _, text := range n.ExtraAddresses[network] {
 			if a := addrOf(text); a.IsValid() {
-				facts = append(facts, Fact{a.String(), "extraAddresses." + network})
+				facts = append(facts, Fact{Key: a.String(), Path: "extraAddresses." + network})
 			}
 		}
 	}
@@ -459,9 +459,9 @@ func bmcFacts(s *site.Site, n *site.Node) []Fact {
 	case !a.IsValid():
 		return nil
 	case len(networksOf(s, a)) > 0:
-		return []Fact{{bmcIn, ""}}
+		return []Fact{{Key: bmcIn}}
 	}
-	return []Fact{{bmcOut, "endpoints.manager.url"}}
+	return []Fact{{Key: bmcOut, Path: "endpoints.manager.url"}}
 }
 
 func bmcOutside(_ *site.Site, x *Index) []site.Finding {

@@ -71,7 +71,7 @@ func allocationFacts(s *site.Site, n *site.Node) []Fact {
 	facts := poolFacts(s, n)
 	for _, f := range facts {
 		if network := f.Key; asks(n, network) && s.Allocations[network][n.Name] == "" {
-			facts = append(facts, Fact{missing(network), "addresses." + network})
+			facts = append(facts, Fact{Key: missing(network), Path: "addresses." + network})
 		}
 	}
 	return facts

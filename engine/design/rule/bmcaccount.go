@@ -43,7 +43,7 @@ var bmcAccounts = []Rule{
 		Right: `nodes: {"n1": {endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", bmc: unlisted: accounts: "report"}, "n2": endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/2"}`,
 		Facts: func(_ *site.Site, n *site.Node) []Fact {
 			if u := parsed(n.Endpoints[site.Manager].URL); u.Host != "" && !isWish(u.Hostname()) && n.Asks(site.FacetAccounts) {
-				return []Fact{{site.ManagerHost(n.Endpoints[site.Manager].URL), "bmc"}}
+				return []Fact{{Key: site.ManagerHost(n.Endpoints[site.Manager].URL), Path: "bmc"}}
 			}
 			return nil
 		},

@@ -207,7 +207,7 @@ func endpointFacts(s *site.Site, n *site.Node) []Fact {
 		if network, ok := ownAddress(s, n, u.Hostname()); ok {
 			path = addressesOf + network
 		}
-		facts = append(facts, Fact{n.Endpoints[kind].Plain(), path})
+		facts = append(facts, Fact{Key: n.Endpoints[kind].Plain(), Path: path})
 	}
 	return facts
 }

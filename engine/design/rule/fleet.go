@@ -17,6 +17,8 @@ type Fact struct {
 	// without a path is only counted, which costs nothing however many nodes
 	// have it.
 	Key, Path string
+	// Value is what else the rule needs to know of the node to compare it with others.
+	Value string
 }
 
 // Facts are what the rules know of a node.
@@ -30,8 +32,8 @@ type ruleFact struct {
 
 // Holder is a node with a key.
 type Holder struct {
-	Node, Path string
-	Place      site.Origin
+	Node, Path, Value string
+	Place             site.Origin
 }
 
 // Index holds the facts of one rule about all nodes.
@@ -79,7 +81,7 @@ func (x *Index) put(node string, f ruleFact) {
 		x.counts[f.Key]++
 		return
 	}
-	h := Holder{node, f.Path, f.place}
+	h := Holder{node, f.Path, f.Value, f.place}
 	list := x.holders[f.Key]
 	at, _ := slices.BinarySearchFunc(list, h, Holder.compare)
 	list = slices.Insert(list, at, h)

@@ -88,7 +88,7 @@ func fact(key, path string) []Fact {
 	if key == "" {
 		return nil
 	}
-	return []Fact{{key, path}}
+	return []Fact{{Key: key, Path: path}}
 }
 
 // uuidFacts puts a UUID and its byte-swapped form under one key, the lesser of
@@ -100,9 +100,9 @@ func uuidFacts(_ *site.Site, n *site.Node) []Fact {
 	}
 	turned := site.TurnedRound(uuid)
 	if uuid <= turned {
-		return []Fact{{uuid, path}}
+		return []Fact{{Key: uuid, Path: path}}
 	}
-	return []Fact{{turned, path}, {Key: turned + " " + n.Name}}
+	return []Fact{{Key: turned, Path: path}, {Key: turned + " " + n.Name}}
 }
 
 func duplicateUUID(_ *site.Site, x *Index) []site.Finding {
@@ -138,9 +138,9 @@ func serialFacts(_ *site.Site, n *site.Node) []Fact {
 	if id.Serial == "" || site.IsPlaceholderSerial(id.Serial) {
 		return nil
 	}
-	facts := []Fact{{id.Serial, path + ".serial"}}
+	facts := []Fact{{Key: id.Serial, Path: path + ".serial"}}
 	if id.Slot != "" {
-		facts = append(facts, Fact{id.Serial + slotAfter + id.Slot, path + ".slot"}, Fact{Key: id.Serial + " has slot " + n.Name})
+		facts = append(facts, Fact{Key: id.Serial + slotAfter + id.Slot, Path: path + ".slot"}, Fact{Key: id.Serial + " has slot " + n.Name})
 	}
 	if id.MAC != "" {
 		facts = append(facts, Fact{Key: id.Serial + " has mac " + n.Name})

@@ -185,7 +185,7 @@ func mtuFacts(s *site.Site, n *site.Node) []Fact {
 			if mtu != usualMTU(s, c, network) {
 				path = c.networkPath(i)
 			}
-			facts = append(facts, Fact{network + " " + strconv.Itoa(mtu), path})
+			facts = append(facts, Fact{Key: network + " " + strconv.Itoa(mtu), Path: path})
 		}
 	}
 	return facts

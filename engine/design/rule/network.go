@@ -296,7 +296,7 @@ func networkFacts(s *site.Site, n *site.Node) []Fact {
 	}
 	var facts []Fact
 	for _, network := range keys(in) {
-		facts = append(facts, Fact{network, ""})
+		facts = append(facts, Fact{Key: network})
 	}
 	return facts
 }

@@ -78,6 +78,7 @@ func Areas() []Area {
 		{"addresses", addresses},
 		{"allocations", allocations},
 		{"switches", switches},
+		{"positions in racks", positions},
 		{"endpoints", endpoints},
 		{"virtual machines", virtuals},
 		{"hypervisors", hypervisors},

@@ -116,7 +116,7 @@ func portFacts(_ *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	for _, name := range keys(n.Interfaces) {
 		if i := n.Interfaces[name]; n.Rack != "" && i.Switch != "" && i.Port != "" {
-			facts = append(facts, Fact{n.Rack + "/" + i.Switch + "/" + i.Port, "interfaces." + name + ".port"})
+			facts = append(facts, Fact{Key: n.Rack + "/" + i.Switch + "/" + i.Port, Path: "interfaces." + name + ".port"})
 		}
 	}
 	return facts

@@ -156,7 +156,7 @@ func isInstalled(n *site.Node) bool {
 
 // physicalOnly are the paths that only a physical machine has.
 var physicalOnly = []string{
-	"identity", "moved", "rack", "hardware", "bios", "firmware", "bmc", "endpoints.manager", "boot.mode", "boot.installBy", "boot.start", "storage.controllers",
+	"identity", "moved", "rack", "position", "hardware", "bios", "firmware", "bmc", "endpoints.manager", "boot.mode", "boot.installBy", "boot.start", "storage.controllers",
 }
 
 func physicalFields(s *site.Site, n *site.Node) []site.Finding {

@@ -1,0 +1,52 @@
+package present
+
+// ElevationStyle is the style of the pictures of racks, light or dark as the reader's
+// screen is. A page adds it to its style sheet.
+const ElevationStyle = rackShapes + rackLight + "@media (prefers-color-scheme: dark) {" + rackDark + "}\n"
+
+const rackShapes = `
+svg.rack { max-width: 100%; height: auto; align-self: start; }
+svg.rack text { font: 11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--rack-text); }
+svg.rack .name { font-size: 13px; font-weight: 600; }
+svg.rack .dim, svg.rack .unit, svg.rack .mark { font-size: 9.5px; fill: var(--rack-dim); }
+svg.rack .small { font-size: 9.5px; }
+svg.rack .unit { text-anchor: end; }
+svg.rack .paper { fill: var(--rack-paper); }
+svg.rack .frame { fill: var(--rack-inside); stroke: var(--rack-line); }
+svg.rack .slots { stroke: var(--rack-line); stroke-opacity: .4; stroke-dasharray: 1 3; }
+svg.rack .box { fill: var(--rack-box); stroke: var(--state); stroke-width: 1; }
+svg.rack .badge { fill: var(--state); }
+svg.rack .sign { fill: none; stroke: var(--rack-sign); stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; }
+svg.rack .progressing .sign, svg.rack .blocked .sign, svg.rack .foreign .sign { fill: var(--rack-sign); }
+svg.rack .alert { fill: none; stroke: var(--rack-alert); stroke-width: 1.3; stroke-linejoin: round; }
+svg.rack .in-sync { --state: var(--rack-good); }
+svg.rack .progressing { --state: var(--rack-work); }
+svg.rack .retrying { --state: var(--rack-again); }
+svg.rack .blocked { --state: var(--rack-wait); }
+svg.rack .stalled { --state: var(--rack-bad); }
+svg.rack .foreign { --state: var(--rack-odd); }
+svg.rack .paused, svg.rack .unknown { --state: var(--rack-grey); }
+svg.rack .stalled .mark, svg.rack .foreign .mark, svg.rack .blocked .mark { fill: var(--rack-text); font-weight: 600; }
+svg.rack .unknown .box { stroke-dasharray: 3 2; }
+svg.rack .unseen .box { fill: none; stroke-dasharray: 3 2; }
+svg.rack .other { opacity: .3; }
+svg.rack a:hover .box, svg.rack a:focus-visible .box { stroke-width: 2.5; }
+`
+
+const rackLight = `
+svg.rack {
+  --rack-text: #1b1f24; --rack-dim: #57606a; --rack-paper: #fff; --rack-inside: #f0f2f4; --rack-line: #8c959f;
+  --rack-box: #fff; --rack-sign: #fff; --rack-alert: #b35900;
+  --rack-good: #00795a; --rack-work: #0072b2; --rack-again: #00708a; --rack-wait: #a85b00; --rack-bad: #b3261e;
+  --rack-odd: #8e3b73; --rack-grey: #57606a;
+}
+`
+
+const rackDark = `
+svg.rack {
+  --rack-text: #e6edf3; --rack-dim: #9aa4af; --rack-paper: #0d1117; --rack-inside: #161b22; --rack-line: #6e7781;
+  --rack-box: #21262d; --rack-sign: #0d1117; --rack-alert: #ffb454;
+  --rack-good: #2bbf95; --rack-work: #58b0f0; --rack-again: #4fc3d9; --rack-wait: #e69f00; --rack-bad: #ff7b6b;
+  --rack-odd: #d99ac4; --rack-grey: #9aa4af;
+}
+`
