@@ -94,7 +94,8 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		present.Text(a.out.Lines(), &p, view)
 		for i, line := range incident.New(nil, r.Site) {
 			if i == 0 {
-				a.out.Println("\nIncidents in this design (slipway incident shows what was done about them):")
+				a.out.Println()
+				a.out.Println("Incidents in this design (slipway incident shows what was done about them):")
 			}
 			a.out.Println("-", line)
 		}
