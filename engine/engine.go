@@ -65,6 +65,9 @@ type Config struct {
 	// Surroundings returns checks of what the engine does not see, for a verification; nil for
 	// none. It must not call the engine.
 	Surroundings func(now time.Time) []site.Check
+	// Host has the addresses and names of the host that the daemon runs on, to recognize its
+	// node: an incident that would switch it off is confirmed by a person.
+	Host []string
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
 	// Seed seeds all jitter; 0 picks a new seed each time.
@@ -120,6 +123,7 @@ type Engine struct {
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
+	acted        chan struct{} // wakes the loop of incidents
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
@@ -128,6 +132,7 @@ type Engine struct {
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time
+	handling     sync.Mutex // one change of the incidents at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -177,6 +182,8 @@ type Engine struct {
 	verifying verifying
 	fetched   time.Time // when the repository was last read; zero if this process never did
 	written   time.Time // when the status branch was last written; likewise
+	// incidents are by ID; they change only with handling held, and what is in them never does.
+	incidents map[string]site.IncidentState
 }
 
 // New makes an engine; Run starts it.
@@ -208,6 +215,7 @@ func New(c Config) *Engine {
 		joined:      make(chan struct{}, 1),
 		ready:       make(chan struct{}),
 		inForce:     make(chan struct{}, 1),
+		acted:       make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},
 		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{},
 		rounds:    map[string]time.Time{},
@@ -220,6 +228,7 @@ func New(c Config) *Engine {
 		instance:  crand.Text()[:12],
 		learnt:    map[string]bool{},
 		waiting:   waiting{},
+		incidents: map[string]site.IncidentState{},
 		serves:    serves,
 	}
 }

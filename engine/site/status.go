@@ -145,6 +145,8 @@ type Status struct {
 	// Served lists the networks where the daemon serves DHCP, or should but does not.
 	Served []Served     `json:"served,omitempty"`
 	Nodes  []NodeStatus `json:"nodes"`
+	// Incidents are those that people know of, latest first.
+	Incidents []IncidentState `json:"incidents,omitempty"`
 	// Unacted are the parts of the design outside the nodes, by path, that no
 	// driver acts on.
 	Unacted []string `json:"notActedOn,omitempty"`
@@ -382,16 +384,17 @@ const (
 	// and kept off. VerbRelease ends that.
 	VerbQuarantine Verb = "quarantine"
 	VerbRelease    Verb = "release"
+	// VerbIncident acts on the compromise of Nodes. With Digest it confirms the incident of that ID.
+	VerbIncident Verb = "incident"
 )
 
 // Order is one command from a person.
 type Order struct {
 	Verb Verb   `json:"verb"`
 	Node string `json:"node,omitempty"`
-	// Nodes are those of VerbVerify; Role is theirs, where it is asked for by role.
-	Nodes  []string `json:"nodes,omitempty"`
-	Role   string   `json:"role,omitempty"`
-	Digest string   `json:"digest,omitempty"`
+	// Role is that of the Nodes of VerbVerify, where they are asked for by role.
+	Role   string `json:"role,omitempty"`
+	Digest string `json:"digest,omitempty"`
 	// Shown is the Approval of Node that the person was shown with what is approved. An approval of
 	// something else is refused.
 	Shown string `json:"shown,omitempty"`
@@ -399,6 +402,13 @@ type Order struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
+	// Nodes are those of VerbVerify and of an incident. CompromisedSince is that of an incident, and
+	// Incident its name; to release a node under one names it too. DryRun says only what the order
+	// would do.
+	Nodes            []string  `json:"nodes,omitempty"`
+	CompromisedSince time.Time `json:"compromisedSince,omitzero"`
+	Incident         string    `json:"incident,omitempty"`
+	DryRun           bool      `json:"dryRun,omitempty"`
 	// Source says who approved and how; nil for an approval by command. It is not in the
 	// JSON, so no client of the daemon can set it.
 	Source *ApprovalSource `json:"-"`
