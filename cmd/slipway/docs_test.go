@@ -144,9 +144,23 @@ func TestUnknownWord(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([a-z0-9./_-]+\.md)(#[^)]*)?\)`)
+var (
+	link        = regexp.MustCompile(`\]\(([a-z0-9./_-]+\.md)?(#[^)]*)?\)`)
+	headingLine = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInAnchor = regexp.MustCompile(`[^\pL\pN_ -]`)
+)
 
-// The index leads to every page, and no page to one that there is not.
+// anchors are the names by which links lead to the headings of a page, as GitHub makes
+// them.
+func anchors(page string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range headingLine.FindAllStringSubmatch(page, -1) {
+		all["#"+strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return all
+}
+
+// The index leads to every page, and no page to one, or to a heading, that there is not.
 func TestPagesAreReached(t *testing.T) {
 	all := pages(t)
 	reached := map[string]bool{"../../docs/index.md": true}
@@ -155,9 +169,16 @@ func TestPagesAreReached(t *testing.T) {
 			if strings.HasPrefix(page, "template") || strings.HasPrefix(page, "adopted") {
 				continue // they are copied to another place
 			}
-			to := filepath.Join(filepath.Dir(page), l[1])
-			if _, err := os.Stat(to); err != nil {
+			to := page
+			if l[1] != "" {
+				to = filepath.Join(filepath.Dir(page), l[1])
+			}
+			text, err := os.ReadFile(to)
+			if err != nil {
 				t.Errorf("%s leads to %s, which is not there", page, l[1])
+			}
+			if l[2] != "" && !anchors(string(text))[l[2]] {
+				t.Errorf("%s leads to %s%s, and the page has no such heading", page, l[1], l[2])
 			}
 			if page == "../../docs/index.md" {
 				reached[to] = true

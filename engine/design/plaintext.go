@@ -133,77 +133,117 @@ func yamlMark(src []byte) int {
 // tooDeep returns the offset at which a text is nested too deeply, or -1. Brackets in
 // quotes and in comments do not count, but those in interpolations do.
 func tooDeep(src []byte) int {
-	// quotes are the quotes around the current position, such as in `"\(x["a"])"`,
-	// with the depth outside of them.
-	type quote struct {
-		closer, escape string
-		depth          int
-	}
-	var quotes []quote
-	inText := false
-	depth := 0
-	// chain counts labels that follow each other without braces: a: b: c: 1.
-	chain, last := 0, byte('\n')
-	for i := 0; i < len(src); i++ {
-		if inText {
-			q := &quotes[len(quotes)-1]
-			switch {
-			case bytes.HasPrefix(src[i:], []byte(q.escape+"(")):
-				i += len(q.escape)
-				inText, q.depth = false, depth
-				depth++
-			case bytes.HasPrefix(src[i:], []byte(q.escape)):
-				i += len(q.escape)
-			case bytes.HasPrefix(src[i:], []byte(q.closer)), src[i] == '\n' && !strings.Contains(q.closer, q.closer[:1]+q.closer[:1]+q.closer[:1]):
-				i += len(q.closer) - 1
-				quotes = quotes[:len(quotes)-1]
-				inText = false
-			}
-			continue
-		}
-		switch c := src[i]; {
-		case c == ':':
-			if chain++; chain > maxNesting {
-				return i
-			}
-		case c == ',', c == '\n' && last != ':', c == '{', c == '}', c == '[', c == ']':
-			chain = 0
-		}
-		if c := src[i]; c != ' ' && c != '\t' && c != '\r' && !(c == '\n' && last == ':') {
-			last = c
-		}
-		switch src[i] {
-		case '/':
-			if bytes.HasPrefix(src[i:], []byte("//")) {
-				end := bytes.IndexByte(src[i:], '\n')
-				if end < 0 {
-					return -1
-				}
-				i += end
-			}
-		case '"', '\'':
-			hashes := 0
-			for hashes < i && src[i-1-hashes] == '#' {
-				hashes++
-			}
-			mark, raw := string(src[i]), strings.Repeat("#", hashes)
-			if three := strings.Repeat(mark, 3); bytes.HasPrefix(src[i:], []byte(three)) {
-				mark = three
-			}
-			quotes, inText = append(quotes, quote{mark + raw, "\\" + raw, depth}), true
-			i += len(mark) - 1
-		case '{', '[', '(':
-			if depth++; depth > maxNesting {
-				return i
-			}
-		case '}', ']', ')':
-			depth = max(0, depth-1)
-			if n := len(quotes); n > 0 && src[i] == ')' && depth == quotes[n-1].depth {
-				inText = true
-			}
+	s := nesting{src: src, last: '\n'}
+	for ; s.at < len(src); s.at++ {
+		if s.inText {
+			s.readText()
+		} else if s.readCode() {
+			return s.at
 		}
 	}
 	return -1
+}
+
+// nesting is how deep a text is nested at a position.
+type nesting struct {
+	src    []byte
+	at     int
+	depth  int     // of braces, brackets and parentheses
+	chain  int     // labels that follow each other without braces: a: b: c: 1
+	last   byte    // the last character that was not space
+	quotes []quote // around the position, such as in `"\(x["a"])"`
+	inText bool    // the position is in the last of quotes, and not in an interpolation
+}
+
+// quote is a pair of quotes that is open.
+type quote struct {
+	closer, escape string
+	depth          int // outside of it
+}
+
+// isOneLine reports whether the quote ends with its line.
+func (q *quote) isOneLine() bool { return !strings.Contains(q.closer, strings.Repeat(q.closer[:1], 3)) }
+
+// starts reports whether a text is at the position.
+func (s *nesting) starts(text string) bool { return bytes.HasPrefix(s.src[s.at:], []byte(text)) }
+
+// readText reads a character within quotes.
+func (s *nesting) readText() {
+	q := &s.quotes[len(s.quotes)-1]
+	switch {
+	case s.starts(q.escape + "("):
+		s.at += len(q.escape)
+		s.inText, q.depth = false, s.depth
+		s.depth++
+	case s.starts(q.escape):
+		s.at += len(q.escape)
+	case s.starts(q.closer), s.src[s.at] == '\n' && q.isOneLine():
+		s.at += len(q.closer) - 1
+		s.quotes = s.quotes[:len(s.quotes)-1]
+		s.inText = false
+	}
+}
+
+// readCode reads a character outside of quotes, and reports whether it goes too deep.
+func (s *nesting) readCode() bool {
+	c := s.src[s.at]
+	if s.countLabels(c); s.chain > maxNesting {
+		return true
+	}
+	switch c {
+	case '/':
+		s.skipComment()
+	case '"', '\'':
+		s.openQuote()
+	case '{', '[', '(':
+		s.depth++
+		return s.depth > maxNesting
+	case '}', ']', ')':
+		s.depth = max(0, s.depth-1)
+		if n := len(s.quotes); n > 0 && c == ')' && s.depth == s.quotes[n-1].depth {
+			s.inText = true
+		}
+	}
+	return false
+}
+
+// countLabels counts the labels that follow each other without braces.
+func (s *nesting) countLabels(c byte) {
+	switch {
+	case c == ':':
+		s.chain++
+	case c == ',', c == '\n' && s.last != ':', c == '{', c == '}', c == '[', c == ']':
+		s.chain = 0
+	}
+	if c != ' ' && c != '\t' && c != '\r' && !(c == '\n' && s.last == ':') {
+		s.last = c
+	}
+}
+
+// skipComment goes to the end of the line if a comment begins here.
+func (s *nesting) skipComment() {
+	if !s.starts("//") {
+		return
+	}
+	end := bytes.IndexByte(s.src[s.at:], '\n')
+	if end < 0 {
+		end = len(s.src) - s.at
+	}
+	s.at += end
+}
+
+// openQuote begins a text: in one or three quotes, with # before them or without.
+func (s *nesting) openQuote() {
+	hashes := 0
+	for hashes < s.at && s.src[s.at-1-hashes] == '#' {
+		hashes++
+	}
+	mark, raw := string(s.src[s.at]), strings.Repeat("#", hashes)
+	if three := strings.Repeat(mark, 3); s.starts(three) {
+		mark = three
+	}
+	s.quotes, s.inText = append(s.quotes, quote{mark + raw, "\\" + raw, s.depth}), true
+	s.at += len(mark) - 1
 }
 
 // poses are Cyrillic and Greek letters that look like Latin ones.

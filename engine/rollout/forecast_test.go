@@ -677,6 +677,13 @@ func TestOpenings(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("a window that is open at both ends (-got +want):\n%s", diff)
 	}
+	if got := f.Openings("noon", now.Add(time.Hour), now.Add(2*time.Hour)); got != nil {
+		t.Errorf("a window that stays closed: %v", got)
+	}
+	want = []site.Span{{From: now, To: now.Add(10 * time.Minute)}}
+	if diff := cmp.Diff(f.Openings("noon", now, now.Add(10*time.Minute)), want); diff != "" {
+		t.Errorf("a window that stays open (-got +want):\n%s", diff)
+	}
 	if got := f.Openings("bad", now, now.Add(time.Hour)); got != nil {
 		t.Errorf("a window that cannot be read: %v", got)
 	}

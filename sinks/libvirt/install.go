@@ -43,23 +43,8 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 		}
 		return m.finish(ctx, c, d, i)
 	}
-	if err := m.knows(d, step, i); err != nil {
-		return err
-	}
-	if err := m.merged(d, i.volume.Disk); err != nil {
-		return err
-	}
-	if m.seed == nil {
-		return refused("no seed was given for the first boot, and without one the system could not be reached")
-	}
-	s, err := m.storage(ctx, c, i.volume.Pool)
+	s, err := m.mayInstall(ctx, c, d, step, i)
 	if err != nil {
-		return err
-	}
-	if err := s.refresh(ctx); err != nil {
-		return err
-	}
-	if err := m.mayReplace(ctx, c, d, step, i); err != nil {
 		return err
 	}
 	defer m.tidy(ctx, s) // after the image is released
@@ -69,18 +54,55 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if err != nil {
 		return err
 	}
-	if d, err = m.existing(ctx, c); err != nil { // fetching took time
+	if d, err = m.mayStillInstall(ctx, c, step, i); err != nil { // fetching took time
 		return err
+	}
+	if err := m.replace(ctx, c, s, d, n, i, image); err != nil {
+		return err
+	}
+	return m.finish(ctx, c, d, i)
+}
+
+// mayInstall checks what can be checked before the image is fetched, and returns the pool of the disk.
+func (m *machine) mayInstall(ctx context.Context, c *connection, d *domain, step site.Step, i installation) (*storage, error) {
+	if err := m.knows(d, step, i); err != nil {
+		return nil, err
+	}
+	if err := m.merged(d, i.volume.Disk); err != nil {
+		return nil, err
+	}
+	if m.seed == nil {
+		return nil, refused("no seed was given for the first boot, and without one the system could not be reached")
+	}
+	s, err := m.storage(ctx, c, i.volume.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return s, m.mayReplace(ctx, c, d, step, i)
+}
+
+// mayStillInstall reads the machine again and checks it right before the first change, while it still runs.
+func (m *machine) mayStillInstall(ctx context.Context, c *connection, step site.Step, i installation) (*domain, error) {
+	d, err := m.existing(ctx, c)
+	if err != nil {
+		return nil, err
 	}
 	if err := m.mayReplace(ctx, c, d, step, i); err != nil {
-		return err
+		return nil, err
 	}
 	if err := m.mayDrop(ctx, c, d, i); err != nil {
-		return err
+		return nil, err
 	}
-	if err := m.may.Ask(ctx, step); err != nil {
-		return err
-	}
+	return d, m.may.Ask(ctx, step)
+}
+
+// replace makes the disk from the image, and starts the machine from it with its seed.
+func (m *machine) replace(
+	ctx context.Context, c *connection, s *storage, d *domain, n *site.Node, i installation, image golibvirt.StorageVol,
+) error {
 	if err := m.clear(ctx, c, d, n, i); err != nil {
 		return err
 	}
@@ -96,10 +118,7 @@ func (m *machine) install(ctx context.Context, c *connection, step site.Step, n 
 	if err := m.redefine(ctx, c, d); err != nil {
 		return err
 	}
-	if err := m.startAfresh(ctx, c, d); err != nil {
-		return err
-	}
-	return m.finish(ctx, c, d, i)
+	return m.startAfresh(ctx, c, d)
 }
 
 // installation says what is to be installed where.

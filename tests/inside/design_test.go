@@ -129,7 +129,7 @@ func (g *generator) driver(d *site.Node) {
 }
 
 func (g *generator) basics(s *site.System) {
-	if g.maybe(1, 3) { // and never its file: docs/inside.md says what stays then
+	if g.maybe(1, 3) { // and never its file: docs/system-changes.md says what stays then
 		s.Hostname = g.pick("{name}", "other", "n1.example.org")
 	}
 	if g.maybe(1, 2) { // and never its file, as above
@@ -175,7 +175,7 @@ func (g *generator) users(s *site.System) {
 			}
 			s.Users[name] = u
 		case 3:
-			if name != "people" { // nor is its file of keys designed: docs/inside.md says what stays then
+			if name != "people" { // nor is its file of keys designed: docs/system-changes.md says what stays then
 				s.Users[name] = site.User{State: item.Absent}
 			}
 		}

@@ -38,39 +38,76 @@ func main() {
 	}
 }
 
-func mutate(ctx context.Context) error {
+// options are what the command line asks for.
+type options struct {
+	only                    *regexp.Regexp
+	list, survivors, update bool
+	least                   float64
+	tests                   []string
+	budget                  time.Duration
+	parallel                int
+}
+
+func readOptions() (o options, err error) {
 	only := flag.String("only", "", "take only the mutants whose key matches this regular expression")
-	list := flag.Bool("list", false, "list the mutants and stop")
-	survivors := flag.Bool("survivors", false, "try only the mutants that no test has caught so far")
-	update := flag.Bool("update", false, "write hints.txt, which tests catch the mutants of each function, and survivors.txt, those that none does")
-	least := flag.Float64("least", 0, "fail if a smaller ratio is caught")
+	flag.BoolVar(&o.list, "list", false, "list the mutants and stop")
+	flag.BoolVar(&o.survivors, "survivors", false, "try only the mutants that no test has caught so far")
+	flag.BoolVar(&o.update, "update", false, "write hints.txt, which tests catch the mutants of each function, and survivors.txt, those that none does")
+	flag.Float64Var(&o.least, "least", 0, "fail if a smaller ratio is caught")
 	in := flag.String("tests", strings.Join(testedBy, ","), "run only the tests of these packages")
 	run := flag.String("run", "", "run only the tests whose names match this regular expression")
-	budget := flag.Duration("budget", 0, "give up on a mutant, and count it as a survivor, after tests that take as much time; 0 runs all")
-	parallel := flag.Int("p", runtime.NumCPU(), "how many tests run at a time")
+	flag.DurationVar(&o.budget, "budget", 0, "give up on a mutant, and count it as a survivor, after tests that take as much time; 0 runs all")
+	flag.IntVar(&o.parallel, "p", runtime.NumCPU(), "how many tests run at a time")
 	flag.Parse()
+	o.tests = strings.Split(*in, ",")
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
+	if *run != "" {
+		if wanted, err = regexp.Compile(*run); err != nil {
+			return o, fmt.Errorf("-run: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// knowledge is what earlier runs and people have found out about mutants, by their keys.
+type knowledge struct {
+	cache      string // the folder with the verdicts
+	verdicts   map[string]verdict
+	equivalent map[string]string   // with the reasons
+	hints      map[string][]string // of a function: the tests that catch its mutants
+}
+
+func readKnowledge(root string) (k knowledge, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return k, err
+	}
+	k.cache = filepath.Join(cache, "slipway-mutate")
+	if err := os.MkdirAll(k.cache, 0o700); err != nil {
+		return k, err
+	}
+	if k.verdicts, err = readVerdicts(k.cache); err != nil {
+		return k, err
+	}
+	if k.equivalent, err = readEquivalents(root); err != nil {
+		return k, err
+	}
+	k.hints, err = readHints(root)
+	return k, err
+}
+
+func mutate(ctx context.Context) error {
+	o, err := readOptions()
+	if err != nil {
+		return err
+	}
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	matches, err := regexp.Compile(*only)
-	if err != nil {
-		return fmt.Errorf("-only: %w", err)
-	}
-	if p := *run; p != "" {
-		if wanted, err = regexp.Compile(p); err != nil {
-			return fmt.Errorf("-run: %w", err)
-		}
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return err
-	}
-	cache = filepath.Join(cache, "slipway-mutate")
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return err
-	}
-	before, err := readVerdicts(cache)
+	known, err := readKnowledge(root)
 	if err != nil {
 		return err
 	}
@@ -79,63 +116,59 @@ func mutate(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	equivalent, err := readEquivalents(root)
-	if err != nil {
-		return err
-	}
 	p, err := load(root, dir, files)
 	if err != nil {
 		return err
 	}
-	hints, err := readHints(root)
-	if err != nil {
-		return err
-	}
 	all := p.mutants
-	p.keep(func(m *mutant) bool {
-		return matches.MatchString(m.Key) && equivalent[m.Key] == "" && !(*survivors && before[m.Key].caughtAs(m))
-	})
-	if *list {
+	counts := func(m *mutant) bool { return o.only.MatchString(m.Key) && known.equivalent[m.Key] == "" }
+	p.keep(func(m *mutant) bool { return counts(m) && !(o.survivors && known.verdicts[m.Key].caughtAs(m)) })
+	if o.list {
 		for _, m := range p.mutants {
 			fmt.Println(m.Key)
 		}
 		return nil
 	}
-	left, err := p.settle(ctx, p.packages())
+	found, err := p.verdicts(ctx, o, known)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%d mutants to try, %d do not compile, %d are listed as equivalent\n", len(p.mutants), left, len(equivalent))
-	suites, err := p.suites(ctx, cache, strings.Split(*in, ","), *parallel)
-	if err != nil {
-		return err
-	}
-	n := 0
-	found, err := p.tryAll(ctx, suites, hints, *parallel, *budget, func(v verdict) error {
-		before[v.Key] = v
-		if n++; n%20 != 0 {
-			return nil
-		}
-		return writeVerdicts(cache, before) // so that a run that is stopped was not in vain
-	})
-	err = errors.Join(err, writeVerdicts(cache, before))
-	if err != nil {
-		return err
-	}
-	// What was not tried now counts as it was found before.
-	if *survivors {
+	if o.survivors { // what was not tried now counts as it was found before
 		for _, m := range all {
-			if v := before[m.Key]; v.caughtAs(m) && matches.MatchString(m.Key) && equivalent[m.Key] == "" && !slices.ContainsFunc(found, func(f verdict) bool { return f.Key == m.Key }) {
+			isTried := slices.ContainsFunc(found, func(v verdict) bool { return v.Key == m.Key })
+			if v := known.verdicts[m.Key]; counts(m) && v.caughtAs(m) && !isTried {
 				found = append(found, v)
 			}
 		}
 	}
-	if *update {
-		if err := errors.Join(writeHints(root, all, before), writeSurvivors(root, all, before, equivalent)); err != nil {
+	if o.update {
+		if err := errors.Join(writeHints(root, all, known.verdicts), writeSurvivors(root, all, known.verdicts, known.equivalent)); err != nil {
 			return err
 		}
 	}
-	return report(all, found, *least)
+	return report(all, found, o.least)
+}
+
+// verdicts runs the tests against the mutants that compile, and keeps each verdict.
+func (p *program) verdicts(ctx context.Context, o options, known knowledge) ([]verdict, error) {
+	left, err := p.settle(ctx, p.packages())
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "%d mutants to try, %d do not compile, %d are listed as equivalent\n", len(p.mutants), left, len(known.equivalent))
+	suites, err := p.suites(ctx, known.cache, o.tests, o.parallel)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	found, err := p.tryAll(ctx, suites, known.hints, o.parallel, o.budget, func(v verdict) error {
+		known.verdicts[v.Key] = v
+		if n++; n%20 != 0 {
+			return nil
+		}
+		return writeVerdicts(known.cache, known.verdicts) // so that a run that is stopped was not in vain
+	})
+	return found, errors.Join(err, writeVerdicts(known.cache, known.verdicts))
 }
 
 // report prints the survivors and the ratio.

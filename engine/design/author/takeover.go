@@ -150,66 +150,17 @@ func (t Takeover) lineOf(node string, i item.Item) (path []string, value any, wh
 	id := item.ID(i.Key)
 	switch kind := item.Kind(i.Key); kind {
 	case item.KindHostname:
-		name := i.Fields[""]
-		if !designHost.MatchString(name) {
-			return nil, nil, fmt.Sprintf("%q is not a host name of lower-case letters, digits, dots and hyphens", name)
-		}
-		if rest, ok := strings.CutPrefix(name, node); ok && (rest == "" || rest[0] == '.') {
-			name = "{name}" + rest
-		}
-		return []string{"system", "hostname"}, name, ""
+		return hostnameLine(node, i)
 	case item.KindTime:
-		var b item.Time
-		if why := bodyOf(i, &b); why != "" {
-			b = item.Time{Zone: i.Fields["zone"]}
-		}
-		value := branch{}
-		value.set("zone", b.Zone)
-		value.list("servers", b.Servers)
-		return []string{"system", "time"}, value, ""
+		return timeLine(i)
 	case item.KindUsers:
-		var u item.User
-		if why := bodyOf(i, &u); why != "" {
-			return nil, nil, why
-		}
-		value := branch{}
-		if u.UID != nil {
-			value["uid"] = *u.UID
-		}
-		value.list("groups", u.Groups)
-		value.set("shell", u.Shell)
-		value.list("keys", u.Keys)
-		if u.Sudo {
-			value["sudo"] = true
-		}
-		return []string{"system", "users", id}, value, ""
+		return userLine(id, i)
 	case item.KindPackages:
-		value := branch{}
-		isHeld := i.Fields["state"] == item.Held
-		if t.Pin || isHeld { // a hold applies to a version
-			value.set("version", i.Fields["version"])
-		}
-		if isHeld {
-			value["state"] = item.Held
-		}
-		return []string{"system", "packages", id}, value, ""
+		return packageLine(id, i, t.Pin)
 	case item.KindSysctl:
 		return []string{"system", "sysctl", id}, plainValue(i.Fields[""]), ""
 	case item.KindModules:
-		value, parameters := branch{}, branch{}
-		for _, p := range strings.Split(i.Fields["parameters"], ", ") {
-			name, v, ok := strings.Cut(p, "=")
-			if p != "" && !ok {
-				return nil, nil, fmt.Sprintf("its parameter %q has no value", p)
-			}
-			if p != "" {
-				parameters[name] = v
-			}
-		}
-		if len(parameters) > 0 {
-			value["parameters"] = parameters
-		}
-		return []string{"system", "modules", id}, value, ""
+		return moduleLine(id, i)
 	case item.KindUnits:
 		return unitLine(id, i)
 	case item.KindParameters:
@@ -217,6 +168,79 @@ func (t Takeover) lineOf(node string, i item.Item) (path []string, value any, wh
 	default:
 		return nil, nil, fmt.Sprintf("Slipway takes over nothing of the kind %q", kind)
 	}
+}
+
+// hostnameLine writes the node's name in a host name as {name}, so that a profile can
+// have it.
+func hostnameLine(node string, i item.Item) (path []string, value any, why string) {
+	name := i.Fields[""]
+	if !designHost.MatchString(name) {
+		return nil, nil, fmt.Sprintf("%q is not a host name of lower-case letters, digits, dots and hyphens", name)
+	}
+	if rest, ok := strings.CutPrefix(name, node); ok && (rest == "" || rest[0] == '.') {
+		name = "{name}" + rest
+	}
+	return []string{"system", "hostname"}, name, ""
+}
+
+func timeLine(i item.Item) (path []string, value any, why string) {
+	var b item.Time
+	if why := bodyOf(i, &b); why != "" {
+		b = item.Time{Zone: i.Fields["zone"]}
+	}
+	clock := branch{}
+	clock.set("zone", b.Zone)
+	clock.list("servers", b.Servers)
+	return []string{"system", "time"}, clock, ""
+}
+
+func userLine(id string, i item.Item) (path []string, value any, why string) {
+	var u item.User
+	if why := bodyOf(i, &u); why != "" {
+		return nil, nil, why
+	}
+	user := branch{}
+	if u.UID != nil {
+		user["uid"] = *u.UID
+	}
+	user.list("groups", u.Groups)
+	user.set("shell", u.Shell)
+	user.list("keys", u.Keys)
+	if u.Sudo {
+		user["sudo"] = true
+	}
+	return []string{"system", "users", id}, user, ""
+}
+
+// packageLine has the version only where it is pinned or held, since a hold applies to a
+// version.
+func packageLine(id string, i item.Item, pin bool) (path []string, value any, why string) {
+	pkg := branch{}
+	isHeld := i.Fields["state"] == item.Held
+	if pin || isHeld {
+		pkg.set("version", i.Fields["version"])
+	}
+	if isHeld {
+		pkg["state"] = item.Held
+	}
+	return []string{"system", "packages", id}, pkg, ""
+}
+
+func moduleLine(id string, i item.Item) (path []string, value any, why string) {
+	module, parameters := branch{}, branch{}
+	for _, p := range strings.Split(i.Fields["parameters"], ", ") {
+		name, v, ok := strings.Cut(p, "=")
+		if p != "" && !ok {
+			return nil, nil, fmt.Sprintf("its parameter %q has no value", p)
+		}
+		if p != "" {
+			parameters[name] = v
+		}
+	}
+	if len(parameters) > 0 {
+		module["parameters"] = parameters
+	}
+	return []string{"system", "modules", id}, module, ""
 }
 
 func unitLine(id string, i item.Item) (path []string, value any, why string) {

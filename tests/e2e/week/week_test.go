@@ -142,7 +142,7 @@ func (d *diary) monday() {
 	d.day("Monday: install", "The package installs a unit, which does not start by itself.")
 	d.root("dpkg -i " + d.deb + " 2>&1 | grep -v 'Reading database'")
 	d.says("Ana sets the repository. With `--observe` the daemon looks at the machines and changes none. This week it looks at the machines alone:\n" +
-		"with an empty `SLIPWAY_AGENTS`, in her shell too, nothing [inside their systems](inside.md) is looked at or set.")
+		"with an empty `SLIPWAY_AGENTS`, in her shell too, nothing [inside their systems](helper.md) is looked at or set.")
 	d.root(`cat >>/etc/slipway/slipway.env <<END
 SLIPWAY_REPO=ssh://git@127.0.0.1/home/git/site.git
 SLIPWAY_AGENTS=
