@@ -2,6 +2,7 @@ package control
 
 import (
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type api struct {
 	// problem is told when the access file is found wrong, and with nil when it is right again.
 	problem func(error)
 	wrong   lastError
+	// pages makes what answers paths outside /api/; nil for none.
+	pages func(api http.Handler) http.Handler
 
 	reports shared[site.Report]
 	knowns  shared[site.Known]
