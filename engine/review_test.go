@@ -497,6 +497,38 @@ func TestReviewBeforeMachinesAreSeen(t *testing.T) {
 	}, "n1", "n2")
 }
 
+// A comment that names disks which nobody has read yet is written again once they are read:
+// until then nobody can approve what it says.
+func TestReviewBeforeDisksAreRead(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.fleet.Machine("n1").Made(withDisks("SERIAL-1"))
+		w.commit(w.wiping([]string{"n1"}))
+		w.up()
+		w.inSyncSoon("n1")
+		f := w.forge()
+		f.propose(7, w.wiping([]string{"n1"}, "n1"))
+		r := f.reviews()
+		f.round(r)
+		if !strings.Contains(f.last(7).Comment, "disks that Slipway has not read yet") {
+			t.Fatalf("the disks were read before; the comment says\n%s", f.last(7).Comment)
+		}
+		f.round(r)
+		w.after(6 * time.Second)
+		f.round(r)
+		if n := f.tellings(); n != 1 {
+			t.Errorf("the same was told %d times", n)
+		}
+		w.until("an inspection", 10*time.Minute, func() bool { return w.engine.Known().Nodes["n1"].Observed.Disks != nil })
+		w.after(time.Minute)
+		for range 3 {
+			f.round(r)
+		}
+		if n := f.tellings(); n != 2 || !strings.Contains(f.last(7).Comment, "SERIAL-1") {
+			t.Errorf("told %d times; the comment says\n%s", n, f.last(7).Comment)
+		}
+	}, "n1")
+}
+
 func TestReviewIsBegun(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		f := w.inSync("n1")

@@ -6,11 +6,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -42,7 +39,7 @@ var facets = map[string]inside.Facet{
 }
 
 func main() {
-	digest := flag.String("digest", "", "refuse to run unless this is the program's own sha256")
+	checksum := flag.String("checksum", "", "refuse to run unless this is the program's own checksum")
 	root := flag.String("root", "/", "folder with the file system of the system")
 	first := flag.Bool("report", false, "report on the system itself before the answer")
 	offline := flag.Bool("offline", false, "the system's services do not run: write files alone")
@@ -61,7 +58,7 @@ func main() {
 		}
 		return
 	}
-	if err := serve(*digest, *root, !*offline, *first); err != nil {
+	if err := serve(*checksum, *root, !*offline, *first); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway-helper:", err)
 		os.Exit(1)
 	}
@@ -78,13 +75,13 @@ func action(h *inside.Host, name, attempt string) error {
 	return actions.Run(ctx, h, name, n, os.Stdout)
 }
 
-func serve(digest, root string, live, first bool) error {
+func serve(checksum, root string, live, first bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	// Caught and not ignored, since programs inherit what is ignored: a run goes on
 	// when nobody listens any more.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if err := isWhole(digest); err != nil {
+	if err := isWhole(checksum); err != nil {
 		return err
 	}
 	host := inside.Real(root, live)
@@ -101,9 +98,9 @@ func serve(digest, root string, live, first bool) error {
 	return p.Answer(ctx, os.Stdin, os.Stdout)
 }
 
-// isWhole compares the program with the digest that the daemon expects.
-func isWhole(digest string) error {
-	if digest == "" {
+// isWhole compares the program with the checksum that the daemon expects.
+func isWhole(checksum string) error {
+	if checksum == "" {
 		return nil
 	}
 	f, err := os.Open("/proc/self/exe")
@@ -111,12 +108,17 @@ func isWhole(digest string) error {
 		return err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	info, err := f.Stat()
+	if err != nil {
 		return err
 	}
-	if is := hex.EncodeToString(h.Sum(nil)); is != digest {
-		return fmt.Errorf("damaged: its digest is %s and not %s", is, digest)
+	// Mapped, the file is not copied. It cannot become shorter while it runs.
+	content, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_PRIVATE|syscall.MAP_POPULATE)
+	if err != nil {
+		return err
 	}
-	return nil
+	if is := wire.Checksum(content); is != checksum {
+		return fmt.Errorf("damaged: its checksum is %s and not %s", is, checksum)
+	}
+	return syscall.Munmap(content)
 }

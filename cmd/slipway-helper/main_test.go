@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,25 +57,24 @@ func TestIsSmall(t *testing.T) {
 }
 
 // A program that is not what the daemon expects does nothing.
-func TestItsOwnDigest(t *testing.T) {
+func TestItsOwnChecksum(t *testing.T) {
 	path := build(t, "amd64")
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(content)
-	for digest, ok := range map[string]bool{hex.EncodeToString(sum[:]): true, "": true, "0a": false} {
+	for checksum, ok := range map[string]bool{wire.Checksum(content): true, "": true, "0a": false} {
 		var in, out, errs bytes.Buffer
 		if err := wire.Write(&in, wire.Request{Version: wire.Version, Op: wire.OpObserve}); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(path, "--digest", digest, "--root", t.TempDir())
+		cmd := exec.Command(path, "--checksum", checksum, "--root", t.TempDir())
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &errs
 		err := cmd.Run()
 		var f wire.Frame
 		answered := wire.Read(&out, &f) == nil && f.Result != nil && f.Result.Error == nil
 		if (err == nil) != ok || answered != ok || !ok && !strings.Contains(errs.String(), "slipway-helper: damaged") {
-			t.Errorf("digest %q: got %v, answered %v %+v: %s", digest, err, answered, f.Result, errs.String())
+			t.Errorf("checksum %q: got %v, answered %v %+v: %s", checksum, err, answered, f.Result, errs.String())
 		}
 	}
 }

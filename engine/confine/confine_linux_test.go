@@ -304,7 +304,7 @@ func TestConfined(t *testing.T) {
 
 // TestConfinedUser: a user without any rights confines itself, too.
 func TestConfinedUser(t *testing.T) {
-	if os.Getuid() != 0 {
+	if os.Getuid() != 0 && os.Getenv("CI") == "" {
 		t.Skip("only root can be another user")
 	}
 	dir, err := os.MkdirTemp("", "confine")

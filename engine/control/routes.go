@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
@@ -80,6 +81,7 @@ func reads() []route {
 			about: "Returns the last rollout over time: when each node began and ended, what it waits for, and the forecast of what is left, by the rules that decide. It has no rows before the first.",
 			gives: site.RolloutChart{}, serve: chartOf},
 		{method: http.MethodGet, path: "/sites/{site}/design", verb: access.Read, about: "Returns the design in force without its nodes and encrypted secrets, with the origin of each value.", gives: site.Site{}, serve: designOfSite},
+		{method: http.MethodGet, path: "/sites/{site}/verification", verb: access.Read, about: "Returns what the last observations show of problems of the site and of each node's endpoints. It asks no machine.", gives: site.Verification{}, serve: verificationOf},
 		{method: http.MethodGet, path: "/sites/{site}/known", verb: access.Records, about: "Returns everything that is recorded and observed, without the URLs of media.", gives: site.Known{},
 			serve: func(c *call) (any, error) {
 				s, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
@@ -153,6 +155,25 @@ func designOfSite(c *call) (any, error) {
 	s := *d
 	s.Nodes, s.Sealed = map[string]*site.Node{}, nil
 	return s, nil
+}
+
+func verificationOf(c *call) (any, error) {
+	d, err := c.design()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.report()
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.knowns.get(c.r.Context(), c.site, func() (site.Known, error) {
+		k, err := c.daemon.Known(c.site)
+		return withoutMedia(k), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return site.Verify(d, r, k.value, time.Now()), nil
 }
 
 // design is the design in force.

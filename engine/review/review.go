@@ -116,7 +116,8 @@ type reviewed struct {
 	asks       int  // requests for another plan when it was begun
 	early      bool // some machines had not been looked at yet
 	failures   int
-	again      time.Time // when to retry a failed review
+	unread     int       // how often in a row it found disks that Slipway had not read yet
+	again      time.Time // when to plan again after a failure, or because of such disks
 }
 
 // Limits and times for reviews.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/present"
@@ -54,7 +55,28 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 	if len(is.set) > 0 {
 		v.Set = is.set.Digest()
 	}
+	if r.waitsForDisks(p, &is) {
+		return nil // people know already
+	}
 	return r.tell(ctx, v, is)
+}
+
+// waitsForDisks lets a proposal be planned again soon while it erases disks that Slipway has
+// not read yet, which nobody can approve. It reports whether people were told the same before.
+func (r *Reviews) waitsForDisks(p site.Proposal, is *reviewed) (told bool) {
+	if !slices.ContainsFunc(is.set, func(l site.Loss) bool { return l.Disks == "" }) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.done[p.Number]
+	is.unread = was.unread + 1
+	is.again = time.Now().Add(retry.Backoff(is.unread))
+	if was.unread == 0 || was.head != is.head || was.base != is.base || was.asks != is.asks || was.early != is.early || was.set.Digest() != is.set.Digest() {
+		return false
+	}
+	r.done[p.Number] = *is
+	return true
 }
 
 // planWithin is plan with a timeout.

@@ -93,7 +93,7 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	for range 2 {
 		accepted := false
 		_, a, err = conn.run(ctx, exchange{
-			script:  markerScript + helperScript(m.helpers.digests()),
+			script:  markerScript + helperScript(m.helpers.known()),
 			request: &r,
 			accept: func(report []byte) error {
 				accepted = true

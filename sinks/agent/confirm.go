@@ -194,7 +194,7 @@ func (m *machine) confirmOver(ctx context.Context, n *site.Node, way wayIn, addr
 func (m *machine) over(ctx context.Context, n *site.Node, conn *connection, r wire.Request) (report []byte, a answer, err error) {
 	r = m.named(r, conn.entry)
 	report, a, err = conn.run(ctx, exchange{
-		script:  addressesScript + "echo; " + markerScript + helperScript(m.helpers.digests()),
+		script:  addressesScript + "echo; " + markerScript + helperScript(m.helpers.known()),
 		request: &r,
 		accept:  func(report []byte) error { return m.isNode(n, report) },
 	})

@@ -113,7 +113,7 @@ func startHost(t *testing.T, helpers string) *host {
 	address := sshdtest.Serve(t, fmt.Sprintf(`
 HostKey %[1]s/host
 AuthorizedKeysFile %[1]s/authorized
-ForceCommand echo $PPID >> %[1]s/commands; PATH=%[1]s/bin:$PATH sh -c "$(printf %%s "$SSH_ORIGINAL_COMMAND" | sed -e s,/etc/slipway/,%[1]s/root/etc/slipway/,g -e s,D=/var/lib,D=%[1]s/root/var/lib,g -e s,/dev/shm,%[1]s,g -e 's,--digest,--root %[1]s/root --digest,g')"
+ForceCommand echo $PPID >> %[1]s/commands; PATH=%[1]s/bin:$PATH sh -c "$(printf %%s "$SSH_ORIGINAL_COMMAND" | sed -e s,/etc/slipway/,%[1]s/root/etc/slipway/,g -e s,D=/var/lib,D=%[1]s/root/var/lib,g -e s,/dev/shm,%[1]s,g -e 's,--checksum,--root %[1]s/root --checksum,g')"
 `, h.dir))
 	h.sub = drivertest.Subject{
 		Endpoint: site.Endpoint{URL: "ssh://" + address, Trust: site.Trust{HostKeys: []string{hostKey}}},

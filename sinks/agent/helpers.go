@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // architectures maps the machine names of uname(1) to those of the helpers.
@@ -21,6 +23,7 @@ type helpers struct {
 // helper is the program for one architecture, or the reason why it is missing.
 type helper struct {
 	path, digest string
+	checksum     string // as wire.Checksum
 	err          error
 }
 
@@ -65,7 +68,7 @@ func readHelper(folder, arch string) helper {
 		h.err = fmt.Errorf("there is no helper for %s machines: %w; install the package slipway as a whole, or name the folder of helpers with --agents DIR", arch, err)
 		return h
 	}
-	h.digest = digest(content)
+	h.digest, h.checksum = digest(content), wire.Checksum(content)
 	return h
 }
 
@@ -74,12 +77,13 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// digests are those of the available helpers. A machine has one of these helpers after Slipway brought it there.
-func (h *helpers) digests() []string {
+// known lists the available helpers, each as its digest, a colon and its checksum. A machine has one of these
+// helpers after Slipway brought it there.
+func (h *helpers) known() []string {
 	var all []string
 	for _, arch := range []string{"amd64", "arm64"} {
-		if d := h.load()[arch].digest; d != "" {
-			all = append(all, d)
+		if one := h.load()[arch]; one.digest != "" {
+			all = append(all, one.digest+":"+one.checksum)
 		}
 	}
 	return all

@@ -58,7 +58,7 @@ func (m *machine) Listen(ctx context.Context, n *site.Node) (*item.LinksSeen, er
 	}
 	defer conn.Close()
 	request := m.named(wire.Request{Op: wire.OpObserve, Node: n.Name, Links: &p}, conn.entry)
-	_, a, err := conn.run(ctx, exchange{script: helperScript(m.helpers.digests()), request: &request})
+	_, a, err := conn.run(ctx, exchange{script: helperScript(m.helpers.known()), request: &request})
 	if err != nil || a.result == nil {
 		return nil, err
 	}

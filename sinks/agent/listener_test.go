@@ -614,6 +614,7 @@ func TestAgentIsRecalled(t *testing.T) {
 	token := d.expect(bootOne())
 	c := d.caller(token, machineOne())
 	end, ended := d.stays(c)
+	d.agent("n1") // the daemon counts it a moment after its welcome
 	key := d.Connected("n1").Key()
 	end()
 	<-ended
@@ -630,6 +631,7 @@ func TestAgentIsRecalled(t *testing.T) {
 	thief := next.caller(token, machineOne())
 	next.refuses(thief, "was used before, by another agent")
 	next.stays(c)
+	next.agent("n1")
 	next.Recall(b, digest, of) // changes nothing
 	if next.Connected("n1") == nil {
 		t.Error("the agent was hung up on")

@@ -51,10 +51,10 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		request.Links = &links
 	}
 	if len(wanted) > 0 || probed || linked {
-		x.script += helperScript(m.helpers.digests())
+		x.script += helperScript(m.helpers.known())
 		x.request = &request
 	}
-	report, a, err := conn.look(looking, x, m.helpers.digests())
+	report, a, err := conn.look(looking, x, m.helpers.known())
 	r, ok := parse(report)
 	if err != nil && (!ok || !a.begun || ctx.Err() != nil) {
 		return site.Observed{}, err
@@ -84,10 +84,10 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 
 // look asks an existing helper to report on the system, which costs far less than the script's programs. If no
 // helper starts, the script reports everything.
-func (c *connection) look(ctx context.Context, x exchange, digests []string) (report []byte, a answer, err error) {
-	if x.request != nil && len(digests) > 0 {
+func (c *connection) look(ctx context.Context, x exchange, known []string) (report []byte, a answer, err error) {
+	if x.request != nil && len(known) > 0 {
 		quick := x
-		quick.script = reportingScript(digests) + x.script
+		quick.script = reportingScript(known) + x.script
 		if report, a, err = c.run(ctx, quick); err != nil || a.begun {
 			return report, a, err
 		}
@@ -320,7 +320,7 @@ func (m *machine) bring(ctx context.Context, request wire.Request, first answer)
 		return a, err
 	}
 	defer conn.Close()
-	use := helperScript(m.helpers.digests())
+	use := helperScript(m.helpers.known())
 	if m.observeOnly {
 		use, err = m.lend(ctx, conn, first)
 	} else {
@@ -345,7 +345,7 @@ func (m *machine) lend(ctx context.Context, conn *connection, first answer) (use
 		return "", err
 	}
 	folder := "/dev/shm/slipway-" + rand.Text()
-	return lentScript(folder, sum), m.send(ctx, conn, folder, lendScript(folder, sum, len(content)), content)
+	return lentScript(folder, sum, wire.Checksum(content)), m.send(ctx, conn, folder, lendScript(folder, sum, len(content)), content)
 }
 
 // push brings the helper for the machine that answered. It does not repeat this for an intact helper that did not
@@ -355,7 +355,7 @@ func (m *machine) push(ctx context.Context, conn *connection, first answer) erro
 	var is answer
 	if !absent {
 		var err error
-		if _, is, err = conn.run(ctx, exchange{script: sumScript(m.helpers.digests())}); err != nil {
+		if _, is, err = conn.run(ctx, exchange{script: sumScript(m.helpers.known())}); err != nil {
 			return err
 		}
 		if arch, _ = is.says(saysMachine); arch == "" {

@@ -37,22 +37,22 @@ func inDouble(script string) string {
 
 // reportingScript asks an existing helper to report on the system before it reads a request. Without a helper, or
 // without root access, the script prints nothing and continues.
-func reportingScript(digests []string) string {
-	start := startHelper(digests, "", " --report")
+func reportingScript(known []string) string {
+	start := startHelper(known, "", " --report")
 	return start + "if [ -d $D ] && [ ! -x $D ]; then sudo -n sh -c \"" + inDouble(start) + "exit 1\" 2>/dev/null && exit; fi; "
 }
 
 // helperScript starts an existing helper, which reads a request.
-func helperScript(digests []string) string {
-	return startHelper(digests, "echo; echo --helper; ", "") + asRoot(startHelper(digests, "", "")+
+func helperScript(known []string) string {
+	return startHelper(known, "echo; echo --helper; ", "") + asRoot(startHelper(known, "", "")+
 		"echo "+saysAbsent+" $(uname -m); [ ! -e $D/owned.json ] || echo "+saysOwned)
 }
 
 // startHelper replaces the shell with an existing helper. It runs a command before and passes an extra argument.
 // Without a helper the script continues. Accounts other than root cannot see the helper, so for them it continues
 // too.
-func startHelper(digests []string, before, argument string) string {
-	return "D=" + inside.Folder + "; for H in " + strings.Join(digests, " ") + "; do [ ! -x $D/helper-$H ] || { " + before + "exec $D/helper-$H --digest $H" + argument + "; }; done; "
+func startHelper(known []string, before, argument string) string {
+	return "D=" + inside.Folder + "; for P in " + strings.Join(known, " ") + "; do H=$D/helper-${P%:*}; [ ! -x $H ] || { " + before + "exec $H --checksum ${P#*:}" + argument + "; }; done; "
 }
 
 // pushScript reads a helper from its input. It stores the helper complete and with the right digest, or not at all.
@@ -76,12 +76,12 @@ func lendScript(folder, digest string, size int) string {
 }
 
 // lentScript starts the lent helper, which reads a request. It removes the folder first.
-func lentScript(folder, digest string) string {
-	return asRoot("exec 9< " + folder + "/helper-" + digest + "; rm -rf " + folder + "; exec /proc/self/fd/9 --digest " + digest)
+func lentScript(folder, digest, checksum string) string {
+	return asRoot("exec 9< " + folder + "/helper-" + digest + "; rm -rf " + folder + "; exec /proc/self/fd/9 --checksum " + checksum)
 }
 
 // sumScript prints the digests of the existing helpers.
-func sumScript(digests []string) string {
+func sumScript(known []string) string {
 	return asRoot("D=" + inside.Folder + "; echo " + saysMachine + " $(uname -m); " +
-		"for H in " + strings.Join(digests, " ") + "; do [ ! -e $D/helper-$H ] || sha256sum < $D/helper-$H; done")
+		"for P in " + strings.Join(known, " ") + "; do H=$D/helper-${P%:*}; [ ! -e $H ] || sha256sum < $H; done")
 }

@@ -25,13 +25,13 @@ func (m *machine) Survey(ctx context.Context, n *site.Node) (map[site.Facet]item
 	defer conn.Close()
 	request = m.named(request, conn.entry)
 	x := exchange{
-		script: markerScript + helperScript(m.helpers.digests()), request: &request,
+		script: markerScript + helperScript(m.helpers.known()), request: &request,
 		accept: func(report []byte) error { return m.isNode(n, report) },
 	}
 	_, a, err := conn.run(looking, x)
 	if err == nil && a.needsHelper() {
 		if err = m.push(looking, conn, a); err == nil {
-			x.script = markerScript + helperScript(m.helpers.digests())
+			x.script = markerScript + helperScript(m.helpers.known())
 			_, a, err = conn.run(looking, x)
 		}
 	}

@@ -18,9 +18,9 @@ const asRoot = `R="`
 var (
 	// tries are the parts before that in which the script tries to start the program at once:
 	// it answers the same as the rest of the script.
-	tries   = regexp.MustCompile(`D=\S+; for H in [0-9a-f ]*; do [^}]*\}; done; |if \[ -d .*? fi; `)
-	started = regexp.MustCompile(`for H in ([0-9a-f ]*); do`)
-	lent    = regexp.MustCompile(`exec /proc/self/fd/9 --digest ([0-9a-f]{64})`)
+	tries   = regexp.MustCompile(`D=\S+; for P in [0-9a-f: ]*; do .*?\}; done; |if \[ -d .*? fi; `)
+	started = regexp.MustCompile(`for P in ([0-9a-f: ]*); do`)
+	lent    = regexp.MustCompile(`exec 9< \S+/helper-([0-9a-f]{64}); .*exec /proc/self/fd/9 `)
 	pushed  = regexp.MustCompile(`H=helper-([0-9a-f]{64}); .*head -c ([0-9]+) > `)
 )
 
@@ -51,8 +51,8 @@ func (m *Machine) runInside(script string, in io.Reader, out io.Writer) (status 
 		return 127, true
 	}
 	there, owns := m.hasInside()
-	for _, digest := range strings.Fields(s[1]) {
-		if digest == there {
+	for _, known := range strings.Fields(s[1]) {
+		if digest, _, _ := strings.Cut(known, ":"); digest == there {
 			return m.program(in, out), true
 		}
 	}

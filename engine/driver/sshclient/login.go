@@ -40,13 +40,13 @@ func (l login) what() string {
 }
 
 func loginBy(s secret.Value) (login, error) {
-	if s.Reveal() == "" {
-		return login{}, denied("the credential is empty; put a private key or a password there")
-	}
 	if !s.IsPEM() {
 		password, err := s.Password()
 		if err != nil {
 			return login{}, denied("the credential cannot be logged in with: %w; a private key must be in PEM form as ssh-keygen writes it", err)
+		}
+		if password == "" {
+			return login{}, denied("the credential is empty; put a private key or a password there")
 		}
 		return login{method: gossh.Password(password), password: true}, nil
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	flag.String("digest", "", "")
+	flag.String("checksum", "", "")
 	root := flag.String("root", "/", "")
 	first := flag.Bool("report", false, "")
 	flag.Parse()
