@@ -81,7 +81,9 @@ func (q *request) do(method, path string, body, into any) error {
 		sub.Header.Set("Content-Type", "application/json")
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
-	q.s.api.ServeHTTP(w, sub)
+	if !q.s.handle(w, sub) {
+		return &answer{status: http.StatusBadGateway, Text: "the daemon's answer was cut off: try again"}
+	}
 	if w.status != http.StatusOK {
 		a := &answer{status: w.status}
 		if json.Unmarshal(w.body.Bytes(), a) != nil || a.Text == "" {
@@ -97,6 +99,20 @@ func (q *request) do(method, path string, body, into any) error {
 		return fmt.Errorf("read the answer of the API: %w", err)
 	}
 	return nil
+}
+
+// handle has the API answer, and is false where it broke off in the middle. A handler says that by a
+// panic, which nobody else catches: there is no server around it here.
+func (s *Site) handle(w http.ResponseWriter, r *http.Request) (whole bool) {
+	defer func() {
+		switch p := recover(); p {
+		case nil, http.ErrAbortHandler:
+		default:
+			panic(p)
+		}
+	}()
+	s.api.ServeHTTP(w, r)
+	return true
 }
 
 // inside is a request to the API that was not sent: who asks is in its context.

@@ -129,4 +129,3 @@ func shoot(t *testing.T, program, profile, address, file string, width int, dark
 		t.Error(err)
 	}
 }
-

@@ -215,7 +215,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName st
 			return
 		}
 		sub.Header.Set("Accept", "text/event-stream")
-		h.site.api.ServeHTTP(&listener{header: http.Header{}, happened: happened}, sub)
+		h.site.handle(&listener{header: http.Header{}, happened: happened}, sub)
 	}()
 	anyway := time.NewTicker(lookAnyway)
 	defer anyway.Stop()

@@ -87,6 +87,7 @@ var views = []view{
 	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: plan},
 	{path: "/sites/{site}/findings", name: "findings", title: "Findings", load: findings},
 	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", load: approvals},
+	{path: "/sites/{site}/verify", name: "verify", title: "Verify", load: verify},
 	{path: "/sites/{site}/history", name: "history", title: "History", load: history},
 	{path: "/sites/{site}/audit", name: "audit", title: "Audit log", load: audit},
 }

@@ -44,7 +44,9 @@ func templates(s *Site) map[string]*template.Template {
 		"outcomes": func() []site.AuditOutcome {
 			return []site.AuditOutcome{site.AuditBegun, site.AuditDone, site.AuditRefused, site.AuditFailed, site.AuditDenied}
 		},
-		"dict": dict, "barof": bar, "cableSign": cableSign, "cableTone": cableTone,
+		"checkOutcomes": func() []site.Outcome { return []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK} },
+		"headline":      headline,
+		"dict":          dict, "barof": bar, "cableSign": cableSign, "cableTone": cableTone,
 		"first":  func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
 		"isText": func(v any) bool { _, is := v.(string); return is },
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
@@ -110,6 +112,40 @@ func badge(s site.State) template.HTML {
 	return template.HTML(fmt.Sprintf(`<span class="state %s"><i aria-hidden="true">%s</i>%s</span>`, s, sign, s))
 }
 
+// headline is what a person has to know first, in one sentence.
+func headline(p overviewPage) string {
+	c, losing := p.Counts, len(p.Status.Waiting)
+	var parts []string
+	add := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, many))
+		}
+	}
+	if p.Rollout != nil && p.Rollout.Halted != "" {
+		parts = append(parts, "the rollout is halted")
+	}
+	add(len(p.Status.Problems), "problem of the site", "problems of the site")
+	add(losing, "machine will lose data after approval", "machines will lose data after approval")
+	add(p.Persons, "node waits for a person", "nodes wait for a person")
+	add(c[site.Stalled]+c[site.Foreign], "node is stuck", "nodes are stuck")
+	add(c[site.Unknown], "node cannot be seen", "nodes cannot be seen")
+	switch {
+	case len(parts) > 0:
+		text := strings.Join(parts, ", ")
+		return strings.ToUpper(text[:1]) + text[1:]
+	case p.All == 0:
+		return "No node is known"
+	case p.Status.Paused != nil:
+		return "The site is paused"
+	case c[site.InSync] == p.All:
+		return "All nodes are as designed"
+	}
+	return "Slipway is at work, and nobody is needed"
+}
+
 // dict has names and values in turn.
 func dict(all ...any) map[string]any {
 	d := map[string]any{}
@@ -135,11 +171,11 @@ func bar(counts map[site.State]int, all int) template.HTML {
 
 // cableSign is a shape for the state of a cable, and cableTone the class of its colour.
 func cableSign(match string) string {
-	return map[string]string{"as designed": "✓", "differs": "✕", "no carrier": "✕"}[match]
+	return map[string]string{"as designed": "✓", "differs": "✕", "no carrier": "✕", "unknown": "?", "ok": "✓", "wrong": "✕"}[match]
 }
 
 func cableTone(match string) string {
-	return map[string]string{"as designed": "good", "differs": "bad", "no carrier": "bad"}[match]
+	return map[string]string{"as designed": "good", "differs": "bad", "no carrier": "bad", "ok": "good", "wrong": "bad"}[match]
 }
 
 // severe says whether an impact takes a machine out of service.
