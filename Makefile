@@ -30,9 +30,9 @@ packages: ## build .deb, .rpm, archives and an OCI image into bin/
 setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
 
-demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running)
+demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running, WEB=1 opens its page too)
 	@./setup.sh demo
-	@bin/slipway-demo $(if $(KEEP),--keep)
+	@bin/slipway-demo $(if $(WEB),--web,$(if $(KEEP),--keep))
 
 demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes; as root
 	@./setup.sh demo-libvirt

@@ -239,6 +239,24 @@ func (s *stage) leaveForge() error {
 	return s.startDaemon()
 }
 
+// openPage serves the page of the site that is left running, and says where it is.
+func (s *stage) openPage(ctx context.Context) error {
+	p, err := s.startAs("slipway", "web.log", "web")
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !p.dead(); pause(ctx, moment) {
+		said, _ := os.ReadFile(p.log)
+		for line := range strings.Lines(string(said)) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "http://") {
+				s.show.answer("open " + line)
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("slipway web printed no address: %s", lastLine(p.log))
+}
+
 // leaveRunning says how to look around, and how to end it.
 func (s *stage) leaveRunning() {
 	s.show.text(fmt.Sprintf(`

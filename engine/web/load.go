@@ -438,18 +438,18 @@ func audit(q *request) (any, []string, error) {
 
 type verifyPage struct {
 	site.Verification
-	Counts map[site.Outcome]int
+	Counts map[string]int
 	Only   string
 }
 
 // verify shows what the last observations say of everything around the site, what is wrong first.
 func verify(q *request) (any, []string, error) {
-	p := verifyPage{Counts: map[site.Outcome]int{}, Only: q.r.URL.Query().Get("outcome")}
+	p := verifyPage{Counts: map[string]int{}, Only: q.r.URL.Query().Get("outcome")}
 	if err := q.get(q.ofSite("verification"), &p.Verification); err != nil {
 		return nil, nil, err
 	}
 	for _, c := range p.Checks {
-		p.Counts[c.Outcome]++
+		p.Counts[string(c.Outcome)]++
 	}
 	ranks := []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK}
 	p.Checks = slices.DeleteFunc(p.Checks, func(c site.Check) bool { return p.Only != "" && string(c.Outcome) != p.Only })
