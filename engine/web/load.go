@@ -25,8 +25,13 @@ const (
 // overviewPage is the first page of a site.
 type overviewPage struct {
 	control.Overview
-	Events  []site.Event
-	Rollout *site.RolloutChart // without rows; nil for none
+	Events []site.Event
+}
+
+// isHalted says whether the rollout begins no further node.
+func (p overviewPage) isHalted() bool {
+	r := p.Status.Rollout
+	return r != nil && r.Ended.IsZero() && r.Halted != ""
 }
 
 func overview(q *request) (any, []string, error) {
@@ -41,13 +46,6 @@ func overview(q *request) (any, []string, error) {
 		return nil, nil, err
 	}
 	p.Events = events
-	if r := p.Status.Rollout; r != nil && r.Ended.IsZero() {
-		var c site.RolloutChart
-		if err := q.get(q.ofSite("rollout/chart?limit=1"), &c); err != nil {
-			return nil, nil, err
-		}
-		p.Rollout = &c
-	}
 	return p, []string{q.ofSite("overview"), q.ofSite("events")}, nil
 }
 

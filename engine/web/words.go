@@ -124,7 +124,7 @@ func headline(p overviewPage) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, many))
 		}
 	}
-	if p.Rollout != nil && p.Rollout.Halted != "" {
+	if p.isHalted() {
 		parts = append(parts, "the rollout is halted")
 	}
 	add(len(p.Status.Problems), "problem of the site", "problems of the site")
@@ -187,7 +187,7 @@ func tone(p overviewPage) string {
 	switch c := p.Counts; {
 	case p.Status.Site == "" && p.All == 0:
 		return "unknown"
-	case len(p.Status.Problems) > 0 || p.Rollout != nil && p.Rollout.Halted != "" || c[site.Stalled]+c[site.Foreign] > 0:
+	case len(p.Status.Problems) > 0 || p.isHalted() || c[site.Stalled]+c[site.Foreign] > 0:
 		return "bad"
 	case p.Persons > 0 || len(p.Status.Waiting) > 0 || p.Status.Paused != nil || c[site.Blocked] > 0:
 		return "wait"
