@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,9 @@ import (
 
 // loginLife is how long a certificate is valid that the daemon logs in with.
 const loginLife = 5 * time.Minute
+
+// mostAccount bounds what is repeated of the name of an account, in bytes.
+const mostAccount = 64
 
 // loginAuthorityLocked is the authority that signs certificates for logins. Where the design
 // names authorities the daemon's has to be one of them; the error says why none signs.
@@ -105,8 +109,9 @@ func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHG
 	if err != nil {
 		return site.SSHGrant{}, err
 	}
+	asked := g
 	c, err := a.Certify(r.Key, sshca.Login{
-		Node: g.Node, Account: g.Account, For: site.Printable(r.By) + " by slipway ssh", Life: time.Duration(r.Life), Terminal: true,
+		Node: g.Node, Account: g.Account, For: item.PersonalLogin(site.Printable(r.By)), Life: time.Duration(r.Life), Terminal: true,
 	}, time.Now())
 	if err != nil {
 		return site.SSHGrant{}, fmt.Errorf("%w: %w", site.ErrRefused, err)
@@ -117,6 +122,13 @@ func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHG
 	if err := e.writeHistory(ctx); err != nil {
 		return site.SSHGrant{}, fmt.Errorf("no certificate was signed, because it could not be recorded: %w", err)
 	}
+	// The records may have taken long: a quarantine or a commit of meanwhile counts.
+	switch now, by, err := e.admitLogin(r); {
+	case err != nil:
+		return site.SSHGrant{}, fmt.Errorf("certificate %d was not given: %w", c.Serial, err)
+	case !reflect.DeepEqual(now, asked) || by.Public() != a.Public():
+		return site.SSHGrant{}, fmt.Errorf("%w: certificate %d was not given, because the design of %s has changed meanwhile: ask again", site.ErrRefused, c.Serial, r.Node)
+	}
 	return g, nil
 }
 
@@ -125,6 +137,10 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	e.mu.Lock()
 	w := e.workers[r.Node]
 	barred := e.anchor.barred
+	var revoked site.SSHRevoked
+	if e.design != nil {
+		revoked = e.design.SSH.Revoked
+	}
 	a, noAuthority := e.loginAuthorityLocked()
 	var state site.NodeStatus
 	if w != nil {
@@ -150,12 +166,18 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 		return no("this daemon does not act for the site: %s", barred)
 	case e.ObserveOnly:
 		return no("this daemon only observes, and signs nothing")
+	case slices.ContainsFunc(revoked.People, func(name string) bool { return slices.Contains(item.CallersNamed(name), r.By) }):
+		return no("the design revokes the logins of %s: see site.ssh.revoked.people", r.By)
+	case slices.ContainsFunc(revoked.Keys, func(key string) bool { return item.Fingerprint(key) == item.Fingerprint(r.Key) }):
+		return no("the design revokes the key %s: see site.ssh.revoked.keys. Make another one with ssh-keygen", item.Fingerprint(r.Key))
 	case err != nil || u.Hostname() == "":
 		return no("%s has no endpoint os in the design, so Slipway does not know where to log in", r.Node)
+	case j.leaving:
+		return no("%s is no longer in the design, which says who may log in: put it back, or log in by the credential", r.Node)
 	case len(accounts) == 0:
 		return no("the design opens no account of %s to certificates: add system: ssh: accounts: [\"root\"] to the node or its profile, and an authority to site.ssh.users", r.Node)
 	case !slices.Contains(accounts, account):
-		return no("the design opens only these accounts of %s to certificates: %s. Add %s to system.ssh.accounts", r.Node, strings.Join(accounts, ", "), account)
+		return no("the design opens only these accounts of %s to certificates: %s. Add %s to system.ssh.accounts", r.Node, strings.Join(accounts, ", "), site.Printable(account[:min(len(account), mostAccount)]))
 	case noAuthority != nil:
 		return no("%w", noAuthority)
 	case j.memory.Recorded.Quarantined != nil:

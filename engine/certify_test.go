@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -180,6 +181,34 @@ func TestCertifyLogin(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		w.do(site.Order{Verb: site.VerbRelease, Node: "a", By: "ana"})
+		odd := ask
+		odd.Account = "x\x1b[2J" + strings.Repeat("y", 1000)
+		if _, err := w.engine.CertifyLogin(w.t.Context(), odd); err == nil || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 300 {
+			t.Errorf("got %v", err)
+		}
+		gone := w.withCertificates(w.authority(), "root", "ops")
+		gone.SSH.Revoked = site.SSHRevoked{People: []string{"ana"}}
+		w.commit(gone)
+		w.after(20 * time.Minute)
+		for _, by := range []string{"ana", "ana (certificate)", "token ana"} {
+			ask := ask
+			ask.By = by
+			if g, err := w.engine.CertifyLogin(w.t.Context(), ask); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "revokes the logins of "+by) || g.Certificate != "" {
+				t.Errorf("%s: got %+v, %v", by, g, err)
+			}
+		}
+		bob := ask
+		bob.By = "bob"
+		if _, err := w.engine.CertifyLogin(w.t.Context(), bob); err != nil {
+			t.Errorf("somebody else: %v", err)
+		}
+		gone = w.withCertificates(w.authority(), "root", "ops")
+		gone.SSH.Revoked = site.SSHRevoked{Keys: []string{somebodysKey}}
+		w.commit(gone)
+		w.after(20 * time.Minute)
+		if _, err := w.engine.CertifyLogin(w.t.Context(), ask); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "revokes the key SHA256:") {
+			t.Errorf("a revoked key: %v", err)
+		}
 		d := w.withCertificates(w.authority(), "root")
 		ep := d.Nodes["a"].Endpoints[site.OS]
 		ep.Trust = site.Trust{}
@@ -188,6 +217,59 @@ func TestCertifyLogin(t *testing.T) {
 		w.after(time.Minute)
 		if _, err := w.engine.CertifyLogin(w.t.Context(), ask); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "knows no host key of a") {
 			t.Errorf("got %v", err)
+		}
+	}, "a")
+}
+
+// A node that left the design lets nobody in by certificate: the design says who may.
+func TestNoLoginToNodesThatLeft(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.withCertificates(w.authority(), "root"))
+		w.up()
+		w.after(20 * time.Minute)
+		w.commit(w.design("b"))
+		w.after(time.Minute)
+		g, err := w.engine.CertifyLogin(w.t.Context(), site.SSHRequest{Node: "a", Key: somebodysKey, Life: site.Duration(5 * time.Minute), By: "ana"})
+		if !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "no longer in the design") || g.Certificate != "" {
+			t.Errorf("got %+v, %v", g, err)
+		}
+	}, "a", "b")
+}
+
+// onSigned is a log that does something when it is told that a certificate was signed.
+type onSigned struct {
+	slog.Handler
+	do func()
+}
+
+func (*onSigned) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *onSigned) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l *onSigned) Handle(ctx context.Context, r slog.Record) error {
+	isSigned := false
+	r.Attrs(func(a slog.Attr) bool {
+		isSigned = isSigned || a.Key == "what" && strings.HasPrefix(a.Value.String(), "SSH certificate ")
+		return true
+	})
+	if isSigned {
+		l.do()
+	}
+	return nil
+}
+
+// A quarantine that comes while a certificate is being recorded keeps it from being given.
+func TestQuarantineKeepsACertificateBack(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.log = slog.New(&onSigned{Handler: slog.DiscardHandler, do: func() {
+			w.do(site.Order{Verb: site.VerbQuarantine, Node: "a", By: "ana", Reason: "odd"})
+		}})
+		w.commit(w.withCertificates(w.authority(), "root"))
+		w.up()
+		w.after(20 * time.Minute)
+		g, err := w.engine.CertifyLogin(w.t.Context(), site.SSHRequest{Node: "a", Key: somebodysKey, Life: site.Duration(5 * time.Minute), By: "ana"})
+		if !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "under quarantine: odd") || g.Certificate != "" {
+			t.Errorf("got %+v, %v", g, err)
 		}
 	}, "a")
 }

@@ -62,6 +62,9 @@ type Config struct {
 	// Served returns where the daemon serves DHCP; nil for nowhere. It must not call the
 	// engine.
 	Served func() []site.Served
+	// Host has the addresses and names of the host that the daemon runs on, to recognize its
+	// node: an incident that would switch it off is confirmed by a person.
+	Host []string
 	// ObserveOnly runs the whole loop without a write to any machine.
 	ObserveOnly bool
 	// Seed seeds all jitter; 0 picks a new seed each time.
@@ -117,6 +120,7 @@ type Engine struct {
 	running      sync.WaitGroup
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
+	acted        chan struct{} // wakes the loop of incidents
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
@@ -125,6 +129,7 @@ type Engine struct {
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time
+	handling     sync.Mutex // one change of the incidents at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -171,6 +176,8 @@ type Engine struct {
 	// Their signatures are verified on use.
 	published map[string]site.Sealed
 	swept     *site.Swept // result of the last sweep; replaced, never written to
+	// incidents are by ID; they change only with handling held, and what is in them never does.
+	incidents map[string]site.IncidentState
 }
 
 // New makes an engine; Run starts it.
@@ -202,6 +209,7 @@ func New(c Config) *Engine {
 		joined:      make(chan struct{}, 1),
 		ready:       make(chan struct{}),
 		inForce:     make(chan struct{}, 1),
+		acted:       make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},
 		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{},
 		rounds:    map[string]time.Time{},
@@ -214,6 +222,7 @@ func New(c Config) *Engine {
 		instance:  crand.Text()[:12],
 		learnt:    map[string]bool{},
 		waiting:   waiting{},
+		incidents: map[string]site.IncidentState{},
 		serves:    serves,
 	}
 }

@@ -180,6 +180,9 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	if err := e.approveFromDesign(ctx); err != nil {
 		return err
 	}
+	if err := e.noteIncidents(ctx, rev, design); err != nil {
+		return err
+	}
 	if err := e.noteDecommissions(ctx); err != nil {
 		return err
 	}

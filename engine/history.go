@@ -27,6 +27,7 @@ type journal struct {
 	seq     uint64
 	latest  []site.Event
 	pending []site.Event
+	writing []site.Event // taken from pending, and not known to be in the records yet
 }
 
 // add adds an event.
@@ -78,21 +79,41 @@ func (j *journal) since(after uint64) []site.Event {
 	return events
 }
 
-// take returns the events to be written.
+// take returns the events to be written. It is followed by written or putBack.
 func (j *journal) take() []site.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	events := j.pending
-	j.pending = nil
-	return events
+	j.writing, j.pending = j.pending, nil
+	return j.writing
+}
+
+// written notes that what was taken is in the records.
+func (j *journal) written() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.writing = nil
 }
 
 // putBack keeps events that could not be written for the next time, as far as
 // there is room.
-func (j *journal) putBack(events []site.Event) {
+func (j *journal) putBack() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.pending = makeRoom(append(events, j.pending...), latestEvents)
+	j.pending, j.writing = makeRoom(append(j.writing, j.pending...), latestEvents), nil
+}
+
+// unwritten are the events of a node that may not be in the records yet, oldest first; for an empty node
+// those of the site itself, with all orders.
+func (j *journal) unwritten(node string) []site.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var events []site.Event
+	for _, ev := range slices.Concat(j.writing, j.pending) {
+		if ev.Node == node || node == "" && ev.Kind == site.EventOrder {
+			events = append(events, ev)
+		}
+	}
+	return events
 }
 
 // note reports and records an event: it is once in the history and once in the
@@ -137,19 +158,29 @@ func (w *worker) warn(kind site.EventKind, revision, text string) {
 func (e *Engine) Events(after uint64) []site.Event { return e.journal.since(after) }
 
 // History returns the last events of a node, oldest first; for an empty node,
-// those of the site itself.
+// those of the site itself. It writes nothing: what is not in the records yet comes from memory.
 func (e *Engine) History(ctx context.Context, node string) ([]site.Event, error) {
 	e.mu.Lock()
 	known := node == "" || e.workers[node] != nil
 	e.mu.Unlock()
-	if err := e.writeHistory(ctx); err != nil {
+	newest := e.journal.unwritten(node) // before the records are read: an event may be in both, and not in neither
+	events, err := e.Records.Events(ctx, node)
+	if err != nil {
 		return nil, err
 	}
-	events, err := e.Records.Events(ctx, node)
-	if err == nil && !known && len(events) == 0 {
+	recorded := map[uint64]bool{}
+	for _, ev := range events {
+		recorded[ev.Seq] = true
+	}
+	for _, ev := range newest {
+		if !recorded[ev.Seq] {
+			events = append(events, ev)
+		}
+	}
+	if !known && len(events) == 0 {
 		return nil, fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, node)
 	}
-	return events, err
+	return events, nil
 }
 
 // keepHistory writes events into the records, many at a time.
@@ -169,9 +200,10 @@ func (e *Engine) writeHistory(ctx context.Context) error {
 		return nil
 	}
 	if err := e.Records.AppendEvents(ctx, events); err != nil {
-		e.journal.putBack(events)
+		e.journal.putBack()
 		return fmt.Errorf("record history: %w", err)
 	}
+	e.journal.written()
 	return nil
 }
 

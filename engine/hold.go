@@ -134,6 +134,13 @@ func cutOff(r *site.Recorded) {
 	r.Installing, r.InFlight = &cut, nil
 }
 
+// holdAll puts nodes under quarantine.
+func (e *Engine) holdAll(ctx context.Context, those []*worker, h *site.Hold) error {
+	e.holding.Lock()
+	defer e.holding.Unlock()
+	return e.holdThese(ctx, those, site.VerbQuarantine, h)
+}
+
 // holdThese applies a hold to some nodes. Released nodes first get their missed
 // rollout.
 func (e *Engine) holdThese(ctx context.Context, those []*worker, v site.Verb, h *site.Hold) error {

@@ -69,8 +69,12 @@ func (e *Engine) carryOut(ctx context.Context, w *worker, o site.Order) (string,
 		return e.approveSet(ctx, o)
 	case o.Verb == site.VerbDisapprove:
 		return e.disapprove(ctx, w, o)
-	case o.Verb == site.VerbPause, o.Verb == site.VerbResume, o.Verb == site.VerbQuarantine, o.Verb == site.VerbRelease:
+	case o.Verb == site.VerbPause, o.Verb == site.VerbResume, o.Verb == site.VerbQuarantine:
 		return e.hold(ctx, w, o)
+	case o.Verb == site.VerbRelease:
+		return e.release(ctx, w, o)
+	case o.Verb == site.VerbIncident:
+		return e.compromise(ctx, o)
 	case o.Verb == site.VerbTakeOver:
 		return e.takeOver(ctx, o)
 	case o.Verb == site.VerbRetry:

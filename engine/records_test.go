@@ -358,3 +358,40 @@ func TestObservingEndsNoSessions(t *testing.T) {
 		}
 	}, "a")
 }
+
+// A history is read without a write, and has what is not in the records yet, once.
+func TestHistoryIsReadWithoutAWrite(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.commit(w.design("a"))
+		w.up()
+		w.after(20*time.Minute + time.Second)
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "x"})
+		for range 3 { // the last seconds are not written yet, in one of them
+			before, err := w.engine.Records.Events(w.t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := w.engine.History(w.t.Context(), "a")
+			if err != nil || len(all) < len(before) {
+				t.Fatalf("%d events after %d, %v", len(all), len(before), err)
+			}
+			seen := map[uint64]bool{}
+			for _, ev := range all {
+				if seen[ev.Seq] {
+					t.Errorf("%d is there twice", ev.Seq)
+				}
+				seen[ev.Seq] = true
+			}
+			after, err := w.engine.Records.Events(w.t.Context(), "a")
+			if err != nil || len(after) != len(before) {
+				t.Fatalf("%d are in the records after %d, %v", len(after), len(before), err)
+			}
+			for _, ev := range w.engine.Events(0) {
+				if ev.Node == "a" && len(all) < 32 && !seen[ev.Seq] {
+					t.Errorf("the history has no %+v", ev)
+				}
+			}
+			w.after(500 * time.Millisecond)
+		}
+	}, "a")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted,
+		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted, e.keepIncidents,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}
@@ -53,6 +54,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.removals = snap.Removals
 	e.proposals.Load(snap.Proposed)
 	e.history = snap.History
+	maps.Copy(e.incidents, snap.Incidents)
 	if snap.Accepted == nil {
 		return nil
 	}

@@ -150,6 +150,7 @@ func (e *Engine) Report() site.Report {
 		st.Paused = e.paused
 	}
 	st.Ledger = e.ledgerLocked()
+	st.Incidents = e.incidentsLocked()
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		st.Problems = append(st.Problems, e.problems[key])
 	}

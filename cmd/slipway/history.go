@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -49,7 +50,7 @@ func (a *app) printEvents(events []site.Event) error {
 	columns := []any{"when", "what", "", "took"}
 	t := newTable(columns...)
 	for _, e := range events {
-		t.AppendRow(table.Row{e.When.Local().Format(time.DateTime), kindOf(a.out, e), sentence(e), took(e)})
+		t.AppendRow(table.Row{e.When.Local().Format(time.DateTime), kindOf(a.out, e), present.EventLine(e), took(e)})
 	}
 	a.out.Println(t.Render())
 	return nil
@@ -95,7 +96,7 @@ func (a *app) printEvent(e site.Event) {
 	if who == "" {
 		who = "site"
 	}
-	line := fmt.Sprintf("%s  %-16s %s  %s", e.When.Local().Format(time.DateTime), who, kindOf(a.out, e), sentence(e))
+	line := fmt.Sprintf("%s  %-16s %s  %s", e.When.Local().Format(time.DateTime), who, kindOf(a.out, e), present.EventLine(e))
 	if t := took(e); t != "" {
 		line += " (" + t + ")"
 	}
@@ -113,13 +114,6 @@ func kindOf(w *screen, e site.Event) string {
 		return paint(w, c)(padded)
 	}
 	return padded
-}
-
-func sentence(e site.Event) string {
-	if e.By != "" {
-		return e.Text + " (by " + e.By + ")"
-	}
-	return e.Text
 }
 
 func took(e site.Event) string {

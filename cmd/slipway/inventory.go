@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,15 +170,4 @@ func addDrives(p *site.Plan, known site.Known, ask func(node string) (site.Close
 		m.Observed.Inventory = c.Inventory
 		known.Nodes[l.Node] = m
 	}
-}
-
-// facetAges says how long ago facets were seen.
-func facetAges(seen map[site.Facet]time.Time) string {
-	var parts []string
-	for _, f := range slices.Sorted(maps.Keys(seen)) {
-		if at := seen[f]; !at.IsZero() {
-			parts = append(parts, fmt.Sprintf("%s %s ago", f, age(at)))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -142,9 +142,9 @@ func (k keeper) EndAudit(ctx context.Context, name string, e site.AuditEntry) er
 	return k.engine.Records.EndAudit(ctx, e)
 }
 
-func (k keeper) Audit(ctx context.Context, name string, after uint64) ([]site.AuditEntry, error) {
+func (k keeper) Audit(ctx context.Context, name string, after uint64, most int) ([]site.AuditEntry, error) {
 	if err := k.mine(name); err != nil {
 		return nil, err
 	}
-	return k.engine.Records.Audit(ctx, after)
+	return k.engine.Records.Audit(ctx, after, most)
 }

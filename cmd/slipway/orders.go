@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -33,24 +37,29 @@ func (a *app) order(ctx context.Context, f orderFlags, o site.Order) error {
 	if a.output == "json" {
 		return a.out.JSON(map[string]string{"done": done})
 	}
+	if o.DryRun { // several lines
+		return a.out.Lay(done + "\n")
+	}
 	return a.out.Println(done)
 }
 
 func (a *app) approveCommand() *cobra.Command {
 	var f orderFlags
-	var note string
+	var note, shown string
 	cmd := &cobra.Command{
 		Use: "approve [DIGEST | NODE]", Short: "approve destructive steps", Args: atMost(1),
 		Long: "Without an argument, shows what waits for approval and what is approved. With the digest\n" +
 			"of a set, approves what still waits in it; each approval is used once. With a node,\n" +
 			"approves its first disruption or its removal from the design, or accepts the system that\n" +
-			"answers on its machine.\n" + exitHelp,
-		Example: "  slipway approve\n  slipway approve 37dbd137b9121c1c97fc6229b18c21a2 --note \"seen with Ana\"",
+			"answers on its machine: it shows what waits there, and asks. Where nobody can be asked, or\n" +
+			"with --shown, it approves what has the digest that slipway approve has shown, and is refused\n" +
+			"when something else waits now.\n" + exitHelp,
+		Example: "  slipway approve\n  slipway approve 37dbd137b9121c1c97fc6229b18c21a2 --note \"seen with Ana\"\n  slipway approve compute-6",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.showWaiting(f)
 			}
-			o := site.Order{Verb: site.VerbApprove, Reason: note}
+			o := site.Order{Verb: site.VerbApprove, Reason: note, Shown: shown}
 			if site.IsDigest(args[0]) {
 				o.Digest = args[0]
 			} else {
@@ -67,14 +76,20 @@ func (a *app) approveCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "a note for the record")
+	cmd.Flags().StringVar(&shown, "shown", "", "the `DIGEST` that slipway approve has shown with the node")
 	f.add(cmd)
 	return cmd
 }
 
-// showNode has an order that names a node approve what waits there at this moment. It does not prove that
-// its user has read that; a client that shows it to a person sends the digest of what it has shown.
+// showNode has an order that names a node approve what a person was shown: what --shown names, or what is
+// shown here and answered with yes.
 func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
-	if o.Node == "" {
+	switch {
+	case o.Node == "" && o.Shown != "":
+		return usage("--shown belongs to a node: a set is named by its own digest")
+	case o.Shown != "" && !site.IsDigest(o.Shown):
+		return usage("--shown takes the digest of %d digits that slipway approve shows with the node", site.DigestDigits)
+	case o.Node == "" || o.Shown != "":
 		return nil
 	}
 	daemon := daemonAt(f.state)
@@ -85,6 +100,18 @@ func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
 	}
 	if d.Status.Approval == "" {
 		return site.NothingToApprove(o.Node)
+	}
+	a.err.Printf("%s: %s\n", o.Node, d.Status.Approve)
+	if d.Plan != nil {
+		present.Nodes(a.err.Lines(), []site.NodePlan{*d.Plan}, time.Now(), planPaint(a.err))
+	}
+	if !a.err.Terminal() || !isTerminal(os.Stdin) {
+		return usage("there is no terminal to ask at: read what waits, and name it: slipway approve %s --shown %s", o.Node, d.Status.Approval)
+	}
+	a.err.Printf("Approve this? Type yes: ")
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.Join(errors.New("nothing was approved"), err)
 	}
 	o.Shown = d.Status.Approval
 	return nil
@@ -98,7 +125,7 @@ func (a *app) showWaiting(f orderFlags) error {
 		return err
 	}
 	if a.output == "json" {
-		return a.out.JSON(map[string]any{"digest": r.Status.Approve, "waiting": append(site.Losses{}, r.Status.Waiting...), "nodes": approvable(&r.Status),
+		return a.out.JSON(map[string]any{"digest": r.Status.Approve, "waiting": append(site.Losses{}, r.Status.Waiting...), "nodes": approvable(&r.Status), "shown": approvals(&r.Status),
 			"ledger": append([]site.LedgerEntry{}, r.Status.Ledger...)})
 	}
 	each := approvable(&r.Status)
@@ -107,10 +134,11 @@ func (a *app) showWaiting(f orderFlags) error {
 	}
 	printWaiting(a.out, &r.Status)
 	if len(each) > 0 {
-		a.out.Println("waits for approval of single nodes, by slipway approve NODE:")
+		a.out.Println("waits for approval of single nodes:")
 	}
+	digests := approvals(&r.Status)
 	for _, name := range slices.Sorted(maps.Keys(each)) {
-		a.out.Printf("  %s: %s\n", name, each[name])
+		a.out.Printf("  %s: %s\n    slipway approve %s --shown %s\n", name, each[name], name, digests[name])
 	}
 	printApproved(a.out, &r.Status)
 	return nil
@@ -123,6 +151,17 @@ func approvable(s *site.Status) map[string]string {
 	for _, n := range s.Nodes {
 		if n.Approve != "" {
 			all[n.Name] = n.Approve
+		}
+	}
+	return all
+}
+
+// approvals are the digests of what approvable says, by node.
+func approvals(s *site.Status) map[string]string {
+	all := map[string]string{}
+	for _, n := range s.Nodes {
+		if n.Approve != "" {
+			all[n.Name] = n.Approval
 		}
 	}
 	return all
@@ -265,12 +304,19 @@ func (a *app) quarantineCommand() *cobra.Command {
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return a.nodeOrder(site.VerbRelease, "every machine of the site", &cobra.Command{
+	var incident string
+	cmd := &cobra.Command{
 		Use: "release (NODE | --all)", Short: "end a quarantine",
 		Long: "After this Slipway keeps the machine as designed: it powers the machine on if the design\n" +
-			"says on.\n" + exitHelp,
-		Example: "  slipway release compute-3",
-	}, nothingMore)
+			"says on. A node that is part of an incident takes the incident's name: Slipway has not\n" +
+			"replaced its secrets, and has not erased it.\n" + exitHelp,
+		Example: "  slipway release compute-3\n  slipway release compute-3 --incident shell-in-rack-2",
+	}
+	cmd.Flags().StringVar(&incident, "incident", "", "the incident that the node is part of")
+	return a.nodeOrder(site.VerbRelease, "every machine of the site", cmd, func(o *site.Order) error {
+		o.Incident = incident
+		return nil
+	})
 }
 
 func (a *app) retryCommand() *cobra.Command {

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -25,17 +25,4 @@ func stateColour(s site.State) text.Color {
 }
 
 // age is how long ago a time was, in its largest unit.
-func age(t time.Time) string {
-	d := time.Since(t)
-	switch {
-	case t.IsZero():
-		return "never"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
+func age(t time.Time) string { return present.Age(t, time.Now()) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/present"
@@ -84,13 +85,20 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	case "json":
 		err = a.out.JSON(planned{p, set(&p, basis.known), present.Destroyed(&p, basis.known), present.Differences(&p, view), unseen})
 	case "markdown":
-		present.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings}, view)
+		present.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings, Incidents: incident.New(nil, r.Site)}, view)
 	default:
 		if len(unseen) > 0 {
 			a.out.Printf("Unknown: %d of %d machines were not seen (%s). Slipway does not know what would change on them.\n", len(unseen), len(r.Site.Nodes), say.Some(unseen, 8))
 		}
 		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
 		present.Text(a.out.Lines(), &p, view)
+		for i, line := range incident.New(nil, r.Site) {
+			if i == 0 {
+				a.out.Println()
+				a.out.Println("Incidents in this design (slipway incident shows what was done about them):")
+			}
+			a.out.Println("-", line)
+		}
 	}
 	switch {
 	case err != nil || !f.detailed:

@@ -167,7 +167,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	c := engine.Config{
 		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(agent.Options{Folder: f.agents, ObserveOnly: f.observe})),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
-		Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), secrets.Notes()) },
+		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), secrets.Notes()) },
 		Served:   func() []site.Served { return boots.Status() },
 		Meter:    out.metrics.Site(name, func() site.Report { return e.Report() }),
 		Evaluate: evaluate(evaluator, name, serves(drivers(agent.Options{Folder: f.agents}), f.listens.medium != ""), out.metrics),

@@ -157,6 +157,9 @@ func released(text string, printable func(string) string) string {
 	return b.String()
 }
 
+// Whole is the terminal for a full-screen view, which makes everything that it shows printable itself.
+func (s *screen) Whole() io.Writer { return s.to }
+
 // Clear empties a terminal: it moves the cursor to the first line, and erases all of them.
 func (s *screen) Clear() { s.Printf("%s%s", ownSequence("H"), ownSequence("2J")) }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,7 +76,47 @@ func (a *app) sshCommand() *cobra.Command {
 func (f sshFlags) certify(ctx context.Context, node, key string) (site.SSHGrant, error) {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	return daemon.CertifyLogin(ctx, f.site, site.SSHRequest{Node: node, Account: f.account, Key: key, Life: site.Duration(f.life)})
+	g, err := daemon.CertifyLogin(ctx, f.site, site.SSHRequest{Node: node, Account: f.account, Key: key, Life: site.Duration(f.life)})
+	if err != nil {
+		return g, err
+	}
+	if f.account != "" && g.Account != f.account || g.Node != node {
+		return g, fmt.Errorf("the daemon's answer is for %s on %s, and not for what was asked: nothing was done with it", g.Account, g.Node)
+	}
+	return checkGrant(g, key)
+}
+
+var (
+	hostOfGrant    = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$`)
+	accountOfGrant = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$`)
+)
+
+// checkGrant refuses an answer that is not a login of the key and nothing more: its parts become arguments
+// and files of ssh, and its certificate may be put into a file.
+func checkGrant(g site.SSHGrant, key string) (site.SSHGrant, error) {
+	no := func(what string) (site.SSHGrant, error) {
+		return site.SSHGrant{}, fmt.Errorf("the daemon's answer has %s: nothing was done with it; restart a daemon of another version, and do not trust one that somebody else runs", what)
+	}
+	own, _, _, _, err := gossh.ParseAuthorizedKey([]byte(key))
+	if err != nil {
+		return no("a certificate for a key that cannot be read")
+	}
+	public, _, options, rest, err := gossh.ParseAuthorizedKey([]byte(g.Certificate))
+	signed, isCertificate := public.(*gossh.Certificate)
+	switch {
+	case err != nil || !isCertificate || len(options)+len(rest) > 0:
+		return no("no certificate")
+	case signed.CertType != gossh.UserCert || !bytes.Equal(signed.Key.Marshal(), own.Marshal()):
+		return no("a certificate of another key")
+	case !hostOfGrant.MatchString(g.Host) || g.Port < 1 || g.Port > 65535:
+		return no("no address to log in at")
+	case !accountOfGrant.MatchString(g.Account):
+		return no("no account to log in to")
+	case len(g.HostKeys) == 0 || slices.ContainsFunc(g.HostKeys, func(line string) bool { return site.Printable(line) != line }):
+		return no("no host keys that the system could prove itself by")
+	}
+	g.Certificate = strings.TrimSpace(string(gossh.MarshalAuthorizedKey(signed)))
+	return g, nil
 }
 
 func (a *app) printCertificate(ctx context.Context, f sshFlags, node string) error {

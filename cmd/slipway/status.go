@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
 	"strings"
 	"time"
 
@@ -12,9 +12,11 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/watch"
 )
 
 type statusFlags struct {
@@ -27,12 +29,15 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "show the state of a site", Args: exactly(0),
 		Long: "Shows what the daemon knows: the revision in force, how many nodes are in which state,\n" +
-			"and every node that is not in-sync or whose system does not answer, with the reason.\n" + exitHelp,
+			"and every node that is not in-sync or whose system does not answer, with the reason.\n" +
+			"With --watch, a terminal shows a full-screen view that follows the daemon: overview,\n" +
+			"nodes, approvals, rollout, findings and events, with the commands on nodes; ? explains\n" +
+			"the keys. Elsewhere --watch writes a line for each change, or JSON with --output json.\n" + exitHelp,
 		Example: "  slipway status\n  slipway status --watch",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), f) },
 	}
 	cmd.Flags().StringVar(&f.site, "site", "", "the site's name, when the daemon keeps several")
-	cmd.Flags().BoolVar(&f.watch, "watch", false, "show every change until interrupted")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "follow the site until interrupted, in a terminal as a full-screen view")
 	cmd.Flags().BoolVar(&f.all, "all", false, "list nodes that are in-sync too")
 	addDaemon(cmd, &f.state)
 	return cmd
@@ -48,6 +53,15 @@ func (a *app) status(ctx context.Context, f statusFlags) error {
 		}
 		return a.showStatus(r, f)
 	}
+	if a.out.Terminal() && a.output == "text" && isTerminal(os.Stdin) && os.Getenv("TERM") != "dumb" {
+		return watch.Run(ctx, daemon, watch.Options{Site: f.site, In: os.Stdin, Out: a.out.Whole(), Colour: os.Getenv("NO_COLOR") == ""})
+	}
+	return a.watchLines(ctx, daemon, f)
+}
+
+// watchLines writes a line, or JSON, for each change, until the context ends. A terminal without a keyboard gets the
+// page again and again.
+func (a *app) watchLines(ctx context.Context, daemon *control.Client, f statusFlags) error {
 	live := a.out.Terminal() && a.output == "text"
 	var shown error
 	last := ""
@@ -87,15 +101,15 @@ func printStatus(w *screen, s *site.Status, all bool) {
 	bold, red, yellow := paint(w, text.Bold), paint(w, text.FgRed), paint(w, text.FgYellow)
 	w.Printf("%s  %s\n", bold("site "+s.Site), counts(w, s))
 	w.Println(bar(w, s))
-	w.Printf("in force   %s\n", revisionLine(s.Applied))
+	w.Printf("in force   %s\n", present.RevisionLine(s.Applied))
 	if s.Attempted.ID != s.Applied.ID && s.Attempted.ID != "" {
-		w.Printf("attempted  %s\n", red(revisionLine(s.Attempted)))
+		w.Printf("attempted  %s\n", red(present.RevisionLine(s.Attempted)))
 	}
 	if s.ObserveOnly != "" {
 		w.Println(yellow("acting     no: " + s.ObserveOnly))
 	}
 	if s.Paused != nil {
-		w.Println(yellow("paused     " + pauseLine(*s.Paused)))
+		w.Println(yellow("paused     " + present.HoldLine(*s.Paused, time.Now())))
 	}
 	printRollout(w, s.Rollout, s.Nodes)
 	for _, p := range s.Problems {
@@ -129,27 +143,13 @@ func printSwept(w *screen, s *site.Swept) {
 	printMet(w, s.Met)
 }
 
-// pauseLine is who paused a site, for how long, and why.
-func pauseLine(h site.Hold) string {
-	until := ""
-	if !h.Until.IsZero() {
-		until = ", until " + h.Until.Local().Format(time.DateTime)
-	}
-	return fmt.Sprintf("by %s, %s ago%s: %s", h.By, age(h.Since), until, h.Reason)
-}
-
 // printRollout says how the rollout goes, or that it was halted.
 func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 	if r == nil || !r.Ended.IsZero() && len(r.Failed) == 0 {
 		return
 	}
 	red, yellow := paint(w, text.FgRed), paint(w, text.FgYellow)
-	line := fmt.Sprintf("%d of %d nodes of %s", r.Done, len(r.Nodes), r.Revision.Short())
-	if r.Ended.IsZero() {
-		line += ", for " + age(r.Since)
-	} else {
-		line += ", ended " + age(r.Ended) + " ago"
-	}
+	line := present.RolloutLine(r, time.Now())
 	if len(r.Failed) > 0 {
 		line += red(fmt.Sprintf(", %d failed", len(r.Failed)))
 	}
@@ -157,37 +157,12 @@ func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 	if r.Ended.IsZero() && r.Halted != "" {
 		w.Println(red("halted     " + r.Halted + "; to go on, commit a change or run slipway retry"))
 	}
-	if r.Ended.IsZero() && len(r.Canaries) > 0 {
-		proven := ": awaited"
-		if !r.Proven.IsZero() {
-			proven = ": in-sync for " + age(r.Proven)
-			if now := otherwise(r.Canaries, nodes); now != "" {
-				proven = ": were in-sync " + age(r.Proven) + " ago; " + now
-			}
-		}
-		w.Println("canaries   " + strings.Join(r.Canaries, ", ") + proven)
+	if canaries := present.CanariesLine(r, nodes, time.Now()); canaries != "" && r.Ended.IsZero() {
+		w.Println("canaries   " + canaries)
 	}
 	if r.Queued != nil {
-		w.Println(yellow("queued     " + revisionLine(*r.Queued) + ", until the rollout has ended or is halted"))
+		w.Println(yellow("queued     " + present.RevisionLine(*r.Queued) + ", until the rollout has ended or is halted"))
 	}
-}
-
-// otherwise tells of nodes that are not in-sync now.
-func otherwise(names []string, nodes []site.NodeStatus) string {
-	var not []string
-	for _, n := range nodes {
-		if slices.Contains(names, n.Name) && n.State != site.InSync {
-			not = append(not, n.Name+" is "+string(n.State)+" now")
-		}
-	}
-	return strings.Join(not, ", ")
-}
-
-func revisionLine(r site.Revision) string {
-	if r.ID == "" {
-		return "nothing yet"
-	}
-	return strings.TrimSpace(r.Short() + "  " + r.Subject)
 }
 
 // counts is the nodes by state in one line.
@@ -223,7 +198,7 @@ func printWaiting(w *screen, s *site.Status) {
 	red := paint(w, text.FgRed, text.Bold)
 	w.Println(red("waits for approval:"))
 	for _, l := range s.Waiting {
-		w.Printf("  %s (%s): %s loses %s; %s\n", l.Node, l.Target(), l.Action, l.Lost, present.DisksOf(l))
+		w.Println("  " + present.LossLine(l))
 	}
 	w.Printf("  to approve all of it: slipway approve %s\n", s.Approve)
 }
@@ -232,15 +207,14 @@ func printNodes(w *screen, s *site.Status, all bool) {
 	t := newTable("node", "state", "since", "power", "reason")
 	var shown []site.NodeStatus
 	for _, n := range s.Nodes {
-		if n.State == site.InSync && n.Service != site.ServiceSilent && n.SystemHealth.IsFit() && n.Links.State != site.LinksDiffer && !all {
-			continue
+		if all || present.NeedsALook(n) {
+			shown = append(shown, n)
 		}
-		shown = append(shown, n)
 	}
-	for _, g := range grouped(shown, all) {
-		n, name, reason := g[0], g[0].Name, reasonOf(g[0])
+	for _, g := range present.Grouped(shown, all) {
+		n, name, reason := g[0], g[0].Name, present.ReasonOf(g[0], time.Now())
 		if len(g) > 1 {
-			name, reason = say.Count(len(g), "node"), commonReason(n)+": "+someOf(namesOf(g))
+			name, reason = say.Count(len(g), "node"), present.CommonReason(n)+": "+someOf(present.NamesOf(g))
 		}
 		t.AppendRow(table.Row{name, paint(w, stateColour(n.State))(string(n.State)) + withFindings(n), age(n.Since), n.Power, reason})
 	}
@@ -251,46 +225,6 @@ func printNodes(w *screen, s *site.Status, all bool) {
 		t.SetColumnConfigs([]table.ColumnConfig{{Number: 5, WidthMax: width - 50, WidthMaxEnforcer: text.WrapSoft}})
 	}
 	w.Printf("\n%s\n", t.Render())
-}
-
-// grouped are nodes with the same trouble together, the longest in it first, in the
-// order of their names; or each alone.
-func grouped(nodes []site.NodeStatus, alone bool) [][]site.NodeStatus {
-	type trouble struct {
-		state    site.State
-		reason   string
-		power    string
-		findings int
-	}
-	at := map[trouble]int{}
-	var groups [][]site.NodeStatus
-	for _, n := range nodes {
-		key := trouble{n.State, commonReason(n), n.Power, len(n.Findings)}
-		i, known := at[key]
-		if alone || !known || n.Reason == "" {
-			at[key] = len(groups)
-			groups = append(groups, []site.NodeStatus{n})
-			continue
-		}
-		groups[i] = append(groups[i], n)
-	}
-	for _, g := range groups {
-		slices.SortStableFunc(g, func(a, b site.NodeStatus) int { return a.Since.Compare(b.Since) })
-	}
-	return groups
-}
-
-// commonReason is a node's reason as others can have it too: a command in it is of
-// any node.
-func commonReason(n site.NodeStatus) string { return strings.ReplaceAll(n.Reason, n.Name+"`", "NODE`") }
-
-func namesOf(nodes []site.NodeStatus) []string {
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // withFindings says how many findings a node has, behind its state.
@@ -335,42 +269,11 @@ func printMachines(w *screen, s *site.Status) {
 	}
 	for _, state := range []site.LinksState{site.LinksDiffer, site.LinksUnknown} {
 		if those := s.Unlinked(state); len(those) > 0 {
-			w.Println(paint(w, text.FgYellow)("links      ") + string(state) + ": " + someOf(namesOf(those)) + " (slipway why NODE)")
+			w.Println(paint(w, text.FgYellow)("links      ") + string(state) + ": " + someOf(present.NamesOf(those)) + " (slipway why NODE)")
 		}
 	}
 	if len(names) == 0 {
 		return
 	}
 	w.Println(paint(w, text.FgYellow)("findings   ") + "about the machines of " + someOf(names) + " (slipway why NODE)")
-}
-
-func reasonOf(n site.NodeStatus) string {
-	if f := facetAges(n.Stale); f != "" {
-		n.Stale = nil
-		return strings.TrimSpace(reasonOf(n) + " (seen: " + f + ")")
-	}
-	if n.Retry.After(time.Now()) {
-		return n.Reason + " (again at " + n.Retry.Local().Format(time.TimeOnly) + ")"
-	}
-	if n.Detail != "" {
-		return n.Reason + ": " + n.Detail
-	}
-	if n.Reason == "" && n.Service == site.ServiceSilent {
-		return "as designed, but its system does not answer"
-	}
-	if n.Reason == "" && !n.SystemHealth.IsFit() {
-		return fmt.Sprintf("as designed, and its health is %s", n.SystemHealth)
-	}
-	if n.Reason == "" && n.State == site.InSync {
-		switch n.Links.State {
-		case site.LinksDiffer:
-			return "as designed inside, and its links differ: " + n.Links.Why
-		case site.LinksUnknown:
-			return "as designed inside, and its links are not known: " + n.Links.Why
-		}
-	}
-	if n.Reason == "" && len(n.NotActedOn) > 0 {
-		return "designed, not acted on: " + strings.Join(n.NotActedOn, ", ")
-	}
-	return n.Reason
 }

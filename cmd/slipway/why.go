@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/present"
-	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -77,70 +76,8 @@ func reasonsFor(r site.Report, node string) (why reasons, found bool) {
 			why.Plan = p
 		}
 	}
-	why.Release = release(r, why)
+	why.Release = present.ReleaseOf(why.Status, time.Now())
 	return why, found
-}
-
-// release says what would let the node go on.
-func release(r site.Report, w reasons) string {
-	if w.Status.Release != "" {
-		return w.Status.Release
-	}
-	switch w.Status.State {
-	case site.InSync, site.Unknown:
-		return ""
-	case site.Progressing:
-		return "nothing: it is in progress"
-	case site.Retrying:
-		if w.Status.Retry.Before(time.Now()) {
-			return "an answer of the machine; Slipway is trying again now"
-		}
-		return fmt.Sprintf("an answer of the machine; Slipway tries again at %s, or now with `slipway retry %s`", w.Status.Retry.Local().Format(time.TimeOnly), w.Status.Name)
-	}
-	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", w.Status.Name)
-}
-
-// machine is all that is known of who a machine is, nothing for nothing.
-func machine(i site.Identity) string {
-	switch {
-	case !i.Known():
-		return ""
-	case i.UUID != "" && i.Serial != "":
-		return fmt.Sprintf("%s, serial %s", i, i.Serial)
-	}
-	return i.String()
-}
-
-// systemOf is which system was seen last, and whether it answers.
-func systemOf(s site.NodeStatus) string {
-	switch s.Service {
-	case site.ServiceSilent:
-		return strings.TrimPrefix(s.OS+"; ", "; ") + "it does not answer although the machine is on: look at its console, and at the endpoint os in the design"
-	case site.ServiceUnknown:
-		return strings.TrimPrefix(s.OS+"; ", "; ") + "Slipway does not know whether it answers now"
-	}
-	return s.OS
-}
-
-// loginOf says how Slipway logged in last.
-func loginOf(l *site.Login) string {
-	if l == nil {
-		return ""
-	}
-	text := map[string]string{
-		site.ByCertificate: "by a certificate of the site's authority", site.ByKey: "by the key of the credential", site.ByPassword: "by the password of the credential",
-	}[l.By]
-	if l.Account != "" {
-		text += ", account " + l.Account
-	}
-	if l.Refused == "" {
-		return text
-	}
-	text += "; no certificate: " + l.Refused
-	if off := time.Duration(l.Clock).Abs(); off >= time.Minute {
-		text += fmt.Sprintf(". The system's clock is off by %s, which may be the cause", say.Rough(off))
-	}
-	return text
 }
 
 func printReasons(w *screen, why reasons) {
@@ -157,12 +94,12 @@ func printReasons(w *screen, why reasons) {
 	line("now", s.Detail)
 	line("phase", s.Phase)
 	line("releases", why.Release)
-	line("machine", machine(s.Machine))
+	line("machine", present.MachineOf(s.Machine))
 	line("on", s.Hypervisor)
 	line("power", s.Power)
 	line("health", s.Health)
-	line("system", systemOf(s))
-	line("login", loginOf(s.Login))
+	line("system", present.SystemOf(s))
+	line("login", present.LoginOf(s.Login))
 	if s.SystemHealth.State != "" {
 		line("service", s.SystemHealth.String())
 	}
@@ -175,7 +112,7 @@ func printReasons(w *screen, why reasons) {
 	for _, name := range slices.Sorted(maps.Keys(why.sensors)) {
 		line("sensor", name+" is "+why.sensors[name])
 	}
-	switch ages := facetAges(why.Seen); {
+	switch ages := present.FacetAges(why.Seen, time.Now()); {
 	case s.Seen.IsZero():
 		line("seen", "never")
 	case ages != "":

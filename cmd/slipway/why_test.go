@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -33,10 +34,10 @@ func TestReasonsOfWhatIsHardlyKnown(t *testing.T) {
 func TestTimesAreThoseOfTheReader(t *testing.T) {
 	then := time.Now().Add(time.Hour)
 	n := site.NodeStatus{Name: "n1", State: site.Retrying, Reason: "unreachable", Retry: abroad(then)}
-	if got, want := reasonOf(n), "unreachable (again at "+then.Format(time.TimeOnly)+")"; got != want {
+	if got, want := present.ReasonOf(n, time.Now()), "unreachable (again at "+then.Format(time.TimeOnly)+")"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := release(site.Report{}, reasons{Status: n}), "tries again at "+then.Format(time.TimeOnly); !strings.Contains(got, want) {
+	if got, want := present.ReleaseOf(n, time.Now()), "tries again at "+then.Format(time.TimeOnly); !strings.Contains(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

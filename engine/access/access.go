@@ -69,6 +69,7 @@ const (
 	Quarantine Verb = "quarantine"
 	SSH        Verb = "ssh"
 	Release    Verb = "release"
+	Incident   Verb = "incident"
 )
 
 // Meaning is what a verb allows, and to whom it may be given.
@@ -95,6 +96,7 @@ var Verbs = []Meaning{
 	{Disapprove, false, "take back an approval that was not used"},
 	{Approve, true, "approve what erases data, a first disruption, a removal or a foreign system"},
 	{Release, true, "end a quarantine"},
+	{Incident, true, "act on a compromise: put the nodes of an incident under quarantine, also many of them and controllers"},
 	{SSH, true, "log in to the accounts of a node's system that the design opens to certificates"},
 	{TakeOver, true, "take the site over from another daemon"},
 	{Export, true, "copy all records of the daemon"},

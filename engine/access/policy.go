@@ -173,6 +173,14 @@ func (p *Policy) MaySome(c Caller, v Verb, siteName string) bool {
 	return false
 }
 
+// Names says whether the caller is a user of the host or has a line, whatever it allows.
+func (p *Policy) Names(c Caller) bool {
+	for range p.of(c) {
+		return true
+	}
+	return c.Kind == User
+}
+
 // of are the grants of a caller.
 func (p *Policy) of(c Caller) func(func(grant) bool) {
 	return func(yield func(grant) bool) {
@@ -216,8 +224,8 @@ func CheckName(name string) error {
 		return errors.New("the name is not valid UTF-8")
 	}
 	for _, r := range name {
-		if r > unicode.MaxASCII || !unicode.IsPrint(r) || strings.ContainsRune(`"'\:#`+"`", r) {
-			return fmt.Errorf("the name has the character %q: names have printable ASCII characters, without quotes, colon, # and backslash", r)
+		if r > unicode.MaxASCII || !unicode.IsPrint(r) || strings.ContainsRune(`"\:#`+"`", r) {
+			return fmt.Errorf("the name has the character %q: names have printable ASCII characters, without double and back quotes, colon, # and backslash", r)
 		}
 	}
 	if strings.TrimSpace(name) != name || strings.Contains(name, "  ") {

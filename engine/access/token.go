@@ -158,7 +158,8 @@ func WhyUnreadable(err error) error {
 	return nil
 }
 
-// Check gives the token whose text it is. It takes as long for a wrong secret as for the right one.
+// Check gives the token whose text it is. It takes as long for a wrong secret as for the right one; that a
+// token of a name exists can be told by the time, and names are not secret.
 func (t Tokens) Check(text string, now time.Time) (Issued, error) {
 	name, encoded, ok := strings.Cut(strings.TrimPrefix(text, TokenPrefix), ".")
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(encoded)

@@ -76,6 +76,9 @@ func outcomeOf(v any, err error) (site.AuditOutcome, string) {
 	if d, ok := v.(done); ok && err == nil {
 		return site.AuditDone, d.Done
 	}
+	if g, ok := v.(site.SSHGrant); ok && err == nil {
+		return site.AuditDone, fmt.Sprintf("SSH certificate %d for %s, valid until %s", g.Serial, g.Principal, g.Until.UTC().Format(time.RFC3339))
+	}
 	if err == nil {
 		return site.AuditDone, ""
 	}
@@ -107,6 +110,10 @@ func (c *call) refused(why error) error {
 func (c *call) denied(why error) error {
 	c.log.Warn("denied", "by", c.caller.String(), "from", c.caller.From, "what", c.route.method+" "+c.route.path, "why", entryText(why))
 	c.limits.charge(c.caller, deniedCost)
+	if c.route.acts && !c.policy.Names(c.caller) {
+		c.miss(why) // anybody with a certificate can make the daemon write that
+		return why
+	}
 	if c.route.acts {
 		e := c.entry()
 		e.Outcome, e.Text = site.AuditDenied, entryText(why)

@@ -274,6 +274,10 @@ func bodyOf(o site.Order) any {
 		return disapproveBody{o.Digest, o.Node, o.Reason}
 	case site.VerbTakeOver:
 		return takeOverBody{o.Reason}
+	case site.VerbRelease:
+		return releaseBody{target, o.Incident}
+	case site.VerbIncident:
+		return incidentBody{o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest}
 	case site.VerbPause:
 		return pauseBody{withReason{target, o.Reason}, o.Until}
 	case site.VerbQuarantine:
@@ -329,6 +333,13 @@ func (c *Client) Watch(ctx context.Context, siteName string, show func(site.Repo
 		case <-every.C:
 		}
 	}
+}
+
+// Look is a site's report and its tag. With the tag of the report that the caller has it says that the report is not
+// changed, and gives none.
+func (c *Client) Look(ctx context.Context, siteName, tag string) (r site.Report, now string, changed bool, err error) {
+	now, err = c.get(ctx, ofSitePath(siteName, "report"), tag, &r)
+	return r, now, now != tag, err
 }
 
 // get asks for a value. With the tag of the value that the caller has it

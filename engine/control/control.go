@@ -69,8 +69,8 @@ type Auditor interface {
 	AddAudit(ctx context.Context, siteName string, e site.AuditEntry) (site.AuditEntry, error)
 	// EndAudit records what came of one.
 	EndAudit(ctx context.Context, siteName string, e site.AuditEntry) error
-	// Audit are the attempts with a Seq above after, oldest first.
-	Audit(ctx context.Context, siteName string, after uint64) ([]site.AuditEntry, error)
+	// Audit are the first attempts with a Seq above after, oldest first, at most so many.
+	Audit(ctx context.Context, siteName string, after uint64, most int) ([]site.AuditEntry, error)
 }
 
 // ErrNoDaemon is wrapped by a client's errors when no daemon listens.

@@ -75,10 +75,11 @@ func (f *fake) EndAudit(_ context.Context, _ string, e site.AuditEntry) error {
 	return nil
 }
 
-func (f *fake) Audit(_ context.Context, _ string, after uint64) ([]site.AuditEntry, error) {
+func (f *fake) Audit(_ context.Context, _ string, after uint64, most int) ([]site.AuditEntry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.audit[min(after, uint64(len(f.audit))):]), nil
+	all := f.audit[min(after, uint64(len(f.audit))):]
+	return slices.Clone(all[:min(len(all), most)]), nil
 }
 
 func (f *fake) Report(name string) (site.Report, error) {
@@ -163,7 +164,7 @@ func (f *fake) CertifyLogin(_ context.Context, _ string, r site.SSHRequest) (sit
 	if r.Node != "n1" {
 		return site.SSHGrant{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, r.Node)
 	}
-	return site.SSHGrant{Node: r.Node, Account: r.Account, Principal: r.By}, nil
+	return site.SSHGrant{Node: r.Node, Account: r.Account, Principal: r.By, Serial: 7}, nil
 }
 
 func (f *fake) Said(_ context.Context, _, node string) ([]site.Said, error) {

@@ -35,15 +35,17 @@ var NetworkLimits = Limits{
 	Connections: 2048, ConnectionsOfOne: 256, AnswerBytes: 256 << 20,
 }
 
-// mostCallers are those whose rate is kept in mind; the longest unused one is forgotten first.
+// mostCallers are those whose rate is kept in mind, and so many networks; the longest unused one is forgotten first.
 const mostCallers = 4096
 
 // limits count what callers do.
 type limits struct {
 	Limits
 
-	mu       sync.Mutex
-	callers  map[string]*usage
+	mu      sync.Mutex
+	callers map[string]*usage // of those that are known
+	// networks are those from which nobody was known: however many there are, no caller is forgotten.
+	networks map[string]*usage
 	requests int
 	streams  int
 	bytes    int64
@@ -59,7 +61,7 @@ type usage struct {
 }
 
 func newLimits(l Limits) *limits {
-	return &limits{Limits: l, callers: map[string]*usage{}, sending: map[*byte]int{}}
+	return &limits{Limits: l, callers: map[string]*usage{}, networks: map[string]*usage{}, sending: map[*byte]int{}}
 }
 
 // begin lets a call begin, or says why not; free is called when it has ended.
@@ -67,7 +69,7 @@ func (l *limits) begin(c access.Caller, stream bool) (free func(), err error) {
 	who := string(c.Kind) + " " + c.Name
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of(who, l.Rate, l.Burst)
+	u := l.of(l.callers, who, l.Rate, l.Burst)
 	if u.rate != nil && !u.rate.Allow() {
 		return nil, fmt.Errorf("%w: more than %v requests a second: slow down", ErrTooMany, l.Rate)
 	}
@@ -96,7 +98,7 @@ func (l *limits) give(all, own *int) {
 func (l *limits) send(c access.Caller, body []byte) (sent func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u, n := l.of(string(c.Kind)+" "+c.Name, l.Rate, l.Burst), int64(len(body))
+	u, n := l.of(l.callers, string(c.Kind)+" "+c.Name, l.Rate, l.Burst), int64(len(body))
 	more := n
 	if l.sending[&body[0]] > 0 {
 		more = 0
@@ -134,7 +136,7 @@ const (
 func (l *limits) charge(c access.Caller, cost int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if u := l.of(string(c.Kind)+" "+c.Name, l.Rate, l.Burst); u.rate != nil {
+	if u := l.of(l.callers, string(c.Kind)+" "+c.Name, l.Rate, l.Burst); u.rate != nil {
 		u.rate.ReserveN(time.Now(), min(cost, l.Burst))
 	}
 }
@@ -144,7 +146,7 @@ func (l *limits) charge(c access.Caller, cost int) {
 func (l *limits) mayRecordNobody() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.of("nobody", l.UnknownRate, l.UnknownBurst)
+	u := l.of(l.callers, "nobody", l.UnknownRate, l.UnknownBurst)
 	return u.rate == nil || u.rate.Allow()
 }
 
@@ -153,22 +155,22 @@ func (l *limits) unknown(from netip.Addr) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	network := networkOf(from)
-	if u := l.of("nobody "+network.String(), l.UnknownRate, l.UnknownBurst); u.rate != nil && !u.rate.Allow() {
+	if u := l.of(l.networks, network.String(), l.UnknownRate, l.UnknownBurst); u.rate != nil && !u.rate.Allow() {
 		return fmt.Errorf("%w: too many requests from %s without a valid certificate or token: wait a minute", ErrTooMany, network)
 	}
 	return nil
 }
 
-// of is the usage of a caller. It is called with the lock held.
-func (l *limits) of(who string, perSecond float64, burst int) *usage {
-	u := l.callers[who]
+// of is the usage of a caller or network. It is called with the lock held.
+func (l *limits) of(all map[string]*usage, who string, perSecond float64, burst int) *usage {
+	u := all[who]
 	if u == nil {
-		l.makeRoom()
+		makeRoom(all)
 		u = &usage{}
 		if perSecond > 0 {
 			u.rate = rate.NewLimiter(rate.Limit(perSecond), burst)
 		}
-		l.callers[who] = u
+		all[who] = u
 	}
 	u.last = time.Now()
 	return u
@@ -185,16 +187,16 @@ func networkOf(from netip.Addr) netip.Prefix {
 	return network
 }
 
-// makeRoom forgets the caller that was not heard of for the longest time, of those who do nothing now.
-func (l *limits) makeRoom() {
-	if len(l.callers) < mostCallers {
+// makeRoom forgets who was not heard of for the longest time, of those who do nothing now.
+func makeRoom(all map[string]*usage) {
+	if len(all) < mostCallers {
 		return
 	}
 	oldest := ""
-	for who, u := range l.callers {
-		if u.requests+u.streams == 0 && u.bytes == 0 && (oldest == "" || u.last.Before(l.callers[oldest].last)) {
+	for who, u := range all {
+		if u.requests+u.streams == 0 && u.bytes == 0 && (oldest == "" || u.last.Before(all[oldest].last)) {
 			oldest = who
 		}
 	}
-	delete(l.callers, oldest)
+	delete(all, oldest)
 }

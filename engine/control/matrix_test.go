@@ -16,7 +16,7 @@ import (
 
 // personsAlone are the verbs that no token may use, told here once more: a mistake in one place is
 // found by the other.
-var personsAlone = []access.Verb{"approve", "release", "take-over", "export", "ssh"}
+var personsAlone = []access.Verb{"approve", "release", "take-over", "export", "ssh", "incident"}
 
 // bodies are what each order takes, for a node and for the whole site.
 var bodies = map[string][2]string{
@@ -27,6 +27,7 @@ var bodies = map[string][2]string{
 	"retry":      {`{"node":"NODE"}`, `{"all":true}`},
 	"quarantine": {`{"node":"NODE","reason":"r"}`, `{"all":true,"reason":"r"}`},
 	"release":    {`{"node":"NODE"}`, `{"all":true}`},
+	"incident":   {`{"incident":"i","nodes":["NODE"],"since":"2026-01-01T00:00:00Z","reason":"r"}`, `{"confirm":"` + digestOfAll + `"}`},
 	"take-over":  {`{"reason":"r"}`, `{"reason":"r"}`},
 }
 

@@ -256,8 +256,14 @@ func (i *identification) person(shown []*x509.Certificate) (string, error) {
 	}
 	switch len(own.EmailAddresses) {
 	case 1:
+		if !isAddress(own.EmailAddresses[0]) {
+			return "", errors.New("its e-mail address is none, and could be the common name of somebody else")
+		}
 		return own.EmailAddresses[0], access.CheckName(own.EmailAddresses[0])
 	case 0:
+		if commonNames(own) > 1 {
+			return "", errors.New("it has more than one common name, and must name one person")
+		}
 		if strings.Contains(own.Subject.CommonName, "@") {
 			return "", errors.New("its common name looks like an e-mail address, which belongs among the alternative names")
 		}

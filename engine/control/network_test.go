@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -260,9 +261,15 @@ func TestWhoIsKnown(t *testing.T) {
 		"two addresses":            {o.people.client(t, func(c *x509.Certificate) { c.EmailAddresses = []string{"ana@example.org", "bob@example.org"} }), "", 401, "names 2 e-mail addresses"},
 		"common name of an e-mail": {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ana@example.org" }), "", 401, "looks like an e-mail address"},
 		"common name with a line":  {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ana\nbob" }), "", 401, "the name has the character"},
-		"no name":                  {o.people.client(t, func(*x509.Certificate) {}), "", 401, "the name is empty"},
-		"a stranger":               {o.people.client(t, mail("zoe@example.org")), "", 403, "no line of the access file"},
-		"common name of a token":   {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ci" }), "", 403, "no line of the access file"},
+		"two common names": {o.people.client(t, func(c *x509.Certificate) {
+			name := asn1.ObjectIdentifier{2, 5, 4, 3}
+			c.Subject = pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{Type: name, Value: "bob"}, {Type: name, Value: "ana"}}}
+		}), "", 401, "more than one common name"},
+		"address without a host":     {o.people.client(t, mail("ana")), "", 401, "its e-mail address is none"},
+		"address with an apostrophe": {o.people.client(t, mail("o'brien@example.org")), "", 403, "o'brien@example.org (certificate) may not read"},
+		"no name":                    {o.people.client(t, func(*x509.Certificate) {}), "", 401, "the name is empty"},
+		"a stranger":                 {o.people.client(t, mail("zoe@example.org")), "", 403, "no line of the access file"},
+		"common name of a token":     {o.people.client(t, func(c *x509.Certificate) { c.Subject.CommonName = "ci" }), "", 403, "no line of the access file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := o.ask(o.as(x.cert), http.MethodGet, reportPath, x.token, "")

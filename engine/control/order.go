@@ -64,6 +64,26 @@ type (
 		// Life is how long the certificate is to be valid, such as "5m".
 		Life site.Duration `json:"life"`
 	}
+	releaseBody struct {
+		allOrOne
+		// Incident is the name of the incident that the node is part of, where it is part of one.
+		Incident string `json:"incident,omitempty"`
+	}
+	// incidentBody begins an incident, or confirms one that waits.
+	incidentBody struct {
+		// Incident is its name: lower case letters, digits and hyphens.
+		Incident string `json:"incident,omitempty"`
+		// Nodes were compromised.
+		Nodes []string `json:"nodes,omitempty"`
+		// Since is the earliest time at which they can have been in other hands.
+		Since time.Time `json:"since,omitzero"`
+		// Reason is what is known, for the record and for others.
+		Reason string `json:"reason,omitempty"`
+		// DryRun is true to be told what the order would do.
+		DryRun bool `json:"dryRun,omitempty"`
+		// Confirm is the ID of the incident that the person was shown, in place of all else.
+		Confirm string `json:"confirm,omitempty"`
+	}
 	takeOverBody struct {
 		// Reason is why the other daemon is gone.
 		Reason string `json:"reason"`
@@ -120,6 +140,25 @@ func readOrder(c *call) (site.Order, error) {
 		}
 		o.Digest, o.Node, o.Reason = b.Digest, b.Node, b.Reason
 		return o, checkOrder(&o, exactlyOne)
+	case releaseBody:
+		var b releaseBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		o.Incident = b.Incident
+		return o, checkTarget(&o, b.allOrOne, func(o *site.Order) error {
+			if o.Incident != "" && !site.IsIncidentName(o.Incident) {
+				return errIncidentName
+			}
+			return nil
+		})
+	case incidentBody:
+		var b incidentBody
+		if err := decodeBody(c.w, c.r, &b); err != nil {
+			return o, err
+		}
+		o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest = b.Incident, b.Nodes, b.Since, b.Reason, b.DryRun, b.Confirm
+		return o, checkOrder(&o, checkIncident)
 	case takeOverBody:
 		var b takeOverBody
 		if err := decodeBody(c.w, c.r, &b); err != nil {
@@ -174,6 +213,35 @@ func checkOrder(o *site.Order, more func(*site.Order) error) error {
 	return more(o)
 }
 
+var errIncidentName = fmt.Errorf("%w: the name of an incident has up to 63 lower case letters, digits and hyphens", ErrBadRequest)
+
+// checkIncident has an order confirm an incident, or name all that begins one.
+func checkIncident(o *site.Order) error {
+	switch {
+	case o.Digest != "" && (o.Incident != "" || len(o.Nodes) > 0 || o.Reason != "" || !o.CompromisedSince.IsZero() || o.DryRun):
+		return fmt.Errorf("%w: \"confirm\" stands alone: the incident has its nodes already", ErrBadRequest)
+	case o.Digest != "":
+		return nil
+	case !site.IsIncidentName(o.Incident):
+		return errIncidentName
+	case len(o.Nodes) == 0:
+		return fmt.Errorf("%w: an incident needs \"nodes\"", ErrBadRequest)
+	case o.CompromisedSince.IsZero():
+		return fmt.Errorf("%w: an incident needs \"since\": the earliest time at which its machines can have been in other hands", ErrBadRequest)
+	}
+	named := map[string]bool{}
+	for _, name := range o.Nodes {
+		if !nodeInPath.MatchString(name) {
+			return fmt.Errorf("%w: no node is called %s", site.ErrNotFound, site.Printable(name[:min(len(name), 100)]))
+		}
+		if named[name] {
+			return fmt.Errorf("%w: the order names %s twice", ErrBadRequest, name)
+		}
+		named[name] = true
+	}
+	return reasoned(o)
+}
+
 func exactlyOne(o *site.Order) error {
 	if (o.Digest == "") == (o.Node == "") {
 		return fmt.Errorf("%w: %s takes either \"digest\" or \"node\"", ErrBadRequest, o.Verb)
@@ -193,6 +261,9 @@ func reasoned(o *site.Order) error {
 // back is for the whole site: it takes back what a merged proposal approves, too, on nodes that are not known here.
 func (c *call) orderedNodes() ([]string, error) {
 	o := c.order
+	if o.Verb == site.VerbIncident && o.Digest == "" {
+		return o.Nodes, nil
+	}
 	if o.Digest == "" || o.Verb != site.VerbApprove || c.may(access.Verb(o.Verb), "") == nil {
 		return []string{o.Node}, nil
 	}

@@ -2,10 +2,12 @@ package control
 
 import (
 	"crypto/x509"
+	"encoding/asn1"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/slipway-gitops/slipway/engine/hostfile"
@@ -60,4 +62,21 @@ func readAuthorities(path string, owner uint32) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%w: there is no certificate in %s", fs.ErrInvalid, path)
 	}
 	return pool, nil
+}
+
+// isAddress says whether what a certificate has as an e-mail address is one: with one @, and something
+// before and behind it.
+func isAddress(text string) bool {
+	user, host, ok := strings.Cut(text, "@")
+	return ok && user != "" && host != "" && !strings.Contains(host, "@")
+}
+
+// commonNames is how many common names (X.520, 2.5.4.3) the subject of a certificate has.
+func commonNames(c *x509.Certificate) (n int) {
+	for _, a := range c.Subject.Names {
+		if a.Type.Equal(asn1.ObjectIdentifier{2, 5, 4, 3}) {
+			n++
+		}
+	}
+	return n
 }

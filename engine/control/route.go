@@ -117,6 +117,8 @@ func printablePath(r *http.Request) string {
 func (c *call) answer() {
 	free, err := c.limits.begin(c.caller, c.wantsStream())
 	if err != nil {
+		_ = c.locate() // for the entry alone
+		c.miss(err)
 		fail(c.w, err)
 		return
 	}
@@ -139,6 +141,7 @@ func (c *call) answer() {
 // answerOf does what is asked, if the caller may.
 func (c *call) answerOf() (v any, err error) {
 	if err := c.locate(); err != nil {
+		c.miss(err)
 		return nil, err
 	}
 	c.policy = c.policyNow()
@@ -179,6 +182,8 @@ var (
 func (c *call) locate() error {
 	own := c.daemon.Sites()
 	switch name := c.r.PathValue("site"); {
+	case c.route.scope == ofCaller:
+		return nil // of no site
 	case !strings.Contains(c.route.path, "{site}") || name == onlySite:
 		if len(own) != 1 {
 			return fmt.Errorf("%w: this daemon manages %d sites: name one", ErrBadRequest, len(own))

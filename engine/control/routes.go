@@ -209,8 +209,8 @@ func auditOf(c *call) (any, error) {
 		return nil, err
 	}
 	defer free()
-	all, err := c.daemon.Audit(c.r.Context(), c.site, after)
-	return append([]site.AuditEntry{}, all[:min(uint64(len(all)), limit)]...), err
+	all, err := c.daemon.Audit(c.r.Context(), c.site, after, int(limit))
+	return append([]site.AuditEntry{}, all...), err
 }
 
 // NodePage is a part of the nodes of a site.
@@ -368,7 +368,8 @@ func orders() []route {
 		order(site.VerbResume, allOrOne{}, "Ends a pause."),
 		order(site.VerbRetry, allOrOne{}, "Tries a node again now; for all nodes it also continues a halted rollout."),
 		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
-		order(site.VerbRelease, allOrOne{}, "Ends a quarantine."),
+		order(site.VerbRelease, releaseBody{}, "Ends a quarantine."),
+		order(site.VerbIncident, incidentBody{}, "Acts on a compromise: puts nodes under quarantine, and shows which secrets they could read; or confirms an incident that waits."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
 		{method: http.MethodPost, path: "/sites/{site}/nodes/{node}/ssh", verb: access.SSH, scope: ofNode, body: sshBody{}, gives: site.SSHGrant{}, acts: true, serve: certifyLogin,
 			about: "Signs a short-lived certificate that logs a person in to the node's system."},

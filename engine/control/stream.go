@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -224,20 +225,49 @@ func (c *call) stream(after uint64) error {
 	if out.write(": events of site "+c.site+"\n\n") != nil {
 		return nil
 	}
-	shown := c.shows()
+	eyes := &sight{c: c, shown: c.shows(), looked: time.Now()}
 	if resumed {
-		last, err := c.catchUp(out, after, shown)
+		last, err := c.catchUp(out, after, eyes)
 		if err != nil {
 			return nil
 		}
 		after = last
 	}
-	c.forward(out, s, after, shown)
+	c.forward(out, s, after, eyes)
+	return nil
+}
+
+// sight is what the caller of a stream may see, which is looked at again each heartbeat: a right may have
+// been taken away, and nodes may have moved.
+type sight struct {
+	c      *call
+	shown  func(node string) bool
+	looked time.Time
+}
+
+// errBlind ends the stream of a caller that may see nothing any more.
+var errBlind = errors.New("the caller may no longer see anything")
+
+// sees says whether the caller may see something of a node, by a look that is not older than a heartbeat.
+func (s *sight) sees(node string) (bool, error) {
+	if time.Since(s.looked) >= heartbeat {
+		if err := s.look(); err != nil {
+			return false, err
+		}
+	}
+	return s.shown(node), nil
+}
+
+func (s *sight) look() error {
+	if !s.c.stillMay() {
+		return errBlind
+	}
+	s.shown, s.looked = s.c.shows(), time.Now()
 	return nil
 }
 
 // catchUp sends what has happened since an event, and gives the Seq of the last.
-func (c *call) catchUp(out *eventWriter, after uint64, shown func(string) bool) (uint64, error) {
+func (c *call) catchUp(out *eventWriter, after uint64, eyes *sight) (uint64, error) {
 	events, err := c.daemon.Events(c.site, after-1)
 	if err != nil {
 		return after, err
@@ -252,7 +282,10 @@ func (c *call) catchUp(out *eventWriter, after uint64, shown func(string) bool) 
 			continue
 		}
 		after = e.Seq
-		if !shown(e.Node) {
+		switch isSeen, err := eyes.sees(e.Node); {
+		case err != nil:
+			return after, err
+		case !isSeen:
 			continue
 		}
 		text, err := json.Marshal(e)
@@ -267,7 +300,7 @@ func (c *call) catchUp(out *eventWriter, after uint64, shown func(string) bool) 
 }
 
 // forward sends what comes until the client leaves, cannot keep up, or may see it no more.
-func (c *call) forward(out *eventWriter, s *stream, after uint64, shown func(string) bool) {
+func (c *call) forward(out *eventWriter, s *stream, after uint64, eyes *sight) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
@@ -278,18 +311,18 @@ func (c *call) forward(out *eventWriter, s *stream, after uint64, shown func(str
 			if !ok {
 				return
 			}
-			if e.Seq <= after || !shown(e.Node) {
+			if e.Seq <= after {
 				continue
 			}
-			if out.event(e) != nil {
+			isSeen, err := eyes.sees(e.Node)
+			if err == nil && isSeen {
+				err = out.event(e)
+			}
+			if err != nil {
 				return
 			}
 		case <-beat.C:
-			if !c.stillMay() {
-				return
-			}
-			shown = c.shows() // nodes may have moved
-			if out.write(": nothing new\n\n") != nil {
+			if eyes.look() != nil || out.write(": nothing new\n\n") != nil {
 				return
 			}
 		}

@@ -165,7 +165,7 @@ func TestStreamEndsWithTheRight(t *testing.T) {
 		defer cancel()
 		c.r, _ = http.NewRequestWithContext(ctx, http.MethodGet, eventsPath, nil)
 		began := time.Now()
-		c.forward(&eventWriter{}, &stream{make(chan told)}, 0, func(string) bool { return true })
+		c.forward(&eventWriter{}, &stream{make(chan told)}, 0, &sight{c: c, shown: func(string) bool { return true }, looked: began})
 		if took := time.Since(began); took != heartbeat {
 			t.Errorf("it ended after %v", took)
 		}

@@ -425,6 +425,7 @@ func (e *evaluation) collate() Result {
 		all.add(e.fleet.Check(&s)...)
 	}
 	all.add(rule.LongPauses(e.paused, e.now)...)
+	all.add(rule.FutureIncidents(&s, e.now)...)
 	if old := outdated(&s, all.list); old != nil {
 		return Result{Findings: old}
 	}

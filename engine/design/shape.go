@@ -36,6 +36,7 @@ var sections = []section{
 	{"policies", "#Policy", "policies: [string]: %s", true},
 	{"suppressions", "#Suppression", "suppressions: [string]: %s", true},
 	{"approvals", "#Approval", "approvals: [string]: %s", true},
+	{"incidents", "#Incident", "incidents: [string]: %s", true},
 	{profilesSection, "#Profile", "profiles: [string]: %s", true},
 	{nodesSection, "#Layer", "nodes: [string]: %s", true},
 }

@@ -13,13 +13,15 @@ type SSH struct {
 	// Node is the one that certificates have to be for, Accounts those that they let in.
 	Node     string   `json:"node"`
 	Accounts []string `json:"accounts"`
+	// Revoked is who and what may not log in although the rest allows it; nil for nobody.
+	Revoked *Revoked `json:"revoked,omitempty"`
 }
 
 // IsAsked says whether anybody may log in by certificate.
 func (s SSH) IsAsked() bool { return len(s.Authorities) > 0 && len(s.Accounts) > 0 }
 
-// Fields are what is to be true: which keys count, and for each account the name that a
-// certificate for it has to have.
+// Fields are what is to be true: which keys count, for each account the name that a
+// certificate for it has to have, and what is revoked.
 func (s SSH) Fields() map[string]string {
 	var names, keys []string
 	for _, account := range s.Accounts {
@@ -28,7 +30,12 @@ func (s SSH) Fields() map[string]string {
 	for _, key := range s.Authorities {
 		keys = append(keys, Fingerprint(key))
 	}
-	return map[string]string{"accounts": List(names), "authorities": List(keys)}
+	list, err := s.KRL()
+	revoked := RevokedBy(list)
+	if err != nil {
+		revoked = err.Error() // a rule refuses it before, and the system does after
+	}
+	return map[string]string{"accounts": List(names), "authorities": List(keys), "revoked": revoked}
 }
 
 // LoginName is the name (principal) that a certificate has to have for an account of a node,

@@ -132,3 +132,6 @@ func linked(text, pages, file string, line int) string {
 // strictly escapes characters that are valid in a URL path but special to
 // Markdown or a forge.
 var strictly = strings.NewReplacer("&", "%26", "@", "%40", "$", "%24", ":", "%3A", "~", "%7E", "_", "%5F", "+", "%2B", "=", "%3D", ";", "%3B", ",", "%2C")
+
+// MarkdownText returns foreign text for a line or a cell of Markdown: printable, bounded, only text, and mentioning nobody.
+func MarkdownText(s string) string { return escape(s) }

@@ -1,7 +1,6 @@
 package present
 
 import (
-	"encoding/xml"
 	"fmt"
 	"io"
 	"strings"
@@ -72,7 +71,7 @@ func (g *gantt) put(format string, args ...any) { fmt.Fprintf(&g.body, format, a
 // wrap writes the picture, whose height is known by now.
 func (g *gantt) wrap(w io.Writer) {
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" class="gantt" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="%s">`+"\n",
-		g.width, g.y, g.width, g.y, markup(strings.Join(Headline(g.c), ". ")))
+		g.width, g.y, g.width, g.y, inSVG(strings.Join(Headline(g.c), ". ")))
 	if g.v.StandAlone {
 		fmt.Fprintf(w, "<style>%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n", GanttStyle)
 	}
@@ -126,7 +125,7 @@ func (g *gantt) draw() {
 func (g *gantt) fits(wide float64) int { return max(8, int(wide/glyph)) }
 
 func (g *gantt) text(x, y float64, class, text string) {
-	g.put("<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, x, y, markup(text))
+	g.put("<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, x, y, inSVG(text))
 }
 
 // at is where a time is drawn.
@@ -198,7 +197,7 @@ func (g *gantt) row(r *site.ChartRow) {
 	}
 	text := broken(rowText(r), g.fits(g.right-g.left), lines)
 	high := max(2*lineHigh+6, bar-top+barHigh+10+float64(len(text))*lineHigh)
-	g.put("<g class=\"row %s\">\n<title>%s</title>\n", class[r.State], markup(shorten(site.Printable(rowTitle(r, g.c.Now)))))
+	g.put("<g class=\"row %s\">\n<title>%s</title>\n", class[r.State], inSVG(shorten(site.Printable(rowTitle(r, g.c.Now)))))
 	for _, w := range g.c.Windows {
 		if w.Name == r.Window {
 			for _, s := range w.Open {
@@ -237,9 +236,9 @@ func (g *gantt) name(r *site.ChartRow, y float64) {
 	name := brief(r.Node, g.fits(wide)-utf8.RuneCountInString(marks))
 	open, end := "", ""
 	if g.v.Link != nil {
-		open, end = fmt.Sprintf("<a href=\"%s\">", markup(g.v.Link(r.Node))), "</a>"
+		open, end = fmt.Sprintf("<a href=\"%s\">", inSVG(g.v.Link(r.Node))), "</a>"
 	}
-	g.put("%s<text class=\"node\" x=\"%d\" y=\"%.1f\">%s<tspan class=\"mark\">%s</tspan></text>%s\n", open, margin, y, markup(name), markup(marks), end)
+	g.put("%s<text class=\"node\" x=\"%d\" y=\"%.1f\">%s<tspan class=\"mark\">%s</tspan></text>%s\n", open, margin, y, inSVG(name), inSVG(marks), end)
 }
 
 // bars draws what a node did, does and is expected to do. What is not known has a question mark.
@@ -331,13 +330,6 @@ func (g *gantt) legend() {
 // class is the style of a state.
 var class = map[site.MachineState]string{
 	site.MachineDone: "done", site.MachineRunning: "running", site.MachineWaiting: "waiting", site.MachineFailed: "failed",
-}
-
-// markup escapes a text for SVG. What a person cannot see in it is shown by its number.
-func markup(text string) string {
-	var b strings.Builder
-	xml.EscapeText(&b, []byte(site.Printable(text)))
-	return b.String()
 }
 
 // brief shortens a text to some characters.

@@ -49,7 +49,7 @@ func rolling() *site.RolloutChart {
 	}
 }
 
-func drawn(c *site.RolloutChart, v present.GanttView) string {
+func ganttOf(c *site.RolloutChart, v present.GanttView) string {
 	var b bytes.Buffer
 	present.Gantt(&b, c, v)
 	return b.String()
@@ -103,7 +103,7 @@ func TestGanttGolden(t *testing.T) {
 		"over":   {over, present.GanttView{Link: func(node string) string { return "/nodes/" + node + "?a=1&b=2" }}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := drawn(c.chart, c.view)
+			got := ganttOf(c.chart, c.view)
 			wellFormed(t, got)
 			if !c.view.StandAlone && strings.Contains(got, "<style") {
 				t.Error("a picture in a page has a style of its own")
@@ -135,7 +135,7 @@ func TestGanttOfHostileTexts(t *testing.T) {
 		}
 		c.Halted, c.ReadOnly, c.Revision.Subject, c.Windows[0].Name, c.Paused = text, text, text, text, &site.Hold{By: text, Reason: text}
 		for _, wide := range []int{1, 360, 1280, 7680} {
-			got := drawn(c, present.GanttView{Width: wide, StandAlone: true, Link: func(string) string { return "/" + text }})
+			got := ganttOf(c, present.GanttView{Width: wide, StandAlone: true, Link: func(string) string { return "/" + text }})
 			texts := wellFormed(t, got)
 			if strings.ContainsAny(texts, "\x1b\u202e") || len(text) < 1000 && len(got) > 60_000 {
 				t.Errorf("%d pixels, %.40q: %d bytes", wide, text, len(got))
@@ -154,11 +154,11 @@ func TestGanttIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		c.Rows = append(c.Rows, site.ChartRow{Node: fmt.Sprintf("n%d", i), State: site.MachineWaiting})
 	}
-	got := drawn(c, present.GanttView{})
+	got := ganttOf(c, present.GanttView{})
 	if texts := wellFormed(t, got); !strings.Contains(texts, "… 9510 more nodes") || len(got) > 1<<20 {
 		t.Errorf("a picture of 10,010 rows has %d bytes", len(got))
 	}
-	if got := drawn(&site.RolloutChart{Now: now}, present.GanttView{}); got != "" {
+	if got := ganttOf(&site.RolloutChart{Now: now}, present.GanttView{}); got != "" {
 		t.Errorf("before the first rollout: %s", got)
 	}
 }
@@ -169,7 +169,7 @@ func TestGanttScale(t *testing.T) {
 		for _, wide := range []int{360, 1280, 3840} {
 			c := rolling()
 			c.To, c.Rows, c.Windows, c.Soak = c.From.Add(length), nil, nil, site.Span{}
-			got := drawn(c, present.GanttView{Width: wide})
+			got := ganttOf(c, present.GanttView{Width: wide})
 			if ticks := strings.Count(got, `class="grid"`); ticks < 1 || ticks > wide/70 {
 				t.Errorf("%s in %d pixels: %d ticks", length, wide, ticks)
 			}

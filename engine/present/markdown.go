@@ -74,6 +74,7 @@ func (c *comment) write() {
 	c.leaving(markdownLimit/4, c.destroyed)
 	c.made()
 	c.leaving(markdownLimit/8, c.findings)
+	c.list("warnings", "**This reports a compromise.** Merging switches nothing off until a person confirms it:", r.Incidents, 0)
 	c.list("rules", "This changes site-wide rules:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {
 		c.list("warnings", "Warnings:", f.Warnings, 0)

@@ -13,8 +13,8 @@ import (
 const (
 	rackWide   = 244
 	unitHigh   = 18
-	numbers    = 24 // the column with the numbers of the units
-	badgeWide  = 16 // the part of a machine with the sign of its state
+	numbers    = 24  // the column with the numbers of the units
+	badgeWide  = 16  // the part of a machine with the sign of its state
 	roomyFrom  = 120 // a box with room for a name and a mark beside it
 	letterWide = 7.0
 	markWide   = 6.0 // of the smaller letters of a mark

@@ -33,7 +33,7 @@ type auditRing struct {
 }
 
 // decisions are the verbs that weigh most.
-var decisions = map[string]bool{"approve": true, "disapprove": true, "release": true, "quarantine": true, "take-over": true, "export": true}
+var decisions = map[string]bool{"approve": true, "disapprove": true, "release": true, "quarantine": true, "incident": true, "take-over": true, "export": true}
 
 func ringOf(e *site.AuditEntry) auditRing {
 	n := 1
@@ -184,14 +184,11 @@ func (s *Site) eachAudit(ctx context.Context, ring auditRing, take func(uint64, 
 		if err != nil {
 			return damaged(err)
 		}
-		if value, err = s.read(value); err != nil {
+		e, err := s.auditEntry(value)
+		if err != nil {
 			return err
 		}
-		var e site.AuditEntry
-		if err := json.Unmarshal(value, &e); err != nil {
-			return damaged(err)
-		}
-		take(seq, &e)
+		take(seq, e)
 		return nil
 	})
 }
@@ -215,18 +212,88 @@ func (s *Site) EndAudit(ctx context.Context, e site.AuditEntry) error {
 	return nil
 }
 
-// Audit are the recorded attempts with a Seq above after, oldest first.
-func (s *Site) Audit(ctx context.Context, after uint64) ([]site.AuditEntry, error) {
+// Audit are the first recorded attempts with a Seq above after, oldest first, at most so many. Only these
+// are read.
+func (s *Site) Audit(ctx context.Context, after uint64, most int) ([]site.AuditEntry, error) {
+	keys, err := s.auditKeys(ctx, after, most)
 	var all []site.AuditEntry
-	for _, ring := range auditRings {
-		if err := s.eachAudit(ctx, ring, func(seq uint64, e *site.AuditEntry) {
-			if seq > after {
-				all = append(all, *e)
-			}
-		}); err != nil {
-			return nil, fmt.Errorf("read the audit log: %w", err)
+	for some := range slices.Chunk(keys, batchOps) {
+		if err == nil {
+			all, err = s.readAudit(ctx, some, all)
 		}
 	}
-	slices.SortFunc(all, func(a, b site.AuditEntry) int { return cmp.Compare(a.Seq, b.Seq) })
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
 	return all, nil
+}
+
+// auditKeys are the keys of the first entries with a Seq above after, of all rings in the order of their Seq.
+func (s *Site) auditKeys(ctx context.Context, after uint64, most int) ([]string, error) {
+	type found struct {
+		seq uint64
+		key string
+	}
+	a := &s.audit
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := s.readRings(ctx, a); err != nil {
+		return nil, err
+	}
+	var all []found
+	for below, ring := range a.rings {
+		for _, k := range ring {
+			if k.seq > after {
+				all = append(all, found{k.seq, auditKey(below, k.seq)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y found) int { return cmp.Compare(x.seq, y.seq) })
+	var keys []string
+	for _, f := range all[:min(len(all), most)] {
+		keys = append(keys, f.key)
+	}
+	return keys, nil
+}
+
+// readAudit appends the entries of keys, as far as they are still kept.
+func (s *Site) readAudit(ctx context.Context, keys []string, all []site.AuditEntry) ([]site.AuditEntry, error) {
+	ops := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		ops[i] = clientv3.OpGet(s.prefix + key)
+	}
+	var got *clientv3.TxnResponse
+	if err := s.store.do(ctx, func(ctx context.Context) (err error) {
+		got, err = s.store.kv.Txn(ctx).Then(ops...).Commit()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for _, r := range got.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			value, err := unseal(string(kv.Key), kv.Value)
+			if err != nil {
+				return nil, err
+			}
+			e, err := s.auditEntry(value)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, *e)
+		}
+	}
+	return all, nil
+}
+
+// auditEntry reads the value of an entry.
+func (s *Site) auditEntry(value []byte) (*site.AuditEntry, error) {
+	value, err := s.read(value)
+	if err != nil {
+		return nil, err
+	}
+	var e site.AuditEntry
+	if err := json.Unmarshal(value, &e); err != nil {
+		return nil, damaged(err)
+	}
+	return &e, nil
 }

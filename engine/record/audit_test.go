@@ -30,11 +30,11 @@ func TestAudit(t *testing.T) {
 	s = open(t, dir)
 	b = s.Site("berlin")
 	load(t, b)
-	all, err := b.Audit(ctx, 0)
+	all, err := b.Audit(ctx, 0, 10000)
 	if err != nil || len(all) != 2 || all[0] != ended || all[1].Times != 3 || all[1].By != "ci" {
 		t.Errorf("got %+v, %v", all, err)
 	}
-	if some, err := b.Audit(ctx, all[0].Seq); err != nil || len(some) != 1 {
+	if some, err := b.Audit(ctx, all[0].Seq, 10000); err != nil || len(some) != 1 {
 		t.Errorf("after the first: %+v, %v", some, err)
 	}
 	before, err := b.AddAudit(ctx, site.AuditEntry{When: at.Add(-time.Hour), Verb: "retry", Outcome: site.AuditBegun}) // the clock was set back
@@ -68,7 +68,7 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 	early.Outcome = site.AuditDone
 	must(t, b.EndAudit(ctx, early)) // it is not kept any more
-	all, err := b.Audit(ctx, 0)
+	all, err := b.Audit(ctx, 0, 10000)
 	if err != nil || len(all) != 3+256+256+256 || all[0] != first || all[1] != other || all[2] != denied {
 		t.Errorf("%d entries, the first %+v, %v", len(all), all[:3], err)
 	}
@@ -78,8 +78,41 @@ func TestAuditIsBounded(t *testing.T) {
 			add(site.AuditEntry{By: "eve", Kind: "person", Verb: "pause", Node: node, Outcome: site.AuditDenied})
 		}
 	}
-	if more, err := b.Audit(ctx, all[len(all)-1].Seq); err != nil || len(more) != 2 || more[0].Times != 3 || more[1].Times != 3 {
+	if more, err := b.Audit(ctx, all[len(all)-1].Seq, 10000); err != nil || len(more) != 2 || more[0].Times != 3 || more[1].Times != 3 {
 		t.Errorf("%+v, %v", more, err)
+	}
+}
+
+// A page has the entries of all rings in their order, and those before it are not read: a damaged one of
+// them does no harm.
+func TestAuditPages(t *testing.T) {
+	s := open(t, t.TempDir())
+	b := s.Site("berlin")
+	load(t, b)
+	ctx := t.Context()
+	var seqs []uint64
+	for n := range 300 {
+		e, err := b.AddAudit(ctx, site.AuditEntry{When: time.Unix(1e9, 0), By: fmt.Sprint(n), Kind: []string{"person", "token", "nobody"}[n%3], From: fmt.Sprint(n), Verb: "pause", Outcome: site.AuditBegun})
+		must(t, err)
+		seqs = append(seqs, e.Seq)
+	}
+	if _, err := s.kv.Put(ctx, b.prefix+auditKey(auditRings[1].below, seqs[0]), "damaged"); err != nil {
+		t.Fatal(err)
+	}
+	for after := 1; after < 300; after += 130 {
+		page, err := b.Audit(ctx, seqs[after-1], 130)
+		must(t, err)
+		for i, e := range page {
+			if e.Seq != seqs[after+i] {
+				t.Fatalf("after %d: entry %d has the seq %d", after, i, e.Seq)
+			}
+		}
+		if len(page) != min(130, 300-after) {
+			t.Errorf("after %d: %d entries", after, len(page))
+		}
+	}
+	if all, err := b.Audit(ctx, 0, 1); err == nil {
+		t.Errorf("the damaged entry was read as %+v", all)
 	}
 }
 

@@ -298,6 +298,15 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 			return err
 		}
 	}
+	for _, i := range snap.Incidents {
+		if i.Acted.IsZero() || !i.Held.IsZero() {
+			continue
+		}
+		i.Acted, i.Nodes, i.Waits = time.Time{}, nil, []string{"its records were imported: people may have ended it since"}
+		if err := s.PutIncident(ctx, i); err != nil {
+			return err
+		}
+	}
 	messages, err := s.Messages(ctx)
 	if err != nil {
 		return err

@@ -37,6 +37,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"messages/", l.message},
 		{"removals/", l.removal},
 		{"paused", l.paused},
+		{incidentsBelow, l.incident},
 		{"rollout", l.rollout},
 		{"forecast", l.forecast},
 		{"took/", l.took},

@@ -50,6 +50,8 @@ type Snapshot struct {
 	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
+	// Incidents are by their IDs; nil without any.
+	Incidents map[string]site.IncidentState
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
 	// Forecast is what was expected of its nodes; nil if that is not known.

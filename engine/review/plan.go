@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/placement"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -37,6 +38,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 		return nil
 	}
 	v.Rules = changedRules(on.design, design)
+	v.Incidents = incident.New(on.design, design)
 	if err := r.judge(ctx, v, m.Result, on, design); err != nil || !v.Planned() {
 		return err
 	}

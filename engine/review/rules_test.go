@@ -63,6 +63,10 @@ func TestChangedEndpointsAreNamed(t *testing.T) {
 	if got := strings.Join(changedRules(&site.Site{}, signs), "\n"); !strings.Contains(got, "site.ssh.users): ssh-ed25519 B") || !strings.Contains(got, "site.ssh.epoch") {
 		t.Errorf("another SSH authority: %q", got)
 	}
+	gone := &site.Site{SSH: site.SSHAuthorities{Revoked: site.SSHRevoked{People: []string{"ana"}, Keys: []string{"ssh-ed25519 C"}}}}
+	if got := strings.Join(changedRules(&site.Site{}, gone), "\n"); !strings.Contains(got, "site.ssh.revoked.people): ana") || !strings.Contains(got, "site.ssh.revoked.keys): ssh-ed25519 C") {
+		t.Errorf("revoked: %q", got)
+	}
 	looks := &site.Site{Discovery: &site.Discovery{}}
 	if got := changedRules(&site.Site{}, looks); len(got) != 1 || !strings.Contains(got[0], "site.discovery") {
 		t.Errorf("discovery: %q", got)

@@ -25,6 +25,8 @@ type References struct {
 	Start Start `json:"start,omitempty"`
 	// Authorities are the public keys of those whose SSH certificates count.
 	Authorities []string `json:"authorities,omitempty"`
+	// Revoked is who and what may not log in by SSH where certificates are let in; nil for nobody.
+	Revoked *item.Revoked `json:"revoked,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
 	Links map[string]item.Link `json:"links,omitempty"`
 	// Health is that of the node's role.
@@ -87,7 +89,7 @@ func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item,
 	switch f {
 	case FacetBase:
 		items = system.baseItems(n.Name)
-		if ssh := (item.SSH{Authorities: n.References.Authorities, Node: n.Name, Accounts: system.SSH.Accounts}); ssh.IsAsked() {
+		if ssh := (item.SSH{Authorities: n.References.Authorities, Node: n.Name, Accounts: system.SSH.Accounts, Revoked: n.References.Revoked}); ssh.IsAsked() {
 			items = append(items, item.New(item.KindSSH, ssh.Fields(), ssh))
 		}
 	case FacetPackages:

@@ -48,6 +48,9 @@ type Review struct {
 	// Rules says what the proposal changes in the rules that apply to other
 	// proposals: rollouts, policies, suppressed findings, approvals.
 	Rules []string `json:"rules,omitempty"`
+	// Incidents says which compromises the proposal reports or changes, and which secrets people have
+	// to replace for them.
+	Incidents []string `json:"incidents,omitempty"`
 	// Plan is what merging the proposal would cause. Pending is what happens
 	// without it too.
 	Plan    Plan `json:"plan"`

@@ -87,6 +87,8 @@ type Site struct {
 	Suppressions map[string]*Suppression `json:"suppressions,omitempty"`
 	// Approvals are the approved sets of destruction, by digest.
 	Approvals map[string]Approval `json:"approvals,omitempty"`
+	// Incidents are compromises of nodes, by name.
+	Incidents map[string]Incident `json:"incidents,omitempty"`
 	Nodes     map[string]*Node    `json:"nodes"`
 	// Profiles says where each profile is declared, for the rules; it is not
 	// stored. The profiles' values are merged into the nodes.

@@ -9,6 +9,16 @@ type SSHAuthorities struct {
 	Users []string `json:"users,omitempty"`
 	// Epoch says which of the keys that follow from the root key signs; 0 is the first.
 	Epoch int `json:"epoch,omitempty"`
+	// Revoked is who and what may no longer log in to any node.
+	Revoked SSHRevoked `json:"revoked,omitzero"`
+}
+
+// SSHRevoked is who and what may no longer log in by SSH.
+type SSHRevoked struct {
+	// People are those who get no certificate, and whose certificates do not count.
+	People []string `json:"people,omitempty"`
+	// Keys are public keys that do not count, alone or in a certificate.
+	Keys []string `json:"keys,omitempty"`
 }
 
 // SSH is who may log in to a system by certificate.

@@ -145,6 +145,8 @@ type Status struct {
 	// Served lists the networks where the daemon serves DHCP, or should but does not.
 	Served []Served     `json:"served,omitempty"`
 	Nodes  []NodeStatus `json:"nodes"`
+	// Incidents are those that people know of, latest first.
+	Incidents []IncidentState `json:"incidents,omitempty"`
 	// Unacted are the parts of the design outside the nodes, by path, that no
 	// driver acts on.
 	Unacted []string `json:"notActedOn,omitempty"`
@@ -380,6 +382,8 @@ const (
 	// and kept off. VerbRelease ends that.
 	VerbQuarantine Verb = "quarantine"
 	VerbRelease    Verb = "release"
+	// VerbIncident acts on the compromise of Nodes. With Digest it confirms the incident of that ID.
+	VerbIncident Verb = "incident"
 )
 
 // Order is one command from a person.
@@ -394,6 +398,12 @@ type Order struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
+	// Nodes and CompromisedSince are those of an incident. Incident is its name; to release a node under one
+	// names it too. DryRun says only what the order would do.
+	Nodes            []string  `json:"nodes,omitempty"`
+	CompromisedSince time.Time `json:"compromisedSince,omitzero"`
+	Incident         string    `json:"incident,omitempty"`
+	DryRun           bool      `json:"dryRun,omitempty"`
 	// Source says who approved and how; nil for an approval by command. It is not in the
 	// JSON, so no client of the daemon can set it.
 	Source *ApprovalSource `json:"-"`

@@ -13,6 +13,9 @@ import (
 // ReferencesOf resolves the names in a node's design.
 func (s *Site) ReferencesOf(n *Node) References {
 	r := References{Authorities: s.SSH.Users}
+	if gone := s.SSH.Revoked; len(gone.People)+len(gone.Keys) > 0 {
+		r.Revoked = &item.Revoked{Site: s.Name, People: gone.People, Keys: gone.Keys}
+	}
 	if image := s.Images[n.Image]; image != nil {
 		r.Family = image.Family
 		r.ByAgent, r.WholeDisk = image.ByAgent() && !n.IsVirtual(), image.IsDisk() && !n.IsVirtual()

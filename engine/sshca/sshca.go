@@ -110,7 +110,7 @@ func (a *Authority) Certify(publicKey string, l Login, now time.Time) (Certifica
 	}
 	c := &gossh.Certificate{
 		Key: key, CertType: gossh.UserCert, Serial: serial(now),
-		KeyId:           fmt.Sprintf("slipway %s %s %s: %s", a.site, l.Node, l.Account, l.For),
+		KeyId:           item.LoginID(a.site, l.Node, l.Account, l.For),
 		ValidPrincipals: []string{item.LoginName(l.Node, l.Account)},
 		ValidAfter:      validAfter, ValidBefore: uint64(now.Add(l.Life).Unix()),
 		Permissions: gossh.Permissions{CriticalOptions: map[string]string{}, Extensions: map[string]string{}},

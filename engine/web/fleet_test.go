@@ -73,11 +73,12 @@ func (f *fleet) EndAudit(_ context.Context, _ string, e site.AuditEntry) error {
 	return nil
 }
 
-func (f *fleet) Audit(_ context.Context, _ string, after uint64) ([]site.AuditEntry, error) {
+func (f *fleet) Audit(_ context.Context, _ string, after uint64, most int) ([]site.AuditEntry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := append([]site.AuditEntry{{Seq: 1, When: f.now.Add(-time.Hour), By: "ana@example.org", Kind: "person", From: "192.0.2.7", Verb: "pause", Reason: f.said, Outcome: site.AuditDone, Text: "paused"}}, f.audit...)
-	return all[min(after, uint64(len(all))):], nil
+	all = all[min(after, uint64(len(all))):]
+	return all[:min(len(all), most)], nil
 }
 
 func (f *fleet) loss() site.Loss {

@@ -417,7 +417,7 @@ func audit(q *request) (any, []string, error) {
 			return nil, nil, err
 		}
 		all = append(all, some...)
-		if len(some) < 1000 || len(all) >= 10_000 {
+		if len(some) == 0 || len(all) >= 10_000 { // a page is short also where the oldest were removed meanwhile
 			break
 		}
 		after = some[len(some)-1].Seq

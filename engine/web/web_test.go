@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +126,7 @@ func TestActs(t *testing.T) {
 		}
 		got := f.orders[0]
 		got.By = ""
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", form, got, want)
 		}
 	}

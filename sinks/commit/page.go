@@ -32,6 +32,7 @@ func page(rep *site.Report) []byte {
 	if s.Attempted.ID != s.Applied.ID {
 		p.findings(rep.Findings)
 	}
+	p.incidents(s.Incidents)
 	p.waiting(s)
 	p.approvals(s.Ledger)
 	p.revisions(s)

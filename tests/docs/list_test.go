@@ -36,6 +36,8 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/blank.md", "slipway logs ", "no daemon runs"},
 	{"docs/blank.md", "ssh ", "no server was installed"},
 	{"docs/install.md", "", "it needs root and a systemd of its own; tests/install installs the package, backs up, restores and purges"},
+	{"docs/status.md", "slipway status --watch", "no daemon runs; tests/script/statuswatch.txtar has one, and a terminal"},
+	{"docs/status.md", "slipway report ", "no daemon runs; tests/script/report.txtar has one"},
 	{"docs/api-access.md", "slipway token ", "it writes into /etc/slipway as root; tests/script/api.txtar runs it elsewhere"},
 	{"docs/api-access.md", "slipway context ", "it needs a daemon with the API; tests/script/api.txtar has one"},
 	{"docs/api-access.md", "slipway status --server", "no daemon has the API; tests/script/api.txtar has one"},
@@ -53,6 +55,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/site-key.md", "slipway take-over", "no daemon runs"},
 	{"docs/ssh.md", "slipway why ", "no daemon runs; tests/script/ssh.txtar has one"},
 	{"docs/ssh.md", "slipway ssh ", "no daemon runs; tests/script/ssh.txtar has one"},
+	{"docs/compromise.md", "slipway ", "it switches machines off, and no daemon runs; tests/script/incident.txtar has one"},
 	{"docs/metrics.md", "slipway run …", "the page leaves its flags out"},
 	{"docs/notifications.md", "slipway run …", "the page leaves its flags out"},
 }

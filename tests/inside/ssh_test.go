@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sitekey"
@@ -95,6 +96,8 @@ func certificatesOn(t *testing.T, n *node) {
 		t.Errorf("a certificate for another node: %+v, %v", l, err)
 	}
 
+	revokedOn(t, n, a, d, look)
+
 	n.Does("mv /root/.ssh/authorized_keys /root/kept")
 	if l, err := look("n1", key); err != nil || l.By != site.ByCertificate {
 		t.Errorf("without the key: %+v, %v", l, err)
@@ -122,4 +125,30 @@ func certificatesOn(t *testing.T, n *node) {
 	if l, err := look("n1", key); err != nil || l.By != site.ByKey {
 		t.Errorf("in the end: %+v, %v", l, err)
 	}
+}
+
+// revokedOn revokes a person and a key: what logged in before is refused after, and Slipway's
+// certificates and key still log in.
+func revokedOn(t *testing.T, n *node, a *sshca.Authority, d *site.Node, look func(node string, credential secret.Value) (*site.Login, error)) {
+	t.Helper()
+	n.Does("ssh-keygen -q -t ed25519 -N '' -f /root/ana; ssh-keygen -q -t ed25519 -N '' -f /root/stolen; cat /root/stolen.pub >> /root/.ssh/authorized_keys")
+	cert, err := a.Certify(strings.TrimSpace(n.Does("cat /root/ana.pub")), sshca.Login{Node: "n1", Account: "root", For: item.PersonalLogin("ana"), Life: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Does("echo '" + cert.Line + "' > /root/ana-cert.pub")
+	const login = "for k in ana stolen; do ssh -F none -i /root/$k -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@127.0.0.1 true 2>/dev/null && echo $k in || echo $k out; done"
+	n.Says(login, "ana in\nstolen in")
+	with := *d
+	with.References.Revoked = &item.Revoked{Site: "s1", People: []string{"ana"}, Keys: []string{strings.TrimSpace(n.Does("cat /root/stolen.pub"))}}
+	n.converges(&with)
+	n.Says(login, "ana out\nstolen out")
+	if l, err := look("n1", secret.New("root", n.fixture.key)); err != nil || l.By != site.ByCertificate {
+		t.Errorf("by certificate, with a list: %+v, %v", l, err)
+	}
+	if l, err := look("n2", secret.New("root", n.fixture.key)); err != nil || l.By != site.ByKey {
+		t.Errorf("by key, with a list: %+v, %v", l, err)
+	}
+	n.converges(d)
+	n.Says(login+"; ls /etc/ssh/slipway", "ana in\nstolen in\nauthorities\nprincipals")
 }

@@ -36,10 +36,11 @@ var positions = []Rule{
 	},
 }
 
-// positionOf returns a node's position, if all of it is known: unit, height and rack.
+// positionOf returns a node's position, if all of it is known, unit, height and rack,
+// and as the schema allows it.
 func positionOf(n *site.Node) (p site.Position, known bool) {
 	p = n.Position
-	return p, p.Unit > 0 && n.Rack != "" && (p.Height > 0 || !states(n, "position.height"))
+	return p, n.Rack != "" && 0 < p.Unit && p.Unit <= site.MaxUnits && p.Height <= site.MaxUnits && (p.Height > 0 || !states(n, "position.height"))
 }
 
 func positionOutside(s *site.Site, n *site.Node) []site.Finding {

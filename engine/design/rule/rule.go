@@ -96,6 +96,7 @@ func Areas() []Area {
 		{"sizes", spaces},
 		{"file systems", mounts},
 		{"holds", holds},
+		{"incidents", incidents},
 		{"roles", roleRules},
 		{"health", healthRules},
 		{"placement", placements},

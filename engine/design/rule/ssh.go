@@ -26,6 +26,14 @@ var sshRules = []Rule{
 nodes: "n1": system: ssh: accounts: ["root"]`,
 		Node: sshAccounts,
 	},
+	{
+		Code: "ssh-revoked", Severity: site.SeverityError,
+		What:  "The keys of `site.ssh.revoked` are public keys that can be read, none of them is an authority of `site.ssh.users`, and keys and people are named once.",
+		Why:   "With a key that nobody can read the nodes would refuse every login, and with a revoked authority every certificate.",
+		Wrong: `site: ssh: {users: ["` + someKey + `"], revoked: keys: ["` + someKey + `"]}`,
+		Right: `site: ssh: {users: ["` + someKey + `"], revoked: people: ["ana"]}`,
+		Site:  sshRevoked,
+	},
 }
 
 func sshAuthorities(s *site.Site) []site.Finding {
@@ -40,6 +48,30 @@ func sshAuthorities(s *site.Site) []site.Finding {
 				found = append(found, wrong(at, fmt.Sprintf("%q is named twice", cutShort(key)), "Remove one of the two."))
 			}
 		}
+	}
+	return found
+}
+
+func sshRevoked(s *site.Site) []site.Finding {
+	const at = "site.ssh.revoked.keys"
+	var found []site.Finding
+	for i, key := range s.SSH.Revoked.Keys {
+		if what := keyFault(key); what != "" {
+			found = append(found, wrong(at, fmt.Sprintf("key %d, %q, %s", i+1, cutShort(key), what), "Copy the line of the public key, as in authorized_keys."))
+		}
+		for _, authority := range s.SSH.Users {
+			if bareKey(key) == bareKey(authority) {
+				found = append(found, wrong(at, fmt.Sprintf("%q is an authority of site.ssh.users", cutShort(key)), "Remove it here. To use another authority, see site.ssh.epoch."))
+			}
+		}
+		for _, other := range s.SSH.Revoked.Keys[:i] {
+			if bareKey(key) == bareKey(other) {
+				found = append(found, wrong(at, fmt.Sprintf("%q is named twice", cutShort(key)), "Remove one of the two."))
+			}
+		}
+	}
+	for _, person := range repeated(s.SSH.Revoked.People) {
+		found = append(found, wrong("site.ssh.revoked.people", fmt.Sprintf("%s is named twice", person), "Remove one of the two."))
 	}
 	return found
 }

@@ -239,7 +239,8 @@ func (d *diary) sunday() {
 	d.ana("slipway approve")
 	d.ana("slipway status | tail -n 4")
 	d.says("Ana confirms it.")
-	d.ana("slipway approve compute-6")
+	shown := regexp.MustCompile(`slipway approve compute-6 --shown [0-9a-f]{32}`).FindString(d.Does("slipway approve"))
+	d.ana(shown)
 	d.Comes("slipway status", "11/11 in-sync")
 	d.ana("slipway history | tail -n 5")
 }

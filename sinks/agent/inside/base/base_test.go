@@ -97,6 +97,10 @@ func TestKilledBeforeEachStep(t *testing.T) {
 		{name: "changed", start: everything(), items: changed},
 		{name: "removed", start: everything(), remove: item.Keys(everything())},
 		{name: "absent", start: everything(), items: []item.Item{noAccount("ops"), noAccount("old")}},
+		{name: "revoked", start: everything(), items: []item.Item{revokes("compute-1", "ops", "root")}},
+		{name: "others revoked", start: []item.Item{revokes("compute-1", "root")}, items: []item.Item{hostname("compute-2"), logs("udp://10.0.0.6"), revokes("compute-1", "ops", "root")}},
+		{name: "none revoked", start: []item.Item{revokes("compute-1", "ops", "root")}, items: []item.Item{certificates("compute-1", "ops", "root")}},
+		{name: "revoked and removed", start: []item.Item{revokes("compute-1", "ops", "root")}, remove: []string{item.KindSSH}},
 		{name: "half removed", start: everything(), items: everything()[:1], remove: item.Keys(everything()[1:])},
 	} {
 		t.Run(c.name, func(t *testing.T) {

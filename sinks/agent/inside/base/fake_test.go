@@ -41,6 +41,7 @@ type fake struct {
 	exit      map[string]inside.Output
 	told      []string
 	authority string // signed the certificate that the session came by
+	noUnit    bool   // systemd does not run the SSH server
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -277,12 +278,19 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 			}
 			s.uploads = c.Args[0] == "restart"
 		}
+		if c.Args[0] == "is-active" && s.noUnit && strings.HasPrefix(c.Args[len(c.Args)-1], "ssh") {
+			return inside.Output{Code: 3}, nil // systemctl(1)
+		}
 		if c.Args[0] == "daemon-reload" || c.Args[0] == "is-active" {
 			break
 		}
 		s.restart = append(s.restart, c.Args[len(c.Args)-1])
 	case sshServer:
 		return s.sshd(c)
+	case sshKeygen:
+		if !strings.HasPrefix(string(c.Stdin), "SSHKRL") {
+			return inside.Output{Code: 255, Err: []byte("Invalid KRL file\n")}, nil
+		}
 	case "visudo", "rsyslogd":
 	default:
 		return inside.Output{Code: 127}, fmt.Errorf("no program %s", c.Path)

@@ -24,6 +24,8 @@ const (
 	sshSigners  = sshFiles + "/authorities"
 	sshNames    = sshFiles + "/principals"
 	sshText     = "# Slipway's, from the design.\nTrustedUserCAKeys " + sshSigners + "\nAuthorizedPrincipalsFile " + sshNames + "/%u\n"
+	sshRevoked  = sshFiles + "/revoked"
+	sshRevokes  = sshText + "RevokedKeys " + sshRevoked + "\n" // only with a list: without the file sshd refuses every key
 	sshServer   = "/usr/sbin/sshd"
 )
 
@@ -49,7 +51,7 @@ func (j *job) cannotSSH() (string, error) {
 	case !includesSSH(string(text)):
 		return sshMain + " reads no files of /etc/ssh/sshd_config.d: add the line `Include /etc/ssh/sshd_config.d/*.conf` at its beginning", nil
 	}
-	return j.setElsewhere(sshMain, 0)
+	return j.setElsewhere(sshMain, 0, "trustedusercakeys", "authorizedprincipalsfile")
 }
 
 // includesSSH says whether the main settings read our file, for all logins: before the first
@@ -113,8 +115,11 @@ func othersInSSH(settings map[string]string) string {
 	return ""
 }
 
-// holds says whether the settings let our certificates in.
-func holds(settings map[string]string) bool {
+// holds says whether the settings are those of our text.
+func holds(settings map[string]string, text string) bool {
+	if text == sshRevokes && settings["revokedkeys"] != sshRevoked {
+		return false
+	}
 	for name, want := range sshWanted {
 		if settings[name] != want {
 			return false
@@ -124,7 +129,7 @@ func holds(settings map[string]string) bool {
 }
 
 func (j *job) seeSSH(seen *inside.Seen) {
-	const accounts, authorities = item.KindSSH + ".accounts", item.KindSSH + ".authorities"
+	const accounts, authorities, revoked = item.KindSSH + ".accounts", item.KindSSH + ".authorities", item.KindSSH + ".revoked"
 	cannot, err := j.cannotSSH()
 	text, there, unread := j.read(sshSettings)
 	if err == nil {
@@ -140,13 +145,13 @@ func (j *job) seeSSH(seen *inside.Seen) {
 			seen.Unread[item.KindSSH] = err.Error()
 			return
 		}
-		if cannot = othersInSSH(settings); cannot == "" && there && string(text) == sshText && !holds(settings) {
+		if cannot = othersInSSH(settings); cannot == "" && there && isSSHText(text) && !holds(settings, string(text)) {
 			seen.Have[accounts] = "not in effect: sshd does not read " + sshSettings
 			return
 		}
 	}
 	if cannot != "" {
-		seen.Cannot[accounts], seen.Cannot[authorities] = cannot, cannot
+		seen.Cannot[accounts], seen.Cannot[authorities], seen.Cannot[revoked] = cannot, cannot, cannot
 	}
 	var made madeSSH
 	j.entry(item.KindSSH, nil, &made)
@@ -156,7 +161,7 @@ func (j *job) seeSSH(seen *inside.Seen) {
 	case j.rootsSSH() != nil:
 		seen.Have[accounts] = printable(j.rootsSSH().Error())
 		return
-	case string(text) != sshText:
+	case !isSSHText(text):
 		seen.Have[accounts] = "changed by hand"
 		return
 	case made.Reload && j.h.Live:
@@ -174,6 +179,7 @@ func (j *job) seeSSH(seen *inside.Seen) {
 		keys = append(keys, printable(item.Fingerprint(strings.TrimSpace(line))))
 	}
 	seen.Have[accounts], seen.Have[authorities] = item.List(names), item.List(keys)
+	j.seeRevoked(seen, string(text))
 }
 
 // sshNames are the names that let certificates in, of all accounts. One that is in the file of
@@ -210,6 +216,9 @@ func (j *job) checkSSH(want item.SSH) error {
 	if want.Node == "" || strings.ContainsAny(want.Node, " \t\r\n:/") || printable(want.Node) != want.Node {
 		return refused("%.100q is not the name of a node", want.Node)
 	}
+	if err := j.checkRevoked(want); err != nil {
+		return err
+	}
 	return j.keepCertificates(want)
 }
 
@@ -238,7 +247,11 @@ func (j *job) setSSH(want item.SSH) error {
 	case cannot != "":
 		return lacking(cannot)
 	}
-	if err := j.trySSH(want.Accounts); err != nil {
+	text, err := j.textSSH(want)
+	if err != nil {
+		return err
+	}
+	if err := j.trySSH(want.Accounts, text); err != nil {
 		return err
 	}
 	if err := j.take(item.KindSSH, nil); err != nil {
@@ -247,11 +260,17 @@ func (j *job) setSSH(want item.SSH) error {
 	if err := j.writeSSH(want); err != nil {
 		return err
 	}
-	return j.useSSH(want.Accounts)
+	if err := j.useSSH(want.Accounts, text); err != nil {
+		return err
+	}
+	if text == sshRevokes {
+		return nil
+	}
+	return j.delete(sshRevoked) // no server that runs has it in its settings any more
 }
 
 // trySSH has sshd read the settings before they count, where it runs.
-func (j *job) trySSH(accounts []string) error {
+func (j *job) trySSH(accounts []string, text string) error {
 	if !j.h.Live {
 		return nil
 	}
@@ -262,10 +281,10 @@ func (j *job) trySSH(accounts []string) error {
 	if others := othersInSSH(settings); others != "" {
 		return lacking(others)
 	}
-	if settings, err = j.sshd(accounts[0], sshText); err != nil {
+	if settings, err = j.sshd(accounts[0], text); err != nil {
 		return failed("with what lets certificates in, %v", err)
 	}
-	if !holds(settings) {
+	if !holds(settings, text) {
 		return failed("sshd does not take over what lets certificates in")
 	}
 	return nil
@@ -279,6 +298,9 @@ func (j *job) writeSSH(want item.SSH) error {
 		}
 	}
 	if err := j.put(sshSigners, []byte(strings.Join(want.Authorities, "\n")+"\n"), 0o644); err != nil {
+		return err
+	}
+	if err := j.writeRevoked(want); err != nil {
 		return err
 	}
 	for _, account := range want.Accounts {
@@ -305,14 +327,14 @@ func (j *job) writeSSH(want item.SSH) error {
 
 // useSSH puts the settings in place, and takes them back unless sshd accepts them for each
 // account. The server is reloaded, and goes on with the connections that it has.
-func (j *job) useSSH(accounts []string) error {
+func (j *job) useSSH(accounts []string, text string) error {
 	before, there, err := j.read(sshSettings)
 	if err != nil {
 		return failed("%v", err)
 	}
 	var made madeSSH
 	j.entry(item.KindSSH, nil, &made)
-	if string(before) == sshText {
+	if string(before) == text {
 		if !made.Reload {
 			return nil
 		}
@@ -321,11 +343,11 @@ func (j *job) useSSH(accounts []string) error {
 	if err := j.note(item.KindSSH, madeSSH{Reload: true}); err != nil {
 		return err
 	}
-	if err := j.put(sshSettings, []byte(sshText), 0o644); err != nil {
+	if err := j.put(sshSettings, []byte(text), 0o644); err != nil {
 		return err
 	}
-	if err := j.provenSSH(accounts); err != nil {
-		if j.h.LoginAuthority != "" && string(before) == sshText {
+	if err := j.provenSSH(accounts, text); err != nil {
+		if j.h.LoginAuthority != "" && string(before) == text {
 			return err // this session came by them
 		}
 		if there {
@@ -337,7 +359,7 @@ func (j *job) useSSH(accounts []string) error {
 }
 
 // provenSSH asks sshd whether the settings let certificates in for each account.
-func (j *job) provenSSH(accounts []string) error {
+func (j *job) provenSSH(accounts []string, text string) error {
 	if !j.h.Live {
 		return nil
 	}
@@ -346,7 +368,7 @@ func (j *job) provenSSH(accounts []string) error {
 		if err != nil {
 			return failed("%v. The settings are as they were", err)
 		}
-		if !holds(settings) {
+		if !holds(settings, text) {
 			return failed("another file of the SSH server keeps certificates for %s from counting, so its settings are as they were: look at `sshd -T -C user=%s`", account, account)
 		}
 	}
@@ -360,25 +382,35 @@ func (j *job) reloadSSH() error {
 	if !j.entry(item.KindSSH, nil, &made) || !made.Reload {
 		return nil
 	}
-	for _, unit := range []string{"ssh.service", "sshd.service"} {
-		if !j.h.Live {
-			break
-		}
-		out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"is-active", "--quiet", unit}})
-		if err != nil {
-			return failed("%v", err)
-		}
-		if out.Code != 0 {
-			continue
-		}
+	if !j.h.Live {
+		return j.note(item.KindSSH, madeSSH{})
+	}
+	unit, err := j.activeOf("ssh.service", "sshd.service") // one may be an alias of the other
+	if err != nil {
+		return err
+	}
+	if unit != "" {
 		before := j.listeners()
 		if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
 			return failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
 		}
 		j.awaitListener(before)
-		break // the other name is an alias
 	}
 	return j.note(item.KindSSH, madeSSH{})
+}
+
+// activeOf is the first unit that is active; empty for none.
+func (j *job) activeOf(units ...string) (string, error) {
+	for _, unit := range units {
+		out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"is-active", "--quiet", unit}})
+		if err != nil {
+			return "", failed("%v", err)
+		}
+		if out.Code == 0 {
+			return unit, nil
+		}
+	}
+	return "", nil
 }
 
 // reopens bounds how long a server that is reloaded takes to open its port again.
@@ -457,7 +489,7 @@ func (j *job) clearSSH() error {
 	if err != nil {
 		return failed("%v", err)
 	}
-	for _, file := range append(files, sshSigners) {
+	for _, file := range append(files, sshSigners, sshRevoked) {
 		if err := j.delete(file); err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (s *fake) sshd(c inside.Command) (inside.Output, error) {
 				}
 			case "broken":
 				broken = true
-			case "trustedusercakeys", "authorizedprincipalsfile":
+			case "trustedusercakeys", "authorizedprincipalsfile", "revokedkeys":
 				if _, set := all[strings.ToLower(word)]; !set {
 					all[strings.ToLower(word)] = value
 				}
@@ -59,7 +59,7 @@ func (s *fake) sshd(c inside.Command) (inside.Output, error) {
 		return inside.Output{Code: 255, Err: []byte("/etc/ssh/sshd_config: line 7: Bad configuration option: Broken\n")}, nil
 	}
 	out := "port 22\n"
-	for _, name := range []string{"trustedusercakeys", "authorizedprincipalsfile"} {
+	for _, name := range []string{"trustedusercakeys", "authorizedprincipalsfile", "revokedkeys"} {
 		out += name + " " + cmp.Or(all[name], "none") + "\n"
 	}
 	return inside.Output{Out: []byte(out)}, nil
@@ -279,7 +279,7 @@ func TestSettingsInUseAreNotTakenBack(t *testing.T) {
 	f.step = func(string) {}
 	j := &job{facet: f, ctx: t.Context(), h: s.host()}
 	s.put("/etc/ssh/sshd_config.d/70-x.conf", "Broken yes\n")
-	if err := j.useSSH([]string{"root"}); err == nil || s.get(sshSettings) != sshText {
+	if err := j.useSSH([]string{"root"}, sshText); err == nil || s.get(sshSettings) != sshText {
 		t.Errorf("got %v, and the settings are %q", err, s.get(sshSettings))
 	}
 }

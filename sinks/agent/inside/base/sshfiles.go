@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -17,7 +18,7 @@ func (j *job) rootsSSH() error {
 	if err != nil {
 		return failed("%v", err)
 	}
-	for _, path := range append([]string{sshFiles, sshNames, sshSigners, sshSettings}, files...) {
+	for _, path := range append([]string{sshFiles, sshNames, sshSigners, sshRevoked, sshSettings}, files...) {
 		at, err := j.place(path)
 		if err != nil {
 			return failed("%v", err)
@@ -37,10 +38,10 @@ func (j *job) rootsSSH() error {
 	return nil
 }
 
-// setElsewhere says which file other than ours sets what lets certificates in, also where it does so
+// setElsewhere says which file other than ours sets one of the named settings, also where it does so
 // for some logins behind a Match: our principals would hold for that authority's people, too, or
 // theirs for ours.
-func (j *job) setElsewhere(file string, depth int) (string, error) {
+func (j *job) setElsewhere(file string, depth int, names ...string) (string, error) {
 	const deepest = 16 // as sshd has it
 	if depth > deepest {
 		return file + " is included too deeply: let the SSH server's settings include less", nil
@@ -55,7 +56,7 @@ func (j *job) setElsewhere(file string, depth int) (string, error) {
 			continue
 		}
 		word := strings.ToLower(words[0])
-		if _, is := sshWanted[word]; is {
+		if slices.Contains(names, word) {
 			return fmt.Sprintf("another file of the SSH server, %s, sets %s to %s, and Slipway does not take its place: remove that setting, or let the design not name accounts for certificates",
 				printable(file), word, printable(words[1])), nil
 		}
@@ -63,7 +64,7 @@ func (j *job) setElsewhere(file string, depth int) (string, error) {
 			continue
 		}
 		for _, pattern := range words[1:] {
-			if found, err := j.setByIncluded(strings.Trim(pattern, `"`), depth+1); found != "" || err != nil {
+			if found, err := j.setByIncluded(strings.Trim(pattern, `"`), depth+1, names...); found != "" || err != nil {
 				return found, err
 			}
 		}
@@ -72,7 +73,7 @@ func (j *job) setElsewhere(file string, depth int) (string, error) {
 }
 
 // setByIncluded is setElsewhere for the files of a pattern.
-func (j *job) setByIncluded(pattern string, depth int) (string, error) {
+func (j *job) setByIncluded(pattern string, depth int, names ...string) (string, error) {
 	if !filepath.IsAbs(pattern) {
 		pattern = "/etc/ssh/" + pattern
 	}
@@ -88,7 +89,7 @@ func (j *job) setByIncluded(pattern string, depth int) (string, error) {
 		if is, _ := filepath.Match(pattern, file); !is || file == sshSettings {
 			continue
 		}
-		if found, err := j.setElsewhere(file, depth); found != "" || err != nil {
+		if found, err := j.setElsewhere(file, depth, names...); found != "" || err != nil {
 			return found, err
 		}
 	}

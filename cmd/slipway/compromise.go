@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-gitops/slipway/engine/incident"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// compromise are the flags of the command of that name.
+type compromise struct {
+	orderFlags
+	name, reason, since, write, confirm string
+	dryRun                              bool
+}
+
+func (a *app) compromiseCommand() *cobra.Command {
+	var f compromise
+	cmd := &cobra.Command{
+		Use: "compromise (NODE… --reason TEXT | --confirm NAME)", Short: "switch compromised machines off, and list what to replace",
+		Long: "Puts the nodes under quarantine at once: their machines are switched off without asking\n" +
+			"their operating systems, and stay off. Windows, pauses, limits and an unreachable repository\n" +
+			"do not delay it. Then shows every secret that the design names for these nodes, who else\n" +
+			"has it, and how to replace it. Slipway does not replace any itself. The command prints the\n" +
+			"lines for the design; commit them, so that the repository has the incident. More than\n" +
+			"5 nodes and 5 % of the site, a controller, a hypervisor with virtual machines or the\n" +
+			"bootstrap host wait for --confirm. So does every incident that came by a commit.\n" + exitHelp,
+		Example: "  slipway compromise compute-3 --reason \"found a shell that nobody opened\"\n  slipway compromise compute-3 compute-4 --reason \"same key\" --dry-run\n  slipway compromise --confirm shell-in-rack-2",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.confirm != "" {
+				if len(args) > 0 || f.reason != "" || f.name != "" || f.since != "" || f.write != "" || f.dryRun {
+					return usage("--confirm stands alone: the incident has its nodes and its reason already")
+				}
+				return a.confirmIncident(cmd.Context(), f)
+			}
+			if len(args) == 0 || f.reason == "" {
+				return usage("compromise needs the nodes and --reason: those who find the machines off will want to know")
+			}
+			return a.compromise(cmd.Context(), f, args)
+		},
+	}
+	cmd.Flags().StringVar(&f.reason, "reason", "", "what is known")
+	cmd.Flags().StringVar(&f.name, "name", "", "the incident's name (default: incident- and the time)")
+	cmd.Flags().StringVar(&f.since, "since", "", "when the machines may have been compromised first, such as 2026-03-01T18:00:00Z (default: now)")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be switched off and replaced")
+	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name, which waits")
+	f.add(cmd)
+	return cmd
+}
+
+// compromise orders an incident, and gives its lines for the design. The file is prepared first: a mistake
+// in its place is said before machines are switched off. It is written last.
+func (a *app) compromise(ctx context.Context, f compromise, nodes []string) error {
+	now := time.Now().UTC().Truncate(time.Second)
+	o := site.Order{Verb: site.VerbIncident, Incident: f.name, Nodes: nodes, CompromisedSince: now, Reason: site.Printable(f.reason), DryRun: f.dryRun}
+	if o.Incident == "" {
+		o.Incident = "incident-" + now.Format("20060102-150405")
+	}
+	if !site.IsIncidentName(o.Incident) {
+		return usage("--name takes up to 63 lower case letters, digits and hyphens")
+	}
+	if f.since != "" {
+		since, err := time.Parse(time.RFC3339, f.since)
+		if err != nil {
+			return usage("--since takes a time such as 2026-03-01T18:00:00Z, not %q", f.since)
+		}
+		o.CompromisedSince = since.UTC()
+	}
+	lines := linesOf(o)
+	path, text, fileErr := "", []byte(nil), error(nil)
+	if f.write != "" {
+		path, text, fileErr = incidentFile(f.write, o.Incident, lines)
+		if f.dryRun && fileErr != nil {
+			return fileErr
+		}
+	}
+	if err := a.order(ctx, f.orderFlags, o); err != nil {
+		return err
+	}
+	if f.dryRun || a.output == "json" && f.write == "" {
+		return nil
+	}
+	if fileErr == nil && path != "" {
+		if fileErr = replaceFile(path, text, 0o644); fileErr == nil {
+			return a.out.Println("wrote", path+": commit it")
+		}
+	}
+	a.out.Lay("\nCommit this in the site's design, so that the repository has the incident:\n\n" + lines)
+	if fileErr != nil {
+		return fmt.Errorf("the order was given, but the file was not written: %w", fileErr)
+	}
+	return nil
+}
+
+// linesOf are the lines of an incident as CUE. A text in JSON is one in CUE.
+func linesOf(o site.Order) string {
+	quoted := func(v any) string {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(v) // texts alone
+		return string(bytes.TrimSpace(b.Bytes()))
+	}
+	return fmt.Sprintf("incidents: %s: {\n\tnodes: %s\n\tsince:  %s\n\treason: %s\n}\n",
+		quoted(o.Incident), quoted(o.Nodes), quoted(o.CompromisedSince.UTC().Format(time.RFC3339Nano)), quoted(o.Reason))
+}
+
+var packageClause = regexp.MustCompile(`(?m)^package [A-Za-z_][A-Za-z0-9_]*$`)
+
+// incidentFile is the file to write for an incident, in the package of the other files there.
+func incidentFile(folder, name, lines string) (path string, text []byte, err error) {
+	path = filepath.Join(folder, "incident-"+name+".cue")
+	if _, err := os.Lstat(path); err == nil {
+		return "", nil, fmt.Errorf("%s is there already", path)
+	}
+	others, err := filepath.Glob(filepath.Join(folder, "*.cue"))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, other := range others {
+		data, err := os.ReadFile(other)
+		if clause := packageClause.Find(data); err == nil && clause != nil {
+			return path, fmt.Appendf(nil, "%s\n\n%s", clause, lines), nil
+		}
+	}
+	return "", nil, fmt.Errorf("%s has no file of a CUE package: --write takes the folder of the site's package in a checkout", folder)
+}
+
+// confirmIncident confirms the incident of a name as it waits at this moment, after it was shown.
+func (a *app) confirmIncident(ctx context.Context, f compromise) error {
+	all, err := a.incidents(f.orderFlags, f.confirm)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(i site.IncidentState) bool { return i.Acted.IsZero() })
+	if i < 0 {
+		return fmt.Errorf("incident %s waits for nothing: Slipway has acted on it", f.confirm)
+	}
+	if a.output != "json" {
+		a.out.Lay(incident.Text(&all[i]) + "\n")
+	}
+	return a.order(ctx, f.orderFlags, site.Order{Verb: site.VerbIncident, Digest: all[i].ID})
+}
+
+// incidents are those of the site that have a name, or all without one.
+func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error) {
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	r, err := daemon.Report(f.site)
+	if err != nil {
+		return nil, err
+	}
+	all := append([]site.IncidentState{}, r.Status.Incidents...)
+	if name == "" {
+		return all, nil
+	}
+	all = slices.DeleteFunc(all, func(i site.IncidentState) bool { return i.Name != name })
+	if len(all) == 0 {
+		return nil, errors.New("there is no incident " + site.Printable(name) + ": slipway incident lists them")
+	}
+	return all, nil
+}
+
+func (a *app) incidentCommand() *cobra.Command {
+	var f orderFlags
+	cmd := &cobra.Command{
+		Use: "incident [NAME]", Short: "show what was done about a compromise, and what people have to do", Args: atMost(1),
+		Long: "Without a name, lists the incidents that the daemon knows. With one, shows which machines\n" +
+			"are proven off, which secrets people have to replace, and what Slipway did not do.\n" + exitHelp,
+		Example: "  slipway incident\n  slipway incident shell-in-rack-2",
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			all, err := a.incidents(f, name)
+			if err != nil {
+				return err
+			}
+			return a.printIncidents(all, name != "")
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) printIncidents(all []site.IncidentState, whole bool) error {
+	if a.output == "json" {
+		return a.out.JSON(all)
+	}
+	if whole {
+		for i := range all {
+			if err := a.out.Lay(incident.Text(&all[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		return a.out.Println("no incidents")
+	}
+	t := newTable("incident", "found", "nodes", "state", "reason")
+	for _, i := range all {
+		t.AppendRow(table.Row{i.Name, i.Found.Local().Format(time.DateTime), len(i.Incident.Nodes), i.Verdict(), i.Incident.Reason})
+	}
+	return a.out.Println(t.Render())
+}

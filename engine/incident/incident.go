@@ -1,0 +1,168 @@
+// Package incident decides when Slipway acts on a compromise by itself, and finds the secrets that
+// the affected nodes could read. It is pure.
+package incident
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/say"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// What an incident may do to a site before a person has to confirm it: mostNodes nodes or mostPercent
+// percent of the site's nodes, whichever is more.
+const (
+	mostNodes   = 5
+	mostPercent = 5
+)
+
+// Unproven is why an incident that came by a commit waits.
+const Unproven = "it came by a commit, and Slipway cannot prove that whoever merged it may order it"
+
+// Reasons says why Slipway asks a person before it switches off the nodes of an incident; none if it
+// does not ask. Host is the node that the daemon runs on; empty if none is known.
+func Reasons(s *site.Site, i site.Incident, host string) (all []string) {
+	if most := max(mostNodes, len(s.Nodes)*mostPercent/100); len(i.Nodes) > most {
+		all = append(all, fmt.Sprintf("it names %s of %d, more than %d", say.Count(len(i.Nodes), "node"), len(s.Nodes), most))
+	}
+	for _, name := range i.Nodes {
+		n := s.Nodes[name]
+		switch {
+		case n == nil:
+			continue
+		case name == host:
+			all = append(all, fmt.Sprintf("%s is the bootstrap host: the daemon would switch itself off", name))
+		case neededBy(s, n.Role) != "":
+			all = append(all, fmt.Sprintf("%s is a controller: role %s needs nodes of its role %s", name, neededBy(s, n.Role), n.Role))
+		case s.Roles[n.Role] != nil && (s.Roles[n.Role].Majority || s.Roles[n.Role].Leader == name):
+			all = append(all, fmt.Sprintf("%s is a controller: its role %s keeps a majority or has it as its leader", name, n.Role))
+		}
+		for hv, h := range s.Hypervisors {
+			if h.Node == name && guests(s, hv) > 0 {
+				all = append(all, fmt.Sprintf("%s is hypervisor %s: its %s would go down with it", name, hv, say.Count(guests(s, hv), "virtual machine")))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// neededBy is the first role that needs nodes of a role; empty for none.
+func neededBy(s *site.Site, role string) string {
+	if role == "" {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Roles)) {
+		for _, needs := range s.Roles[name].Needs {
+			if _, does := needs[role]; does {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+func guests(s *site.Site, hypervisor string) (n int) {
+	for _, node := range s.Nodes {
+		if node.IsVirtual() && node.Virtual.Host.Hypervisor == hypervisor {
+			n++
+		}
+	}
+	return n
+}
+
+// New describes the incidents of a design that another one, which may be nil, does not have: what a
+// confirmation does, and the secrets to replace, in order.
+func New(before, after *site.Site) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(after.Incidents)) {
+		in := after.Incidents[name]
+		if before != nil {
+			if was, had := before.Incidents[name]; had && was.ID(name) == in.ID(name) {
+				continue
+			}
+		}
+		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %[1]s` puts %s under quarantine and switches them off (%s)", name, say.Some(in.Nodes, 10), in.Reason))
+		if why := Reasons(after, in, ""); len(why) > 0 {
+			lines = append(lines, "read before you confirm it: "+strings.Join(why, "; "))
+		}
+		exposed := Exposed(after, in.Nodes)
+		for i, x := range exposed[:min(len(exposed), mostShown)] {
+			also := ""
+			if len(x.Holders) > 0 {
+				also = ", also held by " + say.Some(x.Holders, 10)
+			}
+			lines = append(lines, fmt.Sprintf("to replace %d: %s, read by %s%s. %s", i+1, x.Secret, say.Some(x.Nodes, 10), also, x.Do))
+		}
+		if rest := len(exposed) - mostShown; rest > 0 {
+			lines = append(lines, fmt.Sprintf("and %s more to replace: `slipway incident %s` lists all after the merge", say.Count(rest, "secret"), name))
+		}
+	}
+	return lines
+}
+
+// mostShown is how many secrets of an incident a plan lists.
+const mostShown = 40
+
+// Text shows an incident as lines for people: what Slipway does or did, and what people have to.
+func Text(s *site.IncidentState) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { b.WriteString(site.Printable(fmt.Sprintf(format, args...)) + "\n") }
+	line("incident %s (%s): %s", s.Name, s.ID, s.Incident.Reason)
+	line("compromised since %s", at(s.Incident.Since))
+	switch {
+	case s.Commit != "":
+		line("found at %s in commit %s", at(s.Found), s.Commit[:min(len(s.Commit), 12)])
+	case !s.Found.IsZero():
+		line("ordered at %s by %s", at(s.Found), s.By)
+	}
+	if s.Confirmed != "" {
+		line("confirmed by %s", s.Confirmed)
+	}
+	switch {
+	case s.Acted.IsZero() && len(s.Waits) > 0:
+		line("WAITS: nothing was switched off. To act on it, run `slipway compromise --confirm %s`", s.Name)
+		for _, why := range s.Waits {
+			line("  because %s", why)
+		}
+		line("nodes: %s", strings.Join(s.Incident.Nodes, ", "))
+	case s.Acted.IsZero():
+		line("Slipway would put these under quarantine and switch them off at once: %s", strings.Join(s.Incident.Nodes, ", "))
+	default:
+		line("acted on since %s", at(s.Acted))
+		for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
+			line("  %s: %s", name, s.Nodes[name].Power)
+		}
+	}
+	if s.Removed && !s.Acted.IsZero() {
+		line("the design does not have it; this releases nothing")
+	}
+	line("")
+	line("%s", Assumption)
+	for i, x := range s.Exposed {
+		line("%d. %s, read by %s", i+1, x.Secret, say.Some(x.Nodes, 10))
+		if len(x.Holders) > 0 {
+			line("   also held by %s", say.Some(x.Holders, 10))
+		}
+		line("   %s", x.Do)
+	}
+	if len(s.Exposed) == 0 {
+		line("the design names no secret for these nodes")
+	}
+	line("")
+	line("Not done by Slipway:")
+	for _, left := range site.IncidentLeftOver {
+		line("- %s", left)
+	}
+	return b.String()
+}
+
+func at(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

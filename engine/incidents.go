@@ -1,0 +1,406 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/incident"
+	"github.com/slipway-gitops/slipway/engine/retry"
+	"github.com/slipway-gitops/slipway/engine/say"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// incidentsEvery is how often Slipway notes which nodes of incidents were seen off, and finishes what a
+// restart or an error has interrupted.
+const incidentsEvery = 2 * time.Second
+
+// compromise carries out an order about an incident: it shows, confirms or begins one.
+func (e *Engine) compromise(ctx context.Context, o site.Order) (string, error) {
+	e.handling.Lock()
+	defer e.handling.Unlock()
+	if o.Digest != "" {
+		return e.confirmIncident(ctx, o)
+	}
+	i, err := e.ordered(o)
+	if err != nil {
+		return "", err
+	}
+	if o.DryRun {
+		return strings.TrimSpace(incident.Text(&i)), nil
+	}
+	if len(i.Waits) > 0 {
+		if err := e.putIncident(ctx, i); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("nothing was switched off: incident %s waits for `slipway compromise --confirm %[1]s`, because %s", i.Name, strings.Join(i.Waits, "; ")), nil
+	}
+	return e.act(ctx, i)
+}
+
+// ordered is the incident that a person orders.
+func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	in := site.Incident{Nodes: o.Nodes, Since: o.CompromisedSince, Reason: o.Reason}
+	i := site.IncidentState{Name: o.Incident, ID: in.ID(o.Incident), Incident: in, By: o.By, Found: time.Now()}
+	switch {
+	case e.design == nil:
+		return i, fmt.Errorf("%w: no design is in force yet, so Slipway knows no node to switch off", site.ErrRefused)
+	case !site.IsIncidentName(o.Incident) || len(o.Nodes) == 0 || o.Reason == "":
+		return i, fmt.Errorf("%w: an incident has a name of lower case letters, digits and hyphens, nodes and a reason", site.ErrRefused)
+	case in.Since.After(i.Found.Add(10 * time.Minute)):
+		return i, fmt.Errorf("%w: the machines cannot have been compromised since %s, which is in the future", site.ErrRefused, in.Since.UTC().Format(time.RFC3339))
+	}
+	for _, name := range o.Nodes {
+		if e.workers[name] == nil {
+			return i, fmt.Errorf("%w: site %s has no node %q; nothing was switched off", site.ErrNotFound, e.Site, name)
+		}
+	}
+	if known, is := e.incidents[i.ID]; is && !known.Acted.IsZero() {
+		return i, fmt.Errorf("%w: Slipway has acted on incident %s since %s; `slipway incident %[2]s` shows it", site.ErrRefused, o.Incident, known.Acted.UTC().Format(time.RFC3339))
+	}
+	for id, known := range e.incidents {
+		if known.Name == o.Incident && id != i.ID {
+			return i, fmt.Errorf("%w: there is an incident %s with other nodes or another time; give this one another name (--name)", site.ErrRefused, o.Incident)
+		}
+	}
+	i.Waits = incident.Reasons(e.design, in, e.hostLocked())
+	i.Exposed = incident.Exposed(e.design, in.Nodes)
+	return i, nil
+}
+
+// confirmIncident acts on the incident that a person was shown.
+func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, error) {
+	e.mu.Lock()
+	i, known := e.incidents[o.Digest]
+	e.mu.Unlock()
+	switch {
+	case !known:
+		return "", fmt.Errorf("%w: no incident has the ID %s; its lines may have changed: `slipway incident` lists what waits", site.ErrNotFound, o.Digest)
+	case !i.Acted.IsZero():
+		return "", fmt.Errorf("%w: Slipway has acted on incident %s already", site.ErrRefused, i.Name)
+	}
+	i.Confirmed = o.By
+	return e.act(ctx, i)
+}
+
+// act puts the nodes of an incident under quarantine. It is recorded first that Slipway acts, so that a
+// restart goes on, and nothing acts a second time.
+func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) {
+	i.Acted = time.Now()
+	i.Nodes = map[string]site.IncidentNode{}
+	for _, name := range i.Incident.Nodes {
+		i.Nodes[name] = site.IncidentNode{}
+	}
+	if design := e.Design(); design != nil {
+		i.Exposed = incident.Exposed(design, i.Incident.Nodes)
+	}
+	if err := e.putIncident(ctx, i); err != nil {
+		return "", err
+	}
+	if err := e.holdNodesOf(ctx, i); err != nil {
+		return "", fmt.Errorf("incident %s is recorded, and Slipway tries on: %w", i.Name, err)
+	}
+	return fmt.Sprintf("incident %s: %s under quarantine, being switched off: %s. `slipway incident %[1]s` shows which are proven off, and the %s to replace",
+		i.Name, say.Count(len(i.Nodes), "node"), say.Some(slices.Sorted(maps.Keys(i.Nodes)), 10), say.Count(len(i.Exposed), "secret")), nil
+}
+
+// holdNodesOf puts the nodes of an incident under quarantine that are not, and records that it did.
+func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
+	by := cmp.Or(i.Confirmed, i.By)
+	all := e.workersThat(func(w *worker) bool { _, in := i.Nodes[w.name]; return in })
+	for _, w := range all {
+		e.note(site.Event{Node: w.name, Kind: site.EventOrder, By: by, Text: fmt.Sprintf("quarantined for incident %s: %s", i.Name, i.Incident.Reason)})
+	}
+	h := &site.Hold{By: by, Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: time.Now()}
+	if err := e.holdAll(ctx, all, h); err != nil {
+		return err
+	}
+	i.Held = time.Now()
+	return e.putIncident(ctx, i)
+}
+
+// putIncident records an incident, then shows it.
+func (e *Engine) putIncident(ctx context.Context, i site.IncidentState) error {
+	if err := e.Records.PutIncident(ctx, i); err != nil {
+		return fmt.Errorf("record incident %s: %w", i.Name, err)
+	}
+	e.mu.Lock()
+	e.incidents[i.ID] = i
+	e.mu.Unlock()
+	signal(e.acted)
+	e.touch()
+	return nil
+}
+
+// noteIncidents records the incidents of a design that has come into force. None of them acts before a
+// person confirms it: nothing proves that whoever merged them may order it. It forgets those that
+// wait and are not in the design any more.
+func (e *Engine) noteIncidents(ctx context.Context, rev site.Revision, design *site.Site) error {
+	e.handling.Lock()
+	defer e.handling.Unlock()
+	fresh, gone := e.comparedIncidents(rev, design)
+	for _, i := range fresh {
+		if err := e.putIncident(ctx, i); err != nil {
+			return err
+		}
+		e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("incident %s waits for `slipway compromise --confirm %[1]s`", i.Name)})
+	}
+	for _, id := range gone {
+		if err := e.Records.ForgetIncident(ctx, id); err != nil {
+			return fmt.Errorf("forget an incident that nobody confirmed: %w", err)
+		}
+		e.dropIncident(id)
+	}
+	return nil
+}
+
+func (e *Engine) comparedIncidents(rev site.Revision, design *site.Site) (fresh []site.IncidentState, gone []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	designed := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(design.Incidents)) {
+		in := design.Incidents[name]
+		id := in.ID(name)
+		designed[id] = true
+		if _, known := e.incidents[id]; known {
+			continue
+		}
+		i := site.IncidentState{Name: name, ID: id, Incident: in, Commit: rev.ID, Found: time.Now()}
+		i.Waits = append([]string{incident.Unproven}, incident.Reasons(design, in, e.hostLocked())...)
+		for _, known := range e.incidents {
+			if known.Name == name && !known.Acted.IsZero() {
+				i.Waits = append(i.Waits, fmt.Sprintf("Slipway has acted on incident %s since %s, and its lines have changed", name, known.Acted.UTC().Format(time.RFC3339)))
+			}
+		}
+		fresh = append(fresh, i)
+	}
+	for id, i := range e.incidents {
+		if i.Acted.IsZero() && i.Commit != "" && !designed[id] {
+			gone = append(gone, id)
+		}
+	}
+	return fresh, gone
+}
+
+func (e *Engine) dropIncident(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.incidents, id)
+	e.touch()
+}
+
+// hostLocked is the node of the design that the daemon runs on; empty if none is known to be it.
+func (e *Engine) hostLocked() string {
+	for _, n := range e.design.Nodes {
+		if slices.Contains(e.Host, n.Name) {
+			return n.Name
+		}
+		for _, address := range n.Addresses {
+			if slices.Contains(e.Host, address) {
+				return n.Name
+			}
+		}
+		if u, err := url.Parse(n.Endpoints[site.OS].URL); err == nil && u.Host != "" && slices.Contains(e.Host, u.Hostname()) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// keepIncidents finishes what was begun, and notes which machines were seen off, until ctx ends. It
+// sleeps while nothing is left to do.
+func (e *Engine) keepIncidents(ctx context.Context) {
+	for {
+		e.setProblem("incidents", e.tendIncidents(ctx))
+		if e.awaitsPower() {
+			if !retry.Sleep(ctx, incidentsEvery) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.acted:
+		}
+	}
+}
+
+// awaitsPower reports whether an incident has a quarantine to record or a machine to be seen off.
+func (e *Engine) awaitsPower() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.incidents {
+		for _, n := range i.Nodes {
+			if i.Held.IsZero() || n.Off.IsZero() && n.Released.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (e *Engine) tendIncidents(ctx context.Context) (err error) {
+	e.handling.Lock()
+	defer e.handling.Unlock()
+	for _, i := range e.unfinished() {
+		if i.Held.IsZero() {
+			err = errors.Join(err, e.holdNodesOf(ctx, i))
+		} else {
+			err = errors.Join(err, e.putIncident(ctx, i))
+		}
+	}
+	return err
+}
+
+// unfinished are the incidents to record: those whose quarantines were interrupted, and those of which
+// more machines were seen off, noted in them.
+func (e *Engine) unfinished() (all []site.IncidentState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.incidents {
+		switch {
+		case i.Acted.IsZero():
+		case i.Held.IsZero():
+			all = append(all, i)
+		default:
+			if nodes, more := e.seenOffLocked(i); more {
+				i.Nodes = nodes
+				all = append(all, i)
+			}
+		}
+	}
+	return all
+}
+
+func (e *Engine) seenOffLocked(i site.IncidentState) (nodes map[string]site.IncidentNode, more bool) {
+	nodes = maps.Clone(i.Nodes)
+	for name, n := range i.Nodes {
+		w := e.workers[name]
+		if w == nil || !n.Off.IsZero() || !n.Released.IsZero() {
+			continue
+		}
+		if p := w.memory.Observed.Facets[site.FacetPower]; p.Have["state"] == "off" && p.Seen.After(i.Acted) {
+			n.Off = p.Seen
+			nodes[name], more = n, true
+		}
+	}
+	return nodes, more
+}
+
+// release ends a quarantine. A node under an incident takes the incident's name: whoever releases
+// it has to know what has not been done.
+func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, error) {
+	e.handling.Lock()
+	defer e.handling.Unlock()
+	under := e.incidentsOf(w)
+	if len(under) > 0 {
+		first := under[0]
+		switch {
+		case w == nil:
+			return "", fmt.Errorf("%w: %s is not over, so nothing was released; release each node by its name, with `--incident NAME` where one has it", site.ErrRefused, incidentNames(under))
+		case !slices.ContainsFunc(under, func(i site.IncidentState) bool { return i.Name == o.Incident }):
+			return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
+				site.ErrRefused, w.name, incidentNames(under), say.Count(len(first.Exposed), "secret"), "to replace, and "+strings.Join(site.IncidentLeftOver, " "), w.name, first.Name)
+		}
+	} else if o.Incident != "" {
+		return "", fmt.Errorf("%w: no incident %s holds this node", site.ErrRefused, site.Printable(o.Incident))
+	}
+	done, err := e.hold(ctx, w, o)
+	if err != nil {
+		return "", err
+	}
+	for _, i := range under {
+		i.Nodes = maps.Clone(i.Nodes)
+		n := i.Nodes[w.name]
+		n.Released, n.ReleasedBy = time.Now(), o.By
+		i.Nodes[w.name] = n
+		if err := e.putIncident(ctx, i); err != nil {
+			return "", fmt.Errorf("%s, but that is not in its incident: %w", done, err)
+		}
+	}
+	return done, nil
+}
+
+// incidentsOf are the incidents that hold a node, or any node if w is nil, latest first.
+func (e *Engine) incidentsOf(w *worker) (all []site.IncidentState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.incidents {
+		if !i.Acted.IsZero() && (w == nil && i.IsActive() || w != nil && slices.Contains(i.Unreleased(), w.name)) {
+			all = append(all, i)
+		}
+	}
+	sortIncidents(all)
+	return all
+}
+
+func sortIncidents(all []site.IncidentState) {
+	slices.SortFunc(all, func(a, b site.IncidentState) int { return cmp.Or(b.Found.Compare(a.Found), cmp.Compare(a.ID, b.ID)) })
+}
+
+func incidentNames(all []site.IncidentState) string {
+	var names []string
+	for _, i := range all {
+		names = append(names, i.Name)
+	}
+	return "incident " + say.Some(names, 5)
+}
+
+// incidentsLocked are the incidents as the status has them.
+func (e *Engine) incidentsLocked() (all []site.IncidentState) {
+	for _, i := range e.incidents {
+		if e.design != nil {
+			in, designed := e.design.Incidents[i.Name]
+			i.Removed = !designed || in.ID(i.Name) != i.ID
+			if i.Acted.IsZero() {
+				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes)
+			}
+		}
+		i.Nodes = maps.Clone(i.Nodes)
+		for name, n := range i.Nodes {
+			n.Power = e.powerOfLocked(name, n)
+			i.Nodes[name] = n
+		}
+		all = append(all, i)
+	}
+	sortIncidents(all)
+	return all
+}
+
+// powerOfLocked says what is known of the power of a node of an incident.
+func (e *Engine) powerOfLocked(name string, n site.IncidentNode) string {
+	w := e.workers[name]
+	off := "not proven off"
+	if !n.Off.IsZero() {
+		off = "power seen off at " + n.Off.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case !n.Released.IsZero():
+		return fmt.Sprintf("%s; released at %s by %s", off, n.Released.UTC().Format(time.RFC3339), n.ReleasedBy)
+	case w == nil:
+		return off + "; the node has left the design, and Slipway does not reach its machine: check it by hand"
+	}
+	p, seen := w.memory.Observed.Facets[site.FacetPower], w.memory.Observed.Seen()
+	switch {
+	case !w.node.Machine().Known():
+		return off + ": the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand"
+	case w.blind && seen.IsZero():
+		return off + ": the BMC has never answered: " + w.status.Reason
+	case w.blind:
+		return fmt.Sprintf("%s: the BMC does not answer since %s: %s", off, seen.UTC().Format(time.RFC3339), w.status.Reason)
+	case n.Off.IsZero():
+		return off + " yet: " + cmp.Or(w.status.Reason, "the machine was not looked at since")
+	case p.Have["state"] != "off":
+		return fmt.Sprintf("%s, and %s again since: Slipway switches it off again", off, cmp.Or(p.Have["state"], "unknown"))
+	}
+	return off
+}

@@ -1,0 +1,134 @@
+package item
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Revoked is who and what may no longer log in to a system by SSH.
+type Revoked struct {
+	// Site is the one that the certificates were signed for.
+	Site string `json:"site"`
+	// People are those whose certificates from `slipway ssh` do not count.
+	People []string `json:"people,omitempty"`
+	// Keys are public keys, "ssh-ed25519 AAAA…", that do not count, neither alone nor in a certificate.
+	Keys []string `json:"keys,omitempty"`
+}
+
+// NoneRevoked is the field "revoked" of a system that has no list of revoked keys.
+const NoneRevoked = "none"
+
+// LoginID is the key ID of a certificate for an account of a node. It says who logs in:
+// "daemon", or PersonalLogin of a caller.
+func LoginID(site, node, account, who string) string {
+	return fmt.Sprintf("slipway %s %s %s: %s", site, node, account, who)
+}
+
+// PersonalLogin names a caller of `slipway ssh` in LoginID.
+func PersonalLogin(caller string) string { return caller + " by slipway ssh" }
+
+// CallersNamed are the callers that a name stands for: a user of the daemon's socket, and a person
+// and a token of the API.
+func CallersNamed(name string) []string {
+	return []string{name, name + " (certificate)", "token " + name}
+}
+
+// The parts of a list of revoked keys (OpenSSH's PROTOCOL.krl, sections 1, 2 and 4).
+const (
+	krlMagic        = "SSHKRL\n\x00"
+	krlVersion      = 1
+	krlCertificates = 1
+	krlExplicitKeys = 2
+	krlKeyIDs       = 0x23
+)
+
+// KRL is the list of revoked keys of a system in OpenSSH's binary format; nil if nothing is
+// revoked. The same design gives the same bytes. Its comment says what it revokes.
+func (s SSH) KRL() ([]byte, error) {
+	if s.Revoked == nil || len(s.Revoked.People)+len(s.Revoked.Keys) == 0 {
+		return nil, nil
+	}
+	people, keys := slices.Sorted(slices.Values(s.Revoked.People)), slices.Sorted(slices.Values(s.Revoked.Keys))
+	var ids, blobs, names []byte
+	for _, person := range people {
+		names = append(names, ", "+person...)
+		for _, account := range slices.Sorted(slices.Values(s.Accounts)) {
+			for _, caller := range CallersNamed(person) {
+				ids = krlString(ids, []byte(LoginID(s.Revoked.Site, s.Node, account, PersonalLogin(caller))))
+			}
+		}
+	}
+	for _, key := range keys {
+		blob, err := keyBlob(key)
+		if err != nil {
+			return nil, fmt.Errorf("the revoked key %.60q %w", key, err)
+		}
+		names = append(names, ", "+Fingerprint(key)...)
+		blobs = krlString(blobs, blob)
+	}
+	list := binary.BigEndian.AppendUint32([]byte(krlMagic), krlVersion)
+	list = append(list, make([]byte, 3*8)...) // version and date of the list, and flags: the same list for the same design
+	list = krlString(list, nil)
+	list = krlString(list, bytes.TrimPrefix(names, []byte(", ")))
+	if len(ids) > 0 {
+		// Without a key of an authority it counts for all of them.
+		section := krlString(krlString(nil, nil), nil)
+		section = krlString(append(section, krlKeyIDs), ids)
+		list = krlString(append(list, krlCertificates), section)
+	}
+	if len(blobs) > 0 {
+		list = krlString(append(list, krlExplicitKeys), blobs)
+	}
+	return list, nil
+}
+
+// RevokedBy is the field "revoked" of a system with a list: what its comment says it revokes, and
+// the beginning of its SHA-256, which tells a list that somebody changed.
+func RevokedBy(list []byte) string {
+	if list == nil {
+		return NoneRevoked
+	}
+	sum := sha256.Sum256(list)
+	return fmt.Sprintf("%s (list %x)", krlComment(list), sum[:6])
+}
+
+// krlComment is the comment in the header of a list.
+func krlComment(list []byte) string {
+	const header = len(krlMagic) + 4 + 3*8
+	if !bytes.HasPrefix(list, []byte(krlMagic)) || len(list) < header {
+		return "not a list of revoked keys"
+	}
+	rest := list[header:]
+	var text []byte
+	for range 2 { // a reserved string, and the comment
+		if len(rest) < 4 || uint64(binary.BigEndian.Uint32(rest)) > uint64(len(rest)-4) {
+			return "a list of revoked keys that is cut off"
+		}
+		length := 4 + int(binary.BigEndian.Uint32(rest))
+		text, rest = rest[4:length], rest[length:]
+	}
+	return string(text)
+}
+
+func krlString(to, s []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(to, uint32(len(s))), s...)
+}
+
+// keyBlob is a public key in SSH's encoding.
+func keyBlob(key string) ([]byte, error) {
+	words := strings.Fields(key)
+	if len(words) < 2 || strings.ContainsAny(key, "\r\n") {
+		return nil, errors.New("is not one line \"ssh-ed25519 AAAA…\"")
+	}
+	blob, err := base64.StdEncoding.DecodeString(words[1])
+	if err != nil || !bytes.HasPrefix(blob, krlString(nil, []byte(words[0]))) {
+		return nil, errors.New("cannot be read")
+	}
+	return blob, nil
+}

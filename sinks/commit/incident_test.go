@@ -1,0 +1,36 @@
+package commit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+func TestIncidentPage(t *testing.T) {
+	at := time.Date(2026, 3, 1, 18, 0, 0, 0, time.UTC)
+	i := site.IncidentState{
+		Name: "shell", ID: "0123456789abcdef0123456789abcdef", By: "ann", Found: at, Acted: at, Held: at.Add(time.Second),
+		Incident: site.Incident{Nodes: []string{"n1"}, Since: at.Add(-time.Hour), Reason: "</td><script>x</script>\n# all clear | [a](b)"},
+		Nodes:    map[string]site.IncidentNode{"n1": {Power: "not proven off: the BMC does not answer since 2026-03-01T18:00:00Z"}},
+		Exposed:  []site.Exposed{{Secret: "credential bmc", Nodes: []string{"n1"}, Holders: []string{"n2"}, Do: "run `slipway secret set bmc`"}},
+		Removed:  true,
+	}
+	if got := incidentFile(&i); got != "incidents/shell-01234567.md" {
+		t.Errorf("file %s", got)
+	}
+	page := string(incidentPage("berlin", &i))
+	for _, part := range []string{"# Incident shell: 0 of 1 seen off", "not proven off: the BMC does not answer since", "credential bmc | n1 | n2", "That releases nothing", "ordered by ann"} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page has no %q:\n%s", part, page)
+		}
+	}
+	if strings.Contains(page, "<script") || strings.Contains(page, "\n# all clear") || strings.Contains(page, "[a](b)") {
+		t.Errorf("the reason is markup:\n%s", page)
+	}
+	i.Acted, i.Waits = time.Time{}, []string{"it came by a commit"}
+	if page := string(incidentPage("berlin", &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm shell`") {
+		t.Errorf("page of an incident that waits:\n%s", page)
+	}
+}
