@@ -22,24 +22,29 @@ type Identity struct {
 	access.Caller
 	// Verbs are those that the caller may use on anything of a site, by site.
 	Verbs map[string][]access.Verb `json:"verbs"`
+	// Whole are those that it may use on the whole site, by site.
+	Whole map[string][]access.Verb `json:"whole"`
 }
 
 func about() []route {
 	return []route{
 		{method: http.MethodGet, path: "/openapi.json", scope: ofCaller, about: "Returns this description as OpenAPI.", gives: map[string]any{},
 			serve: func(*call) (any, error) { return prepared(openAPI), nil }},
-		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site.", gives: Identity{}, serve: whoAmI},
+		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site, and on the whole of it.", gives: Identity{}, serve: whoAmI},
 		{method: http.MethodGet, path: "/sites", scope: ofCaller, about: "Lists the names of the sites that the daemon manages.", gives: []string{},
 			serve: func(c *call) (any, error) { return c.daemon.Sites(), nil }},
 	}
 }
 
 func whoAmI(c *call) (any, error) {
-	is := Identity{c.caller, map[string][]access.Verb{}}
+	is := Identity{c.caller, map[string][]access.Verb{}, map[string][]access.Verb{}}
 	for _, name := range c.daemon.Sites() {
 		for _, m := range access.Verbs {
 			if c.policy.MaySome(c.caller, m.Verb, name) {
 				is.Verbs[name] = append(is.Verbs[name], m.Verb)
+			}
+			if c.policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
+				is.Whole[name] = append(is.Whole[name], m.Verb)
 			}
 		}
 	}

@@ -33,6 +33,7 @@ var Acts = []Act{
 	{Verb: site.VerbRetry, Label: "Retry now", Does: "Slipway tries again now, without waiting. For the whole site this also continues a halted rollout.", Site: true, Node: true},
 	{Verb: site.VerbQuarantine, Label: "Quarantine", Does: "Slipway forces the power off at once, without a shutdown, and keeps it off. Running work on the machine is cut off, and unsaved data is lost.", Until: "Release ends the quarantine.", Site: true, Node: true, Reason: true, Grave: true},
 	{Verb: site.VerbRelease, Label: "Release", Does: "The quarantine ends. Slipway powers the machine on if the design says so.", Site: true, Node: true},
+	{Verb: site.VerbIncident, Label: "Report a compromise", Does: "Slipway puts the nodes under quarantine: it forces their power off at once through their BMCs, and keeps it off. Running work is cut off, and unsaved data is lost. Windows, pauses and limits do not delay this. Slipway replaces no secret: it lists those that count as read.", Until: "A person releases each node, with the name of the incident.", Site: true, Node: true, Reason: true, Grave: true},
 	{Verb: site.VerbTakeOver, Label: "Take over", Does: "This daemon continues for the site although another one acted for it later. Do this only if the other daemon is gone: two daemons for one site undo each other's work.", Site: true, Reason: true, Grave: true},
 }
 
@@ -55,6 +56,11 @@ type question struct {
 	Status *site.NodeStatus
 	All    int
 	On     int // nodes that are on, as far as that is known
+	// Incidents are those that hold the node, or the one that is confirmed by its ID Confirm. Look is
+	// what a daemon says that it would do.
+	Incidents []site.IncidentState
+	Confirm   string
+	Look      string
 	// Gone says why there is nothing to confirm.
 	Gone  string
 	Error string
@@ -65,36 +71,49 @@ type question struct {
 
 // ask shows what an act would do, and its form.
 func (s *Site) ask(w http.ResponseWriter, r *http.Request) {
-	s.confirm(w, r, r.URL.Query(), "", http.StatusOK)
+	s.confirm(w, r, r.URL.Query(), question{}, http.StatusOK)
 }
 
-func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values, wrong string, status int) {
-	a, known := actOf(r.PathValue("verb"))
-	if !known {
+// confirm shows the form of an act, with what is known already: what was wrong, or what it would do.
+func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values, known question, status int) {
+	a, is := actOf(r.PathValue("verb"))
+	if !is {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such action"})
 		return
 	}
 	q := &request{s: s, r: r, site: r.PathValue("site"), node: given.Get("node"), whole: true}
 	page, err := q.shell("do", a.Label)
-	if err == nil && !page.May[string(a.Verb)] {
+	if err == nil && !page.mayAsk(a, given) {
 		err = &answer{status: http.StatusForbidden, Text: page.Who + " may not " + string(a.Verb) + " here"}
 	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	c := &question{Act: a, Node: q.node, Given: given, Error: wrong, Back: back(q)}
+	c := &known
+	c.Act, c.Node, c.Given, c.Back = a, q.node, given, back(q)
 	if err := c.load(q, page); err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	page.Content = c
-	if c.Node != "" {
+	if a.Verb == site.VerbIncident {
+		page.Title = c.Label
+	} else if c.Node != "" {
 		page.Title += " " + c.Node
 	} else if c.Verb != site.VerbApprove {
 		page.Title += ": whole site " + page.Site
 	}
 	s.write(w, "do", page, status)
+}
+
+// mayAsk says whether the caller may ask for an act. The API decides: this is what a page offers.
+func (p *Shell) mayAsk(a Act, given url.Values) bool {
+	switch {
+	case given.Get("node") != "", a.Verb == site.VerbApprove, a.Verb == site.VerbIncident && given.Get("confirm") == "":
+		return p.May[string(a.Verb)] // which nodes it is about is in the form
+	}
+	return p.Whole[string(a.Verb)]
 }
 
 func back(q *request) string {
@@ -107,6 +126,13 @@ func back(q *request) string {
 // load finds out what the act is about now.
 func (c *question) load(q *request, page *Shell) error {
 	digest := c.Given.Get("digest")
+	if c.Verb == site.VerbIncident {
+		c.loadIncident(page)
+		return nil
+	}
+	if c.Verb == site.VerbRelease && c.Node != "" {
+		c.Incidents = holding(page.Status, c.Node)
+	}
 	if c.Node != "" {
 		var d control.NodeDetail
 		if err := q.get(q.ofNode(""), &d); err != nil {
@@ -171,16 +197,20 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 	}
 	body, wrong := orderOf(a, r.PostForm, s.now())
 	if wrong != "" {
-		s.confirm(w, r, r.PostForm, wrong, http.StatusBadRequest)
+		s.confirm(w, r, r.PostForm, question{Error: wrong}, http.StatusBadRequest)
 		return
 	}
-	q := &request{s: s, r: r, site: r.PathValue("site"), node: r.PostForm.Get("node")}
+	q := &request{s: s, r: r, site: r.PathValue("site"), node: r.PostForm.Get("node"), whole: true}
 	var done struct {
 		Done string `json:"done"`
 	}
 	if err := q.do(http.MethodPost, q.ofSite(string(a.Verb)), body, &done); err != nil {
 		e := asAnswer(err)
-		s.confirm(w, r, r.PostForm, "Nothing was done: "+e.Text, e.status)
+		s.confirm(w, r, r.PostForm, question{Error: "Nothing was done: " + e.Text}, e.status)
+		return
+	}
+	if isLook(a, r.PostForm) {
+		s.confirm(w, r, r.PostForm, question{Look: done.Done}, http.StatusOK)
 		return
 	}
 	page, err := q.shell("do", a.Label)
@@ -205,6 +235,9 @@ func isOwnForm(r *http.Request) bool {
 // orderOf is the body of the API's route for what a form asks, or says what is missing.
 func orderOf(a Act, f url.Values, now time.Time) (body map[string]any, wrong string) {
 	body = map[string]any{}
+	if a.Verb == site.VerbIncident {
+		return incidentOrder(f, isLook(a, f))
+	}
 	reason := strings.TrimSpace(f.Get("reason"))
 	node, digest := f.Get("node"), f.Get("digest")
 	switch {
@@ -236,6 +269,9 @@ func orderOf(a Act, f url.Values, now time.Time) (body map[string]any, wrong str
 		body["node"] = node
 	} else {
 		body["all"] = true
+	}
+	if name := strings.TrimSpace(f.Get("incident")); a.Verb == site.VerbRelease && name != "" {
+		body["incident"] = name
 	}
 	if length := f.Get("for"); a.Verb == site.VerbPause && length != "" {
 		d, err := time.ParseDuration(length)

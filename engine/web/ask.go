@@ -182,7 +182,7 @@ func bounded(text []byte, most int) []byte {
 
 // shell asks who asks, and for the status that every page of a site begins with.
 func (q *request) shell(name, title string) (*Shell, error) {
-	p := &Shell{Title: title, Name: name, Site: q.site, Node: q.node, Now: q.s.now(), May: map[string]bool{}, Style: q.s.named("style.css"), Script: q.s.named("script.js"), Icon: q.s.named("icon.svg")}
+	p := &Shell{Title: title, Name: name, Site: q.site, Node: q.node, Now: q.s.now(), May: map[string]bool{}, Whole: map[string]bool{}, Style: q.s.named("style.css"), Script: q.s.named("script.js"), Icon: q.s.named("icon.svg")}
 	if err := q.get("/whoami", &q.who); err != nil {
 		return nil, err
 	}
@@ -202,6 +202,9 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	}
 	for _, v := range q.who.Verbs[q.site] {
 		p.May[string(v)] = true
+	}
+	for _, v := range q.who.Whole[q.site] {
+		p.Whole[string(v)] = true
 	}
 	if !p.May[string(access.Read)] {
 		return nil, &answer{status: http.StatusForbidden, Text: q.who.String() + " may not read site " + q.site + ": ask for a line in the access file on the daemon's host"}

@@ -32,6 +32,8 @@ type fleet struct {
 	now  time.Time
 }
 
+const digestOfIncident = "abcdef0123456789abcdef0123456789"
+
 const digestOfSet = "0123456789abcdef0123456789abcdef"
 
 func (f *fleet) Sites() []string { return []string{"berlin"} }
@@ -94,6 +96,11 @@ func (f *fleet) Report(string) (site.Report, error) {
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
+	exposed := []site.Exposed{{Secret: "credential bmc " + f.said, Nodes: []string{"web-3"}, Holders: []string{"web-4", f.said}, Do: "Change it at the BMCs, then in the design. " + f.said}}
+	s.Incidents = []site.IncidentState{
+		{Name: "waiting-one", ID: digestOfIncident, Incident: site.Incident{Nodes: []string{"web-3", "web-4"}, Since: at, Reason: "a shell " + f.said}, Commit: rev.ID, Found: at, Waits: []string{"it came by a commit " + f.said}, Exposed: exposed},
+		{Name: "shell-in-rack-2", ID: digestOfSet, Incident: site.Incident{Nodes: []string{"db-2", "web-4"}, Since: at.Add(-time.Hour), Reason: "a shell " + f.said}, By: f.said, Found: at, Acted: at, Held: at.Add(time.Second), Exposed: exposed,
+			Nodes: map[string]site.IncidentNode{"db-2": {Off: at.Add(8 * time.Second), Power: "power seen off at 18:00 " + f.said}, "web-4": {Power: "not proven off: the BMC does not answer " + f.said}}}}
 	for i, name := range f.names() {
 		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: "R750 " + f.said, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
@@ -185,6 +192,9 @@ func (f *fleet) Do(_ context.Context, _ string, o site.Order) (string, error) {
 	if o.Reason == "refuse" {
 		return "", fmt.Errorf("%w: not now", site.ErrRefused)
 	}
+	if o.DryRun {
+		return "Slipway would put these under quarantine: " + strings.Join(o.Nodes, ", ") + "\n1. credential bmc " + f.said, nil
+	}
 	f.orders = append(f.orders, o)
 	return string(o.Verb) + " is done " + f.said, nil
 }
@@ -243,5 +253,6 @@ func every() []string {
 			all = append(all, "/sites/berlin/do/"+string(a.Verb)+"?node=db-1")
 		}
 	}
-	return append(all, "/sites/berlin/nodes/db-1", "/sites/berlin/nodes/web-3", "/sites/berlin/nodes/none", "/sites/paris", "/none")
+	return append(all, "/sites/berlin/incidents?name=shell-in-rack-2", "/sites/berlin/incidents?name=waiting-one", "/sites/berlin/do/incident?confirm="+digestOfIncident, "/sites/berlin/do/release?node=db-2",
+		"/sites/berlin/nodes/db-2", "/sites/berlin/nodes/db-1", "/sites/berlin/nodes/web-3", "/sites/berlin/nodes/none", "/sites/paris", "/none")
 }

@@ -28,6 +28,9 @@ type overviewPage struct {
 	Events []site.Event
 }
 
+// Ongoing are the incidents that are not over.
+func (p overviewPage) Ongoing() []site.IncidentState { return ongoing(&p.Status) }
+
 // isHalted says whether the rollout begins no further node.
 func (p overviewPage) isHalted() bool {
 	r := p.Status.Rollout
@@ -137,6 +140,8 @@ type nodePage struct {
 	control.NodeDetail
 	Events []site.Event
 	Losses site.Losses // of the set that waits, on this node
+	// Incidents are those that hold the node.
+	Incidents []site.IncidentState
 }
 
 func node(q *request) (any, []string, error) {
@@ -153,6 +158,7 @@ func node(q *request) (any, []string, error) {
 	if err := q.get(q.ofSite("status"), &s); err != nil && !isDenied(err) {
 		return nil, nil, err
 	}
+	p.Incidents = holding(&s, q.node)
 	for _, l := range s.Waiting {
 		if l.Node == q.node {
 			p.Losses = append(p.Losses, l)

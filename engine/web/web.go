@@ -87,6 +87,7 @@ var views = []view{
 	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: plan},
 	{path: "/sites/{site}/findings", name: "findings", title: "Findings", load: findings},
 	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", load: approvals},
+	{path: "/sites/{site}/incidents", name: "incidents", title: "Incidents", load: incidents},
 	{path: "/sites/{site}/verify", name: "verify", title: "Verify", load: verify},
 	{path: "/sites/{site}/history", name: "history", title: "History", load: history},
 	{path: "/sites/{site}/audit", name: "audit", title: "Audit log", load: audit},
@@ -99,6 +100,7 @@ type Shell struct {
 	Sites       []string
 	Who         string
 	May         map[string]bool // verbs that the caller may use on anything of the site
+	Whole       map[string]bool // verbs that the caller may use on the whole site
 	JSON        []string        // where the page came from
 	Live        string          // where changes of the page come from; empty for a page that does not change
 	Wall        bool

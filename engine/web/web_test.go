@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"golang.org/x/net/html"
@@ -106,16 +107,19 @@ func TestActs(t *testing.T) {
 	h := opened(t, f)
 	own := []string{"Sec-Fetch-Site", "same-origin"}
 	for form, want := range map[string]site.Order{
-		"approve?digest=" + digestOfSet + "&sure=yes":                    {Verb: site.VerbApprove, Digest: digestOfSet},
-		"approve?node=db-1&shown=" + digestOfSet + "&sure=yes&reason=ok": {Verb: site.VerbApprove, Node: "db-1", Shown: digestOfSet, Reason: "ok"},
-		"disapprove?node=db-1&sure=yes":                                  {Verb: site.VerbDisapprove, Node: "db-1"},
-		"pause?reason=smoke&sure=yes":                                    {Verb: site.VerbPause, Reason: "smoke"},
-		"pause?node=db-1&reason=smoke&sure=yes":                          {Verb: site.VerbPause, Node: "db-1", Reason: "smoke"},
-		"resume?sure=yes":                                                {Verb: site.VerbResume},
-		"retry?node=db-1&sure=yes":                                       {Verb: site.VerbRetry, Node: "db-1"},
-		"quarantine?node=db-1&reason=x&sure=yes":                         {Verb: site.VerbQuarantine, Node: "db-1", Reason: "x"},
-		"release?node=db-1&sure=yes":                                     {Verb: site.VerbRelease, Node: "db-1"},
-		"take-over?reason=gone&sure=yes":                                 {Verb: site.VerbTakeOver, Reason: "gone"},
+		"approve?digest=" + digestOfSet + "&sure=yes":                                       {Verb: site.VerbApprove, Digest: digestOfSet},
+		"approve?node=db-1&shown=" + digestOfSet + "&sure=yes&reason=ok":                    {Verb: site.VerbApprove, Node: "db-1", Shown: digestOfSet, Reason: "ok"},
+		"disapprove?node=db-1&sure=yes":                                                     {Verb: site.VerbDisapprove, Node: "db-1"},
+		"pause?reason=smoke&sure=yes":                                                       {Verb: site.VerbPause, Reason: "smoke"},
+		"pause?node=db-1&reason=smoke&sure=yes":                                             {Verb: site.VerbPause, Node: "db-1", Reason: "smoke"},
+		"resume?sure=yes":                                                                   {Verb: site.VerbResume},
+		"retry?node=db-1&sure=yes":                                                          {Verb: site.VerbRetry, Node: "db-1"},
+		"quarantine?node=db-1&reason=x&sure=yes":                                            {Verb: site.VerbQuarantine, Node: "db-1", Reason: "x"},
+		"release?node=db-1&sure=yes":                                                        {Verb: site.VerbRelease, Node: "db-1"},
+		"incident?confirm=" + digestOfIncident + "&sure=yes":                                {Verb: site.VerbIncident, Digest: digestOfIncident},
+		"incident?nodes=db-1+web-1&since=2026-03-01T18:00:00Z&name=shell&reason=x&sure=yes": {Verb: site.VerbIncident, Incident: "shell", Nodes: []string{"db-1", "web-1"}, CompromisedSince: time.Date(2026, 3, 1, 18, 0, 0, 0, time.UTC), Reason: "x"},
+		"release?node=db-2&incident=shell-in-rack-2&sure=yes":                               {Verb: site.VerbRelease, Node: "db-2", Incident: "shell-in-rack-2"},
+		"take-over?reason=gone&sure=yes":                                                    {Verb: site.VerbTakeOver, Reason: "gone"},
 	} {
 		path, body, _ := strings.Cut(form, "?")
 		f.orders = nil
@@ -151,6 +155,10 @@ func TestNothingIsDone(t *testing.T) {
 		{"retry?sure=yes", []string{"Origin", "https://evil.example.org"}, 403, "not sent by a page of this host"},
 		{"pause?sure=yes&reason=refuse", own, 409, "Nothing was done: refused: not now"},
 		{"pause?sure=yes&reason=x&for=later", own, 400, "a time like 30m"},
+		{"incident?nodes=db-1&reason=x&since=2026-03-01T18:00:00Z&name=shell", own, 400, "Tick the box"},
+		{"incident?nodes=db-1&reason=x&since=yesterday&name=shell&sure=yes", own, 400, "one like 2026-03-01T18:00:00Z"},
+		{"incident?nodes=db-1&since=2026-03-01T18:00:00Z&name=shell&step=look", own, 400, "Write what is known"},
+		{"incident?nodes=db-1&reason=x&since=2026-03-01T18:00:00Z&name=shell&step=look&sure=yes", own, 200, "1. credential bmc"},
 		{"erase?sure=yes", own, 404, "no such action"},
 	} {
 		path, body, _ := strings.Cut(x.form, "?")
@@ -174,6 +182,33 @@ func TestApprovalShowsAllOfIt(t *testing.T) {
 	_, text := asked(h, "GET", "/sites/berlin/do/approve?digest=ffffffffffffffffffffffffffffffff", "")
 	if !strings.Contains(text, "has changed since you read it") {
 		t.Error("another set is shown without a word")
+	}
+}
+
+// Whoever confirms an incident or releases a node of one sees what people have to replace, and what is
+// not proven.
+func TestIncidentsAreShown(t *testing.T) {
+	h := opened(t, &fleet{said: "there"})
+	for path, says := range map[string][]string{
+		"":                                {"1 compromised machine is not proven off, 1 incident waits for confirmation", "1 machine not proven off: web-4"},
+		"/incidents":                      {"waiting-one", "shell-in-rack-2", "Waits for confirmation. Nothing was switched off."},
+		"/incidents?name=shell-in-rack-2": {"not proven off: the BMC does not answer", "power seen off", "credential bmc", "also held by", "Slipway replaced no secret", "reported by there"},
+		"/do/incident?confirm=" + digestOfIncident: {"it came by a commit", "web-3, web-4", "credential bmc", "name=\"confirm\" value=\"" + digestOfIncident},
+		"/do/incident?confirm=" + digestOfSet:      {"No incident waits as it was shown"}, // Slipway acts on that one already
+		"/do/release?node=db-2":                    {"Part of incident shell-in-rack-2", "credential bmc", "name=\"incident\""},
+		"/nodes/web-4":                             {"Part of incident", "the BMC does not answer"},
+		"/nodes/web-1":                             {"Compromised…"},
+		"/do/incident?node=web-1":                  {"name=\"nodes\" size=\"60\" value=\"web-1\"", "forces their power off at once"},
+	} {
+		_, text := asked(h, "GET", "/sites/berlin"+path, "")
+		for _, say := range says {
+			if !strings.Contains(text, say) {
+				t.Errorf("%s does not say %q", path, say)
+			}
+		}
+	}
+	if status, _ := asked(h, "GET", "/sites/berlin/incidents?name=none", ""); status != 404 {
+		t.Errorf("an incident that is not known: %d", status)
 	}
 }
 

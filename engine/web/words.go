@@ -46,7 +46,9 @@ func templates(s *Site) map[string]*template.Template {
 		},
 		"checkOutcomes": func() []site.Outcome { return []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK} },
 		"headline":      headline,
-		"dict":          dict, "barof": bar, "cableSign": cableSign, "cableTone": cableTone,
+		"timeline":      timeline, "incidentVerdict": incidentVerdict,
+		"leftOver": func() []string { return site.IncidentLeftOver },
+		"dict":     dict, "barof": bar, "cableSign": cableSign, "cableTone": cableTone,
 		"first":  func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
 		"isText": func(v any) bool { _, is := v.(string); return is },
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
@@ -124,6 +126,15 @@ func headline(p overviewPage) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, many))
 		}
 	}
+	waits, loose := 0, 0
+	for _, i := range p.Status.Incidents {
+		if i.Acted.IsZero() {
+			waits++
+		}
+		loose += len(unproven(i))
+	}
+	add(loose, "compromised machine is not proven off", "compromised machines are not proven off")
+	add(waits, "incident waits for confirmation", "incidents wait for confirmation")
 	if p.isHalted() {
 		parts = append(parts, "the rollout is halted")
 	}
@@ -187,7 +198,7 @@ func tone(p overviewPage) string {
 	switch c := p.Counts; {
 	case p.Status.Site == "" && p.All == 0:
 		return "unknown"
-	case len(p.Status.Problems) > 0 || p.isHalted() || c[site.Stalled]+c[site.Foreign] > 0:
+	case len(p.Status.Problems) > 0 || p.isHalted() || len(p.Ongoing()) > 0 || c[site.Stalled]+c[site.Foreign] > 0:
 		return "bad"
 	case p.Persons > 0 || len(p.Status.Waiting) > 0 || p.Status.Paused != nil || c[site.Blocked] > 0:
 		return "wait"
