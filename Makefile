@@ -9,7 +9,7 @@ GO := go
 # make lint vets all packages.
 TEST := $(GO) test $(if $(CI),-count=1) -vet=off -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-pr clean
+.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-pr bench-web clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -119,6 +119,9 @@ bench-configure: build ## how installed systems are configured, beside Ansible, 
 bench-install: build ## serving, DHCP, a storm of boots and writing images, beside nginx, dnsmasq and zstd, which it installs; as root
 	@tests/bench/install/setup.sh
 	@$(GO) run ./tests/bench/install $(if $(ONLY),-only $(ONLY)) $(if $(QUICK),-quick)
+
+bench-web: ## how long the first pages of a site of 10,000 nodes take
+	@$(GO) test ./engine/web -run '^$$' -bench '^BenchmarkFirstPage$$' -benchtime 1x | grep '^bench:'
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

@@ -242,6 +242,11 @@ func (s *stage) leaveForge() error {
 
 // openPage serves the page of the site that is left running, and says where it is.
 func (s *stage) openPage(ctx context.Context) error {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; pause(ctx, moment) {
+		if _, err := s.daemon.WhoAmI(ctx); err == nil { // the daemon has just been started again
+			break
+		}
+	}
 	p, err := s.startAs("slipway", "web.log", "web")
 	if err != nil {
 		return err

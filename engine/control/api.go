@@ -83,9 +83,18 @@ func (l *lastError) isOther(err error) bool {
 
 // report is the report of a site as it is now, or became while this was waited for.
 func (c *call) report() (site.Report, error) {
+	one, _ := c.r.Context().Value(oneReportKey{}).(*oneReport)
+	if one != nil {
+		if kept := one.Load(); kept != nil && kept.site == c.site {
+			return kept.report, nil
+		}
+	}
 	s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
 	if err != nil {
 		return site.Report{}, err
+	}
+	if one != nil {
+		one.Store(&keptReport{c.site, s.value})
 	}
 	return s.value, nil
 }

@@ -2,9 +2,11 @@ package control
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -12,6 +14,21 @@ import (
 
 // PagePolicy is the Content-Security-Policy of pages: everything from this host, and nothing inline.
 const PagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+type (
+	oneReportKey struct{}
+	oneReport    = atomic.Pointer[keptReport]
+	keptReport   struct {
+		site   string
+		report site.Report
+	}
+)
+
+// WithOneReport has all reads with a context answered from one report of a site: a page that needs
+// several answers waits for one snapshot, and its parts agree. It works for an API in this process.
+func WithOneReport(ctx context.Context) context.Context {
+	return context.WithValue(ctx, oneReportKey{}, &oneReport{})
+}
 
 // isPage says whether a request is for a page, and not for the API.
 func isPage(r *http.Request) bool {

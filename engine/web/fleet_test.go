@@ -131,7 +131,7 @@ func (f *fleet) Chart(string) (site.RolloutChart, error) {
 	at := f.now.Add(-25 * time.Minute)
 	return site.RolloutChart{Site: "berlin", Revision: site.Revision{ID: "0123456789abcdef", Subject: f.said}, Now: f.now, From: at, To: f.now.Add(time.Hour), Since: at, Ends: f.now.Add(time.Hour),
 		Counts: map[site.MachineState]int{}, Basis: "observations " + f.said,
-		Rows: []site.ChartRow{{Node: "web-1", Began: at, Expected: site.Span{From: f.now, To: f.now.Add(time.Hour)}, Sentence: "is installed " + f.said, Canary: true}, {Node: "web-2", Sentence: "waits for approval", Person: true}}}, nil
+		Rows: []site.ChartRow{{Node: "web-1", State: site.MachineRunning, Began: at, Expected: site.Span{From: f.now, To: f.now.Add(time.Hour)}, Sentence: "is installed " + f.said, Canary: true}, {Node: "web-2", State: site.MachineWaiting, Sentence: "waits for approval", Person: true}}}, nil
 }
 
 func (f *fleet) Known(string) (site.Known, error) { return site.Known{}, nil }

@@ -37,7 +37,7 @@ person carol@example.org: all rack=r1
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
 // person; "" has no certificate.
-func onNetwork(t *testing.T, f *fleet) (address string, as func(mail string) *http.Client) {
+func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *http.Client) {
 	t.Helper()
 	f.now = time.Now()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func onNetwork(t *testing.T, f *fleet) (address string, as func(mail string) *ht
 }
 
 // signed is a certificate by an authority, or by itself.
-func signed(t *testing.T, by *x509.Certificate, byKey *ecdsa.PrivateKey, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func signed(t testing.TB, by *x509.Certificate, byKey *ecdsa.PrivateKey, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -113,7 +113,7 @@ func signed(t *testing.T, by *x509.Certificate, byKey *ecdsa.PrivateKey, templat
 }
 
 // sends is the answer to one request.
-func sends(t *testing.T, c *http.Client, method, address, form string, headers ...string) (int, string, http.Header) {
+func sends(t testing.TB, c *http.Client, method, address, form string, headers ...string) (int, string, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form))
 	if err != nil {

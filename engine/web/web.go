@@ -124,7 +124,7 @@ func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
 
 // shell loads a page.
 func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
-	q := &request{s: s, r: r, site: r.PathValue("site"), node: r.PathValue("node")}
+	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: r.PathValue("node")}
 	page, err := q.shell(v.name, v.title)
 	if err != nil {
 		return nil, err

@@ -114,8 +114,8 @@ func badge(s site.State) template.HTML {
 	return template.HTML(fmt.Sprintf(`<span class="state %s"><i aria-hidden="true">%s</i>%s</span>`, s, sign, s))
 }
 
-// headline is what a person has to know first, in one sentence.
-func headline(p overviewPage) string {
+// headline is what a person has to know first, the worst first.
+func headline(p overviewPage) []string {
 	c, losing := p.Counts, len(p.Status.Waiting)
 	var parts []string
 	add := func(n int, one, many string) {
@@ -145,16 +145,16 @@ func headline(p overviewPage) string {
 	add(c[site.Unknown], "node cannot be seen", "nodes cannot be seen")
 	switch {
 	case len(parts) > 0:
-		text := strings.Join(parts, ", ")
-		return strings.ToUpper(text[:1]) + text[1:]
+		parts[0] = strings.ToUpper(parts[0][:1]) + parts[0][1:]
+		return parts
 	case p.All == 0:
-		return "No node is known"
+		return []string{"No node is known"}
 	case p.Status.Paused != nil:
-		return "The site is paused"
+		return []string{"The site is paused"}
 	case c[site.InSync] == p.All:
-		return "All nodes are as designed"
+		return []string{"All nodes are as designed"}
 	}
-	return "Slipway is at work, and nobody is needed"
+	return []string{"Slipway is at work, and nobody is needed"}
 }
 
 // dict has names and values in turn.
