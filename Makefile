@@ -9,7 +9,7 @@ GO := go
 # make lint vets all packages.
 TEST := $(GO) test $(if $(CI),-count=1) -vet=off -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-pr clean
+.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-pr bench-web clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -30,9 +30,9 @@ packages: ## build .deb, .rpm, archives and an OCI image into bin/
 setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
 
-demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running)
+demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running, WEB=1 opens its page too)
 	@./setup.sh demo
-	@bin/slipway-demo $(if $(KEEP),--keep)
+	@bin/slipway-demo $(if $(WEB),--web,$(if $(KEEP),--keep))
 
 demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes; as root
 	@./setup.sh demo-libvirt
@@ -82,7 +82,7 @@ prove: build ## what takes long: properties, rollouts in virtual time, soaks and
 	@./setup.sh prove
 	$(MAKE) test PARTS=1
 	$(MAKE) race RACES=1
-	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
+	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine ./engine/web
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/commit
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo
@@ -119,6 +119,9 @@ bench-configure: build ## how installed systems are configured, beside Ansible, 
 bench-install: build ## serving, DHCP, a storm of boots and writing images, beside nginx, dnsmasq and zstd, which it installs; as root
 	@tests/bench/install/setup.sh
 	@$(GO) run ./tests/bench/install $(if $(ONLY),-only $(ONLY)) $(if $(QUICK),-quick)
+
+bench-web: ## how long the first pages of a site of 10,000 nodes take
+	@$(GO) test ./engine/web -run '^$$' -bench '^BenchmarkFirstPage$$' -benchtime 1x | grep '^bench:'
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

@@ -25,10 +25,12 @@ func init() { runtime.LockOSThread() }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
-	p, keep := &fleet, false
+	p, keep, page := &fleet, false, false
 	switch arguments := os.Args[1:]; {
 	case slices.Equal(arguments, []string{"--keep"}):
 		keep = true
+	case slices.Equal(arguments, []string{"--web"}):
+		keep, page = true, true
 	case slices.Equal(arguments, []string{"--libvirt"}):
 		p = &virtual
 	case slices.Equal(arguments, []string{"--install"}):
@@ -39,13 +41,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(64)
 	}
-	os.Exit(p.run(ctx, keep))
+	os.Exit(p.run(ctx, keep, page))
 }
 
-const usage = `usage: slipway-demo [--keep | --libvirt | --install]
+const usage = `usage: slipway-demo [--keep | --web | --libvirt | --install]
 
 Plays a whole site in a terminal, in about a minute. With --keep the site is
-left running, to look around. With --libvirt it is a site of virtual machines,
+left running, to look around; --web does the same and opens its page. With --libvirt it is a site of virtual machines,
 on a libvirt of its own, which takes about four minutes and wants root. With --install it is two blank
 servers, emulated by QEMU, that are installed, which takes half an hour and wants root.`
 
@@ -60,8 +62,8 @@ var fleet = play{openFleet, "\n  A site of twelve machines, on this computer.\n"
 	"  Real: slipway, Git, the HTTPS of the BMCs and the SSH of the systems.\n" +
 	"  Simulated: what is inside the machines, " + speed + " times as fast, and GitHub.\n", acts}
 
-// run runs the acts and gives the exit code.
-func (p *play) run(ctx context.Context, keep bool) int {
+// run runs the acts and gives the exit code. A site that is kept has its page opened, if that is asked for.
+func (p *play) run(ctx context.Context, keep, page bool) int {
 	show := newScreen(os.Stdout)
 	show.text(p.intro)
 	s, err := p.open(show, keep)
@@ -70,6 +72,9 @@ func (p *play) run(ctx context.Context, keep bool) int {
 	}
 	if err == nil && keep {
 		err = s.leaveForge()
+	}
+	if err == nil && page {
+		err = s.openPage(ctx)
 	}
 	show.still()
 	switch {

@@ -78,14 +78,19 @@ type process struct {
 
 // start starts a program that dies with this one, unless it is to be kept.
 func (s *stage) start(program string, args ...string) (*process, error) {
+	return s.startAs(program, program+".log", args...)
+}
+
+// startAs starts a program with a log of its own.
+func (s *stage) startAs(program, log string, args ...string) (*process, error) {
 	s.show.command(program + " " + strings.Join(args, " "))
-	p := &process{name: program, log: program + ".log", cmd: s.command(context.Background(), program, args...), ended: make(chan struct{})}
-	log, err := os.Create(p.log)
+	p := &process{name: program, log: log, cmd: s.command(context.Background(), program, args...), ended: make(chan struct{})}
+	out, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
+	defer out.Close()
+	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's interrupt
 	if !s.keep {
 		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL

@@ -42,6 +42,7 @@ type stage struct {
 	dir     string
 	lab     *process
 	slipway *process
+	page    *process // of slipway web; nil without
 	daemon  *control.Client
 	forge   *forge
 	rack    *rack    // of virtual machines, in place of the lab
@@ -239,8 +240,39 @@ func (s *stage) leaveForge() error {
 	return s.startDaemon()
 }
 
+// openPage serves the page of the site that is left running, and says where it is.
+func (s *stage) openPage(ctx context.Context) error {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; pause(ctx, moment) {
+		if _, err := s.daemon.WhoAmI(ctx); err == nil { // the daemon has just been started again
+			break
+		}
+	}
+	p, err := s.startAs("slipway", "web.log", "web")
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !p.dead(); pause(ctx, moment) {
+		said, _ := os.ReadFile(p.log)
+		for line := range strings.Lines(string(said)) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "http://") {
+				s.show.answer("open " + line)
+				s.page = p
+				return nil
+			}
+		}
+	}
+	said, _ := os.ReadFile(p.log)
+	return fmt.Errorf("slipway web printed no address: %s", lastLine(string(said)))
+}
+
 // leaveRunning says how to look around, and how to end it.
 func (s *stage) leaveRunning() {
+	var ids []string
+	for _, p := range []*process{s.slipway, s.lab, s.page} {
+		if p != nil {
+			ids = append(ids, strconv.Itoa(p.cmd.Process.Pid))
+		}
+	}
 	s.show.text(fmt.Sprintf(`
   Everything runs on, but for the GitHub. To look around:
 
@@ -249,6 +281,7 @@ func (s *stage) leaveRunning() {
     export SLIPWAY_STATE=$PWD/%[3]s
     slipway status --watch
     slipway why compute-4
+    slipway web
 
   Change the design, in the clone called site, and see it done:
 
@@ -269,6 +302,6 @@ func (s *stage) leaveRunning() {
 
   To end it:
 
-    kill %[6]d %[7]d; sleep 2; rm -r %[1]s
-`, s.dir, s.bin, stateDir, labSocket, s.branch, s.slipway.cmd.Process.Pid, s.lab.cmd.Process.Pid))
+    kill %[6]s; sleep 2; rm -r %[1]s
+`, s.dir, s.bin, stateDir, labSocket, s.branch, strings.Join(ids, " ")))
 }

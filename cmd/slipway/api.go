@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/web"
 )
 
 // Where the host says who may use the API, and keeps what it knows of tokens.
@@ -20,12 +21,14 @@ const (
 // apiFlags say how the API is served on the network. Who may use it is in files of the host, and never
 // in the design: a merged line must not give its author a right.
 type apiFlags struct {
+	web                         string // with pages; the same address as the API's
 	address, cert, key, clients string
 	access, tokens              string
 }
 
 func (f *apiFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "api", "", "serve the API over HTTPS at `ADDRESS`, HOST:PORT or :PORT")
+	flags.StringVar(&f.web, "web", "", "serve the page for browsers, and the API with it, over HTTPS at `ADDRESS`, HOST:PORT or :PORT")
 	flags.StringVar(&f.cert, "api-cert", "", "PEM `FILE` with the certificate that --api shows, and its chain")
 	flags.StringVar(&f.key, "api-key", "", "PEM `FILE` with the key of --api-cert")
 	flags.StringVar(&f.clients, "api-clients", "", "PEM `FILE` with the authorities of certificates of persons; without it only programs with tokens can use --api")
@@ -38,14 +41,22 @@ func addTokens(flags *pflag.FlagSet, folder *string) {
 }
 
 func (f *apiFlags) check() error {
+	if f.web != "" {
+		if f.address != "" && f.address != f.web {
+			return usage("--web %s and --api %s differ: the page and the API have one address; leave --api out", f.web, f.address)
+		}
+		f.address = f.web
+	}
 	switch {
 	case f.address == "" && (f.cert != "" || f.key != "" || f.clients != ""):
-		return usage("--api-cert, --api-key and --api-clients need --api")
+		return usage("--api-cert, --api-key and --api-clients need --api or --web")
 	case f.address != "" && (f.cert == "" || f.key == ""):
-		return usage("--api needs --api-cert and --api-key: it speaks HTTPS only")
+		return usage("--api and --web need --api-cert and --api-key: they speak HTTPS only")
+	case f.web != "" && f.clients == "":
+		return usage("--web needs --api-clients: browsers show certificates of persons")
 	case f.address != "":
 		if _, _, err := net.SplitHostPort(f.address); err != nil {
-			return usage("--api %q is not HOST:PORT or :PORT", f.address)
+			return usage("the address %q of --api or --web is not HOST:PORT or :PORT", f.address)
 		}
 	}
 	return nil
@@ -65,6 +76,9 @@ func (f *apiFlags) open(ctx context.Context) (*apiListener, error) {
 	n := &control.Network{
 		Address: f.address, Cert: f.cert, Key: f.key, Clients: f.clients,
 		Access: &access.File{Path: f.access}, Tokens: access.Tokens{Folder: f.tokens}, Limits: control.NetworkLimits,
+	}
+	if f.web != "" {
+		n.Pages = web.New
 	}
 	l, err := n.Listen(ctx)
 	if err != nil {

@@ -58,7 +58,8 @@ func (a *app) runCommand() *cobra.Command {
 			"and reports what comes of it. With --listen it serves metrics and readiness; with\n" +
 			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
 			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
-			"hosts can ask and order what the commands here can, as far as --api-access allows.\n" + exitHelp,
+			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
+			"--web browsers can do the same on a page.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +

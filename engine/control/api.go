@@ -2,6 +2,7 @@ package control
 
 import (
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type api struct {
 	// problem is told when the access file is found wrong, and with nil when it is right again.
 	problem func(error)
 	wrong   lastError
+	// pages makes what answers paths outside /api/; nil for none.
+	pages func(api http.Handler) http.Handler
 
 	reports       shared[site.Report]
 	knowns        shared[site.Known]
@@ -81,9 +84,18 @@ func (l *lastError) isOther(err error) bool {
 
 // report is the report of a site as it is now, or became while this was waited for.
 func (c *call) report() (site.Report, error) {
+	one, _ := c.r.Context().Value(oneReportKey{}).(*oneReport)
+	if one != nil {
+		if kept := one.Load(); kept != nil && kept.site == c.site {
+			return kept.report, nil
+		}
+	}
 	s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
 	if err != nil {
 		return site.Report{}, err
+	}
+	if one != nil {
+		one.Store(&keptReport{c.site, s.value})
 	}
 	return s.value, nil
 }

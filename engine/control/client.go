@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"syscall"
@@ -53,6 +55,35 @@ func Dial(socket string) *Client {
 
 // Close ends the client's connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Handler passes requests of the API on to the daemon, with what the client shows there. Nothing of what
+// identifies the one who asks the handler is passed on.
+func (c *Client) Handler() http.Handler {
+	to, _ := url.Parse(c.base) // every base was checked
+	return &httputil.ReverseProxy{
+		Transport: c.http.Transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = to.Host
+			kept := http.Header{}
+			for _, name := range []string{"Accept", "Content-Type", "If-None-Match", "Last-Event-ID"} {
+				if v := r.In.Header.Get(name); v != "" {
+					kept.Set(name, v)
+				}
+			}
+			if c.token != "" {
+				kept.Set("Authorization", "Bearer "+c.token)
+			}
+			r.Out.Header = kept
+		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // the answer says it
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadGateway)
+			json.NewEncoder(w).Encode(failure{Text: c.explain(&url.Error{Op: "ask", URL: c.base, Err: err}).Error()})
+		},
+	}
+}
 
 // Report is a site's status and plan.
 func (c *Client) Report(siteName string) (site.Report, error) {

@@ -30,6 +30,9 @@ type Network struct {
 	Access  *access.File
 	Tokens  access.Tokens
 	Limits  Limits
+	// Pages makes what answers paths outside /api/, and gives it the API to ask; nil for no pages. A
+	// page's request has its caller in the context, and the API finds it there again.
+	Pages func(api http.Handler) http.Handler
 	// Problem is told when the access file is found wrong, and with nil when it is right again; nil for
 	// nobody.
 	Problem func(error)
@@ -69,7 +72,7 @@ func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog
 		log = slog.New(slog.DiscardHandler)
 	}
 	a := newAPI(d, n.Access, n.Limits, snapshotEvery, log)
-	a.problem = n.Problem
+	a.problem, a.pages = n.Problem, n.Pages
 	who := &identification{network: n, cert: &serve.Certificate{Cert: n.Cert, Key: n.Key, Log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
 	// HTTP/1.1 alone: nothing here needs HTTP/2, which has more that can be abused.
 	var protocols http.Protocols
@@ -93,6 +96,10 @@ func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog
 // guarded lets in who is known, and hands on who that is.
 func (a *api) guarded(identify identifier) http.Handler {
 	mux := a.mux()
+	var pages http.Handler
+	if a.pages != nil {
+		pages = a.pages(onSocket(mux))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -102,8 +109,14 @@ func (a *api) guarded(identify identifier) http.Handler {
 			fail(w, err)
 			return
 		}
+		ofPages := pages != nil && isPage(r)
+		if ofPages {
+			w.Header().Set("Content-Security-Policy", PagePolicy)
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+		}
 		// A browser shows a certificate for any page that asks: only pages of this very host may.
-		if isOfAnotherSite(r) {
+		if isOfAnotherSite(r) && !(ofPages && isArrival(r)) {
 			fail(w, fmt.Errorf("%w: a page of another site has sent this request", access.ErrDenied))
 			return
 		}
@@ -121,6 +134,11 @@ func (a *api) guarded(identify identifier) http.Handler {
 			return
 		}
 		ctx := context.WithValue(r.Context(), callerKey{}, caller)
+		if ofPages { // what it asks of the API is identified by the page's own request
+			own := func(*http.Request) (access.Caller, error) { return identify(r) }
+			pages.ServeHTTP(w, r.WithContext(context.WithValue(ctx, identifierKey{}, identifier(own))))
+			return
+		}
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(ctx, identifierKey{}, identify)))
 	})
 }

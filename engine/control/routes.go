@@ -21,24 +21,29 @@ type Identity struct {
 	access.Caller
 	// Verbs are those that the caller may use on anything of a site, by site.
 	Verbs map[string][]access.Verb `json:"verbs"`
+	// Whole are those that it may use on the whole site, by site.
+	Whole map[string][]access.Verb `json:"whole"`
 }
 
 func about() []route {
 	return []route{
 		{method: http.MethodGet, path: "/openapi.json", scope: ofCaller, about: "Returns this description as OpenAPI.", gives: map[string]any{},
 			serve: func(*call) (any, error) { return prepared(openAPI), nil }},
-		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site.", gives: Identity{}, serve: whoAmI},
+		{method: http.MethodGet, path: "/whoami", scope: ofCaller, about: "Says who the caller is, and which verbs it may use on anything of each site, and on the whole of it.", gives: Identity{}, serve: whoAmI},
 		{method: http.MethodGet, path: "/sites", scope: ofCaller, about: "Lists the names of the sites that the daemon manages.", gives: []string{},
 			serve: func(c *call) (any, error) { return c.daemon.Sites(), nil }},
 	}
 }
 
 func whoAmI(c *call) (any, error) {
-	is := Identity{c.caller, map[string][]access.Verb{}}
+	is := Identity{c.caller, map[string][]access.Verb{}, map[string][]access.Verb{}}
 	for _, name := range c.daemon.Sites() {
 		for _, m := range access.Verbs {
 			if c.policy.MaySome(c.caller, m.Verb, name) {
 				is.Verbs[name] = append(is.Verbs[name], m.Verb)
+			}
+			if c.policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
+				is.Whole[name] = append(is.Whole[name], m.Verb)
 			}
 		}
 	}
@@ -64,6 +69,7 @@ func reads() []route {
 			}},
 		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Returns the status of the site without its nodes.", gives: site.Status{},
 			serve: ofReport(func(r site.Report) any { r.Status.Nodes = []site.NodeStatus{}; return r.Status })},
+		overviewRoute(),
 		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Returns the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
 			serve: ofReport(func(r site.Report) any { return r.Plan })},
 		{method: http.MethodGet, path: "/sites/{site}/findings", verb: access.Read, about: "Lists the findings of the newest revision.", gives: []site.Finding{},
@@ -94,14 +100,15 @@ func reads() []route {
 			}},
 		{method: http.MethodGet, path: "/sites/{site}/history", verb: access.Read, about: "Lists the last events of the site itself, and all orders, also over restarts.", gives: []site.Event{},
 			serve: func(c *call) (any, error) { return c.history("") }},
-		{method: http.MethodGet, path: "/sites/{site}/events", verb: access.Read, scope: ofSome, events: true, query: []parameter{afterSeq, limitSeq},
+		{method: http.MethodGet, path: "/sites/{site}/events", verb: access.Read, scope: ofSome, events: true, query: []parameter{afterSeq, limitSeq, {name: "newest", about: "true: the last ones instead of the first", example: "true"}},
 			about: "Lists the latest events of the nodes that the caller may read. With \"Accept: text/event-stream\" it streams events as they happen.",
 			gives: []site.Event{}, serve: eventsOf},
 		{method: http.MethodGet, path: "/sites/{site}/audit", verb: access.Audit, query: []parameter{afterSeq, limitSeq},
 			about: "Lists who tried to do what, with what came of it, oldest first.", gives: []site.AuditEntry{}, serve: auditOf},
 		{method: http.MethodGet, path: "/sites/{site}/nodes", verb: access.Read, scope: ofSome, gives: NodePage{}, serve: nodesOf,
 			query: []parameter{afterNode, {name: "limit", about: "how many at most, up to 1000; 100 without it", example: "100", number: true}, {name: "state", about: "a state: nodes in it only", example: "blocked"},
-				{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"}},
+				{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"},
+				{name: "q", about: "a text: only nodes with it in the name, role, rack, reason, serial number or UUID", example: "compute"}},
 			about: "Lists the nodes that the caller may read, by name, a page at a time."},
 	}
 }
@@ -211,6 +218,8 @@ type NodePage struct {
 	Nodes []site.NodeStatus `json:"nodes"`
 	// Next is what "after" has to be for the next page; empty on the last.
 	Next string `json:"next,omitempty"`
+	// Total is how many nodes there are on all pages together.
+	Total int `json:"total"`
 }
 
 func nodesOf(c *call) (any, error) {
@@ -226,15 +235,18 @@ func nodesOf(c *call) (any, error) {
 	page := NodePage{Nodes: []site.NodeStatus{}}
 	for _, n := range r.Status.Nodes {
 		switch {
-		case n.Name <= q.Get("after"), q.Get("state") != "" && q.Get("state") != string(n.State), q.Get("role") != "" && q.Get("role") != n.Role,
-			q.Get("rack") != "" && q.Get("rack") != n.Rack, !shown(n.Name):
+		case q.Get("state") != "" && q.Get("state") != string(n.State), q.Get("role") != "" && q.Get("role") != n.Role,
+			q.Get("rack") != "" && q.Get("rack") != n.Rack, q.Get("q") != "" && !matches(n, q.Get("q")), !shown(n.Name):
 			continue
 		}
-		if uint64(len(page.Nodes)) == limit {
+		page.Total++
+		switch {
+		case n.Name <= q.Get("after"):
+		case uint64(len(page.Nodes)) < limit:
+			page.Nodes = append(page.Nodes, n)
+		default:
 			page.Next = page.Nodes[len(page.Nodes)-1].Name
-			break
 		}
-		page.Nodes = append(page.Nodes, n)
 	}
 	return page, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -149,6 +150,9 @@ func eventsOf(c *call) (any, error) {
 		return nil, err
 	}
 	shown := c.shows()
+	if c.r.URL.Query().Get("newest") == "true" {
+		return newestOf(all, limit, shown), nil
+	}
 	some := make([]site.Event, 0, min(uint64(len(all)), limit))
 	for _, e := range all {
 		if uint64(len(some)) == limit {
@@ -159,6 +163,18 @@ func eventsOf(c *call) (any, error) {
 		}
 	}
 	return some, nil
+}
+
+// newestOf are the last events that are shown, oldest first.
+func newestOf(all []site.Event, limit uint64, shown func(string) bool) []site.Event {
+	some := []site.Event{}
+	for i := len(all) - 1; i >= 0 && uint64(len(some)) < limit; i-- {
+		if shown(all[i].Node) {
+			some = append(some, all[i])
+		}
+	}
+	slices.Reverse(some)
+	return some
 }
 
 // wantsStream says whether server-sent events are asked for.

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/web"
+)
+
+// asksDesk is the answer of a desk to one request.
+func asksDesk(d *desk, method, target, host string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://"+host+target, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w
+}
+
+// One browser of this host is let in, by a link that works once.
+func TestDesk(t *testing.T) {
+	const host = "127.0.0.1:8480"
+	asked := 0
+	d := newDesk(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte("[]"))
+	}), host)
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"without the key":   asksDesk(d, "GET", "/", host),
+		"with another key":  asksDesk(d, "GET", "/?key=x", host),
+		"a static file":     asksDesk(d, "GET", "/static/x/style.css", host),
+		"the API":           asksDesk(d, "GET", "/api/v1/sites", host),
+		"by another name":   asksDesk(d, "GET", "/?key="+d.key, "evil.example.org:8480"),
+		"with a wrong note": asksDesk(d, "GET", "/", host, "Cookie", d.cookie()+"=x"),
+	} {
+		if w.Code < 400 || len(w.Result().Cookies()) > 0 || asked > 0 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+	w := asksDesk(d, "GET", "/?key="+d.key, host)
+	if w.Code != 200 || len(w.Result().Cookies()) != 1 {
+		t.Fatalf("the key: %d", w.Code)
+	}
+	c := w.Result().Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
+		t.Errorf("cookie %+v", c)
+	}
+	if again := asksDesk(d, "GET", "/?key="+d.key, host); again.Code != 403 || len(again.Result().Cookies()) > 0 {
+		t.Errorf("the key again: %d", again.Code)
+	}
+	cookie := c.Name + "=" + c.Value
+	if w := asksDesk(d, "GET", "/api/v1/sites", host, "Cookie", cookie); w.Code != 200 || asked != 1 {
+		t.Errorf("with the cookie: %d", w.Code)
+	}
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"a page of another site":   asksDesk(d, "GET", "/api/v1/sites", host, "Cookie", cookie, "Sec-Fetch-Site", "cross-site"),
+		"a form of another site":   asksDesk(d, "POST", "/sites/berlin/do/pause", host, "Cookie", cookie, "Origin", "http://evil.example.org"),
+		"a form of another port":   asksDesk(d, "POST", "/sites/berlin/do/pause", host, "Cookie", cookie, "Sec-Fetch-Site", "same-site"),
+		"a form from nowhere":      asksDesk(d, "POST", "/sites/berlin/do/pause", host, "Cookie", cookie),
+		"an order to the API":      asksDesk(d, "POST", "/api/v1/sites/berlin/pause", host, "Cookie", cookie, "Sec-Fetch-Site", "same-origin"),
+		"a path with two meanings": asksDesk(d, "GET", "/api/v1/sites/%2e%2e%2fx", host, "Cookie", cookie),
+	} {
+		if w.Code < 400 || asked > 1 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+	if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("policy %q", policy)
+	}
+}
+
+// What the page can do, the commands can do; and the other way round, but for what needs files here.
+func TestPageDoesWhatCommandsDo(t *testing.T) {
+	elsewhere := []access.Verb{access.Artifacts, access.Export, access.SSH} // these read or write files of whoever calls
+	reads := []access.Verb{access.Read, access.Records, access.Logs, access.Files, access.Audit}
+	root := (&app{}).command()
+	var acts []string
+	for _, a := range web.Acts {
+		acts = append(acts, string(a.Verb))
+		if cmd, _, err := root.Find([]string{string(a.Verb)}); err != nil || cmd.Name() != string(a.Verb) {
+			t.Errorf("the page can %s, and no command does", a.Verb)
+		}
+	}
+	for _, m := range access.Verbs {
+		if slices.Contains(elsewhere, m.Verb) || slices.Contains(reads, m.Verb) {
+			continue
+		}
+		if !slices.Contains(acts, string(m.Verb)) {
+			t.Errorf("callers may %s, and the page cannot", m.Verb)
+		}
+	}
+	if len(acts) != len(access.Verbs)-len(elsewhere)-len(reads) || site.Verb(acts[0]) != site.VerbApprove {
+		t.Errorf("acts %v", acts)
+	}
+}

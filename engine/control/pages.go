@@ -1,0 +1,124 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// PagePolicy is the Content-Security-Policy of pages: everything from this host, and nothing inline.
+const PagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+type (
+	oneReportKey struct{}
+	oneReport    = atomic.Pointer[keptReport]
+	keptReport   struct {
+		site   string
+		report site.Report
+	}
+)
+
+// WithOneReport has all reads with a context answered from one report of a site: a page that needs
+// several answers waits for one snapshot, and its parts agree. It works for an API in this process.
+func WithOneReport(ctx context.Context) context.Context {
+	return context.WithValue(ctx, oneReportKey{}, &oneReport{})
+}
+
+// isPage says whether a request is for a page, and not for the API.
+func isPage(r *http.Request) bool {
+	return r.URL.Path != "/api" && !strings.HasPrefix(r.URL.Path, "/api/")
+}
+
+// isArrival says whether somebody has followed a link on another site to a page. A page does nothing
+// when it is read, and what the browser shows is its user's alone: the other site cannot see it.
+func isArrival(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Origin") == ""
+}
+
+// Overview is what a person needs to know of a site first, in an answer whose size does not grow with
+// the site.
+type Overview struct {
+	// Status is the status of the site without its nodes.
+	Status site.Status `json:"status"`
+	// Verdict is the site in one line: "11/12 in-sync, 1 progressing".
+	Verdict string `json:"verdict"`
+	// All is how many nodes there are, and Counts how many of them are in each state.
+	All    int                `json:"all"`
+	Counts map[site.State]int `json:"counts"`
+	// Persons is how many nodes wait for a person. Attention are the first 50 nodes that somebody
+	// should look at: those that wait for a person, then the others that are stuck, the longest first.
+	Persons   int               `json:"persons"`
+	Attention []site.NodeStatus `json:"attention"`
+	// Pending is how many nodes the plan has steps for. Findings is how many findings the newest
+	// revision has, Machines how many those of the machines are.
+	Pending  int `json:"pending"`
+	Findings int `json:"findings"`
+	Machines int `json:"machineFindings"`
+}
+
+// mostAttention is how many nodes an overview names.
+const mostAttention = 50
+
+func overviewOf(r site.Report) any {
+	s := r.Status
+	o := Overview{All: len(s.Nodes), Counts: s.Counts(), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
+	var parts []string
+	for _, c := range s.Verdict() {
+		parts = append(parts, c.Text)
+	}
+	o.Verdict = strings.Join(parts, ", ") + s.Caveat()
+	for _, n := range s.Nodes {
+		o.Machines += len(n.Findings)
+		if n.Person {
+			o.Persons++
+		}
+		if urgency(n) > 0 {
+			o.Attention = append(o.Attention, n)
+		}
+	}
+	slices.SortStableFunc(o.Attention, func(a, b site.NodeStatus) int {
+		return cmp.Or(cmp.Compare(urgency(b), urgency(a)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+	})
+	o.Attention = o.Attention[:min(len(o.Attention), mostAttention)]
+	for _, n := range r.Plan.Nodes {
+		if len(n.Steps) > 0 {
+			o.Pending++
+		}
+	}
+	s.Nodes = []site.NodeStatus{}
+	o.Status = s
+	return o
+}
+
+// urgency is how much a node needs somebody to look at it; 0 for not at all.
+func urgency(n site.NodeStatus) int {
+	switch {
+	case n.Person || n.Approve != "":
+		return 4
+	case n.State == site.Stalled || n.State == site.Foreign:
+		return 3
+	case n.State == site.Unknown || n.State == site.Retrying || n.State == site.Blocked:
+		return 2
+	case n.Service == site.ServiceSilent || !n.SystemHealth.IsFit() || n.Links.State == site.LinksDiffer || n.Health != "" && n.Health != "OK":
+		return 1
+	}
+	return 0
+}
+
+// matches says whether a node has a text in its name, its role, its rack or its reason.
+func matches(n site.NodeStatus, text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc([]string{n.Name, n.Role, n.Rack, n.Reason, n.Machine.Serial, n.Machine.UUID}, func(part string) bool { return strings.Contains(strings.ToLower(part), text) })
+}
+
+// overviewRoute is of the whole site, as its counts are.
+func overviewRoute() route {
+	return route{method: http.MethodGet, path: "/sites/{site}/overview", verb: access.Read, gives: Overview{}, serve: ofReport(overviewOf),
+		about: "Returns the site in brief: the verdict in one line, counts, and the first 50 nodes that somebody should look at. Its size does not grow with the site."}
+}

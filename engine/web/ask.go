@@ -1,0 +1,220 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// request is one request for a page, on its way to the API.
+type request struct {
+	s          *Site
+	r          *http.Request
+	site, node string
+	who        control.Identity
+	// whole leaves texts as long as they are: somebody is about to approve them.
+	whole bool
+}
+
+// answer is an error that the API has answered.
+type answer struct {
+	status int
+	Text   string `json:"error"`
+	Kind   string `json:"kind"`
+}
+
+func (a *answer) Error() string { return a.Text }
+
+// Status is the HTTP status.
+func (a *answer) Status() int { return a.status }
+
+func asAnswer(err error) *answer {
+	var a *answer
+	if errors.As(err, &a) {
+		return a
+	}
+	return &answer{status: http.StatusInternalServerError, Text: err.Error()}
+}
+
+// isDenied says whether the caller may not see something, which a page leaves out.
+func isDenied(err error) bool {
+	var a *answer
+	return errors.As(err, &a) && (a.status == http.StatusForbidden || a.status == http.StatusNotFound)
+}
+
+// get asks the API for a value, by a path below its prefix.
+func (q *request) get(path string, into any) error {
+	return q.do(http.MethodGet, path, nil, into)
+}
+
+// ofNode is a path below the node of the page.
+func (q *request) ofNode(what string) string {
+	return q.ofSite("nodes/" + url.PathEscape(q.node) + what)
+}
+
+func (q *request) ofSite(what string) string { return "/sites/" + url.PathEscape(q.site) + "/" + what }
+
+func (q *request) do(method, path string, body, into any) error {
+	var text io.Reader = http.NoBody
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		text = bytes.NewReader(b)
+	}
+	sub, err := inside(q.r.Context(), method, path, text)
+	if err != nil {
+		return &answer{status: http.StatusNotFound, Text: "there is no such page"}
+	}
+	if body != nil {
+		sub.Header.Set("Content-Type", "application/json")
+	}
+	w := &recorder{header: http.Header{}, status: http.StatusOK}
+	if !q.s.handle(w, sub) {
+		return &answer{status: http.StatusBadGateway, Text: "the daemon's answer was cut off: try again"}
+	}
+	if w.status != http.StatusOK {
+		a := &answer{status: w.status}
+		if json.Unmarshal(w.body.Bytes(), a) != nil || a.Text == "" {
+			a.Text = fmt.Sprintf("the daemon answered %d", w.status)
+		}
+		return a
+	}
+	given := w.body.Bytes()
+	if !q.whole {
+		given = bounded(given, longest)
+	}
+	if err := json.Unmarshal(given, into); err != nil {
+		return fmt.Errorf("read the answer of the API: %w", err)
+	}
+	return nil
+}
+
+// handle has the API answer, and is false where it broke off in the middle. A handler says that by a
+// panic, which nobody else catches: there is no server around it here.
+func (s *Site) handle(w http.ResponseWriter, r *http.Request) (whole bool) {
+	defer func() {
+		switch p := recover(); p {
+		case nil, http.ErrAbortHandler:
+		default:
+			panic(p)
+		}
+	}()
+	s.api.ServeHTTP(w, r)
+	return true
+}
+
+// inside is a request to the API that was not sent: who asks is in its context.
+func inside(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://slipway/api/v1"+path, body)
+	if err == nil {
+		r.RequestURI = r.URL.RequestURI()
+		r.URL.Scheme, r.URL.Host = "", ""
+	}
+	return r, err
+}
+
+// recorder keeps an answer.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// longest is how many bytes of one text a page shows.
+const longest = 1500
+
+// bounded is JSON whose strings have at most so many bytes each. What is cut says so.
+func bounded(text []byte, most int) []byte {
+	if len(text) <= most {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		out = append(out, text[i])
+		if text[i] != '"' {
+			continue
+		}
+		from := i + 1
+		end := from
+		cut := 0 // where the last whole character within the bound ends
+		for end < len(text) && text[end] != '"' {
+			if end-from <= most && text[end]&0xc0 != 0x80 {
+				cut = end
+			}
+			switch {
+			case text[end] == '\\' && end+1 < len(text) && text[end+1] == 'u':
+				end += 6
+			case text[end] == '\\':
+				end += 2
+			default:
+				end++
+			}
+		}
+		end = min(end, len(text))
+		if end-from > most {
+			out = append(append(out, text[from:cut]...), " … (cut)"...)
+		} else {
+			out = append(out, text[from:end]...)
+		}
+		if end < len(text) {
+			out = append(out, '"')
+		}
+		i = end
+	}
+	return out
+}
+
+// shell asks who asks, and for the status that every page of a site begins with.
+func (q *request) shell(name, title string) (*Shell, error) {
+	p := &Shell{Title: title, Name: name, Site: q.site, Node: q.node, Now: q.s.now(), May: map[string]bool{}, Whole: map[string]bool{}, Style: q.s.named("style.css"), Script: q.s.named("script.js"), Icon: q.s.named("icon.svg")}
+	if err := q.get("/whoami", &q.who); err != nil {
+		return nil, err
+	}
+	p.Who = q.who.String()
+	if err := q.get("/sites", &p.Sites); err != nil {
+		return nil, err
+	}
+	p.Wall = q.r.URL.Query().Has("wall")
+	if q.site == "" {
+		return p, nil
+	}
+	if q.site == "-" && len(p.Sites) == 1 {
+		q.site, p.Site = p.Sites[0], p.Sites[0]
+	}
+	if !slices.Contains(p.Sites, q.site) {
+		return nil, &answer{status: http.StatusNotFound, Text: "this daemon has no site of that name"}
+	}
+	for _, v := range q.who.Verbs[q.site] {
+		p.May[string(v)] = true
+	}
+	for _, v := range q.who.Whole[q.site] {
+		p.Whole[string(v)] = true
+	}
+	if !p.May[string(access.Read)] {
+		return nil, &answer{status: http.StatusForbidden, Text: q.who.String() + " may not read site " + q.site + ": ask for a line in the access file on the daemon's host"}
+	}
+	p.Status = &site.Status{}
+	switch err := q.get(q.ofSite("status"), p.Status); {
+	case isDenied(err): // somebody who may see some racks
+		p.Status = nil
+	case err != nil:
+		return nil, err
+	}
+	return p, nil
+}

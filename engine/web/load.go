@@ -1,0 +1,465 @@
+package web
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/present"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// How much one page shows.
+const (
+	perPage   = 100
+	perBrief  = 12 // events on the overview and on a node's page
+	perRacks  = 24
+	perRows   = 100
+	mostLines = 500
+)
+
+// overviewPage is the first page of a site.
+type overviewPage struct {
+	control.Overview
+	Events []site.Event
+}
+
+// Ongoing are the incidents that are not over.
+func (p overviewPage) Ongoing() []site.IncidentState { return ongoing(&p.Status) }
+
+// isHalted says whether the rollout begins no further node.
+func (p overviewPage) isHalted() bool {
+	r := p.Status.Rollout
+	return r != nil && r.Ended.IsZero() && r.Halted != ""
+}
+
+func overview(q *request) (any, []string, error) {
+	p := overviewPage{}
+	if err := q.get(q.ofSite("overview"), &p.Overview); isDenied(err) {
+		return partly(q)
+	} else if err != nil {
+		return nil, nil, err
+	}
+	events, err := q.newest()
+	if err != nil {
+		return nil, nil, err
+	}
+	p.Events = events
+	return p, []string{q.ofSite("overview"), q.ofSite("events")}, nil
+}
+
+// partly is the overview for somebody who may see some nodes alone.
+func partly(q *request) (any, []string, error) {
+	var page control.NodePage
+	if err := q.get(q.ofSite("nodes?limit=1000"), &page); err != nil {
+		return nil, nil, err
+	}
+	s := site.Status{Site: q.site, Nodes: page.Nodes}
+	p := overviewPage{Overview: control.Overview{All: len(page.Nodes), Counts: s.Counts(), Verdict: "Of the nodes that you may see: "}}
+	var parts []string
+	for _, c := range s.Verdict() {
+		parts = append(parts, c.Text)
+	}
+	p.Verdict += strings.Join(parts, ", ") + s.Caveat()
+	for _, n := range page.Nodes {
+		if n.Person {
+			p.Persons++
+		}
+		if n.State != site.InSync && n.State != site.Progressing {
+			p.Attention = append(p.Attention, n)
+		}
+	}
+	p.Attention = p.Attention[:min(len(p.Attention), 50)]
+	events, err := q.newest()
+	p.Events = events
+	return p, []string{q.ofSite("nodes"), q.ofSite("events")}, err
+}
+
+// newest are the last events, newest first.
+func (q *request) newest() ([]site.Event, error) {
+	var all []site.Event
+	if err := q.get(q.ofSite("events?newest=true&limit="+strconv.Itoa(perBrief)), &all); err != nil {
+		return nil, err
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+type nodesPage struct {
+	control.NodePage
+	Filter url.Values
+	Empty  bool // no filter
+	More   string
+	First  string
+	Counts map[site.State]int
+	All    int
+}
+
+// filters are what a list of nodes is filtered by.
+var filters = []string{"q", "state", "role", "rack"}
+
+func nodes(q *request) (any, []string, error) {
+	given := q.r.URL.Query()
+	asked := url.Values{"limit": {strconv.Itoa(perPage)}}
+	kept := url.Values{}
+	for _, name := range filters {
+		if v := given.Get(name); v != "" {
+			kept.Set(name, v)
+			asked.Set(name, v)
+		}
+	}
+	p := nodesPage{Filter: kept, Empty: len(kept) == 0}
+	if after := given.Get("after"); after != "" {
+		asked.Set("after", after)
+		p.First = "?" + kept.Encode()
+	}
+	path := q.ofSite("nodes?" + asked.Encode())
+	if err := q.get(path, &p.NodePage); err != nil {
+		return nil, nil, err
+	}
+	if p.Next != "" {
+		more := maps.Clone(kept)
+		more.Set("after", p.Next)
+		p.More = "?" + more.Encode()
+	}
+	var o control.Overview
+	switch err := q.get(q.ofSite("overview"), &o); {
+	case err == nil:
+		p.Counts, p.All = o.Counts, o.All
+	case !isDenied(err):
+		return nil, nil, err
+	}
+	return p, []string{path}, nil
+}
+
+type nodePage struct {
+	control.NodeDetail
+	Events []site.Event
+	Losses site.Losses // of the set that waits, on this node
+	// Incidents are those that hold the node.
+	Incidents []site.IncidentState
+}
+
+func node(q *request) (any, []string, error) {
+	p := nodePage{}
+	if err := q.get(q.ofNode(""), &p.NodeDetail); err != nil {
+		return nil, nil, err
+	}
+	if err := q.get(q.ofNode("/history"), &p.Events); err != nil {
+		return nil, nil, err
+	}
+	slices.Reverse(p.Events)
+	p.Events = p.Events[:min(len(p.Events), perBrief)]
+	var s site.Status
+	if err := q.get(q.ofSite("status"), &s); err != nil && !isDenied(err) {
+		return nil, nil, err
+	}
+	p.Incidents = holding(&s, q.node)
+	for _, l := range s.Waiting {
+		if l.Node == q.node {
+			p.Losses = append(p.Losses, l)
+		}
+	}
+	return p, []string{q.ofNode(""), q.ofNode("/history")}, nil
+}
+
+type designPage struct {
+	Values []designed
+	Find   string
+	Total  int
+}
+
+// designed is one value of the design, and where it was set.
+type designed struct{ Path, Value, File, Layer string }
+
+func nodeDesign(q *request) (any, []string, error) {
+	var n site.Node
+	var tree any
+	if err := q.get(q.ofNode("/design"), &n); err != nil {
+		return nil, nil, err
+	}
+	if err := q.get(q.ofNode("/design"), &tree); err != nil {
+		return nil, nil, err
+	}
+	p := designPage{Find: q.r.URL.Query().Get("q")}
+	for _, v := range flat("", tree) {
+		o := nearest(n.Origins, v.Path)
+		v.File, v.Layer = o.String(), o.LayerName()
+		if p.Find != "" && !strings.Contains(strings.ToLower(v.Path+" "+v.Value+" "+v.Layer+" "+v.File), strings.ToLower(p.Find)) {
+			continue
+		}
+		if p.Total++; p.Total <= mostLines {
+			p.Values = append(p.Values, v)
+		}
+	}
+	return p, []string{q.ofNode("/design")}, nil
+}
+
+// nearest is the origin of a value, or of what it is in.
+func nearest(o *site.Origins, path string) site.Origin {
+	for {
+		if at := o.Of(path); !at.IsZero() {
+			return at
+		}
+		dot := strings.LastIndexByte(path, '.')
+		if dot < 0 {
+			return site.Origin{}
+		}
+		path = path[:dot]
+	}
+}
+
+// flat are the values of a design by path. Lists of plain values stay in one.
+func flat(path string, v any) (all []designed) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if path == "" && (key == "origins" || key == "references") {
+				continue
+			}
+			all = append(all, flat(strings.TrimPrefix(path+"."+key, "."), v[key])...)
+		}
+		return all
+	case []any:
+		var parts []string
+		for _, x := range v {
+			if _, deep := x.(map[string]any); deep {
+				for i, y := range v {
+					all = append(all, flat(path+"."+strconv.Itoa(i), y)...)
+				}
+				return all
+			}
+			parts = append(parts, plain(x))
+		}
+		return []designed{{Path: path, Value: strings.Join(parts, ", ")}}
+	}
+	return []designed{{Path: path, Value: plain(v)}}
+}
+
+func plain(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		return strconv.FormatBool(v)
+	case nil:
+		return "none"
+	}
+	return ""
+}
+
+type inventoryPage struct {
+	site.Inventory
+	Sides *present.Sides // nil where the caller may not see the records
+}
+
+func inventory(q *request) (any, []string, error) {
+	p := inventoryPage{}
+	if err := q.get(q.ofNode("/inventory"), &p.Inventory); err != nil {
+		return nil, nil, err
+	}
+	from := []string{q.ofNode("/inventory")}
+	if !slices.Contains(q.who.Verbs[q.site], access.Records) {
+		return p, from, nil
+	}
+	var c site.Closeup
+	switch err := q.get(q.ofNode("/records"), &c); {
+	case isDenied(err):
+		return p, from, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	sides := present.CompareSides(c)
+	p.Sides = &sides
+	return p, append(from, q.ofNode("/records")), nil
+}
+
+type historyPage struct {
+	Events []site.Event
+	Kind   string
+	Find   string
+	Total  int
+	Kinds  []site.EventKind
+}
+
+func history(q *request) (any, []string, error) {
+	path := q.ofSite("history")
+	if q.node != "" {
+		path = q.ofNode("/history")
+	}
+	given := q.r.URL.Query()
+	p := historyPage{Kind: given.Get("kind"), Find: given.Get("q"), Kinds: []site.EventKind{
+		site.EventDesign, site.EventState, site.EventBegun, site.EventDone, site.EventFailed, site.EventDropped, site.EventOrder, site.EventRollout, site.EventMachine}}
+	var all []site.Event
+	if err := q.get(path, &all); err != nil {
+		return nil, nil, err
+	}
+	slices.Reverse(all)
+	for _, e := range all {
+		if p.Kind != "" && p.Kind != string(e.Kind) || p.Find != "" && !strings.Contains(strings.ToLower(e.Text+" "+e.By+" "+e.Node), strings.ToLower(p.Find)) {
+			continue
+		}
+		if p.Total++; p.Total <= mostLines {
+			p.Events = append(p.Events, e)
+		}
+	}
+	return p, []string{path}, nil
+}
+
+func console(q *request) (any, []string, error) {
+	var text []byte
+	q.whole = true // base64, which must not be cut
+	if err := q.get(q.ofNode("/console"), &text); err != nil {
+		return nil, nil, err
+	}
+	const most = 64 << 10
+	text = text[max(0, len(text)-most):]
+	return string(text), []string{q.ofNode("/console")}, nil
+}
+
+func agentLog(q *request) (any, []string, error) {
+	var lines []site.Said
+	err := q.get(q.ofNode("/agent-log"), &lines)
+	return lines[max(0, len(lines)-mostLines):], []string{q.ofNode("/agent-log")}, err
+}
+
+type planPage struct {
+	site.Plan
+	More  string
+	First bool
+	Total int // nodes with something to say
+}
+
+func plan(q *request) (any, []string, error) {
+	p := planPage{}
+	if err := q.get(q.ofSite("plan"), &p.Plan); err != nil {
+		return nil, nil, err
+	}
+	after, all := q.r.URL.Query().Get("after"), p.Nodes
+	p.Nodes, p.First = nil, after == ""
+	seen := after == ""
+	for _, n := range all {
+		if len(n.Steps)+len(n.Blocked)+len(n.Reported) == 0 && n.Waiting == "" && n.Foreign == "" && n.Unproven == "" {
+			continue
+		}
+		p.Total++
+		switch {
+		case !seen:
+			seen = n.Node == after
+		case len(p.Nodes) < perPage:
+			p.Nodes = append(p.Nodes, n)
+		case p.More == "":
+			p.More = "?" + url.Values{"after": {p.Nodes[perPage-1].Node}}.Encode()
+		}
+	}
+	return p, []string{q.ofSite("plan")}, nil
+}
+
+type findingsPage struct {
+	Design   []site.Finding
+	Machines []control.NodePage
+	Total    int
+}
+
+func findings(q *request) (any, []string, error) {
+	p := findingsPage{}
+	if err := q.get(q.ofSite("findings"), &p.Design); err != nil {
+		return nil, nil, err
+	}
+	p.Total = len(p.Design)
+	p.Design = p.Design[:min(len(p.Design), mostLines)]
+	var page control.NodePage
+	if err := q.get(q.ofSite("nodes?limit=1000"), &page); err != nil {
+		return nil, nil, err
+	}
+	page.Nodes = slices.DeleteFunc(page.Nodes, func(n site.NodeStatus) bool { return len(n.Findings) == 0 })
+	p.Machines = append(p.Machines, page)
+	return p, []string{q.ofSite("findings"), q.ofSite("nodes")}, nil
+}
+
+type approvalsPage struct {
+	Set     string
+	Losses  site.Losses
+	Nodes   []site.NodeStatus
+	Ledger  []site.LedgerEntry
+	Persons int
+}
+
+func approvals(q *request) (any, []string, error) {
+	var o control.Overview
+	if err := q.get(q.ofSite("overview"), &o); err != nil {
+		return nil, nil, err
+	}
+	p := approvalsPage{Set: o.Status.Approve, Losses: o.Status.Waiting, Ledger: o.Status.Ledger, Persons: o.Persons}
+	slices.Reverse(p.Ledger)
+	for _, n := range o.Attention {
+		if n.Approve != "" {
+			p.Nodes = append(p.Nodes, n)
+		}
+	}
+	return p, []string{q.ofSite("overview"), q.ofSite("status")}, nil
+}
+
+type auditPage struct {
+	Entries []site.AuditEntry
+	Find    string
+	Outcome string
+	Total   int
+}
+
+func audit(q *request) (any, []string, error) {
+	given := q.r.URL.Query()
+	p := auditPage{Find: given.Get("q"), Outcome: given.Get("outcome")}
+	var all []site.AuditEntry
+	for after := uint64(0); ; { // oldest first, a thousand at a time
+		var some []site.AuditEntry
+		if err := q.get(q.ofSite("audit?after="+strconv.FormatUint(after, 10)), &some); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, some...)
+		if len(some) == 0 || len(all) >= 10_000 { // a page is short also where the oldest were removed meanwhile
+			break
+		}
+		after = some[len(some)-1].Seq
+	}
+	slices.Reverse(all)
+	for _, e := range all {
+		if p.Outcome != "" && p.Outcome != string(e.Outcome) || p.Find != "" && !strings.Contains(strings.ToLower(e.By+" "+e.Verb+" "+e.Node+" "+e.Text+" "+e.Reason), strings.ToLower(p.Find)) {
+			continue
+		}
+		if p.Total++; p.Total <= mostLines {
+			p.Entries = append(p.Entries, e)
+		}
+	}
+	return p, []string{q.ofSite("audit")}, nil
+}
+
+type verifyPage struct {
+	site.Verification
+	Counts map[string]int
+	Only   string
+}
+
+// verify shows what the last observations say of everything around the site, what is wrong first.
+func verify(q *request) (any, []string, error) {
+	p := verifyPage{Counts: map[string]int{}, Only: q.r.URL.Query().Get("outcome")}
+	if err := q.get(q.ofSite("verification"), &p.Verification); err != nil {
+		return nil, nil, err
+	}
+	for _, c := range p.Checks {
+		p.Counts[string(c.Outcome)]++
+	}
+	ranks := []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK}
+	p.Checks = slices.DeleteFunc(p.Checks, func(c site.Check) bool { return p.Only != "" && string(c.Outcome) != p.Only })
+	slices.SortStableFunc(p.Checks, func(a, b site.Check) int {
+		return slices.Index(ranks, a.Outcome) - slices.Index(ranks, b.Outcome)
+	})
+	p.Checks = p.Checks[:min(len(p.Checks), mostLines)]
+	return p, []string{q.ofSite("verification")}, nil
+}

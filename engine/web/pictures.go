@@ -1,0 +1,250 @@
+package web
+
+import (
+	"html/template"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/present"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+type racksPage struct {
+	Racks   []rackPicture
+	Filter  url.Values
+	Total   int
+	More    string
+	Outside int // nodes that are in no rack
+}
+
+type rackPicture struct {
+	Name, Summary string
+	Nodes         []*site.NodeStatus
+	SVG           template.HTML
+}
+
+// allNodes are the nodes that the caller may see, a thousand at a time.
+func (q *request) allNodes() ([]site.NodeStatus, error) {
+	var all []site.NodeStatus
+	for after := ""; ; {
+		var page control.NodePage
+		if err := q.get(q.ofSite("nodes?"+url.Values{"limit": {"1000"}, "after": {after}}.Encode()), &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Nodes...)
+		if after = page.Next; after == "" {
+			return all, nil
+		}
+	}
+}
+
+func racks(q *request) (any, []string, error) {
+	all, err := q.allNodes()
+	if err != nil {
+		return nil, nil, err
+	}
+	var design site.Site
+	if err := q.get(q.ofSite("design"), &design); err != nil && !isDenied(err) {
+		return nil, nil, err
+	}
+	given, kept := q.r.URL.Query(), url.Values{}
+	for _, name := range filters {
+		if v := given.Get(name); v != "" {
+			kept.Set(name, v)
+		}
+	}
+	v := present.ElevationView{Link: func(node string) string { return "/sites/" + url.PathEscape(q.site) + "/nodes/" + url.PathEscape(node) }}
+	if len(kept) > 0 {
+		v.Only = func(n *site.NodeStatus) bool {
+			text := strings.ToLower(n.Name + " " + n.Role + " " + n.Reason)
+			return (kept.Get("state") == "" || string(n.State) == kept.Get("state")) && (kept.Get("role") == "" || n.Role == kept.Get("role")) &&
+				(kept.Get("rack") == "" || n.Rack == kept.Get("rack")) && strings.Contains(text, strings.ToLower(kept.Get("q")))
+		}
+	}
+	drawn := present.Elevations(design.Racks, all, v)
+	p := racksPage{Filter: kept, Total: len(drawn)}
+	for _, n := range all {
+		if n.Rack == "" {
+			p.Outside++
+		}
+	}
+	from, _ := strconv.Atoi(given.Get("from"))
+	from = max(0, min(from, len(drawn)))
+	if next := from + perRacks; next < len(drawn) {
+		more := maps.Clone(kept)
+		more.Set("from", strconv.Itoa(next))
+		p.More, drawn = "?"+more.Encode(), drawn[:next]
+	}
+	for i := range drawn[from:] {
+		e := &drawn[from+i]
+		var b strings.Builder
+		if err := e.WriteSVG(&b); err != nil {
+			return nil, nil, err
+		}
+		p.Racks = append(p.Racks, rackPicture{e.Rack, e.Summary(), e.Nodes(), template.HTML(b.String())}) // present escapes what is in it
+	}
+	return p, []string{q.ofSite("nodes"), q.ofSite("design")}, nil
+}
+
+type rolloutPage struct {
+	site.RolloutChart
+	Headline []string
+	SVG      template.HTML
+	Narrow   template.HTML
+	More     string
+	First    bool
+}
+
+func rollout(q *request) (any, []string, error) {
+	p := rolloutPage{First: true}
+	asked := url.Values{"limit": {strconv.Itoa(perRows)}}
+	if after := q.r.URL.Query().Get("after"); after != "" {
+		asked.Set("after", after)
+		p.First = false
+	}
+	path := q.ofSite("rollout/chart?" + asked.Encode())
+	if err := q.get(path, &p.RolloutChart); err != nil {
+		return nil, nil, err
+	}
+	if len(p.Rows) == perRows {
+		p.More = "?" + url.Values{"after": {p.Rows[perRows-1].Node}}.Encode()
+	}
+	if !p.Since.IsZero() {
+		p.Headline = present.Headline(&p.RolloutChart)
+	}
+	link := func(node string) string { return "/sites/" + url.PathEscape(q.site) + "/nodes/" + url.PathEscape(node) }
+	var wide, narrow strings.Builder
+	present.Gantt(&wide, &p.RolloutChart, present.GanttView{Width: 1200, Link: link})
+	present.Gantt(&narrow, &p.RolloutChart, present.GanttView{Width: 340, Link: link})
+	p.SVG, p.Narrow = template.HTML(wide.String()), template.HTML(narrow.String()) // present escapes what is in it
+	return p, []string{path}, nil
+}
+
+type networkPage struct {
+	Networks []*networkLine
+	Links    []control.NodePage
+	Switches []switchLines
+	Only     bool // differences alone
+	Unseen   bool // what was seen is not for the caller
+	Total    int
+	Shown    int
+}
+
+type networkLine struct {
+	Name string
+	*site.Network
+	Nodes int
+}
+
+type switchLines struct {
+	Name  string
+	Ports []cable
+}
+
+// cable is one port of a node, as designed and as seen.
+type cable struct {
+	Node, Interface, MAC string
+	Switch, Port         string // as designed
+	Link                 string
+	Carrier              string
+	Heard                string // by LLDP
+	// Match is "as designed", "differs", "down" or "unknown".
+	Match string
+}
+
+func network(q *request) (any, []string, error) {
+	var design site.Site
+	if err := q.get(q.ofSite("design"), &design); err != nil {
+		return nil, nil, err
+	}
+	p := networkPage{Only: q.r.URL.Query().Has("differ")}
+	for _, name := range slices.Sorted(maps.Keys(design.Networks)) {
+		p.Networks = append(p.Networks, &networkLine{Name: name, Network: design.Networks[name]})
+	}
+	all, err := q.allNodes()
+	if err != nil {
+		return nil, nil, err
+	}
+	wired := slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.Links.State == "" })
+	p.Total = len(wired)
+	if p.Only || q.r.URL.Query().Get("q") != "" {
+		find := strings.ToLower(q.r.URL.Query().Get("q"))
+		wired = slices.DeleteFunc(wired, func(n site.NodeStatus) bool {
+			return p.Only && n.Links.State == site.LinksAsDesigned || !strings.Contains(strings.ToLower(n.Name+" "+n.Rack+" "+n.Links.Why), find)
+		})
+	}
+	slices.SortStableFunc(wired, func(a, b site.NodeStatus) int { return linkRank(a) - linkRank(b) })
+	const most = 20 // nodes whose cables are asked for one by one
+	wired = wired[:min(len(wired), most)]
+	p.Shown = len(wired)
+	by := map[string][]cable{}
+	for _, n := range wired {
+		if err := q.cables(n, by, &p); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		p.Switches = append(p.Switches, switchLines{name, by[name]})
+	}
+	return p, []string{q.ofSite("design"), q.ofSite("nodes")}, nil
+}
+
+// linkRank has those first that somebody should look at.
+func linkRank(n site.NodeStatus) int {
+	return slices.Index([]site.LinksState{site.LinksDiffer, site.LinksUnknown, site.LinksAsDesigned}, n.Links.State)
+}
+
+// cables adds those of a node, by the switch that the design has at the other end.
+func (q *request) cables(n site.NodeStatus, by map[string][]cable, p *networkPage) error {
+	of := *q
+	of.node = n.Name
+	var d site.Node
+	if err := of.get(of.ofNode("/design"), &d); err != nil {
+		return err
+	}
+	var c site.Closeup
+	switch err := of.get(of.ofNode("/records"), &c); {
+	case isDenied(err):
+		p.Unseen = true
+	case err != nil:
+		return err
+	}
+	ports := map[string]item.Port{}
+	if c.Observed.Links != nil {
+		for _, port := range c.Observed.Links.Ports {
+			ports[port.Name] = port
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Interfaces)) {
+		i := d.Interfaces[name]
+		if !d.Carries(name) {
+			continue
+		}
+		link, _ := d.LinkOf(name)
+		x := cable{Node: n.Name, Interface: name, MAC: d.MACOf(name), Switch: i.Switch, Port: i.Port, Link: link, Match: "unknown"}
+		if port, seen := ports[name]; seen {
+			x.Carrier = port.Carrier
+			for _, h := range port.Neighbours {
+				x.Heard = strings.TrimSpace(h.System + " " + h.Port)
+				x.Match = "differs"
+				if h.System == i.Switch && (h.Port == i.Port || i.Port == "" || h.PortDescription == i.Port) {
+					x.Match = "as designed"
+					break
+				}
+			}
+			if x.Heard != "" && i.Switch == "" {
+				x.Match = "not designed"
+			}
+			if port.Carrier == "down" {
+				x.Match = "no carrier"
+			}
+		}
+		by[i.Switch] = append(by[i.Switch], x)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Keeps an open page up to date, and moves through it by keys. Pages can be read without it.
+"use strict";
+(() => {
+  const $ = id => document.getElementById(id);
+  const site = document.body.dataset.site;
+
+  // Times count by themselves.
+  const distance = ms => {
+    const ahead = ms < 0, s = Math.floor(Math.abs(ms) / 1000);
+    const text = s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min" : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
+    return ahead ? "in " + text : text + " ago";
+  };
+  let skew = 0; // this browser's clock may be wrong
+  const asOf = document.querySelector("time[data-fixed]");
+  if (asOf) skew = Date.parse(asOf.dateTime) - Date.now();
+  const count = () => {
+    for (const t of document.querySelectorAll("time:not([data-fixed])")) {
+      const text = distance(Date.now() + skew - Date.parse(t.dateTime));
+      if (t.textContent !== text) t.textContent = text;
+    }
+  };
+  setInterval(count, 5000);
+
+  // Changes come as parts of the page, which the server has made.
+  const busy = part => {
+    const at = document.activeElement;
+    return at && part.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
+  };
+  const replace = (id, html) => {
+    const part = $(id);
+    if (!part || busy(part)) return;
+    const open = [...part.querySelectorAll("details")].map(d => d.open);
+    const chosen = part.querySelector("tr.chosen a")?.getAttribute("href");
+    const focus = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    part.outerHTML = html;
+    const now = $(id);
+    now.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
+    for (const a of now.querySelectorAll("a[href]")) {
+      if (chosen && a.getAttribute("href") === chosen) a.closest("tr")?.classList.add("chosen");
+      if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus();
+    }
+  };
+  const lost = $("lost"), alive = $("alive"), live = document.body.dataset.live;
+  let source, since;
+  const follow = () => {
+    source = new EventSource(live);
+    source.onopen = () => {
+      lost.hidden = true;
+      since = undefined;
+      if (alive) alive.textContent = "· live";
+    };
+    source.addEventListener("change", e => {
+      const parts = JSON.parse(e.data);
+      for (const id in parts) replace(id, parts[id]);
+      count();
+      if (asOf) asOf.textContent = new Date(Date.now() + skew).toISOString().slice(0, 19).replace("T", " ") + " UTC";
+    });
+    source.onerror = () => {
+      since ??= new Date(Date.now() + skew).toISOString().slice(11, 19) + " UTC";
+      if (alive) alive.textContent = "";
+      setTimeout(() => {
+        if (!since) return; // it is back already
+        lost.textContent = "✕ The daemon does not answer since " + since + ". This page shows what was known then, and tries again by itself.";
+        lost.hidden = false;
+      }, 2500);
+      if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+    };
+  };
+  if (live) {
+    follow();
+    addEventListener("pagehide", () => source.close());
+    addEventListener("pageshow", e => { if (e.persisted) follow(); });
+  }
+
+  // Keys.
+  const dialog = $("keys"), opener = $("keys-open");
+  if (opener) {
+    opener.hidden = false;
+    opener.onclick = () => dialog.showModal();
+  }
+  const choose = by => {
+    const rows = [...document.querySelectorAll("table.rows tbody tr, .card")].filter(r => r.querySelector("a[href]") && !r.parentElement.closest(".card"));
+    if (!rows.length) return;
+    const at = rows.findIndex(r => r.classList.contains("chosen"));
+    rows[at]?.classList.remove("chosen");
+    const row = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
+    row.classList.add("chosen");
+    row.querySelector("a[href]").focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+  };
+  const places = { o: "", n: "/nodes", r: "/rollout", a: "/approvals" };
+  let going = false;
+  addEventListener("keydown", e => {
+    if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
+    if (going && e.key in places && site) {
+      location.href = "/sites/" + encodeURIComponent(site) + places[e.key];
+    } else if (e.key === "/" && $("find")) {
+      $("find").focus();
+    } else if (e.key === "j") {
+      choose(1);
+    } else if (e.key === "k") {
+      choose(-1);
+    } else if (e.key === "?") {
+      dialog.showModal();
+    } else if (e.key !== "g") {
+      return;
+    }
+    going = e.key === "g";
+    e.preventDefault();
+  });
+})();

@@ -1,0 +1,253 @@
+// Package web is the page of Slipway: HTML that shows what the API of a daemon says, and forms that ask
+// it to act.
+//
+// It is a client of the API: each page asks it with the context of its own request, so that who may see
+// and do what, the audit log and the limits are decided there and nowhere here. Pages are rendered on
+// the server and can be read without a script. The script keeps an open page up to date, and moves
+// through tables by keys.
+//
+// Everything that is shown goes through Page.write, which bounds it and makes it printable: names,
+// reasons and messages come from machines, from designs and from people.
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/present"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+//go:embed static pages
+var files embed.FS
+
+// Site is what pages are made for.
+type Site struct {
+	api    http.Handler
+	pages  map[string]*template.Template
+	assets map[string]asset // by path
+	live   hub
+	now    func() time.Time
+}
+
+// New makes the pages of an API. The handler must be reached only by requests of a caller that the API
+// knows by their context, or by whom the API's own handler stands for.
+func New(api http.Handler) http.Handler {
+	s := &Site{api: api, assets: assets(), now: time.Now}
+	s.pages = templates(s)
+	s.live.site = s
+	mux := http.NewServeMux()
+	for path := range s.assets {
+		mux.HandleFunc("GET "+path, s.asset)
+	}
+	mux.HandleFunc("GET /{$}", s.home)
+	for _, v := range views {
+		mux.HandleFunc("GET "+v.path, func(w http.ResponseWriter, r *http.Request) { s.view(w, r, v) })
+	}
+	mux.HandleFunc("GET /sites/{site}/live", s.follow)
+	mux.HandleFunc("GET /sites/{site}/do/{verb}", s.ask)
+	mux.HandleFunc("POST /sites/{site}/do/{verb}", s.act)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such page"})
+	})
+	return mux
+}
+
+// view is one page of a site.
+type view struct {
+	path, name, title string
+	// load gives what the page shows, and the paths below /api/v1 that it came from.
+	load func(*request) (any, []string, error)
+	// costly says that the page asks a machine: it is not loaded by a link on another site.
+	costly bool
+}
+
+// views are the pages of a site.
+var views = []view{
+	{path: "/sites/{site}", name: "overview", title: "Overview", load: overview},
+	{path: "/sites/{site}/nodes", name: "nodes", title: "Nodes", load: nodes},
+	{path: "/sites/{site}/nodes/{node}", name: "node", title: "Node", load: node},
+	{path: "/sites/{site}/nodes/{node}/design", name: "design", title: "Design", load: nodeDesign},
+	{path: "/sites/{site}/nodes/{node}/inventory", name: "inventory", title: "Inventory", load: inventory},
+	{path: "/sites/{site}/nodes/{node}/history", name: "history", title: "History", load: history},
+	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", load: console, costly: true},
+	{path: "/sites/{site}/nodes/{node}/agent-log", name: "agentlog", title: "Agent log", load: agentLog},
+	{path: "/sites/{site}/racks", name: "racks", title: "Racks", load: racks},
+	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", load: rollout},
+	{path: "/sites/{site}/network", name: "network", title: "Network and links", load: network},
+	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: plan},
+	{path: "/sites/{site}/findings", name: "findings", title: "Findings", load: findings},
+	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", load: approvals},
+	{path: "/sites/{site}/incidents", name: "incidents", title: "Incidents", load: incidents},
+	{path: "/sites/{site}/verify", name: "verify", title: "Verify", load: verify},
+	{path: "/sites/{site}/history", name: "history", title: "History", load: history},
+	{path: "/sites/{site}/audit", name: "audit", title: "Audit log", load: audit},
+}
+
+// Shell is what every page has around its own content.
+type Shell struct {
+	Title, Name string
+	Site, Node  string
+	Sites       []string
+	Who         string
+	May         map[string]bool // verbs that the caller may use on anything of the site
+	Whole       map[string]bool // verbs that the caller may use on the whole site
+	JSON        []string        // where the page came from
+	Live        string          // where changes of the page come from; empty for a page that does not change
+	Wall        bool
+	Now         time.Time
+	Status      *site.Status // without nodes; nil where it is not known
+	Style       string
+	Script      string
+	Icon        string
+	Content     any
+}
+
+// view serves one page.
+func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
+	page, err := s.shell(r, v)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.write(w, v.name, page, http.StatusOK)
+}
+
+// shell loads a page.
+func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
+	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: r.PathValue("node")}
+	page, err := q.shell(v.name, v.title)
+	if err != nil {
+		return nil, err
+	}
+	if v.costly && !isFromHere(r) {
+		page.Content = untouched{}
+		return page, nil
+	}
+	content, from, err := v.load(q)
+	if err != nil {
+		return nil, err
+	}
+	page.Content = content
+	for _, path := range from {
+		page.JSON = append(page.JSON, "/api/v1"+path)
+	}
+	if !v.costly {
+		page.Live = "/sites/" + q.site + "/live?" + url.Values{"page": {r.URL.RequestURI()}}.Encode()
+	}
+	return page, nil
+}
+
+// untouched is the content of a page that asks a machine, before somebody here has asked for it.
+type untouched struct{}
+
+// isFromHere says whether a request comes from a page of this host, or from an address that its user typed.
+func isFromHere(r *http.Request) bool {
+	from := r.Header.Get("Sec-Fetch-Site")
+	return from == "" || from == "none" || from == "same-origin"
+}
+
+// home leads to the only site, or lists all of them.
+func (s *Site) home(w http.ResponseWriter, r *http.Request) {
+	q := &request{s: s, r: r}
+	page, err := q.shell("sites", "Sites")
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if len(page.Sites) == 1 {
+		http.Redirect(w, r, "/sites/"+page.Sites[0], http.StatusFound)
+		return
+	}
+	type line struct {
+		Name string
+		control.Overview
+		Err string
+	}
+	var all []line
+	for _, name := range page.Sites {
+		l := line{Name: name}
+		if err := q.get("/sites/"+name+"/overview", &l.Overview); err != nil {
+			l.Err = err.Error()
+		}
+		all = append(all, l)
+	}
+	page.Content, page.JSON = all, []string{"/api/v1/sites"}
+	s.write(w, "sites", page, http.StatusOK)
+}
+
+// fail shows an error as a page that says what to do.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	a := asAnswer(err)
+	page := &Shell{Title: "Not shown", Name: "error", Now: s.now(), Content: a, Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
+	if name := r.PathValue("site"); site.Printable(name) == name && len(name) < 64 {
+		page.Site = name
+	}
+	s.write(w, "error", page, a.status)
+}
+
+// write renders a page, and makes it printable.
+func (s *Site) write(w http.ResponseWriter, name string, page *Shell, status int) {
+	text, err := s.render(name, "page", page)
+	if err != nil {
+		http.Error(w, "this page could not be made: "+site.Printable(err.Error()), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write(text)
+}
+
+func (s *Site) render(name, part string, page *Shell) ([]byte, error) {
+	var b bytes.Buffer
+	if err := s.pages[name].ExecuteTemplate(&b, part, page); err != nil {
+		return nil, err
+	}
+	return []byte(site.PrintableLines(b.String())), nil
+}
+
+// asset is a file that pages load. Its address has its digest, so it can be kept for ever.
+type asset struct {
+	kind string
+	text []byte
+}
+
+func assets() map[string]asset {
+	all := map[string]asset{}
+	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
+		text, _ := files.ReadFile("static/" + name)
+		kind := map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}[name[strings.LastIndexByte(name, '.')+1:]]
+		if name == "style.css" {
+			text = slices.Concat(text, []byte(present.ElevationStyle), []byte(present.GanttStyle))
+		}
+		sum := sha256.Sum256(text)
+		all["/static/"+hex.EncodeToString(sum[:6])+"/"+name] = asset{kind, text}
+	}
+	return all
+}
+
+// named is the address of an asset.
+func (s *Site) named(name string) string {
+	for path := range s.assets {
+		if strings.HasSuffix(path, "/"+name) {
+			return path
+		}
+	}
+	return ""
+}
+
+func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
+	a := s.assets[r.URL.Path]
+	w.Header().Set("Content-Type", a.kind)
+	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	w.Write(a.text)
+}
