@@ -102,12 +102,8 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			return err
 		}
 	}
-	for _, id := range p.before.names("ethernet") { // managers keep an MTU that is no longer requested
-		if r := m.links[id]; r != nil && p.before[id].MTU != 0 && p.after[id].MTU == 0 && r.MTU != 1500 {
-			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "mtu", "1500"); err != nil {
-				return err
-			}
-		}
+	if err := a.resetMTUs(ctx, p, m); err != nil {
+		return err
 	}
 	for _, id := range p.after.names("ethernet") {
 		if r, l := m.links[id], p.after[id]; r != nil && r.Functions != l.Functions && (l.Functions > 0 || p.before[id].Functions > 0) {
