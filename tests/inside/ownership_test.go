@@ -138,3 +138,24 @@ func (g *generator) edit(n *node, last, next *site.Node) (edits int) {
 }
 
 func quoted(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
+
+// A bridge whose MTU leaves the design, and a port that leaves it, are as on a node that never had them designed.
+func TestWhatLeavesTheNetworkLeavesNothing(t *testing.T) {
+	with := func(links map[string]item.Link) *site.Node {
+		return &site.Node{Name: "n1", References: site.References{Family: "debian", Links: links}}
+	}
+	alone := with(map[string]item.Link{"eth1": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth1"}, Addresses: []string{"10.1.0.11/24"}}})
+	const flags = "echo $(cat /sys/class/net/eth2/flags /proc/sys/net/ipv6/conf/eth2/addr_gen_mode)" // which the listing does not have
+	n, fresh := startInNetwork(t), startInNetwork(t)
+	fresh.converges(alone)
+	for _, before := range []map[string]item.Link{
+		{"eth1": {Kind: "ethernet"}, "eth2": {Kind: "ethernet"}, "br0": {Kind: "bridge", MTU: 1450, Members: []string{"eth1", "eth2"}, Addresses: []string{"10.1.0.11/24", "fd00::12/64"}}},
+		{"eth1": {Kind: "ethernet", Addresses: []string{"10.1.0.11/24"}}, "eth2": {Kind: "ethernet", Addresses: []string{"10.78.0.11/24"}}},
+	} {
+		n.converges(with(before))
+		n.converges(alone)
+		if got, want := n.listing()+n.Does(flags), fresh.listing()+fresh.Does(flags); difference(got, want) != "" {
+			t.Errorf("it is not as a fresh node:\n%s", difference(got, want))
+		}
+	}
+}

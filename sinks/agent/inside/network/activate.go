@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -102,36 +100,14 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			return err
 		}
 	}
-	for _, id := range p.before.names("ethernet") { // managers keep an MTU that is no longer requested
-		if r := m.links[id]; r != nil && p.before[id].MTU != 0 && p.after[id].MTU == 0 && r.MTU != 1500 {
-			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "mtu", "1500"); err != nil {
-				return err
-			}
-		}
+	if err := a.resetMTUs(ctx, p, m); err != nil {
+		return err
 	}
 	for _, id := range p.after.names("ethernet") {
 		if r, l := m.links[id], p.after[id]; r != nil && r.Functions != l.Functions && (l.Functions > 0 || p.before[id].Functions > 0) {
 			if err := a.functions(id, r.Functions, l.Functions); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// release takes ports that left the design out of bonds and bridges that stay. systemd-networkd leaves an interface
-// as it is once no file matches the interface. Before it has read its files again, it would put the port back.
-func (a activation) release(ctx context.Context, p *plan) error {
-	for _, id := range p.before.names("ethernet") {
-		master := p.before.master(id)
-		_, stays := p.after[id]
-		_, masterStays := p.after[master]
-		is, err := os.Readlink(a.h.Path("/sys/class/net/" + id + "/master"))
-		if stays || !masterStays || err != nil || filepath.Base(is) != master {
-			continue
-		}
-		if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -192,7 +192,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 // carryOut carries out the plan and runs the machine's own checks.
 func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machine, answered []item.Target) error {
 	before := f.gateways(ctx, h, m, p.after)
-	if err := f.own(h, p); err != nil {
+	if err := f.own(h, p, m); err != nil {
 		return err
 	}
 	a := activation{f: f, h: h, manager: p.manager, changed: m.changed(p)}

@@ -399,6 +399,10 @@ func TestAPortThatLeavesTheDesignLeavesItsBridge(t *testing.T) {
 				}
 			}
 		}
+		var err error
+		if h.Owned, err = inside.LoadOwned(h.Root); err != nil {
+			t.Fatal(err)
+		}
 		a := activation{f: standard(), h: h, manager: Networkd}
 		if err := a.release(t.Context(), &plan{before: before, after: after, all: after, manager: Networkd}); err != nil {
 			t.Fatal(err)

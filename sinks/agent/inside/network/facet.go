@@ -269,7 +269,7 @@ func digest(manager string, all links) string {
 
 // applyFiles writes the files on a system that does not run.
 func (f *Facet) applyFiles(h *inside.Host, p *plan) error {
-	if err := f.own(h, p); err != nil {
+	if err := f.own(h, p, nil); err != nil {
 		return err
 	}
 	for _, w := range p.writes {
@@ -280,10 +280,11 @@ func (f *Facet) applyFiles(h *inside.Host, p *plan) error {
 	return f.note(h, p)
 }
 
-// own takes ownership of a plan's interfaces before anything is written.
-func (f *Facet) own(h *inside.Host, p *plan) error {
-	before, _ := json.Marshal(map[string]any{"files": p.aside})
+// own takes ownership of a plan's interfaces before anything is written. The machine is nil on a system that does not
+// run.
+func (f *Facet) own(h *inside.Host, p *plan, m *machine) error {
 	for _, id := range p.after.names() {
+		before, _ := json.Marshal(p.priorOf(h, m, id))
 		f.step("own " + id)
 		if err := h.Owned.Take(name, item.KindLinks+"."+id, before); err != nil {
 			return err
