@@ -288,9 +288,11 @@ func (m *model) questionRoom() int { return max(1, m.room()-len(m.prompt())) }
 func (m *model) questionLines() []string {
 	q := m.ask
 	s := &sheet{ink: m.ink, width: m.width}
-	s.add(m.in(bold+";"+yellow, q.title))
+	for _, line := range wrapped(q.title, m.width) {
+		s.add(m.in(bold+";"+yellow, line))
+	}
 	for _, text := range q.says {
-		for _, line := range wrapped(clean(text), m.width) {
+		for _, line := range wrapped(site.Printable(text), m.width) {
 			s.add(line)
 		}
 	}
@@ -298,7 +300,15 @@ func (m *model) questionLines() []string {
 		s.title("What happens to machines:")
 	}
 	for _, text := range q.loses {
-		s.item("-", text)
+		s.whole("-", text)
+	}
+	if len(q.plan) > 0 {
+		s.title("All that is planned:")
+	}
+	for _, text := range q.plan {
+		for _, line := range wrapped(site.Printable(text), m.width) {
+			s.add(line)
+		}
 	}
 	return s.lines
 }
