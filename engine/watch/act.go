@@ -62,7 +62,7 @@ const (
 // begin opens the question of an order, or says why there is none.
 func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 	n := m.subject()
-	if v == site.VerbApprove && n == nil {
+	if v == site.VerbApprove && m.node == nil && m.at != nodes {
 		all = true // the set is approved where it is shown
 	}
 	m.wrong = true
@@ -71,6 +71,8 @@ func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 		m.said = "the daemon does not answer; what you see may be old. Nothing was sent"
 	case !m.may(v):
 		m.said = fmt.Sprintf("your role at this daemon does not allow %s", v)
+	case !all && n == nil && m.pointed() != "":
+		m.said = fmt.Sprintf("%s is no longer in the design; nothing was sent. Choose another node", clean(m.pointed()))
 	case !all && n == nil:
 		m.said = fmt.Sprintf("choose a node first (2 shows them), or press %s for the whole site", strings.ToUpper(keyOf(v)))
 	case all:
@@ -145,7 +147,7 @@ func (m *model) ofSite(v site.Verb) (*question, string) {
 
 // ofNode is the question of an order for a node, or why there is none.
 func (m *model) ofNode(v site.Verb, n *site.NodeStatus) (*question, string) {
-	q := &question{order: site.Order{Verb: v, Node: n.Name}, title: fmt.Sprintf("%s: node %s, %s", v, clean(n.Name), n.State)}
+	q := &question{order: site.Order{Verb: v, Node: n.Name}, title: fmt.Sprintf("%s: node %s, %s", v, clean(n.Name), clean(string(n.State)))}
 	switch v {
 	case site.VerbApprove:
 		if n.Approval == "" {

@@ -17,7 +17,7 @@ func (m *model) nodePage(s *sheet) {
 		s.add(fmt.Sprintf("Node %s is no longer in the design.", clean(m.node.name)))
 		return
 	}
-	s.add(fit(m.in(bold, clean(n.Name)), m.width/2) + " is " + m.in(colourOf(n.State), string(n.State)) + " for " + present.Age(n.Since, m.now))
+	s.add(fit(m.in(bold, clean(n.Name)), m.width/2) + " is " + m.in(colourOf(n.State), clean(string(n.State))) + " for " + present.Age(n.Since, m.now))
 	s.row("reason", "", n.Reason)
 	s.row("cause", "", n.Cause)
 	s.row("now", "", n.Detail)

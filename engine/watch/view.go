@@ -253,8 +253,8 @@ func (m *model) nodeRows() ([]string, string) {
 	}
 	wide = min(wide, max(8, m.width/3))
 	head = append(head, m.in(dim, "  "+pad("NODE", wide)+"  "+pad("STATE", 12)+pad("SINCE", 6)+"REASON"))
-	for at, i := range l.rows[l.top:end] {
-		head = append(head, m.nodeRow(&m.report.Status.Nodes[i], wide, l.top+at == l.cursor))
+	for _, i := range l.rows[l.top:end] {
+		head = append(head, m.nodeRow(&m.report.Status.Nodes[i], wide, m.report.Status.Nodes[i].Name == l.chosen))
 	}
 	if len(l.rows) == 0 {
 		head = append(head, "  no node has this in its name, role, rack, state or reason")
@@ -278,7 +278,7 @@ func (m *model) nodeRow(n *site.NodeStatus, wide int, chosen bool) string {
 	if n.Approve != "" || n.Person {
 		reason = "[needs a person] " + reason
 	}
-	return fit(mark+name+"  "+m.in(colourOf(n.State), pad(string(n.State), 12))+pad(present.Age(n.Since, m.now), 6)+reason, m.width)
+	return fit(mark+name+"  "+m.in(colourOf(n.State), pad(clean(string(n.State)), 12))+pad(present.Age(n.Since, m.now), 6)+reason, m.width)
 }
 
 // questionRoom is how many lines of a question are shown at once.
