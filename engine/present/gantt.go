@@ -343,6 +343,7 @@ func brief(text string, most int) string {
 
 // broken breaks a text into lines of some characters, and shortens what does not fit into the last.
 func broken(text string, most, lines int) (all []string) {
+	most = max(2, most)
 	rest := brief(text, longestText)
 	for rest != "" && len(all) < lines-1 && utf8.RuneCountInString(rest) > most {
 		runes := []rune(rest)
