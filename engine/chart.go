@@ -224,13 +224,16 @@ func (w *worker) rowLocked(r *site.RolloutStatus) site.ChartRow {
 	}
 	if b := w.memory.Recorded.Begun; b.In(r) {
 		row.Began, row.Ended = utc(b.Since), utc(b.Ended)
-	} else if s.State == site.InSync && !s.Since.Before(r.Since) {
+	} else if s.State == site.InSync && !s.Since.Before(r.Since) && (r.Ended.IsZero() || !s.Since.After(r.Ended)) {
 		row.Ended = utc(s.Since) // it needed no step
 	}
 	why, failed := r.Failed[w.name]
 	if !r.Ended.IsZero() {
-		if failed {
+		switch {
+		case failed:
 			row.State, row.Sentence = site.MachineFailed, why
+		case slices.Contains(r.Dropped, w.name):
+			row.State, row.Ended, row.Sentence = site.MachineDropped, utc(r.Ended), "the rollout ended before this node was done"
 		}
 		return row
 	}
