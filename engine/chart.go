@@ -61,8 +61,7 @@ func (l *remains) forecast(now time.Time) *site.Forecast {
 	return rollout.Continue(l.design, &l.left, l.known, now, &l.under)
 }
 
-// ends returns when the rollout ends by a forecast; zero if a node waits for something without a
-// known time.
+// ends returns when the rollout ends by a forecast; zero if the end of a node is not known.
 func (l *remains) ends(f *site.Forecast, now time.Time) (at time.Time) {
 	if l.awaited == 0 || len(f.Order) < l.awaited {
 		return at
