@@ -41,7 +41,7 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 			continue
 		}
 		p := w.plan
-		if halted := r.Halted != "" && !e.inHandLocked(w); halted || stands || w.standing != pending {
+		if halted := r.Halted != "" && !e.inHandLocked(w); halted || stands || w.standing != pending && !w.goesOnLocked() {
 			p = site.NodePlan{Node: name, Phase: w.plan.Phase, Blocked: []string{w.status.Reason}}
 		}
 		if w.standing != failed {
@@ -50,6 +50,12 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 		l.left.Nodes = append(l.left.Nodes, p)
 	}
 	return l
+}
+
+// goesOnLocked reports whether the node is worked on again after a pause. Its part in the rollout says so
+// only when the step in progress ends.
+func (w *worker) goesOnLocked() bool {
+	return w.standing == resting && (w.status.State == site.Progressing || w.status.State == site.Retrying)
 }
 
 // whyNoWritesLocked returns why nothing is sent to any machine now; empty if it may be.

@@ -264,6 +264,26 @@ func TestChartOfWhatWaitsForAPerson(t *testing.T) {
 	})
 }
 
+// A node that is worked on again after a pause is expected to end.
+func TestChartAfterAPause(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.patch(d, "2", nil)
+		w.until("n1 is worked on", time.Minute, w.is(site.Progressing, "n1"))
+		w.do(site.Order{Verb: site.VerbPause, By: "ann", Reason: "audit"})
+		w.after(20 * time.Second)
+		w.do(site.Order{Verb: site.VerbResume, By: "ann"})
+		w.until("n1 goes on", 5*time.Minute, func() bool { return w.is(site.Progressing, "n1")() || w.is(site.InSync, "n1")() })
+		if w.is(site.InSync, "n1")() {
+			return // its machine had finished during the pause
+		}
+		c, rows := w.rows()
+		if n1 := rows["n1"]; n1.State != site.MachineRunning || n1.Expected.IsZero() || c.Ends.IsZero() {
+			t.Errorf("after the pause: %+v, ends %s", n1, c.Ends)
+		}
+	}, "n1")
+}
+
 func TestChartOfADaemonThatOnlyObserves(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		d := w.serving("n1")
