@@ -41,7 +41,7 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 			continue
 		}
 		p := w.plan
-		if halted := r.Halted != "" && !e.inHandLocked(w); halted || stands || w.standing != pending {
+		if halted := r.Halted != "" && !e.inHandLocked(w); halted || stands || w.standing != pending && !w.goesOnLocked() {
 			p = site.NodePlan{Node: name, Phase: w.plan.Phase, Blocked: []string{w.status.Reason}}
 		}
 		if w.standing != failed {
@@ -50,6 +50,12 @@ func (e *Engine) remainsLocked(now time.Time) *remains {
 		l.left.Nodes = append(l.left.Nodes, p)
 	}
 	return l
+}
+
+// goesOnLocked reports whether the node is worked on again after a pause. Its part in the rollout says so
+// only when the step in progress ends.
+func (w *worker) goesOnLocked() bool {
+	return w.standing == resting && (w.status.State == site.Progressing || w.status.State == site.Retrying)
 }
 
 // whyNoWritesLocked returns why nothing is sent to any machine now; empty if it may be.
@@ -61,8 +67,7 @@ func (l *remains) forecast(now time.Time) *site.Forecast {
 	return rollout.Continue(l.design, &l.left, l.known, now, &l.under)
 }
 
-// ends returns when the rollout ends by a forecast; zero if a node waits for something without a
-// known time.
+// ends returns when the rollout ends by a forecast; zero if the end of a node is not known.
 func (l *remains) ends(f *site.Forecast, now time.Time) (at time.Time) {
 	if l.awaited == 0 || len(f.Order) < l.awaited {
 		return at
@@ -224,13 +229,16 @@ func (w *worker) rowLocked(r *site.RolloutStatus) site.ChartRow {
 	}
 	if b := w.memory.Recorded.Begun; b.In(r) {
 		row.Began, row.Ended = utc(b.Since), utc(b.Ended)
-	} else if s.State == site.InSync && !s.Since.Before(r.Since) {
+	} else if s.State == site.InSync && !s.Since.Before(r.Since) && (r.Ended.IsZero() || !s.Since.After(r.Ended)) {
 		row.Ended = utc(s.Since) // it needed no step
 	}
 	why, failed := r.Failed[w.name]
 	if !r.Ended.IsZero() {
-		if failed {
+		switch {
+		case failed:
 			row.State, row.Sentence = site.MachineFailed, why
+		case slices.Contains(r.Dropped, w.name):
+			row.State, row.Ended, row.Sentence = site.MachineDropped, utc(r.Ended), "the rollout ended before this node was done"
 		}
 		return row
 	}

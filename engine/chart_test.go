@@ -125,6 +125,33 @@ func TestChartOutlivesARestart(t *testing.T) {
 	}, all...)
 }
 
+// A rollout that ends because its nodes need nothing any more has done none of them.
+func TestChartOfWhatWasReverted(t *testing.T) {
+	all := names(2)
+	inBubble(t, patched, func(w *world) {
+		d := w.serving(all...)
+		night := func(d *site.Site) {
+			d.Rollout.MaxUnavailable = "100%"
+			d.Windows = at("0 4 * * *")
+			for _, n := range d.Nodes {
+				n.Windows.Online, n.Window = "night", "night"
+			}
+		}
+		w.patch(d, "2", night)
+		w.after(2 * time.Minute)
+		w.commit(d)
+		w.until("the rollout ends", 5*time.Minute, func() bool { return !w.rollout().Ended.IsZero() })
+		w.after(time.Hour)
+		c, rows := w.rows()
+		if done := w.rollout().Done; c.Counts[site.MachineDone] != done || done != 0 || c.Counts[site.MachineDropped] != 2 {
+			t.Errorf("%d are done, and the chart counts %v", done, c.Counts)
+		}
+		if n1 := rows["n1"]; n1.Sentence == "" || n1.Ended.After(c.Ended) {
+			t.Errorf("what was not begun is %+v", n1)
+		}
+	}, all...)
+}
+
 func TestChartOfAWindow(t *testing.T) {
 	all := names(2)
 	inBubble(t, patched, func(w *world) {
@@ -235,6 +262,26 @@ func TestChartOfWhatWaitsForAPerson(t *testing.T) {
 			}
 		}, all...)
 	})
+}
+
+// A node that is worked on again after a pause is expected to end.
+func TestChartAfterAPause(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.serving("n1")
+		w.patch(d, "2", nil)
+		w.until("n1 is worked on", time.Minute, w.is(site.Progressing, "n1"))
+		w.do(site.Order{Verb: site.VerbPause, By: "ann", Reason: "audit"})
+		w.after(20 * time.Second)
+		w.do(site.Order{Verb: site.VerbResume, By: "ann"})
+		w.until("n1 goes on", 5*time.Minute, func() bool { return w.is(site.Progressing, "n1")() || w.is(site.InSync, "n1")() })
+		if w.is(site.InSync, "n1")() {
+			return // its machine had finished during the pause
+		}
+		c, rows := w.rows()
+		if n1 := rows["n1"]; n1.State != site.MachineRunning || n1.Expected.IsZero() || c.Ends.IsZero() {
+			t.Errorf("after the pause: %+v, ends %s", n1, c.Ends)
+		}
+	}, "n1")
 }
 
 func TestChartOfADaemonThatOnlyObserves(t *testing.T) {

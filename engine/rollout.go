@@ -57,6 +57,7 @@ func (e *Engine) planOfLocked(w *worker, m site.Memory) site.NodePlan {
 // released.
 func (e *Engine) rollOutLocked(released ...*worker) {
 	r, was := &rolling{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
+	unfinished := e.unfinishedLocked()
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
 		again := was != nil && w.standing == failed && !w.outdated
@@ -71,7 +72,7 @@ func (e *Engine) rollOutLocked(released ...*worker) {
 	}
 	r.Canaries = e.factsLocked().ChooseCanaries(r.Nodes)
 	if len(r.Nodes) == 0 {
-		e.endRolloutLocked()
+		e.endRolloutLocked(unfinished)
 		return
 	}
 	e.rollout = r
@@ -310,7 +311,7 @@ func (e *Engine) standLocked(w *worker) *site.Begun {
 	}
 	e.proveLocked()
 	if r.count[pending] == 0 && r.count[resting] == 0 {
-		e.endRolloutLocked()
+		e.endRolloutLocked(e.unfinishedLocked())
 	}
 	return w.endLocked(was)
 }
@@ -370,13 +371,30 @@ func (e *Engine) proveLocked() {
 // looks at merged proposals.
 const maxEnded = 16
 
-// endRolloutLocked ends the rollout under way, if there is one.
-func (e *Engine) endRolloutLocked() {
+// unfinishedLocked returns the nodes of the rollout under way that are neither done nor failed.
+func (e *Engine) unfinishedLocked() (names []string) {
+	if !e.rollout.running() {
+		return nil
+	}
+	for _, name := range e.rollout.Nodes {
+		w := e.workers[name]
+		if w == nil || w.standing == done || w.standing == failed {
+			continue
+		}
+		if b := w.memory.Recorded.Begun; !b.In(&e.rollout.RolloutStatus) || b.Ended.IsZero() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// endRolloutLocked ends the rollout under way, if there is one, without the nodes that are dropped.
+func (e *Engine) endRolloutLocked(dropped []string) {
 	r := e.rollout
 	if !r.running() {
 		return
 	}
-	r.Done, r.Ended, r.saved = r.count[done], time.Now(), false
+	r.Done, r.Dropped, r.Ended, r.saved = r.count[done], dropped, time.Now(), false
 	e.ended = append(e.ended[max(0, len(e.ended)-maxEnded+1):], r.RolloutStatus)
 	e.Meter.Ended(r.RolloutStatus)
 	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Took: site.Duration(r.Ended.Sub(r.Since)),

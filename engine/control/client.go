@@ -168,8 +168,8 @@ func (c *Client) pages(ctx context.Context, path string, after uint64, take func
 			_, err := c.get(ctx, path+"?after="+strconv.FormatUint(after, 10)+"&limit="+strconv.Itoa(mostEvents), "", into)
 			return err
 		})
-		if err != nil || n < mostEvents {
-			return err
+		if err != nil || n == 0 {
+			return err // a page is short also where entries were dropped while it was read
 		}
 		after = last
 	}

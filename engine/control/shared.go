@@ -15,7 +15,8 @@ type shared[T any] struct {
 	// every is the least time from one computation to the next.
 	every time.Duration
 	// rest is how many times as long as a computation nothing is computed after it, so that one that
-	// takes long has a small share of the host.
+	// takes long has a small share of the host. It is longestRest at most. Whoever asks during a rest that
+	// is longer than every gets the last value at once, although that is older than the question.
 	rest int
 
 	mu   sync.Mutex
@@ -26,7 +27,11 @@ type shared[T any] struct {
 type queue[T any] struct {
 	running bool
 	next    *snapshot[T] // nil while nobody waits
+	last    *snapshot[T] // what is served during a rest; nil at other times
 }
+
+// longestRest bounds how old a value is that is served during a rest.
+const longestRest = 10 * time.Second
 
 // snapshot is a value, with its JSON.
 type snapshot[T any] struct {
@@ -36,7 +41,7 @@ type snapshot[T any] struct {
 	err   error
 }
 
-// get gives a value that was computed after it was called.
+// get gives a value that was computed after it was called, or the last one during a rest.
 func (s *shared[T]) get(ctx context.Context, key string, compute func() (T, error)) (*snapshot[T], error) {
 	snap, first := s.join(key)
 	if first {
@@ -62,6 +67,9 @@ func (s *shared[T]) join(key string) (snap *snapshot[T], first bool) {
 		l = &queue[T]{}
 		s.keys[key] = l
 	}
+	if l.last != nil {
+		return l.last, false
+	}
 	if l.next == nil {
 		l.next = &snapshot[T]{done: make(chan struct{})}
 	}
@@ -76,7 +84,7 @@ func (s *shared[T]) take(key string) *snapshot[T] {
 	defer s.mu.Unlock()
 	l := s.keys[key]
 	snap := l.next
-	l.next = nil
+	l.next, l.last = nil, nil
 	l.running = snap != nil
 	return snap
 }
@@ -86,9 +94,20 @@ func (s *shared[T]) run(key string, compute func() (T, error)) {
 	for snap := s.take(key); snap != nil; snap = s.take(key) {
 		began := time.Now()
 		snap.compute(compute)
+		rest := min(time.Duration(s.rest)*time.Since(began), longestRest)
+		if rest > s.every && snap.err == nil {
+			s.serve(key, snap)
+		}
 		close(snap.done)
-		<-time.After(max(time.Until(began.Add(s.every)), time.Duration(s.rest)*time.Since(began)))
+		<-time.After(max(time.Until(began.Add(s.every)), rest))
 	}
+}
+
+// serve gives a value to whoever asks before the rest ends.
+func (s *shared[T]) serve(key string, snap *snapshot[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[key].last = snap
 }
 
 // compute fills a snapshot. A panic is an error of those who asked, as in a handler of a request.

@@ -44,18 +44,68 @@ func TestSharedComputesOnce(t *testing.T) {
 	})
 }
 
-// What takes long is computed seldom, however many ask.
+// What takes long is computed seldom, however many ask. Whoever asks meanwhile gets the last value at once.
 func TestSharedRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := shared[int]{every: time.Second, rest: 20}
+		computed := 0
+		get := func() int {
+			snap, err := s.get(t.Context(), "x", func() (int, error) { time.Sleep(200 * time.Millisecond); computed++; return computed, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return snap.value
+		}
 		began := time.Now()
 		for range 10 {
-			if _, err := s.get(t.Context(), "x", func() (int, error) { time.Sleep(200 * time.Millisecond); return 0, nil }); err != nil {
-				t.Error(err)
+			if got := get(); got != 1 {
+				t.Errorf("during the rest got value %d", got)
 			}
 		}
-		if took := time.Since(began); took != 9*4200*time.Millisecond+200*time.Millisecond {
+		if took := time.Since(began); took != 200*time.Millisecond {
 			t.Errorf("ten in a row took %s", took)
+		}
+		time.Sleep(5 * time.Second)
+		if got := get(); got != 2 {
+			t.Errorf("after the rest got value %d", got)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// However long a computation takes, its value is served for some seconds only.
+func TestSharedRestIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared[int]{every: time.Second, rest: 20}
+		computed := 0
+		compute := func() (int, error) { time.Sleep(3 * time.Second); computed++; return computed, nil }
+		for want := 1; want <= 2; want++ {
+			if snap, err := s.get(t.Context(), "x", compute); err != nil || snap.value != want {
+				t.Errorf("got %v, %v, want %d", snap, err, want)
+			}
+			time.Sleep(longestRest + time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// An error is not kept: whoever asks next has it tried again.
+func TestSharedKeepsNoErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared[int]{every: time.Second, rest: 20}
+		tries := 0
+		compute := func() (int, error) {
+			time.Sleep(200 * time.Millisecond)
+			if tries++; tries == 1 {
+				return 0, errors.New("wrong")
+			}
+			return tries, nil
+		}
+		if _, err := s.get(t.Context(), "x", compute); err == nil {
+			t.Error("no error")
+		}
+		if snap, err := s.get(t.Context(), "x", compute); err != nil || snap.value != 2 {
+			t.Errorf("got %v, %v", snap, err)
 		}
 		time.Sleep(time.Minute)
 	})

@@ -257,7 +257,7 @@ func (g *gantt) bars(r *site.ChartRow, y float64) {
 		g.text(min(g.at(now)+6, g.right-glyph), y+12, "unknown", "?")
 	}
 	end := now
-	if r.State == site.MachineDone || r.State == site.MachineFailed {
+	if r.State == site.MachineDone || r.State == site.MachineFailed || r.State == site.MachineDropped {
 		end = r.Ended
 	}
 	switch {
@@ -286,6 +286,7 @@ func (g *gantt) sign(s site.MachineState, x, y float64) {
 		site.MachineFailed:  "m-4 -4 l8 8 m0 -8 l-8 8",
 		site.MachineRunning: "m-4 -5 l8 5 l-8 5 z",
 		site.MachineWaiting: "m-4 0 a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 z",
+		site.MachineDropped: "m-4 0 h8",
 	}[s]
 	g.put("<path class=\"sign %s\" d=\"M%.1f %.1f %s\"/>\n", class[s], min(max(x, g.left+5), g.right-5), y, shape)
 }
@@ -308,7 +309,10 @@ func (g *gantt) legend() {
 			g.put("<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"28\" height=\"%.1f\"/>\n", class, x, y+top, high)
 		}
 	}
-	for _, s := range []site.MachineState{site.MachineDone, site.MachineRunning, site.MachineWaiting, site.MachineFailed} {
+	for _, s := range []site.MachineState{site.MachineDone, site.MachineRunning, site.MachineWaiting, site.MachineFailed, site.MachineDropped} {
+		if s == site.MachineDropped && g.c.Counts[s] == 0 {
+			continue // is rare
+		}
 		put(func(x, y float64) {
 			rect("bar "+class[s], 1, barHigh)(x, y)
 			x0 := g.left
@@ -330,6 +334,7 @@ func (g *gantt) legend() {
 // class is the style of a state.
 var class = map[site.MachineState]string{
 	site.MachineDone: "done", site.MachineRunning: "running", site.MachineWaiting: "waiting", site.MachineFailed: "failed",
+	site.MachineDropped: "waiting",
 }
 
 // brief shortens a text to some characters.
@@ -343,6 +348,7 @@ func brief(text string, most int) string {
 
 // broken breaks a text into lines of some characters, and shortens what does not fit into the last.
 func broken(text string, most, lines int) (all []string) {
+	most = max(2, most)
 	rest := brief(text, longestText)
 	for rest != "" && len(all) < lines-1 && utf8.RuneCountInString(rest) > most {
 		runes := []rune(rest)

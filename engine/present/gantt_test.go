@@ -149,6 +149,16 @@ func TestGanttOfHostileTexts(t *testing.T) {
 	}
 }
 
+func TestRolloutTextOfNarrowTerminals(t *testing.T) {
+	for width := range 30 {
+		var b bytes.Buffer
+		present.RolloutText(&b, rolling(), present.RolloutView{Width: width})
+		if !strings.Contains(b.String(), "web-8") {
+			t.Errorf("width %d: %s", width, b.String())
+		}
+	}
+}
+
 func TestGanttIsBounded(t *testing.T) {
 	c := rolling()
 	for i := range 10_000 {

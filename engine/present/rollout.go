@@ -147,7 +147,7 @@ func (t *rolloutTable) writeRow(w io.Writer, r *site.ChartRow, note string, v Ro
 		mark[1] = '●'
 	}
 	paint := map[site.MachineState]func(string) string{
-		site.MachineDone: v.Paint.Online, site.MachineRunning: v.Paint.Bold, site.MachineWaiting: v.Paint.Reboot, site.MachineFailed: v.Paint.Destructive,
+		site.MachineDone: v.Paint.Online, site.MachineRunning: v.Paint.Bold, site.MachineWaiting: v.Paint.Reboot, site.MachineFailed: v.Paint.Destructive, site.MachineDropped: v.Paint.Dim,
 	}[r.State]
 	name := brief(r.Node, t.name-3)
 	line := v.Paint.with(paint, strings.TrimRight(t.bar(r), " "))
@@ -176,7 +176,7 @@ func (t *rolloutTable) bar(r *site.ChartRow) string {
 			cells[i] = sign
 		}
 	}
-	over := r.State == site.MachineDone || r.State == site.MachineFailed
+	over := r.State == site.MachineDone || r.State == site.MachineFailed || r.State == site.MachineDropped
 	if r.State == site.MachineWaiting && !r.Since.IsZero() {
 		from, to := r.Since, t.c.Now
 		if r.Expected.From.After(to) {
@@ -200,9 +200,9 @@ func (t *rolloutTable) bar(r *site.ChartRow) string {
 		cells[0] = signUnknown
 	case !r.Began.IsZero():
 		fill(site.Span{From: r.Began, To: end}, map[site.MachineState]rune{
-			site.MachineDone: signDone, site.MachineRunning: signRunning, site.MachineWaiting: signWaits, site.MachineFailed: signFailed}[r.State])
+			site.MachineDone: signDone, site.MachineRunning: signRunning, site.MachineWaiting: signWaits, site.MachineFailed: signFailed, site.MachineDropped: signWaits}[r.State])
 	case over:
-		cells[t.cell(end)] = map[site.MachineState]rune{site.MachineDone: signDone, site.MachineFailed: signFailed}[r.State]
+		cells[t.cell(end)] = map[site.MachineState]rune{site.MachineDone: signDone, site.MachineFailed: signFailed, site.MachineDropped: signWaits}[r.State]
 	}
 	if !over && r.Expected.IsZero() {
 		cells[min(t.cells-1, now+1)] = signUnknown

@@ -81,7 +81,7 @@ func Headline(c *site.RolloutChart) []string {
 		total += n
 	}
 	stands := fmt.Sprintf("Rollout of %s at site %s: %d of %s done", name, c.Site, c.Counts[site.MachineDone], say.Count(total, "node"))
-	for _, s := range []site.MachineState{site.MachineRunning, site.MachineWaiting, site.MachineFailed} {
+	for _, s := range []site.MachineState{site.MachineRunning, site.MachineWaiting, site.MachineFailed, site.MachineDropped} {
 		if c.Counts[s] > 0 {
 			stands += fmt.Sprintf(", %d %s", c.Counts[s], s)
 		}

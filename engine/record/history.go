@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -64,11 +65,22 @@ func (s *Site) PutForecast(ctx context.Context, f *site.ForecastAtStart) error {
 	if err != nil {
 		return err
 	}
+	was, err := s.valueOf(ctx, "forecast")
+	if err != nil {
+		was = nil // what is damaged is replaced; what is left of it goes at the next start
+	}
 	b := batch{site: s}
 	if err := b.put(ctx, "forecast", compress(text)); err != nil {
 		return err
 	}
-	return b.send(ctx)
+	if err := b.send(ctx); err != nil {
+		return err
+	}
+	now, err := s.valueOf(ctx, "forecast")
+	if err != nil {
+		return err
+	}
+	return s.dropValue(was, strings.TrimPrefix(string(now), "@"))
 }
 
 // PutTook records how long steps of one kind took, latest last, see site.Like.

@@ -46,6 +46,27 @@ func TestRollout(t *testing.T) {
 	same(t, "rollout again", snap.Rollout, r)
 }
 
+// A forecast that is recorded again and again leaves no files behind.
+func TestForecastLeavesNoFiles(t *testing.T) {
+	s := open(t, t.TempDir())
+	b := s.Site("berlin")
+	f := &site.ForecastAtStart{Rollout: day, Nodes: map[string]site.Span{}}
+	for try := range 4 {
+		for i := range 20_000 {
+			at := day.Add(time.Duration(rand.Int64N(1e15)))
+			f.Nodes[fmt.Sprintf("n%05d", i)] = site.Span{From: at, To: at.Add(time.Duration(rand.Int64N(1e15)))}
+		}
+		must(t, b.PutForecast(t.Context(), f))
+		must(t, b.PutForecast(t.Context(), f)) // the same
+		files, err := filepath.Glob(filepath.Join(s.files(), "*"))
+		if must(t, err); len(files) != 1 {
+			t.Fatalf("after %d forecasts: %q", try+1, files)
+		}
+	}
+	_, _, snap := reopen(t, s, "berlin")
+	same(t, "forecast", snap.Forecast, f)
+}
+
 // What was expected at the start outlives a restart. It is only shown: one that is damaged, or whose
 // file is gone, keeps no daemon from starting.
 func TestForecastAtStart(t *testing.T) {

@@ -223,8 +223,9 @@ func (l *loader) rollout(rest string, value []byte) error {
 	return decodeCompressed(value, &l.snap.Rollout.Nodes)
 }
 
-// forecast reads what was expected of the nodes of a rollout. It is only shown, so one that is
-// damaged, or whose file an older program has removed, is forgotten.
+// forecast reads what was expected of the nodes of a rollout. It is only shown, so one that
+// cannot be decoded, or whose file an older program has removed, is forgotten. A wrong checksum ends the
+// load, as for every key.
 func (l *loader) forecast(_ string, value []byte) error {
 	var f site.ForecastAtStart
 	text, err := l.read(value)

@@ -20,7 +20,7 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 	f := &site.Forecast{
 		Makespan: site.Duration(sim.makespan()),
 		Path:     sim.path(),
-		Order:    sim.starts(),
+		Order:    sim.starts(func(*member) bool { return true }),
 		Budget:   s.Rollout.Budget,
 		Basis:    basis(p, known),
 	}
@@ -35,16 +35,17 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 // left: each node with steps begins, or goes on, as soon as the rules let it. Times count
 // from now, and a step in flight takes what is left of its expected time. A halt is not
 // asked: nodes that it holds, like those that wait for a person, have a plan that is
-// blocked.
+// blocked. Nodes whose end is not known, because they wait for ever or a step takes longer
+// than expected, are not in its order; a warning names them.
 func Continue(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *site.Forecast {
 	left = withInstallers(left, known, now)
 	sim := simulate(s, left, known, now, under)
 	return &site.Forecast{
 		Makespan: site.Duration(sim.makespan()),
 		Path:     sim.path(),
-		Order:    sim.starts(),
+		Order:    sim.starts((*member).hasKnownEnd),
 		Basis:    basis(left, known),
-		Warnings: slices.Concat(sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), leftOut(left, sim.paused)),
+		Warnings: slices.Concat(sim.broken, sim.misfitWarnings(), sim.stuckWarnings(), sim.overdueWarnings(), leftOut(left, sim.paused)),
 	}
 }
 
@@ -82,11 +83,11 @@ func (sim *simulation) makespan() time.Duration {
 	return to - from
 }
 
-// starts returns the members that begin, in the order in which they begin.
-func (sim *simulation) starts() []site.Stretch {
+// starts returns those of the members that begin, in the order in which they begin.
+func (sim *simulation) starts(those func(*member) bool) []site.Stretch {
 	var all []site.Stretch
 	for _, m := range sim.members {
-		if len(m.runs) > 0 {
+		if len(m.runs) > 0 && those(m) {
 			all = append(all, site.Stretch{Node: m.node.Name(), What: Actions(m.steps),
 				From: site.Duration(m.runs[0].from), To: site.Duration(m.runs[len(m.runs)-1].to)})
 		}
@@ -245,6 +246,31 @@ func (sim *simulation) misfitWarnings() []string {
 			say.Few(nodes[m]), m.what, say.Brief(site.Duration(m.takes)), m.window.name, say.Brief(site.Duration(m.window.longest(sim)))))
 	}
 	return all
+}
+
+// overdue returns by how much the step in flight has overrun its expected time.
+func (m *member) overdue() time.Duration { return max(0, m.spent-time.Duration(m.steps[0].Expect)) }
+
+// hasKnownEnd reports whether the member takes all its steps, in the times that they are expected to take.
+func (m *member) hasKnownEnd() bool { return m.next == len(m.steps) && m.overdue() == 0 }
+
+// overdueWarnings warns of members whose step in flight takes longer than expected.
+func (sim *simulation) overdueWarnings() []string {
+	var names []string
+	longest := time.Duration(0)
+	for _, m := range sim.members {
+		if over := m.overdue(); over > 0 {
+			names = append(names, m.node.Name())
+			longest = max(longest, over)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("%s: takes longer than expected, overdue by %s; when it ends is not known", names[0], say.Rough(longest))}
+	}
+	return []string{fmt.Sprintf("%s: take longer than expected, overdue by up to %s; when they end is not known", say.Few(names), say.Rough(longest))}
 }
 
 // stuckWarnings warns of members that wait for something that never comes.

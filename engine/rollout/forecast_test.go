@@ -652,7 +652,7 @@ func TestContinue(t *testing.T) {
 	}{
 		"from the beginning": {plans(steps("n1"), steps("n2")), func(site.Known) {}, "n1 0s-10m0s, n2 15m0s-25m0s"},
 		"in flight":          {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n1", 4*time.Minute) }, "n1 0s-6m0s, n2 11m0s-21m0s"},
-		"overdue":            {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n1", 40*time.Minute) }, "n1 0s-0s, n2 5m0s-15m0s"},
+		"overdue":            {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n1", 40*time.Minute) }, "n2 5m0s-15m0s"},
 		"the clock was back": {plans(steps("n1")), func(k site.Known) { inFlight(k, "n1", -time.Hour) }, "n1 0s-10m0s"},
 		"in hand before":     {plans(steps("n1"), steps("n2")), func(k site.Known) { inFlight(k, "n2", time.Minute) }, "n1 0s-10m0s, n2 0s-9m0s"},
 		"an installer runs":  {plans(waiting("n1"), steps("n2")), func(k site.Known) { installing(k, "n1", 5*time.Minute) }, "n1 0s-14m0s, n2 19m0s-29m0s"},
@@ -666,6 +666,35 @@ func TestContinue(t *testing.T) {
 		if got := spans(rollout.Continue(s, c.left, k, now, under)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+// A step that takes longer than expected ends at no known time, and a forecast of what is left says so.
+func TestContinueOfAnOverdueStep(t *testing.T) {
+	step := site.Step{Node: "n1", Action: site.ActionPackages, Facet: site.FacetPackages, Impact: site.ImpactOnline, Expect: site.Duration(10 * time.Minute)}
+	under := &site.RolloutStatus{Since: now.Add(-time.Hour), Nodes: []string{"n1"}}
+	s := &site.Site{Nodes: map[string]*site.Node{"n1": {Name: "n1"}}, Rollout: site.Rollout{MaxUnavailable: "1"}}
+	known := site.Known{Nodes: map[string]site.Memory{"n1": {Recorded: site.Recorded{
+		Begun: &site.Begun{Rollout: under.Since, Since: under.Since}, InFlight: &site.InFlight{Step: step, Since: now.Add(-40 * time.Minute)}}}}}
+	f := rollout.Continue(s, &site.Plan{Nodes: []site.NodePlan{{Node: "n1", Steps: []site.Step{step}}}}, known, now, under)
+	want := []string{"n1: takes longer than expected, overdue by 30m; when it ends is not known"}
+	if len(f.Order) != 0 || !slices.Equal(f.Warnings, want) {
+		t.Errorf("order %+v, warnings %q", f.Order, f.Warnings)
+	}
+}
+
+// A node that begins and then waits for ever has no end.
+func TestContinueOfANodeThatIsStuckAfterItsFirstStep(t *testing.T) {
+	first := site.Step{Node: "c1", Action: site.ActionBIOS, Impact: site.ImpactOnline, Expect: site.Duration(time.Minute)}
+	then := site.Step{Node: "c1", Action: site.ActionBase, Phase: "base", Impact: site.ImpactOnline, Expect: site.Duration(time.Minute)}
+	s := &site.Site{Rollout: site.Rollout{MaxUnavailable: "1"},
+		Nodes: map[string]*site.Node{"c1": {Name: "c1", Role: "compute", Power: "on"}, "s1": {Name: "s1", Role: "storage", Power: "on"}},
+		Roles: map[string]*site.Role{"storage": {Enabled: true}, "compute": {Enabled: true, Needs: map[string]map[string]site.Need{"base": {"storage": {Phase: "configure", Quorum: "all"}}}}}}
+	under := &site.RolloutStatus{Since: now, Nodes: []string{"c1"}}
+	left := &site.Plan{Nodes: []site.NodePlan{{Node: "c1", Steps: []site.Step{first, then}}, {Node: "s1", Phase: "base", Blocked: []string{"it waits for ann"}}}}
+	f := rollout.Continue(s, left, site.Known{}, now, under)
+	if len(f.Order) != 0 || !slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.HasPrefix(w, "c1 would wait forever") }) {
+		t.Errorf("order %+v, warnings %q", f.Order, f.Warnings)
 	}
 }
 

@@ -51,7 +51,7 @@ type ChartRow struct {
 	Critical bool         `json:"critical,omitempty"`
 	State    MachineState `json:"state"`
 	// Began is when its first step in this rollout was begun. Ended is when it was found in-sync,
-	// or failed.
+	// or failed, or when the rollout ended without it.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
 	// Expected is when what is left of it is expected to run; zero for nothing, and where that is

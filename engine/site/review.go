@@ -125,6 +125,8 @@ const (
 	MachineRunning MachineState = "in progress"
 	MachineWaiting MachineState = "waiting"
 	MachineDone    MachineState = "done"
+	// MachineDropped is of a machine that was not done when its rollout ended.
+	MachineDropped MachineState = "dropped"
 )
 
 // MachineNow is what one machine of a rollout does now.

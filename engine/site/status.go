@@ -298,6 +298,9 @@ type RolloutStatus struct {
 	// CanaryFailed means that a canary's failure halted the rollout, not that
 	// more than maxFailures nodes failed.
 	CanaryFailed bool `json:"canaryFailed,omitempty"`
+	// Dropped are nodes that were neither in-sync nor failed when it ended: a newer revision needed
+	// nothing of any node any more, or they were excluded.
+	Dropped []string `json:"dropped,omitempty"`
 	// Ended is when the last node was in-sync or had failed.
 	Ended time.Time `json:"ended,omitzero"`
 	// Queued is the newer revision that waits for the end; nil for none.

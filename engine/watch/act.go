@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,8 @@ type question struct {
 	order site.Order
 	title string
 	says  []string // sentences of ours
-	loses []string // exactly what is lost, one item each
+	loses []string // exactly what is lost, one item each, never cut
+	plan  []string // the lines of what is planned, never cut
 	asks  []string // what has to be typed, in this order
 	input string
 	top   int
@@ -60,7 +62,7 @@ const (
 // begin opens the question of an order, or says why there is none.
 func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 	n := m.subject()
-	if v == site.VerbApprove && n == nil {
+	if v == site.VerbApprove && m.node == nil && m.at != nodes {
 		all = true // the set is approved where it is shown
 	}
 	m.wrong = true
@@ -69,6 +71,8 @@ func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 		m.said = "the daemon does not answer; what you see may be old. Nothing was sent"
 	case !m.may(v):
 		m.said = fmt.Sprintf("your role at this daemon does not allow %s", v)
+	case !all && n == nil && m.pointed() != "":
+		m.said = fmt.Sprintf("%s is no longer in the design; nothing was sent. Choose another node", clean(m.pointed()))
 	case !all && n == nil:
 		m.said = fmt.Sprintf("choose a node first (2 shows them), or press %s for the whole site", strings.ToUpper(keyOf(v)))
 	case all:
@@ -76,7 +80,30 @@ func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 	default:
 		m.ask, m.said = m.ofNode(v, n)
 	}
+	if m.ask != nil && m.ask.tooLong() {
+		m.ask, m.said = nil, "Too long to show here; nothing was sent. Run "+m.ask.command()
+	}
 	return nil
+}
+
+// longestItem is how many bytes an item of a question has at most: more than the disks of any machine take.
+const longestItem = 64 << 10
+
+// tooLong says whether an item of the question is longer than a person reads.
+func (q *question) tooLong() bool {
+	return slices.ContainsFunc(slices.Concat(q.says, q.loses, q.plan), func(text string) bool { return len(text) > longestItem })
+}
+
+// command is the command that shows and sends the order of the question.
+func (q *question) command() string {
+	switch o := q.order; {
+	case o.Verb == site.VerbApprove && o.Node == "":
+		return "`slipway approve`"
+	case o.Node == "":
+		return fmt.Sprintf("`slipway %s --all`", o.Verb)
+	default:
+		return fmt.Sprintf("`slipway %s %s`", o.Verb, clean(o.Node))
+	}
 }
 
 func keyOf(v site.Verb) string {
@@ -120,7 +147,7 @@ func (m *model) ofSite(v site.Verb) (*question, string) {
 
 // ofNode is the question of an order for a node, or why there is none.
 func (m *model) ofNode(v site.Verb, n *site.NodeStatus) (*question, string) {
-	q := &question{order: site.Order{Verb: v, Node: n.Name}, title: fmt.Sprintf("%s: node %s, %s", v, clean(n.Name), n.State)}
+	q := &question{order: site.Order{Verb: v, Node: n.Name}, title: fmt.Sprintf("%s: node %s, %s", v, clean(n.Name), clean(string(n.State)))}
 	switch v {
 	case site.VerbApprove:
 		if n.Approval == "" {
@@ -132,6 +159,7 @@ func (m *model) ofNode(v site.Verb, n *site.NodeStatus) (*question, string) {
 		q.order.Shown = n.Approval
 		q.says = []string{"You approve exactly this, for the machine " + present.MachineOf(n.Machine) + ". Digest " + n.Approval + "."}
 		q.loses = []string{n.Approve}
+		q.plan = m.planOf(n.Name) // an approval is for all of it
 		q.asks = []string{forYes}
 	case site.VerbPause:
 		q.says = []string{"Slipway goes on looking at the node and stops changing it. What is in progress on its machine stops before the next request.", "Nothing is lost."}
@@ -160,16 +188,13 @@ func sayOf(v site.Verb, node string) string {
 	return what + " A destructive step still needs its approval."
 }
 
-// mostSteps is how many planned steps a question names.
-const mostSteps = 50
-
 // stepsOf are the steps that are planned for a node, or how many there are of each impact for the whole site.
 func (m *model) stepsOf(node string) (all []string) {
 	counts := map[site.Impact]int{}
 	for _, p := range m.report.Plan.Nodes {
 		for _, s := range p.Steps {
 			counts[s.Impact]++
-			if p.Node == node && len(all) < mostSteps {
+			if p.Node == node {
 				all = append(all, fmt.Sprintf("planned, %s: %s", s.Impact, s.Summary()))
 			}
 		}
@@ -215,6 +240,9 @@ func (m *model) answer(key, text string) tea.Cmd {
 	return nil
 }
 
+// The least terminal in which a question can be read as a whole.
+const leastWidth, leastHeight = 20, 6
+
 // confirm takes what was typed; after the last of it the order is sent as it was shown.
 func (m *model) confirm() tea.Cmd {
 	q := m.ask
@@ -225,6 +253,8 @@ func (m *model) confirm() tea.Cmd {
 		m.said = "the daemon does not answer. Nothing was sent"
 	case m.changed(q.order):
 		m.said = "what waits for approval has changed. Press esc, and read it again"
+	case m.width < leastWidth || m.height < leastHeight:
+		m.said = "enlarge the terminal first: it has no room for all of this"
 	case q.top+m.questionRoom() < len(m.questionLines()):
 		m.said = "read to the end first (down, page down)"
 	case len(q.asks) > 0 && q.asks[0] == forReason && given == "":

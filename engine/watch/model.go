@@ -125,7 +125,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.report, m.heard = msg.Report, m.now
 		m.sum = summaryOf(&m.report.Status)
 		m.version++
-		m.list.choose(m.report.Status.Nodes)
+		m.list.keep(m.report.Status.Nodes)
 		return m, m.remember()
 	case happened:
 		m.hear(msg)
@@ -279,6 +279,17 @@ func (m *model) subject() *site.NodeStatus {
 	return nil
 }
 
+// pointed is the name of the node that an order would be for; empty for none. It may have left the design.
+func (m *model) pointed() string {
+	switch {
+	case m.node != nil:
+		return m.node.name
+	case m.at == nodes:
+		return m.list.chosen
+	}
+	return ""
+}
+
 // status is the status of a node; nil if there is no such node any more.
 func (m *model) status(name string) *site.NodeStatus {
 	all := m.report.Status.Nodes
@@ -296,24 +307,41 @@ type list struct {
 	rows   []int
 	cursor int // a place in rows
 	top    int
-	chosen string // the node under the cursor
+	chosen string // the node under the cursor, which may have left the design
 }
 
-// node is the one under the cursor; nil for none.
+// node is the one under the cursor; nil for none, or if the one that was there has left the design.
 func (l *list) node(all []site.NodeStatus) *site.NodeStatus {
-	if l.cursor >= len(l.rows) {
+	if l.cursor >= len(l.rows) || all[l.rows[l.cursor]].Name != l.chosen {
 		return nil
 	}
 	return &all[l.rows[l.cursor]]
 }
 
-// choose applies the filter to nodes, and keeps the cursor on its node.
+// choose applies the filter to nodes. The cursor stays on its node if that fits.
 func (l *list) choose(all []site.NodeStatus) {
+	l.apply(all, false)
+	l.move(0, all)
+}
+
+// keep applies the filter to the nodes of a new report. The cursor stays on its node until a person moves
+// it, also if the node no longer fits: an order is for the node that was chosen.
+func (l *list) keep(all []site.NodeStatus) {
+	if l.chosen == "" {
+		l.choose(all)
+		return
+	}
+	l.apply(all, true)
+	l.cursor = max(0, min(l.cursor, len(l.rows)-1))
+}
+
+// apply finds the nodes that fit the filter, with the chosen one in any case if that is to be kept.
+func (l *list) apply(all []site.NodeStatus, kept bool) {
 	words := strings.Fields(strings.ToLower(l.filter))
 	l.rows = l.rows[:0]
 	at := -1
 	for i := range all {
-		if !fits(&all[i], words) {
+		if !fits(&all[i], words) && !(kept && all[i].Name == l.chosen) {
 			continue
 		}
 		if all[i].Name == l.chosen {
@@ -324,7 +352,6 @@ func (l *list) choose(all []site.NodeStatus) {
 	if at >= 0 {
 		l.cursor = at
 	}
-	l.move(0, all)
 }
 
 // fits says whether a node has all the words in its name, role, rack, state or reason.
@@ -341,8 +368,8 @@ func fits(n *site.NodeStatus, words []string) bool {
 // move moves the cursor by so many nodes.
 func (l *list) move(by int, all []site.NodeStatus) {
 	l.cursor = max(0, min(l.cursor+by, len(l.rows)-1))
-	if n := l.node(all); n != nil {
-		l.chosen = n.Name
+	if l.chosen = ""; l.cursor < len(l.rows) {
+		l.chosen = all[l.rows[l.cursor]].Name
 	}
 }
 

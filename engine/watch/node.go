@@ -17,7 +17,7 @@ func (m *model) nodePage(s *sheet) {
 		s.add(fmt.Sprintf("Node %s is no longer in the design.", clean(m.node.name)))
 		return
 	}
-	s.add(fit(m.in(bold, clean(n.Name)), m.width/2) + " is " + m.in(colourOf(n.State), string(n.State)) + " for " + present.Age(n.Since, m.now))
+	s.add(fit(m.in(bold, clean(n.Name)), m.width/2) + " is " + m.in(colourOf(n.State), clean(string(n.State))) + " for " + present.Age(n.Since, m.now))
 	s.row("reason", "", n.Reason)
 	s.row("cause", "", n.Cause)
 	s.row("now", "", n.Detail)
@@ -79,25 +79,29 @@ func (m *model) machineRows(s *sheet, n *site.NodeStatus) {
 
 // planRows are what Slipway is about to do to a node.
 func (m *model) planRows(s *sheet, node string) {
-	plans := m.report.Plan.Nodes
-	i := slices.IndexFunc(plans, func(p site.NodePlan) bool { return p.Node == node })
-	if i < 0 {
-		return
+	lines := m.planOf(node)
+	if len(lines) > 0 {
+		s.title("Plan")
 	}
-	plan := plans[i]
-	plan.Findings = nil // are above
-	var b bytes.Buffer
-	present.Nodes(&b, []site.NodePlan{plan}, m.now, present.Paint{})
-	text := strings.TrimRight(b.String(), "\n")
-	if text == "" {
-		return
-	}
-	s.title("Plan")
-	for line := range strings.SplitSeq(text, "\n") {
+	for _, line := range lines {
 		for _, part := range wrapped(clean(line), m.width) {
 			s.add(part)
 		}
 	}
+}
+
+// planOf is what is planned for a node, as `slipway plan` shows it; nothing for no plan.
+func (m *model) planOf(node string) []string {
+	plans := m.report.Plan.Nodes
+	i := slices.IndexFunc(plans, func(p site.NodePlan) bool { return p.Node == node })
+	if i < 0 {
+		return nil
+	}
+	plan := plans[i]
+	plan.Findings = nil // are on the node's page
+	var b bytes.Buffer
+	present.Nodes(&b, []site.NodePlan{plan}, m.now, present.Paint{})
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\n' })
 }
 
 // historyRows are the last events of the node, the newest first.

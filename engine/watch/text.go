@@ -130,8 +130,11 @@ func (s *sheet) row(name, colour, text string) {
 }
 
 // item adds a foreign text as an item of a list, wrapped.
-func (s *sheet) item(mark, text string) {
-	for i, line := range wrapped(clean(text), max(1, s.width-4)) {
+func (s *sheet) item(mark, text string) { s.whole(mark, clean(text)) }
+
+// whole adds a text as an item of a list, wrapped and never cut.
+func (s *sheet) whole(mark, text string) {
+	for i, line := range wrapped(site.Printable(text), max(1, s.width-4)) {
 		if i == 0 {
 			s.add(pad(mark, 2) + line)
 			continue

@@ -253,8 +253,8 @@ func (m *model) nodeRows() ([]string, string) {
 	}
 	wide = min(wide, max(8, m.width/3))
 	head = append(head, m.in(dim, "  "+pad("NODE", wide)+"  "+pad("STATE", 12)+pad("SINCE", 6)+"REASON"))
-	for at, i := range l.rows[l.top:end] {
-		head = append(head, m.nodeRow(&m.report.Status.Nodes[i], wide, l.top+at == l.cursor))
+	for _, i := range l.rows[l.top:end] {
+		head = append(head, m.nodeRow(&m.report.Status.Nodes[i], wide, m.report.Status.Nodes[i].Name == l.chosen))
 	}
 	if len(l.rows) == 0 {
 		head = append(head, "  no node has this in its name, role, rack, state or reason")
@@ -278,7 +278,7 @@ func (m *model) nodeRow(n *site.NodeStatus, wide int, chosen bool) string {
 	if n.Approve != "" || n.Person {
 		reason = "[needs a person] " + reason
 	}
-	return fit(mark+name+"  "+m.in(colourOf(n.State), pad(string(n.State), 12))+pad(present.Age(n.Since, m.now), 6)+reason, m.width)
+	return fit(mark+name+"  "+m.in(colourOf(n.State), pad(clean(string(n.State)), 12))+pad(present.Age(n.Since, m.now), 6)+reason, m.width)
 }
 
 // questionRoom is how many lines of a question are shown at once.
@@ -288,9 +288,11 @@ func (m *model) questionRoom() int { return max(1, m.room()-len(m.prompt())) }
 func (m *model) questionLines() []string {
 	q := m.ask
 	s := &sheet{ink: m.ink, width: m.width}
-	s.add(m.in(bold+";"+yellow, q.title))
+	for _, line := range wrapped(q.title, m.width) {
+		s.add(m.in(bold+";"+yellow, line))
+	}
 	for _, text := range q.says {
-		for _, line := range wrapped(clean(text), m.width) {
+		for _, line := range wrapped(site.Printable(text), m.width) {
 			s.add(line)
 		}
 	}
@@ -298,7 +300,15 @@ func (m *model) questionLines() []string {
 		s.title("What happens to machines:")
 	}
 	for _, text := range q.loses {
-		s.item("-", text)
+		s.whole("-", text)
+	}
+	if len(q.plan) > 0 {
+		s.title("All that is planned:")
+	}
+	for _, text := range q.plan {
+		for _, line := range wrapped(site.Printable(text), m.width) {
+			s.add(line)
+		}
 	}
 	return s.lines
 }

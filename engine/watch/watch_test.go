@@ -407,9 +407,42 @@ func TestCursorFollowsItsNode(t *testing.T) {
 	if !strings.Contains(v.text(), "Node compute-3 is no longer in the design") {
 		t.Error(v.text())
 	}
+	v.keys("a")
+	if v.ask != nil || !strings.Contains(v.text(), "compute-3 is no longer in the design") {
+		t.Errorf("asks for the approval of the site's set:\n%s", v.text())
+	}
 	v.keys("p", "esc", "p", "'x", "enter")
+	if len(v.daemon.orders) != 0 {
+		t.Errorf("an order for a node that has left went to another: %v", v.daemon.orders)
+	}
+	v.keys("k", "p", "'x", "enter")
 	if len(v.daemon.orders) != 1 || v.daemon.orders[0].Node != "aaa" {
 		t.Errorf("%v", v.daemon.orders)
+	}
+}
+
+// A report that changes what the filter leaves does not put the cursor on another node.
+func TestCursorStaysWhenItsNodeNoLongerFits(t *testing.T) {
+	v := opened(t, berlin()).keys("/", "'blocked", "enter")
+	if n := v.subject(); n == nil || n.Name != "compute-5" {
+		t.Fatalf("the cursor is on %v", n)
+	}
+	r := berlin()
+	r.Status.Nodes[4].State = site.InSync
+	v.tell(reported{r})
+	v.keys("r", "enter")
+	if want := []site.Order{{Verb: site.VerbRetry, Node: "compute-5"}}; cmp.Diff(want, v.daemon.orders) != "" {
+		t.Errorf("sent %v\n%s", v.daemon.orders, v.text())
+	}
+	v.keys("j")
+	v.tell(reported{r})
+	if n := v.subject(); n == nil || n.Name != "storage-1" || strings.Contains(v.text(), "> compute-5") || len(v.list.rows) != 1 {
+		t.Errorf("after the cursor was moved:\n%s", v.text())
+	}
+	v.keys("/", "'x")
+	v.tell(reported{r})
+	if v.subject() != nil {
+		t.Errorf("a filter that nothing fits keeps %v", v.subject())
 	}
 }
 
@@ -420,6 +453,7 @@ func TestHostileText(t *testing.T) {
 	for i := range r.Status.Nodes {
 		n := &r.Status.Nodes[i]
 		n.Name, n.Role, n.Rack, n.Reason, n.Cause, n.Detail, n.Release, n.Model = n.Name+evil, evil, evil, evil, evil, evil, evil, evil
+		n.State = n.State + site.State(evil)
 		n.Approve, n.Notes, n.NotActedOn, n.OS = evil, []string{evil}, []string{evil}, evil
 		n.Findings = []site.Finding{{Message: evil, Fix: evil}}
 		n.Paused, n.Quarantined = &site.Hold{By: evil, Reason: evil}, &site.Hold{By: evil, Reason: evil}
