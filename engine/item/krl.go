@@ -72,10 +72,7 @@ func (s SSH) KRL() ([]byte, error) {
 		names = append(names, ", "+Fingerprint(key)...)
 		blobs = krlString(blobs, blob)
 	}
-	list := binary.BigEndian.AppendUint32([]byte(krlMagic), krlVersion)
-	list = append(list, make([]byte, 3*8)...) // version and date of the list, and flags: the same list for the same design
-	list = krlString(list, nil)
-	list = krlString(list, bytes.TrimPrefix(names, []byte(", ")))
+	list := krlHeader(bytes.TrimPrefix(names, []byte(", ")))
 	if len(ids) > 0 {
 		// Without a key of an authority it counts for all of them.
 		section := krlString(krlString(nil, nil), nil)
@@ -86,6 +83,16 @@ func (s SSH) KRL() ([]byte, error) {
 		list = krlString(append(list, krlExplicitKeys), blobs)
 	}
 	return list, nil
+}
+
+// EmptyKRL is a list that revokes nothing.
+func EmptyKRL() []byte { return krlHeader([]byte("nobody")) }
+
+// krlHeader is the beginning of a list, up to its comment.
+func krlHeader(comment []byte) []byte {
+	list := binary.BigEndian.AppendUint32([]byte(krlMagic), krlVersion)
+	list = append(list, make([]byte, 3*8)...) // version and date of the list, and flags: the same list for the same design
+	return krlString(krlString(list, nil), comment)
 }
 
 // RevokedBy is the field "revoked" of a system with a list: what its comment says it revokes, and

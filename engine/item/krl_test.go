@@ -68,6 +68,12 @@ func TestRevokedByOpenSSH(t *testing.T) {
 			t.Errorf("%s: %v: %s", file, err, out)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "empty"), item.EmptyKRL(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"ana", "stolen.pub"} {
+		must("-Q", "-f", "empty", file)
+	}
 	if got := item.RevokedBy(list); !strings.HasPrefix(got, "ana, daemon, SHA256:") {
 		t.Errorf("it is told as %q", got)
 	}

@@ -42,6 +42,7 @@ type fake struct {
 	told      []string
 	authority string // signed the certificate that the session came by
 	noUnit    bool   // systemd does not run the SSH server
+	mainPID   string // of the unit of the SSH server
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -93,7 +94,7 @@ func newFake(t testing.TB) *fake {
 	} {
 		s.put(path, text)
 	}
-	for _, folder := range []string{"/etc/sudoers.d", "/etc/rsyslog.d", "/etc/systemd/system", "/var/lib"} {
+	for _, folder := range []string{"/etc/sudoers.d", "/etc/rsyslog.d", "/etc/systemd/system", "/var/lib", "/proc"} {
 		s.must(os.MkdirAll(s.at(folder), 0o755))
 	}
 	s.must(os.Symlink("usr/bin", s.at("/bin")))
@@ -280,6 +281,9 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 		}
 		if c.Args[0] == "is-active" && s.noUnit && strings.HasPrefix(c.Args[len(c.Args)-1], "ssh") {
 			return inside.Output{Code: 3}, nil // systemctl(1)
+		}
+		if slices.Contains(c.Args, "--property=MainPID") {
+			return inside.Output{Out: []byte("MainPID=" + s.mainPID + "\n")}, nil
 		}
 		if c.Args[0] == "daemon-reload" || c.Args[0] == "is-active" {
 			break

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // Certificates are let in by a file of settings of Slipway's own, which names who may sign them,
@@ -35,6 +35,8 @@ var sshWanted = map[string]string{"trustedusercakeys": sshSigners, "authorizedpr
 // madeSSH is what we made of the SSH server.
 type madeSSH struct {
 	Reload bool `json:"reload,omitempty"` // it has not read what we wrote
+	// Readers are the servers that may go on with settings that name the list, as otherServers has them.
+	Readers []string `json:"readers,omitempty"`
 }
 
 // cannotSSH says why a system cannot let certificates in yet.
@@ -266,7 +268,8 @@ func (j *job) setSSH(want item.SSH) error {
 	if text == sshRevokes {
 		return nil
 	}
-	return j.delete(sshRevoked) // no server that runs has it in its settings any more
+	_, err = j.retireRevoked()
+	return err
 }
 
 // trySSH has sshd read the settings before they count, where it runs.
@@ -340,7 +343,8 @@ func (j *job) useSSH(accounts []string, text string) error {
 		}
 		there = false // a run was cut off behind its write
 	}
-	if err := j.note(item.KindSSH, madeSSH{Reload: true}); err != nil {
+	made.Reload = true
+	if err := j.note(item.KindSSH, made); err != nil {
 		return err
 	}
 	if err := j.put(sshSettings, []byte(text), 0o644); err != nil {
@@ -375,94 +379,17 @@ func (j *job) provenSSH(accounts []string, text string) error {
 	return nil
 }
 
-// reloadSSH has the server read its settings if it has not read what we wrote. Where none runs
-// all the time, each connection reads them.
-func (j *job) reloadSSH() error {
-	var made madeSSH
-	if !j.entry(item.KindSSH, nil, &made) || !made.Reload {
-		return nil
-	}
-	if !j.h.Live {
-		return j.note(item.KindSSH, madeSSH{})
-	}
-	unit, err := j.activeOf("ssh.service", "sshd.service") // one may be an alias of the other
-	if err != nil {
-		return err
-	}
-	if unit != "" {
-		before := j.listeners()
-		if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
-			return failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
-		}
-		j.awaitListener(before)
-	}
-	return j.note(item.KindSSH, madeSSH{})
-}
-
-// activeOf is the first unit that is active; empty for none.
-func (j *job) activeOf(units ...string) (string, error) {
-	for _, unit := range units {
-		out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"is-active", "--quiet", unit}})
-		if err != nil {
-			return "", failed("%v", err)
-		}
-		if out.Code == 0 {
-			return unit, nil
-		}
-	}
-	return "", nil
-}
-
-// reopens bounds how long a server that is reloaded takes to open its port again.
-const reopens = 3 * time.Second
-
-// awaitListener waits until the server has opened its port again: sshd starts itself anew, and
-// refuses connections for a moment. Where it takes over the socket that it had, the time passes.
-func (j *job) awaitListener(before map[string]bool) {
-	every := time.NewTicker(20 * time.Millisecond)
-	defer every.Stop()
-	for end := time.Now().Add(reopens); len(before) > 0 && time.Now().Before(end); {
-		for socket := range j.listeners() {
-			if !before[socket] {
-				return
-			}
-		}
-		select {
-		case <-every.C:
-		case <-j.ctx.Done():
-			return
-		}
-	}
-}
-
-// listeners are the sockets of the kernel that listen at port 22 (proc_net(5)); none where they
-// cannot be read.
-func (j *job) listeners() map[string]bool {
-	const listening, port, fields = "0A", ":0016", 10
-	all := map[string]bool{}
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _, err := j.read(file)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			if words := strings.Fields(line); len(words) >= fields && words[3] == listening && strings.HasSuffix(words[1], port) {
-				all[words[fields-1]] = true
-			}
-		}
-	}
-	return all
-}
-
 func (j *job) removeSSH() error {
-	if !j.entry(item.KindSSH, nil, nil) {
+	var made madeSSH
+	if !j.entry(item.KindSSH, nil, &made) {
 		return nil
 	}
 	if err := j.keepCertificates(item.SSH{}); err != nil {
 		return err
 	}
 	if j.exists(sshSettings) {
-		if err := j.note(item.KindSSH, madeSSH{Reload: true}); err != nil {
+		made.Reload = true
+		if err := j.note(item.KindSSH, made); err != nil {
 			return err
 		}
 		if err := j.delete(sshSettings); err != nil {
@@ -489,10 +416,17 @@ func (j *job) clearSSH() error {
 	if err != nil {
 		return failed("%v", err)
 	}
-	for _, file := range append(files, sshSigners, sshRevoked) {
+	for _, file := range append(files, sshSigners) {
 		if err := j.delete(file); err != nil {
 			return err
 		}
+	}
+	switch readers, err := j.retireRevoked(); {
+	case err != nil:
+		return err
+	case len(readers) > 0:
+		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("%s stays, as an empty list: an SSH server that is not ssh.service may still ask for it, and would refuse every key without it. Restart that server: process %s",
+			sshRevoked, processesOf(readers))}
 	}
 	for _, folder := range []string{sshNames, sshFiles} {
 		at, err := j.place(folder)

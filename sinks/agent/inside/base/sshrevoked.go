@@ -46,6 +46,12 @@ func (j *job) textSSH(want item.SSH) (string, error) {
 	case unit == "" && len(j.listeners()) > 0:
 		return "", refused("systemd does not run the SSH server that listens here, so Slipway cannot have it read its settings again, and a list of revoked keys that has gone would close it to every key: run it as ssh.service, or revoke nobody in the design. Nothing was changed")
 	}
+	switch others, err := j.otherServers(); {
+	case err != nil:
+		return "", err
+	case len(others) > 0:
+		return "", refused("an SSH server runs here that is not ssh.service (process %s). Slipway cannot have it read its settings again, so a list of revoked keys would not count there, and would close it to every key once it has gone: stop that server, or revoke nobody in the design. Nothing was changed", processesOf(others))
+	}
 	out, err := j.h.Exec(j.ctx, inside.Command{Path: sshKeygen, Args: []string{"-Q", "-f", "/dev/stdin"}, Stdin: list})
 	switch {
 	case err != nil:
@@ -89,6 +95,34 @@ func (j *job) writeRevoked(want item.SSH) error {
 		return failed("%s is not what was written to it", sshRevoked)
 	}
 	return nil
+}
+
+// retireRevoked removes a list that the settings do not name any longer. While servers run that may have read
+// settings that did, they are returned, and an empty list stays for them.
+func (j *job) retireRevoked() (readers []string, err error) {
+	list, there, err := j.read(sshRevoked)
+	switch {
+	case err != nil:
+		return nil, failed("%v", err)
+	case !there:
+		return nil, nil
+	}
+	if readers, err = j.otherServers(); err != nil {
+		return nil, err
+	}
+	var made madeSSH
+	j.entry(item.KindSSH, nil, &made)
+	if bytes.Equal(list, item.EmptyKRL()) { // those that started since then have never been told of it
+		readers = slices.DeleteFunc(readers, func(server string) bool { return !slices.Contains(made.Readers, server) })
+	}
+	if len(readers) == 0 {
+		return nil, j.delete(sshRevoked)
+	}
+	made.Readers = readers
+	if err := j.note(item.KindSSH, made); err != nil { // before the list is empty, which says that they are known
+		return nil, err
+	}
+	return readers, j.put(sshRevoked, item.EmptyKRL(), 0o644)
 }
 
 // seeRevoked reports the list that the settings name.

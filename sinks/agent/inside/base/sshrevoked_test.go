@@ -144,3 +144,112 @@ func TestNoListForAServerThatIsNotReloaded(t *testing.T) {
 	s.put("/proc/net/tcp", "  sl\n")                   // nothing listens: each connection reads the settings
 	s.applies([]item.Item{revokes("n1", "root")})
 }
+
+// server is a process sshd that listens, at another port than 22.
+func (s *fake) server(pid, parent, start string) {
+	s.t.Helper()
+	at := "/proc/" + pid
+	s.put(at+"/comm", "sshd\n")
+	s.put(at+"/stat", pid+" (sshd) S "+parent+strings.Repeat(" 0", 17)+" "+start+" 0 0\n")
+	s.put(at+"/net/tcp", "  sl  local_address rem_address   st\n   0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 9"+pid+" 1 0 100 0 0 10 0\n")
+	s.must(os.MkdirAll(s.at(at+"/fd"), 0o755))
+	s.must(os.Symlink("socket:[9"+pid+"]", s.at(at+"/fd/3")))
+	s.must(os.Symlink(s.root, s.at(at+"/root")))
+}
+
+func (s *fake) ends(pid string) { s.t.Helper(); s.must(os.RemoveAll(s.at("/proc/" + pid))) }
+
+// A second server, which the unit's reload does not reach, gets no list. The unit's own, its sessions
+// and the servers of containers are no second one.
+func TestNoListBesideASecondServer(t *testing.T) {
+	s := newFake(t)
+	s.mainPID = "500"
+	s.server("500", "1", "100")
+	s.server("600", "500", "200") // a session that forwards a port
+	s.server("700", "1", "300")
+	s.must(os.Remove(s.at("/proc/700/root")))
+	s.must(os.Symlink(t.TempDir(), s.at("/proc/700/root"))) // in a container
+	s.applies([]item.Item{revokes("n1", "root")})
+	s.applies([]item.Item{certificates("n1", "root")})
+	if !s.gone(sshRevoked) {
+		t.Error("the list stays although the server was reloaded")
+	}
+	s.server("800", "1", "400")
+	err, _ := s.apply([]item.Item{revokes("n1", "root")})
+	var told *wire.Error
+	if !errors.As(err, &told) || told.Class != wire.Refused || !strings.Contains(told.Text, "not ssh.service (process 800)") || !s.gone(sshRevoked) || s.get(sshSettings) != sshText {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A second server that may have read settings with the list finds an empty one until it is restarted.
+func TestEmptyListForASecondServer(t *testing.T) {
+	isEmpty := func(s *fake) bool {
+		return !s.gone(sshRevoked) && s.get(sshRevoked) == string(item.EmptyKRL())
+	}
+	start := func(t *testing.T) *fake {
+		s := newFake(t)
+		s.mainPID = "500"
+		s.server("500", "1", "100")
+		s.applies([]item.Item{revokes("n1", "root")})
+		s.server("800", "1", "400")
+		return s
+	}
+	t.Run("nobody is revoked any more", func(t *testing.T) {
+		s, want := start(t), certificates("n1", "root")
+		s.applies([]item.Item{want})
+		s.so(want)
+		s.quiet([]item.Item{want})
+		if !isEmpty(s) {
+			t.Error("there is no empty list")
+		}
+		s.ends("800")
+		s.server("800", "1", "900") // restarted, and given the same number
+		s.applies([]item.Item{want})
+		if s.so(want); !s.gone(sshRevoked) {
+			t.Error("the list stays")
+		}
+	})
+	t.Run("the design names nobody", func(t *testing.T) {
+		s := start(t)
+		for range 2 {
+			err, _ := s.apply(nil, item.KindSSH)
+			var told *wire.Error
+			if !errors.As(err, &told) || told.Class != wire.Busy || !strings.Contains(told.Text, "Restart that server: process 800") || !isEmpty(s) || !s.gone(sshSettings) || !s.gone(sshSigners) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		s.ends("800")
+		s.applies(nil, item.KindSSH)
+		if _, ours := s.owned()["base/"+item.KindSSH]; !s.gone(sshFiles) || ours {
+			t.Errorf("it is not as before: %v", s.owned())
+		}
+	})
+	t.Run("the unit does not run", func(t *testing.T) {
+		s := start(t)
+		s.noUnit = true
+		s.ends("800")
+		s.applies([]item.Item{certificates("n1", "root")})
+		if !isEmpty(s) {
+			t.Error("there is no empty list")
+		}
+	})
+	t.Run("cut off at every step", func(t *testing.T) {
+		for kill := 1; ; kill++ {
+			s := start(t)
+			s.kill = kill
+			_, dead := s.apply([]item.Item{certificates("n1", "root")})
+			if s.gone(sshRevoked) || !strings.HasPrefix(s.get(sshRevoked), "SSHKRL") {
+				t.Fatalf("step %d: the list has gone", kill)
+			}
+			s.kill = 0
+			s.applies([]item.Item{certificates("n1", "root")})
+			if !isEmpty(s) {
+				t.Fatalf("after a cut at step %d: no empty list", kill)
+			}
+			if !dead {
+				return
+			}
+		}
+	})
+}
