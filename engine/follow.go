@@ -179,13 +179,14 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	e.waitingLocked() // the design's losses count as shown from here on
 	e.mu.Unlock()
 	signal(e.inForce)
+	signal(e.acted) // a node may have the machine of an incident now
 	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
 		return err
 	}
 	if err := e.approveFromDesign(ctx); err != nil {
 		return err
 	}
-	if err := e.noteIncidents(ctx, rev, design); err != nil {
+	if err := e.noteIncidents(ctx); err != nil {
 		return err
 	}
 	if err := e.noteDecommissions(ctx); err != nil {
@@ -256,6 +257,7 @@ const startEvery = time.Millisecond
 func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
 	ctx, stop := context.WithCancel(e.ctx)
 	m.Account = e.accountLocked(n.Name)
+	e.inheritLocked(n, &m)
 	w := newWorker(e, n, m, leaving, stop)
 	if e.nextStart.After(w.due) {
 		w.due = e.nextStart

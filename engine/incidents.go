@@ -21,6 +21,10 @@ import (
 // restart or an error has interrupted.
 const incidentsEvery = 2 * time.Second
 
+// orderStands is how long an incident that a person ordered waits for its confirmation. After that it
+// is forgotten.
+const orderStands = 24 * time.Hour
+
 // compromise carries out an order about an incident: it shows, confirms or begins one.
 func (e *Engine) compromise(ctx context.Context, o site.Order) (string, error) {
 	e.handling.Lock()
@@ -71,7 +75,7 @@ func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
 			return i, fmt.Errorf("%w: there is an incident %s with other nodes or another time; give this one another name (--name)", site.ErrRefused, o.Incident)
 		}
 	}
-	i.Waits = incident.Reasons(e.design, in, e.hostLocked())
+	i.Waits = incident.Reasons(e.design, in, e.heldLatelyLocked(time.Now()), e.hostLocked())
 	i.Exposed = incident.Exposed(e.design, in.Nodes)
 	return i, nil
 }
@@ -87,6 +91,9 @@ func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, err
 	case !i.Acted.IsZero():
 		return "", fmt.Errorf("%w: Slipway has acted on incident %s already", site.ErrRefused, i.Name)
 	}
+	if there := e.workersThat(func(w *worker) bool { return slices.Contains(i.Incident.Nodes, w.name) }); len(there) == 0 {
+		return "", fmt.Errorf("%w: site %s has none of the nodes of incident %s: %s; nothing was switched off. If their machines have other names now, order an incident of these", site.ErrRefused, e.Site, i.Name, say.Some(i.Incident.Nodes, 10))
+	}
 	i.Confirmed = o.By
 	return e.act(ctx, i)
 }
@@ -95,10 +102,8 @@ func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, err
 // restart goes on, and nothing acts a second time.
 func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) {
 	i.Acted = time.Now()
-	i.Nodes = map[string]site.IncidentNode{}
-	for _, name := range i.Incident.Nodes {
-		i.Nodes[name] = site.IncidentNode{}
-	}
+	var missing []string
+	i.Nodes, missing = e.nodesOf(i.Incident)
 	if design := e.Design(); design != nil {
 		i.Exposed = incident.Exposed(design, i.Incident.Nodes)
 	}
@@ -108,23 +113,89 @@ func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) 
 	if err := e.holdNodesOf(ctx, i); err != nil {
 		return "", fmt.Errorf("incident %s is recorded, and Slipway tries on: %w", i.Name, err)
 	}
-	return fmt.Sprintf("incident %s: %s under quarantine, being switched off: %s. `slipway incident %[1]s` shows which are proven off, and the %s to replace",
-		i.Name, say.Count(len(i.Nodes), "node"), say.Some(slices.Sorted(maps.Keys(i.Nodes)), 10), say.Count(len(i.Exposed), "secret")), nil
+	held := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Nodes)), func(name string) bool { return slices.Contains(missing, name) })
+	done := fmt.Sprintf("incident %s: %s under quarantine, being switched off: %s. `slipway incident %[1]s` shows which are proven off, and the %s to replace",
+		i.Name, say.Count(len(held), "node"), say.Some(held, 10), say.Count(len(i.Exposed), "secret"))
+	if len(missing) > 0 {
+		done += fmt.Sprintf(". NOT held, because the design has no such node: %s; switch their machines off by hand, or order an incident of the names that they have now", say.Some(missing, 10))
+	}
+	return done, nil
 }
 
-// holdNodesOf puts the nodes of an incident under quarantine that are not, and records that it did.
-func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
-	by := cmp.Or(i.Confirmed, i.By)
-	all := e.workersThat(func(w *worker) bool { _, in := i.Nodes[w.name]; return in })
-	for _, w := range all {
-		e.note(site.Event{Node: w.name, Kind: site.EventOrder, By: by, Text: fmt.Sprintf("quarantined for incident %s: %s", i.Name, i.Incident.Reason)})
+// nodesOf are the nodes of an incident with their machines, and the names of those that are not there.
+func (e *Engine) nodesOf(in site.Incident) (nodes map[string]site.IncidentNode, missing []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	nodes = map[string]site.IncidentNode{}
+	for _, name := range in.Nodes {
+		if w := e.workers[name]; w != nil {
+			nodes[name] = site.IncidentNode{Machine: w.node.Machine()}
+		} else {
+			nodes[name] = site.IncidentNode{}
+			missing = append(missing, name)
+		}
 	}
-	h := &site.Hold{By: by, Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: time.Now()}
+	return nodes, missing
+}
+
+// holdNodesOf puts those nodes of an incident under quarantine that nobody released and that are not
+// under one, and records that it did. A node that is not there is held when it comes: see inheritLocked.
+func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
+	h := holdOf(&i)
+	all := e.workersThat(func(w *worker) bool {
+		return w.memory.Recorded.Quarantined == nil && len(heldBy(&i, w.node)) > 0
+	})
 	if err := e.holdAll(ctx, all, h); err != nil {
 		return err
 	}
+	for _, w := range all {
+		e.note(site.Event{Node: w.name, Kind: site.EventOrder, By: h.By, Text: "quarantined for " + h.Reason})
+	}
+	if !i.Held.IsZero() {
+		return nil
+	}
 	i.Held = time.Now()
 	return e.putIncident(ctx, i)
+}
+
+// holdOf is the quarantine of an incident.
+func holdOf(i *site.IncidentState) *site.Hold {
+	return &site.Hold{By: cmp.Or(i.Confirmed, i.By), Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: time.Now()}
+}
+
+// heldBy are the entries of an incident that hold a node: that of its name, and those of its machine
+// under another name.
+func heldBy(i *site.IncidentState, n *site.Node) (names []string) {
+	for _, name := range i.Unreleased() {
+		if name == n.Name || i.Nodes[name].Machine.IsThatOf(n.Machine()) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// inheritLocked puts a node that starts under the quarantine of an incident that holds it. It
+// follows from the records of incidents, so it needs none of its own.
+func (e *Engine) inheritLocked(n *site.Node, m *site.Memory) {
+	for _, i := range e.incidents {
+		if m.Recorded.Quarantined == nil && !i.Acted.IsZero() && len(heldBy(&i, n)) > 0 {
+			m.Recorded.Quarantined = holdOf(&i)
+			cutOff(&m.Recorded)
+		}
+	}
+}
+
+// heldLatelyLocked are the nodes that incidents of the last 24 hours hold.
+func (e *Engine) heldLatelyLocked(now time.Time) map[string]bool {
+	held := map[string]bool{}
+	for _, i := range e.incidents {
+		if now.Sub(i.Acted) < 24*time.Hour {
+			for _, name := range i.Unreleased() {
+				held[name] = true
+			}
+		}
+	}
+	return held
 }
 
 // putIncident records an incident, then shows it.
@@ -140,18 +211,19 @@ func (e *Engine) putIncident(ctx context.Context, i site.IncidentState) error {
 	return nil
 }
 
-// noteIncidents records the incidents of a design that has come into force. None of them acts before a
+// noteIncidents records the incidents of the design in force that are not recorded yet, also those
+// that a stop has kept from it. None of them acts before a
 // person confirms it: nothing proves that whoever merged them may order it. It forgets those that
 // wait and are not in the design any more.
-func (e *Engine) noteIncidents(ctx context.Context, rev site.Revision, design *site.Site) error {
+func (e *Engine) noteIncidents(ctx context.Context) error {
 	e.handling.Lock()
 	defer e.handling.Unlock()
-	fresh, gone := e.comparedIncidents(rev, design)
+	fresh, gone := e.comparedIncidents()
 	for _, i := range fresh {
 		if err := e.putIncident(ctx, i); err != nil {
 			return err
 		}
-		e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("incident %s waits for `slipway compromise --confirm %[1]s`", i.Name)})
+		e.note(site.Event{Kind: site.EventDesign, Revision: i.Commit, Text: fmt.Sprintf("incident %s waits for `slipway compromise --confirm %[1]s`", i.Name)})
 	}
 	for _, id := range gone {
 		if err := e.Records.ForgetIncident(ctx, id); err != nil {
@@ -162,9 +234,13 @@ func (e *Engine) noteIncidents(ctx context.Context, rev site.Revision, design *s
 	return nil
 }
 
-func (e *Engine) comparedIncidents(rev site.Revision, design *site.Site) (fresh []site.IncidentState, gone []string) {
+func (e *Engine) comparedIncidents() (fresh []site.IncidentState, gone []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	rev, design := e.applied, e.design
+	if design == nil {
+		return nil, nil
+	}
 	designed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(design.Incidents)) {
 		in := design.Incidents[name]
@@ -174,7 +250,7 @@ func (e *Engine) comparedIncidents(rev site.Revision, design *site.Site) (fresh 
 			continue
 		}
 		i := site.IncidentState{Name: name, ID: id, Incident: in, Commit: rev.ID, Found: time.Now()}
-		i.Waits = append([]string{incident.Unproven}, incident.Reasons(design, in, e.hostLocked())...)
+		i.Waits = append([]string{incident.Unproven}, incident.Reasons(design, in, e.heldLatelyLocked(time.Now()), e.hostLocked())...)
 		for _, known := range e.incidents {
 			if known.Name == name && !known.Acted.IsZero() {
 				i.Waits = append(i.Waits, fmt.Sprintf("Slipway has acted on incident %s since %s, and its lines have changed", name, known.Acted.UTC().Format(time.RFC3339)))
@@ -183,7 +259,7 @@ func (e *Engine) comparedIncidents(rev site.Revision, design *site.Site) (fresh 
 		fresh = append(fresh, i)
 	}
 	for id, i := range e.incidents {
-		if i.Acted.IsZero() && i.Commit != "" && !designed[id] {
+		if i.Acted.IsZero() && !designed[id] && (i.Commit != "" || time.Since(i.Found) > orderStands) {
 			gone = append(gone, id)
 		}
 	}
@@ -219,8 +295,9 @@ func (e *Engine) hostLocked() string {
 // sleeps while nothing is left to do.
 func (e *Engine) keepIncidents(ctx context.Context) {
 	for {
-		e.setProblem("incidents", e.tendIncidents(ctx))
-		if e.awaitsPower() {
+		err := errors.Join(e.noteIncidents(ctx), e.tendIncidents(ctx))
+		e.setProblem("incidents", err)
+		if err != nil || e.awaitsPower() {
 			if !retry.Sleep(ctx, incidentsEvery) {
 				return
 			}
@@ -230,6 +307,7 @@ func (e *Engine) keepIncidents(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-e.acted:
+		case <-time.After(time.Hour): // those that nobody confirmed expire
 		}
 	}
 }
@@ -240,7 +318,7 @@ func (e *Engine) awaitsPower() bool {
 	defer e.mu.Unlock()
 	for _, i := range e.incidents {
 		for _, n := range i.Nodes {
-			if i.Held.IsZero() || n.Off.IsZero() && n.Released.IsZero() {
+			if n.Released.IsZero() && (i.Held.IsZero() || n.Off.IsZero()) {
 				return true
 			}
 		}
@@ -251,31 +329,38 @@ func (e *Engine) awaitsPower() bool {
 func (e *Engine) tendIncidents(ctx context.Context) (err error) {
 	e.handling.Lock()
 	defer e.handling.Unlock()
-	for _, i := range e.unfinished() {
-		if i.Held.IsZero() {
-			err = errors.Join(err, e.holdNodesOf(ctx, i))
-		} else {
-			err = errors.Join(err, e.putIncident(ctx, i))
-		}
+	if e.Design() == nil {
+		return nil // no node is known
+	}
+	for _, i := range e.activeIncidents() {
+		err = errors.Join(err, e.holdNodesOf(ctx, i))
+	}
+	for _, i := range e.seenOff() {
+		err = errors.Join(err, e.putIncident(ctx, i))
 	}
 	return err
 }
 
-// unfinished are the incidents to record: those whose quarantines were interrupted, and those of which
-// more machines were seen off, noted in them.
-func (e *Engine) unfinished() (all []site.IncidentState) {
+// activeIncidents are the incidents whose nodes are to be under quarantine.
+func (e *Engine) activeIncidents() (all []site.IncidentState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, i := range e.incidents {
-		switch {
-		case i.Acted.IsZero():
-		case i.Held.IsZero():
+		if i.IsActive() {
 			all = append(all, i)
-		default:
-			if nodes, more := e.seenOffLocked(i); more {
-				i.Nodes = nodes
-				all = append(all, i)
-			}
+		}
+	}
+	return all
+}
+
+// seenOff are the incidents of which more machines were seen off, noted in them.
+func (e *Engine) seenOff() (all []site.IncidentState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.incidents {
+		if nodes, more := e.seenOffLocked(i); more {
+			i.Nodes = nodes
+			all = append(all, i)
 		}
 	}
 	return all
@@ -294,53 +379,6 @@ func (e *Engine) seenOffLocked(i site.IncidentState) (nodes map[string]site.Inci
 		}
 	}
 	return nodes, more
-}
-
-// release ends a quarantine. A node under an incident takes the incident's name: whoever releases
-// it has to know what has not been done.
-func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, error) {
-	e.handling.Lock()
-	defer e.handling.Unlock()
-	under := e.incidentsOf(w)
-	if len(under) > 0 {
-		first := under[0]
-		switch {
-		case w == nil:
-			return "", fmt.Errorf("%w: %s is not over, so nothing was released; release each node by its name, with `--incident NAME` where one has it", site.ErrRefused, incidentNames(under))
-		case !slices.ContainsFunc(under, func(i site.IncidentState) bool { return i.Name == o.Incident }):
-			return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
-				site.ErrRefused, w.name, incidentNames(under), say.Count(len(first.Exposed), "secret"), "to replace, and "+strings.Join(site.IncidentLeftOver, " "), w.name, first.Name)
-		}
-	} else if o.Incident != "" {
-		return "", fmt.Errorf("%w: no incident %s holds this node", site.ErrRefused, site.Printable(o.Incident))
-	}
-	done, err := e.hold(ctx, w, o)
-	if err != nil {
-		return "", err
-	}
-	for _, i := range under {
-		i.Nodes = maps.Clone(i.Nodes)
-		n := i.Nodes[w.name]
-		n.Released, n.ReleasedBy = time.Now(), o.By
-		i.Nodes[w.name] = n
-		if err := e.putIncident(ctx, i); err != nil {
-			return "", fmt.Errorf("%s, but that is not in its incident: %w", done, err)
-		}
-	}
-	return done, nil
-}
-
-// incidentsOf are the incidents that hold a node, or any node if w is nil, latest first.
-func (e *Engine) incidentsOf(w *worker) (all []site.IncidentState) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, i := range e.incidents {
-		if !i.Acted.IsZero() && (w == nil && i.IsActive() || w != nil && slices.Contains(i.Unreleased(), w.name)) {
-			all = append(all, i)
-		}
-	}
-	sortIncidents(all)
-	return all
 }
 
 func sortIncidents(all []site.IncidentState) {

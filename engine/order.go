@@ -20,7 +20,7 @@ func (e *Engine) Do(ctx context.Context, o site.Order) (string, error) {
 		e.mu.Lock()
 		w = e.workers[o.Node]
 		e.mu.Unlock()
-		if w == nil {
+		if w == nil && (o.Verb != site.VerbRelease || o.Incident == "") { // a node that has left may be in an incident
 			return "", fmt.Errorf("%w: site %s has no node %q", site.ErrNotFound, e.Site, o.Node)
 		}
 	}

@@ -24,10 +24,22 @@ const (
 const Unproven = "it came by a commit, and Slipway cannot prove that whoever merged it may order it"
 
 // Reasons says why Slipway asks a person before it switches off the nodes of an incident; none if it
-// does not ask. Host is the node that the daemon runs on; empty if none is known.
-func Reasons(s *site.Site, i site.Incident, host string) (all []string) {
-	if most := max(mostNodes, len(s.Nodes)*mostPercent/100); len(i.Nodes) > most {
+// does not ask. Lately are the nodes that other incidents of the last 24 hours hold; they count too, so
+// that many small ones do not switch a site off. Host is the node that the daemon runs on; empty if
+// none is known.
+func Reasons(s *site.Site, i site.Incident, lately map[string]bool, host string) (all []string) {
+	both := maps.Clone(lately)
+	if both == nil {
+		both = map[string]bool{}
+	}
+	for _, name := range i.Nodes {
+		both[name] = true
+	}
+	switch most := max(mostNodes, len(s.Nodes)*mostPercent/100); {
+	case len(i.Nodes) > most:
 		all = append(all, fmt.Sprintf("it names %s of %d, more than %d", say.Count(len(i.Nodes), "node"), len(s.Nodes), most))
+	case len(both) > most && len(both) > len(lately):
+		all = append(all, fmt.Sprintf("with the incidents of the last 24 h that are not over, %s of %d would be off, more than %d", say.Count(len(both), "node"), len(s.Nodes), most))
 	}
 	for _, name := range i.Nodes {
 		n := s.Nodes[name]
@@ -86,7 +98,7 @@ func New(before, after *site.Site) (lines []string) {
 			}
 		}
 		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %[1]s` puts %s under quarantine and switches them off (%s)", name, say.Some(in.Nodes, 10), in.Reason))
-		if why := Reasons(after, in, ""); len(why) > 0 {
+		if why := Reasons(after, in, nil, ""); len(why) > 0 {
 			lines = append(lines, "read before you confirm it: "+strings.Join(why, "; "))
 		}
 		exposed := Exposed(after, in.Nodes)

@@ -69,7 +69,7 @@ func TestReasonsToAsk(t *testing.T) {
 		{nodes: []string{"n3"}, want: "n3 is a controller: role compute needs nodes of its role control"},
 		{nodes: []string{"a", "b", "c", "d", "e", "f"}, want: "it names 6 nodes of 3, more than 5"},
 	} {
-		got := strings.Join(incident.Reasons(s, site.Incident{Nodes: c.nodes}, c.host), "; ")
+		got := strings.Join(incident.Reasons(s, site.Incident{Nodes: c.nodes}, nil, c.host), "; ")
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%v: %q, want %q", c.nodes, got, c.want)
 		}
@@ -78,7 +78,7 @@ func TestReasonsToAsk(t *testing.T) {
 		name := "m" + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		s.Nodes[name] = &site.Node{Name: name}
 	}
-	if why := incident.Reasons(s, site.Incident{Nodes: make([]string, 10)}, ""); len(why) != 0 {
+	if why := incident.Reasons(s, site.Incident{Nodes: make([]string, 10)}, nil, ""); len(why) != 0 {
 		t.Errorf("10 of 203 nodes: %q", why)
 	}
 }

@@ -28,6 +28,14 @@ func (i Identity) Matches(seen Identity) bool {
 	return matches(i.UUID, seen.UUID) && matches(i.Serial, seen.Serial) && matches(i.Slot, seen.Slot) && matches(i.MAC, seen.MAC)
 }
 
+// IsThatOf reports whether another designed identity is of the same machine: a UUID, serial number or
+// address of a port is the same, and no such other is not.
+func (i Identity) IsThatOf(other Identity) bool {
+	i.Slot, other.Slot = "", "" // a place
+	same := func(a, b string) bool { return a != "" && a == b }
+	return !i.Contradicts(other) && (same(i.UUID, other.UUID) || same(i.Serial, other.Serial) || same(i.MAC, other.MAC))
+}
+
 func matches(want, have string) bool { return want == "" || want == have }
 
 // Contradicts reports whether an observed identity rules out the designed one:

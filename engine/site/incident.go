@@ -61,6 +61,9 @@ type IncidentState struct {
 
 // IncidentNode is a node of an incident.
 type IncidentNode struct {
+	// Machine is the machine that the design gave the node when Slipway acted. Another node with
+	// this machine is under the incident too.
+	Machine Identity `json:"machine,omitzero"`
 	// Off is when its power was first seen off after the quarantine; zero while that is not proven.
 	Off time.Time `json:"off,omitzero"`
 	// Released is when a person ended its quarantine.

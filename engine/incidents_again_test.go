@@ -1,0 +1,206 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// acted is an incident on which Slipway has acted.
+func acted(name string, nodes map[string]site.IncidentNode) site.IncidentState {
+	in := site.Incident{Since: time.Now().Add(-time.Hour), Reason: "a shell"}
+	for node := range nodes {
+		in.Nodes = append(in.Nodes, node)
+	}
+	return site.IncidentState{Name: name, ID: in.ID(name), Incident: in, By: "ann", Found: time.Now(), Acted: time.Now(), Nodes: nodes}
+}
+
+// whileDown changes the records while no daemon runs.
+func (w *world) whileDown(change func(*record.Site) error) {
+	w.t.Helper()
+	store, err := record.Open(w.t.Context(), w.dir, record.Options{NoSync: true, Tick: time.Second})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := errors.Join(change(store.Site("test")), store.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// with starts the daemon again with an incident in its records.
+func (w *world) with(all ...site.IncidentState) {
+	w.t.Helper()
+	w.down()
+	w.whileDown(func(s *record.Site) (err error) {
+		for _, i := range all {
+			err = errors.Join(err, s.PutIncident(w.t.Context(), i))
+		}
+		return err
+	})
+	w.up()
+	w.after(time.Minute)
+}
+
+func (w *world) quarantines(node string) (n int) {
+	for _, e := range w.engine.Events(0) {
+		if e.Node == node && strings.HasPrefix(e.Text, "quarantined for incident") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestIncidentNeverHoldsAReleasedNodeAgain(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(2)...), names(2)...)
+		w.with(acted("shell", map[string]site.IncidentNode{"n1": {Released: time.Now(), ReleasedBy: "ann"}, "n2": {}}))
+		w.powers("on", "n1")
+		w.powers("off", "n2")
+		if i := w.incident("shell"); i.Held.IsZero() {
+			t.Errorf("not held: %+v", i)
+		}
+		if a, b := w.quarantines("n1"), w.quarantines("n2"); a != 0 || b > 1 {
+			t.Errorf("events of quarantines: %d of n1, %d of n2", a, b)
+		}
+	}, names(2)...)
+}
+
+func TestIncidentHoldsANodeThatComesBack(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design("n1"), "n1")
+		i := acted("shell", map[string]site.IncidentNode{"n2": {}})
+		i.Held = time.Now()
+		w.with(i)
+		w.fleet.Machine("n2").SetPower("on")
+		w.commit(w.design(names(2)...))
+		w.after(5 * time.Minute)
+		w.powers("on", "n1")
+		w.powers("off", "n2")
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2", Incident: "shell"})
+		w.after(5 * time.Minute)
+		w.powers("on", "n2")
+	}, names(2)...)
+}
+
+func TestConfirmSaysWhichNodesAreNotThere(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design("n1"), "n1")
+		some, none := acted("some", map[string]site.IncidentNode{"n1": {}, "n2": {}}), acted("none", map[string]site.IncidentNode{"n2": {}})
+		for _, i := range []*site.IncidentState{&some, &none} {
+			i.Acted, i.Nodes, i.Waits = time.Time{}, nil, []string{"many"}
+		}
+		w.with(some, none)
+		w.refuses(site.Order{Verb: site.VerbIncident, Digest: none.ID}, "n2")
+		done, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbIncident, Digest: some.ID, By: "tester"})
+		if err != nil || !strings.Contains(done, "NOT held") || !strings.Contains(done, "1 node under quarantine") {
+			t.Errorf("confirmed: %q, %v", done, err)
+		}
+		w.after(time.Minute)
+		w.powers("off", "n1")
+	}, names(2)...)
+}
+
+func TestIncidentFollowsTheMachine(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names(2)...)
+		w.on(d, names(2)...)
+		i := acted("shell", map[string]site.IncidentNode{"old": {Machine: d.Nodes["n1"].Machine()}})
+		i.Held = time.Now()
+		w.with(i)
+		w.powers("off", "n1")
+		w.powers("on", "n2")
+		w.refuses(site.Order{Verb: site.VerbRelease, Node: "n1"}, "--incident shell")
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "shell"})
+		w.after(5 * time.Minute)
+		w.powers("on", "n1")
+		if i := w.incident("shell"); !i.IsOver() {
+			t.Errorf("released: %+v", i)
+		}
+	}, names(2)...)
+}
+
+func TestReleaseEndsOneIncidentOfSeveral(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(2)...), names(2)...)
+		w.do(compromised("first", "n1"))
+		w.do(compromised("second", "n1"))
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "first"})
+		w.after(5 * time.Minute)
+		w.powers("off", "n1")
+		if a, b := w.incident("first"), w.incident("second"); !a.IsOver() || b.IsOver() {
+			t.Errorf("first %+v, second %+v", a, b)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "second"})
+		w.after(5 * time.Minute)
+		w.powers("on", "n1")
+	}, names(2)...)
+}
+
+func TestReleaseOfADepartedNode(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design("n1"), "n1")
+		i := acted("shell", map[string]site.IncidentNode{"gone": {}})
+		i.Held = time.Now()
+		w.with(i)
+		w.refuses(site.Order{Verb: site.VerbRelease}, "nothing was released")
+		w.refuses(site.Order{Verb: site.VerbRelease, Node: "gone"}, "no node")
+		w.refuses(site.Order{Verb: site.VerbRelease, Node: "gone", Incident: "other"}, "part of incident shell")
+		w.do(site.Order{Verb: site.VerbRelease, Node: "gone", Incident: "shell"})
+		if i := w.incident("shell"); !i.IsOver() {
+			t.Errorf("released: %+v", i)
+		}
+		w.do(site.Order{Verb: site.VerbRelease})
+	}, names(1)...)
+}
+
+func TestOrderedIncidentExpiresUnconfirmed(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design("n1"), "n1")
+		i := acted("shell", nil)
+		i.Incident.Nodes = []string{"n1"}
+		i.Acted, i.Waits, i.Found = time.Time{}, []string{"many"}, time.Now().Add(-23*time.Hour)
+		w.with(i)
+		w.incident("shell")
+		w.after(3 * time.Hour)
+		w.powers("on", "n1")
+		if all := w.engine.Report().Status.Incidents; len(all) != 0 {
+			t.Errorf("after a day nobody confirmed %+v", all)
+		}
+	}, names(1)...)
+}
+
+func TestIncidentOfTheDesignInForceIsNotedAtStart(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("n1")
+		d.Incidents = map[string]site.Incident{"shell": {Nodes: []string{"n1"}, Since: time.Now().Add(-time.Hour), Reason: "a shell"}}
+		w.on(d, "n1")
+		id := w.incident("shell").ID
+		w.down()
+		w.whileDown(func(s *record.Site) error { return s.ForgetIncident(w.t.Context(), id) })
+		w.up()
+		w.after(time.Minute)
+		if i := w.incident("shell"); len(i.Waits) == 0 {
+			t.Errorf("noted: %+v", i)
+		}
+	}, names(1)...)
+}
+
+func TestIncidentsAddUp(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(8)...), names(8)...)
+		w.do(compromised("three", "n1", "n2", "n3"))
+		w.do(compromised("again", "n3", "n4"))
+		w.do(compromised("more", "n5", "n6"))
+		w.after(time.Minute)
+		w.powers("off", "n1", "n2", "n3", "n4")
+		w.powers("on", "n5", "n6")
+		if i := w.incident("more"); len(i.Waits) != 1 || !strings.Contains(i.Waits[0], "last 24 h") {
+			t.Errorf("waits because %q", i.Waits)
+		}
+	}, names(8)...)
+}

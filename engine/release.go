@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/say"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// release ends a quarantine. A node under an incident takes the incident's name: whoever releases
+// it has to know what has not been done. The quarantine ends with the last incident of the node.
+func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, error) {
+	e.handling.Lock()
+	defer e.handling.Unlock()
+	under := e.incidentsOf(w, o.Node)
+	named := slices.DeleteFunc(slices.Clone(under), func(i site.IncidentState) bool { return i.Name != o.Incident })
+	switch {
+	case o.Node == "" && len(under) > 0:
+		return "", fmt.Errorf("%w: %s is not over, so nothing was released; release each node by its name, with `--incident NAME` where one has it", site.ErrRefused, incidentNames(under))
+	case o.Incident != "" && len(under) == 0:
+		return "", fmt.Errorf("%w: no incident %s holds this node", site.ErrRefused, site.Printable(o.Incident))
+	case len(under) > 0 && len(named) == 0:
+		first := under[0]
+		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
+			site.ErrRefused, o.Node, incidentNames(under), say.Count(len(first.Exposed), "secret"), "to replace, and "+strings.Join(site.IncidentLeftOver, " "), o.Node, first.Name)
+	}
+	if err := e.endIncidents(ctx, named, w, o); err != nil {
+		return "", err
+	}
+	if rest := e.incidentsOf(w, o.Node); o.Node != "" && len(rest) > 0 {
+		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)), nil
+	}
+	if o.Node != "" && w == nil {
+		return fmt.Sprintf("ended the part of %s in incident %s; the design has no such node, so Slipway touches no machine", o.Node, o.Incident), nil
+	}
+	done, err := e.hold(ctx, w, o)
+	if err != nil && len(named) > 0 {
+		err = fmt.Errorf("incident %s holds %s no more, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
+	}
+	return done, err
+}
+
+// endIncidents records that a person released a node from some incidents. It comes before the end of
+// the quarantine: what nobody released is put under it again.
+func (e *Engine) endIncidents(ctx context.Context, those []site.IncidentState, w *worker, o site.Order) error {
+	for _, i := range those {
+		names := []string{o.Node}
+		if w != nil {
+			names = heldBy(&i, w.job().node)
+		}
+		i.Nodes = maps.Clone(i.Nodes)
+		for _, name := range names {
+			n := i.Nodes[name]
+			n.Released, n.ReleasedBy = time.Now(), o.By
+			i.Nodes[name] = n
+		}
+		if err := e.putIncident(ctx, i); err != nil {
+			return fmt.Errorf("%s was not released: %w", o.Node, err)
+		}
+	}
+	return nil
+}
+
+// incidentsOf are the incidents that hold a node, or any node without a name, latest first. The
+// worker is nil for a node that has left.
+func (e *Engine) incidentsOf(w *worker, name string) (all []site.IncidentState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, i := range e.incidents {
+		if i.IsActive() && (name == "" || slices.Contains(i.Unreleased(), name) || w != nil && len(heldBy(&i, w.node)) > 0) {
+			all = append(all, i)
+		}
+	}
+	sortIncidents(all)
+	return all
+}
