@@ -55,6 +55,8 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/site-key.md", "slipway take-over", "no daemon runs"},
 	{"docs/ssh.md", "slipway why ", "no daemon runs; tests/script/ssh.txtar has one"},
 	{"docs/ssh.md", "slipway ssh ", "no daemon runs; tests/script/ssh.txtar has one"},
+	{"docs/web.md", "ssh ", "there is no such host"},
+	{"docs/web.md", "slipway web ", "no daemon runs; cmd/slipway has tests of the page"},
 	{"docs/verify.md", "slipway verify", "no daemon runs; tests/script/verify.txtar has one"},
 	{"docs/compromise.md", "slipway ", "it switches machines off, and no daemon runs; tests/script/incident.txtar has one"},
 	{"docs/metrics.md", "slipway run …", "the page leaves its flags out"},
