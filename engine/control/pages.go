@@ -48,6 +48,8 @@ type Overview struct {
 	Status site.Status `json:"status"`
 	// Verdict is the site in one line: "11/12 in-sync, 1 progressing".
 	Verdict string `json:"verdict"`
+	// Caveat is what no state shows: "2 whose links differ". It is empty for nothing.
+	Caveat string `json:"caveat,omitempty"`
 	// All is how many nodes there are, and Counts how many of them are in each state.
 	All    int                `json:"all"`
 	Counts map[site.State]int `json:"counts"`
@@ -65,14 +67,10 @@ type Overview struct {
 // mostAttention is how many nodes an overview names.
 const mostAttention = 50
 
-func overviewOf(r site.Report) any {
+// OverviewOf is the overview of a report.
+func OverviewOf(r site.Report) Overview {
 	s := r.Status
-	o := Overview{All: len(s.Nodes), Counts: s.Counts(), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
-	var parts []string
-	for _, c := range s.Verdict() {
-		parts = append(parts, c.Text)
-	}
-	o.Verdict = strings.Join(parts, ", ") + s.Caveat()
+	o := Overview{Verdict: s.InWords(), Caveat: strings.TrimPrefix(s.Caveat(), ", "), All: len(s.Nodes), Counts: s.Counts(), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
 	for _, n := range s.Nodes {
 		o.Machines += len(n.Findings)
 		if n.Person {
@@ -119,6 +117,6 @@ func matches(n site.NodeStatus, text string) bool {
 
 // overviewRoute is of the whole site, as its counts are.
 func overviewRoute() route {
-	return route{method: http.MethodGet, path: "/sites/{site}/overview", verb: access.Read, gives: Overview{}, serve: ofReport(overviewOf),
+	return route{method: http.MethodGet, path: "/sites/{site}/overview", verb: access.Read, gives: Overview{}, serve: ofReport(func(r site.Report) any { return OverviewOf(r) }),
 		about: "Returns the site in brief: the verdict in one line, counts, and the first 50 nodes that somebody should look at. Its size does not grow with the site."}
 }

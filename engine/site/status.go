@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -254,6 +255,15 @@ func (s *Status) Caveat() (text string) {
 		text += fmt.Sprintf(", %d with parts not acted on", not)
 	}
 	return text
+}
+
+// InWords is the verdict in one line: "11/12 in-sync, 1 progressing, 2 whose links differ".
+func (s *Status) InWords() string {
+	var parts []string
+	for _, c := range s.Verdict() {
+		parts = append(parts, c.Text)
+	}
+	return strings.Join(parts, ", ") + s.Caveat()
 }
 
 // StateCount is how many nodes are in a state, in words.

@@ -87,18 +87,13 @@ type count struct {
 // pageOf sorts facts into a page.
 func pageOf(f Facts) page {
 	s := &f.Status
-	p := page{Site: clean(s.Site), Made: stamp(f.Made), Version: clean(f.Version)}
+	p := page{Site: clean(s.Site), Made: stamp(f.Made), Version: clean(f.Version), Verdict: s.InWords()}
 	sum, counts := 0, s.Counts()
-	for i, c := range s.Verdict() {
-		if i > 0 {
-			p.Verdict += ", "
-		}
-		p.Verdict += c.Text
+	for _, c := range s.Verdict() {
 		from := sum
 		sum += counts[c.State]
 		p.Counts = append(p.Counts, count{c.State, c.Text, from * 1000 / max(1, len(s.Nodes)), sum * 1000 / max(1, len(s.Nodes))})
 	}
-	p.Verdict += s.Caveat()
 	for _, one := range []part{inForce(f), waiting(s), forNodes(s), problems(f), rollout(f), racks(f), nodes(f), notActedOn(s), findings(f), machineFindings(s), approvals(s), events(f)} {
 		if len(one.Says)+len(one.Rows)+len(one.Pictures) > 0 {
 			p.Parts = append(p.Parts, one)

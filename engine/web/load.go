@@ -26,6 +26,7 @@ const (
 type overviewPage struct {
 	control.Overview
 	Events []site.Event
+	Some   bool // only some of the nodes, and nothing of the site
 }
 
 // Ongoing are the incidents that are not over.
@@ -35,6 +36,11 @@ func (p overviewPage) Ongoing() []site.IncidentState { return ongoing(&p.Status)
 func (p overviewPage) isHalted() bool {
 	r := p.Status.Rollout
 	return r != nil && r.Ended.IsZero() && r.Halted != ""
+}
+
+// Waits says whether anything waits for a person, as far as the caller may see.
+func (p overviewPage) Waits() bool {
+	return len(p.Status.Waiting) > 0 || p.Persons > 0 || p.isHalted() || slices.ContainsFunc(p.Status.Incidents, func(i site.IncidentState) bool { return i.Acted.IsZero() })
 }
 
 func overview(q *request) (any, []string, error) {
@@ -54,28 +60,13 @@ func overview(q *request) (any, []string, error) {
 
 // partly is the overview for somebody who may see some nodes alone.
 func partly(q *request) (any, []string, error) {
-	var page control.NodePage
-	if err := q.get(q.ofSite("nodes?limit=1000"), &page); err != nil {
+	nodes, err := q.allNodes()
+	if err != nil {
 		return nil, nil, err
 	}
-	s := site.Status{Site: q.site, Nodes: page.Nodes}
-	p := overviewPage{Overview: control.Overview{All: len(page.Nodes), Counts: s.Counts(), Verdict: "Of the nodes that you may see: "}}
-	var parts []string
-	for _, c := range s.Verdict() {
-		parts = append(parts, c.Text)
-	}
-	p.Verdict += strings.Join(parts, ", ") + s.Caveat()
-	for _, n := range page.Nodes {
-		if n.Person {
-			p.Persons++
-		}
-		if n.State != site.InSync && n.State != site.Progressing {
-			p.Attention = append(p.Attention, n)
-		}
-	}
-	p.Attention = p.Attention[:min(len(p.Attention), 50)]
-	events, err := q.newest()
-	p.Events = events
+	p := overviewPage{Overview: control.OverviewOf(site.Report{Status: site.Status{Nodes: nodes}}), Some: true}
+	p.Verdict = "Of the nodes that you may see: " + p.Verdict
+	p.Events, err = q.newest()
 	return p, []string{q.ofSite("nodes"), q.ofSite("events")}, err
 }
 

@@ -151,6 +151,10 @@ func headline(p overviewPage) []string {
 		return []string{"No node is known"}
 	case p.Status.Paused != nil:
 		return []string{"The site is paused"}
+	case c[site.InSync] == p.All && p.Some:
+		return []string{"All nodes that you may see are in-sync"}
+	case c[site.InSync] == p.All && p.Caveat != "":
+		return []string{"All nodes are in-sync", p.Caveat}
 	case c[site.InSync] == p.All:
 		return []string{"All nodes are as designed"}
 	}
@@ -206,6 +210,8 @@ func tone(p overviewPage) string {
 		return "unknown"
 	case c[site.InSync] < p.All:
 		return "work"
+	case p.Caveat != "":
+		return "unknown"
 	}
 	return "good"
 }

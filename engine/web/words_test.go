@@ -1,0 +1,59 @@
+package web
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The title of the overview says no more than what is known: "as designed" is said only where no state hides
+// anything, and of all nodes only to somebody who sees all.
+func TestHeadline(t *testing.T) {
+	node := func(change func(*site.NodeStatus)) site.Status {
+		n := site.NodeStatus{Name: "n1", State: site.InSync, Health: "OK", Links: site.Links{State: site.LinksAsDesigned}}
+		if change != nil {
+			change(&n)
+		}
+		return site.Status{Site: "berlin", Nodes: []site.NodeStatus{n}}
+	}
+	incident := node(nil)
+	incident.Incidents = []site.IncidentState{{Name: "shell"}}
+	halted := node(nil)
+	halted.Rollout = &site.RolloutStatus{Halted: "2 nodes failed", HaltedSince: time.Now()}
+	for name, c := range map[string]struct {
+		status     site.Status
+		some       bool
+		says, tone string
+		waits      bool
+	}{
+		"well":          {status: node(nil), says: "All nodes are as designed", tone: "good"},
+		"well, as seen": {status: node(nil), some: true, says: "All nodes that you may see are in-sync", tone: "good"},
+		"parts without a driver": {status: node(func(n *site.NodeStatus) { n.NotActedOn = []string{"storage"} }),
+			says: "All nodes are in-sync, 1 with parts not acted on", tone: "unknown"},
+		"links differ": {status: node(func(n *site.NodeStatus) { n.Links.State = site.LinksDiffer }), says: "All nodes are in-sync, 1 whose links differ", tone: "unknown"},
+		"silent":       {status: node(func(n *site.NodeStatus) { n.Service = site.ServiceSilent }), says: "All nodes are in-sync, 1 whose system does not answer", tone: "unknown"},
+		"unseen":       {status: node(func(n *site.NodeStatus) { n.State = site.Unknown }), says: "1 node cannot be seen", tone: "unknown"},
+		"person":       {status: node(func(n *site.NodeStatus) { n.State, n.Person = site.Blocked, true }), says: "1 node waits for a person", tone: "wait", waits: true},
+		"incident":     {status: incident, says: "1 incident waits for confirmation", tone: "bad", waits: true},
+		"halted":       {status: halted, says: "The rollout is halted", tone: "bad", waits: true},
+		"nothing":      {status: site.Status{Site: "berlin"}, says: "No node is known", tone: "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := overviewPage{Overview: control.OverviewOf(site.Report{Status: c.status}), Some: c.some}
+			if says := strings.Join(headline(p), ", "); says != c.says || tone(p) != c.tone || p.Waits() != c.waits {
+				t.Errorf("%q, %s, waits %t; want %q, %s, %t", says, tone(p), p.Waits(), c.says, c.tone, c.waits)
+			}
+		})
+	}
+}
+
+// After a restart the daemon has no events, and there were some before.
+func TestOverviewWithoutEvents(t *testing.T) {
+	_, text := asked(opened(t, &fleet{said: "quiet"}), "GET", "/sites/berlin", "")
+	if !strings.Contains(text, "Nothing has happened since the daemon was started.") || strings.Contains(text, "No event yet") {
+		t.Error("the overview says something else of events that it does not have")
+	}
+}
