@@ -94,3 +94,28 @@ func TestTurnedRound(t *testing.T) {
 		}
 	}
 }
+
+// What must not be taken for one machine: neighbours of an enclosure that share its serial number, and machines to
+// which nobody gave numbers.
+func TestSameMachineUnderAnotherName(t *testing.T) {
+	for name, c := range map[string]struct {
+		a, b site.Identity
+		want bool
+	}{
+		"one UUID":                   {site.Identity{UUID: "5e1d"}, site.Identity{UUID: "5e1d", Serial: "S1"}, true},
+		"one UUID in another slot":   {site.Identity{UUID: "5e1d", Slot: "1"}, site.Identity{UUID: "5e1d", Slot: "2"}, true},
+		"one serial number":          {site.Identity{Serial: "S1"}, site.Identity{Serial: "S1"}, true},
+		"one address of a port":      {site.Identity{MAC: "m1", Slot: "1"}, site.Identity{MAC: "m1", Slot: "2"}, true},
+		"neighbours of an enclosure": {site.Identity{Serial: "ENC", Slot: "1"}, site.Identity{Serial: "ENC", Slot: "2"}, false},
+		"neighbours by their ports":  {site.Identity{Serial: "ENC", MAC: "m1"}, site.Identity{Serial: "ENC", MAC: "m2"}, false},
+		"a serial number nobody set": {site.Identity{Serial: "To be filled by O.E.M."}, site.Identity{Serial: "To be filled by O.E.M."}, false},
+		"a UUID nobody set":          {site.Identity{UUID: "03000200-0400-0500-0006-000700080009"}, site.Identity{UUID: "03000200-0400-0500-0006-000700080009"}, false},
+		"one UUID, another serial":   {site.Identity{UUID: "5e1d", Serial: "S1"}, site.Identity{UUID: "5e1d", Serial: "S2"}, false},
+		"a slot alone":               {site.Identity{Slot: "1"}, site.Identity{Slot: "1"}, false},
+		"nothing":                    {site.Identity{}, site.Identity{}, false},
+	} {
+		if got, back := c.a.IsThatOf(c.b), c.b.IsThatOf(c.a); got != c.want || back != c.want {
+			t.Errorf("%s: %t and %t, want %t", name, got, back, c.want)
+		}
+	}
+}
