@@ -75,8 +75,12 @@ func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 		m.said = fmt.Sprintf("%s is no longer in the design; nothing was sent. Choose another node", clean(m.pointed()))
 	case !all && n == nil:
 		m.said = fmt.Sprintf("choose a node first (2 shows them), or press %s for the whole site", strings.ToUpper(keyOf(v)))
+	case all && m.heldByIncident(site.Order{Verb: v}) != "":
+		m.said = m.heldByIncident(site.Order{Verb: v})
 	case all:
 		m.ask, m.said = m.ofSite(v)
+	case m.heldByIncident(site.Order{Verb: v, Node: n.Name}) != "":
+		m.said = m.heldByIncident(site.Order{Verb: v, Node: n.Name})
 	default:
 		m.ask, m.said = m.ofNode(v, n)
 	}
@@ -251,6 +255,8 @@ func (m *model) confirm() tea.Cmd {
 	switch {
 	case m.lost != nil:
 		m.said = "the daemon does not answer. Nothing was sent"
+	case m.heldByIncident(q.order) != "":
+		m.said = m.heldByIncident(q.order)
 	case m.changed(q.order):
 		m.said = "what waits for approval has changed. Press esc, and read it again"
 	case m.width < leastWidth || m.height < leastHeight:

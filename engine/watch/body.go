@@ -70,6 +70,10 @@ func (a sheetOf) same(b sheetOf) bool {
 
 func (m *model) overviewPage(s *sheet) {
 	r := &m.report.Status
+	m.incidentRows(s)
+	if len(s.lines) > 0 {
+		s.add("")
+	}
 	s.add(m.bar())
 	s.row("in force", "", present.RevisionLine(r.Applied))
 	if r.Attempted.ID != r.Applied.ID && r.Attempted.ID != "" {

@@ -85,13 +85,14 @@ type detail struct {
 
 // summary is what every page shows of a report. It is made once: a large site has many nodes to count.
 type summary struct {
-	verdict []site.StateCount
-	caveat  string
-	waiting int // losses and nodes
+	verdict   []site.StateCount
+	caveat    string
+	waiting   int                  // losses and nodes
+	incidents []site.IncidentState // that are not over
 }
 
 func summaryOf(s *site.Status) summary {
-	sum := summary{s.Verdict(), s.Caveat(), len(s.Waiting)}
+	sum := summary{s.Verdict(), s.Caveat(), len(s.Waiting), ongoing(s)}
 	for i := range s.Nodes {
 		if s.Nodes[i].Approve != "" {
 			sum.waiting++

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +24,14 @@ func (m *model) nodePage(s *sheet) {
 	s.row("now", "", n.Detail)
 	s.row("phase", "", n.Phase)
 	s.row("next", "", n.Next)
-	s.row("releases", "", present.ReleaseOf(*n, m.now))
+	if held := m.holding(n); len(held) > 0 {
+		for _, i := range held {
+			s.row("incident", red, i.Name+": "+cmp.Or(i.Nodes[n.Name].Power, i.Verdict()))
+		}
+		s.row("to continue", "", fmt.Sprintf("%s, after what `slipway incident %s` lists is done", releaseUnder(n.Name, held[0].Name), held[0].Name))
+	} else {
+		s.row("to continue", "", present.ReleaseOf(*n, m.now))
+	}
 	s.row("approve", red, n.Approve)
 	for _, l := range m.report.Status.Waiting {
 		if l.Node == n.Name {

@@ -113,7 +113,7 @@ type sheet struct {
 func (s *sheet) add(line string) { s.lines = append(s.lines, fit(line, s.width)) }
 
 // label is how wide the column of labels is.
-const label = 11
+const label = 12
 
 // row adds a labelled foreign text, wrapped; nothing for no text.
 func (s *sheet) row(name, colour, text string) {

@@ -58,6 +58,7 @@ func (m *model) head() []string {
 		text := fmt.Sprintf("NO ANSWER for %s: what you see is as of %s. Trying again. (%s)", present.Age(m.since, m.now), m.heard.Local().Format(time.TimeOnly), clean(m.lost.Error()))
 		lines = append(lines, m.in(red+";"+reverse, pad(text, m.width)))
 	}
+	lines = append(lines, m.incidentLines()...)
 	if m.height < small {
 		return lines
 	}

@@ -256,7 +256,7 @@ func TestGoldenScreens(t *testing.T) {
 func TestSmallTerminals(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {60, 15}, {40, 9}, {20, 5}, {5, 2}, {1, 1}, {200, 60}} {
 		for _, keys := range [][]string{nil, {"2"}, {"/", "'x"}, {"3"}, {"4"}, {"5"}, {"6"}, {"?"}, {"2", "enter"}, {"A"}, {"2", "x"}} {
-			v := opened(t, berlin())
+			v := opened(t, compromised())
 			v.tell(tea.WindowSizeMsg{Width: size[0], Height: size[1]}, lost{errDown})
 			v.tell(lost{})
 			v.keys(keys...)
@@ -463,10 +463,12 @@ func TestHostileText(t *testing.T) {
 	s.Paused, s.Problems[0].What, s.Waiting[0].Lost, s.Waiting[0].Disks = &site.Hold{By: evil, Reason: evil}, evil, evil, evil
 	s.Rollout.Halted, s.Rollout.Failed, s.Rollout.Nodes[0] = evil, map[string]string{evil: evil}, evil
 	s.Ledger[0].Source.By, s.Ledger[0].Note = evil, evil
+	s.Incidents = []site.IncidentState{{Name: evil, Waits: []string{evil}, Incident: site.Incident{Reason: evil, Nodes: []string{evil}}},
+		{Name: evil, Acted: noon, Incident: site.Incident{Reason: evil}, Nodes: map[string]site.IncidentNode{evil: {Power: evil}, s.Nodes[0].Name: {Power: evil}}}}
 	r.Plan.Nodes[0].Node = r.Status.Nodes[4].Name
 	r.Plan.Nodes[0].Blocked, r.Plan.Nodes[0].Steps[0].Changes[0].Want = []string{evil}, evil
 	r.Findings = []site.Finding{{Message: evil, Why: evil, Fix: evil, File: evil, Severity: site.Severity(evil)}}
-	for _, keys := range [][]string{nil, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"?"}, {"2", "enter"}, {"2", "j", "j", "j", "j", "enter", "G"}, {"A"}, {"2", "a"}, {"2", "x", "'" + "\u202e"}} {
+	for _, keys := range [][]string{nil, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"?"}, {"2", "enter"}, {"2", "j", "j", "j", "j", "enter", "G"}, {"A"}, {"2", "a"}, {"2", "x", "'" + "\u202e"}, {"2", "l"}, {"L"}} {
 		v := opened(t, r)
 		v.tell(happened{[]site.Event{{Node: evil, Text: evil, By: evil, Kind: site.EventKind(evil)}}, false}, identified{control.Identity{Caller: access.Caller{Name: evil}, Verbs: map[string][]access.Verb{"berlin": everything}}})
 		v.keys(keys...)
