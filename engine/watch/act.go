@@ -2,13 +2,17 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -244,14 +248,16 @@ func (m *model) answer(key, text string) tea.Cmd {
 	return nil
 }
 
-// The least terminal in which a question can be read as a whole.
-const leastWidth, leastHeight = 20, 6
+// leastWidth is the width of the least terminal in which a question can be read as a whole.
+const leastWidth = 20
 
 // confirm takes what was typed; after the last of it the order is sent as it was shown.
 func (m *model) confirm() tea.Cmd {
 	q := m.ask
 	given := strings.TrimSpace(q.input)
-	m.wrong, m.said = true, ""
+	isCramped := m.width < leastWidth || m.height-len(m.head())-m.footHeight() < leastRoom
+	isUnread := q.top+m.questionRoom() < len(m.questionLines())
+	m.wrong, m.said = true, "" // from here on the foot may have another height
 	switch {
 	case m.lost != nil:
 		m.said = "the daemon does not answer. Nothing was sent"
@@ -259,9 +265,9 @@ func (m *model) confirm() tea.Cmd {
 		m.said = m.heldByIncident(q.order)
 	case m.changed(q.order):
 		m.said = "what waits for approval has changed. Press esc, and read it again"
-	case m.width < leastWidth || m.height < leastHeight:
+	case isCramped:
 		m.said = "enlarge the terminal first: it has no room for all of this"
-	case q.top+m.questionRoom() < len(m.questionLines()):
+	case isUnread:
 		m.said = "read to the end first (down, page down)"
 	case len(q.asks) > 0 && q.asks[0] == forReason && given == "":
 		m.said = "a reason is needed: others will want to know"
@@ -286,6 +292,25 @@ func (m *model) confirm() tea.Cmd {
 		ctx, cancel := context.WithTimeout(m.ctx, orderTime)
 		defer cancel()
 		text, err := m.daemon.Do(ctx, m.site, order)
-		return carried{text, err}
+		return carried{order, text, err}
 	}
+}
+
+// answers are the errors with which a daemon says that it did not carry out an order, and that of no daemon to send
+// it to.
+var answers = []error{site.ErrRefused, site.ErrNotFound, access.ErrDenied, control.ErrBadRequest, control.ErrWhoAreYou, control.ErrTooMany, control.ErrNoDaemon}
+
+// failed says what an error means for an order. Without an answer that is known the order may have been carried out:
+// a repetition without a look could switch a machine off twice.
+func failed(o site.Order, err error) string {
+	var broken *net.OpError
+	isNotSent := errors.As(err, &broken) && broken.Op == "dial"
+	if isNotSent || slices.ContainsFunc(answers, func(a error) bool { return errors.Is(err, a) }) {
+		return err.Error()
+	}
+	whom, look := clean(o.Node), clean(o.Node)
+	if o.Node == "" {
+		whom, look = "the whole site", "its nodes"
+	}
+	return fmt.Sprintf("Slipway does not know whether %s of %s was carried out: %s. Before you repeat it, look at %s and at `slipway audit`", o.Verb, whom, clean(err.Error()), look)
 }

@@ -39,8 +39,9 @@ type (
 	}
 	// carried is what came of an order.
 	carried struct {
-		text string
-		err  error
+		order site.Order
+		text  string
+		err   error
 	}
 )
 
@@ -145,7 +146,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case carried:
 		m.said, m.wrong = msg.text, msg.err != nil
 		if msg.err != nil {
-			m.said = msg.err.Error()
+			m.said = failed(msg.order, msg.err)
 		}
 	}
 	return m, nil

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,11 +41,38 @@ func (m *model) screen() []string {
 // room is how many lines the page has.
 func (m *model) room() int { return max(1, m.height-len(m.head())-m.footHeight()) }
 
+// footHeight is how many lines the foot has: the keys make room for what is said where the terminal is small.
 func (m *model) footHeight() int {
 	if m.height < small {
-		return 1
+		return len(m.saidLines())
 	}
-	return 2
+	return len(m.saidLines()) + 1
+}
+
+// leastRoom is how many lines a question has, also under a long head and above a long answer.
+const leastRoom = 3
+
+// saidLines are what came of the last order, wrapped. What has no room is left out of the middle, with a sign: an
+// answer begins with its verdict and ends with the command that helps.
+func (m *model) saidLines() []string {
+	lines := wrapped(clean(m.said), m.width)
+	others := len(m.head()) + 1
+	if m.height >= small {
+		others++ // the keys
+	}
+	if m.ask != nil {
+		others += leastRoom - 1
+	}
+	most := max(1, m.height-others)
+	switch {
+	case len(lines) <= most:
+		return lines
+	case most < 3:
+		lines[most-1] += " …"
+		return lines[:most]
+	}
+	first := max(1, (most-1)/3)
+	return slices.Concat(lines[:first], []string{"…"}, lines[len(lines)-(most-1-first):])
 }
 
 // head is the verdict, the pages, and what keeps the view or Slipway from being what it seems.
@@ -178,15 +206,17 @@ func (m *model) foot(place string) []string {
 	if place != "" {
 		keys = place + "  " + keys
 	}
-	said := fit(clean(m.said), m.width)
-	if m.wrong {
-		said = m.in(red, said)
+	lines := m.saidLines()
+	for i := range lines {
+		if lines[i] = fit(lines[i], m.width); m.wrong {
+			lines[i] = m.in(red, lines[i])
+		}
 	}
-	if m.height >= small {
-		return []string{said, m.in(dim, fit(keys, m.width))}
-	}
-	if m.said != "" {
-		return []string{said}
+	switch {
+	case m.height >= small:
+		return append(lines, m.in(dim, fit(keys, m.width)))
+	case m.said != "":
+		return lines
 	}
 	return []string{m.in(dim, fit(keys, m.width))}
 }

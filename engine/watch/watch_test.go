@@ -343,9 +343,9 @@ func TestOrdersOnNodesAndTheSite(t *testing.T) {
 	if diff := cmp.Diff(want, v.daemon.orders); diff != "" {
 		t.Error(diff)
 	}
-	v.daemon.refuses = errors.New("denied: " + hostile)
+	v.daemon.refuses = fmt.Errorf("%w: %s", access.ErrDenied, hostile)
 	v.keys("P", "'x", "enter")
-	if !strings.Contains(v.text(), "denied: up") {
+	if !strings.Contains(v.text(), access.ErrDenied.Error()+": up") {
 		t.Errorf("a refusal is not shown:\n%s", v.text())
 	}
 	n := len(v.daemon.orders)
