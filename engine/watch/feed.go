@@ -90,6 +90,11 @@ func (f *feed) follow(ctx context.Context) error {
 			return err
 		case <-opened:
 			f.send(lost{})
+			if last == 0 { // the stream tells only what happens after it was opened
+				if _, err := f.remember(); err != nil {
+					return err
+				}
+			}
 			soon()
 		case <-gap:
 			if _, err := f.begin(ctx); err != nil {
@@ -117,6 +122,14 @@ func (f *feed) begin(ctx context.Context) (last uint64, err error) {
 		return 0, err
 	}
 	f.send(identified{who})
+	if last, err = f.remember(); err != nil {
+		return 0, err
+	}
+	return last, f.look(ctx)
+}
+
+// remember asks for the events that the daemon still has, and gives the Seq of the last.
+func (f *feed) remember() (last uint64, err error) {
 	events, err := f.daemon.Events(f.site, 0)
 	if err != nil {
 		return 0, err
@@ -125,7 +138,7 @@ func (f *feed) begin(ctx context.Context) (last uint64, err error) {
 		last = events[n-1].Seq
 	}
 	f.send(happened{events[max(0, len(events)-backlog):], true})
-	return last, f.look(ctx)
+	return last, nil
 }
 
 // look sends the report if it has changed.

@@ -37,9 +37,16 @@ func (h *heardBy) take() []message {
 func (f *fake) happen(text string) {
 	f.mu.Lock()
 	f.tag++
+	e := site.Event{Seq: 1, Text: text}
+	if n := len(f.events); n > 0 {
+		e.Seq = f.events[n-1].Seq + 1
+	}
+	f.events = append(f.events, e)
 	h := f.hearing
 	f.mu.Unlock()
-	h.Event(site.Event{Text: text})
+	if h != nil {
+		h.Event(e)
+	}
 }
 
 func (f *fake) set(down bool) {

@@ -152,12 +152,16 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// hear adds events to those that are shown.
+// hear adds events to those that are shown. After a gap the stream repeats some that were asked for.
 func (m *model) hear(h happened) {
 	if h.all {
 		m.events = nil
 	}
-	m.events = append(m.events, h.events...)
+	for _, e := range h.events {
+		if n := len(m.events); n == 0 || e.Seq > m.events[n-1].Seq {
+			m.events = append(m.events, e)
+		}
+	}
 	m.events = slices.Clone(m.events[max(0, len(m.events)-backlog):])
 	m.version++
 }

@@ -1,14 +1,11 @@
 package watch
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -39,87 +36,6 @@ const (
 	setDigest  = "37dbd137b9121c1c97fc6229b18c21a2"
 	nodeDigest = "0123456789abcdef0123456789abcdef"
 )
-
-// fake is a daemon of one site.
-type fake struct {
-	mu      sync.Mutex
-	report  site.Report
-	tag     int
-	events  []site.Event
-	down    bool
-	orders  []site.Order
-	refuses error
-	looked  int
-	verbs   []access.Verb
-	hearing *control.Hearing // of the stream that is open
-	cut     chan struct{}
-}
-
-var errDown = errors.New("no daemon listens on /run/slipway/control.sock")
-
-func (f *fake) Look(_ context.Context, _, tag string) (site.Report, string, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.looked++
-	now := fmt.Sprint(f.tag)
-	if f.down {
-		return site.Report{}, "", false, errDown
-	}
-	return f.report, now, tag != now, nil
-}
-
-func (f *fake) Events(string, uint64) ([]site.Event, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.down {
-		return nil, errDown
-	}
-	return f.events, nil
-}
-
-func (f *fake) Stream(ctx context.Context, _ string, _ uint64, h control.Hearing) error {
-	f.mu.Lock()
-	if f.down {
-		f.mu.Unlock()
-		return errDown
-	}
-	cut := make(chan struct{})
-	f.hearing, f.cut = &h, cut
-	f.mu.Unlock()
-	h.Opened()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-cut:
-		return errDown
-	}
-}
-
-func (f *fake) History(_ context.Context, _, node string) ([]site.Event, error) {
-	return []site.Event{
-		{When: noon.Add(-20 * time.Hour), Node: node, Kind: site.EventState, Text: "in-sync"},
-		{When: noon.Add(-2 * time.Minute), Node: node, Kind: site.EventOrder, Text: "paused: power works", By: "ana"},
-	}, nil
-}
-
-func (f *fake) WhoAmI(context.Context) (control.Identity, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.down {
-		return control.Identity{}, errDown
-	}
-	return control.Identity{Verbs: map[string][]access.Verb{"berlin": f.verbs}}, nil
-}
-
-func (f *fake) Do(_ context.Context, _ string, o site.Order) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.refuses != nil {
-		return "", f.refuses
-	}
-	f.orders = append(f.orders, o)
-	return "done: " + string(o.Verb), nil
-}
 
 // everything is all that orders need.
 var everything = []access.Verb{access.Read, access.Approve, access.Pause, access.Resume, access.Retry, access.Quarantine, access.Release}
@@ -170,6 +86,12 @@ func opened(t *testing.T, r site.Report) *view {
 	v := &view{t, m, f}
 	v.tell(reported{r}, happened{f.events, true}, identified{control.Identity{Verbs: map[string][]access.Verb{"berlin": everything}}})
 	return v
+}
+
+// reports has the daemon report something else, and tells the view.
+func (v *view) reports(r site.Report) {
+	v.daemon.report = r
+	v.tell(reported{r})
 }
 
 func (v *view) tell(msgs ...tea.Msg) {
@@ -296,7 +218,7 @@ func TestApprovalsAreForWhatWasShown(t *testing.T) {
 	other := berlin()
 	other.Status.Waiting = append(other.Status.Waiting, site.Loss{Node: "compute-1"})
 	other.Status.Approve = nodeDigest
-	v.tell(reported{other})
+	v.reports(other)
 	v.keys("enter")
 	if len(v.daemon.orders) != 0 || !strings.Contains(v.text(), "has changed") {
 		t.Errorf("what has changed was approved: %v\n%s", v.daemon.orders, v.text())
@@ -397,13 +319,13 @@ func TestCursorFollowsItsNode(t *testing.T) {
 	v := opened(t, berlin()).keys("2", "j", "j")
 	r := berlin()
 	r.Status.Nodes = append([]site.NodeStatus{{Name: "aaa", State: site.Unknown}}, r.Status.Nodes...)
-	v.tell(reported{r})
+	v.reports(r)
 	if n := v.subject(); n == nil || n.Name != "compute-3" {
 		t.Errorf("the cursor is on %v", n)
 	}
 	v.keys("enter")
 	r.Status.Nodes = r.Status.Nodes[:1]
-	v.tell(reported{r})
+	v.reports(r)
 	if !strings.Contains(v.text(), "Node compute-3 is no longer in the design") {
 		t.Error(v.text())
 	}
@@ -429,18 +351,18 @@ func TestCursorStaysWhenItsNodeNoLongerFits(t *testing.T) {
 	}
 	r := berlin()
 	r.Status.Nodes[4].State = site.InSync
-	v.tell(reported{r})
+	v.reports(r)
 	v.keys("r", "enter")
 	if want := []site.Order{{Verb: site.VerbRetry, Node: "compute-5"}}; cmp.Diff(want, v.daemon.orders) != "" {
 		t.Errorf("sent %v\n%s", v.daemon.orders, v.text())
 	}
 	v.keys("j")
-	v.tell(reported{r})
+	v.reports(r)
 	if n := v.subject(); n == nil || n.Name != "storage-1" || strings.Contains(v.text(), "> compute-5") || len(v.list.rows) != 1 {
 		t.Errorf("after the cursor was moved:\n%s", v.text())
 	}
 	v.keys("/", "'x")
-	v.tell(reported{r})
+	v.reports(r)
 	if v.subject() != nil {
 		t.Errorf("a filter that nothing fits keeps %v", v.subject())
 	}
@@ -470,7 +392,7 @@ func TestHostileText(t *testing.T) {
 	r.Findings = []site.Finding{{Message: evil, Why: evil, Fix: evil, File: evil, Severity: site.Severity(evil)}}
 	for _, keys := range [][]string{nil, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"?"}, {"2", "enter"}, {"2", "j", "j", "j", "j", "enter", "G"}, {"A"}, {"2", "a"}, {"2", "x", "'" + "\u202e"}, {"2", "l"}, {"L"}} {
 		v := opened(t, r)
-		v.tell(happened{[]site.Event{{Node: evil, Text: evil, By: evil, Kind: site.EventKind(evil)}}, false}, identified{control.Identity{Caller: access.Caller{Name: evil}, Verbs: map[string][]access.Verb{"berlin": everything}}})
+		v.tell(happened{[]site.Event{{Seq: 9, Node: evil, Text: evil, By: evil, Kind: site.EventKind(evil)}}, false}, identified{control.Identity{Caller: access.Caller{Name: evil}, Verbs: map[string][]access.Verb{"berlin": everything}}})
 		v.keys(keys...)
 		v.said = evil
 		for _, line := range v.screen() {
