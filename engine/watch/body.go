@@ -276,16 +276,15 @@ func (m *model) findingsPage(s *sheet) {
 		s.row("", "", f.Why)
 		s.row("", "", f.Fix)
 	}
-	s.more(len(all)-mostListed, "in slipway status --output json")
-	listed := len(s.lines)
+	s.more(len(all)-mostListed, "in `slipway status --output json`")
+	ofMachines := 0
 	for _, n := range m.report.Status.Nodes {
-		if len(n.Findings) == 0 || len(s.lines) > listed+mostListed {
-			continue
-		}
-		for _, f := range n.Findings {
+		for _, f := range n.Findings[:min(len(n.Findings), max(0, mostListed-ofMachines))] {
 			s.row("machine", yellow, n.Name+": "+f.String())
 		}
+		ofMachines += len(n.Findings)
 	}
+	s.more(ofMachines-mostListed, "findings of machines, on the pages of their nodes")
 	if len(s.lines) == 0 {
 		s.add("There are no findings.")
 	}
@@ -293,7 +292,7 @@ func (m *model) findingsPage(s *sheet) {
 
 func (m *model) eventsPage(s *sheet) {
 	if len(m.events) == 0 {
-		s.add("Nothing has happened since the daemon was started.")
+		s.text("No event is in the daemon's memory, which a restart empties. Older events are on the pages of the nodes.")
 	}
 	m.eventRows(s, backlog, true)
 }

@@ -92,9 +92,7 @@ func (m *model) planRows(s *sheet, node string) {
 		s.title("Plan")
 	}
 	for _, line := range lines {
-		for _, part := range wrapped(clean(line), m.width) {
-			s.add(part)
-		}
+		s.text(clean(line))
 	}
 }
 
@@ -121,7 +119,7 @@ func (m *model) historyRows(s *sheet) {
 	case m.node.err != nil:
 		s.row("unknown", red, m.node.err.Error())
 	case len(m.node.history) == 0:
-		s.add("Nothing has happened to it yet.")
+		s.add("Slipway has recorded no event of this node.")
 	}
 	for _, e := range slices.Backward(m.node.history) {
 		m.eventRow(s, "", e, true)

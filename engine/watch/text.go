@@ -112,6 +112,13 @@ type sheet struct {
 // add adds a line of ours, which may have colours.
 func (s *sheet) add(line string) { s.lines = append(s.lines, fit(line, s.width)) }
 
+// text adds a text, wrapped and never cut.
+func (s *sheet) text(text string) {
+	for _, line := range wrapped(site.Printable(text), s.width) {
+		s.add(line)
+	}
+}
+
 // label is how wide the column of labels is.
 const label = 12
 

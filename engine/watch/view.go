@@ -323,9 +323,7 @@ func (m *model) questionLines() []string {
 		s.add(m.in(bold+";"+yellow, line))
 	}
 	for _, text := range q.says {
-		for _, line := range wrapped(site.Printable(text), m.width) {
-			s.add(line)
-		}
+		s.text(text)
 	}
 	if len(q.loses) > 0 {
 		s.title("What happens to machines:")
@@ -337,9 +335,7 @@ func (m *model) questionLines() []string {
 		s.title("All that is planned:")
 	}
 	for _, text := range q.plan {
-		for _, line := range wrapped(site.Printable(text), m.width) {
-			s.add(line)
-		}
+		s.text(text)
 	}
 	return s.lines
 }
