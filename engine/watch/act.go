@@ -72,13 +72,13 @@ func (m *model) begin(v site.Verb, all bool) tea.Cmd {
 	m.wrong = true
 	switch {
 	case m.lost != nil:
-		m.said = "the daemon does not answer; what you see may be old. Nothing was sent"
+		m.said = "The daemon does not answer, so this screen may be out of date. Nothing was sent"
 	case !m.may(v):
-		m.said = fmt.Sprintf("your role at this daemon does not allow %s", v)
+		m.said = fmt.Sprintf("Your role at this daemon does not allow %s", v)
 	case !all && n == nil && m.pointed() != "":
-		m.said = fmt.Sprintf("%s is no longer in the design; nothing was sent. Choose another node", clean(m.pointed()))
+		m.said = fmt.Sprintf("%s is no longer in the design. Nothing was sent. Choose another node", clean(m.pointed()))
 	case !all && n == nil:
-		m.said = fmt.Sprintf("choose a node first (2 shows them), or press %s for the whole site", strings.ToUpper(keyOf(v)))
+		m.said = fmt.Sprintf("Choose a node first (2 lists them), or press %s for the whole site", strings.ToUpper(keyOf(v)))
 	case all && m.heldByIncident(site.Order{Verb: v}) != "":
 		m.said = m.heldByIncident(site.Order{Verb: v})
 	case all:
@@ -130,7 +130,10 @@ func (m *model) ofSite(v site.Verb) (*question, string) {
 	switch v {
 	case site.VerbApprove:
 		if s.Approve == "" {
-			return nil, "no destructive step waits for approval. Nodes that wait for one of their own are on page 3"
+			if m.sum.waiting > 0 {
+				return nil, "No destructive step waits for approval. Page 3 lists the nodes that need their own approval"
+			}
+			return nil, "Nothing waits for approval"
 		}
 		q.order.Digest = s.Approve
 		q.title = "approve: what " + say.Count(len(s.Waiting), "destructive step") + " would erase"
@@ -140,7 +143,7 @@ func (m *model) ofSite(v site.Verb) (*question, string) {
 		}
 		q.asks = []string{forYes}
 	case site.VerbPause:
-		q.says = []string{"Slipway goes on looking at every node and stops changing any of them. What is in progress on a machine stops before its next request.", "Nothing is lost."}
+		q.says = []string{"Slipway keeps observing every node and stops changing them. Work in progress on a machine stops before its next request.", "Nothing is lost."}
 		q.asks = []string{forReason}
 	case site.VerbQuarantine:
 		q.says = []string{"EVERY MACHINE OF THE SITE is switched off at once, without asking its operating system, and stays off until it is released."}
@@ -160,9 +163,9 @@ func (m *model) ofNode(v site.Verb, n *site.NodeStatus) (*question, string) {
 	case site.VerbApprove:
 		if n.Approval == "" {
 			if m.report.Status.Approve != "" {
-				return nil, fmt.Sprintf("nothing of its own waits for approval of %s. A approves the set of page 3", clean(n.Name))
+				return nil, fmt.Sprintf("%s needs no approval of its own. A approves the set on page 3", clean(n.Name))
 			}
-			return nil, fmt.Sprintf("nothing waits for approval of %s", clean(n.Name))
+			return nil, fmt.Sprintf("Nothing waits for approval for %s", clean(n.Name))
 		}
 		q.order.Shown = n.Approval
 		q.says = []string{"You approve exactly this, for the machine " + present.MachineOf(n.Machine) + ". Digest " + n.Approval + "."}
@@ -170,7 +173,7 @@ func (m *model) ofNode(v site.Verb, n *site.NodeStatus) (*question, string) {
 		q.plan = m.planOf(n.Name) // an approval is for all of it
 		q.asks = []string{forYes}
 	case site.VerbPause:
-		q.says = []string{"Slipway goes on looking at the node and stops changing it. What is in progress on its machine stops before the next request.", "Nothing is lost."}
+		q.says = []string{"Slipway keeps observing the node and stops changing it. Work in progress on its machine stops before the next request.", "Nothing is lost."}
 		q.asks = []string{forReason}
 	case site.VerbQuarantine:
 		q.says = []string{"The machine is switched off at once, without asking its operating system, and stays off until it is released."}
@@ -186,7 +189,7 @@ func (m *model) ofNode(v site.Verb, n *site.NodeStatus) (*question, string) {
 // sayOf is what an order does that ends a hold or a wait.
 func sayOf(v site.Verb, node string) string {
 	what := map[site.Verb]string{
-		site.VerbResume:  "The pause ends, and Slipway goes on with what is planned.",
+		site.VerbResume:  "The pause ends, and Slipway continues with the plan.",
 		site.VerbRetry:   "Slipway tries now instead of waiting, and tries a refused credential once more.",
 		site.VerbRelease: "The quarantine ends. Slipway keeps the machine as designed: it powers it on if the design says on.",
 	}[v]
@@ -235,7 +238,7 @@ func (m *model) answer(key, text string) tea.Cmd {
 	q := m.ask
 	switch key {
 	case "esc":
-		m.ask, m.said = nil, "nothing was sent"
+		m.ask, m.said = nil, "Nothing was sent"
 		m.wrong = false
 	case "down", "pgdown", "up", "pgup":
 		step := map[string]int{"down": 1, "up": -1, "pgdown": m.height / 2, "pgup": -m.height / 2}[key]
@@ -260,19 +263,19 @@ func (m *model) confirm() tea.Cmd {
 	m.wrong, m.said = true, "" // from here on the foot may have another height
 	switch {
 	case m.lost != nil:
-		m.said = "the daemon does not answer. Nothing was sent"
+		m.said = "The daemon does not answer. Nothing was sent"
 	case m.heldByIncident(q.order) != "":
 		m.said = m.heldByIncident(q.order)
 	case m.changed(q.order):
-		m.said = "what waits for approval has changed. Press esc, and read it again"
+		m.said = "What waits for approval has changed. Press esc, and read it again"
 	case isCramped:
-		m.said = "enlarge the terminal first: it has no room for all of this"
+		m.said = "Enlarge the terminal first: the question does not fit"
 	case isUnread:
-		m.said = "read to the end first (down, page down)"
+		m.said = "Read to the end first (down, page down)"
 	case len(q.asks) > 0 && q.asks[0] == forReason && given == "":
-		m.said = "a reason is needed: others will want to know"
+		m.said = "Type a reason: others will want to know"
 	case len(q.asks) > 0 && q.asks[0] == forYes && given != "yes":
-		m.said = "type yes to go on, or press esc"
+		m.said = "Type yes to send it, or press esc"
 	}
 	if m.said != "" {
 		return nil
@@ -286,7 +289,7 @@ func (m *model) confirm() tea.Cmd {
 			return nil
 		}
 	}
-	m.ask, m.said, m.wrong = nil, "sent; waiting for the daemon", false
+	m.ask, m.said, m.wrong = nil, "Sent; waiting for the daemon", false
 	order := q.order
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, orderTime)

@@ -91,13 +91,13 @@ func (m *model) overviewPage(s *sheet) {
 	}
 	unacted := r.NotActedOn()
 	if len(r.Notes)+len(unacted) > 0 {
-		s.title("Worth knowing")
+		s.title("Notes")
 	}
 	for _, n := range r.Notes {
 		s.item("-", n)
 	}
 	for _, u := range unacted {
-		s.item("-", "designed, and not acted on: "+u.String())
+		s.item("-", "in the design, but no driver acts on it: "+u.String())
 	}
 }
 
@@ -105,7 +105,7 @@ func (m *model) overviewPage(s *sheet) {
 func (m *model) waitingRows(s *sheet) {
 	r := &m.report.Status
 	if len(r.Waiting) > 0 {
-		s.title("Waits for approval, and erases (A approves all of it; page 3)")
+		s.title("Waiting for approval: erases data (A approves all of it; see page 3)")
 		for _, l := range r.Waiting[:min(len(r.Waiting), mostWaiting)] {
 			s.item("!", present.LossLine(l))
 		}
@@ -118,7 +118,7 @@ func (m *model) waitingRows(s *sheet) {
 		}
 	}
 	if len(each) > 0 {
-		s.title("Waits for approval of a node (open the node, then a)")
+		s.title("Nodes that wait for their own approval (open the node, then press a)")
 		for _, n := range each[:min(len(each), mostWaiting)] {
 			s.item("!", n.Name+": "+n.Approve)
 		}
@@ -190,7 +190,7 @@ func (m *model) rolloutRows(s *sheet) {
 		s.add(pad("", label) + "[" + m.in(green, strings.Repeat("█", done)) + strings.Repeat("░", width-done) + "]")
 	}
 	if r.Ended.IsZero() && r.Halted != "" {
-		s.row("halted", red, r.Halted+"; to go on, commit a change or press R")
+		s.row("halted", red, r.Halted+"; to continue, commit a change or press R")
 	}
 	if r.Ended.IsZero() {
 		s.row("canaries", "", present.CanariesLine(r, m.report.Status.Nodes, m.now))
@@ -203,7 +203,7 @@ func (m *model) rolloutRows(s *sheet) {
 func (m *model) approvalsPage(s *sheet) {
 	r := &m.report.Status
 	if len(r.Waiting) > 0 {
-		s.title("Waits for approval, and erases (A approves all of it)")
+		s.title("Waiting for approval: erases data (A approves all of it)")
 		s.row("set", "", r.Approve)
 	}
 	for _, l := range r.Waiting {
@@ -215,7 +215,7 @@ func (m *model) approvalsPage(s *sheet) {
 			continue
 		}
 		if !header {
-			s.title("Waits for approval of a node (open the node, then a)")
+			s.title("Nodes that wait for their own approval (open the node, then press a)")
 			header = true
 		}
 		s.item("!", n.Name+": "+n.Approve)
@@ -234,12 +234,12 @@ func (m *model) approvalsPage(s *sheet) {
 func (m *model) rolloutPage(s *sheet) {
 	r := m.report.Status.Rollout
 	if r == nil {
-		s.add("There was no rollout yet.")
+		s.add("There has been no rollout yet.")
 		return
 	}
 	m.rolloutRows(s)
 	if f := m.report.Plan.Forecast; f != nil && len(f.Order) > 0 {
-		s.row("forecast", "", "about "+say.Rough(time.Duration(f.Makespan))+" for what is planned. "+f.Basis)
+		s.row("forecast", "", "about "+say.Rough(time.Duration(f.Makespan))+" for the current plan. "+f.Basis)
 		for _, p := range f.Path[:min(len(f.Path), mostNewest)] {
 			s.row("", "", fmt.Sprintf("critical path: %s to %s  %s: %s", say.Rough(time.Duration(p.From)), say.Rough(time.Duration(p.To)), p.Node, p.What))
 		}
@@ -251,7 +251,7 @@ func (m *model) rolloutPage(s *sheet) {
 		s.row("failed", red, name+": "+r.Failed[name])
 	}
 	if len(r.Nodes) > 0 {
-		s.title("In the order of the rollout")
+		s.title("Nodes in rollout order")
 	}
 	now := make(map[string]*site.NodeStatus, len(m.report.Status.Nodes))
 	for i := range m.report.Status.Nodes {

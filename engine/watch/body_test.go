@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	tea "charm.land/bubbletea/v2"
+
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -35,6 +37,30 @@ func TestFindingsThatAreCutAreCounted(t *testing.T) {
 		}
 		if !strings.Contains(text, "finding 999.") || strings.Contains(text, "finding 1000.") {
 			t.Errorf("%d nodes: not %d findings of machines", of, mostListed)
+		}
+	}
+}
+
+// The view says things in plain words.
+func TestPlainWords(t *testing.T) {
+	r := berlin()
+	r.Status.Notes = []string{"a note"}
+	r.Status.Rollout.Halted = "2 of 4 nodes failed"
+	for _, keys := range [][]string{nil, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"?"}, {"2", "j", "j", "j", "j", "enter"}, {"A"}, {"A", "enter"}, {"P"}, {"U"}, {"2", "p"}, {"2", "u"}, {"2", "a"}} {
+		v := opened(t, r).keys(keys...)
+		if v.node != nil {
+			v.node.loaded = false
+			v.version++
+		}
+		v.tell(tea.WindowSizeMsg{Width: 100, Height: 60})
+		text := v.oneLine()
+		for _, word := range []string{"go on", "goes on", "being asked for", "Worth knowing", "releases ", "of its own waits", "and erases", "Orders"} {
+			if strings.Contains(text, word) {
+				t.Errorf("%v: %q in\n%s", keys, word, v.text())
+			}
+		}
+		if v.node != nil && !strings.Contains(text, "Loading the history") {
+			t.Errorf("the history is not said to be loading:\n%s", v.text())
 		}
 	}
 }

@@ -63,7 +63,8 @@ func (m *model) incidentLines() (lines []string) {
 // incidentRows say of each incident that is not over what waits for a person and what is proven.
 func (m *model) incidentRows(s *sheet) {
 	for _, i := range m.sum.incidents {
-		s.title(fmt.Sprintf("Incident %s, found %s ago: %s", clean(i.Name), present.Age(i.Found, m.now), clean(i.Incident.Reason)))
+		s.title(fmt.Sprintf("Incident %s, found %s ago", clean(i.Name), present.Age(i.Found, m.now)))
+		s.row("reason", "", i.Incident.Reason)
 		if i.Acted.IsZero() {
 			s.waitingIncident(&i)
 		} else {
@@ -74,7 +75,7 @@ func (m *model) incidentRows(s *sheet) {
 
 // waitingIncident is an incident that Slipway does not act on before a person confirms it.
 func (s *sheet) waitingIncident(i *site.IncidentState) {
-	s.row("waits", red, "for a person. Slipway has switched nothing off for it")
+	s.row("waits", red, "for a person to confirm it. Slipway has switched nothing off for it")
 	s.row("confirm", red, fmt.Sprintf("`slipway compromise --confirm %s` switches the nodes off; `slipway incident %[1]s` shows all of it first", i.Name))
 	s.row("nodes", "", say.Some(i.Incident.Nodes, mostTroubles))
 	for _, why := range i.Waits {

@@ -65,6 +65,9 @@ func TestOverviewOfIncidents(t *testing.T) {
 	v := opened(t, compromised())
 	v.tell(tea.WindowSizeMsg{Width: 100, Height: 40})
 	v.golden("incidents")
+	if long := strings.Repeat("0123456789 ", 15) + "end"; !strings.Contains(opened(t, reasoned(long)).oneLine(), long) {
+		t.Error("a long reason is not shown whole")
+	}
 	v.keys("2", "j", "j", "j", "enter")
 	v.golden("incident-node")
 }
@@ -99,4 +102,12 @@ func TestReleaseUnderAnIncident(t *testing.T) {
 	if len(v.daemon.orders) != 0 || !strings.Contains(v.said, "--incident shell") {
 		t.Errorf("sent %v: %s", v.daemon.orders, v.said)
 	}
+}
+
+// reasoned is a site with an incident of a reason.
+func reasoned(reason string) site.Report {
+	r := compromised()
+	r.Status.Incidents = r.Status.Incidents[1:2]
+	r.Status.Incidents[0].Incident.Reason = reason
+	return r
 }

@@ -49,7 +49,7 @@ func (m *model) nodePage(s *sheet) {
 		s.row("finding", yellow, f.String())
 	}
 	if len(n.NotActedOn) > 0 {
-		s.row("designed", yellow, "and not acted on: "+strings.Join(n.NotActedOn, ", "))
+		s.row("no driver", yellow, "acts on these parts of the design: "+strings.Join(n.NotActedOn, ", "))
 	}
 	for _, note := range n.Notes {
 		s.row("note", "", note)
@@ -115,7 +115,7 @@ func (m *model) historyRows(s *sheet) {
 	s.title("History")
 	switch {
 	case !m.node.loaded:
-		s.add("is being asked for")
+		s.add("Loading the history.")
 	case m.node.err != nil:
 		s.row("unknown", red, m.node.err.Error())
 	case len(m.node.history) == 0:

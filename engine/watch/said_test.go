@@ -53,7 +53,7 @@ func TestQuestionUnderAFullHead(t *testing.T) {
 		v.tell(tea.WindowSizeMsg{Width: 60, Height: height})
 		v.keys("P", "'x")
 		v.read()
-		prompted := strings.Contains(v.text(), "why (others will read it)")
+		prompted := strings.Contains(v.text(), "Reason (others will read it)")
 		v.keys("enter")
 		if sent := len(v.daemon.orders) > 0; sent && !prompted {
 			t.Errorf("%d lines: sent from a screen without its prompt:\n%s", height, v.text())
@@ -76,7 +76,7 @@ func TestRefusalWhileAQuestionIsRead(t *testing.T) {
 		t.Fatalf("the refusal takes no room:\n%s", v.text())
 	}
 	v.keys("'yes", "enter")
-	if len(v.daemon.orders) > 0 || !strings.Contains(v.text(), "read to the end") {
+	if len(v.daemon.orders) > 0 || !strings.Contains(v.text(), "Read to the end") {
 		t.Errorf("sent %v\n%s", v.daemon.orders, v.text())
 	}
 }

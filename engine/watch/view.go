@@ -225,11 +225,11 @@ func (m *model) foot(place string) []string {
 func (m *model) keys() string {
 	switch {
 	case m.ask != nil:
-		return "enter: go on  esc: send nothing  arrows: scroll"
+		return "enter: confirm  esc: send nothing  arrows: scroll"
 	case m.help:
 		return "any key: close"
 	case m.list.typing:
-		return "enter: keep the filter  esc: no filter"
+		return "enter: keep the filter  esc: remove it"
 	}
 	var keys []string
 	switch {
@@ -288,7 +288,7 @@ func (m *model) nodeRows() ([]string, string) {
 		head = append(head, m.nodeRow(&m.report.Status.Nodes[i], wide, m.report.Status.Nodes[i].Name == l.chosen))
 	}
 	if len(l.rows) == 0 {
-		head = append(head, "  no node has this in its name, role, rack, state or reason")
+		head = append(head, "  No node has this in its name, role, rack, state or reason")
 	}
 	if len(l.rows) <= room {
 		return head, ""
@@ -332,7 +332,7 @@ func (m *model) questionLines() []string {
 		s.whole("-", text)
 	}
 	if len(q.plan) > 0 {
-		s.title("All that is planned:")
+		s.title("The whole plan:")
 	}
 	for _, text := range q.plan {
 		s.text(text)
@@ -343,12 +343,12 @@ func (m *model) questionLines() []string {
 // prompt is what has to be typed now.
 func (m *model) prompt() []string {
 	q := m.ask
-	text := "press enter to send it, esc to leave"
+	text := "Press enter to send it, esc to cancel"
 	if len(q.asks) > 0 {
-		text = map[string]string{forReason: "why (others will read it): ", forYes: "type yes to send it: "}[q.asks[0]] + tail(clean(q.input), m.width-30) + "_"
+		text = map[string]string{forReason: "Reason (others will read it): ", forYes: "Type yes to send it: "}[q.asks[0]] + tail(clean(q.input), m.width-30) + "_"
 	}
 	if m.changed(q.order) {
-		return []string{m.in(red, fit("What waits for approval has changed since. Press esc, and read it again.", m.width))}
+		return []string{m.in(red, fit("What waits for approval has changed. Press esc, and read it again.", m.width))}
 	}
 	return []string{m.in(bold, fit(text, m.width))}
 }
@@ -374,7 +374,7 @@ func (m *model) helpLines() []string {
 	} {
 		s.row(k[0], "", k[1])
 	}
-	s.title("Orders: a small letter is for the node, a capital one for the whole site")
+	s.title("Commands: lower case for the node, capital letters for the whole site")
 	for _, c := range commands {
 		text := c.does
 		if !m.may(c.verb) {
@@ -382,7 +382,7 @@ func (m *model) helpLines() []string {
 		}
 		s.row(c.key+" "+strings.ToUpper(c.key), "", text)
 	}
-	s.row("", "", "Each shows what it does and what is lost, and asks, before anything is sent.")
+	s.row("", "", "Each command first shows what it does and what is lost, and sends nothing before you confirm it.")
 	if m.who != nil {
 		s.title("You are " + clean(m.who.Caller.String()))
 	}

@@ -27,7 +27,7 @@ type Daemon interface {
 	Stream(ctx context.Context, siteName string, after uint64, h control.Hearing) error
 	// History are the last events of a node.
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
-	// WhoAmI is who the daemon takes the user for.
+	// WhoAmI returns the user's name and rights at the daemon.
 	WhoAmI(ctx context.Context) (control.Identity, error)
 	// Do has the daemon carry out an order, and says what was done.
 	Do(ctx context.Context, siteName string, o site.Order) (string, error)

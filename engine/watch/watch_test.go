@@ -202,7 +202,7 @@ func TestSmallTerminals(t *testing.T) {
 func TestApprovalsAreForWhatWasShown(t *testing.T) {
 	v := opened(t, berlin()).keys("A")
 	v.keys("enter")
-	if len(v.daemon.orders) != 0 || !strings.Contains(v.text(), "type yes") {
+	if len(v.daemon.orders) != 0 || !strings.Contains(v.text(), "Type yes") {
 		t.Errorf("sent without a yes: %v\n%s", v.daemon.orders, v.text())
 	}
 	v.keys("'yes", "enter")
@@ -238,7 +238,7 @@ func TestLongSetsAreReadToTheirEnd(t *testing.T) {
 		r.Status.Waiting = append(r.Status.Waiting, site.Loss{Node: fmt.Sprintf("n%03d", i), Action: "install", Lost: "all"})
 	}
 	v := opened(t, r).keys("A", "'yes", "enter")
-	if len(v.daemon.orders) != 0 || !strings.Contains(v.text(), "read to the end") {
+	if len(v.daemon.orders) != 0 || !strings.Contains(v.text(), "Read to the end") {
 		t.Fatalf("approved unread: %v\n%s", v.daemon.orders, v.text())
 	}
 	for range 30 {
@@ -284,7 +284,7 @@ func TestRoles(t *testing.T) {
 	v.tell(identified{control.Identity{Verbs: map[string][]access.Verb{"berlin": {access.Read, access.Retry}}}})
 	v.keys("2", "x")
 	text := v.text()
-	if v.ask != nil || !strings.Contains(text, "your role at this daemon does not allow quarantine") {
+	if v.ask != nil || !strings.Contains(text, "Your role at this daemon does not allow quarantine") {
 		t.Errorf("offered:\n%s", text)
 	}
 	for _, key := range []string{"p: pause", "x: quarantine", "a: approve"} {
