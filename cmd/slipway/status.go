@@ -155,7 +155,7 @@ func printRollout(w *screen, r *site.RolloutStatus, nodes []site.NodeStatus) {
 	}
 	w.Println("rollout    " + line)
 	if r.Ended.IsZero() && r.Halted != "" {
-		w.Println(red("halted     " + r.Halted + "; to continue, commit a change or run `slipway retry --all`"))
+		w.Println(red("halted     " + r.Halted + "; to continue, commit a change or run `slipway retry`"))
 	}
 	if canaries := present.CanariesLine(r, nodes, time.Now()); canaries != "" && r.Ended.IsZero() {
 		w.Println("canaries   " + canaries)
