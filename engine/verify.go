@@ -120,15 +120,52 @@ func (e *Engine) looksNow() (*site.Site, map[string]site.NodeLooks) {
 	return e.design, looks
 }
 
+// putsOff is why a look that somebody asked for would come too early; empty if it would not. The
+// machine may have named a time. And a login to which no answer accepts the password may count
+// against the account, also if it was not denied: such a password is sent as often as Slipway
+// sends it by itself.
+func (w *worker) putsOff(now time.Time) string {
+	until, why := w.notBefore, "the machine asked to wait"
+	if !now.Before(until) {
+		until, why = w.due, "the last login got no answer that accepts the password, and Slipway waits"
+		if !now.Before(until) || !w.isUnanswered() {
+			return ""
+		}
+	}
+	return fmt.Sprintf("not asked, because %s until %s; `slipway retry %s` asks now", why, until.UTC().Format(time.DateTime+"Z"), w.name)
+}
+
+// isUnanswered reports whether the last login to some endpoint of the node may have sent a
+// password and got no answer that accepts it.
+func (w *worker) isUnanswered() bool {
+	for kind := range w.job().node.Endpoints {
+		if w.lastLogin(kind).unanswered {
+			return true
+		}
+	}
+	return false
+}
+
+// answerUnasked answers those who asked for a look that is put off.
+func (w *worker) answerUnasked(why string) {
+	w.beginAnswer()
+	w.endAsked(w.job(), why)
+}
+
+// beginAnswer has the look that begins answer those who asked until now.
+func (w *worker) beginAnswer() {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.answers = w.asked
+}
+
 // lookOnly looks at a machine that waits after a failure, and leaves that wait as it is.
 func (w *worker) lookOnly(ctx context.Context) {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
 	w.setCut(cut)
 	defer w.setCut(nil)
-	w.e.mu.Lock()
-	w.answers = w.asked
-	w.e.mu.Unlock()
+	w.beginAnswer()
 	w.oneTry, w.inside = false, time.Time{}
 	j := w.job()
 	v, err := w.look(ctx, j)
@@ -136,7 +173,7 @@ func (w *worker) lookOnly(ctx context.Context) {
 		return // the reconcile that follows a person's hold answers
 	}
 	w.saw(v, err)
-	w.endAsked(j, v, err)
+	w.endAsked(j, whyNotAsked(v, err))
 	if err == nil {
 		err = w.learn(ctx, &j, v)
 	}
@@ -151,6 +188,7 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 	if ctx.Err() != nil {
 		return // cut short
 	}
+	w.named(err)
 	look := site.Look{When: time.Now(), Endpoint: j.node.Endpoints[kind], Machine: seen.Identity, Login: seen.Login}
 	if err != nil {
 		look.Trouble, look.Sentence = troubleOf(err, asked), site.Printable(verdict(err))
@@ -197,16 +235,16 @@ func troubleOf(err error, asked bool) site.Trouble {
 }
 
 // endAsked ends the wait of those who asked for the look that ended. They learn why an endpoint was
-// not asked.
-func (w *worker) endAsked(j job, v view, err error) {
+// not asked, if it was not.
+func (w *worker) endAsked(j job, why string) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if w.answers.IsZero() {
 		return
 	}
 	for kind, endpoint := range j.node.Endpoints {
-		if w.lastLooks[kind].When.Before(w.answers) {
-			w.lastLooks[kind] = site.Look{When: time.Now(), Endpoint: endpoint, Trouble: site.TroubleNotAsked, Sentence: whyNotAsked(v, err)}
+		if was := w.lastLooks[kind]; was.When.Before(w.answers) {
+			w.lastLooks[kind] = site.Look{When: time.Now(), Endpoint: endpoint, Trouble: site.TroubleNotAsked, Sentence: why, Denied: was.Denied}
 		}
 	}
 	if w.asked.Equal(w.answers) {

@@ -131,6 +131,68 @@ func TestVerifyTriesNoPasswordAgain(t *testing.T) {
 	}, names(20)...)
 }
 
+// A login that ends without an answer that accepts the password may have counted against the
+// account: 20 machines get the password as often as if nobody asked for looks.
+func TestVerifySendsNoPasswordThatNothingAccepted(t *testing.T) {
+	for _, fault := range []drivertest.Fault{drivertest.Busy, drivertest.Garbled, drivertest.Unreachable} {
+		t.Run(string(fault), func(t *testing.T) {
+			sent := func(verify bool) (n int) {
+				inBubble(t, guardedSite("right"), func(w *world) {
+					w.password("right")
+					for _, name := range names(20) {
+						w.fleet.Machine(name).SetFault(fault)
+					}
+					w.seeing(names(20)...)
+					for range 60 {
+						if verify {
+							if _, err := w.engine.Verify(w.t.Context(), site.VerificationRequest{By: "tester"}); err != nil {
+								t.Fatal(err)
+							}
+						}
+						w.after(7 * time.Second)
+					}
+					for _, name := range names(20) {
+						n += w.fleet.Machine(name).Counts().Logins
+					}
+					if verify {
+						v := w.verify()
+						wantCheck(t, v, "n7", site.CheckEndpoint, site.CheckUnknown, "`slipway retry n7` asks now")
+						wantCheck(t, v, "n7", site.CheckCredential, site.CheckUnknown, "was not tried: not asked, because ")
+					}
+				}, names(20)...)
+				return n
+			}
+			// Machines wait for each other's answers, so the order and the number differ a little.
+			if without, with := sent(false), sent(true); with > without+10 || without < 20 {
+				t.Errorf("the password was sent %d times with looks that people asked for, and %d times without", with, without)
+			}
+		})
+	}
+}
+
+// A machine that names a time is not asked before, also where Slipway has a session with it.
+func TestVerifyWaitsAsLongAsTheMachineAsks(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.seeing("n1")
+		w.fleet.Machine("n1").SetFault(drivertest.Busy)
+		w.until("n1 is busy", 2*time.Minute, w.is(site.Retrying, "n1"))
+		requests := w.fleet.Machine("n1").Requests()
+		v := w.verify("n1")
+		wantCheck(t, v, "n1", site.CheckEndpoint, site.CheckUnknown, "the machine asked to wait until ")
+		if n := w.fleet.Machine("n1").Requests(); n != requests {
+			t.Errorf("n1 got %d requests", n-requests)
+		}
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n1"})
+		w.after(2 * time.Second)
+		if w.fleet.Machine("n1").Requests() == requests {
+			t.Error("`slipway retry` did not ask n1")
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
+		w.after(drivertest.BusySeconds * time.Second)
+		wantCheck(t, w.verify("n1"), "n1", site.CheckEndpoint, site.CheckOK, "it answers")
+	}, "n1")
+}
+
 func TestVerifyJoinsTheRunUnderWay(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.seeing("n1", "n2")
