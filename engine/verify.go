@@ -192,6 +192,8 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 	look := site.Look{When: time.Now(), Endpoint: j.node.Endpoints[kind], Machine: seen.Identity, Login: seen.Login}
 	if err != nil {
 		look.Trouble, look.Sentence = troubleOf(err, asked), site.Printable(verdict(err))
+	} else {
+		look.Accepted, look.Since = w.loggedIn(kind, seen.Login)
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -207,6 +209,20 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 		}
 	}
 	w.lastLooks[kind] = look
+}
+
+// loggedIn is when the password of an endpoint that was read was last accepted; or, if no password
+// opened the connection, since when the machine is read through it. Nodes of an enclosure share the
+// logins at its host.
+func (w *worker) loggedIn(kind site.EndpointKind, l *site.Login) (accepted, since time.Time) {
+	d := w.connections[kind]
+	if d == nil {
+		return time.Time{}, time.Time{} // an agent, which calls by itself
+	}
+	if _, noPassword := d.value.Password(); noPassword == nil && !d.value.IsZero() && (l == nil || l.By == "" || l.By == site.ByPassword) {
+		return w.lastLogin(kind).accepted, time.Time{}
+	}
+	return time.Time{}, d.since
 }
 
 // deniedLocked is when the machine denied the present credential of an endpoint; zero if it did

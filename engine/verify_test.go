@@ -51,6 +51,10 @@ func TestVerifySaysWhatTheLooksShow(t *testing.T) {
 		for _, name := range names(5) {
 			w.want(name, site.InSync)
 		}
+		reads := w.fleet.Machine("n5").Counts().Reads
+		w.until("n5 was looked at", 2*time.Minute, func() bool { return w.fleet.Machine("n5").Counts().Reads > reads })
+		w.after(time.Second) // no look at n5 is under way
+		began := time.Now()
 		for name, fault := range map[string]drivertest.Fault{"n2": drivertest.WrongMachine, "n3": drivertest.Unreachable, "n4": drivertest.Denied, "n5": drivertest.Hangs} {
 			w.fleet.Machine(name).SetFault(fault)
 		}
@@ -59,12 +63,12 @@ func TestVerifySaysWhatTheLooksShow(t *testing.T) {
 			t.Errorf("the run is %+v", *v.Run)
 		}
 		for _, c := range v.Checks {
-			if c.Node != "" && c.Seen.Before(v.Run.Since) {
-				t.Errorf("%+v was seen before the run", c)
+			if accepted := c.Kind == site.CheckCredential && c.Outcome == site.CheckOK; c.Node != "" && c.Seen.Before(v.Run.Since) != accepted {
+				t.Errorf("%+v was seen at a wrong time", c)
 			}
 		}
 		wantCheck(t, v, "n1", site.CheckEndpoint, site.CheckOK, "it answers")
-		wantCheck(t, v, "n1", site.CheckCredential, site.CheckOK, `with credential "bmc"`)
+		wantCheck(t, v, "n1", site.CheckCredential, site.CheckOK, `credential "bmc" was accepted at 2000-01-01 00:00:0`)
 		wantCheck(t, v, "n1", site.CheckMachine, site.CheckOK, "the designed machine")
 		wantCheck(t, v, "n2", site.CheckMachine, site.CheckWrong, "another machine answers")
 		wantCheck(t, v, "n3", site.CheckEndpoint, site.CheckWrong, "no route")
@@ -72,6 +76,12 @@ func TestVerifySaysWhatTheLooksShow(t *testing.T) {
 		wantCheck(t, v, "n4", site.CheckCredential, site.CheckWrong, "was denied at ")
 		wantCheck(t, v, "n5", site.CheckEndpoint, site.CheckWrong, "does not answer")
 		wantCheck(t, v, "", site.CheckRepository, site.CheckOK, "was read")
+		w.do(site.Order{Verb: site.VerbRetry, Node: "n4"})
+		w.fleet.Machine("n4").SetFault(drivertest.Healthy)
+		w.after(10 * time.Second)
+		if c := check(w.engine.Verification(), "n4", site.CheckCredential); c.Outcome != site.CheckOK || c.Seen.Before(began) {
+			t.Errorf("after the next login: %+v", c)
+		}
 
 		w.source.vanish(errors.New("the remote is silent"))
 		w.after(time.Minute)
