@@ -23,8 +23,9 @@ type verifying struct {
 	nodes map[string]bool
 }
 
-// Verify has nodes looked at now, each once, and returns at once. At most one run is under way:
-// who asks during one joins it, and the run gets the nodes that it did not have.
+// Verify has nodes looked at now, and returns at once. At most one run is under way: who asks during
+// one joins it. The run then gets the nodes that it did not have, and looks again at those that it
+// has looked at.
 //
 // A look repeats no login that was denied and gets no credential sent once more, as a retry does.
 // It shortens no wait after a failure, ends no pause and continues no rollout. Its errors wrap
@@ -63,8 +64,8 @@ func (e *Engine) Verify(ctx context.Context, r site.VerificationRequest) (site.V
 	}
 	v := &e.verifying
 	for _, w := range asked {
-		if v.nodes[w.name] {
-			continue
+		if v.nodes[w.name] && !w.asked.IsZero() {
+			continue // its look did not end yet
 		}
 		v.nodes[w.name] = true
 		v.run.Until = now.Add(verifyWithin)
@@ -99,25 +100,25 @@ func (e *Engine) verificationRunLocked() *site.VerificationRun {
 func (e *Engine) Verification() site.Verification {
 	now := time.Now()
 	v := site.Verification{Site: e.Site, When: now, Checks: e.siteChecks(now)}
-	design, looks := e.looksNow()
-	e.mu.Lock()
-	v.Run = e.verificationRunLocked()
-	e.mu.Unlock()
+	var design *site.Site
+	var looks map[string]site.NodeLooks
+	v.Run, design, looks = e.looksNow()
 	if design != nil {
 		v.Checks = append(v.Checks, site.VerifyNodes(design, looks, now)...)
 	}
 	return v
 }
 
-// looksNow returns the design in force, nil for none, and the last looks at its nodes.
-func (e *Engine) looksNow() (*site.Site, map[string]site.NodeLooks) {
+// looksNow returns the last run, the design in force and the last looks at its nodes, as they are at
+// one time. The run and the design are nil if there is none.
+func (e *Engine) looksNow() (*site.VerificationRun, *site.Site, map[string]site.NodeLooks) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	looks := make(map[string]site.NodeLooks, len(e.workers))
 	for name, w := range e.workers {
 		looks[name] = site.NodeLooks{By: maps.Clone(w.lastLooks), Asked: w.asked, Within: verifyWithin}
 	}
-	return e.design, looks
+	return e.verificationRunLocked(), e.design, looks
 }
 
 // putsOff is why a look that somebody asked for would come too early; empty if it would not. The

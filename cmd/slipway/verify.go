@@ -84,13 +84,13 @@ func (a *app) verify(ctx context.Context, f verifyFlags, nodes []string) error {
 const verifyEvery = time.Second
 
 // awaitRun waits until a run is over, or the daemon no longer knows of it, and returns what is
-// known then.
+// known then. It does not wait for the looks that others ask for meanwhile beyond its own time.
 func (a *app) awaitRun(ctx context.Context, daemon *control.Client, siteName string, run site.VerificationRun) (site.Verification, error) {
 	told, ended := a.progress()
 	defer ended()
 	for {
 		v, err := daemon.Verification(ctx, siteName)
-		if err != nil || v.Run == nil || !v.Run.Since.Equal(run.Since) || v.Run.IsOver(v.When) {
+		if err != nil || v.Run == nil || !v.Run.Since.Equal(run.Since) || v.Run.IsOver(v.When) || !v.When.Before(run.Until) {
 			return v, err
 		}
 		told("nodes looked at", v.Run.Looked, v.Run.Nodes)
