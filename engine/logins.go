@@ -141,7 +141,7 @@ func (l login) admit(ctx context.Context, digest string) error {
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: waited for another machine's answer to the same password: %w", driver.ErrBusy, ctx.Err())
+			return fmt.Errorf("%w: %w: waited for another machine's answer to the same password: %w", driver.ErrBusy, driver.ErrNotSent, ctx.Err())
 		}
 	}
 }

@@ -193,6 +193,9 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 	look := site.Look{When: time.Now(), Endpoint: j.node.Endpoints[kind], Machine: seen.Identity, Login: seen.Login}
 	if err != nil {
 		look.Trouble, look.Sentence = troubleOf(err, asked), site.Printable(verdict(err))
+		if look.Trouble == site.TroubleNotAsked {
+			look.Sentence = "not asked: " + look.Sentence
+		}
 	} else {
 		look.Accepted, look.Since = w.loggedIn(kind, seen.Login)
 	}
@@ -247,6 +250,8 @@ func troubleOf(err error, asked bool) site.Trouble {
 		return site.TroubleDenied
 	case isDenied(err):
 		return site.TroubleWithheld
+	case !asked || errors.Is(err, driver.ErrNotSent):
+		return site.TroubleNotAsked
 	}
 	return site.TroubleSilent
 }

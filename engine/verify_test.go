@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,7 +13,9 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/driver/drivertest"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -208,6 +212,24 @@ func TestVerifyWaitsAsLongAsTheMachineAsks(t *testing.T) {
 		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
 		w.after(drivertest.BusySeconds * time.Second)
 		wantCheck(t, w.verify("n1"), "n1", site.CheckEndpoint, site.CheckOK, "it answers")
+	}, "n1")
+}
+
+// shut is a driver that opens no endpoint.
+type shut struct{ driver.Driver }
+
+func (shut) Open(context.Context, site.Endpoint, secret.Value) (driver.Machine, error) {
+	return nil, fmt.Errorf("%w: the path names no system", driver.ErrRefused)
+}
+
+// What was not asked is not wrong.
+func TestVerifyDoesNotBlameAnEndpointThatWasNotAsked(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.bmcs = shut{w.fleet.Driver()}
+		w.seeing("n1")
+		v := w.verify()
+		wantCheck(t, v, "n1", site.CheckEndpoint, site.CheckUnknown, "not asked: ")
+		wantCheck(t, v, "n1", site.CheckCredential, site.CheckUnknown, "the path names no system")
 	}, "n1")
 }
 
