@@ -3,6 +3,7 @@ package site
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -182,7 +183,7 @@ func endpointChecks(n *Node, which EndpointKind, looks NodeLooks, fresh time.Dur
 		return unknown("the look that was asked for did not end yet")
 	case look.When.IsZero():
 		return unknown("not looked at since the daemon started")
-	case look.Endpoint.URL != e.URL || look.Endpoint.Credential != e.Credential:
+	case !reflect.DeepEqual(look.Endpoint, e):
 		return unknown("not looked at since the design changed the endpoint")
 	case now.Sub(look.When) > fresh:
 		return unknown("not looked at lately")

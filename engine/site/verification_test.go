@@ -38,6 +38,7 @@ func TestVerifyClaimsOnlyWhatWasSeen(t *testing.T) {
 		"never":              {want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "not looked at since the daemon started"},
 		"old":                {look: with(func(l *site.Look) { l.When = now.Add(-time.Hour) }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "lately"},
 		"another URL":        {look: with(func(l *site.Look) { l.Endpoint = moved }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "changed the endpoint"},
+		"another trust":      {look: with(func(l *site.Look) { l.Endpoint.Trust.HostKeys = []string{"ssh-ed25519 AAAA"} }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "changed the endpoint"},
 		"another credential": {look: with(func(l *site.Look) { l.Endpoint.Credential = "old" }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "changed the endpoint"},
 		"asked":              {look: well, asked: recent, want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "did not end yet"},
 		"asked in vain":      {look: well, asked: now.Add(-3 * time.Minute), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "not looked at within 3m0s"},
