@@ -233,6 +233,38 @@ func TestVerifyDoesNotBlameAnEndpointThatWasNotAsked(t *testing.T) {
 	}, "n1")
 }
 
+// The installed systems are asked too, or it is said why they were not.
+func TestVerifyAsksTheSystems(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.service(names(3)...)
+		d.Nodes["n2"].Power = "off"
+		for _, name := range []string{"n1", "n3"} {
+			w.fleet.Machine(name).SetDisk(&site.Marker{})
+			w.fleet.Machine(name).SetPower("on")
+		}
+		w.commit(d)
+		w.up()
+		w.after(3 * time.Minute)
+		w.fleet.Machine("n3").SetFault(drivertest.Unreachable)
+		v := w.verify()
+		for name, want := range map[string]struct {
+			outcome site.Outcome
+			phrase  string
+		}{
+			"n1": {site.CheckOK, "it answers"},
+			"n2": {site.CheckUnknown, "not asked, because the machine is not on"},
+			"n3": {site.CheckUnknown, "not asked, because the machine could not be looked at"},
+		} {
+			i := slices.IndexFunc(v.Checks, func(c site.Check) bool {
+				return c.Node == name && c.Subject == string(site.OS) && c.Kind == site.CheckEndpoint
+			})
+			if c := v.Checks[i]; c.Outcome != want.outcome || c.Sentence != want.phrase || c.Seen.Before(v.Run.Since) {
+				t.Errorf("the system of %s: %+v, want %s with %q", name, c, want.outcome, want.phrase)
+			}
+		}
+	}, names(3)...)
+}
+
 func TestVerifyJoinsTheRunUnderWay(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.seeing("n1", "n2")

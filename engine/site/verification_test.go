@@ -61,6 +61,10 @@ func TestVerifyClaimsOnlyWhatWasSeen(t *testing.T) {
 		"no identity": {look: with(func(l *site.Look) { l.Machine = site.Identity{} }), want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": unknown}},
 		"less than the design": {look: with(func(l *site.Look) { l.Machine = site.Identity{Serial: "s"} }),
 			want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": unknown}},
+		"clock that is right": {look: with(func(l *site.Look) {
+			l.Login = &site.Login{By: site.ByPassword, Account: "root", Clock: site.Duration(time.Minute)}
+		}),
+			want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok, "clock": ok}, phrase: "off by 1m0s"},
 		"clock": {look: with(func(l *site.Look) {
 			l.Login = &site.Login{By: site.ByPassword, Account: "root", Clock: site.Duration(-5 * time.Minute)}
 		}),
