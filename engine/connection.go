@@ -20,13 +20,21 @@ type connection struct {
 	endpoint site.Endpoint
 	value    secret.Value
 	machine  driver.Machine
-	denied   error  // why this credential is not tried again here
-	session  string // recorded for the machine
-	looked   bool   // the machine was seen through it
+	denied   error     // why this credential is not tried again here
+	session  string    // recorded for the machine
+	looked   bool      // the machine was seen through it
+	since    time.Time // when it first was
 	// until is when it is tried again by itself; zero for never.
 	until time.Time
 	// certified says that logins show a certificate of the site's authority.
 	certified bool
+}
+
+// read notes that the machine was seen through it.
+func (c *connection) read() {
+	if c.looked = true; c.since.IsZero() {
+		c.since = time.Now()
+	}
 }
 
 // binding returns how writes through an endpoint are bound to the machine that

@@ -148,6 +148,7 @@ type Engine struct {
 	underway  map[string]int
 	loginDone chan struct{}
 	met       map[string]site.CredentialUse
+	answered  map[loginAt]loginEnd // how the last login with each password ended
 	rounds    map[string]time.Time // when each loop last began a round
 	readOnly  string               // why nothing is written, besides ObserveOnly
 	paused    *site.Hold
@@ -217,7 +218,7 @@ func New(c Config) *Engine {
 		inForce:     make(chan struct{}, 1),
 		acted:       make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},
-		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{},
+		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{}, answered: map[loginAt]loginEnd{},
 		rounds:    map[string]time.Time{},
 		workers:   map[string]*worker{},
 		roles:     map[string]map[string]*worker{},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"time"
 
@@ -54,6 +55,7 @@ func (l login) Login(ctx context.Context, send func() error) error {
 	}
 	defer l.e.loginEnded(digest)
 	err := send()
+	l.ended(digest, err)
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case err == nil:
@@ -64,6 +66,53 @@ func (l login) Login(ctx context.Context, send func() error) error {
 		return errors.Join(err, l.note(ctx, func(u *site.CredentialUse) { u.Denied, u.DeniedAt = digest, time.Now() }))
 	}
 	return err
+}
+
+// loginAt is a password at a host. All nodes of an enclosure log in at one.
+type loginAt struct{ host, digest string }
+
+// loginEnd is how the last login ended since the daemon started.
+type loginEnd struct {
+	accepted time.Time // when the password was last accepted; zero if it never was, or was denied since
+	// unanswered is set if the password may have been sent, and nothing has accepted or denied it.
+	unanswered bool
+}
+
+func (l login) at(digest string) loginAt {
+	at := loginAt{l.url, digest}
+	if u, err := url.Parse(l.url); err == nil {
+		at.host = u.Host
+	}
+	return at
+}
+
+// ended notes how a login ended that may have sent the password.
+func (l login) ended(digest string, err error) {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	end := l.e.answered[l.at(digest)]
+	switch {
+	case err == nil:
+		end = loginEnd{accepted: time.Now()}
+	case isDenied(err):
+		end = loginEnd{}
+	default:
+		end.unanswered = true
+	}
+	l.e.answered[l.at(digest)] = end
+}
+
+// lastLogin is how the last login ended with the present password of an endpoint; zero if there
+// was none, or the endpoint was not opened yet.
+func (w *worker) lastLogin(kind site.EndpointKind) loginEnd {
+	if d := w.connections[kind]; d == nil || d.value.IsZero() {
+		return loginEnd{}
+	}
+	l := w.loginTo(kind)
+	digest := l.value.Digest(w.e.Site)
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.e.answered[l.at(digest)]
 }
 
 // admit returns when the password may be sent, and counts it as under way until
@@ -92,7 +141,7 @@ func (l login) admit(ctx context.Context, digest string) error {
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: waited for another machine's answer to the same password: %w", driver.ErrBusy, ctx.Err())
+			return fmt.Errorf("%w: %w: waited for another machine's answer to the same password: %w", driver.ErrBusy, driver.ErrNotSent, ctx.Err())
 		}
 	}
 }

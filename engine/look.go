@@ -142,7 +142,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 	if err != nil {
 		err = endpointError{endpointName(j.node, kind), err}
 	} else {
-		w.connections[kind].looked = true
+		w.connections[kind].read()
 		if err := w.fence(ctx, kind); err != nil { // retried before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}

@@ -33,11 +33,16 @@ func (w *worker) untilDue(ctx context.Context) bool {
 	for {
 		select {
 		case <-w.ask:
-			if w.failures > 0 {
+			now := time.Now()
+			if why := w.putsOff(now); why != "" {
+				w.answerUnasked(why)
+				continue
+			}
+			if w.failures > 0 && now.Before(w.due) {
 				w.lookOnly(ctx)
 				continue
 			}
-			w.due = time.Now()
+			w.due = now
 		case <-ctx.Done():
 		case <-w.wake:
 			w.due = time.Now()
@@ -69,7 +74,7 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 		return 0
 	}
 	w.saw(view, err)
-	w.endAsked(j, view, err)
+	w.endAsked(j, whyNotAsked(view, err))
 	if err == nil {
 		err = w.learn(ctx, &j, view)
 	}
@@ -135,7 +140,7 @@ func (w *worker) begin(ctx context.Context) (job, error) {
 	w.e.mu.Unlock()
 	var err error
 	if fresh {
-		w.failures, w.last, w.inside = 0, "", time.Time{}
+		w.failures, w.last, w.inside, w.notBefore = 0, "", time.Time{}, time.Time{}
 		w.anew = true
 		for _, d := range w.connections {
 			d.denied = nil
@@ -259,12 +264,22 @@ func (w *worker) fail(j job, err error) outcome {
 		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}
 	}
 	w.failures++
-	wait := retry.Backoff(w.failures)
-	var after driver.RetryAfter
-	if errors.As(err, &after) {
-		wait = max(wait, min(time.Duration(after.RetryAfterSeconds())*time.Second, maxRetryAfter))
-	}
+	wait := max(retry.Backoff(w.failures), w.named(err))
 	return outcome{state: site.Retrying, reason: verdict(err), cause: cause(err), wait: wait, retry: true}
+}
+
+// named is how long to wait that a machine named in an error; 0 for none. Until then it is not
+// asked, also if somebody asks for a look.
+func (w *worker) named(err error) time.Duration {
+	var after driver.RetryAfter
+	if !errors.As(err, &after) {
+		return 0
+	}
+	wait := min(time.Duration(after.RetryAfterSeconds())*time.Second, maxRetryAfter)
+	if until := time.Now().Add(wait); until.After(w.notBefore) {
+		w.notBefore = until
+	}
+	return wait
 }
 
 func observeEvery(s *site.Site) time.Duration {

@@ -23,8 +23,9 @@ type verifying struct {
 	nodes map[string]bool
 }
 
-// Verify has nodes looked at now, each once, and returns at once. At most one run is under way:
-// who asks during one joins it, and the run gets the nodes that it did not have.
+// Verify has nodes looked at now, and returns at once. At most one run is under way: who asks during
+// one joins it. The run then gets the nodes that it did not have, and looks again at those that it
+// has looked at.
 //
 // A look repeats no login that was denied and gets no credential sent once more, as a retry does.
 // It shortens no wait after a failure, ends no pause and continues no rollout. Its errors wrap
@@ -63,8 +64,8 @@ func (e *Engine) Verify(ctx context.Context, r site.VerificationRequest) (site.V
 	}
 	v := &e.verifying
 	for _, w := range asked {
-		if v.nodes[w.name] {
-			continue
+		if v.nodes[w.name] && !w.asked.IsZero() {
+			continue // its look did not end yet
 		}
 		v.nodes[w.name] = true
 		v.run.Until = now.Add(verifyWithin)
@@ -99,25 +100,64 @@ func (e *Engine) verificationRunLocked() *site.VerificationRun {
 func (e *Engine) Verification() site.Verification {
 	now := time.Now()
 	v := site.Verification{Site: e.Site, When: now, Checks: e.siteChecks(now)}
-	design, looks := e.looksNow()
-	e.mu.Lock()
-	v.Run = e.verificationRunLocked()
-	e.mu.Unlock()
+	var design *site.Site
+	var looks map[string]site.NodeLooks
+	v.Run, design, looks = e.looksNow()
 	if design != nil {
 		v.Checks = append(v.Checks, site.VerifyNodes(design, looks, now)...)
 	}
 	return v
 }
 
-// looksNow returns the design in force, nil for none, and the last looks at its nodes.
-func (e *Engine) looksNow() (*site.Site, map[string]site.NodeLooks) {
+// looksNow returns the last run, the design in force and the last looks at its nodes, as they are at
+// one time. The run and the design are nil if there is none.
+func (e *Engine) looksNow() (*site.VerificationRun, *site.Site, map[string]site.NodeLooks) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	looks := make(map[string]site.NodeLooks, len(e.workers))
 	for name, w := range e.workers {
 		looks[name] = site.NodeLooks{By: maps.Clone(w.lastLooks), Asked: w.asked, Within: verifyWithin}
 	}
-	return e.design, looks
+	return e.verificationRunLocked(), e.design, looks
+}
+
+// putsOff is why a look that somebody asked for would come too early; empty if it would not. The
+// machine may have named a time. And a login to which no answer accepts the password may count
+// against the account, also if it was not denied: such a password is sent as often as Slipway
+// sends it by itself.
+func (w *worker) putsOff(now time.Time) string {
+	until, why := w.notBefore, "the machine asked to wait"
+	if !now.Before(until) {
+		until, why = w.due, "the last login got no answer that accepts the password, and Slipway waits"
+		if !now.Before(until) || !w.isUnanswered() {
+			return ""
+		}
+	}
+	return fmt.Sprintf("not asked, because %s until %s; `slipway retry %s` asks now", why, until.UTC().Format(time.DateTime+"Z"), w.name)
+}
+
+// isUnanswered reports whether the last login to some endpoint of the node may have sent a
+// password and got no answer that accepts it.
+func (w *worker) isUnanswered() bool {
+	for kind := range w.job().node.Endpoints {
+		if w.lastLogin(kind).unanswered {
+			return true
+		}
+	}
+	return false
+}
+
+// answerUnasked answers those who asked for a look that is put off.
+func (w *worker) answerUnasked(why string) {
+	w.beginAnswer()
+	w.endAsked(w.job(), why)
+}
+
+// beginAnswer has the look that begins answer those who asked until now.
+func (w *worker) beginAnswer() {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.answers = w.asked
 }
 
 // lookOnly looks at a machine that waits after a failure, and leaves that wait as it is.
@@ -126,9 +166,7 @@ func (w *worker) lookOnly(ctx context.Context) {
 	defer cut(nil)
 	w.setCut(cut)
 	defer w.setCut(nil)
-	w.e.mu.Lock()
-	w.answers = w.asked
-	w.e.mu.Unlock()
+	w.beginAnswer()
 	w.oneTry, w.inside = false, time.Time{}
 	j := w.job()
 	v, err := w.look(ctx, j)
@@ -136,7 +174,7 @@ func (w *worker) lookOnly(ctx context.Context) {
 		return // the reconcile that follows a person's hold answers
 	}
 	w.saw(v, err)
-	w.endAsked(j, v, err)
+	w.endAsked(j, whyNotAsked(v, err))
 	if err == nil {
 		err = w.learn(ctx, &j, v)
 	}
@@ -151,9 +189,15 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 	if ctx.Err() != nil {
 		return // cut short
 	}
+	w.named(err)
 	look := site.Look{When: time.Now(), Endpoint: j.node.Endpoints[kind], Machine: seen.Identity, Login: seen.Login}
 	if err != nil {
 		look.Trouble, look.Sentence = troubleOf(err, asked), site.Printable(verdict(err))
+		if look.Trouble == site.TroubleNotAsked {
+			look.Sentence = "not asked: " + look.Sentence
+		}
+	} else {
+		look.Accepted, look.Since = w.loggedIn(kind, seen.Login)
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
@@ -169,6 +213,20 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 		}
 	}
 	w.lastLooks[kind] = look
+}
+
+// loggedIn is when the password of an endpoint that was read was last accepted; or, if no password
+// opened the connection, since when the machine is read through it. Nodes of an enclosure share the
+// logins at its host.
+func (w *worker) loggedIn(kind site.EndpointKind, l *site.Login) (accepted, since time.Time) {
+	d := w.connections[kind]
+	if d == nil {
+		return time.Time{}, time.Time{} // an agent, which calls by itself
+	}
+	if _, noPassword := d.value.Password(); noPassword == nil && !d.value.IsZero() && (l == nil || l.By == "" || l.By == site.ByPassword) {
+		return w.lastLogin(kind).accepted, time.Time{}
+	}
+	return time.Time{}, d.since
 }
 
 // deniedLocked is when the machine denied the present credential of an endpoint; zero if it did
@@ -192,21 +250,23 @@ func troubleOf(err error, asked bool) site.Trouble {
 		return site.TroubleDenied
 	case isDenied(err):
 		return site.TroubleWithheld
+	case !asked || errors.Is(err, driver.ErrNotSent):
+		return site.TroubleNotAsked
 	}
 	return site.TroubleSilent
 }
 
 // endAsked ends the wait of those who asked for the look that ended. They learn why an endpoint was
-// not asked.
-func (w *worker) endAsked(j job, v view, err error) {
+// not asked, if it was not.
+func (w *worker) endAsked(j job, why string) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if w.answers.IsZero() {
 		return
 	}
 	for kind, endpoint := range j.node.Endpoints {
-		if w.lastLooks[kind].When.Before(w.answers) {
-			w.lastLooks[kind] = site.Look{When: time.Now(), Endpoint: endpoint, Trouble: site.TroubleNotAsked, Sentence: whyNotAsked(v, err)}
+		if was := w.lastLooks[kind]; was.When.Before(w.answers) {
+			w.lastLooks[kind] = site.Look{When: time.Now(), Endpoint: endpoint, Trouble: site.TroubleNotAsked, Sentence: why, Denied: was.Denied}
 		}
 	}
 	if w.asked.Equal(w.answers) {

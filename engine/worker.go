@@ -40,6 +40,7 @@ type worker struct {
 	spread      bool                          // has its own place in the period of looks
 	dice        *rand.Rand
 	due         time.Time // when the reconcile should have begun
+	notBefore   time.Time // until when the machine asked not to be asked
 	timing      *timing   // of the step under way
 	awaited     awaited
 	calendar    calendar

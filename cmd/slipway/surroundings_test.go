@@ -60,4 +60,9 @@ func TestCertificatesThatEnd(t *testing.T) {
 	if got := f.surroundings(now); len(got) != 0 {
 		t.Errorf("a daemon without certificates has %+v", got)
 	}
+	f.api.cert, f.artifacts.cert = valid("api", -day, 90*day), valid("files", -day, day)
+	got := f.surroundings(now)
+	if len(got) != 2 || got[0].Subject != "API" || got[0].Outcome != site.CheckOK || got[1].Subject != "artifact server" || got[1].Outcome != site.CheckWrong {
+		t.Errorf("a daemon with two certificates has %+v", got)
+	}
 }

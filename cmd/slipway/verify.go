@@ -31,7 +31,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			"and services. It sends no password that was denied before, and shortens no wait after a\n" +
 			"failure. A node that was not looked at within 3 minutes is unknown.\n\n" +
 			"The exit code is 0 if all is well, 1 if something is wrong, and 5 if nothing is wrong and\n" +
-			"something is unknown.\n" + exitHelp,
+			"something is unknown or nothing was checked.\n" + exitHelp,
 		Example: "  slipway verify\n  slipway verify compute-3 compute-4\n  slipway verify --role storage --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.role != "" && len(args) > 0 {
@@ -66,15 +66,18 @@ func (a *app) verify(ctx context.Context, f verifyFlags, nodes []string) error {
 	} else {
 		printVerification(a.out, v, f.all)
 	}
-	count := countChecks(v.Checks)
+	return cmp.Or(err, verdictOf(v.Checks))
+}
+
+// verdictOf is the error with which a command ends that shows checks; nil if all are well.
+func verdictOf(checks []site.Check) error {
+	count := countChecks(checks)
 	switch wrong := count[site.CheckWrong]; {
-	case err != nil:
-		return err
 	case wrong == 1:
-		return fmt.Errorf("1 of %s is wrong", say.Count(len(v.Checks), "check"))
+		return fmt.Errorf("1 of %s is wrong", say.Count(len(checks), "check"))
 	case wrong > 0:
-		return fmt.Errorf("%d of %s are wrong", wrong, say.Count(len(v.Checks), "check"))
-	case count[site.CheckUnknown] > 0:
+		return fmt.Errorf("%d of %s are wrong", wrong, say.Count(len(checks), "check"))
+	case count[site.CheckUnknown] > 0, len(checks) == 0: // nothing was checked
 		return errUnknown
 	}
 	return nil
@@ -84,13 +87,13 @@ func (a *app) verify(ctx context.Context, f verifyFlags, nodes []string) error {
 const verifyEvery = time.Second
 
 // awaitRun waits until a run is over, or the daemon no longer knows of it, and returns what is
-// known then.
+// known then. It does not wait for the looks that others ask for meanwhile beyond its own time.
 func (a *app) awaitRun(ctx context.Context, daemon *control.Client, siteName string, run site.VerificationRun) (site.Verification, error) {
 	told, ended := a.progress()
 	defer ended()
 	for {
 		v, err := daemon.Verification(ctx, siteName)
-		if err != nil || v.Run == nil || !v.Run.Since.Equal(run.Since) || v.Run.IsOver(v.When) {
+		if err != nil || v.Run == nil || !v.Run.Since.Equal(run.Since) || v.Run.IsOver(v.When) || !v.When.Before(run.Until) {
 			return v, err
 		}
 		told("nodes looked at", v.Run.Looked, v.Run.Nodes)

@@ -3,6 +3,7 @@ package site
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -114,6 +115,12 @@ type Look struct {
 	Sentence string
 	// Denied is when the machine denied the credential; zero if it is not known to have.
 	Denied time.Time
+	// Accepted is when the machine last accepted the password of the credential, in this look or
+	// before; zero if that is not known, or the credential is no password.
+	Accepted time.Time
+	// Since is when the machine was first read through the connection of this look, if no
+	// password opened it. The login was not later.
+	Since time.Time
 	// Machine is what the machine says that it is; not known of an installed system.
 	Machine Identity
 	// Login is how Slipway logged in to the installed system; nil for other endpoints.
@@ -176,7 +183,7 @@ func endpointChecks(n *Node, which EndpointKind, looks NodeLooks, fresh time.Dur
 		return unknown("the look that was asked for did not end yet")
 	case look.When.IsZero():
 		return unknown("not looked at since the daemon started")
-	case look.Endpoint.URL != e.URL || look.Endpoint.Credential != e.Credential:
+	case !reflect.DeepEqual(look.Endpoint, e):
 		return unknown("not looked at since the design changed the endpoint")
 	case now.Sub(look.When) > fresh:
 		return unknown("not looked at lately")
@@ -192,7 +199,7 @@ func endpointChecks(n *Node, which EndpointKind, looks NodeLooks, fresh time.Dur
 	}
 	checks := []Check{check(CheckEndpoint, CheckOK, "it answers")}
 	if e.Credential != "" || look.Login != nil {
-		checks = append(checks, check(CheckCredential, CheckOK, "%s", loggedIn(e, look.Login)))
+		checks = append(checks, credentialCheck(e, look, check))
 	}
 	if which == Manager {
 		checks = append(checks, machineCheck(n, look, check))
@@ -218,26 +225,45 @@ func credentialTrouble(e Endpoint, look Look, check func(string, Outcome, string
 	case look.Trouble == TroubleNoCredential:
 		credential.Outcome = CheckWrong
 	case !look.Denied.IsZero():
-		credential = check(CheckCredential, CheckWrong, "credential %q was denied at %s: %s", e.Credential, look.Denied.UTC().Format(time.DateTime+"Z"), look.Sentence)
+		credential = check(CheckCredential, CheckWrong, "credential %q was denied at %s: %s", e.Credential, stamp(look.Denied), look.Sentence)
 		credential.Seen = look.Denied
 	}
 	return []Check{endpoint, credential}
 }
 
-// loggedIn says how an endpoint that was read accepted who Slipway is.
-func loggedIn(e Endpoint, l *Login) string {
-	if l == nil || l.By == "" {
-		return fmt.Sprintf("the machine was read with credential %q", e.Credential)
+// credentialCheck says when an endpoint that was read accepted who Slipway is. A look through an open
+// session sends no password, and shows nothing of it.
+func credentialCheck(e Endpoint, look Look, check func(string, Outcome, string, ...any) Check) Check {
+	at, text := look.Since, fmt.Sprintf("the machine was read with credential %q since %s", e.Credential, stamp(look.Since))
+	l := look.Login
+	isLogin := l != nil && l.By != ""
+	byPassword := !look.Accepted.IsZero() && (!isLogin || l.By == ByPassword)
+	if byPassword {
+		at, text = look.Accepted, fmt.Sprintf("credential %q was accepted at %s", e.Credential, stamp(look.Accepted))
 	}
-	text := "logged in by " + l.By
-	if l.Account != "" {
-		text += " as " + Printable(l.Account)
+	if at.IsZero() {
+		return check(CheckCredential, CheckUnknown, "the machine was read with a session that was opened before; credential %q was not tried", e.Credential)
 	}
-	if l.Refused != "" {
-		text += ", and not by a certificate of the site: " + Printable(l.Refused)
+	if isLogin {
+		text = "logged in by " + l.By
+		if l.Account != "" {
+			text += " as " + Printable(l.Account)
+		}
+		if byPassword {
+			text += " at " + stamp(at)
+		} else {
+			text += ", and read since " + stamp(at)
+		}
+		if l.Refused != "" {
+			text += "; not by a certificate of the site: " + Printable(l.Refused)
+		}
 	}
-	return text
+	c := check(CheckCredential, CheckOK, "%s", text)
+	c.Seen = at
+	return c
 }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.DateTime + "Z") }
 
 func machineCheck(n *Node, look Look, check func(string, Outcome, string, ...any) Check) Check {
 	switch designed := n.Machine(); {

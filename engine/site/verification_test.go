@@ -17,7 +17,8 @@ func TestVerifyClaimsOnlyWhatWasSeen(t *testing.T) {
 	moved := bmc
 	moved.URL = "redfish+https://192.0.2.9/redfish/v1/Systems/1"
 	recent := now.Add(-time.Second)
-	well := site.Look{When: recent, Endpoint: bmc, Machine: own}
+	earlier := now.Add(-time.Hour)
+	well := site.Look{When: recent, Endpoint: bmc, Machine: own, Accepted: earlier}
 	with := func(change func(*site.Look)) site.Look { l := well; change(&l); return l }
 	const ok, wrong, unknown = site.CheckOK, site.CheckWrong, site.CheckUnknown
 	for name, x := range map[string]struct {
@@ -26,10 +27,18 @@ func TestVerifyClaimsOnlyWhatWasSeen(t *testing.T) {
 		want   map[string]site.Outcome
 		phrase string // in some sentence
 	}{
-		"well":               {look: well, want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok}},
+		"well":            {look: well, want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok}},
+		"accepted before": {look: well, want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok}, phrase: `credential "bmc" was accepted at 2026-11-28 05:00:00Z`},
+		"not known to be accepted": {look: with(func(l *site.Look) { l.Accepted = time.Time{} }),
+			want: map[string]site.Outcome{"endpoint": ok, "credential": unknown, "machine": ok}, phrase: `opened before; credential "bmc" was not tried`},
+		"by key": {look: with(func(l *site.Look) { l.Accepted, l.Since = time.Time{}, earlier }),
+			want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok}, phrase: `with credential "bmc" since 2026-11-28 05:00:00Z`},
+		"by certificate": {look: with(func(l *site.Look) { l.Since, l.Login = earlier, &site.Login{By: site.ByCertificate, Account: "root"} }),
+			want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok}, phrase: "logged in by certificate as root, and read since 2026-11-28 05:00:00Z"},
 		"never":              {want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "not looked at since the daemon started"},
 		"old":                {look: with(func(l *site.Look) { l.When = now.Add(-time.Hour) }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "lately"},
 		"another URL":        {look: with(func(l *site.Look) { l.Endpoint = moved }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "changed the endpoint"},
+		"another trust":      {look: with(func(l *site.Look) { l.Endpoint.Trust.HostKeys = []string{"ssh-ed25519 AAAA"} }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "changed the endpoint"},
 		"another credential": {look: with(func(l *site.Look) { l.Endpoint.Credential = "old" }), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "changed the endpoint"},
 		"asked":              {look: well, asked: recent, want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "did not end yet"},
 		"asked in vain":      {look: well, asked: now.Add(-3 * time.Minute), want: map[string]site.Outcome{"endpoint": unknown, "credential": unknown}, phrase: "not looked at within 3m0s"},
@@ -52,6 +61,10 @@ func TestVerifyClaimsOnlyWhatWasSeen(t *testing.T) {
 		"no identity": {look: with(func(l *site.Look) { l.Machine = site.Identity{} }), want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": unknown}},
 		"less than the design": {look: with(func(l *site.Look) { l.Machine = site.Identity{Serial: "s"} }),
 			want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": unknown}},
+		"clock that is right": {look: with(func(l *site.Look) {
+			l.Login = &site.Login{By: site.ByPassword, Account: "root", Clock: site.Duration(time.Minute)}
+		}),
+			want: map[string]site.Outcome{"endpoint": ok, "credential": ok, "machine": ok, "clock": ok}, phrase: "off by 1m0s"},
 		"clock": {look: with(func(l *site.Look) {
 			l.Login = &site.Login{By: site.ByPassword, Account: "root", Clock: site.Duration(-5 * time.Minute)}
 		}),
@@ -67,6 +80,9 @@ func TestVerifyClaimsOnlyWhatWasSeen(t *testing.T) {
 				text += c.Sentence + "\n"
 				if c.Node != "n1" || c.Role != "r" || c.Subject != "manager" || c.Sentence == "" {
 					t.Errorf("%+v", c)
+				}
+				if c.Kind == site.CheckCredential && c.Outcome == ok && !c.Seen.Equal(earlier) {
+					t.Errorf("the credential was accepted an hour ago, and not at %s", c.Seen)
 				}
 			}
 			if len(got) != len(x.want) {

@@ -182,6 +182,12 @@ func (m *FakeMachine) Counts() Counts {
 	return m.counts
 }
 
+// Requests returns how many requests of any kind reached the machine so far, also those that failed.
+func (m *FakeMachine) Requests() int {
+	defer m.look()()
+	return m.requests
+}
+
 // Power returns "on" or "off", as a person beside the machine sees it.
 func (m *FakeMachine) Power() string {
 	defer m.look()()

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// An endpoint is wrong only if a request was sent to it. A login that waited in vain for the answers
+// of other machines was not.
+func TestTroubleOfALook(t *testing.T) {
+	value := secret.New("root", "x")
+	e := &Engine{Config: Config{Site: "s"}, loginDone: make(chan struct{}), underway: map[string]int{value.Digest("s"): driver.MostDenied}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	waited := login{e: e, who: "n1", url: "redfish+https://n1", credential: "bmc", value: value}.Login(ctx, func() error {
+		t.Error("the password was sent")
+		return nil
+	})
+	if !errors.Is(waited, driver.ErrBusy) {
+		t.Fatal(waited)
+	}
+	failed := func(class error) error { return fmt.Errorf("%w: so", class) }
+	for _, x := range []struct {
+		err   error
+		asked bool
+		want  site.Trouble
+	}{
+		{waited, true, site.TroubleNotAsked},
+		{failed(driver.ErrBusy), true, site.TroubleSilent},
+		{failed(driver.ErrUnreachable), true, site.TroubleSilent},
+		{failed(driver.ErrRefused), true, site.TroubleSilent},
+		{failed(driver.ErrRefused), false, site.TroubleNotAsked},
+		{failed(driver.ErrUnreachable), false, site.TroubleNotAsked},
+		{failed(driver.ErrDenied), true, site.TroubleDenied},
+		{failed(driver.ErrDenied), false, site.TroubleWithheld},
+		{driver.Withhold("denied before"), true, site.TroubleWithheld},
+		{noKey{failed(driver.ErrDenied)}, false, site.TroubleNoCredential},
+	} {
+		if got := troubleOf(x.err, x.asked); got != x.want {
+			t.Errorf("%v, asked %t: %q, want %q", x.err, x.asked, got, x.want)
+		}
+	}
+}
