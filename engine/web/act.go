@@ -156,28 +156,12 @@ func (c *question) load(q *request, page *Shell) error {
 		}
 		return nil
 	}
-	if digest != "" || c.Verb == site.VerbApprove || c.Verb == site.VerbDisapprove {
-		c.Digest = digest
-		if page.Status != nil && c.Verb == site.VerbApprove {
-			c.Losses, c.Digest = page.Status.Waiting, page.Status.Approve
-		}
-		switch {
-		case c.Verb == site.VerbApprove && c.Digest == "":
-			c.Gone = "Nothing waits for approval now."
-		case c.Verb == site.VerbDisapprove:
-			if page.Status != nil {
-				for _, e := range page.Status.Ledger {
-					if e.Set == c.Digest && e.IsOpen() {
-						c.Losses = append(c.Losses, e.Loss)
-					}
-				}
-			}
-			if len(c.Losses) == 0 {
-				c.Gone = "No open approval has this digest."
-			}
-		case digest != "" && digest != c.Digest:
-			c.Error = "What waits for approval has changed since you read it. This is what waits now."
-		}
+	switch c.Verb {
+	case site.VerbApprove:
+		c.loadSet(page.Status, digest)
+		return nil
+	case site.VerbDisapprove:
+		c.loadOpen(page.Status, digest)
 		return nil
 	}
 	var o control.Overview
@@ -186,6 +170,36 @@ func (c *question) load(q *request, page *Shell) error {
 	}
 	c.All = o.All
 	return nil
+}
+
+// loadSet finds out what the set that waits destroys. Its digest is in the form only with its losses.
+func (c *question) loadSet(s *site.Status, shown string) {
+	switch {
+	case s == nil:
+		c.Gone = "You may not read what this set destroys, so you cannot approve it here."
+		return
+	case s.Approve == "":
+		c.Gone = "Nothing waits for approval now."
+		return
+	case shown != "" && shown != s.Approve:
+		c.Error = "What waits for approval has changed since you read it. This is what waits now."
+	}
+	c.Losses, c.Digest = s.Waiting, s.Approve
+}
+
+// loadOpen finds out which approvals end.
+func (c *question) loadOpen(s *site.Status, digest string) {
+	c.Digest = digest
+	if s != nil {
+		for _, e := range s.Ledger {
+			if e.Set == digest && e.IsOpen() {
+				c.Losses = append(c.Losses, e.Loss)
+			}
+		}
+	}
+	if len(c.Losses) == 0 {
+		c.Gone = "No open approval has this digest."
+	}
 }
 
 // act asks the API to act, as the form says.
