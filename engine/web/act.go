@@ -63,8 +63,11 @@ type question struct {
 	Losses site.Losses
 	What   string // what is approved of a node
 	Status *site.NodeStatus
+	// Plan is all that the approval of a node is for; nil for nothing. Revision is the one in force, where the
+	// caller may read it.
+	Plan     *site.NodePlan
+	Revision site.Revision
 	All    int
-	On     int // nodes that are on, as far as that is known
 	// Incidents are those that hold the node, or the one that is confirmed by its ID Confirm. Look is
 	// what a daemon says that it would do.
 	Incidents []site.IncidentState
@@ -90,7 +93,7 @@ func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values,
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such action"})
 		return
 	}
-	q := &request{s: s, r: r, site: r.PathValue("site"), node: given.Get("node"), whole: true}
+	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: given.Get("node"), whole: true}
 	page, err := q.shell("do", a.Label)
 	if err == nil && !page.mayAsk(a, given) {
 		err = &answer{status: http.StatusForbidden, Text: page.Who + " may not " + string(a.Verb) + " here"}
@@ -149,7 +152,10 @@ func (c *question) load(q *request, page *Shell) error {
 		}
 		c.Status = &d.Status
 		if c.Verb == site.VerbApprove {
-			c.What, c.Shown = d.Status.Approve, d.Status.Approval
+			c.What, c.Shown, c.Plan = d.Status.Approve, d.Status.Approval, d.Plan
+			if page.Status != nil {
+				c.Revision = page.Status.Applied
+			}
 			if c.What == "" {
 				c.Gone = "Nothing of " + c.Node + " waits for approval now."
 			}

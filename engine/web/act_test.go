@@ -1,8 +1,11 @@
 package web
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Whoever may approve on some racks and may not read the status of the site is offered no set: the page
@@ -22,6 +25,25 @@ func TestNoSetIsApprovedUnseen(t *testing.T) {
 		}
 		if got := strings.Contains(text, "You may not read what this set destroys, so you cannot approve it here."); got == offered {
 			t.Errorf("%s: is told that they may not read it: %t", who, got)
+		}
+	}
+}
+
+// The approval of a node is for its whole plan: whoever gives it sees all steps and why others wait.
+func TestApprovalOfNodeShowsItsSteps(t *testing.T) {
+	plan := site.NodePlan{Node: "db-1", Blocked: []string{"the generation is lower"}, Waiting: "the installer runs", Reported: []string{"the time zone differs"}}
+	for i := range 60 {
+		plan.Steps = append(plan.Steps, site.Step{Node: "db-1", Action: site.ActionBIOS, Impact: site.ImpactReboot, Changes: []site.Change{{Field: fmt.Sprintf("setting-%d.", i), Have: "a", Want: "b"}}})
+	}
+	_, text := asked(opened(t, &fleet{said: "there", plans: []site.NodePlan{plan}}), "GET", "/sites/berlin/do/approve?node=db-1", "")
+	for _, part := range []string{"powers off db-1", "60 steps", "the generation is lower", "the installer runs", "the time zone differs", "By revision <code>0123456", `name="shown" value="` + digestOfSet} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not shown", part)
+		}
+	}
+	for i := range 60 {
+		if !strings.Contains(text, fmt.Sprintf("setting-%d.", i)) {
+			t.Errorf("step %d is not shown", i)
 		}
 	}
 }
