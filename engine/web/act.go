@@ -98,13 +98,15 @@ func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values,
 	if err == nil && !page.mayAsk(a, given) {
 		err = &answer{status: http.StatusForbidden, Text: page.Who + " may not " + string(a.Verb) + " here"}
 	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
 	c := &known
 	c.Act, c.Node, c.Given, c.Back = a, q.node, given, back(q)
-	if err := c.load(q, page); err != nil {
+	if err == nil {
+		err = c.load(q, page)
+	}
+	if err != nil && c.Error != "" { // what became of an order is more than why its form is not shown again
+		err = &answer{status: status, Text: c.Error}
+	}
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -188,7 +190,7 @@ func (c *question) loadSet(s *site.Status, shown string) {
 		c.Gone = "Nothing waits for approval now."
 		return
 	case shown != "" && shown != s.Approve:
-		c.Error = "What waits for approval has changed since you read it. This is what waits now."
+		c.Error = strings.TrimSpace(c.Error + " What waits for approval has changed since you read it. This is what waits now.")
 	}
 	c.Losses, c.Digest = s.Waiting, s.Approve
 }
@@ -235,7 +237,11 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := q.do(http.MethodPost, q.ofSite(a.route()), body, &done); err != nil {
 		e := asAnswer(err)
-		s.confirm(w, r, r.PostForm, question{Error: "Nothing was done: " + e.Text}, e.status)
+		says := "Nothing was done: " + e.Text
+		if e.status >= http.StatusInternalServerError { // it may have failed after it was done
+			says = "Slipway does not know whether this was done. Look at the node and the audit log before you repeat it: " + e.Text
+		}
+		s.confirm(w, r, r.PostForm, question{Error: says}, e.status)
 		return
 	}
 	if a.Verb == site.VerbVerify {
@@ -247,9 +253,8 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page, err := q.shell("do", a.Label)
-	if err != nil {
-		s.fail(w, r, err)
-		return
+	if err != nil { // which changes nothing about the order
+		page = s.bare(r, "do", a.Label)
 	}
 	page.Content = &question{Act: a, Node: q.node, Done: done.Done, Back: back(q)}
 	s.write(w, "do", page, http.StatusOK)

@@ -47,3 +47,44 @@ func TestApprovalOfNodeShowsItsSteps(t *testing.T) {
 		}
 	}
 }
+
+// "Nothing was done" is said only where that is known: where the daemon refused. What else went wrong may
+// have happened after the order was carried out.
+func TestUnknownOutcomeIsSaid(t *testing.T) {
+	own := []string{"Sec-Fetch-Site", "same-origin"}
+	for reason, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"refuse": {409, "Nothing was done: refused: not now"},
+		"break":  {500, "Slipway does not know whether this was done. Look at the node and the audit log before you repeat it: the records cannot be written"},
+	} {
+		f := &fleet{said: "there"}
+		status, text := asked(opened(t, f), "POST", "/sites/berlin/do/pause", "reason="+reason+"&sure=yes", own...)
+		if status != want.status || !strings.Contains(text, want.says) || strings.Count(text, "was done") != 1 {
+			t.Errorf("%s: %d\n%s", reason, status, text)
+		}
+	}
+}
+
+// An order that was carried out is reported as done, also where the rest of the page cannot be made then.
+func TestDoneIsSaidWithoutPage(t *testing.T) {
+	f := &fleet{said: "there"}
+	h := opened(t, f)
+	f.broken = true
+	status, text := asked(h, "POST", "/sites/berlin/do/pause", "reason=smoke&sure=yes", "Sec-Fetch-Site", "same-origin")
+	if status != 200 || len(f.orders) != 1 || !strings.Contains(text, "<h1>Done</h1>") || !strings.Contains(text, "pause is done there") {
+		t.Errorf("%d, %d orders\n%s", status, len(f.orders), text)
+	}
+}
+
+// A form that was refused says why, also where the form cannot be shown again.
+func TestRefusalIsSaidWithoutForm(t *testing.T) {
+	f := &fleet{said: "there"}
+	h := opened(t, f)
+	f.broken = true
+	status, text := asked(h, "POST", "/sites/berlin/do/pause", "reason=break&sure=yes", "Sec-Fetch-Site", "same-origin")
+	if status != 500 || !strings.Contains(text, "Slipway does not know whether this was done.") {
+		t.Errorf("%d\n%s", status, text)
+	}
+}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +30,8 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
+	// broken has every report fail.
+	broken bool
 	// plans are those of nodes besides web-2.
 	plans []site.NodePlan
 	now  time.Time
@@ -106,6 +109,9 @@ func (f *fleet) loss() site.Loss {
 func (f *fleet) Report(string) (site.Report, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.broken {
+		return site.Report{}, errors.New("the records cannot be read")
+	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
 	s := site.Status{Site: "berlin", Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
@@ -208,6 +214,9 @@ func (f *fleet) Do(_ context.Context, _ string, o site.Order) (string, error) {
 	defer f.mu.Unlock()
 	if o.Reason == "refuse" {
 		return "", fmt.Errorf("%w: not now", site.ErrRefused)
+	}
+	if o.Reason == "break" {
+		return "", errors.New("the records cannot be written")
 	}
 	if o.DryRun {
 		return "Slipway would put these under quarantine: " + strings.Join(o.Nodes, ", ") + "\n1. credential bmc " + f.said, nil

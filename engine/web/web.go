@@ -188,11 +188,18 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 // fail shows an error as a page that says what to do.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := asAnswer(err)
-	page := &Shell{Title: "Not shown", Name: "error", Now: s.now(), Content: a, Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
+	page := s.bare(r, "error", "Not shown")
+	page.Content = a
+	s.write(w, "error", page, a.status)
+}
+
+// bare is a page about which the API was not asked.
+func (s *Site) bare(r *http.Request, name, title string) *Shell {
+	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
 	if name := r.PathValue("site"); site.Printable(name) == name && len(name) < 64 {
 		page.Site = name
 	}
-	s.write(w, "error", page, a.status)
+	return page
 }
 
 // write renders a page, and makes it printable.
