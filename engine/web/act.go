@@ -28,13 +28,13 @@ type Act struct {
 var Acts = []Act{
 	{Verb: site.VerbApprove, Label: "Approve", Does: "Slipway carries out exactly what is listed here, as soon as windows and limits allow it.", Until: "An approval that was not used can be taken back.", Site: true, Node: true, Grave: true},
 	{Verb: site.VerbDisapprove, Label: "Take back approval", Does: "Approvals that were not used yet end. Nothing that has begun is undone.", Site: true, Node: true},
-	{Verb: site.VerbPause, Label: "Pause", Does: "Slipway begins no further step. A step that runs is finished. Machines keep running.", Until: "Resume ends the pause.", Site: true, Node: true, Reason: true},
+	{Verb: site.VerbPause, Label: "Pause", Does: "Slipway continues to look at machines and stops changing them. What is in progress on a machine stops before its next request. Machines keep running.", Until: "Resume ends the pause.", Site: true, Node: true, Reason: true},
 	{Verb: site.VerbResume, Label: "Resume", Does: "Slipway works again, and begins with what is pending.", Site: true, Node: true},
-	{Verb: site.VerbRetry, Label: "Retry now", Does: "Slipway tries again now, without waiting. For the whole site this also continues a halted rollout.", Site: true, Node: true},
+	{Verb: site.VerbRetry, Label: "Retry now", Does: "Slipway tries now instead of waiting, and tries a refused credential once more. For the whole site this also continues a halted rollout.", Site: true, Node: true},
 	{Verb: site.VerbQuarantine, Label: "Quarantine", Does: "Slipway forces the power off at once, without a shutdown, and keeps it off. Running work on the machine is cut off, and unsaved data is lost.", Until: "Release ends the quarantine.", Site: true, Node: true, Reason: true, Grave: true},
 	{Verb: site.VerbRelease, Label: "Release", Does: "The quarantine ends. Slipway powers the machine on if the design says so.", Site: true, Node: true},
 	{Verb: site.VerbIncident, Label: "Report a compromise", Does: "Slipway puts the nodes under quarantine: it forces their power off at once through their BMCs, and keeps it off. Running work is cut off, and unsaved data is lost. Windows, pauses and limits do not delay this. Slipway replaces no secret: it lists those that count as read.", Until: "A person releases each node, with the name of the incident.", Site: true, Node: true, Reason: true, Grave: true},
-	{Verb: site.VerbVerify, Label: "Verify now", Does: "Slipway looks at the machines now, and this page shows what is wrong or unknown. It changes no design and sends no password that was denied.", Site: true, Node: true},
+	{Verb: site.VerbVerify, Label: "Verify now", Does: "Slipway looks at the machines now. The next page shows what is wrong or unknown. It changes no design and sends no password that was denied.", Site: true, Node: true},
 	{Verb: site.VerbTakeOver, Label: "Take over", Does: "This daemon continues for the site although another one acted for it later. Do this only if the other daemon is gone: two daemons for one site undo each other's work.", Site: true, Reason: true, Grave: true},
 }
 

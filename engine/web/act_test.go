@@ -88,3 +88,18 @@ func TestRefusalIsSaidWithoutForm(t *testing.T) {
 		t.Errorf("%d\n%s", status, text)
 	}
 }
+
+// What a page says before an act is what the engine does.
+func TestActsSayWhatTheyDo(t *testing.T) {
+	h := opened(t, &fleet{said: "there"})
+	for verb, x := range map[string]struct{ has, hasNot string }{
+		"pause":  {"What is in progress on a machine stops before its next request.", "is finished"},
+		"retry":  {"tries a refused credential once more", ""},
+		"verify": {"The next page shows what is wrong or unknown.", "this page shows"},
+	} {
+		_, text := asked(h, "GET", "/sites/berlin/do/"+verb, "")
+		if !strings.Contains(text, x.has) || x.hasNot != "" && strings.Contains(text, x.hasNot) {
+			t.Errorf("%s does not say %q, or says %q", verb, x.has, x.hasNot)
+		}
+	}
+}
