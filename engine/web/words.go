@@ -157,6 +157,8 @@ func headline(p overviewPage) []string {
 	case len(parts) > 0:
 		parts[0] = strings.ToUpper(parts[0][:1]) + parts[0][1:]
 		return parts
+	case p.All == 0 && p.Some:
+		return []string{"You may see no node"}
 	case p.All == 0:
 		return []string{"No node is known"}
 	case p.Status.Paused != nil:
@@ -167,6 +169,9 @@ func headline(p overviewPage) []string {
 		return []string{"All nodes are in-sync", p.Caveat}
 	case c[site.InSync] == p.All:
 		return []string{"All nodes are as designed"}
+	}
+	if p.Some {
+		return []string{"Slipway is at work on nodes that you may see"}
 	}
 	return []string{"Slipway is at work, and nobody is needed"}
 }

@@ -74,3 +74,27 @@ func TestOverviewWithoutEvents(t *testing.T) {
 		t.Error("the overview says something else of events that it does not have")
 	}
 }
+
+// Somebody who may see some nodes is told nothing about the site: neither that it has no design, nor that
+// nothing is found or waits in it.
+func TestPartialOverviewSaysNothingOfTheSite(t *testing.T) {
+	f := &fleet{said: "there"}
+	address, as := onNetwork(t, f)
+	_, text, _ := sends(t, as("carol@example.org"), "GET", address+"/sites/berlin", "")
+	for _, part := range []string{"No design is in force", "about the design", "Nothing waits for a person", "Nothing has happened since the daemon"} {
+		if strings.Contains(text, part) {
+			t.Errorf("says %q", part)
+		}
+	}
+	for _, part := range []string{"Of the nodes that you may see", "1 finding about machines"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("does not say %q", part)
+		}
+	}
+	for want, n := range map[string][]site.NodeStatus{"You may see no node": nil, "Slipway is at work on nodes that you may see": {{Name: "n1", State: site.Progressing}}} {
+		p := overviewPage{Overview: control.OverviewOf(site.Report{Status: site.Status{Nodes: n}}), Some: true}
+		if says := strings.Join(headline(p), ", "); says != want {
+			t.Errorf("%q, want %q", says, want)
+		}
+	}
+}
