@@ -67,7 +67,7 @@ type question struct {
 	// caller may read it.
 	Plan     *site.NodePlan
 	Revision site.Revision
-	All    int
+	All      int
 	// Incidents are those that hold the node, or the one that is confirmed by its ID Confirm. Look is
 	// what a daemon says that it would do.
 	Incidents []site.IncidentState

@@ -34,7 +34,7 @@ type fleet struct {
 	broken bool
 	// plans are those of nodes besides web-2.
 	plans []site.NodePlan
-	now  time.Time
+	now   time.Time
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"

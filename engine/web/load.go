@@ -323,7 +323,6 @@ func agentLog(q *request) (any, []string, error) {
 type planPage struct {
 	site.Plan
 	More  string
-	First bool
 	Total int // nodes with something to say
 }
 
@@ -333,16 +332,14 @@ func plan(q *request) (any, []string, error) {
 		return nil, nil, err
 	}
 	after, all := q.r.URL.Query().Get("after"), p.Nodes
-	p.Nodes, p.First = nil, after == ""
-	seen := after == ""
+	p.Nodes = nil
 	for _, n := range all {
 		if len(n.Steps)+len(n.Blocked)+len(n.Reported) == 0 && n.Waiting == "" && n.Foreign == "" && n.Unproven == "" {
 			continue
 		}
 		p.Total++
 		switch {
-		case !seen:
-			seen = n.Node == after
+		case n.Node <= after:
 		case len(p.Nodes) < perPage:
 			p.Nodes = append(p.Nodes, n)
 		case p.More == "":
