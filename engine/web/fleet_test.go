@@ -30,6 +30,8 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
+	// waiting has the nodes besides those that are named wait for approval.
+	waiting bool
 	// broken has every report fail.
 	broken bool
 	// plans are those of nodes besides web-2.
@@ -126,6 +128,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 	for i, name := range f.names() {
 		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: "R750 " + f.said, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
+		if f.waiting && strings.HasPrefix(name, "x-") {
+			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet
+		}
 		switch name {
 		case "web-1":
 			n.State, n.Reason = site.Progressing, f.reason

@@ -38,6 +38,17 @@ func (p overviewPage) isHalted() bool {
 	return r != nil && r.Ended.IsZero() && r.Halted != ""
 }
 
+// MorePersons is how many nodes wait for a person besides those that are named.
+func (p overviewPage) MorePersons() int {
+	named := 0
+	for _, n := range p.Attention {
+		if n.NeedsPerson() {
+			named++
+		}
+	}
+	return p.Persons - named
+}
+
 // Waits says whether anything waits for a person, as far as the caller may see.
 func (p overviewPage) Waits() bool {
 	return len(p.Status.Waiting) > 0 || p.Persons > 0 || p.isHalted() || slices.ContainsFunc(p.Status.Incidents, func(i site.IncidentState) bool { return i.Acted.IsZero() })
@@ -372,26 +383,31 @@ func findings(q *request) (any, []string, error) {
 }
 
 type approvalsPage struct {
-	Set     string
-	Losses  site.Losses
-	Nodes   []site.NodeStatus
-	Ledger  []site.LedgerEntry
-	Persons int
+	Set    string
+	Losses site.Losses
+	Nodes  []site.NodeStatus // that wait for an approval of their own
+	Ledger []site.LedgerEntry
+	Some   bool // nothing of the whole site
 }
 
 func approvals(q *request) (any, []string, error) {
-	var o control.Overview
-	if err := q.get(q.ofSite("overview"), &o); err != nil {
+	p := approvalsPage{}
+	all, err := q.allNodes()
+	if err != nil {
 		return nil, nil, err
 	}
-	p := approvalsPage{Set: o.Status.Approve, Losses: o.Status.Waiting, Ledger: o.Status.Ledger, Persons: o.Persons}
-	slices.Reverse(p.Ledger)
-	for _, n := range o.Attention {
-		if n.Approve != "" {
-			p.Nodes = append(p.Nodes, n)
-		}
+	p.Nodes = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return n.Approve == "" })
+	var s site.Status
+	switch err := q.get(q.ofSite("status"), &s); {
+	case isDenied(err):
+		p.Some = true
+		return p, []string{q.ofSite("nodes")}, nil
+	case err != nil:
+		return nil, nil, err
 	}
-	return p, []string{q.ofSite("overview"), q.ofSite("status")}, nil
+	p.Set, p.Losses, p.Ledger = s.Approve, s.Waiting, s.Ledger
+	slices.Reverse(p.Ledger)
+	return p, []string{q.ofSite("status"), q.ofSite("nodes")}, nil
 }
 
 type auditPage struct {

@@ -52,7 +52,7 @@ func templates(s *Site) map[string]*template.Template {
 		"first":  func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
 		"isText": func(v any) bool { _, is := v.(string); return is },
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
-			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.Person || n.Approve != "" })
+			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
 		"isIn": func(v view, page string) bool { return v.name == page },
 	}

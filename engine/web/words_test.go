@@ -47,6 +47,7 @@ func TestHeadline(t *testing.T) {
 		"silent":              {status: node(func(n *site.NodeStatus) { n.Service = site.ServiceSilent }), says: "All nodes are in-sync, 1 whose system does not answer", tone: "unknown"},
 		"unseen":              {status: node(func(n *site.NodeStatus) { n.State = site.Unknown }), says: "1 node cannot be seen", tone: "unknown"},
 		"person":              {status: node(func(n *site.NodeStatus) { n.State, n.Person = site.Blocked, true }), says: "1 node waits for a person", tone: "wait", waits: true},
+		"approval":            {status: node(func(n *site.NodeStatus) { n.State, n.Approve = site.Blocked, "boots it again" }), says: "1 node waits for a person", tone: "wait", waits: true},
 		"incident":            {status: incident, says: "1 incident waits for confirmation", tone: "bad", waits: true},
 		"halted":              {status: halted, says: "The rollout is halted", tone: "bad", waits: true},
 		"incident acted on":   {status: acted, says: "1 incident is not over", tone: "bad"},
