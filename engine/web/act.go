@@ -66,6 +66,7 @@ type question struct {
 	// Plan is all that the approval of a node is for; nil for nothing. Revision is the one in force, where the
 	// caller may read it.
 	Plan     *site.NodePlan
+	Removal  *site.Removal
 	Revision site.Revision
 	All      int
 	// Incidents are those that hold the node, or the one that is confirmed by its ID Confirm. Look is
@@ -154,7 +155,7 @@ func (c *question) load(q *request, page *Shell) error {
 		}
 		c.Status = &d.Status
 		if c.Verb == site.VerbApprove {
-			c.What, c.Shown, c.Plan = d.Status.Approve, d.Status.Approval, d.Plan
+			c.What, c.Shown, c.Plan, c.Removal = d.Status.Approve, d.Status.Approval, d.Plan, d.Removal
 			if page.Status != nil {
 				c.Revision = page.Status.Applied
 			}

@@ -30,6 +30,8 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
+	// removes are the nodes that leave the design.
+	removes []site.Removal
 	// waiting has the nodes besides those that are named wait for approval.
 	waiting bool
 	// broken has every report fail.
@@ -151,7 +153,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 	step := site.Step{Node: "web-2", Action: site.ActionInstall, Impact: site.ImpactDestructive, Reason: "the design asks for generation 2 " + f.said, Loses: "everything on 2 disks", Expect: site.Duration(15 * time.Minute),
 		Changes: []site.Change{{Field: "generation", Have: "1", Want: "2", Origin: site.At("sites/berlin/site.cue", 3, 4, "node/web-2")}}, Undo: "cannot be undone"}
 	p := site.Plan{Version: 1, Site: "berlin", Revision: rev.ID, Nodes: []site.NodePlan{{Node: "web-2", Steps: []site.Step{step}, Blocked: []string{"needs approval " + f.said}, Seen: f.now}}}
-	p.Nodes = append(p.Nodes, f.plans...)
+	p.Nodes, p.Removes = append(p.Nodes, f.plans...), f.removes
 	return site.Report{Status: s, Plan: p, Findings: []site.Finding{{Code: "unused-profile", Severity: site.SeverityNote, Message: "nobody uses it " + f.said, File: "profiles/base.cue", Line: 3, Col: 1}}}, nil
 }
 

@@ -345,7 +345,7 @@ func plan(q *request) (any, []string, error) {
 	after, all := q.r.URL.Query().Get("after"), p.Nodes
 	p.Nodes = nil
 	for _, n := range all {
-		if len(n.Steps)+len(n.Blocked)+len(n.Reported) == 0 && n.Waiting == "" && n.Foreign == "" && n.Unproven == "" {
+		if !n.Pends() {
 			continue
 		}
 		p.Total++

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -40,5 +41,36 @@ func TestAllApprovalsAreListed(t *testing.T) {
 	_, text, _ := sends(t, as("carol@example.org"), "GET", address+"/sites/berlin/approvals", "")
 	if strings.Contains(text, "No approved loss") || strings.Contains(text, "<p>Nothing.</p>") || !strings.Contains(text, "You may not read which losses of the whole site wait or were approved.") {
 		t.Error("somebody who may see some nodes is told about the site")
+	}
+}
+
+// "Nothing is pending" is said of a node only where its plan has nothing at all and the node does not leave.
+func TestNothingPendsOnNode(t *testing.T) {
+	for name, x := range map[string]struct {
+		plan    site.NodePlan
+		removes []site.Removal
+		says    string
+	}{
+		"nothing":    {site.NodePlan{Notes: []string{"a note"}, Seen: time.Now()}, nil, "Nothing is pending."},
+		"never seen": {site.NodePlan{Notes: []string{"a note"}}, nil, "Not known: the machine was never seen."},
+		"none":       {site.NodePlan{Node: "db-2"}, nil, "Nothing is pending."},
+		"blocked":    {site.NodePlan{Blocked: []string{"the generation is lower"}}, nil, "the generation is lower"},
+		"waiting":    {site.NodePlan{Waiting: "the installer runs"}, nil, "the installer runs"},
+		"foreign":    {site.NodePlan{Foreign: "another system answers"}, nil, "another system answers"},
+		"unproven":   {site.NodePlan{Unproven: "it claims generation 2"}, nil, "it claims generation 2"},
+		"reported":   {site.NodePlan{Reported: []string{"the time zone differs"}}, nil, "the time zone differs"},
+		"leaves":     {site.NodePlan{Node: "db-2"}, []site.Removal{{Node: "db-1", Held: "more than the limit"}}, "This node leaves the design. Slipway does not change its machine. Not carried out yet: more than the limit"},
+	} {
+		if x.plan.Node == "" {
+			x.plan.Node = "db-1"
+		}
+		h := opened(t, &fleet{said: "there", plans: []site.NodePlan{x.plan}, removes: x.removes})
+		_, text := asked(h, "GET", "/sites/berlin/nodes/db-1", "")
+		if !strings.Contains(text, x.says) || strings.Contains(text, "Nothing is pending.") != (x.says == "Nothing is pending.") {
+			t.Errorf("%s: does not say %q, or says that nothing is pending", name, x.says)
+		}
+		if _, text := asked(h, "GET", "/sites/berlin/do/approve?node=db-1", ""); x.removes != nil && !strings.Contains(text, x.says) {
+			t.Errorf("%s: the approval does not say %q", name, x.says)
+		}
 	}
 }
