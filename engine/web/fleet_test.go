@@ -30,6 +30,8 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
+	// links are what a node has seen of its own.
+	links func(node string) *item.LinksSeen
 	// removes are the nodes that leave the design.
 	removes []site.Removal
 	// waiting has the nodes besides those that are named wait for approval.
@@ -60,7 +62,7 @@ func (f *fleet) Design(string) (*site.Site, error) {
 		Racks:    map[string]*site.Rack{"r1": {Location: f.said}, "r2": {}},
 		Networks: map[string]*site.Network{"mgmt": {CIDR: "192.0.2.0/24", VLAN: 10, Description: f.said, Gateway: "192.0.2.1"}}}
 	for i, name := range f.names() {
-		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: "r1", Labels: map[string]string{"note": f.said}, Power: "on",
+		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: "r1", Labels: map[string]string{"note": f.said}, Power: "on", Endpoints: map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}},
 			Interfaces: map[string]site.Interface{"eno1": {MAC: fmt.Sprintf("02:00:00:00:00:%02x", i%256), Switch: "leaf-1", Port: fmt.Sprintf("Ethernet1/%d", i), Networks: []string{"mgmt"}}},
 			Origins:    site.OriginsByPath(map[string]site.Origin{"power": site.At("sites/berlin/site.cue", 12, 3, "node/"+name), "labels.note": site.At("profiles/base.cue", 4, 1, "profile/base")})}
 	}
@@ -200,6 +202,10 @@ func (f *fleet) Closeup(_ context.Context, _, node string) (site.Closeup, error)
 	}
 	c := site.Closeup{Inventory: &site.Inventory{Manufacturer: f.said, Model: "R750", Drives: []site.Drive{{Part: site.Part{Name: "bay 1", Serial: f.said, Model: f.said}, Bytes: 1e12}}}}
 	c.Observed.Facets = map[site.Facet]site.FacetState{site.FacetInventory: {Seen: f.now.Add(-time.Minute)}}
+	if f.links != nil {
+		c.Observed.Links = f.links(node)
+		return c, nil
+	}
 	c.Observed.Links = &item.LinksSeen{Ports: []item.Port{{Name: "eno1", Carrier: "up", Neighbours: []item.Neighbour{{System: "leaf-1", Port: f.said}}}}}
 	return c, nil
 }

@@ -337,7 +337,7 @@ type planPage struct {
 	Total int // nodes with something to say
 }
 
-func plan(q *request) (any, []string, error) {
+func sitePlan(q *request) (any, []string, error) {
 	p := planPage{}
 	if err := q.get(q.ofSite("plan"), &p.Plan); err != nil {
 		return nil, nil, err
