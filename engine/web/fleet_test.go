@@ -188,6 +188,14 @@ func (f *fleet) happens(text string) {
 	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: "web-1", Kind: site.EventState, Text: text})
 }
 
+// breaks has every report fail from now on, and tells of it.
+func (f *fleet) breaks() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = true
+	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Kind: site.EventState, Text: "broken"})
+}
+
 func (f *fleet) History(_ context.Context, _, node string) ([]site.Event, error) {
 	return []site.Event{{Seq: 1, When: f.now.Add(-time.Hour), Node: node, Kind: site.EventOrder, Text: "paused " + f.said, By: f.said}}, nil
 }
