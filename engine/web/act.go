@@ -74,7 +74,8 @@ type question struct {
 	Incidents []site.IncidentState
 	Confirm   string
 	Look      string
-	// Gone says why there is nothing to confirm.
+	// Note says what the form cannot show. Gone says why there is nothing to confirm.
+	Note  string
 	Gone  string
 	Error string
 	Given url.Values
@@ -116,7 +117,7 @@ func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values,
 		page.Title = c.Label
 	} else if c.Node != "" {
 		page.Title += " " + c.Node
-	} else if c.Verb != site.VerbApprove {
+	} else if c.Verb != site.VerbApprove && c.Verb != site.VerbDisapprove {
 		page.Title += ": whole site " + page.Site
 	}
 	s.write(w, "do", page, status)
@@ -163,6 +164,9 @@ func (c *question) load(q *request, page *Shell) error {
 				c.Gone = "Nothing of " + c.Node + " waits for approval now."
 			}
 		}
+		if c.Verb == site.VerbDisapprove {
+			c.loadOpen(page.Status, "")
+		}
 		return nil
 	}
 	switch c.Verb {
@@ -196,18 +200,29 @@ func (c *question) loadSet(s *site.Status, shown string) {
 	c.Losses, c.Digest = s.Waiting, s.Approve
 }
 
-// loadOpen finds out which approvals end.
+// loadOpen finds out which approvals end: those of a set or of a node. A set that the records do not list
+// can be taken back too, as a merged proposal may approve it.
 func (c *question) loadOpen(s *site.Status, digest string) {
 	c.Digest = digest
-	if s != nil {
-		for _, e := range s.Ledger {
-			if e.Set == digest && e.IsOpen() {
-				c.Losses = append(c.Losses, e.Loss)
-			}
+	switch {
+	case digest == "" && c.Node == "":
+		c.Gone = "Choose an approval on the page of approvals, or a node, to take it back."
+		return
+	case s == nil:
+		c.Note = "You may not read the records of approvals, so what ends is not shown."
+		return
+	}
+	for _, e := range s.Ledger {
+		if e.IsOpen() && (c.Node != "" && e.Loss.Node == c.Node || c.Node == "" && e.Set == digest) {
+			c.Losses = append(c.Losses, e.Loss)
 		}
 	}
-	if len(c.Losses) == 0 {
-		c.Gone = "No open approval has this digest."
+	switch {
+	case len(c.Losses) > 0:
+	case c.Node != "":
+		c.Note = "No open approval of " + c.Node + " is in the records."
+	default:
+		c.Note = "No open approval with this digest is in the records. If a merged proposal approved it, that ends."
 	}
 }
 

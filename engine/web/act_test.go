@@ -103,3 +103,26 @@ func TestActsSayWhatTheyDo(t *testing.T) {
 		}
 	}
 }
+
+// Whoever takes approvals back sees which ones end, as far as they may. A digest that no record lists is
+// taken back too: a merged proposal may have approved it.
+func TestTakeBackShowsWhatEnds(t *testing.T) {
+	address, as := onNetwork(t, &fleet{said: "there"})
+	const lost, form = "everything on 2 disks", `name="sure"`
+	const other = "ffffffffffffffffffffffffffffffff"
+	for _, x := range []struct{ who, of, says string }{
+		{"ana", "digest=" + digestOfSet, lost},
+		{"ana", "node=web-2", lost},
+		{"ana", "node=db-1", "No open approval of db-1 is in the records."},
+		{"ana", "digest=" + other, "No open approval with this digest is in the records."},
+		{"carol", "node=web-2", "You may not read the records of approvals, so what ends is not shown."},
+	} {
+		_, text, _ := sends(t, as(x.who+"@example.org"), "GET", address+"/sites/berlin/do/disapprove?"+x.of, "")
+		if !strings.Contains(text, x.says) || !strings.Contains(text, form) || strings.Contains(text, "whole site") || strings.Contains(text, lost) != (x.says == lost) {
+			t.Errorf("%s, %s: does not say %q, or has no form", x.who, x.of, x.says)
+		}
+	}
+	if _, text, _ := sends(t, as("ana@example.org"), "GET", address+"/sites/berlin/do/disapprove", ""); strings.Contains(text, form) || !strings.Contains(text, "Choose an approval") {
+		t.Error("a form that names nothing is offered")
+	}
+}
