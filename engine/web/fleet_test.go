@@ -30,6 +30,9 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
+	// more are sites besides berlin. unracked has neither racks nor nodes in them.
+	more     []string
+	unracked bool
 	// links are what a node has seen of its own.
 	links func(node string) *item.LinksSeen
 	// removes are the nodes that leave the design.
@@ -47,7 +50,7 @@ const digestOfIncident = "abcdef0123456789abcdef0123456789"
 
 const digestOfSet = "0123456789abcdef0123456789abcdef"
 
-func (f *fleet) Sites() []string { return []string{"berlin"} }
+func (f *fleet) Sites() []string { return append([]string{"berlin"}, f.more...) }
 
 func (f *fleet) names() []string {
 	all := []string{"db-1", "db-2", "web-1", "web-2", "web-3", "web-4"}
@@ -65,6 +68,9 @@ func (f *fleet) Design(string) (*site.Site, error) {
 		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: "r1", Labels: map[string]string{"note": f.said}, Power: "on", Endpoints: map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}},
 			Interfaces: map[string]site.Interface{"eno1": {MAC: fmt.Sprintf("02:00:00:00:00:%02x", i%256), Switch: "leaf-1", Port: fmt.Sprintf("Ethernet1/%d", i), Networks: []string{"mgmt"}}},
 			Origins:    site.OriginsByPath(map[string]site.Origin{"power": site.At("sites/berlin/site.cue", 12, 3, "node/"+name), "labels.note": site.At("profiles/base.cue", 4, 1, "profile/base")})}
+	}
+	if f.unracked {
+		s.Racks = nil
 	}
 	return s, nil
 }
@@ -132,6 +138,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 	for i, name := range f.names() {
 		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: "R750 " + f.said, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
+		if f.unracked {
+			n.Rack = ""
+		}
 		if f.waiting && strings.HasPrefix(name, "x-") {
 			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet
 		}

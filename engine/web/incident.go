@@ -27,7 +27,7 @@ func incidents(q *request) (any, []string, error) {
 	if p.Name != "" {
 		p.All = slices.DeleteFunc(p.All, func(i site.IncidentState) bool { return i.Name != p.Name })
 		if len(p.All) == 0 {
-			return nil, nil, &answer{status: 404, Text: "there is no incident of that name: it was never confirmed, and its lines have left the design"}
+			return nil, nil, &answer{status: 404, Text: "neither the records nor the design in force has an incident of this name: the page Incidents lists all"}
 		}
 	}
 	return p, []string{q.ofSite("status")}, nil

@@ -44,6 +44,36 @@ func TestAllApprovalsAreListed(t *testing.T) {
 	}
 }
 
+// The list of sites says of each what a person has to know first: "none" hides no incident, halt or problem.
+func TestSitesSayWhatWaits(t *testing.T) {
+	_, text := asked(opened(t, &fleet{said: "there", more: []string{"paris"}}), "GET", "/", "")
+	if strings.Count(text, "2 compromised machines are not proven off, 1 incident waits for confirmation") != 2 || strings.Contains(text, ">none<") {
+		t.Error("the sites do not say that incidents wait")
+	}
+}
+
+// A page without anything says why: a filter, what the caller may see, or the design.
+func TestEmptyPagesSayWhy(t *testing.T) {
+	racked, unracked := &fleet{said: "there"}, &fleet{said: "there", unracked: true}
+	at, as := onNetwork(t, unracked)
+	for path, says := range map[string]string{
+		"/racks?q=nothing": "No rack matches this filter.",
+		"/racks?from=99":   "There are no more racks.",
+	} {
+		if _, text := asked(opened(t, racked), "GET", "/sites/berlin"+path, ""); !strings.Contains(text, says) {
+			t.Errorf("%s does not say %q", path, says)
+		}
+	}
+	for who, says := range map[string]string{"ana@example.org": "No rack is in the design.", "carol@example.org": "No node that you may see is in a rack."} {
+		if _, text, _ := sends(t, as(who), "GET", at+"/sites/berlin/racks", ""); !strings.Contains(text, says) {
+			t.Errorf("%s is not told %q", who, says)
+		}
+	}
+	if status, text := asked(opened(t, racked), "GET", "/sites/berlin/incidents?name=none", ""); status != 404 || !strings.Contains(text, "neither the records nor the design in force has an incident of this name") {
+		t.Errorf("an incident that is not known: %d", status)
+	}
+}
+
 // "Nothing is pending" is said of a node only where its plan has nothing at all and the node does not leave.
 func TestNothingPendsOnNode(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -20,7 +20,8 @@ type racksPage struct {
 	Filter  url.Values
 	Total   int
 	More    string
-	Outside int // nodes that are in no rack
+	Outside int  // nodes that are in no rack
+	Some    bool // the design is not for the caller
 }
 
 type rackPicture struct {
@@ -50,7 +51,10 @@ func racks(q *request) (any, []string, error) {
 		return nil, nil, err
 	}
 	var design site.Site
-	if err := q.get(q.ofSite("design"), &design); err != nil && !isDenied(err) {
+	denied := false
+	if err := q.get(q.ofSite("design"), &design); isDenied(err) {
+		denied = true
+	} else if err != nil {
 		return nil, nil, err
 	}
 	given, kept := q.r.URL.Query(), url.Values{}
@@ -68,7 +72,7 @@ func racks(q *request) (any, []string, error) {
 		}
 	}
 	drawn := present.Elevations(design.Racks, all, v)
-	p := racksPage{Filter: kept, Total: len(drawn)}
+	p := racksPage{Filter: kept, Total: len(drawn), Some: denied}
 	for _, n := range all {
 		if n.Rack == "" {
 			p.Outside++

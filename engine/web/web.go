@@ -169,15 +169,18 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	type line struct {
-		Name string
-		control.Overview
-		Err string
+		Name     string
+		Overview overviewPage
+		Err      string
 	}
 	var all []line
 	for _, name := range page.Sites {
-		l := line{Name: name}
-		if err := q.get("/sites/"+name+"/overview", &l.Overview); err != nil {
+		l, of := line{Name: name}, *q
+		of.site = name
+		if o, _, err := overview(&of); err != nil {
 			l.Err = err.Error()
+		} else {
+			l.Overview = o.(overviewPage)
 		}
 		all = append(all, l)
 	}
