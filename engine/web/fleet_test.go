@@ -30,6 +30,8 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
+	// many is how many findings, checks and lines of a log there are besides the usual ones.
+	many int
 	// more are sites besides berlin. unracked has neither racks nor nodes in them.
 	more     []string
 	unracked bool
@@ -79,11 +81,15 @@ func (f *fleet) Where(string, string) (rack, role string, known bool) { return "
 
 func (f *fleet) Verification(string) (site.Verification, error) {
 	run := &site.VerificationRun{Since: f.now, Until: f.now.Add(3 * time.Minute), By: f.said, Nodes: 6, Looked: 2}
-	return site.Verification{Site: "berlin", When: f.now, Run: run, Checks: []site.Check{
+	checks := make([]site.Check, f.many)
+	for i := range checks {
+		checks[i] = site.Check{Subject: "manager", Outcome: site.CheckWrong, Sentence: "its BMC does not answer"}
+	}
+	return site.Verification{Site: "berlin", When: f.now, Run: run, Checks: append(checks, []site.Check{
 		{Node: "db-1", Subject: f.said, Outcome: site.CheckWrong, Sentence: f.said, Release: f.said, Seen: f.now},
 		{Node: "web-1", Subject: "manager", Outcome: site.CheckOK, Sentence: "its BMC answers", Seen: f.now},
 		{Subject: "source", Outcome: site.CheckUnknown, Sentence: "not looked at"},
-	}}, nil
+	}...)}, nil
 }
 
 func (f *fleet) RunVerification(_ context.Context, _ string, r site.VerificationRequest) (site.VerificationRun, error) {
@@ -165,7 +171,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 		Changes: []site.Change{{Field: "generation", Have: "1", Want: "2", Origin: site.At("sites/berlin/site.cue", 3, 4, "node/web-2")}}, Undo: "cannot be undone"}
 	p := site.Plan{Version: 1, Site: "berlin", Revision: rev.ID, Nodes: []site.NodePlan{{Node: "web-2", Steps: []site.Step{step}, Blocked: []string{"needs approval " + f.said}, Seen: f.now}}}
 	p.Nodes, p.Removes = append(p.Nodes, f.plans...), f.removes
-	return site.Report{Status: s, Plan: p, Findings: []site.Finding{{Code: "unused-profile", Severity: site.SeverityNote, Message: "nobody uses it " + f.said, File: "profiles/base.cue", Line: 3, Col: 1}}}, nil
+	return site.Report{Status: s, Plan: p, Findings: append(make([]site.Finding, f.many), site.Finding{Code: "unused-profile", Severity: site.SeverityNote, Message: "nobody uses it " + f.said, File: "profiles/base.cue", Line: 3, Col: 1})}, nil
 }
 
 func (f *fleet) Chart(string) (site.RolloutChart, error) {
@@ -232,7 +238,7 @@ func (f *fleet) Console(context.Context, string, string) ([]byte, error) {
 }
 
 func (f *fleet) Said(context.Context, string, string) ([]site.Said, error) {
-	return []site.Said{{Seq: 1, When: f.now, Text: "unpacking " + f.said}}, nil
+	return append(make([]site.Said, f.many), site.Said{Seq: 1, When: f.now, Text: "unpacking " + f.said}), nil
 }
 
 func (f *fleet) CertifyLogin(context.Context, string, site.SSHRequest) (site.SSHGrant, error) {

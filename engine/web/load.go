@@ -325,10 +325,15 @@ func console(q *request) (any, []string, error) {
 	return string(text), []string{q.ofNode("/console")}, nil
 }
 
+type agentLogPage struct {
+	Lines []site.Said // the last ones
+	Total int
+}
+
 func agentLog(q *request) (any, []string, error) {
 	var lines []site.Said
 	err := q.get(q.ofNode("/agent-log"), &lines)
-	return lines[max(0, len(lines)-mostLines):], []string{q.ofNode("/agent-log")}, err
+	return agentLogPage{lines[max(0, len(lines)-mostLines):], len(lines)}, []string{q.ofNode("/agent-log")}, err
 }
 
 type planPage struct {
@@ -361,9 +366,11 @@ func sitePlan(q *request) (any, []string, error) {
 }
 
 type findingsPage struct {
-	Design   []site.Finding
-	Machines []control.NodePage
-	Total    int
+	Design []site.Finding
+	Total  int
+	// Machines are nodes with findings, All how many there are.
+	Machines []site.NodeStatus
+	All      int
 }
 
 func findings(q *request) (any, []string, error) {
@@ -373,21 +380,24 @@ func findings(q *request) (any, []string, error) {
 	}
 	p.Total = len(p.Design)
 	p.Design = p.Design[:min(len(p.Design), mostLines)]
-	var page control.NodePage
-	if err := q.get(q.ofSite("nodes?limit=1000"), &page); err != nil {
+	all, err := q.allNodes()
+	if err != nil {
 		return nil, nil, err
 	}
-	page.Nodes = slices.DeleteFunc(page.Nodes, func(n site.NodeStatus) bool { return len(n.Findings) == 0 })
-	p.Machines = append(p.Machines, page)
+	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return len(n.Findings) == 0 })
+	p.All, p.Machines = len(all), all[:min(len(all), mostLines)]
 	return p, []string{q.ofSite("findings"), q.ofSite("nodes")}, nil
 }
 
 type approvalsPage struct {
 	Set    string
 	Losses site.Losses
-	Nodes  []site.NodeStatus // that wait for an approval of their own
-	Ledger []site.LedgerEntry
-	Some   bool // nothing of the whole site
+	// Nodes wait for an approval of their own, All is how many do. Ledger are the last approvals of Entries.
+	Nodes   []site.NodeStatus
+	All     int
+	Ledger  []site.LedgerEntry
+	Entries int
+	Some    bool // nothing of the whole site
 }
 
 func approvals(q *request) (any, []string, error) {
@@ -396,7 +406,8 @@ func approvals(q *request) (any, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p.Nodes = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return n.Approve == "" })
+	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return n.Approve == "" })
+	p.All, p.Nodes = len(all), all[:min(len(all), mostLines)]
 	var s site.Status
 	switch err := q.get(q.ofSite("status"), &s); {
 	case isDenied(err):
@@ -407,6 +418,8 @@ func approvals(q *request) (any, []string, error) {
 	}
 	p.Set, p.Losses, p.Ledger = s.Approve, s.Waiting, s.Ledger
 	slices.Reverse(p.Ledger)
+	p.Entries = len(p.Ledger)
+	p.Ledger = p.Ledger[:min(p.Entries, mostLines)]
 	return p, []string{q.ofSite("status"), q.ofSite("nodes")}, nil
 }
 
@@ -448,6 +461,7 @@ type verifyPage struct {
 	site.Verification
 	Counts map[string]int
 	Only   string
+	Total  int // checks that the filter leaves
 }
 
 // verify shows what the last observations say of everything around the site, what is wrong first.
@@ -464,6 +478,7 @@ func verify(q *request) (any, []string, error) {
 	slices.SortStableFunc(p.Checks, func(a, b site.Check) int {
 		return slices.Index(ranks, a.Outcome) - slices.Index(ranks, b.Outcome)
 	})
-	p.Checks = p.Checks[:min(len(p.Checks), mostLines)]
+	p.Total = len(p.Checks)
+	p.Checks = p.Checks[:min(p.Total, mostLines)]
 	return p, []string{q.ofSite("verification")}, nil
 }

@@ -104,3 +104,22 @@ func TestNothingPendsOnNode(t *testing.T) {
 		}
 	}
 }
+
+// A list that is cut says so, and how much it leaves out.
+func TestCutListsSaySo(t *testing.T) {
+	f := &fleet{said: "there", size: 600, waiting: true, many: 600}
+	h := opened(t, f)
+	for path, says := range map[string]string{
+		"/verify":                "The first 500 of 603 are shown.",
+		"/findings":              "The first 500 of 601 are shown.",
+		"/nodes/web-1/agent-log": "The last 500 of 601 are shown.",
+		"/approvals":             "The first 500 of 601 are shown.",
+	} {
+		if _, text := asked(h, "GET", "/sites/berlin"+path, ""); strings.Count(text, says) != strings.Count(text, " are shown.") || !strings.Contains(text, says) {
+			t.Errorf("%s does not say %q", path, says)
+		}
+	}
+	if _, text := asked(h, "GET", "/sites/berlin/verify?outcome=ok", ""); strings.Contains(text, "are shown") {
+		t.Error("a list that is whole says that it is cut")
+	}
+}
