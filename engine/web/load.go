@@ -339,6 +339,7 @@ func agentLog(q *request) (any, []string, error) {
 type planPage struct {
 	site.Plan
 	More  string
+	First string
 	Total int // nodes with something to say
 }
 
@@ -349,6 +350,9 @@ func sitePlan(q *request) (any, []string, error) {
 	}
 	after, all := q.r.URL.Query().Get("after"), p.Nodes
 	p.Nodes = nil
+	if after != "" {
+		p.First = "?"
+	}
 	for _, n := range all {
 		if !n.Pends() {
 			continue

@@ -123,3 +123,18 @@ func TestCutListsSaySo(t *testing.T) {
 		t.Error("a list that is whole says that it is cut")
 	}
 }
+
+// Long pages have a way back to their beginning.
+func TestPagersLeadBack(t *testing.T) {
+	h := opened(t, &fleet{said: "there", removes: []site.Removal{{Node: "old-1", Held: "more than the limit"}}})
+	for _, path := range []string{"/plan", "/rollout", "/nodes"} {
+		_, first := asked(h, "GET", "/sites/berlin"+path, "")
+		_, next := asked(h, "GET", "/sites/berlin"+path+"?after=web-1", "")
+		if strings.Contains(first, "First page") || !strings.Contains(next, `<a href="?">First page</a>`) {
+			t.Errorf("%s: the first page has a way to itself, or the next one none", path)
+		}
+	}
+	if _, text := asked(h, "GET", "/sites/berlin/plan", ""); !strings.Contains(text, "Not carried out yet: more than the limit") || strings.Contains(text, "Held:") {
+		t.Error("the plan does not say why a removal is not carried out")
+	}
+}

@@ -102,15 +102,15 @@ type rolloutPage struct {
 	SVG      template.HTML
 	Narrow   template.HTML
 	More     string
-	First    bool
+	First    string
 }
 
 func rollout(q *request) (any, []string, error) {
-	p := rolloutPage{First: true}
+	p := rolloutPage{}
 	asked := url.Values{"limit": {strconv.Itoa(perRows)}}
 	if after := q.r.URL.Query().Get("after"); after != "" {
 		asked.Set("after", after)
-		p.First = false
+		p.First = "?"
 	}
 	path := q.ofSite("rollout/chart?" + asked.Encode())
 	if err := q.get(path, &p.RolloutChart); err != nil {
