@@ -405,7 +405,7 @@ func (e *Engine) incidentsLocked() (all []site.IncidentState) {
 		}
 		i.Nodes = maps.Clone(i.Nodes)
 		for name, n := range i.Nodes {
-			n.Power = e.powerOfLocked(name, n)
+			n.Power, n.StaysOff = e.powerOfLocked(name, n)
 			i.Nodes[name] = n
 		}
 		all = append(all, i)
@@ -414,8 +414,8 @@ func (e *Engine) incidentsLocked() (all []site.IncidentState) {
 	return all
 }
 
-// powerOfLocked says what is known of the power of a node of an incident.
-func (e *Engine) powerOfLocked(name string, n site.IncidentNode) string {
+// powerOfLocked says what is known of the power of a node of an incident, and whether it is off now.
+func (e *Engine) powerOfLocked(name string, n site.IncidentNode) (says string, isOff bool) {
 	w := e.workers[name]
 	off := "not proven off"
 	if !n.Off.IsZero() {
@@ -423,22 +423,22 @@ func (e *Engine) powerOfLocked(name string, n site.IncidentNode) string {
 	}
 	switch {
 	case !n.Released.IsZero():
-		return fmt.Sprintf("%s; released at %s by %s", off, n.Released.UTC().Format(time.RFC3339), n.ReleasedBy)
+		return fmt.Sprintf("%s; released at %s by %s", off, n.Released.UTC().Format(time.RFC3339), n.ReleasedBy), false
 	case w == nil:
-		return off + "; the node has left the design, and Slipway does not reach its machine: check it by hand"
+		return off + "; the node has left the design, and Slipway does not reach its machine: check it by hand", false
 	}
 	p, seen := w.memory.Observed.Facets[site.FacetPower], w.memory.Observed.Seen()
 	switch {
 	case !w.node.Machine().Known():
-		return off + ": the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand"
+		return off + ": the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand", false
 	case w.blind && seen.IsZero():
-		return off + ": the BMC has never answered: " + w.status.Reason
+		return off + ": the BMC has never answered: " + w.status.Reason, false
 	case w.blind:
-		return fmt.Sprintf("%s: the BMC does not answer since %s: %s", off, seen.UTC().Format(time.RFC3339), w.status.Reason)
+		return fmt.Sprintf("%s: the BMC does not answer since %s: %s", off, seen.UTC().Format(time.RFC3339), w.status.Reason), false
 	case n.Off.IsZero():
-		return off + " yet: " + cmp.Or(w.status.Reason, "the machine was not looked at since")
+		return off + " yet: " + cmp.Or(w.status.Reason, "the machine was not looked at since"), false
 	case p.Have["state"] != "off":
-		return fmt.Sprintf("%s, and %s again since: Slipway switches it off again", off, cmp.Or(p.Have["state"], "unknown"))
+		return fmt.Sprintf("%s, and %s again since: Slipway switches it off again", off, cmp.Or(p.Have["state"], "unknown")), false
 	}
-	return off
+	return off, true
 }

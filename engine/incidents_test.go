@@ -100,8 +100,13 @@ func TestIncidentNamesASilentBMC(t *testing.T) {
 		w.fleet.Machine("n1").SetFault(drivertest.Healthy)
 		w.after(5 * time.Minute)
 		w.powers("off", "n1")
-		if p := w.incident("shell").Nodes["n1"].Power; !strings.HasPrefix(p, "power seen off at") {
-			t.Errorf("n1: %s", p)
+		if n := w.incident("shell").Nodes["n1"]; !strings.HasPrefix(n.Power, "power seen off at") || !n.StaysOff {
+			t.Errorf("n1: %+v", n)
+		}
+		w.fleet.Machine("n1").SetFault(drivertest.Unreachable)
+		w.after(10 * time.Minute)
+		if n := w.incident("shell").Nodes["n1"]; n.Off.IsZero() || n.StaysOff {
+			t.Errorf("n1, which does not answer any more: %+v", n)
 		}
 	}, names(2)...)
 }

@@ -74,6 +74,9 @@ func TestDriftIsProposed(t *testing.T) {
 		if n.State != site.Blocked || n.Reason != "power.state is off and is designed as on (drift propose); proposed in #12" || len(n.Drafted) != 1 || n.Drafted[0].Number != 12 {
 			t.Errorf("n1 is %s: %s, %+v", n.State, n.Reason, n.Drafted)
 		}
+		if p := w.engine.Report().Plan.Nodes; len(p) != 1 || len(p[0].Reported) != 1 {
+			t.Errorf("the plan does not have the difference: %+v", p)
+		}
 		a := d.all()[0]
 		if a.Node != "n1" || a.Facet != site.FacetPower || len(a.Values) != 1 || a.Values[0].At() != "power" || string(a.Values[0].Value) != `"off"` {
 			t.Errorf("proposed is %+v", a)

@@ -162,7 +162,7 @@ func (e *Engine) Report() site.Report {
 		st.Nodes = append(st.Nodes, w.refreshLocked())
 		if w.leaving {
 			p.Removes = append(p.Removes, site.Removal{Node: name, Machine: w.memory.Observed.Identity, Held: w.status.Reason})
-		} else if len(w.plan.Steps)+len(w.plan.Blocked)+len(w.plan.NotActedOn)+len(w.plan.Notes)+len(w.plan.Findings) > 0 || w.plan.Waiting != "" {
+		} else if !w.plan.IsEmpty() {
 			p.Nodes = append(p.Nodes, w.plan)
 		}
 	}

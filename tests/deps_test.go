@@ -65,7 +65,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/design/rule", "engine/site engine/say engine/cleartext engine/window engine/layout schema"},
 	{"engine", "engine/incident engine/site engine/say engine/item engine/secret engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/discovery engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/sshca engine/artifact"},
 	{"engine/control", "engine/site engine/access engine/hostfile engine/item engine/serve engine/artifact"},
-	{"engine/web", "engine/site engine/access engine/say engine/item engine/present engine/control"},
+	{"engine/web", "engine/site engine/access engine/say engine/item engine/plan engine/present engine/control"},
 	{"engine/sitereport", "engine/site engine/say engine/present"},
 	{"engine/watch", "engine/site engine/say engine/present engine/access engine/control"},
 	{"sources/*", "engine/site engine/secret engine/repo"},

@@ -73,7 +73,7 @@ func OverviewOf(r site.Report) Overview {
 	o := Overview{Verdict: s.InWords(), Caveat: strings.TrimPrefix(s.Caveat(), ", "), All: len(s.Nodes), Counts: s.Counts(), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
 	for _, n := range s.Nodes {
 		o.Machines += len(n.Findings)
-		if n.Person {
+		if n.NeedsPerson() {
 			o.Persons++
 		}
 		if urgency(n) > 0 {
@@ -97,7 +97,7 @@ func OverviewOf(r site.Report) Overview {
 // urgency is how much a node needs somebody to look at it; 0 for not at all.
 func urgency(n site.NodeStatus) int {
 	switch {
-	case n.Person || n.Approve != "":
+	case n.NeedsPerson():
 		return 4
 	case n.State == site.Stalled || n.State == site.Foreign:
 		return 3

@@ -256,6 +256,8 @@ type NodeDetail struct {
 	Status site.NodeStatus `json:"status"`
 	// Plan is what Slipway is about to do to it; nil for nothing.
 	Plan *site.NodePlan `json:"plan,omitempty"`
+	// Removal is set if the node leaves the design.
+	Removal *site.Removal `json:"removal,omitempty"`
 }
 
 func nodeReads() []route {
@@ -306,6 +308,9 @@ func nodeOf(c *call) (any, error) {
 	d := NodeDetail{Status: r.Status.Nodes[i]}
 	if i := slices.IndexFunc(r.Plan.Nodes, func(n site.NodePlan) bool { return n.Node == c.node }); i >= 0 {
 		d.Plan = &r.Plan.Nodes[i]
+	}
+	if i := slices.IndexFunc(r.Plan.Removes, func(x site.Removal) bool { return x.Node == c.node }); i >= 0 {
+		d.Removal = &r.Plan.Removes[i]
 	}
 	return d, nil
 }

@@ -24,7 +24,7 @@ func Beyond(branch, merged *site.Plan) (more, anyway site.Plan, spared []string)
 			was = &site.NodePlan{}
 		}
 		fresh, old := partNode(*was, n)
-		if says(fresh) {
+		if !fresh.IsEmpty() {
 			more.Nodes = append(more.Nodes, fresh)
 		}
 		if len(old.Steps) > 0 {
@@ -65,6 +65,12 @@ func partNode(was, n site.NodePlan) (fresh, old site.NodePlan) {
 	if n.Waiting == was.Waiting {
 		fresh.Waiting = ""
 	}
+	if n.Foreign == was.Foreign {
+		fresh.Foreign = ""
+	}
+	if n.Unproven == was.Unproven {
+		fresh.Unproven = ""
+	}
 	return fresh, old
 }
 
@@ -77,9 +83,4 @@ func unsaid(all, known []string) []string {
 func alike(a, b site.Step) bool {
 	return a.Digest() == b.Digest() && a.Machine == b.Machine && a.Hypervisor == b.Hypervisor && a.Impact == b.Impact && a.Loses == b.Loses && a.Layout == b.Layout &&
 		a.Generation == b.Generation && reflect.DeepEqual(a.Image, b.Image)
-}
-
-// says reports whether a plan has anything for people to read.
-func says(n site.NodePlan) bool {
-	return len(n.Steps)+len(n.Blocked)+len(n.Reported)+len(n.NotActedOn)+len(n.Notes)+len(n.Findings) > 0 || n.Waiting != ""
 }

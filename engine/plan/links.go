@@ -21,18 +21,8 @@ func Links(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bo
 		return site.Links{}, nil
 	}
 	c := cabling{comparison: comparison{node: n}, site: s, seen: o.Links}
-	state := o.Facets[site.FacetLinks]
 	_, c.sets = o.Facets[site.FacetNetwork]
-	_, reachable := n.Endpoints[site.OS]
-	unread := ""
-	switch {
-	case !reachable:
-		unread = "Slipway cannot look at them: the design has no endpoint os for the node"
-	case state.Unread[string(site.FacetLinks)] != "":
-		unread = state.Unread[string(site.FacetLinks)]
-	case o.Links == nil:
-		unread = "they were not looked at yet"
-	}
+	unread := unreadLinks(n, o)
 	asks := false
 	for _, name := range slices.Sorted(maps.Keys(n.Interfaces)) {
 		if n.Carries(name) && !n.IsVirtual() {
@@ -52,6 +42,35 @@ func Links(s *site.Site, n *site.Node, o site.Observed, serves map[site.Facet]bo
 		return site.Links{State: site.LinksUnknown, Why: first(c.unknown)}, nil
 	}
 	return site.Links{State: site.LinksAsDesigned}, nil
+}
+
+// unreadLinks says why nobody has seen the links of a node; empty if somebody has.
+func unreadLinks(n *site.Node, o site.Observed) string {
+	_, reachable := n.Endpoints[site.OS]
+	switch why := o.Facets[site.FacetLinks].Unread[string(site.FacetLinks)]; {
+	case !reachable:
+		return "Slipway cannot look at them: the design has no endpoint os for the node"
+	case why != "":
+		return why
+	case o.Links == nil:
+		return "they were not looked at yet"
+	}
+	return ""
+}
+
+// Port compares one port of a node with the design, as Links does. unknown says why it may differ without
+// a finding; empty if that is known.
+func Port(s *site.Site, n *site.Node, name string, o site.Observed) (found []site.Finding, unknown string) {
+	if why := unreadLinks(n, o); why != "" {
+		return nil, why
+	}
+	c := cabling{comparison: comparison{node: n}, site: s, seen: o.Links}
+	_, c.sets = o.Facets[site.FacetNetwork]
+	c.port(name)
+	if len(c.unknown) > 0 {
+		unknown = first(c.unknown)
+	}
+	return c.found, unknown
 }
 
 // heardFor is how long a neighbour that Slipway heard by itself stays recent.

@@ -219,3 +219,33 @@ func TestNeighboursThatWereHeard(t *testing.T) {
 		t.Error("the one that was heard before goes before the one that is heard now")
 	}
 }
+
+// One port is judged as Links judges all of them, and a port at which nobody looked is unknown.
+func TestPort(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*site.Observed)
+		found   string // of eno1
+		unknown bool
+	}{
+		"as designed":    {func(*site.Observed) {}, "", false},
+		"another switch": {func(o *site.Observed) { o.Links.Ports[0].Neighbours[0].System = "leaf-2" }, "link-switch", false},
+		"no carrier":     {func(o *site.Observed) { o.Links.Ports[0].Carrier = "down" }, "link-carrier", false},
+		"nothing heard":  {func(o *site.Observed) { o.Links.Ports[0].Neighbours = nil }, "", true},
+		"never seen":     {func(o *site.Observed) { o.Links = nil }, "", true},
+		"unread": {func(o *site.Observed) {
+			o.Facets = map[site.Facet]site.FacetState{site.FacetLinks: {Unread: map[string]string{string(site.FacetLinks): "no permission"}}}
+		}, "", true},
+	} {
+		s, n := cabled()
+		o := site.Observed{Links: asCabled()}
+		c.change(&o)
+		found, unknown := Port(s, n, "eno1", o)
+		code := ""
+		if len(found) > 0 {
+			code = found[0].Code
+		}
+		if code != c.found || (unknown != "") != c.unknown {
+			t.Errorf("%s: found %q, unknown %q", name, code, unknown)
+		}
+	}
+}

@@ -141,6 +141,9 @@ func (c *comment) nodes(g nodeGroup) {
 	if x := g.first.Waiting; x != "" {
 		b.WriteString("- waiting: " + escape(x) + "\n")
 	}
+	for _, x := range doubts(g.first) {
+		b.WriteString("- " + escape(x) + "\n")
+	}
 	for _, x := range g.first.Reported {
 		b.WriteString("- reported: " + escape(x) + "\n")
 	}

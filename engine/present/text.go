@@ -133,7 +133,8 @@ func group(nodes []site.NodePlan) []nodeGroup {
 	index := map[string]int{}
 	var groups []nodeGroup
 	for _, n := range nodes {
-		if len(n.Steps)+len(n.Blocked)+len(n.Notes)+len(n.Findings)+len(n.Reported) == 0 && n.Waiting == "" {
+		n.NotActedOn = nil // is listed for all nodes together
+		if n.IsEmpty() {
 			continue
 		}
 		k := key(n)
@@ -158,6 +159,18 @@ func withHost(n site.NodePlan) string {
 	return n.Node + " on " + n.Hypervisor
 }
 
+// doubts are why it is not sure that the system on the machine is the installed one.
+func doubts(n site.NodePlan) []string {
+	var all []string
+	if n.Foreign != "" {
+		all = append(all, "foreign: "+n.Foreign)
+	}
+	if n.Unproven != "" {
+		all = append(all, "unproven: "+n.Unproven)
+	}
+	return all
+}
+
 // remarks are worth knowing and block nothing.
 func remarks(n site.NodePlan) []string {
 	var all []string
@@ -179,7 +192,7 @@ func worst(n site.NodePlan) site.Impact {
 }
 
 func key(n site.NodePlan) string {
-	parts := slices.Concat(n.Blocked, remarks(n), n.Reported, []string{n.Waiting})
+	parts := slices.Concat(n.Blocked, remarks(n), n.Reported, []string{n.Waiting, n.Foreign, n.Unproven})
 	for _, s := range n.Steps {
 		parts = append(parts, s.Digest(), s.Reason, s.Undo, say.Brief(s.Expect))
 		parts = append(parts, s.Makes...)
@@ -204,6 +217,9 @@ func (g nodeGroup) write(w io.Writer, f *files) {
 	}
 	if g.first.Waiting != "" {
 		fmt.Fprintf(w, "  waiting: %s\n", site.Printable(g.first.Waiting))
+	}
+	for _, x := range doubts(g.first) {
+		fmt.Fprintf(w, "  %s\n", site.Printable(x))
 	}
 	for _, r := range g.first.Reported {
 		fmt.Fprintf(w, "  reported: %s\n", site.Printable(r))

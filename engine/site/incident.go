@@ -71,6 +71,9 @@ type IncidentNode struct {
 	ReleasedBy string    `json:"releasedBy,omitempty"`
 	// Power says in a sentence what is known of its power. It is in the status alone.
 	Power string `json:"power,omitempty"`
+	// StaysOff says that the machine was seen off after the quarantine and that the last look, which its BMC
+	// answered, saw it off too. It is in the status alone.
+	StaysOff bool `json:"staysOff,omitempty"`
 }
 
 // Exposed is a secret that nodes of an incident could read.

@@ -273,6 +273,17 @@ type NodePlan struct {
 	Seen time.Time `json:"seen,omitzero"`
 }
 
+// Pends reports whether the node is not as designed, or not known to be: something is to be done, to be
+// waited for or to be decided.
+func (n NodePlan) Pends() bool {
+	return len(n.Steps)+len(n.Blocked)+len(n.Reported) > 0 || n.Waiting != "" || n.Foreign != "" || n.Unproven != ""
+}
+
+// IsEmpty reports whether the plan has nothing for people to read.
+func (n NodePlan) IsEmpty() bool {
+	return !n.Pends() && len(n.NotActedOn)+len(n.Notes)+len(n.Findings) == 0
+}
+
 // Upgrades are the package upgrades that a plan makes, by the package lists that the system had
 // when it was seen. The step fetches fresh lists.
 type Upgrades struct {

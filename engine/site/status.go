@@ -114,6 +114,9 @@ type NodeStatus struct {
 	Quarantined *Hold `json:"quarantined,omitempty"`
 }
 
+// NeedsPerson reports whether a person has to act, be it only to approve what Approve says.
+func (n NodeStatus) NeedsPerson() bool { return n.Person || n.Approve != "" }
+
 // Status is the status of a site.
 type Status struct {
 	Site string `json:"site"`

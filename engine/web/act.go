@@ -28,13 +28,13 @@ type Act struct {
 var Acts = []Act{
 	{Verb: site.VerbApprove, Label: "Approve", Does: "Slipway carries out exactly what is listed here, as soon as windows and limits allow it.", Until: "An approval that was not used can be taken back.", Site: true, Node: true, Grave: true},
 	{Verb: site.VerbDisapprove, Label: "Take back approval", Does: "Approvals that were not used yet end. Nothing that has begun is undone.", Site: true, Node: true},
-	{Verb: site.VerbPause, Label: "Pause", Does: "Slipway begins no further step. A step that runs is finished. Machines keep running.", Until: "Resume ends the pause.", Site: true, Node: true, Reason: true},
+	{Verb: site.VerbPause, Label: "Pause", Does: "Slipway continues to look at machines and stops changing them. What is in progress on a machine stops before its next request. Machines keep running.", Until: "Resume ends the pause.", Site: true, Node: true, Reason: true},
 	{Verb: site.VerbResume, Label: "Resume", Does: "Slipway works again, and begins with what is pending.", Site: true, Node: true},
-	{Verb: site.VerbRetry, Label: "Retry now", Does: "Slipway tries again now, without waiting. For the whole site this also continues a halted rollout.", Site: true, Node: true},
+	{Verb: site.VerbRetry, Label: "Retry now", Does: "Slipway tries now instead of waiting, and tries a refused credential once more. For the whole site this also continues a halted rollout.", Site: true, Node: true},
 	{Verb: site.VerbQuarantine, Label: "Quarantine", Does: "Slipway forces the power off at once, without a shutdown, and keeps it off. Running work on the machine is cut off, and unsaved data is lost.", Until: "Release ends the quarantine.", Site: true, Node: true, Reason: true, Grave: true},
 	{Verb: site.VerbRelease, Label: "Release", Does: "The quarantine ends. Slipway powers the machine on if the design says so.", Site: true, Node: true},
 	{Verb: site.VerbIncident, Label: "Report a compromise", Does: "Slipway puts the nodes under quarantine: it forces their power off at once through their BMCs, and keeps it off. Running work is cut off, and unsaved data is lost. Windows, pauses and limits do not delay this. Slipway replaces no secret: it lists those that count as read.", Until: "A person releases each node, with the name of the incident.", Site: true, Node: true, Reason: true, Grave: true},
-	{Verb: site.VerbVerify, Label: "Verify now", Does: "Slipway looks at the machines now, and this page shows what is wrong or unknown. It changes no design and sends no password that was denied.", Site: true, Node: true},
+	{Verb: site.VerbVerify, Label: "Verify now", Does: "Slipway looks at the machines now. The next page shows what is wrong or unknown. It changes no design and sends no password that was denied.", Site: true, Node: true},
 	{Verb: site.VerbTakeOver, Label: "Take over", Does: "This daemon continues for the site although another one acted for it later. Do this only if the other daemon is gone: two daemons for one site undo each other's work.", Site: true, Reason: true, Grave: true},
 }
 
@@ -63,14 +63,19 @@ type question struct {
 	Losses site.Losses
 	What   string // what is approved of a node
 	Status *site.NodeStatus
-	All    int
-	On     int // nodes that are on, as far as that is known
+	// Plan is all that the approval of a node is for; nil for nothing. Revision is the one in force, where the
+	// caller may read it.
+	Plan     *site.NodePlan
+	Removal  *site.Removal
+	Revision site.Revision
+	All      int
 	// Incidents are those that hold the node, or the one that is confirmed by its ID Confirm. Look is
 	// what a daemon says that it would do.
 	Incidents []site.IncidentState
 	Confirm   string
 	Look      string
-	// Gone says why there is nothing to confirm.
+	// Note says what the form cannot show. Gone says why there is nothing to confirm.
+	Note  string
 	Gone  string
 	Error string
 	Given url.Values
@@ -90,18 +95,20 @@ func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values,
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such action"})
 		return
 	}
-	q := &request{s: s, r: r, site: r.PathValue("site"), node: given.Get("node"), whole: true}
+	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: given.Get("node"), whole: true}
 	page, err := q.shell("do", a.Label)
 	if err == nil && !page.mayAsk(a, given) {
 		err = &answer{status: http.StatusForbidden, Text: page.Who + " may not " + string(a.Verb) + " here"}
 	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
 	c := &known
 	c.Act, c.Node, c.Given, c.Back = a, q.node, given, back(q)
-	if err := c.load(q, page); err != nil {
+	if err == nil {
+		err = c.load(q, page)
+	}
+	if err != nil && c.Error != "" { // what became of an order is more than why its form is not shown again
+		err = &answer{status: status, Text: c.Error}
+	}
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -110,7 +117,7 @@ func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values,
 		page.Title = c.Label
 	} else if c.Node != "" {
 		page.Title += " " + c.Node
-	} else if c.Verb != site.VerbApprove {
+	} else if c.Verb != site.VerbApprove && c.Verb != site.VerbDisapprove {
 		page.Title += ": whole site " + page.Site
 	}
 	s.write(w, "do", page, status)
@@ -149,35 +156,25 @@ func (c *question) load(q *request, page *Shell) error {
 		}
 		c.Status = &d.Status
 		if c.Verb == site.VerbApprove {
-			c.What, c.Shown = d.Status.Approve, d.Status.Approval
+			c.What, c.Shown, c.Plan, c.Removal = d.Status.Approve, d.Status.Approval, d.Plan, d.Removal
+			if page.Status != nil {
+				c.Revision = page.Status.Applied
+			}
 			if c.What == "" {
 				c.Gone = "Nothing of " + c.Node + " waits for approval now."
 			}
 		}
+		if c.Verb == site.VerbDisapprove {
+			c.loadOpen(page.Status, "")
+		}
 		return nil
 	}
-	if digest != "" || c.Verb == site.VerbApprove || c.Verb == site.VerbDisapprove {
-		c.Digest = digest
-		if page.Status != nil && c.Verb == site.VerbApprove {
-			c.Losses, c.Digest = page.Status.Waiting, page.Status.Approve
-		}
-		switch {
-		case c.Verb == site.VerbApprove && c.Digest == "":
-			c.Gone = "Nothing waits for approval now."
-		case c.Verb == site.VerbDisapprove:
-			if page.Status != nil {
-				for _, e := range page.Status.Ledger {
-					if e.Set == c.Digest && e.IsOpen() {
-						c.Losses = append(c.Losses, e.Loss)
-					}
-				}
-			}
-			if len(c.Losses) == 0 {
-				c.Gone = "No open approval has this digest."
-			}
-		case digest != "" && digest != c.Digest:
-			c.Error = "What waits for approval has changed since you read it. This is what waits now."
-		}
+	switch c.Verb {
+	case site.VerbApprove:
+		c.loadSet(page.Status, digest)
+		return nil
+	case site.VerbDisapprove:
+		c.loadOpen(page.Status, digest)
 		return nil
 	}
 	var o control.Overview
@@ -186,6 +183,47 @@ func (c *question) load(q *request, page *Shell) error {
 	}
 	c.All = o.All
 	return nil
+}
+
+// loadSet finds out what the set that waits destroys. Its digest is in the form only with its losses.
+func (c *question) loadSet(s *site.Status, shown string) {
+	switch {
+	case s == nil:
+		c.Gone = "You may not read what this set destroys, so you cannot approve it here."
+		return
+	case s.Approve == "":
+		c.Gone = "Nothing waits for approval now."
+		return
+	case shown != "" && shown != s.Approve:
+		c.Error = strings.TrimSpace(c.Error + " What waits for approval has changed since you read it. This is what waits now.")
+	}
+	c.Losses, c.Digest = s.Waiting, s.Approve
+}
+
+// loadOpen finds out which approvals end: those of a set or of a node. A set that the records do not list
+// can be taken back too, as a merged proposal may approve it.
+func (c *question) loadOpen(s *site.Status, digest string) {
+	c.Digest = digest
+	switch {
+	case digest == "" && c.Node == "":
+		c.Gone = "Choose an approval on the page of approvals, or a node, to take it back."
+		return
+	case s == nil:
+		c.Note = "You may not read the records of approvals, so what ends is not shown."
+		return
+	}
+	for _, e := range s.Ledger {
+		if e.IsOpen() && (c.Node != "" && e.Loss.Node == c.Node || c.Node == "" && e.Set == digest) {
+			c.Losses = append(c.Losses, e.Loss)
+		}
+	}
+	switch {
+	case len(c.Losses) > 0:
+	case c.Node != "":
+		c.Note = "No open approval of " + c.Node + " is in the records."
+	default:
+		c.Note = "No open approval with this digest is in the records. If a merged proposal approved it, that ends."
+	}
 }
 
 // act asks the API to act, as the form says.
@@ -215,7 +253,11 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := q.do(http.MethodPost, q.ofSite(a.route()), body, &done); err != nil {
 		e := asAnswer(err)
-		s.confirm(w, r, r.PostForm, question{Error: "Nothing was done: " + e.Text}, e.status)
+		says := "Nothing was done: " + e.Text
+		if e.status >= http.StatusInternalServerError { // it may have failed after it was done
+			says = "Slipway does not know whether this was done. Look at the node and the audit log before you repeat it: " + e.Text
+		}
+		s.confirm(w, r, r.PostForm, question{Error: says}, e.status)
 		return
 	}
 	if a.Verb == site.VerbVerify {
@@ -227,9 +269,8 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page, err := q.shell("do", a.Label)
-	if err != nil {
-		s.fail(w, r, err)
-		return
+	if err != nil { // which changes nothing about the order
+		page = s.bare(r, "do", a.Label)
 	}
 	page.Content = &question{Act: a, Node: q.node, Done: done.Done, Back: back(q)}
 	s.write(w, "do", page, http.StatusOK)

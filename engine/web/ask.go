@@ -82,7 +82,7 @@ func (q *request) do(method, path string, body, into any) error {
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	if !q.s.handle(w, sub) {
-		return &answer{status: http.StatusBadGateway, Text: "the daemon's answer was cut off: try again"}
+		return &answer{status: http.StatusBadGateway, Text: "the daemon's answer was cut off"}
 	}
 	if w.status != http.StatusOK {
 		a := &answer{status: w.status}

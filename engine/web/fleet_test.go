@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,14 +30,29 @@ type fleet struct {
 	// said is what machines, designs and people say.
 	said string
 	size int // nodes besides those that are named
-	now  time.Time
+	// many is how many findings, checks and lines of a log there are besides the usual ones.
+	many int
+	// more are sites besides berlin. unracked has neither racks nor nodes in them.
+	more     []string
+	unracked bool
+	// links are what a node has seen of its own.
+	links func(node string) *item.LinksSeen
+	// removes are the nodes that leave the design.
+	removes []site.Removal
+	// waiting has the nodes besides those that are named wait for approval.
+	waiting bool
+	// broken has every report fail.
+	broken bool
+	// plans are those of nodes besides web-2.
+	plans []site.NodePlan
+	now   time.Time
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
 
 const digestOfSet = "0123456789abcdef0123456789abcdef"
 
-func (f *fleet) Sites() []string { return []string{"berlin"} }
+func (f *fleet) Sites() []string { return append([]string{"berlin"}, f.more...) }
 
 func (f *fleet) names() []string {
 	all := []string{"db-1", "db-2", "web-1", "web-2", "web-3", "web-4"}
@@ -51,9 +67,12 @@ func (f *fleet) Design(string) (*site.Site, error) {
 		Racks:    map[string]*site.Rack{"r1": {Location: f.said}, "r2": {}},
 		Networks: map[string]*site.Network{"mgmt": {CIDR: "192.0.2.0/24", VLAN: 10, Description: f.said, Gateway: "192.0.2.1"}}}
 	for i, name := range f.names() {
-		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: "r1", Labels: map[string]string{"note": f.said}, Power: "on",
+		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: "r1", Labels: map[string]string{"note": f.said}, Power: "on", Endpoints: map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}},
 			Interfaces: map[string]site.Interface{"eno1": {MAC: fmt.Sprintf("02:00:00:00:00:%02x", i%256), Switch: "leaf-1", Port: fmt.Sprintf("Ethernet1/%d", i), Networks: []string{"mgmt"}}},
 			Origins:    site.OriginsByPath(map[string]site.Origin{"power": site.At("sites/berlin/site.cue", 12, 3, "node/"+name), "labels.note": site.At("profiles/base.cue", 4, 1, "profile/base")})}
+	}
+	if f.unracked {
+		s.Racks = nil
 	}
 	return s, nil
 }
@@ -62,11 +81,15 @@ func (f *fleet) Where(string, string) (rack, role string, known bool) { return "
 
 func (f *fleet) Verification(string) (site.Verification, error) {
 	run := &site.VerificationRun{Since: f.now, Until: f.now.Add(3 * time.Minute), By: f.said, Nodes: 6, Looked: 2}
-	return site.Verification{Site: "berlin", When: f.now, Run: run, Checks: []site.Check{
+	checks := make([]site.Check, f.many)
+	for i := range checks {
+		checks[i] = site.Check{Subject: "manager", Outcome: site.CheckWrong, Sentence: "its BMC does not answer"}
+	}
+	return site.Verification{Site: "berlin", When: f.now, Run: run, Checks: append(checks, []site.Check{
 		{Node: "db-1", Subject: f.said, Outcome: site.CheckWrong, Sentence: f.said, Release: f.said, Seen: f.now},
 		{Node: "web-1", Subject: "manager", Outcome: site.CheckOK, Sentence: "its BMC answers", Seen: f.now},
 		{Subject: "source", Outcome: site.CheckUnknown, Sentence: "not looked at"},
-	}}, nil
+	}...)}, nil
 }
 
 func (f *fleet) RunVerification(_ context.Context, _ string, r site.VerificationRequest) (site.VerificationRun, error) {
@@ -104,6 +127,9 @@ func (f *fleet) loss() site.Loss {
 func (f *fleet) Report(string) (site.Report, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.broken {
+		return site.Report{}, errors.New("the records cannot be read")
+	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
 	s := site.Status{Site: "berlin", Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
@@ -114,10 +140,16 @@ func (f *fleet) Report(string) (site.Report, error) {
 	s.Incidents = []site.IncidentState{
 		{Name: "waiting-one", ID: digestOfIncident, Incident: site.Incident{Nodes: []string{"web-3", "web-4"}, Since: at, Reason: "a shell " + f.said}, Commit: rev.ID, Found: at, Waits: []string{"it came by a commit " + f.said}, Exposed: exposed},
 		{Name: "shell-in-rack-2", ID: digestOfSet, Incident: site.Incident{Nodes: []string{"db-2", "web-4"}, Since: at.Add(-time.Hour), Reason: "a shell " + f.said}, By: f.said, Found: at, Acted: at, Held: at.Add(time.Second), Exposed: exposed,
-			Nodes: map[string]site.IncidentNode{"db-2": {Off: at.Add(8 * time.Second), Power: "power seen off at 18:00 " + f.said}, "web-4": {Power: "not proven off: the BMC does not answer " + f.said}}}}
+			Nodes: map[string]site.IncidentNode{"db-2": {Off: at.Add(8 * time.Second), StaysOff: true, Power: "power seen off at 18:00 " + f.said}, "db-3": {Off: at.Add(8 * time.Second), Power: "power seen off, and on again since " + f.said}, "web-4": {Power: "not proven off: the BMC does not answer " + f.said}}}}
 	for i, name := range f.names() {
 		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: "R750 " + f.said, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
+		if f.unracked {
+			n.Rack = ""
+		}
+		if f.waiting && strings.HasPrefix(name, "x-") {
+			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet
+		}
 		switch name {
 		case "web-1":
 			n.State, n.Reason = site.Progressing, f.reason
@@ -138,7 +170,8 @@ func (f *fleet) Report(string) (site.Report, error) {
 	step := site.Step{Node: "web-2", Action: site.ActionInstall, Impact: site.ImpactDestructive, Reason: "the design asks for generation 2 " + f.said, Loses: "everything on 2 disks", Expect: site.Duration(15 * time.Minute),
 		Changes: []site.Change{{Field: "generation", Have: "1", Want: "2", Origin: site.At("sites/berlin/site.cue", 3, 4, "node/web-2")}}, Undo: "cannot be undone"}
 	p := site.Plan{Version: 1, Site: "berlin", Revision: rev.ID, Nodes: []site.NodePlan{{Node: "web-2", Steps: []site.Step{step}, Blocked: []string{"needs approval " + f.said}, Seen: f.now}}}
-	return site.Report{Status: s, Plan: p, Findings: []site.Finding{{Code: "unused-profile", Severity: site.SeverityNote, Message: "nobody uses it " + f.said, File: "profiles/base.cue", Line: 3, Col: 1}}}, nil
+	p.Nodes, p.Removes = append(p.Nodes, f.plans...), f.removes
+	return site.Report{Status: s, Plan: p, Findings: append(make([]site.Finding, f.many), site.Finding{Code: "unused-profile", Severity: site.SeverityNote, Message: "nobody uses it " + f.said, File: "profiles/base.cue", Line: 3, Col: 1})}, nil
 }
 
 func (f *fleet) Chart(string) (site.RolloutChart, error) {
@@ -170,6 +203,14 @@ func (f *fleet) happens(text string) {
 	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: "web-1", Kind: site.EventState, Text: text})
 }
 
+// breaks has every report fail from now on, and tells of it.
+func (f *fleet) breaks() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = true
+	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Kind: site.EventState, Text: "broken"})
+}
+
 func (f *fleet) History(_ context.Context, _, node string) ([]site.Event, error) {
 	return []site.Event{{Seq: 1, When: f.now.Add(-time.Hour), Node: node, Kind: site.EventOrder, Text: "paused " + f.said, By: f.said}}, nil
 }
@@ -184,6 +225,10 @@ func (f *fleet) Closeup(_ context.Context, _, node string) (site.Closeup, error)
 	}
 	c := site.Closeup{Inventory: &site.Inventory{Manufacturer: f.said, Model: "R750", Drives: []site.Drive{{Part: site.Part{Name: "bay 1", Serial: f.said, Model: f.said}, Bytes: 1e12}}}}
 	c.Observed.Facets = map[site.Facet]site.FacetState{site.FacetInventory: {Seen: f.now.Add(-time.Minute)}}
+	if f.links != nil {
+		c.Observed.Links = f.links(node)
+		return c, nil
+	}
 	c.Observed.Links = &item.LinksSeen{Ports: []item.Port{{Name: "eno1", Carrier: "up", Neighbours: []item.Neighbour{{System: "leaf-1", Port: f.said}}}}}
 	return c, nil
 }
@@ -193,7 +238,7 @@ func (f *fleet) Console(context.Context, string, string) ([]byte, error) {
 }
 
 func (f *fleet) Said(context.Context, string, string) ([]site.Said, error) {
-	return []site.Said{{Seq: 1, When: f.now, Text: "unpacking " + f.said}}, nil
+	return append(make([]site.Said, f.many), site.Said{Seq: 1, When: f.now, Text: "unpacking " + f.said}), nil
 }
 
 func (f *fleet) CertifyLogin(context.Context, string, site.SSHRequest) (site.SSHGrant, error) {
@@ -205,6 +250,9 @@ func (f *fleet) Do(_ context.Context, _ string, o site.Order) (string, error) {
 	defer f.mu.Unlock()
 	if o.Reason == "refuse" {
 		return "", fmt.Errorf("%w: not now", site.ErrRefused)
+	}
+	if o.Reason == "break" {
+		return "", errors.New("the records cannot be written")
 	}
 	if o.DryRun {
 		return "Slipway would put these under quarantine: " + strings.Join(o.Nodes, ", ") + "\n1. credential bmc " + f.said, nil

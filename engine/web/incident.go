@@ -27,7 +27,7 @@ func incidents(q *request) (any, []string, error) {
 	if p.Name != "" {
 		p.All = slices.DeleteFunc(p.All, func(i site.IncidentState) bool { return i.Name != p.Name })
 		if len(p.All) == 0 {
-			return nil, nil, &answer{status: 404, Text: "there is no incident of that name: it was never confirmed, and its lines have left the design"}
+			return nil, nil, &answer{status: 404, Text: "neither the records nor the design in force has an incident of this name: the page Incidents lists all"}
 		}
 	}
 	return p, []string{q.ofSite("status")}, nil
@@ -65,10 +65,10 @@ func timeline(i site.IncidentState) []moment {
 	return all
 }
 
-// unproven are the nodes of an incident whose power nobody has seen off, and which nobody released.
+// unproven are the nodes of an incident whose power is not known to be off now, and which nobody released.
 func unproven(i site.IncidentState) (names []string) {
 	for name, n := range i.Nodes {
-		if n.Off.IsZero() && n.Released.IsZero() {
+		if !n.StaysOff && n.Released.IsZero() {
 			names = append(names, name)
 		}
 	}
@@ -78,15 +78,14 @@ func unproven(i site.IncidentState) (names []string) {
 
 // incidentVerdict is an incident in a few words.
 func incidentVerdict(i site.IncidentState) string {
-	switch left := unproven(i); {
-	case i.Acted.IsZero():
+	if i.Acted.IsZero() {
 		return "Waits for confirmation. Nothing was switched off."
-	case i.IsOver():
-		return "All nodes were released by people."
-	case len(left) > 0:
-		return say.Count(len(left), "machine") + " not proven off: " + say.Some(left, 10)
 	}
-	return "All machines were seen off."
+	says := i.Verdict()
+	if left := unproven(i); len(left) > 0 {
+		says += "; not proven off now: " + say.Some(left, 10)
+	}
+	return strings.ToUpper(says[:1]) + says[1:]
 }
 
 // ongoing are the incidents that are not over.

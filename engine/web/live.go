@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Times of a page that keeps itself up to date.
@@ -84,11 +86,18 @@ func (h *hub) give(t *topic, text, full []byte) {
 	}
 }
 
-// end closes all viewers: the caller may not see the page any more, or the daemon is gone.
-func (h *hub) end(key string, t *topic) {
+// end closes all viewers: the page cannot be made any more, for the reason that they are told first, or the
+// daemon is gone, which is no reason.
+func (h *hub) end(key string, t *topic, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range t.viewers {
+		if why != nil {
+			select {
+			case c <- over(why):
+			default:
+			}
+		}
 		close(c)
 	}
 	t.viewers = map[chan []byte]bool{}
@@ -104,9 +113,9 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	v, site, node := find(page.Path)
+	v, name, node := find(page.Path)
 	q := &request{s: s, r: r, site: r.PathValue("site")}
-	if v == nil || v.costly || site != q.site {
+	if v == nil || v.costly || name != q.site {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "no such page changes"})
 		return
 	}
@@ -126,14 +135,14 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	shown := func(ctx context.Context) (*http.Request, error) {
 		sub, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
 		if err == nil {
-			sub.SetPathValue("site", site)
+			sub.SetPathValue("site", name)
 			sub.SetPathValue("node", node)
 		}
 		return sub, err
 	}
 	changes, leave := s.live.join(key, func(ctx context.Context, t *topic) {
 		// The caller of the first viewer stands for all of them; each proves itself when it joins.
-		s.live.run(carry{ctx, r.Context()}, key, t, *v, site, shown)
+		s.live.run(carry{ctx, r.Context()}, key, t, *v, name, shown)
 	})
 	defer leave()
 	beat := time.NewTicker(lookAnyway)
@@ -176,7 +185,7 @@ func pageOf(r *http.Request) (*url.URL, error) {
 }
 
 // find is the view of a path, with the names in it.
-func find(path string) (v *view, site, node string) {
+func find(path string) (v *view, name, node string) {
 	parts := strings.Split(path, "/")
 	for i := range views {
 		pattern := strings.Split(views[i].path, "/")
@@ -184,11 +193,11 @@ func find(path string) (v *view, site, node string) {
 			continue
 		}
 		fits := true
-		site, node = "", ""
+		name, node = "", ""
 		for j, p := range pattern {
 			switch p {
 			case "{site}":
-				site = parts[j]
+				name = parts[j]
 			case "{node}":
 				node = parts[j]
 			default:
@@ -196,7 +205,7 @@ func find(path string) (v *view, site, node string) {
 			}
 		}
 		if fits {
-			return &views[i], site, node
+			return &views[i], name, node
 		}
 	}
 	return nil, "", ""
@@ -204,7 +213,8 @@ func find(path string) (v *view, site, node string) {
 
 // run renders a page whenever something has happened, and sends what of it is different.
 func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName string, shown func(context.Context) (*http.Request, error)) {
-	defer h.end(key, t)
+	var why error
+	defer func() { h.end(key, t, why) }()
 	happened := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -225,12 +235,15 @@ func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName st
 		if err != nil {
 			return
 		}
+		var text []byte
 		page, err := h.site.shell(r, v)
-		if err != nil {
-			return
+		if err == nil {
+			text, err = h.site.render(v.name, "main", page)
 		}
-		text, err := h.site.render(v.name, "main", page)
 		if err != nil {
+			if ctx.Err() == nil {
+				why = err
+			}
 			return
 		}
 		now := fragments(text)
@@ -260,6 +273,15 @@ func change(parts map[string]string) []byte {
 		return nil // texts always have JSON
 	}
 	return []byte("event: change\ndata: " + string(body) + "\n\n")
+}
+
+// over is the message that a page is kept up to date no longer, and why.
+func over(why error) []byte {
+	body, err := json.Marshal(site.Printable(asAnswer(why).Text))
+	if err != nil {
+		return nil // texts always have JSON
+	}
+	return []byte("event: over\ndata: " + string(body) + "\n\n")
 }
 
 // listener is told that something has happened by a stream of events of the API.

@@ -15,19 +15,12 @@ import (
 // opens follows a page as a browser does, and gives the parts that change.
 func opens(t *testing.T, address, page string) <-chan map[string]string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/sites/berlin/live?"+url.Values{"page": {page}}.Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%v %v", resp, err)
+	resp := follows(t, address, page)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
 	}
 	all := make(chan map[string]string, 100)
 	go func() {
-		defer resp.Body.Close()
 		lines := bufio.NewScanner(resp.Body)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
@@ -71,10 +64,56 @@ func TestChangesAreShown(t *testing.T) {
 
 // No stream is opened of what is no page, or of a page that asks machines.
 func TestOnlyPagesAreFollowed(t *testing.T) {
-	h := opened(t, &fleet{})
-	for _, page := range []string{"", "/", "/sites/berlin/nodes/web-1/console", "/sites/paris", "https://evil.example.org/sites/berlin", "//evil/sites/berlin", "/sites/berlin/do/pause", "/sites/berlin/live"} {
-		if status, _ := asked(h, "GET", "/sites/berlin/live?"+url.Values{"page": {page}}.Encode(), ""); status == 200 {
-			t.Errorf("%q is followed", page)
+	srv := httptest.NewServer(opened(t, &fleet{}))
+	t.Cleanup(srv.Close)
+	for page, want := range map[string]int{
+		"/sites/berlin": 200, "/sites/berlin/nodes?state=blocked": 200,
+		"": 400, "/": 400, "https://evil.example.org/sites/berlin": 400, "//evil/sites/berlin": 400,
+		"/sites/berlin/nodes/web-1/console": 404, "/sites/paris": 404, "/sites/berlin/do/pause": 404, "/sites/berlin/live": 404,
+	} {
+		if resp := follows(t, srv.URL, page); resp.StatusCode != want {
+			t.Errorf("%q: %d, want %d", page, resp.StatusCode, want)
 		}
 	}
+}
+
+// A page that cannot be made any more says so to whoever has it open, with the reason.
+func TestEndIsTold(t *testing.T) {
+	f := &fleet{said: "quiet"}
+	srv := httptest.NewServer(opened(t, f))
+	t.Cleanup(srv.Close)
+	lines := bufio.NewScanner(follows(t, srv.URL, "/sites/berlin/nodes/web-1").Body)
+	lines.Buffer(nil, 1<<20)
+	var last []string
+	for lines.Scan() {
+		text := lines.Text()
+		if text == "event: change" {
+			f.breaks()
+		}
+		if text != "" {
+			last = append(last[max(0, len(last)-1):], text)
+		}
+	}
+	if got := strings.Join(last, "|"); got != `event: over|data: "the records cannot be read"` {
+		t.Errorf("the stream ends with %q", got)
+	}
+}
+
+// follows opens the stream of changes of a page.
+func follows(t *testing.T, address, page string) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/sites/berlin/live?"+url.Values{"page": {page}}.Encode(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		resp.Body.Close()
+	})
+	return resp
 }

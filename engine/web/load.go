@@ -38,6 +38,17 @@ func (p overviewPage) isHalted() bool {
 	return r != nil && r.Ended.IsZero() && r.Halted != ""
 }
 
+// MorePersons is how many nodes wait for a person besides those that are named.
+func (p overviewPage) MorePersons() int {
+	named := 0
+	for _, n := range p.Attention {
+		if n.NeedsPerson() {
+			named++
+		}
+	}
+	return p.Persons - named
+}
+
 // Waits says whether anything waits for a person, as far as the caller may see.
 func (p overviewPage) Waits() bool {
 	return len(p.Status.Waiting) > 0 || p.Persons > 0 || p.isHalted() || slices.ContainsFunc(p.Status.Incidents, func(i site.IncidentState) bool { return i.Acted.IsZero() })
@@ -314,35 +325,41 @@ func console(q *request) (any, []string, error) {
 	return string(text), []string{q.ofNode("/console")}, nil
 }
 
+type agentLogPage struct {
+	Lines []site.Said // the last ones
+	Total int
+}
+
 func agentLog(q *request) (any, []string, error) {
 	var lines []site.Said
 	err := q.get(q.ofNode("/agent-log"), &lines)
-	return lines[max(0, len(lines)-mostLines):], []string{q.ofNode("/agent-log")}, err
+	return agentLogPage{lines[max(0, len(lines)-mostLines):], len(lines)}, []string{q.ofNode("/agent-log")}, err
 }
 
 type planPage struct {
 	site.Plan
 	More  string
-	First bool
+	First string
 	Total int // nodes with something to say
 }
 
-func plan(q *request) (any, []string, error) {
+func sitePlan(q *request) (any, []string, error) {
 	p := planPage{}
 	if err := q.get(q.ofSite("plan"), &p.Plan); err != nil {
 		return nil, nil, err
 	}
 	after, all := q.r.URL.Query().Get("after"), p.Nodes
-	p.Nodes, p.First = nil, after == ""
-	seen := after == ""
+	p.Nodes = nil
+	if after != "" {
+		p.First = "?"
+	}
 	for _, n := range all {
-		if len(n.Steps)+len(n.Blocked)+len(n.Reported) == 0 && n.Waiting == "" && n.Foreign == "" && n.Unproven == "" {
+		if !n.Pends() {
 			continue
 		}
 		p.Total++
 		switch {
-		case !seen:
-			seen = n.Node == after
+		case n.Node <= after:
 		case len(p.Nodes) < perPage:
 			p.Nodes = append(p.Nodes, n)
 		case p.More == "":
@@ -353,9 +370,11 @@ func plan(q *request) (any, []string, error) {
 }
 
 type findingsPage struct {
-	Design   []site.Finding
-	Machines []control.NodePage
-	Total    int
+	Design []site.Finding
+	Total  int
+	// Machines are nodes with findings, All how many there are.
+	Machines []site.NodeStatus
+	All      int
 }
 
 func findings(q *request) (any, []string, error) {
@@ -365,36 +384,47 @@ func findings(q *request) (any, []string, error) {
 	}
 	p.Total = len(p.Design)
 	p.Design = p.Design[:min(len(p.Design), mostLines)]
-	var page control.NodePage
-	if err := q.get(q.ofSite("nodes?limit=1000"), &page); err != nil {
+	all, err := q.allNodes()
+	if err != nil {
 		return nil, nil, err
 	}
-	page.Nodes = slices.DeleteFunc(page.Nodes, func(n site.NodeStatus) bool { return len(n.Findings) == 0 })
-	p.Machines = append(p.Machines, page)
+	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return len(n.Findings) == 0 })
+	p.All, p.Machines = len(all), all[:min(len(all), mostLines)]
 	return p, []string{q.ofSite("findings"), q.ofSite("nodes")}, nil
 }
 
 type approvalsPage struct {
-	Set     string
-	Losses  site.Losses
+	Set    string
+	Losses site.Losses
+	// Nodes wait for an approval of their own, All is how many do. Ledger are the last approvals of Entries.
 	Nodes   []site.NodeStatus
+	All     int
 	Ledger  []site.LedgerEntry
-	Persons int
+	Entries int
+	Some    bool // nothing of the whole site
 }
 
 func approvals(q *request) (any, []string, error) {
-	var o control.Overview
-	if err := q.get(q.ofSite("overview"), &o); err != nil {
+	p := approvalsPage{}
+	all, err := q.allNodes()
+	if err != nil {
 		return nil, nil, err
 	}
-	p := approvalsPage{Set: o.Status.Approve, Losses: o.Status.Waiting, Ledger: o.Status.Ledger, Persons: o.Persons}
-	slices.Reverse(p.Ledger)
-	for _, n := range o.Attention {
-		if n.Approve != "" {
-			p.Nodes = append(p.Nodes, n)
-		}
+	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return n.Approve == "" })
+	p.All, p.Nodes = len(all), all[:min(len(all), mostLines)]
+	var s site.Status
+	switch err := q.get(q.ofSite("status"), &s); {
+	case isDenied(err):
+		p.Some = true
+		return p, []string{q.ofSite("nodes")}, nil
+	case err != nil:
+		return nil, nil, err
 	}
-	return p, []string{q.ofSite("overview"), q.ofSite("status")}, nil
+	p.Set, p.Losses, p.Ledger = s.Approve, s.Waiting, s.Ledger
+	slices.Reverse(p.Ledger)
+	p.Entries = len(p.Ledger)
+	p.Ledger = p.Ledger[:min(p.Entries, mostLines)]
+	return p, []string{q.ofSite("status"), q.ofSite("nodes")}, nil
 }
 
 type auditPage struct {
@@ -435,6 +465,7 @@ type verifyPage struct {
 	site.Verification
 	Counts map[string]int
 	Only   string
+	Total  int // checks that the filter leaves
 }
 
 // verify shows what the last observations say of everything around the site, what is wrong first.
@@ -451,6 +482,7 @@ func verify(q *request) (any, []string, error) {
 	slices.SortStableFunc(p.Checks, func(a, b site.Check) int {
 		return slices.Index(ranks, a.Outcome) - slices.Index(ranks, b.Outcome)
 	})
-	p.Checks = p.Checks[:min(len(p.Checks), mostLines)]
+	p.Total = len(p.Checks)
+	p.Checks = p.Checks[:min(p.Total, mostLines)]
 	return p, []string{q.ofSite("verification")}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -19,7 +20,8 @@ type racksPage struct {
 	Filter  url.Values
 	Total   int
 	More    string
-	Outside int // nodes that are in no rack
+	Outside int  // nodes that are in no rack
+	Some    bool // the design is not for the caller
 }
 
 type rackPicture struct {
@@ -49,7 +51,10 @@ func racks(q *request) (any, []string, error) {
 		return nil, nil, err
 	}
 	var design site.Site
-	if err := q.get(q.ofSite("design"), &design); err != nil && !isDenied(err) {
+	denied := false
+	if err := q.get(q.ofSite("design"), &design); isDenied(err) {
+		denied = true
+	} else if err != nil {
 		return nil, nil, err
 	}
 	given, kept := q.r.URL.Query(), url.Values{}
@@ -67,7 +72,7 @@ func racks(q *request) (any, []string, error) {
 		}
 	}
 	drawn := present.Elevations(design.Racks, all, v)
-	p := racksPage{Filter: kept, Total: len(drawn)}
+	p := racksPage{Filter: kept, Total: len(drawn), Some: denied}
 	for _, n := range all {
 		if n.Rack == "" {
 			p.Outside++
@@ -97,15 +102,15 @@ type rolloutPage struct {
 	SVG      template.HTML
 	Narrow   template.HTML
 	More     string
-	First    bool
+	First    string
 }
 
 func rollout(q *request) (any, []string, error) {
-	p := rolloutPage{First: true}
+	p := rolloutPage{}
 	asked := url.Values{"limit": {strconv.Itoa(perRows)}}
 	if after := q.r.URL.Query().Get("after"); after != "" {
 		asked.Set("after", after)
-		p.First = false
+		p.First = "?"
 	}
 	path := q.ofSite("rollout/chart?" + asked.Encode())
 	if err := q.get(path, &p.RolloutChart); err != nil {
@@ -127,7 +132,6 @@ func rollout(q *request) (any, []string, error) {
 
 type networkPage struct {
 	Networks []*networkLine
-	Links    []control.NodePage
 	Switches []switchLines
 	Only     bool // differences alone
 	Unseen   bool // what was seen is not for the caller
@@ -138,7 +142,6 @@ type networkPage struct {
 type networkLine struct {
 	Name string
 	*site.Network
-	Nodes int
 }
 
 type switchLines struct {
@@ -152,8 +155,8 @@ type cable struct {
 	Switch, Port         string // as designed
 	Link                 string
 	Carrier              string
-	Heard                string // by LLDP
-	// Match is "as designed", "differs", "down" or "unknown".
+	Heard                string // by LLDP; "unknown" where nobody looked
+	// Match is "as designed", "differs", "no carrier", "unknown", or "not designed" without a designed switch.
 	Match string
 }
 
@@ -184,7 +187,7 @@ func network(q *request) (any, []string, error) {
 	p.Shown = len(wired)
 	by := map[string][]cable{}
 	for _, n := range wired {
-		if err := q.cables(n, by, &p); err != nil {
+		if err := q.cables(n, &design, by, &p); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -200,51 +203,80 @@ func linkRank(n site.NodeStatus) int {
 }
 
 // cables adds those of a node, by the switch that the design has at the other end.
-func (q *request) cables(n site.NodeStatus, by map[string][]cable, p *networkPage) error {
+func (q *request) cables(n site.NodeStatus, design *site.Site, by map[string][]cable, p *networkPage) error {
 	of := *q
 	of.node = n.Name
 	var d site.Node
 	if err := of.get(of.ofNode("/design"), &d); err != nil {
 		return err
 	}
-	var c site.Closeup
+	var c *site.Closeup // nil where the caller may not see it
 	switch err := of.get(of.ofNode("/records"), &c); {
 	case isDenied(err):
 		p.Unseen = true
 	case err != nil:
 		return err
 	}
-	ports := map[string]item.Port{}
-	if c.Observed.Links != nil {
-		for _, port := range c.Observed.Links.Ports {
-			ports[port.Name] = port
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(d.Interfaces)) {
-		i := d.Interfaces[name]
 		if !d.Carries(name) {
 			continue
 		}
+		i := d.Interfaces[name]
 		link, _ := d.LinkOf(name)
-		x := cable{Node: n.Name, Interface: name, MAC: d.MACOf(name), Switch: i.Switch, Port: i.Port, Link: link, Match: "unknown"}
-		if port, seen := ports[name]; seen {
-			x.Carrier = port.Carrier
-			for _, h := range port.Neighbours {
-				x.Heard = strings.TrimSpace(h.System + " " + h.Port)
-				x.Match = "differs"
-				if h.System == i.Switch && (h.Port == i.Port || i.Port == "" || h.PortDescription == i.Port) {
-					x.Match = "as designed"
-					break
-				}
-			}
-			if x.Heard != "" && i.Switch == "" {
-				x.Match = "not designed"
-			}
-			if port.Carrier == "down" {
-				x.Match = "no carrier"
-			}
+		x := cable{Node: n.Name, Interface: name, MAC: d.MACOf(name), Switch: i.Switch, Port: i.Port, Link: link, Heard: "unknown"}
+		if c == nil {
+			x.Match = matchOf(i, reported(n, name), n.Links.State != site.LinksAsDesigned)
+		} else {
+			found, unknown := plan.Port(design, &d, name, c.Observed)
+			x.Match = matchOf(i, found, unknown != "")
+			x.see(&d, c.Observed.Links)
 		}
 		by[i.Switch] = append(by[i.Switch], x)
 	}
 	return nil
+}
+
+// see takes over what the system of the node has seen of the port.
+func (x *cable) see(d *site.Node, seen *item.LinksSeen) {
+	if seen == nil {
+		return
+	}
+	port, there := d.PortOf(x.Interface, seen)
+	if !there {
+		return
+	}
+	x.Carrier = port.Carrier
+	var heard []string
+	for _, h := range port.Neighbours {
+		heard = append(heard, strings.TrimSpace(h.System+" "+h.Port))
+	}
+	switch {
+	case len(heard) > 0:
+		x.Heard = strings.Join(heard, ", ")
+	case port.Carrier != "":
+		x.Heard = "nothing"
+	}
+}
+
+// matchOf is the verdict about a cable, from its differences and whether anything of it is unknown.
+func matchOf(i site.Interface, found []site.Finding, unknown bool) string {
+	switch {
+	case slices.ContainsFunc(found, func(f site.Finding) bool { return f.Code == "link-carrier" }):
+		return "no carrier"
+	case len(found) > 0:
+		return "differs"
+	case unknown:
+		return "unknown"
+	case i.Switch == "":
+		return "not designed"
+	}
+	return "as designed"
+}
+
+// reported are the findings of a node about the link of a port.
+func reported(n site.NodeStatus, port string) []site.Finding {
+	return slices.DeleteFunc(slices.Clone(n.Findings), func(f site.Finding) bool {
+		at := "interfaces." + port
+		return !strings.HasPrefix(f.Code, "link-") || f.Path != at && !strings.HasPrefix(f.Path, at+".")
+	})
 }

@@ -84,7 +84,7 @@ var views = []view{
 	{path: "/sites/{site}/racks", name: "racks", title: "Racks", load: racks},
 	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", load: rollout},
 	{path: "/sites/{site}/network", name: "network", title: "Network and links", load: network},
-	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: plan},
+	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: sitePlan},
 	{path: "/sites/{site}/findings", name: "findings", title: "Findings", load: findings},
 	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", load: approvals},
 	{path: "/sites/{site}/incidents", name: "incidents", title: "Incidents", load: incidents},
@@ -169,15 +169,18 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	type line struct {
-		Name string
-		control.Overview
-		Err string
+		Name     string
+		Overview overviewPage
+		Err      string
 	}
 	var all []line
 	for _, name := range page.Sites {
-		l := line{Name: name}
-		if err := q.get("/sites/"+name+"/overview", &l.Overview); err != nil {
+		l, of := line{Name: name}, *q
+		of.site = name
+		if o, _, err := overview(&of); err != nil {
 			l.Err = err.Error()
+		} else {
+			l.Overview = o.(overviewPage)
 		}
 		all = append(all, l)
 	}
@@ -188,11 +191,18 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 // fail shows an error as a page that says what to do.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := asAnswer(err)
-	page := &Shell{Title: "Not shown", Name: "error", Now: s.now(), Content: a, Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
+	page := s.bare(r, "error", "Not shown")
+	page.Content = a
+	s.write(w, "error", page, a.status)
+}
+
+// bare is a page about which the API was not asked.
+func (s *Site) bare(r *http.Request, name, title string) *Shell {
+	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
 	if name := r.PathValue("site"); site.Printable(name) == name && len(name) < 64 {
 		page.Site = name
 	}
-	s.write(w, "error", page, a.status)
+	return page
 }
 
 // write renders a page, and makes it printable.

@@ -52,7 +52,7 @@ func templates(s *Site) map[string]*template.Template {
 		"first":  func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
 		"isText": func(v any) bool { _, is := v.(string); return is },
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
-			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.Person || n.Approve != "" })
+			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
 		"isIn": func(v view, page string) bool { return v.name == page },
 	}
@@ -126,15 +126,18 @@ func headline(p overviewPage) []string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, many))
 		}
 	}
-	waits, loose := 0, 0
-	for _, i := range p.Status.Incidents {
+	waits, loose, lasting := 0, 0, 0
+	for _, i := range p.Ongoing() {
 		if i.Acted.IsZero() {
 			waits++
+		} else {
+			lasting++
 		}
 		loose += len(unproven(i))
 	}
 	add(loose, "compromised machine is not proven off", "compromised machines are not proven off")
 	add(waits, "incident waits for confirmation", "incidents wait for confirmation")
+	add(lasting, "incident is not over", "incidents are not over")
 	if p.isHalted() {
 		parts = append(parts, "the rollout is halted")
 	}
@@ -143,10 +146,19 @@ func headline(p overviewPage) []string {
 	add(p.Persons, "node waits for a person", "nodes wait for a person")
 	add(c[site.Stalled]+c[site.Foreign], "node is stuck", "nodes are stuck")
 	add(c[site.Unknown], "node cannot be seen", "nodes cannot be seen")
+	if why := p.Status.ObserveOnly; why != "" {
+		parts = append(parts, "Slipway writes to no machine: "+why)
+	}
+	if len(parts) == 0 && p.Status.Paused == nil && c[site.Progressing]+c[site.Retrying] == 0 {
+		add(c[site.Paused], "node is paused", "nodes are paused")
+		add(c[site.Blocked], "node is blocked", "nodes are blocked")
+	}
 	switch {
 	case len(parts) > 0:
 		parts[0] = strings.ToUpper(parts[0][:1]) + parts[0][1:]
 		return parts
+	case p.All == 0 && p.Some:
+		return []string{"You may see no node"}
 	case p.All == 0:
 		return []string{"No node is known"}
 	case p.Status.Paused != nil:
@@ -157,6 +169,9 @@ func headline(p overviewPage) []string {
 		return []string{"All nodes are in-sync", p.Caveat}
 	case c[site.InSync] == p.All:
 		return []string{"All nodes are as designed"}
+	}
+	if p.Some {
+		return []string{"Slipway is at work on nodes that you may see"}
 	}
 	return []string{"Slipway is at work, and nobody is needed"}
 }
@@ -204,7 +219,7 @@ func tone(p overviewPage) string {
 		return "unknown"
 	case len(p.Status.Problems) > 0 || p.isHalted() || len(p.Ongoing()) > 0 || c[site.Stalled]+c[site.Foreign] > 0:
 		return "bad"
-	case p.Persons > 0 || len(p.Status.Waiting) > 0 || p.Status.Paused != nil || c[site.Blocked] > 0:
+	case p.Persons > 0 || len(p.Status.Waiting) > 0 || p.Status.Paused != nil || p.Status.ObserveOnly != "" || c[site.Blocked]+c[site.Paused] > 0:
 		return "wait"
 	case c[site.Unknown] > 0 || p.All == 0:
 		return "unknown"

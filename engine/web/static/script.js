@@ -41,29 +41,41 @@
     }
   };
   const lost = $("lost"), alive = $("alive"), live = document.body.dataset.live;
-  let source, since;
+  let source, since, over;
   const follow = () => {
     source = new EventSource(live);
     source.onopen = () => {
-      lost.hidden = true;
+      if (!over) lost.hidden = true;
       since = undefined;
       if (alive) alive.textContent = "· live";
     };
     source.addEventListener("change", e => {
+      over = false;
+      lost.hidden = true;
       const parts = JSON.parse(e.data);
       for (const id in parts) replace(id, parts[id]);
       count();
       if (asOf) asOf.textContent = new Date(Date.now() + skew).toISOString().slice(0, 19).replace("T", " ") + " UTC";
     });
+    source.addEventListener("over", e => { // the daemon answers, and does not make this page any more
+      over = true;
+      source.close();
+      if (alive) alive.textContent = "";
+      lost.textContent = "✕ This page is no longer kept up to date: " + JSON.parse(e.data) + ". Load it again.";
+      lost.hidden = false;
+      setTimeout(follow, 15000);
+    });
     source.onerror = () => {
       since ??= new Date(Date.now() + skew).toISOString().slice(11, 19) + " UTC";
       if (alive) alive.textContent = "";
+      const refused = source.readyState === EventSource.CLOSED; // there was an answer
       setTimeout(() => {
         if (!since) return; // it is back already
-        lost.textContent = "✕ The daemon does not answer since " + since + ". This page shows what was known then, and tries again by itself.";
+        lost.textContent = refused ? "✕ This page was last brought up to date at " + since + ": the daemon, or a proxy before it, answers with an error. Load the page again to see which." :
+          "✕ The daemon does not answer since " + since + ". This page shows what was known then, and tries again by itself.";
         lost.hidden = false;
       }, 2500);
-      if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+      if (refused) setTimeout(follow, 3000);
     };
   };
   if (live) {

@@ -1,0 +1,140 @@
+package web
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// The next page of the plan is there also when its last node has nothing more, and an empty page does not
+// say that nothing is pending.
+func TestPlanGoesOn(t *testing.T) {
+	f := &fleet{said: "there"}
+	for i := range 120 {
+		f.plans = append(f.plans, site.NodePlan{Node: fmt.Sprintf("x-%05d", i), Waiting: "the installer runs"})
+	}
+	h := opened(t, f)
+	_, text := asked(h, "GET", "/sites/berlin/plan?after=x-00005a", "") // which is there no more
+	if !strings.Contains(text, ">x-00006<") || strings.Contains(text, ">x-00005<") || strings.Contains(text, "Nothing is pending") {
+		t.Error("the page does not go on after a node that has left the plan")
+	}
+	if _, text := asked(h, "GET", "/sites/berlin/plan?after=zz", ""); strings.Contains(text, "Nothing is pending") || !strings.Contains(text, "121 nodes") {
+		t.Error("says that nothing is pending after the last node")
+	}
+}
+
+// All approvals that wait are listed, also those of the nodes that the overview has no room for.
+func TestAllApprovalsAreListed(t *testing.T) {
+	f := &fleet{said: "there", size: 100, waiting: true}
+	address, as := onNetwork(t, f)
+	for _, who := range []string{"ana@example.org", "carol@example.org"} {
+		if _, text, _ := sends(t, as(who), "GET", address+"/sites/berlin/approvals", ""); strings.Count(text, "<b>Approval causes:</b>") != 101 {
+			t.Errorf("%s: %d of 101 are listed", who, strings.Count(text, "<b>Approval causes:</b>"))
+		}
+		if _, text, _ := sends(t, as(who), "GET", address+"/sites/berlin", ""); !strings.Contains(text, "52 more nodes wait for a person") {
+			t.Errorf("%s: the overview does not say how many more wait", who)
+		}
+	}
+	_, text, _ := sends(t, as("carol@example.org"), "GET", address+"/sites/berlin/approvals", "")
+	if strings.Contains(text, "No approved loss") || strings.Contains(text, "<p>Nothing.</p>") || !strings.Contains(text, "You may not read which losses of the whole site wait or were approved.") {
+		t.Error("somebody who may see some nodes is told about the site")
+	}
+}
+
+// The list of sites says of each what a person has to know first: "none" hides no incident, halt or problem.
+func TestSitesSayWhatWaits(t *testing.T) {
+	_, text := asked(opened(t, &fleet{said: "there", more: []string{"paris"}}), "GET", "/", "")
+	if strings.Count(text, "2 compromised machines are not proven off, 1 incident waits for confirmation") != 2 || strings.Contains(text, ">none<") {
+		t.Error("the sites do not say that incidents wait")
+	}
+}
+
+// A page without anything says why: a filter, what the caller may see, or the design.
+func TestEmptyPagesSayWhy(t *testing.T) {
+	racked, unracked := &fleet{said: "there"}, &fleet{said: "there", unracked: true}
+	at, as := onNetwork(t, unracked)
+	for path, says := range map[string]string{
+		"/racks?q=nothing": "No rack matches this filter.",
+		"/racks?from=99":   "There are no more racks.",
+	} {
+		if _, text := asked(opened(t, racked), "GET", "/sites/berlin"+path, ""); !strings.Contains(text, says) {
+			t.Errorf("%s does not say %q", path, says)
+		}
+	}
+	for who, says := range map[string]string{"ana@example.org": "No rack is in the design.", "carol@example.org": "No node that you may see is in a rack."} {
+		if _, text, _ := sends(t, as(who), "GET", at+"/sites/berlin/racks", ""); !strings.Contains(text, says) {
+			t.Errorf("%s is not told %q", who, says)
+		}
+	}
+	if status, text := asked(opened(t, racked), "GET", "/sites/berlin/incidents?name=none", ""); status != 404 || !strings.Contains(text, "neither the records nor the design in force has an incident of this name") {
+		t.Errorf("an incident that is not known: %d", status)
+	}
+}
+
+// "Nothing is pending" is said of a node only where its plan has nothing at all and the node does not leave.
+func TestNothingPendsOnNode(t *testing.T) {
+	for name, x := range map[string]struct {
+		plan    site.NodePlan
+		removes []site.Removal
+		says    string
+	}{
+		"nothing":    {site.NodePlan{Notes: []string{"a note"}, Seen: time.Now()}, nil, "Nothing is pending."},
+		"never seen": {site.NodePlan{Notes: []string{"a note"}}, nil, "Not known: the machine was never seen."},
+		"none":       {site.NodePlan{Node: "db-2"}, nil, "Nothing is pending."},
+		"blocked":    {site.NodePlan{Blocked: []string{"the generation is lower"}}, nil, "the generation is lower"},
+		"waiting":    {site.NodePlan{Waiting: "the installer runs"}, nil, "the installer runs"},
+		"foreign":    {site.NodePlan{Foreign: "another system answers"}, nil, "another system answers"},
+		"unproven":   {site.NodePlan{Unproven: "it claims generation 2"}, nil, "it claims generation 2"},
+		"reported":   {site.NodePlan{Reported: []string{"the time zone differs"}}, nil, "the time zone differs"},
+		"leaves":     {site.NodePlan{Node: "db-2"}, []site.Removal{{Node: "db-1", Held: "more than the limit"}}, "This node leaves the design. Slipway does not change its machine. Not carried out yet: more than the limit"},
+	} {
+		if x.plan.Node == "" {
+			x.plan.Node = "db-1"
+		}
+		h := opened(t, &fleet{said: "there", plans: []site.NodePlan{x.plan}, removes: x.removes})
+		_, text := asked(h, "GET", "/sites/berlin/nodes/db-1", "")
+		if !strings.Contains(text, x.says) || strings.Contains(text, "Nothing is pending.") != (x.says == "Nothing is pending.") {
+			t.Errorf("%s: does not say %q, or says that nothing is pending", name, x.says)
+		}
+		if _, text := asked(h, "GET", "/sites/berlin/do/approve?node=db-1", ""); x.removes != nil && !strings.Contains(text, x.says) {
+			t.Errorf("%s: the approval does not say %q", name, x.says)
+		}
+	}
+}
+
+// A list that is cut says so, and how much it leaves out.
+func TestCutListsSaySo(t *testing.T) {
+	f := &fleet{said: "there", size: 600, waiting: true, many: 600}
+	h := opened(t, f)
+	for path, says := range map[string]string{
+		"/verify":                "The first 500 of 603 are shown.",
+		"/findings":              "The first 500 of 601 are shown.",
+		"/nodes/web-1/agent-log": "The last 500 of 601 are shown.",
+		"/approvals":             "The first 500 of 601 are shown.",
+	} {
+		if _, text := asked(h, "GET", "/sites/berlin"+path, ""); strings.Count(text, says) != strings.Count(text, " are shown.") || !strings.Contains(text, says) {
+			t.Errorf("%s does not say %q", path, says)
+		}
+	}
+	if _, text := asked(h, "GET", "/sites/berlin/verify?outcome=ok", ""); strings.Contains(text, "are shown") {
+		t.Error("a list that is whole says that it is cut")
+	}
+}
+
+// Long pages have a way back to their beginning.
+func TestPagersLeadBack(t *testing.T) {
+	h := opened(t, &fleet{said: "there", removes: []site.Removal{{Node: "old-1", Held: "more than the limit"}}})
+	for _, path := range []string{"/plan", "/rollout", "/nodes"} {
+		_, first := asked(h, "GET", "/sites/berlin"+path, "")
+		_, next := asked(h, "GET", "/sites/berlin"+path+"?after=web-1", "")
+		if strings.Contains(first, "First page") || !strings.Contains(next, `<a href="?">First page</a>`) {
+			t.Errorf("%s: the first page has a way to itself, or the next one none", path)
+		}
+	}
+	if _, text := asked(h, "GET", "/sites/berlin/plan", ""); !strings.Contains(text, "Not carried out yet: more than the limit") || strings.Contains(text, "Held:") {
+		t.Error("the plan does not say why a removal is not carried out")
+	}
+}
