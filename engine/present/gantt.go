@@ -415,6 +415,13 @@ func rowTitle(r *site.ChartRow, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
+// clockSpan is a span of time, with the day of its end where that is another one.
 func clockSpan(s site.Span) string {
-	return s.From.UTC().Format("Mon 2006-01-02 15:04") + " to " + s.To.UTC().Format("15:04 MST")
+	const day, clock = "Mon 2006-01-02 ", "15:04"
+	from, to := s.From.UTC(), s.To.UTC()
+	end := clock
+	if from.Format(day) != to.Format(day) {
+		end = day + clock
+	}
+	return from.Format(day+clock) + " to " + to.Format(end) + " UTC"
 }

@@ -187,6 +187,39 @@ func TestGanttScale(t *testing.T) {
 	}
 }
 
+// A time on another day has its date, also where only the end of a span is on one.
+func TestSpanOverMidnight(t *testing.T) {
+	c := rolling()
+	c.Rows = []site.ChartRow{{Node: "web-1", State: site.MachineRunning, Began: after(0), Expected: between(34, 13*60), Forecast: between(10, 20)}}
+	texts := wellFormed(t, ganttOf(c, present.GanttView{}))
+	for _, want := range []string{"expected Sat 2026-11-21 12:34 to Sun 2026-11-22 01:00 UTC", "was expected Sat 2026-11-21 12:10 to 12:20 UTC"} {
+		if !strings.Contains(texts, want) {
+			t.Errorf("no %q in %s", want, texts)
+		}
+	}
+}
+
+// A delay of whole days is one, although the clock shows the same time.
+func TestDelayOfWholeDays(t *testing.T) {
+	for _, c := range []struct {
+		expected, first int
+		says            string
+	}{
+		{24*60 + 50, 50, "until 22 Nov 12:50, at first 12:50\n"},
+		{50, 24*60 + 50, "until 12:50, at first 22 Nov 12:50\n"},
+		{50, 50, "until 12:50\n"},
+	} {
+		chart := rolling()
+		chart.To = after(48 * 60)
+		chart.Rows = []site.ChartRow{{Node: "web-1", State: site.MachineRunning, Began: after(0), Expected: between(34, c.expected), Forecast: between(10, c.first)}}
+		var b bytes.Buffer
+		present.RolloutText(&b, chart, present.RolloutView{Width: 100})
+		if !strings.Contains(b.String(), c.says) {
+			t.Errorf("no %q in\n%s", c.says, b.String())
+		}
+	}
+}
+
 func TestRolloutTextGolden(t *testing.T) {
 	for name, v := range map[string]present.RolloutView{"terminal": {Width: 110}, "pipe": {}, "few": {Width: 80, Rows: 3}} {
 		var b bytes.Buffer
