@@ -29,7 +29,8 @@ func rolling() *site.RolloutChart {
 		Site: "berlin", Revision: site.Revision{ID: "4f3c72169a", Subject: "web: nginx 1.28"}, Now: after(34), From: after(0), To: after(130), Since: after(0), Ends: after(124),
 		Soak:    between(9, 19),
 		Counts:  map[site.MachineState]int{site.MachineDone: 2, site.MachineRunning: 2, site.MachineWaiting: 5, site.MachineFailed: 1},
-		Windows: []site.WindowTimes{{Name: "night", Open: []site.Span{between(5, 25), between(90, 130)}}},
+		Windows: []site.WindowTimes{{Name: "night", Open: []site.Span{between(5, 25), between(90, 130)}},
+			{Name: "often", Open: []site.Span{between(0, 2), between(4, 6)}, Unknown: between(8, 130), Why: "only the first 2 openings are drawn"}},
 		Path:    []site.TimedStretch{{Node: "web-3", What: "install-packages, restart", Span: between(34, 41)}, {Node: "web-4", What: "restart, after web-3", Span: between(90, 124)}},
 		Rows: []site.ChartRow{
 			{Node: "web-1", Role: "web", Rack: "r1", Canary: true, State: site.MachineDone, Began: after(0), Ended: after(9), Forecast: between(0, 8)},
@@ -195,6 +196,20 @@ func TestSpanOverMidnight(t *testing.T) {
 	for _, want := range []string{"expected Sat 2026-11-21 12:34 to Sun 2026-11-22 01:00 UTC", "was expected Sat 2026-11-21 12:10 to 12:20 UTC"} {
 		if !strings.Contains(texts, want) {
 			t.Errorf("no %q in %s", want, texts)
+		}
+	}
+}
+
+// A window of which it is not known when it is open does not look closed.
+func TestWindowThatIsNotKnown(t *testing.T) {
+	for _, width := range []int{360, 1280} {
+		for _, from := range []int{0, 8, 129} {
+			c := rolling()
+			c.Rows, c.Windows = nil, []site.WindowTimes{{Name: "bad", Unknown: between(from, 130), Why: "it cannot be read: " + strings.Repeat("x", 100_000)}}
+			got := ganttOf(c, present.GanttView{Width: width})
+			if texts := wellFormed(t, got); !strings.Contains(texts, "? it cannot be read") || len(got) > 20_000 {
+				t.Errorf("width %d, from %d: %d bytes: %.3000s", width, from, len(got), texts)
+			}
 		}
 	}
 }
