@@ -27,11 +27,11 @@ func between(from, to int) site.Span { return site.Span{From: after(from), To: a
 func rolling() *site.RolloutChart {
 	return &site.RolloutChart{
 		Site: "berlin", Revision: site.Revision{ID: "4f3c72169a", Subject: "web: nginx 1.28"}, Now: after(34), From: after(0), To: after(130), Since: after(0), Ends: after(124),
-		Soak:    between(9, 19),
-		Counts:  map[site.MachineState]int{site.MachineDone: 2, site.MachineRunning: 2, site.MachineWaiting: 5, site.MachineFailed: 1},
+		Soak:   between(9, 19),
+		Counts: map[site.MachineState]int{site.MachineDone: 2, site.MachineRunning: 2, site.MachineWaiting: 5, site.MachineFailed: 1},
 		Windows: []site.WindowTimes{{Name: "night", Open: []site.Span{between(5, 25), between(90, 130)}},
 			{Name: "often", Open: []site.Span{between(0, 2), between(4, 6)}, Unknown: between(8, 130), Why: "only the first 2 openings are drawn"}},
-		Path:    []site.TimedStretch{{Node: "web-3", What: "install-packages, restart", Span: between(34, 41)}, {Node: "web-4", What: "restart, after web-3", Span: between(90, 124)}},
+		Path: []site.TimedStretch{{Node: "web-3", What: "install-packages, restart", Span: between(34, 41)}, {Node: "web-4", What: "restart, after web-3", Span: between(90, 124)}},
 		Rows: []site.ChartRow{
 			{Node: "web-1", Role: "web", Rack: "r1", Canary: true, State: site.MachineDone, Began: after(0), Ended: after(9), Forecast: between(0, 8)},
 			{Node: "web-9", Role: "web", Rack: "r1", State: site.MachineDone, Forecast: between(18, 26)},

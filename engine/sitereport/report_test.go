@@ -110,6 +110,16 @@ func TestTimesMeanTheSameEverywhere(t *testing.T) {
 	}
 }
 
+// A machine whose hardware is not well comes first although it is in-sync.
+func TestHardwareThatIsNotWellComesFirst(t *testing.T) {
+	f := berlin()
+	f.Status.Nodes = []site.NodeStatus{{Name: "compute-1", State: site.InSync, Health: "OK"}, {Name: "compute-2", State: site.InSync, Health: "Critical"}}
+	all := nodes(f).Rows
+	if name, reason := all[0][0].Text, all[0][7].Text; name != "compute-2" || reason != "as designed, but its hardware health is Critical" {
+		t.Errorf("first is %s: %s", name, reason)
+	}
+}
+
 // A site of which nothing is known yet has a report too.
 func TestEmptySite(t *testing.T) {
 	for _, write := range []func(io.Writer, Facts) error{HTML, Markdown} {
