@@ -43,7 +43,7 @@ func (j *job) textSSH(want item.SSH) (string, error) {
 	case err != nil:
 		return "", err
 	case len(others.others) > 0:
-		return "", refused("An SSH server runs here that is not ssh.service (process %s). Slipway cannot make it read its settings again. It would ignore a list of revoked keys, and refuse every key after the list is removed. Stop that server, or revoke nobody in the design. Nothing was changed", processesOf(others.others))
+		return "", refused("an SSH server runs here that is not ssh.service (process %s), and Slipway cannot reload it. It would ignore a list of revoked keys, and refuse every key after the list is removed. Stop that server, or revoke nobody in the design. Nothing was changed", processesOf(others.others))
 	}
 	out, err := j.h.Exec(j.ctx, inside.Command{Path: sshKeygen, Args: []string{"-Q", "-f", "/dev/stdin"}, Stdin: list})
 	switch {
