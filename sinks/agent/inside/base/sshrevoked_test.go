@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,10 +155,11 @@ func TestListStaysUntilTheServerHasReloaded(t *testing.T) {
 		s.mainPID = "500"
 		s.server("500", "1", "100")
 		s.applies([]item.Item{revokes("n1", "root")})
-		f, reloaded := s.facet(), false
-		s.reloads = func() { time.AfterFunc(time.Second, func() { s.reopens(); reloaded = true }) }
+		f := s.facet()
+		var reloaded atomic.Bool
+		s.reloads = func() { time.AfterFunc(time.Second, func() { s.reopens(); reloaded.Store(true) }) }
 		f.step = func(what string) {
-			if what == "remove "+sshRevoked && !reloaded {
+			if what == "remove "+sshRevoked && !reloaded.Load() {
 				t.Error("the list goes before the server has opened its port again")
 			}
 		}
