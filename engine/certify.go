@@ -122,7 +122,7 @@ func (e *Engine) CertifyLogin(ctx context.Context, r site.SSHRequest) (site.SSHG
 	if err := e.writeHistory(ctx); err != nil {
 		return site.SSHGrant{}, fmt.Errorf("no certificate was signed, because it could not be recorded: %w", err)
 	}
-	// The records may have taken long: a quarantine or a commit of meanwhile counts.
+	// Check again: the node may have been quarantined meanwhile, or the design changed.
 	switch now, by, err := e.admitLogin(r); {
 	case err != nil:
 		return site.SSHGrant{}, fmt.Errorf("certificate %d was not given: %w", c.Serial, err)

@@ -93,7 +93,7 @@ func (e *Engine) Chart() site.RolloutChart {
 		c.From, c.To = bounds(&c)
 	}
 	for i := range c.Windows {
-		c.Windows[i].Open = facts.Openings(c.Windows[i].Name, c.From, c.To)
+		c.Windows[i] = facts.Openings(c.Windows[i].Name, c.From, c.To)
 	}
 	return c
 }

@@ -68,7 +68,7 @@ func TestStatusAndWhyTellTheHealthOfSystems(t *testing.T) {
 	printStatus(&screen{&out}, &site.Status{Site: "s", Nodes: []site.NodeStatus{n, m, ok}}, false)
 	printReasons(&screen{&out}, reasons{Status: n})
 	for _, want := range []string{"service    unhealthy: n1 (slipway why NODE)", "service    unknown: n2 (slipway why NODE)", ", 1 of unknown health",
-		"as designed, and its health is unknown: its system did not answer", "health    OK\n", "service   unhealthy: nginx.service is failed\n"} {
+		"as designed, but its system health is unknown: its system did not answer", "health    OK\n", "service   unhealthy: nginx.service is failed\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -30,7 +30,7 @@ type api struct {
 
 	encoding slots
 	consoles consoles
-	missed   missed
+	rejected rejected
 }
 
 // newAPI makes the API of a listener. What is asked for more often than every so much time is computed

@@ -111,7 +111,7 @@ func (c *call) denied(why error) error {
 	c.log.Warn("denied", "by", c.caller.String(), "from", c.caller.From, "what", c.route.method+" "+c.route.path, "why", entryText(why))
 	c.limits.charge(c.caller, deniedCost)
 	if c.route.acts && !c.policy.Names(c.caller) {
-		c.miss(why) // anybody with a certificate can make the daemon write that
+		c.reject(why) // anybody with a certificate can make the daemon write that
 		return why
 	}
 	if c.route.acts {

@@ -76,12 +76,12 @@ func OverviewOf(r site.Report) Overview {
 		if n.NeedsPerson() {
 			o.Persons++
 		}
-		if urgency(n) > 0 {
+		if n.Urgency() > site.Moving {
 			o.Attention = append(o.Attention, n)
 		}
 	}
 	slices.SortStableFunc(o.Attention, func(a, b site.NodeStatus) int {
-		return cmp.Or(cmp.Compare(urgency(b), urgency(a)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Urgency(), a.Urgency()), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
 	})
 	o.Attention = o.Attention[:min(len(o.Attention), mostAttention)]
 	for _, n := range r.Plan.Nodes {
@@ -92,21 +92,6 @@ func OverviewOf(r site.Report) Overview {
 	s.Nodes = []site.NodeStatus{}
 	o.Status = s
 	return o
-}
-
-// urgency is how much a node needs somebody to look at it; 0 for not at all.
-func urgency(n site.NodeStatus) int {
-	switch {
-	case n.NeedsPerson():
-		return 4
-	case n.State == site.Stalled || n.State == site.Foreign:
-		return 3
-	case n.State == site.Unknown || n.State == site.Retrying || n.State == site.Blocked:
-		return 2
-	case n.Service == site.ServiceSilent || !n.SystemHealth.IsFit() || n.Links.State == site.LinksDiffer || n.Health != "" && n.Health != "OK":
-		return 1
-	}
-	return 0
 }
 
 // matches says whether a node has a text in its name, its role, its rack or its reason.

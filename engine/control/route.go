@@ -118,7 +118,7 @@ func (c *call) answer() {
 	free, err := c.limits.begin(c.caller, c.wantsStream())
 	if err != nil {
 		_ = c.locate() // for the entry alone
-		c.miss(err)
+		c.reject(err)
 		fail(c.w, err)
 		return
 	}
@@ -141,7 +141,7 @@ func (c *call) answer() {
 // answerOf does what is asked, if the caller may.
 func (c *call) answerOf() (v any, err error) {
 	if err := c.locate(); err != nil {
-		c.miss(err)
+		c.reject(err)
 		return nil, err
 	}
 	c.policy = c.policyNow()

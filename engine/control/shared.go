@@ -14,9 +14,9 @@ import (
 type shared[T any] struct {
 	// every is the least time from one computation to the next.
 	every time.Duration
-	// rest is how many times as long as a computation nothing is computed after it, so that one that
-	// takes long has a small share of the host. It is longestRest at most. Whoever asks during a rest that
-	// is longer than every gets the last value at once, although that is older than the question.
+	// rest is the pause after a computation, as a multiple of its duration, so that a long one has a small share
+	// of the host; longestRest at most. Before a rest that is longer than every, all who joined during the computation
+	// get its value; who asks during the rest gets it at once. That value is older than their questions.
 	rest int
 
 	mu   sync.Mutex
@@ -41,7 +41,7 @@ type snapshot[T any] struct {
 	err   error
 }
 
-// get gives a value that was computed after it was called, or the last one during a rest.
+// get gives a value that was computed after it was called, or with a long rest the one being computed or the last one.
 func (s *shared[T]) get(ctx context.Context, key string, compute func() (T, error)) (*snapshot[T], error) {
 	snap, first := s.join(key)
 	if first {
@@ -103,11 +103,17 @@ func (s *shared[T]) run(key string, compute func() (T, error)) {
 	}
 }
 
-// serve gives a value to whoever asks before the rest ends.
+// serve gives a value to those who joined while it was computed, and to whoever asks before the rest ends.
 func (s *shared[T]) serve(key string, snap *snapshot[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys[key].last = snap
+	l := s.keys[key]
+	l.last = snap
+	if next := l.next; next != nil {
+		next.value, next.body = snap.value, snap.body
+		close(next.done)
+		l.next = nil
+	}
 }
 
 // compute fills a snapshot. A panic is an error of those who asked, as in a handler of a request.

@@ -73,6 +73,30 @@ func TestSharedRests(t *testing.T) {
 	})
 }
 
+// Whoever asks while something long is computed gets that value when it is there, and does not wait for the rest and
+// another computation.
+func TestSharedJoinersOfALongComputation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared[int]{every: time.Second, rest: 20}
+		computed := 0
+		compute := func() (int, error) { time.Sleep(200 * time.Millisecond); computed++; return computed, nil }
+		began := time.Now()
+		get := func() {
+			if snap, err := s.get(t.Context(), "x", compute); err != nil || snap.value != 1 || string(snap.body) != "1" || time.Since(began) != 200*time.Millisecond {
+				t.Errorf("got %v, %v after %s", snap, err, time.Since(began))
+			}
+		}
+		go get()
+		time.Sleep(100 * time.Millisecond) // in the middle of the computation
+		go get()
+		get()
+		time.Sleep(time.Minute)
+		if computed != 1 {
+			t.Errorf("computed %d times", computed)
+		}
+	})
+}
+
 // However long a computation takes, its value is served for some seconds only.
 func TestSharedRestIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

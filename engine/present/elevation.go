@@ -187,20 +187,9 @@ func Mark(n *site.NodeStatus) string {
 }
 
 // Troubles are what a person should look at although the state does not say it, each in
-// a few words: health, links, a system that does not answer.
-func Troubles(n *site.NodeStatus) (all []string) {
-	if n.Health != "" && n.Health != "OK" {
-		all = append(all, "hardware health "+n.Health)
-	}
-	if !n.SystemHealth.IsFit() {
-		all = append(all, "system health: "+n.SystemHealth.String())
-	}
-	if n.Service == site.ServiceSilent {
-		all = append(all, "its system does not answer")
-	}
-	if n.Links.State == site.LinksDiffer {
-		all = append(all, "its links differ: "+n.Links.Why)
-	}
+// a few words: ailments, and findings.
+func Troubles(n *site.NodeStatus) []string {
+	all := n.Ailments()
 	if len(n.Findings) > 0 {
 		all = append(all, say.Count(len(n.Findings), "finding")+" about its hardware and links")
 	}

@@ -55,7 +55,7 @@ func drawn(t *testing.T, e present.Elevation) string {
 	return b.String()
 }
 
-// The picture of a rack as people see it; SLIPWAY_LOOK names a file for it, to be opened.
+// The picture of a rack as people see it; -update draws it again.
 func TestElevationGolden(t *testing.T) {
 	racks, nodes := aRack()
 	all := present.Elevations(racks, nodes, present.ElevationView{StandAlone: true, Link: func(n string) string { return "/nodes/" + n }})

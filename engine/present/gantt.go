@@ -99,6 +99,7 @@ func (g *gantt) draw() {
 	g.body.Reset()
 	for _, window := range g.c.Windows {
 		g.lane("window "+window.Name, "window", window.Open)
+		g.unsure(window)
 	}
 	if !g.c.Soak.IsZero() {
 		g.lane("canaries soak", "soak", []site.Span{g.c.Soak})
@@ -181,6 +182,16 @@ func (g *gantt) lane(name, class string, open []site.Span) {
 		g.band(class, s, y+3, laneHigh-6)
 	}
 	g.y = y + laneHigh
+}
+
+// unsure says in the lane of a window why it is not known when it is open.
+func (g *gantt) unsure(w site.WindowTimes) {
+	if w.Unknown.IsZero() {
+		return
+	}
+	text := brief("? "+w.Why, min(60, g.fits(g.right-g.left)))
+	wide := float64(utf8.RuneCountInString(text)) * glyph
+	g.text(max(g.left, min(g.at(w.Unknown.From)+4, g.right-wide)), g.y-laneHigh+14, "unknown", text)
 }
 
 func (g *gantt) band(class string, s site.Span, y, high float64) {
@@ -415,6 +426,13 @@ func rowTitle(r *site.ChartRow, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
+// clockSpan is a span of time, with the day of its end where that is another one.
 func clockSpan(s site.Span) string {
-	return s.From.UTC().Format("Mon 2006-01-02 15:04") + " to " + s.To.UTC().Format("15:04 MST")
+	const day, clock = "Mon 2006-01-02 ", "15:04"
+	from, to := s.From.UTC(), s.To.UTC()
+	end := clock
+	if from.Format(day) != to.Format(day) {
+		end = day + clock
+	}
+	return from.Format(day+clock) + " to " + to.Format(end) + " UTC"
 }

@@ -27,10 +27,11 @@ func between(from, to int) site.Span { return site.Span{From: after(from), To: a
 func rolling() *site.RolloutChart {
 	return &site.RolloutChart{
 		Site: "berlin", Revision: site.Revision{ID: "4f3c72169a", Subject: "web: nginx 1.28"}, Now: after(34), From: after(0), To: after(130), Since: after(0), Ends: after(124),
-		Soak:    between(9, 19),
-		Counts:  map[site.MachineState]int{site.MachineDone: 2, site.MachineRunning: 2, site.MachineWaiting: 5, site.MachineFailed: 1},
-		Windows: []site.WindowTimes{{Name: "night", Open: []site.Span{between(5, 25), between(90, 130)}}},
-		Path:    []site.TimedStretch{{Node: "web-3", What: "install-packages, restart", Span: between(34, 41)}, {Node: "web-4", What: "restart, after web-3", Span: between(90, 124)}},
+		Soak:   between(9, 19),
+		Counts: map[site.MachineState]int{site.MachineDone: 2, site.MachineRunning: 2, site.MachineWaiting: 5, site.MachineFailed: 1},
+		Windows: []site.WindowTimes{{Name: "night", Open: []site.Span{between(5, 25), between(90, 130)}},
+			{Name: "often", Open: []site.Span{between(0, 2), between(4, 6)}, Unknown: between(8, 130), Why: "only the first 2 openings are drawn"}},
+		Path: []site.TimedStretch{{Node: "web-3", What: "install-packages, restart", Span: between(34, 41)}, {Node: "web-4", What: "restart, after web-3", Span: between(90, 124)}},
 		Rows: []site.ChartRow{
 			{Node: "web-1", Role: "web", Rack: "r1", Canary: true, State: site.MachineDone, Began: after(0), Ended: after(9), Forecast: between(0, 8)},
 			{Node: "web-9", Role: "web", Rack: "r1", State: site.MachineDone, Forecast: between(18, 26)},
@@ -183,6 +184,53 @@ func TestGanttScale(t *testing.T) {
 			if ticks := strings.Count(got, `class="grid"`); ticks < 1 || ticks > wide/70 {
 				t.Errorf("%s in %d pixels: %d ticks", length, wide, ticks)
 			}
+		}
+	}
+}
+
+// A time on another day has its date, also where only the end of a span is on one.
+func TestSpanOverMidnight(t *testing.T) {
+	c := rolling()
+	c.Rows = []site.ChartRow{{Node: "web-1", State: site.MachineRunning, Began: after(0), Expected: between(34, 13*60), Forecast: between(10, 20)}}
+	texts := wellFormed(t, ganttOf(c, present.GanttView{}))
+	for _, want := range []string{"expected Sat 2026-11-21 12:34 to Sun 2026-11-22 01:00 UTC", "was expected Sat 2026-11-21 12:10 to 12:20 UTC"} {
+		if !strings.Contains(texts, want) {
+			t.Errorf("no %q in %s", want, texts)
+		}
+	}
+}
+
+// A window of which it is not known when it is open does not look closed.
+func TestWindowThatIsNotKnown(t *testing.T) {
+	for _, width := range []int{360, 1280} {
+		for _, from := range []int{0, 8, 129} {
+			c := rolling()
+			c.Rows, c.Windows = nil, []site.WindowTimes{{Name: "bad", Unknown: between(from, 130), Why: "it cannot be read: " + strings.Repeat("x", 100_000)}}
+			got := ganttOf(c, present.GanttView{Width: width})
+			if texts := wellFormed(t, got); !strings.Contains(texts, "? it cannot be read") || len(got) > 20_000 {
+				t.Errorf("width %d, from %d: %d bytes: %.3000s", width, from, len(got), texts)
+			}
+		}
+	}
+}
+
+// A delay of whole days is one, although the clock shows the same time.
+func TestDelayOfWholeDays(t *testing.T) {
+	for _, c := range []struct {
+		expected, first int
+		says            string
+	}{
+		{24*60 + 50, 50, "until 22 Nov 12:50, at first 12:50\n"},
+		{50, 24*60 + 50, "until 12:50, at first 22 Nov 12:50\n"},
+		{50, 50, "until 12:50\n"},
+	} {
+		chart := rolling()
+		chart.To = after(48 * 60)
+		chart.Rows = []site.ChartRow{{Node: "web-1", State: site.MachineRunning, Began: after(0), Expected: between(34, c.expected), Forecast: between(10, c.first)}}
+		var b bytes.Buffer
+		present.RolloutText(&b, chart, present.RolloutView{Width: 100})
+		if !strings.Contains(b.String(), c.says) {
+			t.Errorf("no %q in\n%s", c.says, b.String())
 		}
 	}
 }

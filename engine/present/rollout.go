@@ -104,8 +104,8 @@ func noteOf(r *site.ChartRow, c *site.RolloutChart) string {
 		return note
 	case !r.Expected.IsZero():
 		note := "until " + clockFrom(c.Now, r.Expected.To)
-		if first := clockFrom(c.Now, f.To); !f.IsZero() && !strings.HasSuffix(note, first) {
-			note += ", at first " + first
+		if !f.IsZero() && !f.To.Truncate(time.Minute).Equal(r.Expected.To.Truncate(time.Minute)) { // times have minutes
+			note += ", at first " + clockFrom(c.Now, f.To)
 		}
 		return note
 	}

@@ -53,19 +53,15 @@ func ReasonOf(n site.NodeStatus, now time.Time) string {
 	if n.Detail != "" {
 		return n.Reason + ": " + n.Detail
 	}
-	if n.Reason == "" && n.Service == site.ServiceSilent {
-		return "as designed, but its system does not answer"
-	}
-	if n.Reason == "" && !n.SystemHealth.IsFit() {
-		return fmt.Sprintf("as designed, and its health is %s", n.SystemHealth)
-	}
-	if n.Reason == "" && n.State == site.InSync {
-		switch n.Links.State {
-		case site.LinksDiffer:
-			return "as designed inside, and its links differ: " + n.Links.Why
-		case site.LinksUnknown:
-			return "as designed inside, and its links are not known: " + n.Links.Why
+	if ailments := n.Ailments(); n.Reason == "" && len(ailments) > 0 {
+		text := strings.Join(ailments, "; ")
+		if n.State == site.InSync {
+			text = "as designed, but " + text
 		}
+		return text
+	}
+	if n.Reason == "" && n.State == site.InSync && n.Links.State == site.LinksUnknown {
+		return "as designed inside, and its links are not known: " + n.Links.Why
 	}
 	if n.Reason == "" && len(n.NotActedOn) > 0 {
 		return "designed, not acted on: " + strings.Join(n.NotActedOn, ", ")
@@ -92,11 +88,8 @@ func ReleaseOf(n site.NodeStatus, now time.Time) string {
 	return fmt.Sprintf("a commit that changes the node, or `slipway retry %s` once the cause is gone", n.Name)
 }
 
-// NeedsALook reports whether a list of what is not well has a node: one that is not in-sync, or whose system or links
-// are not as they should be.
-func NeedsALook(n site.NodeStatus) bool {
-	return n.State != site.InSync || n.Service == site.ServiceSilent || !n.SystemHealth.IsFit() || n.Links.State == site.LinksDiffer
-}
+// NeedsALook reports whether a list of what is not well has a node: any that is not in-sync, or is but ails.
+func NeedsALook(n site.NodeStatus) bool { return n.Urgency() > site.Calm }
 
 // Grouped returns nodes with the same trouble together, the longest in it first, in the order of their names; or each
 // alone.

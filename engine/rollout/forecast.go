@@ -33,8 +33,8 @@ func Forecast(s *site.Site, p *site.Plan, known site.Known, now time.Time) *site
 
 // Continue predicts how a rollout under way goes on from now, given the plans that are
 // left: each node with steps begins, or goes on, as soon as the rules let it. Times count
-// from now, and a step in flight takes what is left of its expected time. A halt is not
-// asked: nodes that it holds, like those that wait for a person, have a plan that is
+// from now, and a step in flight takes what is left of its expected time. Continue ignores a
+// halt: nodes that it holds, like those that wait for a person, have a plan that is
 // blocked. Nodes whose end is not known, because they wait for ever or a step takes longer
 // than expected, are not in its order; a warning names them.
 func Continue(s *site.Site, left *site.Plan, known site.Known, now time.Time, under *site.RolloutStatus) *site.Forecast {

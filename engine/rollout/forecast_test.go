@@ -701,33 +701,29 @@ func TestContinueOfANodeThatIsStuckAfterItsFirstStep(t *testing.T) {
 func TestOpenings(t *testing.T) {
 	s := &site.Site{Windows: map[string]*site.Window{"noon": {From: "11:30", To: "12:30"}, "bad": {From: "x"}, "minutes": {Cron: "*/2 * * * *", Length: site.Duration(time.Minute)}}}
 	f := &rollout.Facts{Site: s}
-	got := f.Openings("noon", now, now.Add(24*time.Hour))
-	want := []site.Span{{From: now, To: now.Add(30 * time.Minute)}, {From: now.Add(23*time.Hour + 30*time.Minute), To: now.Add(24 * time.Hour)}}
-	if diff := cmp.Diff(got, want); diff != "" {
-		t.Errorf("a window that is open at both ends (-got +want):\n%s", diff)
+	for name, c := range map[string]struct {
+		window   string
+		from, to time.Time
+		want     []site.Span
+	}{
+		"open at both ends": {"noon", now, now.Add(24 * time.Hour), []site.Span{{From: now, To: now.Add(30 * time.Minute)}, {From: now.Add(23*time.Hour + 30*time.Minute), To: now.Add(24 * time.Hour)}}},
+		"stays closed":      {"noon", now.Add(time.Hour), now.Add(2 * time.Hour), nil},
+		"stays open":        {"noon", now, now.Add(10 * time.Minute), []site.Span{{From: now, To: now.Add(10 * time.Minute)}}},
+	} {
+		if diff := cmp.Diff(f.Openings(c.window, c.from, c.to), site.WindowTimes{Name: c.window, Open: c.want}); diff != "" {
+			t.Errorf("a window that is %s (-got +want):\n%s", name, diff)
+		}
 	}
-	if got := f.Openings("noon", now.Add(time.Hour), now.Add(2*time.Hour)); got != nil {
-		t.Errorf("a window that stays closed: %v", got)
+	// What is not known is not closed.
+	to := now.Add(30 * 24 * time.Hour)
+	if got := f.Openings("bad", now, to); got.Open != nil || got.Unknown != (site.Span{From: now, To: to}) || !strings.HasPrefix(got.Why, "it cannot be read: ") {
+		t.Errorf("a window that cannot be read: %+v", got)
 	}
-	want = []site.Span{{From: now, To: now.Add(10 * time.Minute)}}
-	if diff := cmp.Diff(f.Openings("noon", now, now.Add(10*time.Minute)), want); diff != "" {
-		t.Errorf("a window that stays open (-got +want):\n%s", diff)
+	got := f.Openings("minutes", now, to)
+	if len(got.Open) != 200 {
+		t.Fatalf("%d openings", len(got.Open))
 	}
-	if got := f.Openings("bad", now, now.Add(time.Hour)); got != nil {
-		t.Errorf("a window that cannot be read: %v", got)
-	}
-	if got := f.Openings("minutes", now, now.Add(30*24*time.Hour)); len(got) != 200 {
-		t.Errorf("%d openings", len(got))
-	}
-}
-
-// What is left of a rollout is forecast whenever somebody looks at it.
-func BenchmarkContinue(b *testing.B) {
-	s, p := fleet(10_000)
-	s.Rollout.MaxUnavailable = "25"
-	bounded(s)
-	under := &site.RolloutStatus{Since: now, Nodes: s.NodeNames()}
-	for b.Loop() {
-		rollout.Continue(s, p, site.Known{}, now, under)
+	if after := got.Open[199].To; !got.Unknown.From.Equal(after.Add(time.Minute)) || !got.Unknown.To.Equal(to) || got.Why != "only the first 200 openings are drawn" {
+		t.Errorf("after %s: %+v, %q", after, got.Unknown, got.Why)
 	}
 }

@@ -61,26 +61,32 @@ func Together(n *site.Node, steps []site.Step) site.Duration {
 // mostOpenings bounds how many openings of a window a picture has.
 const mostOpenings = 200
 
-// Openings returns when a window of the design is open between two moments, the first of
-// many; none for a window that cannot be read.
-func (f *Facts) Openings(name string, from, to time.Time) (all []site.Span) {
+// Openings returns when a window of the design is open between two moments, and from when on that is not known: of a
+// window that cannot be read, and after the first of many openings.
+func (f *Facts) Openings(name string, from, to time.Time) site.WindowTimes {
+	w := site.WindowTimes{Name: name}
 	o, err := f.opening(name)
 	if err != nil {
-		return nil
+		w.Unknown, w.Why = site.Span{From: from, To: to}, "it cannot be read: "+err.Error()
+		return w
 	}
 	open, until, next := o.window.At(from)
 	if open {
-		all = append(all, site.Span{From: from, To: until.UTC()})
+		w.Open = append(w.Open, site.Span{From: from, To: until.UTC()})
 	}
-	for !next.IsZero() && next.Before(to) && len(all) < mostOpenings {
+	for !next.IsZero() && next.Before(to) {
+		if len(w.Open) == mostOpenings {
+			w.Unknown, w.Why = site.Span{From: next.UTC(), To: to}, fmt.Sprintf("only the first %d openings are drawn", mostOpenings)
+			break
+		}
 		begins := next
 		_, until, next = o.window.At(begins)
-		all = append(all, site.Span{From: begins.UTC(), To: until.UTC()})
+		w.Open = append(w.Open, site.Span{From: begins.UTC(), To: until.UTC()})
 	}
-	if last := len(all) - 1; last >= 0 && all[last].To.After(to) {
-		all[last].To = to
+	if last := len(w.Open) - 1; last >= 0 && w.Open[last].To.After(to) {
+		w.Open[last].To = to
 	}
-	return all
+	return w
 }
 
 // opening is a window that is asked again and again: it caches the last answer.

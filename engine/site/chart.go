@@ -85,6 +85,9 @@ func (s Span) IsZero() bool { return s.From.IsZero() && s.To.IsZero() }
 type WindowTimes struct {
 	Name string `json:"name"`
 	Open []Span `json:"open"`
+	// Unknown is when it is not known whether the window is open, and Why says the reason; zero for never.
+	Unknown Span   `json:"unknown,omitzero"`
+	Why     string `json:"why,omitempty"`
 }
 
 // TimedStretch is a stretch of a forecast at its time.

@@ -37,6 +37,7 @@ const (
 	mostNodes    = 2000
 	mostLosses   = 1000
 	mostFindings = 500
+	mostWarnings = 20
 	mostEvents   = 200
 	mostRacks    = 40
 	mostText     = 500 // characters of one text
@@ -240,9 +241,7 @@ func rollout(f Facts) part {
 	if r.Queued != nil {
 		p.known("queued", present.RevisionLine(*r.Queued))
 	}
-	if c := f.Plan.Forecast; c != nil && len(c.Order) > 0 {
-		p.known("forecast", "about "+say.Rough(time.Duration(c.Makespan))+". "+c.Basis)
-	}
+	p.forecast(&f.Chart)
 	if svg := drawn(func(w io.Writer) { present.Gantt(w, &f.Chart, present.GanttView{}) }); svg != "" {
 		p.Pictures = append(p.Pictures, svg)
 	}
@@ -251,6 +250,26 @@ func rollout(f Facts) part {
 		p.add("failed: "+name, r.Failed[name])
 	}
 	return p
+}
+
+// forecast is what is expected of a rollout under way.
+func (p *part) forecast(c *site.RolloutChart) {
+	if c.Since.IsZero() || !c.Ended.IsZero() {
+		return
+	}
+	ends := "not known"
+	if !c.Ends.IsZero() {
+		ends = stamp(c.Ends) + ", in " + say.Rough(c.Ends.Sub(c.Now))
+	}
+	p.known("expected to end", ends)
+	p.known("forecast", c.Basis)
+	for i, warning := range c.Warnings {
+		if i == mostWarnings {
+			p.add("warning", fmt.Sprintf("… and %s: slipway rollout", say.Count(len(c.Warnings)-i, "more warning")))
+			return
+		}
+		p.add("warning", warning)
+	}
 }
 
 // drawn is a picture as text. Its drawing escapes the texts of others.
@@ -283,7 +302,12 @@ func nodes(f Facts) part {
 		return cmp.Compare(bit(present.NeedsALook(b)), bit(present.NeedsALook(a)))
 	})
 	for _, n := range all[:p.leave(len(all), mostNodes, "node", "slipway status --all")] {
+		retry := n.Retry
+		n.Retry = time.Time{} // a clock without its zone says nothing to those who read this elsewhere
 		reason := present.ReasonOf(n, f.Made)
+		if retry.After(f.Made) {
+			reason += "; again at " + stamp(retry)
+		}
 		if n.Paused != nil {
 			reason += "; paused " + hold(*n.Paused)
 		}

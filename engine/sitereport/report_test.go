@@ -36,7 +36,7 @@ func berlin() Facts {
 				Attempted: site.Revision{ID: "deadbeef00112233", Subject: "broken"}, Paused: &site.Hold{By: "ana", Reason: "power works", Since: at(time.Minute)},
 				Nodes: []site.NodeStatus{
 					{Name: "compute-1", Role: "compute", Rack: "r1", Position: site.Position{Unit: 3, Height: 2}, State: site.InSync, Since: at(3 * time.Hour), Seen: at(time.Minute), Power: "on"},
-					{Name: "compute-4", Role: "compute", Rack: "r2", State: site.Retrying, Reason: "the BMC does not answer", Since: at(90 * time.Second)},
+					{Name: "compute-4", Role: "compute", Rack: "r2", State: site.Retrying, Reason: "the BMC does not answer", Since: at(90 * time.Second), Retry: noon.Add(30 * time.Second)},
 					{Name: "compute-5", Role: "compute", Rack: "r2", State: site.Blocked, Reason: "install generation 2 waits for approval", Since: at(10 * time.Minute), NotActedOn: []string{"bios.profile"}},
 					{Name: "storage-1", Role: "storage", Rack: "r1", State: site.Stalled, Reason: "its serial number is EX999", Approve: "the machine UUID 77 is powered off and started again", Since: at(26 * time.Hour),
 						Findings: []site.Finding{{Message: "16 GB of memory, 32 GB are designed"}}, Quarantined: &site.Hold{By: "bob", Reason: "smoke", Since: at(time.Hour)}},
@@ -49,7 +49,8 @@ func berlin() Facts {
 			Findings: []site.Finding{{Severity: site.SeverityWarning, File: "sites/berlin/site.cue", Line: 12, Col: 3, Message: "network spare is not used", Why: "nothing is configured with it", Fix: "remove it"}},
 		},
 		Racks: map[string]*site.Rack{"r1": {Units: 10}, "r2": {}},
-		Chart: site.RolloutChart{Site: "berlin", Now: noon, Since: at(20 * time.Minute), From: at(20 * time.Minute), To: noon.Add(20 * time.Minute), Counts: map[site.MachineState]int{site.MachineDone: 1, site.MachineFailed: 1},
+		Chart: site.RolloutChart{Site: "berlin", Now: noon, Since: at(20 * time.Minute), From: at(20 * time.Minute), To: noon.Add(20 * time.Minute), Ends: noon.Add(17 * time.Minute),
+			Basis: "Based on 3 earlier installs.", Warnings: []string{"compute-9 waits for a person"}, Counts: map[site.MachineState]int{site.MachineDone: 1, site.MachineFailed: 1},
 			Rows: []site.ChartRow{
 				{Node: "compute-1", Canary: true, State: site.MachineDone, Began: at(19 * time.Minute), Ended: at(15 * time.Minute)},
 				{Node: "compute-5", State: site.MachineFailed, Began: at(14 * time.Minute), Ended: at(10 * time.Minute), Sentence: "no medium"},
@@ -83,6 +84,42 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// Whoever reads a report later and elsewhere knows when something was to happen.
+func TestTimesMeanTheSameEverywhere(t *testing.T) {
+	f := berlin()
+	f.Status.Nodes[1].Retry = f.Status.Nodes[1].Retry.In(time.FixedZone("elsewhere", 5*3600))
+	ended := berlin()
+	ended.Chart.Ended = noon
+	unknown := berlin()
+	unknown.Chart.Ends = time.Time{}
+	for want, f := range map[string]Facts{
+		"the BMC does not answer; again at 2026-03-09 12:00:30 UTC": f,
+		"| expected to end | 2026-03-09 12:17:00 UTC, in 17m |":     f,
+		"| forecast | Based on 3 earlier installs. |":               f,
+		"| warning | compute-9 waits for a person |":                f,
+		"| expected to end | not known |":                           unknown,
+	} {
+		var b bytes.Buffer
+		if err := Markdown(&b, f); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("%v, no %q in\n%s", err, want, &b)
+		}
+	}
+	var b bytes.Buffer
+	if err := Markdown(&b, ended); err != nil || strings.Contains(b.String(), "expected to end") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+// A machine whose hardware is not well comes first although it is in-sync.
+func TestHardwareThatIsNotWellComesFirst(t *testing.T) {
+	f := berlin()
+	f.Status.Nodes = []site.NodeStatus{{Name: "compute-1", State: site.InSync, Health: "OK"}, {Name: "compute-2", State: site.InSync, Health: "Critical"}}
+	all := nodes(f).Rows
+	if name, reason := all[0][0].Text, all[0][7].Text; name != "compute-2" || reason != "as designed, but its hardware health is Critical" {
+		t.Errorf("first is %s: %s", name, reason)
+	}
+}
+
 // A site of which nothing is known yet has a report too.
 func TestEmptySite(t *testing.T) {
 	for _, write := range []func(io.Writer, Facts) error{HTML, Markdown} {
@@ -112,6 +149,7 @@ func everywhere(text string) Facts {
 	s.Rollout.Halted, s.Rollout.Canaries, s.Rollout.Failed = text, []string{text}, map[string]string{text: text}
 	s.Ledger[0].Source.By, s.Ledger[0].Note, s.Ledger[0].Loss.Node = text, text, text
 	f.Chart.Site, f.Chart.Halted, f.Chart.Rows[1].Node, f.Chart.Rows[1].Sentence = text, text, text, text
+	f.Chart.Basis, f.Chart.Warnings = text, []string{text}
 	f.Racks = map[string]*site.Rack{text: {Units: 10, Location: text}}
 	for i := range s.Nodes {
 		s.Nodes[i].Position = site.Position{Unit: i + 1, Enclosure: text}

@@ -43,6 +43,7 @@ type fake struct {
 	authority string // signed the certificate that the session came by
 	noUnit    bool   // systemd does not run the SSH server
 	mainPID   string // of the unit of the SSH server
+	reloads   func() // what a reload of that server does; nil to open its port again at once
 }
 
 const passwdText = `root:x:0:0:root:/root:/bin/bash
@@ -289,6 +290,13 @@ func (s *fake) exec(_ context.Context, c inside.Command) (inside.Output, error) 
 			break
 		}
 		s.restart = append(s.restart, c.Args[len(c.Args)-1])
+		if c.Args[0] == "reload" && s.mainPID != "" {
+			if s.reloads == nil {
+				s.reopens()
+			} else {
+				s.reloads()
+			}
+		}
 	case sshServer:
 		return s.sshd(c)
 	case sshKeygen:

@@ -425,7 +425,7 @@ func (j *job) clearSSH() error {
 	case err != nil:
 		return err
 	case len(readers) > 0:
-		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("%s stays, as an empty list: an SSH server that is not ssh.service may still ask for it, and would refuse every key without it. Restart that server: process %s",
+		return &wire.Error{Class: wire.Busy, Text: fmt.Sprintf("%s stays, as an empty list: an SSH server that is not ssh.service, or a process that Slipway cannot read, may still ask for it. Such a server would refuse every key without it. Restart that server: process %s",
 			sshRevoked, processesOf(readers))}
 	}
 	for _, folder := range []string{sshNames, sshFiles} {

@@ -39,18 +39,11 @@ func (j *job) textSSH(want item.SSH) (string, error) {
 	}
 	// A server that keeps running with settings that it was not made to read again would still ask for the
 	// list when the design revokes nobody any longer.
-	unit, err := j.activeOf("ssh.service", "sshd.service", "ssh.socket", "sshd.socket")
-	switch {
-	case err != nil:
-		return "", err
-	case unit == "" && len(j.listeners()) > 0:
-		return "", refused("systemd does not run the SSH server that listens here, so Slipway cannot have it read its settings again, and a list of revoked keys that has gone would close it to every key: run it as ssh.service, or revoke nobody in the design. Nothing was changed")
-	}
 	switch others, err := j.otherServers(); {
 	case err != nil:
 		return "", err
-	case len(others) > 0:
-		return "", refused("an SSH server runs here that is not ssh.service (process %s). Slipway cannot have it read its settings again, so a list of revoked keys would not count there, and would close it to every key once it has gone: stop that server, or revoke nobody in the design. Nothing was changed", processesOf(others))
+	case len(others.others) > 0:
+		return "", refused("an SSH server runs here that is not ssh.service (process %s), and Slipway cannot reload it. It would ignore a list of revoked keys, and refuse every key after the list is removed. Stop that server, or revoke nobody in the design. Nothing was changed", processesOf(others.others))
 	}
 	out, err := j.h.Exec(j.ctx, inside.Command{Path: sshKeygen, Args: []string{"-Q", "-f", "/dev/stdin"}, Stdin: list})
 	switch {
@@ -107,9 +100,11 @@ func (j *job) retireRevoked() (readers []string, err error) {
 	case !there:
 		return nil, nil
 	}
-	if readers, err = j.otherServers(); err != nil {
+	others, err := j.otherServers()
+	if err != nil {
 		return nil, err
 	}
+	readers = append(others.others, others.unread...)
 	var made madeSSH
 	j.entry(item.KindSSH, nil, &made)
 	if bytes.Equal(list, item.EmptyKRL()) { // those that started since then have never been told of it

@@ -5,7 +5,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -39,7 +42,7 @@ func TestListIsThereWheneverSettingsNameIt(t *testing.T) {
 				t.Errorf("before %q, the settings of %s name the list %q", what, who, list)
 			}
 		}
-		if strings.HasPrefix(what, "run systemctl reload") {
+		if what == "run systemctl" {
 			loaded = read(sshSettings)
 		}
 	}
@@ -134,27 +137,75 @@ func TestListChangedByHand(t *testing.T) {
 func TestNoListForAServerThatIsNotReloaded(t *testing.T) {
 	s := newFake(t)
 	s.noUnit = true
-	s.put("/proc/net/tcp", "  sl  local_address rem_address   st\n   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n")
+	s.server("500", "1", "100")
 	err, _ := s.apply([]item.Item{revokes("n1", "root")})
 	var refused *wire.Error
-	if !errors.As(err, &refused) || refused.Class != wire.Refused || !strings.Contains(refused.Text, "systemd does not run the SSH server") || !s.gone(sshRevoked) || !s.gone(sshSettings) {
+	if !errors.As(err, &refused) || refused.Class != wire.Refused || !strings.Contains(refused.Text, "not ssh.service (process 500)") || !s.gone(sshRevoked) || !s.gone(sshSettings) {
 		t.Errorf("got %v", err)
 	}
 	s.applies([]item.Item{certificates("n1", "root")}) // certificates alone are no danger
-	s.put("/proc/net/tcp", "  sl\n")                   // nothing listens: each connection reads the settings
+	s.ends("500")                                      // nothing listens: each connection reads the settings
 	s.applies([]item.Item{revokes("n1", "root")})
+}
+
+// The list goes only after the server has opened its port again, whichever that is: it has read the settings by then.
+func TestListStaysUntilTheServerHasReloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake(t)
+		s.mainPID = "500"
+		s.server("500", "1", "100")
+		s.applies([]item.Item{revokes("n1", "root")})
+		f := s.facet()
+		var reloaded atomic.Bool
+		s.reloads = func() { time.AfterFunc(time.Second, func() { s.reopens(); reloaded.Store(true) }) }
+		f.step = func(what string) {
+			if what == "remove "+sshRevoked && !reloaded.Load() {
+				t.Error("the list goes before the server has opened its port again")
+			}
+		}
+		began := time.Now()
+		if err := f.Apply(t.Context(), s.host(), []item.Item{certificates("n1", "root")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); !s.gone(sshRevoked) || took < time.Second || took >= reopens {
+			t.Errorf("took %v", took)
+		}
+	})
 }
 
 // server is a process sshd that listens, at another port than 22.
 func (s *fake) server(pid, parent, start string) {
 	s.t.Helper()
+	s.serverAs("sshd", pid, parent, start)
+}
+
+// serverAs is such a process by another name: it was started by a link to sshd.
+func (s *fake) serverAs(name, pid, parent, start string) {
+	s.t.Helper()
 	at := "/proc/" + pid
-	s.put(at+"/comm", "sshd\n")
-	s.put(at+"/stat", pid+" (sshd) S "+parent+strings.Repeat(" 0", 17)+" "+start+" 0 0\n")
-	s.put(at+"/net/tcp", "  sl  local_address rem_address   st\n   0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 9"+pid+" 1 0 100 0 0 10 0\n")
+	s.put(at+"/comm", name+"\n")
+	s.put(at+"/stat", pid+" ("+name+") S "+parent+strings.Repeat(" 0", 17)+" "+start+" 0 0\n")
+	s.must(os.Symlink(s.at(sshServer), s.at(at+"/exe")))
 	s.must(os.MkdirAll(s.at(at+"/fd"), 0o755))
-	s.must(os.Symlink("socket:[9"+pid+"]", s.at(at+"/fd/3")))
+	s.listensAt(pid, "9"+pid)
 	s.must(os.Symlink(s.root, s.at(at+"/root")))
+}
+
+// listensAt has a process listen at a socket, in place of its last one.
+func (s *fake) listensAt(pid, inode string) {
+	s.t.Helper()
+	at := "/proc/" + pid
+	s.put(at+"/net/tcp", "  sl  local_address rem_address   st\n   0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 "+inode+" 1 0 100 0 0 10 0\n")
+	os.Remove(s.at(at + "/fd/3"))
+	s.must(os.Symlink("socket:["+inode+"]", s.at(at+"/fd/3")))
+}
+
+// reopens has the server of the unit open its port again, as sshd does when it is reloaded.
+func (s *fake) reopens() {
+	socket, _ := os.Readlink(s.at("/proc/" + s.mainPID + "/fd/3"))
+	if inode, is := strings.CutPrefix(strings.TrimSuffix(socket, "]"), "socket:["); is {
+		s.listensAt(s.mainPID, inode+"0")
+	}
 }
 
 func (s *fake) ends(pid string) { s.t.Helper(); s.must(os.RemoveAll(s.at("/proc/" + pid))) }
@@ -179,6 +230,48 @@ func TestNoListBesideASecondServer(t *testing.T) {
 	var told *wire.Error
 	if !errors.As(err, &told) || told.Class != wire.Refused || !strings.Contains(told.Text, "not ssh.service (process 800)") || !s.gone(sshRevoked) || s.get(sshSettings) != sshText {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A server counts by its program: its name is that of the link it was started by. Where the program cannot be read,
+// it may be one.
+func TestAServerByAnotherName(t *testing.T) {
+	exe := func(s *fake, to string) {
+		s.must(os.Remove(s.at("/proc/800/exe")))
+		s.must(os.Symlink(to, s.at("/proc/800/exe")))
+	}
+	for name, c := range map[string]struct {
+		change  func(s *fake)
+		refused bool // a list is refused
+		stays   bool // an empty list stays
+	}{
+		"started by a link":             {func(*fake) {}, true, true},
+		"its program was since updated": {func(s *fake) { exe(s, s.at(sshServer)+" (deleted)") }, true, true},
+		"another program":               {func(s *fake) { exe(s, "/usr/sbin/nginx") }, false, false},
+		"a thread of the kernel": {func(s *fake) {
+			s.must(os.Remove(s.at("/proc/800/exe")))
+			s.must(os.RemoveAll(s.at("/proc/800/fd")))
+		}, false, false},
+		"it cannot be read": {func(s *fake) {
+			s.must(os.Remove(s.at("/proc/800/exe")))
+			s.must(os.WriteFile(s.at("/proc/800/exe"), nil, 0o600)) // EINVAL stands for EACCES, which root does not get
+		}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFake(t)
+			s.mainPID = "500"
+			s.server("500", "1", "100")
+			s.applies([]item.Item{revokes("n1", "root")})
+			s.serverAs("sshd-mgmt", "800", "1", "400")
+			c.change(s)
+			s.applies([]item.Item{certificates("n1", "root")})
+			if stays := !s.gone(sshRevoked) && s.get(sshRevoked) == string(item.EmptyKRL()); stays != c.stays || s.gone(sshRevoked) == c.stays {
+				t.Errorf("an empty list stays: %t", stays)
+			}
+			if err, _ := s.apply([]item.Item{revokes("n1", "root")}); (err != nil) != c.refused {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

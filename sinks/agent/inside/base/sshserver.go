@@ -2,10 +2,13 @@ package base
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -28,11 +31,15 @@ func (j *job) reloadSSH() error {
 		return err
 	}
 	if unit != "" {
-		before := j.listeners()
+		pid, err := j.mainPID(unit)
+		if err != nil {
+			return err
+		}
+		before, _ := j.listeners(pid)
 		if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
 			return failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
 		}
-		j.awaitListener(before)
+		j.awaitListener(pid, before)
 	}
 	return j.note(item.KindSSH, made)
 }
@@ -56,14 +63,13 @@ const reopens = 3 * time.Second
 
 // awaitListener waits until the server has opened its port again: sshd starts itself anew, and
 // refuses connections for a moment. Where it takes over the socket that it had, the time passes.
-func (j *job) awaitListener(before map[string]bool) {
+func (j *job) awaitListener(pid string, before []string) {
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
 	for end := time.Now().Add(reopens); len(before) > 0 && time.Now().Before(end); {
-		for socket := range j.listeners() {
-			if !before[socket] {
-				return
-			}
+		now, _ := j.listeners(pid)
+		if slices.ContainsFunc(now, func(socket string) bool { return !slices.Contains(before, socket) }) {
+			return
 		}
 		select {
 		case <-every.C:
@@ -73,94 +79,121 @@ func (j *job) awaitListener(before map[string]bool) {
 	}
 }
 
-// listeners are the sockets of the kernel that listen at port 22; none where they cannot be read.
-func (j *job) listeners() map[string]bool { return j.listening("/proc/net", ":0016") }
-
-// listening are the sockets of a network that listen at a port, ":" and four hexadecimal digits; at
-// any with "" (proc_net(5)).
-func (j *job) listening(network, port string) map[string]bool {
-	const listening, fields = "0A", 10
-	all := map[string]bool{}
-	for _, file := range []string{network + "/tcp", network + "/tcp6"} {
-		text, _, err := j.read(file)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			if words := strings.Fields(line); len(words) >= fields && words[3] == listening && strings.HasSuffix(words[1], port) {
-				all[words[fields-1]] = true
-			}
-		}
+// mainPID is the main process of a unit; "0" for none.
+func (j *job) mainPID(unit string) (string, error) {
+	out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"show", "--property=MainPID", unit}})
+	if err != nil {
+		return "", failed("%v", err)
 	}
-	return all
+	return strings.TrimPrefix(strings.TrimSpace(string(out.Out)), "MainPID="), nil
 }
 
-// otherServers are the SSH servers that a reload of the unit does not reach, each as its process and
-// when that started: "4711 1234", in clock ticks since the boot. A server is a process sshd of this
-// system that listens. One below another sshd is a session, which listens for what it forwards.
-func (j *job) otherServers() ([]string, error) {
+// servers are processes, each with when it started in clock ticks since the boot: "4711 1234".
+type servers struct {
+	others []string // SSH servers that a reload of the unit does not reach
+	unread []string // processes that listen, as far as is known, and may be SSH servers
+}
+
+// otherServers looks for SSH servers beside that of the unit. A server is a process sshd of this system that
+// listens. One below another sshd is a session, which listens for what it forwards.
+func (j *job) otherServers() (all servers, err error) {
 	if !j.h.Live {
-		return nil, nil
+		return servers{}, nil
 	}
 	processes, err := os.ReadDir(j.h.Path("/proc"))
 	if err != nil {
-		return nil, failed("look for SSH servers: %v", err)
+		return servers{}, failed("look for SSH servers: %v", err)
 	}
-	var all []string
 	for _, p := range processes {
-		if parent, start, is := j.processSSH(p.Name()); is && j.listens(p.Name()) {
-			if _, _, isSession := j.processSSH(parent); !isSession {
-				all = append(all, p.Name()+" "+start)
-			}
+		it, err := j.processSSH(p.Name())
+		if !it.isSSH && err == nil {
+			continue
+		}
+		sockets, err2 := j.listeners(p.Name())
+		parent, _ := j.processSSH(it.parent)
+		switch as := p.Name() + " " + it.start; {
+		case it.isSSH && len(sockets) > 0 && !parent.isSSH:
+			all.others = append(all.others, as)
+		case !it.isSSH && (len(sockets) > 0 || err2 != nil):
+			all.unread = append(all.unread, as)
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil
+	if len(all.others) == 0 {
+		return all, nil
 	}
 	unit, err := j.activeOf("ssh.service", "sshd.service")
 	if err != nil || unit == "" {
 		return all, err
 	}
-	out, err := j.h.Exec(j.ctx, inside.Command{Path: "systemctl", Args: []string{"show", "--property=MainPID", unit}})
+	own, err := j.mainPID(unit)
 	if err != nil {
-		return nil, failed("%v", err)
+		return servers{}, err
 	}
-	own := strings.TrimPrefix(strings.TrimSpace(string(out.Out)), "MainPID=") + " "
-	return slices.DeleteFunc(all, func(server string) bool { return strings.HasPrefix(server, own) }), nil
+	all.others = slices.DeleteFunc(all.others, func(server string) bool { return strings.HasPrefix(server, own+" ") })
+	return all, nil
 }
 
-// processSSH is a process sshd of this system, not of a container on it: its parent, and when it
-// started (proc_pid_stat(5)).
-func (j *job) processSSH(pid string) (parent, start string, is bool) {
+// process is a process of this system.
+type process struct {
+	isSSH         bool
+	parent, start string // start is in clock ticks since the boot
+}
+
+// processSSH says whether a process is sshd, and not one of a container. The program counts, not the name, which is
+// that of the link it was started by; a copy of sshd counts by its name. The error says why that is not known.
+func (j *job) processSSH(pid string) (process, error) {
 	folder := "/proc/" + pid
-	name, _, err := j.read(folder + "/comm")
-	if err != nil || strings.TrimSpace(string(name)) != "sshd" {
-		return "", "", false // another program, or it has ended
-	}
-	root, err := os.Stat(j.h.Path(folder + "/root"))
-	own, err2 := os.Stat(j.h.Path("/"))
-	if err != nil || err2 != nil || !os.SameFile(root, own) {
-		return "", "", false
-	}
-	const ppid, starttime = 4 - 3, 22 - 3 // the first behind the name is field 3
 	stat, _, err := j.read(folder + "/stat")
+	const ppid, starttime = 4 - 3, 22 - 3 // the first behind the name is field 3 (proc_pid_stat(5))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if err != nil || len(fields) <= starttime {
-		return "", "", false
+		return process{}, nil // no process, or it has ended
 	}
-	return fields[ppid], fields[starttime], true
+	it := process{parent: fields[ppid], start: fields[starttime]}
+	root, err := os.Stat(j.h.Path(folder + "/root"))
+	own, err2 := os.Stat(j.h.Path("/"))
+	if err == nil && err2 == nil && !os.SameFile(root, own) {
+		return it, nil
+	}
+	program, err3 := os.Readlink(j.h.Path(folder + "/exe"))
+	server, _ := filepath.EvalSymlinks(j.h.Path(sshServer))
+	name, _, _ := j.read(folder + "/comm")
+	it.isSSH = strings.TrimSuffix(program, " (deleted)") == server && server != "" || strings.TrimSpace(string(name)) == "sshd"
+	return it, unknownOf(err, err2, err3)
 }
 
-// listens says whether a process has a socket that listens for connections.
-func (j *job) listens(pid string) bool {
-	sockets := j.listening("/proc/"+pid+"/net", "")
-	folder := j.h.Path("/proc/" + pid + "/fd")
-	files, _ := os.ReadDir(folder) // none: it has ended
-	return slices.ContainsFunc(files, func(f os.DirEntry) bool {
-		to, _ := os.Readlink(filepath.Join(folder, f.Name()))
-		inode, isSocket := strings.CutPrefix(to, "socket:[")
-		return isSocket && sockets[strings.TrimSuffix(inode, "]")]
-	})
+// unknownOf is the first error that does not say that a process has ended, or has no program, as a thread of the kernel.
+func unknownOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// listeners are the sockets at which a process listens for connections, by their inodes (proc_net(5)). The error says
+// why its sockets are not known.
+func (j *job) listeners(pid string) (all []string, err error) {
+	const listening, fields = "0A", 10
+	folder := "/proc/" + pid
+	listen := map[string]bool{}
+	for _, file := range []string{folder + "/net/tcp", folder + "/net/tcp6"} {
+		text, _, _ := j.read(file) // none: it has ended
+		for line := range strings.Lines(string(text)) {
+			if words := strings.Fields(line); len(words) >= fields && words[3] == listening {
+				listen["socket:["+words[fields-1]+"]"] = true
+			}
+		}
+	}
+	at := j.h.Path(folder + "/fd")
+	files, err := os.ReadDir(at)
+	for _, f := range files {
+		if to, _ := os.Readlink(filepath.Join(at, f.Name())); listen[to] {
+			all = append(all, to)
+		}
+	}
+	return all, unknownOf(err)
 }
 
 // processesOf names the processes of servers, for people.

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// missedEvery is how often an attempt that was not even looked at is recorded, of one caller.
-	missedEvery = time.Minute
-	// mostMissed are the callers of which that is counted at once; those of more are in the log alone.
-	mostMissed = 256
+	// rejectedEvery is how often attempts of one caller are recorded that were rejected before authorization.
+	rejectedEvery = time.Minute
+	// mostRejected is how many callers are counted at a time. Attempts of further ones are in the log alone.
+	mostRejected = 256
 )
 
-// missed counts attempts that were not looked at: of callers who ask too much, of sites that are not there, and of callers
-// whom no line of the access file names. The first of a caller is recorded at once. Those that follow within
+// rejected counts attempts that were rejected before authorization: of callers who ask too much, of callers not in the
+// access file, and at sites that are not there. The first of a caller is recorded at once. Those that follow within
 // a minute are recorded at its end as one entry with their number, so that they flood nothing.
-type missed struct {
+type rejected struct {
 	mu      sync.Mutex
 	callers map[string]*site.AuditEntry // the last since the first one; Times is how many
 }
 
 // first counts an attempt, and says whether it is to be recorded by itself. The end of the minute is to be
 // told to rest.
-func (m *missed) first(who string, e site.AuditEntry) (isFirst bool) {
+func (m *rejected) first(who string, e site.AuditEntry) (isFirst bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, isKnown := m.callers[who]
 	if !isKnown {
-		if len(m.callers) >= mostMissed {
+		if len(m.callers) >= mostRejected {
 			return false
 		}
 		if m.callers == nil {
@@ -45,7 +45,7 @@ func (m *missed) first(who string, e site.AuditEntry) (isFirst bool) {
 }
 
 // rest is the last attempt since the first one, with how many there were; nil for none.
-func (m *missed) rest(who string) *site.AuditEntry {
+func (m *rejected) rest(who string) *site.AuditEntry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.callers[who]
@@ -56,8 +56,8 @@ func (m *missed) rest(who string) *site.AuditEntry {
 	return last
 }
 
-// miss records an attempt to do something that was not looked at.
-func (c *call) miss(why error) {
+// reject records an attempt to change something that was rejected before authorization.
+func (c *call) reject(why error) {
 	own := c.daemon.Sites()
 	if !c.route.acts || len(own) == 0 {
 		return
@@ -68,13 +68,13 @@ func (c *call) miss(why error) {
 		siteName = own[0]
 	}
 	who := string(c.caller.Kind) + " " + c.caller.Name
-	if !c.missed.first(who, e) {
-		c.log.Debug("not looked at", "by", c.caller.String(), "from", c.caller.From, "what", e.Verb, "why", e.Text)
+	if !c.rejected.first(who, e) {
+		c.log.Debug("rejected before authorization", "by", c.caller.String(), "from", c.caller.From, "what", e.Verb, "why", e.Text)
 		return
 	}
 	c.record(c.r.Context(), siteName, e)
-	time.AfterFunc(missedEvery, func() {
-		if more := c.missed.rest(who); more != nil {
+	time.AfterFunc(rejectedEvery, func() {
+		if more := c.rejected.rest(who); more != nil {
 			c.record(context.Background(), siteName, *more)
 		}
 	})

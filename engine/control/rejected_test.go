@@ -30,7 +30,7 @@ func (f *fake) tried() []string {
 
 // An attempt at a site that is not there, one that is too many, and one of somebody whom nobody knows are
 // recorded, at most twice a minute.
-func TestMissedAttempts(t *testing.T) {
+func TestRejectedAttempts(t *testing.T) {
 	f := &fake{}
 	o := listening(t, f, func(n *Network) { n.Limits = Limits{Rate: 0.001, Burst: 30} })
 	ana, stranger := o.as(o.people.client(t, mail("ana@example.org"))), o.as(o.people.client(t, mail("dan@example.org")))
@@ -51,18 +51,18 @@ func TestMissedAttempts(t *testing.T) {
 }
 
 // What follows within a minute is recorded at its end, with the number.
-func TestMissedAttemptsAreCounted(t *testing.T) {
+func TestRejectedAttemptsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		a := newAPI(f, nil, Limits{}, 0, slog.New(slog.DiscardHandler))
 		for n := range 500 {
 			r, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, "/", nil)
 			c := &call{api: a, route: &route{verb: access.Pause, acts: true}, r: r, caller: access.Caller{Kind: access.Person, Name: "ana"}, site: "berlin"}
-			c.miss(fmt.Errorf("%w: %d", ErrTooMany, n))
+			c.reject(fmt.Errorf("%w: %d", ErrTooMany, n))
 		}
-		time.Sleep(2 * missedEvery)
+		time.Sleep(2 * rejectedEvery)
 		synctest.Wait()
-		if got := strings.Join(f.tried(), ", "); got != "ana: pause denied 0, ana: pause denied 499" || len(a.missed.callers) != 0 {
+		if got := strings.Join(f.tried(), ", "); got != "ana: pause denied 0, ana: pause denied 499" || len(a.rejected.callers) != 0 {
 			t.Errorf("got %s", got)
 		}
 	})

@@ -1,0 +1,48 @@
+package site
+
+// Urgency is how much a node needs a person to look at it.
+type Urgency int
+
+// The urgencies, the least first.
+const (
+	Calm        Urgency = iota // it is in-sync, and nothing is known to be wrong
+	Moving                     // it is in progress, or paused by a person
+	Ailing                     // its hardware, system or links are not well
+	Stuck                      // it waits, retries or is not known
+	Broken                     // it cannot go on, or is another machine
+	NeedsPerson                // it waits for what only a person can do
+)
+
+// Urgency is the one rule of which nodes need a look. Each has the highest that applies.
+func (n *NodeStatus) Urgency() Urgency {
+	switch {
+	case n.NeedsPerson():
+		return NeedsPerson
+	case n.State == Stalled || n.State == Foreign:
+		return Broken
+	case n.State == Unknown || n.State == Retrying || n.State == Blocked:
+		return Stuck
+	case len(n.Ailments()) > 0:
+		return Ailing
+	case n.State != InSync:
+		return Moving
+	}
+	return Calm
+}
+
+// Ailments are what is wrong with a node although its state does not say it, each in a few words with texts of others.
+func (n *NodeStatus) Ailments() (all []string) {
+	if n.Service == ServiceSilent {
+		all = append(all, "its system does not answer")
+	}
+	if n.Health != "" && n.Health != "OK" { // Redfish, Status.Health
+		all = append(all, "its hardware health is "+n.Health)
+	}
+	if !n.SystemHealth.IsFit() {
+		all = append(all, "its system health is "+n.SystemHealth.String())
+	}
+	if n.Links.State == LinksDiffer {
+		all = append(all, "its links differ: "+n.Links.Why)
+	}
+	return all
+}
