@@ -54,7 +54,7 @@ func (p *plan) priorOf(h *inside.Host, m *machine, id string) prior {
 // read its files again, it would put the port back.
 func (a activation) release(ctx context.Context, p *plan) error {
 	for _, id := range p.before.names("ethernet") {
-		if _, stays := p.after[id]; stays {
+		if _, stays := p.all[id]; stays { // also as a port that a bond or bridge of the design lists
 			continue
 		}
 		master := p.before.master(id)
