@@ -36,6 +36,7 @@ type machine struct {
 type tables struct {
 	addresses func() ([]kernelAddress, error)
 	routes    func() ([]kernelRoute, error)
+	uses      func() ([]kernelUse, error)
 }
 
 // look reads all interfaces of the system.
