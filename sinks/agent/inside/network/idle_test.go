@@ -2,6 +2,7 @@ package network
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -70,6 +71,20 @@ func TestRealUses(t *testing.T) {
 	}
 	if !slices.ContainsFunc(all, func(u kernelUse) bool { return u.index == 1 && u.route && u.kernel }) {
 		t.Errorf("no route of the loopback among %v", all)
+	}
+}
+
+// The largest MTU is that of the kernel. The loopback of the kernel that runs this test is listed.
+func TestLargestMTU(t *testing.T) {
+	link := func(index uint32, attributes ...[]byte) []byte {
+		return message(16, make([]byte, 4), four(index), make([]byte, 8), slices.Concat(attributes...))
+	}
+	got := parseLargest(slices.Concat(link(3, attribute(4, four(1500)...), attribute(51, four(9000)...)), link(4), message(16, []byte{0})))
+	if len(got) != 2 || got[3] != 9000 || got[4] != 0 {
+		t.Errorf("%v", got)
+	}
+	if all, err := readLargest(); err != nil || !slices.Contains(slices.Collect(maps.Keys(all)), 1) {
+		t.Errorf("%v, %v", all, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 // These are constants of rtnetlink(7) that package syscall lacks.
 const (
+	linkLargestMTU   = 51   // IFLA_MAX_MTU
 	addressFlags     = 8    // IFA_FLAGS
 	addressPermanent = 0x80 // IFA_F_PERMANENT
 	routeMetric      = 6    // RTA_PRIORITY
@@ -75,6 +76,28 @@ func readUses() ([]kernelUse, error) {
 		return nil, err
 	}
 	return append(parseAddressUses(addresses), parseRouteUses(routes)...), nil
+}
+
+// readLargest reads the largest MTU of each interface by its index from the kernel. An interface without a limit has
+// none, or 0.
+func readLargest() (map[int]int, error) {
+	table, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return parseLargest(table), nil
+}
+
+func parseLargest(table []byte) map[int]int {
+	all := map[int]int{}
+	netlink.Messages(table, syscall.RTM_NEWLINK, func(body []byte) {
+		if len(body) < syscall.SizeofIfInfomsg {
+			return
+		}
+		a := netlink.Attributes(body, syscall.SizeofIfInfomsg)
+		all[int(binary.NativeEndian.Uint32(body[4:]))] = int(number32(a[linkLargestMTU], 0))
+	})
+	return all
 }
 
 func parseAddressUses(table []byte) (all []kernelUse) {

@@ -20,6 +20,8 @@ type prior struct {
 	// whenever it was up. Both are false if nobody looked.
 	Down      bool `json:"down,omitempty"`
 	LinkLocal bool `json:"linkLocal,omitempty"`
+	// MTU is that of an ethernet interface; 0 if nobody looked, or if a bond had given it its own.
+	MTU int `json:"mtu,omitempty"`
 }
 
 // The kernel's values of addr_gen_mode (include/uapi/linux/if_link.h).
@@ -44,8 +46,23 @@ func (p *plan) priorOf(h *inside.Host, m *machine, id string) prior {
 	}
 	if r := m.links[id]; r != nil {
 		was.Down, was.LinkLocal = !r.up, inside.Text(addressMode(h, id)) == addressFromMAC
+		if master := m.links[m.master(id)]; master == nil || master.Kind != "bond" {
+			was.MTU = r.MTU
+		}
 	}
 	return was
+}
+
+// wasBefore is what Slipway remembers of an interface; nothing of one that is not in its list.
+func (a activation) wasBefore(id string) (was prior, err error) {
+	e, _ := a.h.Owned.Entry(name, item.KindLinks+"."+id)
+	if len(e.Before) == 0 {
+		return was, nil
+	}
+	if err := json.Unmarshal(e.Before, &was); err != nil {
+		return was, fmt.Errorf("the list of what Slipway made: %s: %w", id, err)
+	}
+	return was, nil
 }
 
 // release frees interfaces that left the design from what the design gave them. It takes ports out of bonds and
@@ -75,12 +92,9 @@ func (a activation) release(ctx context.Context, p *plan) error {
 func (a activation) putBack(ctx context.Context, left []string) error {
 	were := map[string]prior{}
 	for _, id := range left {
-		var was prior
-		e, _ := a.h.Owned.Entry(name, item.KindLinks+"."+id)
-		if len(e.Before) > 0 {
-			if err := json.Unmarshal(e.Before, &was); err != nil {
-				return fmt.Errorf("the list of what Slipway made: %s: %w", id, err)
-			}
+		was, err := a.wasBefore(id)
+		if err != nil {
+			return err
 		}
 		if was.Down || was.LinkLocal {
 			were[id] = was
