@@ -16,7 +16,7 @@ const ethernetMTU = 1500
 type newMTUs struct {
 	p   *plan
 	m   *machine
-	own map[string]int // of a port by itself
+	own map[string]int // of a port or bond by itself
 }
 
 // resetMTUs gives interfaces whose MTU left the design the MTU that they would have without it, because managers keep
@@ -53,8 +53,8 @@ func (a activation) resetMTUs(ctx context.Context, p *plan, m *machine) error {
 // mtuLeft reports whether the design had an MTU for an interface and now has none.
 func (p *plan) mtuLeft(id string) bool { return p.before[id].MTU != 0 && p.after[id].MTU == 0 }
 
-// ownMTUs are the MTUs from before the interfaces were in the design; of a port of which nobody knows, that of a new
-// one. A port whose largest MTU cannot be read keeps its MTU.
+// ownMTUs are the MTUs from before the interfaces were in the design; of a bond, or of a port of which nobody
+// knows, that of a new one. One whose largest MTU cannot be read keeps its MTU.
 func (a activation) ownMTUs(m *machine, ids []string) (map[string]int, error) {
 	largest, unread := a.f.tables.largest()
 	own := map[string]int{}
@@ -107,9 +107,6 @@ func (n newMTUs) of(id string) int {
 	case was.Kind == "bond" && was.MTU != 0: // it has had its bond's MTU
 	case is:
 		return r.MTU
-	}
-	if l.Kind == "bond" {
-		return ethernetMTU
 	}
 	return n.own[id]
 }

@@ -31,6 +31,7 @@ func TestAnMTULeavesTheDesign(t *testing.T) {
 		unread        error          // of that
 		upper         string         // an interface on eth1
 		broken        bool           // no MTU can be set
+		list          string         // what the list has of eth1 instead of prior
 		want          string
 	}{
 		{name: "a bridge", before: links{"br0": bridge(1450, "eth1", "eth2"), "eth1": ethernet(0), "eth2": ethernet(0)}, after: links{"br0": bridge(0, "eth1"), "eth1": ethernet(0)}, want: "br0 1500"},
@@ -44,6 +45,9 @@ func TestAnMTULeavesTheDesign(t *testing.T) {
 		{name: "a bridge whose VLAN is deleted", before: links{"br0": bridge(1450, "eth1.5", "eth2"), "eth1": ethernet(0), "eth1.5": vlan(0)}, after: links{"br0": bridge(0, "eth2"), "eth1": ethernet(0)}, now: map[string]int{"eth1.5": 1400}, want: "br0 1500"},
 		{name: "a bridge with a VLAN", before: links{"br0": bridge(1450, "eth1.5"), "eth1": ethernet(0), "eth1.5": vlan(0)}, after: links{"br0": bridge(0, "eth1.5"), "eth1": ethernet(9000), "eth1.5": vlan(0)}, now: map[string]int{"eth1.5": 1400}, want: "br0 1400"},
 		{name: "a bridge with a bond", before: links{"br0": bridge(1450, "bond0"), "bond0": bond(0)}, after: links{"br0": bridge(0, "bond0"), "bond0": bond(0)}, now: map[string]int{"bond0": 9000}, want: "br0 9000"},
+		{name: "a bridge that gets a port", before: links{"br0": bridge(1450, "eth2"), "eth1": ethernet(0)}, after: links{"br0": bridge(0, "eth1", "eth2"), "eth1": ethernet(0)}, now: map[string]int{"eth1": 1400}, want: "br0 1400"},
+		{name: "a bridge whose guest has just ended", before: links{"br0": bridge(1450, "eth1")}, after: links{"br0": bridge(0, "eth1")}, now: map[string]int{"vnet0": 0}, want: "br0 1500"},
+		{name: "a bridge on a port of people that was in a bond", before: links{"br0": bridge(1450), "bond0": bond(0)}, after: links{"br0": bridge(0, "eth1")}, now: map[string]int{"eth1": 9000}, want: "br0 9000"},
 		{name: "a bridge without ports", before: links{"br0": bridge(1450)}, after: links{"br0": bridge(0)}, want: "br0 1500"},
 		{name: "a bridge with its port", before: links{"br0": bridge(9000, "eth1"), "eth1": ethernet(9000)}, after: links{"br0": bridge(0, "eth1"), "eth1": ethernet(0)}, want: "eth1 1500, br0 1500"},
 		{name: "a bridge whose port has one", before: links{"br0": bridge(1450, "eth1"), "eth1": ethernet(0)}, after: links{"br0": bridge(0, "eth1"), "eth1": ethernet(1400)}, want: "br0 1400"},
@@ -66,6 +70,8 @@ func TestAnMTULeavesTheDesign(t *testing.T) {
 		{name: "an interface that leaves its bridge", before: links{"eth1": ethernet(9000), "br0": bridge(0, "eth1")}, after: links{"br0": bridge(0)}, upper: "br0", want: "eth1 1500"},
 		{name: "an interface that stays and carries that of others", before: links{"eth1": ethernet(9000)}, after: links{"eth1": ethernet(0)}, upper: "theirs", want: "eth1 1500"},
 		{name: "an interface that leaves and refuses", before: links{"eth1": ethernet(1400)}, after: links{}, broken: true, want: "eth1 1500"},
+		{name: "the list is of another version, and an MTU leaves", before: links{"eth1": ethernet(1400)}, after: links{"eth1": ethernet(0)}, list: `[]`, want: "refused"},
+		{name: "the list is of another version, and no MTU leaves", before: links{"eth1": ethernet(1400)}, after: links{"eth1": ethernet(1300)}, list: `[]`, want: ""},
 		{name: "an interface that stays and refuses", before: links{"eth1": ethernet(1400)}, after: links{"eth1": ethernet(0)}, broken: true, want: "eth1 1500, refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,6 +88,9 @@ func TestAnMTULeavesTheDesign(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, _ := json.Marshal(prior{MTU: c.prior})
+			if c.list != "" {
+				text = []byte(c.list)
+			}
 			if err := h.Owned.Take(name, "links.eth1", text); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +112,9 @@ func TestAnMTULeavesTheDesign(t *testing.T) {
 				if m.links[id] == nil {
 					m.links[id] = &real{Link: ethernet(0)}
 				}
-				m.links[id].MTU = mtu
+				if m.links[id].MTU = mtu; mtu == 0 { // it has just gone
+					delete(m.links, id)
+				}
 			}
 			p := &plan{before: c.before, after: c.after, all: c.after.complete(), manager: Networkd}
 			a := activation{f: standard(), h: h, manager: Networkd}
