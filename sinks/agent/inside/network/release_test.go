@@ -237,28 +237,27 @@ func TestAPortWhoseUppersAreUnreadStaysUp(t *testing.T) {
 func TestAPortIsIdleForTheWholeTime(t *testing.T) {
 	used := []kernelUse{{index: 3, prefix: netip.MustParsePrefix("10.1.0.7/24")}}
 	for _, c := range []struct {
-		name     string
-		from, to time.Duration // it is used meanwhile
-		down     bool
+		name string
+		used []int // from and to, in milliseconds, in pairs
+		down bool
 	}{
-		{"freed late", 0, 1500 * time.Millisecond, true},
-		{"freed too late", 0, 2500 * time.Millisecond, false},
-		{"used for a moment", 1500 * time.Millisecond, 1700 * time.Millisecond, true},
-		{"used for a moment, too late", 2950 * time.Millisecond, 3050 * time.Millisecond, false},
-		{"used at the end", 1950 * time.Millisecond, time.Hour, false},
+		{"freed late", []int{0, 1500}, true},
+		{"freed too late", []int{0, 2500}, false},
+		{"used for a moment", []int{1500, 1700}, true},
+		{"used for a moment, too late", []int{0, 1500, 2950, 3050}, false},
+		{"used at the end", []int{1950, 10000}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, began := newLeaving(t, t.TempDir(), "0x1002", "0", "eth1"), time.Now()
-				if c.name == "used for a moment, too late" { // until then it is not yet free for long enough
-					l.uses = used
-					time.AfterFunc(1500*time.Millisecond, func() { l.uses = nil })
-				}
 				l.f.tables.uses = func() ([]kernelUse, error) {
-					if at := time.Since(began); at >= c.from && at < c.to {
-						return used, nil
+					at := int(time.Since(began).Milliseconds())
+					for during := range slices.Chunk(c.used, 2) {
+						if at >= during[0] && at < during[1] {
+							return used, nil
+						}
 					}
-					return l.uses, nil
+					return nil, nil
 				}
 				if l.leave("eth1"); l.isDown("eth1") != c.down || l.isMended() != c.down {
 					t.Errorf("down: %t, want %t", l.isDown("eth1"), c.down)
