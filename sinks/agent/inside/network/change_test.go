@@ -381,9 +381,13 @@ func TestANewMemberLeavesOnTheWayBack(t *testing.T) {
 func TestAPortThatLeavesTheDesignLeavesItsBridge(t *testing.T) {
 	before := links{
 		"br0": {Kind: "bridge", Members: []string{"eth1", "eth2", "eth3"}}, "eth1": {Kind: "ethernet"}, "eth2": {Kind: "ethernet"}, "eth3": {Kind: "ethernet"},
-		"br1": {Kind: "bridge", Members: []string{"eth4"}}, "eth4": {Kind: "ethernet"},
+		"br1": {Kind: "bridge", Members: []string{"eth4"}}, "eth4": {Kind: "ethernet"}, "eth5": {Kind: "ethernet"},
+		"bond0": {Kind: "bond", Members: []string{"eth5"}, Bond: &item.Bond{Mode: "active-backup"}},
 	}
-	after := links{"br0": {Kind: "bridge", Members: []string{"eth1"}}, "eth1": {Kind: "ethernet"}}
+	after := links{
+		"br0": {Kind: "bridge", Members: []string{"eth1"}}, "eth1": {Kind: "ethernet"},
+		"bond0": before["bond0"], // lists eth5, which has no settings of its own any more
+	}
 	for _, there := range []bool{true, false} {
 		var ran []string
 		h := inside.Real(t.TempDir(), true)
@@ -404,10 +408,10 @@ func TestAPortThatLeavesTheDesignLeavesItsBridge(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := activation{f: standard(), h: h, manager: Networkd}
-		if err := a.release(t.Context(), &plan{before: before, after: after, all: after, manager: Networkd}); err != nil {
+		if err := a.release(t.Context(), &plan{before: before, after: after, all: after.complete(), manager: Networkd}); err != nil {
 			t.Fatal(err)
 		}
-		for id, want := range map[string]bool{"eth1": false, "eth2": there, "eth3": false, "eth4": false} {
+		for id, want := range map[string]bool{"eth1": false, "eth2": there, "eth3": false, "eth4": false, "eth5": false} {
 			if got := slices.Contains(ran, "ip link set dev "+id+" nomaster"); got != want {
 				t.Errorf("there: %t, %s: got %t, want %t (%q)", there, id, got, want, ran)
 			}

@@ -47,7 +47,7 @@ func New() inside.Facet { return standard() }
 func standard() *Facet {
 	return &Facet{
 		Deadline:   time.Minute,
-		tables:     tables{readAddresses, readRoutes},
+		tables:     tables{readAddresses, readRoutes, readUses, readLargest},
 		answers:    answers,
 		holder:     holder,
 		executable: os.Executable,

@@ -173,6 +173,8 @@ func (s *system) facet() *Facet {
 			}
 			return all, nil
 		},
+		func() ([]kernelUse, error) { return nil, nil },
+		func() (map[int]int, error) { return nil, nil },
 	}
 	f.answers = func(_ context.Context, _ *inside.Host, a netip.Addr) bool {
 		if strings.HasPrefix(a.String(), "10.2.0.") {

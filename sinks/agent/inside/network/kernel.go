@@ -36,6 +36,8 @@ type machine struct {
 type tables struct {
 	addresses func() ([]kernelAddress, error)
 	routes    func() ([]kernelRoute, error)
+	uses      func() ([]kernelUse, error)
+	largest   func() (map[int]int, error)
 }
 
 // look reads all interfaces of the system.

@@ -132,10 +132,6 @@ func TestParseRoutes(t *testing.T) {
 		head = binary.NativeEndian.AppendUint16(head, 24)
 		return slices.Concat(head, make([]byte, 10), body)
 	}
-	attribute := func(kind uint16, value ...byte) []byte {
-		return slices.Concat(binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, uint16(4+len(value))), kind), value)
-	}
-	four := func(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 	to, via, out := attribute(1, 10, 9, 0, 0), attribute(5, 10, 1, 0, 2), attribute(4, four(3)...)
 	got := parseRoutes(slices.Concat(
 		route(4, 254, to, via, out, attribute(6, four(50)...)), route(186, 254, to, via, out), route(16, 254, to, via, out), route(4, 255, to, via, out)))
@@ -154,6 +150,8 @@ func FuzzTables(f *testing.F) {
 				t.Errorf("%v", a)
 			}
 		}
+		parseAddressUses(table)
+		parseRouteUses(table)
 		for _, r := range parseRoutes(table) {
 			if _, err := netip.ParsePrefix(r.To); err != nil {
 				t.Error(err)

@@ -11,10 +11,14 @@ import (
 
 // These are constants of rtnetlink(7) that package syscall lacks.
 const (
+	linkLargestMTU   = 51   // IFLA_MAX_MTU
 	addressFlags     = 8    // IFA_FLAGS
 	addressPermanent = 0x80 // IFA_F_PERMANENT
 	routeMetric      = 6    // RTA_PRIORITY
 	routeMultipath   = 9    // RTA_MULTIPATH
+	routeNexthop     = 30   // RTA_NH_ID
+	nexthopSize      = 8    // struct rtnexthop
+	protocolKernel   = 2
 	protocolBoot     = 3
 	protocolStatic   = 4
 )
@@ -35,6 +39,14 @@ type kernelRoute struct {
 	byHand bool
 }
 
+// kernelUse is an address of an interface, or a route by it: of any table, protocol and kind.
+type kernelUse struct {
+	index  int          // 0 if the kernel does not say which interface
+	prefix netip.Prefix // invalid if it is of another family
+	route  bool
+	kernel bool // a route that the kernel set by itself
+}
+
 // readAddresses reads all addresses from the kernel.
 func readAddresses() ([]kernelAddress, error) {
 	table, err := syscall.NetlinkRIB(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
@@ -51,6 +63,88 @@ func readRoutes() ([]kernelRoute, error) {
 		return nil, err
 	}
 	return parseRoutes(table), nil
+}
+
+// readUses reads all addresses and routes from the kernel, with nothing left out.
+func readUses() ([]kernelUse, error) {
+	addresses, err := syscall.NetlinkRIB(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := syscall.NetlinkRIB(syscall.RTM_GETROUTE, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return append(parseAddressUses(addresses), parseRouteUses(routes)...), nil
+}
+
+// readLargest reads the largest MTU of each interface by its index from the kernel. An interface without a limit has
+// none, or 0.
+func readLargest() (map[int]int, error) {
+	table, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return parseLargest(table), nil
+}
+
+func parseLargest(table []byte) map[int]int {
+	all := map[int]int{}
+	netlink.Messages(table, syscall.RTM_NEWLINK, func(body []byte) {
+		if len(body) < syscall.SizeofIfInfomsg {
+			return
+		}
+		a := netlink.Attributes(body, syscall.SizeofIfInfomsg)
+		all[int(binary.NativeEndian.Uint32(body[4:]))] = int(number32(a[linkLargestMTU], 0))
+	})
+	return all
+}
+
+func parseAddressUses(table []byte) (all []kernelUse) {
+	netlink.Messages(table, syscall.RTM_NEWADDR, func(body []byte) {
+		if len(body) < syscall.SizeofIfAddrmsg {
+			all = append(all, kernelUse{})
+			return
+		}
+		a := netlink.Attributes(body, syscall.SizeofIfAddrmsg)
+		raw, ok := a[syscall.IFA_LOCAL]
+		if !ok {
+			raw = a[syscall.IFA_ADDRESS]
+		}
+		address, _ := netip.AddrFromSlice(raw)
+		all = append(all, kernelUse{index: int(binary.NativeEndian.Uint32(body[4:])), prefix: netip.PrefixFrom(address, int(body[1]))})
+	})
+	return all
+}
+
+func parseRouteUses(table []byte) (all []kernelUse) {
+	netlink.Messages(table, syscall.RTM_NEWROUTE, func(body []byte) {
+		if len(body) < syscall.SizeofRtMsg {
+			all = append(all, kernelUse{})
+			return
+		}
+		a := netlink.Attributes(body, syscall.SizeofRtMsg)
+		to, _ := netip.AddrFromSlice(a[syscall.RTA_DST])
+		u := kernelUse{prefix: netip.PrefixFrom(to, int(body[1])), route: true, kernel: body[5] == protocolKernel}
+		var by []int
+		for _, interfaces := range []uint16{syscall.RTA_OIF, syscall.RTA_IIF} {
+			if raw := a[interfaces]; len(raw) >= 4 {
+				by = append(by, int(binary.NativeEndian.Uint32(raw)))
+			}
+		}
+		for hops := a[routeMultipath]; len(hops) >= nexthopSize; {
+			by = append(by, int(binary.NativeEndian.Uint32(hops[4:])))
+			size := max(int(binary.NativeEndian.Uint16(hops)), nexthopSize)
+			hops = hops[min((size+3)&^3, len(hops)):]
+		}
+		if len(by) == 0 && a[routeNexthop] != nil { // by an object that says which interface
+			by = []int{0}
+		}
+		for _, u.index = range by {
+			all = append(all, u)
+		}
+	})
+	return all
 }
 
 func parseAddresses(table []byte) []kernelAddress {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
@@ -21,6 +20,8 @@ type prior struct {
 	// whenever it was up. Both are false if nobody looked.
 	Down      bool `json:"down,omitempty"`
 	LinkLocal bool `json:"linkLocal,omitempty"`
+	// MTU is that of an ethernet interface; 0 if nobody looked, or if a bond had given it its own.
+	MTU int `json:"mtu,omitempty"`
 }
 
 // The kernel's values of addr_gen_mode (include/uapi/linux/if_link.h).
@@ -45,16 +46,32 @@ func (p *plan) priorOf(h *inside.Host, m *machine, id string) prior {
 	}
 	if r := m.links[id]; r != nil {
 		was.Down, was.LinkLocal = !r.up, inside.Text(addressMode(h, id)) == addressFromMAC
+		if master := m.links[m.master(id)]; master == nil || master.Kind != "bond" {
+			was.MTU = r.MTU
+		}
 	}
 	return was
+}
+
+// wasBefore is what Slipway remembers of an interface; nothing of one that is not in its list.
+func (a activation) wasBefore(id string) (was prior, err error) {
+	e, _ := a.h.Owned.Entry(name, item.KindLinks+"."+id)
+	if len(e.Before) == 0 {
+		return was, nil
+	}
+	if err := json.Unmarshal(e.Before, &was); err != nil {
+		return was, fmt.Errorf("the list of what Slipway made: %s: %w", id, err)
+	}
+	return was, nil
 }
 
 // release frees interfaces that left the design from what the design gave them. It takes ports out of bonds and
 // bridges that stay. systemd-networkd leaves an interface as it is once no file matches the interface. Before it has
 // read its files again, it would put the port back.
 func (a activation) release(ctx context.Context, p *plan) error {
+	var left []string
 	for _, id := range p.before.names("ethernet") {
-		if _, stays := p.after[id]; stays {
+		if _, stays := p.all[id]; stays { // also as a port that a bond or bridge of the design lists
 			continue
 		}
 		master := p.before.master(id)
@@ -64,48 +81,38 @@ func (a activation) release(ctx context.Context, p *plan) error {
 				return err
 			}
 		}
-		if err := a.putBack(ctx, id); err != nil {
+		left = append(left, id)
+	}
+	return a.putBack(ctx, left)
+}
+
+// putBack has the kernel give link-local addresses to interfaces again if it did so before they were in the design,
+// and sets interfaces down that were down then. It leaves an interface up if in doubt whether anybody uses it: an idle
+// interface that is up harms nobody, and a used one that is down may cut the machine off.
+func (a activation) putBack(ctx context.Context, left []string) error {
+	were := map[string]prior{}
+	for _, id := range left {
+		was, err := a.wasBefore(id)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// putBack has the kernel give link-local addresses to an interface again if it did so before the interface was in the
-// design, and sets the interface down if it was down then. It does neither if somebody else uses the interface by now.
-func (a activation) putBack(ctx context.Context, id string) error {
-	var was prior
-	e, _ := a.h.Owned.Entry(name, item.KindLinks+"."+id)
-	if len(e.Before) > 0 {
-		if err := json.Unmarshal(e.Before, &was); err != nil {
-			return fmt.Errorf("the list of what Slipway made: %s: %w", id, err)
+		if was.Down || was.LinkLocal {
+			were[id] = was
 		}
 	}
-	if !was.Down && !was.LinkLocal || !a.f.until(ctx, 2*time.Second, func() bool { return a.unused(id) }) {
+	if len(were) == 0 || !a.isSole(ctx) {
 		return nil
 	}
-	if at := addressMode(a.h, id); was.LinkLocal && inside.Text(at) == noAddress {
-		a.f.step(id + " gets a link-local address from the kernel")
-		if err := writeKernel(at, addressFromMAC); err != nil {
-			return fmt.Errorf("%s cannot get its link-local address back: %w", id, err)
+	for _, id := range a.stayIdle(ctx, slices.Sorted(maps.Keys(were))) {
+		if at := addressMode(a.h, id); were[id].LinkLocal && inside.Text(at) == noAddress {
+			a.f.step(id + " gets a link-local address from the kernel")
+			if err := writeKernel(at, addressFromMAC); err != nil {
+				return fmt.Errorf("%s cannot get its link-local address back: %w", id, err)
+			}
+		}
+		if were[id].Down && a.isIdle(id) { // only now, because the kernel has just given it an address
+			_ = a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "down") // on failure it stays up, which harms nobody
 		}
 	}
-	if was.Down { // only now, because the kernel has just given it an address
-		return a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "down")
-	}
 	return nil
-}
-
-// unused reports whether systemd-networkd has left an interface alone and nobody uses it: it has no address and
-// belongs to no other interface.
-func (a activation) unused(id string) bool {
-	m, err := a.f.tables.look(a.h)
-	if err != nil || m.links[id] == nil {
-		return false
-	}
-	r := m.links[id]
-	upper, err := filepath.Glob(a.h.Path("/sys/class/net/" + id + "/upper_*"))
-	state := strings.Split(inside.Text(a.h.Path("/run/systemd/netif/links/"+number(r.index))), "\n")
-	return err == nil && len(upper) == 0 && slices.Contains(state, "ADMIN_STATE=unmanaged") &&
-		len(r.Addresses)+len(r.hosts)+len(r.dynamic)+len(r.Routes) == 0
 }
