@@ -204,3 +204,23 @@ func TestIncidentsAddUp(t *testing.T) {
 		}
 	}, names(8)...)
 }
+
+// A compromised machine is switched off, also while its node waits for an address that a paused node has.
+func TestIncidentDoesNotWaitForWhatAPausedNodeHas(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names(2)...)
+		d.Nodes["n1"].Addresses = map[string]string{"os": "10.0.0.1"}
+		d.Nodes["n2"].Addresses = map[string]string{"os": "10.0.0.2"}
+		w.on(d, names(2)...)
+		w.do(site.Order{Verb: site.VerbPause, Node: "n1", Reason: "a disk"})
+		moved := clone(d)
+		moved.Nodes["n1"].Addresses = map[string]string{"os": "10.0.0.3"}
+		moved.Nodes["n2"].Addresses = map[string]string{"os": "10.0.0.1"}
+		w.commit(moved)
+		w.until("n2 waits", 10*time.Minute, w.is(site.Stalled, "n2"))
+		w.do(compromised("shell", "n2"))
+		w.after(time.Minute)
+		w.powers("off", "n2")
+		w.powers("on", "n1")
+	}, names(2)...)
+}
