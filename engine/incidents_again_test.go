@@ -224,3 +224,23 @@ func TestIncidentDoesNotWaitForWhatAPausedNodeHas(t *testing.T) {
 		w.powers("on", "n1")
 	}, names(2)...)
 }
+
+// The name of an incident's node can belong to another machine by now. Its release must not free the compromised one.
+func TestReleaseOfTheOldNameKeepsTheMachine(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names(2)...)
+		w.on(d, names(2)...)
+		of1 := site.IncidentNode{Machine: d.Nodes["n1"].Machine()}
+		w.with(acted("shell", map[string]site.IncidentNode{"n2": of1}), acted("left", map[string]site.IncidentNode{"old": of1}))
+		w.powers("off", "n1", "n2")
+		w.refuses(site.Order{Verb: site.VerbRelease, Node: "n2", Incident: "shell"}, "run `slipway release n1 --incident shell`")
+		w.refuses(site.Order{Verb: site.VerbRelease, Node: "old", Incident: "left"}, "run `slipway release n1 --incident left`")
+		w.after(5 * time.Minute)
+		w.powers("off", "n1", "n2")
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "shell"})
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "left"})
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2"})
+		w.after(5 * time.Minute)
+		w.powers("on", "n1", "n2")
+	}, names(2)...)
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -49,9 +50,9 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 // the quarantine: what nobody released is put under it again.
 func (e *Engine) endIncidents(ctx context.Context, those []site.IncidentState, w *worker, o site.Order) error {
 	for _, i := range those {
-		names := []string{o.Node}
-		if w != nil {
-			names = heldBy(&i, w.job().node)
+		names, now := e.endedBy(&i, w, o.Node)
+		if len(names) == 0 {
+			return fmt.Errorf("%w: the machine that %s had in incident %s is that of node %s now, and it stays under quarantine. If people have done what has to be done, run `slipway release %[4]s --incident %[3]s`", site.ErrRefused, o.Node, i.Name, now)
 		}
 		i.Nodes = maps.Clone(i.Nodes)
 		for _, name := range names {
@@ -64,6 +65,37 @@ func (e *Engine) endIncidents(ctx context.Context, those []site.IncidentState, w
 		}
 	}
 	return nil
+}
+
+// endedBy are the entries of an incident that the release of a node ends. An entry stands for its machine
+// too: while another node has that machine, only the release of that node, now, ends it.
+func (e *Engine) endedBy(i *site.IncidentState, w *worker, node string) (names []string, now string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names = []string{node}
+	if w != nil {
+		names = heldBy(i, w.node)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		other := e.hasMachineLocked(i.Nodes[name].Machine, node)
+		now = cmp.Or(other, now)
+		return other != ""
+	})
+	return names, now
+}
+
+// hasMachineLocked is the node of the design that has a machine, when that is another one than the node
+// of the name given; empty if that node has it itself, or nobody.
+func (e *Engine) hasMachineLocked(machine site.Identity, than string) string {
+	if w := e.workers[than]; w != nil && !w.leaving && machine.IsThatOf(w.node.Machine()) {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
+		if w := e.workers[name]; name != than && !w.leaving && machine.IsThatOf(w.node.Machine()) {
+			return name
+		}
+	}
+	return ""
 }
 
 // incidentsOf are the incidents that hold a node, or any node without a name, latest first. The
