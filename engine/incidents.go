@@ -43,7 +43,7 @@ func (e *Engine) compromise(ctx context.Context, o site.Order) (string, error) {
 		if err := e.putIncident(ctx, i); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("nothing was switched off: incident %s waits for `slipway compromise --confirm %[1]s`, because %s", i.Name, strings.Join(i.Waits, "; ")), nil
+		return fmt.Sprintf("nothing was switched off: incident %s waits for `%s`, because %s", i.Name, i.Confirm(), strings.Join(i.Waits, "; ")), nil
 	}
 	return e.act(ctx, i)
 }
@@ -223,7 +223,7 @@ func (e *Engine) noteIncidents(ctx context.Context) error {
 		if err := e.putIncident(ctx, i); err != nil {
 			return err
 		}
-		e.note(site.Event{Kind: site.EventDesign, Revision: i.Commit, Text: fmt.Sprintf("incident %s waits for `slipway compromise --confirm %[1]s`", i.Name)})
+		e.note(site.Event{Kind: site.EventDesign, Revision: i.Commit, Text: fmt.Sprintf("incident %s waits for `%s`", i.Name, i.Confirm())})
 	}
 	for _, id := range gone {
 		if err := e.Records.ForgetIncident(ctx, id); err != nil {

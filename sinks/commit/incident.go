@@ -48,7 +48,7 @@ func incidentPage(siteName string, i *site.IncidentState) []byte {
 		p.line("| %s | all nodes under quarantine |", when(i.Held))
 	}
 	if i.Acted.IsZero() {
-		p.line("\n**Nothing was switched off.** A person has to run `slipway compromise --confirm %s`:\n", word(i.Name))
+		p.line("\n**Nothing was switched off.** A person has to run `%s`:\n", i.Confirm())
 		for _, why := range i.Waits {
 			p.line("- %s", text(why))
 		}
