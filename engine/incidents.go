@@ -143,11 +143,13 @@ func (e *Engine) nodesOf(in site.Incident) (nodes map[string]site.IncidentNode, 
 func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
 	h := holdOf(&i)
 	all := e.workersThat(func(w *worker) bool {
-		return w.memory.Recorded.Quarantined == nil && len(heldBy(&i, w.node)) > 0
+		q := w.memory.Recorded.Quarantined
+		return (q == nil || w.inherited && q.Incident == i.Name) && len(heldBy(&i, w.node)) > 0
 	})
 	if err := e.holdAll(ctx, all, h); err != nil {
 		return err
 	}
+	e.inherit(all)
 	for _, w := range all {
 		e.note(site.Event{Node: w.name, Kind: site.EventOrder, By: h.By, Text: "quarantined for " + h.Reason})
 	}
@@ -158,9 +160,18 @@ func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
 	return e.putIncident(ctx, i)
 }
 
+// inherit notes that the quarantines of some nodes are recorded.
+func (e *Engine) inherit(those []*worker) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range those {
+		w.inherited = false
+	}
+}
+
 // holdOf is the quarantine of an incident.
 func holdOf(i *site.IncidentState) *site.Hold {
-	return &site.Hold{By: cmp.Or(i.Confirmed, i.By), Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: time.Now()}
+	return &site.Hold{By: cmp.Or(i.Confirmed, i.By), Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: i.Acted, Incident: i.Name}
 }
 
 // heldBy are the entries of an incident that hold a node: that of its name, and those of its machine
@@ -174,15 +185,21 @@ func heldBy(i *site.IncidentState, n *site.Node) (names []string) {
 	return names
 }
 
-// inheritLocked puts a node that starts under the quarantine of an incident that holds it. It
-// follows from the records of incidents, so it needs none of its own.
-func (e *Engine) inheritLocked(n *site.Node, m *site.Memory) {
+// inheritLocked puts a node that starts under the quarantine of an incident that holds it, and reports
+// whether it did. It works from the first look on; holdNodesOf records it.
+func (e *Engine) inheritLocked(n *site.Node, m *site.Memory) bool {
+	if m.Recorded.Quarantined != nil {
+		return false
+	}
 	for _, i := range e.incidents {
-		if m.Recorded.Quarantined == nil && !i.Acted.IsZero() && len(heldBy(&i, n)) > 0 {
+		if !i.Acted.IsZero() && len(heldBy(&i, n)) > 0 {
 			m.Recorded.Quarantined = holdOf(&i)
 			cutOff(&m.Recorded)
+			signal(e.acted)
+			return true
 		}
 	}
+	return false
 }
 
 // heldLatelyLocked are the nodes that incidents of the last 24 hours hold.

@@ -63,7 +63,7 @@ func TestIncidentNeverHoldsAReleasedNodeAgain(t *testing.T) {
 		if i := w.incident("shell"); i.Held.IsZero() {
 			t.Errorf("not held: %+v", i)
 		}
-		if a, b := w.quarantines("n1"), w.quarantines("n2"); a != 0 || b > 1 {
+		if a, b := w.quarantines("n1"), w.quarantines("n2"); a != 0 || b != 1 {
 			t.Errorf("events of quarantines: %d of n1, %d of n2", a, b)
 		}
 	}, names(2)...)
@@ -73,13 +73,30 @@ func TestIncidentHoldsANodeThatComesBack(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		w.on(w.design("n1"), "n1")
 		i := acted("shell", map[string]site.IncidentNode{"n2": {}})
-		i.Held = time.Now()
+		i.Acted, i.Held = time.Now().Add(-time.Minute), time.Now()
 		w.with(i)
 		w.fleet.Machine("n2").SetPower("on")
 		w.commit(w.design(names(2)...))
 		w.after(5 * time.Minute)
 		w.powers("on", "n1")
 		w.powers("off", "n2")
+		// It is recorded and told once.
+		if n := w.quarantines("n2"); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		w.down()
+		w.whileDown(func(s *record.Site) error {
+			snap, err := s.Load(w.t.Context())
+			if q := snap.Nodes["n2"].Recorded.Quarantined; q == nil || !q.Since.Equal(i.Acted) {
+				t.Errorf("recorded quarantine: %+v", q)
+			}
+			return err
+		})
+		w.up()
+		w.after(5 * time.Minute)
+		if n := w.quarantines("n2"); n != 0 {
+			t.Errorf("told %d times after a restart", n)
+		}
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n2", Incident: "shell"})
 		w.after(5 * time.Minute)
 		w.powers("on", "n2")

@@ -95,8 +95,10 @@ func TestWhoseThingsAreTaken(t *testing.T) {
 func TestQuarantineDoesNotWaitForWhatOthersHave(t *testing.T) {
 	for name, change := range map[string]func(n *site.Node){
 		"one address": func(n *site.Node) { n.Addresses = map[string]string{"os": "10.0.0.1"} },
-		"one BMC":     func(n *site.Node) { n.Endpoints = map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "https://10.9.0.1"}} },
-		"moved":       func(n *site.Node) { n.Identity, n.Moved = site.Identity{UUID: "u2"}, site.Identity{UUID: "u1"} },
+		"one BMC": func(n *site.Node) {
+			n.Endpoints = map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "https://10.9.0.1"}}
+		},
+		"moved": func(n *site.Node) { n.Identity, n.Moved = site.Identity{UUID: "u2"}, site.Identity{UUID: "u1"} },
 	} {
 		for holder, theirs := range map[string]*site.Node{"paused": {Name: "a", Paused: &site.Hold{}}, "quarantined": {Name: "a"}, "left": nil} {
 			n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}}

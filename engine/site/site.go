@@ -451,6 +451,8 @@ type Hold struct {
 	Since  time.Time `json:"since,omitzero"`
 	// Until is when the hold ends by itself; zero means when resumed.
 	Until time.Time `json:"until,omitzero"`
+	// Incident is the name of the incident that it follows from; empty for a person's own.
+	Incident string `json:"incident,omitempty"`
 }
 
 // Holds reports whether the hold is active at a time. A nil hold is never
