@@ -59,7 +59,7 @@ func quarantined(j job) outcome {
 		state = "the machine is " + p.Have["state"]
 	}
 	return outcome{state: site.Paused, reason: fmt.Sprintf("quarantined by %s: %s; %s", q.By, q.Reason, state),
-		release: "`slipway release " + j.node.Name + "`", wait: observeEvery(j.site)}
+		release: "`" + q.Release(j.node.Name) + "`", wait: observeEvery(j.site)}
 }
 
 // hold pauses, resumes, quarantines or releases a node, or the whole site if w

@@ -261,3 +261,31 @@ func TestReleaseOfTheOldNameKeepsTheMachine(t *testing.T) {
 		w.powers("on", "n1", "n2")
 	}, names(2)...)
 }
+
+// Somebody else had a reason of their own, which the end of the incident does not answer.
+func TestReleaseKeepsAQuarantineFromBeforeTheIncident(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(2)...), names(2)...)
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "smoke"})
+		w.do(compromised("shell", "n1", "n2"))
+		w.do(compromised("more", "n2"))
+		w.after(time.Minute)
+		if got := w.node("n2").Release; got != "`slipway release n2 --incident shell`" {
+			t.Errorf("n2 is released by %s", got)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "shell"})
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2", Incident: "shell"})
+		w.after(5 * time.Minute)
+		w.powers("off", "n1", "n2")
+		if n := w.node("n1"); n.Quarantined == nil || n.Quarantined.Reason != "smoke" || n.Release != "`slipway release n1`" {
+			t.Errorf("n1: %+v, %s", n.Quarantined, n.Release)
+		}
+		if got := w.node("n2").Release; got != "`slipway release n2 --incident more`" {
+			t.Errorf("n2 is released by %s", got)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n1"})
+		w.do(site.Order{Verb: site.VerbRelease, Node: "n2", Incident: "more"})
+		w.after(5 * time.Minute)
+		w.powers("on", "n1", "n2")
+	}, names(2)...)
+}

@@ -24,7 +24,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	case o.Node == "" && len(under) > 0:
 		return "", fmt.Errorf("%w: %s is not over, so nothing was released; release each node by its name, with `--incident NAME` where one has it", site.ErrRefused, incidentNames(under))
 	case o.Incident != "" && len(under) == 0:
-		return "", fmt.Errorf("%w: no incident %s holds this node", site.ErrRefused, site.Printable(o.Incident))
+		return "", fmt.Errorf("%w: no incident %s holds this node; if it is under quarantine still, run `slipway release %s`", site.ErrRefused, site.Printable(o.Incident), o.Node)
 	case len(under) > 0 && len(named) == 0:
 		first := under[0]
 		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
@@ -34,16 +34,34 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 		return "", err
 	}
 	if rest := e.incidentsOf(w, o.Node); o.Node != "" && len(rest) > 0 {
+		if w != nil && ownHold(w) == nil {
+			if err := e.holdAll(ctx, []*worker{w}, holdOf(&rest[0])); err != nil {
+				return "", fmt.Errorf("incident %s holds %s no more, and %s does, which could not be recorded: %w", o.Incident, o.Node, incidentNames(rest), err)
+			}
+		}
 		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)), nil
 	}
 	if o.Node != "" && w == nil {
 		return fmt.Sprintf("ended the part of %s in incident %s; the design has no such node, so Slipway touches no machine", o.Node, o.Incident), nil
+	}
+	if w != nil && len(named) > 0 {
+		if own := ownHold(w); own != nil {
+			return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s ordered that apart from the incident: %s. To end it too, run `%s`", o.Node, o.Incident, own.By, own.Reason, own.Release(o.Node)), nil
+		}
 	}
 	done, err := e.hold(ctx, w, o)
 	if err != nil && len(named) > 0 {
 		err = fmt.Errorf("incident %s holds %s no more, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
 	}
 	return done, err
+}
+
+// ownHold is the quarantine of a node that a person ordered apart from incidents; nil for none.
+func ownHold(w *worker) *site.Hold {
+	if q := w.job().memory.Recorded.Quarantined; q != nil && q.Incident == "" {
+		return q
+	}
+	return nil
 }
 
 // endIncidents records that a person released a node from some incidents. It comes before the end of

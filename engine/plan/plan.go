@@ -151,7 +151,7 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 	p.Steps = []site.Step{{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.Action, Impact: k.Impact, Expect: k.Expect, Force: true,
 		Changes: []site.Change{{Field: "power.state", Have: cmp.Or(power.Have["state"], "?"), Want: "off"}},
-		Reason:  "quarantined by " + q.By + ": " + q.Reason, Undo: "`slipway release " + n.Name + "`",
+		Reason:  "quarantined by " + q.By + ": " + q.Reason, Undo: "`" + q.Release(n.Name) + "`",
 	}}
 }
 

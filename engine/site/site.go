@@ -461,6 +461,14 @@ func (h *Hold) Holds(at time.Time) bool {
 	return h != nil && (h.Until.IsZero() || at.Before(h.Until))
 }
 
+// Release is the command that ends the quarantine of a node.
+func (h *Hold) Release(node string) string {
+	if h.Incident != "" {
+		return "slipway release " + node + " --incident " + h.Incident
+	}
+	return "slipway release " + node
+}
+
 // FileDigests returns the set of digests of the images and artifacts in the design.
 func (s *Site) FileDigests() map[string]bool {
 	named := map[string]bool{}
