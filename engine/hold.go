@@ -93,7 +93,7 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 		what += " until " + h.Until.UTC().Format(time.RFC3339)
 	}
 	if w != nil && o.Verb == site.VerbQuarantine && !w.job().node.Machine().Known() {
-		return past + what + "; the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand", nil
+		return past + what + "; " + noMachine + ": switch it off by hand", nil
 	}
 	return past + what, nil
 }

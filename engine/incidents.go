@@ -113,14 +113,44 @@ func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) 
 	if err := e.holdNodesOf(ctx, i); err != nil {
 		return "", fmt.Errorf("incident %s is recorded, and Slipway tries on: %w", i.Name, err)
 	}
-	held := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Nodes)), func(name string) bool { return slices.Contains(missing, name) })
-	done := fmt.Sprintf("incident %s: %s under quarantine, being switched off: %s. `slipway incident %[1]s` shows which are proven off, and the %s to replace",
-		i.Name, say.Count(len(held), "node"), say.Some(held, 10), say.Count(len(i.Exposed), "secret"))
+	done := fmt.Sprintf("incident %s: %s under quarantine", i.Name, say.Count(len(i.Nodes)-len(missing), "node"))
+	off, on := e.switchedOff(&i)
+	if len(off) > 0 {
+		done += ", being switched off: " + say.Some(off, 10)
+	}
+	for _, why := range slices.Sorted(maps.Keys(on)) {
+		done += fmt.Sprintf(". NOT switched off: %s, because %s: do it by hand", say.Some(on[why], 10), why)
+	}
+	done += fmt.Sprintf(". `slipway incident %s` shows which are proven off, and the %s to replace", i.Name, say.Count(len(i.Exposed), "secret"))
 	if len(missing) > 0 {
 		done += fmt.Sprintf(". NOT held, because the design has no such node: %s; switch their machines off by hand, or order an incident of the names that they have now", say.Some(missing, 10))
 	}
 	return done, nil
 }
+
+// switchedOff are the nodes of an incident that Slipway switches off, and those that it does not, by the reason.
+func (e *Engine) switchedOff(i *site.IncidentState) (off []string, on map[string][]string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	on = map[string][]string{}
+	all := cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(time.Now(), false, true))
+	for _, name := range slices.Sorted(maps.Keys(i.Nodes)) {
+		w := e.workers[name]
+		switch {
+		case w == nil:
+		case !w.node.Machine().Known():
+			on[noMachine] = append(on[noMachine], name)
+		case all != "":
+			on[all] = append(on[all], name)
+		default:
+			off = append(off, name)
+		}
+	}
+	return off, on
+}
+
+// noMachine is why Slipway does not touch the power of a node.
+const noMachine = "the design names no machine by UUID or serial number, so Slipway does not touch its power"
 
 // nodesOf are the nodes of an incident with their machines, and the names of those that are not there.
 func (e *Engine) nodesOf(in site.Incident) (nodes map[string]site.IncidentNode, missing []string) {
@@ -370,34 +400,6 @@ func (e *Engine) activeIncidents() (all []site.IncidentState) {
 	return all
 }
 
-// seenOff are the incidents of which more machines were seen off, noted in them.
-func (e *Engine) seenOff() (all []site.IncidentState) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, i := range e.incidents {
-		if nodes, more := e.seenOffLocked(i); more {
-			i.Nodes = nodes
-			all = append(all, i)
-		}
-	}
-	return all
-}
-
-func (e *Engine) seenOffLocked(i site.IncidentState) (nodes map[string]site.IncidentNode, more bool) {
-	nodes = maps.Clone(i.Nodes)
-	for name, n := range i.Nodes {
-		w := e.workers[name]
-		if w == nil || !n.Off.IsZero() || !n.Released.IsZero() {
-			continue
-		}
-		if p := w.memory.Observed.Facets[site.FacetPower]; p.Have["state"] == "off" && p.Seen.After(i.Acted) {
-			n.Off = p.Seen
-			nodes[name], more = n, true
-		}
-	}
-	return nodes, more
-}
-
 func sortIncidents(all []site.IncidentState) {
 	slices.SortFunc(all, func(a, b site.IncidentState) int { return cmp.Or(b.Found.Compare(a.Found), cmp.Compare(a.ID, b.ID)) })
 }
@@ -408,54 +410,4 @@ func incidentNames(all []site.IncidentState) string {
 		names = append(names, i.Name)
 	}
 	return "incident " + say.Some(names, 5)
-}
-
-// incidentsLocked are the incidents as the status has them.
-func (e *Engine) incidentsLocked() (all []site.IncidentState) {
-	for _, i := range e.incidents {
-		if e.design != nil {
-			in, designed := e.design.Incidents[i.Name]
-			i.Removed = !designed || in.ID(i.Name) != i.ID
-			if i.Acted.IsZero() {
-				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes)
-			}
-		}
-		i.Nodes = maps.Clone(i.Nodes)
-		for name, n := range i.Nodes {
-			n.Power = e.powerOfLocked(name, n)
-			i.Nodes[name] = n
-		}
-		all = append(all, i)
-	}
-	sortIncidents(all)
-	return all
-}
-
-// powerOfLocked says what is known of the power of a node of an incident.
-func (e *Engine) powerOfLocked(name string, n site.IncidentNode) string {
-	w := e.workers[name]
-	off := "not proven off"
-	if !n.Off.IsZero() {
-		off = "power seen off at " + n.Off.UTC().Format(time.RFC3339)
-	}
-	switch {
-	case !n.Released.IsZero():
-		return fmt.Sprintf("%s; released at %s by %s", off, n.Released.UTC().Format(time.RFC3339), n.ReleasedBy)
-	case w == nil:
-		return off + "; the node has left the design, and Slipway does not reach its machine: check it by hand"
-	}
-	p, seen := w.memory.Observed.Facets[site.FacetPower], w.memory.Observed.Seen()
-	switch {
-	case !w.node.Machine().Known():
-		return off + ": the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand"
-	case w.blind && seen.IsZero():
-		return off + ": the BMC has never answered: " + w.status.Reason
-	case w.blind:
-		return fmt.Sprintf("%s: the BMC does not answer since %s: %s", off, seen.UTC().Format(time.RFC3339), w.status.Reason)
-	case n.Off.IsZero():
-		return off + " yet: " + cmp.Or(w.status.Reason, "the machine was not looked at since")
-	case p.Have["state"] != "off":
-		return fmt.Sprintf("%s, and %s again since: Slipway switches it off again", off, cmp.Or(p.Have["state"], "unknown"))
-	}
-	return off
 }

@@ -289,3 +289,58 @@ func TestReleaseKeepsAQuarantineFromBeforeTheIncident(t *testing.T) {
 		w.powers("on", "n1", "n2")
 	}, names(2)...)
 }
+
+// Off is proven of the machine that the incident is about, and of no other.
+func TestOffIsProvenOfTheMachineAlone(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names(3)...)
+		d.Nodes["n3"].Identity = site.Identity{}
+		w.fleet.Machine("n1").SetPower("on")
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		of1 := site.IncidentNode{Machine: d.Nodes["n1"].Machine()}
+		elsewhere := site.IncidentNode{Machine: site.Identity{UUID: "5e1d0000-0300-4000-8000-00000000ffff"}}
+		w.with(acted("shell", map[string]site.IncidentNode{"old": of1, "n2": elsewhere, "n3": {}}))
+		w.after(5 * time.Minute)
+		i := w.incident("shell")
+		for name, want := range map[string]string{"old": "power seen off at 2", "n2": "not proven off", "n3": "not proven off"} {
+			if p := i.Nodes[name].Power; !strings.HasPrefix(p, want) || i.Nodes[name].Off.IsZero() != (want == "not proven off") {
+				t.Errorf("%s: %s", name, p)
+			}
+		}
+		if p := i.Nodes["old"].Power; !strings.Contains(p, "node n1 now") {
+			t.Errorf("old: %s", p)
+		}
+		if p := i.Nodes["n2"].Power; !strings.Contains(p, "another machine") {
+			t.Errorf("n2: %s", p)
+		}
+	}, names(3)...)
+}
+
+// The answer to an order says what it does not do.
+func TestIncidentSaysWhichMachinesStayOn(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names(2)...)
+		d.Nodes["n2"].Identity = site.Identity{}
+		w.commit(d)
+		w.up()
+		w.after(time.Minute)
+		o := compromised("shell", "n1", "n2")
+		o.By = "tester"
+		done, err := w.engine.Do(w.t.Context(), o)
+		if err != nil || !strings.Contains(done, "being switched off: n1.") || !strings.Contains(done, "NOT switched off: n2, because the design names no machine") {
+			t.Errorf("answer: %q, %v", done, err)
+		}
+		w.down()
+		w.observe = true
+		w.up()
+		w.after(time.Minute)
+		o = compromised("again", "n1", "n2")
+		o.By = "tester"
+		done, err = w.engine.Do(w.t.Context(), o)
+		if err != nil || strings.Contains(done, "being switched off") || !strings.Contains(done, "NOT switched off: n1, because observing only (--observe)") {
+			t.Errorf("answer of a daemon that observes: %q, %v", done, err)
+		}
+	}, names(2)...)
+}
