@@ -60,9 +60,9 @@ func (e *Engine) workerOfLocked(name string, n site.IncidentNode) *worker {
 func (e *Engine) incidentsLocked() (all []site.IncidentState) {
 	for _, i := range e.incidents {
 		if e.design != nil {
-			in, designed := e.design.Incidents[i.Name]
-			i.Removed = !designed || in.ID(i.Name) != i.ID
+			i.Removed = !e.designsLocked(&i)
 			if i.Acted.IsZero() {
+				i.Waits = e.waitsLocked(&i)
 				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes)
 			}
 		}

@@ -82,20 +82,69 @@ func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
 
 // confirmIncident acts on the incident that a person was shown.
 func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, error) {
-	e.mu.Lock()
-	i, known := e.incidents[o.Digest]
-	e.mu.Unlock()
+	i, known, stale := e.incidentToConfirm(o.Digest)
 	switch {
 	case !known:
 		return "", fmt.Errorf("%w: no incident has the ID %s; its lines may have changed: `slipway incident` lists what waits", site.ErrNotFound, o.Digest)
 	case !i.Acted.IsZero():
 		return "", fmt.Errorf("%w: Slipway has acted on incident %s already", site.ErrRefused, i.Name)
+	case stale != "":
+		return "", fmt.Errorf("%w: incident %s waits no more, because %s; nothing was switched off. Order it again with `slipway compromise`", site.ErrRefused, i.Name, stale)
 	}
 	if there := e.workersThat(func(w *worker) bool { return slices.Contains(i.Incident.Nodes, w.name) }); len(there) == 0 {
 		return "", fmt.Errorf("%w: site %s has none of the nodes of incident %s: %s; nothing was switched off. If their machines have other names now, order an incident of these", site.ErrRefused, e.Site, i.Name, say.Some(i.Incident.Nodes, 10))
 	}
 	i.Confirmed = o.By
 	return e.act(ctx, i)
+}
+
+// incidentToConfirm is an incident with the reasons to ask of this moment, and why it cannot be confirmed
+// any more although it was not forgotten yet.
+func (e *Engine) incidentToConfirm(id string) (i site.IncidentState, known bool, stale string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i, known = e.incidents[id]; !known || !i.Acted.IsZero() || e.design == nil {
+		return i, known, ""
+	}
+	i.Waits = e.waitsLocked(&i)
+	return i, known, e.staleLocked(&i)
+}
+
+// waitsLocked says why an incident waits by the design and the incidents of this moment.
+func (e *Engine) waitsLocked(i *site.IncidentState) (all []string) {
+	if i.By == "" {
+		all = append(all, incident.Unproven)
+	}
+	all = append(all, incident.Reasons(e.design, i.Incident, e.heldLatelyLocked(time.Now()), e.hostLocked())...)
+	for _, known := range e.incidents {
+		if i.By == "" && known.Name == i.Name && known.ID != i.ID && !known.Acted.IsZero() {
+			all = append(all, fmt.Sprintf("Slipway has acted on incident %s since %s, and its lines have changed", i.Name, known.Acted.UTC().Format(time.RFC3339)))
+		}
+	}
+	if len(all) == 0 { // what kept it is gone, and nobody has confirmed it
+		return []string{"it was ordered while a reason to ask held, which does not any more"}
+	}
+	return all
+}
+
+// staleLocked says why an incident that nobody confirmed waits no more; empty while it waits. An order
+// that a commit has had since is withdrawn like any other incident of the design.
+func (e *Engine) staleLocked(i *site.IncidentState) string {
+	switch {
+	case e.designsLocked(i):
+		return ""
+	case i.Commit != "":
+		return "its lines have left the design"
+	case time.Since(i.Found) > orderStands:
+		return "it was ordered more than 24 hours ago"
+	}
+	return ""
+}
+
+// designsLocked reports whether the design in force has an incident.
+func (e *Engine) designsLocked(i *site.IncidentState) bool {
+	in, is := e.design.Incidents[i.Name]
+	return is && in.ID(i.Name) == i.ID
 }
 
 // act puts the nodes of an incident under quarantine. It is recorded first that Slipway acts, so that a
@@ -288,25 +337,22 @@ func (e *Engine) comparedIncidents() (fresh []site.IncidentState, gone []string)
 	if design == nil {
 		return nil, nil
 	}
-	designed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(design.Incidents)) {
 		in := design.Incidents[name]
 		id := in.ID(name)
-		designed[id] = true
-		if _, known := e.incidents[id]; known {
+		if known, is := e.incidents[id]; is {
+			if known.Acted.IsZero() && known.Commit == "" {
+				known.Commit = rev.ID
+				fresh = append(fresh, known)
+			}
 			continue
 		}
 		i := site.IncidentState{Name: name, ID: id, Incident: in, Commit: rev.ID, Found: time.Now()}
-		i.Waits = append([]string{incident.Unproven}, incident.Reasons(design, in, e.heldLatelyLocked(time.Now()), e.hostLocked())...)
-		for _, known := range e.incidents {
-			if known.Name == name && !known.Acted.IsZero() {
-				i.Waits = append(i.Waits, fmt.Sprintf("Slipway has acted on incident %s since %s, and its lines have changed", name, known.Acted.UTC().Format(time.RFC3339)))
-			}
-		}
+		i.Waits = e.waitsLocked(&i)
 		fresh = append(fresh, i)
 	}
 	for id, i := range e.incidents {
-		if i.Acted.IsZero() && !designed[id] && (i.Commit != "" || time.Since(i.Found) > orderStands) {
+		if i.Acted.IsZero() && e.staleLocked(&i) != "" {
 			gone = append(gone, id)
 		}
 	}

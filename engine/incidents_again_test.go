@@ -344,3 +344,43 @@ func TestIncidentSaysWhichMachinesStayOn(t *testing.T) {
 		}
 	}, names(2)...)
 }
+
+// An incident that was ordered, and committed then, is withdrawn by a commit that removes its lines.
+func TestOrderedIncidentIsWithdrawnWithItsLines(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(7)...), names(7)...)
+		o := compromised("six", names(6)...)
+		w.do(o)
+		d := w.design(names(7)...)
+		d.Incidents = map[string]site.Incident{"six": {Nodes: o.Nodes, Since: o.CompromisedSince, Reason: o.Reason}}
+		w.commit(d)
+		w.after(time.Minute)
+		i := w.incident("six")
+		if len(i.Waits) != 1 || !strings.Contains(i.Waits[0], "it names 6 nodes") || i.By != "tester" {
+			t.Errorf("committed: %+v", i)
+		}
+		w.commit(w.design(names(7)...))
+		w.after(time.Minute)
+		if all := w.engine.Report().Status.Incidents; len(all) != 0 {
+			t.Errorf("withdrawn: %+v", all)
+		}
+		w.refuses(site.Order{Verb: site.VerbIncident, Digest: i.ID}, "no incident has the ID")
+	}, names(7)...)
+}
+
+// Why an incident waits is said by what is known when it is read and confirmed.
+func TestReasonsToAskFollowTheDesign(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design(names(2)...)
+		d.Incidents = map[string]site.Incident{"shell": {Nodes: []string{"n1"}, Since: time.Now().Add(-time.Hour), Reason: "a shell"}}
+		w.on(d, names(2)...)
+		with := clone(d)
+		with.Roles = map[string]*site.Role{"control": {Majority: true}}
+		with.Nodes["n1"].Role = "control"
+		w.commit(with)
+		w.after(time.Minute)
+		if i := w.incident("shell"); len(i.Waits) != 2 || !strings.Contains(i.Waits[1], "n1 is a controller") {
+			t.Errorf("waits because %q", i.Waits)
+		}
+	}, names(2)...)
+}

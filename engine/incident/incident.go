@@ -126,7 +126,7 @@ func Text(s *site.IncidentState) string {
 	line("incident %s (%s): %s", s.Name, s.ID, s.Incident.Reason)
 	line("compromised since %s", at(s.Incident.Since))
 	switch {
-	case s.Commit != "":
+	case s.By == "" && s.Commit != "":
 		line("found at %s in commit %s", at(s.Found), s.Commit[:min(len(s.Commit), 12)])
 	case !s.Found.IsZero():
 		line("ordered at %s by %s", at(s.Found), s.By)

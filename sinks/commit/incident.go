@@ -32,7 +32,7 @@ func incidentPage(siteName string, i *site.IncidentState) []byte {
 	p.line("\n| when | what |\n|---|---|")
 	p.line("| %s | the machines may have been compromised from here on |", when(i.Incident.Since))
 	switch {
-	case i.Commit != "":
+	case i.By == "" && i.Commit != "":
 		p.line("| %s | found in commit %s |", when(i.Found), text(i.Commit))
 	default:
 		p.line("| %s | ordered by %s |", when(i.Found), text(i.By))
