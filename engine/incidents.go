@@ -122,7 +122,7 @@ func (e *Engine) waitsLocked(i *site.IncidentState) (all []string) {
 		}
 	}
 	if len(all) == 0 { // what kept it is gone, and nobody has confirmed it
-		return []string{"it was ordered while a reason to ask held, which does not any more"}
+		return []string{"the reason to ask when it was ordered no longer applies, and nobody has confirmed it"}
 	}
 	return all
 }
