@@ -181,7 +181,7 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	case noAuthority != nil:
 		return no("%w", noAuthority)
 	case j.memory.Recorded.Quarantined != nil:
-		return no("%s is under quarantine: %s. Slipway signs no certificate for it until you run `slipway release %s`", r.Node, j.memory.Recorded.Quarantined.Reason, r.Node)
+		return no("%s is under quarantine: %s. Slipway signs no certificate for it until you run `%s`", r.Node, j.memory.Recorded.Quarantined.Reason, j.memory.Recorded.Quarantined.Release(r.Node))
 	case state.State == site.Foreign:
 		return no("Slipway does not know the system on %s, so it signs no certificate for it: %s", r.Node, state.Reason)
 	case len(ep.Trust.HostKeys) == 0:

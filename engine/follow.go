@@ -257,8 +257,9 @@ const startEvery = time.Millisecond
 func (e *Engine) startLocked(n *site.Node, m site.Memory, leaving bool) {
 	ctx, stop := context.WithCancel(e.ctx)
 	m.Account = e.accountLocked(n.Name)
-	e.inheritLocked(n, &m)
+	inherited := e.inheritLocked(n, &m)
 	w := newWorker(e, n, m, leaving, stop)
+	w.inherited = inherited
 	if e.nextStart.After(w.due) {
 		w.due = e.nextStart
 	}

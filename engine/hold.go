@@ -59,7 +59,7 @@ func quarantined(j job) outcome {
 		state = "the machine is " + p.Have["state"]
 	}
 	return outcome{state: site.Paused, reason: fmt.Sprintf("quarantined by %s: %s; %s", q.By, q.Reason, state),
-		release: "`slipway release " + j.node.Name + "`", wait: observeEvery(j.site)}
+		release: "`" + q.Release(j.node.Name) + "`", wait: observeEvery(j.site)}
 }
 
 // hold pauses, resumes, quarantines or releases a node, or the whole site if w
@@ -93,7 +93,7 @@ func (e *Engine) hold(ctx context.Context, w *worker, o site.Order) (string, err
 		what += " until " + h.Until.UTC().Format(time.RFC3339)
 	}
 	if w != nil && o.Verb == site.VerbQuarantine && !w.job().node.Machine().Known() {
-		return past + what + "; the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand", nil
+		return past + what + "; " + noMachine + ": switch it off by hand", nil
 	}
 	return past + what, nil
 }

@@ -43,7 +43,7 @@ func (e *Engine) compromise(ctx context.Context, o site.Order) (string, error) {
 		if err := e.putIncident(ctx, i); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("nothing was switched off: incident %s waits for `slipway compromise --confirm %[1]s`, because %s", i.Name, strings.Join(i.Waits, "; ")), nil
+		return fmt.Sprintf("nothing was switched off: incident %s waits for `%s`, because %s", i.Name, i.Confirm(), strings.Join(i.Waits, "; ")), nil
 	}
 	return e.act(ctx, i)
 }
@@ -82,20 +82,69 @@ func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
 
 // confirmIncident acts on the incident that a person was shown.
 func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, error) {
-	e.mu.Lock()
-	i, known := e.incidents[o.Digest]
-	e.mu.Unlock()
+	i, known, stale := e.incidentToConfirm(o.Digest)
 	switch {
 	case !known:
 		return "", fmt.Errorf("%w: no incident has the ID %s; its lines may have changed: `slipway incident` lists what waits", site.ErrNotFound, o.Digest)
 	case !i.Acted.IsZero():
 		return "", fmt.Errorf("%w: Slipway has acted on incident %s already", site.ErrRefused, i.Name)
+	case stale != "":
+		return "", fmt.Errorf("%w: incident %s waits no more, because %s; nothing was switched off. Order it again with `slipway compromise`", site.ErrRefused, i.Name, stale)
 	}
 	if there := e.workersThat(func(w *worker) bool { return slices.Contains(i.Incident.Nodes, w.name) }); len(there) == 0 {
 		return "", fmt.Errorf("%w: site %s has none of the nodes of incident %s: %s; nothing was switched off. If their machines have other names now, order an incident of these", site.ErrRefused, e.Site, i.Name, say.Some(i.Incident.Nodes, 10))
 	}
 	i.Confirmed = o.By
 	return e.act(ctx, i)
+}
+
+// incidentToConfirm is an incident with the reasons to ask of this moment, and why it cannot be confirmed
+// any more although it was not forgotten yet.
+func (e *Engine) incidentToConfirm(id string) (i site.IncidentState, known bool, stale string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i, known = e.incidents[id]; !known || !i.Acted.IsZero() || e.design == nil {
+		return i, known, ""
+	}
+	i.Waits = e.waitsLocked(&i)
+	return i, known, e.staleLocked(&i)
+}
+
+// waitsLocked says why an incident waits by the design and the incidents of this moment.
+func (e *Engine) waitsLocked(i *site.IncidentState) (all []string) {
+	if i.By == "" {
+		all = append(all, incident.Unproven)
+	}
+	all = append(all, incident.Reasons(e.design, i.Incident, e.heldLatelyLocked(time.Now()), e.hostLocked())...)
+	for _, known := range e.incidents {
+		if i.By == "" && known.Name == i.Name && known.ID != i.ID && !known.Acted.IsZero() {
+			all = append(all, fmt.Sprintf("Slipway has acted on incident %s since %s, and its lines have changed", i.Name, known.Acted.UTC().Format(time.RFC3339)))
+		}
+	}
+	if len(all) == 0 { // what kept it is gone, and nobody has confirmed it
+		return []string{"the reason to ask when it was ordered no longer applies, and nobody has confirmed it"}
+	}
+	return all
+}
+
+// staleLocked says why an incident that nobody confirmed waits no more; empty while it waits. An order
+// that a commit has had since is withdrawn like any other incident of the design.
+func (e *Engine) staleLocked(i *site.IncidentState) string {
+	switch {
+	case e.designsLocked(i):
+		return ""
+	case i.Commit != "":
+		return "its lines have left the design"
+	case time.Since(i.Found) > orderStands:
+		return "it was ordered more than 24 hours ago"
+	}
+	return ""
+}
+
+// designsLocked reports whether the design in force has an incident.
+func (e *Engine) designsLocked(i *site.IncidentState) bool {
+	in, is := e.design.Incidents[i.Name]
+	return is && in.ID(i.Name) == i.ID
 }
 
 // act puts the nodes of an incident under quarantine. It is recorded first that Slipway acts, so that a
@@ -113,14 +162,44 @@ func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) 
 	if err := e.holdNodesOf(ctx, i); err != nil {
 		return "", fmt.Errorf("incident %s is recorded, and Slipway tries on: %w", i.Name, err)
 	}
-	held := slices.DeleteFunc(slices.Sorted(maps.Keys(i.Nodes)), func(name string) bool { return slices.Contains(missing, name) })
-	done := fmt.Sprintf("incident %s: %s under quarantine, being switched off: %s. `slipway incident %[1]s` shows which are proven off, and the %s to replace",
-		i.Name, say.Count(len(held), "node"), say.Some(held, 10), say.Count(len(i.Exposed), "secret"))
+	done := fmt.Sprintf("incident %s: %s under quarantine", i.Name, say.Count(len(i.Nodes)-len(missing), "node"))
+	off, on := e.switchedOff(&i)
+	if len(off) > 0 {
+		done += ", being switched off: " + say.Some(off, 10)
+	}
+	for _, why := range slices.Sorted(maps.Keys(on)) {
+		done += fmt.Sprintf(". NOT switched off: %s, because %s: do it by hand", say.Some(on[why], 10), why)
+	}
+	done += fmt.Sprintf(". `slipway incident %s` shows which are proven off, and the %s to replace", i.Name, say.Count(len(i.Exposed), "secret"))
 	if len(missing) > 0 {
 		done += fmt.Sprintf(". NOT held, because the design has no such node: %s; switch their machines off by hand, or order an incident of the names that they have now", say.Some(missing, 10))
 	}
 	return done, nil
 }
+
+// switchedOff are the nodes of an incident that Slipway switches off, and those that it does not, by the reason.
+func (e *Engine) switchedOff(i *site.IncidentState) (off []string, on map[string][]string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	on = map[string][]string{}
+	all := cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(time.Now(), false, true))
+	for _, name := range slices.Sorted(maps.Keys(i.Nodes)) {
+		w := e.workers[name]
+		switch {
+		case w == nil:
+		case !w.node.Machine().Known():
+			on[noMachine] = append(on[noMachine], name)
+		case all != "":
+			on[all] = append(on[all], name)
+		default:
+			off = append(off, name)
+		}
+	}
+	return off, on
+}
+
+// noMachine is why Slipway does not touch the power of a node.
+const noMachine = "the design names no machine by UUID or serial number, so Slipway does not touch its power"
 
 // nodesOf are the nodes of an incident with their machines, and the names of those that are not there.
 func (e *Engine) nodesOf(in site.Incident) (nodes map[string]site.IncidentNode, missing []string) {
@@ -143,11 +222,13 @@ func (e *Engine) nodesOf(in site.Incident) (nodes map[string]site.IncidentNode, 
 func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
 	h := holdOf(&i)
 	all := e.workersThat(func(w *worker) bool {
-		return w.memory.Recorded.Quarantined == nil && len(heldBy(&i, w.node)) > 0
+		q := w.memory.Recorded.Quarantined
+		return (q == nil || w.inherited && q.Incident == i.Name) && len(heldBy(&i, w.node)) > 0
 	})
 	if err := e.holdAll(ctx, all, h); err != nil {
 		return err
 	}
+	e.inherit(all)
 	for _, w := range all {
 		e.note(site.Event{Node: w.name, Kind: site.EventOrder, By: h.By, Text: "quarantined for " + h.Reason})
 	}
@@ -158,9 +239,18 @@ func (e *Engine) holdNodesOf(ctx context.Context, i site.IncidentState) error {
 	return e.putIncident(ctx, i)
 }
 
+// inherit notes that the quarantines of some nodes are recorded.
+func (e *Engine) inherit(those []*worker) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range those {
+		w.inherited = false
+	}
+}
+
 // holdOf is the quarantine of an incident.
 func holdOf(i *site.IncidentState) *site.Hold {
-	return &site.Hold{By: cmp.Or(i.Confirmed, i.By), Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: time.Now()}
+	return &site.Hold{By: cmp.Or(i.Confirmed, i.By), Reason: fmt.Sprintf("incident %s: %s", i.Name, i.Incident.Reason), Since: i.Acted, Incident: i.Name}
 }
 
 // heldBy are the entries of an incident that hold a node: that of its name, and those of its machine
@@ -174,15 +264,21 @@ func heldBy(i *site.IncidentState, n *site.Node) (names []string) {
 	return names
 }
 
-// inheritLocked puts a node that starts under the quarantine of an incident that holds it. It
-// follows from the records of incidents, so it needs none of its own.
-func (e *Engine) inheritLocked(n *site.Node, m *site.Memory) {
+// inheritLocked puts a node that starts under the quarantine of an incident that holds it, and reports
+// whether it did. It works from the first look on; holdNodesOf records it.
+func (e *Engine) inheritLocked(n *site.Node, m *site.Memory) bool {
+	if m.Recorded.Quarantined != nil {
+		return false
+	}
 	for _, i := range e.incidents {
-		if m.Recorded.Quarantined == nil && !i.Acted.IsZero() && len(heldBy(&i, n)) > 0 {
+		if !i.Acted.IsZero() && len(heldBy(&i, n)) > 0 {
 			m.Recorded.Quarantined = holdOf(&i)
 			cutOff(&m.Recorded)
+			signal(e.acted)
+			return true
 		}
 	}
+	return false
 }
 
 // heldLatelyLocked are the nodes that incidents of the last 24 hours hold.
@@ -223,7 +319,7 @@ func (e *Engine) noteIncidents(ctx context.Context) error {
 		if err := e.putIncident(ctx, i); err != nil {
 			return err
 		}
-		e.note(site.Event{Kind: site.EventDesign, Revision: i.Commit, Text: fmt.Sprintf("incident %s waits for `slipway compromise --confirm %[1]s`", i.Name)})
+		e.note(site.Event{Kind: site.EventDesign, Revision: i.Commit, Text: fmt.Sprintf("incident %s waits for `%s`", i.Name, i.Confirm())})
 	}
 	for _, id := range gone {
 		if err := e.Records.ForgetIncident(ctx, id); err != nil {
@@ -241,25 +337,22 @@ func (e *Engine) comparedIncidents() (fresh []site.IncidentState, gone []string)
 	if design == nil {
 		return nil, nil
 	}
-	designed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(design.Incidents)) {
 		in := design.Incidents[name]
 		id := in.ID(name)
-		designed[id] = true
-		if _, known := e.incidents[id]; known {
+		if known, is := e.incidents[id]; is {
+			if known.Acted.IsZero() && known.Commit == "" {
+				known.Commit = rev.ID
+				fresh = append(fresh, known)
+			}
 			continue
 		}
 		i := site.IncidentState{Name: name, ID: id, Incident: in, Commit: rev.ID, Found: time.Now()}
-		i.Waits = append([]string{incident.Unproven}, incident.Reasons(design, in, e.heldLatelyLocked(time.Now()), e.hostLocked())...)
-		for _, known := range e.incidents {
-			if known.Name == name && !known.Acted.IsZero() {
-				i.Waits = append(i.Waits, fmt.Sprintf("Slipway has acted on incident %s since %s, and its lines have changed", name, known.Acted.UTC().Format(time.RFC3339)))
-			}
-		}
+		i.Waits = e.waitsLocked(&i)
 		fresh = append(fresh, i)
 	}
 	for id, i := range e.incidents {
-		if i.Acted.IsZero() && !designed[id] && (i.Commit != "" || time.Since(i.Found) > orderStands) {
+		if i.Acted.IsZero() && e.staleLocked(&i) != "" {
 			gone = append(gone, id)
 		}
 	}
@@ -353,34 +446,6 @@ func (e *Engine) activeIncidents() (all []site.IncidentState) {
 	return all
 }
 
-// seenOff are the incidents of which more machines were seen off, noted in them.
-func (e *Engine) seenOff() (all []site.IncidentState) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, i := range e.incidents {
-		if nodes, more := e.seenOffLocked(i); more {
-			i.Nodes = nodes
-			all = append(all, i)
-		}
-	}
-	return all
-}
-
-func (e *Engine) seenOffLocked(i site.IncidentState) (nodes map[string]site.IncidentNode, more bool) {
-	nodes = maps.Clone(i.Nodes)
-	for name, n := range i.Nodes {
-		w := e.workers[name]
-		if w == nil || !n.Off.IsZero() || !n.Released.IsZero() {
-			continue
-		}
-		if p := w.memory.Observed.Facets[site.FacetPower]; p.Have["state"] == "off" && p.Seen.After(i.Acted) {
-			n.Off = p.Seen
-			nodes[name], more = n, true
-		}
-	}
-	return nodes, more
-}
-
 func sortIncidents(all []site.IncidentState) {
 	slices.SortFunc(all, func(a, b site.IncidentState) int { return cmp.Or(b.Found.Compare(a.Found), cmp.Compare(a.ID, b.ID)) })
 }
@@ -391,54 +456,4 @@ func incidentNames(all []site.IncidentState) string {
 		names = append(names, i.Name)
 	}
 	return "incident " + say.Some(names, 5)
-}
-
-// incidentsLocked are the incidents as the status has them.
-func (e *Engine) incidentsLocked() (all []site.IncidentState) {
-	for _, i := range e.incidents {
-		if e.design != nil {
-			in, designed := e.design.Incidents[i.Name]
-			i.Removed = !designed || in.ID(i.Name) != i.ID
-			if i.Acted.IsZero() {
-				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes)
-			}
-		}
-		i.Nodes = maps.Clone(i.Nodes)
-		for name, n := range i.Nodes {
-			n.Power, n.StaysOff = e.powerOfLocked(name, n)
-			i.Nodes[name] = n
-		}
-		all = append(all, i)
-	}
-	sortIncidents(all)
-	return all
-}
-
-// powerOfLocked says what is known of the power of a node of an incident, and whether it is off now.
-func (e *Engine) powerOfLocked(name string, n site.IncidentNode) (says string, isOff bool) {
-	w := e.workers[name]
-	off := "not proven off"
-	if !n.Off.IsZero() {
-		off = "power seen off at " + n.Off.UTC().Format(time.RFC3339)
-	}
-	switch {
-	case !n.Released.IsZero():
-		return fmt.Sprintf("%s; released at %s by %s", off, n.Released.UTC().Format(time.RFC3339), n.ReleasedBy), false
-	case w == nil:
-		return off + "; the node has left the design, and Slipway does not reach its machine: check it by hand", false
-	}
-	p, seen := w.memory.Observed.Facets[site.FacetPower], w.memory.Observed.Seen()
-	switch {
-	case !w.node.Machine().Known():
-		return off + ": the design names no machine by UUID or serial number, so Slipway does not touch its power: switch it off by hand", false
-	case w.blind && seen.IsZero():
-		return off + ": the BMC has never answered: " + w.status.Reason, false
-	case w.blind:
-		return fmt.Sprintf("%s: the BMC does not answer since %s: %s", off, seen.UTC().Format(time.RFC3339), w.status.Reason), false
-	case n.Off.IsZero():
-		return off + " yet: " + cmp.Or(w.status.Reason, "the machine was not looked at since"), false
-	case p.Have["state"] != "off":
-		return fmt.Sprintf("%s, and %s again since: Slipway switches it off again", off, cmp.Or(p.Have["state"], "unknown")), false
-	}
-	return off, true
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,7 +24,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	case o.Node == "" && len(under) > 0:
 		return "", fmt.Errorf("%w: %s is not over, so nothing was released; release each node by its name, with `--incident NAME` where one has it", site.ErrRefused, incidentNames(under))
 	case o.Incident != "" && len(under) == 0:
-		return "", fmt.Errorf("%w: no incident %s holds this node", site.ErrRefused, site.Printable(o.Incident))
+		return "", fmt.Errorf("%w: no incident %s holds this node; if it is under quarantine still, run `slipway release %s`", site.ErrRefused, site.Printable(o.Incident), o.Node)
 	case len(under) > 0 && len(named) == 0:
 		first := under[0]
 		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
@@ -33,10 +34,20 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 		return "", err
 	}
 	if rest := e.incidentsOf(w, o.Node); o.Node != "" && len(rest) > 0 {
+		if w != nil && ownHold(w) == nil {
+			if err := e.holdAll(ctx, []*worker{w}, holdOf(&rest[0])); err != nil {
+				return "", fmt.Errorf("incident %s holds %s no more, and %s does, which could not be recorded: %w", o.Incident, o.Node, incidentNames(rest), err)
+			}
+		}
 		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)), nil
 	}
 	if o.Node != "" && w == nil {
 		return fmt.Sprintf("ended the part of %s in incident %s; the design has no such node, so Slipway touches no machine", o.Node, o.Incident), nil
+	}
+	if w != nil && len(named) > 0 {
+		if own := ownHold(w); own != nil {
+			return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s ordered that apart from the incident: %s. To end it too, run `%s`", o.Node, o.Incident, own.By, own.Reason, own.Release(o.Node)), nil
+		}
 	}
 	done, err := e.hold(ctx, w, o)
 	if err != nil && len(named) > 0 {
@@ -45,13 +56,21 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	return done, err
 }
 
+// ownHold is the quarantine of a node that a person ordered apart from incidents; nil for none.
+func ownHold(w *worker) *site.Hold {
+	if q := w.job().memory.Recorded.Quarantined; q != nil && q.Incident == "" {
+		return q
+	}
+	return nil
+}
+
 // endIncidents records that a person released a node from some incidents. It comes before the end of
 // the quarantine: what nobody released is put under it again.
 func (e *Engine) endIncidents(ctx context.Context, those []site.IncidentState, w *worker, o site.Order) error {
 	for _, i := range those {
-		names := []string{o.Node}
-		if w != nil {
-			names = heldBy(&i, w.job().node)
+		names, now := e.endedBy(&i, w, o.Node)
+		if len(names) == 0 {
+			return fmt.Errorf("%w: the machine that %s had in incident %s is that of node %s now, and it stays under quarantine. If people have done what has to be done, run `slipway release %[4]s --incident %[3]s`", site.ErrRefused, o.Node, i.Name, now)
 		}
 		i.Nodes = maps.Clone(i.Nodes)
 		for _, name := range names {
@@ -64,6 +83,37 @@ func (e *Engine) endIncidents(ctx context.Context, those []site.IncidentState, w
 		}
 	}
 	return nil
+}
+
+// endedBy are the entries of an incident that the release of a node ends. An entry stands for its machine
+// too: while another node has that machine, only the release of that node, now, ends it.
+func (e *Engine) endedBy(i *site.IncidentState, w *worker, node string) (names []string, now string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names = []string{node}
+	if w != nil {
+		names = heldBy(i, w.node)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		other := e.hasMachineLocked(i.Nodes[name].Machine, node)
+		now = cmp.Or(other, now)
+		return other != ""
+	})
+	return names, now
+}
+
+// hasMachineLocked is the node of the design that has a machine, when that is another one than the node
+// of the name given; empty if that node has it itself, or nobody.
+func (e *Engine) hasMachineLocked(machine site.Identity, than string) string {
+	if w := e.workers[than]; w != nil && !w.leaving && machine.IsThatOf(w.node.Machine()) {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.workers)) {
+		if w := e.workers[name]; name != than && !w.leaving && machine.IsThatOf(w.node.Machine()) {
+			return name
+		}
+	}
+	return ""
 }
 
 // incidentsOf are the incidents that hold a node, or any node without a name, latest first. The

@@ -62,6 +62,7 @@ type worker struct {
 	answers  time.Time // the asked that the look under way answers
 	revision string    // that the turn under way is about
 	// Guarded by the engine's mu.
+	inherited bool      // its quarantine follows from an incident and is not recorded yet
 	disksRead time.Time // when this daemon last read the machine's disks; zero if never
 	// disksUntold counts the inspections since then that did not report all disks.
 	disksUntold int

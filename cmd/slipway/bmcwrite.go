@@ -275,7 +275,7 @@ func portOf(u *url.URL) string {
 func atRest(n site.NodeStatus) error {
 	switch {
 	case n.Quarantined != nil:
-		return fmt.Errorf("node %s is quarantined by %s: %s; the daemon keeps its machine off until `slipway release %s`", n.Name, n.Quarantined.By, n.Quarantined.Reason, n.Name)
+		return fmt.Errorf("node %s is quarantined by %s: %s; the daemon keeps its machine off until `%s`", n.Name, n.Quarantined.By, n.Quarantined.Reason, n.Quarantined.Release(n.Name))
 	case n.State == site.Paused:
 		return nil
 	case n.Paused != nil:

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/incident"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -29,14 +31,16 @@ type compromise struct {
 func (a *app) compromiseCommand() *cobra.Command {
 	var f compromise
 	cmd := &cobra.Command{
-		Use: "compromise (NODE… --reason TEXT | --confirm NAME)", Short: "switch compromised machines off, and list what to replace",
+		Use: "compromise (NODE… --reason TEXT | --confirm NAME|ID)", Short: "switch compromised machines off, and list what to replace",
 		Long: "Puts the nodes under quarantine at once: their machines are switched off without asking\n" +
 			"their operating systems, and stay off. Windows, pauses, limits and an unreachable repository\n" +
 			"do not delay it. Then shows every secret that the design names for these nodes, who else\n" +
 			"has it, and how to replace it. Slipway does not replace any itself. The command prints the\n" +
 			"lines for the design; commit them, so that the repository has the incident. More than\n" +
 			"5 nodes and 5 % of the site, a controller, a hypervisor with virtual machines or the\n" +
-			"bootstrap host wait for --confirm. So does every incident that came by a commit.\n" + exitHelp,
+			"bootstrap host wait for --confirm. So does every incident that came by a commit. --confirm\n" +
+			"with a name shows the incident, and asks. Where nobody can be asked, it takes the ID that\n" +
+			"slipway incident shows.\n" + exitHelp,
 		Example: "  slipway compromise compute-3 --reason \"found a shell that nobody opened\"\n  slipway compromise compute-3 compute-4 --reason \"same key\" --dry-run\n  slipway compromise --confirm shell-in-rack-2",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +61,7 @@ func (a *app) compromiseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.since, "since", "", "when the machines may have been compromised first, such as 2026-03-01T18:00:00Z (default: now)")
 	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be switched off and replaced")
-	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name, which waits")
+	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name or `ID`, which waits")
 	f.add(cmd)
 	return cmd
 }
@@ -140,23 +144,52 @@ func incidentFile(folder, name, lines string) (path string, text []byte, err err
 	return "", nil, fmt.Errorf("%s has no file of a CUE package: --write takes the folder of the site's package in a checkout", folder)
 }
 
-// confirmIncident confirms the incident of a name as it waits at this moment, after it was shown.
+// confirmIncident confirms the incident of an ID, or of a name once a person has read it here.
 func (a *app) confirmIncident(ctx context.Context, f compromise) error {
-	all, err := a.incidents(f.orderFlags, f.confirm)
-	if err != nil {
-		return err
+	id := f.confirm
+	if !site.IsDigest(id) {
+		all, err := a.incidents(f.orderFlags, f.confirm)
+		if err != nil {
+			return err
+		}
+		i, err := awaited(all, f.confirm)
+		if err == nil {
+			err = a.askIncident(&i)
+		}
+		if err != nil {
+			return err
+		}
+		id = i.ID
 	}
-	i := slices.IndexFunc(all, func(i site.IncidentState) bool { return i.Acted.IsZero() })
-	if i < 0 {
-		return fmt.Errorf("incident %s waits for nothing: Slipway has acted on it", f.confirm)
-	}
-	if a.output != "json" {
-		a.out.Lay(incident.Text(&all[i]) + "\n")
-	}
-	return a.order(ctx, f.orderFlags, site.Order{Verb: site.VerbIncident, Digest: all[i].ID})
+	return a.order(ctx, f.orderFlags, site.Order{Verb: site.VerbIncident, Digest: id})
 }
 
-// incidents are those of the site that have a name, or all without one.
+// awaited is the only incident of a name that waits. Another one can have come by a commit since a person read of it.
+func awaited(all []site.IncidentState, name string) (site.IncidentState, error) {
+	all = slices.DeleteFunc(slices.Clone(all), func(i site.IncidentState) bool { return !i.Acted.IsZero() })
+	switch len(all) {
+	case 0:
+		return site.IncidentState{}, fmt.Errorf("incident %s waits for nothing: Slipway has acted on it", name)
+	case 1:
+		return all[0], nil
+	}
+	var each []string
+	for _, i := range all {
+		each = append(each, fmt.Sprintf("`%s` for %s", i.Confirm(), say.Some(i.Incident.Nodes, 10)))
+	}
+	return site.IncidentState{}, fmt.Errorf("%d incidents of the name %s wait, so nothing was confirmed. Read them with `slipway incident %[2]s`, then run one of: %s", len(all), name, strings.Join(each, "; "))
+}
+
+// askIncident shows an incident, and asks whether to act on it.
+func (a *app) askIncident(i *site.IncidentState) error {
+	a.err.Lay(incident.Text(i) + "\n")
+	if !a.err.Terminal() || !isTerminal(os.Stdin) {
+		return usage("there is no terminal to ask at: read what is switched off, and name the incident by its ID: %s", i.Confirm())
+	}
+	return a.asks("Switch these machines off? Type yes: ", "nothing was confirmed")
+}
+
+// incidents are those of the site that have a name or an ID, or all without one.
 func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error) {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
@@ -168,7 +201,7 @@ func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error)
 	if name == "" {
 		return all, nil
 	}
-	all = slices.DeleteFunc(all, func(i site.IncidentState) bool { return i.Name != name })
+	all = slices.DeleteFunc(all, func(i site.IncidentState) bool { return i.Name != name && i.ID != name })
 	if len(all) == 0 {
 		return nil, errors.New("there is no incident " + site.Printable(name) + ": slipway incident lists them")
 	}
@@ -178,7 +211,7 @@ func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error)
 func (a *app) incidentCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
-		Use: "incident [NAME]", Short: "show what was done about a compromise, and what people have to do", Args: atMost(1),
+		Use: "incident [NAME|ID]", Short: "show what was done about a compromise, and what people have to do", Args: atMost(1),
 		Long: "Without a name, lists the incidents that the daemon knows. With one, shows which machines\n" +
 			"are proven off, which secrets people have to replace, and what Slipway did not do.\n" + exitHelp,
 		Example: "  slipway incident\n  slipway incident shell-in-rack-2",

@@ -108,12 +108,17 @@ func (a *app) showNode(ctx context.Context, f orderFlags, o *site.Order) error {
 	if !a.err.Terminal() || !isTerminal(os.Stdin) {
 		return usage("there is no terminal to ask at: read what waits, and name it: slipway approve %s --shown %s", o.Node, d.Status.Approval)
 	}
-	a.err.Printf("Approve this? Type yes: ")
+	o.Shown = d.Status.Approval
+	return a.asks("Approve this? Type yes: ", "nothing was approved")
+}
+
+// asks asks a person at the terminal, and fails with what was not done unless the answer is yes.
+func (a *app) asks(question, otherwise string) error {
+	a.err.Printf("%s", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		return errors.Join(errors.New("nothing was approved"), err)
+		return errors.Join(errors.New(otherwise), err)
 	}
-	o.Shown = d.Status.Approval
 	return nil
 }
 

@@ -97,7 +97,7 @@ func New(before, after *site.Site) (lines []string) {
 				continue
 			}
 		}
-		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %[1]s` puts %s under quarantine and switches them off (%s)", name, say.Some(in.Nodes, 10), in.Reason))
+		lines = append(lines, fmt.Sprintf("incident %s: `slipway compromise --confirm %s` puts %s under quarantine and switches them off (%s)", name, in.ID(name), say.Some(in.Nodes, 10), in.Reason))
 		if why := Reasons(after, in, nil, ""); len(why) > 0 {
 			lines = append(lines, "read before you confirm it: "+strings.Join(why, "; "))
 		}
@@ -126,7 +126,7 @@ func Text(s *site.IncidentState) string {
 	line("incident %s (%s): %s", s.Name, s.ID, s.Incident.Reason)
 	line("compromised since %s", at(s.Incident.Since))
 	switch {
-	case s.Commit != "":
+	case s.By == "" && s.Commit != "":
 		line("found at %s in commit %s", at(s.Found), s.Commit[:min(len(s.Commit), 12)])
 	case !s.Found.IsZero():
 		line("ordered at %s by %s", at(s.Found), s.By)
@@ -136,7 +136,7 @@ func Text(s *site.IncidentState) string {
 	}
 	switch {
 	case s.Acted.IsZero() && len(s.Waits) > 0:
-		line("WAITS: nothing was switched off. To act on it, run `slipway compromise --confirm %s`", s.Name)
+		line("WAITS: nothing was switched off. To act on it, run `%s`", s.Confirm())
 		for _, why := range s.Waits {
 			line("  because %s", why)
 		}

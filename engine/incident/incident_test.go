@@ -59,6 +59,12 @@ func TestReasonsToAsk(t *testing.T) {
 	s := town()
 	s.Roles["compute"].Needs = map[string]map[string]site.Need{"install": {"control": {}}}
 	s.Nodes["n3"].Role = "control"
+	s.Roles["votes"], s.Roles["led"] = &site.Role{Majority: true}, &site.Role{Leader: "leader"}
+	s.Nodes["voter"], s.Nodes["leader"], s.Nodes["follower"] = &site.Node{Name: "voter", Role: "votes"}, &site.Node{Name: "leader", Role: "led"}, &site.Node{Name: "follower", Role: "led"}
+	s.Hypervisors = map[string]*site.Hypervisor{"hv": {Node: "host"}, "bare": {Node: "empty"}}
+	s.Nodes["host"], s.Nodes["empty"] = &site.Node{Name: "host"}, &site.Node{Name: "empty"}
+	s.Nodes["vm"] = &site.Node{Name: "vm", Style: site.StyleVirtual}
+	s.Nodes["vm"].Virtual.Host.Hypervisor = "hv"
 	for _, c := range []struct {
 		nodes []string
 		host  string
@@ -67,7 +73,11 @@ func TestReasonsToAsk(t *testing.T) {
 		{nodes: []string{"n1", "n2"}},
 		{nodes: []string{"n1"}, host: "n1", want: "n1 is the bootstrap host"},
 		{nodes: []string{"n3"}, want: "n3 is a controller: role compute needs nodes of its role control"},
-		{nodes: []string{"a", "b", "c", "d", "e", "f"}, want: "it names 6 nodes of 3, more than 5"},
+		{nodes: []string{"a", "b", "c", "d", "e", "f"}, want: "it names 6 nodes of 9, more than 5"},
+		{nodes: []string{"voter"}, want: "voter is a controller: its role votes keeps a majority"},
+		{nodes: []string{"leader"}, want: "leader is a controller: its role led"},
+		{nodes: []string{"follower", "empty", "vm"}},
+		{nodes: []string{"host"}, want: "host is hypervisor hv: its 1 virtual machine would go down with it"},
 	} {
 		got := strings.Join(incident.Reasons(s, site.Incident{Nodes: c.nodes}, nil, c.host), "; ")
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
@@ -79,7 +89,7 @@ func TestReasonsToAsk(t *testing.T) {
 		s.Nodes[name] = &site.Node{Name: name}
 	}
 	if why := incident.Reasons(s, site.Incident{Nodes: make([]string, 10)}, nil, ""); len(why) != 0 {
-		t.Errorf("10 of 203 nodes: %q", why)
+		t.Errorf("10 of 209 nodes: %q", why)
 	}
 }
 

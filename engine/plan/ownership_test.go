@@ -91,6 +91,46 @@ func TestWhoseThingsAreTaken(t *testing.T) {
 	}
 }
 
+// A machine under quarantine is switched off, also while another node that is held has something of its node.
+func TestQuarantineDoesNotWaitForWhatOthersHave(t *testing.T) {
+	for name, change := range map[string]func(n *site.Node){
+		"one address": func(n *site.Node) { n.Addresses = map[string]string{"os": "10.0.0.1"} },
+		"one BMC": func(n *site.Node) {
+			n.Endpoints = map[site.EndpointKind]site.Endpoint{site.Manager: {URL: "https://10.9.0.1"}}
+		},
+		"moved": func(n *site.Node) { n.Identity, n.Moved = site.Identity{UUID: "u2"}, site.Identity{UUID: "u1"} },
+	} {
+		for holder, theirs := range map[string]*site.Node{"paused": {Name: "a", Paused: &site.Hold{}}, "quarantined": {Name: "a"}, "left": nil} {
+			n := &site.Node{Name: "n1", Identity: site.Identity{UUID: "u1"}}
+			change(n)
+			s := &site.Site{Name: "s", Nodes: map[string]*site.Node{"n1": n}}
+			if theirs != nil {
+				s.Nodes["a"] = theirs
+			}
+			had := held(site.Reach{Manager: site.Endpoint{URL: "https://10.9.0.1"}, Addresses: map[string]string{"os": "10.0.0.1"}})
+			if n.Moved.Known() {
+				had.Machine = n.Moved
+			}
+			m := site.Memory{Observed: site.Observed{Identity: site.Identity{UUID: "u1"}, Facets: map[site.Facet]site.FacetState{site.FacetPower: {Seen: lookedAt, Have: site.Values{"state": "on"}}}}}
+			m.Recorded.Adopted = &site.Adoption{Machine: n.Identity}
+			known := site.Known{Nodes: map[string]site.Memory{"n1": m}, Reach: map[string]site.Reach{"a": had}}
+			if p := Node(s, n, known); len(p.Blocked) == 0 || len(p.Steps) != 0 {
+				t.Errorf("%s, %s: without a quarantine %+v", name, holder, p)
+			}
+			m.Recorded.Quarantined = &site.Hold{By: "ann", Reason: "a shell"}
+			known.Nodes["n1"] = m
+			if p := Node(s, n, known); len(p.Blocked) != 0 || len(p.Steps) != 1 || p.Steps[0].Facet != site.FacetPower {
+				t.Errorf("%s, %s: blocked %q, steps %+v", name, holder, p.Blocked, p.Steps)
+			}
+			m.Observed.Identity.UUID = "u3"
+			known.Nodes["n1"] = m
+			if p := Node(s, n, known); len(p.Blocked) == 0 || len(p.Steps) != 0 {
+				t.Errorf("%s, %s: another machine answers, and the plan is %+v", name, holder, p)
+			}
+		}
+	}
+}
+
 var lookedAt = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func TestWhichSystemAnswers(t *testing.T) {

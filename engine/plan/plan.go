@@ -65,7 +65,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), loginNote(m), imageNote(s, n, m), agentNote(n, k.Serves), unheardNote(n, m), hostKeyNote(n, m), diskNotes(n, m), accountNotes(n, m, k.Serves), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
 	_, p.Findings = Links(s, n, m.Observed, k.Serves)
 	p.Findings = slices.Concat(Hardware(n, m.Observed.Inventory), p.Findings, Drivers(s, n, m.Observed, k.Serves))
-	if why := takesFrom(s, n, k.Reach); why != "" && !leftAlone(s, n, m) {
+	if why := takesFrom(s, n, k.Reach); why != "" && m.Recorded.Quarantined == nil && !leftAlone(s, n, m) {
 		p.Blocked = []string{why}
 	} else {
 		planNode(&p, s, n, m, all)
@@ -151,7 +151,7 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 	p.Steps = []site.Step{{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.Action, Impact: k.Impact, Expect: k.Expect, Force: true,
 		Changes: []site.Change{{Field: "power.state", Have: cmp.Or(power.Have["state"], "?"), Want: "off"}},
-		Reason:  "quarantined by " + q.By + ": " + q.Reason, Undo: "`slipway release " + n.Name + "`",
+		Reason:  "quarantined by " + q.By + ": " + q.Reason, Undo: "`" + q.Release(n.Name) + "`",
 	}}
 }
 

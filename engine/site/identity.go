@@ -29,14 +29,19 @@ func (i Identity) Matches(seen Identity) bool {
 }
 
 // IsThatOf reports whether another designed identity is of the same machine: a UUID, serial number or
-// address of a port is the same, and no such other is not. A serial number counts only in the same slot,
-// since an enclosure may share it, and numbers that nobody set count nothing.
+// address of a port is the same, and no such other is not. An equal UUID, in either order of its bytes,
+// decides also where the ports differ: a machine can be known by any of its ports, or get a new card.
+// A serial number counts only in the same slot, since an enclosure may share it, and numbers that nobody
+// set count nothing.
 func (i Identity) IsThatOf(other Identity) bool {
 	i, other = i.Own(), other.Own()
 	same := func(a, b string) bool { return a != "" && a == b }
+	if same(i.UUID, other.UUID) || same(i.UUID, TurnedRound(other.UUID)) {
+		return !differ(i.Serial, other.Serial)
+	}
 	shares := same(i.Serial, other.Serial) && !differ(i.Slot, other.Slot)
 	i.Slot, other.Slot = "", "" // a place: the machine may have been moved
-	return !i.Contradicts(other) && (same(i.UUID, other.UUID) || same(i.MAC, other.MAC) || shares)
+	return !i.Contradicts(other) && (same(i.MAC, other.MAC) || shares)
 }
 
 func matches(want, have string) bool { return want == "" || want == have }

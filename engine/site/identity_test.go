@@ -104,13 +104,16 @@ func TestSameMachineUnderAnotherName(t *testing.T) {
 	}{
 		"one UUID":                   {site.Identity{UUID: "5e1d"}, site.Identity{UUID: "5e1d", Serial: "S1"}, true},
 		"one UUID in another slot":   {site.Identity{UUID: "5e1d", Slot: "1"}, site.Identity{UUID: "5e1d", Slot: "2"}, true},
+		"one UUID, another port":     {site.Identity{UUID: "5e1d", MAC: "m1"}, site.Identity{UUID: "5e1d", MAC: "m2"}, true},
+		"one UUID, another serial":   {site.Identity{UUID: "5e1d", Serial: "S1"}, site.Identity{UUID: "5e1d", Serial: "S2"}, false},
+		"one UUID turned round":      {site.Identity{UUID: "00112233-4455-6677-8899-aabbccddeeff"}, site.Identity{UUID: "33221100-5544-7766-8899-aabbccddeeff", MAC: "m2"}, true},
+		"two UUIDs, one port":        {site.Identity{UUID: "5e1d", MAC: "m1"}, site.Identity{UUID: "5e1e", MAC: "m1"}, false},
 		"one serial number":          {site.Identity{Serial: "S1"}, site.Identity{Serial: "S1"}, true},
 		"one address of a port":      {site.Identity{MAC: "m1", Slot: "1"}, site.Identity{MAC: "m1", Slot: "2"}, true},
 		"neighbours of an enclosure": {site.Identity{Serial: "ENC", Slot: "1"}, site.Identity{Serial: "ENC", Slot: "2"}, false},
 		"neighbours by their ports":  {site.Identity{Serial: "ENC", MAC: "m1"}, site.Identity{Serial: "ENC", MAC: "m2"}, false},
 		"a serial number nobody set": {site.Identity{Serial: "To be filled by O.E.M."}, site.Identity{Serial: "To be filled by O.E.M."}, false},
 		"a UUID nobody set":          {site.Identity{UUID: "03000200-0400-0500-0006-000700080009"}, site.Identity{UUID: "03000200-0400-0500-0006-000700080009"}, false},
-		"one UUID, another serial":   {site.Identity{UUID: "5e1d", Serial: "S1"}, site.Identity{UUID: "5e1d", Serial: "S2"}, false},
 		"a slot alone":               {site.Identity{Slot: "1"}, site.Identity{Slot: "1"}, false},
 		"nothing":                    {site.Identity{}, site.Identity{}, false},
 	} {

@@ -117,12 +117,16 @@ func (s *IncidentState) Verdict() string {
 	}
 	switch {
 	case s.Acted.IsZero():
-		return "waits for a person: slipway compromise --confirm " + s.Name
+		return "waits for a person: " + s.Confirm()
 	case s.IsOver():
 		return "all nodes released by people"
 	}
 	return fmt.Sprintf("%d of %d seen off", off, len(s.Nodes))
 }
+
+// Confirm is the command that has Slipway act on the incident. It names the ID: another incident of the
+// same name can come by a commit before a person runs it.
+func (s *IncidentState) Confirm() string { return "slipway compromise --confirm " + s.ID }
 
 // IncidentLeftOver is what Slipway does not do about an incident: people have to.
 var IncidentLeftOver = []string{

@@ -451,12 +451,22 @@ type Hold struct {
 	Since  time.Time `json:"since,omitzero"`
 	// Until is when the hold ends by itself; zero means when resumed.
 	Until time.Time `json:"until,omitzero"`
+	// Incident is the name of the incident that it follows from; empty for a person's own.
+	Incident string `json:"incident,omitempty"`
 }
 
 // Holds reports whether the hold is active at a time. A nil hold is never
 // active.
 func (h *Hold) Holds(at time.Time) bool {
 	return h != nil && (h.Until.IsZero() || at.Before(h.Until))
+}
+
+// Release is the command that ends the quarantine of a node.
+func (h *Hold) Release(node string) string {
+	if h.Incident != "" {
+		return "slipway release " + node + " --incident " + h.Incident
+	}
+	return "slipway release " + node
 }
 
 // FileDigests returns the set of digests of the images and artifacts in the design.

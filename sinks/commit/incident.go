@@ -32,7 +32,7 @@ func incidentPage(siteName string, i *site.IncidentState) []byte {
 	p.line("\n| when | what |\n|---|---|")
 	p.line("| %s | the machines may have been compromised from here on |", when(i.Incident.Since))
 	switch {
-	case i.Commit != "":
+	case i.By == "" && i.Commit != "":
 		p.line("| %s | found in commit %s |", when(i.Found), text(i.Commit))
 	default:
 		p.line("| %s | ordered by %s |", when(i.Found), text(i.By))
@@ -48,7 +48,7 @@ func incidentPage(siteName string, i *site.IncidentState) []byte {
 		p.line("| %s | all nodes under quarantine |", when(i.Held))
 	}
 	if i.Acted.IsZero() {
-		p.line("\n**Nothing was switched off.** A person has to run `slipway compromise --confirm %s`:\n", word(i.Name))
+		p.line("\n**Nothing was switched off.** A person has to run `%s`:\n", i.Confirm())
 		for _, why := range i.Waits {
 			p.line("- %s", text(why))
 		}

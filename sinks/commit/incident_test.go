@@ -30,7 +30,7 @@ func TestIncidentPage(t *testing.T) {
 		t.Errorf("the reason is markup:\n%s", page)
 	}
 	i.Acted, i.Waits = time.Time{}, []string{"it came by a commit"}
-	if page := string(incidentPage("berlin", &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm shell`") {
+	if page := string(incidentPage("berlin", &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm 0123456789abcdef0123456789abcdef`") {
 		t.Errorf("page of an incident that waits:\n%s", page)
 	}
 }
