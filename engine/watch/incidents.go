@@ -76,7 +76,7 @@ func (m *model) incidentRows(s *sheet) {
 // waitingIncident is an incident that Slipway does not act on before a person confirms it.
 func (s *sheet) waitingIncident(i *site.IncidentState) {
 	s.row("waits", red, "for a person to confirm it. Slipway has switched nothing off for it")
-	s.row("confirm", red, fmt.Sprintf("`slipway compromise --confirm %s` switches the nodes off; `slipway incident %[1]s` shows all of it first", i.Name))
+	s.row("confirm", red, fmt.Sprintf("`%s` switches the nodes off; `slipway incident %s` shows all of it first", i.Confirm(), i.Name))
 	s.row("nodes", "", say.Some(i.Incident.Nodes, mostTroubles))
 	for _, why := range i.Waits {
 		s.row("because", "", why)

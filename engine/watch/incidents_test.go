@@ -20,7 +20,7 @@ func compromised() site.Report {
 	r.Status.Nodes[3].Quarantined = &site.Hold{By: "ana", Reason: "incident shell: root shell seen", Since: since}
 	r.Status.Incidents = []site.IncidentState{
 		{
-			Name: "shell", Incident: site.Incident{Nodes: []string{"compute-4", "was-1", "storage-1"}, Since: since, Reason: "root shell seen"}, Found: since, Acted: since,
+			Name: "shell", ID: "shell-1f0a", Incident: site.Incident{Nodes: []string{"compute-4", "was-1", "storage-1"}, Since: since, Reason: "root shell seen"}, Found: since, Acted: since,
 			Nodes: map[string]site.IncidentNode{
 				"compute-4": {Power: "not proven off: the BMC does not answer"},
 				"was-1":     {Machine: old, Off: since, Power: "power seen off at 2026-03-09T10:00:00Z"},
@@ -28,8 +28,8 @@ func compromised() site.Report {
 			},
 			Exposed: []site.Exposed{{Secret: "credential bmc"}, {Secret: "credential root"}},
 		},
-		{Name: "many", Incident: site.Incident{Nodes: []string{"compute-1", "compute-2"}, Reason: "keys on a paste site"}, Found: since, Waits: []string{"it names 2 nodes, more than 1", "it came by a commit"}},
-		{Name: "over-now", Incident: site.Incident{Nodes: []string{"storage-2"}}, Found: since, Acted: since, Nodes: map[string]site.IncidentNode{"storage-2": {Released: noon}}},
+		{Name: "many", ID: "many-77c2", Incident: site.Incident{Nodes: []string{"compute-1", "compute-2"}, Reason: "keys on a paste site"}, Found: since, Waits: []string{"it names 2 nodes, more than 1", "it came by a commit"}},
+		{Name: "over-now", ID: "over-now-9d3b", Incident: site.Incident{Nodes: []string{"storage-2"}}, Found: since, Acted: since, Nodes: map[string]site.IncidentNode{"storage-2": {Released: noon}}},
 	}
 	return r
 }
@@ -38,7 +38,7 @@ func compromised() site.Report {
 func TestIncidentsAreOnEveryPage(t *testing.T) {
 	for _, keys := range [][]string{nil, {"2"}, {"2", "enter"}, {"3"}, {"4"}, {"5"}, {"6"}, {"?"}, {"P"}} {
 		text := opened(t, compromised()).keys(keys...).text()
-		waits, acts := strings.Index(text, "INCIDENT many: waits for a person: slipway compromise --confirm many"), strings.Index(text, "INCIDENT shell: 2 of 3 seen off")
+		waits, acts := strings.Index(text, "INCIDENT many: waits for a person: slipway compromise --confirm many-77c2"), strings.Index(text, "INCIDENT shell: 2 of 3 seen off")
 		if waits < 0 || acts < waits {
 			t.Errorf("%v:\n%s", keys, text)
 		}
