@@ -96,6 +96,7 @@ func (l login) ended(digest string, err error) {
 		end = loginEnd{accepted: time.Now()}
 	case isDenied(err):
 		end = loginEnd{}
+	case errors.Is(err, driver.ErrNotAsked):
 	default:
 		end.unanswered = true
 	}

@@ -194,7 +194,11 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 	if err != nil {
 		look.Trouble, look.Sentence = troubleOf(err, asked), site.Printable(verdict(err))
 		if look.Trouble == site.TroubleNotAsked {
-			look.Sentence = "not asked: " + look.Sentence
+			not := "not asked: "
+			if errors.Is(err, driver.ErrNotAsked) {
+				not = "not asked again yet: "
+			}
+			look.Sentence = not + look.Sentence
 		}
 	} else {
 		look.Accepted, look.Since = w.loggedIn(kind, seen.Login)
@@ -250,7 +254,7 @@ func troubleOf(err error, asked bool) site.Trouble {
 		return site.TroubleDenied
 	case isDenied(err):
 		return site.TroubleWithheld
-	case !asked || errors.Is(err, driver.ErrNotSent):
+	case !asked || errors.Is(err, driver.ErrNotSent) || errors.Is(err, driver.ErrNotAsked):
 		return site.TroubleNotAsked
 	}
 	return site.TroubleSilent

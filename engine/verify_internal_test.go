@@ -34,6 +34,7 @@ func TestTroubleOfALook(t *testing.T) {
 		{waited, true, site.TroubleNotAsked},
 		{failed(driver.ErrBusy), true, site.TroubleSilent},
 		{failed(driver.ErrUnreachable), true, site.TroubleSilent},
+		{errors.Join(driver.ErrUnreachable, driver.ErrNotAsked), true, site.TroubleNotAsked},
 		{failed(driver.ErrRefused), true, site.TroubleSilent},
 		{failed(driver.ErrRefused), false, site.TroubleNotAsked},
 		{failed(driver.ErrUnreachable), false, site.TroubleNotAsked},

@@ -232,6 +232,9 @@ const LongestStep = 30 * time.Minute
 var (
 	// ErrUnreachable: no answer, or not in time. Retried.
 	ErrUnreachable = errors.New("unreachable")
+	// ErrNotAsked comes with ErrUnreachable where nothing was sent: the machine did not answer a moment
+	// ago, and it is not asked again yet.
+	ErrNotAsked = errors.New("not asked again yet")
 	// ErrBusy: the machine answered that it cannot now. Retried, not before
 	// RetryAfter if the error has one.
 	ErrBusy = errors.New("busy")

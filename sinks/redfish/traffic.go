@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
 // lanes are how many requests a BMC has at a time: one write, and at most two
@@ -54,8 +56,13 @@ func (b *breaker) allow() error {
 		b.until = now.Add(b.rest) // for the others, while this one probes
 		return nil
 	}
-	return b.last
+	return resting{b.last}
 }
+
+// resting is the error of the last request, for one that is not sent.
+type resting struct{ error }
+
+func (r resting) Unwrap() []error { return []error{r.error, driver.ErrNotAsked} }
 
 // note takes in how a request ended; nil is an answer, of whatever kind.
 func (b *breaker) note(err error) {

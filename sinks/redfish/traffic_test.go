@@ -63,7 +63,7 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("after one failure: %v", err)
 		}
 		b.note(down)
-		if err := b.allow(); !errors.Is(err, down) {
+		if err := b.allow(); !errors.Is(err, down) || !errors.Is(err, driver.ErrNotAsked) || err.Error() != down.Error() {
 			t.Errorf("after two failures: %v", err)
 		}
 		time.Sleep(2*time.Second + 1)
