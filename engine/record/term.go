@@ -66,7 +66,7 @@ type Term struct {
 	lapse    context.Context // ends when the deadline has passed
 	lapsed   context.CancelFunc
 	timer    *time.Timer
-	lost     chan struct{}
+	lost     chan struct{} // closed when the term is over
 	ended    bool // lost or released
 }
 
@@ -204,16 +204,6 @@ func (t *Term) Release(ctx context.Context) error {
 		return fmt.Errorf("release term %d: %w", t.Number, err)
 	}
 	return nil
-}
-
-// Lost is closed when the term is over.
-func (t *Term) Lost() <-chan struct{} { return t.lost }
-
-// Deadline is the time until which writes may be sent. Each renewal extends it.
-func (t *Term) Deadline() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.deadline
 }
 
 // Holds reports whether a write may be sent now. The deadline must not have
