@@ -67,7 +67,7 @@ type Term struct {
 	lapsed   context.CancelFunc
 	timer    *time.Timer
 	lost     chan struct{} // closed when the term is over
-	ended    bool // lost or released
+	ended    bool          // lost or released
 }
 
 // Acquire begins a new term, even during the lease of an earlier one. Only one
