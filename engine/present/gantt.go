@@ -340,11 +340,7 @@ var class = map[site.MachineState]string{
 
 // brief shortens a text to some characters.
 func brief(text string, most int) string {
-	text = site.Printable(text[:min(len(text), 4*longestText)])
-	if runes := []rune(text); len(runes) > max(2, most) {
-		return string(runes[:max(2, most)-1]) + "…"
-	}
-	return text
+	return site.Shorten(site.Printable(text[:min(len(text), 4*longestText)]), max(2, most))
 }
 
 // broken breaks a text into lines of some characters, and shortens what does not fit into the last.

@@ -206,6 +206,13 @@ func (t *Term) Release(ctx context.Context) error {
 	return nil
 }
 
+// Deadline is the time until which writes may be sent. Each renewal extends it.
+func (t *Term) Deadline() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.deadline
+}
+
 // Holds reports whether a write may be sent now. The deadline must not have
 // passed on the monotonic clock or by the time of day: while a machine sleeps,
 // only the time of day advances. A wrong time of day costs at most the time

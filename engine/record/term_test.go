@@ -95,7 +95,7 @@ func TestLeaseLapses(t *testing.T) {
 		if !strings.Contains(context.Cause(ctx).Error(), "lease of term 1") {
 			t.Errorf("the context's cause is %v", context.Cause(ctx))
 		}
-		if term.Holds(time.Now()) || term.writesUntil().After(time.Now()) {
+		if term.Holds(time.Now()) || term.Deadline().After(time.Now()) {
 			t.Error("lapsed, and may write")
 		}
 		must(t, term.Renew(t.Context()))
@@ -222,12 +222,12 @@ func TestEachClockEndsTheLease(t *testing.T) {
 	if term.Holds(setBack) {
 		t.Error("the lease holds by the time of day, which was set back by 3 hours")
 	}
-	for _, at := range []time.Time{term.writesUntil(), shifted(term.writesUntil(), 0, -time.Minute), shifted(term.writesUntil(), -time.Minute, 0)} {
+	for _, at := range []time.Time{term.Deadline(), shifted(term.Deadline(), 0, -time.Minute), shifted(term.Deadline(), -time.Minute, 0)} {
 		if term.Holds(at) {
 			t.Errorf("the lease holds at its deadline, %s", at)
 		}
 	}
-	if !term.Holds(shifted(term.writesUntil(), -time.Nanosecond*1e9, -time.Nanosecond)) {
+	if !term.Holds(shifted(term.Deadline(), -time.Nanosecond*1e9, -time.Nanosecond)) {
 		t.Error("the lease does not hold before its deadline")
 	}
 }
@@ -375,11 +375,4 @@ func TestRelease(t *testing.T) {
 	if err := b.PutSessions(t.Context(), "n1", Sessions{}); err == nil {
 		t.Error("sessions are written to records that are closed")
 	}
-}
-
-// writesUntil is the time until which writes may be sent.
-func (t *Term) writesUntil() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.deadline
 }
