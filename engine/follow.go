@@ -147,7 +147,29 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	}
 	e.setProblem("design", nil)
 	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is in force: %s", rev.Short(), rev.Subject)})
+	e.putInForce(rev, design, findings)
+	signal(e.inForce)
+	signal(e.acted) // a node may have the machine of an incident now
+	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
+		return err
+	}
+	if err := e.approveFromDesign(ctx); err != nil {
+		return err
+	}
+	if err := e.noteIncidents(ctx); err != nil {
+		return err
+	}
+	if err := e.noteDecommissions(ctx); err != nil {
+		return err
+	}
+	e.touch()
+	return e.forgetDepartures(ctx)
+}
+
+// putInForce gives each worker its part of a design, and begins the rollout of what differs.
+func (e *Engine) putInForce(rev site.Revision, design *site.Site, findings []site.Finding) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
@@ -177,23 +199,6 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		e.rollOutLocked()
 	}
 	e.waitingLocked() // the design's losses count as shown from here on
-	e.mu.Unlock()
-	signal(e.inForce)
-	signal(e.acted) // a node may have the machine of an incident now
-	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
-		return err
-	}
-	if err := e.approveFromDesign(ctx); err != nil {
-		return err
-	}
-	if err := e.noteIncidents(ctx); err != nil {
-		return err
-	}
-	if err := e.noteDecommissions(ctx); err != nil {
-		return err
-	}
-	e.touch()
-	return e.forgetDepartures(ctx)
 }
 
 // sameRules reports whether two designs have the same rules for working on nodes.

@@ -308,7 +308,7 @@ func TestPreparedPortsWithoutADriver(t *testing.T) {
 		w.up()
 		w.after(5 * time.Minute)
 		w.until("a person is asked", 30*time.Minute, w.is(site.Stalled, "a"))
-		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven) || !strings.HasSuffix(n.Reason, "Nothing here can tell the switch; set the port there, then run `slipway retry a`") {
+		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven) || !strings.HasSuffix(n.Reason, "This daemon cannot configure the switch; set the port there, then run `slipway retry a`") {
 			t.Errorf("%s: %s", n.State, n.Reason)
 		}
 		leaf.Set("a", "eno1", switches.Production) // a person, at the switch

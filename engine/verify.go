@@ -383,7 +383,7 @@ func (e *Engine) fileChecks(design *site.Site, now time.Time) []site.Check {
 			c.Outcome, c.Sentence = site.CheckUnknown, "it is being fetched"
 		default:
 			c.Outcome, c.Sentence = site.CheckUnknown, "the store does not have it; Slipway fetches it when a node needs it"
-			c.Release = "to have it before, run `slipway artifact add` with its URL"
+			c.Release = "to fetch it earlier, run `slipway artifact add` with its URL"
 		}
 		checks = append(checks, c)
 	}

@@ -39,7 +39,7 @@ func (a *app) sshCommand() *cobra.Command {
 		Long: "Asks the daemon for a certificate that lets you log in to one account of one node for some\n" +
 			"minutes, and runs ssh with it. The history of the node keeps who got it. The system has to\n" +
 			"prove itself by the host keys that Slipway knows. The key pair is made for this login and\n" +
-			"stays in the memory of this command; a session goes on when its certificate is over.\n\n" +
+			"stays in the memory of this command; a session goes on after its certificate expires.\n\n" +
 			"The design says which accounts certificates let in: system.ssh.accounts.\n\n" +
 			"With --key it signs that public key instead and prints the certificate, for programs that\n" +
 			"log in by themselves.\n" + exitHelp,

@@ -135,7 +135,7 @@ func (b takeOverBody) order(o *site.Order) error {
 func (b pauseBody) order(o *site.Order) error {
 	o.Until = b.Until
 	if !o.Until.IsZero() && !o.Until.After(time.Now()) {
-		return fmt.Errorf("%w: \"until\" is over already", ErrBadRequest)
+		return fmt.Errorf("%w: \"until\" is in the past", ErrBadRequest)
 	}
 	return b.withReason.order(o)
 }

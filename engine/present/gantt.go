@@ -268,7 +268,7 @@ func (g *gantt) bars(r *site.ChartRow, y float64) {
 		g.text(min(g.at(g.c.Now)+6, g.right-glyph), y+12, "unknown", "?")
 	}
 	if b.end.IsZero() {
-		g.text(g.left, y+12, "unknown", "? when is not known")
+		g.text(g.left, y+12, "unknown", "? time not known")
 		return
 	}
 	if !b.waits.IsZero() {
@@ -404,7 +404,7 @@ func rowTitle(r *site.ChartRow, now time.Time) string {
 	if e := r.Expected; !e.IsZero() {
 		parts = append(parts, "expected "+clockSpan(e))
 	} else if r.State == site.MachineRunning || r.State == site.MachineWaiting {
-		parts = append(parts, "when it ends is not known")
+		parts = append(parts, "its end is not known")
 	}
 	if f := r.Forecast; !f.IsZero() {
 		parts = append(parts, "was expected "+clockSpan(f))

@@ -75,7 +75,7 @@ func (m *machine) readAccounts(ctx context.Context) (accounts, error) {
 	err = m.client.everyMember(ctx, a.list, maxAccounts, func(path string, o object) { a.all = append(a.all, accountOf(path, o)) })
 	for _, one := range a.all {
 		if err == nil && one.user == "" && !one.empty {
-			err = refused("the BMC does not say whose account %s is, so Slipway takes none of its accounts for absent or free", printable(one.path))
+			err = refused("the BMC does not say whose account %s is, so Slipway treats none of its accounts as absent or free", printable(one.path))
 		}
 	}
 	return a, err

@@ -45,7 +45,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/discovery.md", "slipway adopt --inside", "it needs installed systems; tests/script/adoptinside.txtar runs it"},
 	{"docs/artifacts.md", "slipway artifact gc", "no daemon runs; tests/script/artifact.txtar has one"},
 	{"docs/secrets.md", "slipway secret tpm", "it needs a TPM; tests/script/secretstpm.txtar has one"},
-	{"docs/secrets.md", "slipway secret derive", "it writes to a terminal alone; tests/script/secrets.txtar reads it as JSON"},
+	{"docs/secret-sources.md", "slipway secret derive", "it writes to a terminal alone; tests/script/secrets.txtar reads it as JSON"},
 	{"docs/github.md", "slipway run ", "it needs the reader's repository; docs/first-pull-request.md runs it"},
 	{"docs/images.md", "slipway image build", "it needs root and a mirror of Debian; tests/e2e/blank runs it"},
 	{"docs/images.md", "cat web.cue", "it shows a file that its reader writes"},
