@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/openid"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -96,6 +97,7 @@ var kinds = []struct {
 	status int
 	is     error
 }{
+	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
 	{"not-authenticated", http.StatusUnauthorized, ErrWhoAreYou},
 	{"denied", http.StatusForbidden, access.ErrDenied},
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},

@@ -131,7 +131,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	key := string(q.who.Kind) + " " + q.who.Name + "\n" + page.String()
+	key := q.who.Key() + "\n" + page.String()
 	shown := func(ctx context.Context) (*http.Request, error) {
 		sub, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
 		if err == nil {
