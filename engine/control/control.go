@@ -97,8 +97,8 @@ var kinds = []struct {
 	status int
 	is     error
 }{
-	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
 	{"not-authenticated", http.StatusUnauthorized, ErrWhoAreYou},
+	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
 	{"denied", http.StatusForbidden, access.ErrDenied},
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},
 	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},

@@ -109,9 +109,6 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 			refuse(w, "invalid_grant", "the refresh token is not known or used")
 			return
 		}
-		if s.Keep {
-			p.keep(p.fresh, f.Get("refresh_token"), g)
-		}
 		again := *g
 		again.nonce = ""
 		p.give(w, s, &again)
@@ -132,6 +129,14 @@ func (p *Provider) give(w http.ResponseWriter, s State, g *grant) {
 	answer(w, http.StatusOK, all)
 }
 
+// revoke takes back a refresh token, RFC 7009: also one that is not known.
+func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
+	if _, ok := p.authenticate(w, r, p.now()); ok {
+		p.take(p.fresh, r.PostForm.Get("token"))
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
 // startDevice begins the device flow, RFC 8628.
 func (p *Provider) startDevice(w http.ResponseWriter, r *http.Request) {
 	s := p.now()
@@ -144,7 +149,7 @@ func (p *Provider) startDevice(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	code, shown := text(20), text(8)
-	p.keep(p.device, code, &grant{client: id, userCode: shown})
+	p.keep(p.device, code, &grant{client: id, userCode: shown, confirmed: s.Agrees, user: s.User})
 	answer(w, http.StatusOK, map[string]any{
 		"device_code": code, "user_code": shown, "verification_uri": p.URL + "/activate", "verification_uri_complete": p.URL + "/activate?user_code=" + shown, "expires_in": 600, "interval": 1,
 	})
@@ -158,8 +163,6 @@ func (p *Provider) giveDevice(w http.ResponseWriter, s State, client, code strin
 	case g.denied:
 		p.take(p.device, code)
 		refuse(w, "access_denied", "the person said no")
-	case p.slowDown():
-		refuse(w, "slow_down", "")
 	case !g.confirmed:
 		refuse(w, "authorization_pending", "")
 	default:
@@ -178,14 +181,4 @@ func (p *Provider) waiting(code string) *grant {
 	copied := *g
 	copied.user = maps.Clone(g.user)
 	return &copied
-}
-
-func (p *Provider) slowDown() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state.Slow > 0 {
-		p.state.Slow--
-		return true
-	}
-	return false
 }

@@ -54,6 +54,9 @@ type State struct {
 	// Now is the provider's clock.
 	Now func() time.Time
 
+	// Agrees has the person confirm at once what a device shows.
+	Agrees bool
+
 	// What follows is unkind.
 
 	// Away has every request answered by a cut connection, and Broken by status 500.
@@ -66,10 +69,6 @@ type State struct {
 	Raw func(string) string
 	// Deny has the person deny the login.
 	Deny bool
-	// Slow is how often the device flow is told to slow down first.
-	Slow int
-	// Keep has refresh tokens stay valid when they are used. A strict provider rotates them.
-	Keep bool
 	// NoRefresh has the provider give no refresh token.
 	NoRefresh bool
 }
@@ -95,6 +94,7 @@ func Start() *Provider {
 	mux.HandleFunc("GET /authorize", p.authorize)
 	mux.HandleFunc("POST /token", p.token)
 	mux.HandleFunc("POST /device", p.startDevice)
+	mux.HandleFunc("POST /revoke", p.revoke)
 	p.server = httptest.NewUnstartedServer(p.unkind(mux))
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	p.server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -164,7 +164,7 @@ func (p *Provider) unkind(h http.Handler) http.Handler {
 func (p *Provider) describe(w http.ResponseWriter, _ *http.Request) {
 	doc := map[string]any{
 		"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
-		"device_authorization_endpoint": p.URL + "/device", "response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"},
+		"device_authorization_endpoint": p.URL + "/device", "revocation_endpoint": p.URL + "/revoke", "scopes_supported": []string{"openid", "email", "groups", "offline_access"}, "response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"},
 		"id_token_signing_alg_values_supported": []string{"RS256"}, "code_challenge_methods_supported": []string{"S256"},
 		"token_endpoint_auth_methods_supported": []string{"client_secret_basic", "none"}, "authorization_response_iss_parameter_supported": true,
 	}
