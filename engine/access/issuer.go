@@ -67,7 +67,7 @@ func (i *Issuer) set(key, value string) error {
 	case into != nil:
 		*into = value
 	default:
-		return fmt.Errorf("oidc %s is no setting: write issuer, client, secret, page, command-client, name, groups, domains, scopes, authority or session", key)
+		return fmt.Errorf("oidc %s is not a setting: write issuer, client, secret, page, command-client, name, groups, domains, scopes, authority or session", key)
 	}
 	return i.check(key, value)
 }

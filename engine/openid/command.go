@@ -77,7 +77,7 @@ func (c *Command) ByDevice(ctx context.Context, show func(address, code string))
 		address = asked.VerificationURI
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" {
-		return Tokens{}, fmt.Errorf("%w: %s: it sends you to %s, which is no HTTPS address", ErrAway, c.Issuer.URL, printable(address))
+		return Tokens{}, fmt.Errorf("%w: %s: it sends you to %s, which is not an HTTPS address", ErrAway, c.Issuer.URL, printable(address))
 	}
 	show(printable(address), printable(asked.UserCode))
 	token, err := conf.DeviceAccessToken(ctx, asked)

@@ -133,7 +133,7 @@ func (l *Logins) OfSession(r *http.Request, known func(access.Caller) bool) (acc
 	}
 	if s := p.Issuer(); s == nil || s.URL != one.caller.Issuer || s.Client != one.client || !known(one.caller) {
 		l.sessions.end(cookie.Value)
-		l.Log.Info("a session has ended, because the person or the issuer has no line any more", "by", one.caller.String())
+		l.Log.Info("a session has ended, because its person or its issuer has left the access file", "by", one.caller.String())
 		return access.Caller{}, false
 	}
 	return one.caller, true

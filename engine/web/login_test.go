@@ -1,16 +1,19 @@
 package web
 
 import (
+	"context"
 	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/tests/oidc"
 )
@@ -170,7 +173,7 @@ func (b *browser) logIn() {
 func TestLogIn(t *testing.T) {
 	v := visiting(t)
 	b := v.browser()
-	text := b.want("nobody", "/sites/berlin/nodes?q=web", 401, "Slipway asks "+v.provider.URL+" who you are")
+	text := b.want("nobody", "/sites/berlin/nodes?q=web", 401, "You log in at "+v.provider.URL+" and come back here")
 	if strings.Contains(text, "web-2") {
 		t.Error("the page on which persons log in shows nodes")
 	}
@@ -489,4 +492,59 @@ func TestTokensOfTheCommandLine(t *testing.T) {
 	if status, text, _ := b.do("GET", "/.well-known/oauth-protected-resource", ""); status != 200 || !strings.Contains(text, `"authorization_servers":["`+v.provider.URL+`"]`) || !strings.Contains(text, `"slipway_client_id":"slipway-cli"`) || strings.Contains(text, secretOfPage) {
 		t.Errorf("how to log in: %d %s", status, text)
 	}
+}
+
+// A real browser logs in: its cookies, its Sec-Fetch headers and the policy of the page let it go to the issuer and back.
+// With SLIPWAY_PICTURES=FOLDER the pictures are kept there.
+func TestProveLoginInBrowser(t *testing.T) {
+	if os.Getenv("SLIPWAY_PROVE") == "" {
+		t.Skip("SLIPWAY_PROVE=1 logs in with Chromium")
+	}
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("there is no chromium: run ./setup.sh prove")
+	}
+	dir := os.Getenv("SLIPWAY_PICTURES")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	v := visiting(t)
+	profile := t.TempDir()
+	look := func(address string, more ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update",
+			"--disable-sync", "--user-data-dir=" + profile, "--ignore-certificate-errors", "--timeout=5000", "--enable-logging=stderr", "--v=0"}, more...)
+		cmd := exec.CommandContext(ctx, program, append(args, v.url+address)...)
+		cmd.Env = append(os.Environ(), "HOME="+profile)
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, said.String())
+		}
+		for line := range strings.Lines(said.String()) {
+			if strings.Contains(line, "CONSOLE") && !strings.Contains(line, "status of 401") {
+				t.Errorf("%s: %s", address, line)
+			}
+		}
+		return html.UnescapeString(string(out))
+	}
+	if text := look("/sites/berlin/nodes", "--dump-dom"); !strings.Contains(text, "/login/start?to=%2Fsites%2Fberlin%2Fnodes") || strings.Contains(text, "web-2") {
+		t.Errorf("nobody sees %s", text)
+	}
+	for _, width := range []string{"360", "1280"} {
+		look("/", "--window-size="+width+",800", "--screenshot="+filepath.Join(dir, "login-"+width+".png"))
+	}
+	if text := look("/login/start?to=%2Fsites%2Fberlin%2Fnodes", "--dump-dom"); !strings.Contains(text, "web-2") || !strings.Contains(text, "ana@example.org (OIDC ") || !strings.Contains(text, "Log out") {
+		t.Errorf("who has logged in sees %s", text)
+	}
+	v.provider.Change(func(s *oidc.State) { s.Token = func(x *oidc.Token) { x.Claims["email_verified"] = false } })
+	if text := look("/login/start", "--dump-dom"); !strings.Contains(text, "has not verified the e-mail address") {
+		t.Errorf("who is refused sees %s", text)
+	}
+	look("/login/start", "--window-size=1280,800", "--screenshot="+filepath.Join(dir, "login-refused.png"))
+	v.provider.Change(func(s *oidc.State) { s.Token = nil })
+	look("/login/start?to=%2Fsites%2Fberlin", "--window-size=1280,800", "--screenshot="+filepath.Join(dir, "logged-in.png"))
 }
