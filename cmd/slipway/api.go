@@ -32,7 +32,7 @@ func (f *apiFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.web, "web", "", "serve the page for browsers, and the API with it, over HTTPS at `ADDRESS`, HOST:PORT or :PORT")
 	flags.StringVar(&f.cert, "api-cert", "", "PEM `FILE` with the certificate that --api shows, and its chain")
 	flags.StringVar(&f.key, "api-key", "", "PEM `FILE` with the key of --api-cert")
-	flags.StringVar(&f.clients, "api-clients", "", "PEM `FILE` with the authorities of certificates of persons; without it only programs with tokens can use --api")
+	flags.StringVar(&f.clients, "api-clients", "", "PEM `FILE` with the authorities of certificates of persons; without it persons have to log in, if --api-access has lines about oidc")
 	flags.StringVar(&f.access, "api-access", accessFile, "`FILE` that says who may do what by --api; it must belong to root")
 	addTokens(flags, &f.tokens)
 }

@@ -181,8 +181,8 @@ func (a *api) askToLogIn(w http.ResponseWriter, r *http.Request, pages Pages, st
 	return true
 }
 
-// HasSession says whether a browser shows that it has logged in, which may be over.
-func HasSession(r *http.Request) bool { return openid.HasSession(r) }
+// SessionOf tells the session that a browser shows, which may have ended, from others; empty for none.
+func SessionOf(r *http.Request) string { return openid.SessionOf(r) }
 
 // IsOwnForm says whether a browser sends a form of a page of this host. Every browser that pages are made for says so
 // in one way or the other.
@@ -199,7 +199,7 @@ func IsOwnForm(r *http.Request) bool {
 func (i *identification) browser(r *http.Request, c access.Caller) (access.Caller, error) {
 	who, ok := i.logins.OfSession(r, i.knows)
 	switch {
-	case !ok && openid.HasSession(r):
+	case !ok && openid.SessionOf(r) != "":
 		return c, fmt.Errorf("%w: %w", ErrWhoAreYou, errEnded)
 	case !ok:
 		return c, fmt.Errorf("%w: %w", ErrWhoAreYou, errNothing)

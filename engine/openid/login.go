@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,10 +140,15 @@ func (l *Logins) OfSession(r *http.Request, known func(access.Caller) bool) (acc
 	return one.caller, true
 }
 
-// HasSession says whether a browser shows a session, which may have ended.
-func HasSession(r *http.Request) bool {
-	_, err := r.Cookie(sessionCookie)
-	return err == nil
+// SessionOf tells the session that a browser shows, which may have ended, from others; empty for none. It is not what
+// the cookie has.
+func SessionOf(r *http.Request) string {
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return ""
+	}
+	sum := digestOf(cookie.Value)
+	return hex.EncodeToString(sum[:])
 }
 
 // Begin sends a browser to the issuer.

@@ -31,7 +31,12 @@ type Claims map[string]json.RawMessage
 // nonce it must be the answer to the request that had it. The error wraps ErrToken, or ErrAway where the issuer's
 // keys cannot be had.
 func (i *Issuer) Verify(ctx context.Context, raw, client, nonce string) (Claims, error) {
-	if err := checkForm(raw); err != nil {
+	// What cannot be right is refused before it costs more than reading it: anybody can send a token.
+	said, err := unverified(raw)
+	if err == nil {
+		err = said.check(i.URL, client, nonce, i.now())
+	}
+	if err != nil {
 		return nil, err
 	}
 	d, err := i.describe(ctx)
@@ -51,11 +56,11 @@ func (i *Issuer) Verify(ctx context.Context, raw, client, nonce string) (Claims,
 	if err := token.Claims(&payload); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrToken, printable(err.Error()))
 	}
-	c, err := jsonOf(payload)
+	signed, err := jsonOf(payload)
 	if err != nil {
 		return nil, err
 	}
-	return c, Claims(c).check(i.URL, client, nonce, i.now())
+	return signed, Claims(signed).check(i.URL, client, nonce, i.now())
 }
 
 // keySet keeps why a signature was not verified: the verifier hands that on as text.
@@ -117,6 +122,8 @@ func (c Claims) check(issuer, client, nonce string, now time.Time) error {
 		audience = []string{c.text("aud")}
 	}
 	switch by := c["azp"]; {
+	case len(audience) == 0 || audience[0] == "":
+		return fmt.Errorf("%w: it does not say for whom it is", ErrToken)
 	case len(audience) != 1 || audience[0] != client:
 		return fmt.Errorf("%w: it is for %s, and not for %s alone", ErrToken, printable(strings.Join(audience, ", ")), client)
 	case by != nil && c.text("azp") != client:

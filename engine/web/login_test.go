@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"html"
 	"io"
@@ -306,6 +307,40 @@ func TestSessionEndsWithTheLine(t *testing.T) {
 		v.allow(v.lines)
 		b.want("and right again", "/sites/berlin/nodes", 200, "web-2")
 	})
+}
+
+// A page that is open ends with its session, and with no other.
+func TestOpenPageEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	v := visiting(t)
+	one, two := v.browser(), v.browser()
+	one.logIn()
+	two.logIn()
+	follow := func(b *browser) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/sites/berlin/live?page=%2Fsites%2Fberlin%2Fnodes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := b.client.Do(r)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatal(resp, err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	first, second := follow(one), follow(two)
+	one.do("POST", "/logout", "x=y")
+	if _, err := io.Copy(io.Discard, first.Body); err != nil { // within a heartbeat
+		t.Error(err)
+	}
+	v.fleet.happens("Boots after that")
+	lines := bufio.NewScanner(second.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() && !strings.Contains(lines.Text(), "Boots after that") {
+	}
+	if err := lines.Err(); err != nil || !strings.Contains(lines.Text(), "Boots after that") {
+		t.Errorf("the other session is shown nothing more: %v", err)
+	}
 }
 
 // What groups allow is theirs alone: two persons who see the same page each see their own.

@@ -210,7 +210,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // bare is a page about which the API was not asked.
 func (s *Site) bare(r *http.Request, name, title string) *Shell {
-	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg"), LoggedIn: control.HasSession(r)}
+	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg"), LoggedIn: control.SessionOf(r) != ""}
 	if name := r.PathValue("site"); site.Printable(name) == name && len(name) < 64 {
 		page.Site = name
 	}
