@@ -233,7 +233,7 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, known func(acces
 		return caller, "", err
 	}
 	if !known(caller) {
-		return caller, "", fmt.Errorf("%w: %s is in no line of the access file on the daemon's host, and in none of its groups: ask for a line \"person %s: ROLE\"", ErrLogin, caller, caller.Name)
+		return caller, "", fmt.Errorf("%w: the access file on the daemon's host has no line for %s, and none for a group of that person: ask for a line \"person %s: ROLE\"", ErrLogin, caller, caller.Name)
 	}
 	if old, err := r.Cookie(sessionCookie); err == nil {
 		l.sessions.end(old.Value)

@@ -355,7 +355,7 @@ func TestGroups(t *testing.T) {
 	v.allow(strings.Replace(v.lines, "group ops", "group dev", 1))
 	dan.want("a group without a line", "/sites/berlin/nodes", 401, "")
 	v.person("dan@example.org", "others")
-	v.browser().want("in no group that counts", "/login/start", 403, `dan@example.org (OIDC `+v.provider.URL+`) is in no line of the access file`)
+	v.browser().want("in no group that counts", "/login/start", 403, `has no line for dan@example.org (OIDC `+v.provider.URL+`), and none for a group`)
 }
 
 // Each way to be somebody else, or to have somebody else be you, ends on a page that says why.
