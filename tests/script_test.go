@@ -30,6 +30,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/tests/lab"
+	"github.com/slipway-gitops/slipway/tests/oidc"
 )
 
 // patience bounds every wait of a script.
@@ -98,7 +99,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
-			"page": pageCmd, "certs": certsCmd, "api": apiCmd,
+			"page": pageCmd, "certs": certsCmd, "api": apiCmd, "issuer": issuerCmd,
 		},
 	})
 }
@@ -145,11 +146,15 @@ func noneSkipped(t *testing.T) {
 type stage struct {
 	bin         string
 	lab, daemon *program
+	issuer      *oidc.Provider
 }
 
 func stageOf(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }
 
 func (s *stage) end() {
+	if s.issuer != nil {
+		s.issuer.Close()
+	}
 	for _, p := range []*program{s.daemon, s.lab} {
 		if p != nil {
 			p.end()

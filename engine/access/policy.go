@@ -17,15 +17,41 @@ import (
 type Policy struct {
 	roles  map[string][]Verb
 	grants []grant
+	issuer *Issuer // nil for none
 }
 
 // grant gives roles to a caller, within bounds.
 type grant struct {
-	kind  Kind
+	kind  Kind // Person, Token or group
 	name  string
 	verbs []Verb
 	// Empty bounds nothing. The whole site is within bounds of sites alone.
 	sites, racks, roles []string
+	// by are the means by which persons must be known, as meansOf names them.
+	by []string
+}
+
+// group is the kind of a grant to everybody whom the issuer of OpenID Connect names as in a group. No
+// caller is of this kind.
+const group Kind = "group"
+
+// meansOf is how a person is known, as the bound by= names it; empty for others.
+func meansOf(k Kind) string {
+	return map[Kind]string{Person: "certificate", OIDC: "oidc"}[k]
+}
+
+// isFor says whether a grant is for a caller.
+func (g grant) isFor(c Caller) bool {
+	if len(g.by) > 0 && !slices.Contains(g.by, meansOf(c.Kind)) {
+		return false
+	}
+	switch g.kind {
+	case group:
+		return c.Kind == OIDC && slices.Contains(c.Groups, g.name)
+	case Person:
+		return (c.Kind == Person || c.Kind == OIDC) && c.Name == g.name
+	}
+	return c.Kind == g.kind && c.Name == g.name
 }
 
 // mostName bounds the names of callers, in bytes.
@@ -34,28 +60,42 @@ const mostName = 128
 // Parse reads the text of an access file. Its lines are
 //
 //	role NAME: VERB…
-//	person NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B]
+//	person NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B] [by=certificate,oidc]
+//	group NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B]
 //	token NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B]
+//	oidc SETTING: VALUE
 //
+// The settings of an issuer of OpenID Connect are those of Issuer.
 // Its errors begin with the line's number.
 func Parse(text string) (*Policy, error) {
 	p := &Policy{roles: map[string][]Verb{}}
-	err := hostfile.EachSetting(text, "role NAME, person NAME and token NAME", func(key, value string, _ int) (bool, error) {
+	err := hostfile.EachSetting(text, "role NAME, person NAME, group NAME, token NAME and oidc SETTING", func(key, value string, _ int) (bool, error) {
 		what, name, _ := strings.Cut(key, " ")
 		name = strings.TrimSpace(name)
 		switch what {
 		case "role":
 			return true, p.addRole(name, strings.Fields(value))
-		case string(Person), string(Token):
+		case string(Person), string(group), string(Token):
 			return true, p.addGrant(Kind(what), name, strings.Fields(value))
+		case string(OIDC):
+			if p.issuer == nil {
+				p.issuer = &Issuer{}
+			}
+			return true, p.issuer.set(name, value)
 		}
 		return false, nil
 	})
+	if err == nil && p.issuer != nil {
+		err = p.issuer.complete()
+	}
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
 }
+
+// Issuer is the issuer of OpenID Connect by which persons log in; nil for none.
+func (p *Policy) Issuer() *Issuer { return p.issuer }
 
 func (p *Policy) addRole(name string, verbs []string) error {
 	if !isWord(name) {
@@ -110,7 +150,7 @@ func (p *Policy) addGrant(kind Kind, name string, words []string) error {
 	}
 	for _, v := range g.verbs {
 		if m, _ := meaningOf(v); m.ForPersons && kind == Token {
-			return fmt.Errorf("token %s has a role with %q, which only persons may have: give that to a person with a certificate", name, v)
+			return fmt.Errorf("token %s has a role with %q, which only persons may have: give that to a person", name, v)
 		}
 	}
 	p.grants = append(p.grants, g)
@@ -119,8 +159,11 @@ func (p *Policy) addGrant(kind Kind, name string, words []string) error {
 
 func (g *grant) bound(key, values string) error {
 	into := map[string]*[]string{"site": &g.sites, "rack": &g.racks, "role": &g.roles}[key]
+	if key == "by" && g.kind == Person {
+		into = &g.by
+	}
 	if into == nil {
-		return fmt.Errorf("%q is no bound: write site=, rack= or role=", key+"=")
+		return fmt.Errorf("%q is no bound: write site=, rack= or role=, and for persons by=", key+"=")
 	}
 	if *into != nil {
 		return fmt.Errorf("%q is there twice: separate values by commas", key+"=")
@@ -128,6 +171,11 @@ func (g *grant) bound(key, values string) error {
 	*into = strings.Split(values, ",")
 	if slices.Contains(*into, "") {
 		return fmt.Errorf("%s=%s has an empty value, which would bound nothing", key, values)
+	}
+	for _, means := range g.by {
+		if means != meansOf(Person) && means != meansOf(OIDC) {
+			return fmt.Errorf("by=%s: persons are known by certificate or by oidc", values)
+		}
 	}
 	return nil
 }
@@ -143,7 +191,7 @@ func (p *Policy) Allows(c Caller, v Verb, t Target) error {
 	case c.Kind == Nobody || c.Name == "":
 		return fmt.Errorf("%w: who asks is not known", ErrDenied)
 	case m.ForPersons && !c.IsPerson():
-		return fmt.Errorf("%w: %s is for persons only, who show a certificate; %s is a program", ErrDenied, v, c)
+		return fmt.Errorf("%w: %s is for persons only, who show a certificate or log in; %s is a program", ErrDenied, v, c)
 	}
 	for g := range p.of(c) {
 		if slices.Contains(g.verbs, v) && g.includes(t) {
@@ -185,7 +233,7 @@ func (p *Policy) Names(c Caller) bool {
 func (p *Policy) of(c Caller) func(func(grant) bool) {
 	return func(yield func(grant) bool) {
 		for _, g := range p.grants {
-			if g.kind == c.Kind && g.name == c.Name && !yield(g) {
+			if g.isFor(c) && !yield(g) {
 				return
 			}
 		}

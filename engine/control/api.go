@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/openid"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -20,7 +21,11 @@ type api struct {
 	problem func(error)
 	wrong   lastError
 	// pages makes what answers paths outside /api/; nil for none.
-	pages func(api http.Handler) http.Handler
+	pages func(api http.Handler) Pages
+	// logins lets persons in by OpenID Connect; nil on the socket.
+	logins *openid.Logins
+	// certificates says whether persons can show one.
+	certificates bool
 
 	reports       shared[site.Report]
 	knowns        shared[site.Known]

@@ -21,7 +21,7 @@ const repairTimeout = 2 * time.Second
 // entry is what the audit log says of the call.
 func (c *call) entry() site.AuditEntry {
 	return site.AuditEntry{
-		When: time.Now().UTC(), By: c.caller.Name, Kind: string(c.caller.Kind), From: c.caller.From, Verb: string(c.route.verb),
+		When: time.Now().UTC(), By: c.caller.Name, Kind: string(c.caller.Kind), Issuer: c.caller.Issuer, From: c.caller.From, Verb: string(c.route.verb),
 		Node: cmp.Or(c.order.Node, c.node), Digest: c.order.Digest, Reason: c.order.Reason, Outcome: site.AuditBegun,
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/openid"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -97,6 +98,7 @@ var kinds = []struct {
 	is     error
 }{
 	{"not-authenticated", http.StatusUnauthorized, ErrWhoAreYou},
+	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
 	{"denied", http.StatusForbidden, access.ErrDenied},
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},
 	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},

@@ -186,7 +186,7 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	if err := q.get("/whoami", &q.who); err != nil {
 		return nil, err
 	}
-	p.Who = q.who.String()
+	p.Who, p.LoggedIn = q.who.String(), q.who.Kind == access.OIDC && control.SessionOf(q.r) != ""
 	if err := q.get("/sites", &p.Sites); err != nil {
 		return nil, err
 	}

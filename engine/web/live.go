@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -21,7 +22,8 @@ const (
 	sendWithin  = 10 * time.Second       // how long one write may take
 )
 
-// hub renders open pages. One rendering is for all viewers who are the same caller on the same page.
+// hub renders open pages. One rendering is for all viewers who are the same caller, in the same session of a browser, on
+// the same page.
 type hub struct {
 	site *Site
 
@@ -131,7 +133,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	key := string(q.who.Kind) + " " + q.who.Name + "\n" + page.String()
+	key := q.who.Key() + "\n" + control.SessionOf(r) + "\n" + page.String() // who logs out ends no other session
 	shown := func(ctx context.Context) (*http.Request, error) {
 		sub, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
 		if err == nil {

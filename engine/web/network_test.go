@@ -39,8 +39,15 @@ person carol@example.org: all rack=r1
 // person; "" has no certificate.
 func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *http.Client) {
 	t.Helper()
+	_, address, as = inFolder(t, f, people)
+	return address, as
+}
+
+// inFolder is onNetwork with an access file, and gives the folder that has it.
+func inFolder(t testing.TB, f *fleet, lines string) (dir, address string, as func(mail string) *http.Client) {
+	t.Helper()
 	f.now = time.Now()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	ca, caKey := signed(t, nil, nil, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	server, serverKey := signed(t, ca, caKey, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	der, err := x509.MarshalECPrivateKey(serverKey)
@@ -51,7 +58,7 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 		"ca.pem":      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}),
 		"api.crt":     pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Raw}),
 		"api.key":     pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
-		"access.conf": []byte(people),
+		"access.conf": []byte(lines),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
@@ -59,7 +66,7 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 	}
 	owner := uint32(os.Geteuid())
 	n := &control.Network{Address: "127.0.0.1:0", Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
-		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: New}
+		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }}
 	ctx, cancel := context.WithCancel(context.Background())
 	l, err := n.Listen(ctx)
 	if err != nil {
@@ -71,7 +78,7 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 		cancel()
 		<-ended
 	})
-	return "https://" + l.Addr().String(), func(mail string) *http.Client {
+	return dir, "https://" + l.Addr().String(), func(mail string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(ca)
 		c := &tls.Config{RootCAs: roots}

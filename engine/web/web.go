@@ -33,6 +33,7 @@ var files embed.FS
 // Site is what pages are made for.
 type Site struct {
 	api    http.Handler
+	mux    *http.ServeMux
 	pages  map[string]*template.Template
 	assets map[string]asset // by path
 	live   hub
@@ -41,25 +42,35 @@ type Site struct {
 
 // New makes the pages of an API. The handler must be reached only by requests of a caller that the API
 // knows by their context, or by whom the API's own handler stands for.
-func New(api http.Handler) http.Handler {
+func New(api http.Handler) *Site {
 	s := &Site{api: api, assets: assets(), now: time.Now}
 	s.pages = templates(s)
 	s.live.site = s
-	mux := http.NewServeMux()
+	s.mux = http.NewServeMux()
 	for path := range s.assets {
-		mux.HandleFunc("GET "+path, s.asset)
+		s.mux.HandleFunc("GET "+path, s.asset)
 	}
-	mux.HandleFunc("GET /{$}", s.home)
+	s.mux.HandleFunc("GET /{$}", s.home)
 	for _, v := range views {
-		mux.HandleFunc("GET "+v.path, func(w http.ResponseWriter, r *http.Request) { s.view(w, r, v) })
+		s.mux.HandleFunc("GET "+v.path, func(w http.ResponseWriter, r *http.Request) { s.view(w, r, v) })
 	}
-	mux.HandleFunc("GET /sites/{site}/live", s.follow)
-	mux.HandleFunc("GET /sites/{site}/do/{verb}", s.ask)
-	mux.HandleFunc("POST /sites/{site}/do/{verb}", s.act)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("GET /sites/{site}/live", s.follow)
+	s.mux.HandleFunc("GET /sites/{site}/do/{verb}", s.ask)
+	s.mux.HandleFunc("POST /sites/{site}/do/{verb}", s.act)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such page"})
 	})
-	return mux
+	return s
+}
+
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Login shows the page on which persons log in. It asks the API nothing, which does not know who is there.
+func (s *Site) Login(w http.ResponseWriter, r *http.Request, n control.LoginNotice) {
+	page := s.bare(r, "login", "Log in")
+	page.Site, page.LoggedIn = "", false
+	page.Content = n
+	s.write(w, "login", page, n.Status)
 }
 
 // view is one page of a site.
@@ -99,6 +110,7 @@ type Shell struct {
 	Site, Node  string
 	Sites       []string
 	Who         string
+	LoggedIn    bool            // by a browser, which can log out
 	May         map[string]bool // verbs that the caller may use on anything of the site
 	Whole       map[string]bool // verbs that the caller may use on the whole site
 	JSON        []string        // where the page came from
@@ -198,7 +210,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // bare is a page about which the API was not asked.
 func (s *Site) bare(r *http.Request, name, title string) *Shell {
-	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
+	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg"), LoggedIn: control.SessionOf(r) != ""}
 	if name := r.PathValue("site"); site.Printable(name) == name && len(name) < 64 {
 		page.Site = name
 	}
