@@ -21,6 +21,7 @@ var leftOut = map[string]string{
 	"engine/design/hostile_test.go measuresMemory":                                      "what the race detector takes memory for runs without it, in the same CI",
 	"engine/teeth_test.go TestProveOracleHasTeeth":                                      "each protection takes a build and thousands of stories: make prove has the time",
 	"engine/web/browser_test.go TestProvePagesInBrowser":                                "a browser opens more than a hundred pages: make prove has the time and Chromium, and CI has the HTML",
+	"engine/web/login_test.go TestProveLoginInBrowser":                                  "a browser logs in: make prove has Chromium, and CI has the requests that it makes",
 	"cmd/slipway-helper/action_test.go TestProveBootActions":                            "it boots a whole system several times: make prove has the time, and CI has a system of the test's own",
 	"cmd/slipway-helper/survey_test.go TestProveSurveyOfADebian":                        "it unpacks a whole system: make prove has the time, and CI has the facets on small ones",
 	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":                  "it waits for reverts: make prove has the time, and CI has networkd",
