@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -236,7 +237,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName st
 			return
 		}
 		var text []byte
-		page, err := h.site.shell(r, v)
+		page, err := h.site.shell(r.WithContext(control.WithOneReport(ctx)), v)
 		if err == nil {
 			text, err = h.site.render(v.name, "main", page)
 		}

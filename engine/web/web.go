@@ -114,7 +114,7 @@ type Shell struct {
 
 // view serves one page.
 func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
-	page, err := s.shell(r, v)
+	page, err := s.shell(r.WithContext(control.WithRecentReport(r.Context())), v)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -122,9 +122,9 @@ func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
 	s.write(w, v.name, page, http.StatusOK)
 }
 
-// shell loads a page.
+// shell loads a page from one report, which is in the context of its request.
 func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
-	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: r.PathValue("node")}
+	q := &request{s: s, r: r, site: r.PathValue("site"), node: r.PathValue("node")}
 	page, err := q.shell(v.name, v.title)
 	if err != nil {
 		return nil, err
