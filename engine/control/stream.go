@@ -396,14 +396,25 @@ func (c *call) pass(out *eventWriter, s *stream, after uint64, eyes *sight) (uin
 
 // stillMay says whether the caller is still who it was, and may still see what it sees.
 func (c *call) stillMay() bool {
-	if again := identifierOf(c.r.Context()); again != nil {
-		who, err := again(c.r)
-		if err != nil || who != c.caller {
-			return false
-		}
+	if c.identifyAgain() != nil {
+		return false
 	}
 	c.policy = c.policyNow()
 	return c.authorize() == nil
+}
+
+// identifyAgain says why the caller is not known any more as who it was when its request began, which may
+// be long ago.
+func (c *call) identifyAgain() error {
+	again := identifierOf(c.r.Context())
+	if again == nil {
+		return nil
+	}
+	who, err := again(c.r)
+	if err == nil && who != c.caller {
+		err = fmt.Errorf("%w: it is %s now", ErrWhoAreYou, who)
+	}
+	return err
 }
 
 // eventWriter writes events to a client that keeps reading.

@@ -203,6 +203,25 @@ func (f *fleet) happens(text string) {
 	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: "web-1", Kind: site.EventState, Text: text})
 }
 
+// storms has all nodes change at once, and tells of as much of that as an engine keeps.
+func (f *fleet) storms(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reason = text
+	seq := uint64(0)
+	if n := len(f.events); n > 0 {
+		seq = f.events[n-1].Seq
+	}
+	f.events = nil
+	names := f.names()
+	for i, name := range names {
+		seq++
+		if i >= len(names)-4096 {
+			f.events = append(f.events, site.Event{Seq: seq, When: f.now, Node: name, Kind: site.EventState, Text: text})
+		}
+	}
+}
+
 // breaks has every report fail from now on, and tells of it.
 func (f *fleet) breaks() {
 	f.mu.Lock()

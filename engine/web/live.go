@@ -1,12 +1,15 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,27 +21,40 @@ import (
 // Times of a page that keeps itself up to date.
 const (
 	changeEvery = 250 * time.Millisecond // how soon after a change it is shown, and how often at most
+	restOfTook  = 8                      // the rest after a rendering, as a multiple of its duration
 	lookAnyway  = 15 * time.Second       // how often a page is compared where nothing was told
 	sendWithin  = 10 * time.Second       // how long one write may take
 )
 
-// hub renders open pages. One rendering is for all viewers who are the same caller on the same page.
+// hub renders open pages. One rendering is for all viewers of a page who may do the same.
 type hub struct {
 	site *Site
 
 	mu     sync.Mutex
-	topics map[string]*topic // by caller and page
+	topics map[string]*topic // by rights and page
 }
 
-// topic is one page of one caller that is open at least once.
+// topic is one page that is open at least once.
 type topic struct {
-	viewers map[chan []byte]bool
+	viewers map[*viewer]bool
 	stop    context.CancelFunc
-	full    []byte // the whole page as it is now; nil before it was rendered
+	// version counts the changes. change has what the last one changed, and full the whole page.
+	version      int
+	change, full []byte
+	ended        bool
+	last         []byte // said at the end; nil for nothing
 }
 
-// join adds a viewer. The first one has the page rendered from now on, with what its request proves.
-func (h *hub) join(key string, begin func(ctx context.Context, t *topic)) (chan []byte, func()) {
+// viewer is somebody who has a page open. What it was not sent yet is kept once for all viewers of the page, so that a
+// slow one costs nothing: when it reads again, it gets the page as it is then.
+type viewer struct {
+	values context.Context // of its request
+	wake   chan struct{}   // has a place for one
+	sent   int             // as topic.version
+}
+
+// join adds a viewer. The first one has the page rendered from now on.
+func (h *hub) join(key string, values context.Context, begin func(ctx context.Context, t *topic)) (*topic, *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.topics == nil {
@@ -47,64 +63,90 @@ func (h *hub) join(key string, begin func(ctx context.Context, t *topic)) (chan 
 	t := h.topics[key]
 	if t == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		t = &topic{viewers: map[chan []byte]bool{}, stop: cancel}
+		t = &topic{viewers: map[*viewer]bool{}, stop: cancel}
 		h.topics[key] = t
-		go begin(ctx, t)
+		go begin(carry{ctx, values}, t)
 	}
-	c := make(chan []byte, 8)
-	if t.full != nil {
-		c <- t.full
-	}
-	t.viewers[c] = true
-	return c, func() { h.leave(key, t, c) }
+	v := &viewer{values: values, wake: make(chan struct{}, 1)}
+	v.wake <- struct{}{} // for what is there already
+	t.viewers[v] = true
+	return t, v
 }
 
-func (h *hub) leave(key string, t *topic, c chan []byte) {
+func (h *hub) leave(key string, t *topic, v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(t.viewers, c)
+	delete(t.viewers, v)
 	if len(t.viewers) == 0 {
 		t.stop()
-		if h.topics[key] == t {
-			delete(h.topics, key)
-		}
+		h.forgetLocked(key, t)
 	}
 }
 
-// give sends what has changed to all viewers of a topic, and keeps the whole for those that join later.
-// One that does not keep up is closed, and comes again.
-func (h *hub) give(t *topic, text, full []byte) {
+func (h *hub) forgetLocked(key string, t *topic) {
+	if h.topics[key] == t {
+		delete(h.topics, key)
+	}
+}
+
+// asker is a context with the values of somebody who has the page open: what is asked for the page is asked by one who
+// sees it. It is nil when nobody has.
+func (h *hub) asker(ctx context.Context, t *topic) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t.full = full
-	for c := range t.viewers {
+	for v := range t.viewers {
+		return carry{ctx, v.values}
+	}
+	return nil
+}
+
+// give has all viewers of a topic take what has changed.
+func (h *hub) give(t *topic, change, full []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.version++
+	t.change, t.full = change, full
+	t.wakeLocked()
+}
+
+func (t *topic) wakeLocked() {
+	for v := range t.viewers {
 		select {
-		case c <- text:
+		case v.wake <- struct{}{}:
 		default:
-			delete(t.viewers, c)
-			close(c)
 		}
 	}
 }
 
-// end closes all viewers: the page cannot be made any more, for the reason that they are told first, or the
+// take is what a viewer was not sent yet: the last change, or the whole page if it missed more. At the end it is what
+// was said last, and over.
+func (h *hub) take(t *topic, v *viewer) (text []byte, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	missed := t.version - v.sent
+	v.sent = t.version
+	switch {
+	case t.ended:
+		return t.last, true
+	case missed == 1 && t.version > 1:
+		return t.change, false
+	case missed > 0:
+		return t.full, false
+	}
+	return nil, false
+}
+
+// end has all viewers leave: the page cannot be made any more, for the reason that they are told, or the
 // daemon is gone, which is no reason.
 func (h *hub) end(key string, t *topic, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c := range t.viewers {
-		if why != nil {
-			select {
-			case c <- over(why):
-			default:
-			}
-		}
-		close(c)
+	t.ended = true
+	if why != nil {
+		t.last = over(why)
 	}
-	t.viewers = map[chan []byte]bool{}
-	if h.topics[key] == t {
-		delete(h.topics, key)
-	}
+	t.wakeLocked()
+	h.forgetLocked(key, t)
 }
 
 // follow sends the parts of a page that have changed, as server-sent events.
@@ -120,7 +162,8 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "no such page changes"})
 		return
 	}
-	if err := q.get("/whoami", &q.who); err != nil {
+	rights, err := q.rights()
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -132,41 +175,69 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	key := string(q.who.Kind) + " " + q.who.Name + "\n" + page.String()
-	shown := func(ctx context.Context) (*http.Request, error) {
-		sub, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
-		if err == nil {
-			sub.SetPathValue("site", name)
-			sub.SetPathValue("node", node)
+	send := func(text []byte) bool {
+		if rc.SetWriteDeadline(time.Now().Add(sendWithin)) != nil {
+			return false
 		}
-		return sub, err
+		_, err := w.Write(text)
+		return err == nil && rc.Flush() == nil
 	}
-	changes, leave := s.live.join(key, func(ctx context.Context, t *topic) {
-		// The caller of the first viewer stands for all of them; each proves itself when it joins.
-		s.live.run(carry{ctx, r.Context()}, key, t, *v, name, shown)
-	})
-	defer leave()
+	if !send([]byte("retry: 1000\n\n")) {
+		return
+	}
+	key := rights + "\n" + page.String()
+	open := openPage{*v, name, node, page.String()}
+	t, me := s.live.join(key, r.Context(), func(ctx context.Context, t *topic) { s.live.run(ctx, key, t, open) })
+	defer s.live.leave(key, t, me)
 	beat := time.NewTicker(lookAnyway)
 	defer beat.Stop()
-	for text := []byte("retry: 1000\n\n"); ; {
-		if rc.SetWriteDeadline(time.Now().Add(sendWithin)) != nil {
-			return
-		}
-		if _, err := w.Write(text); err != nil || rc.Flush() != nil {
-			return
-		}
+	for {
+		var text []byte
+		over := false
 		select {
 		case <-r.Context().Done():
 			return
 		case <-beat.C:
-			text = []byte(": nothing new\n\n")
-		case next, open := <-changes:
-			if !open {
-				return
+			if now, err := q.rights(); err != nil || now != rights {
+				return // it comes again as who it is now
 			}
-			text = next
+			text = []byte(": nothing new\n\n")
+		case <-me.wake:
+			text, over = s.live.take(t, me)
+		}
+		if len(text) > 0 && !send(text) || over {
+			return
 		}
 	}
+}
+
+// rights are what a page depends on of its caller, as the API knows it now: what it may do, if that is the same
+// everywhere in the site, or else who it is.
+func (q *request) rights() (string, error) {
+	if err := q.get("/whoami", &q.who); err != nil {
+		return "", err
+	}
+	verbs := q.who.Verbs[q.site]
+	if !slices.Equal(verbs, q.who.Whole[q.site]) {
+		return string(q.who.Kind) + " " + q.who.Name, nil
+	}
+	return fmt.Sprintf("may %q", verbs), nil
+}
+
+// openPage is a page that somebody has open.
+type openPage struct {
+	view
+	site, node, address string
+}
+
+// request is one for the page.
+func (o *openPage) request(ctx context.Context) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, o.address, nil)
+	if err == nil {
+		r.SetPathValue("site", o.site)
+		r.SetPathValue("node", o.node)
+	}
+	return r, err
 }
 
 // carry is a context that ends with one and has the values of another.
@@ -212,8 +283,9 @@ func find(path string) (v *view, name, node string) {
 	return nil, "", ""
 }
 
-// run renders a page whenever something has happened, and sends what of it is different.
-func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName string, shown func(context.Context) (*http.Request, error)) {
+// run renders a page whenever something has happened, and sends what of it is different. What happens meanwhile is
+// shown by the next rendering, so that many changes cost as much as four in a second.
+func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	var why error
 	defer func() { h.end(key, t, why) }()
 	happened := make(chan struct{}, 1)
@@ -221,42 +293,31 @@ func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName st
 	defer cancel()
 	go func() {
 		defer cancel() // the stream ended: the daemon is gone, or the caller may see nothing more
-		sub, err := inside(ctx, http.MethodGet, "/sites/"+url.PathEscape(siteName)+"/events", http.NoBody)
+		sub, err := inside(ctx, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
 		if err != nil {
 			return
 		}
 		sub.Header.Set("Accept", "text/event-stream")
-		h.site.handle(&listener{header: http.Header{}, happened: happened}, sub)
+		h.site.handle(&listener{header: http.Header{}, node: o.node, happened: happened}, sub)
 	}()
 	anyway := time.NewTicker(lookAnyway)
 	defer anyway.Stop()
 	for before := map[string]string{}; ; {
-		began := time.Now()
-		r, err := shown(ctx)
-		if err != nil {
-			return
-		}
-		var text []byte
-		page, err := h.site.shell(r.WithContext(control.WithOneReport(ctx)), v)
-		if err == nil {
-			text, err = h.site.render(v.name, "main", page)
-		}
+		now, rest, err := h.render(ctx, t, &o)
 		if err != nil {
 			if ctx.Err() == nil {
 				why = err
 			}
 			return
 		}
-		now := fragments(text)
 		if changed := differing(before, now); len(changed) > 0 {
 			h.give(t, change(changed), change(now))
 		}
 		before = now
-		rest := max(changeEvery, 4*time.Since(began)) - time.Since(began)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(rest):
+		case <-time.After(max(changeEvery, rest)):
 		}
 		select {
 		case <-ctx.Done():
@@ -265,6 +326,35 @@ func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName st
 		case <-anyway.C:
 		}
 	}
+}
+
+// errRights is told in place of what the API says to one of several viewers.
+var errRights = &answer{status: http.StatusForbidden, Text: "you may no longer see this page"}
+
+// render gives the parts of a page as they are now, and how long to rest after that. The more pages are open and the
+// busier the host is, the longer a rendering takes, and the longer all of them rest. To load a page is mostly to wait.
+func (h *hub) render(ctx context.Context, t *topic, o *openPage) (parts map[string]string, rest time.Duration, err error) {
+	asker := h.asker(ctx, t)
+	if asker == nil {
+		return nil, 0, context.Canceled
+	}
+	r, err := o.request(control.WithOneReport(asker))
+	if err != nil {
+		return nil, 0, err
+	}
+	began := time.Now()
+	page, err := h.site.shell(r, o.view)
+	if a := (*answer)(nil); errors.As(err, &a) && a.status == http.StatusForbidden {
+		return nil, 0, errRights
+	} else if err != nil {
+		return nil, 0, err
+	}
+	loaded := time.Now()
+	text, err := h.site.render(o.name, "main", page)
+	if err != nil {
+		return nil, 0, err
+	}
+	return fragments(text), max(loaded.Sub(began), restOfTook*time.Since(loaded)), nil
 }
 
 // change is the message with parts of a page.
@@ -288,7 +378,10 @@ func over(why error) []byte {
 // listener is told that something has happened by a stream of events of the API.
 type listener struct {
 	header   http.Header
+	node     string // of whose page it is; empty for a page that shows many
 	happened chan struct{}
+	opened   bool
+	rest     []byte // of a line whose end did not come yet
 }
 
 func (l *listener) Header() http.Header              { return l.header }
@@ -298,13 +391,31 @@ func (l *listener) SetReadDeadline(time.Time) error  { return nil }
 func (l *listener) SetWriteDeadline(time.Time) error { return nil }
 
 func (l *listener) Write(b []byte) (int, error) {
-	if !strings.HasPrefix(string(b), ":") {
+	l.rest = append(l.rest, b...)
+	end := bytes.LastIndexByte(l.rest, '\n') + 1
+	concerns := !l.opened || l.concerns(l.rest[:end]) // what happened before it was opened is not told
+	l.opened = true
+	l.rest = append(l.rest[:0], l.rest[end:]...)
+	if concerns {
 		select {
 		case l.happened <- struct{}{}:
 		default:
 		}
 	}
 	return len(b), nil
+}
+
+// concerns says whether some of the events are about the page. Events of other nodes change no page of a node. In JSON
+// no text can have a key in it: its quotation marks are escaped.
+func (l *listener) concerns(events []byte) bool {
+	own := []byte(`"node":"` + l.node + `"`)
+	for line := range bytes.Lines(events) {
+		data, isData := bytes.CutPrefix(line, []byte("data: "))
+		if isData && (l.node == "" || bytes.Contains(data, own) || !bytes.Contains(data, []byte(`"node":"`))) {
+			return true
+		}
+	}
+	return false
 }
 
 // section is a part of a page that changes by itself. No section has another one in it.

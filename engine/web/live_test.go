@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,18 +22,23 @@ func opens(t *testing.T, address, page string) <-chan map[string]string {
 	}
 	all := make(chan map[string]string, 100)
 	go func() {
-		lines := bufio.NewScanner(resp.Body)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			if text, is := strings.CutPrefix(lines.Text(), "data: "); is {
-				parts := map[string]string{}
-				if json.Unmarshal([]byte(text), &parts) == nil {
-					all <- parts
-				}
-			}
-		}
+		reads(resp.Body, func(parts map[string]string) { all <- parts })
 	}()
 	return all
+}
+
+// reads has each change of a page seen, until its stream ends.
+func reads(stream io.Reader, see func(parts map[string]string)) {
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if text, is := strings.CutPrefix(lines.Text(), "data: "); is {
+			parts := map[string]string{}
+			if json.Unmarshal([]byte(text), &parts) == nil {
+				see(parts)
+			}
+		}
+	}
 }
 
 // Everybody who has a page open is shown a change, and of the page only what is different.

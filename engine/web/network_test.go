@@ -33,14 +33,25 @@ role viewer: read
 person ana@example.org: all
 person bob@example.org: viewer
 person carol@example.org: all rack=r1
+person dora@example.org: all
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
 // person; "" has no certificate.
 func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *http.Client) {
 	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	as = serves(t, f, t.TempDir(), l, (&net.Dialer{}).DialContext)
+	return "https://" + l.Addr().String(), as
+}
+
+// serves does so on a listener, with the files of the API in a folder.
+func serves(t testing.TB, f *fleet, dir string, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) (as func(mail string) *http.Client) {
+	t.Helper()
 	f.now = time.Now()
-	dir := t.TempDir()
 	ca, caKey := signed(t, nil, nil, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	server, serverKey := signed(t, ca, caKey, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	der, err := x509.MarshalECPrivateKey(serverKey)
@@ -58,20 +69,16 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 		}
 	}
 	owner := uint32(os.Geteuid())
-	n := &control.Network{Address: "127.0.0.1:0", Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
+	n := &control.Network{Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
 		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: New}
 	ctx, cancel := context.WithCancel(context.Background())
-	l, err := n.Listen(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- n.Serve(ctx, l, f, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	return "https://" + l.Addr().String(), func(mail string) *http.Client {
+	return func(mail string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(ca)
 		c := &tls.Config{RootCAs: roots}
@@ -79,7 +86,7 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 			cert, key := signed(t, ca, caKey, &x509.Certificate{EmailAddresses: []string{mail}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 			c.Certificates = []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}
 		}
-		transport := &http.Transport{TLSClientConfig: c}
+		transport := &http.Transport{TLSClientConfig: c, DialContext: dial}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport}
 	}
