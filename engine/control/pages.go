@@ -40,6 +40,14 @@ func WithRecentReport(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oneReportKey{}, &oneReport{recent: true})
 }
 
+type callerOfNowKey struct{}
+
+// WithCallerOfNow has whoami, asked with the context of a page's request, identify the caller once more: a page may be
+// open for as long as its certificate is valid, or longer.
+func WithCallerOfNow(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callerOfNowKey{}, true)
+}
+
 // isPage says whether a request is for a page, and not for the API.
 func isPage(r *http.Request) bool {
 	return r.URL.Path != "/api" && !strings.HasPrefix(r.URL.Path, "/api/")

@@ -79,7 +79,12 @@ func BenchmarkOpenPages(b *testing.B) {
 	for b.Loop() {
 		before := inUse()
 		hundred := open(b, address, as, 100)
-		figure("page-memory-kib", float64(inUse()-before)/100/1024, "KiB")
+		least := inUse()
+		for range 5 { // until no page is rendered, and no report kept
+			time.Sleep(time.Second)
+			least = min(least, inUse())
+		}
+		figure("page-memory-kib", float64(least-before)/100/1024, "KiB")
 
 		const changes = 30
 		cpu, began := used(b), time.Now()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -157,7 +156,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, name, node := find(page.Path)
-	q := &request{s: s, r: r, site: r.PathValue("site")}
+	q := &request{s: s, r: r.WithContext(control.WithCallerOfNow(r.Context())), site: r.PathValue("site")}
 	if v == nil || v.costly || name != q.site {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "no such page changes"})
 		return
@@ -300,18 +299,17 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 		sub.Header.Set("Accept", "text/event-stream")
 		h.site.handle(&listener{header: http.Header{}, node: o.node, happened: happened}, sub)
 	}()
-	anyway := time.NewTicker(lookAnyway)
-	defer anyway.Stop()
-	for before := map[string]string{}; ; {
-		now, rest, err := h.render(ctx, t, &o)
+	var before, now rendering
+	for {
+		rest, err := h.render(ctx, t, &o, &now)
 		if err != nil {
 			if ctx.Err() == nil {
 				why = err
 			}
 			return
 		}
-		if changed := differing(before, now); len(changed) > 0 {
-			h.give(t, change(changed), change(now))
+		if changed := differing(before.parts, now.parts); len(changed) > 0 {
+			h.give(t, change(changed), change(now.parts))
 		}
 		before = now
 		select {
@@ -323,7 +321,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 		case <-ctx.Done():
 			return
 		case <-happened:
-		case <-anyway.C:
+		case <-time.After(time.Until(time.Now().Truncate(lookAnyway).Add(lookAnyway))): // all pages at the same time, from one report
 		}
 	}
 }
@@ -331,30 +329,40 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 // errRights is told in place of what the API says to one of several viewers.
 var errRights = &answer{status: http.StatusForbidden, Text: "you may no longer see this page"}
 
-// render gives the parts of a page as they are now, and how long to rest after that. The more pages are open and the
-// busier the host is, the longer a rendering takes, and the longer all of them rest. To load a page is mostly to wait.
-func (h *hub) render(ctx context.Context, t *topic, o *openPage) (parts map[string]string, rest time.Duration, err error) {
+// rendering are the parts of a page as they were made of what the API has answered.
+type rendering struct {
+	answers uint64 // as Shell.answers
+	parts   map[string]string
+}
+
+// render renders a page as it is now, unless the API answers as it did, and says how long to rest after that. The more
+// pages are open and the busier the host is, the longer a rendering takes, and the longer all of them rest. To load a page
+// is mostly to wait.
+func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering) (rest time.Duration, err error) {
 	asker := h.asker(ctx, t)
 	if asker == nil {
-		return nil, 0, context.Canceled
+		return 0, context.Canceled
 	}
 	r, err := o.request(control.WithOneReport(asker))
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	began := time.Now()
 	page, err := h.site.shell(r, o.view)
 	if a := (*answer)(nil); errors.As(err, &a) && a.status == http.StatusForbidden {
-		return nil, 0, errRights
+		return 0, errRights
 	} else if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	loaded := time.Now()
-	text, err := h.site.render(o.name, "main", page)
-	if err != nil {
-		return nil, 0, err
+	if now.parts == nil || now.answers != page.answers {
+		text, err := h.site.render(o.name, "main", page)
+		if err != nil {
+			return 0, err
+		}
+		*now = rendering{page.answers, fragments(text)}
 	}
-	return fragments(text), max(loaded.Sub(began), restOfTook*time.Since(loaded)), nil
+	return max(loaded.Sub(began), restOfTook*time.Since(loaded)), nil
 }
 
 // change is the message with parts of a page.
@@ -418,26 +426,49 @@ func (l *listener) concerns(events []byte) bool {
 	return false
 }
 
-// section is a part of a page that changes by itself. No section has another one in it.
-var section = regexp.MustCompile(`(?s)<section id="([a-z-]+)".*?</section>`)
-
+// fragments are the sections of a page, by id: the parts that change by themselves. No section has another one in it.
 func fragments(text []byte) map[string]string {
 	all := map[string]string{}
-	for _, m := range section.FindAllSubmatch(text, -1) {
-		all[string(m[1])] = string(m[0])
+	for rest := string(text); ; {
+		from := strings.Index(rest, sectionBegin)
+		if from < 0 {
+			return all
+		}
+		id, _, _ := strings.Cut(rest[from+len(sectionBegin):], `"`)
+		length := strings.Index(rest[from:], sectionEnd)
+		if length < 0 {
+			return all
+		}
+		length += len(sectionEnd)
+		all[id] = rest[from : from+length]
+		rest = rest[from+length:]
 	}
-	return all
 }
 
-// agoText is what changes in a page by time alone: the script counts by itself.
-var agoText = regexp.MustCompile(`(<time [^>]*>)[^<]*`)
+const sectionBegin, sectionEnd = `<section id="`, `</section>`
 
 func differing(before, now map[string]string) map[string]string {
 	changed := map[string]string{}
 	for id, text := range now {
-		if agoText.ReplaceAllString(text, "$1") != agoText.ReplaceAllString(before[id], "$1") {
+		if text != before[id] && timeless(text) != timeless(before[id]) {
 			changed[id] = text
 		}
 	}
 	return changed
+}
+
+// timeless is a part without what changes by time alone: the script counts by itself.
+func timeless(text string) string {
+	var b strings.Builder
+	for {
+		from := strings.Index(text, "<time ")
+		if from < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		tag, after, _ := strings.Cut(text[from:], ">") // attributes have it escaped
+		b.WriteString(text[:from])
+		b.WriteString(tag)
+		text = after[max(0, strings.IndexByte(after, '<')):]
+	}
 }

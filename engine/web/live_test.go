@@ -123,3 +123,19 @@ func follows(t *testing.T, address, page string) *http.Response {
 	})
 	return resp
 }
+
+// What changes by time alone is no change; anything else is one.
+func TestTimeIsNoChange(t *testing.T) {
+	part := func(ago, text string) map[string]string {
+		return fragments([]byte(`<p>x</p><section id="now" class="c"><time datetime="2000-01-01T00:00:00Z">` + ago + `</time> ` + text + `<time title="a">` + ago + `</time></section><i></i><section id="rest"></section>`))
+	}
+	if got := part("1 s ago", "a"); len(got) != 2 || !strings.HasPrefix(got["now"], `<section id="now" class="c">`) || got["rest"] != `<section id="rest"></section>` {
+		t.Errorf("parts %q", got)
+	}
+	if got := differing(part("1 s ago", "a"), part("2 min ago", "a")); len(got) != 0 {
+		t.Errorf("changed %q", got)
+	}
+	if got := differing(part("1 s ago", "a"), part("1 s ago", "b")); len(got) != 1 || !strings.Contains(got["now"], "b<time") {
+		t.Errorf("changed %q", got)
+	}
+}
