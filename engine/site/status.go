@@ -213,7 +213,7 @@ func (s *Status) Verdict() []StateCount {
 func (s *Status) Silent() []string {
 	var names []string
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Service == ServiceSilent {
+		if n := &s.Nodes[i]; n.isSilent() {
 			names = append(names, n.Name)
 		}
 	}
@@ -238,38 +238,46 @@ func (s *Status) those(are func(*NodeStatus) bool) (some []NodeStatus) {
 // Unlinked returns the nodes whose links are in a state. For unknown links it returns
 // only in-sync nodes: the states of others say more.
 func (s *Status) Unlinked(state LinksState) []NodeStatus {
-	return s.those(func(n *NodeStatus) bool {
-		return n.Links.State == state && (state != LinksUnknown || n.State == InSync)
-	})
+	return s.those(func(n *NodeStatus) bool { return n.isUnlinked(state) })
 }
+
+func (n *NodeStatus) isUnlinked(state LinksState) bool {
+	return n.Links.State == state && (state != LinksUnknown || n.State == InSync)
+}
+
+func (n *NodeStatus) isSilent() bool { return n.Service == ServiceSilent }
 
 // Caveat returns the end of a verdict with what no state shows. It counts the systems
 // that do not answer, the nodes whose links differ or are unknown, those of unknown
 // health, and those with parts of the design that no driver acts on. It is empty if
 // there are none.
 func (s *Status) Caveat() (text string) {
-	switch silent := len(s.Silent()); silent {
+	var silent, differ, unseen, unknown, not int
+	count := func(n *int, is bool) {
+		if is {
+			*n++
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		count(&silent, n.isSilent())
+		count(&differ, n.isUnlinked(LinksDiffer))
+		count(&unseen, n.isUnlinked(LinksUnknown))
+		count(&unknown, n.SystemHealth.State == HealthUnknown)
+		count(&not, len(n.NotActedOn) > 0)
+	}
+	switch silent {
 	case 0:
 	case 1:
 		text = ", 1 whose system does not answer"
 	default:
 		text = fmt.Sprintf(", %d whose systems do not answer", silent)
 	}
-	if differ := len(s.Unlinked(LinksDiffer)); differ > 0 {
+	if differ > 0 {
 		text += fmt.Sprintf(", %d whose links differ", differ)
 	}
-	if unseen := len(s.Unlinked(LinksUnknown)); unseen > 0 {
+	if unseen > 0 {
 		text += fmt.Sprintf(", %d of unknown links", unseen)
-	}
-	not, unknown := 0, 0
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if len(n.NotActedOn) > 0 {
-			not++
-		}
-		if n.SystemHealth.State == HealthUnknown {
-			unknown++
-		}
 	}
 	if unknown > 0 {
 		text += fmt.Sprintf(", %d of unknown health", unknown)

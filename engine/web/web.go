@@ -162,6 +162,7 @@ func isFromHere(r *http.Request) bool {
 
 // home leads to the only site, or lists all of them.
 func (s *Site) home(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(control.WithRecentReport(r.Context()))
 	q := &request{s: s, r: r}
 	page, err := q.shell("sites", "Sites")
 	if err != nil {
