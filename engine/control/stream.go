@@ -412,7 +412,7 @@ func (c *call) identifyAgain() error {
 	}
 	who, err := again(c.r)
 	if err == nil && who != c.caller {
-		err = fmt.Errorf("%w: it is %s now", ErrWhoAreYou, who)
+		err = fmt.Errorf("%w: %s began this request, and %s sends it now", ErrWhoAreYou, c.caller, who)
 	}
 	return err
 }
