@@ -120,8 +120,8 @@ bench-install: build ## serving, DHCP, a storm of boots and writing images, besi
 	@tests/bench/install/setup.sh
 	@$(GO) run ./tests/bench/install $(if $(ONLY),-only $(ONLY)) $(if $(QUICK),-quick)
 
-bench-web: ## how long the first pages of a site of 10,000 nodes take
-	@$(GO) test ./engine/web -run '^$$' -bench '^BenchmarkFirstPage$$' -benchtime 1x | grep '^bench:'
+bench-web: ## the page of a site of 10,000 nodes: how long it takes, and what open pages cost
+	@$(GO) test ./engine/web -run '^$$' -bench '^Benchmark(FirstPage|OpenPages)$$' -benchtime 1x | grep '^bench:'
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

@@ -151,10 +151,7 @@ func (e *Engine) Report() site.Report {
 	}
 	st.Ledger = e.ledgerLocked()
 	st.Incidents = e.incidentsLocked()
-	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
-		st.Problems = append(st.Problems, e.problems[key])
-	}
-	st.Problems = append(st.Problems, e.withheldLocked()...)
+	st.Problems = e.problemsLocked()
 	st.Nodes = make([]site.NodeStatus, 0, len(e.workers))
 	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
 	for _, name := range e.namesLocked() {
@@ -167,6 +164,14 @@ func (e *Engine) Report() site.Report {
 		}
 	}
 	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings)}
+}
+
+// problemsLocked returns what is wrong with the site as a whole.
+func (e *Engine) problemsLocked() (all []site.Problem) {
+	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
+		all = append(all, e.problems[key])
+	}
+	return append(all, e.withheldLocked()...)
 }
 
 // namesLocked returns the names of all nodes, sorted.

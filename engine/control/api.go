@@ -87,20 +87,22 @@ func (l *lastError) isOther(err error) bool {
 	return other
 }
 
-// report is the report of a site as it is now, or became while this was waited for.
-func (c *call) report() (site.Report, error) {
+// report is the report of a site as it is now, or became while this was waited for. That of a page may be as old as
+// the page says.
+func (c *call) report() (*snapshot[site.Report], error) {
 	one, _ := c.r.Context().Value(oneReportKey{}).(*oneReport)
+	ask := c.reports.get
 	if one != nil {
-		if kept := one.Load(); kept != nil && kept.site == c.site {
+		if kept := one.kept.Load(); kept != nil && kept.site == c.site {
 			return kept.report, nil
 		}
+		if one.recent {
+			ask = c.reports.recent
+		}
 	}
-	s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
-	if err != nil {
-		return site.Report{}, err
+	s, err := ask(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
+	if err == nil && one != nil {
+		one.kept.Store(&keptReport{c.site, s})
 	}
-	if one != nil {
-		one.Store(&keptReport{c.site, s.value})
-	}
-	return s.value, nil
+	return s, err
 }

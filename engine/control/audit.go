@@ -53,6 +53,7 @@ func (c *call) audited() (any, error) {
 	}()
 	v, err := c.route.serve(c)
 	ended = true
+	c.reports.forget(c.site) // whoever acts sees what came of it
 	e.Outcome, e.Text = outcomeOf(v, err)
 	c.log.Info("act", "by", c.caller.String(), "from", e.From, "what", e.Verb, "node", e.Node, "outcome", string(e.Outcome), "text", e.Text)
 	c.end(e)

@@ -86,13 +86,13 @@ func (c *call) orderedNodes() ([]string, error) {
 	if o.Digest == "" || o.Verb != site.VerbApprove || c.may(access.Verb(o.Verb), "") == nil {
 		return []string{o.Node}, nil
 	}
-	r, err := c.report()
+	s, err := c.report()
 	if err != nil {
 		return nil, err
 	}
 	var nodes []string
-	if r.Status.Approve == o.Digest {
-		for _, l := range r.Status.Waiting {
+	if status := &s.value.Status; status.Approve == o.Digest {
+		for _, l := range status.Waiting {
 			nodes = append(nodes, l.Node)
 		}
 	}

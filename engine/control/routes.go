@@ -36,6 +36,11 @@ func about() []route {
 }
 
 func whoAmI(c *call) (any, error) {
+	if c.r.Context().Value(callerOfNowKey{}) != nil {
+		if err := c.identifyAgain(); err != nil {
+			return nil, err
+		}
+	}
 	is := Identity{c.caller, map[string][]access.Verb{}, map[string][]access.Verb{}}
 	for _, name := range c.daemon.Sites() {
 		for _, m := range access.Verbs {
@@ -60,13 +65,7 @@ var (
 func reads() []route {
 	return []route{
 		{method: http.MethodGet, path: "/sites/{site}/report", verb: access.Read, about: "Returns the status of the site and of all nodes, the plan and the findings, with an ETag.", gives: site.Report{},
-			serve: func(c *call) (any, error) {
-				s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
-				if err != nil {
-					return nil, err
-				}
-				return prepared(s.body), nil
-			}},
+			serve: ofReport(func(r site.Report) any { return r })},
 		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Returns the status of the site without its nodes.", gives: site.Status{},
 			serve: ofReport(func(r site.Report) any { r.Status.Nodes = []site.NodeStatus{}; return r.Status })},
 		overviewRoute(),
@@ -96,7 +95,7 @@ func reads() []route {
 				if err != nil {
 					return nil, err
 				}
-				return prepared(s.body), nil
+				return s.whole()
 			}},
 		{method: http.MethodGet, path: "/sites/{site}/history", verb: access.Read, about: "Lists the last events of the site itself, and all orders, also over restarts.", gives: []site.Event{},
 			serve: func(c *call) (any, error) { return c.history("") }},
@@ -113,14 +112,14 @@ func reads() []route {
 	}
 }
 
-// ofReport answers with a part of the report.
+// ofReport answers with a part of the report, the same for all who may ask for it: it is made once for all of them.
 func ofReport(part func(site.Report) any) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		r, err := c.report()
 		if err != nil {
 			return nil, err
 		}
-		return part(r), nil
+		return r.part(c.route.path, part)
 	}
 }
 
@@ -136,7 +135,7 @@ func chartOf(c *call) (any, error) {
 	}
 	after := c.r.URL.Query().Get("after")
 	if limit == 0 && after == "" {
-		return prepared(s.body), nil
+		return s.whole()
 	}
 	chart := s.value
 	if after != "" {
@@ -168,7 +167,7 @@ func verificationOf(c *call) (any, error) {
 		return nil, err
 	}
 	if c.may(access.Read, "") == nil {
-		return prepared(s.body), nil
+		return s.whole()
 	}
 	shown := c.shows()
 	v := s.value
@@ -227,23 +226,24 @@ func nodesOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.report()
+	s, err := c.report()
 	if err != nil {
 		return nil, err
 	}
 	q, shown := c.r.URL.Query(), c.shows()
+	state, role, rack, text, after := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("after")
 	page := NodePage{Nodes: []site.NodeStatus{}}
-	for _, n := range r.Status.Nodes {
+	for i := range s.value.Status.Nodes {
+		n := &s.value.Status.Nodes[i]
 		switch {
-		case q.Get("state") != "" && q.Get("state") != string(n.State), q.Get("role") != "" && q.Get("role") != n.Role,
-			q.Get("rack") != "" && q.Get("rack") != n.Rack, q.Get("q") != "" && !matches(n, q.Get("q")), !shown(n.Name):
+		case state != "" && state != string(n.State), role != "" && role != n.Role, rack != "" && rack != n.Rack, text != "" && !matches(n, text), !shown(n.Name):
 			continue
 		}
 		page.Total++
 		switch {
-		case n.Name <= q.Get("after"):
+		case n.Name <= after:
 		case uint64(len(page.Nodes)) < limit:
-			page.Nodes = append(page.Nodes, n)
+			page.Nodes = append(page.Nodes, *n)
 		default:
 			page.Next = page.Nodes[len(page.Nodes)-1].Name
 		}
@@ -297,15 +297,16 @@ func nodeReads() []route {
 }
 
 func nodeOf(c *call) (any, error) {
-	r, err := c.report()
+	s, err := c.report()
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(r.Status.Nodes, func(n site.NodeStatus) bool { return n.Name == c.node })
-	if i < 0 {
+	r := &s.value
+	n := r.Status.Node(c.node)
+	if n == nil {
 		return nil, c.noNode()
 	}
-	d := NodeDetail{Status: r.Status.Nodes[i]}
+	d := NodeDetail{Status: *n}
 	if i := slices.IndexFunc(r.Plan.Nodes, func(n site.NodePlan) bool { return n.Node == c.node }); i >= 0 {
 		d.Plan = &r.Plan.Nodes[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net/http"
 	"net/url"
@@ -24,6 +25,8 @@ type request struct {
 	who        control.Identity
 	// whole leaves texts as long as they are: somebody is about to approve them.
 	whole bool
+	// answers are all that the API has answered.
+	answers maphash.Hash
 }
 
 // answer is an error that the API has answered.
@@ -92,6 +95,7 @@ func (q *request) do(method, path string, body, into any) error {
 		return a
 	}
 	given := w.body.Bytes()
+	q.answers.Write(given)
 	if !q.whole {
 		given = bounded(given, longest)
 	}

@@ -46,6 +46,8 @@ type fleet struct {
 	// plans are those of nodes besides web-2.
 	plans []site.NodePlan
 	now   time.Time
+	once  sync.Once
+	named []string
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
@@ -55,6 +57,11 @@ const digestOfSet = "0123456789abcdef0123456789abcdef"
 func (f *fleet) Sites() []string { return append([]string{"berlin"}, f.more...) }
 
 func (f *fleet) names() []string {
+	f.once.Do(func() { f.named = f.allNames() })
+	return f.named
+}
+
+func (f *fleet) allNames() []string {
 	all := []string{"db-1", "db-2", "web-1", "web-2", "web-3", "web-4"}
 	for i := range f.size {
 		all = append(all, fmt.Sprintf("x-%05d", i))
@@ -141,8 +148,10 @@ func (f *fleet) Report(string) (site.Report, error) {
 		{Name: "waiting-one", ID: digestOfIncident, Incident: site.Incident{Nodes: []string{"web-3", "web-4"}, Since: at, Reason: "a shell " + f.said}, Commit: rev.ID, Found: at, Waits: []string{"it came by a commit " + f.said}, Exposed: exposed},
 		{Name: "shell-in-rack-2", ID: digestOfSet, Incident: site.Incident{Nodes: []string{"db-2", "web-4"}, Since: at.Add(-time.Hour), Reason: "a shell " + f.said}, By: f.said, Found: at, Acted: at, Held: at.Add(time.Second), Exposed: exposed,
 			Nodes: map[string]site.IncidentNode{"db-2": {Off: at.Add(8 * time.Second), StaysOff: true, Power: "power seen off at 18:00 " + f.said}, "db-3": {Off: at.Add(8 * time.Second), Power: "power seen off, and on again since " + f.said}, "web-4": {Power: "not proven off: the BMC does not answer " + f.said}}}}
+	s.Nodes = make([]site.NodeStatus, 0, len(f.names())) // as an engine does
+	model := "R750 " + f.said
 	for i, name := range f.names() {
-		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: "R750 " + f.said, Position: site.Position{Unit: i + 1, Height: 1},
+		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: model, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
 		if f.unracked {
 			n.Rack = ""
@@ -201,6 +210,25 @@ func (f *fleet) happens(text string) {
 	defer f.mu.Unlock()
 	f.reason = text
 	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: "web-1", Kind: site.EventState, Text: text})
+}
+
+// storms has all nodes change at once, and tells of as much of that as an engine keeps.
+func (f *fleet) storms(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reason = text
+	seq := uint64(0)
+	if n := len(f.events); n > 0 {
+		seq = f.events[n-1].Seq
+	}
+	f.events = nil
+	names := f.names()
+	for i, name := range names {
+		seq++
+		if i >= len(names)-4096 {
+			f.events = append(f.events, site.Event{Seq: seq, When: f.now, Node: name, Kind: site.EventState, Text: text})
+		}
+	}
 }
 
 // breaks has every report fail from now on, and tells of it.

@@ -44,7 +44,8 @@ func visiting(t *testing.T) *visited {
 	t.Helper()
 	v := &visited{t: t, provider: oidc.Start(), fleet: &fleet{}}
 	t.Cleanup(v.provider.Close)
-	dir, address, as := inFolder(t, v.fleet, logins)
+	dir := t.TempDir()
+	address, as := inFolder(t, v.fleet, dir, logins)
 	v.url, v.as, v.access = address, as, filepath.Join(dir, "access.conf")
 	v.write("issuer.pem", string(v.provider.CA))
 	v.write("secret", secretOfPage+"\n")

@@ -33,21 +33,31 @@ role viewer: read
 person ana@example.org: all
 person bob@example.org: viewer
 person carol@example.org: all rack=r1
+person dora@example.org: all
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
 // person; "" has no certificate.
 func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *http.Client) {
 	t.Helper()
-	_, address, as = inFolder(t, f, people)
-	return address, as
+	return inFolder(t, f, t.TempDir(), people)
 }
 
-// inFolder is onNetwork with an access file, and gives the folder that has it.
-func inFolder(t testing.TB, f *fleet, lines string) (dir, address string, as func(mail string) *http.Client) {
+// inFolder does so with an access file, and writes the files of the API into a folder.
+func inFolder(t testing.TB, f *fleet, dir, lines string) (address string, as func(mail string) *http.Client) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	as = serves(t, f, dir, lines, l, (&net.Dialer{}).DialContext)
+	return "https://" + l.Addr().String(), as
+}
+
+// serves does so on a listener.
+func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) (as func(mail string) *http.Client) {
 	t.Helper()
 	f.now = time.Now()
-	dir = t.TempDir()
 	ca, caKey := signed(t, nil, nil, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	server, serverKey := signed(t, ca, caKey, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	der, err := x509.MarshalECPrivateKey(serverKey)
@@ -65,20 +75,16 @@ func inFolder(t testing.TB, f *fleet, lines string) (dir, address string, as fun
 		}
 	}
 	owner := uint32(os.Geteuid())
-	n := &control.Network{Address: "127.0.0.1:0", Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
+	n := &control.Network{Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
 		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }}
 	ctx, cancel := context.WithCancel(context.Background())
-	l, err := n.Listen(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- n.Serve(ctx, l, f, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	return dir, "https://" + l.Addr().String(), func(mail string) *http.Client {
+	return func(mail string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(ca)
 		c := &tls.Config{RootCAs: roots}
@@ -86,7 +92,7 @@ func inFolder(t testing.TB, f *fleet, lines string) (dir, address string, as fun
 			cert, key := signed(t, ca, caKey, &x509.Certificate{EmailAddresses: []string{mail}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 			c.Certificates = []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}
 		}
-		transport := &http.Transport{TLSClientConfig: c}
+		transport := &http.Transport{TLSClientConfig: c, DialContext: dial}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport}
 	}

@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"hash/maphash"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -38,12 +39,13 @@ type Site struct {
 	assets map[string]asset // by path
 	live   hub
 	now    func() time.Time
+	seed   maphash.Seed
 }
 
 // New makes the pages of an API. The handler must be reached only by requests of a caller that the API
 // knows by their context, or by whom the API's own handler stands for.
 func New(api http.Handler) *Site {
-	s := &Site{api: api, assets: assets(), now: time.Now}
+	s := &Site{api: api, assets: assets(), now: time.Now, seed: maphash.MakeSeed()}
 	s.pages = templates(s)
 	s.live.site = s
 	s.mux = http.NewServeMux()
@@ -122,11 +124,12 @@ type Shell struct {
 	Script      string
 	Icon        string
 	Content     any
+	answers     uint64 // equal for equal answers of the API
 }
 
 // view serves one page.
 func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
-	page, err := s.shell(r, v)
+	page, err := s.shell(r.WithContext(control.WithRecentReport(r.Context())), v)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -134,9 +137,10 @@ func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
 	s.write(w, v.name, page, http.StatusOK)
 }
 
-// shell loads a page.
+// shell loads a page from one report, which is in the context of its request.
 func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
-	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: r.PathValue("node")}
+	q := &request{s: s, r: r, site: r.PathValue("site"), node: r.PathValue("node")}
+	q.answers.SetSeed(s.seed)
 	page, err := q.shell(v.name, v.title)
 	if err != nil {
 		return nil, err
@@ -149,7 +153,7 @@ func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
 	if err != nil {
 		return nil, err
 	}
-	page.Content = content
+	page.Content, page.answers = content, q.answers.Sum64()
 	for _, path := range from {
 		page.JSON = append(page.JSON, "/api/v1"+path)
 	}
@@ -170,6 +174,7 @@ func isFromHere(r *http.Request) bool {
 
 // home leads to the only site, or lists all of them.
 func (s *Site) home(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(control.WithRecentReport(r.Context()))
 	q := &request{s: s, r: r}
 	page, err := q.shell("sites", "Sites")
 	if err != nil {
@@ -187,9 +192,8 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 	}
 	var all []line
 	for _, name := range page.Sites {
-		l, of := line{Name: name}, *q
-		of.site = name
-		if o, _, err := overview(&of); err != nil {
+		l, of := line{Name: name}, &request{s: s, r: r, site: name, who: q.who}
+		if o, _, err := overview(of); err != nil {
 			l.Err = err.Error()
 		} else {
 			l.Overview = o.(overviewPage)
