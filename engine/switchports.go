@@ -211,7 +211,7 @@ func (w *worker) awaitPorts(j job, why string) outcome {
 			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}
 	}
 	if is.Tries >= mostSwitchings && time.Since(is.Back) > portPatience {
-		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. Slipway tried the switch %d times; check it, then run `slipway retry %s`", reason, is.Tries, w.name),
+		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. Slipway configured the switch %d times; check it, then run `slipway retry %s`", reason, is.Tries, w.name),
 			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}
 	}
 	return outcome{state: site.Progressing, reason: reason, release: "what the system sees of its networks", wait: soonEnough(j, time.Since(is.Back))}
