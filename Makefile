@@ -30,9 +30,9 @@ packages: ## build .deb, .rpm, archives and an OCI image into bin/
 setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
 
-demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running, WEB=1 opens its page too)
+demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running, WEB=1 shows it in your browser too, WEB=approve has you approve there)
 	@./setup.sh demo
-	@bin/slipway-demo $(if $(WEB),--web,$(if $(KEEP),--keep))
+	@bin/slipway-demo $(if $(WEB),--web $(if $(filter approve,$(WEB)),--approve),$(if $(KEEP),--keep))
 
 demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes; as root
 	@./setup.sh demo-libvirt
@@ -82,7 +82,8 @@ prove: build ## what takes long: properties, rollouts in virtual time, soaks and
 	@./setup.sh prove
 	$(MAKE) test PARTS=1
 	$(MAKE) race RACES=1
-	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine ./engine/web
+	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestBrowser' -v ./engine/web
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/commit
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo

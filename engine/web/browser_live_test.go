@@ -1,10 +1,14 @@
 package web
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/browser"
 )
 
@@ -43,6 +47,60 @@ func TestBrowserShowsWhatOthersDo(t *testing.T) {
 	acts.Click(`input[name=sure]`)
 	acts.Click(`form.confirm button`)
 	seen("approval of a set", overview, `!document.body.textContent.includes("Review and approve 1 loss")`)
+}
+
+// By HTTPS and the guard of the network, a browser shows pages, keeps them up to date, and sends forms: what
+// it says of where a form is from is enough for the guard.
+func TestBrowserOnTheNetwork(t *testing.T) {
+	b := browser.Open(t)
+	f, dir := &fleet{said: "as it says", reason: "Installs generation 2"}, t.TempDir()
+	address, _ := inFolder(t, f, dir)
+	token, err := (access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: uint32(os.Geteuid())}).Make("screen", "a test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := b.Window(t, desk)
+	w.Headers(map[string]string{"Authorization": "Bearer " + token}) // in place of a certificate, which only people can choose
+	w.Go(address + "/sites/berlin/nodes/web-1")
+	w.Until(`document.getElementById("alive").textContent === "· live"`)
+	f.happens("Boots from disk")
+	w.Until(`document.getElementById("now").textContent.includes("Boots from disk")`)
+	w.Click(`a[href*="do/pause?node="]`)
+	w.Until(`document.querySelector("form.confirm")`)
+	w.Write(`input[name=reason]`, "I replace a disk")
+	w.Click(`input[name=sure]`)
+	w.Click(`form.confirm button`)
+	w.Until(`document.querySelector("h1")?.textContent === "Done"`)
+	if got := f.ordered(); len(got) != 1 || got[0].Verb != site.VerbPause || !strings.Contains(got[0].By, "screen") {
+		t.Errorf("orders %+v", got)
+	}
+	if all := w.Complaints(); len(all) > 0 {
+		t.Error(all)
+	}
+}
+
+// Somebody who has opened many pages can open one more: a browser has six connections to a host, and pages
+// in the background keep none. One that comes to the front again is up to date.
+func TestBrowserOpensManyPages(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2"}
+	h := houseOf(t, f)
+	first := b.Window(t, desk).Tab()
+	all := []*browser.Page{first}
+	for range 7 {
+		all = append(all, first.Tab())
+	}
+	const live = `document.getElementById("alive").textContent === "· live"`
+	for _, w := range all {
+		w.Front()
+		w.Go(h.at("/sites/berlin/nodes/web-1"))
+		w.Until(live)
+	}
+	first.Until(`document.getElementById("alive").textContent === ""`)
+	f.happens("Boots from disk")
+	first.Front()
+	took := first.Until(live + ` && document.getElementById("now").textContent.includes("Boots from disk")`)
+	t.Logf("a page that comes to the front is up to date after %v", took.Round(time.Millisecond))
 }
 
 // A change that comes while somebody clicks takes no click away, and what is selected stays selected until

@@ -30,17 +30,24 @@ import (
 // people is who may do what in the tests of the network.
 const people = `role all: read records logs files audit approve disapprove pause resume retry quarantine release incident take-over
 role viewer: read
+role screen: read pause
 person ana@example.org: all
 person bob@example.org: viewer
 person carol@example.org: all rack=r1
+token screen: screen
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
 // person; "" has no certificate.
 func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *http.Client) {
 	t.Helper()
+	return inFolder(t, f, t.TempDir())
+}
+
+// inFolder serves them with what a folder has, which is filled.
+func inFolder(t testing.TB, f *fleet, dir string) (address string, as func(mail string) *http.Client) {
+	t.Helper()
 	f.now = time.Now()
-	dir := t.TempDir()
 	ca, caKey := signed(t, nil, nil, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	server, serverKey := signed(t, ca, caKey, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	der, err := x509.MarshalECPrivateKey(serverKey)

@@ -65,7 +65,7 @@ func Open(t testing.TB) *Browser {
 	}
 	cmd := exec.Command(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--hide-scrollbars", "--disable-background-networking", "--disable-component-update",
-		"--disable-sync", "--disable-quic", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir="+home+"/profile", "about:blank")
+		"--disable-sync", "--disable-quic", "--ignore-certificate-errors", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir="+home+"/profile", "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	cmd.ExtraFiles = []*os.File{reads, writes} // 3 and 4, as the browser expects
 	if err := cmd.Start(); err != nil {

@@ -25,6 +25,7 @@ type Screen struct {
 type Page struct {
 	t       testing.TB
 	browser *Browser
+	profile string
 	session string
 	screen  Screen
 	loaded  chan struct{}
@@ -54,26 +55,51 @@ func (c *complaints) take() []string {
 // Window opens an empty window, as of another person's browser. It is closed when the test ends.
 func (b *Browser) Window(t testing.TB, s Screen) *Page {
 	t.Helper()
-	p := &Page{t: t, browser: b, loaded: make(chan struct{}, 1)}
 	var profile struct {
 		ID string `json:"browserContextId"`
 	}
+	p := &Page{t: t, browser: b}
+	p.must(b.ask("", "Target.createBrowserContext", map[string]any{"disposeOnDetach": true}, &profile))
+	t.Cleanup(func() { b.ask("", "Target.disposeBrowserContext", map[string]any{"browserContextId": profile.ID}, nil) })
+	p = b.open(t, profile.ID, true, s)
+	p.do("Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true})
+	return p
+}
+
+// Tab opens another page of the same person in front of this one.
+func (p *Page) Tab() *Page {
+	p.t.Helper()
+	return p.browser.open(p.t, p.profile, false, p.screen)
+}
+
+// Front brings the page before the others of its window.
+func (p *Page) Front() {
+	p.t.Helper()
+	p.do("Page.bringToFront", nil)
+}
+
+// Headers are sent with each request from now on.
+func (p *Page) Headers(all map[string]string) {
+	p.t.Helper()
+	p.do("Network.setExtraHTTPHeaders", map[string]any{"headers": all})
+}
+
+func (b *Browser) open(t testing.TB, profile string, window bool, s Screen) *Page {
+	t.Helper()
+	p := &Page{t: t, browser: b, profile: profile, loaded: make(chan struct{}, 1)}
 	var target struct {
 		ID string `json:"targetId"`
 	}
 	var session struct {
 		ID string `json:"sessionId"`
 	}
-	p.must(b.ask("", "Target.createBrowserContext", map[string]any{"disposeOnDetach": true}, &profile))
-	p.must(b.ask("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": profile.ID, "newWindow": true}, &target))
+	p.must(b.ask("", "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": profile, "newWindow": window}, &target))
 	p.must(b.ask("", "Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &session))
 	p.session = session.ID
 	b.add(p)
-	t.Cleanup(func() { b.ask("", "Target.disposeBrowserContext", map[string]any{"browserContextId": profile.ID}, nil) })
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		p.do(domain+".enable", nil)
 	}
-	p.do("Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true})
 	p.Show(s)
 	return p
 }

@@ -7,6 +7,7 @@
   // Times count by themselves.
   const distance = ms => {
     const ahead = ms < 0, s = Math.floor(Math.abs(ms) / 1000);
+    if (Math.abs(ms) < 1000) return "now";
     const text = s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min" : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
     return ahead ? "in " + text : text + " ago";
   };
@@ -63,6 +64,7 @@
   const lost = $("lost"), live = document.body.dataset.live;
   let source, since, over;
   const follow = () => {
+    if (document.hidden || source && source.readyState !== EventSource.CLOSED) return;
     source = new EventSource(live);
     source.onopen = () => {
       if (!over) lost.hidden = true;
@@ -98,8 +100,14 @@
   };
   if (live) {
     follow();
-    addEventListener("pagehide", () => source.close());
+    addEventListener("pagehide", () => source?.close());
     addEventListener("pageshow", e => { if (e.persisted) follow(); });
+    // A browser has six connections to a host: pages that nobody sees keep none of them.
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) return follow();
+      source?.close();
+      alive.textContent = "";
+    });
   }
 
   // Keys.
