@@ -97,6 +97,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/captures", ""},
 	{"tests/github", ""},
 	{"tests/markdown", ""},
+	{"tests/browser", ""},
 	{"tests/libvirt", ""},
 	{"tests/docs", ""},
 	{"tests/editor", ""},

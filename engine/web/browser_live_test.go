@@ -172,9 +172,9 @@ func TestBrowserSurvivesRestart(t *testing.T) {
 // While the states of all nodes change all the time, a page stays usable: no task takes 200 ms, it answers
 // keys, and it goes on changing. Measured with 10,000 nodes in the proof.
 func TestBrowserInStorm(t *testing.T) {
-	size, lasts := 1_000, 3*time.Second
+	size, lasts, paths := 1_000, 2*time.Second, []string{"", "/nodes"}
 	if isProof() {
-		size, lasts = 9_994, 30*time.Second
+		size, lasts, paths = 9_994, 30*time.Second, append(paths, "/nodes?state=blocked", "/racks", "/plan", "/findings")
 	}
 	b := browser.Open(t)
 	f := &fleet{said: "as it says", reason: "Installs generation 2", size: size}
@@ -196,7 +196,7 @@ func TestBrowserInStorm(t *testing.T) {
 		close(stop)
 		<-ended
 	})
-	for _, path := range []string{"", "/nodes", "/nodes?state=blocked", "/racks"} {
+	for _, path := range paths {
 		w := b.Window(t, desk)
 		w.Early(`window.longs = []; window.changes = 0;
 			new PerformanceObserver(l => { for (const e of l.getEntries()) longs.push([Math.round(e.startTime), Math.round(e.duration)]); }).observe({ type: "longtask", buffered: true });
@@ -212,6 +212,7 @@ func TestBrowserInStorm(t *testing.T) {
 			w.Press("Escape")
 			w.Until(`!document.getElementById("keys").open`)
 		}
+		late := w.Until("changes > 0") // a page that takes long to make is also made seldom
 		var longs [][2]int
 		w.Get("longs", &longs)
 		longest := 0
@@ -222,8 +223,8 @@ func TestBrowserInStorm(t *testing.T) {
 		w.Get("changes", &changes)
 		t.Logf("%d nodes in a storm, /sites/berlin%s: answer after %.0f ms, interactive after %.0f ms; in %v %d changes, %d long tasks, the longest %d ms; the slowest key %v",
 			size, path, first.Answer, first.Interactive, lasts, changes, len(longs), longest, slowest.Round(time.Millisecond))
-		if longest >= 200 || changes == 0 {
-			t.Errorf("/sites/berlin%s: the longest task takes %d ms, %d changes", path, longest, changes)
+		if longest >= 200 || late > 30*time.Second {
+			t.Errorf("/sites/berlin%s: the longest task takes %d ms, the first change is shown %v after %v", path, longest, late, lasts)
 		}
 		if all := w.Complaints(); len(all) > 0 {
 			t.Error(all)

@@ -60,6 +60,7 @@
   };
   addEventListener("pointerdown", () => { pressed = true; });
   for (const end of ["pointerup", "pointercancel", "dragend"]) addEventListener(end, () => setTimeout(() => { pressed = false; show({}); }));
+  document.addEventListener("selectionchange", () => { if (getSelection().isCollapsed) show({}); });
   setInterval(() => show({}), 5000);
   const lost = $("lost"), live = document.body.dataset.live;
   let source, since, over;
