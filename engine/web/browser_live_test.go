@@ -174,7 +174,7 @@ func TestBrowserSurvivesRestart(t *testing.T) {
 func TestBrowserInStorm(t *testing.T) {
 	size, lasts, paths := 1_000, 2*time.Second, []string{"", "/nodes"}
 	if isProof() {
-		size, lasts, paths = 9_994, 30*time.Second, append(paths, "/nodes?state=blocked", "/racks", "/plan", "/findings")
+		size, lasts, paths = 9_994, 30*time.Second, append(paths, "/nodes?state=blocked", "/racks")
 	}
 	b := browser.Open(t)
 	f := &fleet{said: "as it says", reason: "Installs generation 2", size: size}
@@ -188,7 +188,7 @@ func TestBrowserInStorm(t *testing.T) {
 				tick.Stop()
 				return
 			case <-tick.C:
-				f.storms(50)
+				f.turns(50)
 			}
 		}
 	}()

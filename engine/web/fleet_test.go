@@ -294,8 +294,8 @@ func (f *fleet) obey(s *site.Status) {
 // stormy are the states that nodes take in a storm, one after the other.
 var stormy = []site.State{site.InSync, site.Progressing, site.Retrying, site.InSync, site.Blocked, site.Stalled}
 
-// storms changes the states of all nodes besides those that are named, and tells of some of them.
-func (f *fleet) storms(told int) {
+// turns changes the states of all nodes besides those that are named, and tells of some of them.
+func (f *fleet) turns(told int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.storm++

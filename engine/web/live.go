@@ -241,7 +241,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName st
 			text, err = h.site.render(v.name, "main", page)
 		}
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && asAnswer(err).status != http.StatusBadGateway { // a daemon that is gone is no reason
 				why = err
 			}
 			return

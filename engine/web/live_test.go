@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -96,6 +97,26 @@ func TestEndIsTold(t *testing.T) {
 	}
 	if got := strings.Join(last, "|"); got != `event: over|data: "the records cannot be read"` {
 		t.Errorf("the stream ends with %q", got)
+	}
+}
+
+// A daemon that is gone is not a reason of the page: its stream ends, and the browser tries again.
+func TestGoneDaemonIsNoReason(t *testing.T) {
+	srv := httptest.NewServer(New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/whoami"):
+			w.Write([]byte("{}"))
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+			w.Write([]byte(`{"error":"no daemon listens"}`))
+		}
+	})))
+	t.Cleanup(srv.Close)
+	resp := follows(t, srv.URL, "/sites/berlin/nodes/web-1")
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || strings.Contains(string(text), "event:") {
+		t.Errorf("%s %v\n%s", resp.Status, err, text)
 	}
 }
 

@@ -28,7 +28,7 @@ type Page struct {
 	profile string
 	session string
 	screen  Screen
-	loaded  chan struct{}
+	loaded  chan string // the loaders of what has been loaded
 	said    complaints
 }
 
@@ -86,7 +86,7 @@ func (p *Page) Headers(all map[string]string) {
 
 func (b *Browser) open(t testing.TB, profile string, window bool, s Screen) *Page {
 	t.Helper()
-	p := &Page{t: t, browser: b, profile: profile, loaded: make(chan struct{}, 1)}
+	p := &Page{t: t, browser: b, profile: profile, loaded: make(chan string, 100)}
 	var target struct {
 		ID string `json:"targetId"`
 	}
@@ -100,6 +100,7 @@ func (b *Browser) open(t testing.TB, profile string, window bool, s Screen) *Pag
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		p.do(domain+".enable", nil)
 	}
+	p.do("Page.setLifecycleEventsEnabled", map[string]any{"enabled": true})
 	p.Show(s)
 	return p
 }
@@ -135,21 +136,27 @@ func (p *Page) Early(script string) {
 // Go opens an address and waits until the page with all that it loads is there.
 func (p *Page) Go(address string) {
 	p.t.Helper()
-	select {
-	case <-p.loaded:
-	default:
+	for len(p.loaded) > 0 {
+		<-p.loaded
 	}
 	var told struct {
-		Error string `json:"errorText"`
+		Loader string `json:"loaderId"`
+		Error  string `json:"errorText"`
 	}
 	p.must(p.browser.ask(p.session, "Page.navigate", map[string]any{"url": address}, &told))
 	if told.Error != "" {
 		p.t.Fatalf("%s: %s", address, told.Error)
 	}
-	select {
-	case <-p.loaded:
-	case <-time.After(patience):
-		p.t.Fatalf("%s is not loaded within %v", address, patience)
+	tired := time.After(patience)
+	for {
+		select {
+		case loader := <-p.loaded:
+			if loader == told.Loader { // and not what was being loaded before
+				return
+			}
+		case <-tired:
+			p.t.Fatalf("%s is not loaded within %v", address, patience)
+		}
 	}
 }
 
@@ -309,8 +316,10 @@ const axeVersion = "4.14.1"
 // take keeps what an event of the page says.
 func (p *Page) take(m message) {
 	var e struct {
-		Type  string `json:"type"`
-		Entry struct {
+		Type   string `json:"type"`
+		Name   string `json:"name"`
+		Loader string `json:"loaderId"`
+		Entry  struct {
 			Level, Text, URL string
 		} `json:"entry"`
 		Args []struct {
@@ -325,13 +334,7 @@ func (p *Page) take(m message) {
 		} `json:"exceptionDetails"`
 	}
 	switch m.Method {
-	case "Page.loadEventFired":
-		select {
-		case p.loaded <- struct{}{}:
-		default:
-		}
-		return
-	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
+	case "Page.lifecycleEvent", "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
 	default:
 		return
 	}
@@ -339,6 +342,13 @@ func (p *Page) take(m message) {
 		return
 	}
 	switch {
+	case m.Method == "Page.lifecycleEvent":
+		if e.Name == "load" {
+			select {
+			case p.loaded <- e.Loader:
+			default: // nobody has asked for a page for long
+			}
+		}
 	case m.Method == "Runtime.exceptionThrown":
 		p.said.add(strings.TrimSpace(e.Details.Text + " " + e.Details.Exception.Description))
 	case m.Method == "Runtime.consoleAPICalled":
