@@ -25,11 +25,15 @@ func TestBrowserShowsWhatOthersDo(t *testing.T) {
 	for _, w := range []*browser.Page{node, overview} {
 		w.Until(`document.getElementById("alive").textContent === "· live"`)
 	}
+	most := 5 * time.Second // where much else runs
+	if isProof() {
+		most = time.Second
+	}
 	seen := func(what string, w *browser.Page, expression string) {
 		t.Helper()
 		took := w.Until(expression + ` && window.same`)
 		t.Logf("%s: seen after %v", what, took.Round(time.Millisecond))
-		if took > time.Second {
+		if took > most {
 			t.Errorf("%s: seen after %v", what, took)
 		}
 	}
