@@ -99,6 +99,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/github", ""},
 	{"tests/oidc", ""},
 	{"tests/markdown", ""},
+	{"tests/browser", ""},
 	{"tests/libvirt", ""},
 	{"tests/docs", ""},
 	{"tests/editor", ""},

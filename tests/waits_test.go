@@ -20,8 +20,8 @@ var leftOut = map[string]string{
 	"engine/design/hostile_test.go hasOneGoroutine":                                     "what the race detector makes slow and has nothing to find in runs without it, in the same CI",
 	"engine/design/hostile_test.go measuresMemory":                                      "what the race detector takes memory for runs without it, in the same CI",
 	"engine/teeth_test.go TestProveOracleHasTeeth":                                      "each protection takes a build and thousands of stories: make prove has the time",
-	"engine/web/browser_test.go TestProvePagesInBrowser":                                "a browser opens more than a hundred pages: make prove has the time and Chromium, and CI has the HTML",
 	"engine/web/login_test.go TestProveLoginInBrowser":                                  "a browser logs in: make prove has Chromium, and CI has the requests that it makes",
+	"tests/browser/demo_test.go TestProveDemoInBrowser":                                 "it plays the demo a second time: make prove has the time, and CI has the demo and the parts",
 	"cmd/slipway-helper/action_test.go TestProveBootActions":                            "it boots a whole system several times: make prove has the time, and CI has a system of the test's own",
 	"cmd/slipway-helper/survey_test.go TestProveSurveyOfADebian":                        "it unpacks a whole system: make prove has the time, and CI has the facets on small ones",
 	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":                  "it waits for reverts: make prove has the time, and CI has networkd",
@@ -47,7 +47,6 @@ var leftOut = map[string]string{
 	"tests/target/target_test.go TestProveInstallation":                                 "it installs and boots emulated machines: make prove has the time, and CI has the parts on files",
 	"tests/ramdisk/boot_test.go TestProveRamdiskBoots":                                  "it packs a whole kernel and boots two emulated machines: make prove has the time, and CI has the parts",
 	"tests/target/ramdisk_test.go TestProveRamdiskInstalls":                             "it packs a whole kernel, installs and boots emulated machines: make prove has the time, and CI has the parts",
-	"tests/markdown/browser.go Open":                                                    "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 
 // bubbles run what they are given in a bubble of package synctest, where a sleep

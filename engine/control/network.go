@@ -120,7 +120,7 @@ func (a *api) guarded(identify identifier) http.Handler {
 		ofPages := pages != nil && isPage(r)
 		if ofPages {
 			w.Header().Set("Content-Security-Policy", PagePolicy)
-			w.Header().Set("Referrer-Policy", "no-referrer")
+			w.Header().Set("Referrer-Policy", "same-origin") // with "no-referrer" a browser does not say where a form is from
 			w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
 		}
 		// A browser shows a certificate for any page that asks: only pages of this very host may.

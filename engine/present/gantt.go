@@ -70,7 +70,7 @@ func (g *gantt) put(format string, args ...any) { fmt.Fprintf(&g.body, format, a
 
 // wrap writes the picture, whose height is known by now.
 func (g *gantt) wrap(w io.Writer) {
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" class="gantt" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="%s">`+"\n",
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" class="gantt" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="group" aria-label="%s">`+"\n",
 		g.width, g.y, g.width, g.y, inSVG(strings.Join(Headline(g.c), ". ")))
 	if g.v.StandAlone {
 		fmt.Fprintf(w, "<style>%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n", GanttStyle)

@@ -48,6 +48,10 @@ type fleet struct {
 	now   time.Time
 	once  sync.Once
 	named []string
+	// obeys has orders change what is reported, of which it tells.
+	obeys bool
+	// storm counts how often the states of the nodes besides those that are named have changed.
+	storm int
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
@@ -159,6 +163,12 @@ func (f *fleet) Report(string) (site.Report, error) {
 		if f.waiting && strings.HasPrefix(name, "x-") {
 			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet
 		}
+		if f.storm > 0 && strings.HasPrefix(name, "x-") {
+			n.State, n.Since = stormy[(f.storm+i)%len(stormy)], f.now
+			if n.State != site.InSync {
+				n.Reason = fmt.Sprintf("Turn %d of the storm", f.storm)
+			}
+		}
 		switch name {
 		case "web-1":
 			n.State, n.Reason = site.Progressing, f.reason
@@ -175,6 +185,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 			n.State, n.Paused, n.Links = site.Paused, &site.Hold{By: f.said, Reason: f.said, Since: at}, site.Links{State: site.LinksDiffer, Why: "eno1 is on port Ethernet1/9"}
 		}
 		s.Nodes = append(s.Nodes, n)
+	}
+	if f.obeys {
+		f.obey(&s)
 	}
 	step := site.Step{Node: "web-2", Action: site.ActionInstall, Impact: site.ImpactDestructive, Reason: "the design asks for generation 2 " + f.said, Loses: "everything on 2 disks", Expect: site.Duration(15 * time.Minute),
 		Changes: []site.Change{{Field: "generation", Have: "1", Want: "2", Origin: site.At("sites/berlin/site.cue", 3, 4, "node/web-2")}}, Undo: "cannot be undone"}
@@ -195,13 +208,7 @@ func (f *fleet) Known(string) (site.Known, error) { return site.Known{}, nil }
 func (f *fleet) Events(_ string, after uint64) ([]site.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var since []site.Event
-	for _, e := range f.events {
-		if e.Seq > after {
-			since = append(since, e)
-		}
-	}
-	return since, nil
+	return slices.Clone(f.events[min(after, uint64(len(f.events))):]), nil
 }
 
 // happens changes the reason of web-1, and tells of it.
@@ -286,7 +293,43 @@ func (f *fleet) Do(_ context.Context, _ string, o site.Order) (string, error) {
 		return "Slipway would put these under quarantine: " + strings.Join(o.Nodes, ", ") + "\n1. credential bmc " + f.said, nil
 	}
 	f.orders = append(f.orders, o)
+	if f.obeys {
+		f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: o.Node, Kind: site.EventOrder, Text: string(o.Verb), By: o.By})
+	}
 	return string(o.Verb) + " is done " + f.said, nil
+}
+
+// ordered are the orders so far.
+func (f *fleet) ordered() []site.Order {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.orders)
+}
+
+// obey changes a report by the orders so far.
+func (f *fleet) obey(s *site.Status) {
+	for _, o := range f.orders {
+		switch {
+		case o.Verb == site.VerbApprove && o.Digest == s.Approve:
+			s.Waiting, s.Approve = nil, ""
+		case o.Verb == site.VerbPause && o.Node != "":
+			i := slices.IndexFunc(s.Nodes, func(n site.NodeStatus) bool { return n.Name == o.Node })
+			s.Nodes[i].State, s.Nodes[i].Paused = site.Paused, &site.Hold{By: o.By, Reason: o.Reason, Since: f.now}
+		}
+	}
+}
+
+// stormy are the states that nodes take in a storm, one after the other.
+var stormy = []site.State{site.InSync, site.Progressing, site.Retrying, site.InSync, site.Blocked, site.Stalled}
+
+// turns changes the states of all nodes besides those that are named, and tells of some of them.
+func (f *fleet) turns(told int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.storm++
+	for i := range told {
+		f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: time.Now(), Node: fmt.Sprintf("x-%05d", i%f.size), Kind: site.EventState, Text: fmt.Sprintf("turn %d", f.storm)})
+	}
 }
 
 // opened serves the pages of a fleet, by the API on a socket.

@@ -303,7 +303,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	for {
 		rest, err := h.render(ctx, t, &o, &now)
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && asAnswer(err).status != http.StatusBadGateway { // a daemon that is gone is no reason
 				why = err
 			}
 			return

@@ -105,6 +105,26 @@ func TestEndIsTold(t *testing.T) {
 	}
 }
 
+// A daemon that is gone is not a reason of the page: its stream ends, and the browser tries again.
+func TestGoneDaemonIsNoReason(t *testing.T) {
+	srv := httptest.NewServer(New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/whoami"):
+			w.Write([]byte("{}"))
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+			w.Write([]byte(`{"error":"no daemon listens"}`))
+		}
+	})))
+	t.Cleanup(srv.Close)
+	resp := follows(t, srv.URL, "/sites/berlin/nodes/web-1")
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || strings.Contains(string(text), "event:") {
+		t.Errorf("%s %v\n%s", resp.Status, err, text)
+	}
+}
+
 // follows opens the stream of changes of a page.
 func follows(t *testing.T, address, page string) *http.Response {
 	t.Helper()

@@ -81,15 +81,15 @@ func (v *visited) person(mail string, groups ...string) {
 	})
 }
 
-// browser is one with cookies, which follows redirections to this page and to the issuer.
-type browser struct {
+// userAgent is a browser with cookies, which follows redirections to this page and to the issuer.
+type userAgent struct {
 	*visited
 	client *http.Client
 	went   []string // where it was sent
 }
 
-func (v *visited) browser() *browser {
-	b := &browser{visited: v}
+func (v *visited) browser() *userAgent {
+	b := &userAgent{visited: v}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		v.t.Fatal(err)
@@ -107,7 +107,7 @@ func (v *visited) browser() *browser {
 	return b
 }
 
-func (b *browser) do(method, at, form string, headers ...string) (status int, text string, header http.Header) {
+func (b *userAgent) do(method, at, form string, headers ...string) (status int, text string, header http.Header) {
 	b.t.Helper()
 	if strings.HasPrefix(at, "/") {
 		at = b.url + at
@@ -137,7 +137,7 @@ func (b *browser) do(method, at, form string, headers ...string) (status int, te
 }
 
 // want asks for a page.
-func (b *browser) want(what, at string, status int, says string) string {
+func (b *userAgent) want(what, at string, status int, says string) string {
 	b.t.Helper()
 	got, text, _ := b.do("GET", at, "")
 	if got != status || !strings.Contains(text, says) {
@@ -147,7 +147,7 @@ func (b *browser) want(what, at string, status int, says string) string {
 }
 
 // cookies are those that the page has set, by name.
-func (b *browser) cookies() map[string]string {
+func (b *userAgent) cookies() map[string]string {
 	u, _ := url.Parse(b.url)
 	all := map[string]string{}
 	for _, c := range b.client.Jar.Cookies(u) {
@@ -156,7 +156,7 @@ func (b *browser) cookies() map[string]string {
 	return all
 }
 
-func (b *browser) setCookie(name, value string) {
+func (b *userAgent) setCookie(name, value string) {
 	u, _ := url.Parse(b.url)
 	b.client.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/", Secure: true}})
 }
@@ -167,7 +167,7 @@ const (
 )
 
 // logIn logs the person in by the link of the page.
-func (b *browser) logIn() {
+func (b *userAgent) logIn() {
 	b.t.Helper()
 	b.want("login", "/login/start?to=%2Fsites%2Fberlin%2Fnodes", 200, "web-2")
 }
@@ -317,7 +317,7 @@ func TestOpenPageEndsWithTheSession(t *testing.T) {
 	one, two := v.browser(), v.browser()
 	one.logIn()
 	two.logIn()
-	follow := func(b *browser) *http.Response {
+	follow := func(b *userAgent) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/sites/berlin/live?page=%2Fsites%2Fberlin%2Fnodes", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -396,7 +396,7 @@ func TestUnkindLogins(t *testing.T) {
 }
 
 // steps begins a login, and gives where the issuer sends the browser back to.
-func (b *browser) steps() (callback string) {
+func (b *userAgent) steps() (callback string) {
 	b.t.Helper()
 	follow := b.client.CheckRedirect
 	defer func() { b.client.CheckRedirect = follow }()

@@ -30,10 +30,12 @@ import (
 // people is who may do what in the tests of the network.
 const people = `role all: read records logs files audit approve disapprove pause resume retry quarantine release incident take-over
 role viewer: read
+role screen: read pause
 person ana@example.org: all
 person bob@example.org: viewer
 person carol@example.org: all rack=r1
 person dora@example.org: all
+token screen: screen
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
