@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +209,8 @@ func (f *fleet) Known(string) (site.Known, error) { return site.Known{}, nil }
 func (f *fleet) Events(_ string, after uint64) ([]site.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.events[min(after, uint64(len(f.events))):]), nil
+	i, _ := slices.BinarySearchFunc(f.events, after+1, func(e site.Event, seq uint64) int { return cmp.Compare(e.Seq, seq) })
+	return slices.Clone(f.events[i:]), nil
 }
 
 // happens changes the reason of web-1, and tells of it.

@@ -50,6 +50,8 @@ type viewer struct {
 	values context.Context // of its request
 	wake   chan struct{}   // has a place for one
 	sent   int             // as topic.version
+	left   bool            // it is no viewer any more
+	last   []byte          // said to it then; nil for nothing
 }
 
 // join adds a viewer. The first one has the page rendered from now on.
@@ -88,15 +90,28 @@ func (h *hub) forgetLocked(key string, t *topic) {
 	}
 }
 
-// asker is a context with the values of somebody who has the page open: what is asked for the page is asked by one who
-// sees it. It is nil when nobody has.
-func (h *hub) asker(ctx context.Context, t *topic) context.Context {
+// asker is somebody who has the page open: what is asked for the page is asked by one who sees it. It is nil when
+// nobody has.
+func (h *hub) asker(t *topic) *viewer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range t.viewers {
-		return carry{ctx, v.values}
+		return v
 	}
 	return nil
+}
+
+// drop ends the page of one viewer, who may see it no longer, and of no other. It is told why, or comes again as who it is
+// now.
+func (h *hub) drop(t *topic, v *viewer, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(t.viewers, v)
+	v.left = true
+	if why != nil {
+		v.last = over(why)
+	}
+	v.wakeUp()
 }
 
 // give has all viewers of a topic take what has changed.
@@ -110,10 +125,14 @@ func (h *hub) give(t *topic, change, full []byte) {
 
 func (t *topic) wakeLocked() {
 	for v := range t.viewers {
-		select {
-		case v.wake <- struct{}{}:
-		default:
-		}
+		v.wakeUp()
+	}
+}
+
+func (v *viewer) wakeUp() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -125,6 +144,8 @@ func (h *hub) take(t *topic, v *viewer) (text []byte, over bool) {
 	missed := t.version - v.sent
 	v.sent = t.version
 	switch {
+	case v.left:
+		return v.last, true
 	case t.ended:
 		return t.last, true
 	case missed == 1 && t.version > 1:
@@ -291,13 +312,19 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		defer cancel() // the stream ended: the daemon is gone, or the caller may see nothing more
-		sub, err := inside(ctx, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
-		if err != nil {
-			return
+		defer cancel()
+		for v := h.asker(t); v != nil; v = h.asker(t) {
+			sub, err := inside(carry{ctx, v.values}, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
+			if err != nil {
+				return
+			}
+			sub.Header.Set("Accept", "text/event-stream")
+			h.site.handle(&listener{header: http.Header{}, node: o.node, happened: happened}, sub)
+			if ctx.Err() != nil {
+				return
+			}
+			h.drop(t, v, nil) // the stream ended: the daemon is gone, or who asked may see nothing more
 		}
-		sub.Header.Set("Accept", "text/event-stream")
-		h.site.handle(&listener{header: http.Header{}, node: o.node, happened: happened}, sub)
 	}()
 	var before, now rendering
 	for {
@@ -326,7 +353,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	}
 }
 
-// errRights is told in place of what the API says to one of several viewers.
+// errRights is told to a viewer who has lost a right.
 var errRights = &answer{status: http.StatusForbidden, Text: "you may no longer see this page"}
 
 // rendering are the parts of a page as they were made of what the API has answered.
@@ -339,18 +366,19 @@ type rendering struct {
 // pages are open and the busier the host is, the longer a rendering takes, and the longer all of them rest. To load a page
 // is mostly to wait.
 func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering) (rest time.Duration, err error) {
-	asker := h.asker(ctx, t)
+	asker := h.asker(t)
 	if asker == nil {
 		return 0, context.Canceled
 	}
-	r, err := o.request(control.WithOneReport(asker))
+	r, err := o.request(control.WithOneReport(carry{ctx, asker.values}))
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	page, err := h.site.shell(r, o.view)
 	if a := (*answer)(nil); errors.As(err, &a) && a.status == http.StatusForbidden {
-		return 0, errRights
+		h.drop(t, asker, errRights)
+		return h.render(ctx, t, o, now)
 	} else if err != nil {
 		return 0, err
 	}
