@@ -37,9 +37,9 @@ type HostCertificates struct {
 	Authorities []string
 	Serials     []uint64
 	// Valid gives the certificates that were signed for the host keys, "ssh-ed25519 AAAA…", and need
-	// not be replaced yet. Otherwise it says why there are none. It signs nothing. Nil is for a
-	// daemon that signs none, for which Why is the reason.
-	Valid func(hostKeys []string) (certificates []string, why string)
+	// not be replaced yet. Otherwise it says why new ones are to be signed, or by its error why there
+	// can be none. It signs nothing. Nil is for a daemon that signs none, for which Why is the reason.
+	Valid func(hostKeys []string) (certificates []string, why string, err error)
 	// Sign gives certificates for the host keys, and records them before. The keys must be those
 	// that the system has proven to have on a connection on which it has proven itself. It signs
 	// again only what Valid does not have.
