@@ -1,5 +1,7 @@
 package driver
 
+import "context"
+
 // Certified is a Machine that logs in over SSH, and may do so by a certificate that is
 // signed for each login.
 type Certified interface {
@@ -43,6 +45,6 @@ type HostCertificates struct {
 	// Sign gives certificates for the host keys, and records them before. The keys must be those
 	// that the system has proven to have on a connection on which it has proven itself. It signs
 	// again only what Valid does not have.
-	Sign func(hostKeys []string) (certificates []string, err error)
+	Sign func(ctx context.Context, hostKeys []string) (certificates []string, err error)
 	Why  string
 }

@@ -53,7 +53,7 @@ func (n *Node) SSHAccounts(seen *Platform) []string {
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9._:-]{0,252}$`)
 
 // hostNames are the names and addresses that the certificates of a node's host keys are good for, by the
-// design alone: the node's name, its host name, its address to log in at, and those of its interfaces. An
+// design alone: the node's name, its full name and host name, its address to log in at, and those of its interfaces. An
 // address behind another port than 22 is left out, since several systems may share it. The node's name is
 // the first; it is nil where the site names no authority for hosts.
 func (s *Site) hostNames(n *Node, links map[string]item.Link) []string {
@@ -69,6 +69,9 @@ func (s *Site) hostNames(n *Node, links map[string]item.Link) []string {
 	for _, system := range append([]System{n.System}, slices.Collect(maps.Values(n.Families))...) {
 		add(strings.ReplaceAll(system.Hostname, "{name}", n.Name))
 	}
+	if primary := s.Networks[n.PrimaryNetwork]; primary != nil && primary.DNS.Domain != "" {
+		add(n.Name + "." + primary.DNS.Domain)
+	}
 	if u, err := url.Parse(n.Endpoints[OS].URL); err == nil && or(u.Port(), "22") == "22" && u.Hostname() != "dhcp" {
 		add(u.Hostname())
 	}
@@ -79,8 +82,9 @@ func (s *Site) hostNames(n *Node, links map[string]item.Link) []string {
 			}
 		}
 	}
-	slices.Sort(all[1:])
-	return slices.Compact(slices.DeleteFunc(all, func(name string) bool { return name == "" }))
+	others := slices.DeleteFunc(slices.Clone(all[1:]), func(name string) bool { return strings.EqualFold(name, n.Name) })
+	slices.Sort(others)
+	return append(all[:1], slices.Compact(others)...)
 }
 
 // HostCertificate is a certificate that was signed for a host key of a node's system.

@@ -128,7 +128,7 @@ func (m *machine) giveCertificates(ctx context.Context, n *site.Node, conn *conn
 	if err != nil {
 		return err
 	}
-	certificates, err := by.Sign(keys)
+	certificates, err := by.Sign(ctx, keys)
 	if err != nil {
 		return err
 	}
