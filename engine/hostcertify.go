@@ -64,6 +64,14 @@ func (w *worker) identityLocked() (counting []site.HostCertificate, authorities 
 	return counting, authorities
 }
 
+// counting are the certificates that count for the system of a node.
+func (w *worker) counting() []site.HostCertificate {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	all, _ := w.identityLocked()
+	return all
+}
+
 // hostIdentityLocked is what status says of how the system proves itself; nil unless it was seen to show its
 // certificates.
 func (w *worker) hostIdentityLocked() *site.HostIdentity {
@@ -135,9 +143,7 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 	if other, key := w.e.sharesHostKey(n.Name, keys); other != "" {
 		return nil, "", fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", n.Name, other, item.Fingerprint(key))
 	}
-	w.e.mu.Lock()
-	counting, _ := w.identityLocked()
-	w.e.mu.Unlock()
+	counting := w.counting()
 	now, own := time.Now(), item.Fingerprint(a.Public())
 	for _, key := range keys {
 		var c site.HostCertificate
@@ -215,9 +221,7 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 	if err != nil {
 		return nil, fmt.Errorf("no host certificate was signed, because it could not be recorded: %w", err)
 	}
-	w.e.mu.Lock()
-	counting, _ := w.identityLocked()
-	w.e.mu.Unlock()
+	counting := w.counting()
 	for _, c := range made {
 		if !slices.Contains(serialsOf(counting), c.Serial) { // a quarantine came meanwhile
 			return nil, fmt.Errorf("%w: no host certificate was given to %s, because its identity has ended meanwhile", driver.ErrRefused, n.Name)
