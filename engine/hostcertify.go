@@ -118,7 +118,9 @@ func (w *worker) hostCertificates(n *site.Node) driver.HostCertificates {
 		by.Why = err.Error()
 	case w.e.ObserveOnly:
 		by.Why = "this daemon only observes, and signs nothing"
-	case a != nil && len(authorities) > 0:
+	case a != nil && len(authorities) == 0:
+		by.Why = "Slipway certifies no host key of a node under quarantine, or of one that has left the design"
+	case a != nil:
 		by.Valid = func(keys []string) ([]string, string, error) {
 			have, why, err := w.validFor(n, a, keys)
 			return lines(have), why, err

@@ -193,6 +193,9 @@ func TestHostKeysAreCertified(t *testing.T) {
 		if systems.signed != 1 || !slices.Equal(by.Serials, []uint64{first.Serial}) || by.Node != "a" || !slices.Equal(by.Authorities, []string{w.hostAuthority(1)}) {
 			t.Errorf("signed %d times; what counts is %+v", systems.signed, by)
 		}
+		if again, err := by.Sign(w.t.Context(), []string{hostKeyA}); err != nil || !slices.Equal(again, systems.shown["a"]) { // as after a run that was cut off
+			t.Errorf("asked again it signs %q, %v", again, err)
+		}
 		id := w.node("a").HostCertificates
 		if id == nil || id.Names[0] != "a" || id.Until.Unix() != int64(first.ValidBefore) {
 			t.Errorf("the status has %+v", id)

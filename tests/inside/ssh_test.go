@@ -223,12 +223,17 @@ func hostCertificatesOn(t *testing.T, n *node) {
 	}
 	n.Does("rm /etc/ssh/sshd_config.d/99-theirs.conf; systemctl show -P MainPID ssh > /root/pid")
 
-	seen := look(m)
-	if err := m.Apply(t.Context(), stepFor(d, site.FacetBase, seen), d, nil); err != nil {
-		t.Fatal(err)
+	certify := func(m driver.Machine) {
+		t.Helper()
+		step := stepFor(d, site.FacetBase, look(m))
+		step.Changes = []site.Change{{Field: "base." + field}}
+		if err := m.Apply(t.Context(), step, d, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
+	certify(m)
 	m.(driver.HostCertified).CertifyHost(by.certificates())
-	seen = look(m)
+	seen := look(m)
 	if have := seen.Facets[site.FacetBase].Have[field]; have != "n1, n1.example.org" || len(by.all) != 3 {
 		t.Fatalf("it has %q of %d that were signed; %v", have, len(by.all), seen.Facets[site.FacetBase].Cannot)
 	}
@@ -253,9 +258,7 @@ func hostCertificatesOn(t *testing.T, n *node) {
 	by.names = []string{"n1", "n1.example.net"} // other names: signed anew, and the old files go
 	d.References.HostNames, by.lines = by.names, map[string]string{}
 	m = open(pinned...)
-	if err := m.Apply(t.Context(), stepFor(d, site.FacetBase, look(m)), d, nil); err != nil {
-		t.Fatal(err)
-	}
+	certify(m)
 	n.Says("ls /etc/ssh/slipway-host | wc -l; cat /etc/ssh/slipway-host/* | ssh-keygen -L -f - | grep -c example.org || true", "3\n0")
 	if have := look(m).Facets[site.FacetBase].Have[field]; have != "n1, n1.example.net" {
 		t.Errorf("after other names it has %q", have)

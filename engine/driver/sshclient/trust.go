@@ -79,12 +79,12 @@ func (t trust) check(address string, key gossh.PublicKey) (by string, err error)
 		}
 	}
 	line := strings.TrimSpace(string(gossh.MarshalAuthorizedKey(key)))
-	if len(t.pinned)+len(t.authorities) == 0 {
-		return "", refused("no host key is pinned for %s; it shows %s; if that is its key, add `%s` to trust.hostKeys of the endpoint",
-			address, gossh.FingerprintSHA256(key), line)
-	}
 	if len(t.site.serials) > 0 {
 		return "", refused("%s had a host certificate of this site, and now shows the host key %s, which Slipway does not know; if somebody has made new host keys, put `%s` into trust.hostKeys of the endpoint; if not, somebody may be intercepting the connection",
+			address, gossh.FingerprintSHA256(key), line)
+	}
+	if len(t.pinned)+len(t.authorities) == 0 {
+		return "", refused("no host key is pinned for %s; it shows %s; if that is its key, add `%s` to trust.hostKeys of the endpoint",
 			address, gossh.FingerprintSHA256(key), line)
 	}
 	return "", refused("%s shows the host key %s, which is not one of the pinned ones; if the system was installed again, put `%s` into trust.hostKeys of the endpoint; if not, somebody may be intercepting the connection",
@@ -119,8 +119,12 @@ func has(keys []gossh.PublicKey, key gossh.PublicKey) bool {
 func (t trust) algorithms(plain bool) []string {
 	var first []string
 	all := gossh.SupportedAlgorithms().HostKeys
-	if len(t.authorities) > 0 || len(t.site.serials) > 0 && !plain {
-		first = slices.DeleteFunc(slices.Clone(all), func(a string) bool { return !strings.Contains(a, "-cert-v") })
+	certifies := func(a string) bool { return strings.Contains(a, "-cert-v") }
+	switch {
+	case len(t.authorities) > 0 || len(t.site.serials) > 0 && !plain:
+		first = slices.DeleteFunc(slices.Clone(all), func(a string) bool { return !certifies(a) })
+	case plain:
+		all = slices.DeleteFunc(all, certifies)
 	}
 	for _, key := range t.pinned {
 		if key.Type() == gossh.KeyAlgoRSA {
