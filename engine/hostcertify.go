@@ -158,7 +158,7 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 		case c.Line == "":
 			why = "none that counts for the host key " + item.Fingerprint(key)
 		case c.Authority != own:
-			why = "signed by the authority before"
+			why = "signed by an earlier authority"
 		case !slices.Equal(c.Names, n.References.HostNames):
 			why = "for other names: " + item.List(c.Names)
 		case !now.Before(c.Due()):

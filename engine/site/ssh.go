@@ -89,12 +89,12 @@ func (s *Site) hostNames(n *Node, links map[string]item.Link) []string {
 
 // HostCertificate is a certificate that was signed for a host key of a node's system.
 type HostCertificate struct {
-	// Key is the fingerprint of the host key, Authority that of who signed.
+	// Key is the host key, "ssh-ed25519 AAAA…", Authority the fingerprint of who signed.
 	Key       string `json:"key"`
 	Authority string `json:"authority"`
 	// Line is as ssh-keygen(1) writes it.
 	Line   string   `json:"line"`
-	Serial uint64   `json:"serial,string"`
+	Serial uint64   `json:"serial"`
 	Names  []string `json:"names"`
 	// Since is when it was signed, Until its last moment.
 	Since time.Time `json:"since"`

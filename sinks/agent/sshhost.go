@@ -46,6 +46,11 @@ func (m *machine) compareHost(n *site.Node, seen *site.Observed, hostKeys func()
 		return
 	}
 	want := m.items(n, site.FacetBase)[at].Fields["certificates"]
+	have := s.Have[hostField]
+	if have == want { // do not trust the machine's own claims
+		have = otherCertificates
+		s.Have[hostField] = have
+	}
 	by := m.hostCertificates()
 	if by.Valid == nil && by.Why == "" { // not the daemon
 		s.Unread = with(s.Unread, item.KindSSHHost, "only the daemon knows which host certificates it has signed")
@@ -63,13 +68,12 @@ func (m *machine) compareHost(n *site.Node, seen *site.Observed, hostKeys func()
 	case err == nil:
 		certificates, why, err = by.Valid(keys)
 	}
-	have := s.Have[hostField]
 	switch {
 	case err != nil:
 		cannot(&s, err, hostField)
 	case why == "" && have == item.HostDigest(certificates):
 		s.Have = with(s.Have, hostField, want)
-	case strings.HasPrefix(have, digestPrefix), have == want: // do not trust the machine's own claims
+	case strings.HasPrefix(have, digestPrefix), have == otherCertificates:
 		s.Have = with(s.Have, hostField, orElse(why, otherCertificates))
 	}
 	seen.Facets[site.FacetBase] = s
