@@ -129,7 +129,7 @@ func (t *told) proven() ([]string, error) {
 			Rest []byte `ssh:"rest"`
 		}
 		if err := gossh.Unmarshal(rest, &next); err != nil {
-			return nil, refused("the host tells of host keys that cannot be read")
+			return nil, refused("the host reports host keys that cannot be read")
 		}
 		rest = next.Rest
 		key, err := gossh.ParsePublicKey([]byte(next.Key))
@@ -147,7 +147,7 @@ func (t *told) proven() ([]string, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	case !ok:
-		return nil, refused("the host does not prove that it has the host keys that it tells of")
+		return nil, refused("the host does not prove that it has the host keys that it reports")
 	}
 	var lines []string
 	for _, key := range keys {
