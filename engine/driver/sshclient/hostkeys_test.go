@@ -173,8 +173,10 @@ func serveTelling(t *testing.T, tell []byte, prove func(session, asked []byte) (
 				}()
 				for c := range channels {
 					if ch, in, err := c.Accept(); err == nil {
-						go gossh.DiscardRequests(in)
-						defer ch.Close()
+						go func() {
+							defer ch.Close()
+							gossh.DiscardRequests(in)
+						}()
 					}
 				}
 			}()
