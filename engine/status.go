@@ -76,6 +76,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	}
 	s.Drafted = o.drafted
 	s.Sealed = w.sealLocked()
+	s.HostCertificates = w.hostIdentityLocked()
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {
 		s.Paused = p

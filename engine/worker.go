@@ -181,6 +181,7 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	before := w.job().memory.Recorded
 	r := before
 	change(&r)
+	r = r.WithIdentity(before)
 	if w.gone || reflect.DeepEqual(before, r) {
 		return nil
 	}

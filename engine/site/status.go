@@ -73,6 +73,8 @@ type NodeStatus struct {
 	Generation int      `json:"generation,omitempty"`
 	// Login is how Slipway last logged in to its system; nil where it did not.
 	Login *Login `json:"login,omitempty"`
+	// HostCertificates is how its system proves itself by certificate; nil where it has none that counts.
+	HostCertificates *HostIdentity `json:"hostCertificates,omitempty"`
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`

@@ -202,6 +202,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(text)
 		return err == nil && rc.Flush() == nil
 	}
+	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(sendWithin)) }() // for the end of the answer: the last one may be over
 	if !send([]byte("retry: 1000\n\n")) {
 		return
 	}

@@ -153,7 +153,7 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 // configured lists the items that the agent applies in the new system, by facet and all together.
 func configured(n *site.Node, facets []site.Facet, seen *site.Platform, get values) (applies []wire.Apply, all []item.Item, err error) {
 	for _, f := range facets {
-		items, missing := giveSecrets(withoutSecretFiles(n.ItemsOn(f, seen)), get, newHashes(get))
+		items, missing := giveSecrets(withoutProven(n.ItemsOn(f, seen)), get, newHashes(get))
 		if err := firstOf(missing); err != nil {
 			return nil, nil, refused("%w", err)
 		}
