@@ -50,6 +50,8 @@ type Config struct {
 	Proposer Proposer
 	// Meter measures how well the engine keeps up; may be nil.
 	Meter Meter
+	// Tracer follows the work on revisions; may be nil.
+	Tracer Tracer
 	// Anchor is where the term is published; nil for nowhere.
 	Anchor Anchor
 	// Branch writes the status to where the anchor reads; may be nil. It gets nothing before
