@@ -400,9 +400,8 @@ func (e *Engine) endRolloutLocked(dropped []string) {
 		return
 	}
 	e.traceLeftLocked()
-	r.Done, r.Dropped = r.count[done], dropped
 	e.traceRolloutLocked(traceEnded)
-	r.Ended, r.saved = time.Now(), false
+	r.Done, r.Dropped, r.Ended, r.saved = r.count[done], dropped, time.Now(), false
 	e.ended = append(e.ended[max(0, len(e.ended)-maxEnded+1):], r.RolloutStatus)
 	e.Meter.Ended(r.RolloutStatus)
 	e.note(site.Event{Kind: site.EventRollout, Revision: r.Revision.ID, Took: site.Duration(r.Ended.Sub(r.Since)),
