@@ -45,6 +45,7 @@ type runFlags struct {
 	netboot                                     netbootFlags
 	listens                                     agentFlags
 	api                                         apiFlags
+	traces                                      traceFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -59,7 +60,8 @@ func (a *app) runCommand() *cobra.Command {
 			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
 			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
 			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
-			"--web browsers can do the same on a page.\n" + exitHelp,
+			"--web browsers can do the same on a page. With --traces it sends traces of rollouts to a\n" +
+			"collector of OpenTelemetry.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -89,6 +91,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.netboot.add(flags)
 	f.listens.add(flags)
 	f.api.add(flags)
+	f.traces.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -102,7 +105,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), checkHelpers(f.agents)); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.traces.check(), checkHelpers(f.agents)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -196,6 +199,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			c.NetBoots = starts
 		}
 	}
+	spans, err := f.traces.open(name, secrets, func(err error) { e.Problem("traces", err) }, out.metrics, log)
+	if err != nil {
+		return err
+	}
+	c.Tracer = tracer(spans)
 	if c.Reporters, err = out.reporters(f, name, secrets, log); err != nil {
 		return err
 	}
@@ -238,7 +246,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		parts = append(parts, func(ctx context.Context) error { return answers.run(ctx, keeper{e, files}, log) })
 	}
 	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
-	return runAll(ctx, log, append(parts, e.Run,
+	return runAll(ctx, log, append(parts, traced(spans, e.Run),
 		func(ctx context.Context) error {
 			return control.Serve(ctx, control.Socket(f.state), f.socketGroup, keeper{e, files}, log)
 		},

@@ -67,15 +67,14 @@ func idOf(trace []byte, p site.TracePart) []byte {
 	return sum[:8]
 }
 
-// parentOf is what a part belongs to, as far as its ID needs it.
+// parentOf is what a part belongs to, as far as its ID needs it. A node belongs to the revision, which is sent at once:
+// the span of a rollout comes at its end, hours later perhaps.
 func parentOf(p site.TracePart) (parent site.TracePart, has bool) {
 	switch {
 	case p.Kind == site.TraceRevision:
 		return parent, false
-	case p.Rollout.IsZero() || p.Kind == site.TraceRollout:
+	case p.Rollout.IsZero() || p.Kind == site.TraceRollout || p.Kind == site.TraceNode:
 		return site.TracePart{Kind: site.TraceRevision}, true
-	case p.Kind == site.TraceNode:
-		return site.TracePart{Kind: site.TraceRollout, Rollout: p.Rollout}, true
 	}
 	return site.TracePart{Kind: site.TraceNode, Rollout: p.Rollout, Node: p.Node}, true
 }
@@ -103,6 +102,9 @@ func attributes(p site.TracePart) []*commonpb.KeyValue {
 	}
 	add("slipway.node", p.Node)
 	add("slipway.why", p.Why)
+	if !p.Rollout.IsZero() {
+		add("slipway.rollout", p.Rollout.UTC().Format(time.RFC3339))
+	}
 	switch p.Kind {
 	case site.TraceRevision:
 		add("slipway.subject", p.Revision.Subject)

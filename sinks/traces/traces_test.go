@@ -113,11 +113,11 @@ func TestATraceOfARevision(t *testing.T) {
   fetch 1s outcome="ok" revision="4f9c2f6a6a0f" site="lab"
   evaluate 2s outcome="ok" revision="4f9c2f6a6a0f" site="lab"
   plan 1s nodes="12" outcome="ok" revision="4f9c2f6a6a0f" site="lab"
-  rollout 37s nodes="1" nodes.done="1" nodes.failed="0" outcome="converged" revision="4f9c2f6a6a0f" site="lab"
-    node n1 31s node="n1" outcome="in-sync" revision="4f9c2f6a6a0f" site="lab"
-      step install-packages 10s action="install-packages" attempt="1" driver="ssh" facet="packages" impact="interrupts" node="n1" outcome="busy" resumed="false" revision="4f9c2f6a6a0f" site="lab" why="the package manager is locked" FAILED
-      wait retrying 5s gate="the package manager is locked" node="n1" outcome="over" person="false" revision="4f9c2f6a6a0f" site="lab" state="retrying"
-      step install-packages 15s action="install-packages" attempt="2" driver="ssh" facet="packages" impact="interrupts" node="n1" outcome="ok" resumed="true" revision="4f9c2f6a6a0f" site="lab"
+  rollout 37s nodes="1" nodes.done="1" nodes.failed="0" outcome="converged" revision="4f9c2f6a6a0f" rollout="2026-03-01T12:00:04Z" site="lab"
+  node n1 31s node="n1" outcome="in-sync" revision="4f9c2f6a6a0f" rollout="2026-03-01T12:00:04Z" site="lab"
+    step install-packages 10s action="install-packages" attempt="1" driver="ssh" facet="packages" impact="interrupts" node="n1" outcome="busy" resumed="false" revision="4f9c2f6a6a0f" rollout="2026-03-01T12:00:04Z" site="lab" why="the package manager is locked" FAILED
+    wait retrying 5s gate="the package manager is locked" node="n1" outcome="over" person="false" revision="4f9c2f6a6a0f" rollout="2026-03-01T12:00:04Z" site="lab" state="retrying"
+    step install-packages 15s action="install-packages" attempt="2" driver="ssh" facet="packages" impact="interrupts" node="n1" outcome="ok" resumed="true" revision="4f9c2f6a6a0f" rollout="2026-03-01T12:00:04Z" site="lab"
   step power-on 1s action="power-on" attempt="1" driver="redfish" facet="power" impact="online" node="n2" outcome="ok" resumed="false" revision="4f9c2f6a6a0f" site="lab"
 `
 	// The second daemon does not know of the first: the trace is the same, however its parts are divided.
