@@ -126,6 +126,7 @@ type Engine struct {
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
 	acted        chan struct{} // wakes the loop of incidents
+	unevaluated  string        // the revision whose evaluation has failed last; of the following loop
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal

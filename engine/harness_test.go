@@ -310,6 +310,7 @@ type commits struct {
 	away    error
 	asked   int // evaluations
 	hangs   bool
+	fails   error // evaluations
 }
 
 func (c *commits) add(s *site.Site, findings []site.Finding) {
@@ -391,6 +392,13 @@ func (c *commits) Fetch(context.Context) (site.Revision, error) {
 	return c.current, c.away
 }
 
+// fail has evaluations fail; nil ends that.
+func (c *commits) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails = err
+}
+
 // hang has evaluations never end.
 func (c *commits) hang() {
 	c.mu.Lock()
@@ -409,6 +417,9 @@ func (c *commits) evaluate(ctx context.Context, r site.Revision) (*site.Site, []
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
+	if c.fails != nil {
+		return nil, nil, c.fails
+	}
 	return c.designs[r.ID], c.broken[r.ID], nil
 }
 

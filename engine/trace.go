@@ -20,8 +20,17 @@ func (e *Engine) trace(w site.TracePart) {
 // until returns the span from a time to now.
 func until(began time.Time) site.Span { return site.Span{From: began, To: time.Now()} }
 
-// traceEvaluation reports that a revision was fetched and evaluated.
+// traceEvaluation reports that a revision was fetched and evaluated. An evaluation that fails is tried again at each
+// poll, and reported once.
 func (e *Engine) traceEvaluation(rev site.Revision, began, fetched time.Time, findings []site.Finding, err error) {
+	failed := ""
+	if err != nil {
+		failed = rev.ID
+	}
+	if failed != "" && failed == e.unevaluated || errors.Is(err, context.Canceled) {
+		return
+	}
+	e.unevaluated = failed
 	e.trace(site.TracePart{Kind: site.TraceFetch, Revision: rev, Span: site.Span{From: began, To: fetched}, Outcome: "ok"})
 	w := site.TracePart{Kind: site.TraceEvaluate, Revision: rev, Span: until(fetched), Outcome: "ok"}
 	switch {

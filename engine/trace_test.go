@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -202,9 +203,10 @@ func TestATraceGoesOnAfterARestart(t *testing.T) {
 	}, "n1")
 }
 
-// resetting is a driver whose connections are cut at the next steps.
+// resetting is a driver whose next steps fail.
 type resetting struct {
 	driver.Driver
+	err  error
 	left atomic.Int64 // steps
 }
 
@@ -224,7 +226,7 @@ func (m resetMachine) Unwrap() any { return m.Machine }
 
 func (m resetMachine) Apply(ctx context.Context, s site.Step, n *site.Node, may driver.Permit) error {
 	if m.by.left.Add(-1) >= 0 {
-		return fmt.Errorf("%w: connection reset by peer", driver.ErrUnreachable)
+		return m.by.err
 	}
 	return m.Machine.Apply(ctx, s, n, may)
 }
@@ -233,7 +235,7 @@ func TestTriesOfAStepAreCounted(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
 		p := &parts{}
 		w.tracer = p
-		cuts := &resetting{Driver: w.fleet.OSDriver()}
+		cuts := &resetting{Driver: w.fleet.OSDriver(), err: fmt.Errorf("%w: connection reset by peer", driver.ErrUnreachable)}
 		w.systems = cuts
 		d := w.serving("n1")
 		cuts.left.Store(3)
@@ -300,4 +302,65 @@ func TestDriftIsTraced(t *testing.T) {
 		}
 		p.whole(t)
 	}, "n1")
+}
+
+// A failing evaluation is tried at each poll, and a trace does not grow by that.
+func TestAnEvaluationThatFailsIsTracedOnce(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		p := &parts{}
+		w.tracer = p
+		d := w.serving("n1")
+		fails := errors.New("the worker was killed: out of memory")
+		w.source.fail(fails)
+		w.patch(d, "2", nil)
+		w.after(10 * time.Minute)
+		rev := w.source.newest()
+		if x := p.one(t, rev, site.TraceEvaluate, ""); x.Outcome != "error" || !x.Failed || !strings.Contains(x.Why, "out of memory") {
+			t.Errorf("evaluation is %+v", x)
+		}
+		if len(p.of(rev, site.TraceRevision, "")) > 0 {
+			t.Error("the revision was decided on")
+		}
+		w.source.fail(nil)
+		w.after(time.Minute)
+		p.one(t, rev, site.TraceRevision, "")
+		if got := p.of(rev, site.TraceEvaluate, ""); len(got) != 2 || got[1].Outcome != "ok" {
+			t.Errorf("evaluations are %+v", got)
+		}
+		p.whole(t)
+	}, "n1")
+}
+
+// A node that fails is reported when its rollout ends, and one that was done before a restart is not
+// reported again.
+func TestFailedAndDoneNodesAreTracedOnce(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		p := &parts{}
+		w.tracer = p
+		cuts := &resetting{Driver: w.fleet.OSDriver(), err: fmt.Errorf("%w: no such package", driver.ErrRefused)}
+		w.systems = cuts
+		d := w.serving(names(3)...)
+		cuts.left.Store(1) // the first node alone
+		w.patch(d, "2", func(d *site.Site) { d.Rollout.MaxFailures, d.Rollout.MaxUnavailable = "3", "2" })
+		rev := w.source.newest()
+		w.until("one is done", 20*time.Minute, func() bool { return w.rollout().Done == 1 })
+		w.down()
+		w.up()
+		w.after(30 * time.Minute)
+		outcomes := map[string]int{}
+		for _, name := range names(3) {
+			x := p.one(t, rev, site.TraceNode, name)
+			outcomes[x.Outcome]++
+			if x.Failed != (x.Outcome == "failed") || x.Failed && !strings.Contains(x.Why, "no such package") {
+				t.Errorf("%s is %+v", name, x)
+			}
+		}
+		if outcomes["failed"] != 1 || outcomes["in-sync"] != 2 {
+			t.Errorf("nodes ended %v", outcomes)
+		}
+		if x := p.one(t, rev, site.TraceRollout, ""); x.Outcome != "incomplete" || x.Lost != 1 || x.Done != 2 || !x.Failed {
+			t.Errorf("rollout is %+v", x)
+		}
+		p.whole(t)
+	}, names(3)...)
 }

@@ -34,7 +34,7 @@ func spanOf(siteName string, p site.TracePart) *tracepb.Span {
 	trace := traceOf(siteName, p.Revision.ID)
 	s := &tracepb.Span{
 		TraceId: trace, SpanId: idOf(trace, p), Name: clean(nameOf(p)), Kind: tracepb.Span_SPAN_KIND_INTERNAL, Flags: sampled,
-		StartTimeUnixNano: nanos(p.From), EndTimeUnixNano: nanos(p.To), Attributes: attributes(p),
+		StartTimeUnixNano: nanos(p.From), EndTimeUnixNano: max(nanos(p.From), nanos(p.To)), Attributes: attributes(p),
 	}
 	if parent, has := parentOf(p); has {
 		s.ParentSpanId = idOf(trace, parent)
