@@ -17,19 +17,19 @@ const (
 // them as they are: the engine has its lock meanwhile.
 type queue struct {
 	mu                     sync.Mutex
-	parts                  []site.TracePart
+	parts                  []*site.TracePart
 	bytes                  int
 	sent, refused, dropped int64
 }
 
 // sizeOf is about how many bytes a part takes in memory.
-func sizeOf(p site.TracePart) int {
+func sizeOf(p *site.TracePart) int {
 	const fixed = 512
 	return fixed + len(p.Revision.ID) + len(p.Revision.Subject) + len(p.Node) + len(p.Why) + len(p.Gate) + len(p.Release)
 }
 
 // add adds a part. Where there is no room, the oldest ones make it.
-func (q *queue) add(s site.TracePart) {
+func (q *queue) add(s *site.TracePart) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.parts = append(q.parts, s)
@@ -44,16 +44,16 @@ func (q *queue) makeRoomLocked() {
 	}
 }
 
-func (q *queue) popLocked() site.TracePart {
+func (q *queue) popLocked() *site.TracePart {
 	s := q.parts[0]
-	q.parts[0] = site.TracePart{} // the array outlives it
+	q.parts[0] = nil // the array outlives it
 	q.parts = q.parts[1:]
 	q.bytes -= sizeOf(s)
 	return s
 }
 
 // take removes the oldest parts, as many as one request may have.
-func (q *queue) take() (batch []site.TracePart) {
+func (q *queue) take() (batch []*site.TracePart) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.parts) > 0 && len(batch) < maxBatch {
@@ -63,7 +63,7 @@ func (q *queue) take() (batch []site.TracePart) {
 }
 
 // putBack returns parts that were not sent, as far as there is room.
-func (q *queue) putBack(batch []site.TracePart) {
+func (q *queue) putBack(batch []*site.TracePart) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.parts = append(batch, q.parts...)

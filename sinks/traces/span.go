@@ -20,10 +20,10 @@ const maxText = 500
 // sampled is the flag of a span that is recorded (W3C Trace Context, trace-flags).
 const sampled = 1
 
-func spansOf(siteName string, parts []site.TracePart) []*tracepb.Span {
+func spansOf(siteName string, parts []*site.TracePart) []*tracepb.Span {
 	spans := make([]*tracepb.Span, len(parts))
 	for i, p := range parts {
-		spans[i] = spanOf(siteName, p)
+		spans[i] = spanOf(siteName, *p)
 	}
 	return spans
 }

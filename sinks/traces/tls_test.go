@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/tests/collector"
 )
 
-func oneSpan(p site.TracePart) []*tracepb.Span { return spansOf("lab", []site.TracePart{p}) }
+func oneSpan(p site.TracePart) []*tracepb.Span { return spansOf("lab", []*site.TracePart{&p}) }
 
 // A collector that this host does not trust gets nothing.
 func TestTheCertificateIsVerified(t *testing.T) {

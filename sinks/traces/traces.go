@@ -116,7 +116,7 @@ func (x *Exporter) Trace(p site.TracePart) {
 	if p.Kind == site.TraceRevision {
 		x.Log.Info("revision traced", "site", x.Site, "revision", p.Revision.Short(), "trace", fmt.Sprintf("%x", traceOf(x.Site, p.Revision.ID)))
 	}
-	x.queue.add(p)
+	x.queue.add(&p)
 	select {
 	case x.wake <- struct{}{}:
 	default:
@@ -166,7 +166,7 @@ func (x *Exporter) awaitSpans(ctx context.Context) bool {
 }
 
 // deliver sends a batch until the collector takes or refuses it, and puts it back if the context ends before.
-func (x *Exporter) deliver(ctx context.Context, batch []site.TracePart) {
+func (x *Exporter) deliver(ctx context.Context, batch []*site.TracePart) {
 	for spans := spansOf(x.Site, batch); ; {
 		rejected, err := x.post(ctx, spans)
 		if ctx.Err() != nil && err != nil && rejected == 0 {

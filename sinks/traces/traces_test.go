@@ -403,3 +403,16 @@ func TestTextsAreClean(t *testing.T) {
 		t.Errorf("the name is %d bytes", len(s.Name))
 	}
 }
+
+// What a part costs the engine, which has its lock meanwhile: the collector is away, and the queue gets full.
+func BenchmarkTrace(b *testing.B) {
+	x, err := New(Config{Site: "lab", URL: "https://collector.example.org", Problem: func(error) {}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	part := step(1)
+	part.Gate = "it waits for the canaries (storage-1) to be in-sync for 5s"
+	for b.Loop() {
+		x.Trace(part)
+	}
+}
