@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,6 +123,9 @@ func TestARevisionIsTraced(t *testing.T) {
 		}
 		wait := waits[0]
 		for _, x := range waits {
+			if strings.HasPrefix(x.Gate, string(site.ActionPackages)) || x.Gate == "its design has changed" {
+				t.Errorf("a step is a wait: %+v", x)
+			}
 			if x.To.Sub(x.From) > wait.To.Sub(wait.From) {
 				wait = x
 			}
@@ -184,6 +188,11 @@ func TestATraceGoesOnAfterARestart(t *testing.T) {
 		}
 		if took := long.To.Sub(long.From); took < 80*time.Minute || !strings.Contains(long.Gate, "approv") || long.State != site.Blocked {
 			t.Errorf("the longest wait took %s: %+v", took, long)
+		}
+		if !slices.ContainsFunc(p.of(rev, site.TraceWait, "n1"), func(x site.TracePart) bool {
+			return x.State == site.Progressing && x.To.Sub(x.From) > 3*time.Minute
+		}) {
+			t.Error("nobody waited for the installer")
 		}
 		if x := p.one(t, rev, site.TraceRollout, ""); !x.Rollout.Equal(began) || !x.From.Equal(began) {
 			t.Errorf("rollout began %s, and is %+v", began, x)
