@@ -66,8 +66,8 @@ type Term struct {
 	lapse    context.Context // ends when the deadline has passed
 	lapsed   context.CancelFunc
 	timer    *time.Timer
-	lost     chan struct{}
-	ended    bool // lost or released
+	lost     chan struct{} // closed when the term is over
+	ended    bool          // lost or released
 }
 
 // Acquire begins a new term, even during the lease of an earlier one. Only one
@@ -205,9 +205,6 @@ func (t *Term) Release(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Lost is closed when the term is over.
-func (t *Term) Lost() <-chan struct{} { return t.lost }
 
 // Deadline is the time until which writes may be sent. Each renewal extends it.
 func (t *Term) Deadline() time.Time {

@@ -188,13 +188,7 @@ func erasureOf(e item.Erasure, l item.Layout) (item.Erasure, bool) {
 }
 
 // long is an agent's text, printable and bounded.
-func long(s string) string {
-	s = site.Printable(s)
-	if r := []rune(s); len(r) > longestWhy {
-		s = string(r[:longestWhy]) + "…"
-	}
-	return s
-}
+func long(s string) string { return site.Shorten(site.Printable(s), longestWhy) }
 
 // said formats a progress as one line.
 func said(p wire.Progress) string {

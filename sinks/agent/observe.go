@@ -415,10 +415,7 @@ func (m *machine) noRoot(a answer) error {
 
 // brief makes foreign text one line of bounded length.
 func brief(text string) string {
-	text = site.Printable(strings.TrimSpace(text))
-	if r := []rune(text); len(r) > 400 {
-		return string(r[:400]) + "…"
-	}
+	text = site.Shorten(site.Printable(strings.TrimSpace(text)), 400)
 	if text == "" {
 		return "nothing"
 	}

@@ -97,13 +97,7 @@ func accountOf(path string, o object) account {
 }
 
 // userName is a user name as it is shown: of those that no BMC takes, the beginning.
-func userName(name string) string {
-	const most = 64
-	if r := []rune(printable(name)); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return printable(name)
-}
+func userName(name string) string { return site.Shorten(printable(name), 64) }
 
 // named are the accounts of a name: more than one on a BMC that lets two have it.
 func (a accounts) named(user string) (all []account) {

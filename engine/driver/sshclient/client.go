@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -201,51 +200,6 @@ func (c *Client) handshake(conn net.Conn, l login) (*gossh.Client, error) {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	return gossh.NewClient(sc, channels, requests), nil
-}
-
-// Run runs one command on a connection of its own and returns what it printed,
-// at most MaxOutput. Its exit status says nothing: what could be read is in the
-// output. The context's end closes the connection, which ends whatever waits
-// for it.
-func (c *Client) Run(ctx context.Context, command string) ([]byte, error) {
-	client, err := c.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	defer context.AfterFunc(ctx, func() { client.Close() })()
-	output, err := c.execute(client, command)
-	if err == nil || errors.Is(err, driver.ErrRefused) {
-		return output, err
-	}
-	return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
-}
-
-func (c *Client) execute(client *gossh.Client, command string) ([]byte, error) {
-	session, err := client.NewSession()
-	if err != nil {
-		return nil, err
-	}
-	defer session.Close()
-	stdout, err := session.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := session.Start(command); err != nil {
-		return nil, err
-	}
-	output, err := io.ReadAll(io.LimitReader(stdout, MaxOutput+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(output) > MaxOutput {
-		return nil, refused("the system at %s answered with more than %d KiB", c.address, MaxOutput>>10)
-	}
-	var status *gossh.ExitError
-	if err := session.Wait(); err != nil && !errors.As(err, &status) {
-		return nil, err
-	}
-	return output, nil
 }
 
 func refused(format string, args ...any) error {
