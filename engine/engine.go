@@ -50,6 +50,8 @@ type Config struct {
 	Proposer Proposer
 	// Meter measures how well the engine keeps up; may be nil.
 	Meter Meter
+	// Tracer follows the work on revisions; may be nil.
+	Tracer Tracer
 	// Anchor is where the term is published; nil for nowhere.
 	Anchor Anchor
 	// Branch writes the status to where the anchor reads; may be nil. It gets nothing before
@@ -124,6 +126,7 @@ type Engine struct {
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
 	acted        chan struct{} // wakes the loop of incidents
+	unevaluated  string        // the revision whose evaluation has failed last; of the following loop
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal

@@ -63,7 +63,9 @@ func (e *Engine) pollEveryLocked() time.Duration {
 func (e *Engine) poll(ctx context.Context) {
 	fctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
+	began := time.Now()
 	rev, err := e.Source.Fetch(fctx)
+	fetched := time.Now()
 	e.setProblem("source", err)
 	if err == nil {
 		e.mu.Lock()
@@ -75,20 +77,23 @@ func (e *Engine) poll(ctx context.Context) {
 	}
 	design, findings, err := e.Evaluate(ctx, rev)
 	e.setProblem("evaluation", err)
+	named := rev
+	named.Files = nil
+	e.traceEvaluation(named, began, fetched, findings, err)
 	if err != nil {
 		return
 	}
 	design, findings = placement.PlaceEvaluated(design, findings, e.placed())
-	named := rev
-	named.Files = nil
 	if site.HasErrors(findings) {
 		e.refuse(named, findings)
+		e.traceRefused(named, began, findings)
 		return
 	}
 	if e.queues(named) {
 		return
 	}
 	e.setProblem("records", e.accept(ctx, named, design, findings))
+	e.traceInForce(named, began)
 }
 
 func (e *Engine) isNew(rev site.Revision) bool {
@@ -192,7 +197,9 @@ func (e *Engine) putInForce(rev site.Revision, design *site.Site, findings []sit
 		}
 	}
 	e.countOthersLocked()
+	planned := time.Now()
 	e.planLocked()
+	e.tracePlanLocked(planned)
 	if same {
 		e.keepRolloutLocked()
 	} else {

@@ -35,6 +35,7 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	shown := site.Shown{State: s.State, Reason: s.Reason, Since: s.Since}
 	fresh := shown != w.memory.Recorded.Last
 	changed := !sameStatus(s, w.status)
+	w.traceWaitedLocked(s)
 	w.status = s
 	tell := w.note
 	if s.Person && !w.blind { // a failed look was reported when it failed

@@ -62,6 +62,9 @@ func TestMain(m *testing.M) {
 //	bomb FILE N     writes CUE that nests N bytes deep
 //	certs DIR       writes certificates of an authority, a server and persons
 //	api             puts the URL of the daemon's --api into $API
+//	collector       starts a collector of traces, and puts its URL into
+//	                $COLLECTOR; then "collector away" and "collector back"
+//	spans RE        waits for the traces that it took to match, as ./spans
 //	page RE PATH    asks the daemon's --listen address for a page until its
 //	                status and body match
 //
@@ -99,7 +102,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
-			"page": pageCmd, "certs": certsCmd, "api": apiCmd, "issuer": issuerCmd,
+			"page": pageCmd, "certs": certsCmd, "api": apiCmd, "issuer": issuerCmd, "collector": collectorCmd, "spans": spansCmd,
 		},
 	})
 }
@@ -147,6 +150,7 @@ type stage struct {
 	bin         string
 	lab, daemon *program
 	issuer      *oidc.Provider
+	sink        *sink // of traces; nil for none
 }
 
 func stageOf(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }

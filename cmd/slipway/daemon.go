@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent"
 	"github.com/slipway-gitops/slipway/sinks/commit"
 	"github.com/slipway-gitops/slipway/sinks/netboot"
+	"github.com/slipway-gitops/slipway/sinks/traces"
 )
 
 // daemon is what `slipway run` consists of. It is opened in the order of its fields, and closed in
@@ -41,6 +42,7 @@ type daemon struct {
 	files     *artifact.Service // nil with --observe
 	listener  *agent.Service    // nil without --ramdisk
 	starts    *agentBoots       // nil where no agent starts over the network
+	spans     *traces.Exporter  // nil without --traces
 	engine    *engine.Engine
 	boots     *netboot.Service // nil without --netboot
 }
@@ -171,8 +173,12 @@ func (d *daemon) openInstalls(ctx context.Context, c *engine.Config) (err error)
 	return nil
 }
 
-// openReports opens what is told of the site: people, the status branch, and branches that propose drift.
+// openReports opens what is told of the site: a collector of traces, people, the status branch, and branches that propose drift.
 func (d *daemon) openReports(c *engine.Config) (err error) {
+	if d.spans, err = d.traces.open(d.name, d.secrets, func(err error) { d.engine.Problem("traces", err) }, d.out.metrics, d.log); err != nil {
+		return err
+	}
+	c.Tracer = tracer(d.spans)
 	if c.Reporters, err = d.out.reporters(d.runFlags, d.name, d.secrets, d.log); err != nil || d.remote == nil {
 		return err
 	}
@@ -211,7 +217,7 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 		d.answers.Problem = func(err error) { d.engine.Problem("access file", err) }
 		parts = append(parts, func(ctx context.Context) error { return d.answers.run(ctx, commands, d.log) })
 	}
-	return append(parts, d.engine.Run,
+	return append(parts, traced(d.spans, d.engine.Run),
 		func(ctx context.Context) error {
 			return control.Serve(ctx, control.Socket(d.state), d.socketGroup, commands, d.log)
 		},

@@ -23,6 +23,7 @@ type runFlags struct {
 	netboot                                     netbootFlags
 	listens                                     agentFlags
 	api                                         apiFlags
+	traces                                      traceFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -37,7 +38,8 @@ func (a *app) runCommand() *cobra.Command {
 			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
 			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
 			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
-			"--web browsers can do the same on a page.\n" + exitHelp,
+			"--web browsers can do the same on a page. With --traces it sends traces of rollouts to a\n" +
+			"collector of OpenTelemetry.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -67,6 +69,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.netboot.add(flags)
 	f.listens.add(flags)
 	f.api.add(flags)
+	f.traces.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -107,7 +110,7 @@ func (f *runFlags) check() error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	return cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), checkHelpers(f.agents))
+	return cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.traces.check(), checkHelpers(f.agents))
 }
 
 func (a *app) logger(verbose bool) *slog.Logger {

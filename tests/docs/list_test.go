@@ -63,6 +63,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/compromise.md", "slipway ", "it switches machines off, and no daemon runs; tests/script/incident.txtar has one"},
 	{"docs/metrics.md", "slipway run …", "the page leaves its flags out"},
 	{"docs/notifications.md", "slipway run …", "the page leaves its flags out"},
+	{"docs/traces.md", "slipway run …", "the page leaves its flags out; tests/script/traces.txtar sends traces"},
 }
 
 // notRun is the reason why a command is not run.
