@@ -333,7 +333,7 @@ func (c *call) forward(out *eventWriter, s *stream, after uint64, eyes *sight) {
 func (c *call) stillMay() bool {
 	if again := identifierOf(c.r.Context()); again != nil {
 		who, err := again(c.r)
-		if err != nil || who != c.caller {
+		if err != nil || !who.Is(c.caller) {
 			return false
 		}
 	}
