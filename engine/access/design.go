@@ -144,6 +144,19 @@ func (r reach) nodes() map[string]string {
 	return all
 }
 
+// common are the nodes where the verb may be used by both. It is not for what is whole by both.
+func (r reach) common(other reach) map[string]string {
+	both := map[string]string{}
+	for _, nodes := range []map[string]string{r.nodes(), other.nodes()} {
+		for name, machine := range nodes {
+			if r.meets(other, name) {
+				both[name] = machine
+			}
+		}
+	}
+	return both
+}
+
 // without are the nodes of a that b does not have, or has with another machine.
 func without(a, b map[string]string) (names []string) {
 	for name, machine := range a {
@@ -181,27 +194,58 @@ func holdersOf(all ...site.Granted) (some []holder) {
 	return slices.Compact(some)
 }
 
-// Changes says who may do more or less by another design, a sentence for each who and where. What is the
-// same for several verbs is one sentence.
-func Changes(before, after site.Granted) (all []string) {
+// Changes says who may do more by another design, and who may do less, a sentence for each who and where.
+func Changes(before, after site.Granted) (more, less []string) {
 	for _, h := range holdersOf(before, after) {
-		was, is := h.rolesIn(before), h.rolesIn(after)
-		all = append(all, h.changes("may now", func(v Verb) (reach, reach) { return reachOf(before, was, v), reachOf(after, is, v) })...)
-		all = append(all, h.changes("may no longer", func(v Verb) (reach, reach) { return reachOf(after, is, v), reachOf(before, was, v) })...)
+		was := func(v Verb) reach { return reachOf(before, h.rolesIn(before), v) }
+		is := func(v Verb) reach { return reachOf(after, h.rolesIn(after), v) }
+		more = append(more, h.changes("may now", was, is)...)
+		less = append(less, h.changes("may no longer", is, was)...)
 	}
-	return all
+	return more, less
+}
+
+// Both is what both grant. Its roles are named for what they allow.
+func Both(a, b site.Granted) site.Granted {
+	g := site.Granted{Roles: map[string]site.GrantedRole{}, People: map[string][]string{}, Groups: map[string][]string{}, Tokens: map[string][]string{}}
+	for _, h := range holdersOf(a, b) {
+		var roles []site.GrantedRole
+		for _, m := range Verbs {
+			x, y := reachOf(a, h.rolesIn(a), m.Verb), reachOf(b, h.rolesIn(b), m.Verb)
+			role := site.GrantedRole{Verbs: []string{string(m.Verb)}, Whole: x.isWhole() && y.isWhole()}
+			if !role.Whole {
+				role.Nodes = x.common(y)
+			}
+			if !role.Whole && len(role.Nodes) == 0 {
+				continue
+			}
+			i := slices.IndexFunc(roles, func(r site.GrantedRole) bool { return r.Whole == role.Whole && maps.Equal(r.Nodes, role.Nodes) })
+			if i < 0 {
+				roles = append(roles, role)
+				continue
+			}
+			roles[i].Verbs = append(roles[i].Verbs, string(m.Verb))
+		}
+		for _, r := range roles {
+			slices.Sort(r.Verbs)
+			name := site.Granted{Roles: map[string]site.GrantedRole{"": r}}.Digest()
+			g.Roles[name] = r
+			of := []map[string][]string{g.People, g.Groups, g.Tokens}[h.kind]
+			of[h.name] = append(of[h.name], name)
+		}
+	}
+	return g
 }
 
 // changes says where a holder may do something by one reach and not by the other.
-func (h holder) changes(may string, of func(Verb) (less, more reach)) (all []string) {
+func (h holder) changes(may string, less, more func(Verb) reach) (all []string) {
 	type where struct {
 		text  string
 		verbs []string
 	}
 	var places []where
 	for _, m := range Verbs {
-		less, more := of(m.Verb)
-		text := gained(less, more)
+		text := gained(less(m.Verb), more(m.Verb))
 		if text == "" {
 			continue
 		}

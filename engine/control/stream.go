@@ -337,7 +337,7 @@ func (c *call) stillMay() bool {
 			return false
 		}
 	}
-	c.policy = c.policyNow()
+	c.policy = c.policyNow(c.site)
 	return c.authorize() == nil
 }
 
