@@ -151,8 +151,8 @@ func TestDenialNamesTheRole(t *testing.T) {
 		want    string
 	}{
 		{now, Caller{Kind: Person, Name: "bob"}, "n1", "allows it"},
-		{now, Caller{Kind: Token, Name: "ci"}, "n1", "these roles would, without bounds or within them: admin (access file), oncall (design)"},
-		{now, Caller{Kind: Person, Name: "ana"}, "n3", "within them: admin (access file)"},
+		{now, Caller{Kind: Token, Name: "ci"}, "n1", "that needs one of the roles admin (access file), oncall (design)"},
+		{now, Caller{Kind: Person, Name: "ana"}, "n3", "one of the roles admin (access file)"},
 		{later, Caller{Kind: Person, Name: "ana"}, "n3", "was not approved: `slipway grant` shows it"},
 	} {
 		err := p.With(Design{"berlin", now.Granted(), x.inForce.Granted()}).Allows(x.c, Pause, Target{Site: "berlin", Node: x.node})

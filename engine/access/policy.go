@@ -225,9 +225,9 @@ func (p *Policy) needed(c Caller, v Verb, t Target) string {
 	case waits:
 		return ", and what the design says about that was not approved: `slipway grant` shows it"
 	case len(roles) == 0:
-		return "; no role would"
+		return "; no role allows that"
 	}
-	return "; these roles would, without bounds or within them: " + say.Some(roles, mostNamed)
+	return "; that needs one of the roles " + say.Some(roles, mostNamed)
 }
 
 // ErrDenied is wrapped when a caller may not do something.
