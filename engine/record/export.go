@@ -298,7 +298,7 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 			return err
 		}
 	}
-	if err := s.PutGranted(ctx, site.GrantedState{}); err != nil {
+	if err := s.forget(ctx, grantedKey); err != nil {
 		return err
 	}
 	for _, i := range snap.Incidents {
