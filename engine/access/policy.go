@@ -102,7 +102,7 @@ func (p *Policy) addLimit(words []string) error {
 		key, values, isBound := strings.Cut(word, "=")
 		switch _, isVerb := meaningOf(Verb(word)); {
 		case isBound && key != "site":
-			return fmt.Errorf("%q is no bound of design, which has site= alone: which node is in which rack and role says the design itself", key+"=")
+			return fmt.Errorf("%q does not bound what the design may grant, since the design itself says which node is in which rack and role: write site=, or leave it out", key+"=")
 		case isBound:
 			if err := within.bound(key, values); err != nil {
 				return err

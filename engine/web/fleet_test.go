@@ -47,7 +47,7 @@ type fleet struct {
 	plans []site.NodePlan
 	// granted is what people have approved of the design's access, which is in force as it is.
 	granted site.GrantedState
-	now   time.Time
+	now     time.Time
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
