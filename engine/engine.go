@@ -136,6 +136,7 @@ type Engine struct {
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time
 	handling     sync.Mutex // one change of the incidents at a time
+	granting     sync.Mutex // one change of what was approved of access at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -188,6 +189,11 @@ type Engine struct {
 	written   time.Time // when the status branch was last written; likewise
 	// incidents are by ID; they change only with handling held, and what is in them never does.
 	incidents map[string]site.IncidentState
+	// granted is what people have approved of the access of the design; it changes only with granting held.
+	// wouldGrant is what the design in force grants, and accessNote says what of it was not approved.
+	granted    site.GrantedState
+	wouldGrant site.Granted
+	accessNote string
 }
 
 // New makes an engine; Run starts it.

@@ -155,7 +155,7 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	e.putInForce(rev, design, findings)
 	signal(e.inForce)
 	signal(e.acted) // a node may have the machine of an incident now
-	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
+	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx), e.narrowAccess(ctx)); err != nil {
 		return err
 	}
 	if err := e.approveFromDesign(ctx); err != nil {
@@ -179,6 +179,7 @@ func (e *Engine) putInForce(rev site.Revision, design *site.Site, findings []sit
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
 	e.tellSecrets(design)
+	e.noteAccessLocked()
 	same := old != nil && sameRules(old, design)
 	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {

@@ -145,6 +145,9 @@ func (e *Engine) Report() site.Report {
 	if why := e.authorityTroubleLocked(); why != "" {
 		st.Notes = append(st.Notes, why)
 	}
+	if e.accessNote != "" {
+		st.Notes = append(st.Notes, e.accessNote)
+	}
 	if e.Served != nil {
 		st.Served = e.Served()
 	}

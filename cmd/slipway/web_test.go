@@ -115,7 +115,7 @@ func TestBrowserAtTheDesk(t *testing.T) {
 
 // What the page can do, the commands can do; and the other way round, but for what needs files here.
 func TestPageDoesWhatCommandsDo(t *testing.T) {
-	elsewhere := []access.Verb{access.Artifacts, access.Export, access.SSH} // these read or write files of whoever calls
+	elsewhere := []access.Verb{access.Artifacts, access.Export, access.SSH, access.Grant} // these read or write files of whoever calls; a grant needs a second look, away from a browser
 	reads := []access.Verb{access.Read, access.Records, access.Logs, access.Files, access.Audit}
 	root := (&app{}).command()
 	var acts []string

@@ -1,6 +1,6 @@
 // Package access says who may ask what of a daemon: callers, the verbs that they use, the roles that
-// a file of the bootstrap host gives them, and the tokens of programs. It decides and does not
-// serve: package control asks it about every request.
+// a file of the bootstrap host gives them and those that it lets the design give, and the tokens of
+// programs. It decides and does not serve: package control asks it about every request.
 package access
 
 import (
@@ -88,6 +88,7 @@ const (
 	SSH        Verb = "ssh"
 	Release    Verb = "release"
 	Incident   Verb = "incident"
+	Grant      Verb = "grant"
 )
 
 // Meaning is what a verb allows, and to whom it may be given.
@@ -117,6 +118,7 @@ var Verbs = []Meaning{
 	{Release, true, "end a quarantine"},
 	{Incident, true, "act on a compromise: put the nodes of an incident under quarantine, also many of them and controllers"},
 	{SSH, true, "log in to the accounts of a node's system that the design opens to certificates"},
+	{Grant, true, "approve a change of who may do what by the design"},
 	{TakeOver, true, "take the site over from another daemon"},
 	{Export, true, "copy all records of the daemon"},
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/slipway-gitops/slipway/engine/hostfile"
+	"github.com/slipway-gitops/slipway/engine/say"
 )
 
 // Policy is who may do what. What it does not allow is denied: the zero value denies everything but
@@ -18,6 +19,9 @@ type Policy struct {
 	roles  map[string][]Verb
 	grants []grant
 	issuer *Issuer // nil for none
+	// limits are what the design may grant, and design is what it grants.
+	limits []designLimit
+	design Design
 }
 
 // grant gives roles to a caller, within bounds.
@@ -65,11 +69,14 @@ const mostName = 128
 //	token NAME: ROLE… [site=A,B] [rack=A,B] [role=A,B]
 //	oidc SETTING: VALUE
 //
-// The settings of an issuer of OpenID Connect are those of Issuer.
+//	design: true | VERB… [site=A,B]
+//
+// The settings of an issuer of OpenID Connect are those of Issuer. The last one lets the design grant these verbs: true is
+// all but "grant". Without it the design grants nothing.
 // Its errors begin with the line's number.
 func Parse(text string) (*Policy, error) {
 	p := &Policy{roles: map[string][]Verb{}}
-	err := hostfile.EachSetting(text, "role NAME, person NAME, group NAME, token NAME and oidc SETTING", func(key, value string, _ int) (bool, error) {
+	err := hostfile.EachSetting(text, "role NAME, person NAME, group NAME, token NAME, oidc SETTING and design", func(key, value string, _ int) (bool, error) {
 		what, name, _ := strings.Cut(key, " ")
 		name = strings.TrimSpace(name)
 		switch what {
@@ -82,6 +89,8 @@ func Parse(text string) (*Policy, error) {
 				p.issuer = &Issuer{}
 			}
 			return true, p.issuer.set(name, value)
+		case "design":
+			return name == "", p.addLimit(strings.Fields(value))
 		}
 		return false, nil
 	})
@@ -122,6 +131,43 @@ func allVerbs() string {
 		all = append(all, string(m.Verb))
 	}
 	return strings.Join(all, ", ")
+}
+
+func (p *Policy) addLimit(words []string) error {
+	if len(words) == 0 {
+		return errors.New("design says nothing: write \"design: true\", or the verbs that the design may grant")
+	}
+	var within grant
+	var l designLimit
+	for _, word := range words {
+		key, values, isBound := strings.Cut(word, "=")
+		switch _, isVerb := meaningOf(Verb(word)); {
+		case isBound && key != "site":
+			return fmt.Errorf("%q does not bound what the design may grant, since the design itself says which node is in which rack and role: write site=, or leave it out", key+"=")
+		case isBound:
+			if err := within.bound(key, values); err != nil {
+				return err
+			}
+		case word == "true":
+			for _, m := range Verbs {
+				if m.Verb != Grant {
+					l.verbs = append(l.verbs, m.Verb)
+				}
+			}
+		case word == "false" && len(words) == 1:
+			return nil
+		case !isVerb:
+			return fmt.Errorf("design has %q, which is neither \"true\" nor one of the verbs: %s", word, allVerbs())
+		default:
+			l.verbs = append(l.verbs, Verb(word))
+		}
+	}
+	if len(l.verbs) == 0 {
+		return errors.New("design has a bound and no verb: write \"true\", or the verbs that the design may grant")
+	}
+	l.sites = within.sites
+	p.limits = append(p.limits, l)
+	return nil
 }
 
 func (p *Policy) addGrant(kind Kind, name string, words []string) error {
@@ -198,7 +244,39 @@ func (p *Policy) Allows(c Caller, v Verb, t Target) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s may not %s %s: no line of the access file on the daemon's host allows it", ErrDenied, c, v, t)
+	if p.designLets(c, v, t.Site, t.Node) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s may not %s %s: no line of the access file on the daemon's host allows it%s", ErrDenied, c, v, t, p.needed(c, v, t))
+}
+
+// needed says which roles would allow a verb on a target. It is said to callers who have a role already.
+func (p *Policy) needed(c Caller, v Verb, t Target) string {
+	if !p.Names(c) {
+		return ""
+	}
+	var roles []string
+	for _, name := range slices.Sorted(maps.Keys(p.roles)) {
+		if slices.Contains(p.roles[name], v) {
+			roles = append(roles, name+" (access file)")
+		}
+	}
+	waits := false
+	if p.letsDesignGrant(v, t.Site) {
+		for _, name := range slices.Sorted(maps.Keys(p.design.InForce.Roles)) {
+			if reachOf(p.design.InForce, []string{name}, v).includes(t.Node) {
+				roles = append(roles, name+" (design)")
+			}
+		}
+		waits = reachOf(p.design.InForce, c.rolesIn(p.design.InForce), v).includes(t.Node)
+	}
+	switch {
+	case waits:
+		return ", and what the design says about that was not approved: `slipway grant` shows it"
+	case len(roles) == 0:
+		return "; no role allows that"
+	}
+	return "; that needs one of the roles " + say.Some(roles, mostNamed)
 }
 
 // ErrDenied is wrapped when a caller may not do something.
@@ -218,15 +296,15 @@ func (p *Policy) MaySome(c Caller, v Verb, siteName string) bool {
 			return true
 		}
 	}
-	return false
+	return p.designLetsSome(c, v, siteName)
 }
 
-// Names says whether the caller is a user of the host or has a line, whatever it allows.
+// Names says whether the caller is a user of the host, has a line or has a role of the design, whatever it allows.
 func (p *Policy) Names(c Caller) bool {
 	for range p.of(c) {
 		return true
 	}
-	return c.Kind == User
+	return c.Kind == User || len(p.limits) > 0 && len(c.rolesIn(p.design.Approved)) > 0
 }
 
 // of are the grants of a caller.

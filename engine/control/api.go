@@ -56,9 +56,21 @@ const (
 	chartRest  = 20
 )
 
-// policyNow is what callers may do now. While the access file is wrong nobody from the network may do
-// anything.
-func (a *api) policyNow() *access.Policy {
+// policyNow is what callers may do at a site now, or without one what the access file alone allows. While
+// that file is wrong nobody from the network may do anything.
+func (a *api) policyNow(siteName string) *access.Policy {
+	p := a.filePolicy()
+	if siteName == "" {
+		return p
+	}
+	approved, inForce, err := a.daemon.Access(siteName)
+	if err != nil {
+		return p // the design of a site that is not known grants nothing
+	}
+	return p.With(access.Design{Site: siteName, Approved: approved.Granted, InForce: inForce})
+}
+
+func (a *api) filePolicy() *access.Policy {
 	if a.access == nil {
 		return &access.Policy{} // which allows users of the host everything, and nobody else anything
 	}

@@ -230,6 +230,13 @@ func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
 	return is, err
 }
 
+// Access is what the design in force says about who may do what.
+func (c *Client) Access(ctx context.Context, siteName string) (site.AccessReport, error) {
+	var r site.AccessReport
+	_, err := c.get(ctx, ofSitePath(siteName, "access"), "", &r)
+	return r, err
+}
+
 // ofSitePath is a path of a site, or of the daemon's only one without a name.
 func ofSitePath(siteName, what string) string {
 	return "/sites/" + url.PathEscape(cmp.Or(siteName, onlySite)) + "/" + what
@@ -293,6 +300,8 @@ func bodyOf(o site.Order) any {
 		return approveBody{o.Digest, o.Node, o.Shown, o.Reason}
 	case site.VerbDisapprove:
 		return disapproveBody{o.Digest, o.Node, o.Reason}
+	case site.VerbGrant:
+		return grantBody{o.Digest, o.Reason}
 	case site.VerbTakeOver:
 		return takeOverBody{o.Reason}
 	case site.VerbRelease:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,9 @@ func (a *api) tryIssuer(ctx context.Context) {
 }
 
 // knows says whether there is anything for a person, whatever it is.
-func (a *api) knows(c access.Caller) bool { return a.policyNow().Names(c) }
+func (a *api) knows(c access.Caller) bool {
+	return a.policyNow("").Names(c) || slices.ContainsFunc(a.daemon.Sites(), func(site string) bool { return a.policyNow(site).Names(c) })
+}
 
 // answerNobody answers what is for everybody: how to log in, and the steps of that. It is false for all other requests.
 func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) bool {

@@ -51,6 +51,8 @@ func readOrder(c *call) (o site.Order, err error) {
 		err = readBody(c, &o, releaseBody.order)
 	case incidentBody:
 		err = readBody(c, &o, incidentBody.order)
+	case grantBody:
+		err = readBody(c, &o, grantBody.order)
 	case takeOverBody:
 		err = readBody(c, &o, takeOverBody.order)
 	case pauseBody:

@@ -89,6 +89,12 @@ type (
 		// Confirm is the ID of the incident that the person was shown, in place of all else.
 		Confirm string `json:"confirm,omitempty"`
 	}
+	grantBody struct {
+		// Digest is the one that the person was shown with the changes.
+		Digest string `json:"digest"`
+		// Reason is for the record and for others.
+		Reason string `json:"reason,omitempty"`
+	}
 	takeOverBody struct {
 		// Reason is why the other daemon is gone.
 		Reason string `json:"reason"`
@@ -125,6 +131,16 @@ func (b releaseBody) order(o *site.Order) error {
 func (b incidentBody) order(o *site.Order) error {
 	o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest = b.Incident, b.Nodes, b.Since, b.Reason, b.DryRun, b.Confirm
 	return checkOrder(o, checkIncident)
+}
+
+func (b grantBody) order(o *site.Order) error {
+	o.Digest, o.Reason = b.Digest, b.Reason
+	return checkOrder(o, func(o *site.Order) error {
+		if o.Digest == "" {
+			return fmt.Errorf("%w: grant takes the \"digest\" of the access that the person was shown", ErrBadRequest)
+		}
+		return nil
+	})
 }
 
 func (b takeOverBody) order(o *site.Order) error {

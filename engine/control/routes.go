@@ -43,11 +43,12 @@ func whoAmI(c *call) (any, error) {
 	}
 	is := Identity{c.caller, map[string][]access.Verb{}, map[string][]access.Verb{}}
 	for _, name := range c.daemon.Sites() {
+		policy := c.policyNow(name)
 		for _, m := range access.Verbs {
-			if c.policy.MaySome(c.caller, m.Verb, name) {
+			if policy.MaySome(c.caller, m.Verb, name) {
 				is.Verbs[name] = append(is.Verbs[name], m.Verb)
 			}
-			if c.policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
+			if policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
 				is.Whole[name] = append(is.Whole[name], m.Verb)
 			}
 		}
@@ -69,6 +70,7 @@ func reads() []route {
 		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Returns the status of the site without its nodes.", gives: site.Status{},
 			serve: ofReport(func(r site.Report) any { r.Status.Nodes = []site.NodeStatus{}; return r.Status })},
 		overviewRoute(),
+		{method: http.MethodGet, path: "/sites/{site}/access", verb: access.Read, about: "Returns what the design in force says about who may do what, and which changes of that nobody has approved.", gives: site.AccessReport{}, serve: accessOf},
 		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Returns the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
 			serve: ofReport(func(r site.Report) any { return r.Plan })},
 		{method: http.MethodGet, path: "/sites/{site}/findings", verb: access.Read, about: "Lists the findings of the newest revision.", gives: []site.Finding{},
@@ -272,6 +274,7 @@ func nodeReads() []route {
 	return []route{
 		node("", access.Read, "Returns the status of a node and its part of the plan.", NodeDetail{}, nodeOf),
 		node("/design", access.Read, "Returns the node as the design in force has it, with the origin of each value.", site.Node{}, designOfNode),
+		node("/allowed", access.Read, "Lists the verbs that the caller may use on the node.", []access.Verb{}, allowedOf),
 		node("/inventory", access.Read, "Returns the inventory of the machine; empty before the first look.", site.Inventory{}, func(c *call) (any, error) {
 			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
 			if err != nil || all.Inventory == nil {
@@ -314,6 +317,29 @@ func nodeOf(c *call) (any, error) {
 		d.Removal = &r.Plan.Removes[i]
 	}
 	return d, nil
+}
+
+// allowedOf are the verbs that the caller may use on a node.
+func allowedOf(c *call) (any, error) {
+	all := []access.Verb{}
+	for _, m := range access.Verbs {
+		if c.may(m.Verb, c.node) == nil {
+			all = append(all, m.Verb)
+		}
+	}
+	return all, nil
+}
+
+func accessOf(c *call) (any, error) {
+	approved, inForce, err := c.daemon.Access(c.site)
+	if err != nil {
+		return nil, err
+	}
+	r := site.AccessReport{Design: inForce, By: approved.By, When: approved.When}
+	if r.Changes, _ = access.Changes(approved.Granted, inForce); len(r.Changes) > 0 {
+		r.Waiting = inForce.Digest()
+	}
+	return r, nil
 }
 
 func (c *call) noNode() error {
@@ -378,6 +404,7 @@ func orders() []route {
 		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
 		order(site.VerbRelease, releaseBody{}, "Ends a quarantine."),
 		order(site.VerbIncident, incidentBody{}, "Acts on a compromise: puts nodes under quarantine, and shows which secrets they could read; or confirms an incident that waits."),
+		order(site.VerbGrant, grantBody{}, "Approves what the design in force says about who may do what, as the person was shown it."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
 		{method: http.MethodPost, path: "/sites/{site}/nodes/{node}/ssh", verb: access.SSH, scope: ofNode, body: sshBody{}, gives: site.SSHGrant{}, acts: true, serve: certifyLogin,
 			about: "Signs a short-lived certificate that logs a person in to the node's system."},

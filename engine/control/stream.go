@@ -399,7 +399,7 @@ func (c *call) stillMay() bool {
 	if c.identifyAgain() != nil {
 		return false
 	}
-	c.policy = c.policyNow()
+	c.policy = c.policyNow(c.site)
 	return c.authorize() == nil
 }
 

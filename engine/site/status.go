@@ -432,6 +432,8 @@ const (
 	VerbRelease    Verb = "release"
 	// VerbIncident acts on the compromise of Nodes. With Digest it confirms the incident of that ID.
 	VerbIncident Verb = "incident"
+	// VerbGrant approves the access of the design in force that has this Digest.
+	VerbGrant Verb = "grant"
 )
 
 // Order is one command from a person.

@@ -184,6 +184,22 @@ func bounded(text []byte, most int) []byte {
 	return out
 }
 
+// mayOnNode asks what the caller may do with the node of the page: it may be less than with others.
+func (q *request) mayOnNode(p *Shell) error {
+	var verbs []access.Verb
+	switch err := q.get(q.ofNode("/allowed"), &verbs); {
+	case isDenied(err):
+		return nil // what the page asks for next says so
+	case err != nil:
+		return err
+	}
+	clear(p.May)
+	for _, v := range verbs {
+		p.May[string(v)] = true
+	}
+	return nil
+}
+
 // shell asks who asks, and for the status that every page of a site begins with.
 func (q *request) shell(name, title string) (*Shell, error) {
 	p := &Shell{Title: title, Name: name, Site: q.site, Node: q.node, Now: q.s.now(), May: map[string]bool{}, Whole: map[string]bool{}, Style: q.s.named("style.css"), Script: q.s.named("script.js"), Icon: q.s.named("icon.svg")}
@@ -209,6 +225,11 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	}
 	for _, v := range q.who.Whole[q.site] {
 		p.Whole[string(v)] = true
+	}
+	if q.node != "" {
+		if err := q.mayOnNode(p); err != nil {
+			return nil, err
+		}
 	}
 	if !p.May[string(access.Read)] {
 		return nil, &answer{status: http.StatusForbidden, Text: q.who.String() + " may not read site " + q.site + ": ask for a line in the access file on the daemon's host"}

@@ -53,6 +53,8 @@ type fleet struct {
 	obeys bool
 	// storm counts how often the states of the nodes besides those that are named have changed.
 	storm int
+	// granted is what people have approved of the design's access, which is in force as it is.
+	granted site.GrantedState
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
@@ -90,6 +92,10 @@ func (f *fleet) Design(string) (*site.Site, error) {
 }
 
 func (f *fleet) Where(string, string) (rack, role string, known bool) { return "r1", "compute", true }
+
+func (f *fleet) Access(string) (approved site.GrantedState, inForce site.Granted, err error) {
+	return f.granted, f.granted.Granted, nil
+}
 
 func (f *fleet) Verification(string) (site.Verification, error) {
 	run := &site.VerificationRun{Since: f.now, Until: f.now.Add(3 * time.Minute), By: f.said, Nodes: 6, Looked: 2}

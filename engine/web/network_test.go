@@ -36,6 +36,7 @@ person bob@example.org: viewer
 person carol@example.org: all rack=r1
 person dora@example.org: all
 token screen: screen
+design: read pause quarantine
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
@@ -273,4 +274,28 @@ func TestChangesOnTheNetwork(t *testing.T) {
 		}
 	}
 	t.Error("the change was not told")
+}
+
+// A page of a node offers what the caller may do with that node, and not what it may do with others.
+func TestPageOffersWhatIsAllowedOnTheNode(t *testing.T) {
+	granted := (&site.Site{Nodes: map[string]*site.Node{"web-1": {Name: "web-1"}, "web-2": {Name: "web-2"}}, Access: site.Access{
+		Roles: map[string]site.AccessRole{
+			"viewer": {Verbs: []string{"read"}},
+			"hands":  {Verbs: []string{"pause", "quarantine"}, Nodes: &site.Selector{Match: site.Match{Names: []string{"web-1"}}}},
+		},
+		People: map[string][]string{"dora@example.org": {"viewer", "hands"}}}}).Granted()
+	at, as := onNetwork(t, &fleet{granted: site.GrantedState{Granted: granted}})
+	dora := as("dora@example.org")
+	for node, want := range map[string]bool{"web-1": true, "web-2": false} {
+		status, text, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin/nodes/"+node, "")
+		if status != 200 || strings.Contains(text, "do/pause?node="+node) != want || strings.Contains(text, "do/quarantine?node="+node) != want || strings.Contains(text, "do/retry?") || strings.Contains(text, "do/approve?") {
+			t.Errorf("%s: %d, offers a pause: %v", node, status, strings.Contains(text, "do/pause?node="+node))
+		}
+		if status, _, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin/do/pause?node="+node, ""); (status == 200) != want {
+			t.Errorf("the form of a pause of %s: %d", node, status)
+		}
+	}
+	if _, text, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin", ""); strings.Contains(text, "Pause all") {
+		t.Error("a role of one node is offered to pause all")
+	}
 }

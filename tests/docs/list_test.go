@@ -44,6 +44,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/oidc.md", "install -m", "no user slipway is here"},
 	{"docs/oidc.md", "slipway ", "it needs a daemon with the API and an issuer; tests/script/login.txtar has both"},
 	{"docs/api-access.md", "slipway audit", "no daemon runs; tests/script/api.txtar has one"},
+	{"docs/api-access.md", "slipway grant", "no daemon has such a design; tests/script/grant.txtar has one"},
 	{"docs/discovery.md", "slipway adopt --inside", "it needs installed systems; tests/script/adoptinside.txtar runs it"},
 	{"docs/artifacts.md", "slipway artifact gc", "no daemon runs; tests/script/artifact.txtar has one"},
 	{"docs/secrets.md", "slipway secret tpm", "it needs a TPM; tests/script/secretstpm.txtar has one"},
