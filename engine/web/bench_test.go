@@ -264,7 +264,7 @@ func TestViewersOfBench(t *testing.T) {
 					}
 				}
 				resp.Body.Close()
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 			}
 		}()
 	}
