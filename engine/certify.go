@@ -202,7 +202,11 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	}
 	g := site.SSHGrant{Node: r.Node, Account: account, Host: u.Hostname(), Port: port, HostKeys: ep.Trust.HostKeys}
 	// Certificates of the design's own authorities name the address, and not the node.
-	if len(counting) > 0 && !slices.ContainsFunc(g.HostKeys, func(line string) bool { return strings.HasPrefix(line, "@cert-authority ") }) {
+	isSigned := slices.ContainsFunc(g.HostKeys, func(line string) bool { return strings.HasPrefix(line, "@cert-authority ") })
+	login := j.memory.Observed.Login
+	isShown := login != nil && login.Host == site.ByCertificate
+	// A certificate of the list ends the login, although the key that it certifies is known.
+	if len(counting) > 0 && !isSigned && (isShown || len(g.HostKeys) == 0) {
 		if g.RevokedHostKeys, err = item.HostKRL(hosts, serialsOf(counting)); err != nil {
 			return no("%w", err)
 		}

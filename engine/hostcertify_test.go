@@ -26,6 +26,8 @@ type keyProving struct {
 	shown  map[string][]string // the certificates that its SSH server shows
 	by     map[string]driver.HostCertificates
 	signed int // how often other ones were shown than before
+	// foreign is whether their SSH servers show a certificate of somebody else first.
+	foreign bool
 }
 
 func newKeyProving(d driver.Driver, keys map[string][]string) *keyProving {
@@ -74,6 +76,10 @@ func (m *keyProvingMachine) Observe(ctx context.Context, n *site.Node, facets []
 		s.Have = site.Values{}
 	}
 	keys, shown := m.p.of(n.Name)
+	seen.Login = &site.Login{By: site.ByKey, Account: "root", Host: site.ByKey}
+	if !m.p.isForeign() && slices.ContainsFunc(shown, func(line string) bool { return slices.Contains(by.Serials, serialOf(line)) }) {
+		seen.Login.Host = site.ByCertificate
+	}
 	switch {
 	case by.Valid == nil:
 		s.Cannot = site.Values{certificatesField: by.Why}
@@ -117,6 +123,18 @@ func (p *keyProving) show(node string, certificates []string) {
 		p.signed++
 	}
 	p.shown[node] = certificates
+}
+
+func (p *keyProving) showForeign() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.foreign = true
+}
+
+func (p *keyProving) isForeign() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.foreign
 }
 
 func (p *keyProving) counts(node string) driver.HostCertificates {
@@ -173,6 +191,56 @@ func (p *keyProving) certificate(t *testing.T, node string) *gossh.Certificate {
 		t.Fatalf("%s shows %q: %v", node, shown, err)
 	}
 	return cert
+}
+
+// serialOf is the serial number of a certificate; 0 where there is none.
+func serialOf(line string) uint64 {
+	key, _, _, _, err := gossh.ParseAuthorizedKey([]byte(line))
+	if cert, is := key.(*gossh.Certificate); err == nil && is {
+		return cert.Serial
+	}
+	return 0
+}
+
+// The list of host certificates that do not count has ssh refuse a system that shows another one, although its key is
+// known. So people get it only where the daemon saw the right one last, or nothing else could prove the system.
+func TestPeopleGoByHostCertificatesThatWereSeen(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		authorities := []string{w.hostAuthority(1)}
+		grant := func() site.SSHGrant {
+			t.Helper()
+			g, err := w.engine.CertifyLogin(w.t.Context(), site.SSHRequest{Node: "a", Key: somebodysKey, Life: site.Duration(time.Minute), By: "ana"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		byKey := func(g site.SSHGrant) bool {
+			return slices.Equal(g.HostKeys, []string{somebodysKey}) && len(g.HostAuthorities)+len(g.RevokedHostKeys) == 0
+		}
+		w.commit(w.withHostCertificates(0, authorities, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		if g := grant(); !slices.Equal(g.HostAuthorities, authorities) || len(g.RevokedHostKeys) == 0 {
+			t.Errorf("after a login by certificate people get %+v", g)
+		}
+		systems.showForeign()
+		w.after(20 * time.Minute)
+		if g := grant(); !byKey(g) {
+			t.Errorf("after a login by a known key people get %+v", g)
+		}
+		unpinned := w.withHostCertificates(0, authorities, "a")
+		ep := unpinned.Nodes["a"].Endpoints[site.OS]
+		ep.Trust.HostKeys = nil
+		unpinned.Nodes["a"].Endpoints[site.OS] = ep
+		w.commit(unpinned)
+		w.after(5 * time.Minute)
+		if g := grant(); !slices.Equal(g.HostAuthorities, authorities) || len(g.RevokedHostKeys) == 0 || len(g.HostKeys) > 0 {
+			t.Errorf("without a known key people get %+v", g)
+		}
+	}, "a")
 }
 
 // Host keys are signed once, by the names of the design, and signed again at two thirds of their life.
