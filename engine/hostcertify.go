@@ -73,22 +73,33 @@ func (w *worker) counting() []site.HostCertificate {
 }
 
 // hostIdentityLocked is what status says of how the system proves itself; nil unless it was seen to show its
-// certificates.
+// certificates, or one of them at the last login. That one counts until it is over, also if it is to be renewed.
 func (w *worker) hostIdentityLocked() *site.HostIdentity {
 	counting, authorities := w.identityLocked()
-	is := w.memory.Observed.Facets[site.FacetBase].Have[item.KindSSHHost+".certificates"]
-	if len(counting) == 0 || is == "" || is != item.List(w.node.References.HostNames) {
+	seen, names := w.memory.Observed, w.node.References.HostNames
+	is := seen.Facets[site.FacetBase].Have[item.KindSSHHost+".certificates"]
+	isAll := is != "" && is == item.List(names)
+	if !isAll && (is == "" || seen.Login == nil || seen.Login.Host != site.ByCertificate) {
 		return nil
 	}
-	newest := map[string]time.Time{}
+	id := &site.HostIdentity{Names: names, Authorities: authorities}
+	shown := map[string]site.HostCertificate{}
 	for _, c := range counting {
-		newest[c.Key] = c.Until
-	}
-	id := &site.HostIdentity{Names: w.node.References.HostNames, Authorities: authorities}
-	for _, until := range newest {
-		if id.Until.IsZero() || until.Before(id.Until) {
-			id.Until = until
+		_, older := shown[c.Key]
+		switch {
+		case !time.Now().Before(c.Until):
+		case isAll || !older: // else it is not known which one of the key it was
+			shown[c.Key] = c
 		}
+	}
+	for _, c := range shown {
+		if id.Until.IsZero() || c.Until.Before(id.Until) {
+			id.Until = c.Until
+		}
+		id.Names = slices.DeleteFunc(slices.Clone(id.Names), func(name string) bool { return !slices.Contains(c.Names, name) })
+	}
+	if len(shown) == 0 {
+		return nil
 	}
 	return id
 }

@@ -25,7 +25,8 @@ type keyProving struct {
 	keys   map[string][]string // by node
 	shown  map[string][]string // the certificates that its SSH server shows
 	by     map[string]driver.HostCertificates
-	signed int // how often other ones were shown than before
+	signed int    // how often other ones were shown than before
+	proves string // how systems prove themselves at a login, as in site.Login
 }
 
 func newKeyProving(d driver.Driver, keys map[string][]string) *keyProving {
@@ -73,6 +74,7 @@ func (m *keyProvingMachine) Observe(ctx context.Context, n *site.Node, facets []
 	if s.Have == nil {
 		s.Have = site.Values{}
 	}
+	seen.Login = &site.Login{By: site.ByCertificate, Account: "root", Host: m.p.proving()}
 	keys, shown := m.p.of(n.Name)
 	switch {
 	case by.Valid == nil:
@@ -108,6 +110,12 @@ func (p *keyProving) of(node string) (keys, shown []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.keys[node], p.shown[node]
+}
+
+func (p *keyProving) proving() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proves
 }
 
 func (p *keyProving) show(node string, certificates []string) {
@@ -220,6 +228,62 @@ func TestHostKeysAreCertified(t *testing.T) {
 			t.Errorf("signed %d times; what counts is %+v", systems.signed, by.Serials)
 		}
 		w.want("a", site.InSync)
+	}, "a")
+}
+
+// Neither the drift policy nor a window keeps a certificate from its renewal.
+func TestRenewalsAreNotHeld(t *testing.T) {
+	for _, policy := range []string{"report", "propose", "repair", ""} {
+		t.Run("drift "+policy, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+				w.systems = systems
+				d := w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a")
+				d.Windows = map[string]*site.Window{"new year": {Cron: "0 0 1 1 *", Length: site.Duration(time.Hour)}}
+				d.Nodes["a"].Windows, d.Nodes["a"].Window = site.Windows{Online: "new year"}, "new year"
+				d.Nodes["a"].Drift = map[site.Facet]string{site.FacetBase: policy}
+				w.commit(d)
+				w.up()
+				w.after(20 * time.Minute) // it is new year
+				w.want("a", site.InSync)
+				w.down()
+				w.after(sshca.HostLife*2/3 - time.Hour)
+				w.up()
+				w.after(2 * time.Hour)
+				w.want("a", site.InSync)
+				if systems.signed != 2 {
+					t.Errorf("signed %d times", systems.signed)
+				}
+			}, "a")
+		})
+	}
+}
+
+// While a renewal is held, the system still proves itself by the certificate that it shows, until that is over.
+func TestIdentityOutlastsAHeldRenewal(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		systems.proves = site.ByCertificate
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "lunch"})
+		w.down()
+		w.after(sshca.HostLife*2/3 + time.Hour)
+		w.up()
+		w.after(time.Hour)
+		if id := w.node("a").HostCertificates; id == nil || id.Names[0] != "a" || id.Until.Unix() != int64(first.ValidBefore) || systems.signed != 1 {
+			t.Errorf("when it is due the status has %+v; signed %d times", id, systems.signed)
+		}
+		w.down()
+		w.after(sshca.HostLife / 3)
+		w.up()
+		w.after(time.Hour)
+		if id := w.node("a").HostCertificates; id != nil {
+			t.Errorf("when it is over the status has %+v", id)
+		}
 	}, "a")
 }
 
