@@ -208,7 +208,8 @@ func (e *Engine) sharesHostKey(node string, keys []string) (other, key string) {
 }
 
 // signHostKeys signs the host keys of a node's system that have no certificate yet, or whose is to be replaced. It
-// records the certificates before it gives them. A run that was cut off gets the same ones again.
+// records the certificates before it gives them. A run that was cut off gets the same ones again. The keys are all
+// that the system has and that are certified: certificates of other keys count no longer.
 func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Authority, keys []string) ([]string, error) {
 	have, _, err := w.validFor(n, a, keys)
 	if err != nil {
@@ -227,10 +228,11 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 		have[i] = site.HostCertificate{Key: key, Authority: item.Fingerprint(a.Public()), Line: c.Line, Serial: c.Serial, Names: c.Names, Since: now, Until: c.Until}
 		made = append(made, have[i])
 	}
-	if len(made) == 0 {
+	replaced := slices.ContainsFunc(w.counting(), func(c site.HostCertificate) bool { return !slices.Contains(keys, c.Key) })
+	if len(made) == 0 && !replaced {
 		return lines(have), nil
 	}
-	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, now) })
+	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, keys, now) })
 	if err != nil {
 		return nil, fmt.Errorf("no host certificate was signed, because it could not be recorded: %w", err)
 	}
@@ -244,12 +246,12 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 	return lines(have), nil
 }
 
-// keepNewest adds certificates to those of a record. It drops those that are over, and those of a key that two
-// newer ones have followed.
-func keepNewest(all, made []site.HostCertificate, now time.Time) (kept []site.HostCertificate) {
+// keepNewest adds certificates to those of a record. It drops those that are over, those of keys that the system
+// does not have any more, and those of a key that two newer ones have followed.
+func keepNewest(all, made []site.HostCertificate, keys []string, now time.Time) (kept []site.HostCertificate) {
 	count := map[string]int{}
 	for _, c := range slices.Backward(slices.Concat(all, made)) {
-		if count[c.Key]++; count[c.Key] <= mostOfKey && now.Before(c.Until) && len(kept) < mostHostCertificates {
+		if count[c.Key]++; count[c.Key] <= mostOfKey && slices.Contains(keys, c.Key) && now.Before(c.Until) && len(kept) < mostHostCertificates {
 			kept = append(kept, c)
 		}
 	}

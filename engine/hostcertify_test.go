@@ -112,6 +112,12 @@ func (p *keyProving) of(node string) (keys, shown []string) {
 	return p.keys[node], p.shown[node]
 }
 
+func (p *keyProving) prove(node string, keys ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys[node] = keys
+}
+
 func (p *keyProving) proving() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -348,6 +354,29 @@ func TestHostAuthoritiesAreExchanged(t *testing.T) {
 		notes := strings.Join(w.engine.Report().Status.Notes, "\n")
 		if by := systems.counts("a"); by.Sign != nil || !strings.Contains(by.Why, "other SSH authorities for hosts than this daemon's") || !strings.Contains(notes, by.Why) {
 			t.Errorf("the reason is %q, the notes are %q", by.Why, notes)
+		}
+	}, "a")
+}
+
+// A certificate counts no longer once its host key was replaced on the system, and all present keys are certified.
+func TestCertificatesOfReplacedHostKeysEnd(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		systems.prove("a", hostKeyA, hostKeyB)
+		w.after(time.Hour)
+		if by := systems.counts("a"); len(by.Serials) != 2 || by.Serials[0] != first.Serial {
+			t.Errorf("with another key %v counts", by.Serials)
+		}
+		systems.prove("a", hostKeyB) // what was signed for it is there already
+		w.after(time.Hour)
+		second := systems.certificate(t, "a")
+		if by := systems.counts("a"); !slices.Equal(by.Serials, []uint64{second.Serial}) || second.Serial == first.Serial {
+			t.Errorf("the first is %d, the second %d; what counts is %v", first.Serial, second.Serial, by.Serials)
 		}
 	}, "a")
 }
