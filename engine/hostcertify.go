@@ -24,7 +24,8 @@ const (
 	mostHostCertificates = 16
 )
 
-// clockAhead is how far in the future a certificate may have been signed by the present clock.
+// clockAhead is how far in the future a certificate may have been signed by the present clock. Where it is more, the
+// clock is behind, and certificates that it made could be over already; or it was ahead when the last one was signed.
 const clockAhead = 24 * time.Hour
 
 // hostAuthorityLocked is the authority that signs host keys, nil where the design names none. Its error says
@@ -157,6 +158,9 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 		return nil, "", fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", n.Name, other, item.Fingerprint(key))
 	}
 	counting := w.counting()
+	if err := clockBehind(n.Name, counting, time.Now()); err != nil {
+		return nil, "", err
+	}
 	now, own := time.Now(), item.Fingerprint(a.Public())
 	for _, key := range keys {
 		var c site.HostCertificate
@@ -174,8 +178,6 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 			why = "for other names: " + item.List(c.Names)
 		case !now.Before(c.Due()):
 			why = "to be renewed since " + c.Due().UTC().Format(time.DateOnly)
-		case c.Since.Sub(now) > clockAhead:
-			why = "signed at a time that is still to come, by a clock that was ahead"
 		default:
 			have = append(have, c)
 			continue
@@ -183,6 +185,17 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 		have = append(have, site.HostCertificate{})
 	}
 	return have, why, nil
+}
+
+// clockBehind says that certificates were signed long after the present time.
+func clockBehind(node string, counting []site.HostCertificate, now time.Time) error {
+	for _, c := range counting {
+		if c.Since.Sub(now) > clockAhead {
+			return fmt.Errorf("the clock of this daemon is behind: it shows %s, and a host certificate of %s is of %s. Slipway signs no host key of it meanwhile, since the certificate could be over already: set the clock; if it was ahead then, quarantine the node and release it, which ends its certificates",
+				now.UTC().Format(time.DateOnly), node, c.Since.UTC().Format(time.DateOnly))
+		}
+	}
+	return nil
 }
 
 // sharesHostKey is another node whose system has one of the keys, and the key.

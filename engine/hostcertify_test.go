@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sshca"
@@ -377,6 +378,45 @@ func TestCertificatesOfReplacedHostKeysEnd(t *testing.T) {
 		second := systems.certificate(t, "a")
 		if by := systems.counts("a"); !slices.Equal(by.Serials, []uint64{second.Serial}) || second.Serial == first.Serial {
 			t.Errorf("the first is %d, the second %d; what counts is %v", first.Serial, second.Serial, by.Serials)
+		}
+	}, "a")
+}
+
+// A clock that is far behind the newest certificate makes none over, and signs none.
+func TestClockBehindSignsNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.down()
+		w.whileDown(func(records *record.Site) error {
+			snap, err := records.Load(w.t.Context())
+			r := snap.Nodes["a"].Recorded
+			r.HostCertificates[0].Since = time.Now().Add(25 * time.Hour)
+			r.HostCertificates[0].Until = r.HostCertificates[0].Since.Add(sshca.HostLife)
+			return errors.Join(err, records.PutNode(w.t.Context(), "a", r))
+		})
+		w.up()
+		w.after(30 * time.Minute)
+		by := systems.counts("a")
+		for _, key := range []string{hostKeyA, hostKeyB} {
+			_, _, why := by.Valid([]string{key})
+			lines, err := by.Sign(w.t.Context(), []string{key})
+			if why == nil || !strings.Contains(why.Error(), "the clock of this daemon is behind: it shows 2000-01-01, and a host certificate of a is of 2000-01-02") ||
+				!errors.Is(err, driver.ErrRefused) || len(lines) > 0 {
+				t.Errorf("%s: it signs %q, %v; what is valid: %v", key, lines, err, why)
+			}
+		}
+		if by := systems.counts("a"); systems.signed != 1 || !slices.Equal(by.Serials, []uint64{first.Serial}) {
+			t.Errorf("signed %d times; what counts is %v", systems.signed, by.Serials)
+		}
+		w.after(2 * time.Hour) // now its clock may be right
+		w.want("a", site.InSync)
+		if systems.signed != 1 {
+			t.Errorf("signed %d times", systems.signed)
 		}
 	}, "a")
 }
