@@ -154,8 +154,8 @@ func lines(all []site.HostCertificate) (text []string) {
 // validFor are the certificates of the host keys of a node, in the order of the keys; one that is to be
 // signed is zero, and why says why. Its error says why a key is not certified at all.
 func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have []site.HostCertificate, why string, err error) {
-	if other, key := w.e.sharesHostKey(n.Name, keys); other != "" {
-		return nil, "", fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", n.Name, other, item.Fingerprint(key))
+	if other, key := w.e.sharesHostKey(n.Name, keys); other != nil {
+		return nil, "", sameHostKey(n.Name, other.name, key)
 	}
 	counting := w.counting()
 	if err := clockBehind(n.Name, counting, time.Now()); err != nil {
@@ -198,8 +198,12 @@ func clockBehind(node string, counting []site.HostCertificate, now time.Time) er
 	return nil
 }
 
-// sharesHostKey is another node whose system has one of the keys, and the key.
-func (e *Engine) sharesHostKey(node string, keys []string) (other, key string) {
+func sameHostKey(node, other, key string) error {
+	return fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", node, other, item.Fingerprint(key))
+}
+
+// sharesHostKey is the worker of another node whose system has one of the keys, and the key; nil for none.
+func (e *Engine) sharesHostKey(node string, keys []string) (other *worker, key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, w := range e.workers {
@@ -213,11 +217,11 @@ func (e *Engine) sharesHostKey(node string, keys []string) (other, key string) {
 		}
 		for _, k := range keys {
 			if slices.ContainsFunc(known, func(line string) bool { return line == k || strings.HasPrefix(line, k+" ") }) {
-				return name, k
+				return w, k
 			}
 		}
 	}
-	return "", ""
+	return nil, ""
 }
 
 // signHostKeys signs the host keys of a node's system that have no certificate yet, or whose is to be replaced. It
@@ -249,6 +253,10 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 	if err != nil {
 		return nil, fmt.Errorf("no host certificate was signed, because it could not be recorded: %w", err)
 	}
+	if other, key := w.e.sharesHostKey(n.Name, keys); other != nil { // it was signed at the same time
+		err := errors.Join(other.forgetHostKeys(ctx, keys), w.forgetHostKeys(ctx, keys)) // in this order: until then it sees ours
+		return nil, errors.Join(fmt.Errorf("%w: %w", driver.ErrRefused, sameHostKey(n.Name, other.name, key)), err)
+	}
 	counting := w.counting()
 	for _, c := range made {
 		if !slices.Contains(serialsOf(counting), c.Serial) { // a quarantine came meanwhile
@@ -257,6 +265,13 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 		w.e.Log.Info("host certificate signed", "node", n.Name, "serial", c.Serial, "key", item.Fingerprint(c.Key), "until", c.Until)
 	}
 	return lines(have), nil
+}
+
+// forgetHostKeys takes the certificates of some host keys out of the node's record.
+func (w *worker) forgetHostKeys(ctx context.Context, keys []string) error {
+	return w.save(context.WithoutCancel(ctx), func(r *site.Recorded) {
+		r.HostCertificates = slices.DeleteFunc(slices.Clone(r.HostCertificates), func(c site.HostCertificate) bool { return slices.Contains(keys, c.Key) })
+	})
 }
 
 // keepNewest adds certificates to those of a record. It drops those that are over, those of keys that the system

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,6 +143,7 @@ func (p *keyProving) counts(node string) driver.HostCertificates {
 
 const (
 	hostKeyA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+	hostKeyC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 	hostKeyB = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 )
 
@@ -419,6 +421,41 @@ func TestClockBehindSignsNothing(t *testing.T) {
 			t.Errorf("signed %d times", systems.signed)
 		}
 	}, "a")
+}
+
+// Where two nodes are signed one host key at the same time, neither keeps the certificate.
+func TestHostKeyOfTwoNodesAtOnce(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}, "b": {hostKeyB}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a", "b"))
+		w.up()
+		w.after(time.Hour)
+		systems.certificate(t, "a")
+		systems.certificate(t, "b")
+		var both sync.WaitGroup
+		var refused atomic.Int32
+		for _, name := range []string{"a", "b"} {
+			sign := systems.counts(name).Sign
+			both.Go(func() {
+				lines, err := sign(w.t.Context(), []string{hostKeyC})
+				if errors.Is(err, driver.ErrRefused) && len(lines) == 0 {
+					refused.Add(1)
+				}
+			})
+		}
+		both.Wait()
+		if refused.Load() == 0 { // one may be through before the other one has recorded its own
+			t.Error("both got one")
+		}
+		for _, name := range []string{"a", "b"} {
+			for _, c := range w.recorded(name).HostCertificates {
+				if c.Key == hostKeyC {
+					t.Errorf("the record of %s has one for the key of both", name)
+				}
+			}
+		}
+	}, "a", "b")
 }
 
 // A node gets no certificate for the host key of another one, whichever was first.
