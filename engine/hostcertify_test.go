@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sshca"
@@ -25,7 +27,8 @@ type keyProving struct {
 	keys   map[string][]string // by node
 	shown  map[string][]string // the certificates that its SSH server shows
 	by     map[string]driver.HostCertificates
-	signed int // how often other ones were shown than before
+	signed int    // how often other ones were shown than before
+	proves string // how systems prove themselves at a login, as in site.Login
 	// foreign is whether their SSH servers show a certificate of somebody else first.
 	foreign bool
 }
@@ -75,6 +78,7 @@ func (m *keyProvingMachine) Observe(ctx context.Context, n *site.Node, facets []
 	if s.Have == nil {
 		s.Have = site.Values{}
 	}
+	seen.Login = &site.Login{By: site.ByCertificate, Account: "root", Host: m.p.proving()}
 	keys, shown := m.p.of(n.Name)
 	seen.Login = &site.Login{By: site.ByKey, Account: "root", Host: site.ByKey}
 	if !m.p.isForeign() && slices.ContainsFunc(shown, func(line string) bool { return slices.Contains(by.Serials, serialOf(line)) }) {
@@ -116,6 +120,18 @@ func (p *keyProving) of(node string) (keys, shown []string) {
 	return p.keys[node], p.shown[node]
 }
 
+func (p *keyProving) prove(node string, keys ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys[node] = keys
+}
+
+func (p *keyProving) proving() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proves
+}
+
 func (p *keyProving) show(node string, certificates []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,6 +161,7 @@ func (p *keyProving) counts(node string) driver.HostCertificates {
 
 const (
 	hostKeyA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+	hostKeyC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 	hostKeyB = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 )
 
@@ -291,6 +308,62 @@ func TestHostKeysAreCertified(t *testing.T) {
 	}, "a")
 }
 
+// Neither the drift policy nor a window keeps a certificate from its renewal.
+func TestRenewalsAreNotHeld(t *testing.T) {
+	for _, policy := range []string{"report", "propose", "repair", ""} {
+		t.Run("drift "+policy, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+				w.systems = systems
+				d := w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a")
+				d.Windows = map[string]*site.Window{"new year": {Cron: "0 0 1 1 *", Length: site.Duration(time.Hour)}}
+				d.Nodes["a"].Windows, d.Nodes["a"].Window = site.Windows{Online: "new year"}, "new year"
+				d.Nodes["a"].Drift = map[site.Facet]string{site.FacetBase: policy}
+				w.commit(d)
+				w.up()
+				w.after(20 * time.Minute) // it is new year
+				w.want("a", site.InSync)
+				w.down()
+				w.after(sshca.HostLife*2/3 - time.Hour)
+				w.up()
+				w.after(2 * time.Hour)
+				w.want("a", site.InSync)
+				if systems.signed != 2 {
+					t.Errorf("signed %d times", systems.signed)
+				}
+			}, "a")
+		})
+	}
+}
+
+// While a renewal is held, the system still proves itself by the certificate that it shows, until that is over.
+func TestIdentityOutlastsAHeldRenewal(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		systems.proves = site.ByCertificate
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "lunch"})
+		w.down()
+		w.after(sshca.HostLife*2/3 + time.Hour)
+		w.up()
+		w.after(time.Hour)
+		if id := w.node("a").HostCertificates; id == nil || id.Names[0] != "a" || id.Until.Unix() != int64(first.ValidBefore) || systems.signed != 1 {
+			t.Errorf("when it is due the status has %+v; signed %d times", id, systems.signed)
+		}
+		w.down()
+		w.after(sshca.HostLife / 3)
+		w.up()
+		w.after(time.Hour)
+		if id := w.node("a").HostCertificates; id != nil {
+			t.Errorf("when it is over the status has %+v", id)
+		}
+	}, "a")
+}
+
 // A quarantine revokes the certificate for good; the node gets another one after it.
 func TestQuarantineRevokesHostCertificates(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
@@ -354,6 +427,103 @@ func TestHostAuthoritiesAreExchanged(t *testing.T) {
 			t.Errorf("the reason is %q, the notes are %q", by.Why, notes)
 		}
 	}, "a")
+}
+
+// A certificate counts no longer once its host key was replaced on the system, and all present keys are certified.
+func TestCertificatesOfReplacedHostKeysEnd(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		systems.prove("a", hostKeyA, hostKeyB)
+		w.after(time.Hour)
+		if by := systems.counts("a"); len(by.Serials) != 2 || by.Serials[0] != first.Serial {
+			t.Errorf("with another key %v counts", by.Serials)
+		}
+		systems.prove("a", hostKeyB) // what was signed for it is there already
+		w.after(time.Hour)
+		second := systems.certificate(t, "a")
+		if by := systems.counts("a"); !slices.Equal(by.Serials, []uint64{second.Serial}) || second.Serial == first.Serial {
+			t.Errorf("the first is %d, the second %d; what counts is %v", first.Serial, second.Serial, by.Serials)
+		}
+	}, "a")
+}
+
+// A clock that is far behind the newest certificate makes none over, and signs none.
+func TestClockBehindSignsNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.down()
+		w.whileDown(func(records *record.Site) error {
+			snap, err := records.Load(w.t.Context())
+			r := snap.Nodes["a"].Recorded
+			r.HostCertificates[0].Since = time.Now().Add(25 * time.Hour)
+			r.HostCertificates[0].Until = r.HostCertificates[0].Since.Add(sshca.HostLife)
+			return errors.Join(err, records.PutNode(w.t.Context(), "a", r))
+		})
+		w.up()
+		w.after(30 * time.Minute)
+		by := systems.counts("a")
+		for _, key := range []string{hostKeyA, hostKeyB} {
+			_, _, why := by.Valid([]string{key})
+			lines, err := by.Sign(w.t.Context(), []string{key})
+			if why == nil || !strings.Contains(why.Error(), "the clock of this daemon is behind: it shows 2000-01-01, and a host certificate of a is of 2000-01-02") ||
+				!errors.Is(err, driver.ErrRefused) || len(lines) > 0 {
+				t.Errorf("%s: it signs %q, %v; what is valid: %v", key, lines, err, why)
+			}
+		}
+		if by := systems.counts("a"); systems.signed != 1 || !slices.Equal(by.Serials, []uint64{first.Serial}) {
+			t.Errorf("signed %d times; what counts is %v", systems.signed, by.Serials)
+		}
+		w.after(2 * time.Hour) // now its clock may be right
+		w.want("a", site.InSync)
+		if systems.signed != 1 {
+			t.Errorf("signed %d times", systems.signed)
+		}
+	}, "a")
+}
+
+// Where two nodes are signed one host key at the same time, neither keeps the certificate.
+func TestHostKeyOfTwoNodesAtOnce(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}, "b": {hostKeyB}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a", "b"))
+		w.up()
+		w.after(time.Hour)
+		systems.certificate(t, "a")
+		systems.certificate(t, "b")
+		var both sync.WaitGroup
+		var refused atomic.Int32
+		for _, name := range []string{"a", "b"} {
+			sign := systems.counts(name).Sign
+			both.Go(func() {
+				lines, err := sign(w.t.Context(), []string{hostKeyC})
+				if errors.Is(err, driver.ErrRefused) && len(lines) == 0 {
+					refused.Add(1)
+				}
+			})
+		}
+		both.Wait()
+		if refused.Load() == 0 { // one may be through before the other one has recorded its own
+			t.Error("both got one")
+		}
+		for _, name := range []string{"a", "b"} {
+			for _, c := range w.recorded(name).HostCertificates {
+				if c.Key == hostKeyC {
+					t.Errorf("the record of %s has one for the key of both", name)
+				}
+			}
+		}
+	}, "a", "b")
 }
 
 // A node gets no certificate for the host key of another one, whichever was first.
