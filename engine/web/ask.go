@@ -214,9 +214,8 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	if q.site == "" {
 		return p, nil
 	}
-	if q.site == "-" && len(p.Sites) == 1 {
-		q.site, p.Site = p.Sites[0], p.Sites[0]
-	}
+	q.site = named(q.site, p.Sites)
+	p.Site, p.rights = q.site, rightsOf(q.who, q.site)
 	if !slices.Contains(p.Sites, q.site) {
 		return nil, &answer{status: http.StatusNotFound, Text: "this daemon has no site of that name"}
 	}

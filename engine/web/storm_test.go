@@ -199,3 +199,100 @@ func TestViewersWithEqualRights(t *testing.T) {
 		}
 	})
 }
+
+// seen is what is sent of an open page: all of it so far, and whether the stream has ended.
+type seen struct {
+	mu    sync.Mutex
+	text  string
+	ended bool
+}
+
+func (s *seen) follow(stream io.Reader) {
+	text := make([]byte, 64<<10)
+	for {
+		n, err := stream.Read(text)
+		s.mu.Lock()
+		s.text += string(text[:n])
+		s.ended = err != nil
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *seen) get() (text string, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text, s.ended
+}
+
+// The site can be called "-" in the address of a page, of its changes, or of both: what somebody sees is his own all the same.
+func TestUnnamedSiteHasOwnViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		f, l := &fleet{said: "there"}, newPipes()
+		as := serves(t, f, t.TempDir(), people+"person eve@example.org: viewer rack=r9\n", l, l.dial)
+		for _, at := range []string{"/sites/-/live?page=/sites/-", "/sites/berlin/live?page=/sites/-", "/sites/-/live?page=/sites/berlin"} {
+			for _, page := range []string{"/audit", ""} {
+				ana, eve := &seen{}, &seen{}
+				go ana.follow(asks(t, as("ana@example.org"), at+page))
+				synctest.Wait()
+				time.Sleep(time.Second)
+				go eve.follow(asks(t, as("eve@example.org"), at+page))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if text, ended := ana.get(); ended || !strings.Contains(text, "ana@example.org") && !strings.Contains(text, "Review and approve") {
+					t.Errorf("%s%s: ana is shown %.300s", at, page, text)
+				}
+				if text, _ := eve.get(); strings.Contains(text, "ana@example.org") || strings.Contains(text, "Review and approve") || strings.Contains(text, "web-1") {
+					t.Errorf("%s%s: eve, of another rack, is shown what ana sees", at, page)
+				}
+			}
+		}
+	})
+}
+
+// asks opens a stream.
+func asks(t *testing.T, c *http.Client, at string) io.Reader {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://127.0.0.1"+at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %v %v", at, resp, err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp.Body
+}
+
+// Who may do more from now on is not the one who asks for those who may not, from the first change on.
+func TestMoreRightsAreOfOneViewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		const viewers = people + "person fay@example.org: viewer\n"
+		f, l, dir := &fleet{said: "there"}, newPipes(), t.TempDir()
+		as := serves(t, f, dir, viewers, l, l.dial)
+		fay, bob := &seen{}, &seen{}
+		go fay.follow(asks(t, as("fay@example.org"), "/sites/berlin/live?page=/sites/berlin"))
+		time.Sleep(time.Second)
+		go bob.follow(asks(t, as("bob@example.org"), "/sites/berlin/live?page=/sites/berlin"))
+		time.Sleep(time.Second)
+		if err := os.WriteFile(filepath.Join(dir, "access.conf"), []byte(strings.Replace(viewers, "fay@example.org: viewer", "fay@example.org: all", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 { // whoever of the two is asked
+			f.happens(fmt.Sprintf("turn %d.", i))
+			time.Sleep(500 * time.Millisecond)
+		}
+		synctest.Wait()
+		if text, ended := bob.get(); ended || !strings.Contains(text, "turn 19.") || strings.Contains(text, "Review and approve") {
+			t.Errorf("bob, ended: %v, is shown what fay may do: %v", ended, strings.Contains(text, "Review and approve"))
+		}
+		if _, ended := fay.get(); !ended {
+			t.Error("fay does not come again as who she is now")
+		}
+	})
+}
