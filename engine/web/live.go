@@ -340,12 +340,16 @@ func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering)
 	}
 	began := time.Now()
 	page, err := h.site.shell(r, o.view)
-	if a := (*answer)(nil); errors.As(err, &a) && a.status == http.StatusForbidden {
+	switch {
+	case err != nil && asAnswer(err).status == http.StatusForbidden:
 		h.drop(t, asker, errRights)
 		return h.render(ctx, t, o, now)
-	} else if err != nil {
+	case err != nil && asAnswer(err).status == http.StatusTooManyRequests: // the others have asked for less
+		h.drop(t, asker, err)
+		return h.render(ctx, t, o, now)
+	case err != nil:
 		return 0, err
-	} else if page.rights != o.rights {
+	case page.rights != o.rights:
 		h.drop(t, asker, nil) // it comes again as who it is now, and nobody else is sent what it sees
 		return h.render(ctx, t, o, now)
 	}

@@ -79,10 +79,14 @@ func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func
 	}
 	owner := uint32(os.Geteuid())
 	n := &control.Network{Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
-		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }}
+		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }, Limits: f.limits}
+	log := slog.New(slog.DiscardHandler)
+	if f.log != nil {
+		log = slog.New(f.log)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- n.Serve(ctx, l, f, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- n.Serve(ctx, l, f, log) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/control"
 )
 
 // pipes is a listener in memory, which virtual time goes on beside.
@@ -293,6 +295,34 @@ func TestMoreRightsAreOfOneViewer(t *testing.T) {
 		}
 		if _, ended := fay.get(); !ended {
 			t.Error("fay does not come again as who she is now")
+		}
+	})
+}
+
+// Who has asked for too much loses her own page, and says so; those who have the same page open keep theirs.
+func TestTooManyRequestsEndOnePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		f, l := &fleet{said: "there", limits: control.Limits{Rate: 4, Burst: 60}}, newPipes()
+		as := serves(t, f, t.TempDir(), people, l, l.dial)
+		const page = "/sites/berlin/live?page=/sites/berlin"
+		ana, dora, greedy := &seen{}, &seen{}, as("ana@example.org")
+		go ana.follow(asks(t, as("ana@example.org"), page))
+		go dora.follow(asks(t, as("dora@example.org"), page))
+		time.Sleep(time.Second)
+		for i := range 20 { // whoever of the two is asked
+			for status := 200; status != http.StatusTooManyRequests; {
+				status, _, _ = sends(t, greedy, "GET", "https://127.0.0.1/api/v1/sites", "")
+			}
+			f.happens(fmt.Sprintf("turn %d.", i))
+			time.Sleep(3 * time.Second)
+		}
+		synctest.Wait()
+		if text, ended := dora.get(); ended || !strings.Contains(text, "turn 19.") {
+			t.Errorf("dora's page, ended: %v\n%.300s", ended, text[max(0, len(text)-300):])
+		}
+		if text, ended := ana.get(); !ended || !strings.Contains(text, "event: over\ndata: \"too many requests: more than 4 requests a second: slow down\"") {
+			t.Errorf("ana's page, ended: %v\n%s", ended, text[max(0, len(text)-300):])
 		}
 	})
 }
