@@ -303,3 +303,21 @@ func TestPageOffersWhatIsAllowedOnTheNode(t *testing.T) {
 		t.Error("a role of one node is offered to pause all")
 	}
 }
+
+// No page asks for what its caller is known not to see: an attempt costs the caller much, and is in the log.
+func TestPagesTryNothingDenied(t *testing.T) {
+	var log seen
+	f := &fleet{said: "there", log: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}
+	at, as := onNetwork(t, f)
+	for _, who := range []string{"bob@example.org", "carol@example.org"} {
+		client := as(who)
+		for _, v := range views {
+			path := strings.NewReplacer("{site}", "berlin", "{node}", "web-1").Replace(v.path)
+			before, _ := log.get()
+			status, _, _ := sends(t, client, "GET", at+path, "")
+			if after, _ := log.get(); status == 200 && after != before {
+				t.Errorf("%s at %s: %s", who, path, after[len(before):])
+			}
+		}
+	}
+}

@@ -223,6 +223,14 @@ func (s *seen) follow(stream io.Reader) {
 	}
 }
 
+// Write has a log seen.
+func (s *seen) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text += string(text)
+	return len(text), nil
+}
+
 func (s *seen) get() (text string, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
