@@ -155,7 +155,7 @@ func startOf(to string) string { return openid.StartPath + "?" + url.Values{"to"
 // askToLogIn shows the page on which persons log in, where they do so here. It says at once that the issuer does not
 // answer, and that the access file is wrong. Without to the person comes back to what was asked for.
 func (a *api) askToLogIn(w http.ResponseWriter, r *http.Request, pages Pages, status int, to string) bool {
-	if r.Method != http.MethodGet || pages == nil {
+	if r.Method != http.MethodGet || pages == nil || strings.Contains(r.Header.Get("Accept"), "text/event-stream") { // an open page shows no other
 		return false
 	}
 	n := LoginNotice{Status: status, Certificates: a.certificates}

@@ -55,6 +55,9 @@ type fleet struct {
 	storm int
 	// granted is what people have approved of the design's access, which is in force as it is.
 	granted site.GrantedState
+	// limits are those of the listener on the network, and log is what it logs to; nil for nothing.
+	limits control.Limits
+	log    slog.Handler
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"

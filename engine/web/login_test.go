@@ -584,3 +584,15 @@ func TestProveLoginInBrowser(t *testing.T) {
 	v.provider.Change(func(s *oidc.State) { s.Token = nil })
 	look("/login/start?to=%2Fsites%2Fberlin", "--window-size=1280,800", "--screenshot="+filepath.Join(dir, "logged-in.png"))
 }
+
+// An open page whose session has ended is no login, however often it asks again.
+func TestOpenPagesUseUpNoLogins(t *testing.T) {
+	v := visiting(t)
+	b := v.browser()
+	b.setCookie(sessionCookie, "ended")
+	status, text, header := b.do("GET", "/sites/berlin/live?page=/sites/berlin", "", "Accept", "text/event-stream")
+	if status != 401 || strings.Contains(text, "<html") || header.Get("Content-Type") != "application/json" {
+		t.Errorf("got %d %v %.200s", status, header, text)
+	}
+	b.want("a page", "/sites/berlin", 401, "Log in")
+}
