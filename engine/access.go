@@ -43,10 +43,11 @@ func (e *Engine) narrowAccess(ctx context.Context) error {
 	e.granting.Lock()
 	defer e.granting.Unlock()
 	approved, inForce := e.Access()
-	if _, less := access.Changes(approved.Granted, inForce); len(less) == 0 {
+	both := access.Both(approved.Granted, inForce)
+	if _, less := access.Changes(approved.Granted, both); len(less) == 0 {
 		return nil
 	}
-	approved.Granted = access.Both(approved.Granted, inForce)
+	approved.Granted = both
 	return e.setGranted(ctx, approved)
 }
 

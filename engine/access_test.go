@@ -76,3 +76,28 @@ func TestAccessIsApproved(t *testing.T) {
 		}
 	}, "a", "b")
 }
+
+// A merge that takes the nodes from a role gives no right over the machines that it exchanges, also not once they are
+// exchanged back.
+func TestAccessIsOfMachines(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		ana := map[string][]string{"ana": {"oncall"}}
+		w.on(lets(w.design("a", "b"), ana), "a", "b")
+		_, inForce := w.engine.Access()
+		w.do(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()})
+		exchanged := lets(w.design("a", "b"), ana)
+		a, b := exchanged.Nodes["a"], exchanged.Nodes["b"]
+		a.Identity, b.Identity, a.Endpoints, b.Endpoints = b.Identity, a.Identity, b.Endpoints, a.Endpoints
+		exchanged.Access.Roles["oncall"] = site.AccessRole{Verbs: []string{"pause", "approve"}}
+		w.commit(exchanged)
+		w.after(time.Minute)
+		if w.rights("ana", access.Approve, "a") || w.rights("ana", access.Approve, "b") {
+			t.Error("a merge gave a right over another machine")
+		}
+		w.commit(lets(w.design("a", "b"), ana))
+		w.after(time.Minute)
+		if w.rights("ana", access.Approve, "a") {
+			t.Error("a right that a merge had taken away has come back by itself")
+		}
+	}, "a", "b")
+}
