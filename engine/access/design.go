@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -90,6 +91,7 @@ func (c Caller) rolesIn(g site.Granted) []string {
 type reach struct {
 	roles    []site.GrantedRole // those that have the verb
 	machines map[string]string  // of all nodes of the site, see site.Granted
+	all      map[string]string  // what nodes gives, once it is known
 }
 
 // reachOf is where whoever has some roles may use a verb.
@@ -140,8 +142,11 @@ func (r reach) meets(inForce reach, node string) bool {
 
 // nodes are those that the roles name.
 func (r reach) nodes() map[string]string {
-	if len(r.roles) == 1 {
+	switch {
+	case len(r.roles) == 1:
 		return r.roles[0].Nodes
+	case r.all != nil:
+		return r.all
 	}
 	all := map[string]string{}
 	for _, g := range r.roles {
@@ -201,13 +206,51 @@ func holdersOf(all ...site.Granted) (some []holder) {
 	return slices.Compact(some)
 }
 
+// reaches makes what a set of roles reaches once, whoever has them and for whichever verb: a role can be about
+// thousands of nodes.
+type reaches struct {
+	granted site.Granted
+	made    map[string]*reach
+}
+
+func reachesOf(g site.Granted) reaches { return reaches{g, map[string]*reach{}} }
+
+// of is where a holder may use a verb.
+func (r reaches) of(h holder, v Verb) *reach {
+	var names []string
+	for _, name := range h.rolesIn(r.granted) {
+		if slices.Contains(r.granted.Roles[name].Verbs, string(v)) {
+			names = append(names, name)
+		}
+	}
+	key := fmt.Sprintf("%q", names)
+	if r.made[key] == nil {
+		made := reachOf(r.granted, names, v)
+		made.all = made.nodes()
+		r.made[key] = &made
+	}
+	return r.made[key]
+}
+
+// between is what one reach is compared with, once for all who have the same.
+type between[T any] map[[2]*reach]T
+
+func (b between[T]) get(x, y *reach, compare func(x, y reach) T) T {
+	key := [2]*reach{x, y}
+	is, known := b[key]
+	if !known {
+		is = compare(*x, *y)
+		b[key] = is
+	}
+	return is
+}
+
 // Changes says who may do more by another design, and who may do less, a sentence for each who and where.
 func Changes(before, after site.Granted) (more, less []string) {
+	was, is, texts := reachesOf(before), reachesOf(after), between[string]{}
 	for _, h := range holdersOf(before, after) {
-		was := func(v Verb) reach { return reachOf(before, h.rolesIn(before), v) }
-		is := func(v Verb) reach { return reachOf(after, h.rolesIn(after), v) }
-		more = append(more, h.changes("may now", was, is)...)
-		less = append(less, h.changes("may no longer", is, was)...)
+		more = append(more, h.changes("may now", was, is, texts)...)
+		less = append(less, h.changes("may no longer", is, was, texts)...)
 	}
 	return more, less
 }
@@ -215,13 +258,14 @@ func Changes(before, after site.Granted) (more, less []string) {
 // Both is what was approved and is granted by a design in force as well. Its roles are named for what they allow.
 func Both(approved, inForce site.Granted) site.Granted {
 	g := site.Granted{Roles: map[string]site.GrantedRole{}, People: map[string][]string{}, Groups: map[string][]string{}, Tokens: map[string][]string{}}
+	was, is, common := reachesOf(approved), reachesOf(inForce), between[map[string]string]{}
 	for _, h := range holdersOf(approved, inForce) {
 		var roles []site.GrantedRole
 		for _, m := range Verbs {
-			x, y := reachOf(approved, h.rolesIn(approved), m.Verb), reachOf(inForce, h.rolesIn(inForce), m.Verb)
+			x, y := was.of(h, m.Verb), is.of(h, m.Verb)
 			role := site.GrantedRole{Verbs: []string{string(m.Verb)}, Whole: x.isWhole() && y.isWhole()}
 			if !role.Whole {
-				role.Nodes = x.common(y)
+				role.Nodes = common.get(x, y, reach.common)
 			}
 			if !role.Whole && len(role.Nodes) == 0 {
 				continue
@@ -245,14 +289,14 @@ func Both(approved, inForce site.Granted) site.Granted {
 }
 
 // changes says where a holder may do something by one reach and not by the other.
-func (h holder) changes(may string, less, more func(Verb) reach) (all []string) {
+func (h holder) changes(may string, less, more reaches, texts between[string]) (all []string) {
 	type where struct {
 		text  string
 		verbs []string
 	}
 	var places []where
 	for _, m := range Verbs {
-		text := gained(less(m.Verb), more(m.Verb))
+		text := texts.get(less.of(h, m.Verb), more.of(h, m.Verb), gained)
 		if text == "" {
 			continue
 		}

@@ -271,3 +271,28 @@ func TestBoth(t *testing.T) {
 		}
 	}
 }
+
+// What is compared is compared once for all who have the same roles, and the sentences are the same.
+func TestChangesOfManyWithTheSameRoles(t *testing.T) {
+	a := usual()
+	a.Roles["rack"] = site.AccessRole{Verbs: []string{"pause", "retry"}, Nodes: inRack("r2")}
+	for i := range 10 {
+		a.People[fmt.Sprint("p", i)] = []string{"oncall", "rack"}
+	}
+	now, none := berlin(a).Granted(), berlin(site.Access{}).Granted()
+	more, _ := Changes(none, now)
+	for i := range 10 {
+		for _, want := range []string{"may now approve on 2 nodes: n1, n2", "may now pause on 3 nodes: n1, n2, n3", "may now retry on 1 node: n3"} {
+			if !slices.Contains(more, fmt.Sprintf("p%d %s", i, want)) {
+				t.Errorf("p%d: no %q in %q", i, want, more)
+			}
+		}
+	}
+	was, is, once := reachesOf(none), reachesOf(now), between[string]{}
+	for i := range 10 {
+		holder{0, fmt.Sprint("p", i)}.changes("may now", was, is, once)
+	}
+	if len(is.made) != 4 || len(once) != 4 { // nothing, and one or both of the roles
+		t.Errorf("made %d, compared %d", len(is.made), len(once))
+	}
+}
