@@ -296,3 +296,31 @@ func TestChangesOfManyWithTheSameRoles(t *testing.T) {
 		t.Errorf("made %d, compared %d", len(is.made), len(once))
 	}
 }
+
+// A role that was merged and not approved waits, where the access file lets the design grant anything.
+func TestWaits(t *testing.T) {
+	now, none := berlin(usual()).Granted(), site.Granted{}
+	ana, op := Caller{Kind: OIDC, Name: "ana"}, Caller{Kind: OIDC, Name: "bob", Groups: []string{"ops"}}
+	for i, x := range []struct {
+		file              string
+		approved, inForce site.Granted
+		c                 Caller
+		want              bool
+	}{
+		{"design: true", none, now, ana, true},
+		{"design: true site=berlin", none, now, op, true},
+		{"design: true", none, now, Caller{Kind: OIDC, Name: "eve"}, false},
+		{"design: true", now, now, ana, false},
+		{"design: true", now, none, ana, false},
+		{"design: true site=paris", none, now, ana, false},
+		{"", none, now, ana, false},
+	} {
+		p, err := Parse(x.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.With(Design{"berlin", x.approved, x.inForce}).Waits(x.c); got != x.want {
+			t.Errorf("%d: %v", i, got)
+		}
+	}
+}
