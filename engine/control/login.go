@@ -68,6 +68,19 @@ func (a *api) knows(c access.Caller) bool {
 	return a.policyNow("").Names(c) || slices.ContainsFunc(a.daemon.Sites(), func(site string) bool { return a.policyNow(site).Names(c) })
 }
 
+// admit says why a person is not logged in: there is nothing for them, or nothing that counts yet.
+func (a *api) admit(c access.Caller) error {
+	if a.knows(c) {
+		return nil
+	}
+	for _, site := range a.daemon.Sites() {
+		if a.policyNow(site).Waits(c) {
+			return fmt.Errorf("the design of site %s has a role for %s that was not approved: ask a person with the verb \"grant\" to look at `slipway grant`", site, c)
+		}
+	}
+	return fmt.Errorf("the access file on the daemon's host has no line for %s, and none for a group of that person: ask for a line \"person %s: ROLE\"", c, c.Name)
+}
+
 // answerNobody answers what is for everybody: how to log in, and the steps of that. It is false for all other requests.
 func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) bool {
 	s := a.logins.Settings()
@@ -116,7 +129,7 @@ func (a *api) login(w http.ResponseWriter, r *http.Request, pages Pages, s *acce
 		pages.Login(w, r, LoginNotice{Status: http.StatusOK, Issuer: s.URL, Start: startOf("/"), Certificates: a.certificates, Done: "You are logged out of Slipway. You may still be logged in at the issuer."})
 		return
 	case "GET " + openid.BackPath:
-		who, to, err := a.logins.Finish(w, r, a.knows)
+		who, to, err := a.logins.Finish(w, r, a.admit)
 		if err != nil {
 			a.log.Warn("a login has failed", "by", who.String(), "from", addressOf(r).String(), "why", entryText(err))
 			a.failLogin(w, r, pages, err)

@@ -204,8 +204,8 @@ func (l *Logins) config(s *access.Issuer, d *described) (*oauth2.Config, error) 
 
 // Finish takes a browser that comes back from the issuer, and logs its person in. It gives the page that the person
 // wanted. What proves the browser is the cookie of Begin: a state that somebody else has seen is of no use. A person
-// for whom there is nothing is not logged in.
-func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, known func(access.Caller) bool) (access.Caller, string, error) {
+// whom admit refuses is not logged in.
+func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, admit func(access.Caller) error) (access.Caller, string, error) {
 	l.setCookie(w, attemptCookie, "", 0)
 	cookie, err := r.Cookie(attemptCookie)
 	if err != nil {
@@ -232,8 +232,8 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, known func(acces
 	if err != nil {
 		return caller, "", err
 	}
-	if !known(caller) {
-		return caller, "", fmt.Errorf("%w: the access file on the daemon's host has no line for %s, and none for a group of that person: ask for a line \"person %s: ROLE\"", ErrLogin, caller, caller.Name)
+	if err := admit(caller); err != nil {
+		return caller, "", fmt.Errorf("%w: %w", ErrLogin, err)
 	}
 	if old, err := r.Cookie(sessionCookie); err == nil {
 		l.sessions.end(old.Value)
