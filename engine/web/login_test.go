@@ -272,6 +272,32 @@ func TestLogOut(t *testing.T) {
 	b.want("with it, the API", "/api/v1/sites", 401, "your login has ended")
 }
 
+// Whoever is logged in can log out, also while the access file is wrong or names no issuer any more.
+func TestLogOutWhateverTheAccessFileSays(t *testing.T) {
+	for name, change := range map[string]func(lines string) string{
+		"a wrong line": func(lines string) string { return lines + "nonsense\n" },
+		"no issuer":    func(string) string { return logins },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := visiting(t)
+			b := v.browser()
+			b.logIn()
+			before := b.cookies()[sessionCookie]
+			v.allow(change(v.lines))
+			if status, _, _ := b.do("POST", "/logout", "x=y", "Sec-Fetch-Site", "cross-site"); status != 403 || len(b.cookies()) != 1 {
+				t.Errorf("a form of another site: %d, cookies %v", status, b.cookies())
+			}
+			status, text, _ := b.do("POST", "/logout", "x=y")
+			if status != 200 || !strings.Contains(text, "You are logged out of Slipway") || strings.Contains(text, "/login/start") || len(b.cookies()) != 0 {
+				t.Errorf("got %d %s, cookies %v", status, text, b.cookies())
+			}
+			v.allow(v.lines)
+			b.setCookie(sessionCookie, before)
+			b.want("with the cookie of before", "/sites/berlin/nodes", 401, "Log in")
+		})
+	}
+}
+
 // A session ends with the last line that is for the person, or with the issuer.
 func TestSessionEndsWithTheLine(t *testing.T) {
 	for name, x := range map[string]struct {
