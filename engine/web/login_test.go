@@ -312,7 +312,17 @@ func TestSessionEndsWithTheLine(t *testing.T) {
 		"another issuer": {func(s string) string {
 			return strings.Replace(s, "oidc issuer: ", "oidc issuer: https://other.example.org/", 1)
 		}, 401},
-		"another role": {func(s string) string { return strings.Replace(s, "ana@example.org: all", "ana@example.org: viewer", 1) }, 200},
+		"another claim of groups":   {func(s string) string { return strings.Replace(s, "oidc groups: groups\n", "oidc groups: roles\n", 1) }, 401},
+		"another claim of the name": {func(s string) string { return s + "oidc name: sub\n" }, 401},
+		"another domain": {func(s string) string {
+			return strings.Replace(s, "oidc domains: example.org\n", "oidc domains: example.com\n", 1)
+		}, 401},
+		"another authority": {func(s string) string {
+			return strings.Replace(s, "/issuer.pem\n", "/another.pem\n", 1)
+		}, 401},
+		"another time":  {func(s string) string { return s + "oidc session: 1h\n" }, 200},
+		"another scope": {func(s string) string { return s + "oidc scopes: profile\n" }, 200},
+		"another role":  {func(s string) string { return strings.Replace(s, "ana@example.org: all", "ana@example.org: viewer", 1) }, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visiting(t)
