@@ -135,7 +135,7 @@ func (l *Logins) OfSession(r *http.Request, known func(access.Caller) bool) (acc
 	}
 	if s := p.Issuer(); s == nil || !reflect.DeepEqual(judging(s), one.by) || !known(one.caller) {
 		l.sessions.end(cookie.Value)
-		l.Log.Info("a session has ended, because the access file has other settings of oidc, or nothing for its person any more", "by", one.caller.String())
+		l.Log.Info("a session has ended, because the access file has other settings of oidc, or no longer has a line for its person", "by", one.caller.String())
 		return access.Caller{}, false
 	}
 	return one.caller, true
