@@ -84,6 +84,10 @@ func (a *api) admit(c access.Caller) error {
 // answerNobody answers what is for everybody: how to log in, and the steps of that. It is false for all other requests.
 func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) bool {
 	s := a.logins.Settings()
+	if pages != nil && r.Method == http.MethodPost && r.URL.Path == openid.LogoutPath && (s != nil && s.Client != "" || a.logins != nil && openid.SessionOf(r) != "") {
+		a.logOut(w, r, pages, s) // also while the access file is wrong
+		return true
+	}
 	if s == nil {
 		return false
 	}
@@ -100,11 +104,11 @@ func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) 
 		return false
 	}
 	switch what := r.Method + " " + r.URL.Path; what {
-	case "GET /login", "GET " + openid.StartPath, "GET " + openid.BackPath, "POST " + openid.LogoutPath:
+	case "GET /login", "GET " + openid.StartPath, "GET " + openid.BackPath:
 		if err := a.limits.login(addressOf(r)); err != nil {
 			fail(w, err)
 		} else {
-			a.login(w, r, pages, s, what)
+			a.login(w, r, pages, what)
 		}
 		return true
 	}
@@ -115,19 +119,29 @@ func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) 
 	return false
 }
 
-// login is one step of logging in or out.
-func (a *api) login(w http.ResponseWriter, r *http.Request, pages Pages, s *access.Issuer, what string) {
-	switch what {
-	case "POST " + openid.LogoutPath:
-		if !IsOwnForm(r) {
-			fail(w, fmt.Errorf("%w: this form was not sent by a page of this host", access.ErrDenied))
-			return
-		}
-		if who, ok := a.logins.End(w, r); ok {
-			a.log.Info("logged out", "by", who.String(), "from", addressOf(r).String())
-		}
-		pages.Login(w, r, LoginNotice{Status: http.StatusOK, Issuer: s.URL, Start: startOf("/"), Certificates: a.certificates, Done: "You are logged out of Slipway. You may still be logged in at the issuer."})
+// logOut logs a browser out. The settings are nil where nobody logs in now.
+func (a *api) logOut(w http.ResponseWriter, r *http.Request, pages Pages, s *access.Issuer) {
+	if err := a.limits.login(addressOf(r)); err != nil {
+		fail(w, err)
 		return
+	}
+	if !IsOwnForm(r) {
+		fail(w, fmt.Errorf("%w: this form was not sent by a page of this host", access.ErrDenied))
+		return
+	}
+	if who, ok := a.logins.End(w, r); ok {
+		a.log.Info("logged out", "by", who.String(), "from", addressOf(r).String())
+	}
+	n := LoginNotice{Status: http.StatusOK, Certificates: a.certificates, Done: "You are logged out of Slipway. You may still be logged in at the issuer."}
+	if s != nil && s.Client != "" {
+		n.Issuer, n.Start = s.URL, startOf("/")
+	}
+	pages.Login(w, r, n)
+}
+
+// login is one step of logging in.
+func (a *api) login(w http.ResponseWriter, r *http.Request, pages Pages, what string) {
+	switch what {
 	case "GET " + openid.BackPath:
 		who, to, err := a.logins.Finish(w, r, a.admit)
 		if err != nil {

@@ -152,7 +152,7 @@ type SSHRequest struct {
 	Key string `json:"key"`
 	// Life is how long the certificate is to be valid.
 	Life Duration `json:"life"`
-	// By is the person, as the daemon knows them.
+	// By is the person, in the form by which the design can revoke them: one of item.CallersNamed.
 	By string `json:"by,omitempty"`
 }
 
