@@ -55,12 +55,21 @@ func (apt) inventory(_ context.Context, h *inside.Host) (inventory, error) {
 	return parseStatus(text), nil
 }
 
-// repair lets dpkg configure packages that are only unpacked. A script that fails or hangs again is not an error
-// here: the result is checked at the end, and the transaction may fix it.
-func (a apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
+// repair lets dpkg configure packages that are only unpacked, and end removals. A script that fails or hangs again is
+// not an error here: the result is checked at the end, and the transaction may fix it.
+func (a apt) repair(ctx context.Context, h *inside.Host, inv inventory, purging []string) error {
 	left, err := list(h, "/var/lib/dpkg/updates")
 	if err != nil {
 		return err
+	}
+	if len(purging) > 0 {
+		h.Tell("dpkg ends the removal of " + some(purging))
+		out, err := h.Exec(ctx, inside.Command{Path: "dpkg", Args: slices.Concat([]string{"--purge", "--"}, purging), Env: aptEnv, Timeout: repairTime})
+		if wrong := outcome("dpkg --purge "+some(purging), out, err); wrong != nil && (ctx.Err() != nil || isBusy(wrong)) {
+			return wrong
+		} else if wrong != nil {
+			h.Tell(wrong.Error())
+		}
 	}
 	if len(inv.broken) == 0 && len(left) == 0 {
 		return nil
