@@ -51,7 +51,7 @@ func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sess
 	}
 	if !t.Clean {
 		e.term.before = left
-		e.term.settled = t.Began.Add(record.Lease + longestWrite)
+		e.term.settled = t.Began.Add(e.leaseTimes().Length + longestWrite)
 	}
 	if wait := time.Until(e.term.settled); wait > 0 {
 		time.AfterFunc(wait, e.wakeHeld)
@@ -71,18 +71,30 @@ func holder() string {
 
 // keepTerm renews the term, or tries to acquire it, as long as the engine runs.
 func (e *Engine) keepTerm(ctx context.Context) {
-	for retry.Sleep(ctx, record.RenewEvery) {
+	times := e.leaseTimes()
+	for wait := times.RenewEvery; retry.Sleep(ctx, wait); {
 		held := e.heldTerm() != nil
 		err := e.renewTerm(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		if wait = times.RenewEvery; err != nil {
+			wait = times.RetryEvery
+		}
 		e.setProblem("term", err)
 		if !held && err == nil {
 			e.wakeHeld()
+			e.touch() // what was not reported meanwhile is now
 		}
 	}
 }
+
+// leaseTimes returns the times of the site's lease.
+func (e *Engine) leaseTimes() record.LeaseTimes { return e.Records.Store().LeaseTimes() }
+
+// isSilent reports whether another controller may lead the site. Then this one tells nobody
+// outside its host anything: two would contradict each other.
+func (e *Engine) isSilent() bool { return e.Records.Store().IsShared() && e.heldTerm() == nil }
 
 // wakeHeld makes blocked nodes check whether they still have to wait.
 func (e *Engine) wakeHeld() {
@@ -175,10 +187,11 @@ func (e *Engine) termGate(w *worker, s site.Step) *held {
 	return nil
 }
 
-// whileHeld returns a context that ends when writes are no longer allowed.
+// whileHeld returns a context that ends when writes are no longer allowed. Drivers also ask the term
+// immediately before each write.
 func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t := e.heldTerm(); t != nil {
-		return t.Bound(ctx)
+		return t.Bound(driver.WhileAllowed(ctx, t.Allowed))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
@@ -329,6 +342,9 @@ func (w *worker) endSession(ctx context.Context, d *connection, left record.Sess
 
 // raiseTerm ends the term and begins one with a number above the given one.
 func (e *Engine) raiseTerm(ctx context.Context, above uint64) error {
+	if e.Records.Store().IsShared() {
+		return e.beginTermAbove(ctx, nil, above) // released, another controller could begin one
+	}
 	if err := e.releaseTerm(ctx); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type migration struct {
 	what string // for people, as in "events have a key per node"
 	// change returns the operations for one record, nil to keep it. After an
 	// interruption it may get a record that it has rewritten before.
-	change func(s *Store, key string, value []byte) ([]clientv3.Op, error)
+	change func(ctx context.Context, s *Store, key string, value []byte) ([]clientv3.Op, error)
 }
 
 // migrations lead from version 1 to 2, from 2 to 3 and so on.
@@ -27,7 +27,7 @@ var migrations = []migration{sealValues, beginLedger, withoutWish, nameManager}
 // beginLedger is the migration to a ledger. Earlier approvals name neither disks
 // nor attempts, so they no longer approve anything, and neither do earlier
 // comments on proposals. A destructive step in flight counts as approved.
-var beginLedger = migration{"approvals are entries of a ledger", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var beginLedger = migration{"approvals are entries of a ledger", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
 	kind, _, _ := strings.Cut(rest, "/")
 	switch kind {
@@ -85,7 +85,7 @@ func consumed(value []byte) ([]byte, error) {
 
 // nameManager is the migration to the present name of the endpoint that was called bmc.
 // Files stay unchanged, because both names are read.
-var nameManager = migration{"the endpoint bmc is called manager", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var nameManager = migration{"the endpoint bmc is called manager", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	var was any
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
@@ -167,7 +167,7 @@ func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 	size := 0
 	// Nobody else writes meanwhile, and making room deletes earlier revisions.
 	err := s.stored(ctx, keysBelow, clientv3.GetPrefixRangeEnd(keysBelow), false, func(kv keyValue) error {
-		more, err := m.change(s, kv.key, kv.value)
+		more, err := m.change(ctx, s, kv.key, kv.value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kv.key, err)
 		}

@@ -274,7 +274,7 @@ func TestTermThatCannotBegin(t *testing.T) {
 			t.Errorf("%s: renewed: %v", name, err)
 		}
 		first = &Term{Number: 1, Holder: "a", site: b, lost: make(chan struct{})}
-		first.extend(time.Now())
+		first.extend(instant{clock: time.Now()})
 	}
 	must(t, s.Close())
 	if _, err := b.Acquire(ctx, "b", 0); !errors.Is(err, errClosed) {
