@@ -37,7 +37,7 @@ func (e *Engine) beginTerm(ctx context.Context, left map[string]record.Sessions)
 
 // beginTermAbove acquires the site's term with a number above the given one.
 func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sessions, above uint64) error {
-	t, err := e.Records.Acquire(ctx, holder(), above)
+	t, err := e.Records.Acquire(ctx, Holder(), above)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term.trouble = err
@@ -60,8 +60,8 @@ func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sess
 	return nil
 }
 
-// holder names this process.
-func holder() string {
+// Holder names this process.
+func Holder() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"

@@ -45,6 +45,7 @@ type runFlags struct {
 	netboot                                     netbootFlags
 	listens                                     agentFlags
 	api                                         apiFlags
+	etcd                                        etcdFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -59,7 +60,8 @@ func (a *app) runCommand() *cobra.Command {
 			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
 			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
 			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
-			"--web browsers can do the same on a page.\n" + exitHelp,
+			"--web browsers can do the same on a page. With --etcd several hosts can run a daemon for\n" +
+			"the site: one leads, and another takes over when it is lost.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -89,6 +91,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.netboot.add(flags)
 	f.listens.add(flags)
 	f.api.add(flags)
+	f.etcd.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -102,7 +105,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), checkHelpers(f.agents)); err != nil {
+	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.etcd.check(&f), checkHelpers(f.agents)); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -138,7 +141,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer pulls.close()
-	store, err := record.Open(ctx, filepath.Join(f.state, "records"), record.Options{Log: log})
+	cluster, err := f.etcd.cluster()
+	if err != nil {
+		return err
+	}
+	store, err := record.Open(ctx, filepath.Join(f.state, "records"), record.Options{Log: log, Cluster: cluster})
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", f.state, err)
 	}
@@ -150,6 +157,20 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	name, err := siteName(ctx, f, source)
 	if err != nil {
 		return err
+	}
+	ready := &readiness{}
+	ready.set(starting)
+	pages, hide := out.begin(ctx, ready.unready, log)
+	defer hide()
+	if f.etcd.used() {
+		follows := &follower{site: name}
+		ready.set(follows.unready)
+		if err := follows.lead(ctx, store, control.Socket(f.state), f.socketGroup, log); isStopped(ctx, err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		ready.set(starting)
 	}
 	if err := recall(ctx, secrets, store.Site(name)); err != nil {
 		return err
@@ -167,7 +188,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	c := engine.Config{
 		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(agent.Options{Folder: f.agents, ObserveOnly: f.observe})),
 		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), secrets.Notes()) },
+		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), secrets.Notes(), f.etcd.notes()) },
 		Surroundings: f.surroundings,
 		Served:       func() []site.Served { return boots.Status() },
 		Meter:        out.metrics.Site(name, func() site.Report { return e.Report() }),
@@ -213,6 +234,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		c.Proposer = proposer
 	}
 	e = engine.New(c)
+	ready.set(e.Unready)
 	boots = f.netboot.open(e, c.Records, log)
 	if starts != nil {
 		starts.Service = boots
@@ -242,8 +264,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		func(ctx context.Context) error {
 			return control.Serve(ctx, control.Socket(f.state), f.socketGroup, keeper{e, files}, log)
 		},
-		func(ctx context.Context) error { return out.answer(ctx, e.Unready, log) },
-		out.tell)...)
+		pages, untilLost(store, name), out.tell)...)
 }
 
 // recall has the secrets that are opened compared with those that were opened before.
