@@ -96,6 +96,29 @@ func (c *shared) depose() {
 	}
 }
 
+// hold notes the term that this process has begun last.
+func (c *shared) hold(t *Term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.term = t
+}
+
+func (c *shared) held() *Term {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.term
+}
+
+// take notes that the engine renews the term from now on.
+func (c *shared) take() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.had {
+		c.had = true
+		close(c.took)
+	}
+}
+
 // unanswered explains an error of a request.
 func (c *shared) unanswered(ctx context.Context, err error) error {
 	switch {

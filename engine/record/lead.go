@@ -269,29 +269,6 @@ func (s *Store) keepTerm(t *Term) {
 	}
 }
 
-// hold notes the term that this process has begun last.
-func (c *shared) hold(t *Term) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.term = t
-}
-
-func (c *shared) held() *Term {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.term
-}
-
-// take notes that the engine renews the term from now on.
-func (c *shared) take() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.had {
-		c.had = true
-		close(c.took)
-	}
-}
-
 // continued returns the term that this process leads by. If it must have a number above another
 // one, a new term continues it, without a moment in which another controller could begin one.
 func (s *Site) continued(ctx context.Context, above uint64) (*Term, error) {
@@ -317,22 +294,4 @@ func (c *shared) prefixName() string {
 		return ""
 	}
 	return c.prefix[len(c.Prefix):]
-}
-
-// raised ends the term, and begins one with another number in the same write.
-func (t *Term) raised(ctx context.Context, number uint64) (*Term, error) {
-	t.renewing.Lock()
-	defer t.renewing.Unlock()
-	if t.isOver() {
-		return nil, t.why(ctx)
-	}
-	next := &Term{Number: number, Holder: t.Holder, Began: time.Now(), Clean: true, Latest: t.Latest,
-		site: t.site, revision: t.revision, lost: make(chan struct{})}
-	began := t.site.store.now()
-	if err := next.write(ctx, tenure{Term: number, Holder: t.Holder}); err != nil {
-		return nil, fmt.Errorf("begin a term: %w", err)
-	}
-	t.end()
-	next.extend(began)
-	return next, nil
 }

@@ -244,6 +244,24 @@ func (t *Term) Release(ctx context.Context) error {
 	return nil
 }
 
+// raised ends the term, and begins one with another number in the same write.
+func (t *Term) raised(ctx context.Context, number uint64) (*Term, error) {
+	t.renewing.Lock()
+	defer t.renewing.Unlock()
+	if t.isOver() {
+		return nil, t.why(ctx)
+	}
+	next := &Term{Number: number, Holder: t.Holder, Began: time.Now(), Clean: true, Latest: t.Latest,
+		site: t.site, revision: t.revision, lost: make(chan struct{})}
+	began := t.site.store.now()
+	if err := next.write(ctx, tenure{Term: number, Holder: t.Holder}); err != nil {
+		return nil, fmt.Errorf("begin a term: %w", err)
+	}
+	t.end()
+	next.extend(began)
+	return next, nil
+}
+
 // Lost is closed when the term is over.
 func (t *Term) Lost() <-chan struct{} { return t.lost }
 

@@ -42,7 +42,7 @@ func (w *town) other() *town {
 	return &o
 }
 
-// leader waits until the town's controller says who leads: it follows, or keeps the site itself.
+// follows waits until the town's controller follows, and says so with some words.
 func (w *town) follows(words string) {
 	w.t.Helper()
 	w.status("it follows: "+words, func(s site.Status) bool { return strings.Contains(s.Leader, words) })
@@ -66,10 +66,9 @@ func TestProveLeaderIsKilled(t *testing.T) {
 			b.start()
 			b.follows("(term 1)")
 			b.isUnready("this daemon follows; site", "(term 1)")
-			if _, err := b.ask.Do(t.Context(), "", site.Order{Verb: site.VerbPause, By: "e2e"}); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "the leader's host") {
+			if _, err := b.ask.Do(t.Context(), "", site.Order{Verb: site.VerbPause, Reason: "a test", By: "e2e"}); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "the leader's host") {
 				t.Errorf("a follower was asked to pause the site: %v", err)
 			}
-			before := a.fleet.CallCount()
 			var killed sync.Once
 			at := make(chan time.Time, 1)
 			a.fleet.Watch(func(k int, _ lab.Call) {
@@ -84,7 +83,7 @@ func TestProveLeaderIsKilled(t *testing.T) {
 			if first := a.firstAfter(died, func(lab.Call) bool { return true }); first.Sub(died) > takeover {
 				t.Errorf("the first look came %s after the leader was killed", first.Sub(died))
 			} else {
-				t.Logf("killed after %d calls; the other looked %s later and wrote %s later", before, first.Sub(died).Round(100*time.Millisecond),
+				t.Logf("the other looked %s after the kill and wrote %s after it", first.Sub(died).Round(100*time.Millisecond),
 					a.firstAfter(died, lab.Call.Write).Sub(died).Round(100*time.Millisecond))
 			}
 			r, err := b.ask.Report("")
@@ -153,6 +152,7 @@ func TestProveStoppedLeader(t *testing.T) {
 			continued := time.Now()
 			check(t, d.cmd.Process.Signal(syscall.SIGCONT))
 			w.eventually("the stopped leader ends", d.dead)
+			t.Logf("it ended %s after it continued", time.Since(continued).Round(100*time.Millisecond))
 			for _, call := range w.fleet.Calls() {
 				if call.When.After(continued) && call.Write() {
 					t.Errorf("%s after it continued: %s %s to %s", call.When.Sub(continued), call.Method, call.Path, call.Machine)
