@@ -511,3 +511,25 @@ func TestTermIsRaised(t *testing.T) {
 		t.Error("a term was begun that is not on record")
 	}
 }
+
+// A driver asks the term itself immediately before each write, and does not wait for the end of its
+// context.
+func TestDriversAskTheTerm(t *testing.T) {
+	e, _ := gated(t)
+	ctx, stop := e.whileHeld(t.Context())
+	defer stop()
+	within, end := context.WithTimeout(ctx, time.Hour)
+	defer end()
+	if err := driver.MayWrite(within); err != nil {
+		t.Error(err)
+	}
+	if err := e.term.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := driver.MayWrite(within); !errors.Is(err, driver.ErrInterrupted) || !strings.Contains(err.Error(), "the request was not sent") {
+		t.Errorf("after the end of the term: %v", err)
+	}
+	if err := driver.MayWrite(t.Context()); err != nil {
+		t.Errorf("outside a step: %v", err)
+	}
+}

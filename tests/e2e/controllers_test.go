@@ -203,10 +203,14 @@ func TestProveLeaderIsCutOff(t *testing.T) {
 		}
 		return n
 	}
-	looked := w.fleet.CallCount()
+	published := func() string { return w.git("-C", "site.git", "rev-parse", "slipway/status/"+siteOf(w)) }
+	looked, head := w.fleet.CallCount(), published()
 	w.eventually("it looks at machines", func() bool { return w.fleet.CallCount() > looked+8 })
 	if n := writes(); n > 0 {
 		t.Errorf("%d writes without a lease", n)
+	}
+	if now := published(); now != head {
+		t.Errorf("the status branch went from %s to %s without a lease: another may publish there", head, now)
 	}
 	line.Mend()
 	w.eventually("the machine is on again", func() bool { return w.fleet.Machine("old-1").State().Power == "On" })
