@@ -10,8 +10,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/slipway-gitops/slipway/engine/retry"
 )
 
 // lookEvery is how often a follower looks whether the leader has renewed its lease.
@@ -80,9 +78,11 @@ func (s *Store) Lead(ctx context.Context, siteName, holder string, tell func(Lea
 		return err
 	}
 	var last seenTerm
-	for first := true; ; first = false {
-		if !first && !retry.Sleep(ctx, last.wait(s.shared.boot())) {
+	for wait := time.Duration(0); ; wait = last.wait(s.shared.boot()) {
+		select {
+		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-time.After(wait):
 		}
 		err := b.look(ctx, &last)
 		tell(Leader{Holder: last.tenure.Holder, Term: last.tenure.Term, Released: last.tenure.Released, Trouble: err})
