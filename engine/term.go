@@ -92,8 +92,8 @@ func (e *Engine) keepTerm(ctx context.Context) {
 // leaseTimes returns the times of the site's lease.
 func (e *Engine) leaseTimes() record.LeaseTimes { return e.Records.Store().LeaseTimes() }
 
-// isSilent reports whether another controller may lead the site. Then this one tells nobody
-// outside its host anything: two would contradict each other.
+// isSilent reports whether another controller may lead the site. Then this one reports nothing:
+// two would contradict each other on the status branch.
 func (e *Engine) isSilent() bool { return e.Records.Store().IsShared() && e.heldTerm() == nil }
 
 // wakeHeld makes blocked nodes check whether they still have to wait.
