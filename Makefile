@@ -30,9 +30,9 @@ packages: ## build .deb, .rpm, archives and an OCI image into bin/
 setup: ## install what the tests need, from Debian and npm
 	@./setup.sh
 
-demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running, WEB=1 opens its page too)
+demo: build ## a whole site in your terminal, in under two minutes (KEEP=1 leaves it running, WEB=1 shows it in your browser too, WEB=approve has you approve there)
 	@./setup.sh demo
-	@bin/slipway-demo $(if $(WEB),--web,$(if $(KEEP),--keep))
+	@bin/slipway-demo $(if $(WEB),--web $(if $(filter approve,$(WEB)),--approve),$(if $(KEEP),--keep))
 
 demo-libvirt: build ## virtual machines on a real libvirt, in about four minutes; as root
 	@./setup.sh demo-libvirt
@@ -63,13 +63,13 @@ test: setup ## all tests; with CI set, a twelfth of those that take longest
 		$(TEST) -timeout 25m -parallel 2 -run "^($$guests)$$" ./tests/e2e
 
 # Packages and tests without goroutines are left out: what is pure, and what bounds
-# the cost of designs. So are the longest of the stories, of which twenty are told. Of
+# the cost of designs, and what a browser does. So are the longest of the stories, of which twenty are told. Of
 # the tests of ./engine one in RACES is run, others at another time; `make prove` runs
 # all of them.
 RACES := 16
 race: setup ## the engine's tests with the race detector, with CI set a part of the most
 	part=$${RACE_PART:-$$(($$(date +%s) / 60 % $(RACES)))}; echo "of the tests of ./engine those of RACE_PART=$$part"; \
-	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
+	CGO_ENABLED=1 $(TEST) -race -skip "^(TestBombsAreFindings|TestEntriesAreBounded|TestLayersThatMultiplyAreBounded|TestFormat.*|TestTheFirstStories|TestStoriesThatOnceFailed|TestNoMachineIsInterruptedWithoutEndForOneDesign|TestWhatApprovesNothing|TestBrowser.*|TestProve[^P].*$$(tests/part.sh $$part $(RACES) engine))$$" \
 		$$($(GO) list ./engine/... | grep -vE '/engine/(site|window|plan|present|say|retry|design/rule|bios|item|ledger|placement|firstboot|sitekey|serve|driver)$$') ./sinks/metrics ./sinks/notify
 
 lint: ## formatting, vet, staticcheck
@@ -79,10 +79,11 @@ lint: ## formatting, vet, staticcheck
 	cd packaging && $(GO) vet ./... && $$($(GO) -C .. tool -n staticcheck) ./...
 
 prove: build ## what takes long: properties, rollouts in virtual time, soaks and crash points
-	@./setup.sh prove
+	@./setup.sh
 	$(MAKE) test PARTS=1
 	$(MAKE) race RACES=1
-	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine ./engine/web
+	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run '^TestProve' -v ./engine
+	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestBrowser' -v ./engine/web
 	SLIPWAY_PROVE=1 $(GO) test -timeout 240m -run 'Prove' -v ./tests/...
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestProve' -v ./sinks/commit
 	SLIPWAY_PROVE=1 $(GO) test -timeout 60m -run '^TestMergesOfRandomHistoriesAreGits$$' -v ./engine/repo
@@ -120,8 +121,8 @@ bench-install: build ## serving, DHCP, a storm of boots and writing images, besi
 	@tests/bench/install/setup.sh
 	@$(GO) run ./tests/bench/install $(if $(ONLY),-only $(ONLY)) $(if $(QUICK),-quick)
 
-bench-web: ## how long the first pages of a site of 10,000 nodes take
-	@$(GO) test ./engine/web -run '^$$' -bench '^BenchmarkFirstPage$$' -benchtime 1x | grep '^bench:'
+bench-web: ## the page of a site of 10,000 nodes: how long it takes, and what open pages cost
+	@$(GO) test ./engine/web -run '^$$' -bench '^Benchmark(FirstPage|OpenPages)$$' -benchtime 1x | grep '^bench:'
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

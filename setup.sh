@@ -2,16 +2,15 @@
 # Installs what the tests run; with the word "demo" only what the demo does,
 # which is a real git and a real sshd, with "demo-libvirt" a real git and what has
 # and makes virtual machines, with "demo-install" a real git, QEMU with firmware and what makes
-# images, and with "prove" also what make prove
-# does, which is Chromium. For the tests, from Debian: two Redfish clients,
+# images. For the tests, from Debian: two Redfish clients,
 # libvirtd and QEMU with what makes the Debian of their guests, Prometheus and
 # Alertmanager, whose services are kept from starting, the C compiler that the race
 # detector needs, systemd, which checks the unit files, and its containers, in which
 # the packages are installed, what builds and reads packages of Debian and RPM and
 # images, a TPM for guests, dnf, Python's environments, netplan, NetworkManager and ifupdown, which
 # read the configuration that Slipway writes for them, lldpd, clients, a relay and a server of
-# DHCP, whose services are kept from starting too, what runs programs of arm64, what unpacks the ramdisk, and npm. From npm: GitHub's
-# description of its API. Does
+# DHCP, whose services are kept from starting too, what runs programs of arm64, what unpacks the ramdisk, Chromium, and npm. From npm: GitHub's
+# description of its API, and axe-core, which looks for faults in pages. Does
 # nothing when they are there.
 set -eu
 what=${1-tests}
@@ -63,8 +62,6 @@ elif [ "$what" != demo ] && [ "$what" != demo-libvirt ]; then
 	command -v qemu-aarch64-static >/dev/null || missing="$missing qemu-user-static"
 	command -v tftp >/dev/null || missing="$missing tftp-hpa"
 	command -v curl >/dev/null || missing="$missing curl"
-fi
-if [ "$what" = prove ]; then
 	command -v chromium >/dev/null || missing="$missing chromium"
 fi
 
@@ -93,5 +90,5 @@ install() {
 [ -z "$missing" ] || install
 case $what in
 demo | demo-libvirt | demo-install) ;;
-*) "$(dirname "$0")/tests/github/setup.sh" ;;
+*) "$(dirname "$0")/tests/github/setup.sh" && "$(dirname "$0")/tests/browser/setup.sh" ;;
 esac

@@ -37,21 +37,36 @@ func (e *Engine) agentGate(w *worker, s site.Step) *held {
 	if err := e.Agents.Serving(); err != nil {
 		return &held{state: site.Blocked, sentence: retry.Steady(err)}
 	}
-	b, until := w.memory.Recorded.Agent, patience(w.memory.Recorded, w.memory.Observed, installTimeout(job{site: w.e.design, node: w.node}))
+	if starts {
+		return e.agentStartGate(w, s)
+	}
+	return e.agentWorkGate(w, s)
+}
+
+// agentWorkGate holds a step of the agent until the agent has called.
+func (e *Engine) agentWorkGate(w *worker, s site.Step) *held {
+	b := w.memory.Recorded.Agent
 	switch {
-	case !starts && b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
+	case b != nil && b.Generation == s.Generation && b.Failed >= mostFailures:
 		return &held{state: site.Stalled, person: true, release: "`slipway retry " + w.name + "`",
 			sentence: fmt.Sprintf("%s has failed %d times, and the data on the machine's disks may be incomplete: %s. Once that is repaired, run `slipway retry %s`", workOf(s), b.Failed, b.Why, w.name)}
-	case !starts && e.Agents.Agent(w.name) != nil:
+	case e.Agents.Agent(w.name) != nil:
 		return nil
-	case !starts && b.IsStarted() && !b.Lost.IsZero():
+	case b.IsStarted() && !b.Lost.IsZero():
+		until := patience(w.memory.Recorded, w.memory.Observed, installTimeout(job{site: w.e.design, node: w.node}))
 		return &held{state: site.Progressing, sentence: "the connection to the agent on " + w.name + " is lost; the agent calls again",
 			detail: fmt.Sprintf("lost at %s, awaited until %s", clock(b.Lost), clock(b.Lost.Add(until))), until: b.Lost.Add(until + time.Second)}
-	case !starts && b.IsStarted():
+	case b.IsStarted():
 		return &held{state: site.Progressing, sentence: "the machine boots Slipway's agent, which has not called yet",
 			detail: fmt.Sprintf("started at %s, awaited until %s", clock(b.Started), clock(b.Started.Add(agentPatience))), until: b.Started.Add(agentPatience + time.Second)}
-	case !starts:
-		return &held{state: site.Progressing, sentence: "Slipway has to start the agent on " + w.name + " first"}
+	}
+	return &held{state: site.Progressing, sentence: "Slipway has to start the agent on " + w.name + " first"}
+}
+
+// agentStartGate holds a start of the agent that would be one too many, or that this daemon cannot serve.
+func (e *Engine) agentStartGate(w *worker, s site.Step) *held {
+	b := w.memory.Recorded.Agent
+	switch {
 	case b != nil && b.Generation == s.Generation && !b.Over.IsZero() && b.Tries >= mostStarts:
 		why := "no agent has called"
 		switch {

@@ -52,6 +52,9 @@ func (e *Engine) authorityTroubleLocked() string {
 	if _, err := e.loginAuthorityLocked(); err != nil {
 		return "Slipway signs no SSH certificates: " + err.Error()
 	}
+	if _, err := e.hostAuthorityLocked(); err != nil {
+		return "Slipway signs no certificates of SSH host keys: " + err.Error()
+	}
 	return ""
 }
 
@@ -88,6 +91,9 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 
 // certify says what the machine logs in with from now on.
 func (w *worker) certify(n *site.Node, kind site.EndpointKind, c *connection) {
+	if proves, ok := driver.As[driver.HostCertified](c.machine); ok && kind == site.OS {
+		proves.CertifyHost(w.hostCertificates(n))
+	}
 	able, ok := driver.As[driver.Certified](c.machine)
 	if kind != site.OS || !ok {
 		return
@@ -143,8 +149,11 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	}
 	a, noAuthority := e.loginAuthorityLocked()
 	var state site.NodeStatus
+	var counting []site.HostCertificate
+	var hosts []string
 	if w != nil {
 		state = w.status
+		counting, hosts = w.identityLocked()
 	}
 	e.mu.Unlock()
 	no := func(format string, args ...any) (site.SSHGrant, *sshca.Authority, error) {
@@ -184,12 +193,20 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 		return no("%s is under quarantine: %s. Slipway signs no certificate for it until you run `%s`", r.Node, j.memory.Recorded.Quarantined.Reason, j.memory.Recorded.Quarantined.Release(r.Node))
 	case state.State == site.Foreign:
 		return no("Slipway does not know the system on %s, so it signs no certificate for it: %s", r.Node, state.Reason)
-	case len(ep.Trust.HostKeys) == 0:
+	case len(ep.Trust.HostKeys) == 0 && len(counting) == 0:
 		return no("Slipway knows no host key of %s, so nobody could tell whether somebody intercepts the login: add the key to endpoints.os.trust.hostKeys", r.Node)
 	}
 	port := 22
 	if u.Port() != "" {
 		fmt.Sscan(u.Port(), &port)
 	}
-	return site.SSHGrant{Node: r.Node, Account: account, Host: u.Hostname(), Port: port, HostKeys: ep.Trust.HostKeys}, a, nil
+	g := site.SSHGrant{Node: r.Node, Account: account, Host: u.Hostname(), Port: port, HostKeys: ep.Trust.HostKeys}
+	// Certificates of the design's own authorities name the address, and not the node.
+	if len(counting) > 0 && !slices.ContainsFunc(g.HostKeys, func(line string) bool { return strings.HasPrefix(line, "@cert-authority ") }) {
+		if g.RevokedHostKeys, err = item.HostKRL(hosts, serialsOf(counting)); err != nil {
+			return no("%w", err)
+		}
+		g.HostAuthorities = hosts
+	}
+	return g, a, nil
 }

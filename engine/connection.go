@@ -66,6 +66,9 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if kind == site.Agent {
 		return w.openAgent(n)
 	}
+	if err := w.forgetIdentity(ctx); err != nil {
+		return nil, err
+	}
 	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
 	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
 	if err != nil {

@@ -37,6 +37,13 @@ type Meter interface {
 	Ended(r site.RolloutStatus)
 }
 
+// Tracer follows the work on revisions, for traces.
+type Tracer interface {
+	// Trace reports a part of the work that has ended. It returns at once, is called from many
+	// goroutines and under locks of the engine, and must not call the engine.
+	Trace(site.TracePart)
+}
+
 // The loops of an engine.
 const (
 	LoopTurn = "turn"

@@ -41,14 +41,7 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	case p.Unproven != "":
 		return w.asksPerson(j, site.Blocked, p.Unproven, "accept this system as the installed one")
 	case len(p.Blocked) > 0:
-		o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
-		if j.memory.Observed.Agent.IsConnected() {
-			o.wait = min(o.wait, agentEvery) // a fix is seen at once: the machine is out of service meanwhile
-		}
-		if p.Spent {
-			o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
-		}
-		return o
+		return w.blocked(j, p)
 	case j.memory.Recorded.Quarantined != nil && p.Waiting == "":
 		w.disobeyed = false
 		return quarantined(j)
@@ -69,6 +62,18 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 		return w.awaitPorts(j, why)
 	}
 	return w.inSync(ctx, j)
+}
+
+// blocked is the outcome where the plan says why nothing can be done.
+func (w *worker) blocked(j job, p site.NodePlan) outcome {
+	o := outcome{state: site.Stalled, reason: p.Blocked[0], release: cmp.Or(p.Release, "a commit that changes what the reason names"), wait: observeEvery(j.site)}
+	if j.memory.Observed.Agent.IsConnected() {
+		o.wait = min(o.wait, agentEvery) // a fix is seen at once: the machine is out of service meanwhile
+	}
+	if p.Spent {
+		o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
+	}
+	return o
 }
 
 // turnsOff reports whether the next step switches off a machine whose disks were erased. That

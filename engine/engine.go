@@ -50,6 +50,8 @@ type Config struct {
 	Proposer Proposer
 	// Meter measures how well the engine keeps up; may be nil.
 	Meter Meter
+	// Tracer follows the work on revisions; may be nil.
+	Tracer Tracer
 	// Anchor is where the term is published; nil for nowhere.
 	Anchor Anchor
 	// Branch writes the status to where the anchor reads; may be nil. It gets nothing before
@@ -124,6 +126,7 @@ type Engine struct {
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
 	acted        chan struct{} // wakes the loop of incidents
+	unevaluated  string        // the revision whose evaluation has failed last; of the following loop
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
@@ -133,6 +136,7 @@ type Engine struct {
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time
 	handling     sync.Mutex // one change of the incidents at a time
+	granting     sync.Mutex // one change of what was approved of access at a time
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
@@ -185,6 +189,11 @@ type Engine struct {
 	written   time.Time // when the status branch was last written; likewise
 	// incidents are by ID; they change only with handling held, and what is in them never does.
 	incidents map[string]site.IncidentState
+	// granted is what people have approved of the access of the design; it changes only with granting held.
+	// wouldGrant is what the design in force grants, and accessNote says what of it was not approved.
+	granted    site.GrantedState
+	wouldGrant site.Granted
+	accessNote string
 }
 
 // New makes an engine; Run starts it.

@@ -63,7 +63,9 @@ func (e *Engine) pollEveryLocked() time.Duration {
 func (e *Engine) poll(ctx context.Context) {
 	fctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
+	began := time.Now()
 	rev, err := e.Source.Fetch(fctx)
+	fetched := time.Now()
 	e.setProblem("source", err)
 	if err == nil {
 		e.mu.Lock()
@@ -75,20 +77,23 @@ func (e *Engine) poll(ctx context.Context) {
 	}
 	design, findings, err := e.Evaluate(ctx, rev)
 	e.setProblem("evaluation", err)
+	named := rev
+	named.Files = nil
+	e.traceEvaluation(named, began, fetched, findings, err)
 	if err != nil {
 		return
 	}
 	design, findings = placement.PlaceEvaluated(design, findings, e.placed())
-	named := rev
-	named.Files = nil
 	if site.HasErrors(findings) {
 		e.refuse(named, findings)
+		e.traceRefused(named, began, findings)
 		return
 	}
 	if e.queues(named) {
 		return
 	}
 	e.setProblem("records", e.accept(ctx, named, design, findings))
+	e.traceInForce(named, began)
 }
 
 func (e *Engine) isNew(rev site.Revision) bool {
@@ -147,11 +152,34 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	}
 	e.setProblem("design", nil)
 	e.note(site.Event{Kind: site.EventDesign, Revision: rev.ID, Text: fmt.Sprintf("revision %s is in force: %s", rev.Short(), rev.Subject)})
+	e.putInForce(rev, design, findings)
+	signal(e.inForce)
+	signal(e.acted) // a node may have the machine of an incident now
+	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx), e.narrowAccess(ctx)); err != nil {
+		return err
+	}
+	if err := e.approveFromDesign(ctx); err != nil {
+		return err
+	}
+	if err := e.noteIncidents(ctx); err != nil {
+		return err
+	}
+	if err := e.noteDecommissions(ctx); err != nil {
+		return err
+	}
+	e.touch()
+	return e.forgetDepartures(ctx)
+}
+
+// putInForce gives each worker its part of a design, and begins the rollout of what differs.
+func (e *Engine) putInForce(rev site.Revision, design *site.Site, findings []site.Finding) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
 	e.tellSecrets(design)
+	e.noteAccessLocked()
 	same := old != nil && sameRules(old, design)
 	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {
@@ -170,30 +198,15 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 		}
 	}
 	e.countOthersLocked()
+	planned := time.Now()
 	e.planLocked()
+	e.tracePlanLocked(planned)
 	if same {
 		e.keepRolloutLocked()
 	} else {
 		e.rollOutLocked()
 	}
 	e.waitingLocked() // the design's losses count as shown from here on
-	e.mu.Unlock()
-	signal(e.inForce)
-	signal(e.acted) // a node may have the machine of an incident now
-	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx)); err != nil {
-		return err
-	}
-	if err := e.approveFromDesign(ctx); err != nil {
-		return err
-	}
-	if err := e.noteIncidents(ctx); err != nil {
-		return err
-	}
-	if err := e.noteDecommissions(ctx); err != nil {
-		return err
-	}
-	e.touch()
-	return e.forgetDepartures(ctx)
 }
 
 // sameRules reports whether two designs have the same rules for working on nodes.

@@ -37,6 +37,7 @@ type world struct {
 	met     bool // first contact with a service's systems has not ended
 	fails   bool // the engine is expected to end with an error
 	meter   engine.Meter
+	tracer  engine.Tracer
 	bmcs    driver.Driver // instead of the fleet's own
 	systems driver.Driver // instead of the fleet's own
 	log     *slog.Logger
@@ -144,7 +145,7 @@ func (w *world) up() {
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
-		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Log: w.log, Proposer: w.proposer,
+		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Tracer: w.tracer, Log: w.log, Proposer: w.proposer,
 		Artifacts: w.files, Agents: agents, NetBoots: netboots, Switches: ports,
 	})
 	if w.early {
@@ -309,6 +310,7 @@ type commits struct {
 	away    error
 	asked   int // evaluations
 	hangs   bool
+	fails   error // evaluations
 }
 
 func (c *commits) add(s *site.Site, findings []site.Finding) {
@@ -390,6 +392,13 @@ func (c *commits) Fetch(context.Context) (site.Revision, error) {
 	return c.current, c.away
 }
 
+// fail has evaluations fail; nil ends that.
+func (c *commits) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails = err
+}
+
 // hang has evaluations never end.
 func (c *commits) hang() {
 	c.mu.Lock()
@@ -408,6 +417,9 @@ func (c *commits) evaluate(ctx context.Context, r site.Revision) (*site.Site, []
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
+	if c.fails != nil {
+		return nil, nil, c.fails
+	}
 	return c.designs[r.ID], c.broken[r.ID], nil
 }
 

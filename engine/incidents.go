@@ -89,7 +89,7 @@ func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, err
 	case !i.Acted.IsZero():
 		return "", fmt.Errorf("%w: Slipway has acted on incident %s already", site.ErrRefused, i.Name)
 	case stale != "":
-		return "", fmt.Errorf("%w: incident %s waits no more, because %s; nothing was switched off. Order it again with `slipway compromise`", site.ErrRefused, i.Name, stale)
+		return "", fmt.Errorf("%w: incident %s no longer waits, because %s; nothing was switched off. Order it again with `slipway compromise`", site.ErrRefused, i.Name, stale)
 	}
 	if there := e.workersThat(func(w *worker) bool { return slices.Contains(i.Incident.Nodes, w.name) }); len(there) == 0 {
 		return "", fmt.Errorf("%w: site %s has none of the nodes of incident %s: %s; nothing was switched off. If their machines have other names now, order an incident of these", site.ErrRefused, e.Site, i.Name, say.Some(i.Incident.Nodes, 10))
@@ -160,7 +160,7 @@ func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) 
 		return "", err
 	}
 	if err := e.holdNodesOf(ctx, i); err != nil {
-		return "", fmt.Errorf("incident %s is recorded, and Slipway tries on: %w", i.Name, err)
+		return "", fmt.Errorf("incident %s is recorded, and Slipway keeps trying: %w", i.Name, err)
 	}
 	done := fmt.Sprintf("incident %s: %s under quarantine", i.Name, say.Count(len(i.Nodes)-len(missing), "node"))
 	off, on := e.switchedOff(&i)

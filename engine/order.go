@@ -46,7 +46,7 @@ func (e *Engine) carryOutIfActing(ctx context.Context, w *worker, o site.Order) 
 	if o.Verb == site.VerbTakeOver {
 		return e.carryOut(ctx, w, o)
 	}
-	approvals := o.Verb == site.VerbApprove || o.Verb == site.VerbDisapprove
+	approvals := o.Verb == site.VerbApprove || o.Verb == site.VerbDisapprove || o.Verb == site.VerbGrant
 	if approvals {
 		e.checkAnchor(ctx)
 	}
@@ -75,6 +75,8 @@ func (e *Engine) carryOut(ctx context.Context, w *worker, o site.Order) (string,
 		return e.release(ctx, w, o)
 	case o.Verb == site.VerbIncident:
 		return e.compromise(ctx, o)
+	case o.Verb == site.VerbGrant:
+		return e.grant(ctx, o)
 	case o.Verb == site.VerbTakeOver:
 		return e.takeOver(ctx, o)
 	case o.Verb == site.VerbRetry:

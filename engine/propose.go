@@ -123,7 +123,7 @@ func (e *Engine) propose(ctx context.Context, revision string, all []difference)
 		told, err = e.Proposer.Propose(ctx, revision, amendments, func(a site.Amendment, after *site.Site) string {
 			n := after.Nodes[a.Node]
 			if n == nil || !plan.AsDesigned(n, a.Facet, seen[a.Digest()]) {
-				return "the design so changed would still differ from the machine"
+				return "with this change the design would still differ from the machine"
 			}
 			return ""
 		})

@@ -24,7 +24,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	case o.Node == "" && len(under) > 0:
 		return "", fmt.Errorf("%w: %s is not over, so nothing was released; release each node by its name, with `--incident NAME` where one has it", site.ErrRefused, incidentNames(under))
 	case o.Incident != "" && len(under) == 0:
-		return "", fmt.Errorf("%w: no incident %s holds this node; if it is under quarantine still, run `slipway release %s`", site.ErrRefused, site.Printable(o.Incident), o.Node)
+		return "", fmt.Errorf("%w: no incident %s holds this node; if it is still under quarantine, run `slipway release %s`", site.ErrRefused, site.Printable(o.Incident), o.Node)
 	case len(under) > 0 && len(named) == 0:
 		first := under[0]
 		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
@@ -36,7 +36,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	if rest := e.incidentsOf(w, o.Node); o.Node != "" && len(rest) > 0 {
 		if w != nil && ownHold(w) == nil {
 			if err := e.holdAll(ctx, []*worker{w}, holdOf(&rest[0])); err != nil {
-				return "", fmt.Errorf("incident %s holds %s no more, and %s does, which could not be recorded: %w", o.Incident, o.Node, incidentNames(rest), err)
+				return "", fmt.Errorf("incident %s no longer holds %s, and %s does, which could not be recorded: %w", o.Incident, o.Node, incidentNames(rest), err)
 			}
 		}
 		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)), nil
@@ -51,7 +51,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 	}
 	done, err := e.hold(ctx, w, o)
 	if err != nil && len(named) > 0 {
-		err = fmt.Errorf("incident %s holds %s no more, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
+		err = fmt.Errorf("incident %s no longer holds %s, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
 	}
 	return done, err
 }

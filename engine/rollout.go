@@ -58,6 +58,7 @@ func (e *Engine) planOfLocked(w *worker, m site.Memory) site.NodePlan {
 func (e *Engine) rollOutLocked(released ...*worker) {
 	r, was := &rolling{RolloutStatus: site.RolloutStatus{Revision: e.applied, Since: time.Now()}, count: map[standing]int{}}, e.rollout
 	unfinished := e.unfinishedLocked()
+	e.traceLeftLocked()
 	for _, name := range e.namesLocked() {
 		w := e.workers[name]
 		again := was != nil && w.standing == failed && !w.outdated
@@ -75,6 +76,7 @@ func (e *Engine) rollOutLocked(released ...*worker) {
 		e.endRolloutLocked(unfinished)
 		return
 	}
+	e.traceRolloutLocked(traceSuperseded)
 	e.rollout = r
 	e.note(site.Event{Kind: site.EventRollout, Revision: e.applied.ID, Text: fmt.Sprintf("rollout of %s begins: %s", e.applied.Short(), change(len(r.Nodes)))})
 	if e.stayHaltedLocked(was); r.Halted != "" {
@@ -189,6 +191,8 @@ func (r *rolling) failed(name, why string) {
 // one: it neither begins a rollout nor lifts a halt.
 func (e *Engine) keepRolloutLocked() {
 	if r := e.rollout; r.running() {
+		e.traceLeftLocked()
+		e.traceRolloutLocked(traceContinued)
 		r.Revision, r.Queued, r.saved = e.applied, nil, false
 	}
 }
@@ -308,6 +312,7 @@ func (e *Engine) standLocked(w *worker) *site.Begun {
 		r.count[now]++
 		e.fellOrRoseLocked(w, now)
 		w.standing = now
+		w.traceStandLocked(was)
 	}
 	e.proveLocked()
 	if r.count[pending] == 0 && r.count[resting] == 0 {
@@ -394,6 +399,8 @@ func (e *Engine) endRolloutLocked(dropped []string) {
 	if !r.running() {
 		return
 	}
+	e.traceLeftLocked()
+	e.traceRolloutLocked(traceEnded)
 	r.Done, r.Dropped, r.Ended, r.saved = r.count[done], dropped, time.Now(), false
 	e.ended = append(e.ended[max(0, len(e.ended)-maxEnded+1):], r.RolloutStatus)
 	e.Meter.Ended(r.RolloutStatus)

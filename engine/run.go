@@ -23,6 +23,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("restore site %s: %w", e.Site, err)
 	}
+	e.setProblem("records", e.narrowAccess(ctx)) // the process before may have ended before it did
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
@@ -55,6 +56,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	e.proposals.Load(snap.Proposed)
 	e.history = snap.History
 	maps.Copy(e.incidents, snap.Incidents)
+	e.granted = snap.Granted
 	if snap.Accepted == nil {
 		return nil
 	}
@@ -74,6 +76,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	e.compareInstalledLocked()
+	e.noteAccessLocked()
 	e.countOthersLocked()
 	e.planLocked()
 	e.restoreRolloutLocked(snap.Rollout)

@@ -41,9 +41,7 @@ func (s *sayings) hear(node, text string) {
 	if text = strings.Join(strings.Fields(text), " "); text == "" {
 		return
 	}
-	if r := []rune(text); len(r) > longestSaid {
-		text = string(r[:longestSaid]) + "…"
-	}
+	text = site.Shorten(text, longestSaid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seq == 0 {

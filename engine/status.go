@@ -35,6 +35,7 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	shown := site.Shown{State: s.State, Reason: s.Reason, Since: s.Since}
 	fresh := shown != w.memory.Recorded.Last
 	changed := !sameStatus(s, w.status)
+	w.traceWaitedLocked(s)
 	w.status = s
 	tell := w.note
 	if s.Person && !w.blind { // a failed look was reported when it failed
@@ -76,6 +77,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	}
 	s.Drafted = o.drafted
 	s.Sealed = w.sealLocked()
+	s.HostCertificates = w.hostIdentityLocked()
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {
 		s.Paused = p
@@ -143,6 +145,9 @@ func (e *Engine) Report() site.Report {
 	if why := e.authorityTroubleLocked(); why != "" {
 		st.Notes = append(st.Notes, why)
 	}
+	if e.accessNote != "" {
+		st.Notes = append(st.Notes, e.accessNote)
+	}
 	if e.Served != nil {
 		st.Served = e.Served()
 	}
@@ -151,10 +156,7 @@ func (e *Engine) Report() site.Report {
 	}
 	st.Ledger = e.ledgerLocked()
 	st.Incidents = e.incidentsLocked()
-	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
-		st.Problems = append(st.Problems, e.problems[key])
-	}
-	st.Problems = append(st.Problems, e.withheldLocked()...)
+	st.Problems = e.problemsLocked()
 	st.Nodes = make([]site.NodeStatus, 0, len(e.workers))
 	p := site.Plan{Version: site.PlanVersion, Site: e.Site, Revision: e.applied.ID}
 	for _, name := range e.namesLocked() {
@@ -167,6 +169,14 @@ func (e *Engine) Report() site.Report {
 		}
 	}
 	return site.Report{Status: st, Plan: p, Findings: slices.Clone(e.findings)}
+}
+
+// problemsLocked returns what is wrong with the site as a whole.
+func (e *Engine) problemsLocked() (all []site.Problem) {
+	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
+		all = append(all, e.problems[key])
+	}
+	return append(all, e.withheldLocked()...)
 }
 
 // namesLocked returns the names of all nodes, sorted.

@@ -197,7 +197,7 @@ func (w *worker) unprovenPorts(j job) string {
 		return ""
 	}
 	if is.Back.IsZero() {
-		return "the switch was not told yet"
+		return "the switch was not configured yet"
 	}
 	return plan.PortsProven(j.site, j.node, j.memory.Observed, is.Ports, is.Back, w.e.serves)
 }
@@ -207,11 +207,11 @@ func (w *worker) awaitPorts(j job, why string) outcome {
 	is := j.memory.Recorded.Ports
 	reason := fmt.Sprintf("%s was prepared for the start over the network, and is not proven to be back on its networks: %s", site.PortsText(is.Ports), why)
 	if w.e.Switches == nil {
-		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. Nothing here can tell the switch; set the port there, then run `slipway retry %s`", reason, w.name),
+		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. This daemon cannot configure the switch; set the port there, then run `slipway retry %s`", reason, w.name),
 			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}
 	}
 	if is.Tries >= mostSwitchings && time.Since(is.Back) > portPatience {
-		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. The switch was told %d times; check it, then run `slipway retry %s`", reason, is.Tries, w.name),
+		return outcome{state: site.Stalled, person: true, reason: fmt.Sprintf("%s. Slipway configured the switch %d times; check it, then run `slipway retry %s`", reason, is.Tries, w.name),
 			release: "`slipway retry " + w.name + "`", wait: observeEvery(j.site)}
 	}
 	return outcome{state: site.Progressing, reason: reason, release: "what the system sees of its networks", wait: soonEnough(j, time.Since(is.Back))}

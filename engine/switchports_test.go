@@ -122,7 +122,7 @@ func TestASwitchThatSaysDoneAndIsNot(t *testing.T) {
 		w.leaf.Behave(switches.Production, switches.Unkind{Lies: true})
 		w.approve()
 		w.until("a person is asked", 2*time.Hour, w.is(site.Stalled, "a"))
-		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven+"the gateway 10.1.0.1 of network os does not answer") || !strings.HasSuffix(n.Reason, "The switch was told 3 times; check it, then run `slipway retry a`") {
+		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven+"the gateway 10.1.0.1 of network os does not answer") || !strings.HasSuffix(n.Reason, "Slipway configured the switch 3 times; check it, then run `slipway retry a`") {
 			t.Errorf("%s: %s", n.State, n.Reason)
 		}
 		w.after(time.Hour)
@@ -308,7 +308,7 @@ func TestPreparedPortsWithoutADriver(t *testing.T) {
 		w.up()
 		w.after(5 * time.Minute)
 		w.until("a person is asked", 30*time.Minute, w.is(site.Stalled, "a"))
-		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven) || !strings.HasSuffix(n.Reason, "Nothing here can tell the switch; set the port there, then run `slipway retry a`") {
+		if n := w.node("a"); !strings.HasPrefix(n.Reason, notProven) || !strings.HasSuffix(n.Reason, "This daemon cannot configure the switch; set the port there, then run `slipway retry a`") {
 			t.Errorf("%s: %s", n.State, n.Reason)
 		}
 		leaf.Set("a", "eno1", switches.Production) // a person, at the switch

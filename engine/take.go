@@ -46,7 +46,9 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 	if w.failures == 0 && !w.isOldNews(s) {
 		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
 	}
+	traced := w.traceBegins(j, s)
 	err := w.apply(ctx, j, s)
+	w.traceStep(traced, err)
 	if err != nil {
 		if w.timing != nil {
 			w.timing.tried = true // a failed look meanwhile does not count

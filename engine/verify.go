@@ -291,10 +291,10 @@ func whyNotAsked(v view, err error) string {
 
 // siteChecks are the checks of the site as a whole.
 func (e *Engine) siteChecks(now time.Time) []site.Check {
-	r := e.Report()
+	problems, design, fetched, written := e.siteNow()
 	checks := []site.Check{}
 	about := map[string]bool{}
-	for _, p := range r.Status.Problems {
+	for _, p := range problems {
 		about[p.About] = true
 		subject := p.About
 		if subject == "" {
@@ -302,9 +302,6 @@ func (e *Engine) siteChecks(now time.Time) []site.Check {
 		}
 		checks = append(checks, site.Check{Kind: site.CheckProblem, Subject: subject, Outcome: site.CheckWrong, Sentence: p.What, Seen: p.Since})
 	}
-	e.mu.Lock()
-	design, fetched, written := e.design, e.fetched, e.written
-	e.mu.Unlock()
 	if !about["source"] {
 		checks = append(checks, repositoryCheck(fetched, 3*e.PollEvery(), now))
 	}
@@ -315,12 +312,14 @@ func (e *Engine) siteChecks(now time.Time) []site.Check {
 		}
 		checks = append(checks, c)
 	}
-	for _, s := range r.Status.Served {
-		c := site.Check{Kind: site.CheckService, Subject: "dhcp " + s.Network, Outcome: site.CheckOK, Sentence: s.Line(), Seen: now}
-		if s.Why != "" {
-			c.Outcome = site.CheckWrong
+	if e.Served != nil {
+		for _, s := range e.Served() {
+			c := site.Check{Kind: site.CheckService, Subject: "dhcp " + s.Network, Outcome: site.CheckOK, Sentence: s.Line(), Seen: now}
+			if s.Why != "" {
+				c.Outcome = site.CheckWrong
+			}
+			checks = append(checks, c)
 		}
-		checks = append(checks, c)
 	}
 	if e.Surroundings != nil {
 		checks = append(checks, e.Surroundings(now)...)
@@ -329,6 +328,13 @@ func (e *Engine) siteChecks(now time.Time) []site.Check {
 		checks = append(checks, e.fileChecks(design, now)...)
 	}
 	return checks
+}
+
+// siteNow returns what the checks of the site are made of. It is a small part of a report: many ask for it each second.
+func (e *Engine) siteNow() (problems []site.Problem, design *site.Site, fetched, written time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.problemsLocked(), e.design, e.fetched, e.written
 }
 
 func repositoryCheck(fetched time.Time, fresh time.Duration, now time.Time) site.Check {
@@ -347,8 +353,10 @@ func repositoryCheck(fetched time.Time, fresh time.Duration, now time.Time) site
 func (e *Engine) fileChecks(design *site.Site, now time.Time) []site.Check {
 	type file struct{ kind, name, sha256 string }
 	var files []file
+	added := map[file]bool{}
 	add := func(f file) {
-		if f.sha256 != "" && !slices.Contains(files, f) {
+		if f.sha256 != "" && !added[f] {
+			added[f] = true
 			files = append(files, f)
 		}
 	}
@@ -383,7 +391,7 @@ func (e *Engine) fileChecks(design *site.Site, now time.Time) []site.Check {
 			c.Outcome, c.Sentence = site.CheckUnknown, "it is being fetched"
 		default:
 			c.Outcome, c.Sentence = site.CheckUnknown, "the store does not have it; Slipway fetches it when a node needs it"
-			c.Release = "to have it before, run `slipway artifact add` with its URL"
+			c.Release = "to fetch it earlier, run `slipway artifact add` with its URL"
 		}
 		checks = append(checks, c)
 	}

@@ -46,6 +46,7 @@ type worker struct {
 	calendar    calendar
 	oneTry      bool // a denied password may be sent once more
 	again       bool // a network change that was rolled back may be made once more
+	tries       tries
 	anew        bool // the next look reads every facet
 	// reinspect requests an inspection as soon as one is allowed, which is not before
 	// uninspected.
@@ -117,6 +118,7 @@ type worker struct {
 	standing standing
 	spent    time.Duration
 	counted  time.Time
+	traced   traced
 }
 
 func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop context.CancelFunc) *worker {
@@ -181,6 +183,7 @@ func (w *worker) save(ctx context.Context, change func(*site.Recorded)) error {
 	before := w.job().memory.Recorded
 	r := before
 	change(&r)
+	r = r.WithIdentity(before)
 	if w.gone || reflect.DeepEqual(before, r) {
 		return nil
 	}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/tests/lab"
+	"github.com/slipway-gitops/slipway/tests/oidc"
 )
 
 // patience bounds every wait of a script.
@@ -61,6 +62,9 @@ func TestMain(m *testing.M) {
 //	bomb FILE N     writes CUE that nests N bytes deep
 //	certs DIR       writes certificates of an authority, a server and persons
 //	api             puts the URL of the daemon's --api into $API
+//	collector       starts a collector of traces, and puts its URL into
+//	                $COLLECTOR; then "collector away" and "collector back"
+//	spans RE        waits for the traces that it took to match, as ./spans
 //	page RE PATH    asks the daemon's --listen address for a page until its
 //	                status and body match
 //
@@ -98,7 +102,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
-			"page": pageCmd, "certs": certsCmd, "api": apiCmd,
+			"page": pageCmd, "certs": certsCmd, "api": apiCmd, "issuer": issuerCmd, "collector": collectorCmd, "spans": spansCmd,
 		},
 	})
 }
@@ -145,11 +149,16 @@ func noneSkipped(t *testing.T) {
 type stage struct {
 	bin         string
 	lab, daemon *program
+	issuer      *oidc.Provider
+	sink        *sink // of traces; nil for none
 }
 
 func stageOf(ts *testscript.TestScript) *stage { return ts.Value("stage").(*stage) }
 
 func (s *stage) end() {
+	if s.issuer != nil {
+		s.issuer.Close()
+	}
 	for _, p := range []*program{s.daemon, s.lab} {
 		if p != nil {
 			p.end()

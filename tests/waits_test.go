@@ -20,7 +20,9 @@ var leftOut = map[string]string{
 	"engine/design/hostile_test.go hasOneGoroutine":                                     "what the race detector makes slow and has nothing to find in runs without it, in the same CI",
 	"engine/design/hostile_test.go measuresMemory":                                      "what the race detector takes memory for runs without it, in the same CI",
 	"engine/teeth_test.go TestProveOracleHasTeeth":                                      "each protection takes a build and thousands of stories: make prove has the time",
-	"engine/web/browser_test.go TestProvePagesInBrowser":                                "a browser opens more than a hundred pages: make prove has the time and Chromium, and CI has the HTML",
+	"engine/web/bench_test.go TestViewersOfBench":                                       "it is the process of the viewers of a benchmark, and no test",
+	"engine/web/login_test.go TestProveLoginInBrowser":                                  "a browser logs in: make prove has Chromium, and CI has the requests that it makes",
+	"tests/browser/demo_test.go TestProveDemoInBrowser":                                 "it plays the demo a second time: make prove has the time, and CI has the demo and the parts",
 	"cmd/slipway-helper/action_test.go TestProveBootActions":                            "it boots a whole system several times: make prove has the time, and CI has a system of the test's own",
 	"cmd/slipway-helper/survey_test.go TestProveSurveyOfADebian":                        "it unpacks a whole system: make prove has the time, and CI has the facets on small ones",
 	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":                  "it waits for reverts: make prove has the time, and CI has networkd",
@@ -46,7 +48,6 @@ var leftOut = map[string]string{
 	"tests/target/target_test.go TestProveInstallation":                                 "it installs and boots emulated machines: make prove has the time, and CI has the parts on files",
 	"tests/ramdisk/boot_test.go TestProveRamdiskBoots":                                  "it packs a whole kernel and boots two emulated machines: make prove has the time, and CI has the parts",
 	"tests/target/ramdisk_test.go TestProveRamdiskInstalls":                             "it packs a whole kernel, installs and boots emulated machines: make prove has the time, and CI has the parts",
-	"tests/markdown/browser.go Open":                                                    "CI reads the same pages without a browser, which takes longer to install than to use; make prove has one",
 }
 
 // bubbles run what they are given in a bubble of package synctest, where a sleep
@@ -96,7 +97,7 @@ func waitsToo() { time.Sleep(1); synctest.Wait() }
 	}
 }
 
-// waits are the places of a file in which a test is left out unseen, or sleeps.
+// waits are the places of a file in which a test is left out unseen, or sleeps. A benchmark may: it keeps a pace.
 func waits(t *testing.T, name, text string) (wrong []string) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
@@ -114,7 +115,7 @@ func waits(t *testing.T, name, text string) (wrong []string) {
 			switch skips := []string{"Skip", "Skipf", "SkipNow"}; {
 			case slices.Contains(skips, c.name) && c.of != "fs" && len(c.call.Args) > 0 && !strings.Contains(body, `os.Getenv("CI")`) && leftOut[called] == "":
 				wrong = append(wrong, fmt.Sprintf("%s: a test is left out, and CI would not notice: look at CI, or say why in leftOut", at))
-			case strings.HasSuffix(name, "_test.go") && c.of+"."+c.name == "time.Sleep" && !c.bubble && !strings.Contains(body, "synctest.Wait()") && !slices.Contains(inBubbles, called):
+			case strings.HasSuffix(name, "_test.go") && c.of+"."+c.name == "time.Sleep" && !c.bubble && !strings.HasPrefix(f.Name.Name, "Benchmark") && !strings.Contains(body, "synctest.Wait()") && !slices.Contains(inBubbles, called):
 				wrong = append(wrong, fmt.Sprintf("%s: a sleep outside of a bubble of package synctest: wait for what is to happen", at))
 			}
 		}

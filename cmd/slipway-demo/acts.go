@@ -61,6 +61,9 @@ func run(ctx context.Context, s *stage) error {
 	if err := s.startDaemon(s.forge.flags()...); err != nil {
 		return err
 	}
+	if err := s.openPage(ctx); err != nil {
+		return err
+	}
 	var waiting site.Status
 	err := s.until(ctx, "10 nodes in-sync and 2 waiting for approval", time.Minute, func(r *site.Report) bool {
 		waiting = r.Status
@@ -72,7 +75,7 @@ func run(ctx context.Context, s *stage) error {
 	}
 	s.show.proof("10 of 12 in-sync; " + strings.Join(blocked(&waiting), " and ") + " wait for a person:")
 	s.show.answer(nodeLine(&waiting, "compute-5"))
-	if err := s.tell(ctx, "slipway", "approve", waiting.Approve); err != nil {
+	if err := s.approveSet(ctx, waiting.Approve); err != nil {
 		return err
 	}
 	if err := s.untilInSync(ctx, nil); err != nil {
@@ -80,6 +83,22 @@ func run(ctx context.Context, s *stage) error {
 	}
 	s.show.proof("12 of 12 in-sync")
 	return s.showInstalled(ctx, "compute-5", "compute-6")
+}
+
+// decisionTime is how long a person may take to approve.
+const decisionTime = 15 * time.Minute
+
+// approveSet approves a set, or waits until a person has approved it in the browser.
+func (s *stage) approveSet(ctx context.Context, set string) error {
+	if s.opened != approved {
+		return s.tell(ctx, "slipway", "approve", set)
+	}
+	s.show.proof("waiting for you: approve it in your browser")
+	err := s.until(ctx, "you to approve", decisionTime, func(r *site.Report) bool { return r.Status.Approve != set })
+	if err == nil {
+		s.show.proof("approved in the browser")
+	}
+	return err
 }
 
 func change(ctx context.Context, s *stage) error {

@@ -25,12 +25,14 @@ func init() { runtime.LockOSThread() }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
-	p, keep, page := &fleet, false, false
+	p, keep, page := &fleet, false, noPage
 	switch arguments := os.Args[1:]; {
 	case slices.Equal(arguments, []string{"--keep"}):
 		keep = true
 	case slices.Equal(arguments, []string{"--web"}):
-		keep, page = true, true
+		keep, page = true, watched
+	case slices.Equal(arguments, []string{"--web", "--approve"}):
+		keep, page = true, approved
 	case slices.Equal(arguments, []string{"--libvirt"}):
 		p = &virtual
 	case slices.Equal(arguments, []string{"--install"}):
@@ -44,12 +46,22 @@ func main() {
 	os.Exit(p.run(ctx, keep, page))
 }
 
-const usage = `usage: slipway-demo [--keep | --web | --libvirt | --install]
+const usage = `usage: slipway-demo [--keep | --web [--approve] | --libvirt | --install]
 
-Plays a whole site in a terminal, in about a minute. With --keep the site is
-left running, to look around; --web does the same and opens its page. With --libvirt it is a site of virtual machines,
-on a libvirt of its own, which takes about four minutes and wants root. With --install it is two blank
-servers, emulated by QEMU, that are installed, which takes half an hour and wants root.`
+Plays a whole site in a terminal, in about a minute. With --keep the site is left running, to look around.
+--web does the same and opens its page at the start, so that you see all of it in your browser; with
+--approve too, it waits until you approve there what a person has to. With --libvirt it is a site of virtual
+machines, on a libvirt of its own, which takes about four minutes and wants root. With --install it is two
+blank servers, emulated by QEMU, that are installed, which takes half an hour and wants root.`
+
+// page is what the page of the site is for.
+type page int
+
+const (
+	noPage   page = iota
+	watched       // people follow in it what happens
+	approved      // they also approve in it
+)
 
 // play is what is shown: a stage, and the acts on it.
 type play struct {
@@ -62,19 +74,17 @@ var fleet = play{openFleet, "\n  A site of twelve machines, on this computer.\n"
 	"  Real: slipway, Git, the HTTPS of the BMCs and the SSH of the systems.\n" +
 	"  Simulated: what is inside the machines, " + speed + " times as fast, and GitHub.\n", acts}
 
-// run runs the acts and gives the exit code. A site that is kept has its page opened, if that is asked for.
-func (p *play) run(ctx context.Context, keep, page bool) int {
+// run runs the acts and gives the exit code.
+func (p *play) run(ctx context.Context, keep bool, opened page) int {
 	show := newScreen(os.Stdout)
 	show.text(p.intro)
 	s, err := p.open(show, keep)
 	if err == nil {
+		s.opened = opened
 		err = s.playAll(ctx, p.acts)
 	}
 	if err == nil && keep {
 		err = s.leaveForge()
-	}
-	if err == nil && page {
-		err = s.openPage(ctx)
 	}
 	show.still()
 	switch {

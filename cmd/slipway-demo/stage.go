@@ -42,6 +42,7 @@ type stage struct {
 	dir     string
 	lab     *process
 	slipway *process
+	opened  page
 	page    *process // of slipway web; nil without
 	daemon  *control.Client
 	forge   *forge
@@ -219,6 +220,7 @@ func (s *stage) close() {
 	if s.daemon != nil {
 		s.daemon.Close()
 	}
+	s.page.end()
 	s.slipway.end()
 	s.lab.end()
 	s.console.end()
@@ -240,10 +242,14 @@ func (s *stage) leaveForge() error {
 	return s.startDaemon()
 }
 
-// openPage serves the page of the site that is left running, and says where it is.
+// openPage serves the page of the site, if that is asked for, and says where it is. The page is open until
+// the site is ended.
 func (s *stage) openPage(ctx context.Context) error {
+	if s.opened == noPage {
+		return nil
+	}
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; pause(ctx, moment) {
-		if _, err := s.daemon.WhoAmI(ctx); err == nil { // the daemon has just been started again
+		if _, err := s.daemon.WhoAmI(ctx); err == nil { // the daemon has just been started
 			break
 		}
 	}
@@ -251,12 +257,12 @@ func (s *stage) openPage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.page = p
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil && !p.dead(); pause(ctx, moment) {
 		said, _ := os.ReadFile(p.log)
 		for line := range strings.Lines(string(said)) {
 			if line = strings.TrimSpace(line); strings.HasPrefix(line, "http://") {
-				s.show.answer("open " + line)
-				s.page = p
+				s.show.answer("open in your browser: " + line)
 				return nil
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"github.com/spf13/pflag"
 
@@ -31,7 +32,7 @@ func (f *apiFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.web, "web", "", "serve the page for browsers, and the API with it, over HTTPS at `ADDRESS`, HOST:PORT or :PORT")
 	flags.StringVar(&f.cert, "api-cert", "", "PEM `FILE` with the certificate that --api shows, and its chain")
 	flags.StringVar(&f.key, "api-key", "", "PEM `FILE` with the key of --api-cert")
-	flags.StringVar(&f.clients, "api-clients", "", "PEM `FILE` with the authorities of certificates of persons; without it only programs with tokens can use --api")
+	flags.StringVar(&f.clients, "api-clients", "", "PEM `FILE` with the authorities of certificates of persons; without it persons have to log in, if --api-access has lines about oidc")
 	flags.StringVar(&f.access, "api-access", accessFile, "`FILE` that says who may do what by --api; it must belong to root")
 	addTokens(flags, &f.tokens)
 }
@@ -52,8 +53,6 @@ func (f *apiFlags) check() error {
 		return usage("--api-cert, --api-key and --api-clients need --api or --web")
 	case f.address != "" && (f.cert == "" || f.key == ""):
 		return usage("--api and --web need --api-cert and --api-key: they speak HTTPS only")
-	case f.web != "" && f.clients == "":
-		return usage("--web needs --api-clients: browsers show certificates of persons")
 	case f.address != "":
 		if _, _, err := net.SplitHostPort(f.address); err != nil {
 			return usage("the address %q of --api or --web is not HOST:PORT or :PORT", f.address)
@@ -78,7 +77,7 @@ func (f *apiFlags) open(ctx context.Context) (*apiListener, error) {
 		Access: &access.File{Path: f.access}, Tokens: access.Tokens{Folder: f.tokens}, Limits: control.NetworkLimits,
 	}
 	if f.web != "" {
-		n.Pages = web.New
+		n.Pages = func(api http.Handler) control.Pages { return web.New(api) }
 	}
 	l, err := n.Listen(ctx)
 	if err != nil {

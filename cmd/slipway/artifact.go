@@ -64,7 +64,7 @@ func withArtifacts(ctx context.Context, state string, work func(artifact.Keeper)
 func (a *app) artifactListCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
-		Use: "list", Short: "show what is in the store, and what is on its way", Args: exactly(0),
+		Use: "list", Short: "show what is in the store, and what is being fetched", Args: exactly(0),
 		Long: "Shows each file with its size and digest, and whether the design in force, an\n" +
 			"installation or an open proposal needs it; and the images that are still being fetched.\n" + exitHelp,
 		Example: "  slipway artifact list\n  slipway artifact list --output json",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -52,7 +53,7 @@ func (a *app) printAudit(entries []site.AuditEntry) error {
 	for _, e := range entries {
 		who := e.Kind
 		if e.By != "" {
-			who = e.By + " (" + e.Kind + ")"
+			who = e.By + " (" + strings.TrimSpace(e.Kind+" "+e.Issuer) + ")"
 		}
 		what := e.Verb
 		for _, more := range []string{e.Node, e.Digest} {

@@ -39,7 +39,7 @@ func (f *sealFlags) add(cmd *cobra.Command) {
 }
 
 func (f *sealFlags) addYes(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask before recipients can read what they could not")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask before new recipients can read secrets")
 }
 
 func (f *sealFlags) addSOPS(cmd *cobra.Command) {

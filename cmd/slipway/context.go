@@ -16,8 +16,8 @@ import (
 func (a *app) contextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "context", Short: "name daemons on other hosts", Args: knownCommand,
-		Long: "A context is the name of a daemon on another host, with the certificate or token that is\n" +
-			"shown there. Commands such as status and approve take it as --server. Contexts are in the\n" +
+		Long: "A context is the name of a daemon on another host, with the certificate, login or token\n" +
+			"that is shown there. Commands such as status and approve take it as --server. Contexts are in the\n" +
 			"file ~/.config/slipway/contexts (SLIPWAY_CONTEXTS), which names keys and holds none.\n" + exitHelp,
 		Example: "  slipway context add berlin --url https://slipway.example.org:8443 --ca ca.pem --cert ana.crt --key ana.key\n" +
 			"  slipway status --server berlin\n  slipway context list",
@@ -29,12 +29,16 @@ func (a *app) contextCommand() *cobra.Command {
 
 func (a *app) addContextCommand() *cobra.Command {
 	var c serverContext
+	var l loginFlags
+	var byLogin bool
 	cmd := &cobra.Command{
 		Use: "add NAME --url URL", Short: "name a daemon, and try to reach it", Args: exactly(1),
 		Long: "Asks the daemon who it takes the caller for and what the caller may do there, and keeps\n" +
-			"the context if it answers. A context of the same name is replaced.\n" + exitHelp,
+			"the context if it answers. A context of the same name is replaced. With --login you log in\n" +
+			"at the issuer of OpenID Connect that the daemon names, as with `slipway login`.\n" + exitHelp,
 		Example: "  slipway context add berlin --url https://slipway.example.org:8443 --ca ca.pem --cert ana.crt --key ana.key\n" +
-			"  slipway context add ci --url https://slipway.example.org:8443 --ca ca.pem --token ci.token",
+			"  slipway context add ci --url https://slipway.example.org:8443 --ca ca.pem --token ci.token\n" +
+			"  slipway context add berlin --url https://slipway.example.org:8443 --login",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Name = args[0]
 			if !access.IsTokenName(c.Name) {
@@ -42,6 +46,21 @@ func (a *app) addContextCommand() *cobra.Command {
 			}
 			if err := control.CheckURL(c.URL); err != nil {
 				return usage("--url: %v", err)
+			}
+			if l.isSet() && !byLogin {
+				return usage("--browser and --issuer-ca belong to --login")
+			}
+			if byLogin {
+				if c.Cert+c.Key+c.Token != "" {
+					return usage("--login is in place of --cert, --key and --token: pass one of them")
+				}
+				if err := c.absolute(); err != nil {
+					return err
+				}
+				var err error
+				if c.Login, err = a.logInByIssuer(cmd.Context(), c, l); err != nil {
+					return err
+				}
 			}
 			return a.addContext(cmd, c)
 		},
@@ -52,19 +71,14 @@ func (a *app) addContextCommand() *cobra.Command {
 	flags.StringVar(&c.Cert, "cert", "", "PEM `FILE` with your certificate")
 	flags.StringVar(&c.Key, "key", "", "PEM `FILE` with its key, which nobody else can read")
 	flags.StringVar(&c.Token, "token", "", "`FILE` with the token of a program, which nobody else can read")
+	flags.BoolVar(&byLogin, "login", false, "log in at the issuer of OpenID Connect that the daemon names")
+	l.add(flags)
 	return cmd
 }
 
 func (a *app) addContext(cmd *cobra.Command, c serverContext) error {
-	for _, file := range []*string{&c.CA, &c.Cert, &c.Key, &c.Token} {
-		if *file == "" {
-			continue
-		}
-		abs, err := filepath.Abs(*file)
-		if err != nil {
-			return err
-		}
-		*file = abs
+	if err := c.absolute(); err != nil {
+		return err
 	}
 	s, err := c.open()
 	if err != nil {
@@ -104,6 +118,21 @@ func (a *app) addContext(cmd *cobra.Command, c serverContext) error {
 	return nil
 }
 
+// absolute makes the names of the files absolute.
+func (c *serverContext) absolute() error {
+	for _, file := range []*string{&c.CA, &c.Cert, &c.Key, &c.Token} {
+		if *file == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*file)
+		if err != nil {
+			return err
+		}
+		*file = abs
+	}
+	return nil
+}
+
 func (a *app) listContextsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "list the contexts", Args: exactly(0),
@@ -122,7 +151,7 @@ func (a *app) listContextsCommand() *cobra.Command {
 			}
 			t := newTable("context", "url", "shows")
 			for _, c := range all {
-				t.AppendRow(table.Row{c.Name, c.URL, c.Cert + c.Token})
+				t.AppendRow(table.Row{c.Name, c.URL, c.Cert + c.Token + c.Login})
 			}
 			return a.out.Println(t.Render())
 		},

@@ -217,6 +217,11 @@ func (w *follower) Report(name string) (site.Report, error) {
 	return site.Report{Status: s}, nil
 }
 
+// Access implements control.Daemon. The design in force, which may grant something, is the leader's.
+func (w *follower) Access(string) (approved site.GrantedState, inForce site.Granted, err error) {
+	return approved, inForce, w.elsewhere()
+}
+
 // elsewhere is the answer to everything else.
 func (w *follower) elsewhere() error {
 	l, _ := w.now()

@@ -23,15 +23,15 @@ func (a *app) deriveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "derive NODE PURPOSE [DIR]", Short: "derive a machine's password from the site's root key", Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
-				return usage("derive takes a node, a purpose and perhaps a folder: slipway secret %s", cmd.Use)
+				return usage("derive takes a node, a purpose and, if needed, a folder: slipway secret %s", cmd.Use)
 			}
 			return nil
 		},
 		Long: "Derives a password that only this machine and purpose have: HKDF of the site's root key,\n" +
 			"the purpose, the machine's UUID in the design and the epoch, in a form that management\n" +
 			"controllers take. The same key gives the same password; a raised --epoch the next one.\n" +
-			"Nothing is stored, and no machine is told. It is written to a terminal alone; --output\n" +
-			"json writes it anywhere.\n" + exitHelp,
+			"Nothing is stored, and no machine is changed. The password is shown only on a terminal;\n" +
+			"--output json writes it anywhere.\n" + exitHelp,
 		Example: "  slipway secret derive compute-1 \"bmc account slipway\"\n  slipway secret derive compute-1 \"bmc account slipway\" --epoch 2 --vendor lenovo",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.derive(cmd.Context(), args[0], args[1], folder(args[2:]), f)
@@ -48,7 +48,7 @@ func (a *app) deriveCommand() *cobra.Command {
 
 func (a *app) derive(ctx context.Context, node, purpose, dir string, f deriveFlags) error {
 	if a.output != "json" && !a.out.Terminal() {
-		return errors.New("a password is shown on a terminal alone: with --output json it is written anywhere")
+		return errors.New("a password is shown only on a terminal; to write it elsewhere, pass --output json")
 	}
 	form, err := derived.FormOf(f.vendor)
 	if err != nil {

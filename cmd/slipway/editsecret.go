@@ -38,15 +38,15 @@ func (a *app) showSecretCommand() *cobra.Command {
 	var f sealFlags
 	cmd := &cobra.Command{
 		Use: "show NAME [DIR]", Short: "decrypt a secret, to a terminal", Args: nameAndFolder,
-		Long: "Shows a secret with the hosts and uses that it is for. It is written to a terminal alone,\n" +
-			"so that it gets into no file or log by mistake; --output json writes it anywhere.\n" + exitHelp,
+		Long: "Shows a secret with the hosts and uses that it is for. It is shown only on a terminal, so\n" +
+			"that it gets into no file or log by mistake; --output json writes it anywhere.\n" + exitHelp,
 		Example: "  slipway secret show bmc\n  slipway secret show bmc --output json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := checkName(args[0]); err != nil {
 				return err
 			}
 			if a.output != "json" && !a.out.Terminal() {
-				return errors.New("a secret is shown on a terminal alone: with --output json it is written anywhere")
+				return errors.New("a secret is shown only on a terminal; to write it elsewhere, pass --output json")
 			}
 			c, err := openCheckout(a.err, folder(args[1:]), f)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 func oneOrTwo(cmd *cobra.Command, args []string) error {
@@ -138,8 +139,5 @@ func brief(value json.RawMessage) string {
 	if value == nil {
 		return "unset"
 	}
-	if r := []rune(string(value)); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return string(value)
+	return site.Shorten(string(value), most)
 }

@@ -81,7 +81,7 @@ func (a *app) identityCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&export, "export", "", "`FILE` to copy the identity into, which must not exist yet")
-	flags.BoolVar(&postQuantum, "post-quantum", false, "make one of the post-quantum kind (age1pq1…); all recipients have to be of it then")
+	flags.BoolVar(&postQuantum, "post-quantum", false, "make a post-quantum identity (age1pq1…); then all recipients must be of that kind")
 	addIdentity(cmd, &path)
 	addCredentials(cmd, &credentials)
 	return cmd

@@ -137,6 +137,14 @@ func (k keeper) Where(name, node string) (rack, role string, known bool) {
 	return k.engine.Where(node)
 }
 
+func (k keeper) Access(name string) (approved site.GrantedState, inForce site.Granted, err error) {
+	if err := k.mine(name); err != nil {
+		return site.GrantedState{}, site.Granted{}, err
+	}
+	approved, inForce = k.engine.Access()
+	return approved, inForce, nil
+}
+
 func (k keeper) AddAudit(ctx context.Context, name string, e site.AuditEntry) (site.AuditEntry, error) {
 	if err := k.mine(name); err != nil {
 		return e, err

@@ -123,8 +123,8 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; rollout also svg; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.migrateCommand(), a.planCommand(), a.racksCommand(), a.ramdiskCommand(), a.renderCommand(), a.rolloutCommand(), a.reportCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.sshCommand(), a.stateCommand(), a.statusCommand(), a.webCommand(), a.whyCommand(),
-		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.compromiseCommand(), a.incidentCommand(), a.retryCommand(),
+	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.loginCommand(), a.logoutCommand(), a.migrateCommand(), a.planCommand(), a.racksCommand(), a.ramdiskCommand(), a.renderCommand(), a.rolloutCommand(), a.reportCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.sshCommand(), a.stateCommand(), a.statusCommand(), a.webCommand(), a.whyCommand(),
+		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.compromiseCommand(), a.incidentCommand(), a.grantCommand(), a.retryCommand(),
 		a.historyCommand(), a.eventsCommand(), a.auditCommand(), a.tokenCommand(), a.contextCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.verifyCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)
 	return root

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -69,9 +70,14 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	}
 	now := time.Now()
 	p := plan.Site(r.Site, rev.ID, basis.known)
+	var rights []string
 	if basis.recorded {
 		daemon := daemonAt(f.state)
 		defer daemon.Close()
+		if in, err := daemon.Access(ctx, r.Site.Name); err == nil { // an older daemon knows of none
+			more, less := access.Changes(in.Design, r.Site.Granted())
+			rights = slices.Concat(more, less)
+		}
 		addContents(&p, r.Site, basis.known, func(node, key string) (item.Content, error) { return daemon.File(ctx, r.Site.Name, node, key) })
 		addDrives(&p, basis.known, func(node string) (site.Closeup, error) { return daemon.Closeup(ctx, r.Site.Name, node) })
 	}
@@ -92,6 +98,13 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		}
 		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
 		present.Text(a.out.Lines(), &p, view)
+		for i, line := range rights {
+			if i == 0 {
+				a.out.Println()
+				a.out.Println("Who may do more or less than by the design in force. More counts once `slipway grant` has approved it:")
+			}
+			a.out.Println("-", line)
+		}
 		for i, line := range incident.New(nil, r.Site) {
 			if i == 0 {
 				a.out.Println()

@@ -65,7 +65,7 @@ func (a *app) addRecipientCommand() *cobra.Command {
 			return a.addRecipient(c, args[0], name)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "whose it is, for people")
+	cmd.Flags().StringVar(&name, "name", "", "the name of its owner, for people")
 	f.add(cmd)
 	return cmd
 }

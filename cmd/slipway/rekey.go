@@ -20,8 +20,8 @@ func (a *app) rekeyCommand() *cobra.Command {
 		Use: "rekey [DIR]", Short: "encrypt all secrets for the present recipients", Args: atMost(1),
 		Long: "Encrypts each secret that is encrypted for others than secrets/recipients lists for those\n" +
 			"that it lists. The values stay. It needs an identity that opens all of them; if one\n" +
-			"cannot be opened, no file is changed. It asks, or needs --yes, before recipients can read\n" +
-			"what they could not. Commit what it changed.\n\n" +
+			"cannot be opened, no file is changed. It asks, or needs --yes, before new recipients can\n" +
+			"read secrets. Commit what it changed.\n\n" +
 			"A recipient that was removed can still read the history of the repository. Only another\n" +
 			"value helps: `slipway secret check` lists those that a removed recipient could read.\n" + exitHelp,
 		Example: "  slipway secret rekey",

@@ -79,11 +79,12 @@ func daemonAt(place string) *control.Client {
 type serverContext struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	// CA, Cert, Key and Token are files.
+	// CA, Cert, Key, Token and Login are files. Login has what `slipway login` got.
 	CA    string `json:"ca,omitempty"`
 	Cert  string `json:"cert,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Token string `json:"token,omitempty"`
+	Login string `json:"login,omitempty"`
 }
 
 // contextsFile is where the contexts of the user are.
@@ -119,7 +120,7 @@ func readContexts() ([]serverContext, error) {
 }
 
 func parseContexts(text string) (all []serverContext, err error) {
-	err = hostfile.EachSetting(text, "context, url, ca, cert, key and token", func(key, value string, _ int) (bool, error) {
+	err = hostfile.EachSetting(text, "context, url, ca, cert, key, token and login", func(key, value string, _ int) (bool, error) {
 		if key == "context" {
 			if !access.IsTokenName(value) {
 				return true, fmt.Errorf("%q cannot be the name of a context: use lower case letters, digits and hyphens", value)
@@ -131,7 +132,7 @@ func parseContexts(text string) (all []serverContext, err error) {
 			return true, errors.New("the first line is \"context: NAME\"")
 		}
 		last := &all[len(all)-1]
-		into := map[string]*string{"url": &last.URL, "ca": &last.CA, "cert": &last.Cert, "key": &last.Key, "token": &last.Token}[key]
+		into := map[string]*string{"url": &last.URL, "ca": &last.CA, "cert": &last.Cert, "key": &last.Key, "token": &last.Token, "login": &last.Login}[key]
 		if into == nil {
 			return false, nil
 		}
@@ -149,7 +150,7 @@ func writeContexts(all []serverContext) error {
 	}
 	var b strings.Builder
 	for _, c := range all {
-		for _, l := range [][2]string{{"context", c.Name}, {"url", c.URL}, {"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}, {"token", c.Token}} {
+		for _, l := range [][2]string{{"context", c.Name}, {"url", c.URL}, {"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}, {"token", c.Token}, {"login", c.Login}} {
 			if l[1] != "" {
 				fmt.Fprintf(&b, "%s: %s\n", l[0], l[1])
 			}
@@ -161,19 +162,28 @@ func writeContexts(all []serverContext) error {
 	return replaceFile(path, []byte(b.String()), 0o600)
 }
 
-// serverOf is the server of a context, by its name or its URL.
-func serverOf(name string) (control.Server, error) {
+// contextOf is a context, by its name or its URL.
+func contextOf(name string) (serverContext, error) {
 	all, err := readContexts()
 	if err != nil {
-		return control.Server{}, err
+		return serverContext{}, err
 	}
 	i := slices.IndexFunc(all, func(c serverContext) bool { return c.Name == name || c.URL == name })
 	if i < 0 {
-		return control.Server{}, fmt.Errorf("there is no context %q: `slipway context list` shows those that there are, `slipway context add` makes one", name)
+		return serverContext{}, fmt.Errorf("there is no context %q: `slipway context list` shows those that there are, `slipway context add` makes one", name)
 	}
-	s, err := all[i].open()
+	return all[i], nil
+}
+
+// serverOf is the server of a context, by its name or its URL.
+func serverOf(name string) (control.Server, error) {
+	c, err := contextOf(name)
 	if err != nil {
-		return s, fmt.Errorf("context %s: %w", all[i].Name, err)
+		return control.Server{}, err
+	}
+	s, err := c.open()
+	if err != nil {
+		return s, fmt.Errorf("context %s: %w", c.Name, err)
 	}
 	return s, nil
 }
@@ -182,20 +192,22 @@ const mostSecret = 64 << 10 // bytes of a key or token
 
 // open reads the files of a context. Keys and tokens that others can read are refused.
 func (c serverContext) open() (s control.Server, err error) {
-	s.URL = c.URL
-	if c.CA != "" {
-		text, err := os.ReadFile(c.CA)
-		if err != nil {
-			return s, err
-		}
-		if s.Authorities = x509.NewCertPool(); !s.Authorities.AppendCertsFromPEM(text) {
-			return s, fmt.Errorf("there is no certificate in %s", c.CA)
+	if s, err = c.unnamed(); err != nil {
+		return s, err
+	}
+	ways := 0
+	for _, is := range []bool{c.Cert != "" || c.Key != "", c.Token != "", c.Login != ""} {
+		if is {
+			ways++
 		}
 	}
-	if (c.Cert == "") != (c.Key == "") || (c.Cert == "") == (c.Token == "") {
-		return s, errors.New("it needs either a certificate with its key, or a token")
-	}
-	if c.Token != "" {
+	switch {
+	case ways != 1, (c.Cert == "") != (c.Key == ""):
+		return s, errors.New("it needs either a certificate with its key, a token, or a login")
+	case c.Login != "":
+		s.Login = (&loginFile{path: c.Login, context: c.Name}).token
+		return s, nil
+	case c.Token != "":
 		text, err := keyfile.Read(c.Token, mostSecret)
 		s.Token = strings.TrimSpace(string(text))
 		return s, cmp.Or(err, checkToken(c.Token, s.Token))
@@ -213,6 +225,22 @@ func (c serverContext) open() (s control.Server, err error) {
 		return s, fmt.Errorf("%s and %s: %w", c.Cert, c.Key, err)
 	}
 	s.Certificate = &pair
+	return s, nil
+}
+
+// unnamed is the server of a context, to which nothing is shown.
+func (c serverContext) unnamed() (s control.Server, err error) {
+	s.URL = c.URL
+	if c.CA == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(c.CA)
+	if err != nil {
+		return s, err
+	}
+	if s.Authorities = x509.NewCertPool(); !s.Authorities.AppendCertsFromPEM(text) {
+		return s, fmt.Errorf("there is no certificate in %s", c.CA)
+	}
 	return s, nil
 }
 

@@ -4,32 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/slipway-gitops/slipway/engine"
-	"github.com/slipway-gitops/slipway/engine/artifact"
-	"github.com/slipway-gitops/slipway/engine/control"
-	"github.com/slipway-gitops/slipway/engine/design"
-	"github.com/slipway-gitops/slipway/engine/record"
-	"github.com/slipway-gitops/slipway/engine/repo"
-	"github.com/slipway-gitops/slipway/engine/secret"
-	"github.com/slipway-gitops/slipway/engine/site"
-	"github.com/slipway-gitops/slipway/sinks/agent"
-	"github.com/slipway-gitops/slipway/sinks/commit"
-	"github.com/slipway-gitops/slipway/sinks/netboot"
-	"github.com/slipway-gitops/slipway/sources/dir"
-	"github.com/slipway-gitops/slipway/sources/git"
 )
 
 type runFlags struct {
@@ -45,6 +23,7 @@ type runFlags struct {
 	netboot                                     netbootFlags
 	listens                                     agentFlags
 	api                                         apiFlags
+	traces                                      traceFlags
 	etcd                                        etcdFlags
 }
 
@@ -60,8 +39,9 @@ func (a *app) runCommand() *cobra.Command {
 			"--notify-command or --notify-webhook it notifies people when action is needed. With\n" +
 			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
 			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
-			"--web browsers can do the same on a page. With --etcd several hosts can run a daemon for\n" +
-			"the site: one leads, and another takes over when it is lost.\n" + exitHelp,
+			"--web browsers can do the same on a page. With --traces it sends traces of rollouts to a\n" +
+			"collector of OpenTelemetry. With --etcd several hosts can run a daemon for the site: one\n" +
+			"leads, and another takes over when it is lost.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -91,6 +71,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.netboot.add(flags)
 	f.listens.add(flags)
 	f.api.add(flags)
+	f.traces.add(flags)
 	f.etcd.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
@@ -102,10 +83,7 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 func (a *app) run(ctx context.Context, f runFlags) error {
-	if (f.repo == "") == (f.dir == "") {
-		return usage("run follows either --repo or --dir")
-	}
-	if err := cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.etcd.check(&f), checkHelpers(f.agents)); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	log := a.logger(f.verbose)
@@ -113,168 +91,31 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err := hideMemory(); err != nil {
 		log.Warn("memory is not hidden", "err", err)
 	}
-	secrets, err := secret.Open(f.credentials)
-	if err != nil {
-		return err
-	}
-	var made func(path, recipient string) // nil where nothing is written
-	if !f.observe {
-		made = func(path, recipient string) {
-			log.Info("identity made", "file", path, "recipient", recipient, "copy", "run `slipway secret identity --export FILE`, and keep the file away from this host")
-		}
-	}
-	secrets.Unseal(identityAt(f.identity, f.credentials), made)
-	secrets.Programs(f.programs)
-	secrets.Vault(f.vault)
-	out, err := f.seen.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer out.close()
-	answers, err := f.api.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer answers.close()
-	pulls, err := f.pulls.open(ctx, f.branch, secrets, log)
-	if err != nil {
-		return err
-	}
-	defer pulls.close()
-	cluster, err := f.etcd.cluster()
-	if err != nil {
-		return err
-	}
-	store, err := record.Open(ctx, filepath.Join(f.state, "records"), record.Options{Log: log, Cluster: cluster})
-	if err != nil {
-		return fmt.Errorf("state directory %s: %w", f.state, err)
-	}
-	defer store.Close()
-	source, remote, err := follow(f, pulls, secrets, log)
-	if err != nil {
-		return err
-	}
-	name, err := siteName(ctx, f, source)
-	if err != nil {
-		return err
-	}
-	ready := &readiness{}
-	ready.set(starting)
-	pages, hide := out.begin(ctx, ready.unready, log)
-	defer hide()
-	if f.etcd.used() {
-		follows := &follower{site: name}
-		ready.set(follows.unready)
-		if err := follows.lead(ctx, store, control.Socket(f.state), f.socketGroup, log); isStopped(ctx, err) {
+	d := &daemon{runFlags: f, log: log}
+	defer d.close()
+	for _, open := range []func(context.Context) error{
+		d.openSecrets, d.openListeners, d.openRecords, d.openSource, d.lead, d.openEvaluator, d.openEngine,
+	} {
+		if err := open(ctx); isStopped(ctx, err) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		ready.set(starting)
 	}
-	if err := recall(ctx, secrets, store.Site(name)); err != nil {
-		return err
-	}
-	evaluator, err := newEvaluator(log)
+	parts, err := d.parts()
 	if err != nil {
 		return err
 	}
-	collectBySize()
-	defer evaluator.Close()
-	keyFile := siteKeyAt(f.siteKey, f.credentials)
-	key, noKey := openSiteKey(ctx, keyFile, store.Site(name), f.observe, log)
-	var e *engine.Engine
-	var boots *netboot.Service // nil without --netboot
-	c := engine.Config{
-		Site: name, Source: timedSource{pulls.source(source), out.metrics}, Drivers: out.metrics.Drivers(drivers(agent.Options{Folder: f.agents, ObserveOnly: f.observe})),
-		Secrets: secrets, Records: store.Site(name), ObserveOnly: f.observe, Log: log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), secrets.Notes(), f.etcd.notes()) },
-		Surroundings: f.surroundings,
-		Served:       func() []site.Served { return boots.Status() },
-		Meter:        out.metrics.Site(name, func() site.Report { return e.Report() }),
-		Evaluate:     evaluate(evaluator, name, serves(drivers(agent.Options{Folder: f.agents}), f.listens.medium != ""), out.metrics),
-	}
-	var files *artifact.Service // nil while nothing is written to machines
-	if !f.observe {
-		files, err = f.artifacts.open(f.state, func() (map[string]bool, error) { return namedFiles(e, pulls.reviews) },
-			func(err error) { e.Problem("images", err) }, log)
-		if err != nil {
-			return err
-		}
-		defer files.Close()
-		c.Artifacts = files
-	}
-	listener, err := f.listens.open(ctx, name, f.state, files, func(err error) { e.Problem("agents", err) }, log)
-	if err != nil {
-		return err
-	}
-	var starts *agentBoots // nil where no agent starts over the network
-	if listener != nil {
-		c.Agents = listener
-		if f.netboot.text != "" {
-			starts = &agentBoots{}
-			starts.image, starts.none = f.listens.startsFrom(f.state)
-			c.NetBoots = starts
-		}
-	}
-	if c.Reporters, err = out.reporters(f, name, secrets, log); err != nil {
-		return err
-	}
-	if remote != nil {
-		branch, err := commit.New(*remote, name, log)
-		if err != nil {
-			return err
-		}
-		c.Anchor, c.Branch = branch, timedReporter{branch, out.metrics}
-		proposer, end, err := pulls.proposer(*remote, f.branch, name, log)
-		if err != nil {
-			return err
-		}
-		defer end()
-		c.Proposer = proposer
-	}
-	e = engine.New(c)
-	ready.set(e.Unready)
-	boots = f.netboot.open(e, c.Records, log)
-	if starts != nil {
-		starts.Service = boots
-	}
-	e.Problem("site key", noKey)
-	secrets.Watch(func(err error) { e.Problem("credentials", err) })
-	parts, err := pulls.join(e, remote, f.state, c.Records, out)
-	if err != nil {
-		return err
-	}
-	if files != nil {
-		out.metrics.Artifacts(name, artifactNumbers(files))
-		parts = append(parts, whenReady(e, files.Run))
-	}
-	if listener != nil {
-		parts = append(parts, whenReady(e, listener.Run))
-	}
-	if boots != nil {
-		parts = append(parts, boots.Run)
-	}
-	if answers != nil {
-		answers.Problem = func(err error) { e.Problem("access file", err) }
-		parts = append(parts, func(ctx context.Context) error { return answers.run(ctx, keeper{e, files}, log) })
-	}
-	log.Info("slipway runs", "site", name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
-	return runAll(ctx, log, append(parts, e.Run,
-		func(ctx context.Context) error {
-			return control.Serve(ctx, control.Socket(f.state), f.socketGroup, keeper{e, files}, log)
-		},
-		pages, untilLost(store, name), out.tell)...)
+	log.Info("slipway runs", "site", d.name, "from", f.repo+f.dir, "state", f.state, "observe", f.observe)
+	return runAll(ctx, log, parts...)
 }
 
-// recall has the secrets that are opened compared with those that were opened before.
-func recall(ctx context.Context, secrets *secret.Store, records *record.Site) error {
-	known, err := records.Opened(ctx)
-	if err != nil {
-		return fmt.Errorf("read which secrets were opened: %w", err)
+// check finds flags that make no sense together.
+func (f *runFlags) check() error {
+	if (f.repo == "") == (f.dir == "") {
+		return usage("run follows either --repo or --dir")
 	}
-	secrets.Remember(known, func(name string, changed time.Time) error { return records.PutOpened(ctx, name, changed) })
-	return nil
+	return cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.traces.check(), f.etcd.check(f), checkHelpers(f.agents))
 }
 
 func (a *app) logger(verbose bool) *slog.Logger {
@@ -290,88 +131,6 @@ func (a *app) logger(verbose bool) *slog.Logger {
 		return slog.New(newJournal(a.err.Lines(), level))
 	}
 	return slog.New(slog.NewTextHandler(a.err.Lines(), options))
-}
-
-// follow makes the source, and the remote that the status goes to.
-func follow(f runFlags, p *pulls, secrets *secret.Store, log *slog.Logger) (engine.Source, *repo.Remote, error) {
-	if f.dir != "" {
-		return dir.New(f.dir, log), nil, nil
-	}
-	remote, err := openRemote(f, p, secrets)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := git.New(git.Config{
-		Remote: remote, Branch: f.branch, Dir: filepath.Join(f.state, "repository"), AllowRewrite: f.allowRewrite, Log: log,
-	})
-	return s, &remote, err
-}
-
-func openRemote(f runFlags, p *pulls, secrets *secret.Store) (repo.Remote, error) {
-	u, err := url.Parse(f.repo)
-	if err != nil || u.Scheme != "ssh" && u.Scheme != "https" {
-		return repo.New(f.repo, secret.Value{}, "")
-	}
-	if p.github != nil && p.github.Is(u) && !f.repoCredentialGiven {
-		return repo.NewHTTPS(f.repo, p.github.Login(u), cmp.Or(f.repoCA, f.pulls.ca))
-	}
-	ask, err := secret.For(f.repoCredential, secret.Git, u)
-	if err != nil {
-		return repo.Remote{}, fmt.Errorf("repository: %w", err)
-	}
-	value, err := secrets.Get(ask)
-	switch {
-	case err != nil:
-		return repo.Remote{}, fmt.Errorf("repository: %w", err)
-	case u.Scheme == "ssh":
-		return repo.New(f.repo, value, f.knownHosts)
-	}
-	// A token expires: the next one is a file put in the place of its own.
-	login := func(context.Context) (secret.Value, error) { return secrets.Get(ask) }
-	return repo.NewHTTPS(f.repo, login, f.repoCA)
-}
-
-// siteName is the site to keep: the named one, or the repository's only one.
-// It is remembered, for a start while the repository is away.
-func siteName(ctx context.Context, f runFlags, s engine.Source) (string, error) {
-	memo := filepath.Join(f.state, "site")
-	text, err := os.ReadFile(memo)
-	last := strings.TrimSpace(string(text))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if f.site != "" {
-		return f.site, remember(memo, last, f.site)
-	}
-	rev, err := s.Fetch(ctx)
-	if err != nil {
-		if last != "" {
-			return last, nil
-		}
-		return "", fmt.Errorf("%w; pass --site to start without the repository", err)
-	}
-	names, err := design.Sites(rev.Files)
-	switch {
-	case err != nil:
-		return "", err
-	case len(names) == 0:
-		return "", errors.New("the repository holds no site: put one at its root or under sites/ (slipway check says more)")
-	case len(names) > 1:
-		return "", fmt.Errorf("the repository holds several sites: choose one with --site: %s", strings.Join(names, ", "))
-	}
-	if last != "" && last != names[0] {
-		return "", fmt.Errorf("the repository holds site %s, and the records in %s are of site %s: a renamed site has no records; pass --site with the one that you want", names[0], f.state, last)
-	}
-	return names[0], remember(memo, last, names[0])
-}
-
-// remember has the memo say a name, as a whole: a daemon that is killed over it
-// starts again.
-func remember(memo, last, name string) error {
-	if name == last {
-		return nil
-	}
-	return replaceFile(memo, []byte(name+"\n"), 0o600)
 }
 
 // runAll runs what a daemon consists of until the context ends, which is how it

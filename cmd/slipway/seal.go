@@ -41,7 +41,7 @@ func (a *app) secretCommand() *cobra.Command {
 // nameAndFolder asks for a name and perhaps a folder.
 func nameAndFolder(cmd *cobra.Command, args []string) error {
 	if len(args) < 1 || len(args) > 2 {
-		return usage("%s takes a name and perhaps a folder: slipway secret %s", cmd.Name(), cmd.Use)
+		return usage("%s takes a name and, if needed, a folder: slipway secret %s", cmd.Name(), cmd.Use)
 	}
 	return nil
 }
@@ -74,11 +74,11 @@ func (a *app) setSecretCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set NAME [DIR]", Short: "encrypt the value of a credential for the site's recipients", Args: nameAndFolder,
 		Long: "Reads the value from standard input, or asks for it without showing it, and writes\n" +
-			"secrets/NAME.age. The hosts, uses, ports and user name stand in the same encryption: a\n" +
-			"new secret needs --hosts and --use; for another value of one that is there, they stay as\n" +
-			"they are unless a flag says otherwise, which needs an identity that opens it. With --file\n" +
-			"and --key the value is set in a file of SOPS. It asks, or needs --yes, before recipients\n" +
-			"can read the secret who could not read the one before.\n" + exitHelp,
+			"secrets/NAME.age. The hosts, uses, ports and user name are encrypted with it. A new\n" +
+			"secret needs --hosts and --use. A new value of an existing secret keeps them unless a\n" +
+			"flag changes them; that needs an identity that opens the secret. With --file and --key\n" +
+			"the value is set in a file of SOPS. It asks, or needs --yes, before new recipients can\n" +
+			"read the secret.\n" + exitHelp,
 		Example: "  slipway secret set bmc --hosts 192.0.2.0/24 --use redfish --username admin\n" +
 			"  slipway secret set os --hosts 10.1.0.0/24 --use ssh --username root < id_ed25519\n" +
 			"  slipway secret set bmc --file site.sops.yaml --key bmc",

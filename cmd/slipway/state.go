@@ -49,7 +49,7 @@ func (a *app) importCommand() *cobra.Command {
 	var state string
 	var replace bool
 	cmd := &cobra.Command{
-		Use: "import FILE|-", Short: "make a state directory of an export", Args: exactly(1),
+		Use: "import FILE|-", Short: "restore a state directory from an export", Args: exactly(1),
 		Long: "Reads the whole export before it changes anything, and refuses an incomplete one. The\n" +
 			"daemon must not run. Existing records stay unless you pass --replace.\n" + exitHelp,
 		Example: "  slipway state import backup.jsonl --state /var/lib/slipway",

@@ -246,9 +246,6 @@ func withFindings(n site.NodeStatus) string {
 	return fmt.Sprintf(", %d findings", len(n.Findings))
 }
 
-// healthy is the health of a machine that is well (Redfish, Status.Health).
-const healthy = "OK"
-
 // printMachines names the nodes whose machines are not well, and those that are not
 // made of what the design expects, or have parts that are not well.
 func printMachines(w *screen, s *site.Status) {
@@ -257,7 +254,7 @@ func printMachines(w *screen, s *site.Status) {
 		if len(n.Findings) > 0 {
 			names = append(names, n.Name)
 		}
-		if n.Health != "" && n.Health != healthy {
+		if n.IsHardwareUnwell() {
 			unwell = append(unwell, n.Name+" "+n.Health)
 		}
 	}

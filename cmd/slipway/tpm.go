@@ -50,7 +50,7 @@ func (a *app) tpmCommand() *cobra.Command {
 	flags.StringVar(&device, "tpm", tpm.Device, "device of the TPM")
 	flags.StringVar(&pcrs, "pcrs", "", "`NUMBERS` of registers with commas between them; without it the TPM opens the identity after any start of this host")
 	flags.BoolVar(&isNew, "new", false, "make another identity in place of the present one")
-	flags.BoolVar(&postQuantum, "post-quantum", false, "make a new identity of the post-quantum kind (age1pq1…)")
+	flags.BoolVar(&postQuantum, "post-quantum", false, "make a new post-quantum identity (age1pq1…)")
 	return cmd
 }
 
@@ -102,7 +102,7 @@ func (a *app) sealIdentity(c *checkout, isNew bool, kind sealed.Kind, device str
 	case err != nil:
 		return fmt.Errorf("the identity was not changed: %w", err)
 	case !same:
-		return errors.New("the identity was not changed: the TPM gave back another text than it was given")
+		return errors.New("the identity was not changed: the TPM returned something else than what was sealed")
 	}
 	put := keyfile.Create
 	if isThere {

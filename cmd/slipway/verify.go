@@ -83,8 +83,12 @@ func verdictOf(checks []site.Check) error {
 	return nil
 }
 
-// verifyEvery is how often a run is asked for.
-const verifyEvery = time.Second
+// verifyEvery is how often a run is asked for, and verifyRest the least pause as a multiple of how long an answer took: the
+// checks of a large site are many.
+const (
+	verifyEvery = time.Second
+	verifyRest  = 10
+)
 
 // awaitRun waits until a run is over, or the daemon no longer knows of it, and returns what is
 // known then. It does not wait for the looks that others ask for meanwhile beyond its own time.
@@ -92,6 +96,7 @@ func (a *app) awaitRun(ctx context.Context, daemon *control.Client, siteName str
 	told, ended := a.progress()
 	defer ended()
 	for {
+		asked := time.Now()
 		v, err := daemon.Verification(ctx, siteName)
 		if err != nil || v.Run == nil || !v.Run.Since.Equal(run.Since) || v.Run.IsOver(v.When) || !v.When.Before(run.Until) {
 			return v, err
@@ -100,7 +105,7 @@ func (a *app) awaitRun(ctx context.Context, daemon *control.Client, siteName str
 		select {
 		case <-ctx.Done():
 			return v, ctx.Err()
-		case <-time.After(verifyEvery):
+		case <-time.After(max(verifyEvery, verifyRest*time.Since(asked))):
 		}
 	}
 }

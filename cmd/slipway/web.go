@@ -96,7 +96,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // with "no-referrer" a browser does not say where a form is from
 	h.Set("Content-Security-Policy", control.PagePolicy)
 	given := r.URL.Query().Get("key")
 	switch {
@@ -143,7 +143,7 @@ func (d *desk) enter(w http.ResponseWriter, given string) {
 	http.SetCookie(w, &http.Cookie{Name: d.cookie(), Value: d.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// No redirection: a browser sends no strict cookie with one that began on another site.
-	fmt.Fprint(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/"><title>Slipway</title><p><a href="/">Go to the page</a></p>`)
+	fmt.Fprint(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/"><title>Slipway</title><link rel="icon" href="data:,"><p><a href="/">Go to the page</a></p>`)
 }
 
 func (d *desk) knows(r *http.Request) bool {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/web"
+	"github.com/slipway-gitops/slipway/tests/browser"
 )
 
 // asksDesk is the answer of a desk to one request.
@@ -76,9 +79,43 @@ func TestDesk(t *testing.T) {
 	}
 }
 
+// A browser comes in by the link, once, and its forms are known as those of the page.
+func TestBrowserAtTheDesk(t *testing.T) {
+	b := browser.Open(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(http.NotFoundHandler(), l.Addr().String())
+	d.pages = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!doctype html><title>%s</title><link rel="icon" href="data:,"><form method="post"><button>Send</button></form>`, r.Method)
+	})
+	srv := &http.Server{Handler: d}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		srv.Close()
+		<-ended
+	})
+	link := "http://" + l.Addr().String() + "/?key=" + d.key
+	own, other := b.Window(t, browser.Screen{Width: 1280, Height: 900}), b.Window(t, browser.Screen{Width: 1280, Height: 900})
+	own.Go(link)
+	own.Until(`document.title === "GET"`)
+	own.Click("button")
+	own.Until(`document.title === "POST"`)
+	if all := own.Complaints(); len(all) > 0 {
+		t.Error(all)
+	}
+	other.Go(link)
+	if got := other.Text("document.body.innerText"); !strings.Contains(got, "used already") {
+		t.Errorf("the link again: %s", got)
+	}
+}
+
 // What the page can do, the commands can do; and the other way round, but for what needs files here.
 func TestPageDoesWhatCommandsDo(t *testing.T) {
-	elsewhere := []access.Verb{access.Artifacts, access.Export, access.SSH} // these read or write files of whoever calls
+	elsewhere := []access.Verb{access.Artifacts, access.Export, access.SSH, access.Grant} // these read or write files of whoever calls; a grant needs a second look, away from a browser
 	reads := []access.Verb{access.Read, access.Records, access.Logs, access.Files, access.Audit}
 	root := (&app{}).command()
 	var acts []string

@@ -100,6 +100,9 @@ func printReasons(w *screen, why reasons) {
 	line("health", s.Health)
 	line("system", present.SystemOf(s))
 	line("login", present.LoginOf(s.Login))
+	if id := s.HostCertificates; id != nil {
+		line("host keys", fmt.Sprintf("certified for %s, until %s", strings.Join(id.Names, ", "), id.Until.UTC().Format(time.DateOnly)))
+	}
 	if s.SystemHealth.State != "" {
 		line("service", s.SystemHealth.String())
 	}

@@ -1,11 +1,12 @@
 // Package access says who may ask what of a daemon: callers, the verbs that they use, the roles that
-// a file of the bootstrap host gives them, and the tokens of programs. It decides and does not
-// serve: package control asks it about every request.
+// a file of the bootstrap host gives them and those that it lets the design give, and the tokens of
+// programs. It decides and does not serve: package control asks it about every request.
 package access
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Kind is how a caller proved who it is.
@@ -19,6 +20,8 @@ const (
 	User Kind = "user"
 	// Person showed a certificate of the authority for clients.
 	Person Kind = "person"
+	// OIDC is a person whom an issuer of OpenID Connect has authenticated.
+	OIDC Kind = "oidc"
 	// Token is a program that showed a token.
 	Token Kind = "token"
 )
@@ -29,6 +32,18 @@ type Caller struct {
 	Name string `json:"name,omitempty"`
 	// From is the address that the request came from; empty on the unix socket.
 	From string `json:"from,omitempty"`
+	// Issuer is the URL of the issuer that authenticated the person, and Groups are those that the issuer
+	// says the person is in. Both are empty for all kinds but OIDC.
+	Issuer string   `json:"issuer,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+// Is says whether two requests are of the same caller with the same rights, from the same address.
+func (c Caller) Is(other Caller) bool { return c.From == other.From && c.Key() == other.Key() }
+
+// Key tells callers apart by all that their rights depend on, and not by their address.
+func (c Caller) Key() string {
+	return strings.Join(append([]string{string(c.Kind), c.Name, c.Issuer}, c.Groups...), "\x00")
 }
 
 // String is the caller as records and people are told of it. A person and a token never read like a
@@ -39,6 +54,8 @@ func (c Caller) String() string {
 		return c.Name
 	case Person:
 		return c.Name + " (certificate)"
+	case OIDC:
+		return c.Name + " (OIDC " + c.Issuer + ")"
 	case Token:
 		return "token " + c.Name
 	}
@@ -46,7 +63,7 @@ func (c Caller) String() string {
 }
 
 // IsPerson says whether a person asks, as far as that can be known: not a program with a token.
-func (c Caller) IsPerson() bool { return c.Kind == User || c.Kind == Person }
+func (c Caller) IsPerson() bool { return c.Kind == User || c.Kind == Person || c.Kind == OIDC }
 
 // Verb is what a role may allow.
 type Verb string
@@ -71,6 +88,7 @@ const (
 	SSH        Verb = "ssh"
 	Release    Verb = "release"
 	Incident   Verb = "incident"
+	Grant      Verb = "grant"
 )
 
 // Meaning is what a verb allows, and to whom it may be given.
@@ -100,6 +118,7 @@ var Verbs = []Meaning{
 	{Release, true, "end a quarantine"},
 	{Incident, true, "act on a compromise: put the nodes of an incident under quarantine, also many of them and controllers"},
 	{SSH, true, "log in to the accounts of a node's system that the design opens to certificates"},
+	{Grant, true, "approve a change of who may do what by the design"},
 	{TakeOver, true, "take the site over from another daemon"},
 	{Export, true, "copy all records of the daemon"},
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // File is a file that is wanted in the store.
@@ -89,17 +91,12 @@ func shownURL(text string) string {
 
 // printable makes foreign text safe to show.
 func printable(text string) string {
-	const most = 200
-	text = strings.Map(func(r rune) rune {
+	return site.Shorten(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '·'
 		}
 		return r
-	}, text)
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
+	}, text), 200)
 }
 
 // mostName is the maximum length of a file name. URLs of virtual media have

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/openid"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -20,7 +21,11 @@ type api struct {
 	problem func(error)
 	wrong   lastError
 	// pages makes what answers paths outside /api/; nil for none.
-	pages func(api http.Handler) http.Handler
+	pages func(api http.Handler) Pages
+	// logins lets persons in by OpenID Connect; nil on the socket.
+	logins *openid.Logins
+	// certificates says whether persons can show one.
+	certificates bool
 
 	reports       shared[site.Report]
 	knowns        shared[site.Known]
@@ -51,9 +56,21 @@ const (
 	chartRest  = 20
 )
 
-// policyNow is what callers may do now. While the access file is wrong nobody from the network may do
-// anything.
-func (a *api) policyNow() *access.Policy {
+// policyNow is what callers may do at a site now, or without one what the access file alone allows. While
+// that file is wrong nobody from the network may do anything.
+func (a *api) policyNow(siteName string) *access.Policy {
+	p := a.filePolicy()
+	if siteName == "" {
+		return p
+	}
+	approved, inForce, err := a.daemon.Access(siteName)
+	if err != nil {
+		return p // the design of a site that is not known grants nothing
+	}
+	return p.With(access.Design{Site: siteName, Approved: approved.Granted, InForce: inForce})
+}
+
+func (a *api) filePolicy() *access.Policy {
 	if a.access == nil {
 		return &access.Policy{} // which allows users of the host everything, and nobody else anything
 	}
@@ -82,20 +99,22 @@ func (l *lastError) isOther(err error) bool {
 	return other
 }
 
-// report is the report of a site as it is now, or became while this was waited for.
-func (c *call) report() (site.Report, error) {
+// report is the report of a site as it is now, or became while this was waited for. That of a page may be as old as
+// the page says.
+func (c *call) report() (*snapshot[site.Report], error) {
 	one, _ := c.r.Context().Value(oneReportKey{}).(*oneReport)
+	ask := c.reports.get
 	if one != nil {
-		if kept := one.Load(); kept != nil && kept.site == c.site {
+		if kept := one.kept.Load(); kept != nil && kept.site == c.site {
 			return kept.report, nil
 		}
+		if one.recent {
+			ask = c.reports.recent
+		}
 	}
-	s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
-	if err != nil {
-		return site.Report{}, err
+	s, err := ask(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
+	if err == nil && one != nil {
+		one.kept.Store(&keptReport{c.site, s})
 	}
-	if one != nil {
-		one.Store(&keptReport{c.site, s.value})
-	}
-	return s.value, nil
+	return s, err
 }

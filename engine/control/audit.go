@@ -21,7 +21,7 @@ const repairTimeout = 2 * time.Second
 // entry is what the audit log says of the call.
 func (c *call) entry() site.AuditEntry {
 	return site.AuditEntry{
-		When: time.Now().UTC(), By: c.caller.Name, Kind: string(c.caller.Kind), From: c.caller.From, Verb: string(c.route.verb),
+		When: time.Now().UTC(), By: c.caller.Name, Kind: string(c.caller.Kind), Issuer: c.caller.Issuer, From: c.caller.From, Verb: string(c.route.verb),
 		Node: cmp.Or(c.order.Node, c.node), Digest: c.order.Digest, Reason: c.order.Reason, Outcome: site.AuditBegun,
 	}
 }
@@ -53,6 +53,7 @@ func (c *call) audited() (any, error) {
 	}()
 	v, err := c.route.serve(c)
 	ended = true
+	c.reports.forget(c.site) // whoever acts sees what came of it
 	e.Outcome, e.Text = outcomeOf(v, err)
 	c.log.Info("act", "by", c.caller.String(), "from", e.From, "what", e.Verb, "node", e.Node, "outcome", string(e.Outcome), "text", e.Text)
 	c.end(e)

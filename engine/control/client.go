@@ -34,9 +34,10 @@ const (
 
 // Client asks a daemon.
 type Client struct {
-	socket string // empty with remote
-	base   string // the URL before all paths
-	token  string // of a program; empty for none
+	socket string                                // empty with remote
+	base   string                                // the URL before all paths
+	token  string                                // of a program; empty for none
+	login  func(context.Context) (string, error) // gives the token of a person; nil for none
 	remote bool
 	broken error // why nothing can be asked
 	http   http.Client
@@ -71,8 +72,8 @@ func (c *Client) Handler() http.Handler {
 					kept.Set(name, v)
 				}
 			}
-			if c.token != "" {
-				kept.Set("Authorization", "Bearer "+c.token)
+			if token, err := c.bearer(r.In.Context()); err == nil && token != "" { // or the daemon says what is missing
+				kept.Set("Authorization", "Bearer "+token)
 			}
 			r.Out.Header = kept
 		},
@@ -229,6 +230,13 @@ func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
 	return is, err
 }
 
+// Access is what the design in force says about who may do what.
+func (c *Client) Access(ctx context.Context, siteName string) (site.AccessReport, error) {
+	var r site.AccessReport
+	_, err := c.get(ctx, ofSitePath(siteName, "access"), "", &r)
+	return r, err
+}
+
 // ofSitePath is a path of a site, or of the daemon's only one without a name.
 func ofSitePath(siteName, what string) string {
 	return "/sites/" + url.PathEscape(cmp.Or(siteName, onlySite)) + "/" + what
@@ -292,6 +300,8 @@ func bodyOf(o site.Order) any {
 		return approveBody{o.Digest, o.Node, o.Shown, o.Reason}
 	case site.VerbDisapprove:
 		return disapproveBody{o.Digest, o.Node, o.Reason}
+	case site.VerbGrant:
+		return grantBody{o.Digest, o.Reason}
 	case site.VerbTakeOver:
 		return takeOverBody{o.Reason}
 	case site.VerbRelease:
@@ -371,11 +381,23 @@ func (c *Client) request(ctx context.Context, method, path string, body io.Reade
 	if c.broken != nil {
 		return nil, c.broken
 	}
+	token, err := c.bearer(ctx)
+	if err != nil {
+		return nil, err
+	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+prefix+path, body)
-	if err == nil && c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
+	if err == nil && token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return req, err
+}
+
+// bearer is the token that is shown; empty for none.
+func (c *Client) bearer(ctx context.Context) (string, error) {
+	if c.login == nil {
+		return c.token, nil
+	}
+	return c.login(ctx)
 }
 
 // do sends a request, reads the answer and returns its tag.

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/openid"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -34,6 +35,9 @@ type Daemon interface {
 	Design(siteName string) (*site.Site, error)
 	// Where says which rack a node is in and which role it has; false for one that is not known.
 	Where(siteName, node string) (rack, role string, known bool)
+	// Access is what people have approved of the access of the design, and what the design in force would
+	// grant. Neither must be changed.
+	Access(siteName string) (approved site.GrantedState, inForce site.Granted, err error)
 	Auditor
 	// Report is a site's status and plan as they are now.
 	Report(siteName string) (site.Report, error)
@@ -97,6 +101,7 @@ var kinds = []struct {
 	is     error
 }{
 	{"not-authenticated", http.StatusUnauthorized, ErrWhoAreYou},
+	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
 	{"denied", http.StatusForbidden, access.ErrDenied},
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},
 	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},

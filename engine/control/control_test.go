@@ -39,6 +39,9 @@ type fake struct {
 	full     bool // the audit log cannot be written
 
 	waiting site.Losses
+
+	approved site.GrantedState // of the access of the design
+	inForce  site.Granted
 }
 
 func (f *fake) Sites() []string { return []string{"berlin"} }
@@ -56,6 +59,12 @@ func (f *fake) Where(_, node string) (rack, role string, known bool) {
 		return "r2", "storage", true
 	}
 	return "", "", false
+}
+
+func (f *fake) Access(string) (approved site.GrantedState, inForce site.Granted, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.approved, f.inForce, nil
 }
 
 func (f *fake) AddAudit(_ context.Context, _ string, e site.AuditEntry) (site.AuditEntry, error) {

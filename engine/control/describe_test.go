@@ -61,12 +61,12 @@ func describe(t *testing.T) []byte {
 	}
 	doc := object{
 		"openapi": "3.0.3",
-		"info": object{"title": "Slipway", "version": "v1", "description": "The API of a daemon of Slipway. Persons show a certificate (mutual TLS), programs a token. " +
+		"info": object{"title": "Slipway", "version": "v1", "description": "The API of a daemon of Slipway. Persons show a certificate (mutual TLS) or an ID token of OpenID Connect, programs a token. " +
 			"Each route names the verb that a caller needs. Fields may be added within this version, so ignore those that you do not know."},
 		"paths": paths,
 		"components": object{
 			"schemas":         s.all,
-			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer", "description": "The token of a program."}},
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer", "description": "The token of a program, or the ID token of a person."}},
 			"responses":       object{"error": object{"description": "An error in words.", "content": object{"application/json": object{"schema": s.of(reflect.TypeFor[failure](), false)}}}},
 		},
 	}

@@ -19,6 +19,9 @@ type Limits struct {
 	// UnknownRate and UnknownBurst are those of an address from which nobody was known yet.
 	UnknownRate  float64
 	UnknownBurst int
+	// LoginRate and LoginBurst are those of an address from which browsers log in.
+	LoginRate  float64
+	LoginBurst int
 	// Requests are those under way, of all callers and of one; Streams likewise.
 	Requests, RequestsOfOne int
 	Streams, StreamsOfOne   int
@@ -30,7 +33,7 @@ type Limits struct {
 
 // NetworkLimits are those of the listener on the network.
 var NetworkLimits = Limits{
-	Rate: 50, Burst: 200, UnknownRate: 1, UnknownBurst: 20,
+	Rate: 50, Burst: 200, UnknownRate: 1, UnknownBurst: 20, LoginRate: 2, LoginBurst: 100,
 	Requests: 128, RequestsOfOne: 16, Streams: 1200, StreamsOfOne: 64,
 	Connections: 2048, ConnectionsOfOne: 256, AnswerBytes: 256 << 20,
 }
@@ -157,6 +160,18 @@ func (l *limits) unknown(from netip.Addr) error {
 	network := networkOf(from)
 	if u := l.of(l.networks, network.String(), l.UnknownRate, l.UnknownBurst); u.rate != nil && !u.rate.Allow() {
 		return fmt.Errorf("%w: too many requests from %s without a valid certificate or token: wait a minute", ErrTooMany, network)
+	}
+	return nil
+}
+
+// login counts a request of a browser that logs in, which shows nothing yet. There may be many people behind one
+// address.
+func (l *limits) login(from netip.Addr) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	network := networkOf(from)
+	if u := l.of(l.networks, "login "+network.String(), l.LoginRate, l.LoginBurst); u.rate != nil && !u.rate.Allow() {
+		return fmt.Errorf("%w: too many logins from %s: wait a minute", ErrTooMany, network)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/openid"
 	"github.com/slipway-gitops/slipway/engine/serve"
 )
 
@@ -32,7 +33,7 @@ type Network struct {
 	Limits  Limits
 	// Pages makes what answers paths outside /api/, and gives it the API to ask; nil for no pages. A
 	// page's request has its caller in the context, and the API finds it there again.
-	Pages func(api http.Handler) http.Handler
+	Pages func(api http.Handler) Pages
 	// Problem is told when the access file is found wrong, and with nil when it is right again; nil for
 	// nobody.
 	Problem func(error)
@@ -56,8 +57,12 @@ func (n *Network) Listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("--api-clients: %w", err)
 		}
 	}
-	if _, err := n.Access.Policy(); err != nil {
+	p, err := n.Access.Policy()
+	if err != nil {
 		return nil, err
+	}
+	if i := p.Issuer(); n.Pages != nil && n.Clients == "" && (i == nil || i.Client == "") {
+		return nil, fmt.Errorf("no person could open the page: give persons certificates with --api-clients, or have them log in with the lines \"oidc\" of %s", n.Access.Path)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.Address)
 	if err != nil {
@@ -73,7 +78,10 @@ func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog
 	}
 	a := newAPI(d, n.Access, n.Limits, snapshotEvery, log)
 	a.problem, a.pages = n.Problem, n.Pages
-	who := &identification{network: n, cert: &serve.Certificate{Cert: n.Cert, Key: n.Key, Log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
+	a.logins = &openid.Logins{Access: n.Access, Log: log, Now: n.Now}
+	a.certificates = n.Clients != ""
+	go a.tryIssuer(ctx)
+	who := &identification{network: n, logins: a.logins, knows: a.knows, cert: &serve.Certificate{Cert: n.Cert, Key: n.Key, Log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
 	// HTTP/1.1 alone: nothing here needs HTTP/2, which has more that can be abused.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -96,7 +104,7 @@ func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog
 // guarded lets in who is known, and hands on who that is.
 func (a *api) guarded(identify identifier) http.Handler {
 	mux := a.mux()
-	var pages http.Handler
+	var pages Pages
 	if a.pages != nil {
 		pages = a.pages(onSocket(mux))
 	}
@@ -112,7 +120,7 @@ func (a *api) guarded(identify identifier) http.Handler {
 		ofPages := pages != nil && isPage(r)
 		if ofPages {
 			w.Header().Set("Content-Security-Policy", PagePolicy)
-			w.Header().Set("Referrer-Policy", "no-referrer")
+			w.Header().Set("Referrer-Policy", "same-origin") // with "no-referrer" a browser does not say where a form is from
 			w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
 		}
 		// A browser shows a certificate for any page that asks: only pages of this very host may.
@@ -120,7 +128,13 @@ func (a *api) guarded(identify identifier) http.Handler {
 			fail(w, fmt.Errorf("%w: a page of another site has sent this request", access.ErrDenied))
 			return
 		}
+		if a.answerNobody(w, r, pages) {
+			return
+		}
 		caller, err := identify(r)
+		if ofPages && (errors.Is(err, errNothing) || errors.Is(err, errEnded)) && a.askToLogIn(w, r, pages, http.StatusUnauthorized, "") {
+			return
+		}
 		if err != nil {
 			if limited := a.limits.unknown(addressOf(r)); limited != nil {
 				err = limited
@@ -172,6 +186,8 @@ type identification struct {
 	network *Network
 	cert    *serve.Certificate
 	clients *authorities
+	logins  *openid.Logins
+	knows   func(access.Caller) bool // says whether there is anything for a person
 }
 
 func (i *identification) now() time.Time {
@@ -207,7 +223,7 @@ func (i *identification) of(r *http.Request) (access.Caller, error) {
 	tokens := r.Header.Values("Authorization")
 	switch {
 	case len(tokens) == 0 && len(shown) == 0:
-		return c, fmt.Errorf("%w: show a certificate of a person, or the token of a program as \"Authorization: Bearer TOKEN\"", ErrWhoAreYou)
+		return i.browser(r, c)
 	case len(tokens) > 0 && len(shown) > 0:
 		return c, fmt.Errorf("%w: a certificate and a token were shown: show one of them", ErrWhoAreYou)
 	case len(tokens) > 1:
@@ -216,6 +232,9 @@ func (i *identification) of(r *http.Request) (access.Caller, error) {
 		token, isBearer := cutBearer(tokens[0])
 		if !isBearer {
 			return c, fmt.Errorf("%w: only \"Authorization: Bearer TOKEN\" is known", ErrWhoAreYou)
+		}
+		if !strings.HasPrefix(token, access.TokenPrefix) && strings.Count(token, ".") == 2 {
+			return i.loggedIn(r, token, c)
 		}
 		issued, err := i.network.Tokens.Check(token, i.now())
 		if err != nil {

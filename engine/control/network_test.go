@@ -439,7 +439,7 @@ func TestActsAreInTheAuditLog(t *testing.T) {
 		`ana@example.org person 127.0.0.1 pause n1 "rack\\u001b[2J move" done "paused n1"`,
 		`ana@example.org person 127.0.0.1 approve  "" refused "refused: nothing waits for approval"`,
 		`ana@example.org person 127.0.0.1 retry  "" failed "disk full"`,
-		`grafana token 127.0.0.1 pause n1 "x" denied "denied: token grafana may not pause node n1 of site berlin: no line of the access file on the daemon's host allows it"`,
+		`grafana token 127.0.0.1 pause n1 "x" denied "denied: token grafana may not pause node n1 of site berlin: no line of the access file on the daemon's host allows it; that needs one of the roles all (access file), program (access file)"`,
 		` nobody 127.0.0.1 pause  "" denied "not authenticated: show a certificate of a person, or the token of a program as \"Authorization: Bearer TOKEN\""`,
 	}
 	for i, w := range want {

@@ -17,10 +17,14 @@ const PagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img
 
 type (
 	oneReportKey struct{}
-	oneReport    = atomic.Pointer[keptReport]
-	keptReport   struct {
+	// oneReport is the report that a page is made of, once it is there.
+	oneReport struct {
+		recent bool
+		kept   atomic.Pointer[keptReport]
+	}
+	keptReport struct {
 		site   string
-		report site.Report
+		report *snapshot[site.Report]
 	}
 )
 
@@ -28,6 +32,20 @@ type (
 // several answers waits for one snapshot, and its parts agree. It works for an API in this process.
 func WithOneReport(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oneReportKey{}, &oneReport{})
+}
+
+// WithRecentReport is WithOneReport for a page that is opened: its report may be a quarter of a second old, but not
+// older than the last act by this API. So nobody waits to see a page for a rest that spares the engine's lock.
+func WithRecentReport(ctx context.Context) context.Context {
+	return context.WithValue(ctx, oneReportKey{}, &oneReport{recent: true})
+}
+
+type callerOfNowKey struct{}
+
+// WithCallerOfNow has whoami, asked with the context of a page's request, identify the caller once more: a page may be
+// open for as long as its certificate is valid, or longer.
+func WithCallerOfNow(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callerOfNowKey{}, true)
 }
 
 // isPage says whether a request is for a page, and not for the API.
@@ -71,21 +89,25 @@ const mostAttention = 50
 func OverviewOf(r site.Report) Overview {
 	s := r.Status
 	o := Overview{Verdict: s.InWords(), Caveat: strings.TrimPrefix(s.Caveat(), ", "), All: len(s.Nodes), Counts: s.Counts(), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
-	for _, n := range s.Nodes {
+	var urgent []*site.NodeStatus
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
 		o.Machines += len(n.Findings)
 		if n.NeedsPerson() {
 			o.Persons++
 		}
 		if n.Urgency() > site.Moving {
-			o.Attention = append(o.Attention, n)
+			urgent = append(urgent, n)
 		}
 	}
-	slices.SortStableFunc(o.Attention, func(a, b site.NodeStatus) int {
+	slices.SortStableFunc(urgent, func(a, b *site.NodeStatus) int {
 		return cmp.Or(cmp.Compare(b.Urgency(), a.Urgency()), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
 	})
-	o.Attention = o.Attention[:min(len(o.Attention), mostAttention)]
-	for _, n := range r.Plan.Nodes {
-		if len(n.Steps) > 0 {
+	for _, n := range urgent[:min(len(urgent), mostAttention)] {
+		o.Attention = append(o.Attention, *n)
+	}
+	for i := range r.Plan.Nodes {
+		if len(r.Plan.Nodes[i].Steps) > 0 {
 			o.Pending++
 		}
 	}
@@ -95,7 +117,7 @@ func OverviewOf(r site.Report) Overview {
 }
 
 // matches says whether a node has a text in its name, its role, its rack or its reason.
-func matches(n site.NodeStatus, text string) bool {
+func matches(n *site.NodeStatus, text string) bool {
 	text = strings.ToLower(text)
 	return slices.ContainsFunc([]string{n.Name, n.Role, n.Rack, n.Reason, n.Machine.Serial, n.Machine.UUID}, func(part string) bool { return strings.Contains(strings.ToLower(part), text) })
 }

@@ -45,6 +45,7 @@ An error is ` + "`{\"error\": \"a sentence\", \"kind\": \"…\"}`" + `:
 // meanings are the kinds of errors in words.
 var meanings = map[string]string{
 	"not-authenticated": "neither a valid certificate nor a valid token was shown",
+	"issuer-away":       "the token cannot be verified, because the issuer of OpenID Connect does not answer: later, or show a certificate",
 	"denied":            "the caller is known, and may not do this",
 	"bad-request":       "the request is not understood, and nothing was done",
 	"too-many-requests": "the caller asks too much, or too many ask: later",
@@ -117,9 +118,9 @@ from now on. Each has the ` + "`seq`" + ` of the event as its id, its kind as it
     data: {"seq":1774958400000123,"when":"2026-03-31T12:00:00Z","node":"compute-5","kind":"state","text":"in-sync"}
 
 - After an interruption, send the last id as ` + "`Last-Event-ID`" + ` (browsers do so by themselves). The stream goes on with the next event.
-- If events in between are no longer kept, the first event has the type ` + "`gap`" + `. Read the status again then.
+- If events in between are no longer kept, an event of the type ` + "`gap`" + ` comes in their place. Read the status again then.
 - A line that begins with a colon comes every 15 s when nothing happens. When none comes, the connection is lost.
-- A client that lags more than 256 events behind is cut off, and resumes.
+- A client that lags more than 4096 events behind is sent a ` + "`gap`" + ` too. One that reads nothing for 10 s is cut off, and resumes.
 - The stream ends when the caller loses its right, within 15 s.
 `
 

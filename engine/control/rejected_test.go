@@ -146,7 +146,7 @@ func TestSlowStreamEndsWithItsRight(t *testing.T) {
 		}}
 		c := &call{api: newAPI(f, file, Limits{}, 0, slog.New(slog.DiscardHandler)), route: &route{verb: access.Read, scope: ofSome, events: true}, w: w, r: r, client: ctx,
 			caller: access.Caller{Kind: access.Person, Name: "bob"}, site: "berlin"}
-		c.policy = c.policyNow()
+		c.policy = c.policyNow("berlin")
 		if err := c.stream(1); err != nil {
 			t.Error(err)
 		}

@@ -23,9 +23,12 @@ type Server struct {
 	URL string
 	// Authorities are those that the server's certificate is verified by; nil for those of the host.
 	Authorities *x509.CertPool
-	// Certificate is that of a person; nil with the Token of a program.
+	// Certificate is that of a person; nil with the Token of a program, or with a Login.
 	Certificate *tls.Certificate
 	Token       string
+	// Login gives the ID token of a person who has logged in; nil for others. It is asked before each
+	// request, as such a token lives for minutes.
+	Login func(context.Context) (string, error)
 }
 
 // DialServer makes a client for a server; it connects when it is first used. It follows no redirection
@@ -40,13 +43,30 @@ func DialServer(s Server) (*Client, error) {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.Certificate, nil }
 	}
 	return &Client{
-		base: s.URL, token: s.Token, remote: true,
+		base: s.URL, token: s.Token, login: s.Login, remote: true,
 		http: http.Client{
 			Transport:     &http.Transport{TLSClientConfig: c, TLSHandshakeTimeout: readTimeout, ExpectContinueTimeout: time.Second},
 			Timeout:       answerTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
+}
+
+// HowToLogIn is what a server says about logging in, to somebody who shows nothing.
+func (c *Client) HowToLogIn(ctx context.Context) (Resource, error) {
+	var is Resource
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+ResourcePath, nil)
+	if err != nil {
+		return is, err
+	}
+	_, err = c.do(req, &is)
+	switch {
+	case errors.Is(err, ErrWhoAreYou):
+		return is, fmt.Errorf("nobody logs in to %s: its access file has no line \"oidc command-client\"", c.base)
+	case err == nil && (is.Client == "" || len(is.Issuers) != 1):
+		return is, fmt.Errorf("%s does not say by which issuer persons log in: it may be of another version", c.base)
+	}
+	return is, err
 }
 
 // CheckURL refuses what is not the URL of a server.

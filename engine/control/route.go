@@ -144,7 +144,7 @@ func (c *call) answerOf() (v any, err error) {
 		c.reject(err)
 		return nil, err
 	}
-	c.policy = c.policyNow()
+	c.policy = c.policyNow(c.site)
 	var wrong error
 	if c.route.scope == ofOrder {
 		c.order, wrong = readOrder(c)

@@ -36,13 +36,19 @@ func about() []route {
 }
 
 func whoAmI(c *call) (any, error) {
+	if c.r.Context().Value(callerOfNowKey{}) != nil {
+		if err := c.identifyAgain(); err != nil {
+			return nil, err
+		}
+	}
 	is := Identity{c.caller, map[string][]access.Verb{}, map[string][]access.Verb{}}
 	for _, name := range c.daemon.Sites() {
+		policy := c.policyNow(name)
 		for _, m := range access.Verbs {
-			if c.policy.MaySome(c.caller, m.Verb, name) {
+			if policy.MaySome(c.caller, m.Verb, name) {
 				is.Verbs[name] = append(is.Verbs[name], m.Verb)
 			}
-			if c.policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
+			if policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
 				is.Whole[name] = append(is.Whole[name], m.Verb)
 			}
 		}
@@ -60,16 +66,11 @@ var (
 func reads() []route {
 	return []route{
 		{method: http.MethodGet, path: "/sites/{site}/report", verb: access.Read, about: "Returns the status of the site and of all nodes, the plan and the findings, with an ETag.", gives: site.Report{},
-			serve: func(c *call) (any, error) {
-				s, err := c.reports.get(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
-				if err != nil {
-					return nil, err
-				}
-				return prepared(s.body), nil
-			}},
+			serve: ofReport(func(r site.Report) any { return r })},
 		{method: http.MethodGet, path: "/sites/{site}/status", verb: access.Read, about: "Returns the status of the site without its nodes.", gives: site.Status{},
 			serve: ofReport(func(r site.Report) any { r.Status.Nodes = []site.NodeStatus{}; return r.Status })},
 		overviewRoute(),
+		{method: http.MethodGet, path: "/sites/{site}/access", verb: access.Read, about: "Returns what the design in force says about who may do what, and which changes of that nobody has approved.", gives: site.AccessReport{}, serve: accessOf},
 		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Returns the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
 			serve: ofReport(func(r site.Report) any { return r.Plan })},
 		{method: http.MethodGet, path: "/sites/{site}/findings", verb: access.Read, about: "Lists the findings of the newest revision.", gives: []site.Finding{},
@@ -96,7 +97,7 @@ func reads() []route {
 				if err != nil {
 					return nil, err
 				}
-				return prepared(s.body), nil
+				return s.whole()
 			}},
 		{method: http.MethodGet, path: "/sites/{site}/history", verb: access.Read, about: "Lists the last events of the site itself, and all orders, also over restarts.", gives: []site.Event{},
 			serve: func(c *call) (any, error) { return c.history("") }},
@@ -113,14 +114,14 @@ func reads() []route {
 	}
 }
 
-// ofReport answers with a part of the report.
+// ofReport answers with a part of the report, the same for all who may ask for it: it is made once for all of them.
 func ofReport(part func(site.Report) any) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		r, err := c.report()
 		if err != nil {
 			return nil, err
 		}
-		return part(r), nil
+		return r.part(c.route.path, part)
 	}
 }
 
@@ -136,7 +137,7 @@ func chartOf(c *call) (any, error) {
 	}
 	after := c.r.URL.Query().Get("after")
 	if limit == 0 && after == "" {
-		return prepared(s.body), nil
+		return s.whole()
 	}
 	chart := s.value
 	if after != "" {
@@ -168,7 +169,7 @@ func verificationOf(c *call) (any, error) {
 		return nil, err
 	}
 	if c.may(access.Read, "") == nil {
-		return prepared(s.body), nil
+		return s.whole()
 	}
 	shown := c.shows()
 	v := s.value
@@ -227,23 +228,24 @@ func nodesOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.report()
+	s, err := c.report()
 	if err != nil {
 		return nil, err
 	}
 	q, shown := c.r.URL.Query(), c.shows()
+	state, role, rack, text, after := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("after")
 	page := NodePage{Nodes: []site.NodeStatus{}}
-	for _, n := range r.Status.Nodes {
+	for i := range s.value.Status.Nodes {
+		n := &s.value.Status.Nodes[i]
 		switch {
-		case q.Get("state") != "" && q.Get("state") != string(n.State), q.Get("role") != "" && q.Get("role") != n.Role,
-			q.Get("rack") != "" && q.Get("rack") != n.Rack, q.Get("q") != "" && !matches(n, q.Get("q")), !shown(n.Name):
+		case state != "" && state != string(n.State), role != "" && role != n.Role, rack != "" && rack != n.Rack, text != "" && !matches(n, text), !shown(n.Name):
 			continue
 		}
 		page.Total++
 		switch {
-		case n.Name <= q.Get("after"):
+		case n.Name <= after:
 		case uint64(len(page.Nodes)) < limit:
-			page.Nodes = append(page.Nodes, n)
+			page.Nodes = append(page.Nodes, *n)
 		default:
 			page.Next = page.Nodes[len(page.Nodes)-1].Name
 		}
@@ -272,6 +274,7 @@ func nodeReads() []route {
 	return []route{
 		node("", access.Read, "Returns the status of a node and its part of the plan.", NodeDetail{}, nodeOf),
 		node("/design", access.Read, "Returns the node as the design in force has it, with the origin of each value.", site.Node{}, designOfNode),
+		node("/allowed", access.Read, "Lists the verbs that the caller may use on the node.", []access.Verb{}, allowedOf),
 		node("/inventory", access.Read, "Returns the inventory of the machine; empty before the first look.", site.Inventory{}, func(c *call) (any, error) {
 			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
 			if err != nil || all.Inventory == nil {
@@ -297,15 +300,16 @@ func nodeReads() []route {
 }
 
 func nodeOf(c *call) (any, error) {
-	r, err := c.report()
+	s, err := c.report()
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(r.Status.Nodes, func(n site.NodeStatus) bool { return n.Name == c.node })
-	if i < 0 {
+	r := &s.value
+	n := r.Status.Node(c.node)
+	if n == nil {
 		return nil, c.noNode()
 	}
-	d := NodeDetail{Status: r.Status.Nodes[i]}
+	d := NodeDetail{Status: *n}
 	if i := slices.IndexFunc(r.Plan.Nodes, func(n site.NodePlan) bool { return n.Node == c.node }); i >= 0 {
 		d.Plan = &r.Plan.Nodes[i]
 	}
@@ -313,6 +317,29 @@ func nodeOf(c *call) (any, error) {
 		d.Removal = &r.Plan.Removes[i]
 	}
 	return d, nil
+}
+
+// allowedOf are the verbs that the caller may use on a node.
+func allowedOf(c *call) (any, error) {
+	all := []access.Verb{}
+	for _, m := range access.Verbs {
+		if c.may(m.Verb, c.node) == nil {
+			all = append(all, m.Verb)
+		}
+	}
+	return all, nil
+}
+
+func accessOf(c *call) (any, error) {
+	approved, inForce, err := c.daemon.Access(c.site)
+	if err != nil {
+		return nil, err
+	}
+	r := site.AccessReport{Design: inForce, By: approved.By, When: approved.When}
+	if r.Changes, _ = access.Changes(approved.Granted, inForce); len(r.Changes) > 0 {
+		r.Waiting = inForce.Digest()
+	}
+	return r, nil
 }
 
 func (c *call) noNode() error {
@@ -377,6 +404,7 @@ func orders() []route {
 		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
 		order(site.VerbRelease, releaseBody{}, "Ends a quarantine."),
 		order(site.VerbIncident, incidentBody{}, "Acts on a compromise: puts nodes under quarantine, and shows which secrets they could read; or confirms an incident that waits."),
+		order(site.VerbGrant, grantBody{}, "Approves what the design in force says about who may do what, as the person was shown it."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
 		{method: http.MethodPost, path: "/sites/{site}/nodes/{node}/ssh", verb: access.SSH, scope: ofNode, body: sshBody{}, gives: site.SSHGrant{}, acts: true, serve: certifyLogin,
 			about: "Signs a short-lived certificate that logs a person in to the node's system."},

@@ -27,23 +27,52 @@ type shared[T any] struct {
 type queue[T any] struct {
 	running bool
 	next    *snapshot[T] // nil while nobody waits
-	last    *snapshot[T] // what is served during a rest; nil at other times
+	last    *snapshot[T] // the one that is computed, then kept until the rest ends; nil at other times
+	resting bool         // last is served to all who ask
 }
 
 // longestRest bounds how old a value is that is served during a rest.
 const longestRest = 10 * time.Second
 
-// snapshot is a value, with its JSON.
+// snapshot is a value, with what is made of it for all who ask.
 type snapshot[T any] struct {
 	done  chan struct{}
 	value T
-	body  []byte
 	err   error
+	parts *sync.Map // by name, func() ([]byte, error)
 }
+
+// part is the JSON of a part of the value. It is made when somebody asks for it by this name, once for all who do.
+func (s *snapshot[T]) part(name string, of func(T) any) (prepared, error) {
+	made, _ := s.parts.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) { return json.Marshal(of(s.value)) }))
+	return made.(func() ([]byte, error))()
+}
+
+// whole is the JSON of the value.
+func (s *snapshot[T]) whole() (prepared, error) { return s.part("", func(v T) any { return v }) }
 
 // get gives a value that was computed after it was called, or with a long rest the one being computed or the last one.
 func (s *shared[T]) get(ctx context.Context, key string, compute func() (T, error)) (*snapshot[T], error) {
-	snap, first := s.join(key)
+	return s.ask(ctx, key, false, compute)
+}
+
+// recent gives the value that is computed now, or was computed last and no longer ago than every, where there is one:
+// it does not wait for a rest. Otherwise it is get.
+func (s *shared[T]) recent(ctx context.Context, key string, compute func() (T, error)) (*snapshot[T], error) {
+	return s.ask(ctx, key, true, compute)
+}
+
+// forget has whoever asks next wait for a value of its own: what was computed is known to be of the past.
+func (s *shared[T]) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.keys[key]; l != nil {
+		l.last, l.resting = nil, false
+	}
+}
+
+func (s *shared[T]) ask(ctx context.Context, key string, recent bool, compute func() (T, error)) (*snapshot[T], error) {
+	snap, first := s.join(key, recent)
 	if first {
 		go s.run(key, compute)
 	}
@@ -56,7 +85,7 @@ func (s *shared[T]) get(ctx context.Context, key string, compute func() (T, erro
 }
 
 // join waits in line; the first in an idle line has it run.
-func (s *shared[T]) join(key string) (snap *snapshot[T], first bool) {
+func (s *shared[T]) join(key string, recent bool) (snap *snapshot[T], first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys == nil {
@@ -67,11 +96,11 @@ func (s *shared[T]) join(key string) (snap *snapshot[T], first bool) {
 		l = &queue[T]{}
 		s.keys[key] = l
 	}
-	if l.last != nil {
+	if l.last != nil && (recent || l.resting) {
 		return l.last, false
 	}
 	if l.next == nil {
-		l.next = &snapshot[T]{done: make(chan struct{})}
+		l.next = &snapshot[T]{done: make(chan struct{}), parts: &sync.Map{}}
 	}
 	first = !l.running
 	l.running = true
@@ -84,7 +113,7 @@ func (s *shared[T]) take(key string) *snapshot[T] {
 	defer s.mu.Unlock()
 	l := s.keys[key]
 	snap := l.next
-	l.next, l.last = nil, nil
+	l.next, l.last, l.resting = nil, snap, false
 	l.running = snap != nil
 	return snap
 }
@@ -95,22 +124,28 @@ func (s *shared[T]) run(key string, compute func() (T, error)) {
 		began := time.Now()
 		snap.compute(compute)
 		rest := min(time.Duration(s.rest)*time.Since(began), longestRest)
-		if rest > s.every && snap.err == nil {
-			s.serve(key, snap)
-		}
+		s.settle(key, snap, rest > s.every)
 		close(snap.done)
 		<-time.After(max(time.Until(began.Add(s.every)), rest))
 	}
 }
 
-// serve gives a value to those who joined while it was computed, and to whoever asks before the rest ends.
-func (s *shared[T]) serve(key string, snap *snapshot[T]) {
+// settle keeps a value for as long as the rest takes, but no error. Before a long rest it gives the value to those who
+// joined while it was computed, and to whoever asks before the rest ends.
+func (s *shared[T]) settle(key string, snap *snapshot[T], long bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.keys[key]
-	l.last = snap
-	if next := l.next; next != nil {
-		next.value, next.body = snap.value, snap.body
+	if l.last != snap {
+		return // it was forgotten
+	}
+	if snap.err != nil {
+		l.last = nil
+		return
+	}
+	l.resting = long
+	if next := l.next; long && next != nil {
+		next.value, next.parts = snap.value, snap.parts
 		close(next.done)
 		l.next = nil
 	}
@@ -123,7 +158,5 @@ func (s *snapshot[T]) compute(compute func() (T, error)) {
 			s.err = fmt.Errorf("the daemon failed to answer: %v", why)
 		}
 	}()
-	if s.value, s.err = compute(); s.err == nil {
-		s.body, s.err = json.Marshal(s.value)
-	}
+	s.value, s.err = compute()
 }

@@ -82,8 +82,11 @@ func TestSharedJoinersOfALongComputation(t *testing.T) {
 		compute := func() (int, error) { time.Sleep(200 * time.Millisecond); computed++; return computed, nil }
 		began := time.Now()
 		get := func() {
-			if snap, err := s.get(t.Context(), "x", compute); err != nil || snap.value != 1 || string(snap.body) != "1" || time.Since(began) != 200*time.Millisecond {
+			snap, err := s.get(t.Context(), "x", compute)
+			if err != nil || snap.value != 1 || time.Since(began) != 200*time.Millisecond {
 				t.Errorf("got %v, %v after %s", snap, err, time.Since(began))
+			} else if body, err := snap.whole(); err != nil || string(body) != "1" {
+				t.Errorf("its JSON is %s, %v", body, err)
 			}
 		}
 		go get()
@@ -95,6 +98,54 @@ func TestSharedJoinersOfALongComputation(t *testing.T) {
 			t.Errorf("computed %d times", computed)
 		}
 	})
+}
+
+// Who is content with a value that is a bit old does not wait for a rest, unless something was done since.
+func TestSharedRecent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared[int]{every: 250 * time.Millisecond}
+		computed := 0
+		compute := func() (int, error) { time.Sleep(20 * time.Millisecond); computed++; return computed, nil }
+		ask := func(how func(context.Context, string, func() (int, error)) (*snapshot[int], error), want int, takes time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if snap, err := how(t.Context(), "x", compute); err != nil || snap.value != want || time.Since(began) != takes {
+				t.Errorf("got %v, %v after %s, want %d after %s", snap, err, time.Since(began), want, takes)
+			}
+		}
+		ask(s.recent, 1, 20*time.Millisecond) // nothing was there
+		ask(s.recent, 1, 0)
+		time.Sleep(130 * time.Millisecond)
+		ask(s.recent, 1, 0)
+		ask(s.get, 2, 120*time.Millisecond) // which is never older than the question
+		ask(s.recent, 2, 0)
+		s.forget("x")
+		ask(s.recent, 3, 250*time.Millisecond)
+		go ask(s.get, 4, 250*time.Millisecond)
+		time.Sleep(240 * time.Millisecond)
+		ask(s.recent, 4, 10*time.Millisecond) // which is computed already
+		time.Sleep(time.Minute)
+		ask(s.recent, 5, 20*time.Millisecond) // nothing is kept after the rest
+		time.Sleep(time.Minute)
+	})
+}
+
+// What is made of a value is made once for all who ask, and not before.
+func TestSharedParts(t *testing.T) {
+	var s shared[int]
+	snap, err := s.get(t.Context(), "x", func() (int, error) { return 7, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for range 3 {
+		if body, err := snap.part("half", func(v int) any { made++; return v / 2 }); err != nil || string(body) != "3" {
+			t.Errorf("got %s, %v", body, err)
+		}
+	}
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
 }
 
 // However long a computation takes, its value is served for some seconds only.

@@ -20,7 +20,8 @@ import (
 const (
 	lookEvery    = 250 * time.Millisecond // how soon an event is sent
 	heartbeat    = 15 * time.Second       // how often a line is sent where nothing happens
-	streamQueue  = 256                    // events that a client may lag behind
+	streamLag    = 4096                   // events that a client may lag behind
+	streamText   = 64 << 10               // bytes of one write, and one event more
 	streamWrites = 10 * time.Second       // how long one write may take
 	mostEvents   = 1000                   // in one answer
 )
@@ -33,18 +34,36 @@ type hub struct {
 	topics map[string]*topic
 }
 
-// topic are the streams of one site. There is a goroutine for it while it has any.
+// topic are the streams of one site, and the latest events that they take from it. There is a goroutine
+// for it while it has any. What a stream has not taken yet is kept once for all of them, so that a slow
+// client costs nothing.
 type topic struct {
 	streams map[*stream]bool
+	latest  []told // at most streamLag
+	count   int    // of all that were in latest
 }
 
-// stream is a client that follows. Its queue is closed when the client cannot keep up.
-type stream struct{ queue chan told }
+// stream is a client that follows.
+type stream struct {
+	wake  chan struct{} // has a place for one
+	taken int           // as topic.count
+}
 
-// told is an event with its JSON.
+// told is an event as it is sent; one without a Seq is a gap, which is sent to all.
 type told struct {
-	site.Event
+	seq  uint64
+	node string
 	text []byte
+}
+
+func toldOf(e site.Event) (told, error) {
+	data, err := json.Marshal(e) // without a line break
+	return told{e.Seq, e.Node, []byte("id: " + strconv.FormatUint(e.Seq, 10) + "\nevent: " + string(e.Kind) + "\ndata: " + string(data) + "\n\n")}, err
+}
+
+// gapAfter says that what came after an event is not kept any more.
+func gapAfter(seq uint64) told {
+	return told{text: []byte("event: gap\ndata: {\"after\":" + strconv.FormatUint(seq, 10) + "}\n\n")}
 }
 
 // follow adds a stream. It is given what happens from now on, and perhaps some of what was before.
@@ -62,7 +81,7 @@ func (h *hub) add(siteName string, newest uint64) *stream {
 		h.topics[siteName] = t
 		go h.run(siteName, t, newest)
 	}
-	s := &stream{make(chan told, streamQueue)}
+	s := &stream{wake: make(chan struct{}, 1), taken: t.count}
 	t.streams[s] = true
 	return s
 }
@@ -93,16 +112,26 @@ func (h *hub) run(siteName string, t *topic, last uint64) {
 		if h.ended(siteName, t) {
 			return
 		}
-		events, err := h.daemon.Events(siteName, last)
+		// With the last one, to see that nothing between is missing.
+		events, err := h.daemon.Events(siteName, max(last, 1)-1)
 		if err != nil {
 			continue // as the next answer says
 		}
+		var some []told
+		if last > 0 && len(events) > 0 && events[0].Seq > last {
+			some = append(some, gapAfter(last))
+		}
 		for _, e := range events {
-			text, err := json.Marshal(e)
-			if err == nil {
-				h.give(t, told{e, text})
+			if e.Seq <= last {
+				continue
 			}
 			last = e.Seq
+			if text, err := toldOf(e); err == nil {
+				some = append(some, text)
+			}
+		}
+		if len(some) > 0 {
+			h.give(t, some)
 		}
 	}
 }
@@ -118,18 +147,29 @@ func (h *hub) ended(siteName string, t *topic) bool {
 	return true
 }
 
-// give puts an event into the queues. A stream whose queue is full ends: its client resumes.
-func (h *hub) give(t *topic, e told) {
+// give has all streams take events.
+func (h *hub) give(t *topic, some []told) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	t.count += len(some)
+	t.latest = append(t.latest, some...) // what a stream has taken is never written again
+	t.latest = t.latest[max(0, len(t.latest)-streamLag):]
 	for s := range t.streams {
 		select {
-		case s.queue <- e:
+		case s.wake <- struct{}{}:
 		default:
-			delete(t.streams, s)
-			close(s.queue)
 		}
 	}
+}
+
+// take gives a stream what it has not taken yet. It has lagged where some of that is not kept any more.
+func (h *hub) take(siteName string, s *stream) (some []told, lagged bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[siteName]
+	new := t.count - s.taken
+	s.taken = t.count
+	return t.latest[max(0, len(t.latest)-new):], new > len(t.latest)
 }
 
 // eventsOf answers with events, or streams them where that is asked for.
@@ -203,7 +243,7 @@ func (c *call) shows() func(node string) bool {
 
 // stream sends events as they happen, as server-sent events: https://html.spec.whatwg.org/#server-sent-events
 // A client that was interrupted goes on with Last-Event-ID. Where events in between are not kept any
-// more, the first thing that it is sent is an event of type "gap".
+// more, it is sent an event of type "gap" in their place.
 func (c *call) stream(after uint64) error {
 	resumed := after > 0
 	if id := c.r.Header.Get("Last-Event-ID"); id != "" {
@@ -222,7 +262,7 @@ func (c *call) stream(after uint64) error {
 	if err := out.rc.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	if out.write(": events of site "+c.site+"\n\n") != nil {
+	if out.write([]byte(": events of site "+c.site+"\n\n")) != nil {
 		return nil
 	}
 	eyes := &sight{c: c, shown: c.shows(), looked: time.Now()}
@@ -273,7 +313,7 @@ func (c *call) catchUp(out *eventWriter, after uint64, eyes *sight) (uint64, err
 		return after, err
 	}
 	if len(events) == 0 || events[0].Seq != after {
-		if err := out.write("event: gap\ndata: {\"after\":" + strconv.FormatUint(after, 10) + "}\n\n"); err != nil {
+		if err := out.write(gapAfter(after).text); err != nil {
 			return after, err
 		}
 	}
@@ -288,9 +328,9 @@ func (c *call) catchUp(out *eventWriter, after uint64, eyes *sight) (uint64, err
 		case !isSeen:
 			continue
 		}
-		text, err := json.Marshal(e)
+		t, err := toldOf(e)
 		if err == nil {
-			err = out.event(told{e, text})
+			err = out.write(t.text)
 		}
 		if err != nil {
 			return after, err
@@ -304,41 +344,77 @@ func (c *call) forward(out *eventWriter, s *stream, after uint64, eyes *sight) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
+		var err error
 		select {
 		case <-c.r.Context().Done():
 			return
-		case e, ok := <-s.queue:
-			if !ok {
-				return
-			}
-			if e.Seq <= after {
-				continue
-			}
-			isSeen, err := eyes.sees(e.Node)
-			if err == nil && isSeen {
-				err = out.event(e)
-			}
-			if err != nil {
-				return
-			}
+		case <-s.wake:
+			after, err = c.pass(out, s, after, eyes)
 		case <-beat.C:
-			if eyes.look() != nil || out.write(": nothing new\n\n") != nil {
-				return
+			if err = eyes.look(); err == nil {
+				err = out.write([]byte(": nothing new\n\n"))
 			}
+		}
+		if err != nil {
+			return
 		}
 	}
 }
 
-// stillMay says whether the caller is still who it was, and may still see what it sees.
-func (c *call) stillMay() bool {
-	if again := identifierOf(c.r.Context()); again != nil {
-		who, err := again(c.r)
-		if err != nil || who != c.caller {
-			return false
+// pass sends what a stream has not taken yet, many events in one write, and gives the Seq of the last.
+func (c *call) pass(out *eventWriter, s *stream, after uint64, eyes *sight) (uint64, error) {
+	some, lagged := c.events.take(c.site, s)
+	var text []byte
+	if lagged {
+		text = gapAfter(after).text
+	}
+	for _, e := range some {
+		if e.seq > 0 {
+			if e.seq <= after {
+				continue
+			}
+			after = e.seq
+			switch isSeen, err := eyes.sees(e.node); {
+			case err != nil:
+				return after, err
+			case !isSeen:
+				continue
+			}
+		}
+		if text = append(text, e.text...); len(text) >= streamText {
+			if err := out.write(text); err != nil {
+				return after, err
+			}
+			text = text[:0]
 		}
 	}
-	c.policy = c.policyNow()
+	if len(text) == 0 {
+		return after, nil
+	}
+	return after, out.write(text)
+}
+
+// stillMay says whether the caller is still who it was, and may still see what it sees.
+func (c *call) stillMay() bool {
+	if c.identifyAgain() != nil {
+		return false
+	}
+	c.policy = c.policyNow(c.site)
 	return c.authorize() == nil
+}
+
+// identifyAgain says why the caller is not known any more as who it was when its request began, which may
+// be long ago.
+func (c *call) identifyAgain() error {
+	again := identifierOf(c.r.Context())
+	if again == nil {
+		return nil
+	}
+	who, err := again(c.r)
+	if err == nil && !who.Is(c.caller) {
+		err = fmt.Errorf("%w: %s began this request, and %s sends it now", ErrWhoAreYou, c.caller, who)
+	}
+	return err
 }
 
 // eventWriter writes events to a client that keeps reading.
@@ -347,19 +423,14 @@ type eventWriter struct {
 	rc *http.ResponseController
 }
 
-func (o *eventWriter) write(text string) error {
+func (o *eventWriter) write(text []byte) error {
 	if err := o.rc.SetWriteDeadline(time.Now().Add(streamWrites)); err != nil {
 		return err
 	}
-	if _, err := o.w.Write([]byte(text)); err != nil {
+	if _, err := o.w.Write(text); err != nil {
 		return err
 	}
 	return o.rc.Flush()
-}
-
-// event writes one. Its JSON has no line break.
-func (o *eventWriter) event(e told) error {
-	return o.write("id: " + strconv.FormatUint(e.Seq, 10) + "\nevent: " + string(e.Kind) + "\ndata: " + string(e.text) + "\n\n")
 }
 
 // identifierKey is the context's key for what identifies a caller again.

@@ -113,32 +113,43 @@ func TestStreamOfARack(t *testing.T) {
 	s.expect(t, "state", `"text":"here"`)
 }
 
-// A client that does not read is dropped, others go on, and nothing is left of it.
-func TestSlowStreamIsDropped(t *testing.T) {
+// A client that does not read keeps nobody waiting and nothing in memory for itself. Once it reads again, it is told
+// that it has missed something, and goes on.
+func TestSlowStreamIsToldOfAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		h := &hub{api: &api{daemon: f}}
 		slow, quick := h.follow("berlin"), h.follow("berlin")
 		got := 0
-		go func() {
-			for range quick.queue {
-				got++
+		for range streamLag/100 + 1 {
+			for range 100 { // at once
+				f.happens("x")
 			}
-		}()
-		for range streamQueue + 1 {
-			f.happens("x")
-			time.Sleep(lookEvery)
-			synctest.Wait()
+			<-quick.wake
+			some, lagged := h.take("berlin", quick)
+			if got += len(some); lagged {
+				t.Error("one that reads is told that it lags")
+			}
 		}
-		n := 0
-		for range slow.queue { // which is closed
-			n++
+		kept, lagged := h.take("berlin", slow)
+		if len(kept) != streamLag || !lagged || got != (streamLag/100+1)*100 || kept[len(kept)-1].seq != uint64(got) {
+			t.Errorf("the slow one has %d events, lagged %t; the quick one %d", len(kept), lagged, got)
 		}
-		if n != streamQueue || got != streamQueue+1 {
-			t.Errorf("the slow one got %d events before it was dropped, the quick one %d", n, got)
+		f.happens("y")
+		<-quick.wake
+		h.take("berlin", quick)
+		if some, lagged := h.take("berlin", slow); len(some) != 1 || lagged {
+			t.Errorf("then %d events, lagged %t", len(some), lagged)
+		}
+		f.mu.Lock()
+		f.events = []site.Event{{Seq: 10_000, Node: "n1"}} // more happened than the daemon keeps
+		f.mu.Unlock()
+		<-quick.wake
+		if some, _ := h.take("berlin", quick); len(some) != 2 || some[0].seq != 0 || !strings.Contains(string(some[0].text), "event: gap") || some[1].seq != 10_000 {
+			t.Errorf("after a gap %d events", len(some))
 		}
 		h.leave("berlin", quick)
-		close(quick.queue)
+		h.leave("berlin", slow)
 		time.Sleep(2 * lookEvery) // until the hub has ended
 	})
 }
@@ -165,7 +176,7 @@ func TestStreamEndsWithTheRight(t *testing.T) {
 		defer cancel()
 		c.r, _ = http.NewRequestWithContext(ctx, http.MethodGet, eventsPath, nil)
 		began := time.Now()
-		c.forward(&eventWriter{}, &stream{make(chan told)}, 0, &sight{c: c, shown: func(string) bool { return true }, looked: began})
+		c.forward(&eventWriter{}, &stream{wake: make(chan struct{})}, 0, &sight{c: c, shown: func(string) bool { return true }, looked: began})
 		if took := time.Since(began); took != heartbeat {
 			t.Errorf("it ended after %v", took)
 		}

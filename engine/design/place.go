@@ -174,9 +174,5 @@ func message(e errors.Error) string {
 
 // shorten keeps quotations from a design readable.
 func shorten(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 200 {
-		return string(r[:200]) + "…"
-	}
-	return s
+	return site.Shorten(strings.Join(strings.Fields(s), " "), 200)
 }

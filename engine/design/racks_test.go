@@ -14,21 +14,17 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// The example of docs/model.md makes one VLAN in racks whose networks differ, with the
+// The example of docs/networks.md makes one VLAN in racks whose networks differ, with the
 // bridge over it and an address of each node's own rack.
 func TestOneVLANInEveryRack(t *testing.T) {
-	page, err := os.ReadFile("../../docs/model.md")
+	page, err := os.ReadFile("../../docs/networks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(string(page), "## One VLAN in every rack\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	var example strings.Builder
-	for line := range strings.Lines(text) {
-		if code, ok := strings.CutPrefix(line, "    "); ok {
-			example.WriteString(code)
-		}
-	}
+	_, text, _ = strings.Cut(text, "```cue\n")
+	example, _, _ := strings.Cut(text, "```\n")
 	s, wrong := evaluatedRacks(t, map[string]string{"site.cue": `package x
 
 site: {schema: "v1alpha2", rollout: maxUnavailable: "1"}
@@ -37,12 +33,12 @@ credentials: {bmc: {}, os: {}}
 networks: bmc: cidr: "10.9.0.0/24"
 profiles: base: {role: "web", endpoints: manager: url: "redfish+https://{addresses.bmc}/redfish/v1/Systems/1"}
 nodes: {
-	"w-1": {profiles: ["base", "rack-r1"], identity: serial: "S1", addresses: {bmc: "10.9.0.11", "storage-r1": "10.20.1.11"}}
-	"w-2": {profiles: ["base", "rack-r2"], identity: serial: "S2", addresses: {bmc: "10.9.0.12", "storage-r2": "10.20.2.11"}}
+	"w-1": {profiles: ["base", "storage", "rack-r1"], identity: serial: "S1", addresses: {bmc: "10.9.0.11", "storage-r1": "10.20.1.11"}}
+	"w-2": {profiles: ["base", "storage", "rack-r2"], identity: serial: "S2", addresses: {bmc: "10.9.0.12", "storage-r2": "10.20.2.11"}}
 }
-`, "racks.cue": "package x\n\n" + example.String()})
+`, "racks.cue": "package x\n\n" + example})
 	if wrong != "" {
-		t.Fatalf("%s\n%s", wrong, example.String())
+		t.Fatalf("%s\n%s", wrong, example)
 	}
 	for node, address := range map[string]string{"w-1": "10.20.1.11/24", "w-2": "10.20.2.11/24"} {
 		want := map[string]item.Link{

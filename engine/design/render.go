@@ -39,6 +39,7 @@ type document struct {
 	Install       string                  `json:"install,omitempty"`
 	Keys          string                  `json:"keys,omitempty"`
 	SSH           string                  `json:"ssh,omitempty"`
+	Access        string                  `json:"access,omitempty"`
 	Origins       string                  `json:"origins,omitempty"`
 	Sealed        string                  `json:"sealed,omitempty"`
 	Extensions    map[string]anyItem      `json:"extensions,omitempty"`
@@ -54,6 +55,7 @@ type settings struct {
 	Install   site.Install        `json:"install,omitzero"`
 	Keys      []string            `json:"keys,omitempty"`
 	SSH       site.SSHAuthorities `json:"ssh,omitzero"`
+	Access    site.Access         `json:"access,omitzero"`
 }
 
 // anyItem and anyNode are a site's extensions and policies without their
@@ -119,7 +121,7 @@ func unplaced(n *site.Node) *site.Node {
 // whole returns a site without its nodes.
 func whole(s *site.Site) document {
 	d := document{
-		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Install, s.Keys, s.SSH},
+		Site: s, Settings: &settings{s.Schema, s.Rollout, s.Discovery, s.Install, s.Keys, s.SSH, s.Access},
 		Extensions: map[string]anyItem{}, Policies: map[string]anyNode{}, Profiles: map[string]struct{}{}, Nodes: map[string]renderedNode{},
 	}
 	for name, x := range s.Extensions {

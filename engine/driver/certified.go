@@ -1,5 +1,7 @@
 package driver
 
+import "context"
+
 // Certified is a Machine that logs in over SSH, and may do so by a certificate that is
 // signed for each login.
 type Certified interface {
@@ -19,4 +21,30 @@ type Certificates struct {
 	// Last has the credential tried first: the design no longer asks for certificates, and
 	// the system may still know nothing else.
 	Last bool
+}
+
+// HostCertified is a Machine that is reached over SSH, whose system may prove itself by
+// certificates, and gets them.
+type HostCertified interface {
+	// CertifyHost says which certificates count from then on, besides the trust of the endpoint,
+	// and how they are signed. The zero value is for none. It sends nothing.
+	CertifyHost(HostCertificates)
+}
+
+// HostCertificates are what a system proves itself by besides its host keys.
+type HostCertificates struct {
+	// Node is the name that each has to have, Authorities the public keys that may have signed it,
+	// Serials the numbers of those that count.
+	Node        string
+	Authorities []string
+	Serials     []uint64
+	// Valid gives the certificates that were signed for the host keys, "ssh-ed25519 AAAA…", and need
+	// not be replaced yet. Otherwise it says why new ones are to be signed, or by its error why there
+	// can be none. It signs nothing. Nil is for a daemon that signs none, for which Why is the reason.
+	Valid func(hostKeys []string) (certificates []string, why string, err error)
+	// Sign gives certificates for the host keys, and records them before. The keys must be those
+	// that the system has proven to have on a connection on which it has proven itself. It signs
+	// again only what Valid does not have.
+	Sign func(ctx context.Context, hostKeys []string) (certificates []string, err error)
+	Why  string
 }

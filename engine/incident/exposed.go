@@ -68,71 +68,99 @@ func Exposed(s *site.Site, nodes []string) []site.Exposed {
 
 // uses returns every secret of a design with its users.
 func uses(s *site.Site) []*secretUse {
-	byName, all := map[string]*secretUse{}, []*secretUse{}
-	credential := func(r rank, name, by string) {
-		if name == "" {
-			return
-		}
-		u := byName[name]
-		if u == nil {
-			u = &secretUse{rank: r, text: "credential " + name, do: replace(s, name), by: map[string]bool{}}
-			byName[name], all = u, append(all, u)
-		}
-		u.rank, u.by[by] = min(u.rank, r), true
-	}
-	one := func(r rank, by, text, do string) {
-		all = append(all, &secretUse{rank: r, text: text, do: do, by: map[string]bool{by: true}})
-	}
-	files := func(by string, files map[string]site.File) {
-		for path, f := range files {
-			credential(contents, f.Credential, by)
-			if f.Content != nil && item.HoldsSecret([]byte(*f.Content)) {
-				one(inline, by, fmt.Sprintf("file %s of %s", path, by), "Its content in the design looks like a secret: replace it, and move it into a credential")
-			}
-		}
-	}
-	for hv, h := range s.Hypervisors {
-		credential(managers, h.Credential, "hypervisor "+hv)
+	g := gathering{site: s, byName: map[string]*secretUse{}}
+	for name, h := range s.Hypervisors {
+		g.credential(managers, h.Credential, "hypervisor "+name)
 		if h.Node != "" {
-			credential(managers, h.Credential, h.Node)
+			g.credential(managers, h.Credential, h.Node)
 		}
 	}
 	if d := s.Discovery; d != nil {
-		credential(managers, d.Credential, "discovery")
+		g.credential(managers, d.Credential, "discovery")
 	}
 	for name, n := range s.Nodes {
-		for kind, e := range n.Endpoints {
-			r := systems
-			if kind == site.Manager {
-				r = managers
-			}
-			credential(r, e.Credential, name)
+		g.endpoints(name, n)
+		g.systems(name, n)
+		g.bootActions(name, n)
+	}
+	return g.all
+}
+
+// gathering collects the uses of secrets, those of one credential in one.
+type gathering struct {
+	site   *site.Site
+	byName map[string]*secretUse
+	all    []*secretUse
+}
+
+// credential notes that a credential is used by a node or by something else.
+func (g *gathering) credential(r rank, name, by string) {
+	if name == "" {
+		return
+	}
+	u := g.byName[name]
+	if u == nil {
+		u = &secretUse{rank: r, text: "credential " + name, do: replace(g.site, name), by: map[string]bool{}}
+		g.byName[name], g.all = u, append(g.all, u)
+	}
+	u.rank, u.by[by] = min(u.rank, r), true
+}
+
+// one notes a secret that is no credential, and what to do about it.
+func (g *gathering) one(r rank, by, text, do string) {
+	g.all = append(g.all, &secretUse{rank: r, text: text, do: do, by: map[string]bool{by: true}})
+}
+
+// endpoints notes how a node and the accounts of its BMC are reached.
+func (g *gathering) endpoints(name string, n *site.Node) {
+	for kind, e := range n.Endpoints {
+		r := systems
+		if kind == site.Manager {
+			r = managers
 		}
-		for account, a := range n.BMC.Accounts {
-			credential(managers, a.Credential, name)
-			if a.Credential == "" {
-				one(managers, name, fmt.Sprintf("account %s of the BMC of %s", account, name), "The design sets no password: change it on the BMC")
-			}
-		}
-		for x := range systemsOf(n) {
-			for _, u := range x.Users {
-				credential(contents, u.Password, name)
-			}
-			files(name, x.Files)
-			for _, account := range x.SSH.Accounts {
-				one(logins, name, "certificates for "+item.LoginName(name, account),
-					"They open only this account and expire within minutes; Slipway signs none during the quarantine. Raise `site.ssh.epoch` if the authority itself may be known")
-			}
-		}
-		for action, a := range s.BootActions {
-			if a.Nodes == nil || a.Nodes.Selects(n) {
-				for path, f := range a.Files {
-					files(name, map[string]site.File{path + " of boot action " + action: f})
-				}
-			}
+		g.credential(r, e.Credential, name)
+	}
+	for account, a := range n.BMC.Accounts {
+		g.credential(managers, a.Credential, name)
+		if a.Credential == "" {
+			g.one(managers, name, fmt.Sprintf("account %s of the BMC of %s", account, name), "The design sets no password: change it on the BMC")
 		}
 	}
-	return all
+}
+
+// systems notes what the installed system of a node has: passwords, files and accounts for certificates.
+func (g *gathering) systems(name string, n *site.Node) {
+	for x := range systemsOf(n) {
+		for _, u := range x.Users {
+			g.credential(contents, u.Password, name)
+		}
+		g.files(name, x.Files)
+		for _, account := range x.SSH.Accounts {
+			g.one(logins, name, "certificates for "+item.LoginName(name, account),
+				"They open only this account and expire within minutes; Slipway signs none during the quarantine. Raise `site.ssh.epoch` if the authority itself may be known")
+		}
+	}
+}
+
+// bootActions notes the files of the boot actions that a node runs.
+func (g *gathering) bootActions(name string, n *site.Node) {
+	for action, a := range g.site.BootActions {
+		if a.Nodes != nil && !a.Nodes.Selects(n) {
+			continue
+		}
+		for path, f := range a.Files {
+			g.files(name, map[string]site.File{path + " of boot action " + action: f})
+		}
+	}
+}
+
+func (g *gathering) files(by string, files map[string]site.File) {
+	for path, f := range files {
+		g.credential(contents, f.Credential, by)
+		if f.Content != nil && item.HoldsSecret([]byte(*f.Content)) {
+			g.one(inline, by, fmt.Sprintf("file %s of %s", path, by), "Its content in the design looks like a secret: replace it, and move it into a credential")
+		}
+	}
 }
 
 // systemsOf are all systems that a node may have by its design.

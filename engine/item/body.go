@@ -12,6 +12,7 @@ const (
 	KindHosts    = "hosts"    // the key itself; Body Hosts, field ""
 	KindTime     = "time"     // the key itself; fields "zone" and "servers", Body Time
 	KindLogs     = "logs"     // the key itself; field "forward", Body Logs
+	KindSSHHost  = "sshhost"  // the key itself; field "certificates", Body SSHHost
 	KindSSH      = "ssh"      // the key itself; fields "accounts", "authorities" and "revoked", Body SSH
 	KindUsers    = "users"    // users.NAME; fields uid, groups, shell, keys, password, sudo, state; Body User
 	// Of the facet packages.

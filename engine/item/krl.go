@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,9 @@ func LoginID(site, node, account, who string) string {
 	return fmt.Sprintf("slipway %s %s %s: %s", site, node, account, who)
 }
 
+// HostID is the key ID of a certificate that the system of a node proves itself by.
+func HostID(site, node string) string { return fmt.Sprintf("slipway %s %s: host", site, node) }
+
 // PersonalLogin names a caller of `slipway ssh` in LoginID.
 func PersonalLogin(caller string) string { return caller + " by slipway ssh" }
 
@@ -46,6 +50,7 @@ const (
 	krlCertificates = 1
 	krlExplicitKeys = 2
 	krlKeyIDs       = 0x23
+	krlSerialRange  = 0x21
 )
 
 // KRL is the list of revoked keys of a system in OpenSSH's binary format; nil if nothing is
@@ -81,6 +86,27 @@ func (s SSH) KRL() ([]byte, error) {
 	}
 	if len(blobs) > 0 {
 		list = krlString(append(list, krlExplicitKeys), blobs)
+	}
+	return list, nil
+}
+
+// HostKRL is the list by which a client refuses every certificate of the authorities but those with
+// the serial numbers. So a number that nobody remembers is revoked too.
+func HostKRL(authorities []string, serials []uint64) ([]byte, error) {
+	list := krlHeader(fmt.Appendf(nil, "all but %d host certificates", len(serials)))
+	for _, line := range authorities {
+		key, err := keyBlob(line)
+		if err != nil {
+			return nil, fmt.Errorf("the authority %.60q %w", line, err)
+		}
+		section, next := krlString(krlString(nil, key), nil), uint64(1) // 0 is no serial number
+		for _, serial := range append(slices.Compact(slices.Sorted(slices.Values(serials))), math.MaxUint64) {
+			if serial > next || serial == math.MaxUint64 {
+				section = krlString(append(section, krlSerialRange), binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, next), serial-1))
+			}
+			next = serial + 1
+		}
+		list = krlString(append(list, krlCertificates), section)
 	}
 	return list, nil
 }

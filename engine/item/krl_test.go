@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -100,5 +102,54 @@ func TestNothingRevoked(t *testing.T) {
 		if item.RevokedBy(whole[:n]) == item.RevokedBy(whole) {
 			t.Errorf("the first %d bytes are taken for the whole", n)
 		}
+	}
+}
+
+// OpenSSH refuses every host certificate of the authority but those that count.
+func TestHostKRL(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(args ...string) (string, error) {
+		c := exec.Command("ssh-keygen", args...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	must := func(args ...string) {
+		if out, err := run(args...); err != nil {
+			t.Fatalf("ssh-keygen %q: %v: %s", args, err, out)
+		}
+	}
+	for _, name := range []string{"ca", "other", "host"} {
+		must("-q", "-t", "ed25519", "-N", "", "-f", name)
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "ca.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, counts := range map[string][]uint64{"none": nil, "one": {7}, "neighbours": {1, 2, 9_000_000_000_000_000_000, 7, 7}} {
+		list, err := item.HostKRL([]string{strings.TrimSpace(string(ca))}, counts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "krl"), list, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, serial := range []uint64{1, 2, 3, 6, 7, 8, 9_000_000_000_000_000_000, 9_000_000_000_000_000_001} {
+			for _, authority := range []string{"ca", "other"} {
+				must("-q", "-s", authority, "-h", "-n", "n1", "-I", "x", "-z", strconv.FormatUint(serial, 10), "host.pub")
+				out, _ := run("-Q", "-f", "krl", "host-cert.pub")
+				want := authority == "ca" && !slices.Contains(counts, serial)
+				if strings.Contains(out, "REVOKED") != want {
+					t.Errorf("%s: %d of %s: %s", name, serial, authority, out)
+				}
+			}
+		}
+		if out, err := run("-Q", "-f", "krl", "host.pub"); err != nil {
+			t.Errorf("%s: the plain key: %s", name, out)
+		}
+	}
+	if _, err := item.HostKRL([]string{"ssh-ed25519"}, nil); err == nil {
+		t.Error("a list of an authority that cannot be read")
 	}
 }

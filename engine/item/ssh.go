@@ -3,6 +3,7 @@ package item
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +37,24 @@ func (s SSH) Fields() map[string]string {
 		revoked = err.Error() // a rule refuses it before, and the system does after
 	}
 	return map[string]string{"accounts": List(names), "authorities": List(keys), "revoked": revoked}
+}
+
+// SSHHost is the body of the certificates that a system proves itself by.
+type SSHHost struct {
+	// Names are what the certificates are good for: names and addresses of the system, the node's own
+	// name first.
+	Names []string `json:"names"`
+	// Certificates are those to show, one for each kind of host key, as ssh-keygen(1) writes them. A
+	// design does not have them: they are signed when the system is changed.
+	Certificates []string `json:"certificates,omitempty"`
+}
+
+// Fields are what is to be true by the design. What a system has is told by HostDigest.
+func (s SSHHost) Fields() map[string]string { return map[string]string{"certificates": List(s.Names)} }
+
+// HostDigest tells certificates of a system apart from others, in any order.
+func HostDigest(certificates []string) string {
+	return Digest([]byte(strings.Join(slices.Sorted(slices.Values(certificates)), "\n")))
 }
 
 // LoginName is the name (principal) that a certificate has to have for an account of a node,

@@ -207,7 +207,7 @@ func (c *comparison) health() {
 	h := c.have
 	tell := func(what string, p site.Part, failing bool) {
 		switch {
-		case p.Health != "" && p.Health != "OK":
+		case p.IsUnwell():
 			c.find("hardware-health", "", "%s %s is %s", what, called(p), strings.ToLower(p.Health))
 		case failing:
 			c.find("hardware-health", "", "%s %s predicts its own failure", what, called(p))

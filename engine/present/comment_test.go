@@ -121,6 +121,9 @@ func TestComments(t *testing.T) {
 	conflict.Conflicts, conflict.More = []string{"nodes.cue: both sides changed it", "old.cue: it was changed on the branch and removed in the proposal"}, 3
 	rules := proposed(site.Plan{})
 	rules.Rules = []string{"rollout: maxUnavailable", "approvals: 1 added"}
+	rights := proposed(site.Plan{})
+	rights.Access = []string{"eve may now approve on 2 nodes: n1, n2", "group ops may now read on the whole site"}
+	rights.Restrictions = []string{"ana may no longer pause on 1 node: n1 (with another machine)"}
 	away := proposed(site.Plan{})
 	away.Problem = "the repository does not answer"
 	fork := proposed(site.Plan{})
@@ -135,7 +138,7 @@ func TestComments(t *testing.T) {
 		known.Nodes[fmt.Sprintf("s%05d", i)] = site.Memory{Observed: site.Observed{Inventory: &site.Inventory{Drives: []site.Drive{
 			{Part: site.Part{ID: "1", Model: "LAB-NVME-960", Serial: fmt.Sprint("A", i)}, Bytes: 960e9}}}}}
 	}
-	all := map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "away": away, "fork": fork, "idle": idle, "small": small}
+	all := map[string]*site.Review{"profile": profile, "wipe": wipe, "broken": broken, "conflict": conflict, "rules": rules, "rights": rights, "away": away, "fork": fork, "idle": idle, "small": small}
 	for name, r := range merges() {
 		all[name] = r
 	}

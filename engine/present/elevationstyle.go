@@ -2,7 +2,7 @@ package present
 
 // ElevationStyle is the style of the pictures of racks, light or dark as the reader's
 // screen is. A page adds it to its style sheet.
-const ElevationStyle = rackShapes + rackLight + "@media (prefers-color-scheme: dark) {" + rackDark + "}\n"
+const ElevationStyle = rackShapes + rackLight + "@media screen and (prefers-color-scheme: dark) {" + rackDark + "}\n"
 
 const rackShapes = `
 svg.rack { max-width: 100%; height: auto; align-self: start; }

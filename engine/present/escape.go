@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -98,19 +97,7 @@ func fenced(language, text string) string {
 }
 
 // shorten truncates a long text.
-func shorten(s string) string {
-	if len(s) <= longestText || utf8.RuneCountInString(s) <= longestText {
-		return s
-	}
-	n := 0
-	for i := range s {
-		if n == longestText {
-			return s[:i] + " …"
-		}
-		n++
-	}
-	return s
-}
+func shorten(s string) string { return site.Shorten(s, longestText) }
 
 // linked returns a text as a link to a line of a file, if it is known which
 // pages show files.

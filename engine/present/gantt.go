@@ -70,7 +70,7 @@ func (g *gantt) put(format string, args ...any) { fmt.Fprintf(&g.body, format, a
 
 // wrap writes the picture, whose height is known by now.
 func (g *gantt) wrap(w io.Writer) {
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" class="gantt" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="%s">`+"\n",
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" class="gantt" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="group" aria-label="%s">`+"\n",
 		g.width, g.y, g.width, g.y, inSVG(strings.Join(Headline(g.c), ". ")))
 	if g.v.StandAlone {
 		fmt.Fprintf(w, "<style>%s</style>\n<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n", GanttStyle)
@@ -254,40 +254,30 @@ func (g *gantt) name(r *site.ChartRow, y float64) {
 
 // bars draws what a node did, does and is expected to do. What is not known has a question mark.
 func (g *gantt) bars(r *site.ChartRow, y float64) {
-	now, critical := g.c.Now, ""
+	b, critical := nodeBarOf(r, g.c.Now), ""
 	if r.Critical {
 		critical = " critical"
 	}
 	if !r.Forecast.IsZero() {
 		g.band("was", r.Forecast, y+barHigh+2, 4)
 	}
-	switch {
-	case !r.Expected.IsZero():
-		g.band("expected"+critical, r.Expected, y, barHigh)
-	case r.State == site.MachineRunning, r.State == site.MachineWaiting:
-		g.text(min(g.at(now)+6, g.right-glyph), y+12, "unknown", "?")
+	if !b.expected.IsZero() {
+		g.band("expected"+critical, b.expected, y, barHigh)
 	}
-	end := now
-	if r.State == site.MachineDone || r.State == site.MachineFailed || r.State == site.MachineDropped {
-		end = r.Ended
+	if b.isEndless() {
+		g.text(min(g.at(g.c.Now)+6, g.right-glyph), y+12, "unknown", "?")
 	}
-	switch {
-	case end.IsZero():
-		g.text(g.left, y+12, "unknown", "? when is not known")
+	if b.end.IsZero() {
+		g.text(g.left, y+12, "unknown", "? time not known")
 		return
-	case !r.Began.IsZero():
-		g.band("bar "+class[r.State]+critical, site.Span{From: r.Began, To: end}, y, barHigh)
-	case r.State == site.MachineWaiting && !r.Since.IsZero():
-		from, to := r.Since, now
-		if from.Before(g.c.From) {
-			from = g.c.From
-		}
-		if r.Expected.From.After(now) {
-			to = r.Expected.From
-		}
-		g.put("<line class=\"waits\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", g.at(from), g.at(to), y+barHigh/2, y+barHigh/2)
 	}
-	g.sign(r.State, g.at(end), y+barHigh/2)
+	if !b.waits.IsZero() {
+		g.put("<line class=\"waits\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", g.at(b.waits.From), g.at(b.waits.To), y+barHigh/2, y+barHigh/2)
+	}
+	if !b.did.IsZero() {
+		g.band("bar "+class[r.State]+critical, b.did, y, barHigh)
+	}
+	g.sign(r.State, g.at(b.end), y+barHigh/2)
 }
 
 // sign draws the shape of a state where its bar ends: a tick, a cross, an arrow, or a circle.
@@ -350,11 +340,7 @@ var class = map[site.MachineState]string{
 
 // brief shortens a text to some characters.
 func brief(text string, most int) string {
-	text = site.Printable(text[:min(len(text), 4*longestText)])
-	if runes := []rune(text); len(runes) > max(2, most) {
-		return string(runes[:max(2, most)-1]) + "…"
-	}
-	return text
+	return site.Shorten(site.Printable(text[:min(len(text), 4*longestText)]), max(2, most))
 }
 
 // broken breaks a text into lines of some characters, and shortens what does not fit into the last.
@@ -418,7 +404,7 @@ func rowTitle(r *site.ChartRow, now time.Time) string {
 	if e := r.Expected; !e.IsZero() {
 		parts = append(parts, "expected "+clockSpan(e))
 	} else if r.State == site.MachineRunning || r.State == site.MachineWaiting {
-		parts = append(parts, "when it ends is not known")
+		parts = append(parts, "its end is not known")
 	}
 	if f := r.Forecast; !f.IsZero() {
 		parts = append(parts, "was expected "+clockSpan(f))

@@ -3,7 +3,7 @@ package present
 // GanttStyle is the style of Gantt's picture, for a page's style sheet: its classes are below svg.gantt.
 // Colours are those of Okabe and Ito, which people with any colour vision tell apart; each state has a
 // shape as well.
-const GanttStyle = ganttShapes + ganttLight + "@media (prefers-color-scheme: dark) {" + ganttDark + "}\n"
+const GanttStyle = ganttShapes + ganttLight + "@media screen and (prefers-color-scheme: dark) {" + ganttDark + "}\n"
 
 const ganttShapes = `
 svg.gantt { max-width: 100%; height: auto; }

@@ -75,6 +75,8 @@ func (c *comment) write() {
 	c.made()
 	c.leaving(markdownLimit/8, c.findings)
 	c.list("warnings", "**This reports a compromise.** Merging switches nothing off until a person confirms it:", r.Incidents, 0)
+	c.list("changes of rights", "**This gives people or programs more rights.** They count only after the merge, once a person who may `grant` has approved them with `slipway grant`:", r.Access, 0)
+	c.list("changes of rights", "This removes rights, as soon as it is merged:", r.Restrictions, 0)
 	c.list("rules", "This changes site-wide rules:", r.Rules, 0)
 	if f := r.Plan.Forecast; f != nil {
 		c.list("warnings", "Warnings:", f.Warnings, 0)

@@ -25,7 +25,7 @@ var ours = regexp.MustCompile(`^(` + strings.Join([]string{
 	`\*\*<code>.*</code> <code>.*</code> → <code>.*</code>\*\*`, `on (all )?[0-9]+ machines of profile .*`, `on (all )?.* \([0-9]+ nodes\).*`,
 	`(Nothing is erased\. )?(Takes about|Begins in) .*`, `No other machine changes\.`, `Merging this does nothing to any machine\.`,
 	`Based on observations .*`, `Slipway has never seen .*`, `Pending on .*, and dropped by this pull request:`, `Changed here and on .*:`,
-	`This changes site-wide rules:`, `In the design, but no driver applies or checks it:`, `Cannot plan: .*`, `Push a fix; Slipway plans again by itself\.`,
+	`This changes site-wide rules:`, `\*\*This gives people or programs more rights\.\*\* .*`, `This removes rights, as soon as it is merged:`, `In the design, but no driver applies or checks it:`, `Cannot plan: .*`, `Push a fix; Slipway plans again by itself\.`,
 	`[0-9]+ other findings? (is|are) on .* already\.`, `Merging this does not approve what is erased there .*`, `(Critical path|Warnings):`,
 	"`[█░]+`( expected to end at about [0-9:]+ UTC)?", `\*\*(Failed|Waiting for somebody):\*\*`, `\*\*What to do, one of:\*\*`, `\*\*Stopped:\*\* .* Slipway starts no other machine\.`,
 	`Merged by .*`, `Erased( and installed)?: .*`, `Slipway writes to no machine: .*`, `Not in force: .*`, `And [0-9]+ machines? .*\.`,
@@ -155,7 +155,7 @@ func hostile(one, other string) (*site.Review, present.View) {
 	known := site.Known{Nodes: map[string]site.Memory{"n1": {Observed: site.Observed{Inventory: &site.Inventory{
 		Drives: []site.Drive{{Part: site.Part{Name: one, Model: other, Serial: one}, Bytes: 1e12}}}}}}}
 	r := &site.Review{Site: one, Plan: *p, Pending: site.Plan{Nodes: p.Nodes}, Waiting: site.Losses{{Node: one, Lost: other}}, Spared: []string{one, other},
-		Proposal: site.Proposal{Number: 7, Title: one, Author: other, Head: one}, Base: other, Rules: []string{one, other},
+		Proposal: site.Proposal{Number: 7, Title: one, Author: other, Head: one}, Base: other, Rules: []string{one, other}, Access: []string{one, other}, Restrictions: []string{other},
 		Findings: []site.Finding{{Code: one, Severity: "warning", File: other, Line: 3, Message: one, Fix: other, Node: one, More: 1}, {Severity: "note", File: one, Message: other}}}
 	return r, present.View{Site: &site.Site{Nodes: map[string]*site.Node{}}, Known: known, Now: now, Pages: "https://git.example/blob"}
 }

@@ -27,6 +27,12 @@ const (
 	signUnknown                       = '?'
 )
 
+// signOf is the sign of what a node did, by its state.
+var signOf = map[site.MachineState]rune{
+	site.MachineDone: signDone, site.MachineRunning: signRunning, site.MachineWaiting: signWaits, site.MachineFailed: signFailed,
+	site.MachineDropped: signWaits,
+}
+
 // RolloutText writes a rollout over time as text: one line with a bar for each node, and below it what a
 // node that is not done does or waits for.
 func RolloutText(w io.Writer, c *site.RolloutChart, v RolloutView) {
@@ -176,35 +182,26 @@ func (t *rolloutTable) bar(r *site.ChartRow) string {
 			cells[i] = sign
 		}
 	}
-	over := r.State == site.MachineDone || r.State == site.MachineFailed || r.State == site.MachineDropped
-	if r.State == site.MachineWaiting && !r.Since.IsZero() {
-		from, to := r.Since, t.c.Now
-		if r.Expected.From.After(to) {
-			to = r.Expected.From
-		}
-		fill(site.Span{From: from, To: to}, signWaits)
+	b := nodeBarOf(r, t.c.Now)
+	if !b.waits.IsZero() {
+		fill(b.waits, signWaits)
 	}
-	if !r.Expected.IsZero() {
-		fill(r.Expected, signExpected)
+	if !b.expected.IsZero() {
+		fill(b.expected, signExpected)
 	}
 	now := t.cell(t.c.Now)
 	if t.c.Ended.IsZero() {
 		cells[now] = signNow
 	}
-	end := r.Ended
-	if !over {
-		end = t.c.Now
-	}
-	switch {
-	case end.IsZero():
+	switch sign := signOf[r.State]; {
+	case b.end.IsZero():
 		cells[0] = signUnknown
-	case !r.Began.IsZero():
-		fill(site.Span{From: r.Began, To: end}, map[site.MachineState]rune{
-			site.MachineDone: signDone, site.MachineRunning: signRunning, site.MachineWaiting: signWaits, site.MachineFailed: signFailed, site.MachineDropped: signWaits}[r.State])
-	case over:
-		cells[t.cell(end)] = map[site.MachineState]rune{site.MachineDone: signDone, site.MachineFailed: signFailed, site.MachineDropped: signWaits}[r.State]
+	case !b.did.IsZero():
+		fill(b.did, sign)
+	case b.over:
+		cells[t.cell(b.end)] = sign
 	}
-	if !over && r.Expected.IsZero() {
+	if b.isEndless() {
 		cells[min(t.cells-1, now+1)] = signUnknown
 	}
 	return string(cells)

@@ -229,6 +229,9 @@ func LoginOf(l *site.Login) string {
 	if l.Account != "" {
 		text += ", account " + l.Account
 	}
+	if l.Host == site.ByCertificate {
+		text += "; the system showed its host certificate"
+	}
 	if l.Refused == "" {
 		return text
 	}

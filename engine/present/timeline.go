@@ -103,5 +103,5 @@ func Headline(c *site.RolloutChart) []string {
 	case !c.Ends.IsZero():
 		return append(all, fmt.Sprintf("%s, expected to end %s, in %s", began, say.Clock(c.Ends.UTC()), say.Rough(c.Ends.Sub(c.Now))))
 	}
-	return append(all, began+"; when it ends is not known")
+	return append(all, began+"; its end is not known")
 }

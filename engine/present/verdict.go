@@ -22,6 +22,9 @@ func Verdict(r *site.Review) string {
 	if n := blocked(p); n > 0 {
 		parts = append(parts, say.Count(n, "machine")+" blocked")
 	}
+	if n := len(r.Access); n > 0 {
+		parts = append(parts, say.Count(n, "new right"))
+	}
 	if n := len(r.Findings) - errorsOf(r); n > 0 {
 		parts = append(parts, say.Count(n, "finding"))
 	}

@@ -33,7 +33,7 @@ type auditRing struct {
 }
 
 // decisions are the verbs that weigh most.
-var decisions = map[string]bool{"approve": true, "disapprove": true, "release": true, "quarantine": true, "incident": true, "take-over": true, "export": true}
+var decisions = map[string]bool{"approve": true, "disapprove": true, "release": true, "quarantine": true, "incident": true, "grant": true, "take-over": true, "export": true}
 
 func ringOf(e *site.AuditEntry) auditRing {
 	n := 1

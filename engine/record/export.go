@@ -285,8 +285,8 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 }
 
 // distrust makes records from another time harmless, because they lack
-// everything done since. It drops approvals, what was done about proposals, and
-// pending messages. It pauses the site until a person has read its plan. An
+// everything done since. It drops approvals, also of who may do what, what was done
+// about proposals, and pending messages. It pauses the site until a person has read its plan. An
 // existing pause counts only if it does not end by itself.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	book := NewBook(true)
@@ -298,6 +298,9 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 		if err := s.PutProposed(ctx, Proposed{Number: p.Number}); err != nil {
 			return err
 		}
+	}
+	if err := s.forget(ctx, grantedKey); err != nil {
+		return err
 	}
 	for _, i := range snap.Incidents {
 		if i.Acted.IsZero() || !i.Held.IsZero() {

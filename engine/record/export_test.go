@@ -109,6 +109,7 @@ func TestImportIsNotTrustedBlindly(t *testing.T) {
 			b := s.Site("berlin")
 			fill(t, b, 1)
 			must(t, b.PutBook(t.Context(), Book{Records: "r1", Began: day}))
+			must(t, b.PutGranted(t.Context(), site.GrantedState{By: "anna", When: day, Granted: site.Granted{People: map[string][]string{"bob": {"lead"}}}}))
 			must(t, b.PutAccounts(t.Context(), map[string]site.Account{"n1": accountOf("n1")}))
 			must(t, b.Pause(t.Context(), c.paused))
 			var export bytes.Buffer
@@ -120,6 +121,9 @@ func TestImportIsNotTrustedBlindly(t *testing.T) {
 			snap := load(t, open(t, dir).Site("berlin"))
 			if snap.Book.Records == "r1" || !snap.Book.Blank {
 				t.Errorf("got %+v: what was approved counts on", snap.Book)
+			}
+			if !snap.Granted.Granted.IsEmpty() || snap.Granted.By != "" {
+				t.Errorf("got %+v: who may do what counts on", snap.Granted)
 			}
 			if p := snap.Paused; p == nil || !p.Until.IsZero() || p.By != c.by {
 				t.Errorf("paused %+v, want it without an end, by %s", p, c.by)

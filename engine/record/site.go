@@ -50,6 +50,8 @@ type Snapshot struct {
 	Proposed []Proposed
 	Paused   *site.Hold
 	Removals []Removal // of the last 24 hours
+	// Granted is what people have approved of the access of the design.
+	Granted site.GrantedState
 	// Incidents are by their IDs; nil without any.
 	Incidents map[string]site.IncidentState
 	// Rollout is the last one, nil before the first.

@@ -94,8 +94,8 @@ type Term struct {
 	lapse    context.Context // ends when the deadline has passed
 	lapsed   context.CancelFunc
 	timer    *time.Timer
-	lost     chan struct{}
-	ended    bool // lost or released
+	lost     chan struct{} // closed when the term is over
+	ended    bool          // lost or released
 }
 
 // Acquire begins a new term, even during the lease of an earlier one. Only one

@@ -70,7 +70,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 		must(t, term.Release(t.Context()))
 		synctest.Wait() // the end of a context is told by a goroutine of its own
 		select {
-		case <-term.Lost():
+		case <-term.lost:
 		default:
 			t.Error("released, and not told so")
 		}
@@ -117,7 +117,7 @@ func TestAnotherHolder(t *testing.T) {
 	if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "host b has begun term 2") {
 		t.Errorf("got %v, want that the term is lost, and to whom", err)
 	}
-	<-first.Lost()
+	<-first.lost
 	if first.Holds(time.Now()) {
 		t.Error("lost, and may write")
 	}

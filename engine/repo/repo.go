@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // The limits on the cost of a remote. If a remote exceeds a limit, the error
@@ -165,15 +166,10 @@ func sanitised(u *url.URL) string {
 // plain makes text from outside safe to print: one line, limited in length,
 // without control characters.
 func plain(s string) string {
-	const longest = 500
-	s = strings.Map(func(r rune) rune {
+	return strings.TrimSpace(site.Shorten(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + " …"
-	}
-	return strings.TrimSpace(s)
+	}, strings.ToValidUTF8(s, "?")), 500))
 }

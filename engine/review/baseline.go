@@ -138,6 +138,7 @@ func changedRules(branch, merged *site.Site) []string {
 		{"approvals", changedKeys(branch.Approvals, merged.Approvals)},
 		{"site keys", changedItems(branch.Keys, merged.Keys)},
 		{"authorities whose SSH certificates log in (site.ssh.users)", changedItems(branch.SSH.Users, merged.SSH.Users)},
+		{"authorities whose certificates nodes prove themselves by over SSH (site.ssh.hosts)", changedItems(branch.SSH.Hosts, merged.SSH.Hosts)},
 		{"people who may not log in by SSH certificate (site.ssh.revoked.people)", changedItems(branch.SSH.Revoked.People, merged.SSH.Revoked.People)},
 		{"SSH keys that may not log in (site.ssh.revoked.keys)", changedItems(branch.SSH.Revoked.Keys, merged.SSH.Revoked.Keys)},
 		{"credentials", changedKeys(branch.Credentials, merged.Credentials)},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/placement"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -39,12 +40,23 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 	}
 	v.Rules = changedRules(on.design, design)
 	v.Incidents = incident.New(on.design, design)
+	v.Access, v.Restrictions = changedAccess(on.design, design)
 	if err := r.judge(ctx, v, m.Result, on, design); err != nil || !v.Planned() {
 		return err
 	}
 	on.merged = design
 	on.differ(v)
 	return r.drives(ctx, v, on)
+}
+
+// changedAccess says who may do more and who less once a proposal is merged, also where only nodes come into or leave
+// what a role is about.
+func changedAccess(branch, merged *site.Site) (more, less []string) {
+	var before site.Granted
+	if branch != nil {
+		before = branch.Granted()
+	}
+	return access.Changes(before, merged.Granted())
 }
 
 // judge checks a proposal that changes policies or suppressions by those of the

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,29 @@ func TestTrustIsASiteWideRule(t *testing.T) {
 	}
 	if says(network, network, "install") || says(media, &site.Site{}, "install") {
 		t.Error("told without a change")
+	}
+}
+
+// A comment says who may do more by a commit, also where it only moves a node.
+func TestChangedAccessIsNamed(t *testing.T) {
+	in := func(rack string) *site.Site {
+		return &site.Site{Nodes: map[string]*site.Node{"n1": {Name: "n1", Rack: rack}}, Access: site.Access{
+			Roles:  map[string]site.AccessRole{"oncall": {Verbs: []string{"approve"}, Nodes: &site.Selector{Match: site.Match{Racks: []string{"r1"}}}}},
+			People: map[string][]string{"ana": {"oncall"}}}}
+	}
+	for _, c := range []struct {
+		was, is    *site.Site
+		more, less string
+	}{
+		{in("r1"), in("r1"), "[]", "[]"},
+		{in("r2"), in("r1"), "[ana may now approve on 1 node: n1]", "[]"},
+		{in("r1"), in("r2"), "[]", "[ana may no longer approve on 1 node: n1]"},
+		{in("r1"), &site.Site{}, "[]", "[ana may no longer approve on 1 node: n1]"},
+		{nil, in("r1"), "[ana may now approve on 1 node: n1]", "[]"},
+	} {
+		if more, less := changedAccess(c.was, c.is); fmt.Sprint(more) != c.more || fmt.Sprint(less) != c.less {
+			t.Errorf("more %s, less %s; want %s and %s", more, less, c.more, c.less)
+		}
 	}
 }
 

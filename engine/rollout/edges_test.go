@@ -238,14 +238,14 @@ func TestWorkThatJustFits(t *testing.T) {
 		got := ""
 		if r := f.Order(a); r != nil {
 			got = said(f, r)
-		} else if r := f.MayBegin(a); r != nil {
+		} else if r := mayBegin(f, a); r != nil {
 			got = said(f, r)
 		}
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%v: %q, want %q", takes, got, want)
 		}
 		f.Now = at.Add(-time.Hour) // the opening to come is long enough, or is not
-		shut := f.MayBegin(a)
+		shut := mayBegin(f, a)
 		if shut == nil {
 			t.Fatalf("%v: begins before the window", takes)
 		}

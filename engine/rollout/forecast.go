@@ -268,9 +268,9 @@ func (sim *simulation) overdueWarnings() []string {
 	case 0:
 		return nil
 	case 1:
-		return []string{fmt.Sprintf("%s: takes longer than expected, overdue by %s; when it ends is not known", names[0], say.Rough(longest))}
+		return []string{fmt.Sprintf("%s: takes longer than expected, overdue by %s; its end is not known", names[0], say.Rough(longest))}
 	}
-	return []string{fmt.Sprintf("%s: take longer than expected, overdue by up to %s; when they end is not known", say.Few(names), say.Rough(longest))}
+	return []string{fmt.Sprintf("%s: take longer than expected, overdue by up to %s; their end is not known", say.Few(names), say.Rough(longest))}
 }
 
 // stuckWarnings warns of members that wait for something that never comes.

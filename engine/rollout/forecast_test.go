@@ -677,7 +677,7 @@ func TestContinueOfAnOverdueStep(t *testing.T) {
 	known := site.Known{Nodes: map[string]site.Memory{"n1": {Recorded: site.Recorded{
 		Begun: &site.Begun{Rollout: under.Since, Since: under.Since}, InFlight: &site.InFlight{Step: step, Since: now.Add(-40 * time.Minute)}}}}}
 	f := rollout.Continue(s, &site.Plan{Nodes: []site.NodePlan{{Node: "n1", Steps: []site.Step{step}}}}, known, now, under)
-	want := []string{"n1: takes longer than expected, overdue by 30m; when it ends is not known"}
+	want := []string{"n1: takes longer than expected, overdue by 30m; its end is not known"}
 	if len(f.Order) != 0 || !slices.Equal(f.Warnings, want) {
 		t.Errorf("order %+v, warnings %q", f.Order, f.Warnings)
 	}

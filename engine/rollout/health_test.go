@@ -11,24 +11,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// A node that has nothing left to do counts while it is fit; one that goes on counts
-// for the phases behind it.
-func TestHasGoneThrough(t *testing.T) {
-	r := &site.Role{Phases: []string{"base", "install", "configure"}}
-	for _, c := range []struct {
-		before, phase string
-		state         site.HealthState
-		want          bool
-	}{
-		{"", "configure", "", true}, {"", "configure", site.Healthy, true}, {"", "configure", site.Unhealthy, false},
-		{"", "base", site.HealthUnknown, false}, {"configure", "install", site.Unhealthy, true}, {"configure", "configure", site.Healthy, false},
-	} {
-		if got := rollout.HasGoneThrough(r, c.before, c.phase, site.SystemHealth{State: c.state}); got != c.want {
-			t.Errorf("%+v: got %v", c, got)
-		}
-	}
-}
-
 // The forecast says that nothing goes on while others are not healthy, as the gates
 // will.
 func TestForecastOfHealth(t *testing.T) {

@@ -7,19 +7,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/say"
-	"github.com/slipway-gitops/slipway/engine/site"
 )
-
-// HasGoneThrough reports whether a node counts as having gone through a phase of its
-// role. before is the phase that it is before, or empty. A node with nothing left to
-// do counts as long as its system is fit. While it still goes through later phases,
-// its health says nothing: what the health needs may come with those.
-func HasGoneThrough(r *site.Role, before, phase string, h site.SystemHealth) bool {
-	if before == "" {
-		return h.IsFit()
-	}
-	return plan.PhaseIndex(r, before) > plan.PhaseIndex(r, phase)
-}
 
 // HasGoneThrough reports whether a node is known to have gone through a phase of its
 // role. A node that is unknown, out of reach, stale, held by a person or off has
@@ -29,7 +17,9 @@ func (f *Facts) HasGoneThrough(n *Node, phase string) bool {
 }
 
 // through returns how many phases of its role a node is known to have gone through,
-// plus one if all of them.
+// plus one if all of them. A node with nothing left to do counts as long as its system
+// is fit. While it still goes through later phases, its health says nothing: what the
+// health needs may come with those.
 func (f *Facts) through(n *Node) int {
 	r := f.role(n)
 	switch {

@@ -106,16 +106,6 @@ func (f *Facts) Room(t Try) Reason {
 	return nil
 }
 
-// MayBegin returns why a step may not begin; nil if it may.
-func (f *Facts) MayBegin(t Try) Reason {
-	for _, rule := range []func(Try) Reason{f.Order, f.Window, f.Room} {
-		if r := rule(t); r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
 // isOrdered reports whether the order of nodes applies to a step. It does not apply
 // to steps that change nothing or were begun.
 func (t Try) isOrdered() bool { return !t.Begun && t.Step.Impact != site.ImpactNone }

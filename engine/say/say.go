@@ -15,6 +15,12 @@ func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+	switch {
+	case strings.HasSuffix(what, "ss"):
+		what += "e"
+	case strings.HasSuffix(what, "ry"):
+		what = strings.TrimSuffix(what, "y") + "ie"
+	}
 	return strconv.Itoa(n) + " " + what + "s"
 }
 

@@ -58,9 +58,9 @@ func (s *Store) InForce(d *site.Site) {
 }
 
 // beforeDesign are the uses of secrets that the daemon needs to reach the repository or other
-// secrets, or to tell people that it cannot. They are always files on this host, whatever the design
+// secrets, or to tell people that it cannot, and where else it tells of its work. They are always files on this host, whatever the design
 // says.
-var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true, Vault: true}
+var beforeDesign = map[Use]bool{Git: true, GitHub: true, Webhook: true, Notify: true, Traces: true, Vault: true}
 
 // designed returns the credential of a request in the design in force, or nil for a file on this
 // host.

@@ -23,6 +23,7 @@ const (
 	GitHub  Use = "github"  // uses GitHub's API, and its Git with the same token
 	Webhook Use = "webhook" // verifies the webhooks that GitHub sends
 	Notify  Use = "notify"  // signs notifications
+	Traces  Use = "traces"  // sends traces to a collector
 	Vault   Use = "vault"   // logs in to a server of secrets
 	Account Use = "account" // sets it as the password of accounts of installed systems
 	File    Use = "file"    // puts it into files of installed systems, as it is
@@ -30,7 +31,7 @@ const (
 
 // usual are the ports of each use for a file without a "ports:" line.
 var usual = map[Use][]uint16{
-	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Account: {22}, File: {22}, Vault: {443, 8200},
+	Redfish: {443}, SSH: {22}, Libvirt: {22, 16514}, Git: {22, 443}, GitHub: {443}, Webhook: {443}, Notify: {443}, Traces: {443, 4318}, Account: {22}, File: {22}, Vault: {443, 8200},
 }
 
 // Request asks for a secret, and says what sends it where.
@@ -78,7 +79,7 @@ func ForEndpoint(name, endpoint string) (Request, error) {
 // portRange is a range of ports, both ends included.
 type portRange struct{ first, last uint16 }
 
-const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify, vault, account or file"
+const whichUse = "write what sends the secret: redfish, ssh, libvirt, git, github, webhook, notify, traces, vault, account or file"
 
 var (
 	errUse  = errors.New("is not a use: " + whichUse)

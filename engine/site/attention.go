@@ -30,12 +30,22 @@ func (n *NodeStatus) Urgency() Urgency {
 	return Calm
 }
 
+// IsHardwareUnwell reports whether the machine says that its hardware is not well. A machine that says
+// nothing is not.
+func (n *NodeStatus) IsHardwareUnwell() bool { return isUnwell(n.Health) }
+
+// IsUnwell reports whether the machine says that the part is not well.
+func (p Part) IsUnwell() bool { return isUnwell(p.Health) }
+
+// isUnwell judges a health as Redfish has it (Status.Health). Empty means that nothing was said.
+func isUnwell(health string) bool { return health != "" && health != "OK" }
+
 // Ailments are what is wrong with a node although its state does not say it, each in a few words with texts of others.
 func (n *NodeStatus) Ailments() (all []string) {
 	if n.Service == ServiceSilent {
 		all = append(all, "its system does not answer")
 	}
-	if n.Health != "" && n.Health != "OK" { // Redfish, Status.Health
+	if n.IsHardwareUnwell() {
 		all = append(all, "its hardware health is "+n.Health)
 	}
 	if !n.SystemHealth.IsFit() {

@@ -8,9 +8,11 @@ type AuditEntry struct {
 	Seq  uint64    `json:"seq"`
 	When time.Time `json:"when"`
 	// By is who tried, and Kind how that was proven: "user" of the bootstrap host, "person" with a
-	// certificate, program with a "token", or "nobody".
-	By   string `json:"by,omitempty"`
-	Kind string `json:"kind"`
+	// certificate, person by "oidc", program with a "token", or "nobody". Issuer is the URL of the issuer
+	// of OpenID Connect that authenticated the person; empty for other kinds.
+	By     string `json:"by,omitempty"`
+	Kind   string `json:"kind"`
+	Issuer string `json:"issuer,omitempty"`
 	// From is the address that it came from; empty for the unix socket.
 	From string `json:"from,omitempty"`
 	// Verb, Node, Digest and Reason are what was asked; Node is empty for the whole site.
@@ -45,5 +47,5 @@ func (a *AuditEntry) IsDenied() bool { return a.Outcome == AuditDenied }
 
 // SameAttempt says whether two entries are of the same attempt, made again.
 func (a *AuditEntry) SameAttempt(b *AuditEntry) bool {
-	return a.By == b.By && a.Kind == b.Kind && a.From == b.From && a.Verb == b.Verb && a.Node == b.Node && a.Digest == b.Digest && a.Outcome == b.Outcome
+	return a.By == b.By && a.Kind == b.Kind && a.Issuer == b.Issuer && a.From == b.From && a.Verb == b.Verb && a.Node == b.Node && a.Digest == b.Digest && a.Outcome == b.Outcome
 }

@@ -15,7 +15,7 @@ const MostSwept = 1 << 16
 // many addresses, or they contain addresses that belong to no single machine.
 func CheckRanges(ranges []netip.Prefix) error {
 	if len(ranges) == 0 {
-		return errors.New("there is not a range of addresses to look through")
+		return errors.New("there is no range of addresses to look through")
 	}
 	sum := 0
 	for _, r := range ranges {

@@ -174,7 +174,3 @@ func firstOf(all []string) string {
 	}
 	return all[0]
 }
-
-// HasLost reports whether a system that was healthy after its installation is not
-// known to be healthy now. Such a node is out of service.
-func (r Recorded) HasLost(h SystemHealth) bool { return !r.Healthy.IsZero() && !h.IsFit() }

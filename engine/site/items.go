@@ -25,6 +25,8 @@ type References struct {
 	Start Start `json:"start,omitempty"`
 	// Authorities are the public keys of those whose SSH certificates count.
 	Authorities []string `json:"authorities,omitempty"`
+	// HostNames are the names that certificates of its host keys are good for; see Site.hostNames.
+	HostNames []string `json:"hostNames,omitempty"`
 	// Revoked is who and what may not log in by SSH where certificates are let in; nil for nobody.
 	Revoked *item.Revoked `json:"revoked,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
@@ -91,6 +93,9 @@ func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item,
 		items = system.baseItems(n.Name)
 		if ssh := (item.SSH{Authorities: n.References.Authorities, Node: n.Name, Accounts: system.SSH.Accounts, Revoked: n.References.Revoked}); ssh.IsAsked() {
 			items = append(items, item.New(item.KindSSH, ssh.Fields(), ssh))
+			if host := (item.SSHHost{Names: n.References.HostNames}); len(host.Names) > 0 {
+				items = append(items, item.New(item.KindSSHHost, host.Fields(), host))
+			}
 		}
 	case FacetPackages:
 		items = system.packageItems(family)

@@ -17,6 +17,25 @@ import (
 // space becomes spaces, so that nobody can forge a line.
 func Printable(text string) string { return printable(text, oneLine) }
 
+// Shorten returns at most that many characters of a text. A shortened text ends with "…". Where the
+// bound is one of bytes (what a service accepts), of cells (a terminal) or of width (a picture), those who
+// have it shorten by themselves; so do the programs inside machines, which import nothing of this package.
+func Shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	n, end := 0, 0
+	for i := range text {
+		if n == most-1 {
+			end = i
+		}
+		if n++; n > most {
+			return text[:end] + "…"
+		}
+	}
+	return text
+}
+
 // PrintableLines is Printable for text with its own lines and tabs.
 func PrintableLines(text string) string { return printable(text, severalLines) }
 

@@ -10,6 +10,20 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"ab", 1, "…"}, {"\xff\xff\xff", 2, "\xff…"},
+	} {
+		if got := site.Shorten(c.text, c.most); got != c.want {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}
+
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "",

@@ -51,6 +51,9 @@ type Review struct {
 	// Incidents says which compromises the proposal reports or changes, and which secrets people have
 	// to replace for them.
 	Incidents []string `json:"incidents,omitempty"`
+	// Access says who may do more, and Restrictions who may do less, by site.access of the merged design.
+	Access       []string `json:"access,omitempty"`
+	Restrictions []string `json:"restrictions,omitempty"`
 	// Plan is what merging the proposal would cause. Pending is what happens
 	// without it too.
 	Plan    Plan `json:"plan"`

@@ -3,7 +3,6 @@ package site
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -74,6 +73,8 @@ type NodeStatus struct {
 	Generation int      `json:"generation,omitempty"`
 	// Login is how Slipway last logged in to its system; nil where it did not.
 	Login *Login `json:"login,omitempty"`
+	// HostCertificates is how its system proves itself by certificate; nil where it has none that counts.
+	HostCertificates *HostIdentity `json:"hostCertificates,omitempty"`
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`
@@ -170,11 +171,21 @@ type Problem struct {
 	Since time.Time `json:"since"`
 }
 
+// Node returns the status of a node; nil for one that is not there.
+func (s *Status) Node(name string) *NodeStatus {
+	for i := range s.Nodes {
+		if s.Nodes[i].Name == name {
+			return &s.Nodes[i]
+		}
+	}
+	return nil
+}
+
 // Counts returns how many nodes are in each state.
 func (s *Status) Counts() map[State]int {
 	counts := map[State]int{}
-	for _, n := range s.Nodes {
-		counts[n.State]++
+	for i := range s.Nodes {
+		counts[s.Nodes[i].State]++
 	}
 	return counts
 }
@@ -206,8 +217,8 @@ func (s *Status) Verdict() []StateCount {
 // asked, although their machines are on.
 func (s *Status) Silent() []string {
 	var names []string
-	for _, n := range s.Nodes {
-		if n.Service == ServiceSilent {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.isSilent() {
 			names = append(names, n.Name)
 		}
 	}
@@ -216,43 +227,62 @@ func (s *Status) Silent() []string {
 
 // Unfit returns the nodes whose systems are not healthy, or not known to be.
 func (s *Status) Unfit() []NodeStatus {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool { return n.SystemHealth.IsFit() })
+	return s.those(func(n *NodeStatus) bool { return !n.SystemHealth.IsFit() })
+}
+
+// those returns copies of some nodes. It copies no other node: a status is large, and a site has many.
+func (s *Status) those(are func(*NodeStatus) bool) (some []NodeStatus) {
+	for i := range s.Nodes {
+		if are(&s.Nodes[i]) {
+			some = append(some, s.Nodes[i])
+		}
+	}
+	return some
 }
 
 // Unlinked returns the nodes whose links are in a state. For unknown links it returns
 // only in-sync nodes: the states of others say more.
 func (s *Status) Unlinked(state LinksState) []NodeStatus {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n NodeStatus) bool {
-		return n.Links.State != state || state == LinksUnknown && n.State != InSync
-	})
+	return s.those(func(n *NodeStatus) bool { return n.isUnlinked(state) })
 }
+
+func (n *NodeStatus) isUnlinked(state LinksState) bool {
+	return n.Links.State == state && (state != LinksUnknown || n.State == InSync)
+}
+
+func (n *NodeStatus) isSilent() bool { return n.Service == ServiceSilent }
 
 // Caveat returns the end of a verdict with what no state shows. It counts the systems
 // that do not answer, the nodes whose links differ or are unknown, those of unknown
 // health, and those with parts of the design that no driver acts on. It is empty if
 // there are none.
 func (s *Status) Caveat() (text string) {
-	switch silent := len(s.Silent()); silent {
+	var silent, differ, unseen, unknown, not int
+	count := func(n *int, is bool) {
+		if is {
+			*n++
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		count(&silent, n.isSilent())
+		count(&differ, n.isUnlinked(LinksDiffer))
+		count(&unseen, n.isUnlinked(LinksUnknown))
+		count(&unknown, n.SystemHealth.State == HealthUnknown)
+		count(&not, len(n.NotActedOn) > 0)
+	}
+	switch silent {
 	case 0:
 	case 1:
 		text = ", 1 whose system does not answer"
 	default:
 		text = fmt.Sprintf(", %d whose systems do not answer", silent)
 	}
-	if differ := len(s.Unlinked(LinksDiffer)); differ > 0 {
+	if differ > 0 {
 		text += fmt.Sprintf(", %d whose links differ", differ)
 	}
-	if unseen := len(s.Unlinked(LinksUnknown)); unseen > 0 {
+	if unseen > 0 {
 		text += fmt.Sprintf(", %d of unknown links", unseen)
-	}
-	not, unknown := 0, 0
-	for _, n := range s.Nodes {
-		if len(n.NotActedOn) > 0 {
-			not++
-		}
-		if n.SystemHealth.State == HealthUnknown {
-			unknown++
-		}
 	}
 	if unknown > 0 {
 		text += fmt.Sprintf(", %d of unknown health", unknown)
@@ -405,6 +435,8 @@ const (
 	VerbRelease    Verb = "release"
 	// VerbIncident acts on the compromise of Nodes. With Digest it confirms the incident of that ID.
 	VerbIncident Verb = "incident"
+	// VerbGrant approves the access of the design in force that has this Digest.
+	VerbGrant Verb = "grant"
 )
 
 // Order is one command from a person.

@@ -113,14 +113,6 @@ func (e Extent) String() string {
 	return e.Size.String()
 }
 
-// Of returns the minimum number of bytes that the extent takes of a whole.
-func (e Extent) Of(whole Size) Size {
-	if e.Share != 0 {
-		return whole / 100 * Size(e.Share)
-	}
-	return e.Size
-}
-
 // MarshalText writes what String returns.
 func (e Extent) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 

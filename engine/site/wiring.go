@@ -31,6 +31,7 @@ func (s *Site) ReferencesOf(n *Node) References {
 			r.Links = links
 		}
 	}
+	r.HostNames = s.hostNames(n, r.Links)
 	systems := slices.AppendSeq([]System{n.System}, maps.Values(n.Families))
 	for name, a := range s.BootActions {
 		if !a.Nodes.Selects(n) {

@@ -45,11 +45,21 @@ type Authority struct {
 // Users is the authority whose certificates let people and the daemon in. Epoch 0 is the
 // first, as 1 is.
 func Users(root Root, site string, epoch int) (*Authority, error) {
+	return derive(root, "ssh user authority v1", site, epoch)
+}
+
+// Hosts is the authority whose certificates systems prove themselves by. Epochs are as for Users.
+func Hosts(root Root, site string, epoch int) (*Authority, error) {
+	return derive(root, "ssh host authority v1", site, epoch)
+}
+
+// derive makes the authority of one use of the root key, which has a fixed text for each kind.
+func derive(root Root, kind, site string, epoch int) (*Authority, error) {
 	epoch = max(epoch, 1)
 	if epoch > MostEpoch {
 		return nil, fmt.Errorf("the epoch of the SSH authority is %d: it is a number from 1 to %d", epoch, MostEpoch)
 	}
-	use := binary.BigEndian.AppendUint32([]byte("ssh user authority v1"), uint32(len(site)))
+	use := binary.BigEndian.AppendUint32([]byte(kind), uint32(len(site)))
 	use = binary.BigEndian.AppendUint32(append(use, site...), uint32(epoch))
 	seed, err := root.Derive(string(use), ed25519.SeedSize)
 	if err != nil {
@@ -63,7 +73,7 @@ func Users(root Root, site string, epoch int) (*Authority, error) {
 	return &Authority{site, signer}, nil
 }
 
-// Public is the public key, "ssh-ed25519 AAAA…", as a design names it in site.ssh.users.
+// Public is the public key, "ssh-ed25519 AAAA…", as a design names it in site.ssh.users or site.ssh.hosts.
 func (a *Authority) Public() string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(a.signer.PublicKey())))
 }
@@ -121,10 +131,14 @@ func (a *Authority) Certify(publicKey string, l Login, now time.Time) (Certifica
 	if err := c.SignCert(rand.Reader, a.signer); err != nil {
 		return Certificate{}, fmt.Errorf("sign a certificate for %s: %w", l.Node, err)
 	}
+	return signed(c), nil
+}
+
+func signed(c *gossh.Certificate) Certificate {
 	return Certificate{
 		Line: strings.TrimSpace(string(gossh.MarshalAuthorizedKey(c))), Serial: c.Serial, KeyID: c.KeyId, Names: c.ValidPrincipals,
 		From: time.Unix(int64(c.ValidAfter), 0).UTC(), Until: time.Unix(int64(c.ValidBefore), 0).UTC(),
-	}, nil
+	}
 }
 
 // serial is a number that grows with time and has 22 random bits, since several daemons

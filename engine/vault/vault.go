@@ -280,13 +280,7 @@ func understand(status int, answer []byte, into any) error {
 	return fmt.Errorf("the server answered with status %d%s", status, text)
 }
 
-func shown(text string) string {
-	text = site.Printable(text)
-	if r := []rune(text); len(r) > maxShown {
-		text = string(r[:maxShown]) + "…"
-	}
-	return text
-}
+func shown(text string) string { return site.Shorten(site.Printable(text), maxShown) }
 
 // fields are the fields of a credential's object besides its secret.
 var fields = []string{"hosts", "use", "ports", "username"}

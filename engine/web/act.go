@@ -233,7 +233,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such action"})
 		return
 	}
-	if !isOwnForm(r) {
+	if !control.IsOwnForm(r) {
 		s.fail(w, r, &answer{status: http.StatusForbidden, Text: "this form was not sent by a page of this host; nothing was done"})
 		return
 	}
@@ -274,16 +274,6 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 	}
 	page.Content = &question{Act: a, Node: q.node, Done: done.Done, Back: back(q)}
 	s.write(w, "do", page, http.StatusOK)
-}
-
-// isOwnForm says whether a browser sends a form of a page of this host. Every browser that pages are
-// made for says so in one way or the other.
-func isOwnForm(r *http.Request) bool {
-	if from := r.Header.Get("Sec-Fetch-Site"); from != "" {
-		return from == "same-origin"
-	}
-	u, err := url.Parse(r.Header.Get("Origin"))
-	return err == nil && u.Host != "" && u.Host == r.Host
 }
 
 // orderOf is the body of the API's route for what a form asks, or says what is missing.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net/http"
 	"net/url"
@@ -24,6 +25,8 @@ type request struct {
 	who        control.Identity
 	// whole leaves texts as long as they are: somebody is about to approve them.
 	whole bool
+	// answers are all that the API has answered.
+	answers maphash.Hash
 }
 
 // answer is an error that the API has answered.
@@ -92,6 +95,7 @@ func (q *request) do(method, path string, body, into any) error {
 		return a
 	}
 	given := w.body.Bytes()
+	q.answers.Write(given)
 	if !q.whole {
 		given = bounded(given, longest)
 	}
@@ -180,13 +184,29 @@ func bounded(text []byte, most int) []byte {
 	return out
 }
 
+// mayOnNode asks what the caller may do with the node of the page: it may be less than with others.
+func (q *request) mayOnNode(p *Shell) error {
+	var verbs []access.Verb
+	switch err := q.get(q.ofNode("/allowed"), &verbs); {
+	case isDenied(err):
+		return nil // what the page asks for next says so
+	case err != nil:
+		return err
+	}
+	clear(p.May)
+	for _, v := range verbs {
+		p.May[string(v)] = true
+	}
+	return nil
+}
+
 // shell asks who asks, and for the status that every page of a site begins with.
 func (q *request) shell(name, title string) (*Shell, error) {
 	p := &Shell{Title: title, Name: name, Site: q.site, Node: q.node, Now: q.s.now(), May: map[string]bool{}, Whole: map[string]bool{}, Style: q.s.named("style.css"), Script: q.s.named("script.js"), Icon: q.s.named("icon.svg")}
 	if err := q.get("/whoami", &q.who); err != nil {
 		return nil, err
 	}
-	p.Who = q.who.String()
+	p.Who, p.LoggedIn = q.who.String(), q.who.Kind == access.OIDC && control.SessionOf(q.r) != ""
 	if err := q.get("/sites", &p.Sites); err != nil {
 		return nil, err
 	}
@@ -205,6 +225,11 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	}
 	for _, v := range q.who.Whole[q.site] {
 		p.Whole[string(v)] = true
+	}
+	if q.node != "" {
+		if err := q.mayOnNode(p); err != nil {
+			return nil, err
+		}
 	}
 	if !p.May[string(access.Read)] {
 		return nil, &answer{status: http.StatusForbidden, Text: q.who.String() + " may not read site " + q.site + ": ask for a line in the access file on the daemon's host"}

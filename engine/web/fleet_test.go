@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,14 @@ type fleet struct {
 	// plans are those of nodes besides web-2.
 	plans []site.NodePlan
 	now   time.Time
+	once  sync.Once
+	named []string
+	// obeys has orders change what is reported, of which it tells.
+	obeys bool
+	// storm counts how often the states of the nodes besides those that are named have changed.
+	storm int
+	// granted is what people have approved of the design's access, which is in force as it is.
+	granted site.GrantedState
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
@@ -55,6 +64,11 @@ const digestOfSet = "0123456789abcdef0123456789abcdef"
 func (f *fleet) Sites() []string { return append([]string{"berlin"}, f.more...) }
 
 func (f *fleet) names() []string {
+	f.once.Do(func() { f.named = f.allNames() })
+	return f.named
+}
+
+func (f *fleet) allNames() []string {
 	all := []string{"db-1", "db-2", "web-1", "web-2", "web-3", "web-4"}
 	for i := range f.size {
 		all = append(all, fmt.Sprintf("x-%05d", i))
@@ -78,6 +92,10 @@ func (f *fleet) Design(string) (*site.Site, error) {
 }
 
 func (f *fleet) Where(string, string) (rack, role string, known bool) { return "r1", "compute", true }
+
+func (f *fleet) Access(string) (approved site.GrantedState, inForce site.Granted, err error) {
+	return f.granted, f.granted.Granted, nil
+}
 
 func (f *fleet) Verification(string) (site.Verification, error) {
 	run := &site.VerificationRun{Since: f.now, Until: f.now.Add(3 * time.Minute), By: f.said, Nodes: 6, Looked: 2}
@@ -141,14 +159,22 @@ func (f *fleet) Report(string) (site.Report, error) {
 		{Name: "waiting-one", ID: digestOfIncident, Incident: site.Incident{Nodes: []string{"web-3", "web-4"}, Since: at, Reason: "a shell " + f.said}, Commit: rev.ID, Found: at, Waits: []string{"it came by a commit " + f.said}, Exposed: exposed},
 		{Name: "shell-in-rack-2", ID: digestOfSet, Incident: site.Incident{Nodes: []string{"db-2", "web-4"}, Since: at.Add(-time.Hour), Reason: "a shell " + f.said}, By: f.said, Found: at, Acted: at, Held: at.Add(time.Second), Exposed: exposed,
 			Nodes: map[string]site.IncidentNode{"db-2": {Off: at.Add(8 * time.Second), StaysOff: true, Power: "power seen off at 18:00 " + f.said}, "db-3": {Off: at.Add(8 * time.Second), Power: "power seen off, and on again since " + f.said}, "web-4": {Power: "not proven off: the BMC does not answer " + f.said}}}}
+	s.Nodes = make([]site.NodeStatus, 0, len(f.names())) // as an engine does
+	model := "R750 " + f.said
 	for i, name := range f.names() {
-		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: "R750 " + f.said, Position: site.Position{Unit: i + 1, Height: 1},
+		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: model, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
 		if f.unracked {
 			n.Rack = ""
 		}
 		if f.waiting && strings.HasPrefix(name, "x-") {
 			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet
+		}
+		if f.storm > 0 && strings.HasPrefix(name, "x-") {
+			n.State, n.Since = stormy[(f.storm+i)%len(stormy)], f.now
+			if n.State != site.InSync {
+				n.Reason = fmt.Sprintf("Turn %d of the storm", f.storm)
+			}
 		}
 		switch name {
 		case "web-1":
@@ -166,6 +192,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 			n.State, n.Paused, n.Links = site.Paused, &site.Hold{By: f.said, Reason: f.said, Since: at}, site.Links{State: site.LinksDiffer, Why: "eno1 is on port Ethernet1/9"}
 		}
 		s.Nodes = append(s.Nodes, n)
+	}
+	if f.obeys {
+		f.obey(&s)
 	}
 	step := site.Step{Node: "web-2", Action: site.ActionInstall, Impact: site.ImpactDestructive, Reason: "the design asks for generation 2 " + f.said, Loses: "everything on 2 disks", Expect: site.Duration(15 * time.Minute),
 		Changes: []site.Change{{Field: "generation", Have: "1", Want: "2", Origin: site.At("sites/berlin/site.cue", 3, 4, "node/web-2")}}, Undo: "cannot be undone"}
@@ -186,13 +215,8 @@ func (f *fleet) Known(string) (site.Known, error) { return site.Known{}, nil }
 func (f *fleet) Events(_ string, after uint64) ([]site.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var since []site.Event
-	for _, e := range f.events {
-		if e.Seq > after {
-			since = append(since, e)
-		}
-	}
-	return since, nil
+	i, _ := slices.BinarySearchFunc(f.events, after+1, func(e site.Event, seq uint64) int { return cmp.Compare(e.Seq, seq) })
+	return slices.Clone(f.events[i:]), nil
 }
 
 // happens changes the reason of web-1, and tells of it.
@@ -201,6 +225,25 @@ func (f *fleet) happens(text string) {
 	defer f.mu.Unlock()
 	f.reason = text
 	f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: "web-1", Kind: site.EventState, Text: text})
+}
+
+// storms has all nodes change at once, and tells of as much of that as an engine keeps.
+func (f *fleet) storms(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reason = text
+	seq := uint64(0)
+	if n := len(f.events); n > 0 {
+		seq = f.events[n-1].Seq
+	}
+	f.events = nil
+	names := f.names()
+	for i, name := range names {
+		seq++
+		if i >= len(names)-4096 {
+			f.events = append(f.events, site.Event{Seq: seq, When: f.now, Node: name, Kind: site.EventState, Text: text})
+		}
+	}
 }
 
 // breaks has every report fail from now on, and tells of it.
@@ -258,7 +301,43 @@ func (f *fleet) Do(_ context.Context, _ string, o site.Order) (string, error) {
 		return "Slipway would put these under quarantine: " + strings.Join(o.Nodes, ", ") + "\n1. credential bmc " + f.said, nil
 	}
 	f.orders = append(f.orders, o)
+	if f.obeys {
+		f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: f.now, Node: o.Node, Kind: site.EventOrder, Text: string(o.Verb), By: o.By})
+	}
 	return string(o.Verb) + " is done " + f.said, nil
+}
+
+// ordered are the orders so far.
+func (f *fleet) ordered() []site.Order {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.orders)
+}
+
+// obey changes a report by the orders so far.
+func (f *fleet) obey(s *site.Status) {
+	for _, o := range f.orders {
+		switch {
+		case o.Verb == site.VerbApprove && o.Digest == s.Approve:
+			s.Waiting, s.Approve = nil, ""
+		case o.Verb == site.VerbPause && o.Node != "":
+			i := slices.IndexFunc(s.Nodes, func(n site.NodeStatus) bool { return n.Name == o.Node })
+			s.Nodes[i].State, s.Nodes[i].Paused = site.Paused, &site.Hold{By: o.By, Reason: o.Reason, Since: f.now}
+		}
+	}
+}
+
+// stormy are the states that nodes take in a storm, one after the other.
+var stormy = []site.State{site.InSync, site.Progressing, site.Retrying, site.InSync, site.Blocked, site.Stalled}
+
+// turns changes the states of all nodes besides those that are named, and tells of some of them.
+func (f *fleet) turns(told int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.storm++
+	for i := range told {
+		f.events = append(f.events, site.Event{Seq: uint64(len(f.events) + 1), When: time.Now(), Node: fmt.Sprintf("x-%05d", i%f.size), Kind: site.EventState, Text: fmt.Sprintf("turn %d", f.storm)})
+	}
 }
 
 // opened serves the pages of a fleet, by the API on a socket.

@@ -1,43 +1,61 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Times of a page that keeps itself up to date.
 const (
 	changeEvery = 250 * time.Millisecond // how soon after a change it is shown, and how often at most
+	restOfTook  = 8                      // the rest after a rendering, as a multiple of its duration
 	lookAnyway  = 15 * time.Second       // how often a page is compared where nothing was told
 	sendWithin  = 10 * time.Second       // how long one write may take
 )
 
-// hub renders open pages. One rendering is for all viewers who are the same caller on the same page.
+// hub renders open pages. One rendering is for all viewers of a page who may do the same.
 type hub struct {
 	site *Site
 
 	mu     sync.Mutex
-	topics map[string]*topic // by caller and page
+	topics map[string]*topic // by rights and page
 }
 
-// topic is one page of one caller that is open at least once.
+// topic is one page that is open at least once.
 type topic struct {
-	viewers map[chan []byte]bool
+	viewers map[*viewer]bool
 	stop    context.CancelFunc
-	full    []byte // the whole page as it is now; nil before it was rendered
+	// version counts the changes. change has what the last one changed, and full the whole page.
+	version      int
+	change, full []byte
+	ended        bool
+	last         []byte // said at the end; nil for nothing
 }
 
-// join adds a viewer. The first one has the page rendered from now on, with what its request proves.
-func (h *hub) join(key string, begin func(ctx context.Context, t *topic)) (chan []byte, func()) {
+// viewer is somebody who has a page open. What it was not sent yet is kept once for all viewers of the page, so that a
+// slow one costs nothing: when it reads again, it gets the page as it is then.
+type viewer struct {
+	values context.Context // of its request
+	wake   chan struct{}   // has a place for one
+	sent   int             // as topic.version
+	left   bool            // it is no viewer any more
+	last   []byte          // said to it then; nil for nothing
+}
+
+// join adds a viewer. The first one has the page rendered from now on.
+func (h *hub) join(key string, values context.Context, begin func(ctx context.Context, t *topic)) (*topic, *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.topics == nil {
@@ -46,64 +64,109 @@ func (h *hub) join(key string, begin func(ctx context.Context, t *topic)) (chan 
 	t := h.topics[key]
 	if t == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		t = &topic{viewers: map[chan []byte]bool{}, stop: cancel}
+		t = &topic{viewers: map[*viewer]bool{}, stop: cancel}
 		h.topics[key] = t
-		go begin(ctx, t)
+		go begin(carry{ctx, values}, t)
 	}
-	c := make(chan []byte, 8)
-	if t.full != nil {
-		c <- t.full
-	}
-	t.viewers[c] = true
-	return c, func() { h.leave(key, t, c) }
+	v := &viewer{values: values, wake: make(chan struct{}, 1)}
+	v.wake <- struct{}{} // for what is there already
+	t.viewers[v] = true
+	return t, v
 }
 
-func (h *hub) leave(key string, t *topic, c chan []byte) {
+func (h *hub) leave(key string, t *topic, v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(t.viewers, c)
+	delete(t.viewers, v)
 	if len(t.viewers) == 0 {
 		t.stop()
-		if h.topics[key] == t {
-			delete(h.topics, key)
-		}
+		h.forgetLocked(key, t)
 	}
 }
 
-// give sends what has changed to all viewers of a topic, and keeps the whole for those that join later.
-// One that does not keep up is closed, and comes again.
-func (h *hub) give(t *topic, text, full []byte) {
+func (h *hub) forgetLocked(key string, t *topic) {
+	if h.topics[key] == t {
+		delete(h.topics, key)
+	}
+}
+
+// asker is somebody who has the page open: what is asked for the page is asked by one who sees it. It is nil when
+// nobody has.
+func (h *hub) asker(t *topic) *viewer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t.full = full
-	for c := range t.viewers {
-		select {
-		case c <- text:
-		default:
-			delete(t.viewers, c)
-			close(c)
-		}
+	for v := range t.viewers {
+		return v
+	}
+	return nil
+}
+
+// drop ends the page of one viewer, who may see it no longer, and of no other. It is told why, or comes again as who it is
+// now.
+func (h *hub) drop(t *topic, v *viewer, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(t.viewers, v)
+	v.left = true
+	if why != nil {
+		v.last = over(why)
+	}
+	v.wakeUp()
+}
+
+// give has all viewers of a topic take what has changed.
+func (h *hub) give(t *topic, change, full []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.version++
+	t.change, t.full = change, full
+	t.wakeLocked()
+}
+
+func (t *topic) wakeLocked() {
+	for v := range t.viewers {
+		v.wakeUp()
 	}
 }
 
-// end closes all viewers: the page cannot be made any more, for the reason that they are told first, or the
+func (v *viewer) wakeUp() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take is what a viewer was not sent yet: the last change, or the whole page if it missed more. At the end it is what
+// was said last, and over.
+func (h *hub) take(t *topic, v *viewer) (text []byte, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	missed := t.version - v.sent
+	v.sent = t.version
+	switch {
+	case v.left:
+		return v.last, true
+	case t.ended:
+		return t.last, true
+	case missed == 1 && t.version > 1:
+		return t.change, false
+	case missed > 0:
+		return t.full, false
+	}
+	return nil, false
+}
+
+// end has all viewers leave: the page cannot be made any more, for the reason that they are told, or the
 // daemon is gone, which is no reason.
 func (h *hub) end(key string, t *topic, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c := range t.viewers {
-		if why != nil {
-			select {
-			case c <- over(why):
-			default:
-			}
-		}
-		close(c)
+	t.ended = true
+	if why != nil {
+		t.last = over(why)
 	}
-	t.viewers = map[chan []byte]bool{}
-	if h.topics[key] == t {
-		delete(h.topics, key)
-	}
+	t.wakeLocked()
+	h.forgetLocked(key, t)
 }
 
 // follow sends the parts of a page that have changed, as server-sent events.
@@ -114,12 +177,13 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, name, node := find(page.Path)
-	q := &request{s: s, r: r, site: r.PathValue("site")}
+	q := &request{s: s, r: r.WithContext(control.WithCallerOfNow(r.Context())), site: r.PathValue("site")}
 	if v == nil || v.costly || name != q.site {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "no such page changes"})
 		return
 	}
-	if err := q.get("/whoami", &q.who); err != nil {
+	rights, err := q.rights()
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -131,41 +195,70 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	key := string(q.who.Kind) + " " + q.who.Name + "\n" + page.String()
-	shown := func(ctx context.Context) (*http.Request, error) {
-		sub, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
-		if err == nil {
-			sub.SetPathValue("site", name)
-			sub.SetPathValue("node", node)
+	send := func(text []byte) bool {
+		if rc.SetWriteDeadline(time.Now().Add(sendWithin)) != nil {
+			return false
 		}
-		return sub, err
+		_, err := w.Write(text)
+		return err == nil && rc.Flush() == nil
 	}
-	changes, leave := s.live.join(key, func(ctx context.Context, t *topic) {
-		// The caller of the first viewer stands for all of them; each proves itself when it joins.
-		s.live.run(carry{ctx, r.Context()}, key, t, *v, name, shown)
-	})
-	defer leave()
+	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(sendWithin)) }() // for the end of the answer: the last one may be over
+	if !send([]byte("retry: 1000\n\n")) {
+		return
+	}
+	key := rights + "\n" + page.String()
+	open := openPage{*v, name, node, page.String()}
+	t, me := s.live.join(key, r.Context(), func(ctx context.Context, t *topic) { s.live.run(ctx, key, t, open) })
+	defer s.live.leave(key, t, me)
 	beat := time.NewTicker(lookAnyway)
 	defer beat.Stop()
-	for text := []byte("retry: 1000\n\n"); ; {
-		if rc.SetWriteDeadline(time.Now().Add(sendWithin)) != nil {
-			return
-		}
-		if _, err := w.Write(text); err != nil || rc.Flush() != nil {
-			return
-		}
+	for {
+		var text []byte
+		over := false
 		select {
 		case <-r.Context().Done():
 			return
 		case <-beat.C:
-			text = []byte(": nothing new\n\n")
-		case next, open := <-changes:
-			if !open {
-				return
+			if now, err := q.rights(); err != nil || now != rights {
+				return // it comes again as who it is now
 			}
-			text = next
+			text = []byte(": nothing new\n\n")
+		case <-me.wake:
+			text, over = s.live.take(t, me)
+		}
+		if len(text) > 0 && !send(text) || over {
+			return
 		}
 	}
+}
+
+// rights are what a page depends on of its caller, as the API knows it now: what it may do, if that is the same
+// everywhere in the site, or else who it is.
+func (q *request) rights() (string, error) {
+	if err := q.get("/whoami", &q.who); err != nil {
+		return "", err
+	}
+	verbs := q.who.Verbs[q.site]
+	if !slices.Equal(verbs, q.who.Whole[q.site]) {
+		return "is " + q.who.Key(), nil
+	}
+	return fmt.Sprintf("may %q", verbs), nil
+}
+
+// openPage is a page that somebody has open.
+type openPage struct {
+	view
+	site, node, address string
+}
+
+// request is one for the page.
+func (o *openPage) request(ctx context.Context) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, o.address, nil)
+	if err == nil {
+		r.SetPathValue("site", o.site)
+		r.SetPathValue("node", o.node)
+	}
+	return r, err
 }
 
 // carry is a context that ends with one and has the values of another.
@@ -211,59 +304,94 @@ func find(path string) (v *view, name, node string) {
 	return nil, "", ""
 }
 
-// run renders a page whenever something has happened, and sends what of it is different.
-func (h *hub) run(ctx context.Context, key string, t *topic, v view, siteName string, shown func(context.Context) (*http.Request, error)) {
+// run renders a page whenever something has happened, and sends what of it is different. What happens meanwhile is
+// shown by the next rendering, so that many changes cost as much as four in a second.
+func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	var why error
 	defer func() { h.end(key, t, why) }()
 	happened := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		defer cancel() // the stream ended: the daemon is gone, or the caller may see nothing more
-		sub, err := inside(ctx, http.MethodGet, "/sites/"+url.PathEscape(siteName)+"/events", http.NoBody)
-		if err != nil {
-			return
+		defer cancel()
+		for v := h.asker(t); v != nil; v = h.asker(t) {
+			sub, err := inside(carry{ctx, v.values}, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
+			if err != nil {
+				return
+			}
+			sub.Header.Set("Accept", "text/event-stream")
+			h.site.handle(&listener{header: http.Header{}, node: o.node, happened: happened}, sub)
+			if ctx.Err() != nil {
+				return
+			}
+			h.drop(t, v, nil) // the stream ended: the daemon is gone, or who asked may see nothing more
 		}
-		sub.Header.Set("Accept", "text/event-stream")
-		h.site.handle(&listener{header: http.Header{}, happened: happened}, sub)
 	}()
-	anyway := time.NewTicker(lookAnyway)
-	defer anyway.Stop()
-	for before := map[string]string{}; ; {
-		began := time.Now()
-		r, err := shown(ctx)
+	var before, now rendering
+	for {
+		rest, err := h.render(ctx, t, &o, &now)
 		if err != nil {
-			return
-		}
-		var text []byte
-		page, err := h.site.shell(r, v)
-		if err == nil {
-			text, err = h.site.render(v.name, "main", page)
-		}
-		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && asAnswer(err).status != http.StatusBadGateway { // a daemon that is gone is no reason
 				why = err
 			}
 			return
 		}
-		now := fragments(text)
-		if changed := differing(before, now); len(changed) > 0 {
-			h.give(t, change(changed), change(now))
+		if changed := differing(before.parts, now.parts); len(changed) > 0 {
+			h.give(t, change(changed), change(now.parts))
 		}
 		before = now
-		rest := max(changeEvery, 4*time.Since(began)) - time.Since(began)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(rest):
+		case <-time.After(max(changeEvery, rest)):
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-happened:
-		case <-anyway.C:
+		case <-time.After(time.Until(time.Now().Truncate(lookAnyway).Add(lookAnyway))): // all pages at the same time, from one report
 		}
 	}
+}
+
+// errRights is told to a viewer who has lost a right.
+var errRights = &answer{status: http.StatusForbidden, Text: "you may no longer see this page"}
+
+// rendering are the parts of a page as they were made of what the API has answered.
+type rendering struct {
+	answers uint64 // as Shell.answers
+	parts   map[string]string
+}
+
+// render renders a page as it is now, unless the API answers as it did, and says how long to rest after that. The more
+// pages are open and the busier the host is, the longer a rendering takes, and the longer all of them rest. To load a page
+// is mostly to wait.
+func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering) (rest time.Duration, err error) {
+	asker := h.asker(t)
+	if asker == nil {
+		return 0, context.Canceled
+	}
+	r, err := o.request(control.WithOneReport(carry{ctx, asker.values}))
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	page, err := h.site.shell(r, o.view)
+	if a := (*answer)(nil); errors.As(err, &a) && a.status == http.StatusForbidden {
+		h.drop(t, asker, errRights)
+		return h.render(ctx, t, o, now)
+	} else if err != nil {
+		return 0, err
+	}
+	loaded := time.Now()
+	if now.parts == nil || now.answers != page.answers {
+		text, err := h.site.render(o.name, "main", page)
+		if err != nil {
+			return 0, err
+		}
+		*now = rendering{page.answers, fragments(text)}
+	}
+	return max(loaded.Sub(began), restOfTook*time.Since(loaded)), nil
 }
 
 // change is the message with parts of a page.
@@ -287,7 +415,10 @@ func over(why error) []byte {
 // listener is told that something has happened by a stream of events of the API.
 type listener struct {
 	header   http.Header
+	node     string // of whose page it is; empty for a page that shows many
 	happened chan struct{}
+	opened   bool
+	rest     []byte // of a line whose end did not come yet
 }
 
 func (l *listener) Header() http.Header              { return l.header }
@@ -297,7 +428,12 @@ func (l *listener) SetReadDeadline(time.Time) error  { return nil }
 func (l *listener) SetWriteDeadline(time.Time) error { return nil }
 
 func (l *listener) Write(b []byte) (int, error) {
-	if !strings.HasPrefix(string(b), ":") {
+	l.rest = append(l.rest, b...)
+	end := bytes.LastIndexByte(l.rest, '\n') + 1
+	concerns := !l.opened || l.concerns(l.rest[:end]) // what happened before it was opened is not told
+	l.opened = true
+	l.rest = append(l.rest[:0], l.rest[end:]...)
+	if concerns {
 		select {
 		case l.happened <- struct{}{}:
 		default:
@@ -306,26 +442,62 @@ func (l *listener) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// section is a part of a page that changes by itself. No section has another one in it.
-var section = regexp.MustCompile(`(?s)<section id="([a-z-]+)".*?</section>`)
-
-func fragments(text []byte) map[string]string {
-	all := map[string]string{}
-	for _, m := range section.FindAllSubmatch(text, -1) {
-		all[string(m[1])] = string(m[0])
+// concerns says whether some of the events are about the page. Events of other nodes change no page of a node. In JSON
+// no text can have a key in it: its quotation marks are escaped.
+func (l *listener) concerns(events []byte) bool {
+	own := []byte(`"node":"` + l.node + `"`)
+	for line := range bytes.Lines(events) {
+		data, isData := bytes.CutPrefix(line, []byte("data: "))
+		if isData && (l.node == "" || bytes.Contains(data, own) || !bytes.Contains(data, []byte(`"node":"`))) {
+			return true
+		}
 	}
-	return all
+	return false
 }
 
-// agoText is what changes in a page by time alone: the script counts by itself.
-var agoText = regexp.MustCompile(`(<time [^>]*>)[^<]*`)
+// fragments are the sections of a page, by id: the parts that change by themselves. No section has another one in it.
+func fragments(text []byte) map[string]string {
+	all := map[string]string{}
+	for rest := string(text); ; {
+		from := strings.Index(rest, sectionBegin)
+		if from < 0 {
+			return all
+		}
+		id, _, _ := strings.Cut(rest[from+len(sectionBegin):], `"`)
+		length := strings.Index(rest[from:], sectionEnd)
+		if length < 0 {
+			return all
+		}
+		length += len(sectionEnd)
+		all[id] = rest[from : from+length]
+		rest = rest[from+length:]
+	}
+}
+
+const sectionBegin, sectionEnd = `<section id="`, `</section>`
 
 func differing(before, now map[string]string) map[string]string {
 	changed := map[string]string{}
 	for id, text := range now {
-		if agoText.ReplaceAllString(text, "$1") != agoText.ReplaceAllString(before[id], "$1") {
+		if text != before[id] && timeless(text) != timeless(before[id]) {
 			changed[id] = text
 		}
 	}
 	return changed
+}
+
+// timeless is a part without what changes by time alone: the script counts by itself.
+func timeless(text string) string {
+	var b strings.Builder
+	for {
+		from := strings.Index(text, "<time ")
+		if from < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		tag, after, _ := strings.Cut(text[from:], ">") // attributes have it escaped
+		b.WriteString(text[:from])
+		b.WriteString(tag)
+		text = after[max(0, strings.IndexByte(after, '<')):]
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,18 +22,23 @@ func opens(t *testing.T, address, page string) <-chan map[string]string {
 	}
 	all := make(chan map[string]string, 100)
 	go func() {
-		lines := bufio.NewScanner(resp.Body)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			if text, is := strings.CutPrefix(lines.Text(), "data: "); is {
-				parts := map[string]string{}
-				if json.Unmarshal([]byte(text), &parts) == nil {
-					all <- parts
-				}
-			}
-		}
+		reads(resp.Body, func(parts map[string]string) { all <- parts })
 	}()
 	return all
+}
+
+// reads has each change of a page seen, until its stream ends.
+func reads(stream io.Reader, see func(parts map[string]string)) {
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if text, is := strings.CutPrefix(lines.Text(), "data: "); is {
+			parts := map[string]string{}
+			if json.Unmarshal([]byte(text), &parts) == nil {
+				see(parts)
+			}
+		}
+	}
 }
 
 // Everybody who has a page open is shown a change, and of the page only what is different.
@@ -99,6 +105,26 @@ func TestEndIsTold(t *testing.T) {
 	}
 }
 
+// A daemon that is gone is not a reason of the page: its stream ends, and the browser tries again.
+func TestGoneDaemonIsNoReason(t *testing.T) {
+	srv := httptest.NewServer(New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/whoami"):
+			w.Write([]byte("{}"))
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+			w.Write([]byte(`{"error":"no daemon listens"}`))
+		}
+	})))
+	t.Cleanup(srv.Close)
+	resp := follows(t, srv.URL, "/sites/berlin/nodes/web-1")
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || strings.Contains(string(text), "event:") {
+		t.Errorf("%s %v\n%s", resp.Status, err, text)
+	}
+}
+
 // follows opens the stream of changes of a page.
 func follows(t *testing.T, address, page string) *http.Response {
 	t.Helper()
@@ -116,4 +142,20 @@ func follows(t *testing.T, address, page string) *http.Response {
 		resp.Body.Close()
 	})
 	return resp
+}
+
+// What changes by time alone is no change; anything else is one.
+func TestTimeIsNoChange(t *testing.T) {
+	part := func(ago, text string) map[string]string {
+		return fragments([]byte(`<p>x</p><section id="now" class="c"><time datetime="2000-01-01T00:00:00Z">` + ago + `</time> ` + text + `<time title="a">` + ago + `</time></section><i></i><section id="rest"></section>`))
+	}
+	if got := part("1 s ago", "a"); len(got) != 2 || !strings.HasPrefix(got["now"], `<section id="now" class="c">`) || got["rest"] != `<section id="rest"></section>` {
+		t.Errorf("parts %q", got)
+	}
+	if got := differing(part("1 s ago", "a"), part("2 min ago", "a")); len(got) != 0 {
+		t.Errorf("changed %q", got)
+	}
+	if got := differing(part("1 s ago", "a"), part("1 s ago", "b")); len(got) != 1 || !strings.Contains(got["now"], "b<time") {
+		t.Errorf("changed %q", got)
+	}
 }

@@ -30,17 +30,37 @@ import (
 // people is who may do what in the tests of the network.
 const people = `role all: read records logs files audit approve disapprove pause resume retry quarantine release incident take-over
 role viewer: read
+role screen: read pause
 person ana@example.org: all
 person bob@example.org: viewer
 person carol@example.org: all rack=r1
+person dora@example.org: all
+token screen: screen
+design: read pause quarantine
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
 // person; "" has no certificate.
 func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *http.Client) {
 	t.Helper()
+	return inFolder(t, f, t.TempDir(), people)
+}
+
+// inFolder does so with an access file, and writes the files of the API into a folder.
+func inFolder(t testing.TB, f *fleet, dir, lines string) (address string, as func(mail string) *http.Client) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	as = serves(t, f, dir, lines, l, (&net.Dialer{}).DialContext)
+	return "https://" + l.Addr().String(), as
+}
+
+// serves does so on a listener.
+func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error)) (as func(mail string) *http.Client) {
+	t.Helper()
 	f.now = time.Now()
-	dir := t.TempDir()
 	ca, caKey := signed(t, nil, nil, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	server, serverKey := signed(t, ca, caKey, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	der, err := x509.MarshalECPrivateKey(serverKey)
@@ -51,27 +71,23 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 		"ca.pem":      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}),
 		"api.crt":     pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Raw}),
 		"api.key":     pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}),
-		"access.conf": []byte(people),
+		"access.conf": []byte(lines),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	owner := uint32(os.Geteuid())
-	n := &control.Network{Address: "127.0.0.1:0", Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
-		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: New}
+	n := &control.Network{Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
+		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }}
 	ctx, cancel := context.WithCancel(context.Background())
-	l, err := n.Listen(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- n.Serve(ctx, l, f, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	return "https://" + l.Addr().String(), func(mail string) *http.Client {
+	return func(mail string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(ca)
 		c := &tls.Config{RootCAs: roots}
@@ -79,7 +95,7 @@ func onNetwork(t testing.TB, f *fleet) (address string, as func(mail string) *ht
 			cert, key := signed(t, ca, caKey, &x509.Certificate{EmailAddresses: []string{mail}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 			c.Certificates = []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}
 		}
-		transport := &http.Transport{TLSClientConfig: c}
+		transport := &http.Transport{TLSClientConfig: c, DialContext: dial}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport}
 	}
@@ -258,4 +274,28 @@ func TestChangesOnTheNetwork(t *testing.T) {
 		}
 	}
 	t.Error("the change was not told")
+}
+
+// A page of a node offers what the caller may do with that node, and not what it may do with others.
+func TestPageOffersWhatIsAllowedOnTheNode(t *testing.T) {
+	granted := (&site.Site{Nodes: map[string]*site.Node{"web-1": {Name: "web-1"}, "web-2": {Name: "web-2"}}, Access: site.Access{
+		Roles: map[string]site.AccessRole{
+			"viewer": {Verbs: []string{"read"}},
+			"hands":  {Verbs: []string{"pause", "quarantine"}, Nodes: &site.Selector{Match: site.Match{Names: []string{"web-1"}}}},
+		},
+		People: map[string][]string{"dora@example.org": {"viewer", "hands"}}}}).Granted()
+	at, as := onNetwork(t, &fleet{granted: site.GrantedState{Granted: granted}})
+	dora := as("dora@example.org")
+	for node, want := range map[string]bool{"web-1": true, "web-2": false} {
+		status, text, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin/nodes/"+node, "")
+		if status != 200 || strings.Contains(text, "do/pause?node="+node) != want || strings.Contains(text, "do/quarantine?node="+node) != want || strings.Contains(text, "do/retry?") || strings.Contains(text, "do/approve?") {
+			t.Errorf("%s: %d, offers a pause: %v", node, status, strings.Contains(text, "do/pause?node="+node))
+		}
+		if status, _, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin/do/pause?node="+node, ""); (status == 200) != want {
+			t.Errorf("the form of a pause of %s: %d", node, status)
+		}
+	}
+	if _, text, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin", ""); strings.Contains(text, "Pause all") {
+		t.Error("a role of one node is offered to pause all")
+	}
 }

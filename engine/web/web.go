@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"hash/maphash"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -33,33 +34,45 @@ var files embed.FS
 // Site is what pages are made for.
 type Site struct {
 	api    http.Handler
+	mux    *http.ServeMux
 	pages  map[string]*template.Template
 	assets map[string]asset // by path
 	live   hub
 	now    func() time.Time
+	seed   maphash.Seed
 }
 
 // New makes the pages of an API. The handler must be reached only by requests of a caller that the API
 // knows by their context, or by whom the API's own handler stands for.
-func New(api http.Handler) http.Handler {
-	s := &Site{api: api, assets: assets(), now: time.Now}
+func New(api http.Handler) *Site {
+	s := &Site{api: api, assets: assets(), now: time.Now, seed: maphash.MakeSeed()}
 	s.pages = templates(s)
 	s.live.site = s
-	mux := http.NewServeMux()
+	s.mux = http.NewServeMux()
 	for path := range s.assets {
-		mux.HandleFunc("GET "+path, s.asset)
+		s.mux.HandleFunc("GET "+path, s.asset)
 	}
-	mux.HandleFunc("GET /{$}", s.home)
+	s.mux.HandleFunc("GET /{$}", s.home)
 	for _, v := range views {
-		mux.HandleFunc("GET "+v.path, func(w http.ResponseWriter, r *http.Request) { s.view(w, r, v) })
+		s.mux.HandleFunc("GET "+v.path, func(w http.ResponseWriter, r *http.Request) { s.view(w, r, v) })
 	}
-	mux.HandleFunc("GET /sites/{site}/live", s.follow)
-	mux.HandleFunc("GET /sites/{site}/do/{verb}", s.ask)
-	mux.HandleFunc("POST /sites/{site}/do/{verb}", s.act)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("GET /sites/{site}/live", s.follow)
+	s.mux.HandleFunc("GET /sites/{site}/do/{verb}", s.ask)
+	s.mux.HandleFunc("POST /sites/{site}/do/{verb}", s.act)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "there is no such page"})
 	})
-	return mux
+	return s
+}
+
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Login shows the page on which persons log in. It asks the API nothing, which does not know who is there.
+func (s *Site) Login(w http.ResponseWriter, r *http.Request, n control.LoginNotice) {
+	page := s.bare(r, "login", "Log in")
+	page.Site, page.LoggedIn = "", false
+	page.Content = n
+	s.write(w, "login", page, n.Status)
 }
 
 // view is one page of a site.
@@ -99,6 +112,7 @@ type Shell struct {
 	Site, Node  string
 	Sites       []string
 	Who         string
+	LoggedIn    bool            // by a browser, which can log out
 	May         map[string]bool // verbs that the caller may use on anything of the site
 	Whole       map[string]bool // verbs that the caller may use on the whole site
 	JSON        []string        // where the page came from
@@ -110,11 +124,12 @@ type Shell struct {
 	Script      string
 	Icon        string
 	Content     any
+	answers     uint64 // equal for equal answers of the API
 }
 
 // view serves one page.
 func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
-	page, err := s.shell(r, v)
+	page, err := s.shell(r.WithContext(control.WithRecentReport(r.Context())), v)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -122,9 +137,10 @@ func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
 	s.write(w, v.name, page, http.StatusOK)
 }
 
-// shell loads a page.
+// shell loads a page from one report, which is in the context of its request.
 func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
-	q := &request{s: s, r: r.WithContext(control.WithOneReport(r.Context())), site: r.PathValue("site"), node: r.PathValue("node")}
+	q := &request{s: s, r: r, site: r.PathValue("site"), node: r.PathValue("node")}
+	q.answers.SetSeed(s.seed)
 	page, err := q.shell(v.name, v.title)
 	if err != nil {
 		return nil, err
@@ -137,7 +153,7 @@ func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
 	if err != nil {
 		return nil, err
 	}
-	page.Content = content
+	page.Content, page.answers = content, q.answers.Sum64()
 	for _, path := range from {
 		page.JSON = append(page.JSON, "/api/v1"+path)
 	}
@@ -158,6 +174,7 @@ func isFromHere(r *http.Request) bool {
 
 // home leads to the only site, or lists all of them.
 func (s *Site) home(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(control.WithRecentReport(r.Context()))
 	q := &request{s: s, r: r}
 	page, err := q.shell("sites", "Sites")
 	if err != nil {
@@ -175,9 +192,8 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 	}
 	var all []line
 	for _, name := range page.Sites {
-		l, of := line{Name: name}, *q
-		of.site = name
-		if o, _, err := overview(&of); err != nil {
+		l, of := line{Name: name}, &request{s: s, r: r, site: name, who: q.who}
+		if o, _, err := overview(of); err != nil {
 			l.Err = err.Error()
 		} else {
 			l.Overview = o.(overviewPage)
@@ -198,7 +214,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // bare is a page about which the API was not asked.
 func (s *Site) bare(r *http.Request, name, title string) *Shell {
-	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg")}
+	page := &Shell{Title: title, Name: name, Now: s.now(), Style: s.named("style.css"), Script: s.named("script.js"), Icon: s.named("icon.svg"), LoggedIn: control.SessionOf(r) != ""}
 	if name := r.PathValue("site"); site.Printable(name) == name && len(name) < 64 {
 		page.Site = name
 	}

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,8 @@ func templates(s *Site) map[string]*template.Template {
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
 			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
-		"isIn": func(v view, page string) bool { return v.name == page },
+		"isIn":   func(v view, page string) bool { return v.name == page },
+		"marked": marked,
 	}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/shell.html", "pages/parts.html"))
 	all := map[string]*template.Template{}
@@ -85,6 +87,8 @@ func distance(d time.Duration) string {
 		d = -d
 	}
 	switch {
+	case d < time.Second:
+		return "now"
 	case d < 2*time.Minute:
 		text = fmt.Sprintf("%d s", int(d/time.Second))
 	case d < 2*time.Hour:
@@ -98,6 +102,14 @@ func distance(d time.Duration) string {
 		return "in " + text
 	}
 	return text + " ago"
+}
+
+// command is what a sentence says to write or to run.
+var command = regexp.MustCompile("`([^`]+)`")
+
+// marked is a sentence with its commands as code.
+func marked(text string) template.HTML {
+	return template.HTML(command.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }
 
 // signs are the shapes of the states: colour alone tells nothing.

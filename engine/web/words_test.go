@@ -69,6 +69,18 @@ func TestHeadline(t *testing.T) {
 }
 
 // After a restart the daemon has no events, and there were some before.
+func TestMarked(t *testing.T) {
+	for text, want := range map[string]string{
+		"run `slipway retry n1` there": "run <code>slipway retry n1</code> there",
+		"`<b>` and <i>":                "<code>&lt;b&gt;</code> and &lt;i&gt;",
+		"one ` alone":                  "one ` alone",
+	} {
+		if got := string(marked(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestOverviewWithoutEvents(t *testing.T) {
 	_, text := asked(opened(t, &fleet{said: "quiet"}), "GET", "/sites/berlin", "")
 	if !strings.Contains(text, "Nothing has happened since the daemon was started.") || strings.Contains(text, "No event yet") {

@@ -88,6 +88,7 @@ type machine struct {
 	// credentials returns the values of credentials. hashes holds the last password hash of each account, by key.
 	credentials values
 	hashes      map[string]hashed
+	host        driver.HostCertificates
 	// supply opens artifacts; nil without an artifact store.
 	supply func(sha256 string) (io.ReadCloser, int64, error)
 	// targets returns the targets that a look at links and a change of the network try; nil for none.

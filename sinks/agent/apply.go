@@ -33,6 +33,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if site.Facets[step.Facet].Once {
 		items = ofStep(items, step)
 	}
+	items = onlyAsked(items, step)
 	items, missing := giveSecrets(items, m.getter(), m.hashToSet)
 	if err := unable(step, items, missing); err != nil {
 		return err
@@ -90,6 +91,9 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go conn.watch(watching)
+	if err := m.giveCertificates(ctx, n, conn, r.Apply); err != nil {
+		return a, err
+	}
 	for range 2 {
 		accepted := false
 		_, a, err = conn.run(ctx, exchange{

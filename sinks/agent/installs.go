@@ -52,16 +52,8 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	is, get, open := c.is, c.credentials, c.supply
 	c.did = driver.Installed{}
 	c.mu.Unlock()
-	switch {
-	case !step.ByAgent():
-		return fmt.Errorf("the agent in memory installs images and erases disks, and does nothing else: %w", errors.ErrUnsupported)
-	case !step.Machine.Known():
-		return refused("the step names no machine by UUID, serial number or MAC address; nothing was written")
-	case step.Retires() && (len(is.Layout.Disks) == 0 || is.Layout.Erase == "" || is.Marker == ""):
-		return refused("the erase was not prepared; nothing was written")
-	case step.Retires():
-	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":
-		return refused("the installation was not prepared; nothing was written")
+	if err := prepared(step, is); err != nil {
+		return err
 	}
 	m, pci, err := c.look(ctx)
 	if err != nil {
@@ -93,6 +85,37 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 	if err != nil {
 		return err
 	}
+	done := erasedBy(ctx, result, is)
+	if err := c.told(result); err != nil {
+		return err
+	}
+	if step.Retires() {
+		return c.erased(is.Layout, done, false)
+	}
+	if err := c.believe(is.SHA256, result.Installed); err != nil {
+		return err
+	}
+	return c.erased(is.Layout, done, result.Installed.Already)
+}
+
+// prepared refuses a step that the agent does not take, or that was not prepared for it.
+func prepared(step site.Step, is driver.Installation) error {
+	switch {
+	case !step.ByAgent():
+		return fmt.Errorf("the agent in memory installs images and erases disks, and does nothing else: %w", errors.ErrUnsupported)
+	case !step.Machine.Known():
+		return refused("the step names no machine by UUID, serial number or MAC address; nothing was written")
+	case step.Retires() && (len(is.Layout.Disks) == 0 || is.Layout.Erase == "" || is.Marker == ""):
+		return refused("the erase was not prepared; nothing was written")
+	case step.Retires():
+	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":
+		return refused("the installation was not prepared; nothing was written")
+	}
+	return nil
+}
+
+// erasedBy tells what the agent says of the disks that it erased, and returns the IDs of all that are.
+func erasedBy(ctx context.Context, result *wire.Result, is driver.Installation) []string {
 	done := slices.Clone(is.Erased)
 	if result.Installed != nil {
 		for _, e := range result.Installed.Erased[:min(len(result.Installed.Erased), maxDisks)] {
@@ -104,16 +127,7 @@ func (c *called) Apply(ctx context.Context, step site.Step, n *site.Node, may dr
 			}
 		}
 	}
-	if err := c.told(result); err != nil {
-		return err
-	}
-	if step.Retires() {
-		return c.erased(is.Layout, done, false)
-	}
-	if err := c.believe(is.SHA256, result.Installed); err != nil {
-		return err
-	}
-	return c.erased(is.Layout, done, result.Installed.Already)
+	return done
 }
 
 // installOn is the agent's install request, with the identity by which the agent checks the machine.
@@ -139,7 +153,7 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 // configured lists the items that the agent applies in the new system, by facet and all together.
 func configured(n *site.Node, facets []site.Facet, seen *site.Platform, get values) (applies []wire.Apply, all []item.Item, err error) {
 	for _, f := range facets {
-		items, missing := giveSecrets(withoutSecretFiles(n.ItemsOn(f, seen)), get, newHashes(get))
+		items, missing := giveSecrets(withoutProven(n.ItemsOn(f, seen)), get, newHashes(get))
 		if err := firstOf(missing); err != nil {
 			return nil, nil, refused("%w", err)
 		}
@@ -188,13 +202,7 @@ func erasureOf(e item.Erasure, l item.Layout) (item.Erasure, bool) {
 }
 
 // long is an agent's text, printable and bounded.
-func long(s string) string {
-	s = site.Printable(s)
-	if r := []rune(s); len(r) > longestWhy {
-		s = string(r[:longestWhy]) + "…"
-	}
-	return s
-}
+func long(s string) string { return site.Shorten(site.Printable(s), longestWhy) }
 
 // said formats a progress as one line.
 func said(p wire.Progress) string {

@@ -12,7 +12,7 @@ import (
 // howLoggedIn is how the connection logged in. Where a certificate was refused it asks the
 // system for its time: a clock that is off is the usual cause, and no server says so.
 func (c *connection) howLoggedIn(ctx context.Context) *site.Login {
-	l := &site.Login{By: c.entry.By, Account: site.Printable(c.entry.Account), Refused: site.Printable(c.entry.Refused)}
+	l := &site.Login{By: c.entry.By, Account: site.Printable(c.entry.Account), Refused: site.Printable(c.entry.Refused), Host: c.entry.Host}
 	if l.Refused == "" {
 		return l
 	}

@@ -73,6 +73,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 			err = m.isNode(n, report) // never bring the helper to another machine
 		}
 		m.inside(ctx, n, wanted, request, a, err, &seen)
+		m.compareHost(n, &seen, conn.entry.HostKeys)
 	}
 	for _, f := range []site.Facet{site.FacetProbes, site.FacetLinks} {
 		if _, told := seen.Facets[f]; !told && slices.Contains(facets, f) {
@@ -415,10 +416,7 @@ func (m *machine) noRoot(a answer) error {
 
 // brief makes foreign text one line of bounded length.
 func brief(text string) string {
-	text = site.Printable(strings.TrimSpace(text))
-	if r := []rune(text); len(r) > 400 {
-		return string(r[:400]) + "…"
-	}
+	text = site.Shorten(site.Printable(strings.TrimSpace(text)), 400)
 	if text == "" {
 		return "nothing"
 	}

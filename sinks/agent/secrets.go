@@ -47,11 +47,11 @@ func withCredential(kind string, items []item.Item) (keys []string) {
 	return keys
 }
 
-// withoutSecretFiles drops the files that hold a secret, because an agent in the ramdisk is not identified by a
-// host key. Slipway puts these files there over SSH, once the system answers.
-func withoutSecretFiles(items []item.Item) []item.Item {
+// withoutProven drops the files that hold a secret, and host certificates, because an agent in the ramdisk is not
+// identified by a host key. Slipway puts these there over SSH, once the system answers.
+func withoutProven(items []item.Item) []item.Item {
 	secretFiles := withCredential(item.KindFiles, items)
-	return slices.DeleteFunc(slices.Clone(items), func(i item.Item) bool { return slices.Contains(secretFiles, i.Key) })
+	return slices.DeleteFunc(slices.Clone(items), func(i item.Item) bool { return i.Key == item.KindSSHHost || slices.Contains(secretFiles, i.Key) })
 }
 
 // valueOf returns the value of an item's credential. Its error is a sentence for people.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/forge"
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // PublicAPI is the API of github.com. The API of a GitHub Enterprise Server is https://HOST/api/v3.
@@ -278,21 +279,8 @@ func pages(most int, one func(gh.ListOptions) (*gh.Response, error)) error {
 // errMore is wrapped when a listing continues after the last page that is read.
 var errMore = errors.New("there are more")
 
-// cut shortens a text to so many characters. A shortened text ends with an ellipsis.
-func cut(s string, most int) string {
-	s = strings.ToValidUTF8(s, "�")
-	n := 0
-	last := 0 // start of the last character that leaves room for the ellipsis
-	for i := range s {
-		if n == most-1 {
-			last = i
-		}
-		if n++; n > most {
-			return s[:last] + "…"
-		}
-	}
-	return s
-}
+// cut shortens a text of others to so many characters.
+func cut(s string, most int) string { return site.Shorten(strings.ToValidUTF8(s, "�"), most) }
 
 // line replaces line breaks and other white space with single spaces.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }

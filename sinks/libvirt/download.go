@@ -43,7 +43,7 @@ type body struct {
 	ctx    context.Context
 }
 
-var errQuiet = errors.New("the server went quiet")
+var errQuiet = errors.New("the server stopped sending")
 
 // open requests the rest of the image. It starts over if the server cannot continue, or has another image now.
 func (d *download) open(ctx context.Context) (*body, error) {
@@ -67,7 +67,7 @@ func (d *download) open(ctx context.Context) (*body, error) {
 func (d *download) request(b *body) error {
 	r, err := http.NewRequestWithContext(b.ctx, http.MethodGet, d.url, nil)
 	if err != nil {
-		return refused("the image's URL cannot be asked for")
+		return refused("the image's URL cannot be requested")
 	}
 	r.Header.Set("Accept-Encoding", "identity")
 	if d.offset > 0 {

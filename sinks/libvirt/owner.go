@@ -236,14 +236,10 @@ func textOf(uuid golibvirt.UUID) string {
 
 // printable makes the hypervisor's text safe to show.
 func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
+	return site.Shorten(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'
 		}
 		return r
-	}, text)
-	if r := []rune(text); len(r) > 80 {
-		return string(r[:80]) + "…"
-	}
-	return text
+	}, text), 80)
 }

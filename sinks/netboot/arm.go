@@ -50,14 +50,6 @@ type Boot struct {
 	Until time.Time
 }
 
-// Arming controls which machines boot over the network. Service implements it.
-type Arming interface {
-	// Arm makes a node boot this at its next network boot. It replaces the node's earlier boot.
-	Arm(Boot) error
-	// Disarm ends that. The machine then boots from its disk.
-	Disarm(node string)
-}
-
 // rereadFor is how long a machine that has read a whole file may read it again. Firmware sometimes restarts a
 // transfer.
 const rereadFor = 2 * time.Minute

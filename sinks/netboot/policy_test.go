@@ -607,7 +607,6 @@ func TestArm(t *testing.T) {
 	}
 	files := map[Firmware]string{UEFIAMD64: file}
 	s := New(Config{Listen: []Listen{{"eth0", "mgmt"}}})
-	var _ Arming = s
 	for want, b := range map[string]Boot{
 		"needs a name and a MAC address":     {Node: "n1", Files: files},
 		"neither a file nor a URL":           {Node: "n1", MACs: []string{macN1}},

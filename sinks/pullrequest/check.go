@@ -57,7 +57,7 @@ func spent(c forge.Check) forge.Check {
 // verdictOf is the check of a review. Its title names the commits, and says in one line the verdict, or why there
 // is no plan.
 func verdictOf(name string, v *site.Review) forge.Check {
-	first := cut(v.Verdict, maxLine)
+	first := site.Shorten(v.Verdict, maxLine)
 	title := plain(first)
 	if v.Problem != "" {
 		title = "no plan: " + v.Problem
@@ -65,7 +65,7 @@ func verdictOf(name string, v *site.Review) forge.Check {
 	about := commits(v.Proposal.Head, v.Base)
 	return forge.Check{
 		Commit: v.Proposal.Head, Name: name, Verdict: verdict(v), URL: v.Proposal.URL, Notes: notes(v.Findings),
-		Title:   cut(title, maxVerdict) + " (" + about + ")",
+		Title:   site.Shorten(title, maxVerdict) + " (" + about + ")",
 		Summary: first + "\n\nThis is about " + about + ". The whole review is the comment on the proposal.",
 	}
 }
@@ -99,7 +99,7 @@ func notes(all []site.Finding) []forge.Note {
 				text += "; " + more
 			}
 		}
-		some = append(some, forge.Note{File: f.File, Line: f.Line, Level: levelOf[f.Severity], Title: f.Code, Text: cut(text, maxNote)})
+		some = append(some, forge.Note{File: f.File, Line: f.Line, Level: levelOf[f.Severity], Title: f.Code, Text: site.Shorten(text, maxNote)})
 	}
 	return some
 }
@@ -117,11 +117,3 @@ func plain(line string) string {
 func commits(head, base string) string { return short(head) + " on " + short(base) }
 
 func short(commit string) string { return site.Revision{ID: commit}.Short() }
-
-// cut shortens a text to so many characters.
-func cut(s string, most int) string {
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
-}

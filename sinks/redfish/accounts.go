@@ -75,7 +75,7 @@ func (m *machine) readAccounts(ctx context.Context) (accounts, error) {
 	err = m.client.everyMember(ctx, a.list, maxAccounts, func(path string, o object) { a.all = append(a.all, accountOf(path, o)) })
 	for _, one := range a.all {
 		if err == nil && one.user == "" && !one.empty {
-			err = refused("the BMC does not say whose account %s is, so Slipway takes none of its accounts for absent or free", printable(one.path))
+			err = refused("the BMC does not say whose account %s is, so Slipway treats none of its accounts as absent or free", printable(one.path))
 		}
 	}
 	return a, err
@@ -97,13 +97,7 @@ func accountOf(path string, o object) account {
 }
 
 // userName is a user name as it is shown: of those that no BMC takes, the beginning.
-func userName(name string) string {
-	const most = 64
-	if r := []rune(printable(name)); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return printable(name)
-}
+func userName(name string) string { return site.Shorten(printable(name), 64) }
 
 // named are the accounts of a name: more than one on a BMC that lets two have it.
 func (a accounts) named(user string) (all []account) {

@@ -184,7 +184,7 @@ var errLocked = fmt.Errorf("%w: it is locked after wrong passwords that somebody
 func (m *machine) proven(ctx context.Context, k driver.Passwords, w wantAccount) error {
 	err := m.prove(ctx, k, w)
 	if driver.WasDenied(err) {
-		return refused("the BMC accepted the password in credential %q, and denies a login with it: %s; check the account on the BMC, and what its passwords have to be like",
+		return refused("the BMC accepted the password in credential %q, and denies a login with it: %s; check the account on the BMC, and its rules for passwords",
 			w.credential, strings.TrimPrefix(printable(err.Error()), driver.ErrDenied.Error()+": "))
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // answerError is an answer that is not a success.
@@ -205,14 +206,10 @@ func resolution(info object) string {
 
 // printable makes foreign words fit for a terminal and one line.
 func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
+	return site.Shorten(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, s)
-	if r := []rune(s); len(r) > 400 {
-		s = string(r[:400]) + "…"
-	}
-	return s
+	}, s), 400)
 }

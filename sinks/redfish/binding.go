@@ -87,7 +87,7 @@ func (b *binding) write(ctx context.Context, call request) (resp *http.Response,
 	case b.ended != nil:
 		return nil, b.ended
 	case b.known == nil:
-		return nil, refused("a write to %s was not sent: which machine it is was not read", b.client.host)
+		return nil, refused("a write to %s was not sent: the identity of the machine was not read", b.client.host)
 	}
 	ctx = writesFor(ctx, b.path)
 	counted := func(api *gofish.APIClient) (*http.Response, error) {

@@ -15,7 +15,7 @@ func (g *grading) tryBIOS(ctx context.Context) (driver.Ability, error) {
 		return driver.Ability{}, err
 	}
 	if len(f.registry.Attributes) == 0 {
-		return partly("%d attributes, and no registry that tells their types and bounds", len(f.current)), nil
+		return partly("%d attributes, and no registry with their types and limits", len(f.current)), nil
 	}
 	a := works("%d attributes, by the registry %s", len(f.current), printable(f.name))
 	a.Values = f.times

@@ -106,7 +106,7 @@ func (m *machine) wasArmed(ctx context.Context, n *site.Node, w way, s system) (
 	if err != nil {
 		return true, err
 	}
-	_, err = m.until(ctx, m.opts.Settle/10, "the next boot alone to be from the disk", func(s system) bool { return s.bootsOnce(schemas.HddBootSource) })
+	_, err = m.until(ctx, m.opts.Settle/10, "only the next boot to be from the disk", func(s system) bool { return s.bootsOnce(schemas.HddBootSource) })
 	var lasts *noEffectError
 	if errors.As(err, &lasts) {
 		return false, nil

@@ -41,11 +41,14 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/api-access.md", "slipway token ", "it writes into /etc/slipway as root; tests/script/api.txtar runs it elsewhere"},
 	{"docs/api-access.md", "slipway context ", "it needs a daemon with the API; tests/script/api.txtar has one"},
 	{"docs/api-access.md", "slipway status --server", "no daemon has the API; tests/script/api.txtar has one"},
+	{"docs/oidc.md", "install -m", "no user slipway is here"},
+	{"docs/oidc.md", "slipway ", "it needs a daemon with the API and an issuer; tests/script/login.txtar has both"},
 	{"docs/api-access.md", "slipway audit", "no daemon runs; tests/script/api.txtar has one"},
+	{"docs/api-access.md", "slipway grant", "no daemon has such a design; tests/script/grant.txtar has one"},
 	{"docs/discovery.md", "slipway adopt --inside", "it needs installed systems; tests/script/adoptinside.txtar runs it"},
 	{"docs/artifacts.md", "slipway artifact gc", "no daemon runs; tests/script/artifact.txtar has one"},
 	{"docs/secrets.md", "slipway secret tpm", "it needs a TPM; tests/script/secretstpm.txtar has one"},
-	{"docs/secrets.md", "slipway secret derive", "it writes to a terminal alone; tests/script/secrets.txtar reads it as JSON"},
+	{"docs/secret-sources.md", "slipway secret derive", "it writes to a terminal alone; tests/script/secrets.txtar reads it as JSON"},
 	{"docs/github.md", "slipway run ", "it needs the reader's repository; docs/first-pull-request.md runs it"},
 	{"docs/images.md", "slipway image build", "it needs root and a mirror of Debian; tests/e2e/blank runs it"},
 	{"docs/images.md", "cat web.cue", "it shows a file that its reader writes"},
@@ -61,6 +64,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/compromise.md", "slipway ", "it switches machines off, and no daemon runs; tests/script/incident.txtar has one"},
 	{"docs/metrics.md", "slipway run …", "the page leaves its flags out"},
 	{"docs/notifications.md", "slipway run …", "the page leaves its flags out"},
+	{"docs/traces.md", "slipway run …", "the page leaves its flags out; tests/script/traces.txtar sends traces"},
 }
 
 // notRun is the reason why a command is not run.

@@ -2,7 +2,9 @@ package inside_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,12 +117,14 @@ func (g *generator) edit(n *node, last, next *site.Node) (edits int) {
 		n.Does(words)
 		edits++
 	}
-	for path, f := range last.System.Files {
+	for _, path := range slices.Sorted(maps.Keys(last.System.Files)) { // so that a seed always gives the same
+		f := last.System.Files[path]
 		if now, stays := next.System.Files[path]; stays && now.State == "" && f.State == "" && g.maybe(1, 3) {
 			does(fmt.Sprintf(g.pick("echo edited >> %[1]s", "chmod 777 %[1]s", "chown bin:bin %[1]s", "rm -f %[1]s", "rm -f %[1]s; ln -s /etc/passwd %[1]s"), quoted(path)))
 		}
 	}
-	for name, u := range last.System.Users {
+	for _, name := range slices.Sorted(maps.Keys(last.System.Users)) {
+		u := last.System.Users[name]
 		if now, stays := next.System.Users[name]; stays && now.State == "" && u.State == "" && name != "people" && g.maybe(1, 3) {
 			does(fmt.Sprintf(g.pick("usermod -a -G games %[1]s", "usermod -s /bin/dash %[1]s", "rm -rf /home/%[1]s/.ssh", "userdel %[1]s", "passwd -l %[1]s"), name))
 		}

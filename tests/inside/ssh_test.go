@@ -1,6 +1,7 @@
 package inside_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,146 @@ func certificatesOn(t *testing.T, n *node) {
 	if l, err := look("n1", key); err != nil || l.By != site.ByKey {
 		t.Errorf("in the end: %+v, %v", l, err)
 	}
+}
+
+// issued are the certificates of a node, as the daemon keeps them.
+type issued struct {
+	hosts *sshca.Authority
+	names []string
+	lines map[string]string // by host key
+	all   []uint64
+}
+
+func (i *issued) certificates() driver.HostCertificates {
+	return driver.HostCertificates{
+		Node: i.names[0], Authorities: []string{i.hosts.Public()}, Serials: i.all,
+		Valid: func(keys []string) (lines []string, why string, err error) {
+			for _, key := range keys {
+				if i.lines[key] == "" {
+					return nil, "none that counts", nil
+				}
+				lines = append(lines, i.lines[key])
+			}
+			return lines, "", nil
+		},
+		Sign: func(_ context.Context, keys []string) (lines []string, err error) {
+			for _, key := range keys {
+				c, err := i.hosts.CertifyHost(key, i.names[0], i.names, time.Now())
+				if err != nil {
+					return nil, err
+				}
+				i.lines[key], i.all = c.Line, append(i.all, c.Serial)
+				lines = append(lines, c.Line)
+			}
+			return lines, nil
+		},
+	}
+}
+
+// A real system proves itself by certificates of all its host keys, is known by them alone, and keeps a
+// certificate that somebody else has set.
+func TestHostCertificatesOnRealSystems(t *testing.T) {
+	all := fixtures[:1]
+	if proves() {
+		all = fixtures
+	}
+	for _, f := range all {
+		t.Run(f.suite.Name, func(t *testing.T) {
+			f.base(t)
+			hostCertificatesOn(t, f.start(t, nspawn.Layer(t, f.root), nspawn.Loopback))
+		})
+	}
+}
+
+func hostCertificatesOn(t *testing.T, n *node) {
+	k, err := sitekey.Create(filepath.Join(t.TempDir(), "site.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := sshca.Users(k, "s1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := sshca.Hosts(k, "s1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := &issued{hosts: hosts, names: []string{"n1", "n1.example.org"}, lines: map[string]string{}}
+	d := &site.Node{Name: "n1", System: site.System{SSH: site.SSH{Accounts: []string{"root"}}},
+		References: site.References{Family: "debian", Authorities: []string{users.Public()}, HostNames: by.names}}
+	const field = item.KindSSHHost + ".certificates"
+	open := func(trust ...string) driver.Machine {
+		t.Helper()
+		ep := n.endpoint
+		ep.Trust.HostKeys = trust
+		m, err := n.driver.Open(t.Context(), ep, secret.New("root", n.fixture.key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.(driver.Namer).Name("s1", n.term)
+		m.(driver.HostCertified).CertifyHost(by.certificates())
+		return m
+	}
+	look := func(m driver.Machine) site.Observed {
+		t.Helper()
+		seen, err := m.Observe(t.Context(), d, []site.Facet{site.FacetOS, site.FacetBase})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	pinned := n.endpoint.Trust.HostKeys
+
+	n.Does("echo 'HostCertificate /etc/ssh/theirs-cert.pub' > /etc/ssh/sshd_config.d/99-theirs.conf")
+	m := open(pinned...)
+	if why := look(m).Facets[site.FacetBase].Cannot[field]; !strings.Contains(why, "/etc/ssh/sshd_config.d/99-theirs.conf, sets hostcertificate to /etc/ssh/theirs-cert.pub") {
+		t.Errorf("a certificate of somebody else: %q", why)
+	}
+	n.Does("rm /etc/ssh/sshd_config.d/99-theirs.conf; systemctl show -P MainPID ssh > /root/pid")
+
+	certify := func(m driver.Machine) {
+		t.Helper()
+		step := stepFor(d, site.FacetBase, look(m))
+		step.Changes = []site.Change{{Field: "base." + field}}
+		if err := m.Apply(t.Context(), step, d, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certify(m)
+	m.(driver.HostCertified).CertifyHost(by.certificates())
+	seen := look(m)
+	if have := seen.Facets[site.FacetBase].Have[field]; have != "n1, n1.example.org" || len(by.all) != 3 {
+		t.Fatalf("it has %q of %d that were signed; %v", have, len(by.all), seen.Facets[site.FacetBase].Cannot)
+	}
+	n.Says("systemctl show -P MainPID ssh | cmp - /root/pid; sshd -T | grep -c '^hostcertificate /etc/ssh/slipway-host/'; ls /etc/ssh/slipway-host | sed 's/-[0-9a-f]*.pub//'; for f in /etc/ssh/slipway-host/*; do ssh-keygen -L -f $f | grep -c 'host certificate'; done",
+		"3\necdsa-256\ned25519\nrsa\n1\n1\n1")
+	if seen.Login.Host != site.ByCertificate {
+		t.Errorf("it proved itself by %q", seen.Login.Host)
+	}
+	if seen := look(open()); seen.Login.Host != site.ByCertificate {
+		t.Errorf("without a known key by %q", seen.Login.Host)
+	}
+	counting := by.all
+	by.all = []uint64{1}
+	if _, err := open().Observe(t.Context(), d, []site.Facet{site.FacetOS}); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "had a host certificate of this site") {
+		t.Errorf("revoked: %v", err)
+	}
+	if seen := look(open(pinned...)); seen.Login.Host != site.ByKey {
+		t.Errorf("revoked, with a known key by %q", seen.Login.Host)
+	}
+	by.all = counting
+
+	by.names = []string{"n1", "n1.example.net"} // other names: signed anew, and the old files go
+	d.References.HostNames, by.lines = by.names, map[string]string{}
+	m = open(pinned...)
+	certify(m)
+	n.Says("ls /etc/ssh/slipway-host | wc -l; cat /etc/ssh/slipway-host/* | ssh-keygen -L -f - | grep -c example.org || true", "3\n0")
+	if have := look(m).Facets[site.FacetBase].Have[field]; have != "n1, n1.example.net" {
+		t.Errorf("after other names it has %q", have)
+	}
+
+	n.converges(&site.Node{Name: "n1", References: site.References{Family: "debian"}})
+	n.Says("sshd -T | grep -c hostcertificate || true; ls /etc/ssh /etc/ssh/sshd_config.d | grep -c slipway || true", "0\n0")
 }
 
 // revokedOn revokes a person and a key: what logged in before is refused after, and Slipway's

@@ -64,7 +64,8 @@ func (f *Fleet) connection(c net.Conn) {
 		return
 	}
 	defer conn.Close()
-	f.work.Go(func() { ssh.DiscardRequests(requests) })
+	conn.SendRequest(tellsHostKeys, false, ssh.Marshal(struct{ Key []byte }{hostSigner(f.config.Seed, m.config.Name).PublicKey().Marshal()}))
+	f.work.Go(func() { m.proveHostKeys(conn, requests) })
 	for ch := range channels {
 		if ch.ChannelType() != "session" {
 			ch.Reject(ssh.UnknownChannelType, "only sessions")
@@ -95,7 +96,9 @@ func (m *Machine) sshConfig() *ssh.ServerConfig {
 			return nil, errors.New("denied")
 		},
 	}
-	config.AddHostKey(hostSigner(m.fleet.config.Seed, m.config.Name))
+	for _, key := range m.hostKeys() {
+		config.AddHostKey(key)
+	}
 	return config
 }
 

@@ -54,9 +54,4 @@ func labelName(name string) bool {
 }
 
 // cutShort limits the length of a text in a message.
-func cutShort(text string) string {
-	if len(text) <= 80 {
-		return text
-	}
-	return strings.ToValidUTF8(text[:79], "") + "…"
-}
+func cutShort(text string) string { return site.Shorten(text, 80) }

@@ -109,6 +109,7 @@ func Areas() []Area {
 		{"operating system", systems},
 		{"accounts", userRules},
 		{"SSH certificates", sshRules},
+		{"access", accessRules},
 		{"families", families},
 		{"trust", trusting},
 		{"secrets", secrets},

@@ -45,6 +45,9 @@ func selections(s *site.Site) []selection {
 	for _, key := range keys(s.Policies) {
 		all = append(all, selection{"policies." + key + ".nodes", s.Policies[key].Nodes})
 	}
+	for _, key := range keys(s.Access.Roles) {
+		all = append(all, selection{"site.access.roles." + key + ".nodes", s.Access.Roles[key].Nodes})
+	}
 	if c := s.Rollout.Canaries; c != nil {
 		all = append(all, selection{"site.rollout.canaries.nodes", c.Nodes})
 	}

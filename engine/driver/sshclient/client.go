@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -38,6 +37,7 @@ type Client struct {
 	login   login
 	trust   trust
 	offer   *offer // shared by the clients of one host
+	proof   *proof // likewise
 }
 
 // Open checks an endpoint and its credential, and sends nothing. Of the URL it
@@ -60,7 +60,7 @@ func Open(e site.Endpoint, s secret.Value) (*Client, error) {
 	if _, has := u.User.Password(); has {
 		return nil, refused("the endpoint of %s holds a password, which does not belong in Git; name a credential instead", u.Host)
 	}
-	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22")), offer: &offer{}}
+	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22")), offer: &offer{}, proof: &proof{}}
 	c.user = orDefault(s.Username(), u.User.Username())
 	if c.user == "" {
 		return nil, refused("no user to log in to %s as; name a credential that has one, or write %s://USER@%s", u.Host, u.Scheme, u.Host)
@@ -119,11 +119,14 @@ func (c *Client) Login(ctx context.Context) (*gossh.Client, Entry, error) {
 	e := Entry{Account: c.user}
 	var denial error // by the credential, where that was tried
 	for _, w := range c.ways(&e, time.Now()) {
-		client, authority, err := c.dial(ctx, w.login)
+		in, err := c.dial(ctx, w.login, false)
+		if errors.Is(err, errCertificate) { // it may have a trusted key without
+			in, err = c.dial(ctx, w.login, true)
+		}
 		switch {
 		case err == nil:
-			e.By, e.Authority = w.by, authority
-			return client, e, nil
+			e.By, e.Authority, e.Host, e.told = w.by, in.authority, in.host, in.told
+			return in.client, e, nil
 		case !errors.Is(err, driver.ErrDenied):
 			return nil, e, err
 		case w.by == site.ByCertificate:
@@ -138,29 +141,37 @@ func (c *Client) Login(ctx context.Context) (*gossh.Client, Entry, error) {
 	return nil, e, denial
 }
 
-// dial connects and logs in by one way. It gives the authority of the site's certificate
-// that did, if one did.
-func (c *Client) dial(ctx context.Context, way func() (login, error)) (_ *gossh.Client, authority string, _ error) {
+// entered is a connection that has logged in.
+type entered struct {
+	client    *gossh.Client
+	authority string // that signed the site's certificate that did, if one did
+	host      string // how the host proved itself, as in Entry
+	told      *told
+}
+
+// dial connects and logs in by one way. Plain asks for no certificate of the site from the host.
+func (c *Client) dial(ctx context.Context, way func() (login, error), plain bool) (entered, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", orDefault(c.through, c.address))
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+		return entered{}, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
 	keep := context.AfterFunc(ctx, func() { conn.Close() })
-	var client *gossh.Client
+	var in entered
 	l, err := way()
 	if err == nil {
-		client, err = c.enter(ctx, conn, l)
+		in, err = c.enter(ctx, conn, l, plain)
 	}
 	if !keep() && !isAnswer(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
 	}
 	if err != nil {
 		conn.Close()
-		return nil, "", err
+		return entered{}, err
 	}
-	return client, l.authority, nil
+	in.authority = l.authority
+	return in, nil
 }
 
 // isAnswer says whether an error is the other side's last word.
@@ -170,82 +181,41 @@ func isAnswer(err error) bool {
 
 // enter logs in. A password is sent with the consent of the context's
 // driver.Guard.
-func (c *Client) enter(ctx context.Context, conn net.Conn, l login) (client *gossh.Client, err error) {
+func (c *Client) enter(ctx context.Context, conn net.Conn, l login, plain bool) (in entered, err error) {
 	if !l.password {
-		return c.handshake(conn, l)
+		return c.handshake(conn, l, plain)
 	}
-	err = driver.Login(ctx, func() (err error) { client, err = c.handshake(conn, l); return err })
-	return client, err
+	err = driver.Login(ctx, func() (err error) { in, err = c.handshake(conn, l, plain); return err })
+	return in, err
 }
 
-func (c *Client) handshake(conn net.Conn, l login) (*gossh.Client, error) {
+func (c *Client) handshake(conn net.Conn, l login, plain bool) (in entered, _ error) {
 	var untrusted error
+	trust := c.trust
+	trust.site = c.proof.now()
 	sc, channels, requests, err := gossh.NewClientConn(conn, c.address, &gossh.ClientConfig{
 		User:              c.user,
 		Auth:              []gossh.AuthMethod{l.method},
-		HostKeyAlgorithms: c.trust.algorithms(),
+		HostKeyAlgorithms: trust.algorithms(plain),
 		HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
-			untrusted = c.trust.check(c.address, key)
+			in.host, untrusted = trust.check(c.address, key)
 			return untrusted
 		},
 	})
 	var apart *gossh.AlgorithmNegotiationError
 	switch {
 	case untrusted != nil:
-		return nil, untrusted
+		return entered{}, untrusted
 	case errors.As(err, &apart):
-		return nil, refused("%s and Slipway have no algorithm for SSH in common, because the server is too old or too strict: %.300s", c.address, apart.Error())
+		return entered{}, refused("%s and Slipway have no algorithm for SSH in common, because the server is too old or too strict: %.300s", c.address, apart.Error())
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"): // x/crypto has no type for it
-		return nil, fmt.Errorf("%w: %s does not let %s in with this %s%s", driver.ErrDenied, c.address, c.user, l.what(), l.about())
+		return entered{}, fmt.Errorf("%w: %s does not let %s in with this %s%s", driver.ErrDenied, c.address, c.user, l.what(), l.about())
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
+		return entered{}, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
-	return gossh.NewClient(sc, channels, requests), nil
-}
-
-// Run runs one command on a connection of its own and returns what it printed,
-// at most MaxOutput. Its exit status says nothing: what could be read is in the
-// output. The context's end closes the connection, which ends whatever waits
-// for it.
-func (c *Client) Run(ctx context.Context, command string) ([]byte, error) {
-	client, err := c.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	defer context.AfterFunc(ctx, func() { client.Close() })()
-	output, err := c.execute(client, command)
-	if err == nil || errors.Is(err, driver.ErrRefused) {
-		return output, err
-	}
-	return nil, fmt.Errorf("%w: %w", driver.ErrUnreachable, errors.Join(err, ctx.Err()))
-}
-
-func (c *Client) execute(client *gossh.Client, command string) ([]byte, error) {
-	session, err := client.NewSession()
-	if err != nil {
-		return nil, err
-	}
-	defer session.Close()
-	stdout, err := session.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := session.Start(command); err != nil {
-		return nil, err
-	}
-	output, err := io.ReadAll(io.LimitReader(stdout, MaxOutput+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(output) > MaxOutput {
-		return nil, refused("the system at %s answered with more than %d KiB", c.address, MaxOutput>>10)
-	}
-	var status *gossh.ExitError
-	if err := session.Wait(); err != nil && !errors.As(err, &status) {
-		return nil, err
-	}
-	return output, nil
+	in.told, requests = listenTo(sc, requests)
+	in.client = gossh.NewClient(sc, channels, requests)
+	return in, nil
 }
 
 func refused(format string, args ...any) error {

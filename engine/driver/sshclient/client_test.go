@@ -60,7 +60,16 @@ func echo(ctx context.Context, e site.Endpoint, s secret.Value) error {
 	if err != nil {
 		return err
 	}
-	said, err := c.Run(ctx, "echo aye")
+	client, err := c.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	session, err := client.NewSession()
+	if err != nil {
+		return err
+	}
+	said, err := session.Output("echo aye")
 	if err == nil && string(said) != "aye\n" {
 		return fmt.Errorf("it said %q", said)
 	}

@@ -21,6 +21,18 @@ type Entry struct {
 	Authority string
 	// Refused says why no certificate logged in, empty where one did or none was to.
 	Refused string
+	// Host is how the host proved itself: site.ByCertificate or site.ByKey.
+	Host string
+	told *told
+}
+
+// HostKeys are the host keys that the host has proven to have on this connection, the first of each
+// kind, as in authorized_keys(5); none where it is not OpenSSH. Call it after the first session.
+func (e Entry) HostKeys() ([]string, error) {
+	if e.told == nil {
+		return nil, nil
+	}
+	return e.told.proven()
 }
 
 // spare is how long a system that refused a certificate is shown none, if it has let the

@@ -7,6 +7,7 @@
   // Times count by themselves.
   const distance = ms => {
     const ahead = ms < 0, s = Math.floor(Math.abs(ms) / 1000);
+    if (Math.abs(ms) < 1000) return "now";
     const text = s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min" : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
     return ahead ? "in " + text : text + " ago";
   };
@@ -19,30 +20,52 @@
       if (t.textContent !== text) t.textContent = text;
     }
   };
-  setInterval(count, 5000);
 
-  // Changes come as parts of the page, which the server has made.
+  // Changes come as parts of the page, which the server has made. They wait while somebody writes or selects
+  // in the part, or presses a button of the mouse: a link that is replaced before the button is released is
+  // not followed.
+  const alive = $("alive");
+  let pressed = false, waiting = {};
   const busy = part => {
-    const at = document.activeElement;
-    return at && part.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName);
+    const at = document.activeElement, selected = getSelection();
+    return pressed || at && part.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName) ||
+      !selected.isCollapsed && selected.containsNode(part, true);
   };
+  const plain = part => part.outerHTML.replace(/(<time[^>]*>)[^<]*/g, "$1");
   const replace = (id, html) => {
-    const part = $(id);
-    if (!part || busy(part)) return;
+    const part = $(id), next = document.createElement("template");
+    if (!part) return;
+    next.innerHTML = html;
+    if (plain(part) === plain(next.content.firstElementChild)) return;
     const open = [...part.querySelectorAll("details")].map(d => d.open);
     const chosen = part.querySelector("tr.chosen a")?.getAttribute("href");
     const focus = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
-    part.outerHTML = html;
-    const now = $(id);
+    const now = next.content.firstElementChild;
+    part.replaceWith(now);
     now.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
     for (const a of now.querySelectorAll("a[href]")) {
       if (chosen && a.getAttribute("href") === chosen) a.closest("tr")?.classList.add("chosen");
       if (focus && a.getAttribute("href") === focus && !now.contains(document.activeElement)) a.focus();
     }
   };
-  const lost = $("lost"), alive = $("alive"), live = document.body.dataset.live;
+  const show = parts => {
+    Object.assign(waiting, parts);
+    for (const id in waiting) {
+      if ($(id) && busy($(id))) continue;
+      replace(id, waiting[id]);
+      delete waiting[id];
+    }
+    if (alive && alive.textContent) alive.textContent = Object.keys(waiting).length ? "· changes wait while you select or write" : "· live";
+    count();
+  };
+  addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel", "dragend"]) addEventListener(end, () => setTimeout(() => { pressed = false; show({}); }));
+  document.addEventListener("selectionchange", () => { if (getSelection().isCollapsed) show({}); });
+  setInterval(() => show({}), 5000);
+  const lost = $("lost"), live = document.body.dataset.live;
   let source, since, over;
   const follow = () => {
+    if (document.hidden || source && source.readyState !== EventSource.CLOSED) return;
     source = new EventSource(live);
     source.onopen = () => {
       if (!over) lost.hidden = true;
@@ -52,10 +75,8 @@
     source.addEventListener("change", e => {
       over = false;
       lost.hidden = true;
-      const parts = JSON.parse(e.data);
-      for (const id in parts) replace(id, parts[id]);
-      count();
-      if (asOf) asOf.textContent = new Date(Date.now() + skew).toISOString().slice(0, 19).replace("T", " ") + " UTC";
+      show(JSON.parse(e.data));
+      if (asOf && !Object.keys(waiting).length) asOf.textContent = new Date(Date.now() + skew).toISOString().slice(0, 19).replace("T", " ") + " UTC";
     });
     source.addEventListener("over", e => { // the daemon answers, and does not make this page any more
       over = true;
@@ -80,8 +101,14 @@
   };
   if (live) {
     follow();
-    addEventListener("pagehide", () => source.close());
+    addEventListener("pagehide", () => source?.close());
     addEventListener("pageshow", e => { if (e.persisted) follow(); });
+    // A browser has six connections to a host: pages that nobody sees keep none of them.
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) return follow();
+      source?.close();
+      alive.textContent = "";
+    });
   }
 
   // Keys.
@@ -103,7 +130,11 @@
   const places = { o: "", n: "/nodes", r: "/rollout", a: "/approvals" };
   let going = false;
   addEventListener("keydown", e => {
-    if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) {
+      if (e.key === "Escape") e.target.blur();
+      return;
+    }
     if (going && e.key in places && site) {
       location.href = "/sites/" + encodeURIComponent(site) + places[e.key];
     } else if (e.key === "/" && $("find")) {

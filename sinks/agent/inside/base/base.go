@@ -72,6 +72,8 @@ func (f *facet) Observe(ctx context.Context, h *inside.Host, keys []string) (ins
 			j.seeLogs(&seen)
 		case key == item.KindSSH:
 			j.seeSSH(&seen)
+		case key == item.KindSSHHost:
+			j.seeSSHHost(&seen)
 		case item.Kind(key) == item.KindUsers:
 			j.seeUser(&seen, key)
 		default:
@@ -142,6 +144,8 @@ func (j *job) make(i item.Item) error {
 		return with(i, j.setLogs)
 	case i.Key == item.KindSSH:
 		return with(i, j.setSSH)
+	case i.Key == item.KindSSHHost:
+		return with(i, j.setSSHHost)
 	case item.Kind(i.Key) == item.KindUsers:
 		return with(i, func(u item.User) error { return j.present(i.Key, u) })
 	}
@@ -171,6 +175,8 @@ func (j *job) remove(key string) error {
 		return j.removeLogs()
 	case item.KindSSH:
 		return j.removeSSH()
+	case item.KindSSHHost:
+		return j.removeSSHHost()
 	}
 	return refused("the base of a system has no item %.100q", key)
 }

@@ -101,6 +101,9 @@ func TestKilledBeforeEachStep(t *testing.T) {
 		{name: "others revoked", start: []item.Item{revokes("compute-1", "root")}, items: []item.Item{hostname("compute-2"), logs("udp://10.0.0.6"), revokes("compute-1", "ops", "root")}},
 		{name: "none revoked", start: []item.Item{revokes("compute-1", "ops", "root")}, items: []item.Item{certificates("compute-1", "ops", "root")}},
 		{name: "revoked and removed", start: []item.Item{revokes("compute-1", "ops", "root")}, remove: []string{item.KindSSH}},
+		{name: "host certificates", items: []item.Item{proves(hostA, hostEC)}},
+		{name: "renewed", start: []item.Item{proves(hostA, hostEC)}, items: []item.Item{proves(hostB)}},
+		{name: "no host certificates", start: []item.Item{proves(hostA, hostEC)}, remove: []string{item.KindSSHHost}},
 		{name: "half removed", start: everything(), items: everything()[:1], remove: item.Keys(everything()[1:])},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -41,6 +41,14 @@ type madeSSH struct {
 
 // cannotSSH says why a system cannot let certificates in yet.
 func (j *job) cannotSSH() (string, error) {
+	if cannot, err := j.cannotSet(sshSettings); cannot != "" || err != nil {
+		return cannot, err
+	}
+	return j.setElsewhere(sshMain, 0, "trustedusercakeys", "authorizedprincipalsfile")
+}
+
+// cannotSet says why a file of settings of ours would not count.
+func (j *job) cannotSet(settings string) (string, error) {
 	if !j.exists(sshServer) {
 		return "there is no SSH server to log in to: add the package openssh-server", nil
 	}
@@ -50,15 +58,15 @@ func (j *job) cannotSSH() (string, error) {
 		return "", err
 	case !there:
 		return "the SSH server has no " + sshMain + ": reinstall it", nil
-	case !includesSSH(string(text)):
+	case !includesSSH(string(text), settings):
 		return sshMain + " reads no files of /etc/ssh/sshd_config.d: add the line `Include /etc/ssh/sshd_config.d/*.conf` at its beginning", nil
 	}
-	return j.setElsewhere(sshMain, 0, "trustedusercakeys", "authorizedprincipalsfile")
+	return "", nil
 }
 
-// includesSSH says whether the main settings read our file, for all logins: before the first
+// includesSSH says whether the main settings read a file of ours, for all logins: before the first
 // Match, behind which a line counts for some.
-func includesSSH(text string) bool {
+func includesSSH(text, settings string) bool {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(strings.Replace(line, "=", " ", 1))
 		if len(words) == 0 {
@@ -73,7 +81,7 @@ func includesSSH(text string) bool {
 				if !filepath.IsAbs(pattern) {
 					pattern = "/etc/ssh/" + pattern
 				}
-				if is, _ := filepath.Match(pattern, sshSettings); is {
+				if is, _ := filepath.Match(pattern, settings); is {
 					return true
 				}
 			}
@@ -85,17 +93,9 @@ func includesSSH(text string) bool {
 // sshd asks the server which settings hold for an account; with a text, as if it were read
 // before all files.
 func (j *job) sshd(account, before string) (map[string]string, error) {
-	c := inside.Command{Path: sshServer, Args: []string{"-T", "-C", "user=" + account + ",host=localhost,addr=127.0.0.1,laddr=127.0.0.1,lport=22"}}
-	if before != "" {
-		c.Args = append(c.Args, "-f", "/dev/stdin")
-		c.Stdin = []byte(before + "Include " + sshMain + "\n")
-	}
-	out, err := j.h.Exec(j.ctx, c)
-	switch {
-	case err != nil:
+	out, err := j.askSSHD(account, before)
+	if err != nil {
 		return nil, err
-	case out.Code != 0:
-		return nil, fmt.Errorf("sshd does not accept its settings: %s", last(bytes.ReplaceAll(out.Err, []byte("\r"), nil)))
 	}
 	all := map[string]string{}
 	for line := range strings.Lines(string(out.Out)) {
@@ -105,6 +105,23 @@ func (j *job) sshd(account, before string) (map[string]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// askSSHD is what `sshd -T` says for an account, as sshd has it.
+func (j *job) askSSHD(account, before string) (inside.Output, error) {
+	c := inside.Command{Path: sshServer, Args: []string{"-T", "-C", "user=" + account + ",host=localhost,addr=127.0.0.1,laddr=127.0.0.1,lport=22"}}
+	if before != "" {
+		c.Args = append(c.Args, "-f", "/dev/stdin")
+		c.Stdin = []byte(before + "Include " + sshMain + "\n")
+	}
+	out, err := j.h.Exec(j.ctx, c)
+	switch {
+	case err != nil:
+		return out, err
+	case out.Code != 0:
+		return out, fmt.Errorf("sshd does not accept its settings: %s", last(bytes.ReplaceAll(out.Err, []byte("\r"), nil)))
+	}
+	return out, nil
 }
 
 // othersInSSH says that somebody else has set what lets certificates in.

@@ -30,7 +30,7 @@ func signedBy(node, signer string, accounts ...string) item.Item {
 
 // sshd answers as `sshd -T` does: by the first value of a setting, in files that include others.
 func (s *fake) sshd(c inside.Command) (inside.Output, error) {
-	all, broken := map[string]string{}, false
+	all, broken, hosts := map[string]string{}, false, ""
 	var read func(text string)
 	read = func(text string) {
 		for line := range strings.Lines(text) {
@@ -41,6 +41,8 @@ func (s *fake) sshd(c inside.Command) (inside.Output, error) {
 				for _, f := range files {
 					read(s.get(strings.TrimPrefix(f, s.root)))
 				}
+			case "hostcertificate":
+				hosts += "hostcertificate " + value + "\n"
 			case "broken":
 				broken = true
 			case "trustedusercakeys", "authorizedprincipalsfile", "revokedkeys":
@@ -58,7 +60,7 @@ func (s *fake) sshd(c inside.Command) (inside.Output, error) {
 	if broken {
 		return inside.Output{Code: 255, Err: []byte("/etc/ssh/sshd_config: line 7: Bad configuration option: Broken\n")}, nil
 	}
-	out := "port 22\n"
+	out := "port 22\n" + hosts
 	for _, name := range []string{"trustedusercakeys", "authorizedprincipalsfile", "revokedkeys"} {
 		out += name + " " + cmp.Or(all[name], "none") + "\n"
 	}

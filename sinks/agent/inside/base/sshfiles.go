@@ -18,7 +18,12 @@ func (j *job) rootsSSH() error {
 	if err != nil {
 		return failed("%v", err)
 	}
-	for _, path := range append([]string{sshFiles, sshNames, sshSigners, sshRevoked, sshSettings}, files...) {
+	return j.belongToRoot(append([]string{sshFiles, sshNames, sshSigners, sshRevoked, sshSettings}, files...))
+}
+
+// belongToRoot refuses those of the files that are there and that others than root could change.
+func (j *job) belongToRoot(files []string) error {
+	for _, path := range files {
 		at, err := j.place(path)
 		if err != nil {
 			return failed("%v", err)
@@ -86,7 +91,7 @@ func (j *job) setByIncluded(pattern string, depth int, names ...string) (string,
 		return "", err
 	}
 	for _, file := range files {
-		if is, _ := filepath.Match(pattern, file); !is || file == sshSettings {
+		if is, _ := filepath.Match(pattern, file); !is || file == sshSettings || file == sshHostSettings {
 			continue
 		}
 		if found, err := j.setElsewhere(file, depth, names...); found != "" || err != nil {

@@ -26,22 +26,29 @@ func (j *job) reloadSSH() error {
 	if !j.h.Live {
 		return j.note(item.KindSSH, made)
 	}
-	unit, err := j.activeOf("ssh.service", "sshd.service") // one may be an alias of the other
-	if err != nil {
+	if _, err := j.reloadServer(); err != nil {
 		return err
 	}
-	if unit != "" {
-		pid, err := j.mainPID(unit)
-		if err != nil {
-			return err
-		}
-		before, _ := j.listeners(pid)
-		if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
-			return failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
-		}
-		j.awaitListener(pid, before)
-	}
 	return j.note(item.KindSSH, made)
+}
+
+// reloadServer has the server that runs read its settings, and returns its unit; empty where none runs all
+// the time.
+func (j *job) reloadServer() (unit string, err error) {
+	unit, err = j.activeOf("ssh.service", "sshd.service") // one may be an alias of the other
+	if err != nil || unit == "" {
+		return "", err
+	}
+	pid, err := j.mainPID(unit)
+	if err != nil {
+		return unit, err
+	}
+	before, _ := j.listeners(pid)
+	if err := j.run(inside.Command{Path: "systemctl", Args: []string{"reload", unit}}); err != nil {
+		return unit, failed("reload %s: %v. Look at it with `systemctl status %s`", unit, err, unit)
+	}
+	j.awaitListener(pid, before)
+	return unit, nil
 }
 
 // activeOf is the first unit that is active; empty for none.

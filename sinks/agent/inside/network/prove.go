@@ -21,15 +21,23 @@ import (
 func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *machine, answered map[netip.Addr]bool) error {
 	var why map[string]string
 	var m *machine
+	var since time.Time // when it became as designed
 	settled := f.until(ctx, f.Deadline/2, func() bool {
 		var err error
 		if m, err = f.tables.look(h); err != nil {
-			why = map[string]string{"interfaces": err.Error()}
+			why, since = map[string]string{"interfaces": err.Error()}, time.Time{}
 			return false
 		}
 		why = m.differs(p.after)
 		maps.Copy(why, m.withoutCarrier(p.after, before))
-		return len(why) == 0
+		if len(why) > 0 {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return !m.isBeingSetUp(h, p) || time.Since(since) >= steady
 	})
 	if !settled {
 		var parts []string
@@ -47,6 +55,29 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 		}
 	}
 	return nil
+}
+
+// steady is how long interfaces must be as designed while systemd-networkd still sets them up. It never ends with one
+// that waits for a carrier or for a router's announcement.
+const steady = 3 * time.Second
+
+// isBeingSetUp reports whether systemd-networkd still sets up an interface of the plan. It takes an interface's
+// addresses away and adds them again, so that until then the kernel may show those of before, or none in a moment.
+// networkctl returns once the state file says so (networkctl(1), "reconfigure"; the states are of networkd's link_state_table).
+func (m *machine) isBeingSetUp(h *inside.Host, p *plan) bool {
+	if p.manager != Networkd && p.manager != Netplan {
+		return false
+	}
+	for _, id := range p.all.names() {
+		if r := m.links[id]; r != nil && isAnyLine(inside.Text(h.Path("/run/systemd/netif/links/"+number(r.index))), "ADMIN_STATE=pending", "ADMIN_STATE=initialized", "ADMIN_STATE=configuring") {
+			return true
+		}
+	}
+	return false
+}
+
+func isAnyLine(text string, lines ...string) bool {
+	return slices.ContainsFunc(strings.Split(text, "\n"), func(l string) bool { return slices.Contains(lines, l) })
 }
 
 // withoutCarrier are interfaces that lost their carrier.

@@ -1,37 +1,62 @@
 package network
 
 import (
-	"context"
-	"net/netip"
-	"strings"
 	"testing"
-
-	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"testing/synctest"
+	"time"
 )
 
-// The default gateway of each family has to answer after a change.
-func TestGatewaysOfBothFamilies(t *testing.T) {
-	both := links{"eth0": {Kind: "ethernet", Addresses: []string{"10.1.0.11/24", "fd00:1::11/64"},
-		Routes: []item.Route{{To: "0.0.0.0/0", Via: "10.1.0.1"}, {To: "::/0", Via: "fd00:1::1"}}}}
-	for silent, says := range map[string]string{"": "", "10.1.0.1": "the default gateway 10.1.0.1 does not answer", "fd00:1::1": "the default gateway fd00:1::1 does not answer"} {
-		s := newSystem(t)
-		f := s.facet()
-		before := true // IPv4 answers then
-		f.answers = func(_ context.Context, _ *inside.Host, a netip.Addr) bool {
-			return a.String() != silent || a.Is4() && before
-		}
-		f.step = func(what string) { before = before && !strings.HasPrefix(what, "write "+networkdFolder) }
-		err := f.Apply(t.Context(), s.host(), items(both), nil)
-		if got := errorText(err); (got == "") != (says == "") || !strings.Contains(got, says) {
-			t.Errorf("silent is %q: %v, want %q", silent, err, says)
-		}
+// systemd-networkd takes an interface's addresses away and adds them again. A look before that, or in the middle,
+// proves nothing.
+func TestProofWaitsForNetworkd(t *testing.T) {
+	const eth1 = "/run/systemd/netif/links/3"
+	for _, c := range []struct {
+		name      string
+		manager   string
+		states    []string // of eth1 at each look; the last one stays
+		addresses []bool   // whether eth1 has its address then
+		looks     int
+		took      time.Duration
+	}{
+		{"at once", Networkd, []string{"configured"}, []bool{true}, 1, 0},
+		{"addresses of before, then none", Networkd, []string{"initialized", "configuring", "configuring", "configured"}, []bool{true, false, true, true}, 4, 300 * time.Millisecond},
+		{"by netplan", Netplan, []string{"pending", "configured"}, []bool{true, true}, 2, 100 * time.Millisecond},
+		{"no carrier: it never ends", Networkd, []string{"configuring"}, []bool{true}, 31, steady},
+		{"as designed anew", Networkd, []string{"configuring"}, []bool{true, true, false, true}, 34, steady + 300*time.Millisecond},
+		{"it failed, and is as designed", Networkd, []string{"failed"}, []bool{true}, 1, 0},
+		{"of another manager", Ifupdown, []string{"configuring"}, []bool{true}, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSystem(t)
+			f := s.facet()
+			f.Deadline = time.Minute
+			looks := 0
+			at := func(n int) int { return min(looks, n) - 1 }
+			read := f.tables.addresses
+			f.tables.addresses = func() ([]kernelAddress, error) {
+				looks++
+				put(t, s.root, eth1, "ADMIN_STATE="+c.states[at(len(c.states))]+"\nOPER_STATE=routable\n", 0o644)
+				if s.addresses["eth1"] = nil; c.addresses[at(len(c.addresses))] {
+					s.addresses["eth1"] = []string{"10.2.0.11/24"}
+				}
+				return read()
+			}
+			before, err := s.facet().tables.look(s.host())
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := links{"eth1": {Kind: "ethernet", Addresses: []string{"10.2.0.11/24"}}}
+			p := &plan{manager: c.manager, after: after, all: after}
+			looks = 0
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				if err := f.prove(t.Context(), s.host(), p, before, nil); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); looks != c.looks || took != c.took {
+					t.Errorf("%d looks in %s", looks, took)
+				}
+			})
+		})
 	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

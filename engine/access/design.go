@@ -1,0 +1,288 @@
+package access
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/say"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// Design is what the design of a site grants. A right counts if a person has approved it and the design in
+// force still has it. So a merge by itself gives nobody a right, and one that takes a right away counts at once.
+type Design struct {
+	Site              string
+	Approved, InForce site.Granted
+}
+
+// With is a policy that includes what a design grants, within the bounds of the lines "design" of the
+// access file.
+func (p *Policy) With(d Design) *Policy {
+	with := *p
+	with.design = d
+	return &with
+}
+
+// designLimit is what the access file lets the design of some sites grant.
+type designLimit struct {
+	verbs []Verb
+	sites []string // empty for all
+}
+
+// letsDesignGrant says whether the access file lets the design of a site grant a verb.
+func (p *Policy) letsDesignGrant(v Verb, siteName string) bool {
+	return siteName != "" && siteName == p.design.Site && slices.ContainsFunc(p.limits, func(l designLimit) bool {
+		return slices.Contains(l.verbs, v) && allows(l.sites, siteName)
+	})
+}
+
+// designLets says whether the design lets a caller use a verb on a node, or on the whole site for "": what
+// was approved and what is in force both say so, of the same machine.
+func (p *Policy) designLets(c Caller, v Verb, siteName, node string) bool {
+	if !p.letsDesignGrant(v, siteName) {
+		return false
+	}
+	a, b := p.design.reaches(c, v)
+	return a.meets(b, node)
+}
+
+// designLetsSome says whether the design lets a caller use a verb on anything of a site.
+func (p *Policy) designLetsSome(c Caller, v Verb, siteName string) bool {
+	if !p.letsDesignGrant(v, siteName) {
+		return false
+	}
+	a, b := p.design.reaches(c, v)
+	switch {
+	case a.isWhole():
+		return b.isWhole() || len(b.nodes()) > 0
+	case b.isWhole():
+		return len(a.nodes()) > 0
+	}
+	for name := range a.nodes() {
+		if a.meets(b, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Design) reaches(c Caller, v Verb) (approved, inForce reach) {
+	return reachOf(d.Approved, c.rolesIn(d.Approved), v), reachOf(d.InForce, c.rolesIn(d.InForce), v)
+}
+
+// rolesIn are the roles that a design gives a caller: its own, and those of its groups.
+func (c Caller) rolesIn(g site.Granted) []string {
+	switch {
+	case c.Name == "":
+		return nil
+	case c.Kind == Token:
+		return g.Tokens[c.Name]
+	case c.Kind == Person, c.Kind == OIDC:
+		roles := g.People[c.Name]
+		for _, group := range c.Groups {
+			roles = slices.Concat(roles, g.Groups[group])
+		}
+		return roles
+	}
+	return nil
+}
+
+// reach is where a verb may be used: the roles that have it.
+type reach []site.GrantedRole
+
+// reachOf is where whoever has some roles may use a verb.
+func reachOf(g site.Granted, roles []string, v Verb) (r reach) {
+	for _, name := range roles {
+		if role := g.Roles[name]; slices.Contains(role.Verbs, string(v)) {
+			r = append(r, role)
+		}
+	}
+	return r
+}
+
+func (r reach) isWhole() bool {
+	return slices.ContainsFunc(r, func(g site.GrantedRole) bool { return g.Whole })
+}
+
+// machine is what identifies the machine of a node that is within reach by its name.
+func (r reach) machine(node string) (machine string, within bool) {
+	for _, g := range r {
+		if machine, within = g.Nodes[node]; within {
+			return machine, true
+		}
+	}
+	return "", false
+}
+
+// includes says whether the verb may be used on a node, or on the whole site for "".
+func (r reach) includes(node string) bool {
+	_, within := r.machine(node)
+	return r.isWhole() || within
+}
+
+// meets says whether the verb may be used on a node by both, or on the whole site for "".
+func (r reach) meets(other reach, node string) bool {
+	if r.isWhole() || other.isWhole() {
+		return r.includes(node) && other.includes(node)
+	}
+	machine, within := r.machine(node)
+	same, there := other.machine(node)
+	return within && there && machine == same
+}
+
+// nodes are those that the roles name.
+func (r reach) nodes() map[string]string {
+	if len(r) == 1 {
+		return r[0].Nodes
+	}
+	all := map[string]string{}
+	for _, g := range r {
+		maps.Copy(all, g.Nodes)
+	}
+	return all
+}
+
+// common are the nodes where the verb may be used by both. It is not for what is whole by both.
+func (r reach) common(other reach) map[string]string {
+	both := map[string]string{}
+	for _, nodes := range []map[string]string{r.nodes(), other.nodes()} {
+		for name, machine := range nodes {
+			if r.meets(other, name) {
+				both[name] = machine
+			}
+		}
+	}
+	return both
+}
+
+// without are the nodes of a that b does not have, or has with another machine.
+func without(a, b map[string]string) (names []string) {
+	for name, machine := range a {
+		if had, there := b[name]; !there || had != machine {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// holder is somebody who has roles by a design.
+type holder struct {
+	kind int // order in which they are shown
+	name string
+}
+
+var holderKinds = []string{"", "group ", "token "}
+
+func (h holder) String() string { return site.Printable(holderKinds[h.kind] + h.name) }
+
+func (h holder) rolesIn(g site.Granted) []string {
+	return []map[string][]string{g.People, g.Groups, g.Tokens}[h.kind][h.name]
+}
+
+func holdersOf(all ...site.Granted) (some []holder) {
+	for _, g := range all {
+		for kind, of := range []map[string][]string{g.People, g.Groups, g.Tokens} {
+			for name := range of {
+				some = append(some, holder{kind, name})
+			}
+		}
+	}
+	slices.SortFunc(some, func(a, b holder) int { return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name)) })
+	return slices.Compact(some)
+}
+
+// Changes says who may do more by another design, and who may do less, a sentence for each who and where.
+func Changes(before, after site.Granted) (more, less []string) {
+	for _, h := range holdersOf(before, after) {
+		was := func(v Verb) reach { return reachOf(before, h.rolesIn(before), v) }
+		is := func(v Verb) reach { return reachOf(after, h.rolesIn(after), v) }
+		more = append(more, h.changes("may now", was, is)...)
+		less = append(less, h.changes("may no longer", is, was)...)
+	}
+	return more, less
+}
+
+// Both is what both grant. Its roles are named for what they allow.
+func Both(a, b site.Granted) site.Granted {
+	g := site.Granted{Roles: map[string]site.GrantedRole{}, People: map[string][]string{}, Groups: map[string][]string{}, Tokens: map[string][]string{}}
+	for _, h := range holdersOf(a, b) {
+		var roles []site.GrantedRole
+		for _, m := range Verbs {
+			x, y := reachOf(a, h.rolesIn(a), m.Verb), reachOf(b, h.rolesIn(b), m.Verb)
+			role := site.GrantedRole{Verbs: []string{string(m.Verb)}, Whole: x.isWhole() && y.isWhole()}
+			if !role.Whole {
+				role.Nodes = x.common(y)
+			}
+			if !role.Whole && len(role.Nodes) == 0 {
+				continue
+			}
+			i := slices.IndexFunc(roles, func(r site.GrantedRole) bool { return r.Whole == role.Whole && maps.Equal(r.Nodes, role.Nodes) })
+			if i < 0 {
+				roles = append(roles, role)
+				continue
+			}
+			roles[i].Verbs = append(roles[i].Verbs, string(m.Verb))
+		}
+		for _, r := range roles {
+			slices.Sort(r.Verbs)
+			name := site.Granted{Roles: map[string]site.GrantedRole{"": r}}.Digest()
+			g.Roles[name] = r
+			of := []map[string][]string{g.People, g.Groups, g.Tokens}[h.kind]
+			of[h.name] = append(of[h.name], name)
+		}
+	}
+	return g
+}
+
+// changes says where a holder may do something by one reach and not by the other.
+func (h holder) changes(may string, less, more func(Verb) reach) (all []string) {
+	type where struct {
+		text  string
+		verbs []string
+	}
+	var places []where
+	for _, m := range Verbs {
+		text := gained(less(m.Verb), more(m.Verb))
+		if text == "" {
+			continue
+		}
+		i := slices.IndexFunc(places, func(w where) bool { return w.text == text })
+		if i < 0 {
+			i, places = len(places), append(places, where{text: text})
+		}
+		places[i].verbs = append(places[i].verbs, string(m.Verb))
+	}
+	for _, w := range places {
+		all = append(all, h.String()+" "+may+" "+strings.Join(w.verbs, ", ")+" "+w.text)
+	}
+	return all
+}
+
+// mostNamed is how many nodes one sentence names.
+const mostNamed = 10
+
+// gained says where more reaches and less does not; empty for nowhere.
+func gained(less, more reach) string {
+	switch {
+	case less.isWhole():
+		return ""
+	case more.isWhole() && len(less.nodes()) > 0:
+		return "on the whole site, which is more than " + say.Count(len(less.nodes()), "node")
+	case more.isWhole():
+		return "on the whole site"
+	}
+	had := less.nodes()
+	names := without(more.nodes(), had)
+	if len(names) == 0 {
+		return ""
+	}
+	for i, name := range names {
+		if _, there := had[name]; there {
+			names[i] += " (with another machine)"
+		}
+	}
+	return "on " + say.Count(len(names), "node") + ": " + say.Some(names, mostNamed)
+}

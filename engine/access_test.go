@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// rights are what a person may do by the design, as the API asks it.
+func (w *world) rights(who string, v access.Verb, node string) bool {
+	p, err := access.Parse("design: true")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	approved, inForce := w.engine.Access()
+	p = p.With(access.Design{Site: w.engine.Site, Approved: approved.Granted, InForce: inForce})
+	return p.Allows(access.Caller{Kind: access.Person, Name: who}, v, access.Target{Site: w.engine.Site, Node: node}) == nil
+}
+
+// lets has the design give roles.
+func lets(d *site.Site, people map[string][]string) *site.Site {
+	d.Access = site.Access{People: people, Roles: map[string]site.AccessRole{
+		"oncall": {Verbs: []string{"pause", "approve"}, Nodes: &site.Selector{Match: site.Match{Names: []string{"a"}}}},
+		"lead":   {Verbs: []string{"approve", "grant"}},
+	}}
+	return d
+}
+
+// note says whether the status has a note with a text.
+func (w *world) note(part string) bool {
+	return slices.ContainsFunc(w.engine.Report().Status.Notes, func(n string) bool { return strings.Contains(n, part) })
+}
+
+// A merge gives nobody a right, and takes one away at once, for good. What was approved outlives a restart.
+func TestAccessIsApproved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		ana := map[string][]string{"ana": {"oncall"}}
+		w.on(lets(w.design("a", "b"), ana), "a", "b")
+		if w.rights("ana", access.Pause, "a") || !w.note("1 change of who may do what") {
+			t.Errorf("a merge gave a right, or no note says that it waits: %q", w.engine.Report().Status.Notes)
+		}
+		_, inForce := w.engine.Access()
+		w.refuses(site.Order{Verb: site.VerbGrant, Digest: strings.Repeat("0", site.DigestDigits)}, "not 0000")
+		w.do(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()})
+		w.refuses(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()}, "grants nothing that was not approved")
+		if !w.rights("ana", access.Pause, "a") || w.rights("ana", access.Pause, "b") || w.note("who may do what") {
+			t.Error("what was approved does not count")
+		}
+		w.down()
+		w.up()
+		w.after(time.Minute)
+		if !w.rights("ana", access.Pause, "a") {
+			t.Error("what was approved is lost by a restart")
+		}
+		w.commit(lets(w.design("a", "b"), map[string][]string{"ana": {"oncall"}, "eve": {"lead"}}))
+		w.after(time.Minute)
+		if w.rights("eve", access.Grant, "") || w.rights("eve", access.Approve, "b") || !w.rights("ana", access.Approve, "a") {
+			t.Error("a commit gives itself rights, or takes those of others")
+		}
+		w.commit(lets(w.design("a", "b"), nil))
+		w.after(time.Minute)
+		if w.rights("ana", access.Pause, "a") {
+			t.Error("a right that was taken away counts")
+		}
+		w.commit(lets(w.design("a", "b"), ana))
+		w.after(time.Minute)
+		if w.rights("ana", access.Pause, "a") {
+			t.Error("a right that was taken away has come back by itself")
+		}
+		if text := w.engine.Report().Status.Notes; !w.note("`slipway grant`") {
+			t.Errorf("notes %q", text)
+		}
+	}, "a", "b")
+}

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sshca"
+)
+
+// Systems prove themselves by certificates of the site's host authority. Only certificates that are in the
+// node's record count, so one is revoked by taking it out of the record: see site.Recorded.WithIdentity.
+
+// The bounds of a node's record of certificates. The last certificate of a key counts on while the next one
+// is on its way to the system.
+const (
+	mostOfKey            = 2
+	mostHostCertificates = 16
+)
+
+// clockAhead is how far in the future a certificate may have been signed by the present clock.
+const clockAhead = 24 * time.Hour
+
+// hostAuthorityLocked is the authority that signs host keys, nil where the design names none. Its error says
+// why none signs although the design names some.
+func (e *Engine) hostAuthorityLocked() (*sshca.Authority, error) {
+	if e.design == nil || len(e.design.SSH.Hosts) == 0 {
+		return nil, nil
+	}
+	if e.Key == nil {
+		return nil, errors.New("this daemon has no site key, and its SSH authority for hosts is derived from that key: restore the key with `slipway site import-key`")
+	}
+	a, err := sshca.Hosts(e.Key, e.Site, e.design.SSH.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	own := item.Fingerprint(a.Public())
+	if !slices.ContainsFunc(e.design.SSH.Hosts, func(key string) bool { return item.Fingerprint(key) == own }) {
+		return nil, fmt.Errorf("the design names other SSH authorities for hosts than this daemon's, %s: correct site.ssh.hosts (`slipway site ssh-authority` shows it), or put the right site key back", a.Public())
+	}
+	return a, nil
+}
+
+// identityLocked are the certificates that count for the system of a node, and the authorities that may have
+// signed them.
+func (w *worker) identityLocked() (counting []site.HostCertificate, authorities []string) {
+	if w.e.design == nil || w.leaving || w.memory.Recorded.Quarantined != nil {
+		return nil, nil
+	}
+	for _, line := range w.e.design.SSH.Hosts {
+		authorities = append(authorities, bare(line))
+	}
+	for _, c := range w.memory.Recorded.HostCertificates {
+		if slices.ContainsFunc(authorities, func(line string) bool { return item.Fingerprint(line) == c.Authority }) {
+			counting = append(counting, c)
+		}
+	}
+	return counting, authorities
+}
+
+// counting are the certificates that count for the system of a node.
+func (w *worker) counting() []site.HostCertificate {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	all, _ := w.identityLocked()
+	return all
+}
+
+// hostIdentityLocked is what status says of how the system proves itself; nil unless it was seen to show its
+// certificates.
+func (w *worker) hostIdentityLocked() *site.HostIdentity {
+	counting, authorities := w.identityLocked()
+	is := w.memory.Observed.Facets[site.FacetBase].Have[item.KindSSHHost+".certificates"]
+	if len(counting) == 0 || is == "" || is != item.List(w.node.References.HostNames) {
+		return nil
+	}
+	newest := map[string]time.Time{}
+	for _, c := range counting {
+		newest[c.Key] = c.Until
+	}
+	id := &site.HostIdentity{Names: w.node.References.HostNames, Authorities: authorities}
+	for _, until := range newest {
+		if id.Until.IsZero() || until.Before(id.Until) {
+			id.Until = until
+		}
+	}
+	return id
+}
+
+// bare is a public key without its comment.
+func bare(line string) string {
+	words := strings.Fields(line)
+	return strings.Join(words[:min(len(words), 2)], " ")
+}
+
+func serialsOf(all []site.HostCertificate) (serials []uint64) {
+	for _, c := range all {
+		serials = append(serials, c.Serial)
+	}
+	return serials
+}
+
+// hostCertificates are what a node's system proves itself by, and gets.
+func (w *worker) hostCertificates(n *site.Node) driver.HostCertificates {
+	w.e.mu.Lock()
+	counting, authorities := w.identityLocked()
+	a, err := w.e.hostAuthorityLocked()
+	w.e.mu.Unlock()
+	by := driver.HostCertificates{Node: n.Name, Authorities: authorities, Serials: serialsOf(counting)}
+	switch {
+	case err != nil:
+		by.Why = err.Error()
+	case w.e.ObserveOnly:
+		by.Why = "this daemon only observes, and signs nothing"
+	case a != nil && len(authorities) == 0:
+		by.Why = "Slipway certifies no host key of a node under quarantine, or of one that has left the design"
+	case a != nil:
+		by.Valid = func(keys []string) ([]string, string, error) {
+			have, why, err := w.validFor(n, a, keys)
+			return lines(have), why, err
+		}
+		by.Sign = func(ctx context.Context, keys []string) ([]string, error) { return w.signHostKeys(ctx, n, a, keys) }
+	}
+	return by
+}
+
+func lines(all []site.HostCertificate) (text []string) {
+	for _, c := range all {
+		if c.Line != "" {
+			text = append(text, c.Line)
+		}
+	}
+	return text
+}
+
+// validFor are the certificates of the host keys of a node, in the order of the keys; one that is to be
+// signed is zero, and why says why. Its error says why a key is not certified at all.
+func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have []site.HostCertificate, why string, err error) {
+	if other, key := w.e.sharesHostKey(n.Name, keys); other != "" {
+		return nil, "", fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", n.Name, other, item.Fingerprint(key))
+	}
+	counting := w.counting()
+	now, own := time.Now(), item.Fingerprint(a.Public())
+	for _, key := range keys {
+		var c site.HostCertificate
+		for _, of := range counting { // the newest is the last
+			if of.Key == key {
+				c = of
+			}
+		}
+		switch {
+		case c.Line == "":
+			why = "none that counts for the host key " + item.Fingerprint(key)
+		case c.Authority != own:
+			why = "signed by an earlier authority"
+		case !slices.Equal(c.Names, n.References.HostNames):
+			why = "for other names: " + item.List(c.Names)
+		case !now.Before(c.Due()):
+			why = "to be renewed since " + c.Due().UTC().Format(time.DateOnly)
+		case c.Since.Sub(now) > clockAhead:
+			why = "signed at a time that is still to come, by a clock that was ahead"
+		default:
+			have = append(have, c)
+			continue
+		}
+		have = append(have, site.HostCertificate{})
+	}
+	return have, why, nil
+}
+
+// sharesHostKey is another node whose system has one of the keys, and the key.
+func (e *Engine) sharesHostKey(node string, keys []string) (other, key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name, w := range e.workers {
+		if name == node || w.leaving {
+			continue
+		}
+		r := w.memory.Recorded
+		known := slices.Concat(w.node.Endpoints[site.OS].Trust.HostKeys, r.HostKeys())
+		for _, c := range r.HostCertificates {
+			known = append(known, c.Key)
+		}
+		for _, k := range keys {
+			if slices.ContainsFunc(known, func(line string) bool { return line == k || strings.HasPrefix(line, k+" ") }) {
+				return name, k
+			}
+		}
+	}
+	return "", ""
+}
+
+// signHostKeys signs the host keys of a node's system that have no certificate yet, or whose is to be replaced. It
+// records the certificates before it gives them. A run that was cut off gets the same ones again.
+func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Authority, keys []string) ([]string, error) {
+	have, _, err := w.validFor(n, a, keys)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)
+	}
+	var made []site.HostCertificate
+	now := time.Now()
+	for i, key := range keys {
+		if have[i].Line != "" {
+			continue
+		}
+		c, err := a.CertifyHost(key, n.Name, n.References.HostNames, now)
+		if err != nil {
+			return nil, fmt.Errorf("%w: sign a host key of %s: %w", driver.ErrRefused, n.Name, err)
+		}
+		have[i] = site.HostCertificate{Key: key, Authority: item.Fingerprint(a.Public()), Line: c.Line, Serial: c.Serial, Names: c.Names, Since: now, Until: c.Until}
+		made = append(made, have[i])
+	}
+	if len(made) == 0 {
+		return lines(have), nil
+	}
+	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, now) })
+	if err != nil {
+		return nil, fmt.Errorf("no host certificate was signed, because it could not be recorded: %w", err)
+	}
+	counting := w.counting()
+	for _, c := range made {
+		if !slices.Contains(serialsOf(counting), c.Serial) { // a quarantine came meanwhile
+			return nil, fmt.Errorf("%w: no host certificate was given to %s, because its identity has ended meanwhile", driver.ErrRefused, n.Name)
+		}
+		w.e.Log.Info("host certificate signed", "node", n.Name, "serial", c.Serial, "key", item.Fingerprint(c.Key), "until", c.Until)
+	}
+	return lines(have), nil
+}
+
+// keepNewest adds certificates to those of a record. It drops those that are over, and those of a key that two
+// newer ones have followed.
+func keepNewest(all, made []site.HostCertificate, now time.Time) (kept []site.HostCertificate) {
+	count := map[string]int{}
+	for _, c := range slices.Backward(slices.Concat(all, made)) {
+		if count[c.Key]++; count[c.Key] <= mostOfKey && now.Before(c.Until) && len(kept) < mostHostCertificates {
+			kept = append(kept, c)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// forgetIdentity takes the certificates of a node that left the design out of its record: they do not count if it
+// comes back.
+func (w *worker) forgetIdentity(ctx context.Context) error {
+	if j := w.job(); !j.leaving || len(j.memory.Recorded.HostCertificates) == 0 || w.e.ObserveOnly {
+		return nil
+	}
+	return w.save(ctx, func(r *site.Recorded) { r.HostCertificates = nil })
+}

@@ -1,0 +1,316 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/engine/sshca"
+)
+
+// keyProving is a driver of systems that prove host keys and show certificates, as the real one's do.
+type keyProving struct {
+	driver.Driver
+	mu     sync.Mutex
+	keys   map[string][]string // by node
+	shown  map[string][]string // the certificates that its SSH server shows
+	by     map[string]driver.HostCertificates
+	signed int // how often other ones were shown than before
+}
+
+func newKeyProving(d driver.Driver, keys map[string][]string) *keyProving {
+	return &keyProving{Driver: d, keys: keys, shown: map[string][]string{}, by: map[string]driver.HostCertificates{}}
+}
+
+type keyProvingMachine struct {
+	driver.Machine
+	p    *keyProving
+	mu   sync.Mutex
+	last driver.HostCertificates
+}
+
+func (p *keyProving) Open(ctx context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
+	m, err := p.Driver.Open(ctx, e, s)
+	return &keyProvingMachine{Machine: m, p: p}, err
+}
+
+func (m *keyProvingMachine) Unwrap() any { return m.Machine }
+
+func (m *keyProvingMachine) CertifyHost(by driver.HostCertificates) {
+	m.mu.Lock()
+	m.last = by
+	m.mu.Unlock()
+	m.p.mu.Lock()
+	defer m.p.mu.Unlock()
+	m.p.by[by.Node] = by
+}
+
+func (m *keyProvingMachine) now() driver.HostCertificates {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+const certificatesField = item.KindSSHHost + ".certificates"
+
+func (m *keyProvingMachine) Observe(ctx context.Context, n *site.Node, facets []site.Facet) (site.Observed, error) {
+	seen, err := m.Machine.Observe(ctx, n, facets)
+	s, looked := seen.Facets[site.FacetBase]
+	by := m.now()
+	if err != nil || !looked || len(n.References.HostNames) == 0 {
+		return seen, err
+	}
+	if s.Have == nil {
+		s.Have = site.Values{}
+	}
+	keys, shown := m.p.of(n.Name)
+	switch {
+	case by.Valid == nil:
+		s.Cannot = site.Values{certificatesField: by.Why}
+	default:
+		valid, why, err := by.Valid(keys)
+		switch {
+		case err != nil:
+			s.Cannot = site.Values{certificatesField: err.Error()}
+		case why == "" && slices.Equal(valid, shown):
+			s.Have[certificatesField] = item.List(n.References.HostNames)
+		default:
+			s.Have[certificatesField] = why + "…"
+		}
+	}
+	seen.Facets[site.FacetBase] = s
+	return seen, nil
+}
+
+func (m *keyProvingMachine) Apply(ctx context.Context, s site.Step, n *site.Node, may driver.Permit) error {
+	if slices.ContainsFunc(s.Changes, func(c site.Change) bool { return c.Field == "base."+certificatesField }) {
+		keys, _ := m.p.of(n.Name)
+		certificates, err := m.now().Sign(ctx, keys)
+		if err != nil {
+			return err
+		}
+		m.p.show(n.Name, certificates)
+	}
+	return m.Machine.Apply(ctx, s, n, may)
+}
+
+func (p *keyProving) of(node string) (keys, shown []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[node], p.shown[node]
+}
+
+func (p *keyProving) show(node string, certificates []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Equal(p.shown[node], certificates) {
+		p.signed++
+	}
+	p.shown[node] = certificates
+}
+
+func (p *keyProving) counts(node string) driver.HostCertificates {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.by[node]
+}
+
+const (
+	hostKeyA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+	hostKeyB = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+)
+
+func (w *world) hostAuthority(epoch int) string {
+	w.t.Helper()
+	a, err := sshca.Hosts(w.key(), "test", epoch)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a.Public()
+}
+
+// withHostCertificates is a design that has host keys signed.
+func (w *world) withHostCertificates(epoch int, authorities []string, names ...string) *site.Site {
+	d := w.design(names...)
+	users, err := sshca.Users(w.key(), "test", max(epoch, 1))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d.SSH = site.SSHAuthorities{Users: []string{users.Public()}, Hosts: authorities, Epoch: epoch}
+	d.Rollout.FirstContact, d.Rollout.PollEvery, d.Rollout.ObserveEvery = "repair", site.Duration(time.Minute), site.Duration(10*time.Minute)
+	for _, name := range names {
+		w.fleet.Machine(name).SetDisk(&site.Marker{})
+		n := d.Nodes[name]
+		n.System.SSH.Accounts, n.References.Authorities = []string{"root"}, d.SSH.Users
+		n.References.HostNames = d.ReferencesOf(n).HostNames
+		ep := n.Endpoints[site.OS]
+		ep.Trust.HostKeys = []string{somebodysKey}
+		n.Endpoints[site.OS] = ep
+	}
+	return d
+}
+
+// certificate reads the certificate that a node shows.
+func (p *keyProving) certificate(t *testing.T, node string) *gossh.Certificate {
+	t.Helper()
+	_, shown := p.of(node)
+	if len(shown) != 1 {
+		t.Fatalf("%s shows %q", node, shown)
+	}
+	key, _, _, _, err := gossh.ParseAuthorizedKey([]byte(shown[0]))
+	cert, is := key.(*gossh.Certificate)
+	if err != nil || !is {
+		t.Fatalf("%s shows %q: %v", node, shown, err)
+	}
+	return cert
+}
+
+// Host keys are signed once, by the names of the design, and signed again at two thirds of their life.
+func TestHostKeysAreCertified(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1) + " fra"}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		w.want("a", site.InSync)
+		first := systems.certificate(t, "a")
+		if first.CertType != gossh.HostCert || first.ValidPrincipals[0] != "a" || systems.signed != 1 || time.Unix(int64(first.ValidBefore), 0).After(time.Now().Add(sshca.HostLife)) {
+			t.Fatalf("signed %d times, the last is %+v", systems.signed, first)
+		}
+		w.after(time.Hour)
+		by := systems.counts("a")
+		if systems.signed != 1 || !slices.Equal(by.Serials, []uint64{first.Serial}) || by.Node != "a" || !slices.Equal(by.Authorities, []string{w.hostAuthority(1)}) {
+			t.Errorf("signed %d times; what counts is %+v", systems.signed, by)
+		}
+		if again, err := by.Sign(w.t.Context(), []string{hostKeyA}); err != nil || !slices.Equal(again, systems.shown["a"]) { // as after a run that was cut off
+			t.Errorf("asked again it signs %q, %v", again, err)
+		}
+		id := w.node("a").HostCertificates
+		if id == nil || id.Names[0] != "a" || id.Until.Unix() != int64(first.ValidBefore) {
+			t.Errorf("the status has %+v", id)
+		}
+		g, err := w.engine.CertifyLogin(w.t.Context(), site.SSHRequest{Node: "a", Key: somebodysKey, Life: site.Duration(time.Minute), By: "ana"})
+		want, _ := item.HostKRL(by.Authorities, by.Serials)
+		if err != nil || !slices.Equal(g.HostAuthorities, by.Authorities) || string(g.RevokedHostKeys) != string(want) {
+			t.Errorf("people get %+v, %v", g, err)
+		}
+		w.down() // nothing is signed again after a restart
+		w.up()
+		w.after(time.Hour)
+		if systems.signed != 1 {
+			t.Errorf("signed %d times", systems.signed)
+		}
+		w.down()
+		w.after(sshca.HostLife*2/3 - time.Hour)
+		w.up()
+		w.after(2 * time.Hour)
+		second := systems.certificate(t, "a")
+		if by := systems.counts("a"); systems.signed != 2 || second.Serial == first.Serial || !slices.Equal(by.Serials, []uint64{first.Serial, second.Serial}) {
+			t.Errorf("signed %d times; what counts is %+v", systems.signed, by.Serials)
+		}
+		w.want("a", site.InSync)
+	}, "a")
+}
+
+// A quarantine revokes the certificate for good; the node gets another one after it.
+func TestQuarantineRevokesHostCertificates(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first, by := systems.certificate(t, "a"), systems.counts("a")
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "a", By: "ana", Reason: "odd"})
+		if lines, err := by.Sign(w.t.Context(), []string{hostKeyA}); err == nil || !errors.Is(err, driver.ErrRefused) || len(lines) > 0 {
+			t.Errorf("signed under quarantine: %q, %v", lines, err)
+		}
+		w.do(site.Order{Verb: site.VerbRelease, Node: "a", By: "ana"})
+		w.after(time.Hour)
+		second, by := systems.certificate(t, "a"), systems.counts("a")
+		if second.Serial == first.Serial || slices.Contains(by.Serials, first.Serial) || !slices.Contains(by.Serials, second.Serial) {
+			t.Errorf("first %d, then %d; what counts is %v", first.Serial, second.Serial, by.Serials)
+		}
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "b")) // a leaves
+		w.after(time.Hour)
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a", "b"))
+		w.after(time.Hour)
+		if third, by := systems.certificate(t, "a"), systems.counts("a"); third.Serial == second.Serial || slices.Contains(by.Serials, second.Serial) {
+			t.Errorf("after it came back %d counts still: %v", second.Serial, by.Serials)
+		}
+	}, "a", "b")
+}
+
+// The authorities are exchanged with an overlap, in which both count, and a design with others signs nothing.
+func TestHostAuthoritiesAreExchanged(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		old, next := w.hostAuthority(1), w.hostAuthority(2)
+		w.commit(w.withHostCertificates(1, []string{old}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.commit(w.withHostCertificates(1, []string{old, next}, "a"))
+		w.after(time.Hour)
+		if systems.signed != 1 {
+			t.Errorf("signed %d times before the epoch", systems.signed)
+		}
+		w.commit(w.withHostCertificates(2, []string{old, next}, "a"))
+		w.after(time.Hour)
+		second, by := systems.certificate(t, "a"), systems.counts("a")
+		if item.Fingerprint(next) != gossh.FingerprintSHA256(second.SignatureKey) || !slices.Equal(by.Serials, []uint64{first.Serial, second.Serial}) {
+			t.Errorf("signed by %s; what counts is %v", gossh.FingerprintSHA256(second.SignatureKey), by.Serials)
+		}
+		w.commit(w.withHostCertificates(2, []string{next}, "a"))
+		w.after(time.Hour)
+		if by := systems.counts("a"); systems.signed != 2 || !slices.Equal(by.Serials, []uint64{second.Serial}) {
+			t.Errorf("signed %d times; what counts is %v", systems.signed, by.Serials)
+		}
+		w.want("a", site.InSync)
+		w.commit(w.withHostCertificates(2, []string{old}, "a"))
+		w.after(time.Hour)
+		notes := strings.Join(w.engine.Report().Status.Notes, "\n")
+		if by := systems.counts("a"); by.Sign != nil || !strings.Contains(by.Why, "other SSH authorities for hosts than this daemon's") || !strings.Contains(notes, by.Why) {
+			t.Errorf("the reason is %q, the notes are %q", by.Why, notes)
+		}
+	}, "a")
+}
+
+// A node gets no certificate for the host key of another one, whichever was first.
+func TestHostKeyOfAnotherNode(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}, "b": {hostKeyA}, "c": {hostKeyB}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a", "b", "c"))
+		w.up()
+		w.after(time.Hour)
+		_, a := systems.of("a")
+		_, isOfB := systems.of("b")
+		if len(systems.shown["a"])+len(isOfB) > 1 {
+			t.Errorf("both got one: %q, %q", a, isOfB)
+		}
+		for _, name := range []string{"a", "b"} {
+			if by := systems.counts(name); by.Valid != nil {
+				if _, _, err := by.Valid([]string{hostKeyB}); err == nil || !strings.Contains(err.Error(), "the systems of "+name+" and c have the same SSH host key, SHA256:") {
+					t.Errorf("%s with the key of c: %v", name, err)
+				}
+				if lines, err := by.Sign(w.t.Context(), []string{hostKeyB}); err == nil || len(lines) > 0 {
+					t.Errorf("%s got a certificate for the key of c: %q", name, lines)
+				}
+			}
+		}
+		systems.certificate(t, "c")
+	}, "a", "b", "c")
+}

@@ -1,0 +1,237 @@
+package web
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/browser"
+)
+
+// What one person does, another one sees within a second, without loading the page again.
+func TestBrowserShowsWhatOthersDo(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2", obeys: true}
+	h := houseOf(t, f)
+	acts, node, overview := b.Window(t, desk), b.Window(t, desk), b.Window(t, browser.Screen{Width: 360, Height: 800})
+	node.Go(h.at("/sites/berlin/nodes/web-1"))
+	overview.Go(h.at("/sites/berlin"))
+	node.Get(`window.same = true`, nil)
+	overview.Get(`window.same = true`, nil)
+	for _, w := range []*browser.Page{node, overview} {
+		w.Until(`document.getElementById("alive").textContent === "· live"`)
+	}
+	most := 5 * time.Second // where much else runs
+	if isProof() {
+		most = time.Second
+	}
+	seen := func(what string, w *browser.Page, expression string) {
+		t.Helper()
+		took := w.Until(expression + ` && window.same`)
+		t.Logf("%s: seen after %v", what, took.Round(time.Millisecond))
+		if took > most {
+			t.Errorf("%s: seen after %v", what, took)
+		}
+	}
+	acts.Go(h.at("/sites/berlin/nodes/web-1"))
+	acts.Click(`a[href*="do/pause?node="]`)
+	acts.Until(`document.querySelector("form.confirm")`)
+	acts.Write(`input[name=reason]`, "I replace a disk")
+	acts.Click(`input[name=sure]`)
+	acts.Click(`form.confirm button`)
+	seen("pause of a node", node, `document.getElementById("now").textContent.includes("I replace a disk")`)
+	acts.Until(`document.querySelector("h1").textContent === "Done"`)
+	acts.Go(h.at("/sites/berlin"))
+	acts.Click(`a[href*="do/approve?digest="]`)
+	acts.Until(`document.querySelector("form.confirm")`)
+	acts.Click(`input[name=sure]`)
+	acts.Click(`form.confirm button`)
+	seen("approval of a set", overview, `!document.body.textContent.includes("Review and approve 1 loss")`)
+}
+
+// By HTTPS and the guard of the network, a browser shows pages, keeps them up to date, and sends forms: what
+// it says of where a form is from is enough for the guard.
+func TestBrowserOnTheNetwork(t *testing.T) {
+	b := browser.Open(t)
+	f, dir := &fleet{said: "as it says", reason: "Installs generation 2"}, t.TempDir()
+	address, _ := inFolder(t, f, dir, people)
+	token, err := (access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: uint32(os.Geteuid())}).Make("screen", "a test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := b.Window(t, desk)
+	w.Headers(map[string]string{"Authorization": "Bearer " + token}) // in place of a certificate, which only people can choose
+	w.Go(address + "/sites/berlin/nodes/web-1")
+	w.Until(`document.getElementById("alive").textContent === "· live"`)
+	f.happens("Boots from disk")
+	w.Until(`document.getElementById("now").textContent.includes("Boots from disk")`)
+	w.Click(`a[href*="do/pause?node="]`)
+	w.Until(`document.querySelector("form.confirm")`)
+	w.Write(`input[name=reason]`, "I replace a disk")
+	w.Click(`input[name=sure]`)
+	w.Click(`form.confirm button`)
+	w.Until(`document.querySelector("h1")?.textContent === "Done"`)
+	if got := f.ordered(); len(got) != 1 || got[0].Verb != site.VerbPause || !strings.Contains(got[0].By, "screen") {
+		t.Errorf("orders %+v", got)
+	}
+	if all := w.Complaints(); len(all) > 0 {
+		t.Error(all)
+	}
+}
+
+// Somebody who has opened many pages can open one more: a browser has six connections to a host, and pages
+// in the background keep none. One that comes to the front again is up to date.
+func TestBrowserOpensManyPages(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2"}
+	h := houseOf(t, f)
+	first := b.Window(t, desk).Tab()
+	all := []*browser.Page{first}
+	for range 7 {
+		all = append(all, first.Tab())
+	}
+	const live = `document.getElementById("alive").textContent === "· live"`
+	for _, w := range all {
+		w.Front()
+		w.Go(h.at("/sites/berlin/nodes/web-1"))
+		w.Until(live)
+	}
+	first.Until(`document.getElementById("alive").textContent === ""`)
+	f.happens("Boots from disk")
+	first.Front()
+	took := first.Until(live + ` && document.getElementById("now").textContent.includes("Boots from disk")`)
+	t.Logf("a page that comes to the front is up to date after %v", took.Round(time.Millisecond))
+}
+
+// A change that comes while somebody clicks takes no click away, and what is selected stays selected until
+// it is copied.
+func TestBrowserKeepsClicksAndSelections(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2"}
+	h := houseOf(t, f)
+	w, other := b.Window(t, desk), b.Window(t, desk)
+	const live = `document.getElementById("alive").textContent === "· live"`
+	for _, page := range []*browser.Page{w, other} {
+		page.Go(h.at("/sites/berlin/nodes"))
+		page.Until(live)
+	}
+	shows := func(page *browser.Page, text string) {
+		t.Helper()
+		page.Until(`document.getElementById("list").textContent.includes("` + text + `")`)
+	}
+	w.Get(`getSelection().selectAllChildren(document.querySelector("#list td"))`, nil)
+	f.happens("Boots the ramdisk")
+	shows(other, "Boots the ramdisk")
+	if got := w.Text(`getSelection().toString()`); got != "db-1" {
+		t.Errorf("selected is %q", got)
+	}
+	w.Get(`getSelection().removeAllRanges()`, nil)
+	shows(w, "Boots the ramdisk")
+	up := w.Down(`#list tr:nth-child(3) a`)
+	f.happens("Boots from disk")
+	shows(other, "Boots from disk")
+	up()
+	w.Until(`location.pathname === "/sites/berlin/nodes/web-1"`)
+}
+
+// A page says that it has lost the daemon, and goes on by itself once that is back: where the daemon alone
+// ends, as behind slipway web, and where what serves the pages ends with it.
+func TestBrowserSurvivesRestart(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2"}
+	h := houseOf(t, f)
+	w := b.Window(t, desk)
+	w.Go(h.at("/sites/berlin/nodes/web-1"))
+	w.Get(`window.same = true`, nil)
+	const live, lost = `document.getElementById("alive").textContent === "· live" && window.same`, `!document.getElementById("lost").hidden`
+	w.Until(live)
+	for _, x := range []struct {
+		what       string
+		end, begin func()
+	}{
+		{"the daemon", h.endDaemon, h.beginDaemon},
+		{"the daemon with its pages", func() { h.endPages(); h.endDaemon() }, func() { h.beginDaemon(); h.beginPages() }},
+	} {
+		x.end()
+		said := w.Until(lost)
+		text := w.Text(`document.getElementById("lost").textContent`)
+		t.Logf("%s ends: after %v the page says %q", x.what, said.Round(time.Millisecond), text)
+		if !strings.Contains(text, "does not answer") || said > 10*time.Second {
+			t.Errorf("%s ends: after %v the page says %q", x.what, said, text)
+		}
+		x.begin()
+		f.happens("Boots after " + x.what)
+		back := w.Until(`document.getElementById("lost").hidden && document.getElementById("now").textContent.includes("Boots after ` + x.what + `") && ` + live)
+		t.Logf("%s begins: the page is up to date after %v", x.what, back.Round(time.Millisecond))
+		if back > 10*time.Second {
+			t.Errorf("%s begins: the page is up to date after %v", x.what, back)
+		}
+	}
+}
+
+// While the states of all nodes change all the time, a page stays usable: no task takes 200 ms, it answers
+// keys, and it goes on changing. Measured with 10,000 nodes in the proof.
+func TestBrowserInStorm(t *testing.T) {
+	size, lasts, paths := 1_000, 2*time.Second, []string{"", "/nodes"}
+	if isProof() {
+		size, lasts, paths = 9_994, 30*time.Second, append(paths, "/nodes?state=blocked", "/racks")
+	}
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", reason: "Installs generation 2", size: size}
+	h := houseOf(t, f)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				f.turns(50)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-ended
+	})
+	for _, path := range paths {
+		w := b.Window(t, desk)
+		w.Early(`window.longs = []; window.changes = 0;
+			new PerformanceObserver(l => { for (const e of l.getEntries()) longs.push([Math.round(e.startTime), Math.round(e.duration)]); }).observe({ type: "longtask", buffered: true });
+			addEventListener("DOMContentLoaded", () => new MutationObserver(() => changes++).observe(document.querySelector("main"), { childList: true, subtree: true }));`)
+		w.Go(h.at("/sites/berlin" + path))
+		var first struct{ Answer, Ready, Interactive float64 }
+		w.Get(`(() => { const n = performance.getEntriesByType("navigation")[0];
+			return { Answer: n.responseStart, Ready: n.domContentLoadedEventEnd, Interactive: Math.max(n.domContentLoadedEventEnd, ...longs.filter(l => l[0] < n.loadEventEnd).map(l => l[0] + l[1])) }; })()`, &first)
+		var slowest time.Duration
+		for began := time.Now(); time.Since(began) < lasts; {
+			w.Press("?")
+			slowest = max(slowest, w.Until(`document.getElementById("keys").open`))
+			w.Press("Escape")
+			w.Until(`!document.getElementById("keys").open`)
+		}
+		late := w.Until("changes > 0") // a page that takes long to make is also made seldom
+		var longs [][2]int
+		w.Get("longs", &longs)
+		longest := 0
+		for _, l := range longs {
+			longest = max(longest, l[1])
+		}
+		var changes int
+		w.Get("changes", &changes)
+		t.Logf("%d nodes in a storm, /sites/berlin%s: answer after %.0f ms, interactive after %.0f ms; in %v %d changes, %d long tasks, the longest %d ms; the slowest key %v",
+			size, path, first.Answer, first.Interactive, lasts, changes, len(longs), longest, slowest.Round(time.Millisecond))
+		if longest >= 200 || late > 30*time.Second {
+			t.Errorf("/sites/berlin%s: the longest task takes %d ms, the first change is shown %v after %v", path, longest, late, lasts)
+		}
+		if all := w.Complaints(); len(all) > 0 {
+			t.Error(all)
+		}
+	}
+}
