@@ -283,19 +283,19 @@ func TestPageOffersWhatIsAllowedOnTheNode(t *testing.T) {
 			"viewer": {Verbs: []string{"read"}},
 			"hands":  {Verbs: []string{"pause", "quarantine"}, Nodes: &site.Selector{Match: site.Match{Names: []string{"web-1"}}}},
 		},
-		People: map[string][]string{"dora@example.org": {"viewer", "hands"}}}}).Granted()
+		People: map[string][]string{"erin@example.org": {"viewer", "hands"}}}}).Granted()
 	at, as := onNetwork(t, &fleet{granted: site.GrantedState{Granted: granted}})
-	dora := as("dora@example.org")
+	erin := as("erin@example.org")
 	for node, want := range map[string]bool{"web-1": true, "web-2": false} {
-		status, text, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin/nodes/"+node, "")
+		status, text, _ := sends(t, erin, http.MethodGet, at+"/sites/berlin/nodes/"+node, "")
 		if status != 200 || strings.Contains(text, "do/pause?node="+node) != want || strings.Contains(text, "do/quarantine?node="+node) != want || strings.Contains(text, "do/retry?") || strings.Contains(text, "do/approve?") {
 			t.Errorf("%s: %d, offers a pause: %v", node, status, strings.Contains(text, "do/pause?node="+node))
 		}
-		if status, _, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin/do/pause?node="+node, ""); (status == 200) != want {
+		if status, _, _ := sends(t, erin, http.MethodGet, at+"/sites/berlin/do/pause?node="+node, ""); (status == 200) != want {
 			t.Errorf("the form of a pause of %s: %d", node, status)
 		}
 	}
-	if _, text, _ := sends(t, dora, http.MethodGet, at+"/sites/berlin", ""); strings.Contains(text, "Pause all") {
+	if _, text, _ := sends(t, erin, http.MethodGet, at+"/sites/berlin", ""); strings.Contains(text, "Pause all") {
 		t.Error("a role of one node is offered to pause all")
 	}
 }

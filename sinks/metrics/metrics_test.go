@@ -105,6 +105,7 @@ func TestExpositionIsAsPrometheusWantsIt(t *testing.T) {
 func TestEveryMetricIsDocumented(t *testing.T) {
 	m := lived(t)
 	m.Artifacts("example", func() ArtifactNumbers { return ArtifactNumbers{} })
+	m.Traces("example", func() TraceNumbers { return TraceNumbers{} })
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

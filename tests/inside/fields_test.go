@@ -156,6 +156,7 @@ var elsewhere = map[string]string{
 	"#Bond.members":              "tests/inside/guest_test.go provesNetworks",
 	"#Bonding.mode":              "tests/inside/guest_test.go provesNetworks",
 	"#Network.vlan":              "tests/inside/guest_test.go provesNetworks",
+	"#SiteSSH.hosts":             "tests/inside/ssh_test.go hostCertificatesOn",
 	"#SSHRevoked.people":         "tests/inside/ssh_test.go revokedOn",
 	"#SSHRevoked.keys":           "tests/inside/ssh_test.go revokedOn",
 	"#Image.family":              "engine/site/facet_test.go TestFamilyOfTheImage",

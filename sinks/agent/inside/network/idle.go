@@ -18,9 +18,10 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// An interface counts as unused after it was idle for idleFor. systemd-networkd has letGo to leave it alone before that.
+// An interface counts as unused after it was idle for idleFor. systemd-networkd has letGo to leave it alone before that,
+// which takes it some seconds on a busy machine.
 const (
-	letGo   = 2 * time.Second
+	letGo   = 8 * time.Second
 	idleFor = 2 * time.Second
 )
 

@@ -241,10 +241,10 @@ func TestAPortIsIdleForTheWholeTime(t *testing.T) {
 		used []int // from and to, in milliseconds, in pairs
 		down bool
 	}{
-		{"freed late", []int{0, 1500}, true},
-		{"freed too late", []int{0, 2500}, false},
+		{"freed late", []int{0, 7500}, true},
+		{"freed too late", []int{0, 8500}, false},
 		{"used for a moment", []int{1500, 1700}, true},
-		{"used for a moment, too late", []int{0, 1500, 2950, 3050}, false},
+		{"used for a moment, too late", []int{0, 7500, 8950, 9050}, false},
 		{"used at the end", []int{1950, 10000}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
