@@ -45,6 +45,7 @@ type daemon struct {
 	spans     *traces.Exporter  // nil without --traces
 	engine    *engine.Engine
 	boots     *netboot.Service // nil without --netboot
+	made      chan struct{}    // closed when engine, boots and starts are set
 	ready     readiness
 	pages     func(context.Context) error // of --listen
 }
@@ -152,8 +153,8 @@ func (d *daemon) openEngine(ctx context.Context) error {
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
 		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes()) },
 		Surroundings: d.surroundings,
-		Served:       func() []site.Served { return d.boots.Status() },
-		Meter:        d.out.metrics.Site(d.name, func() site.Report { return d.engine.Report() }),
+		Served:       d.served,
+		Meter:        d.out.metrics.Site(d.name, d.report),
 		Evaluate:     evaluate(d.evaluator, d.name, serving, d.out.metrics),
 	}
 	if err := d.openInstalls(ctx, &c); err != nil {
@@ -168,9 +169,22 @@ func (d *daemon) openEngine(ctx context.Context) error {
 	if d.starts != nil {
 		d.starts.Service = d.boots
 	}
+	close(d.made)
 	d.engine.Problem("site key", noKey)
 	d.secrets.Watch(func(err error) { d.engine.Problem("credentials", err) })
 	return nil
+}
+
+// report waits for the engine: --listen answers /metrics before there is one.
+func (d *daemon) report() site.Report {
+	<-d.made
+	return d.engine.Report()
+}
+
+// served waits as report does.
+func (d *daemon) served() []site.Served {
+	<-d.made
+	return d.boots.Status()
 }
 
 // openInstalls opens what machines are installed from, where they are written to.

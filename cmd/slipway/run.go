@@ -91,7 +91,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err := hideMemory(); err != nil {
 		log.Warn("memory is not hidden", "err", err)
 	}
-	d := &daemon{runFlags: f, log: log}
+	d := &daemon{runFlags: f, log: log, made: make(chan struct{})}
 	defer d.close()
 	for _, open := range []func(context.Context) error{
 		d.openSecrets, d.openListeners, d.openRecords, d.openSource, d.lead, d.openEvaluator, d.openEngine,
