@@ -285,11 +285,22 @@ func (t *Term) Holds(now time.Time) bool {
 
 // Allowed returns why no write may be sent now, nil if one may. It looks at the clocks, and not at
 // what timers have noticed: a process that was stopped and continues may ask before they run.
+//
+// With records of the daemon's own, only the monotonic clock counts: nobody else can begin a term, and a
+// time of day that is set forward must not break off a step in its middle.
 func (t *Term) Allowed() error {
-	if t.Holds(time.Now()) {
+	now := time.Now()
+	if t.site.store.shared == nil && t.isBeforeDeadline(now) || t.Holds(now) {
 		return nil
 	}
 	return fmt.Errorf("the lease of term %d could not be renewed in time", t.Number)
+}
+
+// isBeforeDeadline reports whether the lease lasts by the monotonic clock.
+func (t *Term) isBeforeDeadline(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.ended && now.Before(t.deadline)
 }
 
 // Bound returns a context that ends when no more writes may be sent.
