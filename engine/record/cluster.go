@@ -198,7 +198,7 @@ func (s *Store) noteWhereabouts() error {
 
 // checkForeign refuses a prefix below which something else is than records of the site.
 func (s *Store) checkForeign(ctx context.Context, esc string) error {
-	from := "\x00"
+	from, to := s.all()
 	for _, own := range []string{filesBelow + esc + "/", keysBelow + esc + "/", versionKey} {
 		if err := s.nothingIn(ctx, from, own, esc); err != nil {
 			return err
@@ -207,7 +207,17 @@ func (s *Store) checkForeign(ctx context.Context, esc string) error {
 			from = versionKey + "\x00"
 		}
 	}
-	return s.nothingIn(ctx, from, "\x00", esc)
+	return s.nothingIn(ctx, from, to, esc)
+}
+
+// all is the range of all records. In a shared etcd every key of the site has "/" after the prefix, and
+// "0" is what comes after "/". Without these bounds the range would have the records of a site whose
+// name begins with this one's, and what a role for the keys of this site alone may not read.
+func (s *Store) all() (from, to string) {
+	if s.shared != nil {
+		return "/", "0"
+	}
+	return "\x00", "\x00" // etcd's way to say all keys
 }
 
 func (s *Store) nothingIn(ctx context.Context, from, to, esc string) error {

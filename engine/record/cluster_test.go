@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/slipway-gitops/slipway/engine/record/recordtest"
@@ -392,6 +393,109 @@ func TestWhatLeadRefuses(t *testing.T) {
 	older := joinAt(t, c, "host c", c.Endpoints(), t.TempDir(), []migration{shout})
 	if err := older.Lead(t.Context(), "berlin", "host c", older.note); err == nil || !strings.Contains(err.Error(), "have version 5 and this slipway reads up to 2") {
 		t.Errorf("an older program: %v", err)
+	}
+}
+
+// A controller that cannot open the records after one that was killed does not end its term: that
+// would say that nothing of the killed one is under way.
+func TestFailedStartAfterAKill(t *testing.T) {
+	t.Parallel()
+	c := recordtest.StartCluster(t, 1, 0)
+	client := c.Client()
+	defer client.Close()
+	a, b := join(t, c, "host a", c.Endpoints()), join(t, c, "host b", c.Endpoints())
+	a.lead()
+	_, err := client.Put(t.Context(), prefixOf(t)+"berlin/slipway/v1/berlin/nodes/n1", "{}")
+	must(t, err)
+	if err := b.Lead(t.Context(), "berlin", "host b", b.note); err == nil || !strings.Contains(err.Error(), "are damaged") {
+		t.Errorf("led: %v", err)
+	}
+	if last, _, err := b.Site("berlin").tenure(t.Context()); err != nil || last.Term != 2 || last.Released {
+		t.Errorf("the term is left as %+v, %v", last, err)
+	}
+}
+
+// A site's name may begin another's, whichever has records first: neither is seen in the other.
+func TestSitesWhoseNamesBeginAlike(t *testing.T) {
+	t.Parallel()
+	c := recordtest.StartCluster(t, 1, 0)
+	for _, name := range []string{"berlin2", "berlin", "berlin-mitte", "berlin0"} {
+		s := join(t, c, "host a", c.Endpoints())
+		must(t, s.Lead(t.Context(), name, "host a", s.note))
+		b := s.Site(name)
+		term, err := b.Acquire(t.Context(), "host a", 0)
+		must(t, err)
+		must(t, b.PutMessage(t.Context(), "m", large()))
+		must(t, term.Release(t.Context()))
+	}
+	next := join(t, c, "host b", c.Endpoints())
+	b, term, took := next.lead()
+	messages, err := b.Messages(t.Context())
+	must(t, err)
+	if term.Number != 2 || took > 5*time.Second || len(messages) != 1 {
+		t.Errorf("term %d after %s, %d messages", term.Number, took, len(messages))
+	}
+	all := 0
+	must(t, next.everything(t.Context(), func(kv keyValue) error {
+		if all++; !strings.HasPrefix(kv.key, b.prefix) {
+			t.Errorf("%s is exported with site berlin", kv.key)
+		}
+		return nil
+	}))
+	if all == 0 {
+		t.Error("nothing is exported")
+	}
+}
+
+// A role in etcd for the keys of the site alone is enough for all that a controller does.
+func TestRoleForTheSiteAlone(t *testing.T) {
+	t.Parallel()
+	c := recordtest.StartCluster(t, 1, 0)
+	other := join(t, c, "host a", c.Endpoints())
+	must(t, other.Lead(t.Context(), "berlin2", "host a", other.note))
+	must(t, other.Close())
+	client := c.Client()
+	defer client.Close()
+	below := prefixOf(t) + "berlin/"
+	for _, ask := range []func(context.Context) error{
+		func(ctx context.Context) error { _, err := client.UserAdd(ctx, "root", "secret"); return err },
+		func(ctx context.Context) error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func(ctx context.Context) error { _, err := client.RoleAdd(ctx, "berlin"); return err },
+		func(ctx context.Context) error {
+			_, err := client.RoleGrantPermission(ctx, "berlin", below, clientv3.GetPrefixRangeEnd(below), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func(ctx context.Context) error { // the name in the certificate
+			_, err := client.UserAddWithOptions(ctx, "slipway", "", &clientv3.UserAddOptions{NoPassword: true})
+			return err
+		},
+		func(ctx context.Context) error { _, err := client.UserGrantRole(ctx, "slipway", "berlin"); return err },
+		func(ctx context.Context) error { _, err := client.AuthEnable(ctx); return err },
+	} {
+		must(t, ask(t.Context()))
+	}
+	if _, err := client.Get(t.Context(), prefixOf(t)+"berlin2"+versionKey); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Fatalf("the role allows more than the site: %v", err)
+	}
+	a, b := join(t, c, "host a", c.Endpoints()), join(t, c, "host b", c.Endpoints())
+	first, term, _ := a.lead()
+	must(t, first.PutMessage(t.Context(), "m", large()))
+	must(t, term.Renew(t.Context()))
+	load(t, first)
+	must(t, a.everything(t.Context(), func(keyValue) error { return nil }))
+	next, err := first.Acquire(t.Context(), "host a", 7)
+	must(t, err)
+	must(t, next.Release(t.Context()))
+	second, now, took := b.lead()
+	messages, err := second.Messages(t.Context())
+	must(t, err)
+	if now.Number != 9 || took > 5*time.Second || len(messages) != 1 {
+		t.Errorf("term %d after %s, %d messages", now.Number, took, len(messages))
+	}
+	for _, l := range b.looks() {
+		if l.Trouble != nil {
+			t.Error(l.Trouble)
+		}
 	}
 }
 

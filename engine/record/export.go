@@ -93,7 +93,7 @@ func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
 
 // stored calls f for each key in a range, in order, with its stored value,
 // whatever its version. With atOnce the values are as of one moment, otherwise as
-// of each page's reading. The range from "\x00" to "\x00" contains all keys.
+// of each page's reading.
 func (s *Store) stored(ctx context.Context, from, to string, atOnce bool, f func(keyValue) error) error {
 	const page = 256
 	revision := int64(0)

@@ -168,23 +168,12 @@ func (s *Site) look(ctx context.Context, last *seenTerm) error {
 // checkVersion refuses records of a newer program, or without a version. It reports whether there
 // are none at all, and changes nothing.
 func (s *Store) checkVersion(ctx context.Context) (fresh bool, err error) {
-	var got, any *clientv3.GetResponse
-	err = s.do(ctx, func(ctx context.Context) (err error) {
-		if got, err = s.kv.Get(ctx, versionKey); err == nil {
-			any, err = s.kv.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return false, err
-	case len(any.Kvs) == 0:
-		return true, nil
-	case len(got.Kvs) == 0:
-		return false, damaged(errors.New("the records' version is missing"))
+	text, fresh, err := s.readVersion(ctx)
+	if err != nil || fresh {
+		return fresh, err
 	}
 	newest := 1 + len(s.steps)
-	if version, err := strconv.Atoi(string(got.Kvs[0].Value)); err == nil && version > newest {
+	if version, err := strconv.Atoi(text); err == nil && version > newest {
 		return false, foreign{fmt.Errorf("the records in etcd have version %d and this slipway reads up to %d: install the newer slipway on this host too", version, newest)}
 	}
 	return false, nil

@@ -158,7 +158,8 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 // checkRecords checks the checksums of all records, including those that no site
 // will ask for: a key changed by the disk is a lost record.
 func (s *Store) checkRecords(ctx context.Context) error {
-	return s.stored(ctx, "\x00", "\x00", false, func(kv keyValue) error {
+	from, to := s.all()
+	return s.stored(ctx, from, to, false, func(kv keyValue) error {
 		if kv.key == versionKey {
 			return nil
 		}
