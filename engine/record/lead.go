@@ -226,16 +226,22 @@ func later(a, b time.Time) time.Time {
 }
 
 // openLed migrates and checks the records of a site that this process leads, and keeps its term
-// until the engine does.
+// until the engine does. If that fails it ends the term, unless requests of the term before may still
+// be under way: a released term says that none are, and another controller would destroy without waiting.
 func (s *Store) openLed(ctx context.Context) error {
-	go s.keepTerm(s.shared.held())
-	if err := s.settleVersion(ctx, s.steps); err != nil {
-		return s.shared.inEtcd(err)
+	t := s.shared.held()
+	go s.keepTerm(t)
+	err := s.settleVersion(ctx, s.steps)
+	if err == nil {
+		err = s.checkRecords(ctx)
 	}
-	if err := s.checkRecords(ctx); err != nil {
-		return s.shared.inEtcd(err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if t.Clean {
+		err = errors.Join(err, t.Release(context.WithoutCancel(ctx)))
+	}
+	return s.shared.inEtcd(err)
 }
 
 // keepTerm renews a term until the engine has it or the store is closed.
