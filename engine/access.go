@@ -18,6 +18,14 @@ func (e *Engine) Access() (approved site.GrantedState, inForce site.Granted) {
 	return e.granted, e.wouldGrant
 }
 
+// AccessReport is what of the access of the design waits for a person. It is made when either changes, and must not be
+// changed.
+func (e *Engine) AccessReport() site.AccessReport {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.accessReport
+}
+
 // grant approves what the design in force grants, as a person was shown it.
 func (e *Engine) grant(ctx context.Context, o site.Order) (string, error) {
 	e.granting.Lock()
@@ -33,20 +41,23 @@ func (e *Engine) grant(ctx context.Context, o site.Order) (string, error) {
 	if err := e.setGranted(ctx, site.GrantedState{Granted: inForce, By: o.By, When: time.Now().UTC()}); err != nil {
 		return "", err
 	}
+	e.noteAccess()
 	e.touch()
 	return "approved access " + o.Digest + ": " + say.Count(len(more), "change") + " of who may do what", nil
 }
 
-// narrowAccess takes from what was approved what the design in force does not grant any more. So a right that
-// a commit has taken away does not come back with another commit.
-func (e *Engine) narrowAccess(ctx context.Context) error {
+// narrowAccess takes from what was approved what a design that has passed does not grant any more. So a right that
+// a commit has taken away does not wait for a rollout to end, and does not come back with another commit.
+func (e *Engine) narrowAccess(ctx context.Context, design site.Granted) error {
 	e.granting.Lock()
 	defer e.granting.Unlock()
-	approved, inForce := e.Access()
-	if _, less := access.Changes(approved.Granted, inForce); len(less) == 0 {
+	defer e.noteAccess()
+	approved, _ := e.Access()
+	both := access.Both(approved.Granted, design)
+	if _, less := access.Changes(approved.Granted, both); len(less) == 0 {
 		return nil
 	}
-	approved.Granted = access.Both(approved.Granted, inForce)
+	approved.Granted = both
 	return e.setGranted(ctx, approved)
 }
 
@@ -58,18 +69,19 @@ func (e *Engine) setGranted(ctx context.Context, s site.GrantedState) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.granted = s
-	e.noteAccessLocked()
 	return nil
 }
 
-// noteAccessLocked notes what the design in force would grant, and says what of it waits.
-func (e *Engine) noteAccessLocked() {
-	e.wouldGrant, e.accessNote = site.Granted{}, ""
-	if e.design == nil {
-		return
+// noteAccess notes what of the access of the design in force waits. It is called with granting held, and compares
+// without the lock of the engine: a large site takes a while.
+func (e *Engine) noteAccess() {
+	approved, inForce := e.Access()
+	r, note := site.AccessReport{Design: inForce, By: approved.By, When: approved.When}, ""
+	if r.Changes, _ = access.Changes(approved.Granted, inForce); len(r.Changes) > 0 {
+		r.Waiting = inForce.Digest()
+		note = say.Count(len(r.Changes), "change") + " of who may do what (site.access) not approved: `slipway grant` shows what and approves it"
 	}
-	e.wouldGrant = e.design.Granted()
-	if more, _ := access.Changes(e.granted.Granted, e.wouldGrant); len(more) > 0 {
-		e.accessNote = say.Count(len(more), "change") + " of who may do what (site.access) not approved: `slipway grant` shows what and approves it"
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.accessReport, e.accessNote = r, note
 }

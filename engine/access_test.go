@@ -76,3 +76,56 @@ func TestAccessIsApproved(t *testing.T) {
 		}
 	}, "a", "b")
 }
+
+// A merge that takes the nodes from a role gives no right over the machines that it exchanges, also not once they are
+// exchanged back.
+func TestAccessIsOfMachines(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		ana := map[string][]string{"ana": {"oncall"}}
+		w.on(lets(w.design("a", "b"), ana), "a", "b")
+		_, inForce := w.engine.Access()
+		w.do(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()})
+		exchanged := lets(w.design("a", "b"), ana)
+		a, b := exchanged.Nodes["a"], exchanged.Nodes["b"]
+		a.Identity, b.Identity, a.Endpoints, b.Endpoints = b.Identity, a.Identity, b.Endpoints, a.Endpoints
+		exchanged.Access.Roles["oncall"] = site.AccessRole{Verbs: []string{"pause", "approve"}}
+		w.commit(exchanged)
+		w.after(time.Minute)
+		if w.rights("ana", access.Approve, "a") || w.rights("ana", access.Approve, "b") {
+			t.Error("a merge gave a right over another machine")
+		}
+		w.commit(lets(w.design("a", "b"), ana))
+		w.after(time.Minute)
+		if w.rights("ana", access.Approve, "a") {
+			t.Error("a right that a merge had taken away has come back by itself")
+		}
+	}, "a", "b")
+}
+
+// What a commit removes is gone also while it waits for a rollout, and does not come back when it is taken back.
+func TestAccessGoesWhileARevisionWaits(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		all, ana := names(3), map[string][]string{"ana": {"lead"}, "bob": {"lead"}}
+		d := w.serving(all...)
+		d = w.patch(d, "2", func(d *site.Site) { lets(d, ana).Rollout.OnChange = "queue" })
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbGrant, Digest: w.engine.AccessReport().Waiting})
+		if r := w.engine.AccessReport(); r.Waiting != "" || len(r.Changes) > 0 || !w.rights("ana", access.Approve, "n1") {
+			t.Errorf("approved, and %+v", r)
+		}
+		w.patch(d, "3", func(d *site.Site) { lets(d, map[string][]string{"bob": {"lead"}}) })
+		w.after(time.Minute)
+		if st := w.engine.Report().Status; st.Rollout.Queued == nil || st.Applied.ID != "commit-2" {
+			t.Fatalf("in force %s, rollout %+v", st.Applied.ID, st.Rollout)
+		}
+		if w.rights("ana", access.Approve, "n1") || !w.rights("bob", access.Approve, "n1") || !w.note("1 change of who may do what") {
+			t.Error("a right counts that a commit has removed, or one that it has not does not")
+		}
+		w.after(20 * time.Minute)
+		w.patch(d, "4", func(d *site.Site) { lets(d, ana) })
+		w.after(20 * time.Minute)
+		if w.rights("ana", access.Approve, "n1") || !w.rights("bob", access.Approve, "n1") {
+			t.Error("a right that was removed has come back by itself")
+		}
+	}, names(3)...)
+}

@@ -196,17 +196,27 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 	case len(ep.Trust.HostKeys) == 0 && len(counting) == 0:
 		return no("Slipway knows no host key of %s, so nobody could tell whether somebody intercepts the login: add the key to endpoints.os.trust.hostKeys", r.Node)
 	}
-	port := 22
+	g := site.SSHGrant{Node: r.Node, Account: account, Host: u.Hostname(), Port: 22, HostKeys: ep.Trust.HostKeys}
 	if u.Port() != "" {
-		fmt.Sscan(u.Port(), &port)
+		fmt.Sscan(u.Port(), &g.Port)
 	}
-	g := site.SSHGrant{Node: r.Node, Account: account, Host: u.Hostname(), Port: port, HostKeys: ep.Trust.HostKeys}
-	// Certificates of the design's own authorities name the address, and not the node.
-	if len(counting) > 0 && !slices.ContainsFunc(g.HostKeys, func(line string) bool { return strings.HasPrefix(line, "@cert-authority ") }) {
-		if g.RevokedHostKeys, err = item.HostKRL(hosts, serialsOf(counting)); err != nil {
-			return no("%w", err)
-		}
-		g.HostAuthorities = hosts
+	if err := proveHost(&g, j.memory.Observed.Login, hosts, counting); err != nil {
+		return no("%w", err)
 	}
 	return g, a, nil
+}
+
+// proveHost has a system prove itself to a person by its host certificates too, if the last login of the daemon was by one, or
+// if no host key is known: a certificate that is not among those that count ends the login, although the key that it
+// certifies is known. Certificates of the design's own authorities name the address, and not the node.
+func proveHost(g *site.SSHGrant, last *site.Login, authorities []string, counting []site.HostCertificate) (err error) {
+	isSigned := slices.ContainsFunc(g.HostKeys, func(line string) bool { return strings.HasPrefix(line, "@cert-authority ") })
+	isShown := last != nil && last.Host == site.ByCertificate
+	if len(counting) == 0 || isSigned || !isShown && len(g.HostKeys) > 0 {
+		return nil
+	}
+	if g.RevokedHostKeys, err = item.HostKRL(authorities, serialsOf(counting)); err == nil {
+		g.HostAuthorities = authorities
+	}
+	return err
 }

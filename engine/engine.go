@@ -190,10 +190,12 @@ type Engine struct {
 	// incidents are by ID; they change only with handling held, and what is in them never does.
 	incidents map[string]site.IncidentState
 	// granted is what people have approved of the access of the design; it changes only with granting held.
-	// wouldGrant is what the design in force grants, and accessNote says what of it was not approved.
-	granted    site.GrantedState
-	wouldGrant site.Granted
-	accessNote string
+	// wouldGrant is what the design in force grants. accessReport and accessNote say what of it was not approved; see
+	// noteAccess.
+	granted      site.GrantedState
+	wouldGrant   site.Granted
+	accessReport site.AccessReport
+	accessNote   string
 }
 
 // New makes an engine; Run starts it.

@@ -89,6 +89,10 @@ func (e *Engine) poll(ctx context.Context) {
 		e.traceRefused(named, began, findings)
 		return
 	}
+	if err := e.narrowAccess(ctx, design.Granted()); err != nil { // also where the revision waits for a rollout
+		e.setProblem("records", err)
+		return
+	}
 	if e.queues(named) {
 		return
 	}
@@ -155,7 +159,8 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 	e.putInForce(rev, design, findings)
 	signal(e.inForce)
 	signal(e.acted) // a node may have the machine of an incident now
-	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx), e.narrowAccess(ctx)); err != nil {
+	_, inForce := e.Access()
+	if err := errors.Join(e.saveRollout(ctx), e.tendAll(ctx), e.narrowAccess(ctx, inForce)); err != nil {
 		return err
 	}
 	if err := e.approveFromDesign(ctx); err != nil {
@@ -173,13 +178,14 @@ func (e *Engine) accept(ctx context.Context, rev site.Revision, design *site.Sit
 
 // putInForce gives each worker its part of a design, and begins the rollout of what differs.
 func (e *Engine) putInForce(rev site.Revision, design *site.Site, findings []site.Finding) {
+	granted := design.Granted()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.design
 	e.applied, e.attempted, e.findings = rev, rev, findings
 	e.design, e.readOnly = design, ""
 	e.tellSecrets(design)
-	e.noteAccessLocked()
+	e.wouldGrant = granted
 	same := old != nil && sameRules(old, design)
 	for _, name := range startOrder(design) {
 		if n, w := design.Nodes[name], e.workers[name]; w != nil {

@@ -24,7 +24,8 @@ const (
 	mostHostCertificates = 16
 )
 
-// clockAhead is how far in the future a certificate may have been signed by the present clock.
+// clockAhead is how far in the future a certificate may have been signed by the present clock. Where it is more, the
+// clock is behind, and certificates that it made could be over already; or it was ahead when the last one was signed.
 const clockAhead = 24 * time.Hour
 
 // hostAuthorityLocked is the authority that signs host keys, nil where the design names none. Its error says
@@ -73,22 +74,33 @@ func (w *worker) counting() []site.HostCertificate {
 }
 
 // hostIdentityLocked is what status says of how the system proves itself; nil unless it was seen to show its
-// certificates.
+// certificates, or one of them at the last login. That one counts until it is over, also if it is to be renewed.
 func (w *worker) hostIdentityLocked() *site.HostIdentity {
 	counting, authorities := w.identityLocked()
-	is := w.memory.Observed.Facets[site.FacetBase].Have[item.KindSSHHost+".certificates"]
-	if len(counting) == 0 || is == "" || is != item.List(w.node.References.HostNames) {
+	seen, names := w.memory.Observed, w.node.References.HostNames
+	is := seen.Facets[site.FacetBase].Have[item.KindSSHHost+".certificates"]
+	isAll := is != "" && is == item.List(names)
+	if !isAll && (is == "" || seen.Login == nil || seen.Login.Host != site.ByCertificate) {
 		return nil
 	}
-	newest := map[string]time.Time{}
+	id := &site.HostIdentity{Names: names, Authorities: authorities}
+	shown := map[string]site.HostCertificate{}
 	for _, c := range counting {
-		newest[c.Key] = c.Until
-	}
-	id := &site.HostIdentity{Names: w.node.References.HostNames, Authorities: authorities}
-	for _, until := range newest {
-		if id.Until.IsZero() || until.Before(id.Until) {
-			id.Until = until
+		_, older := shown[c.Key]
+		switch {
+		case !time.Now().Before(c.Until):
+		case isAll || !older: // else it is not known which one of the key it was
+			shown[c.Key] = c
 		}
+	}
+	for _, c := range shown {
+		if id.Until.IsZero() || c.Until.Before(id.Until) {
+			id.Until = c.Until
+		}
+		id.Names = slices.DeleteFunc(slices.Clone(id.Names), func(name string) bool { return !slices.Contains(c.Names, name) })
+	}
+	if len(shown) == 0 {
+		return nil
 	}
 	return id
 }
@@ -142,10 +154,13 @@ func lines(all []site.HostCertificate) (text []string) {
 // validFor are the certificates of the host keys of a node, in the order of the keys; one that is to be
 // signed is zero, and why says why. Its error says why a key is not certified at all.
 func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have []site.HostCertificate, why string, err error) {
-	if other, key := w.e.sharesHostKey(n.Name, keys); other != "" {
-		return nil, "", fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", n.Name, other, item.Fingerprint(key))
+	if other, key := w.e.sharesHostKey(n.Name, keys); other != nil {
+		return nil, "", sameHostKey(n.Name, other.name, key)
 	}
 	counting := w.counting()
+	if err := clockBehind(n.Name, counting, time.Now()); err != nil {
+		return nil, "", err
+	}
 	now, own := time.Now(), item.Fingerprint(a.Public())
 	for _, key := range keys {
 		var c site.HostCertificate
@@ -163,8 +178,6 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 			why = "for other names: " + item.List(c.Names)
 		case !now.Before(c.Due()):
 			why = "to be renewed since " + c.Due().UTC().Format(time.DateOnly)
-		case c.Since.Sub(now) > clockAhead:
-			why = "signed at a time that is still to come, by a clock that was ahead"
 		default:
 			have = append(have, c)
 			continue
@@ -174,8 +187,23 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 	return have, why, nil
 }
 
-// sharesHostKey is another node whose system has one of the keys, and the key.
-func (e *Engine) sharesHostKey(node string, keys []string) (other, key string) {
+// clockBehind says that certificates were signed long after the present time.
+func clockBehind(node string, counting []site.HostCertificate, now time.Time) error {
+	for _, c := range counting {
+		if c.Since.Sub(now) > clockAhead {
+			return fmt.Errorf("the clock of this daemon is behind: it shows %s, and a host certificate of %s is of %s. Slipway signs no host key of it meanwhile, since the certificate could be over already: set the clock; if it was ahead then, quarantine the node and release it, which ends its certificates",
+				now.UTC().Format(time.DateOnly), node, c.Since.UTC().Format(time.DateOnly))
+		}
+	}
+	return nil
+}
+
+func sameHostKey(node, other, key string) error {
+	return fmt.Errorf("the systems of %s and %s have the same SSH host key, %s, so each could pass for the other: make new keys on one of them (remove /etc/ssh/ssh_host_*, then run `ssh-keygen -A`)", node, other, item.Fingerprint(key))
+}
+
+// sharesHostKey is the worker of another node whose system has one of the keys, and the key; nil for none.
+func (e *Engine) sharesHostKey(node string, keys []string) (other *worker, key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, w := range e.workers {
@@ -189,15 +217,16 @@ func (e *Engine) sharesHostKey(node string, keys []string) (other, key string) {
 		}
 		for _, k := range keys {
 			if slices.ContainsFunc(known, func(line string) bool { return line == k || strings.HasPrefix(line, k+" ") }) {
-				return name, k
+				return w, k
 			}
 		}
 	}
-	return "", ""
+	return nil, ""
 }
 
 // signHostKeys signs the host keys of a node's system that have no certificate yet, or whose is to be replaced. It
-// records the certificates before it gives them. A run that was cut off gets the same ones again.
+// records the certificates before it gives them. A run that was cut off gets the same ones again. The keys are all
+// that the system has and that are certified: certificates of other keys count no longer.
 func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Authority, keys []string) ([]string, error) {
 	have, _, err := w.validFor(n, a, keys)
 	if err != nil {
@@ -216,12 +245,17 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 		have[i] = site.HostCertificate{Key: key, Authority: item.Fingerprint(a.Public()), Line: c.Line, Serial: c.Serial, Names: c.Names, Since: now, Until: c.Until}
 		made = append(made, have[i])
 	}
-	if len(made) == 0 {
+	replaced := slices.ContainsFunc(w.counting(), func(c site.HostCertificate) bool { return !slices.Contains(keys, c.Key) })
+	if len(made) == 0 && !replaced {
 		return lines(have), nil
 	}
-	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, now) })
+	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, keys, now) })
 	if err != nil {
 		return nil, fmt.Errorf("no host certificate was signed, because it could not be recorded: %w", err)
+	}
+	if other, key := w.e.sharesHostKey(n.Name, keys); other != nil { // it was signed at the same time
+		err := errors.Join(other.forgetHostKeys(ctx, keys), w.forgetHostKeys(ctx, keys)) // in this order: until then it sees ours
+		return nil, errors.Join(fmt.Errorf("%w: %w", driver.ErrRefused, sameHostKey(n.Name, other.name, key)), err)
 	}
 	counting := w.counting()
 	for _, c := range made {
@@ -233,12 +267,19 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 	return lines(have), nil
 }
 
-// keepNewest adds certificates to those of a record. It drops those that are over, and those of a key that two
-// newer ones have followed.
-func keepNewest(all, made []site.HostCertificate, now time.Time) (kept []site.HostCertificate) {
+// forgetHostKeys takes the certificates of some host keys out of the node's record.
+func (w *worker) forgetHostKeys(ctx context.Context, keys []string) error {
+	return w.save(context.WithoutCancel(ctx), func(r *site.Recorded) {
+		r.HostCertificates = slices.DeleteFunc(slices.Clone(r.HostCertificates), func(c site.HostCertificate) bool { return slices.Contains(keys, c.Key) })
+	})
+}
+
+// keepNewest adds certificates to those of a record. It drops those that are over, those of keys that the system
+// does not have any more, and those of a key that two newer ones have followed.
+func keepNewest(all, made []site.HostCertificate, keys []string, now time.Time) (kept []site.HostCertificate) {
 	count := map[string]int{}
 	for _, c := range slices.Backward(slices.Concat(all, made)) {
-		if count[c.Key]++; count[c.Key] <= mostOfKey && now.Before(c.Until) && len(kept) < mostHostCertificates {
+		if count[c.Key]++; count[c.Key] <= mostOfKey && slices.Contains(keys, c.Key) && now.Before(c.Until) && len(kept) < mostHostCertificates {
 			kept = append(kept, c)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/engine/sshca"
@@ -25,7 +27,10 @@ type keyProving struct {
 	keys   map[string][]string // by node
 	shown  map[string][]string // the certificates that its SSH server shows
 	by     map[string]driver.HostCertificates
-	signed int // how often other ones were shown than before
+	signed int    // how often other ones were shown than before
+	proves string // how systems prove themselves at a login, as in site.Login
+	// foreign is whether their SSH servers show a certificate of somebody else first.
+	foreign bool
 }
 
 func newKeyProving(d driver.Driver, keys map[string][]string) *keyProving {
@@ -73,7 +78,12 @@ func (m *keyProvingMachine) Observe(ctx context.Context, n *site.Node, facets []
 	if s.Have == nil {
 		s.Have = site.Values{}
 	}
+	seen.Login = &site.Login{By: site.ByCertificate, Account: "root", Host: m.p.proving()}
 	keys, shown := m.p.of(n.Name)
+	seen.Login = &site.Login{By: site.ByKey, Account: "root", Host: site.ByKey}
+	if !m.p.isForeign() && slices.ContainsFunc(shown, func(line string) bool { return slices.Contains(by.Serials, serialOf(line)) }) {
+		seen.Login.Host = site.ByCertificate
+	}
 	switch {
 	case by.Valid == nil:
 		s.Cannot = site.Values{certificatesField: by.Why}
@@ -110,6 +120,18 @@ func (p *keyProving) of(node string) (keys, shown []string) {
 	return p.keys[node], p.shown[node]
 }
 
+func (p *keyProving) prove(node string, keys ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys[node] = keys
+}
+
+func (p *keyProving) proving() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proves
+}
+
 func (p *keyProving) show(node string, certificates []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,6 +139,18 @@ func (p *keyProving) show(node string, certificates []string) {
 		p.signed++
 	}
 	p.shown[node] = certificates
+}
+
+func (p *keyProving) showForeign() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.foreign = true
+}
+
+func (p *keyProving) isForeign() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.foreign
 }
 
 func (p *keyProving) counts(node string) driver.HostCertificates {
@@ -127,6 +161,7 @@ func (p *keyProving) counts(node string) driver.HostCertificates {
 
 const (
 	hostKeyA = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+	hostKeyC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 	hostKeyB = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 )
 
@@ -175,6 +210,56 @@ func (p *keyProving) certificate(t *testing.T, node string) *gossh.Certificate {
 	return cert
 }
 
+// serialOf is the serial number of a certificate; 0 where there is none.
+func serialOf(line string) uint64 {
+	key, _, _, _, err := gossh.ParseAuthorizedKey([]byte(line))
+	if cert, is := key.(*gossh.Certificate); err == nil && is {
+		return cert.Serial
+	}
+	return 0
+}
+
+// The list of host certificates that do not count has ssh refuse a system that shows another one, although its key is
+// known. So people get it only where the daemon saw the right one last, or nothing else could prove the system.
+func TestPeopleGoByHostCertificatesThatWereSeen(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		authorities := []string{w.hostAuthority(1)}
+		grant := func() site.SSHGrant {
+			t.Helper()
+			g, err := w.engine.CertifyLogin(w.t.Context(), site.SSHRequest{Node: "a", Key: somebodysKey, Life: site.Duration(time.Minute), By: "ana"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		byKey := func(g site.SSHGrant) bool {
+			return slices.Equal(g.HostKeys, []string{somebodysKey}) && len(g.HostAuthorities)+len(g.RevokedHostKeys) == 0
+		}
+		w.commit(w.withHostCertificates(0, authorities, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		if g := grant(); !slices.Equal(g.HostAuthorities, authorities) || len(g.RevokedHostKeys) == 0 {
+			t.Errorf("after a login by certificate people get %+v", g)
+		}
+		systems.showForeign()
+		w.after(20 * time.Minute)
+		if g := grant(); !byKey(g) {
+			t.Errorf("after a login by a known key people get %+v", g)
+		}
+		unpinned := w.withHostCertificates(0, authorities, "a")
+		ep := unpinned.Nodes["a"].Endpoints[site.OS]
+		ep.Trust.HostKeys = nil
+		unpinned.Nodes["a"].Endpoints[site.OS] = ep
+		w.commit(unpinned)
+		w.after(5 * time.Minute)
+		if g := grant(); !slices.Equal(g.HostAuthorities, authorities) || len(g.RevokedHostKeys) == 0 || len(g.HostKeys) > 0 {
+			t.Errorf("without a known key people get %+v", g)
+		}
+	}, "a")
+}
+
 // Host keys are signed once, by the names of the design, and signed again at two thirds of their life.
 func TestHostKeysAreCertified(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
@@ -220,6 +305,62 @@ func TestHostKeysAreCertified(t *testing.T) {
 			t.Errorf("signed %d times; what counts is %+v", systems.signed, by.Serials)
 		}
 		w.want("a", site.InSync)
+	}, "a")
+}
+
+// Neither the drift policy nor a window keeps a certificate from its renewal.
+func TestRenewalsAreNotHeld(t *testing.T) {
+	for _, policy := range []string{"report", "propose", "repair", ""} {
+		t.Run("drift "+policy, func(t *testing.T) {
+			inBubble(t, usual, func(w *world) {
+				systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+				w.systems = systems
+				d := w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a")
+				d.Windows = map[string]*site.Window{"new year": {Cron: "0 0 1 1 *", Length: site.Duration(time.Hour)}}
+				d.Nodes["a"].Windows, d.Nodes["a"].Window = site.Windows{Online: "new year"}, "new year"
+				d.Nodes["a"].Drift = map[site.Facet]string{site.FacetBase: policy}
+				w.commit(d)
+				w.up()
+				w.after(20 * time.Minute) // it is new year
+				w.want("a", site.InSync)
+				w.down()
+				w.after(sshca.HostLife*2/3 - time.Hour)
+				w.up()
+				w.after(2 * time.Hour)
+				w.want("a", site.InSync)
+				if systems.signed != 2 {
+					t.Errorf("signed %d times", systems.signed)
+				}
+			}, "a")
+		})
+	}
+}
+
+// While a renewal is held, the system still proves itself by the certificate that it shows, until that is over.
+func TestIdentityOutlastsAHeldRenewal(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		systems.proves = site.ByCertificate
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.do(site.Order{Verb: site.VerbPause, Node: "a", Reason: "lunch"})
+		w.down()
+		w.after(sshca.HostLife*2/3 + time.Hour)
+		w.up()
+		w.after(time.Hour)
+		if id := w.node("a").HostCertificates; id == nil || id.Names[0] != "a" || id.Until.Unix() != int64(first.ValidBefore) || systems.signed != 1 {
+			t.Errorf("when it is due the status has %+v; signed %d times", id, systems.signed)
+		}
+		w.down()
+		w.after(sshca.HostLife / 3)
+		w.up()
+		w.after(time.Hour)
+		if id := w.node("a").HostCertificates; id != nil {
+			t.Errorf("when it is over the status has %+v", id)
+		}
 	}, "a")
 }
 
@@ -286,6 +427,108 @@ func TestHostAuthoritiesAreExchanged(t *testing.T) {
 			t.Errorf("the reason is %q, the notes are %q", by.Why, notes)
 		}
 	}, "a")
+}
+
+// A certificate counts no longer once its host key was replaced on the system, and all present keys are certified.
+func TestCertificatesOfReplacedHostKeysEnd(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		systems.prove("a", hostKeyA, hostKeyB)
+		w.after(time.Hour)
+		if by := systems.counts("a"); len(by.Serials) != 2 || by.Serials[0] != first.Serial {
+			t.Errorf("with another key %v counts", by.Serials)
+		}
+		systems.prove("a", hostKeyB) // what was signed for it is there already
+		w.after(time.Hour)
+		second := systems.certificate(t, "a")
+		if by := systems.counts("a"); !slices.Equal(by.Serials, []uint64{second.Serial}) || second.Serial == first.Serial {
+			t.Errorf("the first is %d, the second %d; what counts is %v", first.Serial, second.Serial, by.Serials)
+		}
+	}, "a")
+}
+
+// A clock that is far behind the newest certificate makes none over, and signs none.
+func TestClockBehindSignsNothing(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a"))
+		w.up()
+		w.after(20 * time.Minute)
+		first := systems.certificate(t, "a")
+		w.down()
+		w.whileDown(func(records *record.Site) error {
+			snap, err := records.Load(w.t.Context())
+			r := snap.Nodes["a"].Recorded
+			r.HostCertificates[0].Since = time.Now().Add(25 * time.Hour)
+			r.HostCertificates[0].Until = r.HostCertificates[0].Since.Add(sshca.HostLife)
+			return errors.Join(err, records.PutNode(w.t.Context(), "a", r))
+		})
+		w.up()
+		w.after(30 * time.Minute)
+		by := systems.counts("a")
+		for _, key := range []string{hostKeyA, hostKeyB} {
+			_, _, why := by.Valid([]string{key})
+			lines, err := by.Sign(w.t.Context(), []string{key})
+			if why == nil || !strings.Contains(why.Error(), "the clock of this daemon is behind: it shows 2000-01-01, and a host certificate of a is of 2000-01-02") ||
+				!errors.Is(err, driver.ErrRefused) || len(lines) > 0 {
+				t.Errorf("%s: it signs %q, %v; what is valid: %v", key, lines, err, why)
+			}
+		}
+		if by := systems.counts("a"); systems.signed != 1 || !slices.Equal(by.Serials, []uint64{first.Serial}) {
+			t.Errorf("signed %d times; what counts is %v", systems.signed, by.Serials)
+		}
+		w.after(2 * time.Hour) // now its clock may be right
+		w.want("a", site.InSync)
+		if systems.signed != 1 {
+			t.Errorf("signed %d times", systems.signed)
+		}
+	}, "a")
+}
+
+// Where two nodes are signed one host key at the same time, neither keeps the certificate, unless one was through before
+// the other one began.
+func TestHostKeyOfTwoNodesAtOnce(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyProving(w.fleet.OSDriver(), map[string][]string{"a": {hostKeyA}, "b": {hostKeyB}})
+		w.systems = systems
+		w.commit(w.withHostCertificates(0, []string{w.hostAuthority(1)}, "a", "b"))
+		w.up()
+		w.after(time.Hour)
+		systems.certificate(t, "a")
+		systems.certificate(t, "b")
+		var both sync.WaitGroup
+		var refused atomic.Int32
+		for _, name := range []string{"a", "b"} {
+			sign := systems.counts(name).Sign
+			both.Go(func() {
+				lines, err := sign(w.t.Context(), []string{hostKeyC})
+				if errors.Is(err, driver.ErrRefused) && len(lines) == 0 {
+					refused.Add(1)
+				}
+			})
+		}
+		both.Wait()
+		if refused.Load() == 0 { // one may be through before the other one has recorded its own
+			t.Error("both got one")
+		}
+		var kept []string
+		for _, name := range []string{"a", "b"} {
+			for _, c := range w.recorded(name).HostCertificates {
+				if c.Key == hostKeyC {
+					kept = append(kept, name)
+				}
+			}
+		}
+		if len(kept)+int(refused.Load()) > 2 {
+			t.Errorf("%d were refused, and the records of %v have one for the key of both", refused.Load(), kept)
+		}
+	}, "a", "b")
 }
 
 // A node gets no certificate for the host key of another one, whichever was first.

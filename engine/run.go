@@ -23,7 +23,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("restore site %s: %w", e.Site, err)
 	}
-	e.setProblem("records", e.narrowAccess(ctx)) // the process before may have ended before it did
+	_, inForce := e.Access()
+	e.setProblem("records", e.narrowAccess(ctx, inForce)) // the process before may have ended before it did
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
@@ -76,7 +77,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	e.compareInstalledLocked()
-	e.noteAccessLocked()
+	e.wouldGrant = e.design.Granted()
 	e.countOthersLocked()
 	e.planLocked()
 	e.restoreRolloutLocked(snap.Rollout)

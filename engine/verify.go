@@ -205,7 +205,11 @@ func (w *worker) noteLook(ctx context.Context, j job, kind site.EndpointKind, se
 	}
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	switch was := w.lastLooks[kind]; look.Trouble {
+	was := w.lastLooks[kind]
+	if errors.Is(err, driver.ErrNotAsked) && was.Trouble == site.TroubleSilent && was.Endpoint.URL == look.Endpoint.URL {
+		return // it did not answer then, which is what is known
+	}
+	switch look.Trouble {
 	case site.TroubleDenied:
 		look.Denied = look.When
 	case site.TroubleWithheld:

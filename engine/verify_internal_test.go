@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
@@ -46,5 +47,25 @@ func TestTroubleOfALook(t *testing.T) {
 		if got := troubleOf(x.err, x.asked); got != x.want {
 			t.Errorf("%v, asked %t: %q, want %q", x.err, x.asked, got, x.want)
 		}
+	}
+}
+
+// A machine that did not answer, and is not asked again yet, is still one that did not answer.
+func TestSilentUntilAskedAgain(t *testing.T) {
+	e := &Engine{Config: Config{Site: "s", Log: slog.New(slog.DiscardHandler)}}
+	const manager = site.Manager
+	w := &worker{e: e, name: "n1", lastLooks: map[site.EndpointKind]site.Look{}}
+	j := job{node: &site.Node{Name: "n1", Endpoints: map[site.EndpointKind]site.Endpoint{manager: {URL: "redfish+https://n1"}}}}
+	silent := fmt.Errorf("%w: so", driver.ErrUnreachable)
+	w.noteLook(t.Context(), j, manager, site.Observed{}, silent, true)
+	first := w.lastLooks[manager]
+	w.noteLook(t.Context(), j, manager, site.Observed{}, errors.Join(silent, driver.ErrNotAsked), true)
+	if got := w.lastLooks[manager]; got.Trouble != site.TroubleSilent || !got.When.Equal(first.When) {
+		t.Errorf("got %+v", got)
+	}
+	j.node.Endpoints[manager] = site.Endpoint{URL: "redfish+https://n2"}
+	w.noteLook(t.Context(), j, manager, site.Observed{}, errors.Join(silent, driver.ErrNotAsked), true)
+	if got := w.lastLooks[manager]; got.Trouble != site.TroubleNotAsked {
+		t.Errorf("another endpoint: %+v", got)
 	}
 }

@@ -17,7 +17,8 @@ func (a *app) grantCommand() *cobra.Command {
 		Long: "Shows who may do more by the design in force (site.access) than was approved, with a digest.\n" +
 			"With that digest it approves this. Only what was approved counts, and only as far as a line\n" +
 			"\"design:\" in the access file of the daemon's host lets the design grant it. Rights that a\n" +
-			"commit removes need no approval: they are gone at once.\n" + exitHelp,
+			"commit removes need no approval: they are gone once the commit has passed, also while it waits\n" +
+			"for a rollout.\n" + exitHelp,
 		Example: "  slipway grant\n  slipway grant 3f0c91d2ab5e4f60718293a4b5c6d7e8 --reason \"ana is on call for rack r1\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

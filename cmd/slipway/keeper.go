@@ -145,6 +145,13 @@ func (k keeper) Access(name string) (approved site.GrantedState, inForce site.Gr
 	return approved, inForce, nil
 }
 
+func (k keeper) AccessReport(name string) (site.AccessReport, error) {
+	if err := k.mine(name); err != nil {
+		return site.AccessReport{}, err
+	}
+	return k.engine.AccessReport(), nil
+}
+
 func (k keeper) AddAudit(ctx context.Context, name string, e site.AuditEntry) (site.AuditEntry, error) {
 	if err := k.mine(name); err != nil {
 		return e, err

@@ -98,20 +98,8 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		}
 		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
 		present.Text(a.out.Lines(), &p, view)
-		for i, line := range rights {
-			if i == 0 {
-				a.out.Println()
-				a.out.Println("Who may do more or less than by the design in force. More counts once `slipway grant` has approved it:")
-			}
-			a.out.Println("-", line)
-		}
-		for i, line := range incident.New(nil, r.Site) {
-			if i == 0 {
-				a.out.Println()
-				a.out.Println("Incidents in this design (slipway incident shows what was done about them):")
-			}
-			a.out.Println("-", line)
-		}
+		a.listed("Who may do more or less than by the design in force. More counts once `slipway grant` has approved it:", rights)
+		a.listed("Incidents in this design (slipway incident shows what was done about them):", incident.New(nil, r.Site))
 	}
 	switch {
 	case err != nil || !f.detailed:
@@ -122,6 +110,18 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		return errUnknown
 	}
 	return nil
+}
+
+// listed shows lines below a sentence, and nothing where there are none.
+func (a *app) listed(sentence string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	a.out.Println()
+	a.out.Println(sentence)
+	for _, line := range lines {
+		a.out.Println("-", line)
+	}
 }
 
 // changesWhatWasSeen says whether there is something to do that does not rest on a

@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -54,11 +55,8 @@ func (p *Policy) designLetsSome(c Caller, v Verb, siteName string) bool {
 		return false
 	}
 	a, b := p.design.reaches(c, v)
-	switch {
-	case a.isWhole():
+	if a.isWhole() {
 		return b.isWhole() || len(b.nodes()) > 0
-	case b.isWhole():
-		return len(a.nodes()) > 0
 	}
 	for name := range a.nodes() {
 		if a.meets(b, name) {
@@ -89,26 +87,31 @@ func (c Caller) rolesIn(g site.Granted) []string {
 	return nil
 }
 
-// reach is where a verb may be used: the roles that have it.
-type reach []site.GrantedRole
+// reach is where a verb may be used.
+type reach struct {
+	roles    []site.GrantedRole // those that have the verb
+	machines map[string]string  // of all nodes of the site, see site.Granted
+	all      map[string]string  // what nodes gives, once it is known
+}
 
 // reachOf is where whoever has some roles may use a verb.
-func reachOf(g site.Granted, roles []string, v Verb) (r reach) {
+func reachOf(g site.Granted, roles []string, v Verb) reach {
+	r := reach{machines: g.Machines}
 	for _, name := range roles {
 		if role := g.Roles[name]; slices.Contains(role.Verbs, string(v)) {
-			r = append(r, role)
+			r.roles = append(r.roles, role)
 		}
 	}
 	return r
 }
 
 func (r reach) isWhole() bool {
-	return slices.ContainsFunc(r, func(g site.GrantedRole) bool { return g.Whole })
+	return slices.ContainsFunc(r.roles, func(g site.GrantedRole) bool { return g.Whole })
 }
 
 // machine is what identifies the machine of a node that is within reach by its name.
 func (r reach) machine(node string) (machine string, within bool) {
-	for _, g := range r {
+	for _, g := range r.roles {
 		if machine, within = g.Nodes[node]; within {
 			return machine, true
 		}
@@ -122,34 +125,43 @@ func (r reach) includes(node string) bool {
 	return r.isWhole() || within
 }
 
-// meets says whether the verb may be used on a node by both, or on the whole site for "".
-func (r reach) meets(other reach, node string) bool {
-	if r.isWhole() || other.isWhole() {
-		return r.includes(node) && other.includes(node)
+// meets says whether the verb may be used on a node by what was approved and by what is in force, or on the whole site
+// for "". What was approved of a node by its name is of the machine that it had then, also where the role in force is
+// about the whole site now: otherwise a merge that takes the nodes from a role could exchange their machines.
+func (r reach) meets(inForce reach, node string) bool {
+	if r.isWhole() {
+		return inForce.includes(node)
 	}
 	machine, within := r.machine(node)
-	same, there := other.machine(node)
-	return within && there && machine == same
+	is, there := inForce.machine(node)
+	if inForce.isWhole() {
+		is, there = inForce.machines[node]
+	}
+	return within && there && machine == is
 }
 
 // nodes are those that the roles name.
 func (r reach) nodes() map[string]string {
-	if len(r) == 1 {
-		return r[0].Nodes
+	switch {
+	case len(r.roles) == 1:
+		return r.roles[0].Nodes
+	case r.all != nil:
+		return r.all
 	}
 	all := map[string]string{}
-	for _, g := range r {
+	for _, g := range r.roles {
 		maps.Copy(all, g.Nodes)
 	}
 	return all
 }
 
-// common are the nodes where the verb may be used by both. It is not for what is whole by both.
-func (r reach) common(other reach) map[string]string {
+// common are the nodes where the verb may be used by what was approved and by what is in force. It is not for what is
+// whole by both.
+func (r reach) common(inForce reach) map[string]string {
 	both := map[string]string{}
-	for _, nodes := range []map[string]string{r.nodes(), other.nodes()} {
+	for _, nodes := range []map[string]string{r.nodes(), inForce.nodes()} {
 		for name, machine := range nodes {
-			if r.meets(other, name) {
+			if r.meets(inForce, name) {
 				both[name] = machine
 			}
 		}
@@ -194,27 +206,66 @@ func holdersOf(all ...site.Granted) (some []holder) {
 	return slices.Compact(some)
 }
 
+// reaches makes what a set of roles reaches once, whoever has them and for whichever verb: a role can be about
+// thousands of nodes.
+type reaches struct {
+	granted site.Granted
+	made    map[string]*reach
+}
+
+func reachesOf(g site.Granted) reaches { return reaches{g, map[string]*reach{}} }
+
+// of is where a holder may use a verb.
+func (r reaches) of(h holder, v Verb) *reach {
+	var names []string
+	for _, name := range h.rolesIn(r.granted) {
+		if slices.Contains(r.granted.Roles[name].Verbs, string(v)) {
+			names = append(names, name)
+		}
+	}
+	key := fmt.Sprintf("%q", names)
+	if r.made[key] == nil {
+		made := reachOf(r.granted, names, v)
+		made.all = made.nodes()
+		r.made[key] = &made
+	}
+	return r.made[key]
+}
+
+// between is what one reach is compared with, once for all who have the same.
+type between[T any] map[[2]*reach]T
+
+func (b between[T]) get(x, y *reach, compare func(x, y reach) T) T {
+	key := [2]*reach{x, y}
+	is, known := b[key]
+	if !known {
+		is = compare(*x, *y)
+		b[key] = is
+	}
+	return is
+}
+
 // Changes says who may do more by another design, and who may do less, a sentence for each who and where.
 func Changes(before, after site.Granted) (more, less []string) {
+	was, is, texts := reachesOf(before), reachesOf(after), between[string]{}
 	for _, h := range holdersOf(before, after) {
-		was := func(v Verb) reach { return reachOf(before, h.rolesIn(before), v) }
-		is := func(v Verb) reach { return reachOf(after, h.rolesIn(after), v) }
-		more = append(more, h.changes("may now", was, is)...)
-		less = append(less, h.changes("may no longer", is, was)...)
+		more = append(more, h.changes("may now", was, is, texts)...)
+		less = append(less, h.changes("may no longer", is, was, texts)...)
 	}
 	return more, less
 }
 
-// Both is what both grant. Its roles are named for what they allow.
-func Both(a, b site.Granted) site.Granted {
+// Both is what was approved and is granted by a design in force as well. Its roles are named for what they allow.
+func Both(approved, inForce site.Granted) site.Granted {
 	g := site.Granted{Roles: map[string]site.GrantedRole{}, People: map[string][]string{}, Groups: map[string][]string{}, Tokens: map[string][]string{}}
-	for _, h := range holdersOf(a, b) {
+	was, is, common := reachesOf(approved), reachesOf(inForce), between[map[string]string]{}
+	for _, h := range holdersOf(approved, inForce) {
 		var roles []site.GrantedRole
 		for _, m := range Verbs {
-			x, y := reachOf(a, h.rolesIn(a), m.Verb), reachOf(b, h.rolesIn(b), m.Verb)
+			x, y := was.of(h, m.Verb), is.of(h, m.Verb)
 			role := site.GrantedRole{Verbs: []string{string(m.Verb)}, Whole: x.isWhole() && y.isWhole()}
 			if !role.Whole {
-				role.Nodes = x.common(y)
+				role.Nodes = common.get(x, y, reach.common)
 			}
 			if !role.Whole && len(role.Nodes) == 0 {
 				continue
@@ -238,14 +289,14 @@ func Both(a, b site.Granted) site.Granted {
 }
 
 // changes says where a holder may do something by one reach and not by the other.
-func (h holder) changes(may string, less, more func(Verb) reach) (all []string) {
+func (h holder) changes(may string, less, more reaches, texts between[string]) (all []string) {
 	type where struct {
 		text  string
 		verbs []string
 	}
 	var places []where
 	for _, m := range Verbs {
-		text := gained(less(m.Verb), more(m.Verb))
+		text := texts.get(less.of(h, m.Verb), more.of(h, m.Verb), gained)
 		if text == "" {
 			continue
 		}

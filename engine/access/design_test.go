@@ -61,6 +61,12 @@ func TestDesignGrants(t *testing.T) {
 	evil.Access.Roles["robot"] = site.AccessRole{Verbs: []string{"retry", "approve", "incident", "release"}}
 	evil.Access.People["eve"] = []string{"oncall"}
 	eve := Caller{Kind: Person, Name: "eve"}
+	boundless := func(s *site.Site) *site.Site {
+		s.Access.Roles["oncall"] = site.AccessRole{Verbs: []string{"pause", "approve"}}
+		return s
+	}
+	unbound, exchanged := boundless(berlin(usual())), boundless(berlin(usual()))
+	exchanged.Nodes["n1"].Identity, exchanged.Nodes["n3"].Identity = exchanged.Nodes["n3"].Identity, exchanged.Nodes["n1"].Identity
 	for i, x := range []struct {
 		file              string
 		approved, inForce *site.Site
@@ -89,6 +95,14 @@ func TestDesignGrants(t *testing.T) {
 		{"design: true", now, swapped, ana, Pause, "n1", false}, // the name has another machine
 		{"design: true", now, swapped, ana, Pause, "n2", true},
 		{"design: true", now, swapped, ana, Read, "n1", true},
+		{"design: true", now, unbound, ana, Approve, "n1", true},
+		{"design: true", now, unbound, ana, Approve, "n3", false},
+		{"design: true", now, unbound, ana, Approve, "", false},
+		{"design: true", now, exchanged, ana, Approve, "n1", false}, // another machine, by a role that has lost its nodes
+		{"design: true", now, exchanged, ana, Approve, "n2", true},
+		{"design: true", exchanged, exchanged, ana, Approve, "n1", true},
+		{"design: true", unbound, exchanged, ana, Approve, "n1", true}, // the whole site has no names
+		{"design: true", exchanged, now, ana, Approve, "n1", true},
 		{"design: true", now, now, op, Read, "n3", true},
 		{"design: true", now, now, op, Pause, "n1", false},
 		{"design: true", now, now, Caller{Kind: OIDC, Name: "ana"}, Pause, "n1", true},
@@ -126,6 +140,12 @@ func TestDesignIsOfOneSite(t *testing.T) {
 	g := berlin(usual()).Granted()
 	p = p.With(Design{Site: "berlin", Approved: g, InForce: g})
 	ana := Caller{Kind: Person, Name: "ana"}
+	other := berlin(usual()) // both her machines are exchanged, and her role has lost its nodes
+	other.Nodes["n1"].Identity.UUID, other.Nodes["n2"].Identity.UUID = "x", "y"
+	other.Access.Roles["oncall"] = site.AccessRole{Verbs: []string{"pause"}}
+	if p.With(Design{"berlin", g, other.Granted()}).MaySome(ana, Pause, "berlin") {
+		t.Error("may pause some machine that nobody approved")
+	}
 	for _, x := range []struct {
 		site string
 		v    Verb
@@ -202,7 +222,7 @@ func TestChanges(t *testing.T) {
 // every node. It is the same once more, and its digest does not depend on the order.
 func TestBoth(t *testing.T) {
 	var all []site.Granted
-	for i := range 32 {
+	for i := range 64 {
 		s := berlin(usual())
 		if i&1 > 0 {
 			s.Nodes["n3"].Rack = "r1"
@@ -220,6 +240,9 @@ func TestBoth(t *testing.T) {
 		if i&16 > 0 {
 			delete(s.Access.Tokens, "ci")
 		}
+		if i&32 > 0 {
+			s.Access.Roles["oncall"] = site.AccessRole{Verbs: s.Access.Roles["oncall"].Verbs}
+		}
 		all = append(all, s.Granted())
 	}
 	callers := []Caller{{Kind: Person, Name: "ana"}, {Kind: Token, Name: "ci"}, {Kind: OIDC, Name: "bob", Groups: []string{"ops"}}}
@@ -230,7 +253,7 @@ func TestBoth(t *testing.T) {
 		for _, c := range callers {
 			for _, m := range Verbs {
 				for _, node := range []string{"", "n1", "n2", "n3"} {
-					fmt.Fprint(&text, p.Allows(c, m.Verb, Target{Site: "berlin", Node: node}) == nil, " ")
+					fmt.Fprint(&text, p.designLets(c, m.Verb, "berlin", node), " ")
 				}
 			}
 		}
@@ -245,6 +268,59 @@ func TestBoth(t *testing.T) {
 			if _, less := Changes(both, Both(both, b)); len(less) > 0 || Both(b, a).Digest() != both.Digest() && i&2 == j&2 {
 				t.Fatalf("%d and %d: %q", i, j, less)
 			}
+		}
+	}
+}
+
+// What is compared is compared once for all who have the same roles, and the sentences are the same.
+func TestChangesOfManyWithTheSameRoles(t *testing.T) {
+	a := usual()
+	a.Roles["rack"] = site.AccessRole{Verbs: []string{"pause", "retry"}, Nodes: inRack("r2")}
+	for i := range 10 {
+		a.People[fmt.Sprint("p", i)] = []string{"oncall", "rack"}
+	}
+	now, none := berlin(a).Granted(), berlin(site.Access{}).Granted()
+	more, _ := Changes(none, now)
+	for i := range 10 {
+		for _, want := range []string{"may now approve on 2 nodes: n1, n2", "may now pause on 3 nodes: n1, n2, n3", "may now retry on 1 node: n3"} {
+			if !slices.Contains(more, fmt.Sprintf("p%d %s", i, want)) {
+				t.Errorf("p%d: no %q in %q", i, want, more)
+			}
+		}
+	}
+	was, is, once := reachesOf(none), reachesOf(now), between[string]{}
+	for i := range 10 {
+		holder{0, fmt.Sprint("p", i)}.changes("may now", was, is, once)
+	}
+	if len(is.made) != 4 || len(once) != 4 { // nothing, and one or both of the roles
+		t.Errorf("made %d, compared %d", len(is.made), len(once))
+	}
+}
+
+// A role that was merged and not approved waits, where the access file lets the design grant anything.
+func TestWaits(t *testing.T) {
+	now, none := berlin(usual()).Granted(), site.Granted{}
+	ana, op := Caller{Kind: OIDC, Name: "ana"}, Caller{Kind: OIDC, Name: "bob", Groups: []string{"ops"}}
+	for i, x := range []struct {
+		file              string
+		approved, inForce site.Granted
+		c                 Caller
+		want              bool
+	}{
+		{"design: true", none, now, ana, true},
+		{"design: true site=berlin", none, now, op, true},
+		{"design: true", none, now, Caller{Kind: OIDC, Name: "eve"}, false},
+		{"design: true", now, now, ana, false},
+		{"design: true", now, none, ana, false},
+		{"design: true site=paris", none, now, ana, false},
+		{"", none, now, ana, false},
+	} {
+		p, err := Parse(x.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.With(Design{"berlin", x.approved, x.inForce}).Waits(x.c); got != x.want {
+			t.Errorf("%d: %v", i, got)
 		}
 	}
 }

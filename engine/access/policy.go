@@ -307,6 +307,12 @@ func (p *Policy) Names(c Caller) bool {
 	return c.Kind == User || len(p.limits) > 0 && len(c.rolesIn(p.design.Approved)) > 0
 }
 
+// Waits says whether the design in force has a role for a caller that counts once a person approves it.
+func (p *Policy) Waits(c Caller) bool {
+	mayGrant := slices.ContainsFunc(p.limits, func(l designLimit) bool { return allows(l.sites, p.design.Site) })
+	return mayGrant && len(c.rolesIn(p.design.InForce)) > 0 && len(c.rolesIn(p.design.Approved)) == 0
+}
+
 // of are the grants of a caller.
 func (p *Policy) of(c Caller) func(func(grant) bool) {
 	return func(yield func(grant) bool) {

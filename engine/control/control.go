@@ -38,6 +38,8 @@ type Daemon interface {
 	// Access is what people have approved of the access of the design, and what the design in force would
 	// grant. Neither must be changed.
 	Access(siteName string) (approved site.GrantedState, inForce site.Granted, err error)
+	// AccessReport is what of that waits for a person. It must not be changed.
+	AccessReport(siteName string) (site.AccessReport, error)
 	Auditor
 	// Report is a site's status and plan as they are now.
 	Report(siteName string) (site.Report, error)

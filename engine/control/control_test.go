@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -65,6 +66,14 @@ func (f *fake) Access(string) (approved site.GrantedState, inForce site.Granted,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.approved, f.inForce, nil
+}
+
+func (f *fake) AccessReport(string) (site.AccessReport, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := site.AccessReport{Design: f.inForce, By: f.approved.By, When: f.approved.When, Waiting: f.inForce.Digest()}
+	r.Changes, _ = access.Changes(f.approved.Granted, f.inForce)
+	return r, nil
 }
 
 func (f *fake) AddAudit(_ context.Context, _ string, e site.AuditEntry) (site.AuditEntry, error) {

@@ -311,3 +311,28 @@ func TestStreamEndsWithTheRole(t *testing.T) {
 		time.Sleep(2 * lookEvery) // nobody follows any more
 	})
 }
+
+// Who has a role that waits is told so at the login, and not to ask for a line of the access file, which gives more.
+func TestLoginSaysWhatWaits(t *testing.T) {
+	conf := &access.File{Path: filepath.Join(t.TempDir(), "access.conf"), Owner: owner()}
+	g := (&site.Site{Access: rackOf("read"), Nodes: map[string]*site.Node{"n1": {Name: "n1"}}}).Granted()
+	f := &fake{inForce: g}
+	a := newAPI(f, conf, Limits{}, 0, slog.New(slog.DiscardHandler))
+	bob, eve := access.Caller{Kind: access.OIDC, Name: "bob"}, access.Caller{Kind: access.OIDC, Name: "eve"}
+	const waits, none = "the design of site berlin has a role for bob", `ask for a line "person `
+	for _, x := range []struct {
+		lines string
+		c     access.Caller
+		want  string
+	}{{"design: read\n", bob, waits}, {"design: read\n", eve, none + "eve: ROLE"}, {"role x: read\n", bob, none + "bob: ROLE"}} {
+		put(t, conf.Path, x.lines)
+		if err := a.admit(x.c); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%q: %s: %v", x.lines, x.c, err)
+		}
+	}
+	put(t, conf.Path, "design: read\n")
+	f.approved.Granted = g
+	if err := a.admit(bob); err != nil {
+		t.Error(err)
+	}
+}

@@ -68,9 +68,26 @@ func (a *api) knows(c access.Caller) bool {
 	return a.policyNow("").Names(c) || slices.ContainsFunc(a.daemon.Sites(), func(site string) bool { return a.policyNow(site).Names(c) })
 }
 
+// admit says why a person is not logged in: there is nothing for them, or nothing that counts yet.
+func (a *api) admit(c access.Caller) error {
+	if a.knows(c) {
+		return nil
+	}
+	for _, site := range a.daemon.Sites() {
+		if a.policyNow(site).Waits(c) {
+			return fmt.Errorf("the design of site %s has a role for %s that was not approved: ask a person with the verb \"grant\" to look at `slipway grant`", site, c)
+		}
+	}
+	return fmt.Errorf("the access file on the daemon's host has no line for %s, and none for a group of that person: ask for a line \"person %s: ROLE\"", c, c.Name)
+}
+
 // answerNobody answers what is for everybody: how to log in, and the steps of that. It is false for all other requests.
 func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) bool {
 	s := a.logins.Settings()
+	if pages != nil && r.Method == http.MethodPost && r.URL.Path == openid.LogoutPath && (s != nil && s.Client != "" || a.logins != nil && openid.SessionOf(r) != "") {
+		a.logOut(w, r, pages, s) // also while the access file is wrong
+		return true
+	}
 	if s == nil {
 		return false
 	}
@@ -87,11 +104,11 @@ func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) 
 		return false
 	}
 	switch what := r.Method + " " + r.URL.Path; what {
-	case "GET /login", "GET " + openid.StartPath, "GET " + openid.BackPath, "POST " + openid.LogoutPath:
+	case "GET /login", "GET " + openid.StartPath, "GET " + openid.BackPath:
 		if err := a.limits.login(addressOf(r)); err != nil {
 			fail(w, err)
 		} else {
-			a.login(w, r, pages, s, what)
+			a.login(w, r, pages, what)
 		}
 		return true
 	}
@@ -102,21 +119,31 @@ func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) 
 	return false
 }
 
-// login is one step of logging in or out.
-func (a *api) login(w http.ResponseWriter, r *http.Request, pages Pages, s *access.Issuer, what string) {
-	switch what {
-	case "POST " + openid.LogoutPath:
-		if !IsOwnForm(r) {
-			fail(w, fmt.Errorf("%w: this form was not sent by a page of this host", access.ErrDenied))
-			return
-		}
-		if who, ok := a.logins.End(w, r); ok {
-			a.log.Info("logged out", "by", who.String(), "from", addressOf(r).String())
-		}
-		pages.Login(w, r, LoginNotice{Status: http.StatusOK, Issuer: s.URL, Start: startOf("/"), Certificates: a.certificates, Done: "You are logged out of Slipway. You may still be logged in at the issuer."})
+// logOut logs a browser out. The settings are nil where nobody logs in now.
+func (a *api) logOut(w http.ResponseWriter, r *http.Request, pages Pages, s *access.Issuer) {
+	if err := a.limits.login(addressOf(r)); err != nil {
+		fail(w, err)
 		return
+	}
+	if !IsOwnForm(r) {
+		fail(w, fmt.Errorf("%w: this form was not sent by a page of this host", access.ErrDenied))
+		return
+	}
+	if who, ok := a.logins.End(w, r); ok {
+		a.log.Info("logged out", "by", who.String(), "from", addressOf(r).String())
+	}
+	n := LoginNotice{Status: http.StatusOK, Certificates: a.certificates, Done: "You are logged out of Slipway. You may still be logged in at the issuer."}
+	if s != nil && s.Client != "" {
+		n.Issuer, n.Start = s.URL, startOf("/")
+	}
+	pages.Login(w, r, n)
+}
+
+// login is one step of logging in.
+func (a *api) login(w http.ResponseWriter, r *http.Request, pages Pages, what string) {
+	switch what {
 	case "GET " + openid.BackPath:
-		who, to, err := a.logins.Finish(w, r, a.knows)
+		who, to, err := a.logins.Finish(w, r, a.admit)
 		if err != nil {
 			a.log.Warn("a login has failed", "by", who.String(), "from", addressOf(r).String(), "why", entryText(err))
 			a.failLogin(w, r, pages, err)
@@ -155,7 +182,7 @@ func startOf(to string) string { return openid.StartPath + "?" + url.Values{"to"
 // askToLogIn shows the page on which persons log in, where they do so here. It says at once that the issuer does not
 // answer, and that the access file is wrong. Without to the person comes back to what was asked for.
 func (a *api) askToLogIn(w http.ResponseWriter, r *http.Request, pages Pages, status int, to string) bool {
-	if r.Method != http.MethodGet || pages == nil {
+	if r.Method != http.MethodGet || pages == nil || strings.Contains(r.Header.Get("Accept"), "text/event-stream") { // an open page shows no other
 		return false
 	}
 	n := LoginNotice{Status: status, Certificates: a.certificates}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -137,11 +138,16 @@ func carryOut(c *call) (any, error) {
 	return done{sentence}, err
 }
 
-// certifyLogin has the daemon sign a certificate. Whose it is says the connection and not the body.
+// certifyLogin has the daemon sign a certificate. Whose it is says the connection and not the body, in the form in which
+// the design can revoke it.
 func certifyLogin(c *call) (any, error) {
 	var b sshBody
 	if err := decodeBody(c.w, c.r, &b); err != nil {
 		return nil, err
 	}
-	return c.daemon.CertifyLogin(c.r.Context(), c.site, site.SSHRequest{Node: c.node, Account: b.Account, Key: b.Key, Life: b.Life, By: c.caller.String()})
+	by, revocable := item.CallerNamed(string(c.caller.Kind), c.caller.Name)
+	if !revocable {
+		return nil, fmt.Errorf("%w: %s gets no certificate, because nothing could revoke it", access.ErrDenied, c.caller)
+	}
+	return c.daemon.CertifyLogin(c.r.Context(), c.site, site.SSHRequest{Node: c.node, Account: b.Account, Key: b.Key, Life: b.Life, By: by})
 }

@@ -331,15 +331,7 @@ func allowedOf(c *call) (any, error) {
 }
 
 func accessOf(c *call) (any, error) {
-	approved, inForce, err := c.daemon.Access(c.site)
-	if err != nil {
-		return nil, err
-	}
-	r := site.AccessReport{Design: inForce, By: approved.By, When: approved.When}
-	if r.Changes, _ = access.Changes(approved.Granted, inForce); len(r.Changes) > 0 {
-		r.Waiting = inForce.Digest()
-	}
-	return r, nil
+	return c.daemon.AccessReport(c.site)
 }
 
 func (c *call) noNode() error {

@@ -37,10 +37,34 @@ func HostID(site, node string) string { return fmt.Sprintf("slipway %s %s: host"
 // PersonalLogin names a caller of `slipway ssh` in LoginID.
 func PersonalLogin(caller string) string { return caller + " by slipway ssh" }
 
-// CallersNamed are the callers that a name stands for: a user of the daemon's socket, and a person
-// and a token of the API.
+// callerForms are how PersonalLogin names callers, by how they have proven who they are, as access.Kind
+// has it. They have nothing but the name, so that a list of names revokes all certificates of a person:
+// not the issuer that has authenticated the person, which a later access file may not name.
+var callerForms = []struct{ kind, form string }{
+	{"user", "%s"},
+	{"person", "%s (certificate)"},
+	{"oidc", "%s (OIDC)"},
+	{"token", "token %s"},
+}
+
+// CallerNamed is how PersonalLogin names a caller of a kind; false for a kind that gets no certificates,
+// since nothing could revoke them.
+func CallerNamed(kind, name string) (string, bool) {
+	for _, c := range callerForms {
+		if c.kind == kind {
+			return fmt.Sprintf(c.form, name), true
+		}
+	}
+	return "", false
+}
+
+// CallersNamed are all callers that a name stands for, as CallerNamed names them.
 func CallersNamed(name string) []string {
-	return []string{name, name + " (certificate)", "token " + name}
+	var all []string
+	for _, c := range callerForms {
+		all = append(all, fmt.Sprintf(c.form, name))
+	}
+	return all
 }
 
 // The parts of a list of revoked keys (OpenSSH's PROTOCOL.krl, sections 1, 2 and 4).

@@ -42,6 +42,7 @@ func TestRevokedByOpenSSH(t *testing.T) {
 	sign("good", "ana", item.PersonalLogin("ana"), "root")
 	sign("good", "ana-ops", item.PersonalLogin("ana"), "ops")
 	sign("good", "ana-api", item.PersonalLogin("ana (certificate)"), "root")
+	sign("good", "ana-oidc", item.PersonalLogin("ana (OIDC)"), "root")
 	sign("good", "ana-token", item.PersonalLogin("token ana"), "root")
 	sign("good", "bob", item.PersonalLogin("bob"), "root")
 	sign("good", "daemon", "daemon", "root")
@@ -62,7 +63,7 @@ func TestRevokedByOpenSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, revoked := range map[string]bool{
-		"ana": true, "ana-ops": true, "ana-api": true, "ana-token": true, "bob": false, "daemon": false, "bob-stolen": true,
+		"ana": true, "ana-ops": true, "ana-api": true, "ana-oidc": true, "ana-token": true, "bob": false, "daemon": false, "bob-stolen": true,
 		"stolen.pub": true, "ec.pub": true, "good.pub": false, "ca.pub": false,
 	} {
 		out, err := run("-Q", "-f", "krl", file)

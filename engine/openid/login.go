@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -43,7 +44,7 @@ const mostSecretFile = 4 << 10
 var ErrLogin = errors.New("nobody was logged in")
 
 // Logins lets persons in whom an issuer has authenticated. Which issuer that is says the access file, which is read
-// again when it changes: another issuer, or another client, ends all sessions.
+// again when it changes: other settings that a person is judged by end all sessions.
 type Logins struct {
 	Access *access.File
 	Log    *slog.Logger
@@ -114,8 +115,8 @@ func (l *Logins) OfToken(ctx context.Context, text string) (access.Caller, error
 	return PersonOf(s, claims)
 }
 
-// OfSession is whose browser it is; false for one that is not logged in. A session ends with its time, with the
-// issuer or the client in the access file, and as soon as the person is known no more: nothing is for the person.
+// OfSession is whose browser it is; false for one that is not logged in. A session ends with its time, with other
+// settings in the access file that a person is judged by, and as soon as the person is known no more: nothing is for the person.
 func (l *Logins) OfSession(r *http.Request, known func(access.Caller) bool) (access.Caller, bool) {
 	if l == nil {
 		return access.Caller{}, false
@@ -132,9 +133,9 @@ func (l *Logins) OfSession(r *http.Request, known func(access.Caller) bool) (acc
 	if err != nil {
 		return one.caller, true // who may do nothing until the file is right, and is logged in then
 	}
-	if s := p.Issuer(); s == nil || s.URL != one.caller.Issuer || s.Client != one.client || !known(one.caller) {
+	if s := p.Issuer(); s == nil || !reflect.DeepEqual(judging(s), one.by) || !known(one.caller) {
 		l.sessions.end(cookie.Value)
-		l.Log.Info("a session has ended, because its person or its issuer has left the access file", "by", one.caller.String())
+		l.Log.Info("a session has ended, because the access file has other settings of oidc, or no longer has a line for its person", "by", one.caller.String())
 		return access.Caller{}, false
 	}
 	return one.caller, true
@@ -204,8 +205,8 @@ func (l *Logins) config(s *access.Issuer, d *described) (*oauth2.Config, error) 
 
 // Finish takes a browser that comes back from the issuer, and logs its person in. It gives the page that the person
 // wanted. What proves the browser is the cookie of Begin: a state that somebody else has seen is of no use. A person
-// for whom there is nothing is not logged in.
-func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, known func(access.Caller) bool) (access.Caller, string, error) {
+// whom admit refuses is not logged in.
+func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, admit func(access.Caller) error) (access.Caller, string, error) {
 	l.setCookie(w, attemptCookie, "", 0)
 	cookie, err := r.Cookie(attemptCookie)
 	if err != nil {
@@ -232,14 +233,14 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request, known func(acces
 	if err != nil {
 		return caller, "", err
 	}
-	if !known(caller) {
-		return caller, "", fmt.Errorf("%w: the access file on the daemon's host has no line for %s, and none for a group of that person: ask for a line \"person %s: ROLE\"", ErrLogin, caller, caller.Name)
+	if err := admit(caller); err != nil {
+		return caller, "", fmt.Errorf("%w: %w", ErrLogin, err)
 	}
 	if old, err := r.Cookie(sessionCookie); err == nil {
 		l.sessions.end(old.Value)
 	}
 	now := l.now()
-	l.setCookie(w, sessionCookie, l.sessions.begin(session{caller: caller, client: s.Client, began: now, ends: now.Add(s.Session)}), s.Session)
+	l.setCookie(w, sessionCookie, l.sessions.begin(session{caller: caller, by: judging(s), began: now, ends: now.Add(s.Session)}), s.Session)
 	return caller, one.to, nil
 }
 

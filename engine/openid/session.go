@@ -29,9 +29,15 @@ func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 // session is one browser of a person.
 type session struct {
 	caller access.Caller // without an address
-	// client is by which client of the issuer the person has logged in. Another one ends the session.
-	client      string
+	// by is what the person was judged by. Other settings end the session.
+	by          access.Issuer
 	began, ends time.Time
+}
+
+// judging are the settings that say who a person is: those that only say how to ask the issuer, and for how long the
+// answer counts, are left out.
+func judging(s *access.Issuer) access.Issuer {
+	return access.Issuer{URL: s.URL, Client: s.Client, Name: s.Name, Groups: s.Groups, Domains: s.Domains, Authority: s.Authority}
 }
 
 // begin makes a session, and gives what the cookie has. The oldest of the person ends where there are too many, or of

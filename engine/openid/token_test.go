@@ -157,8 +157,10 @@ func TestKeysChange(t *testing.T) {
 	if err != nil {
 		t.Errorf("after the keys have changed: %v", err)
 	}
-	if err := verify(old); err == nil {
-		t.Error("the key that was taken away still counts")
+	for end := time.Now().Add(10 * time.Second); verify(old) == nil; { // the library answers before it keeps the new keys
+		if time.Now().After(end) {
+			t.Fatal("the key that was taken away still counts")
+		}
 	}
 	before := p.Asked("/keys")
 	for range 50 {

@@ -79,9 +79,13 @@ func (d difference) isSpent(n *site.Node, m site.Memory) bool {
 	return len(d.changes) > 0 && !d.reported(n) && !erased && isSpent(n, d.facet, m.Recorded)
 }
 
+// renews reports whether only the host certificates are to be replaced. They are over if that waits, so the drift
+// policy does not count.
+func (d difference) renews() bool { return d.drifted && site.OnlyHostCertificates(d.changes) }
+
 // reported reports whether the design asks to report the drift instead of correcting it.
 func (d difference) reported(n *site.Node) bool {
-	return d.drifted && (n.Drift[d.facet] == "report" || n.Drift[d.facet] == "propose")
+	return d.drifted && !d.renews() && (n.Drift[d.facet] == "report" || n.Drift[d.facet] == "propose")
 }
 
 // report reports the drift, and proposes it to the design where the design asks for that.
@@ -129,7 +133,7 @@ func (d difference) pending(n *site.Node) string {
 func (d difference) step(n *site.Node, m site.Memory, k site.Work) site.Step {
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: d.facet, Action: k.Action, Changes: d.changes,
-		Impact: k.Impact, Reason: reason(d.seen, d.changes, d.drifted), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: d.drifted,
+		Impact: k.Impact, Reason: d.reason(), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: d.drifted,
 	}
 	if site.IsInside(d.facet) {
 		step.Owned, step.Remove = m.Recorded.Owned.Digest, d.remove
@@ -167,15 +171,17 @@ func differs(changes []site.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-func reason(seen site.FacetState, changes []site.Change, drifted bool) string {
+func (d difference) reason() string {
 	switch {
-	case seen.Seen.IsZero():
+	case d.seen.Seen.IsZero():
 		return "never seen"
-	case !slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have != Unknown }):
+	case !slices.ContainsFunc(d.changes, func(c site.Change) bool { return c.Have != Unknown }):
 		return "unknown until it is read"
-	case slices.ContainsFunc(changes, func(c site.Change) bool { return c.Have == Unknown }):
+	case slices.ContainsFunc(d.changes, func(c site.Change) bool { return c.Have == Unknown }):
 		return "differs from the design; what shows ? is unknown until it is read"
-	case drifted:
+	case d.renews():
+		return "its host certificates are to be renewed"
+	case d.drifted:
 		return "was as designed and has changed on the machine"
 	}
 	return "differs from the design"

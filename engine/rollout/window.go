@@ -12,10 +12,11 @@ import (
 )
 
 // WindowOf names the window of a step; empty for any time. The drift policy of a facet
-// takes precedence over the step's impact.
+// takes precedence over the step's impact. A renewal of host certificates does not wait: they
+// would be over.
 func WindowOf(n *site.Node, s site.Step) string {
 	switch policy := policyOf(n, s); {
-	case s.Impact == site.ImpactNone || s.Drift && policy == "enforce":
+	case s.Impact == site.ImpactNone || s.Renews() || s.Drift && policy == "enforce":
 		return ""
 	case s.Drift && policy == "repair":
 		return cmp.Or(n.WindowFor(s.Impact), n.Window)

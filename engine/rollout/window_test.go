@@ -55,3 +55,28 @@ func TestDriftOfWhatIsStaged(t *testing.T) {
 		}
 	}
 }
+
+// A renewal of host certificates waits for no window: they would be over before it opens.
+func TestRenewalsWaitForNoWindow(t *testing.T) {
+	t.Parallel()
+	n := &site.Node{Windows: site.Windows{Online: "night"}}
+	certificates := site.Change{Field: "base.sshhost.certificates"}
+	for name, c := range map[string]struct {
+		drift   bool
+		policy  string
+		changes []site.Change
+		want    string
+	}{
+		"a renewal":           {true, "", []site.Change{certificates}, ""},
+		"a renewal, repair":   {true, "repair", []site.Change{certificates}, ""},
+		"and more":            {true, "", []site.Change{certificates, {Field: "base.hostname"}}, "night"},
+		"something else":      {true, "", []site.Change{{Field: "base.hostname"}}, "night"},
+		"the design changed":  {false, "", []site.Change{certificates}, "night"},
+		"nothing, but a step": {true, "", nil, "night"},
+	} {
+		n.Drift = map[site.Facet]string{site.FacetBase: c.policy}
+		if got := rollout.WindowOf(n, site.Step{Facet: site.FacetBase, Impact: site.ImpactOnline, Drift: c.drift, Changes: c.changes}); got != c.want {
+			t.Errorf("%s: waits for %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -33,6 +33,9 @@ type Granted struct {
 	People map[string][]string    `json:"people,omitempty"`
 	Groups map[string][]string    `json:"groups,omitempty"`
 	Tokens map[string][]string    `json:"tokens,omitempty"`
+	// Machines are what identifies the machine of each node of the site, where this is of a design. It is neither
+	// recorded nor in the digest: what people approve are the nodes of roles.
+	Machines map[string]string `json:"-"`
 }
 
 // GrantedRole is what a role allows on which nodes.
@@ -69,6 +72,13 @@ type AccessReport struct {
 func (s *Site) Granted() Granted {
 	a := s.Access
 	g := Granted{People: holders(a.People), Groups: holders(a.Groups), Tokens: holders(a.Tokens)}
+	if g.IsEmpty() {
+		return g
+	}
+	g.Machines = make(map[string]string, len(s.Nodes))
+	for name, n := range s.Nodes {
+		g.Machines[name] = machineOf(n)
+	}
 	for _, all := range []map[string][]string{g.People, g.Groups, g.Tokens} {
 		for _, roles := range all {
 			for _, name := range roles {
@@ -79,7 +89,7 @@ func (s *Site) Granted() Granted {
 				if g.Roles == nil {
 					g.Roles = map[string]GrantedRole{}
 				}
-				g.Roles[name] = s.grantedRole(role)
+				g.Roles[name] = s.grantedRole(role, g.Machines)
 			}
 		}
 	}
@@ -101,7 +111,7 @@ func holders(all map[string][]string) map[string][]string {
 	return some
 }
 
-func (s *Site) grantedRole(r AccessRole) GrantedRole {
+func (s *Site) grantedRole(r AccessRole, machines map[string]string) GrantedRole {
 	g := GrantedRole{Verbs: slices.Compact(slices.Sorted(slices.Values(r.Verbs))), Whole: r.Nodes == nil}
 	if g.Whole {
 		return g
@@ -109,7 +119,7 @@ func (s *Site) grantedRole(r AccessRole) GrantedRole {
 	g.Nodes = map[string]string{}
 	for name, n := range s.Nodes {
 		if r.Nodes.Selects(n) {
-			g.Nodes[name] = machineOf(n)
+			g.Nodes[name] = machines[name]
 		}
 	}
 	return g

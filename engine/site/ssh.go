@@ -152,7 +152,7 @@ type SSHRequest struct {
 	Key string `json:"key"`
 	// Life is how long the certificate is to be valid.
 	Life Duration `json:"life"`
-	// By is the person, as the daemon knows them.
+	// By is the person, in the form by which the design can revoke them: one of item.CallersNamed.
 	By string `json:"by,omitempty"`
 }
 
@@ -166,8 +166,9 @@ type SSHGrant struct {
 	Port     int      `json:"port"`
 	HostKeys []string `json:"hostKeys"`
 	// HostAuthorities are the public keys whose certificates the system may prove itself by too, for the
-	// node's name; none where Slipway signed none. RevokedHostKeys is the list, as OpenSSH reads it, that
-	// refuses all certificates of these authorities but the node's own.
+	// node's name; none where Slipway signed none, or where it knows a host key and did not see a certificate
+	// at its last login. RevokedHostKeys is the list, as OpenSSH reads it, that refuses all certificates of
+	// these authorities but the node's own, also where the key in one of them is known.
 	HostAuthorities []string `json:"hostAuthorities,omitempty"`
 	RevokedHostKeys []byte   `json:"revokedHostKeys,omitempty"`
 	// Certificate is as ssh-keygen(1) writes it.

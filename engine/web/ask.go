@@ -60,6 +60,18 @@ func (q *request) get(path string, into any) error {
 	return q.do(http.MethodGet, path, nil, into)
 }
 
+// errKnown is in place of an answer that is known without asking.
+var errKnown = &answer{status: http.StatusForbidden, Text: "you may not see this of the whole site"}
+
+// getWhole asks for something of the whole site, unless the caller is known not to see it: what the API denies costs the
+// caller much of what it may ask for, and an open page would try again and again.
+func (q *request) getWhole(what string, into any) error {
+	if !slices.Contains(q.who.Whole[q.site], access.Read) {
+		return errKnown
+	}
+	return q.get(q.ofSite(what), into)
+}
+
 // ofNode is a path below the node of the page.
 func (q *request) ofNode(what string) string {
 	return q.ofSite("nodes/" + url.PathEscape(q.node) + what)
@@ -214,9 +226,8 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	if q.site == "" {
 		return p, nil
 	}
-	if q.site == "-" && len(p.Sites) == 1 {
-		q.site, p.Site = p.Sites[0], p.Sites[0]
-	}
+	q.site = named(q.site, p.Sites)
+	p.Site, p.rights = q.site, rightsOf(q.who, q.site)
 	if !slices.Contains(p.Sites, q.site) {
 		return nil, &answer{status: http.StatusNotFound, Text: "this daemon has no site of that name"}
 	}
@@ -235,7 +246,7 @@ func (q *request) shell(name, title string) (*Shell, error) {
 		return nil, &answer{status: http.StatusForbidden, Text: q.who.String() + " may not read site " + q.site + ": ask for a line in the access file on the daemon's host"}
 	}
 	p.Status = &site.Status{}
-	switch err := q.get(q.ofSite("status"), p.Status); {
+	switch err := q.getWhole("status", p.Status); {
 	case isDenied(err): // somebody who may see some racks
 		p.Status = nil
 	case err != nil:

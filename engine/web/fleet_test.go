@@ -55,6 +55,9 @@ type fleet struct {
 	storm int
 	// granted is what people have approved of the design's access, which is in force as it is.
 	granted site.GrantedState
+	// limits are those of the listener on the network, and log is what it logs to; nil for nothing.
+	limits control.Limits
+	log    slog.Handler
 }
 
 const digestOfIncident = "abcdef0123456789abcdef0123456789"
@@ -95,6 +98,10 @@ func (f *fleet) Where(string, string) (rack, role string, known bool) { return "
 
 func (f *fleet) Access(string) (approved site.GrantedState, inForce site.Granted, err error) {
 	return f.granted, f.granted.Granted, nil
+}
+
+func (f *fleet) AccessReport(string) (site.AccessReport, error) {
+	return site.AccessReport{Design: f.granted.Granted, By: f.granted.By, When: f.granted.When}, nil
 }
 
 func (f *fleet) Verification(string) (site.Verification, error) {

@@ -177,7 +177,13 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, name, node := find(page.Path)
-	q := &request{s: s, r: r.WithContext(control.WithCallerOfNow(r.Context())), site: r.PathValue("site")}
+	q := &request{s: s, r: r.WithContext(control.WithCallerOfNow(r.Context()))}
+	var sites []string
+	if err := q.get("/sites", &sites); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	q.site, name = named(r.PathValue("site"), sites), named(name, sites)
 	if v == nil || v.costly || name != q.site {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "no such page changes"})
 		return
@@ -207,7 +213,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key := rights + "\n" + page.String()
-	open := openPage{*v, name, node, page.String()}
+	open := openPage{*v, name, node, page.String(), rights}
 	t, me := s.live.join(key, r.Context(), func(ctx context.Context, t *topic) { s.live.run(ctx, key, t, open) })
 	defer s.live.leave(key, t, me)
 	beat := time.NewTicker(lookAnyway)
@@ -232,17 +238,22 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// rights are what a page depends on of its caller, as the API knows it now: what it may do, if that is the same
-// everywhere in the site, or else who it is.
+// rights are those of its caller in the site, as the API knows it now.
 func (q *request) rights() (string, error) {
 	if err := q.get("/whoami", &q.who); err != nil {
 		return "", err
 	}
-	verbs := q.who.Verbs[q.site]
-	if !slices.Equal(verbs, q.who.Whole[q.site]) {
-		return "is " + q.who.Key(), nil
+	return rightsOf(q.who, q.site), nil
+}
+
+// rightsOf are what a page depends on of its caller: what it may do, if that is the same everywhere in the site, or else
+// who it is. So two who may see different things never have the same.
+func rightsOf(who control.Identity, site string) string {
+	verbs := who.Verbs[site]
+	if len(verbs) == 0 || !slices.Equal(verbs, who.Whole[site]) {
+		return "is " + who.Key()
 	}
-	return fmt.Sprintf("may %q", verbs), nil
+	return fmt.Sprintf("may %q", verbs)
 }
 
 // carry is a context that ends with one and has the values of another.
@@ -280,7 +291,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	for {
 		rest, err := h.render(ctx, t, &o, &now)
 		if err != nil {
-			if ctx.Err() == nil && asAnswer(err).status != http.StatusBadGateway { // a daemon that is gone is no reason
+			if ctx.Err() == nil && err != errNobody && asAnswer(err).status != http.StatusBadGateway { // a daemon that is gone is no reason
 				why = err
 			}
 			return
@@ -306,6 +317,9 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 // errRights is told to a viewer who has lost a right.
 var errRights = &answer{status: http.StatusForbidden, Text: "you may no longer see this page"}
 
+// errNobody says that all viewers of a page were dropped. Who comes meanwhile comes again.
+var errNobody = errors.New("nobody has the page open")
+
 // rendering are the parts of a page as they were made of what the API has answered.
 type rendering struct {
 	answers uint64 // as Shell.answers
@@ -318,7 +332,7 @@ type rendering struct {
 func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering) (rest time.Duration, err error) {
 	asker := h.asker(t)
 	if asker == nil {
-		return 0, context.Canceled
+		return 0, errNobody
 	}
 	r, err := o.request(control.WithOneReport(carry{ctx, asker.values}))
 	if err != nil {
@@ -326,11 +340,18 @@ func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering)
 	}
 	began := time.Now()
 	page, err := h.site.shell(r, o.view)
-	if a := (*answer)(nil); errors.As(err, &a) && a.status == http.StatusForbidden {
+	switch {
+	case err != nil && asAnswer(err).status == http.StatusForbidden:
 		h.drop(t, asker, errRights)
 		return h.render(ctx, t, o, now)
-	} else if err != nil {
+	case err != nil && asAnswer(err).status == http.StatusTooManyRequests: // the others have asked for less
+		h.drop(t, asker, err)
+		return h.render(ctx, t, o, now)
+	case err != nil:
 		return 0, err
+	case page.rights != o.rights:
+		h.drop(t, asker, nil) // it comes again as who it is now, and nobody else is sent what it sees
+		return h.render(ctx, t, o, now)
 	}
 	loaded := time.Now()
 	if now.parts == nil || now.answers != page.answers {

@@ -111,6 +111,8 @@ func TestGoneDaemonIsNoReason(t *testing.T) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/whoami"):
 			w.Write([]byte("{}"))
+		case strings.HasSuffix(r.URL.Path, "/v1/sites"):
+			w.Write([]byte(`["berlin"]`))
 		case strings.HasSuffix(r.URL.Path, "/events"):
 			<-r.Context().Done()
 		default:

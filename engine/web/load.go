@@ -56,7 +56,7 @@ func (p overviewPage) Waits() bool {
 
 func overview(q *request) (any, []string, error) {
 	p := overviewPage{}
-	if err := q.get(q.ofSite("overview"), &p.Overview); isDenied(err) {
+	if err := q.getWhole("overview", &p.Overview); isDenied(err) {
 		return partly(q)
 	} else if err != nil {
 		return nil, nil, err
@@ -129,7 +129,7 @@ func nodes(q *request) (any, []string, error) {
 		p.More = "?" + more.Encode()
 	}
 	var o control.Overview
-	switch err := q.get(q.ofSite("overview"), &o); {
+	switch err := q.getWhole("overview", &o); {
 	case err == nil:
 		p.Counts, p.All = o.Counts, o.All
 	case !isDenied(err):
@@ -157,7 +157,7 @@ func node(q *request) (any, []string, error) {
 	slices.Reverse(p.Events)
 	p.Events = p.Events[:min(len(p.Events), perBrief)]
 	var s site.Status
-	if err := q.get(q.ofSite("status"), &s); err != nil && !isDenied(err) {
+	if err := q.getWhole("status", &s); err != nil && !isDenied(err) {
 		return nil, nil, err
 	}
 	p.Incidents = holding(&s, q.node)
@@ -413,7 +413,7 @@ func approvals(q *request) (any, []string, error) {
 	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return n.Approve == "" })
 	p.All, p.Nodes = len(all), all[:min(len(all), mostLines)]
 	var s site.Status
-	switch err := q.get(q.ofSite("status"), &s); {
+	switch err := q.getWhole("status", &s); {
 	case isDenied(err):
 		p.Some = true
 		return p, []string{q.ofSite("nodes")}, nil

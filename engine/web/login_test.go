@@ -272,6 +272,32 @@ func TestLogOut(t *testing.T) {
 	b.want("with it, the API", "/api/v1/sites", 401, "your login has ended")
 }
 
+// Whoever is logged in can log out, also while the access file is wrong or names no issuer any more.
+func TestLogOutWhateverTheAccessFileSays(t *testing.T) {
+	for name, change := range map[string]func(lines string) string{
+		"a wrong line": func(lines string) string { return lines + "nonsense\n" },
+		"no issuer":    func(string) string { return logins },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := visiting(t)
+			b := v.browser()
+			b.logIn()
+			before := b.cookies()[sessionCookie]
+			v.allow(change(v.lines))
+			if status, _, _ := b.do("POST", "/logout", "x=y", "Sec-Fetch-Site", "cross-site"); status != 403 || len(b.cookies()) != 1 {
+				t.Errorf("a form of another site: %d, cookies %v", status, b.cookies())
+			}
+			status, text, _ := b.do("POST", "/logout", "x=y")
+			if status != 200 || !strings.Contains(text, "You are logged out of Slipway") || strings.Contains(text, "/login/start") || len(b.cookies()) != 0 {
+				t.Errorf("got %d %s, cookies %v", status, text, b.cookies())
+			}
+			v.allow(v.lines)
+			b.setCookie(sessionCookie, before)
+			b.want("with the cookie of before", "/sites/berlin/nodes", 401, "Log in")
+		})
+	}
+}
+
 // A session ends with the last line that is for the person, or with the issuer.
 func TestSessionEndsWithTheLine(t *testing.T) {
 	for name, x := range map[string]struct {
@@ -286,7 +312,17 @@ func TestSessionEndsWithTheLine(t *testing.T) {
 		"another issuer": {func(s string) string {
 			return strings.Replace(s, "oidc issuer: ", "oidc issuer: https://other.example.org/", 1)
 		}, 401},
-		"another role": {func(s string) string { return strings.Replace(s, "ana@example.org: all", "ana@example.org: viewer", 1) }, 200},
+		"another claim of groups":   {func(s string) string { return strings.Replace(s, "oidc groups: groups\n", "oidc groups: roles\n", 1) }, 401},
+		"another claim of the name": {func(s string) string { return s + "oidc name: sub\n" }, 401},
+		"another domain": {func(s string) string {
+			return strings.Replace(s, "oidc domains: example.org\n", "oidc domains: example.com\n", 1)
+		}, 401},
+		"another authority": {func(s string) string {
+			return strings.Replace(s, "/issuer.pem\n", "/another.pem\n", 1)
+		}, 401},
+		"another time":  {func(s string) string { return s + "oidc session: 1h\n" }, 200},
+		"another scope": {func(s string) string { return s + "oidc scopes: profile\n" }, 200},
+		"another role":  {func(s string) string { return strings.Replace(s, "ana@example.org: all", "ana@example.org: viewer", 1) }, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visiting(t)
@@ -583,4 +619,16 @@ func TestProveLoginInBrowser(t *testing.T) {
 	look("/login/start", "--window-size=1280,800", "--screenshot="+filepath.Join(dir, "login-refused.png"))
 	v.provider.Change(func(s *oidc.State) { s.Token = nil })
 	look("/login/start?to=%2Fsites%2Fberlin", "--window-size=1280,800", "--screenshot="+filepath.Join(dir, "logged-in.png"))
+}
+
+// An open page whose session has ended is no login, however often it asks again.
+func TestOpenPagesUseUpNoLogins(t *testing.T) {
+	v := visiting(t)
+	b := v.browser()
+	b.setCookie(sessionCookie, "ended")
+	status, text, header := b.do("GET", "/sites/berlin/live?page=/sites/berlin", "", "Accept", "text/event-stream")
+	if status != 401 || strings.Contains(text, "<html") || header.Get("Content-Type") != "application/json" {
+		t.Errorf("got %d %v %.200s", status, header, text)
+	}
+	b.want("a page", "/sites/berlin", 401, "Log in")
 }

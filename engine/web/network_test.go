@@ -79,10 +79,14 @@ func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func
 	}
 	owner := uint32(os.Geteuid())
 	n := &control.Network{Cert: filepath.Join(dir, "api.crt"), Key: filepath.Join(dir, "api.key"), Clients: filepath.Join(dir, "ca.pem"),
-		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }}
+		Access: &access.File{Path: filepath.Join(dir, "access.conf"), Owner: owner}, Tokens: access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: owner}, Pages: func(api http.Handler) control.Pages { return New(api) }, Limits: f.limits}
+	log := slog.New(slog.DiscardHandler)
+	if f.log != nil {
+		log = slog.New(f.log)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- n.Serve(ctx, l, f, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- n.Serve(ctx, l, f, log) }()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
@@ -297,5 +301,23 @@ func TestPageOffersWhatIsAllowedOnTheNode(t *testing.T) {
 	}
 	if _, text, _ := sends(t, erin, http.MethodGet, at+"/sites/berlin", ""); strings.Contains(text, "Pause all") {
 		t.Error("a role of one node is offered to pause all")
+	}
+}
+
+// No page asks for what its caller is known not to see: an attempt costs the caller much, and is in the log.
+func TestPagesTryNothingDenied(t *testing.T) {
+	var log seen
+	f := &fleet{said: "there", log: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}
+	at, as := onNetwork(t, f)
+	for _, who := range []string{"bob@example.org", "carol@example.org"} {
+		client := as(who)
+		for _, v := range views {
+			path := strings.NewReplacer("{site}", "berlin", "{node}", "web-1").Replace(v.path)
+			before, _ := log.get()
+			status, _, _ := sends(t, client, "GET", at+path, "")
+			if after, _ := log.get(); status == 200 && after != before {
+				t.Errorf("%s at %s: %s", who, path, after[len(before):])
+			}
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 type openPage struct {
 	view
 	site, node, address string
+	rights              string // of those who see it, as rightsOf
 }
 
 // request is one for the page.
@@ -56,4 +57,12 @@ func find(path string) (v *view, name, node string) {
 		}
 	}
 	return nil, "", ""
+}
+
+// named is the name of a site that is meant by a path: "-" means the only one, as in the API.
+func named(name string, sites []string) string {
+	if name == "-" && len(sites) == 1 {
+		return sites[0]
+	}
+	return name
 }

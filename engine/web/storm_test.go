@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/control"
 )
 
 // pipes is a listener in memory, which virtual time goes on beside.
@@ -196,6 +198,139 @@ func TestViewersWithEqualRights(t *testing.T) {
 		got = happens("second news")
 		if !ended["dora"] || ended["ana"] || ended["bob"] || strings.Contains(got["dora"], "second") || !strings.Contains(got["ana"], "second") || !strings.Contains(got["bob"], "second") {
 			t.Errorf("ended: %v, shown: %v", ended, got)
+		}
+	})
+}
+
+// seen is what is sent of an open page: all of it so far, and whether the stream has ended.
+type seen struct {
+	mu    sync.Mutex
+	text  string
+	ended bool
+}
+
+func (s *seen) follow(stream io.Reader) {
+	text := make([]byte, 64<<10)
+	for {
+		n, err := stream.Read(text)
+		s.mu.Lock()
+		s.text += string(text[:n])
+		s.ended = err != nil
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Write has a log seen.
+func (s *seen) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text += string(text)
+	return len(text), nil
+}
+
+func (s *seen) get() (text string, ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text, s.ended
+}
+
+// The site can be called "-" in the address of a page, of its changes, or of both: what somebody sees is his own all the same.
+func TestUnnamedSiteHasOwnViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		f, l := &fleet{said: "there"}, newPipes()
+		as := serves(t, f, t.TempDir(), people+"person eve@example.org: viewer rack=r9\n", l, l.dial)
+		for _, at := range []string{"/sites/-/live?page=/sites/-", "/sites/berlin/live?page=/sites/-", "/sites/-/live?page=/sites/berlin"} {
+			for _, page := range []string{"/audit", ""} {
+				ana, eve := &seen{}, &seen{}
+				go ana.follow(asks(t, as("ana@example.org"), at+page))
+				synctest.Wait()
+				time.Sleep(time.Second)
+				go eve.follow(asks(t, as("eve@example.org"), at+page))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if text, ended := ana.get(); ended || !strings.Contains(text, "ana@example.org") && !strings.Contains(text, "Review and approve") {
+					t.Errorf("%s%s: ana is shown %.300s", at, page, text)
+				}
+				if text, _ := eve.get(); strings.Contains(text, "ana@example.org") || strings.Contains(text, "Review and approve") || strings.Contains(text, "web-1") {
+					t.Errorf("%s%s: eve, of another rack, is shown what ana sees", at, page)
+				}
+			}
+		}
+	})
+}
+
+// asks opens a stream.
+func asks(t *testing.T, c *http.Client, at string) io.Reader {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://127.0.0.1"+at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %v %v", at, resp, err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp.Body
+}
+
+// Who may do more from now on is not the one who asks for those who may not, from the first change on.
+func TestMoreRightsAreOfOneViewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		const viewers = people + "person fay@example.org: viewer\n"
+		f, l, dir := &fleet{said: "there"}, newPipes(), t.TempDir()
+		as := serves(t, f, dir, viewers, l, l.dial)
+		fay, bob := &seen{}, &seen{}
+		go fay.follow(asks(t, as("fay@example.org"), "/sites/berlin/live?page=/sites/berlin"))
+		time.Sleep(time.Second)
+		go bob.follow(asks(t, as("bob@example.org"), "/sites/berlin/live?page=/sites/berlin"))
+		time.Sleep(time.Second)
+		if err := os.WriteFile(filepath.Join(dir, "access.conf"), []byte(strings.Replace(viewers, "fay@example.org: viewer", "fay@example.org: all", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 { // whoever of the two is asked
+			f.happens(fmt.Sprintf("turn %d.", i))
+			time.Sleep(500 * time.Millisecond)
+		}
+		synctest.Wait()
+		if text, ended := bob.get(); ended || !strings.Contains(text, "turn 19.") || strings.Contains(text, "Review and approve") {
+			t.Errorf("bob, ended: %v, is shown what fay may do: %v", ended, strings.Contains(text, "Review and approve"))
+		}
+		if _, ended := fay.get(); !ended {
+			t.Error("fay does not come again as who she is now")
+		}
+	})
+}
+
+// Who has asked for too much loses her own page, and says so; those who have the same page open keep theirs.
+func TestTooManyRequestsEndOnePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Second) }) // until all that follows events has ended
+		f, l := &fleet{said: "there", limits: control.Limits{Rate: 4, Burst: 60}}, newPipes()
+		as := serves(t, f, t.TempDir(), people, l, l.dial)
+		const page = "/sites/berlin/live?page=/sites/berlin"
+		ana, dora, greedy := &seen{}, &seen{}, as("ana@example.org")
+		go ana.follow(asks(t, as("ana@example.org"), page))
+		go dora.follow(asks(t, as("dora@example.org"), page))
+		time.Sleep(time.Second)
+		for i := range 20 { // whoever of the two is asked
+			for status := 200; status != http.StatusTooManyRequests; {
+				status, _, _ = sends(t, greedy, "GET", "https://127.0.0.1/api/v1/sites", "")
+			}
+			f.happens(fmt.Sprintf("turn %d.", i))
+			time.Sleep(3 * time.Second)
+		}
+		synctest.Wait()
+		if text, ended := dora.get(); ended || !strings.Contains(text, "turn 19.") {
+			t.Errorf("dora's page, ended: %v\n%.300s", ended, text[max(0, len(text)-300):])
+		}
+		if text, ended := ana.get(); !ended || !strings.Contains(text, "event: over\ndata: \"too many requests: more than 4 requests a second: slow down\"") {
+			t.Errorf("ana's page, ended: %v\n%s", ended, text[max(0, len(text)-300):])
 		}
 	})
 }

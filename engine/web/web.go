@@ -125,6 +125,7 @@ type Shell struct {
 	Icon        string
 	Content     any
 	answers     uint64 // equal for equal answers of the API
+	rights      string // of the caller, as rightsOf
 }
 
 // view serves one page.

@@ -69,6 +69,8 @@ func (m *machine) compareHost(n *site.Node, seen *site.Observed, hostKeys func()
 		certificates, why, err = by.Valid(keys)
 	}
 	switch {
+	case errors.Is(err, driver.ErrUnreachable): // nobody has to mend a lost connection
+		s.Unread = with(s.Unread, item.KindSSHHost, brief(err.Error()))
 	case err != nil:
 		cannot(&s, err, hostField)
 	case why == "" && have == item.HostDigest(certificates):

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ func TestCompareHost(t *testing.T) {
 	due := driver.HostCertificates{Valid: func([]string) ([]string, string, error) { return nil, "to be renewed since 2026-01-01", nil }}
 	shared := driver.HostCertificates{Valid: func([]string) ([]string, string, error) { return nil, "", errors.New("n2 has the same key") }}
 	proven := func() ([]string, error) { return []string{"ssh-ed25519 AAAA"}, nil }
+	lost := func() ([]string, error) { return nil, fmt.Errorf("%w: EOF", driver.ErrUnreachable) }
 	for name, c := range map[string]struct {
 		by                         driver.HostCertificates
 		keys                       func() ([]string, error)
@@ -38,6 +40,8 @@ func TestCompareHost(t *testing.T) {
 		"a claim to nobody":    {keys: proven, says: names, have: "others than Slipway signed", unread: "only the daemon knows which host certificates it has signed"},
 		"no keys":              {by: signed, keys: func() ([]string, error) { return nil, nil }, cannot: errNoHostKeys.Error()},
 		"keys not proven":      {by: signed, keys: func() ([]string, error) { return nil, errors.New("not proven") }, cannot: "not proven"},
+		"lost while proving":   {by: signed, keys: lost, says: item.HostDigest([]string{certificate}), have: item.HostDigest([]string{certificate}), unread: "unreachable: EOF"},
+		"a claim, then lost":   {by: signed, keys: lost, says: names, have: "others than Slipway signed", unread: "unreachable: EOF"},
 		"a daemon that cannot": {by: driver.HostCertificates{Why: "no site key"}, keys: proven, cannot: "no site key"},
 		"not the daemon":       {keys: proven, says: item.HostDigest([]string{certificate}), have: item.HostDigest([]string{certificate}), unread: "only the daemon knows which host certificates it has signed"},
 	} {

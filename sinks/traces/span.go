@@ -145,13 +145,18 @@ func flag(key string, value bool) *commonpb.KeyValue {
 // nanos is a time of OTLP, which knows none before 1970.
 func nanos(t time.Time) uint64 { return uint64(max(0, t.UnixNano())) }
 
-// userinfo matches what may precede the host in a URL, which must stay private.
-var userinfo = regexp.MustCompile(`://[^/@\s]+@`)
+// userinfo matches what may precede the host in a URL, also with a password that has "/" or "@", and granted what gives
+// access otherwise. Both must stay private.
+var (
+	userinfo = regexp.MustCompile(`://\S*@`)
+	granted  = regexp.MustCompile(`(?i)(bearer|basic) +\S+|([?&][^=&\s]*(token|key|secret|password|signature|sig)=)[^&\s]+`)
+)
 
 // clean makes a text fit to send: one printable line of bounded length without secrets.
 func clean(s string) string {
 	s = short(s, 2*maxText) // what is cut off in the end need not be looked at
-	s = cleartext.Discreet(site.Finding{Message: userinfo.ReplaceAllString(s, "://")}).Message
+	s = granted.ReplaceAllString(userinfo.ReplaceAllString(s, "://"), "$1$2[redacted]")
+	s = cleartext.Discreet(site.Finding{Message: s}).Message
 	return printable(s, maxText)
 }
 

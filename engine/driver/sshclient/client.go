@@ -119,10 +119,7 @@ func (c *Client) Login(ctx context.Context) (*gossh.Client, Entry, error) {
 	e := Entry{Account: c.user}
 	var denial error // by the credential, where that was tried
 	for _, w := range c.ways(&e, time.Now()) {
-		in, err := c.dial(ctx, w.login, false)
-		if errors.Is(err, errCertificate) { // it may have a trusted key without
-			in, err = c.dial(ctx, w.login, true)
-		}
+		in, err := c.reach(ctx, w.login)
 		switch {
 		case err == nil:
 			e.By, e.Authority, e.Host, e.told = w.by, in.authority, in.host, in.told
@@ -149,7 +146,23 @@ type entered struct {
 	told      *told
 }
 
-// dial connects and logs in by one way. Plain asks for no certificate of the site from the host.
+// reach connects and logs in by one way. A host whose certificate is not trusted may have a trusted key without. Where
+// it has none either, and the design names who signs its keys, the refusal says what is wrong with the certificate.
+func (c *Client) reach(ctx context.Context, way func() (login, error)) (entered, error) {
+	in, err := c.dial(ctx, way, false)
+	switch {
+	case errors.Is(err, errCertificate):
+		return c.dial(ctx, way, true)
+	case errors.Is(err, errProvesNothing) && len(c.trust.pinned) > 0:
+		again, plain := c.dial(ctx, way, true)
+		if !errors.Is(plain, driver.ErrRefused) {
+			return again, plain
+		}
+	}
+	return in, err
+}
+
+// dial connects and logs in by one way. Plain asks for no certificate from the host.
 func (c *Client) dial(ctx context.Context, way func() (login, error), plain bool) (entered, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -134,6 +134,27 @@ func TestForeignCertificateOfAnotherKey(t *testing.T) {
 	}
 }
 
+// A host of an authority in trust.hostKeys that shows a certificate of somebody else for one of its keys is known by
+// the pinned one, and what is wrong with the certificate is said where it is not.
+func TestForeignCertificateBesideAnAuthority(t *testing.T) {
+	h := start(t, "ed25519")
+	other := sshdtest.Key(t, h.file("other"), "ed25519")
+	sshdtest.Key(t, h.file("rsa"), "rsa")
+	sshdtest.Sign(t, h.file("userca"), h.file("rsa"), "-h", "-n", "n1")
+	h.address = sshdtest.Serve(t, fmt.Sprintf("HostKey %[1]s/host\nHostKey %[1]s/rsa\nHostCertificate %[1]s/rsa-cert.pub\nAuthorizedKeysFile %[1]s/authorized\n", h.dir))
+	counts := driver.HostCertificates{Node: "n1", Authorities: []string{h.hostCA}, Serials: []uint64{7}}
+	for name, by := range map[string]driver.HostCertificates{"nothing signed": {}, "others count": counts} {
+		is, _, err := entry(t, h.endpoint("@cert-authority "+other, h.hostKey), h.key(t, "user", ""), by)
+		if err != nil || is.Host != site.ByKey {
+			t.Errorf("%s: by %q, %v", name, is.Host, err)
+		}
+		_, _, err = entry(t, h.endpoint("@cert-authority "+other, other), h.key(t, "user", ""), by)
+		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "a host certificate that proves nothing: ") {
+			t.Errorf("%s, and another key is pinned: %v", name, err)
+		}
+	}
+}
+
 // serveTelling is a host that tells of host keys and answers how it proves them as a test says.
 func serveTelling(t *testing.T, tell []byte, prove func(session, asked []byte) (bool, []byte)) (address, key string) {
 	t.Helper()

@@ -30,9 +30,12 @@ type hostTrust struct {
 	serials     []uint64
 }
 
-// errCertificate is wrapped where a host shows a certificate that is not trusted. It may still have a
-// trusted key without.
-var errCertificate = errors.New("a host certificate that does not count for this node")
+// These are wrapped where a host shows a certificate that is not trusted, the second one where the design names who
+// signs the host's keys. It may still have a trusted key without.
+var (
+	errCertificate   = errors.New("a host certificate that does not count for this node")
+	errProvesNothing = errors.New("a host certificate that proves nothing")
+)
 
 func parseTrust(lines []string, host string) (trust, error) {
 	var t trust
@@ -69,8 +72,8 @@ func (t trust) check(address string, key gossh.PublicKey) (by string, err error)
 			return site.ByKey, nil
 		}
 		if len(t.authorities) > 0 {
-			return "", refused("%s shows a host certificate that proves nothing: %.300s; have its key signed for the name or address in the endpoint, by an authority in trust.hostKeys",
-				address, err)
+			return "", refused("%s shows %w: %.300s; have its key signed for the name or address in the endpoint, by an authority in trust.hostKeys",
+				address, errProvesNothing, err)
 		}
 		key = cert.Key
 		if len(t.site.serials) > 0 {
@@ -115,16 +118,16 @@ func has(keys []gossh.PublicKey, key gossh.PublicKey) bool {
 }
 
 // algorithms asks for the kinds of what is trusted before all others, so that
-// a host with several keys shows the one that proves it. Plain is without certificates of the site.
+// a host with several keys shows the one that proves it. Plain is without certificates.
 func (t trust) algorithms(plain bool) []string {
 	var first []string
 	all := gossh.SupportedAlgorithms().HostKeys
 	certifies := func(a string) bool { return strings.Contains(a, "-cert-v") }
 	switch {
-	case len(t.authorities) > 0 || len(t.site.serials) > 0 && !plain:
-		first = slices.DeleteFunc(slices.Clone(all), func(a string) bool { return !certifies(a) })
 	case plain:
 		all = slices.DeleteFunc(all, certifies)
+	case len(t.authorities)+len(t.site.serials) > 0:
+		first = slices.DeleteFunc(slices.Clone(all), func(a string) bool { return !certifies(a) })
 	}
 	for _, key := range t.pinned {
 		if key.Type() == gossh.KeyAlgoRSA {

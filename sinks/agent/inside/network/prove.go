@@ -39,7 +39,7 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 		}
 		return !m.isBeingSetUp(h, p) || time.Since(since) >= steady
 	})
-	if !settled {
+	if !settled && len(why) > 0 { // otherwise it is as designed, and systemd-networkd has not ended by now
 		var parts []string
 		for _, id := range slices.Sorted(maps.Keys(why)) {
 			parts = append(parts, id+": "+why[id])

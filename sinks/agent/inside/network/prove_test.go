@@ -1,6 +1,7 @@
 package network
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ func TestProofWaitsForNetworkd(t *testing.T) {
 		{"no carrier: it never ends", Networkd, []string{"configuring"}, []bool{true}, 31, steady},
 		{"as designed anew", Networkd, []string{"configuring"}, []bool{true, true, false, true}, 34, steady + 300*time.Millisecond},
 		{"it failed, and is as designed", Networkd, []string{"failed"}, []bool{true}, 1, 0},
+		{"as designed late, and it never ends", Networkd, []string{"configuring"}, append(slices.Repeat([]bool{false}, 280), true), 300, 30 * time.Second},
 		{"of another manager", Ifupdown, []string{"configuring"}, []bool{true}, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
