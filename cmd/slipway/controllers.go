@@ -223,7 +223,9 @@ func (w *follower) Access(string) (approved site.GrantedState, inForce site.Gran
 }
 
 // AccessReport implements control.Daemon.
-func (w *follower) AccessReport(string) (site.AccessReport, error) { return site.AccessReport{}, w.elsewhere() }
+func (w *follower) AccessReport(string) (site.AccessReport, error) {
+	return site.AccessReport{}, w.elsewhere()
+}
 
 // elsewhere is the answer to everything else.
 func (w *follower) elsewhere() error {
