@@ -272,14 +272,16 @@ func TestLeaderIsCutOff(t *testing.T) {
 	defer done()
 	line.Cut()
 	cut := time.Now()
-	lapsed := make(chan time.Duration, 1)
-	go func() { <-bound.Done(); lapsed <- time.Since(cut) }()
 	if err := term.Renew(t.Context()); err == nil || errors.Is(err, ErrLost) {
 		t.Errorf("renewed over a cut line: %v", err)
 	}
-	_, next, took := b.lead()
-	if after := <-lapsed; after > sharedTimes.Length-sharedTimes.Margin || took < after {
-		t.Errorf("the first stopped %s after the cut, the second led after %s", after, took)
+	_, next, _ := b.lead()
+	<-bound.Done()
+	if stops := term.Deadline(); stops.After(cut.Add(sharedTimes.Length-sharedTimes.Margin)) || next.Began.Before(stops.Add(sharedTimes.Margin)) {
+		t.Errorf("the first stopped %s after the cut, the second led after %s", stops.Sub(cut), next.Began.Sub(cut))
+	}
+	if term.Allowed() == nil {
+		t.Error("the first may still write")
 	}
 	line.Mend()
 	eventually(t, func() error {
