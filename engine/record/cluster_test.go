@@ -184,6 +184,9 @@ func TestLeaderThatStandsStillWritesNothing(t *testing.T) {
 	if got := snap.Nodes["n1"].Recorded.Disrupted; !got.Equal(day) || len(messages) != 0 {
 		t.Errorf("the records were changed: %v, %d messages", got, len(messages))
 	}
+	if raised, err := next.Raise(t.Context(), 41); err != nil || raised.Number != 42 || raised.Clean {
+		t.Errorf("raised, what the first may have under way is forgotten: %+v, %v", raised, err)
+	}
 }
 
 // A host that was suspended finds its lease over, though its monotonic clock stood still and no
