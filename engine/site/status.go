@@ -125,6 +125,9 @@ type Status struct {
 	// was looked at. They differ while the newest is broken.
 	Applied   Revision `json:"applied,omitzero"`
 	Attempted Revision `json:"attempted,omitzero"`
+	// Leader says who leads the site, when the daemon that answers only follows.
+	// It knows nothing else then.
+	Leader string `json:"leader,omitempty"`
 	// Problems are what is wrong with the site as a whole: the repository
 	// cannot be reached, the newest design is broken.
 	Problems []Problem `json:"problems,omitempty"`
