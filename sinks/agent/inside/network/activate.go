@@ -88,7 +88,7 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			if a.anew = true; !a.exists(id) {
 				continue
 			}
-			if err := a.delete(ctx, deletion{id, "it can become as designed only by being made anew"}, p.ours(m)); err != nil {
+			if err := a.delete(ctx, deletion{id, becauseAnew}, p.ours(m)); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (a activation) leave(ctx context.Context, p *plan, m *machine, id string) e
 	case err != nil:
 		return err
 	case !was.There:
-		return a.delete(ctx, deletion{id, "it leaves the design"}, p.ours(m))
+		return a.delete(ctx, deletion{id, becauseLeaves}, p.ours(m))
 	case was.STP != nil:
 		return a.spanningTree(ctx, id, m.links[id], *was.STP)
 	}

@@ -172,6 +172,12 @@ func others(h *inside.Host, id string, ours links) (all []string) {
 // deletion is an interface that a plan deletes, and why.
 type deletion struct{ id, why string }
 
+const (
+	becauseLeaves   = "it leaves the design"
+	becauseAnew     = "it has to be created again to become as designed"
+	becauseIfupdown = "ifupdown deletes and creates it at each change"
+)
+
 // deletions are the existing interfaces that a plan deletes, if only to create them again.
 func (f *Facet) deletions(ctx context.Context, h *inside.Host, p *plan, m *machine) (all []deletion, err error) {
 	ours := p.ours(m)
@@ -191,11 +197,11 @@ func (f *Facet) deletions(ctx context.Context, h *inside.Host, p *plan, m *machi
 		byIfupdown := p.manager == Ifupdown && slices.Contains(changed, id) || stops
 		switch {
 		case leaves:
-			all = append(all, deletion{id, "it leaves the design"})
+			all = append(all, deletion{id, becauseLeaves})
 		case stays && r.mustBeMadeAnew(l):
-			all = append(all, deletion{id, "it can become as designed only by being made anew"})
+			all = append(all, deletion{id, becauseAnew})
 		case byIfupdown && f.succeeds(ctx, h, "ifquery", "--state", id):
-			all = append(all, deletion{id, "ifupdown makes it anew at each change"})
+			all = append(all, deletion{id, becauseIfupdown})
 		}
 	}
 	return all, nil

@@ -254,7 +254,7 @@ func TestIfupdownDeletesNoGuestsBridge(t *testing.T) {
 			s.guest(guest, 20, "br0")
 		}
 		err := s.facet().Apply(t.Context(), s.host(), items(links{"br0": {Kind: "bridge", Members: []string{"eth1"}, Addresses: []string{"10.3.0.11/24"}}}), nil)
-		if refused := class(err) == wire.Refused && strings.Contains(err.Error(), "ifupdown makes it anew at each change") && strings.Contains(err.Error(), "vnet0"); refused != (guest != "") {
+		if refused := class(err) == wire.Refused && strings.Contains(err.Error(), becauseIfupdown) && strings.Contains(err.Error(), "vnet0"); refused != (guest != "") {
 			t.Errorf("with the guest %q: %v", guest, err)
 		}
 		if took := slices.Contains(s.ran, "ifdown --force br0"); took != (guest == "") {
@@ -353,7 +353,7 @@ func TestOthersAreNamedWithABound(t *testing.T) {
 		put(t, h.Root, "/sys/class/net/br0/brif/"+port, "", 0o644)
 	}
 	put(t, h.Root, "/sys/class/net/br0/bridge/stp_state", "0", 0o644)
-	err := sparesOn(h, deletion{"br0", "it leaves the design"}, nil)
+	err := sparesOn(h, deletion{"br0", becauseLeaves}, nil)
 	if err == nil || !strings.Contains(err.Error(), "a, b, c, d, e, f, g, h, i, j and 2 more") {
 		t.Error(err)
 	}

@@ -32,7 +32,7 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 		why = m.differs(p.after, ours)
 		maps.Copy(why, m.withoutCarrier(p.after, before))
 		for _, port := range m.astray(ports) {
-			why[port] = "it is no port of " + ports[port] + " any more, which the design does not ask for"
+			why[port] = "it is no longer a port of " + ports[port] + ", and the design does not ask for that"
 		}
 		if len(why) > 0 {
 			since = time.Time{}
@@ -47,7 +47,7 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 	if !f.until(ctx, f.Deadline/2, settles) && (len(why) > 0 || !f.until(ctx, steady, settles)) {
 		var parts []string
 		if len(why) == 0 {
-			parts = []string{fmt.Sprintf("they were not so for %s without a break, while systemd-networkd set them up", steady)}
+			parts = []string{fmt.Sprintf("they were as designed for less than %s without a break, while systemd-networkd set them up", steady)}
 		}
 		for _, id := range slices.Sorted(maps.Keys(why)) {
 			parts = append(parts, id+": "+why[id])
