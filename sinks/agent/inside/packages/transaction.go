@@ -25,7 +25,7 @@ type goal struct {
 	leaving []string          // packages that only Slipway wanted, part of remove
 	left    map[string]string // why packages that left the design stay, by key
 	touched []string          // keys of what is changed
-	purging []string          // packages whose removal was interrupted at its end
+	going   []string          // packages that are to be gone, also those that are
 }
 
 // packages makes all packages match the request, in one transaction that was simulated first.
@@ -44,8 +44,8 @@ func (a *apply) packages(ctx context.Context) error {
 		return err
 	}
 	g := a.goal(inv, items, leaving)
-	if !g.empty() || len(g.purging) > 0 {
-		if err := a.m.repair(ctx, a.h, inv, g.purging); err != nil {
+	if !g.empty() || len(g.going) > 0 {
+		if err := a.m.repair(ctx, a.h, inv, g.going); err != nil {
 			return err
 		}
 		if inv, err = a.m.inventory(ctx, a.h); err != nil {
@@ -99,11 +99,13 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 		name, is := item.ID(i.Key), inv.find(item.ID(i.Key))
 		version := i.Fields["version"]
 		want := asState(i)
+		if want == stateAbsent {
+			g.going = append(g.going, name)
+		}
 		switch {
 		case want == stateAbsent && is.there():
 			g.remove = append(g.remove, name)
 		case want == stateAbsent:
-			g.noteRemoved(inv, name)
 			continue
 		case !whole(is) || version != "" && is.Version != version:
 			g.install[name] = version
@@ -120,13 +122,16 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 			continue
 		}
 		before, is := beforeOf(e), inv.find(name)
+		if before.State == stateAbsent {
+			g.going = append(g.going, name)
+		}
 		switch {
 		case before.State == stateAbsent && is.there():
 			g.remove = append(g.remove, name)
 			g.leaving = append(g.leaving, name)
 			g.held = g.held || is.State == stateHeld
 		case before.State == stateAbsent:
-			g.noteRemoved(inv, name)
+			continue
 		case !is.there():
 			g.left[key] = "it was installed before Slipway removed it, and is not installed again by itself"
 		case is.Version != before.Version:
@@ -134,13 +139,6 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 		}
 	}
 	return g
-}
-
-// noteRemoved notes a package that is gone, and whose removal may have been interrupted.
-func (g *goal) noteRemoved(inv inventory, name string) {
-	if slices.Contains(inv.purging, name) {
-		g.purging = append(g.purging, name)
-	}
 }
 
 // whole reports whether a package is completely installed.
