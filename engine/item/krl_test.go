@@ -80,7 +80,7 @@ func TestRevokedByOpenSSH(t *testing.T) {
 	for _, file := range []string{"ana", "stolen.pub"} {
 		must("-Q", "-f", "empty", file)
 	}
-	if got := item.RevokedBy(list); !strings.HasPrefix(got, "ana, daemon, SHA256:") {
+	if got := item.RevokedBy(list); !strings.HasPrefix(got, "Eva, ana, daemon, SHA256:") {
 		t.Errorf("it is told as %q", got)
 	}
 }
