@@ -79,9 +79,9 @@ func (d difference) isSpent(n *site.Node, m site.Memory) bool {
 	return len(d.changes) > 0 && !d.reported(n) && !erased && isSpent(n, d.facet, m.Recorded)
 }
 
-// renews reports whether only the host certificates are to be replaced. They are over if that waits, so the drift
+// renews reports whether only certificates are to be replaced. They are over if that waits, so the drift
 // policy does not count.
-func (d difference) renews() bool { return d.drifted && site.OnlyHostCertificates(d.changes) }
+func (d difference) renews() bool { return d.drifted && site.OnlyCertificates(d.facet, d.changes) }
 
 // reported reports whether the design asks to report the drift instead of correcting it.
 func (d difference) reported(n *site.Node) bool {
@@ -180,6 +180,9 @@ func (d difference) reason() string {
 	case slices.ContainsFunc(d.changes, func(c site.Change) bool { return c.Have == Unknown }):
 		return "differs from the design; what shows ? is unknown until it is read"
 	case d.renews():
+		if d.facet == site.FacetConfig {
+			return "its TLS certificates are to be renewed"
+		}
 		return "its host certificates are to be renewed"
 	case d.drifted:
 		return "was as designed and has changed on the machine"

@@ -194,16 +194,16 @@ func (s Step) Retires() bool { return s.Action == ActionZeroize && s.Facet == Fa
 // OverNetwork reports whether the step starts the agent over the network, without a medium.
 func (s Step) OverNetwork() bool { return s.Action == ActionStartAgent && s.Image == nil }
 
-// Renews reports whether the step does nothing but replace the host certificates of a system that had the right
+// Renews reports whether the step does nothing but replace the certificates of a system that had the right
 // ones. Their time is the cause, not the machine.
-func (s Step) Renews() bool {
-	return s.Drift && s.Facet == FacetBase && OnlyHostCertificates(s.Changes)
-}
+func (s Step) Renews() bool { return s.Drift && OnlyCertificates(s.Facet, s.Changes) }
 
-// OnlyHostCertificates reports whether changes are of host certificates alone.
-func OnlyHostCertificates(changes []Change) bool {
-	const field = string(FacetBase) + "." + item.KindSSHHost + ".certificates"
-	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c Change) bool { return c.Field != field })
+// OnlyCertificates reports whether changes of a facet are of certificates alone: those of host keys, or those of TLS.
+func OnlyCertificates(f Facet, changes []Change) bool {
+	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c Change) bool {
+		ofTLS := strings.HasPrefix(c.Field, string(FacetConfig)+"."+item.KindCertificates+".") && strings.HasSuffix(c.Field, ".names")
+		return c.Field != string(FacetBase)+"."+item.KindSSHHost+".certificates" && !ofTLS || !strings.HasPrefix(c.Field, string(f)+".")
+	})
 }
 
 // Digest identifies what the step does, independent of time and revision.

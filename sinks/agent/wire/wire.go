@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 )
@@ -127,13 +128,16 @@ type Frame struct {
 	Result   *Result   `json:"result,omitempty"`
 }
 
-// Want requests an artifact from the daemon. The daemon writes a Blob, followed by the bytes.
+// Want requests an artifact from the daemon, or a certificate. The daemon writes a Blob, followed by the bytes.
 type Want struct {
 	SHA256 string `json:"sha256"`
 	// Room is the free space in bytes.
 	Room int64 `json:"room"`
-	// For is the file that needs the artifact.
+	// For is the file that needs the artifact, or the key of the certificate's item.
 	For string `json:"for"`
+	// Request is a signing request (PKCS #10, DER), nil for an artifact; Clock is the system's clock then.
+	Request []byte    `json:"request,omitempty"`
+	Clock   time.Time `json:"clock,omitzero"`
 }
 
 // Blob precedes the bytes of an artifact.
