@@ -21,13 +21,26 @@ type TLS struct {
 	// Names are host names and addresses; {name} stands for the node's. Without them they are those of
 	// the node.
 	Names []string `json:"names,omitempty"`
-	// Usage is "server", "client" or "both".
-	Usage string   `json:"usage"`
-	Life  Duration `json:"life"`
+	// Usage is "server", also when empty, "client" or "both".
+	Usage string `json:"usage,omitempty"`
+	// Life is how long it counts; 0 is certificateLife.
+	Life  Duration `json:"life,omitempty"`
 	Owner string   `json:"owner,omitempty"`
 	Group string   `json:"group,omitempty"`
 	// Reload are the units that read it again.
 	Reload []string `json:"reload,omitempty"`
+}
+
+// certificateLife is the life of a certificate where the design sets none. A third of it outlasts a long weekend in
+// which nobody mends what keeps it from being renewed.
+const certificateLife = 14 * 24 * time.Hour
+
+// LifeOrDefault is how long the certificate counts.
+func (c TLS) LifeOrDefault() Duration {
+	if c.Life == 0 {
+		return Duration(certificateLife)
+	}
+	return c.Life
 }
 
 // TLSCertificate is a certificate that was signed for a node's system.
@@ -50,11 +63,40 @@ type TLSCertificate struct {
 	Revoked bool `json:"revoked,omitempty"`
 }
 
+// The states of a certificate.
+const (
+	TLSValid    = "valid"
+	TLSDue      = "due"      // it is to be renewed
+	TLSLate     = "late"     // it was not renewed in time
+	TLSOver     = "over"     // programs refuse it
+	TLSReplaced = "replaced" // another one is there
+	TLSUnused   = "unused"   // the design does not ask for it any more
+	TLSRevoked  = "revoked"  // the identity of the system has ended
+)
+
+// TLSState is what people see of a certificate that others may still accept.
+type TLSState struct {
+	Name   string   `json:"name"`
+	Serial string   `json:"serial"`
+	Names  []string `json:"names"`
+	// Authority is the fingerprint of who signed.
+	Authority string    `json:"authority"`
+	Since     time.Time `json:"since"`
+	Until     time.Time `json:"until"`
+	// State is one of the states above.
+	State string `json:"state"`
+}
+
+// IsInUse reports whether the system is to have it.
+func (s TLSState) IsInUse() bool {
+	return s.State == TLSValid || s.State == TLSDue || s.State == TLSLate || s.State == TLSOver
+}
+
 // Due is when it is to be replaced: at two thirds of its life.
 func (c TLSCertificate) Due() time.Time { return c.Since.Add(c.Until.Sub(c.Since) * 2 / 3) }
 
-// Late is when something is wrong if it was not replaced: at five sixths of its life.
-func (c TLSCertificate) Late() time.Time { return c.Since.Add(c.Until.Sub(c.Since) * 5 / 6) }
+// Late is when something is wrong if it was not replaced: at three quarters of its life.
+func (c TLSCertificate) Late() time.Time { return c.Since.Add(c.Until.Sub(c.Since) * 3 / 4) }
 
 // Revoked are certificates of an identity that has ended; nil for none.
 func Revoked(all []TLSCertificate) []TLSCertificate {
@@ -66,13 +108,13 @@ func Revoked(all []TLSCertificate) []TLSCertificate {
 }
 
 // CertificateIn is the certificate of a name that a node's design asks for in a system of what was seen. Its names
-// are those of this node.
+// are those of this node, and its usage and life are set.
 func (n *Node) CertificateIn(seen *Platform, name string) (TLS, bool) {
 	c, is := n.Families[n.familyOf(seen)].Certificates[name]
 	if !is {
 		c, is = n.System.Certificates[name]
 	}
-	c.Names = n.certificateNames(c)
+	c.Names, c.Usage, c.Life = n.certificateNames(c), or(c.Usage, "server"), c.LifeOrDefault()
 	return c, is && len(n.References.TLS) > 0
 }
 
@@ -96,7 +138,7 @@ func (n *Node) certificateItems(s System) (items []item.Item) {
 	for name, c := range s.Certificates {
 		body := item.Certificate{Owner: or(c.Owner, "root"), Group: or(c.Group, "root"), Trust: strings.Join(n.References.TLS, "\n"), Reload: c.Reload}
 		fields := body.Fields()
-		fields["names"], fields["usage"], fields["life"] = item.List(n.certificateNames(c)), c.Usage, time.Duration(c.Life).String()
+		fields["names"], fields["usage"], fields["life"] = item.List(n.certificateNames(c)), or(c.Usage, "server"), time.Duration(c.LifeOrDefault()).String()
 		items = append(items, item.New(item.KindCertificates+"."+name, fields, body))
 	}
 	return items

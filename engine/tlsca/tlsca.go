@@ -43,7 +43,7 @@ const maxNames = 128
 // The life of a derived authority is the same each time, so that its certificate is the same byte by byte. It is over
 // with the last year that every program reads (RFC 5280, section 4.1.2.5); another epoch comes long before.
 var (
-	derivedFrom  = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	derivedFrom  = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	derivedUntil = time.Date(2049, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 

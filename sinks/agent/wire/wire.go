@@ -135,9 +135,15 @@ type Want struct {
 	Room int64 `json:"room"`
 	// For is the file that needs the artifact, or the key of the certificate's item.
 	For string `json:"for"`
-	// Request is a signing request (PKCS #10, DER), nil for an artifact; Clock is the system's clock then.
-	Request []byte    `json:"request,omitempty"`
-	Clock   time.Time `json:"clock,omitzero"`
+	// Sign is what to sign, nil for an artifact.
+	Sign *Sign `json:"sign,omitempty"`
+}
+
+// Sign asks for a certificate.
+type Sign struct {
+	// Request is a signing request (PKCS #10, DER), Clock what the system's clock shows.
+	Request []byte    `json:"request"`
+	Clock   time.Time `json:"clock"`
 }
 
 // Blob precedes the bytes of an artifact.

@@ -141,7 +141,7 @@ func fetcher(in io.Reader, out io.Writer) func(sha256, file string, room int64) 
 func (p *Program) signer(in io.Reader, out io.Writer) func(key string, request []byte) ([]byte, error) {
 	return func(key string, request []byte) ([]byte, error) {
 		const most = 64 << 10
-		if err := wire.Write(out, wire.Frame{Want: &wire.Want{For: key, Request: request, Clock: p.now()}}); err != nil {
+		if err := wire.Write(out, wire.Frame{Want: &wire.Want{For: key, Sign: &wire.Sign{Request: request, Clock: p.now()}}}); err != nil {
 			return nil, fmt.Errorf("ask for the certificate: %w", err)
 		}
 		var b wire.Blob
