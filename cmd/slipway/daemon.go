@@ -123,11 +123,15 @@ func (d *daemon) openEvaluator(context.Context) (err error) {
 func (d *daemon) openEngine(ctx context.Context) error {
 	keyFile := siteKeyAt(d.siteKey, d.credentials)
 	key, noKey := openSiteKey(ctx, keyFile, d.records, d.observe, d.log)
+	intermediate, err := openIntermediate(d.intermediate)
+	if err != nil {
+		return err
+	}
 	serving := serves(drivers(agent.Options{Folder: d.agents}), d.listens.medium != "")
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes()) },
+		Host: ownHost(), Key: key, TLSIntermediate: intermediate, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes()) },
 		Surroundings: d.surroundings,
 		Served:       func() []site.Served { return d.boots.Status() },
 		Meter:        d.out.metrics.Site(d.name, func() site.Report { return d.engine.Report() }),

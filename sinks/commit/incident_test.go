@@ -20,7 +20,7 @@ func TestIncidentPage(t *testing.T) {
 	if got := incidentFile(&i); got != "incidents/shell-01234567.md" {
 		t.Errorf("file %s", got)
 	}
-	page := string(incidentPage("berlin", &i))
+	page := string(incidentPage(&site.Status{Site: "berlin"}, &i))
 	for _, part := range []string{"# Incident shell: 0 of 1 seen off", "not proven off: the BMC does not answer since", "credential bmc | n1 | n2", "That releases nothing", "ordered by ann"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page has no %q:\n%s", part, page)
@@ -30,7 +30,7 @@ func TestIncidentPage(t *testing.T) {
 		t.Errorf("the reason is markup:\n%s", page)
 	}
 	i.Acted, i.Waits = time.Time{}, []string{"it came by a commit"}
-	if page := string(incidentPage("berlin", &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm 0123456789abcdef0123456789abcdef`") {
+	if page := string(incidentPage(&site.Status{Site: "berlin"}, &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm 0123456789abcdef0123456789abcdef`") {
 		t.Errorf("page of an incident that waits:\n%s", page)
 	}
 }
