@@ -10,6 +10,32 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
+// TLS certificates are renewed past the drift policy too, unless something else of the facet has changed.
+func TestTLSCertificatesAreRenewedPastTheDriftPolicy(t *testing.T) {
+	names := site.Change{Field: "config.certificates.web.names", Have: "to be renewed since 2026-11-20"}
+	for name, c := range map[string]struct {
+		facet   site.Facet
+		changes []site.Change
+		renews  bool
+	}{
+		"due":             {site.FacetConfig, []site.Change{names}, true},
+		"nothing":         {site.FacetConfig, nil, false},
+		"with a file":     {site.FacetConfig, []site.Change{names, {Field: "config.files./etc/motd.content"}}, false},
+		"for whom":        {site.FacetConfig, []site.Change{{Field: "config.certificates.web.owner"}}, false},
+		"absent":          {site.FacetConfig, []site.Change{{Field: "config.certificates.web"}}, false},
+		"a file so named": {site.FacetConfig, []site.Change{{Field: "config.files./etc/config.certificates.x.names"}}, false},
+		"another facet":   {site.FacetBase, []site.Change{names}, false},
+		"of host keys":    {site.FacetBase, []site.Change{{Field: "base.sshhost.certificates"}}, true},
+	} {
+		if got := (site.Step{Facet: c.facet, Drift: true, Changes: c.changes}).Renews(); got != c.renews {
+			t.Errorf("%s: renews %t", name, got)
+		}
+		if (site.Step{Facet: c.facet, Changes: c.changes}).Renews() {
+			t.Errorf("%s: a change of the design is no renewal", name)
+		}
+	}
+}
+
 // Certificates that are due are no change of the machine: they are renewed whatever the design asks for drift. What
 // else has changed in the facet goes by the policy.
 func TestHostCertificatesAreRenewedPastTheDriftPolicy(t *testing.T) {

@@ -29,6 +29,11 @@ func TestIncidentPage(t *testing.T) {
 	if strings.Contains(page, "<script") || strings.Contains(page, "\n# all clear") || strings.Contains(page, "[a](b)") {
 		t.Errorf("the reason is markup:\n%s", page)
 	}
+	revoked := site.TLSState{Name: "web", Serial: "4f3a", Names: []string{"n1.example.org"}, Until: at.Add(time.Hour), State: site.TLSRevoked}
+	status := &site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", Certificates: []site.TLSState{revoked}}, {Name: "n2", Certificates: []site.TLSState{revoked}}}}
+	if page := string(incidentPage(status, &i)); !strings.Contains(page, "| n1 | web | 4f3a | n1.example.org | 2026-03-01") || strings.Contains(page, "| n2 | web") {
+		t.Errorf("the certificates of its nodes alone are to be listed:\n%s", page)
+	}
 	i.Acted, i.Waits = time.Time{}, []string{"it came by a commit"}
 	if page := string(incidentPage(&site.Status{Site: "berlin"}, &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm 0123456789abcdef0123456789abcdef`") {
 		t.Errorf("page of an incident that waits:\n%s", page)
