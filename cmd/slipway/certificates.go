@@ -42,7 +42,10 @@ func (a *app) tlsAuthorityCommand() *cobra.Command {
 			if a.output == "json" {
 				return a.out.JSON(map[string]any{"site": args[0], "epoch": epoch, "certificate": authority.PEM(), "fingerprint": authority.Fingerprint(), "until": authority.Until()})
 			}
-			return a.out.Printf("%s", authority.PEM())
+			for line := range strings.Lines(authority.PEM()) {
+				a.out.Println(strings.TrimSuffix(line, "\n"))
+			}
+			return nil
 		},
 	}
 	cmd.Flags().IntVar(&epoch, "epoch", 1, "which of the keys that follow from the root key")
