@@ -32,6 +32,7 @@ type keyMaking struct {
 	clock time.Duration // by which the clocks of systems are off
 	asks  string        // the certificate that systems ask for instead
 	last  error         // of the last request
+	loses bool          // what was signed does not arrive
 }
 
 func newKeyMaking(d driver.Driver) *keyMaking {
@@ -98,9 +99,12 @@ func (m *keyMakingMachine) Observe(ctx context.Context, n *site.Node, facets []s
 		case is.Serial == "":
 			s.Have[webKey+".names"] = "others than Slipway signed"
 		case why != "":
-			s.Have[webKey+".names"] = why
+			s.Have[webKey+".names"], s.Due = why, []string{webKey + ".names"}
 		default:
 			s.Have[webKey+".names"], s.Have[webKey+".usage"] = item.List(is.Names), is.Usage
+		}
+		if err == nil && is.Serial != "" {
+			s.Signed = site.Values{"web": is.Serial}
 		}
 	default:
 		s.Absent = []string{webKey}
@@ -114,7 +118,7 @@ func (m *keyMakingMachine) Apply(ctx context.Context, s site.Step, n *site.Node,
 		return m.Machine.Apply(ctx, s, n, may)
 	}
 	m.k.mu.Lock()
-	r := driver.TLSRequest{Name: "web", Request: requestFor(m.k), Clock: time.Now().Add(m.k.clock)}
+	r := driver.TLSRequest{Name: "web", Request: requestFor(m.k), Clock: time.Now().Add(m.k.clock), HostKeys: []string{"ssh-ed25519 AAAA-of-" + n.Name}}
 	if m.k.asks != "" {
 		r.Name = m.k.asks
 	}
@@ -130,6 +134,9 @@ func (m *keyMakingMachine) Apply(ctx context.Context, s site.Step, n *site.Node,
 		return err
 	}
 	m.k.given++
+	if m.k.loses {
+		return errors.New("write key.pem: no space left on device")
+	}
 	m.k.has[n.Name] = chain
 	return nil
 }

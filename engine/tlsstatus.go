@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,22 +11,25 @@ import (
 )
 
 // tlsStatusLocked are the TLS certificates that were signed for a node's system and that others may still accept,
-// oldest first.
+// oldest first. Which of them the system has, it was seen to have.
 func (w *worker) tlsStatusLocked(now time.Time) (all []site.TLSState) {
-	recorded := w.memory.Recorded.TLS
+	recorded, seen := w.memory.Recorded.TLS, w.memory.Observed.Facets[site.FacetConfig]
 	for i, c := range recorded {
 		_, is := w.node.CertificateIn(w.memory.Observed.Facets[site.FacetBase].System, c.Name)
-		replaced := slices.ContainsFunc(recorded[i+1:], func(later site.TLSCertificate) bool { return later.Name == c.Name && !later.Revoked })
+		shown := slices.IndexFunc(recorded, func(x site.TLSCertificate) bool { return x.Name == c.Name && x.Serial == seen.Signed[c.Name] })
+		isLast := !slices.ContainsFunc(recorded[i+1:], func(later site.TLSCertificate) bool { return later.Name == c.Name && !later.Revoked })
 		s := site.TLSState{Name: c.Name, Serial: c.Serial, Names: c.Names, Authority: c.Authority, Since: c.Since, Until: c.Until}
 		switch {
 		case c.Revoked:
 			s.State = site.TLSRevoked
-		case replaced:
-			s.State = site.TLSReplaced
 		case !is || w.leaving:
 			s.State = site.TLSUnused
-		case !now.Before(c.Until):
+		case i < shown:
+			s.State = site.TLSReplaced
+		case !now.Before(c.Until) && (i == shown || isLast):
 			s.State = site.TLSOver
+		case i != shown:
+			s.State = site.TLSUnseen
 		case !now.Before(c.Late()):
 			s.State = site.TLSLate
 		case !now.Before(c.Due()):
@@ -45,19 +49,19 @@ func (e *Engine) lateLocked(now time.Time) []site.Problem {
 	var since time.Time
 	var which []string
 	for _, name := range e.namesLocked() {
-		for _, c := range e.workers[name].memory.Recorded.TLS {
-			if now.Before(c.Late()) {
-				continue
+		late := map[string]site.TLSState{} // the last one of each name
+		for _, s := range e.workers[name].tlsStatusLocked(now) {
+			isOnSystem := s.State == site.TLSLate || s.State == site.TLSOver
+			if !now.Before(s.Late()) && (isOnSystem || s.State == site.TLSUnseen) {
+				late[s.Name] = s
 			}
-			for _, s := range e.workers[name].tlsStatusLocked(now) {
-				if s.Serial != c.Serial || s.State != site.TLSLate && s.State != site.TLSOver {
-					continue
-				}
-				if since.IsZero() || c.Late().Before(since) {
-					since = c.Late()
-				}
-				which = append(which, fmt.Sprintf("%s of %s until %s", c.Name, name, c.Until.UTC().Format(time.DateOnly)))
+		}
+		for _, certificate := range slices.Sorted(maps.Keys(late)) {
+			s := late[certificate]
+			if since.IsZero() || s.Late().Before(since) {
+				since = s.Late()
 			}
+			which = append(which, fmt.Sprintf("%s of %s until %s", s.Name, name, s.Until.UTC().Format(time.DateOnly)))
 		}
 	}
 	if len(which) == 0 {

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +52,8 @@ type TLSCertificate struct {
 	// Authority is the fingerprint of who signed, Digest the item.Digest of what the system has as cert.pem.
 	Authority string `json:"authority"`
 	Digest    string `json:"digest"`
+	// Key identifies its public key, as tlsca.Certificate has it.
+	Key string `json:"key,omitempty"`
 	// Names, Usage and Life are as designed then.
 	Names []string `json:"names"`
 	Usage string   `json:"usage"`
@@ -69,7 +72,8 @@ const (
 	TLSDue      = "due"      // it is to be renewed
 	TLSLate     = "late"     // it was not renewed in time
 	TLSOver     = "over"     // programs refuse it
-	TLSReplaced = "replaced" // another one is there
+	TLSUnseen   = "unseen"   // it was signed, and not seen on the system yet
+	TLSReplaced = "replaced" // a later one is there
 	TLSUnused   = "unused"   // the design does not ask for it any more
 	TLSRevoked  = "revoked"  // the identity of the system has ended
 )
@@ -91,6 +95,9 @@ type TLSState struct {
 func (s TLSState) IsInUse() bool {
 	return s.State == TLSValid || s.State == TLSDue || s.State == TLSLate || s.State == TLSOver
 }
+
+// Late is when something is wrong if it was not replaced, as that of TLSCertificate.
+func (s TLSState) Late() time.Time { return s.Since.Add(s.Until.Sub(s.Since) * 3 / 4) }
 
 // Due is when it is to be replaced: at two thirds of its life.
 func (c TLSCertificate) Due() time.Time { return c.Since.Add(c.Until.Sub(c.Since) * 2 / 3) }
@@ -125,7 +132,26 @@ func (n *Node) certificateNames(c TLS) []string {
 	}
 	var names []string
 	for _, name := range c.Names {
-		names = append(names, strings.ToLower(strings.ReplaceAll(name, "{name}", n.Name)))
+		names = append(names, TLSName(strings.ReplaceAll(name, "{name}", n.Name)))
+	}
+	return names
+}
+
+// TLSName is a name or an address in the one form that certificates have it in, so that two that mean the same are
+// the same text: 10.1.0.12 for ::ffff:10.1.0.12.
+func TLSName(name string) string {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.Unmap().String()
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
+
+// tlsNames are the names and addresses of a node in that form, its name first.
+func tlsNames(hostNames []string) (names []string) {
+	for _, name := range hostNames {
+		if name = TLSName(name); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }

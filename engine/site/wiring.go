@@ -35,7 +35,7 @@ func (s *Site) ReferencesOf(n *Node) References {
 		r.HostNames = s.hostNames(n, r.Links)
 	}
 	if len(s.TLS.Authorities) > 0 {
-		r.TLS, r.TLSNames = s.TLS.Authorities, s.hostNames(n, r.Links)
+		r.TLS, r.TLSNames = s.TLS.Authorities, tlsNames(s.hostNames(n, r.Links))
 	}
 	systems := slices.AppendSeq([]System{n.System}, maps.Values(n.Families))
 	for name, a := range s.BootActions {

@@ -286,8 +286,13 @@ type Certificate struct {
 	Chain string
 	// Serial is in lower-case hex.
 	Serial string
-	Until  time.Time
+	// Key is the SHA-256 of its public key (the SubjectPublicKeyInfo) in hex.
+	Key   string
+	Until time.Time
 }
+
+// maxRequest bounds a signing request, in bytes. One for a key of P-256 has about 200.
+const maxRequest = 4 << 10
 
 // ErrRequest is wrapped when a signing request cannot be signed.
 var ErrRequest = errors.New("not a signing request that can be signed")
@@ -295,16 +300,19 @@ var ErrRequest = errors.New("not a signing request that can be signed")
 // Sign signs the key of a signing request (PKCS #10, DER). Whatever else the request asks for does not count. The
 // certificate ends with the authority at the latest.
 func (a *Authority) Sign(request []byte, g Grant, now time.Time) (Certificate, error) {
-	r, err := x509.ParseCertificateRequest(request)
-	if err == nil {
-		err = r.CheckSignature()
+	if len(request) > maxRequest {
+		return Certificate{}, fmt.Errorf("%w: it has %d bytes, and at most %d are read", ErrRequest, len(request), maxRequest)
 	}
+	r, err := x509.ParseCertificateRequest(request)
 	if err != nil {
 		return Certificate{}, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	key, is := r.PublicKey.(*ecdsa.PublicKey)
 	if !is || key.Curve != elliptic.P256() {
 		return Certificate{}, fmt.Errorf("%w: its key is not one of ECDSA P-256", ErrRequest)
+	}
+	if err := r.CheckSignature(); err != nil { // after its kind: a signature of a large key takes minutes
+		return Certificate{}, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if err := within(a.certificate, now); err != nil {
 		return Certificate{}, err
@@ -324,7 +332,8 @@ func (a *Authority) Sign(request []byte, g Grant, now time.Time) (Certificate, e
 		return Certificate{}, fmt.Errorf("sign a certificate of %s: %w", g.Node, err)
 	}
 	chain := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), a.chain...)
-	return Certificate{Chain: string(chain), Serial: hex.EncodeToString(template.SerialNumber.Bytes()), Until: template.NotAfter.UTC()}, nil
+	public := sha256.Sum256(r.RawSubjectPublicKeyInfo)
+	return Certificate{Chain: string(chain), Key: hex.EncodeToString(public[:]), Serial: hex.EncodeToString(template.SerialNumber.Bytes()), Until: template.NotAfter.UTC()}, nil
 }
 
 // template is the certificate without its key.

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -247,6 +248,19 @@ func TestRequestsRefused(t *testing.T) {
 		if c, err := a.Sign(der, grant, time.Now()); !errors.Is(err, tlsca.ErrRequest) || c.Chain != "" {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+	// The work of a signature grows with the size of the key, which the system chooses: it is not looked at before.
+	large, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := request(t, large)
+	wrong[len(wrong)-1] ^= 1
+	if _, err := a.Sign(wrong, grant, time.Now()); !errors.Is(err, tlsca.ErrRequest) || !strings.Contains(err.Error(), "not one of ECDSA P-256") {
+		t.Errorf("a wrong signature of RSA: %v", err)
+	}
+	if _, err := a.Sign(make([]byte, 32<<10), grant, time.Now()); !errors.Is(err, tlsca.ErrRequest) || !strings.Contains(err.Error(), "has 32768 bytes") {
+		t.Errorf("a large request: %v", err)
 	}
 	for name, g := range map[string]tlsca.Grant{
 		"no node": {Names: grant.Names, Usage: tlsca.Server, Life: time.Hour}, "no names": {Node: "n1", Usage: tlsca.Server, Life: time.Hour},

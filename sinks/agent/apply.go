@@ -94,7 +94,7 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	if err := m.giveCertificates(ctx, n, conn, r.Apply); err != nil {
 		return a, err
 	}
-	certificates := &signing{ctx: ctx, by: m.tlsCertificates(), items: r.Apply.Items, other: m.blobs(r.Apply.Items)}
+	certificates := &signing{ctx: ctx, by: m.tlsCertificates(), items: r.Apply.Items, keys: conn.entry.HostKeys, other: m.blobs(r.Apply.Items)}
 	for range 2 {
 		accepted := false
 		_, a, err = conn.run(ctx, exchange{

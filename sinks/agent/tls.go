@@ -85,17 +85,22 @@ func compareCertificate(s *site.FacetState, i item.Item, by driver.TLSCertificat
 		s.Have[names] = otherCertificates
 	case why != "":
 		s.Have[names] = why
+		s.Due = append(s.Due, names)
 	default:
 		s.Have[usage], s.Have[life] = is.Usage, time.Duration(is.Life).String()
 		s.Have[names] = item.List(is.Names)
 		if strings.HasSuffix(rest, notRead) {
 			s.Have[names] += " " + rest
+			s.Due = append(s.Due, names)
 		}
+	}
+	if err == nil && is.Serial != "" {
+		s.Signed = with(s.Signed, item.ID(i.Key), is.Serial)
 	}
 }
 
-// withRequests says which certificates of a step are to be signed: those of which more differs than whose the key is,
-// whom it trusts, or who has read it.
+// withRequests says which certificates of a step are to be signed: those of which more differs than whom it trusts, or
+// who has read it. A key that was another account's is replaced: that account may have read it.
 func withRequests(items []item.Item, step site.Step) []item.Item {
 	for at, i := range items {
 		if item.Kind(i.Key) != item.KindCertificates {
@@ -107,7 +112,7 @@ func withRequests(items []item.Item, step site.Step) []item.Item {
 		}
 		key := string(step.Facet) + "." + i.Key
 		body.Sign = slices.ContainsFunc(step.Changes, func(c site.Change) bool {
-			return c.Field == key || c.Field == key+".usage" || c.Field == key+".life" || c.Field == key+".names" && !strings.HasSuffix(c.Have, notRead)
+			return c.Field == key || c.Field == key+".owner" || c.Field == key+".usage" || c.Field == key+".life" || c.Field == key+".names" && !strings.HasSuffix(c.Have, notRead)
 		})
 		fields := maps.Clone(body.Fields())
 		fields["names"] = item.ToSign
@@ -121,6 +126,7 @@ type signing struct {
 	ctx    context.Context
 	by     driver.TLSCertificates
 	items  []item.Item
+	keys   func() ([]string, error) // the host keys that the system proves on the connection
 	other  func(wire.Want) (io.ReadCloser, wire.Blob)
 	failed error // why a certificate was not signed
 }
@@ -151,7 +157,11 @@ func (s *signing) sign(w wire.Want) (string, error) {
 		return "", refused("Slipway signs no TLS certificates: %s", orElse(s.by.Why, "only the daemon does"))
 	}
 	s.items = slices.Delete(slices.Clone(s.items), at, at+1)
-	chain, err := s.by.Sign(s.ctx, driver.TLSRequest{Name: item.ID(w.For), Request: w.Sign.Request, Clock: w.Sign.Clock})
+	keys, err := s.keys()
+	if err != nil {
+		return "", fmt.Errorf("%s: the host keys of the system: %w", w.For, err)
+	}
+	chain, err := s.by.Sign(s.ctx, driver.TLSRequest{Name: item.ID(w.For), Request: w.Sign.Request, Clock: w.Sign.Clock, HostKeys: keys})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", w.For, err)
 	}

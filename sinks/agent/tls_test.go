@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,15 +33,18 @@ func TestCompareTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		by                               driver.TLSCertificates
 		says, have, life, cannot, unread string
+		due, known                       bool
 	}{
-		"as signed":            {by: signed("", nil), says: digest, have: names, life: "1h0m0s"},
-		"not read by a unit":   {by: signed("", nil), says: digest + " (a.service has not read it)", have: names + " (a.service has not read it)", life: "1h0m0s"},
-		"a made-up end":        {by: signed("", nil), says: digest + " \x1b[2J", have: names, life: "1h0m0s"},
+		"as signed":            {by: signed("", nil), says: digest, have: names, life: "1h0m0s", known: true},
+		"not read by a unit":   {by: signed("", nil), says: digest + " (a.service has not read it)", have: names + " (a.service has not read it)", life: "1h0m0s", due: true, known: true},
+		"a made-up end":        {by: signed("", nil), says: digest + " \x1b[2J", have: names, life: "1h0m0s", known: true},
 		"others":               {by: signed("", nil), says: item.Digest([]byte("x")), have: otherCertificates, life: "336h0m0s"},
 		"its own claim":        {by: signed("", nil), says: names, have: otherCertificates, life: "336h0m0s"},
 		"none":                 {by: signed("", nil)},
 		"changed by hand":      {by: signed("", nil), says: "changed by hand: x", have: "changed by hand: x", life: "336h0m0s"},
-		"to be renewed":        {by: signed("to be renewed since 2026-01-01", nil), says: digest, have: "to be renewed since 2026-01-01", life: "336h0m0s"},
+		"to be renewed":        {by: signed("to be renewed since 2026-01-01", nil), says: digest, have: "to be renewed since 2026-01-01", life: "336h0m0s", due: true, known: true},
+		"others when due":      {by: signed("to be renewed since 2026-01-01", nil), says: item.Digest([]byte("x")), have: otherCertificates, life: "336h0m0s"},
+		"by hand when due":     {by: signed("to be renewed since 2026-01-01", nil), says: "changed by hand: x", have: "changed by hand: x", life: "336h0m0s"},
 		"a wrong clock":        {by: signed("", errors.New("the clock is behind")), says: digest, have: digest, life: "336h0m0s", cannot: "the clock is behind"},
 		"a daemon that cannot": {by: driver.TLSCertificates{Why: "no site key"}, says: digest, have: otherCertificates, life: "336h0m0s", cannot: "no site key"},
 		"not the daemon":       {says: digest, have: otherCertificates, life: "336h0m0s", unread: "only the daemon knows which certificates it has signed"},
@@ -56,11 +60,14 @@ func TestCompareTLS(t *testing.T) {
 		if got.Have[key+".names"] != c.have || got.Have[key+".life"] != c.life || got.Cannot[key+".names"] != c.cannot || got.Unread[key] != c.unread {
 			t.Errorf("%s: have %q and %q, cannot %q, unread %q", name, got.Have[key+".names"], got.Have[key+".life"], got.Cannot[key+".names"], got.Unread[key])
 		}
+		if slices.Contains(got.Due, key+".names") != c.due || got.Signed["web"] == "7" != c.known {
+			t.Errorf("%s: due %q, signed %v", name, got.Due, got.Signed)
+		}
 	}
 }
 
-// A key is made only for a certificate whose names, use or life differ, or that is due; not because a unit has not
-// read it, or for whom it trusts.
+// A key is made only for a certificate whose names, use or life differ, or that is due; also if it was
+// another account's, but not because a unit has not read it, or for whom it trusts.
 func TestWithRequests(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,7 +77,7 @@ func TestWithRequests(t *testing.T) {
 		"absent": {site.Change{Field: "config.certificates.web"}, true}, "due": {site.Change{Field: "config.certificates.web.names", Have: "to be renewed since 2026-01-01"}, true},
 		"usage": {site.Change{Field: "config.certificates.web.usage"}, true}, "life": {site.Change{Field: "config.certificates.web.life"}, true},
 		"not read": {site.Change{Field: "config.certificates.web.names", Have: "n1 (a.service has not read it)"}, false},
-		"owner":    {site.Change{Field: "config.certificates.web.owner"}, false}, "authorities": {site.Change{Field: "config.certificates.web.authorities"}, false},
+		"owner":    {site.Change{Field: "config.certificates.web.owner"}, true}, "authorities": {site.Change{Field: "config.certificates.web.authorities"}, false},
 		"another one": {site.Change{Field: "config.certificates.other.names"}, false},
 	} {
 		items := withRequests([]item.Item{item.New("certificates.web", nil, item.Certificate{})}, site.Step{Facet: site.FacetConfig, Changes: []site.Change{c.change}})
@@ -93,10 +100,10 @@ func TestSigning(t *testing.T) {
 	}
 	var asked []string
 	by := driver.TLSCertificates{Sign: func(_ context.Context, r driver.TLSRequest) (string, error) {
-		asked = append(asked, r.Name+" "+string(r.Request))
+		asked = append(asked, r.Name+" "+string(r.Request)+" "+strings.Join(r.HostKeys, ","))
 		return "a chain", nil
 	}}
-	s := &signing{ctx: t.Context(), by: by, items: items, other: func(wire.Want) (io.ReadCloser, wire.Blob) { return nil, wire.Blob{Refused: "an artifact"} }}
+	s := &signing{ctx: t.Context(), by: by, items: items, keys: func() ([]string, error) { return []string{"ssh-ed25519 AAAA"}, nil }, other: func(wire.Want) (io.ReadCloser, wire.Blob) { return nil, wire.Blob{Refused: "an artifact"} }}
 	want := func(key string) (string, string) {
 		content, b := s.supply(wire.Want{For: key, Sign: &wire.Sign{Request: []byte("r")}})
 		if content == nil {
@@ -116,7 +123,7 @@ func TestSigning(t *testing.T) {
 	if chain, why := want("certificates.web"); chain != "a chain" || why != "" {
 		t.Errorf("got %q, %q", chain, why)
 	}
-	if _, why := want("certificates.web"); why == "" || len(asked) != 1 || asked[0] != "web r" || !errors.Is(s.failed, driver.ErrRefused) {
+	if _, why := want("certificates.web"); why == "" || len(asked) != 1 || asked[0] != "web r ssh-ed25519 AAAA" || !errors.Is(s.failed, driver.ErrRefused) {
 		t.Errorf("a second time: %q; asked %q", why, asked)
 	}
 	if _, b := s.supply(wire.Want{SHA256: "x"}); b.Refused != "an artifact" {
@@ -125,5 +132,9 @@ func TestSigning(t *testing.T) {
 	none := &signing{ctx: t.Context(), by: driver.TLSCertificates{Why: "under quarantine"}, items: items}
 	if _, b := none.supply(wire.Want{For: "certificates.web", Sign: &wire.Sign{}}); !strings.Contains(b.Refused, "under quarantine") {
 		t.Errorf("under quarantine: %+v", b)
+	}
+	lost := &signing{ctx: t.Context(), by: by, items: items, keys: func() ([]string, error) { return nil, driver.ErrUnreachable }}
+	if _, b := lost.supply(wire.Want{For: "certificates.web", Sign: &wire.Sign{}}); b.Refused == "" || len(asked) != 1 {
+		t.Errorf("without its host keys: %+v", b)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ const (
 // tlsRules: can the daemon sign the certificates of the nodes, and is each good for its own node alone?
 var tlsRules = []Rule{
 	{
-		Code: "tls-authority", Severity: site.SeverityError,
+		Code: "tls-authority", Severity: site.SeverityError, Firm: true,
 		What:  "The authorities of `site.tls` are certificates of authorities that can be read, each once.",
 		Why:   "Slipway could sign no certificate, or the nodes would trust something that nobody meant.",
 		Wrong: `site: tls: authorities: [` + someAuthority + `, ` + someAuthority + `]`,
@@ -34,7 +35,7 @@ var tlsRules = []Rule{
 		Site:  tlsAuthorities,
 	},
 	{
-		Code: "certificate-authority", Severity: site.SeverityError,
+		Code: "certificate-authority", Severity: site.SeverityError, Firm: true,
 		What:  "A site whose nodes have `system.certificates` names an authority in `site.tls`.",
 		Why:   "Nobody would sign the certificates.",
 		Wrong: `nodes: "n1": system: certificates: web: {}`,
@@ -43,7 +44,7 @@ nodes: "n1": system: certificates: web: {}`,
 		Node: certificateAuthority,
 	},
 	{
-		Code: "certificate-name", Severity: site.SeverityError,
+		Code: "certificate-name", Severity: site.SeverityError, Firm: true,
 		What: "The names of `system.certificates` are host names and addresses, each once.",
 		Why:  "No program would accept the certificate for such a name.",
 		Wrong: `site: tls: authorities: [` + someAuthority + `]
@@ -53,17 +54,17 @@ nodes: "n1": system: certificates: web: names: ["{name}.example.org", "web.examp
 		Node: certificateNames,
 	},
 	{
-		Code: "certificate-names", Severity: site.SeverityError,
-		What: "No name of a node's TLS certificates is that of another node.",
+		Code: "certificate-names", Severity: site.SeverityError, Firm: true,
+		What: "No name of a node's TLS certificates is the name or an address of another node or of its BMC, and none that another node makes from `{name}`.",
 		Why:  "One of the two systems could pass for the other.",
 		Wrong: `site: tls: authorities: [` + someAuthority + `]
 nodes: "n1": system: certificates: web: names: ["n2"]`,
 		Right: `site: tls: authorities: [` + someAuthority + `]
 nodes: {"n1": system: certificates: web: names: ["n1", "web.example.org"], "n2": system: certificates: web: names: ["web.example.org"]}`,
-		Facts: certificateFacts, Fleet: twiceUnless("the name in TLS certificates", mayShareName),
+		Facts: certificateFacts, Fleet: namesOfOthers,
 	},
 	{
-		Code: "certificate-life", Severity: site.SeverityError,
+		Code: "certificate-life", Severity: site.SeverityError, Firm: true,
 		What: "The `life` of a certificate is from 6 hours to 400 days.",
 		Why:  "A shorter one is over before a person can act when the renewal fails. Programs refuse a longer one.",
 		Wrong: `site: tls: authorities: [` + someAuthority + `]
@@ -123,14 +124,17 @@ func certificateLife(at string, _ *site.Node, c site.TLS) []site.Finding {
 // tlsName is a host name. A wildcard would be good for other nodes too.
 var tlsName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?)*$`)
 
+// numericEnd is the end of what some programs read as an address, such as 10.1.0.012.
+var numericEnd = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+
 func certificateNames(s *site.Site, n *site.Node) []site.Finding {
 	return eachCertificate(func(at string, n *site.Node, c site.TLS) []site.Finding {
 		var found []site.Finding
 		names := askedNames(n, c)
 		for i, name := range names {
-			_, err := netip.ParseAddr(name)
+			a, err := netip.ParseAddr(name)
 			switch {
-			case err != nil && (!tlsName.MatchString(name) || len(name) > 253):
+			case a.Zone() != "", err != nil && (!tlsName.MatchString(name) || numericEnd.MatchString(name) || len(name) > 253):
 				found = append(found, wrong(at+".names", fmt.Sprintf("%q is neither a host name nor an address", name),
 					"Write a name such as \"{name}.example.org\". A certificate has no wildcards."))
 			case slices.Contains(names[:i], name):
@@ -144,21 +148,23 @@ func certificateNames(s *site.Site, n *site.Node) []site.Finding {
 	})(s, n)
 }
 
-// askedNames are the names that the design gives a certificate.
+// askedNames are the names that the design gives a certificate, as site.TLSName has them.
 func askedNames(n *site.Node, c site.TLS) (names []string) {
 	for _, name := range c.Names {
-		names = append(names, strings.ToLower(strings.ReplaceAll(name, "{name}", n.Name)))
+		names = append(names, site.TLSName(strings.ReplaceAll(name, "{name}", n.Name)))
 	}
 	return names
 }
 
 // What a name in a fact is.
 const (
-	nameOfNode = "of the node"
-	nameAsked  = "of a certificate"
+	nameOfNode     = "of the node"
+	nameOfEndpoint = "of an endpoint" // where a BMC or a hypervisor answers, which several nodes may share
+	nameAsked      = "of a certificate"
 )
 
-// certificateFacts are the names of a node, and those of its certificates.
+// certificateFacts are the names of a node, and those of its certificates. A name that is made from that of the node
+// is the node's alone.
 func certificateFacts(_ *site.Site, n *site.Node) []Fact {
 	var facts []Fact
 	usesOwn := false
@@ -166,23 +172,64 @@ func certificateFacts(_ *site.Site, n *site.Node) []Fact {
 		for _, name := range keys(system.Certificates) {
 			c := system.Certificates[name]
 			usesOwn = usesOwn || len(c.Names) == 0
-			for _, asked := range askedNames(n, c) {
-				facts = append(facts, Fact{Key: asked, Path: "system.certificates." + name + ".names", Value: nameAsked})
+			path := "system.certificates." + name + ".names"
+			for i, asked := range askedNames(n, c) {
+				facts = append(facts, Fact{Key: asked, Path: path, Value: nameAsked})
+				if strings.Contains(c.Names[i], "{name}") {
+					facts = append(facts, Fact{Key: asked, Path: path, Value: nameOfNode})
+				}
 			}
 		}
 	}
 	for _, own := range n.References.TLSNames {
-		f := Fact{Key: strings.ToLower(own), Path: "system.hostname", Value: nameOfNode}
+		facts = append(facts, Fact{Key: own, Path: "system.hostname", Value: nameOfNode})
 		if usesOwn {
-			f.Path, f.Value = "system.certificates", nameAsked
+			facts = append(facts, Fact{Key: own, Path: "system.certificates", Value: nameAsked})
 		}
-		facts = append(facts, f)
+	}
+	if len(n.References.TLSNames) == 0 {
+		return facts // the site has no authority for TLS
+	}
+	for _, kind := range keys(n.Endpoints) {
+		if u, err := url.Parse(n.Endpoints[kind].URL); err == nil && u.Hostname() != "" && u.Hostname() != "dhcp" {
+			facts = append(facts, Fact{Key: site.TLSName(u.Hostname()), Path: "endpoints." + string(kind) + ".url", Value: nameOfEndpoint})
+		}
 	}
 	return facts
 }
 
-// mayShareName reports whether two nodes may have one name: a service that both have certificates for, or a name that
-// none has one for.
-func mayShareName(first, again Holder) bool {
-	return first.Node == again.Node || first.Value == again.Value && (first.Value == nameOfNode || strings.HasSuffix(first.Path, ".names") && strings.HasSuffix(again.Path, ".names"))
+// namesOfOthers reports each certificate with a name of another node. Several nodes may have certificates for a name
+// that is none's own: that of a service.
+func namesOfOthers(_ *site.Site, x *Index) []site.Finding {
+	var found []site.Finding
+	for _, key := range x.Several() {
+		var ofNode, ofEndpoint, asked []Holder
+		isOwn := map[string]bool{}
+		for _, h := range x.Holders(key) {
+			switch h.Value {
+			case nameOfNode:
+				ofNode, isOwn[h.Node] = append(ofNode, h), true
+			case nameOfEndpoint:
+				ofEndpoint = append(ofEndpoint, h)
+			default:
+				asked = append(asked, h)
+			}
+		}
+		for _, h := range asked {
+			others := ofNode
+			if !isOwn[h.Node] {
+				others = slices.Concat(ofNode, ofEndpoint)
+			}
+			at := slices.IndexFunc(others, func(o Holder) bool { return o.Node != h.Node })
+			if at < 0 {
+				continue
+			}
+			found = append(found, h.about(site.Finding{
+				Message: fmt.Sprintf("%s asks for a TLS certificate with the name %s, which is one of %s", h.Node, key, others[at].Node),
+				Fix:     "Take the name out of the certificate, or correct the one that is wrong.",
+				Related: []string{others[at].Place.String()},
+			}))
+		}
+	}
+	return found
 }
