@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -42,6 +43,10 @@ type madeCertificate struct {
 	// Folder is where the link points. Key is the item.Digest of the private key.
 	Folder string `json:"folder"`
 	Key    string `json:"key"`
+	// Former is where the link points until it is changed, FormerKey the digest of the key there: a run may be cut off
+	// between the two.
+	Former    string `json:"former,omitempty"`
+	FormerKey string `json:"formerKey,omitempty"`
 	// Reload lists the units that have not read it since the boot Boot. At the next boot they start with it.
 	Reload []string `json:"reload,omitempty"`
 	Boot   string   `json:"boot,omitempty"`
@@ -63,7 +68,11 @@ func (w *work) observeCertificate(key string) {
 		return
 	}
 	var made madeCertificate
-	if ours := w.items.Load(key, nil, &made); !ours || e.Kind != tree.Link || made.Folder == "" || e.Target != made.Folder {
+	ours := w.items.Load(key, nil, &made)
+	if made.Former != "" && e.Target == made.Former {
+		made.Folder, made.Key = made.Former, made.FormerKey
+	}
+	if !ours || e.Kind != tree.Link || made.Folder == "" || e.Target != made.Folder {
 		w.seen.Have[names] = "changed by hand: " + linkOf(key) + " is " + kindText(e)
 		return
 	}
@@ -183,7 +192,7 @@ func (w *work) applyCertificate(i item.Item) error {
 	if made.Folder == "" {
 		return nil // nothing was signed yet, and this step does not ask for it
 	}
-	return w.useCertificate(i.Key, made, body, uid, gid)
+	return w.useCertificate(i.Key, made, body)
 }
 
 func refusal(format string, args ...any) error {
@@ -257,12 +266,10 @@ func (w *work) signed(key string, body item.Certificate, uid, gid int) (made mad
 	return madeCertificate{Folder: folder, Key: item.Digest(private), Reload: made.Reload, Boot: made.Boot}, nil
 }
 
-// useCertificate completes the folder of a certificate and has the link point to it. Then no other folder stays.
-func (w *work) useCertificate(key string, made madeCertificate, body item.Certificate, uid, gid int) error {
+// useCertificate completes the folder of a certificate and has the link point to it. Then no other folder stays. The
+// key in it is never given to another account: who had it may know it, so the next look asks for a new one.
+func (w *work) useCertificate(key string, made madeCertificate, body item.Certificate) error {
 	at := path.Join(tlsFolder, made.Folder)
-	if err := w.ownKey(path.Join(at, keyFile), uid, gid); err != nil {
-		return err
-	}
 	trust, err := w.tree.Look(path.Join(at, trustFile))
 	if err != nil {
 		return err
@@ -276,6 +283,14 @@ func (w *work) useCertificate(key string, made madeCertificate, body item.Certif
 		return err
 	}
 	if !so || e.Target != made.Folder {
+		var noted madeCertificate
+		w.items.Load(key, nil, &noted)
+		switch e.Target {
+		case noted.Folder:
+			made.Former, made.FormerKey = noted.Folder, noted.Key
+		case noted.Former:
+			made.Former, made.FormerKey = noted.Former, noted.FormerKey
+		}
 		w.mustHear(&made, body.Reload)
 		if err := w.items.Note(key, made); err != nil {
 			return err
@@ -315,20 +330,6 @@ func (w *work) mustHear(made *madeCertificate, units []string) {
 	made.Boot = w.bootID()
 }
 
-// ownKey gives a key to an account. The old file is replaced, since its owner may have it open.
-func (w *work) ownKey(at string, uid, gid int) error {
-	e, err := w.tree.Look(at)
-	if err != nil || e.Kind != tree.File || e.UID == uid && e.GID == gid && e.Mode == keyMode {
-		return err
-	}
-	private, err := w.tree.Read(at, maxPEM)
-	if err != nil {
-		return err
-	}
-	defer clear(private)
-	return w.tree.Put(at, private, keyMode, uid, gid)
-}
-
 // clearCertificates removes the folders of earlier keys of a certificate, and of keys that were cut off.
 func (w *work) clearCertificates(name, keep string) error {
 	all, err := w.tree.Names(tlsFolder)
@@ -352,7 +353,8 @@ func (w *work) clearCertificates(name, keep string) error {
 	return nil
 }
 
-// reloadReaders reloads the units that have not read a new certificate, each once.
+// reloadReaders reloads the units that have not read a new certificate, each once. One that fails keeps none of the
+// others from reading it.
 func (w *work) reloadReaders() {
 	done := map[string]error{}
 	for _, key := range w.renewed {
@@ -361,8 +363,14 @@ func (w *work) reloadReaders() {
 			continue
 		}
 		states, err := w.showUnits(made.Reload)
+		if err != nil {
+			w.fail(key, err)
+			continue
+		}
+		var unheard []string
+		var failures []error
 		for _, unit := range made.Reload {
-			if err != nil || states[unit].active != "running" || slices.Contains(w.started, unit) {
+			if states[unit].active != "running" || slices.Contains(w.started, unit) {
 				continue
 			}
 			failed, tried := done[unit]
@@ -370,13 +378,14 @@ func (w *work) reloadReaders() {
 				failed = w.do(fmt.Sprintf("reload %s, since its certificate %s is new", unit, item.ID(key)), maxReload, "reload", "--", unit)
 				done[unit] = failed
 			}
-			err = failed
+			if failed != nil {
+				unheard, failures = append(unheard, unit), append(failures, failed)
+			}
 		}
-		if err == nil {
-			made.Reload, made.Boot = nil, ""
-			err = w.items.Note(key, made)
+		if made.Reload = unheard; len(unheard) == 0 {
+			made.Boot = ""
 		}
-		if err != nil {
+		if err := errors.Join(append(failures, w.items.Note(key, made))...); err != nil {
 			w.fail(key, err)
 		}
 	}

@@ -274,11 +274,58 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 	delete(f.fails, "a.service")
 	f.reload()
-	if err := f.apply([]item.Item{ca.wants(false, "ops", "a.service")}); err != nil || len(ca.requests) != 1 {
+	if err := f.apply([]item.Item{ca.wants(false, "root", "a.service")}); err != nil || len(ca.requests) != 1 {
 		t.Errorf("%v, %d requests", err, len(ca.requests))
 	}
-	if have := f.certificate(t); have["names"] != digest || have["owner"] != "ops:ops" {
+	if have := f.certificate(t); have["names"] != digest {
 		t.Errorf("it tells %q", have)
+	}
+}
+
+// One unit that cannot be reloaded keeps none of the others from reading the certificate.
+func TestOneUnitDoesNotReadTheCertificate(t *testing.T) {
+	f := newFake(t)
+	ca := newAuthority(t, f)
+	f.active["b.service"] = "active"
+	f.fails["a.service"] = true
+	if err := f.apply([]item.Item{ca.wants(true, "root", "a.service", "b.service")}); err == nil || !strings.Contains(err.Error(), "a.service") {
+		t.Errorf("got %v", err)
+	}
+	const reloadsB = "systemctl --no-pager --no-ask-password reload -- b.service"
+	if !slices.Contains(f.calls, reloadsB) {
+		t.Errorf("b.service was not reloaded: %q", f.calls)
+	}
+	if have := f.certificate(t)["names"]; !strings.HasSuffix(have, " (a.service has not read it)") {
+		t.Errorf("it tells %q", have)
+	}
+	f.calls = nil
+	delete(f.fails, "a.service")
+	f.reload()
+	if err := f.apply([]item.Item{ca.wants(false, "root")}); err != nil || slices.Contains(f.calls, reloadsB) || len(f.calls) == 0 {
+		t.Errorf("%v; called %q", err, f.calls)
+	}
+}
+
+// A key that another account had is not given to the next one: it is replaced.
+func TestKeyOfAnotherAccount(t *testing.T) {
+	f := newFake(t)
+	ca := newAuthority(t, f)
+	if err := f.apply([]item.Item{ca.wants(true, "root")}); err != nil {
+		t.Fatal(err)
+	}
+	key := f.read("/etc/slipway-tls/web/key.pem")
+	if err := f.apply([]item.Item{ca.wants(false, "ops")}); err != nil {
+		t.Fatal(err)
+	}
+	if have := f.certificate(t)["owner"]; have == "ops:ops" {
+		t.Error("ops got the key that root had")
+	}
+	f.reload()
+	if err := f.apply([]item.Item{ca.wants(true, "ops")}); err != nil {
+		t.Fatal(err)
+	}
+	if have := f.certificate(t)["owner"]; have != "ops:ops" || f.read("/etc/slipway-tls/web/key.pem") == key {
+		t.Errorf("it is of %s, and a new one: %t", have, f.read("/etc/slipway-tls/web/key.pem") != key)
 	}
 }
 
@@ -295,6 +342,10 @@ func TestCertificateCutOff(t *testing.T) {
 		err := f.apply([]item.Item{ca.wants(true, "root", "a.service")})
 		f.limit = 0
 		openssl(t, f)
+		f.reload()
+		if have := f.certificate(t)["names"]; !strings.HasPrefix(have, item.Digest([]byte(f.read("/etc/slipway-tls/web/cert.pem")))) {
+			t.Errorf("after a cut at %d it tells %q", limit, have)
+		}
 		if err == nil {
 			if limit < 5 {
 				t.Fatalf("only %d writes", limit)
