@@ -163,12 +163,6 @@ func (k *keyMaking) signs(node string) driver.TLSCertificates {
 	return k.by[node]
 }
 
-func (k *keyMaking) set(change func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	change()
-}
-
 func (w *world) tlsAuthority(epoch int) *tlsca.Authority {
 	w.t.Helper()
 	a, err := tlsca.Derive(w.key(), "test", epoch)
