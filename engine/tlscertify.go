@@ -97,7 +97,7 @@ func (w *worker) validTLS(n *site.Node, a *tlsca.Authority, name, digest string)
 	case is.Serial == "":
 	case is.Revoked:
 		why = "revoked"
-	case !now.Before(is.Due()):
+	case !now.Before(is.Due()) && is.Until.Before(a.Until()): // another one would end with the authority, as this one
 		why = "to be renewed since " + is.Due().UTC().Format(time.DateOnly)
 	case is.Authority != a.Fingerprint():
 		why = "signed by an earlier authority"

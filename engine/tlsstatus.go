@@ -75,3 +75,26 @@ func (e *Engine) lateLocked(now time.Time) []site.Problem {
 	return []site.Problem{{About: "certificates", Since: since, What: fmt.Sprintf("%d TLS certificates were not renewed in time: %s%s. After that day programs refuse them. `slipway certificate list` shows them, and `slipway why NODE` what keeps Slipway from renewing them",
 		len(which), strings.Join(which[:min(len(which), some)], ", "), more)}}
 }
+
+// endingLocked is that the intermediate ends before certificates that are signed soon: then all are over at once.
+func (e *Engine) endingLocked(now time.Time) []site.Problem {
+	if len(e.TLSIntermediate) == 0 {
+		return nil // a derived authority outlives everything
+	}
+	a, err := e.tlsAuthorityLocked()
+	if a == nil || err != nil {
+		return nil // the notes say why
+	}
+	longest := time.Duration(site.TLS{}.LifeOrDefault())
+	for _, name := range e.namesLocked() {
+		for _, c := range e.workers[name].memory.Recorded.TLS {
+			longest = max(longest, time.Duration(c.Life))
+		}
+	}
+	since := a.Until().Add(-2 * longest)
+	if now.Before(since) {
+		return nil
+	}
+	return []site.Problem{{About: "certificates", Since: since, What: fmt.Sprintf("the TLS intermediate (--tls-intermediate) ends on %s, and every TLS certificate with it: have the root sign another one, put it into the file, and restart the daemon",
+		a.Until().UTC().Format(time.DateOnly))}}
+}

@@ -146,3 +146,9 @@ func TestTLSCertificateForSomebodyElse(t *testing.T) {
 		}
 	}, "a", "b")
 }
+
+func (k *keyMaking) set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}

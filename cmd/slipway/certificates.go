@@ -92,7 +92,8 @@ func (a *app) certificateListCommand() *cobra.Command {
 		Use: "list [NODE]", Short: "list the TLS certificates that others may still accept", Args: atMost(1),
 		Long: "Lists the TLS certificates that were signed for the nodes, the first to end first: their\n" +
 			"names, serial numbers, last moments and states. \"due\" is to be renewed, \"late\" was not\n" +
-			"renewed in time, and programs refuse one that is \"over\". \"replaced\", \"unused\" and\n" +
+			"renewed in time, and programs refuse one that is \"over\". \"unseen\" was signed, and not seen\n" +
+			"on the node yet. \"replaced\", \"unused\" and\n" +
 			"\"revoked\" ones count no longer for Slipway; others accept them until they end.\n" + exitHelp,
 		Example: "  slipway certificate list\n  slipway certificate list web-1 --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
