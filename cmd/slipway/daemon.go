@@ -147,11 +147,15 @@ func (d *daemon) openEvaluator(context.Context) (err error) {
 func (d *daemon) openEngine(ctx context.Context) error {
 	keyFile := siteKeyAt(d.siteKey, d.credentials)
 	key, noKey := openSiteKey(ctx, keyFile, d.records, d.observe, d.log)
+	intermediate, err := openIntermediate(d.intermediate)
+	if err != nil {
+		return err
+	}
 	serving := serves(drivers(agent.Options{Folder: d.agents}), d.listens.medium != "")
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes()) },
+		Host: ownHost(), Key: key, TLSIntermediate: intermediate, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes()) },
 		Surroundings: d.surroundings,
 		Served:       d.served,
 		Meter:        d.out.metrics.Site(d.name, d.report),

@@ -75,6 +75,9 @@ type NodeStatus struct {
 	Login *Login `json:"login,omitempty"`
 	// HostCertificates is how its system proves itself by certificate; nil where it has none that counts.
 	HostCertificates *HostIdentity `json:"hostCertificates,omitempty"`
+	// Certificates are the TLS certificates that were signed for its system and that others may still accept,
+	// oldest first.
+	Certificates []TLSState `json:"certificates,omitempty"`
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`

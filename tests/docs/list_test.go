@@ -56,6 +56,8 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/netboot.md", "slipway status", "it needs a network interface for DHCP; sinks/netboot tests it"},
 	{"docs/site-key.md", "systemctl ", "it needs a systemd; tests/install has one"},
 	{"docs/site-key.md", "slipway take-over", "no daemon runs"},
+	{"docs/certificates.md", "slipway certificate ", "no daemon runs; engine/tlscertify_test.go has one"},
+	{"docs/certificates.md", "slipway why ", "no daemon runs; engine/tlscertify_test.go has one"},
 	{"docs/ssh.md", "slipway why ", "no daemon runs; tests/script/ssh.txtar has one"},
 	{"docs/ssh.md", "slipway ssh ", "no daemon runs; tests/script/ssh.txtar has one"},
 	{"docs/web.md", "ssh ", "there is no such host"},
