@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -41,10 +42,11 @@ var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
 
 var errClosed = errors.New("the records are closed")
 
-// member is a running etcd without peers, listeners or metrics.
+// member is a running etcd without client listeners or metrics; with peers only if startPeer made it.
 type member struct {
 	etcd    *embed.Etcd   // nil if it did not start
 	started chan struct{} // closed when the start has succeeded or failed
+	ending  atomic.Bool   // it was asked to stop
 	client  *clientv3.Client
 	kv      clientv3.KV
 	// ctx ends, with its cause, when etcd cannot continue.
@@ -82,6 +84,17 @@ func startMember(ctx context.Context, dir string, opts Options) (*member, error)
 
 // start returns when etcd serves, has failed, or the context ends.
 func (m *member) start(ctx context.Context, cfg *embed.Config) error {
+	switch err := m.launch(ctx, cfg); {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return damaged(err)
+	}
+	return m.serves(ctx)
+}
+
+// launch returns when etcd has begun, which it does without its peers.
+func (m *member) launch(ctx context.Context, cfg *embed.Config) error {
 	var err error
 	go func() {
 		defer close(m.started) // also if it fails with a panic
@@ -94,12 +107,14 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-m.ctx.Done():
-		return damaged(context.Cause(m.ctx))
+		return context.Cause(m.ctx)
 	case <-m.started:
+		return cmp.Or(context.Cause(m.ctx), err)
 	}
-	if failed := cmp.Or(context.Cause(m.ctx), err); failed != nil {
-		return damaged(failed)
-	}
+}
+
+// serves returns when etcd serves, has failed, or the context ends.
+func (m *member) serves(ctx context.Context) error {
 	select {
 	case <-m.etcd.Server.ReadyNotify():
 		return m.settle(ctx, m.etcd.Server.LinearizableReadNotify)
@@ -152,6 +167,7 @@ func config(dir string, opts Options) *embed.Config {
 
 // stop ends the member. A failed member may no longer end by itself.
 func (m *member) stop() {
+	m.ending.Store(true)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -27,7 +27,10 @@ type Leader struct {
 }
 
 // openShared connects to a shared etcd.
-func (s *Store) openShared(opts Options) (err error) {
+func (s *Store) openShared(ctx context.Context, opts Options) (err error) {
+	if opts.Cluster.Peer != nil {
+		return s.openPeer(ctx, opts)
+	}
 	if s.shared, err = opts.Cluster.connect(); err != nil {
 		return err
 	}

@@ -87,6 +87,7 @@ type Options struct {
 
 	migrations []migration // tests have their own
 	quota      int64       // likewise
+	found      bool        // begin a cluster with the first member
 	patience   time.Duration
 }
 
@@ -136,7 +137,7 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		return err
 	}
 	if opts.Cluster != nil {
-		return s.openShared(opts)
+		return s.openShared(ctx, opts)
 	}
 	if err := s.checkDirectory(); err != nil {
 		return err

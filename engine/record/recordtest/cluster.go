@@ -332,3 +332,19 @@ func (c *Cluster) write(path, kind string, der []byte) {
 		c.t.Fatal(err)
 	}
 }
+
+// Certificates writes an authority and one certificate for all members on loopback, and returns the
+// files.
+func Certificates(t testing.TB) (ca, cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	c := &Cluster{t: t, CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	c.certify()
+	return c.CA, c.Cert, c.Key
+}
+
+// Free returns an address on loopback that nobody listens on.
+func Free(t testing.TB) string {
+	t.Helper()
+	return free(t)
+}
