@@ -16,13 +16,15 @@ type Source struct {
 	Export io.Reader
 	// Site is the name of the only site in it.
 	Site string
+	// Replace is set if it takes the place of records that are there.
+	Replace bool
 	// Older is set if something may have been done since the export: then approvals end and the site
 	// is paused, as with Import.
 	Older bool
 }
 
-// Found begins an etcd of members with the first one, in the state directory dir. Without from the
-// directory must be absent or empty; with it the records there are replaced, in one step at the end.
+// Found begins an etcd of members with the first one, in the state directory dir. The
+// directory must be absent or empty, unless records there are to be replaced, which happens in one step at the end.
 // No process may hold the directory.
 func Found(ctx context.Context, dir string, c Cluster, from Source, opts Options) (Summary, error) {
 	opts.Cluster, opts.found = &c, true
@@ -34,7 +36,7 @@ func Found(ctx context.Context, dir string, c Cluster, from Source, opts Options
 }
 
 func foundIn(ctx context.Context, dir string, from Source, opts Options) (Summary, error) {
-	release, err := claim(dir, from.Export != nil)
+	release, err := claim(dir, from.Replace)
 	if err != nil {
 		return Summary{}, err
 	}

@@ -201,15 +201,15 @@ func removable(all []Member, address string) (Member, error) {
 		return m, nil
 	}
 	voters, waiting := count(all)
-	if voters--; voters+promotable(voters, waiting) < minVoters {
+	if voters--; voters+promotable(voters, waiting) < MinVoters {
 		return m, fmt.Errorf("without %s two members would be left, and the loss of either would stop both: run `slipway member add` for another one first and wait until it has started, or `slipway member replace %s` to take this one back without its data",
 			address, address)
 	}
 	return m, nil
 }
 
-// minVoters is the least number of members that survives the loss of one.
-const minVoters = 3
+// MinVoters is the least number of members that survives the loss of one.
+const MinVoters = 3
 
 // count returns how many members vote, and how many others have started.
 func count(all []Member) (voters, waiting int) {
@@ -232,7 +232,7 @@ func promotable(voters, waiting int) int {
 	if (voters+n)%2 == 0 {
 		n--
 	}
-	if n < 0 || voters+n < minVoters {
+	if n < 0 || voters+n < MinVoters {
 		return 0
 	}
 	return n
@@ -319,4 +319,13 @@ func (m *member) shrink(log *slog.Logger) {
 			}
 		}
 	}
+}
+
+// Voters is how many members vote, as this one knows; 0 without members.
+func (s *Store) Voters() int {
+	if s.shared == nil || s.shared.Peer == nil {
+		return 0
+	}
+	voters, _ := count(s.etcd.members())
+	return voters
 }

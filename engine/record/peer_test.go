@@ -258,7 +258,7 @@ func TestFoundWithRecords(t *testing.T) {
 		if !older {
 			h.dir = dir
 		}
-		sum, err := Found(t.Context(), h.dir, h.cluster, Source{Export: bytes.NewReader(backup.Bytes()), Site: "berlin", Older: older}, Options{NoSync: true})
+		sum, err := Found(t.Context(), h.dir, h.cluster, Source{Export: bytes.NewReader(backup.Bytes()), Site: "berlin", Older: older, Replace: true}, Options{NoSync: true})
 		must(t, err)
 		if sum.Records == 0 || !slices.Equal(sum.Sites, []string{"berlin"}) {
 			t.Errorf("it moved %+v", sum)
