@@ -167,7 +167,7 @@ func (w *follower) lead(ctx context.Context, store *record.Store, socket, group 
 	err := store.Lead(ctx, w.site, engine.Holder(), func(l record.Leader) { w.note(l, log) })
 	stop()
 	serving.Wait()
-	if failed != nil {
+	if failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
 	}
 	if err == nil {

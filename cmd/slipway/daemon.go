@@ -151,7 +151,9 @@ func (d *daemon) openEngine(ctx context.Context) error {
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store)) },
+		Host: ownHost(), Key: key, Notes: func() []string {
+			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store))
+		},
 		Surroundings: d.surroundings,
 		Served:       d.served,
 		Meter:        d.out.metrics.Site(d.name, d.report),

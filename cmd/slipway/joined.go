@@ -66,7 +66,7 @@ func memberNotes(store *record.Store) []string {
 	if n == 0 || n >= record.MinVoters {
 		return nil
 	}
-	return []string{fmt.Sprintf("the records are on %s, and the loss of one stops this site: add others by `slipway member add` until %d vote (docs/members.md)", say.Count(n, "member"), record.MinVoters)}
+	return []string{fmt.Sprintf("the records are on %s that may vote; until there are %d, the loss of any stops this site: run `slipway member add` (docs/members.md)", say.Count(n, "member"), record.MinVoters)}
 }
 
 func (a *app) witnessCommand() *cobra.Command {

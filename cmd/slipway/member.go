@@ -175,7 +175,7 @@ func (a *app) printMembers(all []record.Member) error {
 		return a.out.JSON(all)
 	}
 	t := newTable("member", "is", "votes", "state")
-	voters, answer := 0, 0
+	voters, answer, waiting := 0, 0, 0
 	for _, m := range all {
 		is, votes, state := "daemon", "no", "answers"
 		switch {
@@ -198,27 +198,33 @@ func (a *app) printMembers(all []record.Member) error {
 			if m.Trouble == "" && m.Started {
 				answer++
 			}
+		} else {
+			waiting++
 		}
 		t.AppendRow(table.Row{site.Printable(m.Address), is, votes, state})
 	}
 	if err := a.out.Println(t.Render()); err != nil {
 		return err
 	}
-	return a.out.Println(majority(voters, answer))
+	return a.out.Println(majority(voters, answer, waiting))
 }
 
-// majority says what the loss of members means.
-func majority(voters, answer int) string {
+// majority says what the loss of members means, where others wait to vote.
+func majority(voters, answer, waiting int) string {
 	need := voters/2 + 1
+	add := fmt.Sprintf("run `slipway member add` until %d vote", record.MinVoters)
+	if voters+waiting >= record.MinVoters {
+		add = "the others vote once they have started and caught up"
+	}
 	switch spare := answer - need; {
 	case spare < 0:
-		return fmt.Sprintf("%d of %s answer, and %d are needed: nothing is written to any machine or record until they do", answer, say.Count(voters, "member"), need)
+		return fmt.Sprintf("%d of %s answering, and %d are needed: nothing is written to any machine or record until they do", answer, say.Count(voters, "member"), need)
 	case spare == 0 && voters < record.MinVoters:
-		return fmt.Sprintf("%s of %d answer: none may be lost; run `slipway member add` until %d vote", say.Count(answer, "member"), voters, record.MinVoters)
+		return fmt.Sprintf("%d of %s answering: none may be lost; %s", answer, say.Count(voters, "member"), add)
 	case spare == 0:
-		return fmt.Sprintf("%d of %s answer: none more may be lost; start the others, or replace them", answer, say.Count(voters, "member"))
+		return fmt.Sprintf("%d of %s answering: none more may be lost; start the others, or replace them", answer, say.Count(voters, "member"))
 	default:
-		return fmt.Sprintf("%d of %s answer: %d may be lost", answer, say.Count(voters, "member"), spare)
+		return fmt.Sprintf("%d of %s answering: %d may be lost", answer, say.Count(voters, "member"), spare)
 	}
 }
 
@@ -268,7 +274,7 @@ func (a *app) memberReplaceCommand() *cobra.Command {
 	var f memberFlags
 	cmd := &cobra.Command{
 		Use: "replace IP:PORT [NEW-IP:PORT]", Short: "replace a member that is lost, or has lost its disk", Args: between(1, 2),
-		Long: "Backs up the records, removes a member and adds it anew, or another one in its place. A\n" +
+		Long: "Backs up the records, removes a member and adds it again, or another one in its place. A\n" +
 			"host that has lost its disk starts again with its folder, gets the records from the\n" +
 			"others and votes once it has them. With --folder a new folder is made for its host.\n" + exitHelp,
 		Example: "  slipway member replace 10.0.0.2:2380\n  slipway member replace 10.0.0.2:2380 10.0.0.4:2380 --folder ./fourth",
@@ -315,7 +321,7 @@ func (a *app) changeMembers(ctx context.Context, f memberFlags, c member.Change)
 	}
 	if f.folder != "" {
 		if err := f.invite(c, all); err != nil {
-			return err
+			return fmt.Errorf("nothing was changed: %w", err)
 		}
 	}
 	if err := client.Change(ctx, c); err != nil {
@@ -346,17 +352,26 @@ func newest(c member.Change) string {
 	return c.Address
 }
 
-// invite makes the folder of the member that a change adds, or takes the one that an earlier try made.
+// invite makes the folder of the member that a change adds, or takes the one that an earlier try made,
+// and notes the members in the folder of this host.
 func (f memberFlags) invite(c member.Change, all []record.Member) error {
 	own, err := member.Open(f.join)
 	if err != nil {
 		return err
 	}
 	s := member.Settings{Address: newest(c), Witness: f.witness}
+	others := []string{s.Address}
 	for _, m := range all {
-		if m.Address != c.Address && m.Address != s.Address {
-			s.Others = append(s.Others, m.Address)
+		if m.Address == c.Address || m.Address == s.Address {
+			continue
 		}
+		s.Others = append(s.Others, m.Address)
+		if m.Address != own.Address {
+			others = append(others, m.Address)
+		}
+	}
+	if err := own.Know(others); err != nil {
+		return err
 	}
 	made, err := member.Open(f.folder)
 	switch {

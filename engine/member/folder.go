@@ -28,6 +28,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/keyfile"
@@ -156,6 +157,24 @@ func (f Folder) Invite(dir string, s Settings) error {
 	return g.write(authority, key, !s.Witness)
 }
 
+// Know notes the addresses of the other members in the folder.
+func (f Folder) Know(others []string) error {
+	if slices.Equal(f.Others, others) {
+		return nil
+	}
+	f.Others = others
+	text, err := f.Settings.text()
+	if err != nil {
+		return err
+	}
+	return keyfile.Replace(f.path(settingsFile), text)
+}
+
+func (s Settings) text() ([]byte, error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	return append(text, '\n'), err
+}
+
 // checkNew refuses a folder that holds a member, and an address that is none.
 func (f Folder) checkNew() error {
 	if _, err := netip.ParseAddrPort(f.Address); err != nil {
@@ -194,7 +213,7 @@ func (f Folder) write(authority *x509.Certificate, by *ecdsa.PrivateKey, withKey
 	if err != nil {
 		return err
 	}
-	settings, err := json.MarshalIndent(f.Settings, "", "  ")
+	settings, err := f.Settings.text()
 	if err != nil {
 		return err
 	}
@@ -206,7 +225,7 @@ func (f Folder) write(authority *x509.Certificate, by *ecdsa.PrivateKey, withKey
 		{keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: own})},
 		{authorityFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})},
 		{authorityKeyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: root})},
-		{settingsFile, append(settings, '\n')},
+		{settingsFile, settings},
 	}
 	for _, p := range parts {
 		if p.name == authorityKeyFile && !withKey {

@@ -45,7 +45,7 @@ type Cluster struct {
 
 func (c *Cluster) String() string {
 	if c.Peer != nil {
-		return "member " + c.Peer.Address
+		return c.Peer.Address
 	}
 	return strings.Join(c.Endpoints, ",")
 }

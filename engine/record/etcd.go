@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -230,11 +231,11 @@ func (b bridge) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checke
 const tooEarly = "failed to update storage version"
 
 func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	level := slog.LevelDebug
-	if e.Level > zapcore.WarnLevel && e.Message != tooEarly {
+	level, err := slog.LevelDebug, entryError(e, fields)
+	if e.Level > zapcore.WarnLevel && e.Message != tooEarly && !errors.Is(err, net.ErrClosed) { // its own listener, when it ends
 		level = slog.LevelError
 	}
-	b.log.Log(context.Background(), level, "record store", "err", entryError(e, fields))
+	b.log.Log(context.Background(), level, "record store", "err", err)
 	return nil
 }
 

@@ -71,14 +71,26 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	for i := range all {
 		if m := &all[i]; !m.Here && m.Started {
 			asking.Go(func() {
-				if _, err := s.shared.Peer.ask(ctx, m.Address); err != nil {
-					m.Trouble = err.Error()
-				}
+				m.Trouble = s.etcd.trouble(ctx, s.shared.Peer, m.Address)
 			})
 		}
 	}
 	asking.Wait()
 	return all, nil
+}
+
+// otherCluster is the trouble of a member that was begun anew.
+const otherCluster = "it is of another cluster, which was begun later or earlier"
+
+// trouble is why another member does not answer as one.
+func (m *member) trouble(ctx context.Context, p *Peer, address string) string {
+	switch _, cluster, err := p.ask(ctx, address); {
+	case err != nil:
+		return err.Error()
+	case cluster != m.etcd.Server.Cluster().ID().String():
+		return otherCluster
+	}
+	return ""
 }
 
 // members are the members as the log of this one says.
@@ -256,8 +268,8 @@ func (s *Store) change(ctx context.Context, f func(context.Context, []Member) er
 }
 
 // tend promotes members that have caught up, and gives unused room of the database back, for as long
-// as the member runs.
-func (m *member) tend(log *slog.Logger) {
+// as the member runs. It ends a member whose cluster was given up.
+func (m *member) tend(p *Peer, dir string, log *slog.Logger) {
 	for every := time.NewTicker(tendEvery); ; {
 		select {
 		case <-m.ctx.Done():
@@ -269,6 +281,23 @@ func (m *member) tend(log *slog.Logger) {
 			log.Warn("a member was not promoted", "err", err)
 		}
 		m.shrink(log)
+		m.endIfGivenUp(p, dir)
+	}
+}
+
+// endIfGivenUp ends a member that has no leader because another one that it knows is of another
+// cluster by now: people have begun anew, from a copy of the records.
+func (m *member) endIfGivenUp(p *Peer, dir string) {
+	if m.etcd.Server.Leader() != 0 {
+		return
+	}
+	for _, is := range m.members() {
+		if is.Here || m.trouble(m.ctx, p, is.Address) != otherCluster {
+			continue
+		}
+		m.fail(foreign{fmt.Errorf("the member %s has data of a cluster that was given up: %s is of another one now; move %s away, run `slipway member add %s` on the host that leads unless it is listed, and start again",
+			p.Address, is.Address, dir, p.Address)})
+		return
 	}
 }
 

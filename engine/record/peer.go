@@ -102,7 +102,7 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	m.client = v3client.New(m.etcd.Server)
 	m.kv = m.client
 	go m.watchRemoval(p.Address, s.memberDir())
-	go m.tend(opts.Log)
+	go m.tend(p, s.memberDir(), opts.Log)
 	return m, nil
 }
 
@@ -152,42 +152,41 @@ type peerMember struct {
 func (p *Peer) askOthers(ctx context.Context) ([]peerMember, error) {
 	var errs []error
 	for _, other := range p.Others {
-		all, err := p.ask(ctx, other)
+		all, _, err := p.ask(ctx, other)
 		if err == nil {
 			return all, nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", other, err))
 	}
 	if len(errs) == 0 {
-		return nil, errors.New("this member has no data and knows no other member: start with `slipway member init`, or restore with `slipway member restore`")
+		return nil, fmt.Errorf("this member has no data and its folder names no other member: run `slipway member init %s`; if there are others, run `slipway member replace %s --folder DIR` on the host that leads, and use that folder", p.Address, p.Address)
 	}
-	return nil, fmt.Errorf("this member has no data, and no other member answers: start the others first: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("this member has no data, and none of the members that its folder names answers: start them first; if they are others now, run `slipway member replace %s --folder DIR` on the host that leads, and use that folder: %w", p.Address, errors.Join(errs...))
 }
 
-// ask asks one member, as another member does.
-func (p *Peer) ask(ctx context.Context, other string) ([]peerMember, error) {
+// ask asks one member who the members are, and of which cluster, as another member does.
+func (p *Peer) ask(ctx context.Context, other string) (all []peerMember, cluster string, err error) {
 	client, err := p.client()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, peerURL(other)+"/members", nil)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answered %s", resp.Status)
+		return nil, "", fmt.Errorf("it answered %s", resp.Status)
 	}
-	var all []peerMember
 	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&all)
-	return all, err
+	return all, resp.Header.Get("X-Etcd-Cluster-ID"), err
 }
 
 func (p *Peer) client() (*http.Client, error) {
