@@ -102,7 +102,7 @@ func (m *member) members() (all []Member) {
 			address = strings.TrimPrefix(is.PeerURLs[0], "https://")
 		}
 		all = append(all, Member{
-			Address: address, Started: is.Name != "", Witness: strings.HasPrefix(is.Name, witnessName), Votes: !is.IsLearner,
+			Address: address, Started: hasStarted(is.Name), Witness: strings.HasPrefix(is.Name, witnessName), Votes: !is.IsLearner,
 			Here: is.ID == server.MemberID(), Leads: is.ID == server.Leader(), id: uint64(is.ID),
 		})
 	}

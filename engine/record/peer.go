@@ -57,6 +57,12 @@ func (p *Peer) name() string {
 	return daemonName + p.Address
 }
 
+// hasStarted reports whether a name is one that a member has published itself. A member that joins has to
+// give those that have not started a name, too, and shows it to others as theirs.
+func hasStarted(name string) bool {
+	return strings.HasPrefix(name, daemonName) || strings.HasPrefix(name, witnessName)
+}
+
 func peerURL(address string) string { return "https://" + address }
 
 // memberDir is where a member with peers has its data.
@@ -216,9 +222,12 @@ func (p *Peer) joins(all []peerMember) (string, error) {
 	found := false
 	for i, m := range all {
 		for _, url := range m.PeerURLs {
-			name := fmt.Sprint("other ", i)
+			name := m.Name
+			if !hasStarted(name) {
+				name = fmt.Sprint("not started ", i)
+			}
 			if url == peerURL(p.Address) {
-				if found = true; m.Name != "" {
+				if found = true; hasStarted(m.Name) {
 					return "", fmt.Errorf("the member %s has lost its data: run `slipway member replace %s` on the host that leads, then start it again", p.Address, p.Address)
 				}
 				name = p.name()

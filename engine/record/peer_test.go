@@ -108,8 +108,10 @@ func grown(t *testing.T) ([]*host, *Site, *Term) {
 	must(t, b.PutMessage(t.Context(), "early", []byte(`"before the others"`)))
 	for _, h := range all[1:] {
 		must(t, all[0].AddMember(t.Context(), h.address()))
-		must(t, h.open())
 	}
+	must(t, all[1].open())
+	slices.Reverse(all[2].cluster.Peer.Others) // it asks one that has itself joined before it was started
+	must(t, all[2].open())
 	all[0].votes(3)
 	return all, b, term
 }
@@ -279,6 +281,26 @@ func TestFoundWithRecords(t *testing.T) {
 			t.Error("the large value is not what it was")
 		}
 		h.down()
+	}
+}
+
+// A member joins by the names that the others have published, and takes its own place only if nobody has
+// started there.
+func TestJoins(t *testing.T) {
+	t.Parallel()
+	p := &Peer{Address: "10.0.0.3:2380", Witness: true}
+	all := []peerMember{{[]string{"https://10.0.0.1:2380"}, "daemon 10.0.0.1:2380"}, {[]string{"https://10.0.0.2:2380"}, ""}, {[]string{"https://10.0.0.3:2380"}, "not started 2"}}
+	list, err := p.joins(all)
+	must(t, err)
+	if want := "daemon 10.0.0.1:2380=https://10.0.0.1:2380,not started 1=https://10.0.0.2:2380,witness 10.0.0.3:2380=https://10.0.0.3:2380"; list != want {
+		t.Errorf("it joins %s", list)
+	}
+	all[2].Name = "daemon 10.0.0.3:2380"
+	if _, err := p.joins(all); err == nil || !strings.Contains(err.Error(), "has lost its data") {
+		t.Errorf("it takes the place of one that has started: %v", err)
+	}
+	if _, err := p.joins(all[:2]); err == nil || !strings.Contains(err.Error(), "is not a member") {
+		t.Errorf("it joins without being asked: %v", err)
 	}
 }
 
