@@ -128,12 +128,13 @@ func (e *Engine) noteTermTrouble(err error) {
 	e.term.trouble = err
 }
 
-// releaseTerm ends the term. Nothing may be under way any more.
+// releaseTerm ends the term. Nothing of it may be under way any more. While something of the term
+// before may be, the record stays as a crash leaves it, so that the next daemon waits for that too.
 func (e *Engine) releaseTerm(ctx context.Context) error {
 	e.mu.Lock()
-	t := e.term.Term
+	t, settled := e.term.Term, e.term.settled
 	e.mu.Unlock()
-	if t == nil {
+	if t == nil || time.Now().Before(settled) {
 		return nil
 	}
 	return t.Release(ctx)
@@ -340,15 +341,24 @@ func (w *worker) endSession(ctx context.Context, d *connection, left record.Sess
 	}
 }
 
-// raiseTerm ends the term and begins one with a number above the given one.
+// raiseTerm goes on with a term whose number is above the given one. What the terms before this one may
+// have under way is waited for as before, and their sessions are still known.
 func (e *Engine) raiseTerm(ctx context.Context, above uint64) error {
-	if e.Records.Store().IsShared() {
-		return e.beginTermAbove(ctx, nil, above) // released, another controller could begin one
+	t, left := e.lastTerm()
+	if t == nil {
+		return e.beginTermAbove(ctx, left, above)
 	}
-	if err := e.releaseTerm(ctx); err != nil {
+	next, err := t.Raise(ctx, above)
+	if errors.Is(err, record.ErrLost) {
+		return e.beginTermAbove(ctx, left, above)
+	} else if err != nil {
 		return err
 	}
-	return e.beginTermAbove(ctx, nil, above)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term.Term, e.term.trouble = next, nil
+	e.Log.Info("term begun", "term", next.Number, "clean", next.Clean)
+	return nil
 }
 
 // termNumberLocked returns the number of the term, or 0 before there is one.

@@ -184,6 +184,9 @@ func TestLeaderThatStandsStillWritesNothing(t *testing.T) {
 	if got := snap.Nodes["n1"].Recorded.Disrupted; !got.Equal(day) || len(messages) != 0 {
 		t.Errorf("the records were changed: %v, %d messages", got, len(messages))
 	}
+	if raised, err := next.Raise(t.Context(), 41); err != nil || raised.Number != 42 || raised.Clean {
+		t.Errorf("raised, what the first may have under way is forgotten: %+v, %v", raised, err)
+	}
 }
 
 // A host that was suspended finds its lease over, though its monotonic clock stood still and no
@@ -272,14 +275,16 @@ func TestLeaderIsCutOff(t *testing.T) {
 	defer done()
 	line.Cut()
 	cut := time.Now()
-	lapsed := make(chan time.Duration, 1)
-	go func() { <-bound.Done(); lapsed <- time.Since(cut) }()
 	if err := term.Renew(t.Context()); err == nil || errors.Is(err, ErrLost) {
 		t.Errorf("renewed over a cut line: %v", err)
 	}
-	_, next, took := b.lead()
-	if after := <-lapsed; after > sharedTimes.Length-sharedTimes.Margin || took < after {
-		t.Errorf("the first stopped %s after the cut, the second led after %s", after, took)
+	_, next, _ := b.lead()
+	<-bound.Done()
+	if stops := term.Deadline(); stops.After(cut.Add(sharedTimes.Length-sharedTimes.Margin)) || next.Began.Before(stops.Add(sharedTimes.Margin)) {
+		t.Errorf("the first stopped %s after the cut, the second led after %s", stops.Sub(cut), next.Began.Sub(cut))
+	}
+	if term.Allowed() == nil {
+		t.Error("the first may still write")
 	}
 	line.Mend()
 	eventually(t, func() error {

@@ -278,12 +278,7 @@ func (s *Site) continued(ctx context.Context, above uint64) (*Term, error) {
 	if above < t.Number {
 		return t, t.Renew(ctx)
 	}
-	next, err := t.raised(ctx, above+1)
-	if err != nil {
-		return nil, err
-	}
-	s.store.shared.hold(next)
-	return next, nil
+	return t.Raise(ctx, above)
 }
 
 // prefixName returns the escaped name of the site that the store is for.

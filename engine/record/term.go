@@ -115,15 +115,16 @@ func (s *Site) Acquire(ctx context.Context, holder string, above uint64) (*Term,
 		if err != nil {
 			return nil, fmt.Errorf("read the term: %w", err)
 		}
+		began := s.store.now()
 		t := &Term{
-			Number: max(before.Term, above) + 1, Holder: holder, Began: time.Now(),
+			Number: max(before.Term, above) + 1, Holder: holder, Began: began.clock,
 			Clean:  before.Released || before.Term == 0,
 			Latest: before.Time,
 			site:   s, revision: revision, lost: make(chan struct{}),
 		}
 		switch err := t.write(ctx, tenure{Term: t.Number, Holder: holder}); {
 		case err == nil:
-			t.extend(s.store.now())
+			t.extend(began)
 			return t, nil
 		case !errors.Is(err, ErrLost): // otherwise somebody else was faster
 			return nil, fmt.Errorf("begin a term: %w", err)
@@ -230,7 +231,7 @@ func (t *Term) why(ctx context.Context) error {
 }
 
 // Release ends the term once nothing is under way, so that the next holder need
-// not wait.
+// not wait. That includes what the term before may have left, see Clean.
 func (t *Term) Release(ctx context.Context) error {
 	t.renewing.Lock()
 	defer t.renewing.Unlock()
@@ -244,21 +245,26 @@ func (t *Term) Release(ctx context.Context) error {
 	return nil
 }
 
-// raised ends the term, and begins one with another number in the same write.
-func (t *Term) raised(ctx context.Context, number uint64) (*Term, error) {
+// Raise ends the term and begins one with a number above another one, in the same write. So there is
+// no moment at which a crash would leave a term that was released, or another controller could begin
+// one. After an error the term goes on, unless the error wraps ErrLost.
+func (t *Term) Raise(ctx context.Context, above uint64) (*Term, error) {
 	t.renewing.Lock()
 	defer t.renewing.Unlock()
 	if t.isOver() {
 		return nil, t.why(ctx)
 	}
-	next := &Term{Number: number, Holder: t.Holder, Began: time.Now(), Clean: true, Latest: t.Latest,
-		site: t.site, revision: t.revision, lost: make(chan struct{})}
 	began := t.site.store.now()
-	if err := next.write(ctx, tenure{Term: number, Holder: t.Holder}); err != nil {
+	next := &Term{Number: max(t.Number, above) + 1, Holder: t.Holder, Began: began.clock, Clean: t.Clean, Latest: t.Latest,
+		site: t.site, revision: t.revision, lost: make(chan struct{})}
+	if err := next.write(ctx, tenure{Term: next.Number, Holder: t.Holder}); err != nil {
 		return nil, fmt.Errorf("begin a term: %w", err)
 	}
 	t.end()
 	next.extend(began)
+	if shared := t.site.store.shared; shared != nil {
+		shared.hold(next)
+	}
 	return next, nil
 }
 
