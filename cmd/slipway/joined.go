@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,13 +61,22 @@ func serveMember(ctx context.Context, state string, store *record.Store, log *sl
 	return func() { cancel(); serving.Wait() }, nil
 }
 
-// memberNotes says when the loss of a single member would stop the site.
-func memberNotes(store *record.Store) []string {
+// endsSoon is how long before their end certificates of members are reported: a new authority takes planning.
+const endsSoon = 180 * 24 * time.Hour
+
+// memberNotes says when the loss of a single member would stop the site, and when the certificates end.
+func memberNotes(store *record.Store, folder string, now time.Time) (notes []string) {
 	n := store.Voters()
-	if n == 0 || n >= record.MinVoters {
+	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the records are on %s that may vote; until there are %d, the loss of any stops this site: run `slipway member add` (docs/members.md)", say.Count(n, "member"), record.MinVoters)}
+	if end, err := member.Ends(folder); err == nil && end.Sub(now) < endsSoon {
+		notes = append(notes, fmt.Sprintf("the certificates of all members end on %s, and no member reaches another after that: begin with a new authority before (docs/members.md)", end.UTC().Format(time.DateOnly)))
+	}
+	if n >= record.MinVoters {
+		return notes
+	}
+	return append(notes, fmt.Sprintf("the records are on %s that may vote; until there are %d, the loss of any stops this site: run `slipway member add` (docs/members.md)", say.Count(n, "member"), record.MinVoters))
 }
 
 func (a *app) witnessCommand() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -52,7 +53,8 @@ func (a *app) memberInitCommand() *cobra.Command {
 			"of the member; a copy of them stays in the state directory. The daemon must not run.\n" +
 			"Then start it with --join, and add two more members.\n\n" +
 			"With --restore the records come from an export, as after the loss of most members.\n" +
-			"Approvals end then, and the site is paused.\n" + exitHelp,
+			"Approvals end then, and the site is paused. It is refused while another member that is\n" +
+			"known runs. Records that are replaced are kept beside the new ones.\n" + exitHelp,
 		Example: "  slipway member init 10.0.0.1:2380\n  slipway member init 10.0.0.1:2380 --restore backup.jsonl --replace",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.initMember(cmd.Context(), f, args[0]) },
 	}
@@ -70,11 +72,15 @@ type firstMember struct {
 	Records int      `json:"records"`
 	Sites   []string `json:"sites"`
 	Copy    string   `json:"copy,omitempty"` // of the records of a single host
+	Kept    string   `json:"kept,omitempty"` // where the records that were replaced are
 }
 
 func (a *app) initMember(ctx context.Context, f memberFlags, address string) error {
 	if f.replace && f.restore == "" {
 		return usage("--replace needs --restore")
+	}
+	if err := checkUser(f.state); err != nil {
+		return err
 	}
 	from := record.Source{Older: f.restore != "", Replace: f.replace}
 	file, kept := f.restore, ""
@@ -101,27 +107,43 @@ func (a *app) initMember(ctx context.Context, f memberFlags, address string) err
 	if err != nil {
 		return err
 	}
-	sum, err := record.Found(ctx, recordsIn(f.state), record.Cluster{Prefix: etcdPrefix, Peer: folder.Peer()}, from, record.Options{})
+	done, err := record.Found(ctx, recordsIn(f.state), record.Cluster{Prefix: etcdPrefix, Peer: folder.Peer()}, from, record.Options{})
 	if err != nil {
 		return err
 	}
 	if a.output == "json" {
-		return a.out.JSON(firstMember{address, f.join, sum.Records, append([]string{}, sum.Sites...), kept})
+		return a.out.JSON(firstMember{address, f.join, done.Records, append([]string{}, done.Sites...), kept, done.Kept})
 	}
-	if sum.Records > 0 {
-		a.out.Printf("moved %s of %s to the member\n", say.Count(sum.Records, "record"), nameSites(sum.Sites))
+	if done.Records > 0 {
+		a.out.Printf("moved %s of %s to the member\n", say.Count(done.Records, "record"), nameSites(done.Sites))
 	}
 	if kept != "" {
 		a.out.Printf("a copy from before is %s\n", kept)
 	}
+	if done.Kept != "" {
+		a.out.Printf("the records from before are kept in %s: delete them once the site runs\n", done.Kept)
+	}
 	return a.out.Printf("%s is the first member: start the daemon with --join %s, then run `slipway member add` for two more\n", address, f.join)
+}
+
+// checkUser refuses root where a daemon of another user has the state directory: it could not read what
+// root writes.
+func checkUser(state string) error {
+	at, err := os.Stat(state)
+	if err != nil || os.Geteuid() != 0 {
+		return nil // absent: it will be this user's
+	}
+	if owner, is := at.Sys().(*syscall.Stat_t); is && owner.Uid != 0 {
+		return fmt.Errorf("the state directory %s is of user id %d, which could not read what root writes: run the command as this user, such as `runuser -u slipway -- slipway member init`", state, owner.Uid)
+	}
+	return nil
 }
 
 // backUp copies the records of a state directory into a file.
 func (a *app) backUp(ctx context.Context, state, file string) error {
 	quiet := *a
 	quiet.out = &screen{io.Discard}
-	return quiet.exportState(ctx, state, file)
+	return quiet.exportState(ctx, exportFrom, state, file)
 }
 
 // onlySite returns the site of an export, and goes back to its beginning.
@@ -175,7 +197,7 @@ func (a *app) printMembers(all []record.Member) error {
 		return a.out.JSON(all)
 	}
 	t := newTable("member", "is", "votes", "state")
-	voters, answer, waiting := 0, 0, 0
+	voters, answer, waiting, daemons := 0, 0, 0, 0
 	for _, m := range all {
 		is, votes, state := "daemon", "no", "answers"
 		switch {
@@ -197,6 +219,9 @@ func (a *app) printMembers(all []record.Member) error {
 			voters++
 			if m.Trouble == "" && m.Started {
 				answer++
+				if !m.Witness {
+					daemons++
+				}
 			}
 		} else {
 			waiting++
@@ -206,7 +231,15 @@ func (a *app) printMembers(all []record.Member) error {
 	if err := a.out.Println(t.Render()); err != nil {
 		return err
 	}
-	return a.out.Println(majority(voters, answer, waiting))
+	return a.out.Println(majority(voters, answer, waiting) + onlyDaemon(daemons, answer))
+}
+
+// onlyDaemon says that the loss of one more daemon stops the site, however many members there are.
+func onlyDaemon(daemons, answer int) string {
+	if daemons != 1 || answer < record.MinVoters {
+		return ""
+	}
+	return ", but not the only daemon: replace a witness by a daemon"
 }
 
 // majority says what the loss of members means, where others wait to vote.
@@ -276,7 +309,8 @@ func (a *app) memberReplaceCommand() *cobra.Command {
 		Use: "replace IP:PORT [NEW-IP:PORT]", Short: "replace a member that is lost, or has lost its disk", Args: between(1, 2),
 		Long: "Backs up the records, removes a member and adds it again, or another one in its place. A\n" +
 			"host that has lost its disk starts again with its folder, gets the records from the\n" +
-			"others and votes once it has them. With --folder a new folder is made for its host.\n" + exitHelp,
+			"others and votes once it has them. With --folder a new folder is made for its host, of a\n" +
+			"witness where it replaces one.\n" + exitHelp,
 		Example: "  slipway member replace 10.0.0.2:2380\n  slipway member replace 10.0.0.2:2380 10.0.0.4:2380 --folder ./fourth",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := member.Change{Act: member.Replace, Address: args[0], By: args[len(args)-1]}
@@ -315,6 +349,9 @@ func (a *app) changeMembers(ctx context.Context, f memberFlags, c member.Change)
 	if err != nil {
 		return err
 	}
+	if f.witness, err = kind(c, f.witness, all); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
 	file := filepath.Join(f.state, "before-member-change.jsonl")
 	if err := a.backUp(ctx, f.state, file); err != nil {
 		return fmt.Errorf("nothing was changed: the records were not backed up: %w", err)
@@ -342,6 +379,29 @@ func (a *app) changeMembers(ctx context.Context, f memberFlags, c member.Change)
 		command = "slipway witness --join FOLDER"
 	}
 	return a.out.Printf("carry %s to the host of %s, and start `%s` there; the folder is secret\n", f.folder, newest(c), command)
+}
+
+// kind reports whether the member that a change adds is a witness: it is asked for, or replaces one. A
+// second witness needs two daemons, or the loss of the only one would stop the site.
+func kind(c member.Change, asked bool, all []record.Member) (witness bool, err error) {
+	if c.Act == member.Remove {
+		return false, nil
+	}
+	daemons, witnesses := 0, 0
+	for _, m := range all {
+		switch {
+		case m.Address == c.Address:
+			asked = asked || m.Witness
+		case m.Witness:
+			witnesses++
+		default:
+			daemons++
+		}
+	}
+	if asked && witnesses > 0 && daemons < 2 {
+		return false, fmt.Errorf("there would be %s and one daemon, and its loss would stop the site: have two daemons first", say.Count(witnesses+1, "witness"))
+	}
+	return asked, nil
 }
 
 // newest is the member that a change adds.

@@ -99,9 +99,23 @@ func (f Folder) check(now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: at.Addr().String(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		if bad, is := errors.AsType[x509.CertificateInvalidError](err); is && bad.Reason == x509.Expired && now.Before(pair.Leaf.NotBefore) {
+			return fmt.Errorf("%s is valid from %s, and the clock of this host says %s: set the clock", f.path(certFile), pair.Leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		} else if is && bad.Reason == x509.Expired {
+			return fmt.Errorf("%s ended on %s, as those of all members do, and the clock of this host says %s: set the clock if it is wrong, or begin with a new authority (docs/members.md)", f.path(certFile), pair.Leaf.NotAfter.UTC().Format(time.DateOnly), now.UTC().Format(time.RFC3339))
+		}
 		return fmt.Errorf("the other members would refuse %s: %w: get a new folder by `slipway member replace %s` on the host that leads", f.path(certFile), err, f.Address)
 	}
 	return nil
+}
+
+// Ends is when the certificates of all members end: that of their authority does, and they end with it.
+func Ends(dir string) (time.Time, error) {
+	authority, err := readCert(Folder{Dir: dir}.path(authorityFile))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return authority.NotAfter, nil
 }
 
 // Peer is the member for engine/record.

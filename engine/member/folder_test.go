@@ -159,3 +159,17 @@ func TestSocket(t *testing.T) {
 	stop()
 	must(t, <-served)
 }
+
+// With a wrong clock or after its end, a certificate is not replaced by one of the same authority, which ends
+// on the same day.
+func TestCertificateOutOfTime(t *testing.T) {
+	f, err := Found(filepath.Join(t.TempDir(), "member"), "10.0.0.1:2380")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for years, want := range map[int]string{-2: "set the clock", 11: "begin with a new authority"} {
+		if err := f.check(time.Now().AddDate(years, 0, 0)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "member replace") {
+			t.Errorf("%d years from now: %v", years, err)
+		}
+	}
+}

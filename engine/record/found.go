@@ -2,12 +2,20 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // Source is the records that a cluster begins with.
@@ -23,34 +31,137 @@ type Source struct {
 	Older bool
 }
 
-// Found begins an etcd of members with the first one, in the state directory dir. The
-// directory must be absent or empty, unless records there are to be replaced, which happens in one step at the end.
-// No process may hold the directory.
-func Found(ctx context.Context, dir string, c Cluster, from Source, opts Options) (Summary, error) {
-	opts.Cluster, opts.found = &c, true
-	sum, err := foundIn(ctx, filepath.Clean(dir), from, opts)
-	if err != nil {
-		return Summary{}, fmt.Errorf("begin a cluster in %s: %w", dir, err)
-	}
-	return sum, nil
+// Founded is what Found has done.
+type Founded struct {
+	Summary
+	// Kept is where the records that were replaced are now; "" if there were none.
+	Kept string
 }
 
-func foundIn(ctx context.Context, dir string, from Source, opts Options) (Summary, error) {
+// Found begins an etcd of members with the first one, in the state directory dir. The directory must
+// be absent or empty, unless records there are to be replaced, which happens in one step at the end; they
+// are kept beside it. No process may hold the directory, and no other member that is known may run: two
+// clusters would act for one site.
+func Found(ctx context.Context, dir string, c Cluster, from Source, opts Options) (Founded, error) {
+	opts.Cluster, opts.found = &c, true
+	done, err := foundIn(ctx, filepath.Clean(dir), from, opts)
+	if err != nil {
+		return Founded{}, fmt.Errorf("begin a cluster in %s: %w", dir, err)
+	}
+	return done, nil
+}
+
+// unfinished is a file in a directory that is not in use yet.
+const unfinished = "unfinished"
+
+func foundIn(ctx context.Context, dir string, from Source, opts Options) (Founded, error) {
 	release, err := claim(dir, from.Replace)
 	if err != nil {
-		return Summary{}, err
+		return Founded{}, err
 	}
 	defer release()
+	if err := noneRuns(ctx, knownOthers(dir, opts.Cluster.Peer)); err != nil {
+		return Founded{}, err
+	}
+	if err := clearUnfinished(dir); err != nil {
+		return Founded{}, err
+	}
 	fresh, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".member-*")
 	if err != nil {
-		return Summary{}, explain(err)
+		return Founded{}, explain(err)
 	}
-	defer os.RemoveAll(fresh) // after the exchange it is the replaced directory
+	mark := filepath.Join(fresh, unfinished)
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return Founded{}, explain(err)
+	}
 	sum, err := foundFrom(ctx, fresh, from, opts)
 	if err != nil {
-		return Summary{}, err
+		return Founded{}, errors.Join(err, os.RemoveAll(fresh))
 	}
-	return sum, exchange(fresh, dir)
+	if err := os.Remove(mark); err != nil {
+		return Founded{}, explain(err)
+	}
+	if err := exchange(fresh, dir); err != nil {
+		return Founded{}, errors.Join(err, os.RemoveAll(fresh))
+	}
+	kept, err := keepReplaced(fresh, dir)
+	return Founded{sum, kept}, err
+}
+
+// keepReplaced gives the records that were replaced a name that people recognize. Those of a lost cluster may be
+// the newest that are left.
+func keepReplaced(replaced, dir string) (string, error) {
+	if _, err := os.Stat(filepath.Join(replaced, "etcd")); err != nil && !hasMember(replaced) {
+		return "", os.RemoveAll(replaced)
+	}
+	name := dir + ".before-" + time.Now().UTC().Format("20060102-150405")
+	if err := os.Rename(replaced, name); err != nil {
+		return "", fmt.Errorf("the cluster has begun; the records from before are in %s: %w", replaced, err)
+	}
+	return name, nil
+}
+
+// clearUnfinished removes what a process has left that was killed while it began a cluster.
+func clearUnfinished(dir string) error {
+	left, err := filepath.Glob(dir + ".member-*/" + unfinished)
+	for _, mark := range left {
+		err = errors.Join(err, os.RemoveAll(filepath.Dir(mark)))
+	}
+	return err
+}
+
+// knownOthers are the members that the folder names, and those in the data of a member that is to be
+// replaced. Data that cannot be read names none.
+func knownOthers(dir string, p *Peer) []string {
+	others := slices.Clone(p.Others)
+	file := filepath.Join(dir, "member", "member", "snap", "db")
+	_ = guarded(func() error {
+		db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(func(tx *bbolt.Tx) error {
+			members := tx.Bucket([]byte("members"))
+			if members == nil {
+				return nil
+			}
+			return members.ForEach(func(_, value []byte) error {
+				var m peerMember
+				if err := json.Unmarshal(value, &m); err != nil {
+					return err
+				}
+				for _, u := range m.PeerURLs {
+					others = append(others, strings.TrimPrefix(u, "https://"))
+				}
+				return nil
+			})
+		})
+	})
+	slices.Sort(others)
+	return slices.DeleteFunc(slices.Compact(others), func(other string) bool { return other == p.Address })
+}
+
+// noneRuns refuses while somebody listens at the address of another member. Whether that is one that
+// would answer is not asked: one with a wrong clock or a new authority is one, too.
+func noneRuns(ctx context.Context, others []string) error {
+	runs := make([]bool, len(others))
+	var asking sync.WaitGroup
+	for i, other := range others {
+		asking.Go(func() {
+			c, err := (&net.Dialer{Timeout: askLimit}).DialContext(ctx, "tcp", other)
+			if runs[i] = err == nil; err == nil {
+				c.Close()
+			}
+		})
+	}
+	asking.Wait()
+	for i, other := range others {
+		if runs[i] {
+			return fmt.Errorf("the member %s runs, and a second cluster beside it would act for the same site: if most members are there, run `slipway member replace` on the host that leads to take this one back; if most are lost for good, stop all others first", other)
+		}
+	}
+	return nil
 }
 
 // foundFrom begins a cluster in a new directory, with the records of an export.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -12,13 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
-
-// tendEvery is how often a member looks for members to promote, and for unused room.
-const tendEvery = 2 * time.Second
 
 // changeLimit bounds a change of who the members are.
 const (
@@ -223,13 +217,13 @@ func removable(all []Member, address string) (Member, error) {
 // MinVoters is the least number of members that survives the loss of one.
 const MinVoters = 3
 
-// count returns how many members vote, and how many others have started.
+// count returns how many members vote, and how many others have started and are not known to be silent.
 func count(all []Member) (voters, waiting int) {
 	for _, m := range all {
 		switch {
 		case m.Votes:
 			voters++
-		case m.Started:
+		case m.Started && m.Trouble == "":
 			waiting++
 		}
 	}
@@ -250,11 +244,14 @@ func promotable(voters, waiting int) int {
 	return n
 }
 
-// change runs a change of who the members are, on the list that a majority knows now.
+// change runs a change of who the members are, on the list that a majority knows now. Changes of this
+// process run one after the other: each is checked against what the one before has left.
 func (s *Store) change(ctx context.Context, f func(context.Context, []Member) error) error {
 	if s.shared == nil || s.shared.Peer == nil {
 		return errNoPeers
 	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, changeLimit, errSlow)
 	defer cancel()
 	err := s.stopped()
@@ -264,90 +261,11 @@ func (s *Store) change(ctx context.Context, f func(context.Context, []Member) er
 	if err != nil {
 		return fmt.Errorf("nothing was changed: a majority of the members must run: %w", err)
 	}
-	return f(ctx, s.etcd.members())
-}
-
-// tend promotes members that have caught up, and gives unused room of the database back, for as long
-// as the member runs. It ends a member whose cluster was given up.
-func (m *member) tend(p *Peer, dir string, log *slog.Logger) {
-	for every := time.NewTicker(tendEvery); ; {
-		select {
-		case <-m.ctx.Done():
-			every.Stop()
-			return
-		case <-every.C:
-		}
-		if err := m.promote(); err != nil {
-			log.Warn("a member was not promoted", "err", err)
-		}
-		m.shrink(log)
-		m.endIfGivenUp(p, dir)
+	all, err := s.Members(ctx)
+	if err != nil {
+		return err
 	}
-}
-
-// endIfGivenUp ends a member that has no leader because another one that it knows is of another
-// cluster by now: people have begun anew, from a copy of the records.
-func (m *member) endIfGivenUp(p *Peer, dir string) {
-	if m.etcd.Server.Leader() != 0 {
-		return
-	}
-	for _, is := range m.members() {
-		if is.Here || m.trouble(m.ctx, p, is.Address) != otherCluster {
-			continue
-		}
-		m.fail(foreign{fmt.Errorf("the member %s has data of a cluster that was given up: %s is of another one now; move %s away, run `slipway member add %s` on the host that leads unless it is listed, and start again",
-			p.Address, is.Address, dir, p.Address)})
-		return
-	}
-}
-
-// promote lets members vote. Only the member that orders the writes does it: it knows who has caught
-// up, and refuses the others.
-func (m *member) promote() error {
-	if m.etcd.Server.Leader() != m.etcd.Server.MemberID() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(m.ctx, changeLimit)
-	defer cancel()
-	all := m.members()
-	n := promotable(count(all))
-	for _, is := range all {
-		if n == 0 || is.Votes || !is.Started {
-			continue
-		}
-		_, err := m.client.MemberPromote(ctx, is.id)
-		switch {
-		case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
-			return nil // at the next look
-		case err != nil:
-			return fmt.Errorf("%s: %w", is.Address, err)
-		}
-		n--
-	}
-	return nil
-}
-
-// shrink gives room back to the file system when most of the database is unused: what counts for the
-// quota is the file, and each member has its own.
-func (m *member) shrink(log *slog.Logger) {
-	b := m.etcd.Server.Backend()
-	if size := b.Size(); size > freeToDefrag<<20 && b.SizeInUse() < size/2 {
-		if err := b.Defrag(); err != nil {
-			log.Warn("the records were not compacted", "err", err)
-		}
-	}
-	if m.etcd.Server.Leader() != m.etcd.Server.MemberID() || len(m.etcd.Server.Alarms()) == 0 || b.Size() > m.etcd.Server.Cfg.QuotaBackendBytes*9/10 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(m.ctx, changeLimit)
-	defer cancel()
-	for _, a := range m.etcd.Server.Alarms() {
-		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
-			if _, err := m.client.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: a.MemberID, Alarm: a.Alarm}); err != nil {
-				log.Warn("the records still refuse to grow", "err", err)
-			}
-		}
-	}
+	return f(ctx, all)
 }
 
 // Voters is how many members vote, as this one knows; 0 without members.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -24,8 +25,8 @@ import (
 // Settings of a member with peers.
 const (
 	peerElection  = time.Second // without a sign of etcd's leader
-	peerSnapshots = 10000       // entries
-	peerKeeps     = 5000        // entries for a member that was away; beyond them it gets the whole database
+	peerSnapshots = 1000        // entries, which etcd has in memory; one has up to 512 KiB
+	peerKeeps     = 500         // entries for a member that was away, also in memory; beyond them it gets the whole database
 	maxLearners   = 4
 	askLimit      = 3 * time.Second // for an answer of another member over HTTP
 )
@@ -107,6 +108,7 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	}
 	m.client = v3client.New(m.etcd.Server)
 	m.kv = m.client
+	context.AfterFunc(m.ctx, m.silence)
 	go m.watchRemoval(p.Address, s.memberDir())
 	go m.tend(p, s.memberDir(), opts.Log)
 	return m, nil
@@ -114,8 +116,14 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 
 // broken says what to do with a member that cannot start.
 func (p *Peer) broken(err error, dir string) error {
-	if what := remedy(err); what != "" || strings.Contains(err.Error(), "bind:") {
+	if what := remedy(err); what != "" || errors.Is(err, syscall.EADDRINUSE) || strings.Contains(err.Error(), "bind:") {
 		return explain(fmt.Errorf("member %s: %w", p.Address, err))
+	}
+	if _, err := p.client(); err != nil {
+		return fmt.Errorf("the certificate of the member %s cannot be used: %w: correct the files of its folder; its data in %s is not touched", p.Address, err, dir)
+	}
+	if !hasMember(filepath.Dir(dir)) { // it was to join, and has no data that could be wrong
+		return fmt.Errorf("the member %s did not join the others: %w: start it again; if that does not help, run `slipway member replace %s` on the host that leads", p.Address, err, p.Address)
 	}
 	return foreign{fmt.Errorf("the member %s cannot use its data in %s: %w: if most other members run, the records are safe there; move this directory away, run `slipway member replace %s` on the host that leads, and start again",
 		p.Address, dir, err, p.Address)}
@@ -136,6 +144,14 @@ func (p *Peer) config(dir string, opts Options) *embed.Config {
 	c.SnapshotCount, c.SnapshotCatchUpEntries = peerSnapshots, peerKeeps
 	c.MaxLearners = maxLearners
 	return c
+}
+
+// silence closes the listener of a member that cannot continue. It would answer others from memory,
+// and they would take it for one that runs.
+func (m *member) silence() {
+	for _, l := range m.etcd.Peers {
+		l.Close() // it may be closed
+	}
 }
 
 // watchRemoval notes that the member has ended without being asked to: it does that when it learns
