@@ -75,7 +75,7 @@ func TestFolderThatOthersRefuse(t *testing.T) {
 	}
 	one, err := Found(filepath.Join(dir, "one"), "10.0.0.1:2380")
 	must(t, err)
-	if err := one.check(time.Now().Add(lasts + time.Hour)); err == nil || !strings.Contains(err.Error(), "`slipway member replace 10.0.0.1:2380`") {
+	if err := one.check(time.Now().Add(lasts + time.Hour)); err == nil || !strings.Contains(err.Error(), "begin with a new authority") {
 		t.Errorf("in ten years: %v", err)
 	}
 	two, err := Found(filepath.Join(dir, "two"), "10.0.0.1:2380")

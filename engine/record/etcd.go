@@ -163,7 +163,6 @@ func config(dir string, opts Options) *embed.Config {
 	c.BootstrapDefragThresholdMegabytes = freeToDefrag
 	c.UnsafeNoFsync = opts.NoSync
 	c.QuotaBackendBytes = opts.quota
-	c.ForceNewCluster = opts.alone
 	return c
 }
 

@@ -114,28 +114,20 @@ func clearUnfinished(dir string) error {
 // replaced. Data that cannot be read names none.
 func knownOthers(dir string, p *Peer) []string {
 	others := slices.Clone(p.Others)
-	file := filepath.Join(dir, "member", "member", "snap", "db")
-	_ = guarded(func() error {
-		db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
-		if err != nil {
-			return err
+	_ = readDatabase(dir, func(tx *bbolt.Tx) error {
+		members := tx.Bucket([]byte("members"))
+		if members == nil {
+			return nil
 		}
-		defer db.Close()
-		return db.View(func(tx *bbolt.Tx) error {
-			members := tx.Bucket([]byte("members"))
-			if members == nil {
-				return nil
+		return members.ForEach(func(_, value []byte) error {
+			var m peerMember
+			if err := json.Unmarshal(value, &m); err != nil {
+				return err
 			}
-			return members.ForEach(func(_, value []byte) error {
-				var m peerMember
-				if err := json.Unmarshal(value, &m); err != nil {
-					return err
-				}
-				for _, u := range m.PeerURLs {
-					others = append(others, strings.TrimPrefix(u, "https://"))
-				}
-				return nil
-			})
+			for _, u := range m.PeerURLs {
+				others = append(others, strings.TrimPrefix(u, "https://"))
+			}
+			return nil
 		})
 	})
 	slices.Sort(others)

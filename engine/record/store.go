@@ -88,7 +88,6 @@ type Options struct {
 	migrations []migration // tests have their own
 	quota      int64       // likewise
 	found      bool        // begin a cluster with the first member
-	alone      bool        // open a copy of a member without the others
 	patience   time.Duration
 }
 
