@@ -61,6 +61,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/members.md", "install -d", "no user slipway is here"},
 	{"docs/members.md", "runuser ", "no user slipway is here"},
 	{"docs/members.md", "slipway member init 10.0.0.1:2380 --restore", "a daemon runs; tests/script/members.txtar restores"},
+	{"docs/members.md", "slipway state export --survivor", "a daemon runs; tests/script/members.txtar exports"},
 	{"docs/web.md", "ssh ", "there is no such host"},
 	{"docs/web.md", "slipway web ", "no daemon runs; cmd/slipway has tests of the page"},
 	{"docs/verify.md", "slipway verify", "no daemon runs; tests/script/verify.txtar has one"},
