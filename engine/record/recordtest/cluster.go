@@ -284,14 +284,22 @@ func (l *Line) back(near, far net.Conn) {
 	}
 }
 
-// free returns an address that nobody listens on.
+// given are the addresses that free has returned: the kernel may return one again that is not used yet.
+var given sync.Map
+
+// free returns an address that nobody listens on, and never the same twice.
 func free(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		l.Close()
+		if _, was := given.LoadOrStore(address, true); !was {
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // certify writes an authority, and one certificate for members and clients.
