@@ -276,3 +276,13 @@ func TestTurns(t *testing.T) {
 		}
 	}
 }
+
+// A member whose key cannot be read is not told to give its data away.
+func TestUnreadableKeyOfMember(t *testing.T) {
+	t.Parallel()
+	h := hosts(t, 1)[0]
+	h.cluster.Peer.Key = filepath.Join(t.TempDir(), "absent")
+	if err := h.open(); err == nil || !strings.Contains(err.Error(), "cannot be used") || strings.Contains(err.Error(), "move") {
+		t.Errorf("it said: %v", err)
+	}
+}
