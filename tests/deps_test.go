@@ -49,6 +49,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/sitekey", "engine/site engine/keyfile"},
 	{"engine/record", "engine/site engine/bios"},
 	{"engine/record/recordtest", ""},
+	{"engine/member", "engine/record engine/keyfile engine/serve"},
 	{"engine/placement", "engine/site"},
 	{"engine/incident", "engine/site engine/say engine/item"},
 	{"engine/firstboot", "engine/site engine/item"},
