@@ -197,7 +197,7 @@ func tooOften(name string, recorded []site.TLSCertificate, shown string, now tim
 	case len(counting) >= mostTLSCertificates:
 		return later(slices.MinFunc(counting, time.Time.Compare), "%d TLS certificates of the node are not over yet, and Slipway records no more than %d", len(counting), mostTLSCertificates)
 	case len(today) >= mostTLSInADay:
-		return later(today[0].Add(24*time.Hour), "the TLS certificate %s was signed %d times in 24 hours: look at what takes it away on the system", name, len(today))
+		return later(today[0].Add(24*time.Hour), "the TLS certificate %s was signed %d times in 24 hours: look at what removes it on the system", name, len(today))
 	case unseen >= 2 && now.Before(today[len(today)-1].Add(tlsAgain<<(unseen-2))):
 		return later(today[len(today)-1].Add(tlsAgain<<(unseen-2)), "the TLS certificate %s was signed %d times and was not seen on the system since: look at what keeps it from being written there, such as a full disk", name, unseen)
 	}

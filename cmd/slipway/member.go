@@ -141,9 +141,8 @@ func checkUser(state string) error {
 
 // backUp copies the records of a state directory into a file.
 func (a *app) backUp(ctx context.Context, state, file string) error {
-	quiet := *a
-	quiet.out = &screen{io.Discard}
-	return quiet.exportState(ctx, exportFrom, state, file)
+	_, err := saveState(ctx, exportFrom, state, file)
+	return err
 }
 
 // onlySite returns the site of an export, and goes back to its beginning.

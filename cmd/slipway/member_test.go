@@ -54,6 +54,9 @@ func TestMemberInitAsRoot(t *testing.T) {
 		t.Errorf("no directory: %v", err)
 	}
 	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI runs as root")
+		}
 		t.Skip("only root can give a directory away")
 	}
 	if err := os.Chown(dir, 12345, 12345); err != nil {

@@ -86,20 +86,29 @@ func (a *app) exportState(ctx context.Context, from exporter, state, file string
 		}
 		return a.tellMoved(a.err, "exported", moved{sum, file})
 	}
+	sum, err := saveState(ctx, from, state, file)
+	if err != nil {
+		return err
+	}
+	return a.tellMoved(a.out, "exported", moved{sum, file})
+}
+
+// saveState copies the records of a state directory into a file, which exists only once it is complete.
+func saveState(ctx context.Context, from exporter, state, file string) (record.Summary, error) {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
-		return fmt.Errorf("export: %w", err)
+		return record.Summary{}, fmt.Errorf("export: %w", err)
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
 	sum, err := copyState(ctx, from, state, f)
 	if err != nil {
-		return err
+		return sum, err
 	}
 	if err := errors.Join(f.Sync(), f.Close(), os.Rename(f.Name(), file)); err != nil {
-		return fmt.Errorf("export: %w", err)
+		return sum, fmt.Errorf("export: %w", err)
 	}
-	return a.tellMoved(a.out, "exported", moved{sum, file})
+	return sum, nil
 }
 
 // copyState copies the records of the daemon, or of its directory when none

@@ -74,13 +74,28 @@ func (h *host) lead() (*Site, *Term) {
 // soon waits until a check passes.
 func soon(t *testing.T, what string, check func() error) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // etcd's own threads
-		if err = check(); err == nil {
+	eventually(t, func() error {
+		if err := check(); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// stays holds that so many members vote, as a host sees it, for as long as another one would take to be promoted.
+func (h *host) stays(n int) {
+	h.t.Helper()
+	enough := time.After(3 * tendEvery)
+	for tick := time.NewTicker(tendEvery / 10); ; {
+		if is := h.Voters(); is != n {
+			h.t.Fatalf("%d vote, not %d", is, n)
+		}
+		select {
+		case <-enough:
 			return
+		case <-tick.C:
 		}
 	}
-	t.Fatalf("%s: %v", what, err)
 }
 
 // votes waits until so many members vote as a host sees it, and all of them answer it.
@@ -137,8 +152,7 @@ func TestOneMemberGrowsToThree(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(3 * tendEvery) // etcd's own clock
-	all[0].votes(1)
+	all[0].stays(1)
 	must(t, all[0].AddMember(t.Context(), all[2].address()))
 	must(t, all[2].open())
 	for _, h := range all {
