@@ -48,7 +48,14 @@ func (w *worker) tlsStatusLocked(now time.Time) (all []site.TLSState) {
 func (e *Engine) lateLocked(now time.Time) []site.Problem {
 	var since time.Time
 	var which []string
-	for _, name := range e.namesLocked() {
+	var names []string // most sites have none, and this is asked often
+	for name, w := range e.workers {
+		if len(w.memory.Recorded.TLS) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		late := map[string]site.TLSState{} // the last one of each name
 		for _, s := range e.workers[name].tlsStatusLocked(now) {
 			isOnSystem := s.State == site.TLSLate || s.State == site.TLSOver

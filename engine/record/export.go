@@ -206,6 +206,9 @@ func Import(ctx context.Context, dir string, r io.Reader, replace bool, opts Opt
 
 func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts Options) (Summary, error) {
 	dir = filepath.Clean(dir)
+	if hasMember(dir) {
+		return Summary{}, errors.New("it has the data of a member, which may be the last that knows of some writes: use `slipway member init --restore`, which keeps it, or move the records away yourself")
+	}
 	release, err := claim(dir, replace)
 	if err != nil {
 		return Summary{}, err

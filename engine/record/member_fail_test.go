@@ -238,6 +238,9 @@ func TestLastSurvivor(t *testing.T) {
 	if _, err := Verify(bytes.NewReader(out.Bytes())); err != nil {
 		t.Error(err)
 	}
+	if _, err := Import(t.Context(), last.dir, bytes.NewReader(out.Bytes()), true, Options{NoSync: true}); err == nil || !hasMember(last.dir) {
+		t.Errorf("an import replaced the last member: %v", err)
+	}
 	killed := last.dir + ".member-killed"
 	must(t, os.Mkdir(killed, 0o700))
 	must(t, os.WriteFile(filepath.Join(killed, unfinished), nil, 0o600))
