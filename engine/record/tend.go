@@ -119,13 +119,31 @@ func (m *member) caughtUp(ctx context.Context, p *Peer, all []Member) ([]Member,
 	if err != nil {
 		return nil, err
 	}
-	client.Timeout = askLimit
+	client.Timeout = changeLimit
 	defer client.CloseIdleConnections()
-	revision := m.etcd.Server.KV().Rev()
-	ready := make([]bool, len(all))
+	answers := make([]bool, len(all))
 	var asking sync.WaitGroup
 	for i, is := range all {
 		if !is.Votes && is.Started {
+			asking.Go(func() { answers[i] = m.trouble(ctx, p, is.Address) == "" })
+		}
+	}
+	asking.Wait()
+	// A hash reads the whole database, so it is asked for only where those that answer are enough.
+	number := 0
+	for _, is := range answers {
+		if is {
+			number++
+		}
+	}
+	voters, _ := count(all)
+	if promotable(voters, number) == 0 {
+		return nil, nil
+	}
+	revision := m.etcd.Server.KV().Rev()
+	ready := make([]bool, len(all))
+	for i, is := range all {
+		if answers[i] {
 			asking.Go(func() {
 				// A hash of all until a revision is answered by those that have it.
 				_, err := etcdserver.HashByRev(ctx, m.etcd.Server.Cluster().ID(), client, peerURL(is.Address), revision)

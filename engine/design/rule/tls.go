@@ -191,12 +191,19 @@ func certificateFacts(_ *site.Site, n *site.Node) []Fact {
 		return facts // the site has no authority for TLS
 	}
 	for _, kind := range keys(n.Endpoints) {
+		if kind == site.Manager && n.IsVirtual() {
+			continue // it is its hypervisor's
+		}
 		if u, err := url.Parse(n.Endpoints[kind].URL); err == nil && u.Hostname() != "" && u.Hostname() != "dhcp" {
-			facts = append(facts, Fact{Key: site.TLSName(u.Hostname()), Path: "endpoints." + string(kind) + ".url", Value: nameOfEndpoint})
+			facts = append(facts, Fact{Key: site.TLSName(u.Hostname()), Path: endpointPath(kind), Value: nameOfEndpoint})
 		}
 	}
 	return facts
 }
+
+func endpointPath(kind site.EndpointKind) string { return "endpoints." + string(kind) + ".url" }
+
+var osEndpoint = endpointPath(site.OS)
 
 // namesOfOthers reports each certificate with a name of another node. Several nodes may have certificates for a name
 // that is none's own: that of a service.
@@ -204,13 +211,19 @@ func namesOfOthers(_ *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	for _, key := range x.Several() {
 		var ofNode, ofEndpoint, asked []Holder
+		// Other endpoints may be at a node's own address, such as those of BMCs that it emulates. A name alone makes
+		// none its own: whoever writes it could take that of another node's BMC.
 		isOwn := map[string]bool{}
+		_, err := netip.ParseAddr(key)
+		isAddress := err == nil
 		for _, h := range x.Holders(key) {
 			switch h.Value {
 			case nameOfNode:
-				ofNode, isOwn[h.Node] = append(ofNode, h), true
+				ofNode = append(ofNode, h)
+				isOwn[h.Node] = isOwn[h.Node] || isAddress
 			case nameOfEndpoint:
 				ofEndpoint = append(ofEndpoint, h)
+				isOwn[h.Node] = isOwn[h.Node] || h.Path == osEndpoint
 			default:
 				asked = append(asked, h)
 			}
