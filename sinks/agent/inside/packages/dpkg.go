@@ -64,71 +64,36 @@ var dpkgStates = map[string]string{
 	"triggers-awaited": statePresent,
 }
 
+// entry is one package of dpkg's status file. want is the first word of its status, as "install".
+type entry struct {
+	name, arch, want string
+	is               installed
+	clean            bool // nothing is left to do for it
+	gone             bool // all but its configuration files is removed
+}
+
 // parseStatus reads dpkg's status file in one pass.
 func parseStatus(text []byte) inventory {
 	inv := inventory{byName: make(map[string]installed, len(text)/1200)}
-	type entry struct {
-		name, arch string
-		is         installed
-	}
-	var foreign []entry
+	var there []entry
 	for len(text) > 0 {
-		var name, status, arch, version []byte
-		for len(text) > 0 {
-			var line []byte
-			if end := bytes.IndexByte(text, '\n'); end >= 0 {
-				line, text = text[:end], text[end+1:]
-			} else {
-				line, text = text, nil
-			}
-			if len(line) == 0 {
-				break
-			}
-			switch line[0] {
-			case 'P':
-				name = value(line, "Package:", name)
-			case 'S':
-				status = value(line, "Status:", status)
-			case 'A':
-				arch = value(line, "Architecture:", arch)
-			case 'V':
-				version = value(line, "Version:", version)
-			}
+		var e entry
+		e, text = nextEntry(text)
+		if e.gone && e.want == "purge" {
+			inv.purging = append(inv.purging, e.name)
 		}
-		if len(name) == 0 {
+		if !e.is.there() {
 			continue
 		}
-		words := strings.Fields(string(status)) // "install ok installed"
-		if len(words) != 3 {
-			continue
+		if e.name == "dpkg" && inv.native == "" {
+			inv.native = e.arch
 		}
-		is := installed{Version: string(version)}
-		state, clean := dpkgStates[words[2]]
-		if !clean {
-			state = words[2]
+		if !e.clean {
+			inv.broken = append(inv.broken, e.name)
 		}
-		if words[1] == "reinstreq" {
-			state, clean = "half-installed", false
-		}
-		if state == statePresent && words[0] == "hold" {
-			state = stateHeld
-		}
-		is.State = state
-		if words[0] == "purge" && words[2] == "config-files" {
-			inv.purging = append(inv.purging, string(name))
-		}
-		if !is.there() {
-			continue
-		}
-		if string(name) == "dpkg" && inv.native == "" {
-			inv.native = string(arch)
-		}
-		if !clean || strings.HasPrefix(words[2], "triggers-") {
-			inv.broken = append(inv.broken, string(name))
-		}
-		foreign = append(foreign, entry{string(name), string(arch), is})
+		there = append(there, e)
 	}
-	for _, e := range foreign {
+	for _, e := range there {
 		if e.arch == "all" || e.arch == inv.native || e.arch == "" {
 			inv.byName[e.name] = e.is
 		} else {
@@ -136,6 +101,47 @@ func parseStatus(text []byte) inventory {
 		}
 	}
 	return inv
+}
+
+// nextEntry reads the first entry of a text, and returns the rest. The entry of no package has no state.
+func nextEntry(text []byte) (e entry, rest []byte) {
+	var name, status, arch, version []byte
+	for len(text) > 0 {
+		var line []byte
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			line, text = text[:end], text[end+1:]
+		} else {
+			line, text = text, nil
+		}
+		if len(line) == 0 {
+			break
+		}
+		switch line[0] {
+		case 'P':
+			name = value(line, "Package:", name)
+		case 'S':
+			status = value(line, "Status:", status)
+		case 'A':
+			arch = value(line, "Architecture:", arch)
+		case 'V':
+			version = value(line, "Version:", version)
+		}
+	}
+	words := strings.Fields(string(status)) // "install ok installed"
+	if len(name) == 0 || len(words) != 3 {
+		return entry{}, text
+	}
+	state, known := dpkgStates[words[2]]
+	switch {
+	case words[1] == "reinstreq":
+		state, known = "half-installed", false
+	case !known:
+		state = words[2]
+	case state == statePresent && words[0] == "hold":
+		state = stateHeld
+	}
+	return entry{name: string(name), arch: string(arch), want: words[0], is: installed{Version: string(version), State: state},
+		clean: known && !strings.HasPrefix(words[2], "triggers-"), gone: words[2] == "config-files"}, text
 }
 
 // value is the field's value if the line has it, else the known value.
