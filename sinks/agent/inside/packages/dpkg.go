@@ -26,18 +26,25 @@ type inventory struct {
 	byName map[string]installed // "libc6", or "libc6:i386" for a foreign architecture
 	native string               // the system's architecture
 	broken []string             // packages left half done by an interruption
-	// purging are packages that are removed except for dpkg's entry of them: it purges a package that has no
-	// configuration files when it removes it, and was interrupted.
+	// purging are packages that are removed except for dpkg's entry of them: when it removes a package without
+	// configuration files and without a script for its end it purges it too, and was interrupted. A package that
+	// somebody else was purging may have a script that deletes data: it is not one of these.
 	purging []string
 }
 
 // files lists the files that dpkg recorded when it unpacked a package.
 func (apt) files(_ context.Context, h *inside.Host, inv inventory, name string) ([]string, error) {
+	text, err := info(h, inv, name, "list")
+	return strings.Fields(string(text)), err // unit paths have no blanks
+}
+
+// info reads one of dpkg's files about a package; nil if there is none.
+func info(h *inside.Host, inv inventory, name, kind string) ([]byte, error) {
 	bare, _, _ := strings.Cut(name, ":")
-	for _, list := range []string{name, bare + ":" + inv.native, bare} {
-		text, err := readIfThere(h, "/var/lib/dpkg/info/"+list+".list")
+	for _, is := range []string{name, bare + ":" + inv.native, bare} {
+		text, err := readIfThere(h, "/var/lib/dpkg/info/"+is+"."+kind)
 		if err != nil || text != nil {
-			return strings.Fields(string(text)), err // unit paths have no blanks
+			return text, err
 		}
 	}
 	return nil, nil
@@ -69,7 +76,8 @@ type entry struct {
 	name, arch, want string
 	is               installed
 	clean            bool // nothing is left to do for it
-	gone             bool // all but its configuration files is removed
+	gone             bool // nothing of it is left but the entry, or its configuration files
+	keeps            bool // it has configuration files
 }
 
 // parseStatus reads dpkg's status file in one pass.
@@ -79,7 +87,7 @@ func parseStatus(text []byte) inventory {
 	for len(text) > 0 {
 		var e entry
 		e, text = nextEntry(text)
-		if e.gone && e.want == "purge" {
+		if e.gone && e.want == "purge" && !e.keeps {
 			inv.purging = append(inv.purging, e.name)
 		}
 		if !e.is.there() {
@@ -106,6 +114,7 @@ func parseStatus(text []byte) inventory {
 // nextEntry reads the first entry of a text, and returns the rest. The entry of no package has no state.
 func nextEntry(text []byte) (e entry, rest []byte) {
 	var name, status, arch, version []byte
+	keeps := false
 	for len(text) > 0 {
 		var line []byte
 		if end := bytes.IndexByte(text, '\n'); end >= 0 {
@@ -125,6 +134,8 @@ func nextEntry(text []byte) (e entry, rest []byte) {
 			arch = value(line, "Architecture:", arch)
 		case 'V':
 			version = value(line, "Version:", version)
+		case 'C':
+			keeps = keeps || bytes.HasPrefix(line, []byte("Conffiles:"))
 		}
 	}
 	words := strings.Fields(string(status)) // "install ok installed"
@@ -141,7 +152,7 @@ func nextEntry(text []byte) (e entry, rest []byte) {
 		state = stateHeld
 	}
 	return entry{name: string(name), arch: string(arch), want: words[0], is: installed{Version: string(version), State: state},
-		clean: known && !strings.HasPrefix(words[2], "triggers-"), gone: words[2] == "config-files"}, text
+		clean: known && !strings.HasPrefix(words[2], "triggers-"), gone: words[2] == "config-files", keeps: keeps}, text
 }
 
 // value is the field's value if the line has it, else the known value.
