@@ -100,12 +100,13 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 		return
 	case n.IsVirtual():
 		planVirtual(p, s, n, m, serves)
+		planConfirmation(p, m)
 	case planInstallation(p, s, n, m):
 		return
 	default:
 		planFacets(p, s, n, m, serves)
+		planConfirmation(p, m)
 	}
-	planConfirmation(p, m)
 	if !n.Retires() {
 		planLostList(p, n, m)
 	}
@@ -292,7 +293,8 @@ func Moves(n *site.Node, r site.Recorded) bool {
 }
 
 // planConfirmation resumes our network change that waits for confirmation. The process
-// that began it has ended, and everything else waits for it.
+// that began it has ended, and everything else waits for it, except what switches the machine off for good or is about
+// another system: whether it is to be confirmed only the machine says.
 func planConfirmation(p *site.NodePlan, m site.Memory) {
 	begun := m.Recorded.InFlight
 	if m.Observed.Facets[site.FacetNetwork].Unconfirmed && begun != nil && begun.Step.Facet == site.FacetNetwork && len(p.Blocked) == 0 {
