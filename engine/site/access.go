@@ -142,6 +142,13 @@ func machineOf(n *Node) string {
 // IsEmpty says whether it grants nothing to anybody.
 func (g Granted) IsEmpty() bool { return len(g.People)+len(g.Groups)+len(g.Tokens) == 0 }
 
+// DigestOver identifies it as a change of what was approved before: who approves it was shown both.
+func (g Granted) DigestOver(approved Granted) string {
+	text, _ := json.Marshal([]any{"access", approved, g}) // as in Digest
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:DigestDigits]
+}
+
 // Digest identifies it.
 func (g Granted) Digest() string {
 	text, _ := json.Marshal([]any{"access", g}) // texts alone; the keys of maps are sorted
