@@ -148,6 +148,10 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	q := m.Recorded.Quarantined
+	if q.Imported {
+		p.Waiting = "its quarantine comes from imported records, and a person may have ended it since, so Slipway does not switch the machine off: order it again with `slipway quarantine " + n.Name + " --reason TEXT`, or end it with `" + q.Release(n.Name) + "`"
+		return
+	}
 	k := workOf(site.FacetPower, []site.Change{{Want: "off"}})
 	p.Steps = []site.Step{{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.Action, Impact: k.Impact, Expect: k.Expect, Force: true,
