@@ -150,7 +150,7 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 		case j.node.IsVirtual():
 			o.reason = "decommissioned: its virtual machine is gone; you may remove it from the design"
 		case j.node.Retires() && plan.HasRetired(j.node, j.memory.Recorded):
-			o.reason = "decommissioned: its disks are erased; you may remove it from the design"
+			o.reason = "decommissioned: its disks are erased" + plan.NotErased(j.memory) + "; you may remove it from the design"
 		}
 	}
 	return o
