@@ -170,3 +170,20 @@ func TestGrantApprovesWhatWasShown(t *testing.T) {
 		}
 	}, "a", "b")
 }
+
+// A merge gives no right over another machine, also not by `moved`: that is how a design says that a name has another one.
+func TestAccessIsOfTheMachineThatMoved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		ana := map[string][]string{"ana": {"oncall"}}
+		w.on(lets(w.design("a", "b"), ana), "a", "b")
+		w.do(site.Order{Verb: site.VerbGrant, Digest: w.engine.AccessReport().Waiting})
+		exchanged := lets(w.design("a", "b"), ana)
+		a, b := exchanged.Nodes["a"], exchanged.Nodes["b"]
+		a.Moved, b.Moved, a.Endpoints, b.Endpoints = b.Identity, a.Identity, b.Endpoints, a.Endpoints
+		w.commit(exchanged)
+		w.after(10 * time.Minute)
+		if w.rights("ana", access.Approve, "a") {
+			t.Error("ana, who may approve on the machine of a, may approve on that of b now, by a merge alone")
+		}
+	}, "a", "b")
+}

@@ -231,7 +231,7 @@ func (e *Engine) sharesHostKey(node string, keys []string) (other *worker, key s
 			known = append(known, c.Key)
 		}
 		for _, k := range keys {
-			if slices.ContainsFunc(known, func(line string) bool { return line == k || strings.HasPrefix(line, k+" ") }) {
+			if slices.ContainsFunc(known, func(line string) bool { return bare(line) == bare(k) }) {
 				return w, k
 			}
 		}

@@ -125,10 +125,10 @@ func (s *Site) grantedRole(r AccessRole, machines map[string]string) GrantedRole
 	return g
 }
 
-// machineOf is what identifies the machine of a node: its identity, or where the design states none, where
-// Slipway reaches it.
+// machineOf is what identifies the machine of a node: the identity of the machine that the design gives it, also by
+// `moved`, or where the design states none, where Slipway reaches it.
 func machineOf(n *Node) string {
-	if i := n.Identity; i.Known() {
+	if i := n.Machine(); i.Known() {
 		return strings.Join([]string{i.UUID, i.Serial, i.Slot, i.MAC}, " ")
 	}
 	var at []string
