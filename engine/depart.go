@@ -84,7 +84,7 @@ func (e *Engine) mayLeave(w *worker) *held {
 	if r.Retires && r.Agent != nil {
 		return waitsToLeave("its disks are erased, and the machine is not off yet")
 	}
-	if plan.StillThere(w.node, w.memory.Observed) != "" {
+	if plan.StillThere(w.node, w.memory) != "" {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
 			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; Slipway keeps the node: put it back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, where Slipway no longer manages it",
 				rev.Short(), w.node.Virtual.Host.Hypervisor, w.name))

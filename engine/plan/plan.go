@@ -39,7 +39,7 @@ func removal(name string, m site.Memory) site.Removal {
 	if m.Recorded.Adopted != nil {
 		r.Machine = m.Recorded.Adopted.Machine
 	}
-	if there := StillThere(nil, m.Observed); there != "" {
+	if there := StillThere(nil, m); there != "" {
 		r.Held = there
 	}
 	if m.Recorded.Retires && m.Recorded.Retired.IsZero() {
