@@ -227,13 +227,16 @@ func (w *worker) asksInsideLocked(j job) bool {
 }
 
 // settled ends first contact, and with inside also first contact with the inside of the system.
-func settled(inside bool) func(*site.Recorded) {
+func settled(inside bool) func(*site.Recorded) { return met(true, inside) }
+
+// met ends first contact with the machine, with the inside of its system, or with both.
+func met(machine, inside bool) func(*site.Recorded) {
 	return func(r *site.Recorded) {
 		if r.Adopted == nil {
 			return
 		}
 		a := *r.Adopted
-		if a.Settled.IsZero() {
+		if machine && a.Settled.IsZero() {
 			a.Settled = time.Now()
 		}
 		if inside && a.Inside.IsZero() {

@@ -282,7 +282,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if s.Action == site.ActionFinishInstall {
 			installerEnded(r)
 		}
-		if s.Impact >= site.ImpactReboot {
+		if s.Impact >= site.ImpactReboot && !site.IsInside(s.Facet) {
 			settled(false)(r) // the step passed the gates, so a person knows the machine
 		}
 	})
