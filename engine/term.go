@@ -15,10 +15,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// longestWrite is how long a sent write may still take effect after its sender is gone. Drivers
-// wait no longer than this for a write's answer once they were told to stop.
-const longestWrite = 15 * time.Second
-
 // tenure is the engine's term. The zero value has none.
 type tenure struct {
 	*record.Term // nil until it is acquired
@@ -49,15 +45,36 @@ func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sess
 	if t.Latest.After(e.latest) {
 		e.latest, e.reckoned = t.Latest, time.Time{}
 	}
-	if !t.Clean {
-		e.term.before = left
-		e.term.settled = t.Began.Add(e.leaseTimes().Length + longestWrite)
+	e.term.before = left
+	if t.Clean {
+		e.term.before = sessionsBefore(left, t.Last)
+	} else {
+		e.term.settled = t.Began.Add(e.leaseTimes().Length + driver.LongestWrite)
 	}
 	if wait := time.Until(e.term.settled); wait > 0 {
 		time.AfterFunc(wait, e.wakeHeld)
 	}
 	e.Log.Info("term begun", "term", t.Number, "clean", t.Clean)
 	return nil
+}
+
+// sessionsBefore returns the sessions of terms before a given one. A term that was released has ended its own,
+// but maybe not those that it had found.
+func sessionsBefore(all map[string]record.Sessions, term uint64) map[string]record.Sessions {
+	before := map[string]record.Sessions{}
+	for node, sessions := range all {
+		for kind, those := range sessions {
+			those = slices.DeleteFunc(slices.Clone(those), func(s record.Session) bool { return s.Term >= term })
+			if len(those) == 0 {
+				continue
+			}
+			if before[node] == nil {
+				before[node] = record.Sessions{}
+			}
+			before[node][kind] = those
+		}
+	}
+	return before
 }
 
 // Holder names this process.
@@ -215,8 +232,11 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return fmt.Errorf("%w: the endpoint of %s was opened again since Slipway looked at the machine; Slipway looks again first", driver.ErrInterrupted, w.name)
 	}
 	id, t := s.Session(), w.e.heldTerm()
-	if id == "" || id == d.session || t == nil {
+	if id == "" || id == d.session {
 		return nil
+	}
+	if t == nil { // a renewal right after this would let the step write through a session that no later term knows of
+		return fmt.Errorf("%w: the site's lease is not held, and the session on %s cannot be recorded; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	if err := w.outranked(ctx, d.machine, t); err != nil {
 		if later, ok := errors.AsType[*driver.LaterTermError](err); ok {
