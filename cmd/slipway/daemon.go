@@ -126,6 +126,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	if d.etcd.used() {
 		follows := &follower{site: d.name}
 		d.ready.set(follows.unready)
+		d.answers.follow(ctx, follows.elsewhere, d.log)
 		if err := follows.lead(ctx, d.store, control.Socket(d.state), d.socketGroup, d.log); err != nil {
 			return err
 		}

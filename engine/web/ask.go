@@ -44,6 +44,9 @@ func (a *answer) Error() string { return a.Text }
 // Status is the HTTP status.
 func (a *answer) Status() int { return a.status }
 
+// Follows says whether the daemon follows, and another one answers for the site.
+func (a *answer) Follows() bool { return a.Kind == "follows" }
+
 func asAnswer(err error) *answer {
 	var a *answer
 	if errors.As(err, &a) {

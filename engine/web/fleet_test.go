@@ -61,6 +61,10 @@ type fleet struct {
 	storm int
 	// granted is what people have approved of the design's access, which is in force as it is.
 	granted site.GrantedState
+	// follows is what its listener on the network says until it leads; nil where it leads from the beginning. leads has it lead,
+	// and ends has the listener end.
+	follows     func() error
+	leads, ends func()
 	// limits are those of the listener on the network, and log is what it logs to; nil for nothing.
 	limits control.Limits
 	log    slog.Handler
