@@ -42,7 +42,8 @@ type RackNodes struct {
 	Name string `json:"name"`
 	// Rack is the rack as designed; nil for one that the design does not have.
 	Rack *site.Rack `json:"rack,omitempty"`
-	// Nodes are those that the caller may read, by name, at most 500 of them. All is how many there are, Counts how many of
+	// Nodes are those that the caller may read, at most 500 of them: by their units from the lowest one up, and then those
+	// whose position is not known, by name. All is how many there are, Counts how many of
 	// them are in each state, and Unseen how many were never seen.
 	Nodes  []site.NodeStatus  `json:"nodes"`
 	All    int                `json:"all"`
@@ -200,6 +201,7 @@ func racksOf(c *call) (any, error) {
 }
 
 func nodesOfRack(name string, designed *site.Rack, nodes []*site.NodeStatus, chooses func(*site.NodeStatus) bool) RackNodes {
+	slices.SortStableFunc(nodes, func(a, b *site.NodeStatus) int { return byUnit(a) - byUnit(b) })
 	r := RackNodes{Name: name, Rack: designed, Nodes: []site.NodeStatus{}, All: len(nodes), Counts: map[site.State]int{}}
 	for _, n := range nodes {
 		r.Counts[n.State]++
@@ -215,4 +217,12 @@ func nodesOfRack(name string, designed *site.Rack, nodes []*site.NodeStatus, cho
 		}
 	}
 	return r
+}
+
+// byUnit has nodes in the order of their lowest units, and those without one last.
+func byUnit(n *site.NodeStatus) int {
+	if u := n.Position.Unit; u >= 1 && u <= site.MaxUnits {
+		return u
+	}
+	return site.MaxUnits + 1
 }

@@ -38,8 +38,10 @@ type fleet struct {
 	unracked bool
 	// racked has the nodes besides those that are named in racks of 40.
 	racked bool
-	design sync.Once
-	as     *site.Site // designed
+	// crowded has several nodes in each unit of rack r1, the last ones by name in the lowest one.
+	crowded bool
+	design  sync.Once
+	as      *site.Site // designed
 	// links are what a node has seen of its own.
 	links func(node string) *item.LinksSeen
 	// removes are the nodes that leave the design.
@@ -207,6 +209,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 		}
 		if f.unracked {
 			n.Rack = ""
+		}
+		if f.crowded {
+			n.Position.Unit = (len(f.names())-1-i)/15 + 1
 		}
 		if f.waiting && strings.HasPrefix(name, "x-") {
 			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet

@@ -1,11 +1,15 @@
 package web
 
 import (
+	"compress/gzip"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -160,8 +164,8 @@ func TestRacksArePaged(t *testing.T) {
 		t.Errorf("last %q", last)
 	}
 	found, text := figures("?q=x-00100")
-	if len(found) != 1 || !strings.HasPrefix(found[0], "r3: 40 nodes") || strings.Count(text, ` other"`) != 39 {
-		t.Errorf("by a filter %q, %d faint", found, strings.Count(text, ` other"`))
+	if len(found) != 1 || !strings.HasPrefix(found[0], "r3: 40 nodes") || strings.Count(text, `other" href`) != 39 {
+		t.Errorf("by a filter %q, %d faint", found, strings.Count(text, `other" href`))
 	}
 }
 
@@ -189,5 +193,45 @@ func TestRacksOfSomeNodes(t *testing.T) {
 		if status, text, _ := sends(t, as("ana@example.org"), "GET", at+"/api/v1/sites/berlin/racks?"+query, ""); status != want {
 			t.Errorf("%s: %d %.300s", query, status, text)
 		}
+	}
+}
+
+// A page has a size that does not grow with the site, and travels compressed to a browser that asks for it from a page here,
+// or typed its address: what others have a browser load is not, for its size would tell what is in it.
+func TestSizesOfPages(t *testing.T) {
+	f := large()
+	f.links = func(string) *item.LinksSeen { return nil }
+	address, as := onNetwork(t, f)
+	ana := as("ana@example.org")
+	ana.Transport.(*http.Transport).DisableCompression = true
+	for path, most := range map[string]int{"": 60, "/nodes": 60, "/racks": 175, "/network": 90} {
+		_, plain, _ := sends(t, ana, "GET", address+"/sites/berlin"+path, "", "Accept-Encoding", "gzip")
+		_, short, header := sends(t, ana, "GET", address+"/sites/berlin"+path, "", "Accept-Encoding", "br, gzip", "Sec-Fetch-Site", "same-origin")
+		t.Logf("%s: %d KB, %d KB compressed", path, len(plain)>>10, len(short)>>10)
+		if len(plain)>>10 > most || len(short)*2 > len(plain) {
+			t.Errorf("%s: %d KB, %d KB compressed", path, len(plain)>>10, len(short)>>10)
+		}
+		z, err := gzip.NewReader(strings.NewReader(short))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(z); err != nil || !strings.HasSuffix(string(text), "</html>\n") || header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %v, %d bytes", path, err, len(text))
+		}
+		for _, headers := range [][]string{{"Accept-Encoding", "gzip;q=0", "Sec-Fetch-Site", "none"}, {"Accept-Encoding", "br", "Sec-Fetch-Site", "none"},
+			{"Accept-Encoding", "gzip", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}} {
+			if status, text, header := sends(t, ana, "GET", address+"/sites/berlin"+path, "", headers...); header.Get("Content-Encoding") != "" || status != 200 || !strings.Contains(text, "</html>") {
+				t.Errorf("%s with %q is compressed", path, headers)
+			}
+		}
+	}
+}
+
+// A rack with more nodes than can be drawn is drawn from its lowest unit up, whatever they are called.
+func TestCrowdedRack(t *testing.T) {
+	h := opened(t, &fleet{said: "there", size: 600, crowded: true})
+	_, text := asked(h, "GET", "/sites/berlin/racks", "")
+	if !strings.Contains(text, "<title>x-00592; ") || strings.Contains(text, "<title>x-00000; ") || !strings.Contains(text, "606 nodes") {
+		t.Error("the rack is cut by name")
 	}
 }

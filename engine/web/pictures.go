@@ -72,9 +72,9 @@ func racks(q *request) (any, []string, error) {
 		more.Set("after", found.Next)
 		p.More = "?" + more.Encode()
 	}
-	link := func(node string) string { return "/sites/" + url.PathEscape(q.site) + "/nodes/" + url.PathEscape(node) }
+	v := present.ElevationView{Shared: present.Symbols{}, Link: func(node string) string { return "nodes/" + url.PathEscape(node) }} // from this page
 	for i := range found.Racks {
-		drawn, err := picture(&found.Racks[i], present.ElevationView{Link: link}, len(kept) > 0)
+		drawn, err := picture(&found.Racks[i], v, len(kept) > 0)
 		if err != nil {
 			return nil, nil, err
 		}
