@@ -76,6 +76,7 @@ func listRoutes() []route {
 		{method: http.MethodGet, path: "/sites/{site}/racks", verb: access.Read, scope: ofSome, gives: RackPage{}, serve: racksOf,
 			query: append([]parameter{{name: "after", about: "the name of a rack: those behind it only", example: "r1"}, {name: "limit", about: "how many racks at most, up to 100; 24 without it", example: "24", number: true}}, nodeFilters...),
 			about: "Lists racks with the nodes in them that the caller may read, some racks at a time. With a filter it lists the racks that have a node of it."},
+		linkRoute(),
 	}
 }
 

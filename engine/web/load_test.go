@@ -3,8 +3,10 @@ package web
 import (
 	"compress/gzip"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -233,5 +235,43 @@ func TestCrowdedRack(t *testing.T) {
 	_, text := asked(h, "GET", "/sites/berlin/racks", "")
 	if !strings.Contains(text, "<title>x-00592; ") || strings.Contains(text, "<title>x-00000; ") || !strings.Contains(text, "606 nodes") {
 		t.Error("the rack is cut by name")
+	}
+}
+
+// Cables come by 20 nodes, those that differ first, and each node once, by filters that the daemon applies.
+func TestLinksArePaged(t *testing.T) {
+	f := &fleet{said: "there", size: 60, racked: true}
+	h := opened(t, f)
+	var all []string
+	pages := 0
+	for at := "/sites/berlin/network"; at != ""; pages++ {
+		_, text := asked(h, "GET", at, "")
+		for _, part := range strings.Split(text, `/nodes/`)[1:] {
+			if name, _, isRow := strings.Cut(part, `">`); isRow && !strings.Contains(name, "?") {
+				all = append(all, name)
+			}
+		}
+		_, next, _ := strings.Cut(text, `href="?after=`)
+		if at, _, _ = strings.Cut(next, `"`); at != "" {
+			at = "/sites/berlin/network?after=" + html.UnescapeString(at)
+		}
+		if pages == 0 && !strings.Contains(text, "66 nodes with designed links, 1 differ, 65 as designed. 20 nodes on this page; those with differences come first.") {
+			t.Errorf("the first page says\n%s", text)
+		}
+	}
+	if slices.Sort(all); pages != 4 || len(slices.Compact(all)) != 66 {
+		t.Errorf("%d pages have %d nodes: %q", pages, len(all), all)
+	}
+	for query, want := range map[string]string{
+		"?state=differ": "1 match.", "?differ": "1 match.", "?state=as+designed&rack=r2": "26 match.", "?q=X-0001": "10 match.", "?switch=leaf-1": "66 match.", "?switch=leaf-9": "No node with designed links matches this filter.",
+	} {
+		if status, text := asked(h, "GET", "/sites/berlin/network"+query, ""); status != 200 || !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q", query, want)
+		}
+	}
+	for _, query := range []string{"?after=compute-1", "?after=nothing/x", "?state=x"} {
+		if status, _ := asked(h, "GET", "/sites/berlin/network"+query, ""); status != 400 {
+			t.Errorf("%s: %d", query, status)
+		}
 	}
 }
