@@ -159,6 +159,7 @@ func (d *daemon) openEngine(ctx context.Context) error {
 		Host: ownHost(), Key: key, TLSIntermediate: intermediate, Notes: func() []string {
 			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store, d.etcd.join, time.Now()))
 		},
+		Files:        d.pulls.files(),
 		Surroundings: d.surroundings,
 		Served:       d.served,
 		Meter:        d.out.metrics.Site(d.name, d.report),

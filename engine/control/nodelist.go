@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -63,6 +63,7 @@ const (
 var nodeFilters = []parameter{
 	{name: "state", about: "a state: nodes in it only", example: "blocked"},
 	{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"},
+	{name: "label", about: "a label of the design, NAME=VALUE or NAME: nodes that have it only", example: "zone=a"},
 	{name: "q", about: "a text: only nodes with it in the name, role, rack, reason, serial number or UUID", example: "compute"},
 	{name: "with", about: "findings: only nodes that have some; approval: only nodes that wait for an approval of their own", example: "findings"},
 }
@@ -80,19 +81,37 @@ func listRoutes() []route {
 	}
 }
 
-// chooser says which nodes a query chooses; nil for all.
-func chooser(q url.Values) (func(*site.NodeStatus) bool, error) {
+// chooser says which nodes the query chooses; nil for all.
+func (c *call) chooser() (func(*site.NodeStatus) bool, error) {
+	q := c.r.URL.Query()
+	label, value, valued := strings.Cut(q.Get("label"), "=")
+	var design *site.Site
+	if label != "" {
+		var err error
+		if design, err = c.design(); err != nil {
+			return nil, err
+		}
+	}
+	isLabelled := func(node string) bool {
+		n := design.Nodes[node] // nil for one that has left the design
+		if n == nil {
+			return false
+		}
+		own, has := n.Labels[label]
+		return has && (!valued || own == value)
+	}
 	state, role, rack, text, with := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("with")
 	switch with {
 	case "", "findings", "approval":
 	default:
 		return nil, fmt.Errorf("%w: with is \"findings\" or \"approval\"", ErrBadRequest)
 	}
-	if state+role+rack+text+with == "" {
+	if state+role+rack+text+with+label == "" {
 		return nil, nil
 	}
 	return func(n *site.NodeStatus) bool {
 		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, text)) &&
+			(label == "" || isLabelled(n.Name)) &&
 			(with != "findings" || len(n.Findings) > 0) && (with != "approval" || n.Approve != "")
 	}, nil
 }
@@ -103,7 +122,7 @@ func nodesOf(c *call) (any, error) {
 		return nil, err
 	}
 	q := c.r.URL.Query()
-	chooses, err := chooser(q)
+	chooses, err := c.chooser()
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +168,7 @@ func racksOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chooses, err := chooser(c.r.URL.Query())
+	chooses, err := c.chooser()
 	if err != nil {
 		return nil, err
 	}

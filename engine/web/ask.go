@@ -26,6 +26,8 @@ type request struct {
 	who        control.Identity
 	// whole leaves texts as long as they are: somebody is about to approve them.
 	whole bool
+	// files is where the forge shows those of the revision in force; empty where that is not known.
+	files string
 	// verbs are what the caller may do with nodes, as far as that was asked.
 	verbs map[string][]access.Verb
 	// answers are all that the API has answered.
@@ -357,7 +359,9 @@ func (q *request) shell(name, title string) (*Shell, error) {
 		if err != nil && !isDenied(err) {
 			return nil, err
 		}
-		p.Status = status
+		if p.Status = status; status != nil {
+			q.files, p.Files = status.Files, status.Files
+		}
 	}
 	return p, nil
 }

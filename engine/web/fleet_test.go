@@ -38,6 +38,8 @@ type fleet struct {
 	unracked bool
 	// racked has the nodes besides those that are named in racks of 40.
 	racked bool
+	// files is where the forge shows those of the revision.
+	files string
 	// crowded has several nodes in each unit of rack r1, the last ones by name in the lowest one.
 	crowded bool
 	design  sync.Once
@@ -190,7 +192,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
-	s := site.Status{Site: "berlin", Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
+	s := site.Status{Site: "berlin", Files: f.files, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}

@@ -275,3 +275,40 @@ func TestLinksArePaged(t *testing.T) {
 		}
 	}
 }
+
+// Nodes and racks are chosen by the labels of the design.
+func TestFilterByLabel(t *testing.T) {
+	h := opened(t, &fleet{said: "there=1"})
+	for path, want := range map[string]string{
+		"nodes?label=note": "6 nodes match", "nodes?label=note%3Dthere%3D1": "6 nodes match", "nodes?label=note%3D": "No node matches", "nodes?label=nothing": "No node matches",
+		"nodes?label=note&q=web": "4 nodes match", "racks?label=note": "1 rack", "racks?label=nothing": "No rack matches",
+	} {
+		if status, text := asked(h, "GET", "/sites/berlin/"+path, ""); status != 200 || !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q", path, want)
+		}
+	}
+}
+
+// The origin of a value leads to its line at the forge, and of a value of the schema nowhere.
+func TestOriginsLeadToTheForge(t *testing.T) {
+	f := &fleet{said: "there", files: "https://git.example/acme/site/blob/0123/"}
+	h := opened(t, f)
+	_, text := asked(h, "GET", "/sites/berlin/nodes/web-2/design", "")
+	const link = `<a href="https://git.example/acme/site/blob/0123/sites/berlin/site.cue#L12" rel="noreferrer">sites/berlin/site.cue:12:3</a>`
+	if !strings.Contains(text, link) {
+		t.Errorf("no %s in\n%s", link, text)
+	}
+	for _, page := range []string{"/nodes/web-2", "/plan"} {
+		if _, text := asked(h, "GET", "/sites/berlin"+page, ""); !strings.Contains(text, `<a href="https://git.example/acme/site/blob/0123/sites/berlin/site.cue#L3" rel="noreferrer">sites/berlin/site.cue:3:4</a>`) {
+			t.Errorf("%s: a change does not lead to its line", page)
+		}
+	}
+	f.files = "javascript:alert(1)"
+	if _, text := asked(h, "GET", "/sites/berlin/nodes/web-2/design", ""); strings.Contains(text, `href="javascript`) {
+		t.Error("a forge without a web address is a link")
+	}
+	f.files = ""
+	if _, text := asked(h, "GET", "/sites/berlin/nodes/web-2/design", ""); strings.Contains(text, "noreferrer") {
+		t.Error("there is a link without a forge")
+	}
+}

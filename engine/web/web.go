@@ -124,6 +124,7 @@ type Shell struct {
 	Wall        bool
 	Now         time.Time
 	Status      *site.Status // without nodes; nil where it is not known
+	Files       string       // where the forge shows those of the revision in force; empty where that is not known
 	Style       string
 	Script      string
 	Icon        string
