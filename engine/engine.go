@@ -64,6 +64,8 @@ type Config struct {
 	TLSIntermediate []byte
 	// Notes returns more notes to report with the status; may be nil.
 	Notes func() []string
+	// Files returns the URL below which a forge shows the files of a revision; nil without a forge.
+	Files func(revision string) string
 	// Served returns where the daemon serves DHCP; nil for nowhere. It must not call the
 	// engine.
 	Served func() []site.Served

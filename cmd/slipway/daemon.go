@@ -126,6 +126,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	if d.etcd.used() {
 		follows := &follower{site: d.name}
 		d.ready.set(follows.unready)
+		d.answers.follow(ctx, follows.elsewhere, d.log)
 		if err := follows.lead(ctx, d.store, control.Socket(d.state), d.socketGroup, d.log); err != nil {
 			return err
 		}
@@ -158,6 +159,7 @@ func (d *daemon) openEngine(ctx context.Context) error {
 		Host: ownHost(), Key: key, TLSIntermediate: intermediate, Notes: func() []string {
 			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store, d.etcd.join, time.Now()))
 		},
+		Files:        d.pulls.files(),
 		Surroundings: d.surroundings,
 		Served:       d.served,
 		Meter:        d.out.metrics.Site(d.name, d.report),
