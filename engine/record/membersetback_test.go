@@ -1,0 +1,98 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// snapshot copies the disk of a host that is down. setBack puts such a copy in its place.
+func (h *host) snapshot() (dir string) {
+	h.t.Helper()
+	dir = filepath.Join(h.t.TempDir(), "records")
+	must(h.t, os.CopyFS(dir, os.DirFS(h.dir)))
+	return dir
+}
+
+func (h *host) setBack(dir string) {
+	h.t.Helper()
+	must(h.t, os.RemoveAll(h.dir))
+	must(h.t, os.CopyFS(h.dir, os.DirFS(dir)))
+}
+
+// A member whose disk was set back to before its last start does not start: it would be part of a majority with what
+// it has forgotten. Its data as it was starts, and so does one that was only away.
+func TestDiskSetBackBeforeLastStart(t *testing.T) {
+	t.Parallel()
+	all, b, _ := grown(t)
+	h := all[1]
+	h.down()
+	before := h.snapshot()
+	for i := range 50 {
+		must(t, b.PutMessage(t.Context(), fmt.Sprint("without it ", i), []byte(`1`)))
+	}
+	must(t, h.open()) // it was away, and gets the rest
+	must(t, h.etcd.settle(t.Context(), h.etcd.etcd.Server.LinearizableReadNotify))
+	must(t, b.PutMessage(t.Context(), "agreed", []byte(`1`)))
+	all[0].votes(3)
+	h.down()
+	has, err := h.cluster.Peer.onDisk(h.dir)
+	must(t, err)
+	must(t, h.open())
+	soon(t, "the others know from where it started", func() error {
+		for _, other := range []*host{all[0], all[2]} {
+			list, _, err := h.cluster.Peer.ask(t.Context(), other.address())
+			must(t, err)
+			known := uint64(0)
+			for _, m := range list {
+				if m.PeerURLs[0] == peerURL(h.address()) {
+					known = fromOf(m.Name)
+				}
+			}
+			if known != has.index {
+				return fmt.Errorf("%d, not %d", known, has.index)
+			}
+		}
+		return nil
+	})
+	h.down()
+	now := h.snapshot()
+	h.setBack(before)
+	all[2].down() // one that knows is enough
+	if err := h.open(); err == nil || !strings.Contains(err.Error(), "was set back, or its data is a copy: it ends at entry ") || !strings.Contains(err.Error(), "run `slipway member replace "+h.address()) {
+		t.Fatalf("it starts with what it has forgotten: %v", err)
+	}
+	h.setBack(now)
+	must(t, h.open())
+	must(t, b.PutMessage(t.Context(), "with it", []byte(`1`)))
+	must(t, all[2].open())
+	all[0].votes(3)
+}
+
+// One that was set back to within its last start is ended by the leader that knows what it had, with the same advice.
+func TestDiskSetBackWithinLastStart(t *testing.T) {
+	t.Parallel()
+	all, b, _ := grown(t)
+	a, h := all[0], all[1]
+	must(t, a.etcd.etcd.Server.MoveLeader(t.Context(), uint64(a.etcd.etcd.Server.Leader()), uint64(a.etcd.etcd.Server.MemberID())))
+	h.down()
+	before := h.snapshot()
+	must(t, h.open())
+	for i := range 50 {
+		must(t, b.PutMessage(t.Context(), fmt.Sprint("agreed ", i), []byte(`1`)))
+	}
+	must(t, h.etcd.settle(t.Context(), h.etcd.etcd.Server.LinearizableReadNotify)) // it has them
+	h.down()
+	h.setBack(before)
+	must(t, h.open())
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errors.New("it did not end"))
+	defer cancel()
+	if err := h.UntilStopped(ctx); err == nil || !strings.Contains(err.Error(), "was set back, or its data is a copy") || !strings.Contains(err.Error(), "run `slipway member replace "+h.address()) {
+		t.Errorf("it goes on: %v, %v", err, context.Cause(ctx))
+	}
+}
