@@ -228,7 +228,7 @@ func (e *Engine) isOwnLocked(is site.TermClaim) bool {
 // clusterName names the cluster of this daemon for people.
 func clusterName(id string) string {
 	if id == "" {
-		return "none"
+		return "no cluster"
 	}
 	return "cluster " + id
 }

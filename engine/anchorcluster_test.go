@@ -35,7 +35,7 @@ func TestAnotherClusterActs(t *testing.T) {
 		"another cluster":                {"aa", "bb", nil, "", `a daemon of another cluster acts for this site: "other host" began term 7`},
 		"copied from another cluster":    {"aa", "bb", []string{"another"}, "bb", "in cluster bb, and this daemon is of cluster aa"},
 		"taken over from it":             {"aa", "bb", []string{"another"}, "aa", ""},
-		"one host, copied":               {"", "bb", []string{"another"}, "bb", "in cluster bb, and this daemon is of none"},
+		"one host, copied":               {"", "bb", []string{"another"}, "bb", "in cluster bb, and this daemon is of no cluster"},
 		"the same cluster, set back":     {"aa", "aa", nil, "aa", "another daemon acts for this site"},
 		"one host beside a cluster":      {"", "bb", nil, "", "a daemon of another cluster acts"},
 		"a cluster beside a single host": {"aa", "", nil, "", "another daemon acts for this site"},

@@ -5,22 +5,31 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"go.etcd.io/bbolt"
 	etcdversion "go.etcd.io/etcd/api/v3/version"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
 // A member whose disk was set back, by a snapshot of a virtual machine or an image, has forgotten what it
 // had agreed to. With each start a member therefore publishes, in its name, how much of the log its disk
 // had then. The others keep that, and at its next start it asks them before it takes part.
 //
-// What it got after its last start only etcd's leader of then knows, in memory: as long as that one leads,
-// it has a member that was set back end (isLostLog).
-const fromMark = " from "
+// What it gets after its start it writes into the log every few seconds. etcd lets a member vote as soon as it has
+// started, so it finds that only once it has taken part (keepMark). As long as the member leads that did when it was
+// set back, it finds that sooner (isLostLog).
+const (
+	fromMark = " from "
+	// marksBelow has a key for each member, by its ID, with the last entry of the log that its disk has.
+	marksBelow = "/slipway/members/"
+	markEvery  = 10 * time.Second
+)
 
 // fromOf is how much of the log a member had at its last start, as its name says; 0 if it does not.
 func fromOf(name string) uint64 {
@@ -111,3 +120,55 @@ func (p *Peer) setBack(data string, why error) error {
 // isLostLog reports whether etcd has ended because its leader knows of entries that this member had and
 // does not have any more (raft, raftLog.commitTo).
 func isLostLog(err error) bool { return strings.Contains(err.Error(), "Was the raft log corrupted") }
+
+// keepMark has the member end if it has written before that its disk has more of the log than it had at its start,
+// and from then on writes how much it has.
+func (m *member) keepMark(p *Peer, has diskState, data string, log *slog.Logger) {
+	key := marksBelow + m.etcd.Server.MemberID().String()
+	checked, every := false, time.NewTicker(markEvery)
+	defer every.Stop()
+	for {
+		if !checked {
+			had, err := m.readMark(key)
+			switch {
+			case err != nil:
+				log.Debug("what this member had is not known yet", "err", err)
+			case had > has.index && has.id != 0:
+				m.fail(p.setBack(data, fmt.Errorf("it ended at entry %d of the log when it was started, and had written that it has %d", has.index, had)))
+				return
+			}
+			checked = err == nil
+		}
+		if checked {
+			if err := m.writeMark(key); err != nil {
+				log.Debug("what this member has was not written", "err", err)
+			}
+		}
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+func (m *member) readMark(key string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(m.ctx, changeLimit)
+	defer cancel()
+	got, err := m.client.Get(ctx, key)
+	if err != nil || len(got.Kvs) == 0 {
+		return 0, err
+	}
+	return strconv.ParseUint(string(got.Kvs[0].Value), 10, 64)
+}
+
+// writeMark writes what the disk has for sure: the index is read before the database is written to the disk.
+func (m *member) writeMark(key string) error {
+	ctx, cancel := context.WithTimeout(m.ctx, changeLimit)
+	defer cancel()
+	b := m.etcd.Server.Backend()
+	index, _ := schema.ReadConsistentIndex(b.ReadTx())
+	b.ForceCommit()
+	_, err := m.client.Put(ctx, key, strconv.FormatUint(index, 10))
+	return err
+}

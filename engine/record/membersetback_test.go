@@ -79,7 +79,7 @@ func TestDiskSetBackWithinLastStart(t *testing.T) {
 	t.Parallel()
 	all, b, _ := grown(t)
 	a, h := all[0], all[1]
-	must(t, a.etcd.etcd.Server.MoveLeader(t.Context(), uint64(a.etcd.etcd.Server.Leader()), uint64(a.etcd.etcd.Server.MemberID())))
+	orders(all, a)
 	h.down()
 	before := h.snapshot()
 	must(t, h.open())
@@ -93,6 +93,58 @@ func TestDiskSetBackWithinLastStart(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errors.New("it did not end"))
 	defer cancel()
 	if err := h.UntilStopped(ctx); err == nil || !strings.Contains(err.Error(), "was set back, or its data is a copy") || !strings.Contains(err.Error(), "run `slipway member replace "+h.address()) {
+		t.Errorf("it goes on: %v, %v", err, context.Cause(ctx))
+	}
+}
+
+// orders has one of several hosts order the writes.
+func orders(all []*host, h *host) {
+	h.t.Helper()
+	soon(h.t, "it orders the writes", func() error {
+		for _, other := range all {
+			s, to := other.etcd.etcd.Server, h.etcd.etcd.Server.MemberID()
+			if s.Leader() != s.MemberID() {
+				continue
+			}
+			return s.MoveLeader(h.t.Context(), uint64(s.MemberID()), uint64(to))
+		}
+		return errors.New("none does")
+	})
+}
+
+// One that ordered the writes when it was set back finds, once it has started, that it had written more: no other knows
+// what it had.
+func TestDiskSetBackOfTheOneThatOrders(t *testing.T) {
+	t.Parallel()
+	all, b, _ := grown(t)
+	a, h := all[0], all[1]
+	h.down()
+	before := h.snapshot()
+	had, err := h.cluster.Peer.onDisk(before)
+	must(t, err)
+	must(t, h.open())
+	must(t, h.etcd.settle(t.Context(), h.etcd.etcd.Server.LinearizableReadNotify))
+	orders(all, h)
+	for i := range 50 {
+		must(t, b.PutMessage(t.Context(), fmt.Sprint("agreed ", i), []byte(`1`)))
+	}
+	soon(t, "it has written how much it has", func() error {
+		is, err := a.etcd.readMark(marksBelow + h.etcd.etcd.Server.MemberID().String())
+		if err != nil || is < had.index+50 {
+			return fmt.Errorf("%d after %d: %w", is, had.index, err)
+		}
+		return nil
+	})
+	h.down()
+	soon(t, "another one orders", func() error { return b.PutMessage(t.Context(), "without it", []byte(`1`)) })
+	two := []*host{a, all[2]}
+	orders(two, a) // it hands that over when it ends, and the one after it knows what it had; the next one does not
+	orders(two, all[2])
+	h.setBack(before)
+	must(t, h.open())
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errors.New("it did not end"))
+	defer cancel()
+	if err := h.UntilStopped(ctx); err == nil || !strings.Contains(err.Error(), "and had written that it has") || !strings.Contains(err.Error(), "run `slipway member replace "+h.address()) {
 		t.Errorf("it goes on: %v, %v", err, context.Cause(ctx))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,10 +152,14 @@ func kinds(all []Member) (daemons, witnesses int) {
 }
 
 func (s *Store) remove(ctx context.Context, m Member) error {
-	return patient(ctx, func() error {
+	err := patient(ctx, func() error {
 		_, err := s.etcd.client.MemberRemove(ctx, m.id)
 		return err
 	})
+	if err == nil {
+		_, _ = s.etcd.client.Delete(ctx, marksBelow+strconv.FormatUint(m.id, 16)) // nobody reads it any more
+	}
+	return err
 }
 
 // patient repeats a change that etcd refuses because members are not connected: it wants that for 5

@@ -96,6 +96,7 @@ func hasMember(dir string) bool {
 func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	p := opts.Cluster.Peer
 	cfg := p.config(s.memberDir(), opts)
+	var has diskState
 	switch {
 	case opts.found:
 		cfg.ClusterState, cfg.InitialCluster, cfg.InitialClusterToken = embed.ClusterStateFlagNew, p.name()+"="+peerURL(p.Address), rand.Text()
@@ -103,8 +104,8 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 		if err := guarded(func() error { return checkFiles(s.memberDir()) }); err != nil {
 			return nil, p.broken(err, s.memberDir())
 		}
-		has, err := p.onDisk(s.dir)
-		if err != nil { // etcd says itself what is wrong with its database
+		var err error
+		if has, err = p.onDisk(s.dir); err != nil { // etcd says itself what is wrong with its database
 			opts.Log.Warn("whether the disk was set back is not known", "err", err)
 		}
 		if err := cmp.Or(p.checkEtcd(has, s.memberDir()), p.checkSetBack(ctx, has, s.dir, s.memberDir())); err != nil {
@@ -141,6 +142,7 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	context.AfterFunc(m.ctx, m.silence)
 	go m.watchRemoval(p.Address, s.memberDir())
 	go m.tend(p, s.memberDir(), opts.Log)
+	go m.keepMark(p, has, s.memberDir(), opts.Log)
 	return m, nil
 }
 
