@@ -166,9 +166,26 @@ func (m *member) readMark(key string) (uint64, error) {
 func (m *member) writeMark(key string) error {
 	ctx, cancel := context.WithTimeout(m.ctx, changeLimit)
 	defer cancel()
-	b := m.etcd.Server.Backend()
-	index, _ := schema.ReadConsistentIndex(b.ReadTx())
-	b.ForceCommit()
+	var index uint64
+	if err := m.whileOpen(func() error {
+		b := m.etcd.Server.Backend()
+		index, _ = schema.ReadConsistentIndex(b.ReadTx())
+		b.ForceCommit()
+		return nil
+	}); err != nil {
+		return err
+	}
 	_, err := m.client.Put(ctx, key, strconv.FormatUint(index, 10))
 	return err
+}
+
+// whileOpen runs what uses the database itself. etcd may be closing it, and using a closed one panics.
+func (m *member) whileOpen(use func() error) error {
+	if m.ending.Load() {
+		return errClosed
+	}
+	if err := guarded(use); err != nil {
+		return fmt.Errorf("use the database: %w", err)
+	}
+	return nil
 }

@@ -148,3 +148,18 @@ func TestDiskSetBackOfTheOneThatOrders(t *testing.T) {
 		t.Errorf("it goes on: %v, %v", err, context.Cause(ctx))
 	}
 }
+
+// A member that is closed while it writes how much it has ends nothing else.
+func TestMarkOfClosedMember(t *testing.T) {
+	t.Parallel()
+	h := hosts(t, 1)[0]
+	must(t, h.open())
+	must(t, h.etcd.serves(t.Context()))
+	m := h.etcd
+	must(t, m.writeMark(marksBelow+"test"))
+	h.down()
+	m.ending.Store(false) // as if it had looked before
+	if err := m.writeMark(marksBelow + "test"); err == nil {
+		t.Error("it wrote into a closed member")
+	}
+}

@@ -27,7 +27,9 @@ func (m *member) tend(p *Peer, dir string, log *slog.Logger) {
 		if err := m.promote(p); err != nil {
 			log.Warn("a member was not promoted", "err", err)
 		}
-		room.tend(p)
+		if err := m.whileOpen(func() error { room.tend(p); return nil }); err != nil {
+			log.Debug("no room was given back", "err", err)
+		}
 		told = m.reportOthers(p, dir, told, log)
 	}
 }
