@@ -190,7 +190,7 @@ func (w *follower) note(l record.Leader, log *slog.Logger) {
 	w.mu.Unlock()
 	switch {
 	case l.Trouble != nil && (before.Trouble == nil || before.Trouble.Error() != l.Trouble.Error()):
-		log.Warn("who leads the site is not known", "site", w.site, "err", l.Trouble)
+		log.Warn("who leads the site is not known, or this daemon cannot lead it", "site", w.site, "err", l.Trouble)
 	case l.Trouble == nil && l.Term != 0 && (l.Term != before.Term || before.Trouble != nil):
 		log.Info("another controller leads the site", "site", w.site, "leader", l.Holder, "term", l.Term, "released", l.Released)
 	}
