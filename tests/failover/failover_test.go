@@ -19,8 +19,9 @@ import (
 	"github.com/slipway-gitops/slipway/tests/lab"
 )
 
-// longest is how long a site may be without a controller that acts: after a kill, and after all else.
-const longestKill, longest = 15 * time.Second, 20 * time.Second
+// longest is how long a site may be without a leader, and longestIdle without a change of a machine: that depends on
+// what else the processors do, so it is only a bound for what hangs. The judge prints how long it was.
+const longest, longestIdle = 15 * time.Second, time.Minute
 
 // Two daemons and a witness keep a site through faults of the host that leads, drawn by a seed, while machines are
 // installed again and again. No machine is asked for a change by a daemon whose term has ended, or installed twice
@@ -56,7 +57,7 @@ func TestProveControllersUnderFaults(t *testing.T) {
 		m.collect()
 	}
 	h := w.history()
-	if dir := os.Getenv("SLIPWAY_KEEP"); dir != "" {
+	if dir := os.Getenv(keep); dir != "" {
 		check(t, h.Save(dir))
 	}
 	v := judge.Judge(h)
@@ -255,8 +256,8 @@ func (w *world) holds(v judge.Verdict, faults int) {
 		w.t.Errorf("%d approvals were used for nothing in %d faults", v.UsedForNothing, faults)
 	}
 	for _, x := range v.Takeovers {
-		if x.Wrote > longest || x.Fault == "kill" && x.Wrote > longestKill {
-			w.t.Errorf("%s after the fault %s a machine was changed", x.Wrote, x.Fault)
+		if x.Led > longest || x.Wrote > longestIdle {
+			w.t.Errorf("%s after the fault %s another daemon led, and %s after it a machine was changed", x.Led, x.Fault, x.Wrote)
 		}
 	}
 	installed := 0

@@ -28,6 +28,8 @@ const (
 	password     = "failover"
 	statusBranch = "slipway/status/town"
 	patience     = 3 * time.Minute
+	// keep is the variable that names a folder for the history and the logs of a test.
+	keep = "SLIPWAY_KEEP"
 )
 
 // names are the machines: those that are installed again and again, and those of which other things change.
@@ -106,6 +108,9 @@ func (w *world) git(args ...string) string {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), program: os.Getenv(insideNetwork), generation: 1, order: []string{"Hdd", "Pxe"}, power: "on", writes: map[place]judge.Write{}}
+	if dir := os.Getenv(keep); dir != "" {
+		t.Cleanup(func() { check(t, run("cp "+w.path("a.log")+" "+w.path("b.log")+" "+w.path("c.log")+" "+dir)) })
+	}
 	layNetwork(t)
 	w.startFleet()
 	w.write("cred/bmc", "hosts: "+machines+"\nuse: redfish\nports: 1024-65535\nusername: admin\n\n"+password+"\n")
