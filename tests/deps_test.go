@@ -116,6 +116,8 @@ var rules = []struct{ importer, may string }{
 	{"tests/ramdisk/media", "sinks/agent/ramdisk"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
+	{"tests/failover/judge", ""},
+	{"tests/failover", "tests/failover/judge"},
 	{"tests/mutate", ""},
 	{"tests/oracle", "engine/site"},
 	{"tests/e2e", "*"},

@@ -129,6 +129,7 @@ func (m *member) stop() {
 	m.w.t.Helper()
 	m.held = true
 	check(m.w.t, m.signal(syscall.SIGTERM))
+	check(m.w.t, m.signal(syscall.SIGCONT))
 	select {
 	case <-m.ended:
 	case <-time.After(30 * time.Second):

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // insideNetwork says that the test is in its own network and mounts, and where the program is that it runs.
@@ -38,7 +39,7 @@ func inOwnNetwork(t *testing.T) bool {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=12h")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+timeLeft(t).String())
 	cmd.Env = append(os.Environ(), insideNetwork+"="+program)
 	// Unshare makes the mounts private, which Cloneflags does not. All of it is gone with the process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -47,6 +48,14 @@ func inOwnNetwork(t *testing.T) bool {
 		t.Error(err)
 	}
 	return false
+}
+
+// timeLeft is how long the test may still take.
+func timeLeft(t *testing.T) time.Duration {
+	if end, limited := t.Deadline(); limited {
+		return time.Until(end)
+	}
+	return 12 * time.Hour
 }
 
 // run runs a program.
