@@ -6,22 +6,43 @@ import (
 	"time"
 )
 
-// starts finds the starts of installations: resets that were accepted while a medium is in the drive. From then on
-// the disk is written. A machine is switched off before, and its medium is taken out before its own system starts.
-func (c *court) starts() map[string][]Call {
-	all, inserted := map[string][]Call{}, map[string]bool{}
+// start is a request that boots a machine from the medium in its drive. From then on the disk is written. A machine is
+// switched off before, and its medium is taken out before its own system starts.
+type start struct {
+	Call
+	inserted Call // the request that put the medium in
+	off      Call // the last one that cut the power; zero for none
+}
+
+// boots are the kinds of resets after which a machine boots (DSP2046, ResetType).
+var boots = []string{"On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle", "FullPowerCycle"}
+
+// starts finds the starts of installations.
+func (c *court) starts() map[string][]start {
+	all, inserted, off := map[string][]start{}, map[string]Call{}, map[string]Call{}
 	for _, x := range c.byArrival() {
 		switch m := x.Machine; {
 		case !x.isAccepted() || x.Method != "POST":
 		case strings.HasSuffix(x.Path, ".InsertMedia"):
-			inserted[m] = true
+			inserted[m] = x
 		case strings.HasSuffix(x.Path, ".EjectMedia"):
-			inserted[m] = false
-		case strings.HasSuffix(x.Path, "ComputerSystem.Reset") && inserted[m]:
-			all[m] = append(all[m], x)
+			delete(inserted, m)
+		case !strings.HasSuffix(x.Path, "ComputerSystem.Reset"):
+		case x.Reset == "ForceOff":
+			off[m] = x
+		case slices.Contains(boots, x.Reset) && !inserted[m].When.IsZero():
+			all[m] = append(all[m], start{x, inserted[m], off[m]})
 		}
 	}
 	return all
+}
+
+// continues reports whether a start continues an installation that an earlier controller began, and is no second one: the
+// medium that it began with went with its host, so a later controller cut the power, and put in one of its own.
+func (c *court) continues(before, now start) bool {
+	i, j := c.indexAt(before.When), c.indexAt(now.When)
+	return i >= 0 && j > i && c.terms[i].holder != c.terms[j].holder &&
+		now.off.When.After(before.When) && now.inserted.When.After(now.off.When) && now.inserted.host() == now.host()
 }
 
 func (c *court) byArrival() []Call {

@@ -31,6 +31,7 @@ type Call struct {
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Status  int       `json:"status"`
+	Reset   string    `json:"reset"` // the ResetType that is asked for
 }
 
 // Write is a write of a key of the records.

@@ -49,13 +49,16 @@ func logsIn(all ...session) Write {
 const id = "/redfish/v1/" + sessions + "/"
 
 func call(seconds float64, host, method, path string, status int) Call {
-	return Call{at(seconds), host + ":40000", "m1", method, "/redfish/v1/" + path, status}
+	path, kind, _ := strings.Cut(path, " ")
+	return Call{at(seconds), host + ":40000", "m1", method, "/redfish/v1/" + path, status, kind}
 }
 
 const (
 	insert   = "Managers/1/VirtualMedia/1/Actions/VirtualMedia.InsertMedia"
 	eject    = "Managers/1/VirtualMedia/1/Actions/VirtualMedia.EjectMedia"
-	reset    = "Systems/1/Actions/ComputerSystem.Reset"
+	reset    = "Systems/1/Actions/ComputerSystem.Reset On"
+	cut      = "Systems/1/Actions/ComputerSystem.Reset ForceOff"
+	shutdown = "Systems/1/Actions/ComputerSystem.Reset GracefulShutdown"
 	sessions = "SessionService/Sessions"
 )
 
@@ -122,6 +125,16 @@ func TestBadHistories(t *testing.T) {
 		{"a start by a late request", "for one approval (set-1)", func(h *History) {
 			h.Calls = append(h.Calls, call(33, b, "POST", insert, 204), call(34.5, b, "POST", reset, 204))
 		}},
+		{"a start again by the same controller", "for one approval (set-2)", func(h *History) {
+			h.Calls = append(h.Calls, call(39, b, "POST", cut, 204), call(39.5, b, "POST", insert, 204), call(40, b, "POST", reset, 204))
+		}},
+		{"a start again without cutting the power", "for one approval (set-1)", func(h *History) {
+			h.Calls = append(h.Calls, call(34.1, b, "POST", insert, 204), call(34.5, b, "POST", reset, 204))
+		}},
+		{"a start again from the old medium", "for one approval (set-1)", func(h *History) {
+			h.Calls = slices.DeleteFunc(h.Calls, func(x Call) bool { return x.When == at(9) || x.When == at(10) })
+			h.Calls = append(h.Calls, call(34.1, b, "POST", cut, 204), call(34.5, b, "POST", reset, 204))
+		}},
 		{"a start without an approval", "no approval was used for it", func(h *History) {
 			h.Calls = append(h.Calls, call(2.5, a, "POST", insert, 204), call(2.6, a, "POST", reset, 204))
 		}},
@@ -164,6 +177,17 @@ func TestBadHistories(t *testing.T) {
 		if v := Judge(h); !slices.ContainsFunc(v.Broken, func(x string) bool { return strings.Contains(x, c.want) }) {
 			t.Errorf("%s: found %q, want %q", c.name, v.Broken, c.want)
 		}
+	}
+}
+
+// A controller continues an installation whose medium was lost with another host: it cuts the power, and puts in its
+// own. A machine that is shut down with a medium in its drive is not installed by that.
+func TestContinuedInstallation(t *testing.T) {
+	h := good()
+	h.Calls = slices.DeleteFunc(h.Calls, func(x Call) bool { return x.When == at(9) || x.When == at(10) })
+	h.Calls = append(h.Calls, call(34.1, b, "POST", shutdown, 204), call(34.2, b, "POST", cut, 204), call(34.3, b, "POST", insert, 204), call(34.5, b, "POST", reset, 204))
+	if v := Judge(h); len(v.Broken) > 0 || v.Continued != 1 || v.Installations != 3 {
+		t.Errorf("found %q in %+v", v.Broken, v)
 	}
 }
 

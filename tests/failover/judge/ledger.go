@@ -100,19 +100,21 @@ func (c *court) checkInstallations() {
 			}
 		}
 		c.verdict.Installations += len(all[machine])
-		c.verdict.UsedForNothing += max(0, used-len(all[machine]))
-		by := map[*approval]Call{}
+		by := map[*approval]start{}
 		for _, s := range all[machine] {
 			a := c.approvalAt(machine, s.When)
 			switch before, again := by[a]; {
 			case a == nil:
 				c.broken("%s was installed at %s by %s, and no approval was used for it", machine, clock(s.When), s.host())
+			case again && c.continues(before, s):
+				c.verdict.Continued++
 			case again:
 				c.broken("%s was installed at %s by %s and at %s by %s, for one approval (%s)", machine, clock(before.When), before.host(), clock(s.When), s.host(), a.set)
 			}
 			by[a] = s
-			c.checkFence(s)
+			c.checkFence(s.Call)
 		}
+		c.verdict.UsedForNothing += used - len(by)
 	}
 }
 

@@ -14,8 +14,8 @@ const most = 40
 // and what was broken.
 func (v Verdict) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "judged: %d terms, %d changes of machines, %d installations, %d approvals (%d used for nothing), %d updates of the status branch\n",
-		v.Terms, v.Changes, v.Installations, v.Approvals, v.UsedForNothing, v.StatusCommits)
+	fmt.Fprintf(&s, "judged: %d terms, %d changes of machines, %d starts of installations (%d continued), %d approvals (%d used for nothing), %d updates of the status branch\n",
+		v.Terms, v.Changes, v.Installations, v.Continued, v.Approvals, v.UsedForNothing, v.StatusCommits)
 	kinds := map[string][]Takeover{}
 	var names []string
 	for _, t := range v.Takeovers {
