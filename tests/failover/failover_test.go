@@ -132,7 +132,7 @@ func (w *world) happens(f string, dice *rand.Rand) {
 		victim = w.others(l)[dice.IntN(2)]
 	}
 	takes := !slices.Contains(noTakeover, f)
-	var changed atomic.Bool // by another host since the fault
+	var changed atomic.Bool // by another process since the fault
 	var once sync.Once
 	struck := make(chan error, 1)
 	n := 1 + dice.IntN(150)
@@ -157,8 +157,8 @@ func (w *world) happens(f string, dice *rand.Rand) {
 			return false
 		}
 	})
-	w.fleet.Watch(func(_ int, c lab.Call) {
-		if c.Write() && c.Status/100 == 2 && (!takes || !strings.HasPrefix(c.Source, victim.host+":") || victim.cmd.ProcessState != nil) {
+	w.fleet.Watch(func(_ int, c lab.Call) { // the host that was struck may lead again
+		if c.Write() && c.Status/100 == 2 && (!takes || !strings.HasPrefix(c.Source, victim.host+":") || f == "kill") {
 			changed.Store(true)
 		}
 	})

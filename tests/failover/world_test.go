@@ -28,7 +28,7 @@ const (
 	password     = "failover"
 	statusBranch = "slipway/status/town"
 	// patience is longer than a machine is waited for whose installer lost the daemon that served its image.
-	patience = 8 * time.Minute
+	patience = 6 * time.Minute
 	// keep is the variable that names a folder for the history and the logs of a test.
 	keep = "SLIPWAY_KEEP"
 )
