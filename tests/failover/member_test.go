@@ -166,12 +166,14 @@ func (m *member) approves(ctx context.Context) {
 			continue
 		}
 		asked, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err = m.ask.Do(asked, "", site.Order{Verb: site.VerbApprove, Digest: r.Status.Approve, By: "a person"})
+		answer, err := m.ask.Do(asked, "", site.Order{Verb: site.VerbApprove, Digest: r.Status.Approve, By: "a person"})
 		cancel()
 		if err == nil {
 			var nodes []string
 			for _, l := range r.Status.Waiting {
-				nodes = append(nodes, l.Node)
+				if strings.Contains(answer, l.Node+" (") { // the set may have become smaller meanwhile
+					nodes = append(nodes, l.Node)
+				}
 			}
 			m.w.note(judge.Event{At: time.Now(), Kind: judge.Approved, Set: r.Status.Approve, Nodes: nodes})
 		}

@@ -10,8 +10,8 @@ import (
 // switched off before, and its medium is taken out before its own system starts.
 type start struct {
 	Call
-	inserted Call // the request that put the medium in
-	off      Call // the last one that cut the power; zero for none
+	inserted Call      // the request that put the medium in
+	own      time.Time // when the machine last booted without a medium; zero for never
 }
 
 // boots are the kinds of resets after which a machine boots (DSP2046, ResetType).
@@ -19,7 +19,7 @@ var boots = []string{"On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerC
 
 // starts finds the starts of installations.
 func (c *court) starts() map[string][]start {
-	all, inserted, off := map[string][]start{}, map[string]Call{}, map[string]Call{}
+	all, inserted, own := map[string][]start{}, map[string]Call{}, map[string]time.Time{}
 	for _, x := range c.byArrival() {
 		switch m := x.Machine; {
 		case !x.isAccepted() || x.Method != "POST":
@@ -27,22 +27,22 @@ func (c *court) starts() map[string][]start {
 			inserted[m] = x
 		case strings.HasSuffix(x.Path, ".EjectMedia"):
 			delete(inserted, m)
-		case !strings.HasSuffix(x.Path, "ComputerSystem.Reset"):
-		case x.Reset == "ForceOff":
-			off[m] = x
-		case slices.Contains(boots, x.Reset) && !inserted[m].When.IsZero():
-			all[m] = append(all[m], start{x, inserted[m], off[m]})
+		case !strings.HasSuffix(x.Path, "ComputerSystem.Reset") || !slices.Contains(boots, x.Reset):
+		case inserted[m].When.IsZero():
+			own[m] = x.When
+		default:
+			all[m] = append(all[m], start{x, inserted[m], own[m]})
 		}
 	}
 	return all
 }
 
-// continues reports whether a start continues an installation that an earlier controller began, and is no second one: the
-// medium that it began with went with its host, so a later controller cut the power, and put in one of its own.
+// continues reports whether a start repeats one of an earlier controller, and loses nothing: that one was lost before it
+// recorded how far it was, the later one put in a medium of its own, and the machine was not started from its disk since.
 func (c *court) continues(before, now start) bool {
 	i, j := c.indexAt(before.When), c.indexAt(now.When)
 	return i >= 0 && j > i && c.terms[i].holder != c.terms[j].holder &&
-		now.off.When.After(before.When) && now.inserted.When.After(now.off.When) && now.inserted.host() == now.host()
+		now.inserted.When.After(before.When) && now.inserted.host() == now.host() && !now.own.After(before.When)
 }
 
 func (c *court) byArrival() []Call {

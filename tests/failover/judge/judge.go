@@ -20,7 +20,7 @@ const (
 // Verdict is what the judge found. Without anything in Broken, all promises were kept.
 type Verdict struct {
 	Broken []string
-	// How much was looked at. Installations are their starts, and Continued how many of these went on with one that an
+	// How much was looked at. Installations are their starts, and Continued how many of these repeated one that an
 	// earlier controller had begun. UsedForNothing are approvals that were used, and nothing was started.
 	Terms, Changes, Installations, Continued, Approvals, UsedForNothing, StatusCommits int
 	// Takeovers are those after the faults of a controller that led.
@@ -39,7 +39,7 @@ type Takeover struct {
 //
 //   - no request that changes a machine is accepted from a controller before its term or after it;
 //   - an installation is started at most once for each approval that was used, and never without one; a later controller
-//     may continue it with a medium of its own, after it cut the power;
+//     may repeat the start with a medium of its own while the machine was not started from its disk since;
 //   - after a term that was not ended in order, no installation is started before the session of its
 //     controller was ended on the machine or its last write must have taken effect;
 //   - an approval that a daemon confirmed is recorded, and it is there until it was used;

@@ -128,7 +128,7 @@ func TestBadHistories(t *testing.T) {
 		{"a start again by the same controller", "for one approval (set-2)", func(h *History) {
 			h.Calls = append(h.Calls, call(39, b, "POST", cut, 204), call(39.5, b, "POST", insert, 204), call(40, b, "POST", reset, 204))
 		}},
-		{"a start again without cutting the power", "for one approval (set-1)", func(h *History) {
+		{"a start again after its system was started", "for one approval (set-1)", func(h *History) {
 			h.Calls = append(h.Calls, call(34.1, b, "POST", insert, 204), call(34.5, b, "POST", reset, 204))
 		}},
 		{"a start again from the old medium", "for one approval (set-1)", func(h *History) {
@@ -180,7 +180,7 @@ func TestBadHistories(t *testing.T) {
 	}
 }
 
-// A controller continues an installation whose medium was lost with another host: it cuts the power, and puts in its
+// A controller continues an installation whose medium was lost with another host: it puts in its
 // own. A machine that is shut down with a medium in its drive is not installed by that.
 func TestContinuedInstallation(t *testing.T) {
 	h := good()
