@@ -9,7 +9,7 @@ GO := go
 # make lint vets all packages.
 TEST := $(GO) test $(if $(CI),-count=1) -vet=off -timeout 15m
 
-.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-pr bench-web clean
+.PHONY: help build packages setup demo demo-libvirt demo-install test race lint prove mutate bench-engine bench-design bench-git bench-redfish bench-libvirt bench-configure bench-install bench-ha bench-pr bench-web clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -123,6 +123,9 @@ bench-install: build ## serving, DHCP, a storm of boots and writing images, besi
 
 bench-web: ## the page of a site of 10,000 nodes: how long it takes, and what open pages cost
 	@$(GO) test ./engine/web -run '^$$' -bench '^Benchmark(FirstPage|OpenPages)$$' -benchtime 1x | grep '^bench:'
+
+bench-ha: build ## how soon another host leads, and what three members cost over one host (QUICK=1 for a small site)
+	@$(GO) run ./tests/bench/ha $(if $(ONLY),-only $(ONLY)) $(if $(QUICK),-quick)
 
 bench-pr: build ## how soon a push to a pull request is commented on
 	@$(GO) run ./tests/bench/pr

@@ -117,6 +117,8 @@ var rules = []struct{ importer, may string }{
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
 	{"tests/terms", "engine/record engine/driver"},
+	{"tests/failover/judge", ""},
+	{"tests/failover", "tests/failover/judge"},
 	{"tests/mutate", ""},
 	{"tests/oracle", "engine/site"},
 	{"tests/e2e", "*"},

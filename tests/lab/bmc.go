@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,7 +136,7 @@ func (m *Machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := m.count(c)
 	while, wait := r.Context(), m.fleet.config.Latency.GET
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		receive(r)
+		c.Reset = receive(r)
 		while, wait = m.fleet.ctx, m.fleet.config.Latency.Write
 	}
 	m.fleet.calls.arrived(n, c)
@@ -185,13 +186,18 @@ func (m *Machine) hindered(f Fault, w http.ResponseWriter, r *http.Request) http
 
 // receive takes in a request that asks for a change. What a BMC has received
 // it carries out, whether or not the client stays for the answer; what broke
-// off on the way it drops.
-func receive(r *http.Request) {
+// off on the way it drops. It returns the ResetType that is asked for.
+func receive(r *http.Request) (reset string) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	var asks struct{ ResetType string }
+	if json.Unmarshal(body, &asks) != nil {
+		return "" // the resource says what is wrong with it
+	}
+	return asks.ResetType
 }
 
 // count counts a call, and gives its number.

@@ -18,6 +18,8 @@ type Call struct {
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
 	Status  int       `json:"status"` // 0 when there was no answer
+	// Reset is the ResetType that the body asks for.
+	Reset string `json:"reset,omitempty"`
 }
 
 // Write says whether the call asked for a change of the machine; logging in

@@ -35,6 +35,9 @@ type Config struct {
 	// LaxMedia has BMCs take any URL of an image, and find out at boot that it
 	// leads nowhere. Without it they read of the image first, as most real ones do.
 	LaxMedia bool `json:"laxMedia,omitempty"`
+	// OwnNetwork lets machines and the image server have any address: the process is in a network
+	// namespace of its own, which traffic does not leave. Without it all addresses are loopback ones.
+	OwnNetwork bool `json:"-"`
 	// Folder holds a folder with the drives of each real machine. Without it they are removed
 	// at the end.
 	Folder string `json:"folder,omitempty"`
@@ -197,7 +200,7 @@ func (c Config) check() error {
 	if c.Speed < 0 || c.Latency.Jitter < 0 || c.Latency.Jitter > 1 {
 		errs = append(errs, fmt.Errorf("speed %v and jitter %v: a speed is above 0, a jitter from 0 to 1", c.Speed, c.Latency.Jitter))
 	}
-	if c.ImageAddr != "" && !loopback(c.ImageAddr) {
+	if c.ImageAddr != "" && !c.OwnNetwork && !loopback(c.ImageAddr) {
 		errs = append(errs, fmt.Errorf("the image server's address %q is not a loopback address, 127.x.y.z", c.ImageAddr))
 	}
 	for _, i := range c.Images {
@@ -207,7 +210,7 @@ func (c Config) check() error {
 	}
 	seen := map[string]bool{}
 	for _, m := range c.Machines {
-		if err := errors.Join(m.check(seen), c.checkEnclosure(m)); err != nil {
+		if err := errors.Join(m.check(seen, c.OwnNetwork), c.checkEnclosure(m)); err != nil {
 			errs = append(errs, fmt.Errorf("machine %q: %w", m.Name, err))
 		}
 	}
@@ -244,8 +247,8 @@ func (c Config) checkEnclosure(m MachineConfig) error {
 }
 
 // check says what is wrong with a machine; seen are the names and addresses
-// that are taken.
-func (c MachineConfig) check(seen map[string]bool) error {
+// that are taken, and anywhere lets them be other than loopback ones.
+func (c MachineConfig) check(seen map[string]bool, anywhere bool) error {
 	take := func(what string) bool { taken := seen[what]; seen[what] = true; return !taken }
 	for _, t := range c.BootOrder {
 		if !slices.Contains(bootTargets, t) {
@@ -260,9 +263,9 @@ func (c MachineConfig) check(seen map[string]bool) error {
 	switch {
 	case c.Name == "" || !take("name "+c.Name):
 		return errors.New("a name is needed, once")
-	case c.Behind == "" && (!loopback(c.BMCAddr) || !take("bmc "+c.BMCAddr)):
+	case c.Behind == "" && (!anywhere && !loopback(c.BMCAddr) || !take("bmc "+c.BMCAddr)):
 		return fmt.Errorf("the BMC address %q is not a loopback address, 127.x.y.z, of its own", c.BMCAddr)
-	case c.OSAddr != "" && (!loopback(c.OSAddr) || !take("os "+c.OSAddr)):
+	case c.OSAddr != "" && (!anywhere && !loopback(c.OSAddr) || !take("os "+c.OSAddr)):
 		return fmt.Errorf("the OS address %q is not a loopback address, 127.x.y.z, of its own", c.OSAddr)
 	case c.Capture != "" && c.Personality != "":
 		return errors.New("a machine has a personality or is made from a capture, not both")

@@ -102,3 +102,15 @@ func FuzzReadConfig(f *testing.F) {
 		built.Close()
 	})
 }
+
+// Only a process that says that it is in a network of its own may have other addresses than loopback ones.
+func TestOwnNetwork(t *testing.T) {
+	text := strings.Replace(fleet, "127.71.0.1", "10.0.0.1", 1)
+	if _, err := lab.ReadConfig(strings.NewReader(text), lab.Config{OwnNetwork: true}); err != nil {
+		t.Error(err)
+	}
+	text = strings.Replace(text, `"seed"`, `"ownNetwork": true, "seed"`, 1)
+	if _, err := lab.ReadConfig(strings.NewReader(text), lab.Config{}); err == nil {
+		t.Error("a file lets a fleet listen anywhere")
+	}
+}

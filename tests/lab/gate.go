@@ -17,23 +17,30 @@ import (
 )
 
 // listen opens a port for all loopback addresses at once: the socket is bound
-// to the loopback interface, so nothing can come from outside.
+// to the loopback interface, so nothing can come from outside. In a network of its own
+// it is open to all of that.
 func (f *Fleet) listen(port int) (net.Listener, int, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		if cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "lo") }); cerr != nil {
-			return cerr
-		}
-		if err != nil {
-			return fmt.Errorf("bind to the loopback interface: %w", err)
-		}
-		return nil
-	}}
+	lc := net.ListenConfig{}
+	if !f.config.OwnNetwork {
+		lc.Control = toLoopback
+	}
 	l, err := lc.Listen(f.ctx, "tcp4", fmt.Sprintf("0.0.0.0:%d", port))
 	if err != nil {
 		return nil, 0, err
 	}
 	return l, l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// toLoopback binds a socket to the loopback interface.
+func toLoopback(_, _ string, c syscall.RawConn) error {
+	var err error
+	if cerr := c.Control(func(fd uintptr) { err = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "lo") }); cerr != nil {
+		return cerr
+	}
+	if err != nil {
+		return fmt.Errorf("bind to the loopback interface: %w", err)
+	}
+	return nil
 }
 
 // gate is the listener behind which the machines' BMCs are, or their systems:

@@ -215,7 +215,7 @@ func TestCallLog(t *testing.T) {
 	if len(calls) != 5 || f.CallCount() != 5 || f.FirstCall() != calls[0].When {
 		t.Fatalf("calls are %+v", calls)
 	}
-	want := lab.Call{When: calls[3].When, Source: calls[0].Source, Machine: "n1", Method: "POST", Path: resetURI, Status: http.StatusNoContent}
+	want := lab.Call{When: calls[3].When, Source: calls[0].Source, Machine: "n1", Method: "POST", Path: resetURI, Status: http.StatusNoContent, Reset: "On"}
 	if calls[3] != want || !strings.HasPrefix(want.Source, "127.") || calls[2].Status != 404 {
 		t.Errorf("calls are %+v", calls)
 	}

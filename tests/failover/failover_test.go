@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/failover/judge"
+	"github.com/slipway-gitops/slipway/tests/lab"
+)
+
+// longest is how long a site may be without a leader, and longestIdle without a change of a machine: that depends on
+// what else the processors do, so it is only a bound for what hangs. The judge prints how long it was.
+const longest, longestIdle = 15 * time.Second, time.Minute
+
+// Two daemons and a witness keep a site through faults of the host that leads, drawn by a seed, while machines are
+// installed again and again. No machine is asked for a change by a daemon whose term has ended, or installed twice
+// for one approval, and nothing that was confirmed is lost. That is for package judge to decide.
+//
+// With SLIPWAY_PROVE set there are 30 faults of each kind, otherwise SLIPWAY_FAULTS of them. SLIPWAY_SEED draws
+// them. SLIPWAY_KEEP names a folder for the history, which the command beside this test judges too.
+func TestProveControllersUnderFaults(t *testing.T) {
+	schedule, dice := drawn()
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := newWorld(t)
+	persons, leave := context.WithCancel(t.Context())
+	var there sync.WaitGroup
+	for _, m := range w.members[:2] {
+		there.Go(func() { m.approves(persons) })
+	}
+	happened := 0
+	defer func() { // also after a wait that was too long
+		leave()
+		there.Wait()
+		w.judges(happened)
+	}()
+	w.settle()
+	for i, f := range schedule {
+		if timeLeft(t) < patience+time.Minute {
+			t.Logf("only %d of %d faults: there is no more time", i, len(schedule))
+			break
+		}
+		began := time.Now()
+		happened++
+		w.happens(f, dice)
+		w.settle()
+		t.Logf("fault %d of %d, %s: all is well again after %s", i+1, len(schedule), f, time.Since(began).Round(100*time.Millisecond))
+	}
+}
+
+// judges stops all members, the leader last, and has the judge look at what they have done.
+func (w *world) judges(faults int) {
+	w.t.Helper()
+	l, s := w.leader()
+	for _, m := range append(slices.DeleteFunc(slices.Clone(w.members), func(m *member) bool { return m == l || m.dead() }), l) {
+		if m != nil {
+			m.stop()
+		}
+	}
+	for _, m := range w.members {
+		m.collect()
+	}
+	h := w.history()
+	if dir := os.Getenv(keep); dir != "" {
+		check(w.t, h.Save(dir))
+	}
+	v := judge.Judge(h)
+	w.t.Logf("term %d\n%s", s.Term, v)
+	w.holds(v, faults)
+	if !w.t.Failed() {
+		fmt.Printf("prove: failover %d ok\n", faults)
+	}
+}
+
+// drawn is the schedule of faults.
+func drawn() (schedule []string, dice *rand.Rand) {
+	n, seed := 1, uint64(1)
+	if os.Getenv("SLIPWAY_PROVE") != "" {
+		n = 30
+	}
+	if x, err := strconv.Atoi(os.Getenv("SLIPWAY_FAULTS")); err == nil {
+		n = x
+	}
+	if x, err := strconv.ParseUint(os.Getenv("SLIPWAY_SEED"), 10, 64); err == nil {
+		seed = x
+	}
+	for i := range n {
+		schedule = append(schedule, "kill", "pause", partitions[(uint64(i)+seed)%uint64(len(partitions))])
+		if i%6 == 0 {
+			schedule = append(schedule, "full disk")
+		}
+		if i%6 == 1 {
+			schedule = append(schedule, "bystander")
+		}
+	}
+	dice = rand.New(rand.NewPCG(seed, 11))
+	dice.Shuffle(len(schedule), func(i, j int) { schedule[i], schedule[j] = schedule[j], schedule[i] })
+	return schedule, dice
+}
+
+// The partitions: the leader from all, from the other members in both directions or in one of them, and from the
+// machines. What is lost in one direction is lost without a word.
+var partitions = []string{"cut off", "no members", "unheard", "deaf", "no machines"}
+
+// noTakeover are the faults after which the leader may go on.
+var noTakeover = []string{"bystander", "no machines", "full disk"}
+
+// happens lets a fault happen in the middle of a rollout, and waits until another daemon has acted.
+func (w *world) happens(f string, dice *rand.Rand) {
+	w.t.Helper()
+	if f == "full disk" {
+		w.leadsFirst()
+	}
+	l, s := w.leader()
+	if l == nil {
+		w.t.Fatal("nobody leads")
+	}
+	victim := l
+	if f == "bystander" {
+		victim = w.others(l)[dice.IntN(2)]
+	}
+	takes := !slices.Contains(noTakeover, f)
+	var changed atomic.Bool // by another process since the fault
+	var once sync.Once
+	struck := make(chan error, 1)
+	n := 1 + dice.IntN(150)
+	from := w.fleet.CallCount()
+	w.fleet.Watch(func(k int, c lab.Call) {
+		if k >= from+n {
+			once.Do(func() {
+				w.note(judge.Event{At: time.Now(), Kind: judge.Fault, What: f, Address: victim.host, Leads: takes})
+				struck <- w.strike(f, victim)
+			})
+		}
+	})
+	w.generation++
+	w.power = map[string]string{"on": "off", "off": "on"}[w.power]
+	w.commit("install again")
+	w.until("the fault has happened", func() bool {
+		select {
+		case err := <-struck:
+			check(w.t, err)
+			return true
+		default:
+			return false
+		}
+	})
+	w.fleet.Watch(func(_ int, c lab.Call) { // the host that was struck may lead again
+		if c.Write() && c.Status/100 == 2 && (!takes || !strings.HasPrefix(c.Source, victim.host+":") || f == "kill") {
+			changed.Store(true)
+		}
+	})
+	w.order = []string{w.order[1], w.order[0]}
+	w.commit("another boot order")
+	switch f {
+	case "no machines":
+		w.until("machines are missed", func() bool { _, now := w.leader(); return now.Counts()[site.InSync] == 0 })
+	case "full disk": // what etcd has of the disk may be enough for a while, and then the daemon keeps its term
+		w.until("the full disk is told, or another daemon leads", func() bool {
+			_, now := w.leader()
+			return now.Term > s.Term || slices.ContainsFunc(now.Problems, func(p site.Problem) bool { return strings.Contains(p.What, "no space left") })
+		})
+	case "bystander":
+		w.until("machines are changed", changed.Load)
+	default:
+		w.until("another daemon leads", func() bool { _, now := w.leader(); return now.Term > s.Term })
+		w.until("it changes machines", changed.Load)
+	}
+	w.fleet.Watch(nil)
+	before := victim.cmd
+	check(w.t, w.mend(f, victim))
+	if takes {
+		w.until("the daemon that led has ended, and was started again", func() bool { return victim.cmd != before || f == "kill" })
+	}
+}
+
+// others are the members beside one.
+func (w *world) others(than *member) []*member {
+	return slices.DeleteFunc(slices.Clone(w.members), func(m *member) bool { return m == than })
+}
+
+// leadsFirst has the first daemon lead, whose disk is small. The other one is stopped in order where it leads.
+func (w *world) leadsFirst() {
+	w.t.Helper()
+	if l, _ := w.leader(); l == w.members[0] {
+		return
+	}
+	w.members[1].stop()
+	w.until("the first daemon leads", func() bool { l, _ := w.leader(); return l == w.members[0] })
+	w.members[1].collect()
+	w.members[1].start()
+	w.settle()
+}
+
+// strike begins a fault.
+func (w *world) strike(f string, m *member) error {
+	switch f {
+	case "kill", "bystander":
+		return m.cmd.Process.Kill()
+	case "pause":
+		return m.signal(syscall.SIGSTOP)
+	case "cut off":
+		return m.down()
+	case "full disk":
+		return m.fill()
+	case "no machines":
+		return m.lose(router)
+	}
+	for _, other := range w.others(m) {
+		if f != "deaf" {
+			if err := m.lose(other.host); err != nil {
+				return err
+			}
+		}
+		if f != "unheard" {
+			if err := other.lose(m.host); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mend ends a fault.
+func (w *world) mend(f string, m *member) error {
+	switch f {
+	case "kill", "bystander":
+		return nil
+	case "pause":
+		return m.signal(syscall.SIGCONT)
+	case "cut off":
+		return run("ip link set port-" + m.name + " up")
+	case "full disk":
+		return m.free()
+	case "no machines":
+		return m.reach(router)
+	}
+	for _, other := range w.others(m) {
+		if f != "deaf" {
+			if err := m.reach(other.host); err != nil {
+				return err
+			}
+		}
+		if f != "unheard" {
+			if err := other.reach(m.host); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// holds holds a verdict, and what the machines are, to what is promised.
+func (w *world) holds(v judge.Verdict, faults int) {
+	w.t.Helper()
+	for _, b := range v.Broken {
+		w.t.Error(b)
+	}
+	if v.UsedForNothing > faults {
+		w.t.Errorf("%d approvals were used for nothing in %d faults", v.UsedForNothing, faults)
+	}
+	for _, x := range v.Takeovers {
+		if x.Led > longest || x.Wrote > longestIdle {
+			w.t.Errorf("%s after the fault %s another daemon led, and %s after it a machine was changed", x.Led, x.Fault, x.Wrote)
+		}
+	}
+	installed := 0
+	for _, name := range names {
+		s := w.fleet.Machine(name).State()
+		if isNew(name) {
+			installed += s.Counts.Installs
+			if s.Counts.Installs < w.generation {
+				w.t.Errorf("%s was installed %d times, and the design wanted %d", name, s.Counts.Installs, w.generation)
+			}
+		}
+	}
+	if installed < v.Installations-v.Continued || installed > v.Installations || installed > v.Approvals+v.Continued {
+		w.t.Errorf("the machines were installed %d times: the judge saw %d starts, of which %d continued another, and %d approvals", installed, v.Installations, v.Continued, v.Approvals)
+	}
+}

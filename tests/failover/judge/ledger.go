@@ -1,0 +1,137 @@
+package judge
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// approval is a person's approval of one installation of one node.
+type approval struct {
+	node, set string
+	opened    time.Time
+	used      time.Time
+	revision  int64 // of the first record that has it
+}
+
+// entry is an approval as the ledger of a node has it.
+type entry struct {
+	Set      string    `json:"set"`
+	Opened   time.Time `json:"opened"`
+	Consumed time.Time `json:"consumed"`
+	Ended    time.Time `json:"ended"`
+	Why      string    `json:"why"`
+}
+
+// kept is how many approvals that were used the ledger keeps of a node.
+const kept = 8
+
+// readLedger follows each approval through the records. Nothing in the tests ends one but its use.
+func (c *court) readLedger() {
+	c.approvals = map[string][]*approval{}
+	for _, w := range c.history.Writes {
+		_, node, is := strings.Cut(w.Key, "/ledger/")
+		var account struct {
+			Entries []entry `json:"entries"`
+		}
+		if !is || !c.decode(w, &account) {
+			continue
+		}
+		for _, known := range c.approvals[node] {
+			i := slices.IndexFunc(account.Entries, func(e entry) bool { return e.Set == known.set && e.Opened.Equal(known.opened) })
+			if i < 0 && known.used.IsZero() {
+				c.broken("revision %d: the approval %s for %s is gone, and was not used", w.Revision, known.set, node)
+				known.used = known.opened // reported once
+			} else if i < 0 && len(account.Entries) < kept {
+				c.broken("revision %d: the approval %s for %s was used, and the ledger forgot it", w.Revision, known.set, node)
+			}
+		}
+		for _, e := range account.Entries {
+			c.readEntry(w, node, e)
+		}
+	}
+	for _, all := range c.approvals {
+		c.verdict.Approvals += len(all)
+	}
+}
+
+func (c *court) readEntry(w Write, node string, e entry) {
+	if !e.Ended.IsZero() {
+		c.broken("revision %d: the approval %s for %s ended without being used: %s", w.Revision, e.Set, node, e.Why)
+	}
+	all := c.approvals[node]
+	i := slices.IndexFunc(all, func(a *approval) bool { return a.set == e.Set && a.opened.Equal(e.Opened) })
+	if i < 0 {
+		c.approvals[node] = append(all, &approval{node, e.Set, e.Opened, e.Consumed, w.Revision})
+		return
+	}
+	switch known := all[i]; {
+	case known.used.IsZero():
+		known.used = e.Consumed
+	case e.Consumed.IsZero():
+		c.broken("revision %d: the approval %s for %s was used, and is open again", w.Revision, e.Set, node)
+	case !e.Consumed.Equal(known.used):
+		c.broken("revision %d: the approval %s for %s was used at %s, and again at %s", w.Revision, e.Set, node, clock(known.used), clock(e.Consumed))
+	}
+}
+
+// checkApprovals looks for each approval that a person was told is recorded.
+func (c *court) checkApprovals() {
+	for _, e := range c.history.Events {
+		if e.Kind != Approved {
+			continue
+		}
+		for _, node := range e.Nodes {
+			if !slices.ContainsFunc(c.approvals[node], func(a *approval) bool { return a.set == e.Set }) {
+				c.broken("the approval %s for %s was confirmed before %s, and is in no record", e.Set, node, clock(e.At))
+			}
+		}
+	}
+}
+
+// checkInstallations holds each start of an installation to the approval that was used for it.
+func (c *court) checkInstallations() {
+	all := c.starts()
+	for _, machine := range c.machines() {
+		used := 0
+		for _, a := range c.approvals[machine] {
+			if !a.used.IsZero() {
+				used++
+			}
+		}
+		c.verdict.Installations += len(all[machine])
+		by := map[*approval]start{}
+		for _, s := range all[machine] {
+			a := c.approvalAt(machine, s.When)
+			switch before, again := by[a]; {
+			case a == nil:
+				c.broken("%s was installed at %s by %s, and no approval was used for it", machine, clock(s.When), s.host())
+			case again && c.continues(before, s):
+				c.verdict.Continued++
+			case again:
+				c.broken("%s was installed at %s by %s and at %s by %s, for one approval (%s)", machine, clock(before.When), before.host(), clock(s.When), s.host(), a.set)
+			}
+			by[a] = s
+			c.checkFence(s.Call)
+		}
+		c.verdict.UsedForNothing += used - len(by)
+	}
+}
+
+func (c *court) machines() (all []string) {
+	for _, x := range c.history.Calls {
+		all = append(all, x.Machine)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// approvalAt is the last one for a machine that was used before a moment.
+func (c *court) approvalAt(machine string, at time.Time) (last *approval) {
+	for _, a := range c.approvals[machine] {
+		if !a.used.IsZero() && !a.used.After(at) && (last == nil || a.used.After(last.used)) {
+			last = a
+		}
+	}
+	return last
+}
