@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/derived"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -83,6 +84,14 @@ func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, 
 		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
 	}
 	image.Close()
+	if len(is.Layout.Encrypted) > 0 {
+		if w.e.Key == nil {
+			return fmt.Errorf("%w: the passphrase of encrypted volumes is derived from the site key, and there is none%s", driver.ErrRefused, untouched)
+		}
+		if is.Passphrase, err = derived.OfDisks(w.e.Key, j.site.Name, j.node.Machine().UUID, s.Generation); err != nil {
+			return fmt.Errorf("%w: the passphrase of encrypted volumes: %w%s", driver.ErrRefused, err, untouched)
+		}
+	}
 	is.SHA256, is.Bytes, is.URL, is.CA = digest, size, f.Served, w.e.Artifacts.Authority()
 	is.Facets = w.installedFacets(j, s)
 	return nil

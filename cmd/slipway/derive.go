@@ -16,6 +16,8 @@ type deriveFlags struct {
 	keyFlags
 	site, uuid, vendor string
 	epoch              int
+	// numbered says that a person gave the epoch.
+	numbered bool
 }
 
 func (a *app) deriveCommand() *cobra.Command {
@@ -30,10 +32,12 @@ func (a *app) deriveCommand() *cobra.Command {
 		Long: "Derives a password that only this machine and purpose have: HKDF of the site's root key,\n" +
 			"the purpose, the machine's UUID in the design and the epoch, in a form that management\n" +
 			"controllers take. The same key gives the same password; a raised --epoch the next one.\n" +
+			"The purpose \"disk encryption\" gives the passphrase of the node's encrypted disks.\n" +
 			"Nothing is stored, and no machine is changed. The password is shown only on a terminal;\n" +
 			"--output json writes it anywhere.\n" + exitHelp,
-		Example: "  slipway secret derive compute-1 \"bmc account slipway\"\n  slipway secret derive compute-1 \"bmc account slipway\" --epoch 2 --vendor lenovo",
+		Example: "  slipway secret derive compute-1 \"bmc account slipway\"\n  slipway secret derive compute-1 \"bmc account slipway\" --epoch 2 --vendor lenovo\n  slipway secret derive compute-1 \"disk encryption\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.numbered = cmd.Flags().Changed("epoch")
 			return a.derive(cmd.Context(), args[0], args[1], folder(args[2:]), f)
 		},
 	}
@@ -41,7 +45,7 @@ func (a *app) deriveCommand() *cobra.Command {
 	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
 	flags.StringVar(&f.uuid, "uuid", "", "UUID of the machine, instead of the design's")
 	flags.StringVar(&f.vendor, "vendor", "", "form of the password: "+strings.Join(derived.Vendors(), ", ")+"; without it one that all of them take")
-	flags.IntVar(&f.epoch, "epoch", 1, "number of the password, from 1; raise it for the next password")
+	flags.IntVar(&f.epoch, "epoch", 1, "number of the password, from 1; raise it for the next password; for \""+derived.Disks+"\" the generation, without it the design's")
 	f.add(cmd)
 	return cmd
 }
@@ -53,6 +57,13 @@ func (a *app) derive(ctx context.Context, node, purpose, dir string, f deriveFla
 	form, err := derived.FormOf(f.vendor)
 	if err != nil {
 		return usage("--vendor: %v", err)
+	}
+	ofDisks := purpose == derived.Disks
+	if ofDisks {
+		if f.vendor != "" {
+			return usage("--vendor is for management controllers: the passphrase of encrypted disks has one form")
+		}
+		form = derived.DiskForm()
 	}
 	key, err := f.load()
 	if err != nil {
@@ -72,6 +83,9 @@ func (a *app) derive(ctx context.Context, node, purpose, dir string, f deriveFla
 	of := derived.Of{Site: r.Site.Name, Purpose: purpose, Machine: f.uuid, Epoch: f.epoch}
 	if of.Machine == "" {
 		of.Machine = n.Machine().UUID
+	}
+	if ofDisks && !f.numbered {
+		of.Epoch = n.Generation
 	}
 	if of.Machine == "" {
 		return fmt.Errorf("the design does not say the UUID of %s: add identity.uuid, or give it with --uuid", node)

@@ -193,15 +193,21 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 		var volumes []string
 		g := n.Storage.Groups[name]
 		for _, v := range slices.Sorted(maps.Keys(g.Volumes)) {
-			volumes = append(volumes, strings.TrimSpace(v+" "+used(site.Use{Filesystem: g.Volumes[v].Filesystem})))
+			volumes = append(volumes, strings.TrimSpace(v+" "+used(g.Volumes[v].Use())))
 		}
 		lines = append(lines, "volume group "+name+": "+strings.Join(volumes, ", "))
 	}
 	return append(lines, stays(n, o)...)
 }
 
-// used says what something on a disk is for: "ext4 on /var".
+// used says what something on a disk is for: "ext4 on /var, encrypted (opened by the TPM)".
 func used(u site.Use) string {
+	switch clear := (site.Use{Filesystem: u.Filesystem, Group: u.Group, Array: u.Array}); u.Encrypt {
+	case item.OpenedByTPM:
+		return used(clear) + ", encrypted (opened by the TPM)"
+	case item.OpenedAtConsole:
+		return used(clear) + ", encrypted (opened at the console: a person types the passphrase at each start)"
+	}
 	switch {
 	case u.Array != "":
 		return "in the array " + u.Array

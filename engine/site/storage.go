@@ -24,6 +24,9 @@ type Use struct {
 	// Group is the volume group, Array the array that the device is a part of.
 	Group string `json:"group,omitempty"`
 	Array string `json:"array,omitempty"`
+	// Encrypt says how the encrypted device is opened at a start, item.OpenedByTPM or
+	// item.OpenedAtConsole; empty for one that is not encrypted.
+	Encrypt string `json:"encrypt,omitempty"`
 }
 
 // Disk is one disk: the device of that name, the volume "CONTROLLER/VOLUME" of a RAID
@@ -148,4 +151,8 @@ type VolumeGroup struct {
 type LogicalVolume struct {
 	Size       Extent      `json:"size,omitzero"`
 	Filesystem *Filesystem `json:"filesystem,omitempty"`
+	Encrypt    string      `json:"encrypt,omitempty"`
 }
+
+// Use returns what the volume is for.
+func (v LogicalVolume) Use() Use { return Use{Filesystem: v.Filesystem, Encrypt: v.Encrypt} }

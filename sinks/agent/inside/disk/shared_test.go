@@ -80,7 +80,7 @@ func TestSeveredDisksAreRefused(t *testing.T) {
 	k.put("proc/self/mountinfo", "")
 	l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "A", Bytes: 64 * mib, Sector: 512}, {Name: "data", Serial: "K", Bytes: 64 * mib, Sector: 512, Keep: true}}}
 	_, checked := Check(t.Context(), k.host(), l)
-	for what, err := range map[string]error{"Check": checked, "Apply": Apply(t.Context(), k.host(), l), "Take": Take(t.Context(), k.host(), l, nil)} {
+	for what, err := range map[string]error{"Check": checked, "Apply": Apply(t.Context(), k.host(), l, ""), "Take": Take(t.Context(), k.host(), l, nil)} {
 		if err == nil || !strings.Contains(err.Error(), "has a part of the btrfs file system 01010101-") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -17,8 +17,8 @@ const (
 	Untouched State = "untouched"
 	// Begun: neither of the others.
 	Begun State = "begun"
-	// Laid: the tables and everything directly on the disks match the layout. The contents of arrays and groups are
-	// not visible from the disks.
+	// Laid: the tables and everything directly on the disks match the layout. The contents of arrays, groups and
+	// encrypted volumes are not visible from the disks.
 	Laid State = "laid"
 )
 
@@ -80,6 +80,12 @@ func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
 			}) {
 				return false
 			}
+		}
+	}
+	for _, e := range l.Encrypted {
+		used = used || e.On.Disk == d.Name
+		if e.On.Disk == d.Name && !holds(e.On.Partition, "luks", e.UUID) {
+			return false
 		}
 	}
 	for _, f := range l.Filesystems {

@@ -16,7 +16,7 @@ func (w *work) already() (bool, error) {
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
 		return false, err
 	}
-	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout); err != nil {
+	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); err != nil {
 		return false, err
 	}
 	roots, err := w.madeRoots()

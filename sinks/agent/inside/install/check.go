@@ -38,6 +38,9 @@ func (w *work) look() error {
 	if err := w.identify(); err != nil {
 		return err
 	}
+	if err := w.opens(); err != nil {
+		return err
+	}
 	if err := w.tools(); err != nil {
 		return err
 	}
@@ -91,6 +94,9 @@ func (w *work) missing() (names []string) {
 	}
 	if len(l.Groups) > 0 {
 		needs = append(needs, "lvm", "dmsetup")
+	}
+	if len(l.Encrypted) > 0 {
+		needs = append(needs, "cryptsetup", "dmsetup")
 	}
 	for _, name := range needs {
 		if !slices.Contains(names, name) && !slices.ContainsFunc(strings.Split(inside.SearchPath, ":"), func(folder string) bool {

@@ -23,6 +23,11 @@ func (w *work) basics() error {
 	if err := t.Put("/etc/fstab", []byte(l.Fstab), 0o644, 0, 0); err != nil {
 		return err
 	}
+	if l.Crypttab != "" {
+		if err := t.Put(crypttabFile, []byte(l.Crypttab), 0o644, 0, 0); err != nil {
+			return err
+		}
+	}
 	if l.Mdadm != "" {
 		file := mdadmFiles[0]
 		if !t.Exists(path.Dir(file)) {

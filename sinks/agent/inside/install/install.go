@@ -139,7 +139,7 @@ func (w *work) make() error {
 	if w.isWhole() {
 		return w.makeWhole()
 	}
-	if err := disk.Apply(w.ctx, w.h, w.asked.Layout); err != nil {
+	if err := disk.Apply(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); err != nil {
 		return err
 	}
 	w.h.Tell("unpacking the image")
@@ -148,7 +148,7 @@ func (w *work) make() error {
 		return erased(err)
 	}
 	w.is.Files, w.is.Unpacked = put.Entries, put.Unpacked
-	for _, step := range []func() error{w.basics, w.enter, w.configure, w.keys, w.start, w.leave, w.mark, w.finish} {
+	for _, step := range []func() error{w.basics, w.enter, w.configure, w.keys, w.sealKeys, w.start, w.leave, w.mark, w.finish} {
 		if err := step(); err != nil {
 			return erased(err)
 		}

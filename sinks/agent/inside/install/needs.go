@@ -37,6 +37,14 @@ func (w *work) needs() []need {
 	if len(l.Groups) > 0 {
 		all = append(all, need{"lvm, by which it would find its volumes", []string{"usr/sbin/lvm", "sbin/lvm"}, []string{"lvm2"}, "the package lvm2"})
 	}
+	if len(l.Encrypted) > 0 {
+		all = append(all, need{"cryptsetup in its initramfs, by which it would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/cryptroot"}, []string{"cryptsetup-initramfs"}, "the package cryptsetup-initramfs"})
+	}
+	if w.sealed() {
+		all = append(all,
+			need{"clevis in its initramfs, by which the TPM would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/clevis"}, []string{"clevis-initramfs"}, "the package clevis-initramfs"},
+			need{"part of clevis for the TPM", []string{"usr/bin/clevis-encrypt-tpm2"}, []string{"clevis-tpm2"}, "the package clevis-tpm2"})
+	}
 	return all
 }
 

@@ -1,0 +1,195 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var encryptions = []Rule{
+	{
+		Code: "encrypted-use", Severity: site.SeverityError, Firm: true,
+		What: "What is encrypted has a file system or is in a volume group. It is not kept, not for the firmware, and not mounted on /boot. The members of a volume group are all encrypted, or none is.",
+		Why:  "An array is encrypted as a whole, the firmware and the boot loader read no encrypted file system, and Slipway has no key of what an earlier installation has encrypted. Where only some members of a group are encrypted, a part of its volumes can be read from a stolen disk.",
+		Wrong: anEncryptedNode + `nodes: "n1": storage: disks: {
+	os: partitions: root: encrypt: "tpm"
+	data: {match: kind: "hdd", keep: true, encrypt: "tpm", filesystem: mount: "/srv"}
+}`,
+		Right: anEncryptedNode + `nodes: "n1": storage: disks: {
+	os: partitions: root: encrypt: "tpm"
+	data: {match: kind: "hdd", encrypt: "tpm", filesystem: mount: "/srv"}
+}`,
+		Node: encryptedUse,
+	},
+	{
+		Code: "encrypted-start", Severity: site.SeverityError, Firm: true,
+		What: "A node with an encrypted file system on / has another one on /boot, which is not encrypted.",
+		Why:  "The boot loader reads the kernel and the initramfs from /boot, before anything can open the encrypted volume: the machine would be installed and then not start.",
+		Wrong: `nodes: "n1": {
+	boot: mode: "uefi"
+	storage: disks: os: {match: kind: "ssd", partitions: {
+		efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
+		root: {number: 2, size: ">20GiB", encrypt: "tpm", filesystem: mount: "/"}
+	}}
+}`,
+		Right: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`,
+		Node:  encryptedStart,
+	},
+	{
+		Code: "encrypted-identity", Severity: site.SeverityError, Firm: true,
+		What:  "A node with encrypted disks has the UUID of its machine in the design.",
+		Why:   "Slipway derives the passphrase of the disks from the site key and this UUID. Without it nobody could derive the passphrase again where the TPM is gone.",
+		Wrong: aFifthNode + `nodes: n5: identity: serial: "SN5"`,
+		Right: aFifthNode + `nodes: n5: identity: {serial: "SN5", uuid: "4c4c4544-0000-4000-8000-000000000005"}`,
+		Node:  encryptedIdentity,
+	},
+	{
+		Code: "waits-at-console", Severity: site.SeverityNote,
+		What:  "A node's encrypted disks are opened by its TPM.",
+		Why:   "A node with `encrypt: \"console\"` waits at each boot until a person types the passphrase at its console, also at the first boot after an installation and after each restart by Slipway or by a power cut. It cannot be restarted unattended.",
+		Wrong: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "console"`,
+		Right: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`,
+		Node:  waitsAtConsole,
+	},
+}
+
+// anEncryptedNode and its partitions are what examples of these rules begin with.
+const (
+	anEncryptedNode = `nodes: "n1": {
+	boot: mode: "uefi"
+}
+` + someBootDisk
+	someBootDisk = `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
+	boot: {number: 2, size: "1GiB", filesystem: mount: "/boot"}
+	root: {number: 3, size: ">20GiB", filesystem: mount: "/"}
+}}
+`
+)
+
+// aFifthNode has an encrypted disk, and no identity.
+const aFifthNode = `nodes: n5: {
+	profiles: ["base"], role: "compute", rack: "r2", addresses: mgmt: "10.1.0.15"
+	endpoints: manager: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"
+	endpoints: os: {url: "ssh://10.1.0.15", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine5"]}
+	storage: disks: {
+		os: {match: kind: "ssd", filesystem: mount: "/"}
+		data: {match: kind: "hdd", encrypt: "tpm", filesystem: mount: "/srv"}
+	}
+}
+`
+
+// encrypted lists the encrypted parts of a node.
+func encrypted(n *site.Node) []part {
+	return slices.DeleteFunc(parts(n), func(p part) bool { return p.Encrypt == "" })
+}
+
+func encryptedUse(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	object := func(p part, message, fix string) { found = append(found, wrong(p.path()+".encrypt", message, fix)) }
+	for _, p := range encrypted(n) {
+		of := p.name
+		if p.kind == aPartition {
+			of = p.in
+		}
+		isKept := (p.kind == aDisk || p.kind == aPartition) && n.Storage.Disks[of].Keep
+		switch {
+		case isKept:
+			object(p, fmt.Sprintf("%s is kept, and is to be encrypted", p), "Remove encrypt, or keep: then the disk is erased.")
+		case p.Array != "":
+			object(p, fmt.Sprintf("%s is encrypted, and is a member of the array %s", p, p.Array), fmt.Sprintf("Write encrypt in storage: arrays: %s.", p.Array))
+		case p.kind == aPartition && p.flag(n) != "":
+			object(p, fmt.Sprintf("%s is encrypted, and has the flag %q", p, p.flag(n)), "Remove encrypt: the firmware cannot read it then.")
+		case p.Filesystem != nil && (p.Filesystem.Mount == "/boot" || strings.HasPrefix(p.Filesystem.Mount, "/boot/")):
+			object(p, fmt.Sprintf("%s is encrypted, and is mounted on %s", p, p.Filesystem.Mount), "Remove encrypt: the boot loader cannot read it then.")
+		case p.Filesystem == nil && p.Group == "" && !triesToBeUsed(n, p):
+			object(p, fmt.Sprintf("%s is encrypted, and has no file system and no volume group", p), "Remove encrypt, or set filesystem or group.")
+		}
+	}
+	return append(found, halfEncrypted(n)...)
+}
+
+// halfEncrypted reports volume groups of which only some members are encrypted.
+func halfEncrypted(n *site.Node) []site.Finding {
+	var found []site.Finding
+	for _, group := range keys(n.Storage.Groups) {
+		var with, without *part
+		for _, p := range parts(n) {
+			switch {
+			case p.Group != group:
+			case p.Encrypt == "":
+				without = &p
+			default:
+				with = &p
+			}
+		}
+		if with != nil && without != nil && !states(n, without.path()+".encrypt") {
+			found = append(found, beside(n, with.path()+".encrypt", wrong(without.path()+".group",
+				fmt.Sprintf("%s is in the volume group %s and is not encrypted, and %s is", without, group, with), "Encrypt all members of the group, or none.")))
+		}
+	}
+	return found
+}
+
+// below lists what a part lies on, as far as it can be encrypted: itself, and the members of its group.
+func below(n *site.Node, p part) []part {
+	all := []part{p}
+	if p.kind == aVolume {
+		for _, member := range parts(n) {
+			if member.Group == p.in {
+				all = append(all, member)
+			}
+		}
+	}
+	return all
+}
+
+func encryptedStart(_ *site.Site, n *site.Node) []site.Finding {
+	var root, boot *part
+	for _, p := range parts(n) {
+		if p.Filesystem == nil {
+			continue
+		}
+		for _, on := range below(n, p) {
+			switch {
+			case p.Filesystem.Mount == "/" && on.Encrypt != "":
+				root = &on
+			case p.Filesystem.Mount == "/boot" && (boot == nil || on.Encrypt != ""):
+				boot = &on
+			}
+		}
+	}
+	switch {
+	case root == nil:
+		return nil
+	case boot == nil:
+		return []site.Finding{wrong(root.path()+".encrypt", fmt.Sprintf("%s is encrypted and holds /, and the node has no file system on /boot", root),
+			`Add a partition of 1 GiB with filesystem: mount: "/boot" and without encrypt.`)}
+	case boot.Encrypt != "" && (boot.Filesystem == nil || boot.Filesystem.Mount != "/boot"):
+		return []site.Finding{wrong(boot.path()+".encrypt", fmt.Sprintf("%s is encrypted and holds /boot", boot), "Put /boot on a partition that is not encrypted.")}
+	}
+	return nil
+}
+
+func encryptedIdentity(_ *site.Site, n *site.Node) []site.Finding {
+	for _, p := range encrypted(n) {
+		if n.Identity.UUID == "" && !states(n, "identity.uuid") && !n.IsVirtual() {
+			return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and the design does not say the UUID of the machine", p),
+				"Add identity: uuid, as the BMC reports it.")}
+		}
+	}
+	return nil
+}
+
+func waitsAtConsole(_ *site.Site, n *site.Node) []site.Finding {
+	for _, p := range encrypted(n) {
+		if p.Encrypt == item.OpenedAtConsole {
+			return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("the node %s waits at each boot until a person types the passphrase of %s at its console", n.Name, p),
+				`Write encrypt: "tpm" where the machine has a TPM 2.0, or leave it, and be at the console at each restart.`)}
+		}
+	}
+	return nil
+}

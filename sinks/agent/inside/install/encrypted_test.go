@@ -1,0 +1,89 @@
+package install_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
+)
+
+// opening are the files of an image that opens encrypted volumes at a start.
+var opening = []string{"usr/share/initramfs-tools/hooks/cryptroot", "usr/share/initramfs-tools/hooks/clevis", "usr/bin/clevis-encrypt-tpm2"}
+
+// encrypted makes the root of a request encrypted, on a machine that has all that this takes but
+// for some files of the image.
+func (m *machine) encrypted(r *wire.Request, opens string, without ...string) {
+	l := &r.Install.Layout
+	for i, f := range l.Filesystems {
+		if f.Mount == "/" {
+			l.Encrypted = []item.LayoutEncrypted{{Name: "luks-u", On: f.On, UUID: "u", Opens: opens}}
+			l.Filesystems[i].On = item.Place{Opened: "luks-u"}
+		}
+	}
+	l.Crypttab, r.Install.Passphrase = "luks-u\tUUID=u\tnone\tluks,initramfs\n", "a passphrase"
+	m.put("usr/sbin/cryptsetup", "#!/bin/sh\n", 0o755)
+	m.put("usr/sbin/dmsetup", "#!/bin/sh\n", 0o755)
+	m.put("dev/tpmrm0", "", 0o600)
+	var b bytes.Buffer
+	m.pack(&b, tar.NewWriter(&b), slices.DeleteFunc(append(slices.Clone(whole), opening...), func(name string) bool { return slices.Contains(without, name) })...)
+	sum := sha256.Sum256(m.archive)
+	r.Install.Image.SHA256, r.Install.Image.Bytes = hex.EncodeToString(sum[:]), int64(len(m.archive))
+}
+
+// What an encrypted system lacks to be made, or to be opened at a start, is refused with a
+// sentence, and nothing is written.
+func TestEncryptedRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		opens   string
+		without []string
+		change  func(*machine, *wire.Request)
+		says    string
+	}{
+		"no TPM": {"tpm", nil, func(m *machine, _ *wire.Request) { m.remove("dev/tpmrm0") }, "the kernel finds no TPM 2.0 on this machine"},
+		"no TPM is needed": {"console", nil, func(m *machine, r *wire.Request) { m.remove("dev/tpmrm0"); m.remove("usr/sbin/mkfs.ext4") },
+			"lacks mkfs.ext4"},
+		"no passphrase":        {"tpm", nil, func(_ *machine, r *wire.Request) { r.Install.Passphrase = "" }, "has no passphrase for them; nothing was written"},
+		"another way":          {"tang", nil, nil, `is to be opened by "tang" at a start, which the agent does not know`},
+		"no cryptsetup":        {"console", nil, func(m *machine, _ *wire.Request) { m.remove("usr/sbin/cryptsetup") }, "lacks cryptsetup, which the design of the disks needs"},
+		"nothing in initramfs": {"console", opening, nil, "add the package cryptsetup-initramfs to the image, or to system.packages of the design; nothing was written"},
+		"no clevis":            {"tpm", opening[1:], nil, "add the package clevis-initramfs to the image"},
+		"no clevis for TPMs":   {"tpm", opening[2:], nil, "add the package clevis-tpm2 to the image"},
+		"clevis is not needed": {"console", append(slices.Clone(opening[1:]), "usr/sbin/sshd"), nil,
+			"the image has no SSH server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			r := m.approved("S1")
+			m.encrypted(&r, c.opens, c.without...)
+			if c.change != nil {
+				c.change(m, &r)
+			}
+			before := m.state()
+			_, got := m.ask(r)
+			if got.Error == nil || got.Error.Class != wire.Refused || !strings.Contains(got.Error.Text, c.says) {
+				t.Errorf("got %+v, want a refusal that says %q", got.Error, c.says)
+			}
+			if strings.Contains(got.Error.Text, r.Install.Passphrase) && r.Install.Passphrase != "" {
+				t.Error("the refusal has the passphrase")
+			}
+			if after := m.state(); after != before || len(m.ran) > 0 {
+				t.Errorf("something was written, or ran: %q", m.ran)
+			}
+		})
+	}
+}
+
+func (m *machine) remove(path string) {
+	m.t.Helper()
+	if err := os.Remove(filepath.Join(m.root, path)); err != nil {
+		m.t.Fatal(err)
+	}
+}
