@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -84,17 +85,27 @@ func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, 
 		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
 	}
 	image.Close()
-	if len(is.Layout.Encrypted) > 0 {
-		if w.e.Key == nil {
-			return fmt.Errorf("%w: the passphrase of encrypted volumes is derived from the site key, and there is none%s", driver.ErrRefused, untouched)
-		}
-		if is.Passphrase, err = derived.OfDisks(w.e.Key, j.site.Name, j.node.Machine().UUID, s.Generation); err != nil {
-			return fmt.Errorf("%w: the passphrase of encrypted volumes: %w%s", driver.ErrRefused, err, untouched)
-		}
+	if is.Passphrase, err = w.e.diskPassphrase(j.site.Name, j.node, is.Layout); err != nil {
+		return fmt.Errorf("%w: %w%s", driver.ErrRefused, err, untouched)
 	}
 	is.SHA256, is.Bytes, is.URL, is.CA = digest, size, f.Served, w.e.Artifacts.Authority()
 	is.Facets = w.installedFacets(j, s)
 	return nil
+}
+
+// diskPassphrase returns the passphrase of the encrypted volumes of a layout; zero if it has none.
+func (e *Engine) diskPassphrase(siteName string, n *site.Node, l item.Layout) (secret.Value, error) {
+	switch {
+	case len(l.Encrypted) == 0:
+		return secret.Value{}, nil
+	case e.Key == nil:
+		return secret.Value{}, errors.New("the passphrase of encrypted disks is derived from the site key, and there is none")
+	}
+	passphrase, err := derived.OfDisks(e.Key, siteName, n.Machine().UUID, n.Generation)
+	if err != nil {
+		return passphrase, fmt.Errorf("the passphrase of encrypted disks cannot be derived: %w", err)
+	}
+	return passphrase, nil
 }
 
 // recordedMarker returns the marker of an installation: the one that an earlier try recorded, or a
