@@ -63,7 +63,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/design", "engine/site engine/cleartext engine/confine engine/sealed engine/sops engine/design/author engine/design/rule schema"},
 	{"engine/discovery", "engine/site engine/retry engine/secret engine/driver engine/design/author"},
 	{"engine/design/author", "engine/site engine/item engine/say"},
-	{"engine/design/rule", "engine/access engine/site engine/say engine/cleartext engine/window engine/layout schema"},
+	{"engine/design/rule", "engine/access engine/site engine/item engine/say engine/cleartext engine/window engine/layout schema"},
 	{"engine", "engine/access engine/incident engine/site engine/say engine/item engine/secret engine/retry engine/plan engine/present engine/review engine/rollout engine/record engine/driver engine/discovery engine/placement engine/firstboot engine/firstboot/seed engine/ledger engine/sitekey engine/sshca engine/derived engine/artifact"},
 	{"engine/control", "engine/site engine/access engine/openid engine/hostfile engine/item engine/serve engine/artifact"},
 	{"engine/web", "engine/site engine/access engine/say engine/item engine/plan engine/present engine/control"},
