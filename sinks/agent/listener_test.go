@@ -275,7 +275,7 @@ func TestAgentsThatAreRefused(t *testing.T) {
 		"a token of nobody":   {token: func(_ *desk, token string) string { return token[1:] + "a" }, says: "No boot waits for this token"},
 		"the token of before": {token: func(d *desk, token string) string { d.expect(bootOne()); return token }, says: "No boot waits for this token"},
 		"a token that ended":  {token: func(d *desk, token string) string { d.passes(2 * time.Hour); return token }, says: "The token for n1 has ended at 2026-03-04T06:06:07Z"},
-		"an old protocol":     {call: old, says: "The agent speaks version 1 of the protocol, and the daemon speaks 2."},
+		"an old protocol":     {call: old, says: "The agent speaks version 2 of the protocol, and the daemon speaks 3."},
 		"another node's token": {token: func(d *desk, _ string) string {
 			return d.expect(agent.Boot{Node: "n2", Machine: site.Identity{UUID: uuidTwo}})
 		}, says: "The token is for n2, and this machine is n1."},

@@ -150,7 +150,7 @@ func (w *world) build() {
 		if arch != "" {
 			to = arch
 		}
-		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-buildvcs=false", "-o", w.at("bin/"+to), "../../../cmd/"+name)
+		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", w.at("bin/"+to), "../../../cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			w.t.Fatalf("build %s: %v\n%s", name, err, out)
