@@ -24,8 +24,8 @@ type Use struct {
 	// Group is the volume group, Array the array that the device is a part of.
 	Group string `json:"group,omitempty"`
 	Array string `json:"array,omitempty"`
-	// Encrypt says how the encrypted device is opened at a start, item.OpenedByTPM or
-	// item.OpenedAtConsole; empty for one that is not encrypted.
+	// Encrypt says what opens the encrypted device at a start: "tpm", or "console" for a person
+	// who types the passphrase. It is empty for a device that is not encrypted.
 	Encrypt string `json:"encrypt,omitempty"`
 }
 
@@ -151,7 +151,8 @@ type VolumeGroup struct {
 type LogicalVolume struct {
 	Size       Extent      `json:"size,omitzero"`
 	Filesystem *Filesystem `json:"filesystem,omitempty"`
-	Encrypt    string      `json:"encrypt,omitempty"`
+	// Encrypt is as in Use.
+	Encrypt string `json:"encrypt,omitempty"`
 }
 
 // Use returns what the volume is for.

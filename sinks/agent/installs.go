@@ -135,7 +135,13 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 	own := identity(*m)
 	asked := wire.Install{Erased: is.Erased, Layout: is.Layout, Marker: is.Marker}
 	if !step.Retires() {
-		asked.Passphrase = is.Passphrase.Reveal()
+		if !is.Passphrase.IsZero() {
+			passphrase, err := is.Passphrase.Password()
+			if err != nil {
+				return asked, refused("the passphrase of encrypted disks cannot be sent: %w; nothing was written", err)
+			}
+			asked.Passphrase = passphrase
+		}
 		asked.Boot = "uefi"
 		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}
 	}
