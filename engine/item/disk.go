@@ -308,6 +308,10 @@ type LayoutVolume struct {
 // (cryptsetup-luksFormat(8), --offset).
 const LUKSBytes = 16 << 20
 
+// LUKSSector is the sector size of encrypted volumes in bytes. All of them have the same one, because LVM refuses members
+// with different ones in a volume group.
+const LUKSSector = 4096
+
 // The ways in which an encrypted volume is opened at a start.
 const (
 	// OpenedByTPM: by a key that is sealed to the TPM of the machine.

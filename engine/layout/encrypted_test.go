@@ -95,13 +95,17 @@ func TestNotEncrypted(t *testing.T) {
 	for name, c := range map[string]struct {
 		disk site.Disk
 		says string
+		more int64 // bytes
 	}{
-		"a member of an array": {site.Disk{Use: site.Use{Array: "md0", Encrypt: "tpm"}}, "is encrypted, and nothing that can be is on it"},
+		"of odd size": {site.Disk{Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4"}, Encrypt: "tpm"}},
+			"with 107374182912 bytes, and LUKS2 encrypts a device whose size is a multiple of 4096 bytes", 512},
+		"of odd size in a group": {site.Disk{Use: site.Use{Group: "data", Encrypt: "console"}}, "with 107374184448 bytes, and LUKS2 encrypts", 2048},
+		"a member of an array":   {site.Disk{Use: site.Use{Array: "md0", Encrypt: "tpm"}}, "is encrypted, and nothing that can be is on it", 0},
 		"for the firmware": {site.Disk{Partitions: map[string]site.Partition{"efi": {Size: extent(t, "1GiB"), Flag: "efi", Use: site.Use{Filesystem: &site.Filesystem{Type: "vfat"}, Encrypt: "tpm"}}}},
-			"is encrypted, and nothing that can be is on it"},
+			"is encrypted, and nothing that can be is on it", 0},
 		"too small": {site.Disk{Partitions: map[string]site.Partition{"a": {Size: extent(t, "16MiB"), Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4"}, Encrypt: "tpm"}}}},
-			"has 16MiB, and LUKS2 takes 16 MiB of it"},
-		"kept": {site.Disk{Keep: true, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4"}, Encrypt: "tpm"}}, "is kept, and is to be encrypted"},
+			"has 16MiB, and LUKS2 takes 16 MiB of it", 0},
+		"kept": {site.Disk{Keep: true, Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4"}, Encrypt: "tpm"}}, "is kept, and is to be encrypted", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.disk.Match = &site.DiskMatch{Kind: "ssd"}
@@ -109,10 +113,25 @@ func TestNotEncrypted(t *testing.T) {
 			if c.disk.Array != "" {
 				s.Arrays = map[string]site.Array{"md0": {Level: "raid1", Use: mounted("", "/")}}
 			}
-			_, wrong := layout.Of(node(s, nil), []item.Disk{disk("sda", "SA", "ssd", 100*gib)})
+			if c.disk.Group != "" {
+				s.Groups = map[string]site.VolumeGroup{c.disk.Group: {}}
+			}
+			_, wrong := layout.Of(node(s, nil), []item.Disk{disk("sda", "SA", "ssd", 100*gib+c.more)})
 			if len(wrong) == 0 || !strings.Contains(wrong[0].Message, c.says) {
 				t.Errorf("it finds %v", wrong)
 			}
 		})
+	}
+}
+
+// A partition of a disk of odd size ends at a whole mebibyte, and so does what is not encrypted.
+func TestEncryptedOnADiskOfOddSize(t *testing.T) {
+	root := site.Partition{Number: 1, Size: extent(t, ">1GiB"), Use: site.Use{Filesystem: &site.Filesystem{Type: "ext4", Mount: "/srv"}, Encrypt: "tpm"}}
+	odd := disk("sda", "SA", "ssd", 100*gib+512)
+	for name, d := range map[string]site.Disk{"a partition": {Partitions: map[string]site.Partition{"all": root}}, "in clear": {Use: mounted("ext4", "/srv")}} {
+		d.Match = &site.DiskMatch{Kind: "ssd"}
+		if _, wrong := layout.Of(node(site.Storage{Disks: map[string]site.Disk{"os": d}}, nil), []item.Disk{odd}); len(wrong) > 0 {
+			t.Errorf("%s: %v", name, wrong)
+		}
 	}
 }

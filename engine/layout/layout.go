@@ -97,6 +97,9 @@ func (b *builder) disk(f found) {
 		b.keep(f)
 	case len(f.design.Partitions) > 0:
 		b.partition(f, &d)
+	case f.design.Encrypt != "" && f.seen.Bytes%item.LUKSSector != 0:
+		b.object(f.path()+".encrypt", fmt.Sprintf("the disk %s is %s, with %d bytes, and LUKS2 encrypts a device whose size is a multiple of %d bytes", f.name, f.seen, f.seen.Bytes, item.LUKSSector),
+			`Encrypt a partition that takes the whole disk: partitions: all: {number: 1, size: ">1MiB", encrypt: …}.`, whyHalf)
 	default:
 		b.add(part{on: item.Place{Disk: f.name}, path: f.path(), use: f.design.Use, bytes: site.Size(f.seen.Bytes) / Align * Align})
 	}

@@ -26,7 +26,7 @@ var encryptions = []Rule{
 	},
 	{
 		Code: "encrypted-start", Severity: site.SeverityError, Firm: true,
-		What: "A node with an encrypted file system on / has another one on /boot, which is not encrypted.",
+		What: "A node with an encrypted file system on / has another one on /boot. Nothing that /boot lies on is encrypted.",
 		Why:  "The boot loader reads the kernel and the initramfs from /boot, before anything can open the encrypted volume: the machine would be installed and then not start.",
 		Wrong: `nodes: "n1": {
 	boot: mode: "uefi"
@@ -103,7 +103,7 @@ func encryptedUse(_ *site.Site, n *site.Node) []site.Finding {
 			object(p, fmt.Sprintf("%s is encrypted, and is a member of the array %s", p, p.Array), fmt.Sprintf("Write encrypt in storage: arrays: %s.", p.Array))
 		case p.kind == aPartition && p.flag(n) != "":
 			object(p, fmt.Sprintf("%s is encrypted, and has the flag %q", p, p.flag(n)), "Remove encrypt: the firmware cannot read it then.")
-		case p.Filesystem != nil && (p.Filesystem.Mount == "/boot" || strings.HasPrefix(p.Filesystem.Mount, "/boot/")):
+		case p.Filesystem != nil && isForBoot(p.Filesystem.Mount):
 			object(p, fmt.Sprintf("%s is encrypted, and is mounted on %s", p, p.Filesystem.Mount), "Remove encrypt: the boot loader cannot read it then.")
 		case p.Filesystem == nil && p.Group == "" && !triesToBeUsed(n, p):
 			object(p, fmt.Sprintf("%s is encrypted, and has no file system and no volume group", p), "Remove encrypt, or set filesystem or group.")
@@ -147,31 +147,42 @@ func below(n *site.Node, p part) []part {
 	return all
 }
 
+// encryptedUnder returns what is encrypted of a part and of what it lies on; nil for nothing.
+func encryptedUnder(n *site.Node, p part) *part {
+	for _, on := range below(n, p) {
+		if on.Encrypt != "" {
+			return &on
+		}
+	}
+	return nil
+}
+
+// isForBoot reports whether the boot loader reads what is mounted there.
+func isForBoot(mount string) bool { return mount == "/boot" || strings.HasPrefix(mount, "/boot/") }
+
 func encryptedStart(_ *site.Site, n *site.Node) []site.Finding {
-	var root, boot *part
+	var found []site.Finding
+	var root *part
+	hasBoot := false
 	for _, p := range parts(n) {
 		if p.Filesystem == nil {
 			continue
 		}
-		for _, on := range below(n, p) {
-			switch {
-			case p.Filesystem.Mount == "/" && on.Encrypt != "":
-				root = &on
-			case p.Filesystem.Mount == "/boot" && (boot == nil || on.Encrypt != ""):
-				boot = &on
-			}
+		mount, under := p.Filesystem.Mount, encryptedUnder(n, p)
+		hasBoot = hasBoot || mount == "/boot"
+		switch {
+		case under == nil:
+		case mount == "/":
+			root = under
+		case isForBoot(mount) && p.Encrypt == "": // encrypted-use reports one that is encrypted itself
+			found = append(found, wrong(under.path()+".encrypt", fmt.Sprintf("%s is encrypted and holds %s", under, mount), fmt.Sprintf("Put %s on a partition that is not encrypted.", mount)))
 		}
 	}
-	switch {
-	case root == nil:
-		return nil
-	case boot == nil:
-		return []site.Finding{wrong(root.path()+".encrypt", fmt.Sprintf("%s is encrypted and holds /, and the node has no file system on /boot", root),
-			`Add a partition of 1 GiB with filesystem: mount: "/boot" and without encrypt.`)}
-	case boot.Encrypt != "" && (boot.Filesystem == nil || boot.Filesystem.Mount != "/boot"):
-		return []site.Finding{wrong(boot.path()+".encrypt", fmt.Sprintf("%s is encrypted and holds /boot", boot), "Put /boot on a partition that is not encrypted.")}
+	if root != nil && !hasBoot {
+		found = append(found, wrong(root.path()+".encrypt", fmt.Sprintf("%s is encrypted and holds /, and the node has no file system on /boot", root),
+			`Add a partition of 1 GiB with filesystem: mount: "/boot" and without encrypt.`))
 	}
-	return nil
+	return found
 }
 
 func encryptedIdentity(_ *site.Site, n *site.Node) []site.Finding {

@@ -36,7 +36,7 @@ func (m *maker) encrypt(ctx context.Context, onVolumes bool) error {
 			return err
 		}
 		args := []string{
-			"luksFormat", "--batch-mode", "--type", "luks2", "--uuid", e.UUID, "--offset", fmt.Sprint(item.LUKSBytes / 512), "--sector-size", "4096",
+			"luksFormat", "--batch-mode", "--type", "luks2", "--uuid", e.UUID, "--offset", fmt.Sprint(item.LUKSBytes / 512), "--sector-size", fmt.Sprint(item.LUKSSector),
 			"--cipher", "aes-xts-plain64", "--key-size", "512", "--hash", "sha256", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", keyRounds,
 			"--key-slot", "0", "--key-file", "-", "--disable-locks", "/dev/" + name,
 		}

@@ -28,6 +28,7 @@ func (m *machine) encrypted(r *wire.Request, opens string, without ...string) {
 			l.Filesystems[i].On = item.Place{Opened: "luks-u"}
 		}
 	}
+	l.Filesystems = append(l.Filesystems, item.LayoutFilesystem{On: item.Place{Disk: "os", Partition: 3}, Type: "ext4", Mount: "/boot"})
 	l.Crypttab, r.Install.Passphrase = "luks-u\tUUID=u\tnone\tluks,initramfs\n", "a passphrase"
 	m.put("usr/sbin/cryptsetup", "#!/bin/sh\n", 0o755)
 	m.put("usr/sbin/dmsetup", "#!/bin/sh\n", 0o755)
