@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -18,5 +19,52 @@ func TestEncryptedIsSaid(t *testing.T) {
 		if got := used(u); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// A step that starts the system of a machine says that a person must type the passphrase; one that does not, and a
+// machine whose TPM opens the disks, say nothing.
+func TestStepsSayWhoMustType(t *testing.T) {
+	const says = "a person must type the passphrase of the disks at the console, and the machine waits until then"
+	waits := map[string]site.Storage{
+		"a disk":      {Disks: map[string]site.Disk{"a": {Use: site.Use{Encrypt: "console"}}}},
+		"a partition": {Disks: map[string]site.Disk{"a": {Partitions: map[string]site.Partition{"p": {Use: site.Use{Encrypt: "console"}}}}}},
+		"an array":    {Arrays: map[string]site.Array{"a": {Use: site.Use{Encrypt: "console"}}}},
+		"a volume":    {Groups: map[string]site.VolumeGroup{"g": {Volumes: map[string]site.LogicalVolume{"v": {Encrypt: "console"}}}}},
+	}
+	for name, storage := range waits {
+		for _, action := range []site.Action{site.ActionRestart, site.ActionPowerOn, site.ActionFinishInstall} {
+			step := site.Step{Action: action, Reason: "bios.x is pending"}
+			if sayConsole(&step, &site.Node{Storage: storage}); step.Reason != "bios.x is pending; "+says {
+				t.Errorf("%s: %s says %q", name, action, step.Reason)
+			}
+		}
+	}
+	bare := site.Step{Action: site.ActionRestart}
+	if sayConsole(&bare, &site.Node{Storage: waits["a disk"]}); bare.Reason != says {
+		t.Errorf("without a reason it says %q", bare.Reason)
+	}
+	for name, c := range map[string]struct {
+		action  site.Action
+		storage site.Storage
+	}{
+		"power off":   {site.ActionPowerOff, waits["a disk"]},
+		"start agent": {site.ActionStartAgent, waits["a disk"]},
+		"by the TPM":  {site.ActionRestart, site.Storage{Disks: map[string]site.Disk{"a": {Use: site.Use{Encrypt: "tpm"}}}}},
+	} {
+		step := site.Step{Action: c.action, Reason: "so"}
+		if sayConsole(&step, &site.Node{Storage: c.storage}); step.Reason != "so" {
+			t.Errorf("%s: it says %q", name, step.Reason)
+		}
+	}
+}
+
+// A plan has it: a machine that is off, and is to be on.
+func TestPlanSaysWhoMustType(t *testing.T) {
+	n := &site.Node{Name: "n1", Identity: site.Identity{Serial: "S"}, Storage: site.Storage{Disks: map[string]site.Disk{"a": {Use: site.Use{Encrypt: "console"}}}}}
+	p := site.NodePlan{Steps: []site.Step{{Action: site.ActionPowerOn}}}
+	finish(&p, &site.Site{}, n, site.Memory{}, site.Known{})
+	if !strings.Contains(p.Steps[0].Reason, "a person must type the passphrase") {
+		t.Errorf("the step says %q", p.Steps[0].Reason)
 	}
 }
