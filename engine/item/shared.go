@@ -6,9 +6,11 @@ import (
 )
 
 // Shared is something that spans several disks: an md array, an LVM volume group or a btrfs.
-// Without one of its disks the rest may be useless.
+// Without one of its disks the rest may be useless. Whatever is inside of encrypted volumes is not
+// visible, and may span all disks with such volumes.
 type Shared struct {
-	// Kind is "md", "lvm" or "btrfs". UUID and Name are as in Signature.
+	// Kind is "md", "lvm", "btrfs", or "luks" for what is inside of an encrypted volume. UUID and
+	// Name are as in Signature.
 	Kind string `json:"kind"`
 	UUID string `json:"uuid,omitempty"`
 	Name string `json:"name,omitempty"`
@@ -16,6 +18,9 @@ type Shared struct {
 
 // String names it for people: "the array data".
 func (s Shared) String() string {
+	if s.Kind == "luks" {
+		return fmt.Sprintf("a volume group or array that may be inside of the encrypted volume %s", cmp.Or(s.UUID, "without a UUID"))
+	}
 	what := map[string]string{"md": "array", "lvm": "volume group", "btrfs": "btrfs file system"}[s.Kind]
 	return fmt.Sprintf("the %s %s", what, cmp.Or(s.Name, s.UUID, "without a name"))
 }
@@ -37,10 +42,13 @@ func SharedBy(x, y Disk) (all []Shared) {
 
 // sharedWith reports whether two signatures are parts of one thing. A member of LVM may not say which
 // group it belongs to, because pvcreate(8) can leave that out. Such a member may belong to any group.
+// So may an encrypted volume: nobody sees what it is a member of before it is opened.
 func (h Signature) sharedWith(other Signature) bool {
 	switch {
 	case h.Kind != other.Kind:
 		return false
+	case h.Kind == "luks":
+		return true
 	case h.Kind == "lvm" && (h.UUID == "" || other.UUID == ""):
 		return h.Name == other.Name && h.Name != "" || (h.Name == "") != (other.Name == "")
 	}
