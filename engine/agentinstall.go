@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/derived"
@@ -85,7 +86,7 @@ func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, 
 		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
 	}
 	image.Close()
-	if is.Passphrase, err = w.e.diskPassphrase(j.site.Name, j.node, is.Layout); err != nil {
+	if is.Passphrase, is.Derived, err = w.e.diskPassphrase(j.site.Name, j.node, is.Layout); err != nil {
 		return fmt.Errorf("%w: %w%s", driver.ErrRefused, err, untouched)
 	}
 	is.SHA256, is.Bytes, is.URL, is.CA = digest, size, f.Served, w.e.Artifacts.Authority()
@@ -93,19 +94,21 @@ func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, 
 	return nil
 }
 
-// diskPassphrase returns the passphrase of the encrypted volumes of a layout; zero if it has none.
-func (e *Engine) diskPassphrase(siteName string, n *site.Node, l item.Layout) (secret.Value, error) {
+// diskPassphrase returns the passphrase of the encrypted volumes of a layout, and what it is derived from; zero if
+// the layout has none.
+func (e *Engine) diskPassphrase(siteName string, n *site.Node, l item.Layout) (secret.Value, item.DerivedFrom, error) {
 	switch {
 	case len(l.Encrypted) == 0:
-		return secret.Value{}, nil
+		return secret.Value{}, item.DerivedFrom{}, nil
 	case e.Key == nil:
-		return secret.Value{}, errors.New("the passphrase of encrypted disks is derived from the site key, and there is none")
+		return secret.Value{}, item.DerivedFrom{}, errors.New("the passphrase of encrypted disks is derived from the site key, and there is none")
 	}
-	passphrase, err := derived.OfDisks(e.Key, siteName, n.Machine().UUID, n.Generation)
+	of := item.DerivedFrom{Site: siteName, Machine: strings.ToLower(n.Machine().UUID), Generation: n.Generation, Key: e.Key.Public()}
+	passphrase, err := derived.OfDisks(e.Key, of.Site, of.Machine, of.Generation)
 	if err != nil {
-		return passphrase, fmt.Errorf("the passphrase of encrypted disks cannot be derived: %w", err)
+		return passphrase, of, fmt.Errorf("the passphrase of encrypted disks cannot be derived: %w", err)
 	}
-	return passphrase, nil
+	return passphrase, of, nil
 }
 
 // recordedMarker returns the marker of an installation: the one that an earlier try recorded, or a

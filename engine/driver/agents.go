@@ -117,6 +117,8 @@ type Installation struct {
 	Erased []string
 	// Passphrase opens the encrypted volumes of Layout; zero if there are none.
 	Passphrase secret.Value
+	// Derived is what Passphrase was derived from.
+	Derived item.DerivedFrom
 }
 
 // Installed is a system that an agent has read back from the disks.

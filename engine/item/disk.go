@@ -330,6 +330,35 @@ type LayoutEncrypted struct {
 	Opens string `json:"opens"`
 }
 
+// DerivedFrom is what the passphrase of the encrypted volumes of a machine was derived from. None of it
+// is secret.
+type DerivedFrom struct {
+	// Site is the site's name.
+	Site string `json:"site"`
+	// Machine is the UUID of the machine.
+	Machine string `json:"machine"`
+	// Generation is that of the installation.
+	Generation int `json:"generation"`
+	// Key is the public half of the site key.
+	Key string `json:"key"`
+}
+
+// tokenType is the type of the LUKS2 token with a DerivedFrom.
+const tokenType = "slipway"
+
+// LUKSToken is the token of LUKS2 that says what the passphrase in the key slot 0 was derived from.
+type LUKSToken struct {
+	Type  string   `json:"type"`
+	Slots []string `json:"keyslots"`
+	DerivedFrom
+}
+
+// Token returns the token for an encrypted volume.
+func Token(d DerivedFrom) LUKSToken { return LUKSToken{tokenType, []string{"0"}, d} }
+
+// IsOurs reports whether Slipway has written the token.
+func (t LUKSToken) IsOurs() bool { return t.Type == tokenType }
+
 // LayoutFilesystem is a file system, or swap.
 type LayoutFilesystem struct {
 	On   Place  `json:"on"`

@@ -140,7 +140,7 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 			if err != nil {
 				return asked, refused("the passphrase of encrypted disks cannot be sent: %w; nothing was written", err)
 			}
-			asked.Passphrase = passphrase
+			asked.Passphrase, asked.Derived = passphrase, is.Derived
 		}
 		asked.Boot = "uefi"
 		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}

@@ -21,14 +21,12 @@ import (
 // interruption at any point leads to the same result. Right before the first destructive write it compares the
 // disks again with those of the approved layout. If they differ, it writes nothing. It never writes a disk outside
 // the layout.
-//
-// The passphrase is that of all encrypted volumes of the layout.
-func Apply(ctx context.Context, h *inside.Host, l item.Layout, passphrase string) error {
+func Apply(ctx context.Context, h *inside.Host, l item.Layout, key Passphrase) error {
 	m, state, err := begin(ctx, h, l)
 	if err != nil {
 		return err
 	}
-	m.passphrase = passphrase
+	m.passphrase, m.origin = key.Text, key.From
 	if state != Untouched && l.Erase == "" {
 		h.Tell("the disks have changed since the layout was computed: an earlier run began to write it, or something else wrote to the disks. Slipway writes the whole layout from the start.")
 	}
@@ -84,8 +82,9 @@ type maker struct {
 	// held keeps the disks open, only so that the kernel gives their names to no other disks. Programs get a disk
 	// by its name, long after the disks were compared.
 	held taken
-	// passphrase opens the encrypted volumes.
+	// passphrase opens the encrypted volumes. It was derived from origin.
 	passphrase string
+	origin     item.DerivedFrom
 }
 
 // disks writes the partition tables.
@@ -355,7 +354,12 @@ func run(ctx context.Context, h *inside.Host, c inside.Command) error {
 		return err
 	}
 	if o.Code != 0 {
-		return fmt.Errorf("%s %s ended with %d: %s", c.Path, strings.Join(c.Args, " "), o.Code, o.LastLines(5))
+		return ended(c, o)
 	}
 	return nil
+}
+
+// ended is the error of a program that failed.
+func ended(c inside.Command, o inside.Output) error {
+	return fmt.Errorf("%s %s ended with %d: %s", c.Path, strings.Join(c.Args, " "), o.Code, o.LastLines(5))
 }

@@ -16,7 +16,9 @@ func (w *work) already() (bool, error) {
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
 		return false, err
 	}
-	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); err != nil {
+	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); errors.Is(err, disk.ErrOtherPassphrase) {
+		return false, refused("%v. The system may be there already, and another site key, UUID or site name has made the passphrase: start the daemon with the earlier site key, or raise generation to install again; nothing was written", err)
+	} else if err != nil {
 		return false, err
 	}
 	roots, err := w.madeRoots()

@@ -23,10 +23,14 @@ func (w *work) basics() error {
 	if err := t.Put("/etc/fstab", []byte(l.Fstab), 0o644, 0, 0); err != nil {
 		return err
 	}
-	if l.Crypttab != "" {
-		if err := t.Put(crypttabFile, []byte(l.Crypttab), 0o644, 0, 0); err != nil {
-			return err
-		}
+	// One of the image's original system would have the new one wait for disks that it does not have.
+	if l.Crypttab == "" {
+		err = t.Remove(crypttabFile)
+	} else {
+		err = t.Put(crypttabFile, []byte(l.Crypttab), 0o644, 0, 0)
+	}
+	if err != nil {
+		return err
 	}
 	if l.Mdadm != "" {
 		file := mdadmFiles[0]

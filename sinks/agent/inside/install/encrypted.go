@@ -1,9 +1,13 @@
 package install
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
@@ -14,9 +18,6 @@ import (
 
 // crypttabFile is the path of crypttab(5).
 const crypttabFile = "/etc/crypttab"
-
-// tpmDevice is the kernel's device of a TPM 2.0.
-const tpmDevice = "/dev/tpmrm0"
 
 // sealed reports whether the TPM opens a volume of the layout.
 func (w *work) sealed() bool {
@@ -36,8 +37,8 @@ func (w *work) opens() error {
 	if w.asked.Passphrase == "" {
 		return refused("the design asks for encrypted volumes, and the request has no passphrase for them; nothing was written")
 	}
-	if _, err := os.Stat(w.h.Path(tpmDevice)); w.sealed() && err != nil {
-		return refused("the design has the TPM open encrypted volumes, and the kernel finds no TPM 2.0 on this machine: switch it on in the setup of the firmware, or write encrypt: \"console\"; nothing was written")
+	if w.sealed() {
+		return w.canSeal()
 	}
 	return nil
 }
@@ -67,7 +68,7 @@ func (w *work) sealKeys() error {
 			return err
 		}
 		if bind.Code != 0 {
-			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("clevis luks bind of %s to the TPM ended with %d in the new system: %s. Where the TPM has an owner's password, clear it in the setup of the firmware", e.On, bind.Code, bind.LastLines(5))}
+			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("clevis luks bind of %s to the TPM ended with %d in the new system: %s", e.On, bind.Code, bind.LastLines(5))}
 		}
 		// What it prints is the key, which goes nowhere.
 		pass, err := w.target.Exec(w.ctx, inside.Command{Path: "clevis", Timeout: sealWithin, Args: []string{"luks", "pass", "-d", devices[0], "-s", sealedSlot}})
@@ -79,4 +80,72 @@ func (w *work) sealKeys() error {
 		}
 	}
 	return nil
+}
+
+// unpacked is where an initramfs is unpacked in the new system to look into it, which is removed again.
+const unpacked = "/var/tmp/slipway-initramfs"
+
+// opensInInitramfs checks that each initramfs of the new system has what opens the encrypted volumes. Its hooks leave
+// out what they do not find, with a warning at most, and the machine would wait in its initramfs without end.
+func (w *work) opensInInitramfs() (err error) {
+	if len(w.asked.Layout.Encrypted) == 0 {
+		return nil
+	}
+	root, err := os.OpenRoot(w.target.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	at := strings.TrimPrefix(unpacked, "/")
+	for _, version := range w.is.Kernels {
+		file := "/boot/initrd.img-" + version
+		w.h.Tell("looking into the initramfs of Linux " + version)
+		if err := root.RemoveAll(at); err != nil {
+			return err
+		}
+		o, err := w.target.Exec(w.ctx, inside.Command{Path: "unmkinitramfs", Args: []string{file, unpacked}, Timeout: sealWithin})
+		if err == nil && o.Code != 0 {
+			err = &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("unmkinitramfs %s ended with %d in the new system: %s", file, o.Code, o.LastLines(3))}
+		}
+		var lacks []string
+		if err == nil {
+			lacks, err = w.lacksToOpen(root, at)
+		}
+		if err := errors.Join(err, root.RemoveAll(at)); err != nil {
+			return err
+		}
+		if len(lacks) > 0 {
+			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("the initramfs %s cannot open the encrypted volumes at a start: it lacks %s. Look at the hooks of initramfs-tools in the image", file, strings.Join(lacks, ", "))}
+		}
+	}
+	return nil
+}
+
+// lacksToOpen lists what an unpacked initramfs lacks. Behind the microcode of processors, the rest is in the folder main.
+func (w *work) lacksToOpen(root *os.Root, at string) (lacks []string, err error) {
+	if _, err := root.Stat(path.Join(at, "main")); err == nil {
+		at = path.Join(at, "main")
+	}
+	crypttab, err := root.ReadFile(path.Join(at, "cryptroot/crypttab"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range w.asked.Layout.Encrypted {
+		if !strings.Contains(string(crypttab), e.UUID) {
+			lacks = append(lacks, fmt.Sprintf("the line of cryptroot/crypttab for %s (%s)", e.On, e.UUID))
+		}
+	}
+	needs := []string{"sbin/cryptsetup"}
+	if w.sealed() {
+		needs = append(needs, "bin/clevis-decrypt-tpm2")
+	}
+	for _, name := range needs {
+		if !slices.ContainsFunc([]string{"", "usr"}, func(below string) bool {
+			_, err := root.Stat(path.Join(at, below, name))
+			return err == nil
+		}) {
+			lacks = append(lacks, path.Base(name))
+		}
+	}
+	return lacks, nil
 }

@@ -12,11 +12,12 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // opening are the files of an image that opens encrypted volumes at a start.
-var opening = []string{"usr/share/initramfs-tools/hooks/cryptroot", "usr/share/initramfs-tools/hooks/clevis", "usr/bin/clevis-encrypt-tpm2"}
+var opening = []string{"usr/share/initramfs-tools/hooks/cryptroot", "usr/share/initramfs-tools/hooks/clevis", "usr/bin/clevis-encrypt-tpm2", "usr/bin/dracut"}
 
 // encrypted makes the root of a request encrypted, on a machine that has all that this takes but
 // for some files of the image.
@@ -55,6 +56,7 @@ func TestEncryptedRefusals(t *testing.T) {
 		"another way":          {"tang", nil, nil, `is to be opened by "tang" at a start, which the agent does not know`},
 		"no cryptsetup":        {"console", nil, func(m *machine, _ *wire.Request) { m.remove("usr/sbin/cryptsetup") }, "lacks cryptsetup, which the design of the disks needs"},
 		"nothing in initramfs": {"console", opening, nil, "add the package cryptsetup-initramfs to the image, or to system.packages of the design; nothing was written"},
+		"dracut alone":         {"console", []string{"usr/sbin/update-initramfs"}, nil, "the image has no initramfs-tools, whose hooks open its encrypted volumes: add the package initramfs-tools"},
 		"no clevis":            {"tpm", opening[1:], nil, "add the package clevis-initramfs to the image"},
 		"no clevis for TPMs":   {"tpm", opening[2:], nil, "add the package clevis-tpm2 to the image"},
 		"clevis is not needed": {"console", append(slices.Clone(opening[1:]), "usr/sbin/sshd"), nil,
@@ -79,6 +81,40 @@ func TestEncryptedRefusals(t *testing.T) {
 				t.Errorf("something was written, or ran: %q", m.ran)
 			}
 		})
+	}
+}
+
+// A volume of this very installation that the passphrase does not open is not erased: the system may be there, made with
+// another site key.
+func TestAnotherPassphraseErasesNothing(t *testing.T) {
+	m := newMachine(t)
+	r := m.approved("S1")
+	m.encrypted(&r, "console")
+	r.Install.Layout.Encrypted[0].On = item.Place{Disk: "os"}
+	header := make([]byte, 512) // of LUKS2, by its on-disk format
+	copy(header, "LUKS\xba\xbe\x00\x02")
+	copy(header[168:], r.Install.Layout.Encrypted[0].UUID)
+	f, err := os.OpenFile(filepath.Join(m.root, "dev/sda"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(header, 0); err != nil {
+		t.Fatal(err)
+	}
+	before := m.state()
+	m.does = func(c inside.Command) (inside.Output, error) {
+		if c.Path == "cryptsetup" {
+			return inside.Output{Code: 2, Err: []byte("No key available with this passphrase.")}, nil
+		}
+		return inside.Output{}, nil
+	}
+	_, got := m.ask(r)
+	if got.Error == nil || got.Error.Class != wire.Refused || !strings.Contains(got.Error.Text, "was made with another passphrase") || !strings.Contains(got.Error.Text, "start the daemon with the earlier site key, or raise generation to install again; nothing was written") {
+		t.Errorf("got %+v", got.Error)
+	}
+	if after := m.state(); after != before {
+		t.Errorf("something was written by %q", m.ran)
 	}
 }
 

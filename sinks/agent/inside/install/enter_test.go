@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // A bare devtmpfs has no /dev/fd, and no udev runs to add it: without it the scripts of clevis fail, as bash opens
@@ -42,5 +44,30 @@ func TestDescriptorsInTheNewSystem(t *testing.T) {
 	}
 	if !slices.Contains(mounted, "/target/dev") {
 		t.Errorf("mounted were %q", mounted)
+	}
+}
+
+// A crypttab of the system that the image was made from would have the new one wait for disks that it does not have.
+func TestCrypttabIsTheDesigns(t *testing.T) {
+	for _, designed := range []string{"", "luks-u\tUUID=u\tnone\tluks,initramfs\n"} {
+		target := inside.Real(t.TempDir(), false)
+		for _, folder := range []string{"etc", "boot"} {
+			if err := os.Mkdir(target.Path(folder), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, text := range map[string]string{crypttabFile: "old /dev/sdx none luks\n", "/etc/machine-id": "1\n"} {
+			if err := os.WriteFile(target.Path(name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := &work{ctx: t.Context(), target: target, asked: &wire.Install{Layout: item.Layout{Crypttab: designed}}}
+		if err := w.basics(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(target.Path(crypttabFile))
+		if string(got) != designed || (designed == "") != os.IsNotExist(err) {
+			t.Errorf("crypttab is %q (%v), want %q", got, err, designed)
+		}
 	}
 }

@@ -37,8 +37,8 @@ func (w *work) needs() []need {
 	if len(l.Groups) > 0 {
 		all = append(all, need{"lvm, by which it would find its volumes", []string{"usr/sbin/lvm", "sbin/lvm"}, []string{"lvm2"}, "the package lvm2"})
 	}
-	if len(l.Encrypted) > 0 {
-		all = append(all, need{"cryptsetup in its initramfs, by which it would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/cryptroot"}, []string{"cryptsetup-initramfs"}, "the package cryptsetup-initramfs"})
+	if len(l.Encrypted) > 0 { // by hooks of initramfs-tools, which dracut does not run
+		all = append(all, need{"initramfs-tools, whose hooks open its encrypted volumes", []string{"usr/sbin/update-initramfs"}, []string{"initramfs-tools"}, "the package initramfs-tools"}, need{"cryptsetup in its initramfs, by which it would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/cryptroot"}, []string{"cryptsetup-initramfs"}, "the package cryptsetup-initramfs"})
 	}
 	if w.sealed() {
 		all = append(all,

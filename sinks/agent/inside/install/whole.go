@@ -122,7 +122,7 @@ const noEntries = "none is made for the image of a whole disk, which the firmwar
 // finds nothing on the disk.
 func (w *work) makeWhole() error {
 	l, name := w.asked.Layout, w.targetDisk().Name
-	if err := disk.Apply(w.ctx, w.h, l, ""); err != nil { // this clears all signatures
+	if err := disk.Apply(w.ctx, w.h, l, disk.Passphrase{}); err != nil { // this clears all signatures
 		return err
 	}
 	put, err := w.write(name)
@@ -161,7 +161,7 @@ func (w *work) makeWhole() error {
 	}
 	if err := w.proves(root); err != nil {
 		// A disk that cannot be read back must not boot.
-		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l, "")))
+		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l, disk.Passphrase{})))
 	}
 	w.is.EntriesUnknown = noEntries
 	w.h.Tell("the image is on the disk")
