@@ -271,7 +271,8 @@ func (w *world) prepare() {
 		starts = overNetwork
 	}
 	if w.encrypted {
-		starts += encryptedDisk
+		made := w.slipway("site", "init-key", "--site-key", w.at("site.key"))
+		starts += encryptedDisk + regexp.MustCompile(`site: keys: .*`).FindString(made) + "\n"
 	}
 	w.write("work/site.cue", fmt.Sprintf(design, w.folder, sum, strings.TrimSpace(read("key.pub")), ca, starts))
 	w.slipway("check", w.at("work"))

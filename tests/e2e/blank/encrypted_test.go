@@ -50,6 +50,12 @@ func (w *world) opensAlone() {
 		}
 	}
 	derived := w.slipway("secret", "derive", "web-1", "disk encryption", w.at("work"), "--site-key", w.at("site.key"), "--output", "json")
+	token, err := w.inside("sudo -n cryptsetup token export --token-id 31 /dev/nvme0n1p3")
+	check(t, err)
+	w.write("token.json", token)
+	if by := w.slipway("secret", "derive", "web-1", "disk encryption", "--token", w.at("token.json"), "--site-key", w.at("site.key"), "--output", "json"); by != derived {
+		t.Error("by the token of the disk another passphrase is derived")
+	}
 	passphrase := regexp.MustCompile(`"password": *"([a-z]{32})"`).FindStringSubmatch(derived)
 	if passphrase == nil {
 		t.Fatal("no passphrase is derived")
