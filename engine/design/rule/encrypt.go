@@ -28,7 +28,7 @@ var encryptions = []Rule{
 		Code: "encrypted-start", Severity: site.SeverityError, Firm: true,
 		What: "A node with an encrypted file system on / has another one on /boot. Nothing that /boot lies on is encrypted.",
 		Why:  "The boot loader reads the kernel and the initramfs from /boot, before anything can open the encrypted volume: the machine would be installed and then not start.",
-		Wrong: `nodes: "n1": {
+		Wrong: aSiteKey + erasedFirst + `nodes: "n1": {
 	boot: mode: "uefi"
 	storage: disks: os: {match: kind: "ssd", partitions: {
 		efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
@@ -47,6 +47,36 @@ var encryptions = []Rule{
 		Node:  encryptedIdentity,
 	},
 	{
+		Code: "encrypted-key", Severity: site.SeverityError, Firm: true,
+		What:  "A site with encrypted disks names the public half of its site key.",
+		Why:   "The passphrase of the disks is derived from the site key. Without a key in the design, a daemon that finds no key file makes another key by itself, and the passphrase of the disks is lost with the first one: then nobody can open them where the TPM is gone.",
+		Wrong: erasedFirst + anEncryptedRoot,
+		Right: aSiteKey + erasedFirst + anEncryptedRoot,
+		Node:  encryptedKey,
+	},
+	{
+		Code: "encrypted-over-clear", Severity: site.SeverityWarning,
+		What:  "The disks of a node with encrypted disks are erased first, with `storage: erase: \"secure\"`.",
+		Why:   "LUKS2 writes only its header. What was on the disk in clear before stays there until it is overwritten, and can be read from a stolen disk. Where the disks are new, or never held anything, this warning can be suppressed.",
+		Wrong: aSiteKey + anEncryptedRoot,
+		Right: aSiteKey + erasedFirst + anEncryptedRoot,
+		Node:  encryptedOverClear,
+	},
+	{
+		Code: "swap-in-clear", Severity: site.SeverityWarning,
+		What: "The swap of a node with an encrypted file system on / is encrypted.",
+		Why:  "The kernel writes pages of memory to swap: parts of files from the encrypted disk, and keys of programs. They can be read from a stolen disk.",
+		Wrong: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: {
+	root: encrypt: "tpm"
+	swap: {number: 4, size: "1GiB", filesystem: type: "swap"}
+}`,
+		Right: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: {
+	root: encrypt: "tpm"
+	swap: {number: 4, size: "1GiB", encrypt: "tpm", filesystem: type: "swap"}
+}`,
+		Node: swapInClear,
+	},
+	{
 		Code: "waits-at-console", Severity: site.SeverityNote,
 		What:  "A node's encrypted disks are opened by its TPM.",
 		Why:   "A node with `encrypt: \"console\"` waits at each boot until a person types the passphrase at its console, also at the first boot after an installation and after each restart by Slipway or by a power cut. It cannot be restarted unattended.",
@@ -58,11 +88,17 @@ var encryptions = []Rule{
 
 // anEncryptedNode and its partitions are what examples of these rules begin with.
 const (
-	anEncryptedNode = `nodes: "n1": {
+	aSiteKey = `site: keys: ["ed25519:5CDrNH1JD9p/2BkqnNgGPebSYbdvXf2CsjTNrQtta3Q="]
+`
+	erasedFirst = `nodes: "n1": storage: erase: "secure"
+`
+	anEncryptedNode = aSiteKey + erasedFirst + aBootNode
+	aBootNode       = `nodes: "n1": {
 	boot: mode: "uefi"
 }
 ` + someBootDisk
-	someBootDisk = `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
+	anEncryptedRoot = aBootNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`
+	someBootDisk    = `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
 	boot: {number: 2, size: "1GiB", filesystem: mount: "/boot"}
 	root: {number: 3, size: ">20GiB", filesystem: mount: "/"}
@@ -71,10 +107,11 @@ const (
 )
 
 // aFifthNode has an encrypted disk, and no identity.
-const aFifthNode = `nodes: n5: {
+const aFifthNode = aSiteKey + `nodes: n5: {
 	profiles: ["base"], role: "compute", rack: "r2", addresses: mgmt: "10.1.0.15"
 	endpoints: manager: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"
 	endpoints: os: {url: "ssh://10.1.0.15", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine5"]}
+	storage: erase: "secure"
 	storage: disks: {
 		os: {match: kind: "ssd", filesystem: mount: "/"}
 		data: {match: kind: "hdd", encrypt: "tpm", filesystem: mount: "/srv"}
@@ -187,12 +224,53 @@ func encryptedStart(_ *site.Site, n *site.Node) []site.Finding {
 
 func encryptedIdentity(_ *site.Site, n *site.Node) []site.Finding {
 	for _, p := range encrypted(n) {
-		if n.Identity.UUID == "" && !states(n, "identity.uuid") && !n.IsVirtual() {
+		if n.Machine().UUID == "" && !states(n, "identity.uuid") && !states(n, "moved.uuid") && !n.IsVirtual() {
 			return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and the design does not say the UUID of the machine", p),
 				"Add identity: uuid, as the BMC reports it.")}
 		}
 	}
 	return nil
+}
+
+func encryptedKey(s *site.Site, n *site.Node) []site.Finding {
+	if len(s.Keys) > 0 || s.Origins.Has("site.keys") {
+		return nil
+	}
+	for _, p := range encrypted(n) {
+		return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and the site names no site key", p),
+			"Run `slipway site key` where the daemon runs, write what it shows as site: keys, and keep a copy of the key off that host (`slipway site export-key`).")}
+	}
+	return nil
+}
+
+func encryptedOverClear(_ *site.Site, n *site.Node) []site.Finding {
+	if n.Storage.Erase == item.EraseSecure || states(n, "storage.erase") && n.Storage.Erase == "" {
+		return nil
+	}
+	for _, p := range encrypted(n) {
+		return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and what was on its disk in clear before is not erased", p),
+			`Write storage: erase: "secure", or suppress this where nothing was on the disks.`)}
+	}
+	return nil
+}
+
+func swapInClear(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	hides := false
+	for _, p := range parts(n) {
+		if p.Filesystem == nil {
+			continue
+		}
+		under := encryptedUnder(n, p)
+		hides = hides || p.Filesystem.Mount == "/" && under != nil
+		if p.Filesystem.Type == "swap" && under == nil && !states(n, p.path()+".encrypt") {
+			found = append(found, wrong(p.path()+".filesystem.type", fmt.Sprintf("%s is swap and is not encrypted, and / is", p), `Write encrypt: "tpm" or "console" beside it.`))
+		}
+	}
+	if !hides {
+		return nil
+	}
+	return found
 }
 
 func waitsAtConsole(_ *site.Site, n *site.Node) []site.Finding {
