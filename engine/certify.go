@@ -46,7 +46,13 @@ func (e *Engine) loginAuthorityLocked() (*sshca.Authority, error) {
 // authorityTroubleLocked says why nobody gets a certificate that the design has in mind; empty
 // where it has none in mind, or all do.
 func (e *Engine) authorityTroubleLocked() string {
-	if e.design == nil || len(e.design.SSH.Users) == 0 {
+	if e.design == nil {
+		return ""
+	}
+	if _, err := e.tlsAuthorityLocked(); err != nil {
+		return "Slipway signs no TLS certificates: " + err.Error()
+	}
+	if len(e.design.SSH.Users) == 0 {
 		return ""
 	}
 	if _, err := e.loginAuthorityLocked(); err != nil {
@@ -93,6 +99,9 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 func (w *worker) certify(n *site.Node, kind site.EndpointKind, c *connection) {
 	if proves, ok := driver.As[driver.HostCertified](c.machine); ok && kind == site.OS {
 		proves.CertifyHost(w.hostCertificates(n))
+	}
+	if has, ok := driver.As[driver.TLSCertified](c.machine); ok && kind == site.OS {
+		has.CertifyTLS(w.tlsCertificates(n))
 	}
 	able, ok := driver.As[driver.Certified](c.machine)
 	if kind != site.OS || !ok {
@@ -175,7 +184,7 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 		return no("this daemon does not act for the site: %s", barred)
 	case e.ObserveOnly:
 		return no("this daemon only observes, and signs nothing")
-	case slices.ContainsFunc(revoked.People, func(name string) bool { return slices.Contains(item.CallersNamed(name), r.By) }):
+	case slices.ContainsFunc(revoked.People, func(name string) bool { return item.StandsFor(name, r.By) }):
 		return no("the design revokes the logins of %s: see site.ssh.revoked.people", r.By)
 	case slices.ContainsFunc(revoked.Keys, func(key string) bool { return item.Fingerprint(key) == item.Fingerprint(r.Key) }):
 		return no("the design revokes the key %s: see site.ssh.revoked.keys. Make another one with ssh-keygen", item.Fingerprint(r.Key))

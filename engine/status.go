@@ -77,7 +77,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	}
 	s.Drafted = o.drafted
 	s.Sealed = w.sealLocked()
-	s.HostCertificates = w.hostIdentityLocked()
+	s.HostCertificates, s.Certificates = w.hostIdentityLocked(), w.tlsStatusLocked(time.Now())
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {
 		s.Paused = p
@@ -176,7 +176,7 @@ func (e *Engine) problemsLocked() (all []site.Problem) {
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		all = append(all, e.problems[key])
 	}
-	return append(all, e.withheldLocked()...)
+	return slices.Concat(all, e.withheldLocked(), e.lateLocked(time.Now()), e.endingLocked(time.Now()))
 }
 
 // namesLocked returns the names of all nodes, sorted.
@@ -212,7 +212,7 @@ func (e *Engine) allKnownLocked() site.Known {
 		}
 		reach, own := e.reachLocked(w), site.ReachOf(w.node)
 		reach.Manager, reach.Machine, reach.Hypervisor = own.Manager, own.Machine, own.Hypervisor // how it is reached now
-		reach.Manager = Pinned(reach.Manager, w.memory.Recorded.Certificate)
+		reach.Manager = pinned(reach.Manager, w.memory.Recorded.Certificate)
 		k.Reach[name] = reach
 	}
 	return k
@@ -245,7 +245,7 @@ func (e *Engine) report(ctx context.Context) {
 // tell runs every reporter once and reports whether all succeeded. A daemon that
 // does not act for the site leaves reporting to the one that does.
 func (e *Engine) tell(ctx context.Context) bool {
-	if e.isBarred() {
+	if e.isBarred() || e.isSilent() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

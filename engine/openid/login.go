@@ -104,6 +104,9 @@ func (l *Logins) Try(ctx context.Context) error {
 
 // OfToken is whose ID token it is: one that the issuer has made for `slipway login`.
 func (l *Logins) OfToken(ctx context.Context, text string) (access.Caller, error) {
+	if _, err := l.Access.Policy(); err != nil {
+		return access.Caller{}, ErrBroken
+	}
 	s := l.Settings()
 	if s == nil || s.Command == "" {
 		return access.Caller{}, fmt.Errorf("%w: nobody logs in to this daemon with one", ErrToken)
@@ -112,7 +115,7 @@ func (l *Logins) OfToken(ctx context.Context, text string) (access.Caller, error
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return PersonOf(s, claims)
+	return personOf(s, claims)
 }
 
 // OfSession is whose browser it is; false for one that is not logged in. A session ends with its time, with other
@@ -267,7 +270,7 @@ func (l *Logins) exchange(ctx context.Context, s *access.Issuer, one attempt, co
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return PersonOf(s, claims)
+	return personOf(s, claims)
 }
 
 // refusal is what went wrong at the issuer's address for tokens. An answer of OAuth is of the login, anything else of

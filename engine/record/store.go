@@ -30,10 +30,14 @@
 //	/slipway/v1/SITE/said/NODE           the last 200 lines that a node's agent has said
 //	/slipway/v1/SITE/audit/RING/SEQ      site.AuditEntry: who tried to do what, see auditRings
 //	/slipway/v1/SITE/term                who acts for the site, see Term
+//	/slipway/v1/SITE/fence               written when a controller begins to lead, see fenced
 //	/slipway/v1/SITE/sessions/NODE       Sessions
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
 //	/slipway/v1/SITE/deliveries/GUID     when a webhook delivery was taken
 //	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest opened value was changed
+//
+// With --etcd the same keys are below the site's prefix in an etcd that several controllers share,
+// see Cluster.
 //
 // Values are JSON; repetitive ones are compressed with gzip. A value of more
 // than 64 KiB is a file in the state directory, and the key holds "@" and the
@@ -77,9 +81,13 @@ type Options struct {
 	// directory.
 	KV  clientv3.KV
 	Log *slog.Logger
+	// Cluster is the etcd that has the records; nil for one of the daemon's own in the state
+	// directory. Call Lead before anything is read or written.
+	Cluster *Cluster
 
 	migrations []migration // tests have their own
 	quota      int64       // likewise
+	found      bool        // begin a cluster with the first member
 	patience   time.Duration
 }
 
@@ -91,9 +99,13 @@ type Store struct {
 	etcd *member
 	kv   clientv3.KV
 
+	shared *shared     // nil for records of the daemon's own
+	steps  []migration // of a shared etcd, for Lead
+
 	limit     int64        // maximum bytes of etcd's database
 	exporting atomic.Int32 // exports under way
 	freeing   sync.Mutex   // one goroutine at a time makes room
+	changing  sync.Mutex   // one change of who the members are at a time
 
 	closing sync.Once
 }
@@ -103,16 +115,22 @@ type Store struct {
 // another process holds the directory, or if the directory is not writable,
 // damaged, or written by a newer version.
 func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	opts.quota, opts.patience, opts.Tick = cmp.Or(opts.quota, quota), cmp.Or(opts.patience, startTimeout), cmp.Or(opts.Tick, tick)
+	opts = opts.complete()
 	s := &Store{dir: dir, sync: !opts.NoSync, limit: opts.quota}
 	if err := s.open(ctx, opts); err != nil {
 		s.release()
 		return nil, fmt.Errorf("open records in %s: %w", dir, err)
 	}
 	return s, nil
+}
+
+// complete fills in what is not set.
+func (o Options) complete() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.quota, o.patience, o.Tick = cmp.Or(o.quota, quota), cmp.Or(o.patience, startTimeout), cmp.Or(o.Tick, tick)
+	return o
 }
 
 func (s *Store) open(ctx context.Context, opts Options) error {
@@ -123,6 +141,12 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		return explain(err)
 	}
 	if err := s.hold(); err != nil {
+		return err
+	}
+	if opts.Cluster != nil {
+		return s.openShared(ctx, opts)
+	}
+	if err := s.checkDirectory(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(s.files(), 0o700); err != nil {
@@ -142,9 +166,14 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 // checkRecords checks the checksums of all records, including those that no site
 // will ask for: a key changed by the disk is a lost record.
 func (s *Store) checkRecords(ctx context.Context) error {
-	return s.stored(ctx, "\x00", "\x00", false, func(kv keyValue) error {
+	from, to := s.all()
+	return s.stored(ctx, from, to, false, func(kv keyValue) error {
 		if kv.key == versionKey {
 			return nil
+		}
+		if s.shared != nil && strings.HasPrefix(kv.key, filesBelow) {
+			_, err := unseal(kv.key, kv.value)
+			return err
 		}
 		if _, _, err := s.siteOf(kv.key); err != nil {
 			return damaged(err)
@@ -203,9 +232,18 @@ func damaged(err error) error {
 	if remedy(err) != "" {
 		return explain(err)
 	}
-	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start again, "+
-		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
+	return &damage{err}
 }
+
+// damage is an error about the content of the records.
+type damage struct{ err error }
+
+func (d *damage) Error() string {
+	return fmt.Sprintf("the state directory's content is damaged: %v: restore it from a backup; or move it away and start again, "+
+		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", d.err)
+}
+
+func (d *damage) Unwrap() error { return d.err }
 
 func remedy(err error) string {
 	switch {
@@ -230,6 +268,9 @@ func (s *Store) release() {
 	s.closing.Do(func() {
 		if s.etcd != nil {
 			s.etcd.stop()
+		}
+		if s.shared != nil {
+			s.shared.client.Close()
 		}
 		if s.lock != nil {
 			s.lock.Close()

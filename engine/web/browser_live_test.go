@@ -138,6 +138,36 @@ func TestBrowserKeepsClicksAndSelections(t *testing.T) {
 	w.Until(`location.pathname === "/sites/berlin/nodes/web-1"`)
 }
 
+// A row that joins a section while that waits, and then changes alone, is shown as it is in the end.
+func TestBrowserKeepsRowsOfWaitingSections(t *testing.T) {
+	b := browser.Open(t)
+	h := houseOf(t, &fleet{said: "as it says", reason: "Installs generation 2"})
+	w := b.Window(t, desk)
+	w.Go(h.at("/sites/berlin/nodes"))
+	w.Until(`document.getElementById("alive").textContent === "· live"`)
+	w.Get(`(() => {
+		window.EventSource = class extends EventSource { constructor(address) { super(address); window.stream = this; } };
+		dispatchEvent(new Event("pagehide"));
+		dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+	})()`, nil)
+	w.Until(`window.stream?.readyState === 1`)
+	w.Get(`(() => {
+		getSelection().selectAllChildren(document.querySelector("#list td"));
+		const list = document.getElementById("list").cloneNode(true), row = list.querySelector("tbody tr").cloneNode(true);
+		row.id = "row-new";
+		row.lastElementChild.textContent = "joins";
+		list.querySelector("tbody").append(row);
+		const told = parts => stream.dispatchEvent(new MessageEvent("change", { data: JSON.stringify(parts) }));
+		told({ list: list.outerHTML });
+		row.lastElementChild.textContent = "ends";
+		told({ "row-new": row.outerHTML });
+		window.shown = ""; // the daemon may bring the list up to date right after
+		new MutationObserver(() => { shown += document.getElementById("row-new")?.lastElementChild.textContent ?? ""; }).observe(document.body, { childList: true, subtree: true });
+		getSelection().removeAllRanges();
+	})()`, nil)
+	w.Until(`shown.endsWith("ends")`)
+}
+
 // A page says that it has lost the daemon, and goes on by itself once that is back: where the daemon alone
 // ends, as behind slipway web, and where what serves the pages ends with it.
 func TestBrowserSurvivesRestart(t *testing.T) {
@@ -234,4 +264,29 @@ func TestBrowserInStorm(t *testing.T) {
 			t.Error(all)
 		}
 	}
+}
+
+// A page whose login has ended says so, offers another one, and does not ask again and again.
+func TestBrowserSaysThatTheLoginHasEnded(t *testing.T) {
+	b := browser.Open(t)
+	v := visiting(t)
+	w := b.Window(t, desk)
+	w.Early(`window.asked = 0; window.EventSource = class extends EventSource { constructor(of) { super(of); window.asked++; } };`)
+	const live = `document.getElementById("alive")?.textContent === "· live"`
+	w.Go(v.url + "/login/start?to=%2Fsites%2Fberlin%2Fnodes%3Fq%3Dweb")
+	w.Until(live)
+	v.allow(strings.Replace(v.lines, "person ana@example.org: all\n", "", 1))
+	w.Until(`document.getElementById("lost").textContent.startsWith("✕ Your login has ended.")`)
+	w.Complaints() // of the answers 401
+	w.Get(`window.before = window.asked, window.since = Date.now()`, nil)
+	w.Until(`Date.now() - window.since > 7000`) // it used to ask every three seconds
+	var more int
+	if w.Get(`window.asked - window.before`, &more); more != 0 {
+		t.Errorf("it has asked %d times more", more)
+	}
+	v.allow(v.lines)
+	w.Click(`#lost a`)
+	w.Until(`document.querySelector("h1").textContent === "Log in to Slipway"`)
+	w.Click(`a.go`)
+	w.Until(live + ` && location.pathname + location.search === "/sites/berlin/nodes?q=web"`)
 }

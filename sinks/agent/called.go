@@ -111,6 +111,9 @@ func (c *called) ask(ctx context.Context, r wire.Request) (*wire.Result, error) 
 func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire.Result, error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
+	if err := driver.MayWrite(ctx); err != nil {
+		return nil, err
+	}
 	end := context.AfterFunc(ctx, func() { c.Close() })
 	r.Term = c.ownTerm()
 	r.Version, r.Site, r.Node, r.Echo = wire.Version, c.site, c.node, rand.Text()
@@ -179,7 +182,7 @@ func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 		}
 		switch {
 		case f.Result != nil && f.Result.Echo != r.Echo && (f.Result.Echo != "" || f.Result.Error == nil): // the agent cannot echo a request that it could not read
-			return nil, errors.New("it answered another request than the one it was asked")
+			return nil, errors.New("its answer belongs to another request")
 		case f.Result != nil:
 			return f.Result, nil
 		case f.Want != nil:

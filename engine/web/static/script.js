@@ -49,9 +49,14 @@
     }
   };
   const show = parts => {
+    const has = (html, id) => html.includes('id="' + id + '"');
+    for (const id in parts) // a section comes with its rows as they are now, also with those that the page does not have yet
+      for (const other in waiting) if (other !== id && has(parts[id], other)) delete waiting[other];
     Object.assign(waiting, parts);
-    for (const id in waiting) {
-      if ($(id) && busy($(id))) continue;
+    for (const id in waiting) { // a row comes after its section
+      const part = $(id), around = part?.parentElement?.closest("section[id]");
+      const joins = !part && Object.keys(waiting).some(other => other !== id && has(waiting[other], id));
+      if (part && busy(part) || around && around.id in waiting || joins) continue;
       replace(id, waiting[id]);
       delete waiting[id];
     }
@@ -86,10 +91,11 @@
       lost.hidden = false;
       setTimeout(follow, 15000);
     });
-    source.onerror = () => {
+    source.onerror = async () => {
       since ??= new Date(Date.now() + skew).toISOString().slice(11, 19) + " UTC";
       if (alive) alive.textContent = "";
       const refused = source.readyState === EventSource.CLOSED; // there was an answer
+      if (refused && await isNobody()) return;
       setTimeout(() => {
         if (!since) return; // it is back already
         lost.textContent = refused ? "✕ This page was last brought up to date at " + since + ": the daemon, or a proxy before it, answers with an error. Load the page again to see which." :
@@ -98,6 +104,19 @@
       }, 2500);
       if (refused) setTimeout(follow, 3000);
     };
+  };
+  // Whoever is not known any more is seldom made known by trying again: another try is made each minute, for a page on a wall, and
+  // when the page is looked at again. The person may have logged in on another page.
+  const isNobody = async () => {
+    const status = await fetch("/api/v1/whoami", { cache: "no-store", signal: AbortSignal.timeout(3000) }).then(answer => answer.status, () => 0);
+    if (status !== 401) return false;
+    const login = document.createElement("a");
+    login.href = location.pathname + location.search;
+    login.textContent = "Log in again";
+    lost.replaceChildren("✕ Your login has ended. This page shows what was known at " + since + ", and is not kept up to date. ", login);
+    lost.hidden = false;
+    setTimeout(follow, 60000);
+    return true;
   };
   if (live) {
     follow();

@@ -56,6 +56,11 @@ type Host struct {
 	// Fetch provides the bytes of an artifact and their number, for a file with this much room. They are not
 	// verified yet. Close reads the rest.
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
+	// Sign has the daemon sign a signing request (PKCS #10, DER) for the certificate with this key, and provides
+	// the certificates to show, in PEM.
+	Sign func(key string, request []byte) (chain []byte, err error)
+	// Certified are the item.Digests of the certificates that a call has set, by key. Nobody knew them before.
+	Certified map[string]string
 	// Tell receives the current activity, for people.
 	Tell func(text string)
 	// TellErased receives the result of erasing one disk; nil if nobody listens before the end.
@@ -104,14 +109,14 @@ type Command struct {
 	Nobody bool
 }
 
-// Output is the end of a program's output and error output, at most MaxOutput each, and its exit code.
+// Output is the end of a program's output and error output, at most maxOutput each, and its exit code.
 type Output struct {
 	Out, Err []byte
 	Code     int
 }
 
-// MaxOutput bounds the stored output of a program, in bytes. The end is kept.
-const MaxOutput = 1 << 20
+// maxOutput bounds the stored output of a program, in bytes. The end is kept.
+const maxOutput = 1 << 20
 
 // Real is the system under a root folder. If that is not "/", programs run with chroot.
 func Real(root string, live bool) *Host {
@@ -191,10 +196,10 @@ var _ io.Writer = (*tail)(nil)
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.kept = append(t.kept, b...)
-	if len(t.kept) > 2*MaxOutput {
-		t.kept = append([]byte(nil), t.kept[len(t.kept)-MaxOutput:]...)
+	if len(t.kept) > 2*maxOutput {
+		t.kept = append([]byte(nil), t.kept[len(t.kept)-maxOutput:]...)
 	}
 	return len(b), nil
 }
 
-func (t *tail) text() []byte { return t.kept[max(0, len(t.kept)-MaxOutput):] }
+func (t *tail) text() []byte { return t.kept[max(0, len(t.kept)-maxOutput):] }

@@ -34,6 +34,18 @@ Status: deinstall ok config-files
 Architecture: amd64
 Version: 1
 
+Package: cut-off
+Status: purge ok config-files
+Architecture: all
+Version: 1
+
+Package: keeps-conf
+Status: purge ok config-files
+Architecture: all
+Conffiles:
+ /etc/keeps.conf d41d8cd98f00b204e9800998ecf8427e
+Version: 1
+
 Package: half
 Status: install ok half-configured
 Architecture: all
@@ -61,6 +73,7 @@ func TestParseStatus(t *testing.T) {
 		"libc6:amd64": {Version: "2.36-9", State: "present"},
 		"libc6:i386":  {Version: "2.36-8", State: "held"},
 		"gone":        {State: "absent"},
+		"cut-off":     {State: "absent"},
 		"half":        {Version: "2", State: "half-configured"},
 		"torn":        {Version: "3", State: "half-installed"},
 		"triggers":    {Version: "4", State: "present"},
@@ -73,6 +86,9 @@ func TestParseStatus(t *testing.T) {
 	}
 	if !slices.Equal(inv.broken, []string{"half", "torn", "triggers"}) {
 		t.Error(inv.broken)
+	}
+	if !slices.Equal(inv.purging, []string{"cut-off"}) {
+		t.Error(inv.purging)
 	}
 }
 
@@ -255,7 +271,7 @@ func TestVerifyKeepsPinnedPackages(t *testing.T) {
 	}
 	for _, name := range []string{"libc6", "libc6:amd64"} {
 		err := verify(inv, c, []effect{up, {name: name, from: "2.36-9", to: "3"}})
-		for _, want := range []string{"half", "libc6", "2.36-9", "to 3", "the design", "Nothing was changed"} {
+		for _, want := range []string{"half", "libc6", "2.36-9", "to 3", "the design", "No package was changed"} {
 			if !says(err, want) {
 				t.Errorf("%s: %v does not say %q", name, err, want)
 			}

@@ -25,6 +25,7 @@ type goal struct {
 	leaving []string          // packages that only Slipway wanted, part of remove
 	left    map[string]string // why packages that left the design stay, by key
 	touched []string          // keys of what is changed
+	going   []string          // packages that are to be gone, also those that are
 }
 
 // packages makes all packages match the request, in one transaction that was simulated first.
@@ -43,8 +44,8 @@ func (a *apply) packages(ctx context.Context) error {
 		return err
 	}
 	g := a.goal(inv, items, leaving)
-	if !g.empty() {
-		if err := a.m.repair(ctx, a.h, inv); err != nil {
+	if !g.empty() || len(g.going) > 0 {
+		if err := a.m.repair(ctx, a.h, inv, g.going); err != nil {
 			return err
 		}
 		if inv, err = a.m.inventory(ctx, a.h); err != nil {
@@ -98,6 +99,9 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 		name, is := item.ID(i.Key), inv.find(item.ID(i.Key))
 		version := i.Fields["version"]
 		want := asState(i)
+		if want == stateAbsent {
+			g.going = append(g.going, name)
+		}
 		switch {
 		case want == stateAbsent && is.there():
 			g.remove = append(g.remove, name)
@@ -118,14 +122,19 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 			continue
 		}
 		before, is := beforeOf(e), inv.find(name)
+		if before.State == stateAbsent {
+			g.going = append(g.going, name)
+		}
 		switch {
 		case before.State == stateAbsent && is.there():
 			g.remove = append(g.remove, name)
 			g.leaving = append(g.leaving, name)
 			g.held = g.held || is.State == stateHeld
-		case before.State != stateAbsent && !is.there():
+		case before.State == stateAbsent:
+			continue
+		case !is.there():
 			g.left[key] = "it was installed before Slipway removed it, and is not installed again by itself"
-		case is.there() && is.Version != before.Version:
+		case is.Version != before.Version:
 			g.left[key] = fmt.Sprintf("it had the version %s before Slipway, and keeps %s", before.Version, is.Version)
 		}
 	}
@@ -223,22 +232,22 @@ func verify(inv inventory, c change, effects []effect) error {
 		}
 	}
 	if len(removed) > 0 {
-		return failed("%s: this would remove %s, which the design does not ask for. Nothing was changed", some(wanted(c)), some(removed))
+		return failed("%s: this would remove %s, which the design does not ask for. No package was changed", some(wanted(c)), some(removed))
 	}
 	if len(moved) > 0 {
 		return refused("%s: this upgrade would also change %s, and the design pins the version of this package or excludes it from upgrades. "+
-			"Give the package the new version in the design, or wait for upgrades that do not need it. Nothing was changed", some(wanted(c)), some(moved))
+			"Give the package the new version in the design, or wait for upgrades that do not need it. No package was changed", some(wanted(c)), some(moved))
 	}
 	if len(changed) > 0 {
-		return failed("%s: this would also change %s. Name these packages in the design too. Nothing was changed", some(wanted(c)), some(changed))
+		return failed("%s: this would also change %s. Name these packages in the design too. No package was changed", some(wanted(c)), some(changed))
 	}
 	for name, version := range install {
 		e, ok := done[name]
 		if !ok && !inv.find(name).there() {
-			return failed("package %s: the repositories have no package of this name, or only others that provide it. Nothing was changed", name)
+			return failed("package %s: the repositories have no package of this name, or only others that provide it. No package was changed", name)
 		}
 		if ok && version != "" && e.to != version {
-			return failed("package %s: version %s is not available, and %s would be installed. Nothing was changed", name, version, e.to)
+			return failed("package %s: version %s is not available, and %s would be installed. No package was changed", name, version, e.to)
 		}
 	}
 	return nil

@@ -19,16 +19,16 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Longest bounds one request. It is shorter than the daemon's limit for a step, so that the daemon learns the
+// longest bounds one request. It is shorter than the daemon's limit for a step, so that the daemon learns the
 // reason.
-const Longest = 25 * time.Minute
+const longest = 25 * time.Minute
 
-// LongestInstall bounds an installation. It reads an image over the network and writes it to disks, and both may be
+// longestInstall bounds an installation. It reads an image over the network and writes it to disks, and both may be
 // slow.
-const LongestInstall = 3 * time.Hour
+const longestInstall = 3 * time.Hour
 
-// LongestErase bounds an installation that erases the disks first. Overwriting a large disk takes a day or two.
-const LongestErase = 7 * 24 * time.Hour
+// longestErase bounds an installation that erases the disks first. Overwriting a large disk takes a day or two.
+const longestErase = 7 * 24 * time.Hour
 
 // These are the bounds on progress reports.
 const (
@@ -98,19 +98,19 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if err := wire.Read(in, &r); err != nil {
 		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})
 	}
-	within := Longest
+	within := longest
 	switch {
 	case r.Op == wire.OpErase, r.Op == wire.OpInstall && r.Install != nil && r.Install.Layout.Erase != "":
-		within = LongestErase
+		within = longestErase
 	case r.Op == wire.OpInstall:
-		within = LongestInstall
+		within = longestInstall
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if r.Op == wire.OpObserve || r.Op == wire.OpSurvey {
 		ctx = untilHangup(ctx, in)
 	}
-	p.Host.Fetch = fetcher(in, out)
+	p.Host.Fetch, p.Host.Sign = fetcher(in, out), p.signer(in, out)
 	result := p.do(ctx, r)
 	if err := wire.Write(out, wire.Frame{Result: &result}); err == nil {
 		return nil
@@ -134,6 +134,31 @@ func fetcher(in io.Reader, out io.Writer) func(sha256, file string, room int64) 
 			return nil, 0, refused("%s", b.Refused)
 		}
 		return &blob{io.LimitedReader{R: in, N: b.Size}}, b.Size, nil
+	}
+}
+
+// signer has the daemon sign requests for certificates, one at a time.
+func (p *Program) signer(in io.Reader, out io.Writer) func(key string, request []byte) ([]byte, error) {
+	return func(key string, request []byte) ([]byte, error) {
+		const most = 64 << 10
+		if err := wire.Write(out, wire.Frame{Want: &wire.Want{For: key, Sign: &wire.Sign{Request: request, Clock: p.now()}}}); err != nil {
+			return nil, fmt.Errorf("ask for the certificate: %w", err)
+		}
+		var b wire.Blob
+		if err := wire.Read(in, &b); err != nil {
+			return nil, fmt.Errorf("the certificate did not come: %w", err)
+		}
+		switch {
+		case b.Refused != "":
+			return nil, refused("%s", b.Refused)
+		case b.Size > most:
+			return nil, failed("the certificate has %d bytes", b.Size)
+		}
+		chain := make([]byte, b.Size)
+		if _, err := io.ReadFull(in, chain); err != nil {
+			return nil, fmt.Errorf("the certificate did not come: %w", err)
+		}
+		return chain, nil
 	}
 }
 
