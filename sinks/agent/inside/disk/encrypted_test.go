@@ -205,7 +205,7 @@ func TestStateOfEncrypted(t *testing.T) {
 		if kind != "" {
 			seen.Holds = []item.Signature{{Kind: kind, UUID: luksUUID}}
 		}
-		if got, err := StateOf(l, []item.Disk{seen}); err != nil || got != want {
+		if got, err := stateOf(l, []item.Disk{seen}); err != nil || got != want {
 			t.Errorf("with %q it is %s (%v), want %s", kind, got, err, want)
 		}
 	}
