@@ -32,11 +32,11 @@ func (e *Engine) grant(ctx context.Context, o site.Order) (string, error) {
 	defer e.granting.Unlock()
 	approved, inForce := e.Access()
 	more, _ := access.Changes(approved.Granted, inForce)
-	switch digest := inForce.Digest(); {
+	switch digest := inForce.DigestOver(approved.Granted); {
 	case len(more) == 0:
 		return "", fmt.Errorf("%w: the design in force grants nothing that was not approved", site.ErrRefused)
 	case o.Digest != digest:
-		return "", fmt.Errorf("%w: the access of the design in force is %s now, not %s: `slipway grant` shows what it changes", site.ErrRefused, digest, o.Digest)
+		return "", fmt.Errorf("%w: what the design in force changes of who may do what is %s now, not %s: `slipway grant` shows it", site.ErrRefused, digest, o.Digest)
 	}
 	if err := e.setGranted(ctx, site.GrantedState{Granted: inForce, By: o.By, When: time.Now().UTC()}); err != nil {
 		return "", err
@@ -78,7 +78,7 @@ func (e *Engine) noteAccess() {
 	approved, inForce := e.Access()
 	r, note := site.AccessReport{Design: inForce, By: approved.By, When: approved.When}, ""
 	if r.Changes, _ = access.Changes(approved.Granted, inForce); len(r.Changes) > 0 {
-		r.Waiting = inForce.Digest()
+		r.Waiting = inForce.DigestOver(approved.Granted)
 		note = say.Count(len(r.Changes), "change") + " of who may do what (site.access) not approved: `slipway grant` shows what and approves it"
 	}
 	e.mu.Lock()

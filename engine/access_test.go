@@ -43,10 +43,10 @@ func TestAccessIsApproved(t *testing.T) {
 		if w.rights("ana", access.Pause, "a") || !w.note("1 change of who may do what") {
 			t.Errorf("a merge gave a right, or no note says that it waits: %q", w.engine.Report().Status.Notes)
 		}
-		_, inForce := w.engine.Access()
+		shown := w.engine.AccessReport().Waiting
 		w.refuses(site.Order{Verb: site.VerbGrant, Digest: strings.Repeat("0", site.DigestDigits)}, "not 0000")
-		w.do(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()})
-		w.refuses(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()}, "grants nothing that was not approved")
+		w.do(site.Order{Verb: site.VerbGrant, Digest: shown})
+		w.refuses(site.Order{Verb: site.VerbGrant, Digest: shown}, "grants nothing that was not approved")
 		if !w.rights("ana", access.Pause, "a") || w.rights("ana", access.Pause, "b") || w.note("who may do what") {
 			t.Error("what was approved does not count")
 		}
@@ -83,8 +83,7 @@ func TestAccessIsOfMachines(t *testing.T) {
 	inBubble(t, usual, func(w *world) {
 		ana := map[string][]string{"ana": {"oncall"}}
 		w.on(lets(w.design("a", "b"), ana), "a", "b")
-		_, inForce := w.engine.Access()
-		w.do(site.Order{Verb: site.VerbGrant, Digest: inForce.Digest()})
+		w.do(site.Order{Verb: site.VerbGrant, Digest: w.engine.AccessReport().Waiting})
 		exchanged := lets(w.design("a", "b"), ana)
 		a, b := exchanged.Nodes["a"], exchanged.Nodes["b"]
 		a.Identity, b.Identity, a.Endpoints, b.Endpoints = b.Identity, a.Identity, b.Endpoints, a.Endpoints
@@ -145,4 +144,46 @@ func TestGrantShowsEachNode(t *testing.T) {
 			t.Errorf("eve may approve on vault, and the person who granted it was shown %q", r.Changes)
 		}
 	}, all...)
+}
+
+// A digest of `slipway grant` approves what was shown with it, and gives nobody a right back that a commit has
+// taken away since.
+func TestGrantApprovesWhatWasShown(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		ana := map[string][]string{"ana": {"lead"}}
+		both := map[string][]string{"ana": {"lead"}, "bob": {"oncall"}}
+		w.on(lets(w.design("a", "b"), ana), "a", "b")
+		w.do(site.Order{Verb: site.VerbGrant, Digest: w.engine.AccessReport().Waiting})
+		w.commit(lets(w.design("a", "b"), both))
+		w.after(time.Minute)
+		shown := w.engine.AccessReport()                                           // a lead reads this on a terminal
+		w.commit(lets(w.design("a", "b"), map[string][]string{"bob": {"oncall"}})) // ana has left
+		w.after(time.Minute)
+		if w.rights("ana", access.Approve, "b") {
+			t.Fatal("the right was not taken away")
+		}
+		w.commit(lets(w.design("a", "b"), both)) // a revert, by whoever can merge
+		w.after(time.Minute)
+		_, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbGrant, Digest: shown.Waiting, By: "lead"})
+		if err == nil || w.rights("ana", access.Approve, "b") || w.rights("ana", access.Grant, "") {
+			t.Errorf("the digest that was shown with %q has given ana back what a commit had taken away: error %v, waiting then", shown.Changes, err)
+		}
+	}, "a", "b")
+}
+
+// A merge gives no right over another machine, also not by `moved`: that is how a design says that a name has another one.
+func TestAccessIsOfTheMachineThatMoved(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		ana := map[string][]string{"ana": {"oncall"}}
+		w.on(lets(w.design("a", "b"), ana), "a", "b")
+		w.do(site.Order{Verb: site.VerbGrant, Digest: w.engine.AccessReport().Waiting})
+		exchanged := lets(w.design("a", "b"), ana)
+		a, b := exchanged.Nodes["a"], exchanged.Nodes["b"]
+		a.Moved, b.Moved, a.Endpoints, b.Endpoints = b.Identity, a.Identity, b.Endpoints, a.Endpoints
+		w.commit(exchanged)
+		w.after(10 * time.Minute)
+		if w.rights("ana", access.Approve, "a") {
+			t.Error("ana, who may approve on the machine of a, may approve on that of b now, by a merge alone")
+		}
+	}, "a", "b")
 }

@@ -378,7 +378,7 @@ func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	if err := e.beginAnew(ctx, other.Instance); err != nil {
 		return "", err
 	}
-	if err := e.raiseTerm(ctx, slices.Max(append(later, other.Term))); err != nil {
+	if err := e.raiseTerm(ctx, e.above(append(later, other.Term))); err != nil {
 		return "", err
 	}
 	e.forgetOthers()
@@ -390,6 +390,22 @@ func (e *Engine) takeOver(ctx context.Context, o site.Order) (string, error) {
 	e.Log.Warn("term taken over", "from", other.Holder, "by", o.By)
 	e.wakeAll(func(w *worker) { w.fresh = true })
 	return fmt.Sprintf("this daemon acts for site %s from now on, with term %d; all earlier approvals have ended", e.Site, e.termNumber()), nil
+}
+
+// mostAhead bounds how far another daemon of the site can be ahead: a daemon begins one term each time that it starts.
+const mostAhead = 1 << 32
+
+// above returns the highest of the terms that another daemon of the site can have reached. Names of sessions are not
+// signed, and a claim need not be by a key that the site still has: a number without end must not use up the numbers,
+// since machines refuse a lower term for good.
+func (e *Engine) above(terms []uint64) (highest uint64) {
+	most := e.termNumber() + mostAhead
+	for _, t := range terms {
+		if t <= most {
+			highest = max(highest, t)
+		}
+	}
+	return highest
 }
 
 // othersThatAct returns why this daemon may not act, and the later terms whose sessions are

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -684,5 +685,36 @@ func TestSealedPart(t *testing.T) {
 	e.Key, e.accounts["n1"] = nil, a
 	if got := seal(); got == nil || got.Signature != was.Signature {
 		t.Errorf("without a key: %+v", got)
+	}
+}
+
+// Whoever can write to the status branch, with no key of the site, cannot have the terms of the site end: a term that is
+// not higher than all before is refused by every machine.
+func TestTakeOverFromAnUnsignedTerm(t *testing.T) {
+	for _, claimed := range []uint64{math.MaxUint64, math.MaxUint64 - 1} {
+		e, _, s := ashore(t)
+		before := e.termNumber()
+		s.term = site.TermClaim{Site: "lab", Term: claimed, Instance: "nobody's"} // pushed by hand, without a signature
+		e.checkAnchor(t.Context())
+		_, err := e.takeOver(t.Context(), site.Order{By: "bob"})
+		after := e.termNumber()
+		next, nerr := e.Records.Acquire(t.Context(), "the next start of the daemon", 0)
+		if nerr != nil {
+			t.Fatal(nerr)
+		}
+		if err != nil || after <= before || after > before+mostAhead || next.Number <= after {
+			t.Errorf("%v; the term was %d, is %d after a take-over, and %d after the next start: machines refuse terms that are lower than one that they have seen", err, before, after, next.Number)
+		}
+	}
+}
+
+// A BMC that lies about the number of a session does not use up the numbers of terms either.
+func TestTakeOverFromASessionWithoutEnd(t *testing.T) {
+	e, _, s := ashore(t)
+	s.term = another(t, e, 7)
+	e.checkAnchor(t.Context())
+	e.noteLaterTerm("n1", &driver.LaterTermError{Term: math.MaxUint64})
+	if _, err := e.takeOver(t.Context(), site.Order{By: "bob"}); err != nil || e.termNumber() != 8 {
+		t.Errorf("%v; term %d, want 8", err, e.termNumber())
 	}
 }

@@ -70,6 +70,12 @@ func (w *worker) askNothingLocked() {
 	w.asks, w.status.Approve, w.status.Approval = question{}, "", ""
 }
 
+func (w *worker) askNothing() {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.askNothingLocked()
+}
+
 // answered is a question that a person has approved, with what it was about.
 type answered struct {
 	question
@@ -82,7 +88,9 @@ type answered struct {
 func (w *worker) answer(o site.Order) (a answered, err error) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	switch now := w.approvalLocked(w.asks); {
+	switch now, q := w.approvalLocked(w.asks), w.memory.Recorded.Quarantined; {
+	case q != nil:
+		return a, fmt.Errorf("%w: %s is quarantined by %s: release it first: `%s`", site.ErrRefused, w.name, q.By, q.Release(w.name))
 	case !w.asks.standsLocked(w) || now == "":
 		return a, site.NothingToApprove(w.name)
 	case o.Shown != now || w.status.Approval != now:
@@ -105,8 +113,8 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	defer w.wakeUp()
 	switch a.kind {
 	case asksRemoval:
-		if r := a.job.memory.Recorded; r.InFlight != nil || r.Installing != nil {
-			return "", fmt.Errorf("%w: a step on %s was begun and not finished; it is not removed until then", site.ErrRefused, w.name)
+		if why := w.stays(); why != "" {
+			return "", fmt.Errorf("%w: %s stays: %s", site.ErrRefused, w.name, why)
 		}
 		e.countRemoval(w.name)
 		return "removed " + w.name + " from the records; its machine was not changed", e.remove(ctx, w)

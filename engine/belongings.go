@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -53,6 +57,26 @@ func (e *Engine) noteHad(ctx context.Context, design *site.Site) error {
 		had := site.ReachOf(w.job().node)
 		if err := w.save(ctx, func(r *site.Recorded) { r.Had = &had }); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// ofKept refuses names that belong to machines which Slipway keeps for other nodes: for one that has left the design and is
+// not removed, or for one that is held and had them before the design in force. Whoever has a certificate for a name
+// of theirs could pass for them.
+func (e *Engine) ofKept(node string, names []string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, other := range slices.Sorted(maps.Keys(e.others)) {
+		if other == node {
+			continue
+		}
+		for _, name := range names {
+			if slices.Contains(e.others[other].Names, site.TLSName(name)) {
+				return fmt.Errorf("%w: %s asks for a certificate for %s, which belongs to %s. Slipway still keeps the machine of %[4]s: it left the design and is not removed yet, or is held and had this name before. Remove or release %[4]s, or take the name out of the design of %[2]s",
+					driver.ErrRefused, node, site.Printable(name), other)
+			}
 		}
 	}
 	return nil

@@ -313,3 +313,20 @@ func TestDeniedCertificatesAreShownAgain(t *testing.T) {
 		}
 	}, "a")
 }
+
+// A key that the design revokes gets no certificate, however its line is written.
+func TestRevokedKeyIsNotCertified(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.withCertificates(w.authority(), "root")
+		d.SSH.Revoked.Keys = []string{somebodysKey}
+		w.commit(d)
+		w.up()
+		w.after(20 * time.Minute)
+		for _, line := range []string{somebodysKey, somebodysKey + " ana@laptop", "# ana\n" + somebodysKey, "\n" + somebodysKey, "no\n" + somebodysKey} {
+			g, err := w.engine.CertifyLogin(w.t.Context(), site.SSHRequest{Node: "a", Key: line, Life: site.Duration(5 * time.Minute), By: "ana (certificate)"})
+			if err == nil {
+				t.Errorf("the revoked key, written as %q, was given %.60s…", line, g.Certificate)
+			}
+		}
+	}, "a")
+}

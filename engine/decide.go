@@ -147,10 +147,12 @@ func (w *worker) inSync(ctx context.Context, j job) outcome {
 	case j.node.Decommission:
 		o.reason = "decommissioned: only observed; you may remove it from the design"
 		switch {
+		case j.node.IsVirtual() && !plan.Absent(j.memory.Observed):
+			o.reason = "decommissioned: the machine of that name is not Slipway's and stays; you may remove the node from the design"
 		case j.node.IsVirtual():
 			o.reason = "decommissioned: its virtual machine is gone; you may remove it from the design"
 		case j.node.Retires() && plan.HasRetired(j.node, j.memory.Recorded):
-			o.reason = "decommissioned: its disks are erased; you may remove it from the design"
+			o.reason = "decommissioned: its disks are erased" + plan.NotErased(j.memory) + "; you may remove it from the design"
 		}
 	}
 	return o

@@ -64,20 +64,11 @@ func (e *Engine) mayLeave(w *worker) *held {
 	if !w.leaving {
 		return &held{state: site.Blocked, sentence: "back in the design since this look began"}
 	}
-	if h := pausedGate(time.Now(), e.paused, "the site"); h != nil {
-		return waitsToLeave(h.sentence)
-	}
-	if why := e.whyReadOnlyLocked(); why != "" {
+	if why := w.staysLocked(); why != "" {
 		return waitsToLeave(why)
 	}
-	if q := w.memory.Recorded.Quarantined; q != nil {
-		return waitsToLeave("quarantined by " + q.By)
-	}
-	if p := w.memory.Recorded.Ports; p != nil {
-		return waitsToLeave(site.PortsText(p.Ports) + " was prepared for a start over the network, and is not back")
-	}
 	d := w.memory.Recorded.Departed
-	if d == nil || w.memory.Recorded.InFlight != nil || w.memory.Recorded.Installing != nil {
+	if d == nil {
 		return waitsToLeave("a step on its machine was begun and not finished")
 	}
 	rev := site.Revision{ID: d.Revision}
@@ -93,7 +84,7 @@ func (e *Engine) mayLeave(w *worker) *held {
 	if r.Retires && r.Agent != nil {
 		return waitsToLeave("its disks are erased, and the machine is not off yet")
 	}
-	if plan.StillThere(w.node, w.memory.Observed) != "" {
+	if plan.StillThere(w.node, w.memory) != "" {
 		return w.heldBack(true, "a commit that puts the node back with `decommission: true`",
 			fmt.Sprintf("revision %s removes the node, and its virtual machine is still on %s; Slipway keeps the node: put it back with `decommission: true` and approve that the machine goes, or run `slipway approve %s` to leave it there, where Slipway no longer manages it",
 				rev.Short(), w.node.Virtual.Host.Hypervisor, w.name))
@@ -166,12 +157,40 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 	return nil
 }
 
+// staysLocked says why nobody's word lets the node leave the records: they have what its machine needs.
+func (w *worker) staysLocked() string {
+	r := w.memory.Recorded
+	if h := pausedGate(time.Now(), w.e.paused, "the site"); h != nil {
+		return h.sentence
+	}
+	switch why := w.e.whyReadOnlyLocked(); {
+	case why != "":
+		return why
+	case r.Quarantined != nil:
+		return "quarantined by " + r.Quarantined.By
+	case r.Ports != nil:
+		return site.PortsText(r.Ports.Ports) + " was prepared for a start over the network, and is not back"
+	case r.InFlight != nil || r.Installing != nil:
+		return "a step on its machine was begun and not finished"
+	}
+	return ""
+}
+
 // forget deletes the node from the records; nothing saves it again.
 func (w *worker) forget(ctx context.Context) error {
 	w.saving.Lock()
 	defer w.saving.Unlock()
+	if why := w.stays(); why != "" {
+		return fmt.Errorf("%w: %s stays: %s", site.ErrRefused, w.name, why)
+	}
 	w.gone = true
 	return w.e.Records.DeleteNode(ctx, w.name)
+}
+
+func (w *worker) stays() string {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.staysLocked()
 }
 
 // noteDecommissions records which nodes a design decommissions or no longer does, whether or

@@ -52,11 +52,14 @@ func (i *interruption) Interrupt(ctx context.Context, send func() error) error {
 	return err
 }
 
-// superseded refuses the first request of a step whose design has changed since it passed the gates: a
-// driver looks around first, which may take minutes. Destructive steps ask through driver.Permit.
+// superseded refuses requests of a step that may not go on: a driver looks around first, which may take minutes. One that
+// destroys must still be approved for each request: drivers switch a machine off before they ask driver.Permit. What
+// starts the agent asks before that. The others are asked for once, whether their design is still in force: what has begun ends.
 func (i *interruption) superseded() error {
-	if i.current || i.step.Impact >= site.ImpactDestructive {
+	if _, destroys := i.step.Destroys(); i.current || !destroys && i.step.Impact >= site.ImpactDestructive {
 		return nil
+	} else if destroys {
+		return i.approved()
 	}
 	e := i.w.e
 	e.mu.Lock()
@@ -65,6 +68,18 @@ func (i *interruption) superseded() error {
 		return fmt.Errorf("%w: %s", driver.ErrInterrupted, h.sentence)
 	}
 	i.current = true
+	return nil
+}
+
+// approved refuses a request of a destructive step that may not destroy now.
+func (i *interruption) approved() error {
+	e := i.w.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := i.w.memory.Recorded
+	if h := e.mayDestroyLocked(i.w, i.job, i.step, used(r, i.step) && r.InFlight.Sent); h != nil {
+		return fmt.Errorf("%w: %w: %s", driver.ErrNotPermitted, site.ErrRefused, h.sentence)
+	}
 	return nil
 }
 

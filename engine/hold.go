@@ -113,6 +113,9 @@ func (w *worker) hold(ctx context.Context, v site.Verb, h *site.Hold) error {
 	if err == nil {
 		w.interrupt(h != nil)
 	}
+	if err == nil && v == site.VerbQuarantine {
+		w.askNothing() // what it was asked about is as it was before
+	}
 	return err
 }
 

@@ -231,7 +231,7 @@ func (e *Engine) sharesHostKey(node string, keys []string) (other *worker, key s
 			known = append(known, c.Key)
 		}
 		for _, k := range keys {
-			if slices.ContainsFunc(known, func(line string) bool { return line == k || strings.HasPrefix(line, k+" ") }) {
+			if slices.ContainsFunc(known, func(line string) bool { return bare(line) == bare(k) }) {
 				return w, k
 			}
 		}
@@ -243,6 +243,9 @@ func (e *Engine) sharesHostKey(node string, keys []string) (other *worker, key s
 // records the certificates before it gives them. A run that was cut off gets the same ones again. The keys are all
 // that the system has and that are certified: certificates of other keys count no longer.
 func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Authority, keys []string) ([]string, error) {
+	if err := w.e.ofKept(n.Name, n.References.HostNames); err != nil {
+		return nil, err
+	}
 	have, _, err := w.validFor(n, a, keys)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrRefused, err)

@@ -53,7 +53,7 @@ func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	in := site.Incident{Nodes: o.Nodes, Since: o.CompromisedSince, Reason: o.Reason}
-	i := site.IncidentState{Name: o.Incident, ID: in.ID(o.Incident), Incident: in, By: o.By, Found: time.Now()}
+	i := site.IncidentState{Name: o.Incident, ID: in.ID(o.Incident), Incident: in, By: o.By, Found: time.Now(), Machines: e.machinesOfLocked(in.Nodes)}
 	switch {
 	case e.design == nil:
 		return i, fmt.Errorf("%w: no design is in force yet, so Slipway knows no node to switch off", site.ErrRefused)
@@ -83,6 +83,7 @@ func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
 // confirmIncident acts on the incident that a person was shown.
 func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, error) {
 	i, known, stale := e.incidentToConfirm(o.Digest)
+	moved := e.movedSince(&i)
 	switch {
 	case !known:
 		return "", fmt.Errorf("%w: no incident has the ID %s; its lines may have changed: `slipway incident` lists what waits", site.ErrNotFound, o.Digest)
@@ -90,6 +91,8 @@ func (e *Engine) confirmIncident(ctx context.Context, o site.Order) (string, err
 		return "", fmt.Errorf("%w: Slipway has acted on incident %s already", site.ErrRefused, i.Name)
 	case stale != "":
 		return "", fmt.Errorf("%w: incident %s no longer waits, because %s; nothing was switched off. Order it again with `slipway compromise`", site.ErrRefused, i.Name, stale)
+	case moved != "":
+		return "", fmt.Errorf("%w: %s; nothing was switched off. Order an incident under another name, of the nodes that have the machines now: `slipway compromise NODE… --name NAME --reason TEXT`", site.ErrRefused, moved)
 	}
 	if there := e.workersThat(func(w *worker) bool { return slices.Contains(i.Incident.Nodes, w.name) }); len(there) == 0 {
 		return "", fmt.Errorf("%w: site %s has none of the nodes of incident %s: %s; nothing was switched off. If their machines have other names now, order an incident of these", site.ErrRefused, e.Site, i.Name, say.Some(i.Incident.Nodes, 10))
@@ -108,6 +111,38 @@ func (e *Engine) incidentToConfirm(id string) (i site.IncidentState, known bool,
 	}
 	i.Waits = e.waitsLocked(&i)
 	return i, known, e.staleLocked(&i)
+}
+
+// machinesOfLocked are the machines of some nodes by the design in force, without nodes whose design names none.
+func (e *Engine) machinesOfLocked(nodes []string) map[string]site.Identity {
+	machines := map[string]site.Identity{}
+	for _, name := range nodes {
+		if w := e.workers[name]; w != nil && w.node.Machine().Known() {
+			machines[name] = w.node.Machine()
+		}
+	}
+	return machines
+}
+
+// movedSince says that a node of an incident has another machine than when it was found; empty if none has. Whoever
+// confirms it means the machines, and a commit may have exchanged them after it was read.
+func (e *Engine) movedSince(i *site.IncidentState) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.machinesOfLocked(i.Incident.Nodes)
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		was, is := i.Machines[name]
+		if !is || was.Matches(now[name]) {
+			continue
+		}
+		for _, other := range e.namesLocked() {
+			if was.Matches(e.workers[other].node.Machine()) {
+				return fmt.Sprintf("the machine (%s) that %s had when incident %s was found is that of %s now", was, name, i.Name, other)
+			}
+		}
+		return fmt.Sprintf("%s has another machine than the one (%s) that it had when incident %s was found", name, was, i.Name)
+	}
+	return ""
 }
 
 // waitsLocked says why an incident waits by the design and the incidents of this moment.
@@ -347,7 +382,7 @@ func (e *Engine) comparedIncidents() (fresh []site.IncidentState, gone []string)
 			}
 			continue
 		}
-		i := site.IncidentState{Name: name, ID: id, Incident: in, Commit: rev.ID, Found: time.Now()}
+		i := site.IncidentState{Name: name, ID: id, Incident: in, Commit: rev.ID, Found: time.Now(), Machines: e.machinesOfLocked(in.Nodes)}
 		i.Waits = e.waitsLocked(&i)
 		fresh = append(fresh, i)
 	}

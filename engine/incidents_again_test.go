@@ -384,3 +384,27 @@ func TestReasonsToAskFollowTheDesign(t *testing.T) {
 		}
 	}, names(2)...)
 }
+
+// A confirmation switches off the machine that its person was shown, and no other one.
+func TestConfirmedIncidentIsOfTheMachinesShown(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		d := w.design("a", "b")
+		d.Incidents = map[string]site.Incident{"shell": {Nodes: []string{"a"}, Since: time.Now().Add(-time.Hour), Reason: "a shell"}}
+		w.on(d, "a", "b")
+		w.after(time.Minute)
+		i := w.incident("shell")
+		other := clone(d)
+		a, b := other.Nodes["a"], other.Nodes["b"]
+		a.Moved, b.Moved, a.Endpoints, b.Endpoints = b.Identity, a.Identity, b.Endpoints, a.Endpoints // see `moved` in the schema
+		w.commit(other)
+		w.after(time.Minute)
+		done, err := w.engine.Do(w.t.Context(), site.Order{Verb: site.VerbIncident, Digest: i.ID, By: "ana"})
+		w.after(10 * time.Minute)
+		if !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "is that of b now") {
+			t.Errorf("done %q, %v", done, err)
+		}
+		if w.fleet.Machine("b").Power() != "on" {
+			t.Error("the machine of b was switched off by the confirmation of an incident that was shown with the machine of a")
+		}
+	}, "a", "b")
+}

@@ -186,6 +186,27 @@ func TestRetryMakesAChangeOfTheNetworkOnceMore(t *testing.T) {
 	}, "n1")
 }
 
+// A machine that says that a change of its network waits to be confirmed is switched off by a quarantine.
+func TestQuarantineWhileAChangeOfTheNetworkWaits(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		d := w.servingWired(names(1)...)
+		c := &cutOff{Driver: w.fleet.OSDriver()}
+		w.down()
+		w.systems = c
+		w.up()
+		d.Nodes["n1"].References.Links["eth0"] = item.Link{Kind: "ethernet", MTU: 1500, Addresses: []string{"10.1.0.11/24"}}
+		w.commit(d)
+		w.until("changed", 5*time.Minute, c.waits.Load)
+		w.down()
+		w.up()
+		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "compromised"})
+		w.after(30 * time.Minute)
+		if p := w.fleet.Machine("n1").Power(); p != "off" {
+			t.Errorf("n1 is %s 30 minutes after its quarantine; status %+v", p, w.node("n1"))
+		}
+	}, "n1")
+}
+
 // cutOff is a driver whose first change of a network is made, and not confirmed before the
 // daemon ends.
 type cutOff struct {

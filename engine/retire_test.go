@@ -219,3 +219,18 @@ func TestANodeThatLeavesWhileItIsErased(t *testing.T) {
 		}
 	}, "a")
 }
+
+// The status calls the disks of a machine erased only if it knows of none that was not.
+func TestErasedClaimsOnlyWhatWasErased(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.awaitsErase("a")
+		w.approve()
+		w.until("it is done", 2*time.Hour, func() bool {
+			return w.node("a").State == site.InSync && w.fleet.Machine("a").Power() == "off" && !w.engine.Known().Nodes["a"].Recorded.Retired.IsZero()
+		})
+		n := w.node("a")
+		if strings.Contains(n.Reason, "its disks are erased") && !strings.Contains(n.Reason, "DATA-SERIAL-a") {
+			t.Errorf("erased were %q of the disks NVME-SERIAL-a and DATA-SERIAL-a (8 TB), and the status says %q, notes %q", w.agents.Erased(), n.Reason, n.Notes)
+		}
+	}, "a")
+}

@@ -139,6 +139,9 @@ func (w *worker) signTLS(ctx context.Context, n *site.Node, a *tlsca.Authority, 
 	if other, key := w.e.sharesHostKey(n.Name, keys); other != nil {
 		return refuse(sameHostKey(n.Name, other.name, key))
 	}
+	if err := w.e.ofKept(n.Name, designed.Names); err != nil {
+		return "", err
+	}
 	if err := tlsClockBehind(n.Name, w.countingTLS(), now); err != nil {
 		return refuse(err)
 	}

@@ -392,3 +392,27 @@ func TestLateTLSCertificatesAreAProblem(t *testing.T) {
 		}
 	}, "a")
 }
+
+// No node gets a certificate with a name that the machine of another node still has: one under quarantine, or one that
+// has left the design and is not removed yet.
+func TestCertificateForTheNameOfALeavingNode(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		systems := newKeyMaking(w.fleet.OSDriver())
+		w.systems = systems
+		authorities := []string{w.tlsAuthority(1).PEM()}
+		w.commit(w.withTLS(0, authorities, "a", "b"))
+		w.up()
+		w.after(20 * time.Minute)
+		d := w.withTLS(0, authorities, "b") // a leaves; Slipway keeps it, and only observes it
+		d.Nodes["b"].System.Certificates = map[string]site.TLS{"web": {Names: []string{"a.example.org", "a"}}}
+		w.commit(d)
+		w.after(time.Hour)
+		c, _, last := systems.state("b")
+		if last == nil || !strings.Contains(last.Error(), "belongs to a") {
+			t.Errorf("b is told %v", last)
+		}
+		if len(c.DNSNames) > 0 && c.DNSNames[0] == "a.example.org" {
+			t.Errorf("b has a certificate for %q, the names of a, whose machine runs and which Slipway keeps", c.DNSNames)
+		}
+	}, "a", "b")
+}

@@ -37,7 +37,8 @@ func TestCertificatesWithNamesOfOthers(t *testing.T) {
 		"a service":                    {n1 + `["web.example.org", "10.1.0.200"]` + "\n" + n2 + `["web.example.org", "10.1.0.200"]`, "", ""},
 		"its own":                      {n1 + `["n1", "10.1.0.11", "10.9.0.11", "{name}.example.org"]` + "\n" + n2 + `["{name}.example.org"]`, "", ""},
 		"all by default":               {`profiles: base: system: certificates: web: {}`, "", ""},
-		"a hypervisor's by a machine":  {`nodes: "n2": endpoints: manager: url: "redfish+https://10.1.0.11/redfish/v1/Systems/2"` + "\n" + n1 + `["10.1.0.11"]`, "", ""},
+		"a BMC that it emulates":       {`nodes: "n2": endpoints: manager: url: "redfish+https://10.1.0.11:8000/redfish/v1/Systems/2"` + "\n" + n1 + `["10.1.0.11"]`, "", ""},
+		"a BMC at its address":         {`nodes: "n2": endpoints: manager: url: "redfish+https://10.1.0.11/redfish/v1/Systems/2"` + "\n" + n1 + `["10.1.0.11"]`, "n1", "n2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := cleanSite(t)

@@ -138,6 +138,9 @@ func zeroizeNote(n *site.Node, m site.Memory) string {
 	case site.StateAbsent:
 		return "decommissioned: its machine is gone" + on(n) + ", and it may be removed from the design"
 	case site.StateForeign:
+		if !isGone(m) {
+			return "decommissioned: a machine with its name or UUID exists" + on(n) + ", which may be its own"
+		}
 		return "decommissioned, and it may be removed from the design; the machine of that name is not Slipway's and stays"
 	}
 	return "decommissioned: Slipway deletes its machine with all disks"

@@ -408,3 +408,22 @@ func TestNothingIsInstalledOnWhatLeaves(t *testing.T) {
 		}
 	}
 }
+
+// A quarantine switches the machine off also while a change of its network waits to be confirmed.
+func TestQuarantineDoesNotWaitForAConfirmation(t *testing.T) {
+	n := &site.Node{Name: "n1", Power: "on", Identity: site.Identity{UUID: "5e1d0000-0000-4000-8000-000000000001"}}
+	m := site.Memory{
+		Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+			site.FacetPower:   {Have: site.Values{"state": "on"}, Seen: lookedAt},
+			site.FacetNetwork: {Unconfirmed: true, Seen: lookedAt},
+		}},
+		Recorded: site.Recorded{
+			Quarantined: &site.Hold{By: "eve", Reason: "compromised", Since: lookedAt},
+			InFlight:    &site.InFlight{Step: site.Step{Node: "n1", Facet: site.FacetNetwork, Action: site.ActionNetwork, Impact: site.ImpactInterrupts}},
+		},
+	}
+	p := Node(&site.Site{}, n, site.Known{Nodes: map[string]site.Memory{"n1": m}})
+	if len(p.Steps) == 0 || p.Steps[0].Action != site.ActionPowerOff || !p.Steps[0].Force {
+		t.Errorf("a quarantined machine that is on gets %+v", p.Steps)
+	}
+}

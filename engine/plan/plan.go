@@ -39,7 +39,7 @@ func removal(name string, m site.Memory) site.Removal {
 	if m.Recorded.Adopted != nil {
 		r.Machine = m.Recorded.Adopted.Machine
 	}
-	if there := StillThere(nil, m.Observed); there != "" {
+	if there := StillThere(nil, m); there != "" {
 		r.Held = there
 	}
 	if m.Recorded.Retires && m.Recorded.Retired.IsZero() {
@@ -100,12 +100,13 @@ func planNode(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, all m
 		return
 	case n.IsVirtual():
 		planVirtual(p, s, n, m, serves)
+		planConfirmation(p, m)
 	case planInstallation(p, s, n, m):
 		return
 	default:
 		planFacets(p, s, n, m, serves)
+		planConfirmation(p, m)
 	}
-	planConfirmation(p, m)
 	if !n.Retires() {
 		planLostList(p, n, m)
 	}
@@ -147,6 +148,10 @@ func planQuarantine(p *site.NodePlan, n *site.Node, m site.Memory) {
 		return
 	}
 	q := m.Recorded.Quarantined
+	if q.Imported {
+		p.Waiting = "its quarantine comes from imported records, and a person may have ended it since, so Slipway does not switch the machine off: order it again with `slipway quarantine " + n.Name + " --reason TEXT`, or end it with `" + q.Release(n.Name) + "`"
+		return
+	}
 	k := workOf(site.FacetPower, []site.Change{{Want: "off"}})
 	p.Steps = []site.Step{{
 		Node: n.Name, Machine: n.Machine(), Facet: site.FacetPower, Action: k.Action, Impact: k.Impact, Expect: k.Expect, Force: true,
@@ -293,7 +298,8 @@ func Moves(n *site.Node, r site.Recorded) bool {
 }
 
 // planConfirmation resumes our network change that waits for confirmation. The process
-// that began it has ended, and everything else waits for it.
+// that began it has ended, and everything else waits for it, except what switches the machine off for good or is about
+// another system: whether it is to be confirmed only the machine says.
 func planConfirmation(p *site.NodePlan, m site.Memory) {
 	begun := m.Recorded.InFlight
 	if m.Observed.Facets[site.FacetNetwork].Unconfirmed && begun != nil && begun.Step.Facet == site.FacetNetwork && len(p.Blocked) == 0 {

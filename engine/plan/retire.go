@@ -1,10 +1,14 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -79,9 +83,45 @@ func leaveStep(n *site.Node) site.Step {
 // retireNote reports the progress of a decommissioned machine that is erased.
 func retireNote(n *site.Node, m site.Memory) string {
 	if at := m.Recorded.Retired; HasRetired(n, m.Recorded) {
-		return fmt.Sprintf("decommissioned: its disks were erased at %s, as `slipway erase-report %s` shows; you may remove it from the design", at.UTC().Format(time.DateTime)+"Z", n.Name)
+		return fmt.Sprintf("decommissioned: its disks were erased at %s, as `slipway erase-report %s` shows%s; you may remove it from the design", at.UTC().Format(time.DateTime)+"Z", n.Name, NotErased(m))
 	}
 	return "decommissioned: Slipway erases the disks that its design names, and leaves the machine off"
+}
+
+// NotErased names the disks of a machine that its last erasure left alone, after a semicolon; empty if Slipway knows of
+// none. The design kept them or did not name them, or the agent did not see them.
+func NotErased(m site.Memory) string {
+	report := m.Recorded.LastErased()
+	if report == nil {
+		return ""
+	}
+	var left []string
+	note := func(name string) {
+		same := func(other string) bool { return SameDisk(name, other) }
+		isErased := slices.ContainsFunc(report.Disks, func(d item.Erasure) bool {
+			return d.Done && (d.Serial != "" && same(site.DiskName(d.Serial)) || strings.EqualFold(name, site.DiskName(d.ID())))
+		})
+		if name != "" && name != site.DisksUnread && !isErased && !slices.ContainsFunc(left, same) {
+			left = append(left, name)
+		}
+	}
+	if a := m.Observed.Agent; a != nil {
+		for _, d := range a.Disks {
+			note(site.DiskName(cmp.Or(d.Serial, d.ID())))
+		}
+	}
+	if d := m.Observed.Disks; d != nil {
+		for _, name := range d.Serials {
+			note(name)
+		}
+	}
+	for _, name := range report.Unseen {
+		note(name)
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "; NOT erased, or not known to be: " + say.Some(left, 10)
 }
 
 // notErased is why a node whose disks are still to be erased may not leave the design.

@@ -179,15 +179,27 @@ func planSeed(p *site.NodePlan, n *site.Node, m site.Memory) {
 func diskInstallStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 	step := installStep(s, n, m)
 	step.Expect = takes(n, step.Action, step.Expect)
-	step.Loses = "everything on its disk " + n.Virtual.ImageDisk()
-	if len(n.Virtual.Disks) > 1 {
-		step.Loses += "; its other disks are kept"
+	isNew := !mayLose(n, m)
+	switch {
+	case isNew && !leaves(n, m):
+		step.Impact, step.Undo = site.ImpactOnline, unmade
+		return step
+	case isNew:
+		step.Loses = "the installed system: the machine is stopped, and then starts from a new disk " + n.Virtual.ImageDisk() + "; its disks are kept"
+	default:
+		step.Loses = "everything on its disk " + n.Virtual.ImageDisk()
+		if len(n.Virtual.Disks) > 1 {
+			step.Loses += "; its other disks are kept"
+		}
 	}
 	step.Loses += whatRuns(s, n, m)
-	if !mayLose(n, m) {
-		step.Impact, step.Loses, step.Undo = site.ImpactOnline, "", unmade
-	}
 	return step
+}
+
+// leaves reports whether an installation on a new disk replaces a system that was installed on another one: the design
+// calls the disk of the image by another name than before.
+func leaves(n *site.Node, m site.Memory) bool {
+	return stateOf(m.Observed) == site.StateDefined && max(Generation(n, m), m.Recorded.Generation()) > 0 && len(site.VolumesIn(m.Observed.Facets[site.FacetDisks].Have)) > 0
 }
 
 // zeroizes reports whether the design wants the virtual machine deleted.
@@ -198,12 +210,17 @@ func zeroizes(s *site.Site, n *site.Node) bool {
 // planZeroize deletes a virtual machine with its disks.
 func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	state := stateOf(m.Observed)
-	if isGone(state) && SeenElsewhere(n, m.Recorded) {
+	if isGone(m) && SeenElsewhere(n, m.Recorded) {
 		p.Blocked = append(p.Blocked, fmt.Sprintf("the machine was last seen at %s, and is not at %s: Slipway can neither delete nor forget it there; go back to the earlier place first",
 			m.Recorded.Adopted.Manager, n.Endpoints[site.Manager].URL))
 		return
 	}
-	if isGone(state) {
+	if isGone(m) {
+		return
+	}
+	if state == site.StateForeign {
+		p.Blocked = append(p.Blocked, foreign(n, m)+": it may be the node's own, which has lost what Slipway wrote into it, so Slipway neither deletes it nor says that it is gone")
+		p.Release = "a person who looks at it" + on(n) + ", and removes it or gives it another name and UUID"
 		return
 	}
 	k := zeroizeKind
@@ -217,8 +234,12 @@ func planZeroize(p *site.NodePlan, n *site.Node, m site.Memory) {
 	}}
 }
 
-// isGone reports whether nothing of ours exists there.
-func isGone(state string) bool { return state == site.StateAbsent || state == site.StateForeign }
+// isGone reports whether nothing of ours exists there. A machine that is not ours by what is written into it may still be
+// the one that Slipway made there once.
+func isGone(m site.Memory) bool {
+	state := stateOf(m.Observed)
+	return state == site.StateAbsent || state == site.StateForeign && m.Recorded.Adopted == nil
+}
 
 // whole describes a virtual machine as designed. People approve its destruction
 // in these words, so they contain nothing observed.
@@ -240,12 +261,14 @@ func whole(n *site.Node) string {
 // StillThere says in a sentence why a node may not be forgotten yet: its
 // virtual machine still exists, or nobody knows. It is empty if the machine is
 // gone, and for physical machines, which stay. The node is nil if only the
-// observation is known.
-func StillThere(n *site.Node, o site.Observed) string {
-	switch state := stateOf(o); {
+// memory is known.
+func StillThere(n *site.Node, m site.Memory) string {
+	switch state := stateOf(m.Observed); {
 	case state == site.StateDefined:
 		return "its virtual machine still exists, with its disks: `decommission: true` in the design deletes it, and after that you may remove the node"
-	case n != nil && n.IsVirtual() && !isGone(state):
+	case state == site.StateForeign && !isGone(m):
+		return "a machine with its name or UUID exists, which may be its own"
+	case n != nil && n.IsVirtual() && !isGone(m):
 		return "Slipway has not seen yet that its virtual machine is gone"
 	}
 	return ""

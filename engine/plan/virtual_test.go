@@ -310,7 +310,7 @@ func TestStillThere(t *testing.T) {
 		{virtual, state("defined"), true}, {nil, state("defined"), true}, {virtual, site.Observed{}, true},
 		{virtual, state("absent"), false}, {virtual, state("foreign"), false}, {nil, site.Observed{}, false}, {physical, site.Observed{}, false},
 	} {
-		if why := plan.StillThere(c.node, c.seen); (why != "") != c.there {
+		if why := plan.StillThere(c.node, site.Memory{Observed: c.seen}); (why != "") != c.there {
 			t.Errorf("%v, %v: %q", c.node, c.seen, why)
 		}
 	}
@@ -325,5 +325,20 @@ func TestNotedGenerationIsNotInstalledOver(t *testing.T) {
 	}}}
 	if got := plan.Generation(n, m); got != 2 {
 		t.Errorf("got generation %d, want 2", got)
+	}
+}
+
+// A decommissioned virtual machine whose metadata was lost is not called gone: in the plan something is left to decide.
+func TestDecommissionedForeignMachineIsNotGone(t *testing.T) {
+	n := webNode()
+	n.Decommission = true
+	m := site.Memory{
+		Observed: site.Observed{Identity: n.Identity, Facets: map[site.Facet]site.FacetState{
+			site.FacetDefinition: {Have: site.Values{site.FieldState: site.StateForeign}, Unresolved: site.Values{site.FieldState: "on hv-1 there is a machine named vm-1 with the UUID of vm-1 that Slipway did not make"}},
+		}},
+		Recorded: site.Recorded{Adopted: &site.Adoption{Machine: n.Identity, Manager: n.Endpoints[site.Manager].URL}},
+	}
+	if p := plan.Node(&site.Site{Name: "s"}, n, site.Known{Nodes: map[string]site.Memory{n.Name: m}}); !p.Pends() {
+		t.Errorf("nothing is left to do or to decide, so status says that the virtual machine is gone and that the node may be removed: %+v", p)
 	}
 }

@@ -298,7 +298,8 @@ func (s *Store) fill(ctx context.Context, r io.Reader, older bool, opts Options)
 
 // distrust makes records from another time harmless, because they lack
 // everything done since. It drops approvals, also of who may do what, what was done
-// about proposals, and pending messages. It pauses the site until a person has read its plan. An
+// about proposals, and pending messages. Quarantines switch nothing off any more, because people may have
+// ended them. It pauses the site until a person has read its plan. An
 // existing pause counts only if it does not end by itself.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	book := NewBook(true)
@@ -320,6 +321,17 @@ func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 		}
 		i.Acted, i.Nodes, i.Waits = time.Time{}, nil, []string{"its records were imported: people may have ended it since"}
 		if err := s.PutIncident(ctx, i); err != nil {
+			return err
+		}
+	}
+	for name, m := range snap.Nodes {
+		r := m.Recorded
+		if r.Quarantined == nil {
+			continue
+		}
+		h := *r.Quarantined
+		h.Imported, r.Quarantined = true, &h
+		if err := s.PutNode(ctx, name, r); err != nil {
 			return err
 		}
 	}

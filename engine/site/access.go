@@ -125,10 +125,10 @@ func (s *Site) grantedRole(r AccessRole, machines map[string]string) GrantedRole
 	return g
 }
 
-// machineOf is what identifies the machine of a node: its identity, or where the design states none, where
-// Slipway reaches it.
+// machineOf is what identifies the machine of a node: the identity of the machine that the design gives it, also by
+// `moved`, or where the design states none, where Slipway reaches it.
 func machineOf(n *Node) string {
-	if i := n.Identity; i.Known() {
+	if i := n.Machine(); i.Known() {
 		return strings.Join([]string{i.UUID, i.Serial, i.Slot, i.MAC}, " ")
 	}
 	var at []string
@@ -141,6 +141,13 @@ func machineOf(n *Node) string {
 
 // IsEmpty says whether it grants nothing to anybody.
 func (g Granted) IsEmpty() bool { return len(g.People)+len(g.Groups)+len(g.Tokens) == 0 }
+
+// DigestOver identifies it as a change of what was approved before: who approves it was shown both.
+func (g Granted) DigestOver(approved Granted) string {
+	text, _ := json.Marshal([]any{"access", approved, g}) // as in Digest
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:DigestDigits]
+}
 
 // Digest identifies it.
 func (g Granted) Digest() string {

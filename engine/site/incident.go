@@ -42,6 +42,8 @@ type IncidentState struct {
 	By     string    `json:"by,omitempty"`
 	Commit string    `json:"commit,omitempty"`
 	Found  time.Time `json:"found"`
+	// Machines are those that the design gave its nodes when it was found.
+	Machines map[string]Identity `json:"machines,omitempty"`
 	// Waits says why a person has to confirm it before Slipway acts; empty if nobody has to.
 	Waits []string `json:"waits,omitempty"`
 	// Confirmed is who did.

@@ -2,6 +2,7 @@ package site
 
 import (
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -82,6 +83,8 @@ type Reach struct {
 	Addresses map[string]string   `json:"addresses,omitempty"`
 	Extra     map[string][]string `json:"extra,omitempty"`
 	MACs      []string            `json:"macs,omitempty"`
+	// Names are the names and addresses that its certificates are good for, and that of its OS endpoint, as TLSName has them.
+	Names []string `json:"names,omitempty"`
 	// Held means that Slipway does nothing to the node now, so its machine keeps all this whatever
 	// the next design says.
 	Held bool `json:"held,omitempty"`
@@ -105,7 +108,17 @@ func ReachOf(n *Node) Reach {
 		add(i.MAC)
 	}
 	slices.Sort(r.MACs)
+	r.Names = tlsNames(slices.Concat(n.References.HostNames, n.References.TLSNames, hostOf(n.Endpoints[OS])))
 	return r
+}
+
+// hostOf returns the host of an endpoint; none if the endpoint names none.
+func hostOf(e Endpoint) []string {
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Hostname() == "" || u.Hostname() == AddressDHCP {
+		return nil
+	}
+	return []string{u.Hostname()}
 }
 
 // Memory is what a daemon knows of one node: enough to plan without looking at the machine.

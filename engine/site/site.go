@@ -457,6 +457,9 @@ type Hold struct {
 	Until time.Time `json:"until,omitzero"`
 	// Incident is the name of the incident that it follows from; empty for a person's own.
 	Incident string `json:"incident,omitempty"`
+	// Imported says that it comes from imported records. A person may have ended it since, so nothing is switched off
+	// because of it.
+	Imported bool `json:"imported,omitempty"`
 }
 
 // Holds reports whether the hold is active at a time. A nil hold is never

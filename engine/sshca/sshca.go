@@ -111,7 +111,7 @@ var ErrKey = errors.New("not a public key that can be certified")
 func (a *Authority) Certify(publicKey string, l Login, now time.Time) (Certificate, error) {
 	key, _, options, rest, err := gossh.ParseAuthorizedKey([]byte(publicKey))
 	switch {
-	case err != nil || len(options) > 0 || len(rest) > 0 || key.Type() != gossh.KeyAlgoED25519:
+	case err != nil || len(options) > 0 || len(rest) > 0 || strings.ContainsAny(strings.TrimSpace(publicKey), "\r\n") || key.Type() != gossh.KeyAlgoED25519:
 		return Certificate{}, fmt.Errorf("%w: it must be one line \"ssh-ed25519 AAAA…\"", ErrKey)
 	case l.Node == "" || l.Account == "":
 		return Certificate{}, errors.New("a certificate needs a node and an account") // without a name it would open every account

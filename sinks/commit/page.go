@@ -151,9 +151,14 @@ func (w *writer) approvals(ledger []site.LedgerEntry) {
 	w.line("\n## Approvals of the last days\n\n| node | action | disks | approved | by | result |\n|---|---|---|---|---|---|")
 	shown := latest(ledger)
 	for _, e := range slices.Backward(shown) {
-		w.line("| %s | %s | %s | %s | %s | %s |", text(e.Loss.Node), text(e.Loss.Action), text(e.Loss.Disks), when(e.Opened), text(e.Source.String()), text(e.Result()))
+		w.line("| %s | %s | %s | %s | %s | %s |", text(e.Loss.Node), text(e.Loss.Action), text(e.Loss.Disks), when(e.Opened), approver(e.Source), text(e.Result()))
 	}
 	w.rest(len(shown), len(ledger))
+}
+
+// approver is who approved, with the command as code. Only the name is foreign text.
+func approver(s site.ApprovalSource) string {
+	return text(s.By) + strings.TrimPrefix(s.String(), s.By)
 }
 
 // latest are the approvals to list.

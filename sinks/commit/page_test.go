@@ -35,7 +35,7 @@ func TestPageOfABrokenDesign(t *testing.T) {
 		"\n    slipway approve 0123456789abcdef\n",
 		"| n0001 | serial X1 | install generation 2 | everything on its disks | S1, S2 |\n",
 		" | eve, comment 123 on pull request 8 | not used yet, expires at 2026-03-01 12:00:00Z |\n",
-		"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | ada, by &#96;slipway approve&#96; | not used yet, expires at 2026-03-01 15:00:00Z |\n" +
+		"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | ada, by `slipway approve` | not used yet, expires at 2026-03-01 15:00:00Z |\n" +
 			"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | bob, pull request 7, merged as 4f2a1b3c4d5e | used at 2026-03-01 14:00:00Z |\n" +
 			"| n0000 | install generation 1 | S7 | 2026-03-01 12:00:00Z | bob, pull request 7, merged as 4f2a1b3c4d5e | ended at 2026-03-01 13:00:00Z without being used: the image changed |\n",
 		"| applied | 1111111111aa |", "| attempted | 222222222222 | oops | Bob |",

@@ -178,6 +178,14 @@ func (m *machine) mayReplace(ctx context.Context, c *connection, d *domain, step
 	if step.Resumed && d.owner.Installing == i.generation { // the step has already replaced the disk
 		old = slices.DeleteFunc(old, func(v volume) bool { return v == i.volume })
 	}
+	if d.owner.Generation > 0 && len(old) == 0 && step.Impact < site.ImpactDestructive {
+		switch others, err := m.there(ctx, c, d.owner.Volumes); {
+		case err != nil:
+			return err
+		case len(others) > 0:
+			return refused("the machine has a system of generation %d on another disk than %s, and the step was not planned to replace it; nothing was written: read the plan again", d.owner.Generation, i.volume.Disk)
+		}
+	}
 	if len(old) > 0 && step.Impact < site.ImpactDestructive {
 		return refused("the machine already has the disk %s with the data of generation %d, and the step was not planned to destroy data; nothing was written: read the plan again",
 			i.volume.Disk, max(d.owner.Generation, d.owner.Installing))

@@ -134,7 +134,11 @@ func (s *sighting) absent() string {
 	return site.StateAbsent
 }
 
+// power of a machine that is not Slipway's is not known: it may be the node's own, which has lost what was written into it.
 func (s *sighting) power(context.Context) (site.FacetState, error) {
+	if s.foreign != "" {
+		return site.FacetState{}, nil
+	}
 	state := "off"
 	if s.record != nil {
 		state = s.shot.power(s.record.domain.ref)

@@ -178,10 +178,12 @@ func (e *editor) hover(file, words, field string) string {
 	return says.Contents.Value
 }
 
-// complete is what is offered where a field is begun behind a line.
-func (e *editor) complete(file, line, begun string) map[string]bool {
+// complete is what is offered where a field is begun behind a line that has some words.
+func (e *editor) complete(file, words, begun string) map[string]bool {
 	e.t.Helper()
-	text := strings.Replace(e.text(file), line+"\n", line+"\n\t\t"+begun+"\n", 1)
+	before, after, _ := strings.Cut(e.text(file), words)
+	line, after, _ := strings.Cut(after, "\n")
+	text := before + words + line + "\n\t\t" + begun + "\n" + after
 	e.show(file, text)
 	defer e.hide(file)
 	var offers struct{ Items []struct{ Label string } }

@@ -160,6 +160,7 @@ func askedNames(n *site.Node, c site.TLS) (names []string) {
 const (
 	nameOfNode     = "of the node"
 	nameOfEndpoint = "of an endpoint" // where a BMC or a hypervisor answers, which several nodes may share
+	nameOfService  = "of an endpoint at a port of its own"
 	nameAsked      = "of a certificate"
 )
 
@@ -195,7 +196,11 @@ func certificateFacts(_ *site.Site, n *site.Node) []Fact {
 			continue // it is its hypervisor's
 		}
 		if u, err := url.Parse(n.Endpoints[kind].URL); err == nil && u.Hostname() != "" && u.Hostname() != "dhcp" {
-			facts = append(facts, Fact{Key: site.TLSName(u.Hostname()), Path: endpointPath(kind), Value: nameOfEndpoint})
+			value := nameOfService
+			if u.Port() == "" || u.Port() == "443" || u.Port() == "22" {
+				value = nameOfEndpoint
+			}
+			facts = append(facts, Fact{Key: site.TLSName(u.Hostname()), Path: endpointPath(kind), Value: value})
 		}
 	}
 	return facts
@@ -210,9 +215,9 @@ var osEndpoint = endpointPath(site.OS)
 func namesOfOthers(_ *site.Site, x *Index) []site.Finding {
 	var found []site.Finding
 	for _, key := range x.Several() {
-		var ofNode, ofEndpoint, asked []Holder
-		// Other endpoints may be at a node's own address, such as those of BMCs that it emulates. A name alone makes
-		// none its own: whoever writes it could take that of another node's BMC.
+		var ofNode, ofService, asked []Holder
+		// Endpoints of other nodes may be at a port of a node's own address, such as those of BMCs that it emulates, or
+		// that it forwards. Whoever writes the address of another node's BMC, or a name alone, makes neither its own.
 		isOwn := map[string]bool{}
 		_, err := netip.ParseAddr(key)
 		isAddress := err == nil
@@ -221,8 +226,12 @@ func namesOfOthers(_ *site.Site, x *Index) []site.Finding {
 			case nameOfNode:
 				ofNode = append(ofNode, h)
 				isOwn[h.Node] = isOwn[h.Node] || isAddress
-			case nameOfEndpoint:
-				ofEndpoint = append(ofEndpoint, h)
+			case nameOfEndpoint, nameOfService:
+				if h.Value == nameOfService {
+					ofService = append(ofService, h)
+				} else {
+					ofNode = append(ofNode, h)
+				}
 				isOwn[h.Node] = isOwn[h.Node] || h.Path == osEndpoint
 			default:
 				asked = append(asked, h)
@@ -231,7 +240,7 @@ func namesOfOthers(_ *site.Site, x *Index) []site.Finding {
 		for _, h := range asked {
 			others := ofNode
 			if !isOwn[h.Node] {
-				others = slices.Concat(ofNode, ofEndpoint)
+				others = slices.Concat(ofNode, ofService)
 			}
 			at := slices.IndexFunc(others, func(o Holder) bool { return o.Node != h.Node })
 			if at < 0 {

@@ -301,5 +301,35 @@ func ReadAtMost(r io.Reader, v any, most uint32) error {
 		}
 		text = append(text, part...)
 	}
+	if n, limit := values(text), min(maxValues, int(most)/bytesPerValue); n > limit {
+		return fmt.Errorf("a frame of %d values has more than the limit of %d", n, limit)
+	}
 	return json.Unmarshal(text, v)
+}
+
+// maxValues bounds what a frame costs once it is decoded: an empty object of two bytes becomes some hundred. A system
+// with 20,000 packages and files says about 100,000 values.
+const maxValues = 1 << 18
+
+// bytesPerValue is how large a limit of bytes has to be for each value, for the small frames of peers that are not known
+// yet: many of them call at once.
+const bytesPerValue = 32
+
+// values counts the values in JSON, by what is before each of them outside of texts. It is too large for JSON that is
+// wrong.
+func values(text []byte) (n int) {
+	inText, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case inText:
+			escaped, inText = c == '\\', c != '"'
+		case c == '"':
+			inText = true
+		case c == '{' || c == '[' || c == ',':
+			n++
+		}
+	}
+	return n
 }
