@@ -3,6 +3,8 @@ package item
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Shared is something that spans several disks: an md array, an LVM volume group or a btrfs.
@@ -25,8 +27,8 @@ func (s Shared) String() string {
 	return fmt.Sprintf("the %s %s", what, cmp.Or(s.Name, s.UUID, "without a name"))
 }
 
-// SharedBy returns what two disks both have a part of, under the first disk's names.
-func SharedBy(x, y Disk) (all []Shared) {
+// sharedBy returns what two disks both have a part of, under the first disk's names.
+func sharedBy(x, y Disk) (all []Shared) {
 	seen := map[Shared]bool{}
 	for _, h := range x.Holds {
 		for _, other := range y.Holds {
@@ -38,6 +40,16 @@ func SharedBy(x, y Disk) (all []Shared) {
 		}
 	}
 	return all
+}
+
+// Severs returns what a disk that the layout erases shares with one that stays, under the erased
+// disk's names. The layout's own encrypted volumes, which a run that was cut has made, share nothing
+// with a disk that stays.
+func (l Layout) Severs(erased, stays Disk) []Shared {
+	erased.Holds = slices.DeleteFunc(slices.Clone(erased.Holds), func(h Signature) bool {
+		return h.Kind == "luks" && slices.ContainsFunc(l.Encrypted, func(e LayoutEncrypted) bool { return strings.EqualFold(e.UUID, h.UUID) })
+	})
+	return sharedBy(erased, stays)
 }
 
 // sharedWith reports whether two signatures are parts of one thing. A member of LVM may not say which

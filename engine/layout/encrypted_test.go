@@ -135,3 +135,39 @@ func TestEncryptedOnADiskOfOddSize(t *testing.T) {
 		}
 	}
 }
+
+// An installation that was cut after it made its encrypted volume goes on: the volume is its own, and nothing of a disk
+// that stays is inside.
+func TestOwnVolumesAreSharedWithNoDisk(t *testing.T) {
+	os := site.Disk{Match: &site.DiskMatch{Kind: "ssd"}, Partitions: map[string]site.Partition{
+		"efi":  {Number: 1, Size: extent(t, "512MiB"), Flag: "efi", Use: mounted("vfat", "/boot/efi")},
+		"boot": {Number: 2, Size: extent(t, "1GiB"), Use: mounted("", "/boot")},
+		"root": {Number: 3, Size: extent(t, ">20GiB"), Use: site.Use{Filesystem: &site.Filesystem{Mount: "/"}, Encrypt: "tpm"}},
+	}}
+	for name, kept := range map[string]*site.Disk{"kept": {Match: &site.DiskMatch{Kind: "hdd"}, Keep: true}, "not designed": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := site.Storage{Disks: map[string]site.Disk{"os": os}}
+			if kept != nil {
+				s.Disks["data"] = *kept
+			}
+			a, b := disk("sda", "A", "ssd", 100*gib), disk("sdb", "B", "hdd", 100*gib)
+			b.Holds = []item.Signature{{Kind: "luks", UUID: "somebodys"}} // of a person, since ever
+			n := node(s, nil)
+			l, findings := layout.Of(n, []item.Disk{a, b})
+			if len(findings) > 0 || len(l.Destroys[0].Breaks) > 0 {
+				t.Fatalf("at first: %v, %+v", findings, l.Destroys)
+			}
+			// the power is cut after cryptsetup luksFormat
+			a.Holds = []item.Signature{{Kind: "gpt", UUID: l.Disks[0].GUID}, {Kind: "luks", Partition: 3, UUID: l.Encrypted[0].UUID}}
+			again, findings := layout.Of(n, []item.Disk{a, b})
+			if len(findings) > 0 {
+				t.Fatalf("after the cut it is refused: %v", findings[0].Message)
+			}
+			for _, d := range again.Destroys {
+				if len(d.Breaks) > 0 {
+					t.Errorf("after the cut it breaks %+v, which nobody has approved", d.Breaks)
+				}
+			}
+		})
+	}
+}

@@ -393,7 +393,7 @@ func (b *builder) destroys(all []found) {
 			if b.erases(other) {
 				continue
 			}
-			for _, shared := range item.SharedBy(f.seen, other) {
+			for _, shared := range b.layout.Severs(f.seen, other) {
 				if i := slices.IndexFunc(all, func(o found) bool { return o.seen.Name == other.Name }); i >= 0 {
 					b.object(all[i].path()+".keep", fmt.Sprintf("the kept disk %s has a part of %s, and so has the disk %s, which is erased", other, shared, f.seen),
 						"Keep both, or neither.", "What is kept could not be used without the other disk.")

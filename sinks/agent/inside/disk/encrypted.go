@@ -157,7 +157,16 @@ func Reopen(ctx context.Context, h *inside.Host, l item.Layout, passphrase strin
 	if err := Assemble(ctx, h, l, passphrase); err != nil {
 		return err
 	}
-	if m, err = places(ctx, h, l); err != nil {
+	return Opens(ctx, h, l, passphrase)
+}
+
+// Opens proves that all encrypted volumes of a layout are open, and that the key slot of the passphrase opens them.
+func Opens(ctx context.Context, h *inside.Host, l item.Layout, passphrase string) error {
+	if len(l.Encrypted) == 0 {
+		return nil
+	}
+	m, err := places(ctx, h, l)
+	if err != nil {
 		return err
 	}
 	m.passphrase = passphrase
@@ -170,7 +179,7 @@ func Reopen(ctx context.Context, h *inside.Host, l item.Layout, passphrase strin
 			_, err = m.device(item.Place{Opened: e.Name})
 		}
 		if err != nil {
-			return fmt.Errorf("%s was closed, and does not open again: %w", e.On, err)
+			return fmt.Errorf("%s does not open: %w", e.On, err)
 		}
 	}
 	return nil

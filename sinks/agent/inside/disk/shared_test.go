@@ -42,6 +42,7 @@ func TestNothingThatStaysIsSevered(t *testing.T) {
 		"encrypted volumes":                   {erased: luksOf("e"), other: luksOf("k"), says: "the disk K (sdb, 1.0 GB), which stays, has a part of a volume group or array that may be inside of the encrypted volume e, and so has the disk A (sda, 1.0 GB), which is to be erased: nobody has approved that; nothing was written"},
 		"encrypted volumes, approved":         {erased: luksOf("e"), other: luksOf("k"), breaks: []item.Broken{{Shared: item.Shared{Kind: "luks", UUID: "e"}, On: "K"}}},
 		"an encrypted volume of a kept disk":  {erased: luksOf("e"), other: luksOf("k"), designed: true, says: "keep both, or neither; nothing was written"},
+		"a volume of a run that was cut":      {erased: luksOf("OWN"), other: luksOf("k"), designed: true},
 		"one encrypted volume":                {erased: luksOf("e"), other: md},
 		"and another one was approved":        {erased: md, other: md, breaks: []item.Broken{{Shared: item.Shared{Kind: "md", UUID: "w", Name: "data"}, On: "K"}}, says: "nobody has approved that"},
 	} {
@@ -50,7 +51,8 @@ func TestNothingThatStaysIsSevered(t *testing.T) {
 				{Name: "sda", Serial: "A", Bytes: 1e9, Sector: 512, Holds: c.erased},
 				{Name: "sdb", Serial: "K", Bytes: 1e9, Sector: 512, Holds: c.other, Unread: c.unread},
 			}
-			l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "A", Bytes: 1e9, Sector: 512}}, Destroys: []item.Destroyed{{Name: "os", Serial: "A", Breaks: c.breaks}}}
+			l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "A", Bytes: 1e9, Sector: 512}}, Destroys: []item.Destroyed{{Name: "os", Serial: "A", Breaks: c.breaks}},
+				Encrypted: []item.LayoutEncrypted{{Name: "luks-own", On: item.Place{Disk: "os", Partition: 3}, UUID: "own"}}}
 			if c.designed {
 				l.Disks = append(l.Disks, item.LayoutDisk{Name: "data", Serial: "K", Bytes: 1e9, Sector: 512, Keep: true})
 			}

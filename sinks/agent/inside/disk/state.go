@@ -174,7 +174,7 @@ func severs(l item.Layout, seen []item.Disk) error {
 			if kept && other.Unread != "" {
 				return fmt.Errorf("the kept disk %s cannot be read (%s), so Slipway does not know whether something on a disk that is erased also has a part on it; nothing was written", other, other.Unread)
 			}
-			for _, shared := range item.SharedBy(erased, other) {
+			for _, shared := range l.Severs(erased, other) {
 				switch {
 				case kept:
 					return fmt.Errorf("the kept disk %s has a part of %s, and so has the disk %s, which is to be erased: keep both, or neither; nothing was written", other, shared, erased)

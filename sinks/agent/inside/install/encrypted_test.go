@@ -124,3 +124,52 @@ func (m *machine) remove(path string) {
 		m.t.Fatal(err)
 	}
 }
+
+// An installation was cut between its marker and the proof that its encrypted volumes open, or the proof failed. The
+// next try proves it again: where a volume does not open, the system does not count.
+func TestTheMarkerDoesNotReplaceTheProof(t *testing.T) {
+	m := newMachine(t)
+	r := m.approved("S1")
+	m.encrypted(&r, "console")
+	l := &r.Install.Layout
+	l.Encrypted[0].On = item.Place{Disk: "os"}
+	l.Disks = append(l.Disks, item.LayoutDisk{Name: "data", Serial: "S2", Bytes: 4 * gib, Sector: 512})
+	l.Encrypted = append(l.Encrypted, item.LayoutEncrypted{Name: "luks-v", On: item.Place{Disk: "data"}, UUID: "v", Opens: "console"})
+	l.Filesystems = append(l.Filesystems, item.LayoutFilesystem{On: item.Place{Opened: "luks-v"}, Type: "ext4", Mount: "/srv"})
+	for name, uuid := range map[string]string{"sda": "u", "sdb": "v"} {
+		header := make([]byte, 512)
+		copy(header, "LUKS\xba\xbe\x00\x02")
+		copy(header[168:], uuid)
+		f, err := os.OpenFile(filepath.Join(m.root, "dev", name), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(header, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	isRead := false
+	m.does = func(c inside.Command) (inside.Output, error) {
+		switch {
+		case c.Path == "cryptsetup" && slices.Contains(c.Args, "/dev/sdb") && !isRead:
+			return inside.Output{Code: 1, Err: []byte("Cannot read device /dev/sdb.")}, nil
+		case c.Path == "cryptsetup" && slices.Contains(c.Args, "luks-u"):
+			m.put("sys/block/dm-0/dm/name", "luks-u\n", 0o644)
+		case c.Path == "cryptsetup" && slices.Contains(c.Args, "luks-v"):
+			m.put("sys/block/dm-1/dm/name", "luks-v\n", 0o644)
+		case c.Path == "mount":
+			m.put("target/etc/slipway/marker.json", r.Install.Marker, 0o644)
+			m.put("target/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine5 root@x\n", 0o644)
+		}
+		return inside.Output{}, nil
+	}
+	_, got := m.ask(r)
+	if got.Error == nil || got.Error.Class != wire.Failed || got.Installed.Already || !strings.Contains(got.Error.Text, "is there already, with its marker, and the disk data does not open: cryptsetup open") {
+		t.Errorf("got %+v, %+v", got.Error, got.Installed)
+	}
+	isRead = true
+	if _, got := m.ask(r); got.Error != nil || !got.Installed.Already {
+		t.Errorf("once it opens: %+v, %+v", got.Error, got.Installed)
+	}
+}
