@@ -43,7 +43,8 @@ func (a *app) deriveCommand() *cobra.Command {
 			"controllers take. The same key gives the same password; a raised --epoch the next one.\n" +
 			"The purpose \"disk encryption\" gives the passphrase of the node's encrypted disks. Each of them\n" +
 			"says in the clear what its passphrase was derived from: `cryptsetup token export --token-id 31\n" +
-			"DEVICE` shows it, and --token takes the file, whatever the design says.\n" +
+			"DEVICE` shows it, and --token takes the file. Nobody has signed it: where it names another\n" +
+			"machine than the design, such as the board before, --uuid has to name that one too.\n" +
 			"Nothing is stored, and no machine is changed. The password is shown only on a terminal;\n" +
 			"--output json writes it anywhere.\n" + exitHelp,
 		Example: "  slipway secret derive compute-1 \"bmc account slipway\"\n  slipway secret derive compute-1 \"bmc account slipway\" --epoch 2 --vendor lenovo\n  slipway secret derive compute-1 \"disk encryption\"\n  slipway secret derive compute-1 \"disk encryption\" --token token.json",
@@ -83,7 +84,7 @@ func (a *app) derive(ctx context.Context, node, purpose, dir string, f deriveFla
 	}
 	var of derived.Of
 	if f.token != "" {
-		of, err = ofToken(f, purpose, key)
+		of, err = a.ofToken(ctx, node, purpose, dir, f, key)
 	} else {
 		of, err = a.ofDesign(ctx, node, purpose, dir, f, key)
 	}
@@ -158,10 +159,11 @@ func (a *app) ofDesign(ctx context.Context, node, purpose, dir string, f deriveF
 // maxToken bounds the token of a disk, in bytes.
 const maxToken = 64 << 10
 
-// ofToken returns what the passphrase of a disk was derived from, by its token.
-func ofToken(f deriveFlags, purpose string, key *sitekey.Key) (of derived.Of, err error) {
-	if purpose != derived.Disks || f.uuid != "" || f.numbered || f.site != "" {
-		return of, usage("--token is for %q, and says what --uuid, --epoch and --site would", derived.Disks)
+// ofToken returns what the passphrase of a node's disk was derived from, by its token. Whoever has had the disk can have
+// written the token, so the machine that it names has to be that of the node, or one that the person names.
+func (a *app) ofToken(ctx context.Context, node, purpose, dir string, f deriveFlags, key *sitekey.Key) (of derived.Of, err error) {
+	if purpose != derived.Disks || f.numbered {
+		return of, usage("--token is for %q, and says what --epoch would", derived.Disks)
 	}
 	file, err := os.Open(f.token)
 	if err != nil {
@@ -175,5 +177,33 @@ func ofToken(f deriveFlags, purpose string, key *sitekey.Key) (of derived.Of, er
 	if token.Key != key.Public() {
 		return of, fmt.Errorf("the disk was made with the site key %s, and the one at %s is %s: name the file of that key with --site-key", site.Printable(token.Key), f.at(), key.Public())
 	}
+	if f.uuid != "" && !strings.EqualFold(f.uuid, token.Machine) {
+		return of, fmt.Errorf("the token names the machine %s, and --uuid %s: the disk is of another machine, or somebody has changed its token", site.Printable(token.Machine), f.uuid)
+	}
+	if err := a.isOf(ctx, token.Machine, node, dir, f); err != nil {
+		return of, err
+	}
 	return derived.Of{Site: token.Site, Purpose: purpose, Machine: token.Machine, Epoch: token.Generation}, nil
+}
+
+// isOf checks that the machine of a token is that of the node, by the design or by --uuid. That of another node never is.
+func (a *app) isOf(ctx context.Context, machine, node, dir string, f deriveFlags) error {
+	says := fmt.Sprintf("the token names the machine %s. Whoever has had the disk can have written that, to learn the passphrase of another machine", site.Printable(machine))
+	_, r, err := evaluateDir(ctx, dir, f.site)
+	if err != nil || r.Site == nil {
+		if f.uuid != "" {
+			return nil
+		}
+		return fmt.Errorf("%s, and there is no design to compare it with in %s: name the folder of the design, or, if you know that this is the machine, --uuid %s", says, dir, site.Printable(machine))
+	}
+	for name, n := range r.Site.Nodes {
+		if name != node && strings.EqualFold(n.Machine().UUID, machine) {
+			return fmt.Errorf("%s: in the design that is %s, and you asked for %s", says, name, node)
+		}
+	}
+	n := r.Site.Nodes[node]
+	if f.uuid != "" || n != nil && strings.EqualFold(n.Machine().UUID, machine) {
+		return nil
+	}
+	return fmt.Errorf("%s, and in the design %s is not that machine: if you know that it was, for example with another board, give --uuid %s", says, node, site.Printable(machine))
 }

@@ -335,10 +335,14 @@ func LayoutDigest(n *site.Node) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// LaidOut returns a digest of what the design asks of the disks, for FirstBoot.Design. Its 64 bits
-// only show that the design was edited; they permit nothing.
+// LaidOut returns a digest of what the design asks of the disks, for FirstBoot.Design, and whether a
+// person opens them at each start. Its 64 bits only show that the design was edited; they permit nothing.
 func LaidOut(n *site.Node) map[string]string {
-	return map[string]string{storageDesign: LayoutDigest(n)[:16]}
+	design := map[string]string{storageDesign: LayoutDigest(n)[:16]}
+	if OpenedAtConsole(n) {
+		design[consoleDesign] = "a person types the passphrase"
+	}
+	return design
 }
 
 // sameLayout reports whether the design asks of the disks what it did when the digest was taken.

@@ -35,13 +35,13 @@ func TestStepsSayWhoMustType(t *testing.T) {
 	for name, storage := range waits {
 		for _, action := range []site.Action{site.ActionRestart, site.ActionPowerOn, site.ActionFinishInstall} {
 			step := site.Step{Action: action, Reason: "bios.x is pending"}
-			if sayConsole(&step, &site.Node{Storage: storage}); step.Reason != "bios.x is pending; "+says {
+			if sayOpening(&step, &site.Node{Storage: storage}, site.Memory{}); step.Reason != "bios.x is pending; "+says {
 				t.Errorf("%s: %s says %q", name, action, step.Reason)
 			}
 		}
 	}
 	bare := site.Step{Action: site.ActionRestart}
-	if sayConsole(&bare, &site.Node{Storage: waits["a disk"]}); bare.Reason != says {
+	if sayOpening(&bare, &site.Node{Storage: waits["a disk"]}, site.Memory{}); bare.Reason != says {
 		t.Errorf("without a reason it says %q", bare.Reason)
 	}
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestStepsSayWhoMustType(t *testing.T) {
 		"by the TPM":  {site.ActionRestart, site.Storage{Disks: map[string]site.Disk{"a": {Use: site.Use{Encrypt: "tpm"}}}}},
 	} {
 		step := site.Step{Action: c.action, Reason: "so"}
-		if sayConsole(&step, &site.Node{Storage: c.storage}); step.Reason != "so" {
+		if sayOpening(&step, &site.Node{Storage: c.storage}, site.Memory{}); step.Reason != "so" {
 			t.Errorf("%s: it says %q", name, step.Reason)
 		}
 	}
@@ -66,5 +66,38 @@ func TestPlanSaysWhoMustType(t *testing.T) {
 	finish(&p, &site.Site{}, n, site.Memory{}, site.Known{})
 	if !strings.Contains(p.Steps[0].Reason, "a person must type the passphrase") {
 		t.Errorf("the step says %q", p.Steps[0].Reason)
+	}
+}
+
+// A design that was edited from "console" to "tpm" changes nothing on the disks before the next installation: who
+// restarts the machine is still told that a person must type.
+func TestEditedEncryptStillWaitsAtTheConsole(t *testing.T) {
+	of := func(encrypt string) *site.Node {
+		return &site.Node{Name: "n1", Generation: 1, References: site.References{ByAgent: true}, Identity: site.Identity{Serial: "S"},
+			Storage: site.Storage{Disks: map[string]site.Disk{"a": {Use: site.Use{Encrypt: encrypt}}}}}
+	}
+	m := site.Memory{Recorded: site.Recorded{Installed: &site.Installation{Generation: 1, ByAgent: true, FirstBoot: site.FirstBoot{Design: LaidOut(of("console"))}}}}
+	p := site.NodePlan{Steps: []site.Step{{Action: site.ActionRestart, Reason: "the upgrade of linux-image needs a restart"}}}
+	finish(&p, &site.Site{}, of("tpm"), m, site.Known{})
+	if !strings.Contains(p.Steps[0].Reason, "passphrase") {
+		t.Errorf("the step says only %q, and the machine will wait at its console", p.Steps[0].Reason)
+	}
+}
+
+// A step that may clear the TPM that opens the disks says what follows.
+func TestStepsSayThatTheTPMMayBeCleared(t *testing.T) {
+	of := func(encrypt string) *site.Node {
+		return &site.Node{Name: "n1", Storage: site.Storage{Disks: map[string]site.Disk{"a": {Use: site.Use{Encrypt: encrypt}}}}}
+	}
+	const says = "so; the TPM opens the disks, and if this clears it, the machine waits at its console for their passphrase (`slipway secret derive n1 \"disk encryption\"`)"
+	for _, action := range []site.Action{site.ActionBIOS, site.ActionFirmware} {
+		step := site.Step{Action: action, Reason: "so"}
+		if sayOpening(&step, of("tpm"), site.Memory{}); step.Reason != says {
+			t.Errorf("%s says %q", action, step.Reason)
+		}
+		step.Reason = "so"
+		if sayOpening(&step, of(""), site.Memory{}); step.Reason != "so" {
+			t.Errorf("%s of clear disks says %q", action, step.Reason)
+		}
 	}
 }

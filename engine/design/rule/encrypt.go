@@ -25,10 +25,40 @@ var encryptions = []Rule{
 		Node: encryptedUse,
 	},
 	{
+		Code: "encrypted-not-made", Severity: site.SeverityError, Firm: true,
+		What:  "A node with encrypted disks is a physical machine, and its image is a root file system that Slipway's agent unpacks.",
+		Why:   "Only Slipway's agent lays out and encrypts disks. Any other installer makes them as it is told elsewhere, most likely in clear, and whoever relies on the design gives away a readable disk.",
+		Wrong: aSiteKey + erasedFirst + aBootNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`,
+		Right: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`,
+		Node:  encryptedNotMade,
+	},
+	{
+		Code: "encrypted-without-tpm", Severity: site.SeverityError,
+		What:  "A node whose TPM opens its disks does not switch the TPM off.",
+		Why:   "After the next restart nothing opens the disks, and the machine waits at its console until a person types the passphrase.",
+		Wrong: anEncryptedNode + `nodes: "n1": {bios: tpm: false, storage: disks: os: partitions: root: encrypt: "tpm"}`,
+		Right: anEncryptedNode + `nodes: "n1": {bios: tpm: true, storage: disks: os: partitions: root: encrypt: "tpm"}`,
+		Node:  encryptedWithoutTPM,
+	},
+	{
+		Code: "clear-beside-encrypted", Severity: site.SeverityWarning,
+		What: "Where the file system on / is encrypted, all others are, except for /boot and what the firmware reads.",
+		Why:  "Such a machine reads as one with encrypted disks, and what is written to the other file system can be read from a stolen disk: under /var are logs, keys and data of programs. Where nothing on it is secret, this warning can be suppressed.",
+		Wrong: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: {
+	root: encrypt: "tpm"
+	var: {number: 4, size: "10GiB", filesystem: mount: "/var"}
+}`,
+		Right: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: {
+	root: encrypt: "tpm"
+	var: {number: 4, size: "10GiB", encrypt: "tpm", filesystem: mount: "/var"}
+}`,
+		Node: clearBesideEncrypted,
+	},
+	{
 		Code: "encrypted-start", Severity: site.SeverityError, Firm: true,
 		What: "A node with an encrypted file system on / has another one on /boot. Nothing that /boot lies on is encrypted.",
 		Why:  "The boot loader reads the kernel and the initramfs from /boot, before anything can open the encrypted volume: the machine would be installed and then not start.",
-		Wrong: aSiteKey + erasedFirst + `nodes: "n1": {
+		Wrong: aSiteKey + erasedFirst + aSystem + `nodes: "n1": {
 	boot: mode: "uefi"
 	storage: disks: os: {match: kind: "ssd", partitions: {
 		efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
@@ -57,14 +87,14 @@ var encryptions = []Rule{
 	{
 		Code: "encrypted-over-clear", Severity: site.SeverityWarning,
 		What:  "The disks of a node with encrypted disks are erased first, with `storage: erase: \"secure\"`.",
-		Why:   "LUKS2 writes only its header. What was on the disk in clear before stays there until it is overwritten, and can be read from a stolen disk. Where the disks are new, or never held anything, this warning can be suppressed.",
+		Why:   "LUKS2 writes only its header. What was on the disk in clear before stays there until it is overwritten, and can be read from a stolen disk. So does what an earlier installation has encrypted on an array or in a volume group, with its header: the TPM of the machine and the passphrase of that generation still open it. Where the disks are new, or never held anything, this warning can be suppressed.",
 		Wrong: aSiteKey + anEncryptedRoot,
 		Right: aSiteKey + erasedFirst + anEncryptedRoot,
 		Node:  encryptedOverClear,
 	},
 	{
 		Code: "swap-in-clear", Severity: site.SeverityWarning,
-		What: "The swap of a node with an encrypted file system on / is encrypted.",
+		What: "The swap of a node with an encrypted file system is encrypted.",
 		Why:  "The kernel writes pages of memory to swap: parts of files from the encrypted disk, and keys of programs. They can be read from a stolen disk.",
 		Wrong: anEncryptedNode + `nodes: "n1": storage: disks: os: partitions: {
 	root: encrypt: "tpm"
@@ -92,12 +122,14 @@ const (
 `
 	erasedFirst = `nodes: "n1": storage: erase: "secure"
 `
-	anEncryptedNode = aSiteKey + erasedFirst + aBootNode
+	aSystem = `images: debian12: {url: "https://images.example.org/debian12.tar.zst", kind: "root"}
+`
+	anEncryptedNode = aSiteKey + erasedFirst + aSystem + aBootNode
 	aBootNode       = `nodes: "n1": {
 	boot: mode: "uefi"
 }
 ` + someBootDisk
-	anEncryptedRoot = aBootNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`
+	anEncryptedRoot = aSystem + aBootNode + `nodes: "n1": storage: disks: os: partitions: root: encrypt: "tpm"`
 	someBootDisk    = `nodes: "n1": storage: disks: os: {match: kind: "ssd", partitions: {
 	efi: {number: 1, size: "512MiB", flag: "efi", filesystem: {type: "vfat", mount: "/boot/efi"}}
 	boot: {number: 2, size: "1GiB", filesystem: mount: "/boot"}
@@ -107,7 +139,7 @@ const (
 )
 
 // aFifthNode has an encrypted disk, and no identity.
-const aFifthNode = aSiteKey + `nodes: n5: {
+const aFifthNode = aSiteKey + aSystem + `nodes: n5: {
 	profiles: ["base"], role: "compute", rack: "r2", addresses: mgmt: "10.1.0.15"
 	endpoints: manager: url: "redfish+https://10.9.0.15/redfish/v1/Systems/1"
 	endpoints: os: {url: "ssh://10.1.0.15", trust: hostKeys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine5"]}
@@ -147,6 +179,54 @@ func encryptedUse(_ *site.Site, n *site.Node) []site.Finding {
 		}
 	}
 	return append(found, halfEncrypted(n)...)
+}
+
+func encryptedNotMade(s *site.Site, n *site.Node) []site.Finding {
+	image := s.Images[n.Image]
+	for _, p := range encrypted(n) {
+		switch {
+		case n.IsVirtual():
+			return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and the node is a virtual machine, whose disks Slipway does not encrypt", p),
+				"Remove encrypt, and encrypt the disks of the hypervisor.")}
+		case image != nil && !image.IsRoot():
+			return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and the image %s is not a root file system, so that Slipway's agent does not make the disks of the node", p, n.Image),
+				`Use an image with kind: "root", or remove encrypt.`)}
+		}
+	}
+	return nil
+}
+
+func encryptedWithoutTPM(_ *site.Site, n *site.Node) []site.Finding {
+	if n.BIOS.TPM == nil || *n.BIOS.TPM {
+		return nil
+	}
+	for _, p := range encrypted(n) {
+		if p.Encrypt == item.OpenedByTPM {
+			return []site.Finding{beside(n, "bios.tpm", wrong(p.path()+".encrypt", fmt.Sprintf("the TPM opens %s, and bios.tpm is false", p),
+				`Write bios: tpm: true, or encrypt: "console".`))}
+		}
+	}
+	return nil
+}
+
+func clearBesideEncrypted(_ *site.Site, n *site.Node) []site.Finding {
+	var found []site.Finding
+	hides := false
+	for _, p := range parts(n) {
+		if p.Filesystem == nil {
+			continue
+		}
+		mount, under := p.Filesystem.Mount, encryptedUnder(n, p)
+		hides = hides || mount == "/" && under != nil
+		if mount != "" && under == nil && !isForBoot(mount) && (p.kind != aPartition || p.flag(n) == "") && !states(n, p.path()+".encrypt") {
+			found = append(found, wrong(p.path()+".filesystem.mount", fmt.Sprintf("%s is mounted on %s and is not encrypted, and / is", p, mount),
+				`Write encrypt: "tpm" or "console" beside the file system, or suppress this where nothing on it is secret.`))
+		}
+	}
+	if !hides {
+		return nil
+	}
+	return found
 }
 
 // halfEncrypted reports volume groups of which only some members are encrypted.
@@ -224,7 +304,7 @@ func encryptedStart(_ *site.Site, n *site.Node) []site.Finding {
 
 func encryptedIdentity(_ *site.Site, n *site.Node) []site.Finding {
 	for _, p := range encrypted(n) {
-		if n.Machine().UUID == "" && !states(n, "identity.uuid") && !states(n, "moved.uuid") && !n.IsVirtual() {
+		if n.Machine().UUID == "" && !states(n, "identity.uuid") && !states(n, "moved.uuid") {
 			return []site.Finding{wrong(p.path()+".encrypt", fmt.Sprintf("%s is encrypted, and the design does not say the UUID of the machine", p),
 				"Add identity: uuid, as the BMC reports it.")}
 		}
@@ -262,9 +342,9 @@ func swapInClear(_ *site.Site, n *site.Node) []site.Finding {
 			continue
 		}
 		under := encryptedUnder(n, p)
-		hides = hides || p.Filesystem.Mount == "/" && under != nil
+		hides = hides || p.Filesystem.Type != "swap" && under != nil
 		if p.Filesystem.Type == "swap" && under == nil && !states(n, p.path()+".encrypt") {
-			found = append(found, wrong(p.path()+".filesystem.type", fmt.Sprintf("%s is swap and is not encrypted, and / is", p), `Write encrypt: "tpm" or "console" beside it.`))
+			found = append(found, wrong(p.path()+".filesystem.type", fmt.Sprintf("%s is swap and is not encrypted, and another file system is", p), `Write encrypt: "tpm" or "console" beside it.`))
 		}
 	}
 	if !hides {

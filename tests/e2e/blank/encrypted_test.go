@@ -15,7 +15,7 @@ func TestProveEncryptedMachine(t *testing.T) { installs(t, &world{t: t, encrypte
 
 // encryptedRecipe is the recipe with what opens disks in the initramfs. The modules of ciphers and of the TPM are added
 // by the hooks of these packages.
-const encryptedRecipe = `packages: ["cryptsetup-initramfs", "clevis-initramfs", "clevis-tpm2"]
+const encryptedRecipe = `packages: ["cryptsetup-initramfs", "clevis-initramfs", "clevis-systemd", "clevis-tpm2"]
 ` + recipe
 
 // encryptedDisk is what the design has in addition.
@@ -53,7 +53,7 @@ func (w *world) opensAlone() {
 	token, err := w.inside("sudo -n cryptsetup token export --token-id 31 /dev/nvme0n1p3")
 	check(t, err)
 	w.write("token.json", token)
-	by := w.slipway("secret", "derive", "web-1", "disk encryption", "--token", w.at("token.json"), "--site-key", w.at("site.key"), "--output", "json")
+	by := w.slipway("secret", "derive", "web-1", "disk encryption", w.at("work"), "--token", w.at("token.json"), "--site-key", w.at("site.key"), "--output", "json")
 	find := regexp.MustCompile(`"password": *"([a-z]{32})"`)
 	passphrase, ofToken := find.FindStringSubmatch(derived), find.FindStringSubmatch(by)
 	if passphrase == nil || ofToken == nil || ofToken[1] != passphrase[1] {

@@ -130,8 +130,13 @@ func (w *work) identify() error {
 // spare is how much memory is not used for an image, in bytes.
 const spare = 1 << 30
 
-// check reads the whole image.
+// check asks the TPM, if it is to open disks, and reads the whole image.
 func (w *work) check() error {
+	if w.sealed() {
+		if err := w.canSeal(); err != nil {
+			return err
+		}
+	}
 	if w.isWhole() {
 		return w.checkWhole()
 	}

@@ -37,9 +37,6 @@ func (w *work) opens() error {
 	if w.asked.Passphrase == "" {
 		return refused("the design asks for encrypted volumes, and the request has no passphrase for them; nothing was written")
 	}
-	if w.sealed() {
-		return w.canSeal()
-	}
 	return nil
 }
 

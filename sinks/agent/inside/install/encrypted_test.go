@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,7 @@ import (
 )
 
 // opening are the files of an image that opens encrypted volumes at a start.
-var opening = []string{"usr/share/initramfs-tools/hooks/cryptroot", "usr/share/initramfs-tools/hooks/clevis", "usr/bin/clevis-encrypt-tpm2", "usr/bin/dracut"}
+var opening = []string{"usr/share/initramfs-tools/hooks/cryptroot", "usr/share/initramfs-tools/hooks/clevis", "etc/systemd/system/cryptsetup.target.wants/clevis-luks-askpass.path", "usr/bin/clevis-encrypt-tpm2", "usr/bin/dracut"}
 
 // encrypted makes the root of a request encrypted, on a machine that has all that this takes but
 // for some files of the image.
@@ -34,6 +35,10 @@ func (m *machine) encrypted(r *wire.Request, opens string, without ...string) {
 	m.put("usr/sbin/cryptsetup", "#!/bin/sh\n", 0o755)
 	m.put("usr/sbin/dmsetup", "#!/bin/sh\n", 0o755)
 	m.put("dev/tpmrm0", "", 0o600)
+	at := filepath.Join(m.root, "sys/class/tpm/tpm0/device")
+	if err := errors.Join(os.MkdirAll(at, 0o755), os.Symlink("../../bus/tpm_crb", filepath.Join(at, "driver"))); err != nil {
+		m.t.Fatal(err)
+	}
 	var b bytes.Buffer
 	m.pack(&b, tar.NewWriter(&b), slices.DeleteFunc(append(slices.Clone(whole), opening...), func(name string) bool { return slices.Contains(without, name) })...)
 	sum := sha256.Sum256(m.archive)
@@ -58,7 +63,8 @@ func TestEncryptedRefusals(t *testing.T) {
 		"nothing in initramfs": {"console", opening, nil, "add the package cryptsetup-initramfs to the image, or to system.packages of the design; nothing was written"},
 		"dracut alone":         {"console", []string{"usr/sbin/update-initramfs"}, nil, "the image has no initramfs-tools, whose hooks open its encrypted volumes: add the package initramfs-tools"},
 		"no clevis":            {"tpm", opening[1:], nil, "add the package clevis-initramfs to the image"},
-		"no clevis for TPMs":   {"tpm", opening[2:], nil, "add the package clevis-tpm2 to the image"},
+		"no clevis later":      {"tpm", opening[2:3], nil, "add the package clevis-systemd to the image"},
+		"no clevis for TPMs":   {"tpm", opening[3:], nil, "add the package clevis-tpm2 to the image"},
 		"clevis is not needed": {"console", append(slices.Clone(opening[1:]), "usr/sbin/sshd"), nil,
 			"the image has no SSH server"},
 	} {
@@ -171,5 +177,24 @@ func TestTheMarkerDoesNotReplaceTheProof(t *testing.T) {
 	isRead = true
 	if _, got := m.ask(r); got.Error != nil || !got.Installed.Already {
 		t.Errorf("once it opens: %+v, %+v", got.Error, got.Installed)
+	}
+}
+
+// A finished system whose answer was lost counts where the TPM was switched off since: it has its keys.
+func TestASystemThatIsThereAsksNoTPM(t *testing.T) {
+	m := newMachine(t)
+	r := m.approved("S1")
+	m.encrypted(&r, "tpm")
+	m.remove("dev/tpmrm0")
+	m.put("sys/block/dm-0/dm/name", "luks-u\n", 0o644)
+	m.does = func(c inside.Command) (inside.Output, error) {
+		if c.Path == "mount" {
+			m.put("target/etc/slipway/marker.json", r.Install.Marker, 0o644)
+			m.put("target/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMachine5 root@x\n", 0o644)
+		}
+		return inside.Output{}, nil
+	}
+	if _, got := m.ask(r); got.Error != nil || !got.Installed.Already {
+		t.Errorf("got %+v, %+v", got.Error, got.Installed)
 	}
 }

@@ -19,6 +19,10 @@ type need struct {
 	add      string
 }
 
+// askpassUnit starts clevis where systemd asks for a passphrase, if it is enabled. The initramfs waits only for the root:
+// a disk that shows up late, or an array that lacks one, is opened after it.
+const askpassUnit = "etc/systemd/system/cryptsetup.target.wants/clevis-luks-askpass.path"
+
 // needs are the needs of the requested system.
 func (w *work) needs() []need {
 	l := w.asked.Layout
@@ -43,6 +47,7 @@ func (w *work) needs() []need {
 	if w.sealed() {
 		all = append(all,
 			need{"clevis in its initramfs, by which the TPM would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/clevis"}, []string{"clevis-initramfs"}, "the package clevis-initramfs"},
+			need{"clevis in its systemd, which answers for volumes that the initramfs left shut", []string{askpassUnit}, []string{"clevis-systemd"}, "the package clevis-systemd"},
 			need{"part of clevis for the TPM", []string{"usr/bin/clevis-encrypt-tpm2"}, []string{"clevis-tpm2"}, "the package clevis-tpm2"})
 	}
 	return all
