@@ -185,6 +185,7 @@ func TestASystemThatIsThereAsksNoTPM(t *testing.T) {
 	m := newMachine(t)
 	r := m.approved("S1")
 	m.encrypted(&r, "tpm")
+	r.Install.Layout.Encrypted[0].On = item.Place{Disk: "os"}
 	m.remove("dev/tpmrm0")
 	m.put("sys/block/dm-0/dm/name", "luks-u\n", 0o644)
 	m.does = func(c inside.Command) (inside.Output, error) {
