@@ -603,6 +603,11 @@ func TestNodeIsApproved(t *testing.T) {
 			t.Errorf("inside: got %q %v", said, err)
 		}
 		e, w = gated(t)
+		w.plan.Steps = []site.Step{{Facet: site.FacetConfig, Action: site.ActionConfig}}
+		if _, err := e.approveNode(t.Context(), w, questioned(w, asksContact)); err != nil || w.memory.Recorded.Adopted.Inside.IsZero() || !w.memory.Recorded.Adopted.Settled.IsZero() {
+			t.Errorf("a change inside alone was approved, and the machine with it: %v, %+v", err, w.memory.Recorded.Adopted)
+		}
+		e, w = gated(t)
 		e.Records = closed(t)
 		if _, err := e.approveNode(t.Context(), w, questioned(w, asksContact)); err == nil || !w.memory.Recorded.Adopted.Settled.IsZero() {
 			t.Errorf("without records: %v", err)

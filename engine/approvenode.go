@@ -81,6 +81,7 @@ type answered struct {
 	question
 	job    job
 	inside bool   // the plan changes a system that Slipway did not install
+	only   bool   // and nothing else, so that the first disruption is asked about again
 	list   string // digest of the list on the machine
 }
 
@@ -97,7 +98,9 @@ func (w *worker) answer(o site.Order) (a answered, err error) {
 		return a, fmt.Errorf("%w: what waits for approval of %s is not what you were shown; read it again: %s", site.ErrRefused, w.name, w.asks.text)
 	}
 	a = answered{question: w.asks, job: job{site: w.e.design, node: w.node, revision: w.e.applied, leaving: w.leaving, memory: w.memory}}
-	a.inside = !w.memory.Recorded.Installed.ByUs() && slices.ContainsFunc(w.plan.Steps, func(s site.Step) bool { return site.IsInside(s.Facet) })
+	isInside := func(s site.Step) bool { return site.IsInside(s.Facet) }
+	a.inside = !w.memory.Recorded.Installed.ByUs() && slices.ContainsFunc(w.plan.Steps, isInside)
+	a.only = a.inside && !slices.ContainsFunc(w.plan.Steps, func(s site.Step) bool { return !isInside(s) })
 	a.list, _ = w.memory.Observed.OwnedDigest()
 	w.askNothingLocked() // it is answered once
 	return a, nil
@@ -125,7 +128,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		if was := a.job.memory.Recorded.Adopted; was != nil && !was.Settled.IsZero() {
 			what = "the system of " + w.name + " may be changed to be as designed"
 		}
-		return what, w.save(ctx, settled(a.inside))
+		return what, w.save(ctx, met(!a.only, a.inside))
 	}
 	what := "the list on " + w.name + " of what Slipway made is accepted; Slipway removes what left the design"
 	if a.list == "" {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -34,6 +36,8 @@ func (w *worker) decide(ctx context.Context, j job, p site.NodePlan, v view, err
 	switch {
 	case len(p.Steps) > 0 && w.isUnseenSince(j, p.Steps[0]):
 		return w.await(j, "waiting for the operating system after the restart", v)
+	case len(p.Steps) > 0 && w.isRestartUnseen(j, p.Steps[0]):
+		return w.unseenInside(j, v)
 	case len(p.Steps) > 0:
 		return w.take(ctx, j, p, p.Steps[0])
 	case p.Foreign != "":
@@ -89,6 +93,18 @@ func (w *worker) isUnseenInside(j job) bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	return w.blindInside && j.site.Unused(j.node) == "" && j.memory.Observed.Facets[site.FacetPower].Have["state"] != "off" && w.asksInsideLocked(j)
+}
+
+// isRestartUnseen reports whether a step would restart the machine for what its system said alone, and the system does
+// not answer now: somebody may have booted it since.
+func (w *worker) isRestartUnseen(j job, s site.Step) bool {
+	if s.Action != site.ActionRestart || rollout.Continues(j.memory.Recorded, s) || !w.isUnseenInside(j) {
+		return false
+	}
+	return !slices.ContainsFunc(s.Changes, func(c site.Change) bool {
+		of, _, _ := strings.Cut(c.Field, ".")
+		return !site.IsInside(site.Facet(of))
+	})
 }
 
 // unseenInside returns the outcome for a node whose system does not answer, but was as designed
@@ -211,13 +227,16 @@ func (w *worker) asksInsideLocked(j job) bool {
 }
 
 // settled ends first contact, and with inside also first contact with the inside of the system.
-func settled(inside bool) func(*site.Recorded) {
+func settled(inside bool) func(*site.Recorded) { return met(true, inside) }
+
+// met ends first contact with the machine, with the inside of its system, or with both.
+func met(machine, inside bool) func(*site.Recorded) {
 	return func(r *site.Recorded) {
 		if r.Adopted == nil {
 			return
 		}
 		a := *r.Adopted
-		if a.Settled.IsZero() {
+		if machine && a.Settled.IsZero() {
 			a.Settled = time.Now()
 		}
 		if inside && a.Inside.IsZero() {

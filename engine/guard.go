@@ -42,7 +42,7 @@ func (i *interruption) Interrupt(ctx context.Context, send func() error) error {
 	if err := i.superseded(); err != nil {
 		return err
 	}
-	if len(plan.Causes(i.step)) > 0 && !i.counted {
+	if len(plan.Causes(i.step)) > 0 && !i.counted && !site.IsInside(i.step.Facet) {
 		if err := i.count(ctx); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (i *interruption) superseded() error {
 	if h := i.w.supersededLocked(i.job, e.sameRulesLocked(i.w, i.job)); h != nil {
 		return fmt.Errorf("%w: %s", driver.ErrInterrupted, h.sentence)
 	}
-	i.current = true
+	i.current = !site.IsInside(i.step.Facet) // a helper may have to be brought between two requests
 	return nil
 }
 

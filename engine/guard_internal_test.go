@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // A driver looks around before it interrupts a machine. What the design says by then is asked before
@@ -16,13 +17,21 @@ func TestAnInterruptionOfAnEarlierDesign(t *testing.T) {
 	send := func() error { sent++; return nil }
 	another := func() {
 		n := *w.node
-		n.Power = "off"
+		n.Power, n.Rack = "off", n.Rack+"x"
 		e.design.Nodes["n1"], w.node = &n, &n
 	}
 	i := &interruption{w: w, job: jobOf(e, w), step: powerOn}
 	another()
 	if err := i.Interrupt(t.Context(), send); !errors.Is(err, driver.ErrInterrupted) || !strings.Contains(err.Error(), redesigned) || sent > 0 {
 		t.Errorf("before the first request: %v, sent %d", err, sent)
+	}
+	i = &interruption{w: w, job: jobOf(e, w), step: site.Step{Node: "n1", Facet: site.FacetConfig, Action: site.ActionConfig, Impact: site.ImpactOnline}}
+	if err := i.Interrupt(t.Context(), func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	another()
+	if err := i.Interrupt(t.Context(), send); !errors.Is(err, driver.ErrInterrupted) || sent > 0 {
+		t.Errorf("inside, after a helper was brought: %v, sent %d", err, sent)
 	}
 	i = &interruption{w: w, job: jobOf(e, w), step: powerOn}
 	if err := i.Interrupt(t.Context(), send); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -23,13 +25,26 @@ func usual(n *site.Node) []site.Facet {
 	return driver.Looked
 }
 
+// enter waits for a place among those who look at machines, or who change them. A machine under quarantine waits for none:
+// an installation may keep its place for hours, and a BMC that does not answer for minutes.
+func enter(ctx context.Context, places *semaphore.Weighted, j job) (leave func(), err error) {
+	if j.memory.Recorded.Quarantined != nil {
+		return func() {}, nil
+	}
+	if err := places.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	return func() { places.Release(1) }, nil
+}
+
 // look observes the machine through its endpoints. Its error says why the BMC could not be
 // read.
 func (w *worker) look(ctx context.Context, j job) (view, error) {
-	if err := w.e.looks.Acquire(ctx, 1); err != nil {
+	leave, err := enter(ctx, w.e.looks, j)
+	if err != nil {
 		return view{}, err
 	}
-	defer w.e.looks.Release(1)
+	defer leave()
 	w.e.began(LoopTurn, w.due)
 	var v view
 	if _, ok := j.node.Endpoints[site.Manager]; ok {

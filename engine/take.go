@@ -30,10 +30,11 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 			return w.fail(j, err)
 		}
 	}
-	if err := w.e.steps.Acquire(ctx, 1); err != nil {
+	leave, err := enter(ctx, w.e.steps, j)
+	if err != nil {
 		return w.fail(j, err)
 	}
-	defer w.e.steps.Release(1)
+	defer leave()
 	if held := w.e.gate(w, j, p, s); held != nil {
 		w.stepAside(ctx, j)
 		o := w.outcome(j, held)
@@ -47,7 +48,7 @@ func (w *worker) take(ctx context.Context, j job, p site.NodePlan, s site.Step) 
 		w.show(ctx, outcome{state: site.Progressing, reason: next, next: next})
 	}
 	traced := w.traceBegins(j, s)
-	err := w.apply(ctx, j, s)
+	err = w.apply(ctx, j, s)
 	w.traceStep(traced, err)
 	if err != nil {
 		if w.timing != nil {
@@ -282,7 +283,7 @@ func (w *worker) noteBegun(ctx context.Context, j job, s site.Step) (site.Step, 
 		if s.Action == site.ActionFinishInstall {
 			installerEnded(r)
 		}
-		if s.Impact >= site.ImpactReboot {
+		if s.Impact >= site.ImpactReboot && !site.IsInside(s.Facet) {
 			settled(false)(r) // the step passed the gates, so a person knows the machine
 		}
 	})

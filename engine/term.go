@@ -15,10 +15,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// longestWrite is how long a sent write may still take effect after its sender is gone. Drivers
-// wait no longer than this for a write's answer once they were told to stop.
-const longestWrite = 15 * time.Second
-
 // tenure is the engine's term. The zero value has none.
 type tenure struct {
 	*record.Term // nil until it is acquired
@@ -49,15 +45,36 @@ func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sess
 	if t.Latest.After(e.latest) {
 		e.latest, e.reckoned = t.Latest, time.Time{}
 	}
-	if !t.Clean {
-		e.term.before = left
-		e.term.settled = t.Began.Add(e.leaseTimes().Length + longestWrite)
+	e.term.before = left
+	if t.Clean {
+		e.term.before = sessionsBefore(left, t.Last)
+	} else {
+		e.term.settled = t.Began.Add(e.leaseTimes().Length + driver.LongestWrite)
 	}
 	if wait := time.Until(e.term.settled); wait > 0 {
 		time.AfterFunc(wait, e.wakeHeld)
 	}
 	e.Log.Info("term begun", "term", t.Number, "clean", t.Clean)
 	return nil
+}
+
+// sessionsBefore returns the sessions of terms before a given one. A term that was released has ended its own,
+// but maybe not those that it had found.
+func sessionsBefore(all map[string]record.Sessions, term uint64) map[string]record.Sessions {
+	before := map[string]record.Sessions{}
+	for node, sessions := range all {
+		for kind, those := range sessions {
+			those = slices.DeleteFunc(slices.Clone(those), func(s record.Session) bool { return s.Term >= term })
+			if len(those) == 0 {
+				continue
+			}
+			if before[node] == nil {
+				before[node] = record.Sessions{}
+			}
+			before[node][kind] = those
+		}
+	}
+	return before
 }
 
 // Holder names this process.
@@ -151,9 +168,8 @@ func (e *Engine) heldTerm() *record.Term {
 }
 
 // mayWriteLocked returns why no write may be sent now; empty if it may. A destructive write must
-// not meet a request of the previous term, unless the machine is fenced: no session of an
-// earlier term is left there.
-func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string {
+// not meet a request of the previous term. To end its sessions is not enough: a BMC may carry out what it let in before.
+func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
 	t := e.term
 	switch {
 	case e.anchor.barred != "":
@@ -172,17 +188,16 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 		return "the site's lease has run out and is being renewed"
 	case !t.Holds(now):
 		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: %s", retry.Steady(t.trouble))
-	case destructive && !fenced && now.Before(t.settled):
+	case destructive && now.Before(t.settled):
 		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then nothing is destroyed", t.settled.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
 // termGate passes a write only while the site's term is held. A destructive step also waits for
-// what the previous term may have under way, unless that term's session on the machine is known
-// to be over: then the machine accepts nothing of it any more.
+// what the previous term may have under way.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
-	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive, w.fenced); why != "" {
+	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive); why != "" {
 		return &held{state: site.Blocked, sentence: why, release: "this daemon holding the site's term"}
 	}
 	return nil
@@ -215,8 +230,11 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return fmt.Errorf("%w: the endpoint of %s was opened again since Slipway looked at the machine; Slipway looks again first", driver.ErrInterrupted, w.name)
 	}
 	id, t := s.Session(), w.e.heldTerm()
-	if id == "" || id == d.session || t == nil {
+	if id == "" || id == d.session {
 		return nil
+	}
+	if t == nil { // a renewal right after this would let the step write through a session that no later term knows of
+		return fmt.Errorf("%w: the site's lease is not held, and the session on %s cannot be recorded; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	if err := w.outranked(ctx, d.machine, t); err != nil {
 		if later, ok := errors.AsType[*driver.LaterTermError](err); ok {
@@ -229,13 +247,10 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	if err := w.recordSessions(ctx, kind, append(left, now)); err != nil {
 		return err
 	}
-	over := true
 	for _, s := range left {
-		ended, err := w.endSession(ctx, d, s)
-		if err != nil {
+		if err := w.endSession(ctx, d, s); err != nil {
 			return err
 		}
-		over = over && ended
 	}
 	if len(left) > 0 {
 		if err := w.recordSessions(ctx, kind, []record.Session{now}); err != nil {
@@ -246,9 +261,6 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return fmt.Errorf("%w: the session on %s has ended; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	d.session = id
-	if kind == site.Manager {
-		w.fenced = over
-	}
 	return nil
 }
 
@@ -323,21 +335,20 @@ func (w *worker) recordSessions(ctx context.Context, kind site.EndpointKind, all
 	return nil
 }
 
-// endSession ends a session that an earlier term left, and reports whether it is over. If the
-// machine refuses, the session expires by itself; destructive steps wait meanwhile.
-func (w *worker) endSession(ctx context.Context, d *connection, left record.Session) (over bool, err error) {
+// endSession ends a session that an earlier term left. If the machine refuses, the session expires by itself.
+func (w *worker) endSession(ctx context.Context, d *connection, left record.Session) error {
 	ender, ok := driver.As[driver.Ender](d.machine)
 	if !ok || left.Endpoint != d.endpoint.URL {
-		return false, nil
+		return nil
 	}
 	switch err := ender.End(ctx, left.ID); {
 	case err == nil:
-		return true, nil
+		return nil
 	case isDenied(err), errors.Is(err, driver.ErrRefused), errors.Is(err, errors.ErrUnsupported):
 		w.e.Log.Warn("session of an earlier term not ended", "node", w.name, "term", left.Term, "err", err)
-		return false, nil
+		return nil
 	default:
-		return false, fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
+		return fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
 	}
 }
 

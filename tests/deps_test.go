@@ -116,6 +116,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/ramdisk/media", "sinks/agent/ramdisk"},
 	{"tests/prometheus", ""},
 	{"tests/model", "engine/site engine/ledger"},
+	{"tests/terms", "engine/record engine/driver"},
 	{"tests/mutate", ""},
 	{"tests/oracle", "engine/site"},
 	{"tests/e2e", "*"},

@@ -307,17 +307,23 @@ func designOfNode(c *call) (any, error) {
 	return *n, nil
 }
 
-// withoutMedium is what is known of a node without the URLs of media, which open what is served there.
+// withoutMedium is what is known of a node without the URLs of media, which open what is served there, and without the
+// marker by which a system that is being installed proves itself.
 func withoutMedium(m site.Memory) site.Memory {
 	if b := m.Recorded.Agent; b != nil && b.Served != "" {
 		hidden := *b
 		hidden.Served = ""
 		m.Recorded.Agent = &hidden
 	}
-	if f := m.Recorded.InFlight; f != nil && f.Served != "" {
+	if f := m.Recorded.InFlight; f != nil && f.Served+f.Marker != "" {
 		hidden := *f
-		hidden.Served = ""
+		hidden.Served, hidden.Marker = "", ""
 		m.Recorded.InFlight = &hidden
+	}
+	if i := m.Recorded.Installing; i != nil && i.Served != "" {
+		hidden := *i
+		hidden.Served = ""
+		m.Recorded.Installing = &hidden
 	}
 	return m
 }

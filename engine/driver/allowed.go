@@ -3,7 +3,12 @@ package driver
 import (
 	"context"
 	"fmt"
+	"time"
 )
+
+// LongestWrite is how long a sent write may still take effect after its sender is gone. Drivers
+// wait no longer than this for a write's answer once they were told to stop.
+const LongestWrite = 15 * time.Second
 
 type allowedKey struct{}
 

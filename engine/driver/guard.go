@@ -46,7 +46,8 @@ func Login(ctx context.Context, send func() error) error {
 
 // Interrupt sends a request as Guard.Interrupt does. Every driver calls it for
 // each request that switches a machine off, resets it, or interrupts what runs on
-// it. Switching on a machine that is off interrupts nothing.
+// it. Switching on a machine that is off interrupts nothing. A driver of systems calls it, with nothing to send, right
+// before it changes one: to connect may have taken minutes.
 func Interrupt(ctx context.Context, send func() error) error {
 	if g, ok := ctx.Value(guardKey{}).(Guard); ok {
 		return g.Interrupt(ctx, send)

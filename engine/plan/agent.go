@@ -256,9 +256,24 @@ func covers(approved string, disks []item.Destroyed) bool {
 
 // approvedFor reports whether approved disks include those that a step of the agent erases. For a
 // machine that leaves the design, the agent must also see all approved disks: an unseen disk would
-// leave with its data and count as erased.
+// leave with its data and count as erased. Where the design keeps a disk, they must be the erased ones alone: the list of
+// a BMC has the kept disk too, and would cover it once it is found where another one was.
 func approvedFor(approved string, n *site.Node, o site.Observed) bool {
-	return covers(approved, erasedBy(n, o)) && (!isRetiring(n) || len(unseenOf(strings.Split(approved, ", "), o)) == 0)
+	erased := erasedBy(n, o)
+	if !covers(approved, erased) || isRetiring(n) && len(unseenOf(strings.Split(approved, ", "), o)) > 0 {
+		return false
+	}
+	return !keeps(n) || len(strings.Split(approved, ", ")) == len(erased)
+}
+
+// keeps reports whether the design keeps a disk of the machine.
+func keeps(n *site.Node) bool {
+	for _, d := range n.Storage.Disks {
+		if d.Keep {
+			return true
+		}
+	}
+	return false
 }
 
 // UnseenDisks returns the disks that the machine's BMC reports and its agent does not see.

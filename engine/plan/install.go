@@ -3,7 +3,9 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -191,15 +193,31 @@ func installStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 		Impact: installKind.Impact, Expect: installKind.Expect,
 		Reason: fmt.Sprintf("generation %d of the design is not installed", n.Generation),
 		Image:  image, Generation: n.Generation,
-		Loses: "everything on its disks" + whatRuns(s, n, m), Undo: installKind.Undo,
+		Loses: "everything on its disks" + whatRuns(s, n, m) + guests(s, n), Undo: installKind.Undo,
 		Unseen: unseen(m),
 	}
 	if step.ByAgent() {
 		step.Expect = agentInstallKind.Expect
-		step.Loses, step.Layout = erases(n)+whatRuns(s, n, m), LayoutDigest(n)
+		step.Loses, step.Layout = erases(n)+whatRuns(s, n, m)+guests(s, n), LayoutDigest(n)
 		step.Makes = makes(n, m.Observed)
 	}
 	return step
+}
+
+// guests names the virtual machines that the design places on a node's hypervisor: their disks may be on its disks. Whoever
+// approves the loss reads all of them.
+func guests(s *site.Site, n *site.Node) string {
+	var names []string
+	for _, x := range s.Nodes {
+		if h := s.Hypervisors[x.Virtual.Host.Hypervisor]; x.IsVirtual() && h != nil && h.Node == n.Name {
+			names = append(names, x.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; and what is on them of its virtual machines " + strings.Join(names, ", ")
 }
 
 // Generation returns the generation on the machine: the recorded one, or the

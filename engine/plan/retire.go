@@ -53,7 +53,7 @@ func retireStep(s *site.Site, n *site.Node, m site.Memory) site.Step {
 		Changes: []site.Change{{Field: "storage.erase", Want: n.DecommissionErase, Origin: n.Origins.Of("decommission.erase")}},
 		Impact:  retireKind.Impact, Expect: retireKind.Expect, Undo: retireKind.Undo,
 		Reason: "the design decommissions the node and has its disks erased",
-		Loses:  erases(n.Retiring()) + whatRuns(s, n, m), Layout: LayoutDigest(n.Retiring()),
+		Loses:  erases(n.Retiring()) + whatRuns(s, n, m) + guests(s, n), Layout: LayoutDigest(n.Retiring()),
 		Makes: append(makes(n.Retiring(), m.Observed), notSeen(n, m)...), Unseen: unseen(m),
 	}
 }

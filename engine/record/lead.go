@@ -193,7 +193,7 @@ func (s *Store) checkVersion(ctx context.Context) (fresh bool, err error) {
 func (s *Site) begin(ctx context.Context, holder string, last seenTerm) error {
 	c := s.store.shared
 	t := &Term{
-		Number: last.tenure.Term + 1, Holder: holder, Began: time.Now(),
+		Number: last.tenure.Term + 1, Last: last.tenure.Term, Holder: holder, Began: time.Now(),
 		Clean:  last.tenure.Released || last.revision == 0,
 		Latest: last.tenure.Time,
 		site:   s, lost: make(chan struct{}),

@@ -53,6 +53,9 @@ func (s *Store) LeaseTimes() LeaseTimes {
 	return ownTimes
 }
 
+// SharedLeaseTimes returns the times of a lease of records that controllers share.
+func SharedLeaseTimes() LeaseTimes { return sharedTimes }
+
 // IsShared reports whether other controllers may lead the site with the same records.
 func (s *Store) IsShared() bool { return s.shared != nil }
 
@@ -72,13 +75,15 @@ type tenure struct {
 
 // Term is the right to act for a site. Its methods may be called concurrently.
 type Term struct {
-	// Number is larger than that of every earlier term. Holder is who has it.
+	// Number is larger than that of every earlier term. Last is that of the term before; 0 if there was
+	// none. Holder is who has it.
 	Number uint64
+	Last   uint64
 	Holder string
 	// Began is when it was acquired.
 	Began time.Time
 	// Clean is set if there was no earlier holder, or if it had released its
-	// term. Then it has nothing under way, and has left no sessions.
+	// term. Then it has nothing under way, and has left no sessions of its own.
 	Clean bool
 	// Latest is the latest time that earlier holders have seen. What had ended
 	// by then has ended, whatever the clock says now.
@@ -117,7 +122,7 @@ func (s *Site) Acquire(ctx context.Context, holder string, above uint64) (*Term,
 		}
 		began := s.store.now()
 		t := &Term{
-			Number: max(before.Term, above) + 1, Holder: holder, Began: began.clock,
+			Number: max(before.Term, above) + 1, Last: before.Term, Holder: holder, Began: began.clock,
 			Clean:  before.Released || before.Term == 0,
 			Latest: before.Time,
 			site:   s, revision: revision, lost: make(chan struct{}),
@@ -255,7 +260,7 @@ func (t *Term) Raise(ctx context.Context, above uint64) (*Term, error) {
 		return nil, t.why(ctx)
 	}
 	began := t.site.store.now()
-	next := &Term{Number: max(t.Number, above) + 1, Holder: t.Holder, Began: began.clock, Clean: t.Clean, Latest: t.Latest,
+	next := &Term{Number: max(t.Number, above) + 1, Last: t.Last, Holder: t.Holder, Began: began.clock, Clean: t.Clean, Latest: t.Latest,
 		site: t.site, revision: t.revision, lost: make(chan struct{})}
 	if err := next.write(ctx, tenure{Term: next.Number, Holder: t.Holder}); err != nil {
 		return nil, fmt.Errorf("begin a term: %w", err)

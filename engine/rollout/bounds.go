@@ -117,7 +117,7 @@ func (f *Facts) shareOf(n *Node) share {
 		return away
 	case f.Site.Unused(n.Design) != "":
 		return nothing
-	case n.IsOut():
+	case n.IsOut() || f.isDownWithHost(n):
 		return out
 	case f.HasLostHealth(n):
 		return unfit
@@ -218,13 +218,25 @@ func (f *Facts) room(b *Bound, c class) (left, of int) {
 	return b.Limit(of) - lacking, of
 }
 
-// fullFor returns the first bound that leaves no place for a node, or nil.
-func (f *Facts) fullFor(n *Node) *Bound {
-	c, all := f.classOf(n), f.Bounds(n.Design)
-	f.count(all)
-	for _, b := range all {
-		if left, _ := f.room(b, c); left <= 0 {
-			return b
+// fullFor returns why a bound leaves no place for a node and for the virtual machines that go down with it; nil if none
+// does. They take one place together, because a hypervisor could never be restarted otherwise. But a role that
+// decides by majority needs a place for each of them.
+func (f *Facts) fullFor(n *Node) *Full {
+	guests := f.guestsOf(n)
+	for _, x := range append([]*Node{n}, guests...) {
+		if x != n && f.shareOf(x) != serves {
+			continue // it takes no place that it does not have
+		}
+		c, all := f.classOf(x), f.Bounds(x.Design)
+		f.count(all)
+		for _, b := range all {
+			places := 1
+			if b.majority && x != n {
+				places = f.servingIn(b.group, guests)
+			}
+			if left, _ := f.room(b, c); left < places {
+				return &Full{Bound: b, Node: x, host: n}
+			}
 		}
 	}
 	return nil
@@ -234,6 +246,7 @@ func (f *Facts) fullFor(n *Node) *Bound {
 type Full struct {
 	Bound *Bound
 	Node  *Node
+	host  *Node // the node that would be taken out of service, on which Node is placed or which it is
 }
 
 // Verdict implements Reason.
@@ -248,6 +261,9 @@ func (r *Full) Verdict(f *Facts) Verdict {
 		}
 	}
 	slices.Sort(names)
+	if r.host != nil && r.host != r.Node {
+		return r.ofGuest(f, names, of)
+	}
 	return Verdict{
 		Sentence: fmt.Sprintf("%s allows %d of %d nodes out of service (%s)", b.What, b.Limit(of), of, b.Rule),
 		Detail:   fmt.Sprintf("%d are: %s", len(names), say.Some(f.withHealths(names), Most)),

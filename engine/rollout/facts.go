@@ -31,6 +31,7 @@ type Facts struct {
 	bounds   map[boundsOf][]*Bound
 	known    map[Bound]*Bound
 	windows  map[string]*opening
+	guests   map[string][]*Node // by the name of the node that they are placed on; nil before they were looked for
 }
 
 // Nodes gives access to the nodes of a site, including those that are leaving it.
@@ -100,13 +101,20 @@ func (f *Facts) role(n *Node) *site.Role { return f.Site.Roles[n.Design.Role] }
 
 // Change changes what is known of a node, and updates all cached counts.
 func (f *Facts) Change(n *Node, change func()) {
-	share, through := f.shareOf(n), f.through(n)
+	through, with := f.through(n), append([]*Node{n}, f.guestsOf(n)...)
+	var shares []share
+	for _, x := range with {
+		shares = append(shares, f.shareOf(x))
+	}
 	change()
-	now, further := f.shareOf(n), f.through(n)
-	for _, g := range [...]group{{}, {rack, n.Design.Rack}, {role, n.Design.Role}} {
-		if t := f.tallies[g]; t != nil && share != now {
-			t.add(share, -1)
-			t.add(now, 1)
+	further := f.through(n)
+	for i, x := range with {
+		now := f.shareOf(x)
+		for _, g := range [...]group{{}, {rack, x.Design.Rack}, {role, x.Design.Role}} {
+			if t := f.tallies[g]; t != nil && shares[i] != now {
+				t.add(shares[i], -1)
+				t.add(now, 1)
+			}
 		}
 	}
 	if p := f.progress[n.Design.Role]; p != nil && through != further {

@@ -100,8 +100,8 @@ func (f *Facts) Room(t Try) Reason {
 	if t.Step.Impact < site.ImpactInterrupts || t.Node.IsOut() {
 		return nil
 	}
-	if b := f.fullFor(t.Node); b != nil {
-		return &Full{Bound: b, Node: t.Node}
+	if full := f.fullFor(t.Node); full != nil {
+		return full
 	}
 	return nil
 }

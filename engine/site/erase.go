@@ -30,16 +30,32 @@ type EraseReport struct {
 // mostReports is how many reports are kept per node.
 const mostReports = 4
 
-// NoteErasing begins the report of a step that erases disks first, unless an earlier try has begun it.
+// NoteErasing begins the report of a step that erases disks first. A later try adds the disks that it erases and that no
+// earlier one did, and those that are not seen any more.
 func (r *Recorded) NoteErasing(s Step, l item.Layout, unseen []string, now time.Time) {
-	if l.Erase == "" || r.reportOf(s) >= 0 {
+	if l.Erase == "" {
 		return
 	}
-	is := EraseReport{Generation: s.Generation, Attempt: s.Attempt, Machine: s.Machine, Began: now, Unseen: unseen}
-	for _, d := range l.Destroys {
-		is.Disks = append(is.Disks, item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Model: d.Model, Bytes: d.Bytes})
+	at := r.reportOf(s)
+	if at < 0 {
+		r.Erased = append(slices.Clone(r.Erased[max(0, len(r.Erased)-mostReports+1):]), EraseReport{Generation: s.Generation, Attempt: s.Attempt, Machine: s.Machine, Began: now})
+		at = len(r.Erased) - 1
 	}
-	r.Erased = append(slices.Clone(r.Erased[max(0, len(r.Erased)-mostReports+1):]), is)
+	is := r.Erased[at]
+	is.Disks, is.Unseen = slices.Clone(is.Disks), slices.Clone(is.Unseen)
+	for _, d := range l.Destroys {
+		e := item.Erasure{Disk: d.Name, Serial: d.Serial, WWN: d.WWN, Model: d.Model, Bytes: d.Bytes}
+		if !slices.ContainsFunc(is.Disks, func(there item.Erasure) bool { return there.ID() == e.ID() }) {
+			is.Disks = append(is.Disks, e)
+		}
+	}
+	for _, name := range unseen {
+		if !slices.Contains(is.Unseen, name) {
+			is.Unseen = append(is.Unseen, name)
+		}
+	}
+	r.Erased = slices.Clone(r.Erased)
+	r.Erased[at] = is
 }
 
 // NoteErased notes the result of erasing one disk. Repeated results change nothing.

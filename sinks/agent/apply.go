@@ -102,7 +102,11 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 			request: &r,
 			accept: func(report []byte) error {
 				accepted = true
-				return m.isNode(n, report)
+				if err := m.isNode(n, report); err != nil {
+					return err
+				}
+				// To connect, and to bring the helper, may have taken minutes.
+				return driver.Interrupt(ctx, func() error { return nil })
 			},
 			tell:   showProgress(ctx),
 			supply: certificates.supply,

@@ -423,6 +423,31 @@ func TestMarkerOfAnother(t *testing.T) {
 	}
 }
 
+// superseded is a guard of a step whose design has changed since.
+type superseded struct{}
+
+func (superseded) Login(_ context.Context, send func() error) error { return send() }
+
+func (superseded) Interrupt(context.Context, func() error) error { return driver.ErrInterrupted }
+
+// What the design says by now is asked for after the connection was made, right before the system is changed.
+func TestStepOfAnEarlierDesign(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, helperFolder(t, testHelper))
+	n := nodeWith(map[string]string{"/one": "1"})
+	m := h.open(t, 1)
+	h.see(t, m, n)
+	if err := m.Apply(driver.Guarded(t.Context(), superseded{}), configure, n, nil); !errors.Is(err, driver.ErrInterrupted) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(h.root, "one")); err == nil {
+		t.Error("the file was written")
+	}
+	if err := m.Apply(t.Context(), configure, n, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // The helper that may have to set the network back stays as long as that is so.
 func TestHelperThatSetsTheNetworkBackStays(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func New(o Options) *Driver {
 		Grace:  orDefault(o.Grace, 180*time.Second),
 		Settle: orDefault(o.Settle, 10*time.Minute),
 		Poll:   orDefault(o.Poll, time.Second),
-		Answer: orDefault(o.Answer, 15*time.Second),
+		Answer: orDefault(o.Answer, driver.LongestWrite),
 	}}
 }
 

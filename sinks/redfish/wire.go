@@ -32,6 +32,9 @@ const (
 	maxBody     = 8 << 20
 )
 
+// An answer is waited for at least as long as its write may take effect: otherwise the next try could meet it.
+const _ = uint(headerTimeout - driver.LongestWrite)
+
 // newTransport makes the connections of one BMC. Nothing is shared with
 // another BMC or with the process's default transport, and no proxy is asked.
 func newTransport(t *tls.Config) *http.Transport {

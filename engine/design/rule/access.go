@@ -44,6 +44,50 @@ var accessRules = []Rule{
 		Right: `site: access: {roles: {"oncall": {verbs: ["pause"], nodes: racks: ["r1"]}, "auditor": verbs: ["audit"]}, people: "ana@example.org": ["oncall", "auditor"]}`,
 		Site:  accessWhole,
 	},
+	{
+		Code: "access-size", Severity: site.SeverityError, Firm: true,
+		What: fmt.Sprintf("`site.access` has at most %d roles with `nodes`, and at most %d people, groups and tokens.", mostRoles, mostHolders),
+		Why:  "Slipway keeps all nodes of each role in memory, and names each right that a change gives or takes.",
+		Wrong: `-- many.cue --
+package clean
+
+import "list"
+
+site: access: {
+	for i in list.Range(0, 101, 1) {
+		roles: "role-\(i)": {verbs: ["read"], nodes: racks: ["r1"]}
+		groups: "group-\(i)": ["role-\(i)"]
+	}
+}
+`,
+		Right: `site: access: {roles: "oncall": {verbs: ["pause"], nodes: racks: ["r1"]}, groups: "oncall": ["oncall"]}`,
+		Site:  accessSize,
+	},
+}
+
+// mostRoles and mostHolders bound what a daemon keeps of the access of a site, and names of its changes: some 100 bytes for each
+// node of each role, and its name for each node of each holder.
+const (
+	mostRoles   = 100
+	mostHolders = 1000
+)
+
+func accessSize(s *site.Site) []site.Finding {
+	roles := 0
+	for _, r := range s.Access.Roles {
+		if r.Nodes != nil {
+			roles++
+		}
+	}
+	if roles > mostRoles {
+		return []site.Finding{wrong("site.access.roles", fmt.Sprintf("there are %d roles with `nodes`", roles),
+			fmt.Sprintf("Have at most %d roles with `nodes`: select more nodes by each, or leave `nodes` out of roles for the whole site.", mostRoles))}
+	}
+	if n := len(s.Access.People) + len(s.Access.Groups) + len(s.Access.Tokens); n > mostHolders {
+		return []site.Finding{wrong("site.access", fmt.Sprintf("there are %d people, groups and tokens", n),
+			fmt.Sprintf("Name at most %d: give roles to groups instead of people.", mostHolders))}
+	}
+	return nil
 }
 
 // wholeVerbs are about no node.
