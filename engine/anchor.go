@@ -151,10 +151,10 @@ func (e *Engine) putClaims(ctx context.Context, claims ...string) error {
 	defer e.booking.Unlock()
 	book := e.currentBook()
 	claims = slices.DeleteFunc(claims, func(c string) bool { return c == "" })
-	if slices.Equal(book.Claims, claims) {
+	if slices.Equal(book.Claims, claims) && book.Cluster == e.Cluster {
 		return nil
 	}
-	book.Claims = claims
+	book.Claims, book.Cluster = claims, e.Cluster
 	if err := e.Records.PutBook(ctx, book); err != nil {
 		return fmt.Errorf("record whose term is published: %w", err)
 	}
@@ -179,7 +179,7 @@ func (e *Engine) publish(ctx context.Context, own, before site.TermClaim) error 
 
 // claimLocked returns this daemon's claim.
 func (e *Engine) claimLocked() site.TermClaim {
-	c := site.TermClaim{Site: e.Site, Term: e.termNumberLocked(), Instance: e.instance, Records: e.book.Records}
+	c := site.TermClaim{Site: e.Site, Term: e.termNumberLocked(), Instance: e.instance, Records: e.book.Records, Cluster: e.Cluster}
 	if t := e.term.Term; t != nil {
 		c.Holder, c.Since = t.Holder, t.Began
 	}
@@ -197,18 +197,40 @@ func (e *Engine) lookForOthers(ctx context.Context) (site.TermClaim, error) {
 	defer e.mu.Unlock()
 	keys := e.keysLocked()
 	switch {
-	case is.Term == 0 || is.Instance == e.instance || slices.Contains(e.book.Claims, is.Instance):
+	case e.isOwnLocked(is):
 		if e.anchor.other.Term > 0 {
 			e.anchor.barred, e.anchor.other = "", site.TermClaim{}
 		}
 	case is.Site != e.Site || len(keys) > 0 && sitekey.Verify(keys, sitekey.ForStatus, is.Unsigned(), is.Signature) != nil:
 		e.barLocked(is, "the status branch says who acts for this site, and its signature is not from a key of this site: somebody else writes to that branch, or the site key was replaced. "+
 			"Find out who; then run `slipway take-over`")
+	case is.Cluster != "" && is.Cluster != e.Cluster:
+		e.barLocked(is, fmt.Sprintf("a daemon of another cluster acts for this site: %q began term %d at %s in cluster %s, and this daemon is of %s: `slipway member init` was run a second time, or these records are a copy. "+
+			"Make sure which one has the records of today. If it is the other, stop this one and have its hosts replaced there (docs/members.md); if it is this one, stop all members of the other, then run `slipway take-over`",
+			is.Holder, is.Term, is.Since.UTC().Format(time.RFC3339), is.Cluster, clusterName(e.Cluster)))
 	default:
 		e.barLocked(is, fmt.Sprintf("another daemon acts for this site: %q began term %d at %s, which is not in this daemon's records (this daemon has term %d): the records are a copy, or out of date. "+
 			"Stop one of the two daemons; if the other one is gone forever, run `slipway take-over`", is.Holder, is.Term, is.Since.UTC().Format(time.RFC3339), e.termNumberLocked()))
 	}
 	return is, nil
+}
+
+// isOwnLocked reports whether a claim was published from these records, or there is none. If another
+// cluster has published it, records that were copied from there have it too: they count it only once a
+// person has taken over.
+func (e *Engine) isOwnLocked(is site.TermClaim) bool {
+	if is.Term == 0 || is.Instance == e.instance {
+		return true
+	}
+	return slices.Contains(e.book.Claims, is.Instance) && (is.Cluster == "" || is.Cluster == e.Cluster || e.book.Cluster == e.Cluster)
+}
+
+// clusterName names the cluster of this daemon for people.
+func clusterName(id string) string {
+	if id == "" {
+		return "no cluster"
+	}
+	return "cluster " + id
 }
 
 // barLocked stops this daemon from writing and cancels what it is doing. If the daemon is

@@ -45,7 +45,7 @@ func (e *Engine) beginAnew(ctx context.Context, claim string) error {
 		return err
 	}
 	book := record.NewBook(true)
-	book.Key = e.currentBook().Key
+	book.Key, book.Cluster = e.currentBook().Key, e.Cluster
 	if claim != "" {
 		book.Claims = []string{claim}
 	}

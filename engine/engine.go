@@ -62,8 +62,12 @@ type Config struct {
 	// TLSIntermediate is the file of an authority for TLS whose root is elsewhere, as
 	// tlsca.Intermediate reads it; without it the authority follows from Key.
 	TLSIntermediate []byte
+	// Cluster is the ID of the cluster of members that has the records; empty for none.
+	Cluster string
 	// Notes returns more notes to report with the status; may be nil.
 	Notes func() []string
+	// Files returns the URL below which a forge shows the files of a revision; nil without a forge.
+	Files func(revision string) string
 	// Served returns where the daemon serves DHCP; nil for nowhere. It must not call the
 	// engine.
 	Served func() []site.Served

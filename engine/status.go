@@ -136,6 +136,9 @@ func (e *Engine) Report() site.Report {
 		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(), Swept: e.swept,
 	}
+	if e.Files != nil && e.applied.ID != "" {
+		st.Files = e.Files(e.applied.ID)
+	}
 	if e.design != nil {
 		st.Unacted = e.design.NotActedOn(e.serves)
 	}

@@ -65,6 +65,9 @@ func (f *apiFlags) check() error {
 type apiListener struct {
 	*control.Network
 	listener net.Listener
+	follows  *control.Listener // that answers since before the daemon leads; nil where it never follows
+	ended    chan error        // of that
+	end      func()
 }
 
 // open listens, so that wrong files and an address that cannot be had end the start.
@@ -83,15 +86,39 @@ func (f *apiFlags) open(ctx context.Context) (*apiListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &apiListener{n, l}, nil
+	return &apiListener{Network: n, listener: l}, nil
 }
 
 func (s *apiListener) close() {
-	if s != nil {
-		s.listener.Close()
+	if s == nil {
+		return
 	}
+	if s.follows != nil {
+		s.end()
+	}
+	s.listener.Close()
+}
+
+// follow answers from now on who leads, until run answers for the daemon itself.
+func (s *apiListener) follow(ctx context.Context, elsewhere func() error, log *slog.Logger) {
+	if s == nil {
+		return
+	}
+	ctx, s.end = context.WithCancel(ctx)
+	s.follows, s.ended = s.Listener(elsewhere, log), make(chan error, 1)
+	go func() { s.ended <- s.follows.Run(ctx, s.listener) }()
 }
 
 func (s *apiListener) run(ctx context.Context, d control.Daemon, log *slog.Logger) error {
-	return s.Serve(ctx, s.listener, d, log)
+	if s.follows == nil {
+		return s.Serve(ctx, s.listener, d, log)
+	}
+	s.follows.Lead(ctx, d)
+	select {
+	case err := <-s.ended:
+		return err
+	case <-ctx.Done():
+		s.end()
+		return <-s.ended
+	}
 }

@@ -150,6 +150,7 @@ type follower struct {
 	mu     sync.Mutex
 	leader record.Leader
 	since  time.Time // of the trouble
+	leads  bool      // this controller does
 }
 
 // lead waits until this controller leads the site. Meanwhile the socket says who does.
@@ -171,6 +172,9 @@ func (w *follower) lead(ctx context.Context, store *record.Store, socket, group 
 		return failed
 	}
 	if err == nil {
+		w.mu.Lock()
+		w.leads = true
+		w.mu.Unlock()
 		log.Info("slipway leads the site", "site", w.site)
 	}
 	return err
@@ -186,7 +190,7 @@ func (w *follower) note(l record.Leader, log *slog.Logger) {
 	w.mu.Unlock()
 	switch {
 	case l.Trouble != nil && (before.Trouble == nil || before.Trouble.Error() != l.Trouble.Error()):
-		log.Warn("who leads the site is not known", "site", w.site, "err", l.Trouble)
+		log.Warn("who leads the site is not known, or this daemon cannot lead it", "site", w.site, "err", l.Trouble)
 	case l.Trouble == nil && l.Term != 0 && (l.Term != before.Term || before.Trouble != nil):
 		log.Info("another controller leads the site", "site", w.site, "leader", l.Holder, "term", l.Term, "released", l.Released)
 	}
@@ -246,8 +250,17 @@ func (w *follower) AccessReport(string) (site.AccessReport, error) {
 
 // elsewhere is the answer to everything else.
 func (w *follower) elsewhere() error {
-	l, _ := w.now()
-	return fmt.Errorf("%w: this daemon follows and does nothing for site %s; it is led by: %s. Run the command on the leader's host", site.ErrRefused, w.site, leads(l))
+	w.mu.Lock()
+	l, isLeader := w.leader, w.leads
+	w.mu.Unlock()
+	if isLeader {
+		return fmt.Errorf("%w no longer: it leads site %s from now on, and loads the records", control.ErrFollows, w.site)
+	}
+	led := leads(l)
+	if l.Trouble != nil {
+		led += ", as far as is known: " + site.Printable(l.Trouble.Error())
+	}
+	return fmt.Errorf("%w and does nothing for site %s; it is led by: %s. Run the command, or open the page, on the leader's host", control.ErrFollows, w.site, led)
 }
 
 // readiness answers /readyz, for whatever the daemon is at the moment.

@@ -81,7 +81,7 @@ func TestFollower(t *testing.T) {
 	if _, err := w.Report("paris"); !errors.Is(err, site.ErrNotFound) {
 		t.Errorf("another site: %v", err)
 	}
-	if _, err := w.Do(t.Context(), "", site.Order{}); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "Run the command on the leader's host") {
+	if _, err := w.Do(t.Context(), "", site.Order{}); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "it is led by: nobody: host b has ended term 4. Run the command, or open the page, on the leader's host") {
 		t.Errorf("an order: %v", err)
 	}
 	if _, err := w.AddAudit(t.Context(), "", site.AuditEntry{}); !errors.Is(err, site.ErrRefused) {

@@ -126,6 +126,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	if d.etcd.used() {
 		follows := &follower{site: d.name}
 		d.ready.set(follows.unready)
+		d.answers.follow(ctx, follows.elsewhere, d.log)
 		if err := follows.lead(ctx, d.store, control.Socket(d.state), d.socketGroup, d.log); err != nil {
 			return err
 		}
@@ -155,9 +156,10 @@ func (d *daemon) openEngine(ctx context.Context) error {
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
-		Host: ownHost(), Key: key, TLSIntermediate: intermediate, Notes: func() []string {
+		Host: ownHost(), Cluster: d.store.ClusterID(), Key: key, TLSIntermediate: intermediate, Notes: func() []string {
 			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store, d.etcd.join, time.Now()))
 		},
+		Files:        d.pulls.files(),
 		Surroundings: d.surroundings,
 		Served:       d.served,
 		Meter:        d.out.metrics.Site(d.name, d.report),
@@ -262,7 +264,7 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 		parts = append(parts, func(ctx context.Context) error { return d.answers.run(ctx, commands, d.log) })
 	}
 	if d.etcd.join != "" {
-		parts = append(parts, d.store.UntilStopped)
+		parts = append(parts, d.store.UntilStopped, d.watchMembers)
 	}
 	return append(parts, traced(d.spans, d.engine.Run),
 		func(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/member"
 	"github.com/slipway-gitops/slipway/engine/record"
+	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/say"
 )
 
@@ -59,6 +61,49 @@ func serveMember(ctx context.Context, state string, store *record.Store, log *sl
 		}
 	})
 	return func() { cancel(); serving.Wait() }, nil
+}
+
+// watchEvery is how often the daemon asks how the members are.
+const watchEvery = 30 * time.Second
+
+// watchMembers reports members that do not take part, and another cluster, as a problem of the site.
+func (d *daemon) watchMembers(ctx context.Context) error {
+	for ok := true; ok; ok = retry.Sleep(ctx, watchEvery) {
+		all, err := d.store.Members(ctx)
+		if err == nil {
+			err = membersProblem(all, d.store.OtherClusters(ctx))
+		}
+		d.engine.Problem("members", err)
+	}
+	return nil
+}
+
+// membersProblem is what is wrong with the members: first another cluster, because two that act for one
+// site do most harm.
+func membersProblem(all []record.Member, others []string) error {
+	if len(others) > 0 {
+		return fmt.Errorf("a second cluster of members runs for this site: %s of another one, because `slipway member init` was run twice. Make sure which has the records of today (`slipway status` on both), stop all daemons and witnesses of the other, "+
+			"and have their hosts replaced in the right one by `slipway member replace` (docs/members.md)", namesAre(others))
+	}
+	var why []string
+	for _, m := range all {
+		if m.Started && m.Trouble != "" {
+			why = append(why, fmt.Sprintf("%s: %s", m.Address, m.Trouble))
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s. %s", membersVerdict(all), strings.Join(why, "; "))
+}
+
+// namesAre names members, with their verb.
+func namesAre(addresses []string) string {
+	verb := " are"
+	if len(addresses) == 1 {
+		verb = " is"
+	}
+	return strings.Join(addresses, " and ") + verb
 }
 
 // endsSoon is how long before their end certificates of members are reported: a new authority takes planning.

@@ -196,41 +196,62 @@ func (a *app) printMembers(all []record.Member) error {
 		return a.out.JSON(all)
 	}
 	t := newTable("member", "is", "votes", "state")
-	voters, answer, waiting, daemons := 0, 0, 0, 0
 	for _, m := range all {
-		is, votes, state := "daemon", "no", "answers"
-		switch {
-		case m.Witness:
+		is, votes := "daemon", "no"
+		if m.Witness {
 			is = "witness"
-		case !m.Started:
-			is = ""
-		}
-		switch {
-		case m.Here:
-			state = "is this host's"
-		case !m.Started:
-			state = "has not started yet"
-		case m.Trouble != "":
-			state = "does not answer: " + site.Printable(m.Trouble)
 		}
 		if m.Votes {
 			votes = "yes"
-			voters++
-			if m.Trouble == "" && m.Started {
-				answer++
-				if !m.Witness {
-					daemons++
-				}
-			}
-		} else {
-			waiting++
 		}
-		t.AppendRow(table.Row{site.Printable(m.Address), is, votes, state})
+		t.AppendRow(table.Row{site.Printable(m.Address), is, votes, memberState(m)})
 	}
 	if err := a.out.Println(t.Render()); err != nil {
 		return err
 	}
-	return a.out.Println(majority(voters, answer, waiting) + onlyDaemon(daemons, answer))
+	return a.out.Println(membersVerdict(all))
+}
+
+// memberState says how a member is.
+func memberState(m record.Member) string {
+	switch {
+	case m.Here && m.Trouble != "":
+		return "is this host's: " + site.Printable(m.Trouble)
+	case m.Here:
+		return "is this host's"
+	case !m.Started:
+		return "has not started yet"
+	case m.Trouble != "":
+		return "does not answer: " + site.Printable(m.Trouble)
+	case m.Unknown:
+		return "runs; whether it takes part is not known, because no majority does"
+	}
+	return "answers"
+}
+
+// membersVerdict says how many members answer, and how many may be lost.
+func membersVerdict(all []record.Member) string {
+	voters, answer, waiting, daemons, unknown := 0, 0, 0, 0, 0
+	for _, m := range all {
+		switch {
+		case !m.Votes:
+			waiting++
+			continue
+		case m.Unknown:
+			unknown++
+		case m.Trouble == "" && m.Started:
+			answer++
+			if !m.Witness {
+				daemons++
+			}
+		}
+		voters++
+	}
+	if need := voters/2 + 1; unknown > 0 && answer < need {
+		return fmt.Sprintf("%d of %s answering, %d not known, and %d are needed: nothing is written to any machine or record until they take part; start those that do not run, and see to the disks and the network of those that do",
+			answer, say.Count(voters, "member"), unknown, need)
+	}
+	return majority(voters, answer, waiting) + onlyDaemon(daemons, answer)
 }
 
 // onlyDaemon says that the loss of one more daemon stops the site, however many members there are.
@@ -238,7 +259,7 @@ func onlyDaemon(daemons, answer int) string {
 	if daemons != 1 || answer < record.MinVoters {
 		return ""
 	}
-	return ", but not the only daemon: replace a witness by a daemon"
+	return ", but not the only daemon: add a second daemon, then remove a witness"
 }
 
 // majority says what the loss of members means, where others wait to vote.
@@ -351,6 +372,7 @@ func (a *app) changeMembers(ctx context.Context, f memberFlags, c member.Change)
 	if f.witness, err = kind(c, f.witness, all); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
+	c.Witness = f.witness
 	file := filepath.Join(f.state, "before-member-change.jsonl")
 	if err := a.backUp(ctx, f.state, file); err != nil {
 		return fmt.Errorf("nothing was changed: the records were not backed up: %w", err)
@@ -380,27 +402,12 @@ func (a *app) changeMembers(ctx context.Context, f memberFlags, c member.Change)
 	return a.out.Printf("carry %s to the host of %s, and start `%s` there; the folder is secret\n", f.folder, newest(c), command)
 }
 
-// kind reports whether the member that a change adds is a witness: it is asked for, or replaces one. A
-// second witness needs two daemons, or the loss of the only one would stop the site.
+// kind reports whether the member that a change adds is a witness.
 func kind(c member.Change, asked bool, all []record.Member) (witness bool, err error) {
 	if c.Act == member.Remove {
 		return false, nil
 	}
-	daemons, witnesses := 0, 0
-	for _, m := range all {
-		switch {
-		case m.Address == c.Address:
-			asked = asked || m.Witness
-		case m.Witness:
-			witnesses++
-		default:
-			daemons++
-		}
-	}
-	if asked && witnesses > 0 && daemons < 2 {
-		return false, fmt.Errorf("there would be %s and one daemon, and its loss would stop the site: have two daemons first", say.Count(witnesses+1, "witness"))
-	}
-	return asked, nil
+	return record.Kind(all, c.Address, asked)
 }
 
 // newest is the member that a change adds.

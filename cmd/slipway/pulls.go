@@ -238,3 +238,11 @@ func (o orders) Disapprove(ctx context.Context, digest string, by site.ApprovalS
 func (o orders) Allow(ctx context.Context, number int, head, by string) error {
 	return o.reviews.Allow(ctx, number, head, by)
 }
+
+// files gives where the forge shows the files of a revision; nil without one.
+func (p *pulls) files() func(revision string) string {
+	if p == nil || p.github == nil {
+		return nil
+	}
+	return p.github.Pages
+}

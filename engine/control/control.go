@@ -94,7 +94,14 @@ var (
 	ErrBadRequest = errors.New("not understood")
 	ErrWhoAreYou  = errors.New("not authenticated")
 	ErrTooMany    = errors.New("too many requests")
+	// ErrFollows is of a daemon that follows: another one answers for the site. It is a site.ErrRefused too.
+	ErrFollows error = followsError{}
 )
+
+type followsError struct{}
+
+func (followsError) Error() string { return "this daemon follows" }
+func (followsError) Unwrap() error { return site.ErrRefused }
 
 // kinds are the errors that cross the connection as what they are.
 var kinds = []struct {
@@ -109,6 +116,7 @@ var kinds = []struct {
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},
 	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},
 	{"not-found", http.StatusNotFound, site.ErrNotFound},
+	{"follows", http.StatusServiceUnavailable, ErrFollows},
 	{"refused", http.StatusConflict, site.ErrRefused},
 	{"mismatch", http.StatusConflict, artifact.ErrMismatch},
 	{"not-fetched", http.StatusConflict, artifact.ErrRefused},

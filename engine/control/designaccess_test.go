@@ -37,6 +37,7 @@ GET  /sites/{site}/design                   read       whole
 GET  /sites/{site}/history                  read       whole
 GET  /sites/{site}/verification             read       some
 GET  /sites/{site}/racks                    read       some
+GET  /sites/{site}/links                    read       some
 GET  /sites/{site}/events                   read       some
 GET  /sites/{site}/nodes                    read       some
 GET  /sites/{site}/known                    records    whole

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
@@ -73,29 +74,69 @@ func (n *Network) Listen(ctx context.Context) (net.Listener, error) {
 
 // Serve answers on a listener until the context ends.
 func (n *Network) Serve(ctx context.Context, l net.Listener, d Daemon, log *slog.Logger) error {
+	s := n.Listener(nil, log)
+	s.Lead(ctx, d)
+	return s.Run(ctx, l)
+}
+
+// Listener answers on a listener: for its daemon once that leads, and before that that it follows.
+type Listener struct {
+	network *Network
+	log     *slog.Logger
+	logins  *openid.Logins
+	cert    *serve.Certificate
+	clients *authorities
+	answers atomic.Pointer[http.Handler]
+}
+
+// Listener makes what answers on the network. Elsewhere is an ErrFollows that says who answers for the site until Lead is
+// called; nil if it is called before Run.
+func (n *Network) Listener(elsewhere func() error, log *slog.Logger) *Listener {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	a := newAPI(d, n.Access, n.Limits, snapshotEvery, log)
+	s := &Listener{network: n, log: log, logins: &openid.Logins{Access: n.Access, Log: log, Now: n.Now},
+		cert: &serve.Certificate{Cert: n.Cert, Key: n.Key, Log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
+	if elsewhere != nil {
+		s.answer(s.following(elsewhere))
+	}
+	return s
+}
+
+func (s *Listener) answer(h http.Handler) { s.answers.Store(&h) }
+
+// Lead has requests answered for a daemon from now on, until the context ends.
+func (s *Listener) Lead(ctx context.Context, d Daemon) {
+	n := s.network
+	a := newAPI(d, n.Access, n.Limits, snapshotEvery, s.log)
 	a.problem, a.pages = n.Problem, n.Pages
-	a.logins = &openid.Logins{Access: n.Access, Log: log, Now: n.Now}
+	a.logins = s.logins
 	a.certificates = n.Clients != ""
 	go a.tryIssuer(ctx)
-	who := &identification{network: n, logins: a.logins, knows: a.knows, cert: &serve.Certificate{Cert: n.Cert, Key: n.Key, Log: log}, clients: &authorities{path: n.Clients, owner: n.Access.Owner, log: log}}
+	s.answer(a.guarded(s.identification(a.knows).of))
+}
+
+// identification is how callers are known. Knows says whether there is anything for a person.
+func (s *Listener) identification(knows func(access.Caller) bool) *identification {
+	return &identification{network: s.network, logins: s.logins, knows: knows, cert: s.cert, clients: s.clients}
+}
+
+// Run answers until the context ends.
+func (s *Listener) Run(ctx context.Context, l net.Listener) error {
 	// HTTP/1.1 alone: nothing here needs HTTP/2, which has more that can be abused.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	srv := &http.Server{
-		Handler:           a.guarded(who.of),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.answers.Load()).ServeHTTP(w, r) }),
 		Protocols:         &protocols,
 		ReadHeaderTimeout: networkHeader, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes:               maxHeader,
-		DisableGeneralOptionsHandler: true,                                              // it would answer to nobody in particular
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // anybody can make it speak
+		DisableGeneralOptionsHandler: true,                                                // it would answer to nobody in particular
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // anybody can make it speak
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
 	}
-	log.Info("the API listens", "address", l.Addr().String())
-	if err := serve.Until(ctx, srv, tls.NewListener(bounded(l, n.Limits), who.tls())); err != nil {
+	s.log.Info("the API listens", "address", l.Addr().String())
+	if err := serve.Until(ctx, srv, tls.NewListener(bounded(l, s.network.Limits), s.identification(nil).tls())); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
@@ -109,23 +150,8 @@ func (a *api) guarded(identify identifier) http.Handler {
 		pages = a.pages(onSocket(mux))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		if err := checkPathOf(r); err != nil {
-			fail(w, err)
-			return
-		}
 		ofPages := pages != nil && isPage(r)
-		if ofPages {
-			w.Header().Set("Content-Security-Policy", PagePolicy)
-			w.Header().Set("Referrer-Policy", "same-origin") // with "no-referrer" a browser does not say where a form is from
-			w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
-		}
-		// A browser shows a certificate for any page that asks: only pages of this very host may.
-		if isOfAnotherSite(r) && !(ofPages && isArrival(r)) {
-			fail(w, fmt.Errorf("%w: a page of another site has sent this request", access.ErrDenied))
+		if !isAcceptable(w, r, ofPages) {
 			return
 		}
 		if a.answerNobody(w, r, pages) {
@@ -155,6 +181,30 @@ func (a *api) guarded(identify identifier) http.Handler {
 		}
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(ctx, identifierKey{}, identify)))
 	})
+}
+
+// isAcceptable says whether a request may come in, whoever sends it, and otherwise answers it. An answer is kept nowhere
+// and is in no page of another site.
+func isAcceptable(w http.ResponseWriter, r *http.Request, ofPages bool) bool {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if err := checkPathOf(r); err != nil {
+		fail(w, err)
+		return false
+	}
+	if ofPages {
+		w.Header().Set("Content-Security-Policy", PagePolicy)
+		w.Header().Set("Referrer-Policy", "same-origin") // with "no-referrer" a browser does not say where a form is from
+		w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+	// A browser shows a certificate for any page that asks: only pages of this very host may.
+	if isOfAnotherSite(r) && !(ofPages && isArrival(r)) {
+		fail(w, fmt.Errorf("%w: a page of another site has sent this request", access.ErrDenied))
+		return false
+	}
+	return true
 }
 
 // isOfAnotherSite says whether a browser sends a request for a page of another site. Reads have effects as

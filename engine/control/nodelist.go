@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -42,7 +42,8 @@ type RackNodes struct {
 	Name string `json:"name"`
 	// Rack is the rack as designed; nil for one that the design does not have.
 	Rack *site.Rack `json:"rack,omitempty"`
-	// Nodes are those that the caller may read, by name, at most 500 of them. All is how many there are, Counts how many of
+	// Nodes are those that the caller may read, at most 500 of them: by their units from the lowest one up, and then those
+	// whose position is not known, by name. All is how many there are, Counts how many of
 	// them are in each state, and Unseen how many were never seen.
 	Nodes  []site.NodeStatus  `json:"nodes"`
 	All    int                `json:"all"`
@@ -62,6 +63,7 @@ const (
 var nodeFilters = []parameter{
 	{name: "state", about: "a state: nodes in it only", example: "blocked"},
 	{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"},
+	{name: "label", about: "a label of the design, NAME=VALUE or NAME: nodes that have it only", example: "zone=a"},
 	{name: "q", about: "a text: only nodes with it in the name, role, rack, reason, serial number or UUID", example: "compute"},
 	{name: "with", about: "findings: only nodes that have some; approval: only nodes that wait for an approval of their own", example: "findings"},
 }
@@ -75,22 +77,41 @@ func listRoutes() []route {
 		{method: http.MethodGet, path: "/sites/{site}/racks", verb: access.Read, scope: ofSome, gives: RackPage{}, serve: racksOf,
 			query: append([]parameter{{name: "after", about: "the name of a rack: those behind it only", example: "r1"}, {name: "limit", about: "how many racks at most, up to 100; 24 without it", example: "24", number: true}}, nodeFilters...),
 			about: "Lists racks with the nodes in them that the caller may read, some racks at a time. With a filter it lists the racks that have a node of it."},
+		linkRoute(),
 	}
 }
 
-// chooser says which nodes a query chooses; nil for all.
-func chooser(q url.Values) (func(*site.NodeStatus) bool, error) {
+// chooser says which nodes the query chooses; nil for all.
+func (c *call) chooser() (func(*site.NodeStatus) bool, error) {
+	q := c.r.URL.Query()
+	label, value, valued := strings.Cut(q.Get("label"), "=")
+	var design *site.Site
+	if label != "" {
+		var err error
+		if design, err = c.design(); err != nil {
+			return nil, err
+		}
+	}
+	isLabelled := func(node string) bool {
+		n := design.Nodes[node] // nil for one that has left the design
+		if n == nil {
+			return false
+		}
+		own, has := n.Labels[label]
+		return has && (!valued || own == value)
+	}
 	state, role, rack, text, with := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("with")
 	switch with {
 	case "", "findings", "approval":
 	default:
 		return nil, fmt.Errorf("%w: with is \"findings\" or \"approval\"", ErrBadRequest)
 	}
-	if state+role+rack+text+with == "" {
+	if state+role+rack+text+with+label == "" {
 		return nil, nil
 	}
 	return func(n *site.NodeStatus) bool {
 		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, text)) &&
+			(label == "" || isLabelled(n.Name)) &&
 			(with != "findings" || len(n.Findings) > 0) && (with != "approval" || n.Approve != "")
 	}, nil
 }
@@ -101,7 +122,7 @@ func nodesOf(c *call) (any, error) {
 		return nil, err
 	}
 	q := c.r.URL.Query()
-	chooses, err := chooser(q)
+	chooses, err := c.chooser()
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +168,7 @@ func racksOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chooses, err := chooser(c.r.URL.Query())
+	chooses, err := c.chooser()
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +221,7 @@ func racksOf(c *call) (any, error) {
 }
 
 func nodesOfRack(name string, designed *site.Rack, nodes []*site.NodeStatus, chooses func(*site.NodeStatus) bool) RackNodes {
+	slices.SortStableFunc(nodes, func(a, b *site.NodeStatus) int { return byUnit(a) - byUnit(b) })
 	r := RackNodes{Name: name, Rack: designed, Nodes: []site.NodeStatus{}, All: len(nodes), Counts: map[site.State]int{}}
 	for _, n := range nodes {
 		r.Counts[n.State]++
@@ -215,4 +237,12 @@ func nodesOfRack(name string, designed *site.Rack, nodes []*site.NodeStatus, cho
 		}
 	}
 	return r
+}
+
+// byUnit has nodes in the order of their lowest units, and those without one last.
+func byUnit(n *site.NodeStatus) int {
+	if u := n.Position.Unit; u >= 1 && u <= site.MaxUnits {
+		return u
+	}
+	return site.MaxUnits + 1
 }

@@ -51,6 +51,7 @@ var meanings = map[string]string{
 	"bad-request":       "the request is not understood, and nothing was done",
 	"too-many-requests": "the caller asks too much, or too many ask: later",
 	"not-found":         "there is no such site, node or route",
+	"follows":           "this daemon follows, and another one answers for the site; nothing was done. Callers who prove who they are read which",
 	"refused":           "the order does not fit what is so now, as the sentence says; nothing was done",
 	"mismatch":          "the file has another digest",
 	"not-fetched":       "the server of the file refuses it",

@@ -114,15 +114,15 @@ type list struct{ done []Change }
 func (l *list) Members(context.Context) ([]record.Member, error) {
 	return []record.Member{{Address: "10.0.0.1:2380", Votes: true, Here: true, Started: true}}, nil
 }
-func (l *list) AddMember(_ context.Context, address string) error {
-	l.done = append(l.done, Change{Add, address, ""})
+func (l *list) AddMember(_ context.Context, address string, witness bool) error {
+	l.done = append(l.done, Change{Add, address, "", witness})
 	return nil
 }
 func (l *list) RemoveMember(context.Context, string) error {
 	return errors.New("two members would be left")
 }
-func (l *list) ReplaceMember(_ context.Context, address, by string) error {
-	l.done = append(l.done, Change{Replace, address, by})
+func (l *list) ReplaceMember(_ context.Context, address, by string, witness bool) error {
+	l.done = append(l.done, Change{Replace, address, by, witness})
 	return nil
 }
 
@@ -145,7 +145,7 @@ func TestSocket(t *testing.T) {
 	if len(all) != 1 || !all[0].Here {
 		t.Errorf("the members are %+v", all)
 	}
-	must(t, c.Change(t.Context(), Change{Act: Add, Address: "10.0.0.2:2380"}))
+	must(t, c.Change(t.Context(), Change{Act: Add, Address: "10.0.0.2:2380", Witness: true}))
 	must(t, c.Change(t.Context(), Change{Act: Replace, Address: "10.0.0.2:2380", By: "10.0.0.4:2380"}))
 	if err := c.Change(t.Context(), Change{Act: Remove, Address: "10.0.0.2:2380"}); err == nil || err.Error() != "two members would be left" {
 		t.Errorf("an error came back as %v", err)
@@ -153,7 +153,7 @@ func TestSocket(t *testing.T) {
 	if err := c.Change(t.Context(), Change{Act: "destroy"}); err == nil || !strings.Contains(err.Error(), `"destroy" is not a change`) {
 		t.Errorf("an unknown change: %v", err)
 	}
-	if want := []Change{{Add, "10.0.0.2:2380", ""}, {Replace, "10.0.0.2:2380", "10.0.0.4:2380"}}; !slices.Equal(m.done, want) {
+	if want := []Change{{Add, "10.0.0.2:2380", "", true}, {Replace, "10.0.0.2:2380", "10.0.0.4:2380", false}}; !slices.Equal(m.done, want) {
 		t.Errorf("done: %v", m.done)
 	}
 	stop()

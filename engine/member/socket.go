@@ -29,6 +29,8 @@ type Change struct {
 	Address string `json:"address"`
 	// By is the address of the one that replaces it, and may be the same.
 	By string `json:"by,omitempty"`
+	// Witness is set if the member that is added is one.
+	Witness bool `json:"witness,omitempty"`
 }
 
 const (
@@ -42,11 +44,11 @@ type Members interface {
 	// Members are the members as this one knows them.
 	Members(ctx context.Context) ([]record.Member, error)
 	// AddMember adds one that votes once it has caught up.
-	AddMember(ctx context.Context, address string) error
+	AddMember(ctx context.Context, address string, witness bool) error
 	// RemoveMember removes one.
 	RemoveMember(ctx context.Context, address string) error
-	// ReplaceMember removes one and adds another, or the same anew.
-	ReplaceMember(ctx context.Context, address, by string) error
+	// ReplaceMember removes one and adds another, or the same anew. What replaces a witness is one.
+	ReplaceMember(ctx context.Context, address, by string, witness bool) error
 }
 
 const (
@@ -84,11 +86,11 @@ func Serve(ctx context.Context, l net.Listener, m Members, log *slog.Logger) err
 func apply(ctx context.Context, m Members, c Change) error {
 	switch c.Act {
 	case Add:
-		return m.AddMember(ctx, c.Address)
+		return m.AddMember(ctx, c.Address, c.Witness)
 	case Remove:
 		return m.RemoveMember(ctx, c.Address)
 	case Replace:
-		return m.ReplaceMember(ctx, c.Address, c.By)
+		return m.ReplaceMember(ctx, c.Address, c.By, c.Witness)
 	}
 	return fmt.Errorf("%q is not a change of members", c.Act)
 }

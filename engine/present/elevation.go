@@ -24,6 +24,9 @@ type ElevationView struct {
 	// StandAlone gives the picture a background and its style, for a file of its own. A
 	// page has ElevationStyle in its style sheet instead.
 	StandAlone bool
+	// Shared are the shapes of the document that pictures are put into, which use them together; nil for a picture that is
+	// alone in its document.
+	Shared Symbols
 	// Link returns the address of a node's page; nil for no links.
 	Link func(node string) string
 	// Only chooses nodes; nil for all. Racks without one of them are left out. In the
@@ -239,7 +242,10 @@ func PositionWords(p site.Position) string {
 
 // WriteSVG draws the rack.
 func (e *Elevation) WriteSVG(w io.Writer) error {
-	d := &rackDrawing{e: e, units: e.Units()}
+	d := &rackDrawing{e: e, units: e.Units(), has: e.view.Shared}
+	if d.has == nil {
+		d.has = Symbols{}
+	}
 	_, err := io.WriteString(w, d.svg())
 	return err
 }

@@ -167,9 +167,9 @@ func FuzzElevation(f *testing.F) {
 // checkSVG refuses elements and attributes that the picture never has.
 func checkSVG(t *testing.T, svg string) {
 	t.Helper()
-	elements := []string{"svg", "style", "title", "rect", "path", "text", "g", "a"}
-	attributes := []string{"xmlns", "class", "viewBox", "width", "height", "role", "aria-label", "x", "y", "rx", "d", "transform", "text-anchor", "href"}
-	classes := []string{"m", "unseen", "other", "rack", "paper", "name", "dim", "unit", "frame", "slots", "box", "badge", "sign", "mark", "small", "alert"}
+	elements := []string{"svg", "style", "title", "rect", "path", "text", "g", "a", "defs", "use"}
+	attributes := []string{"xmlns", "id", "class", "viewBox", "width", "height", "role", "aria-label", "x", "y", "rx", "d", "transform", "text-anchor", "href"}
+	classes := []string{"rackshape", "unseen", "other", "rack", "paper", "name", "dim", "unit", "frame", "slots", "box", "badge", "sign", "mark", "small", "alert"}
 	for _, s := range site.States {
 		classes = append(classes, string(s))
 	}

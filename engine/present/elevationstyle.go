@@ -4,33 +4,35 @@ package present
 // screen is. A page adds it to its style sheet.
 const ElevationStyle = rackShapes + rackLight + "@media screen and (prefers-color-scheme: dark) {" + rackDark + "}\n"
 
+// What is in a shape that pictures share is styled by that shape alone, and not by what uses it; what it inherits is of
+// the user.
 const rackShapes = `
-svg.rack { max-width: 100%; height: auto; align-self: start; }
-svg.rack text { font: 11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--rack-text); }
+svg.rack { max-width: 100%; height: auto; align-self: start; font: 11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+svg.rack text { fill: var(--rack-text); }
 svg.rack .name { font-size: 13px; font-weight: 600; }
-svg.rack .dim, svg.rack .unit, svg.rack .mark { font-size: 9.5px; fill: var(--rack-dim); }
+svg.rack .dim, svg.rack .mark { font-size: 9.5px; fill: var(--rack-dim); }
 svg.rack .small { font-size: 9.5px; }
-svg.rack .unit { text-anchor: end; }
 svg.rack .paper { fill: var(--rack-paper); }
-svg.rack .frame { fill: var(--rack-inside); stroke: var(--rack-line); }
-svg.rack .slots { stroke: var(--rack-line); stroke-opacity: .4; stroke-dasharray: 1 3; }
-svg.rack .box { fill: var(--rack-box); stroke: var(--state); stroke-width: 1; }
-svg.rack .badge { fill: var(--state); }
-svg.rack .sign { fill: none; stroke: var(--rack-sign); stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; }
-svg.rack .progressing .sign, svg.rack .blocked .sign, svg.rack .foreign .sign { fill: var(--rack-sign); }
+.rackshape .unit { font-size: 9.5px; fill: var(--rack-dim); text-anchor: end; }
+.rackshape .frame { fill: var(--rack-inside); stroke: var(--rack-line); }
+.rackshape .slots { stroke: var(--rack-line); stroke-opacity: .4; stroke-dasharray: 1 3; }
+.rackshape .box { fill: var(--rack-box); stroke: var(--rack-state); stroke-width: var(--rack-edge, 1); }
+.rackshape .badge { fill: var(--rack-state); }
+.rackshape .sign { fill: none; stroke: var(--rack-sign); stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; }
+.rackshape.progressing .sign, .rackshape.blocked .sign, .rackshape.foreign .sign { fill: var(--rack-sign); }
+.rackshape.unknown .box { stroke-dasharray: 3 2; }
+.rackshape.unseen .box { fill: none; stroke-dasharray: 3 2; }
+.rackshape.in-sync { --rack-state: var(--rack-good); }
+.rackshape.progressing { --rack-state: var(--rack-work); }
+.rackshape.retrying { --rack-state: var(--rack-again); }
+.rackshape.blocked { --rack-state: var(--rack-wait); }
+.rackshape.stalled { --rack-state: var(--rack-bad); }
+.rackshape.foreign { --rack-state: var(--rack-odd); }
+.rackshape.paused, .rackshape.unknown { --rack-state: var(--rack-grey); }
 svg.rack .alert { fill: none; stroke: var(--rack-alert); stroke-width: 1.3; stroke-linejoin: round; }
-svg.rack .in-sync { --state: var(--rack-good); }
-svg.rack .progressing { --state: var(--rack-work); }
-svg.rack .retrying { --state: var(--rack-again); }
-svg.rack .blocked { --state: var(--rack-wait); }
-svg.rack .stalled { --state: var(--rack-bad); }
-svg.rack .foreign { --state: var(--rack-odd); }
-svg.rack .paused, svg.rack .unknown { --state: var(--rack-grey); }
 svg.rack .stalled .mark, svg.rack .foreign .mark, svg.rack .blocked .mark { fill: var(--rack-text); font-weight: 600; }
-svg.rack .unknown .box { stroke-dasharray: 3 2; }
-svg.rack .unseen .box { fill: none; stroke-dasharray: 3 2; }
 svg.rack .other { opacity: .3; }
-svg.rack a:hover .box, svg.rack a:focus-visible .box { stroke-width: 2.5; }
+svg.rack a:hover, svg.rack a:focus-visible { --rack-edge: 2.5; }
 `
 
 const rackLight = `

@@ -102,9 +102,26 @@ func shorten(s string) string { return site.Shorten(s, longestText) }
 // linked returns a text as a link to a line of a file, if it is known which
 // pages show files.
 func linked(text, pages, file string, line int) string {
-	if pages == "" || file == "" || len(file) > longestText || strings.HasPrefix(file, "schema/") {
+	if !isShown(pages, file) {
 		return escape(text)
 	}
+	return "[" + escape(text) + "](" + lineAddress(pages, file, line) + ")"
+}
+
+// LineAddress is where a forge shows what an origin names, below the pages of its revision; empty where it shows nothing.
+func LineAddress(pages string, o site.Origin) string {
+	if o.IsZero() || !isShown(pages, o.File.Value()) {
+		return ""
+	}
+	return lineAddress(pages, o.File.Value(), o.Line)
+}
+
+// isShown says whether pages show a file: those of the schema are in the program.
+func isShown(pages, file string) bool {
+	return pages != "" && file != "" && len(file) <= longestText && !strings.HasPrefix(file, "schema/")
+}
+
+func lineAddress(pages, file string, line int) string {
 	parts := strings.Split(site.Printable(file), "/")
 	for i, part := range parts {
 		parts[i] = strictly.Replace(url.PathEscape(part))
@@ -113,7 +130,7 @@ func linked(text, pages, file string, line int) string {
 	if line > 0 {
 		to += fmt.Sprintf("#L%d", line)
 	}
-	return "[" + escape(text) + "](" + to + ")"
+	return to
 }
 
 // strictly escapes characters that are valid in a URL path but special to

@@ -3,6 +3,7 @@ package present
 import (
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,7 +42,21 @@ type rackDrawing struct {
 	e     *Elevation
 	units int
 	top   int // the upper edge of the highest unit
+	has   Symbols
 	body  strings.Builder
+}
+
+// Symbols are the shapes that a document has already, by id: the pictures in it draw each once, and use it. Equal ids
+// are of equal shapes.
+type Symbols map[string]bool
+
+// use places a shape, whose upper left corner is at 0 0, and defines it where the document does not have it yet.
+func (d *rackDrawing) use(id string, x, y int, shape func() string) {
+	if !d.has[id] {
+		d.has[id] = true
+		d.put(`<defs>%s</defs>`, shape())
+	}
+	d.put(`<use href="#%s" x="%d" y="%d"/>`, id, x, y)
 }
 
 func (d *rackDrawing) put(format string, args ...any) { fmt.Fprintf(&d.body, format, args...) }
@@ -82,16 +97,22 @@ func (d *rackDrawing) frame() {
 	if d.e.Design.Units == 0 {
 		d.line("its height is not in the design")
 	}
-	var lines strings.Builder
-	for unit := d.units; unit >= 1; unit-- {
-		y := d.edge(unit)
-		d.put(`<text class="unit" x="%d" y="%d">%d</text>`, numbers-4, y+13, unit)
-		if unit < d.units {
-			fmt.Fprintf(&lines, "M%d %dh%d", numbers, y, rackWide-numbers)
+	id := fmt.Sprintf("u%d", d.units)
+	d.use(id, 0, d.top, func() string {
+		var b, lines strings.Builder
+		fmt.Fprintf(&b, `<g id="%s" class="rackshape">`, id)
+		for unit := d.units; unit >= 1; unit-- {
+			y := (d.units - unit) * unitHigh
+			fmt.Fprintf(&b, `<text class="unit" x="%d" y="%d">%d</text>`, numbers-4, y+13, unit)
+			if unit < d.units {
+				fmt.Fprintf(&lines, "M%d %dh%d", numbers, y, rackWide-numbers)
+			}
 		}
-	}
-	d.put("\n"+`<rect class="frame" x="%d.5" y="%d.5" width="%d" height="%d"/>`, numbers, d.top, rackWide-numbers-1, d.units*unitHigh-1)
-	d.put(`<path class="slots" d="%s"/>`+"\n", lines.String())
+		fmt.Fprintf(&b, "\n"+`<rect class="frame" x="%d.5" y=".5" width="%d" height="%d"/>`, numbers, rackWide-numbers-1, d.units*unitHigh-1)
+		fmt.Fprintf(&b, `<path class="slots" d="%s"/></g>`, lines.String())
+		return b.String()
+	})
+	d.put("\n")
 }
 
 // edge is the upper edge of a unit.
@@ -135,48 +156,65 @@ func (d *rackDrawing) machine(n *site.NodeStatus, x, y, wide, high int) {
 	if stateShapes[state] == "" {
 		state = site.Unknown
 	}
-	class := "m " + string(state)
-	if n.Seen.IsZero() {
-		class += " unseen"
+	mark := endCut(Mark(n), rackWide/2, markWide)
+	var classes []string
+	if mark != "" {
+		classes = append(classes, string(state))
 	}
 	if !d.e.view.chooses(n) {
-		class += " other"
+		classes = append(classes, "other")
 	}
-	title := inSVG(endCut(description(n), longestTitle, 1))
-	open, shut := fmt.Sprintf(`<g class="%s" transform="translate(%d %d)">`, class, x, y), "</g>"
+	class := ""
+	if len(classes) > 0 {
+		class = fmt.Sprintf(` class="%s"`, strings.Join(classes, " "))
+	}
+	open, shut := "<g"+class+">", "</g>"
 	if link := d.e.view.Link; link != nil {
-		open, shut = fmt.Sprintf(`<a class="%s" href="%s" transform="translate(%d %d)">`, class, inSVG(link(n.Name)), x, y), "</a>"
+		open, shut = fmt.Sprintf(`<a%s href="%s">`, class, inSVG(link(n.Name))), "</a>"
 	}
-	d.put(`%s<title>%s</title>`, open, title)
-	d.put(`<rect class="box" x="1" y="1" width="%d" height="%d" rx="2"/><rect class="badge" x="1" y="1" width="%d" height="%d" rx="2"/>`, wide-2, high-2, badgeWide-2, high-2)
-	d.put(`<path class="sign" transform="translate(3 4)" d="%s"/>`, stateShapes[state])
-	d.words(n, wide, high)
+	d.put(`%s<title>%s</title>`, open, inSVG(endCut(description(n), longestTitle, 1)))
+	d.box(state, n.Seen.IsZero(), x, y, wide, high)
+	d.words(n, mark, x, y, wide, high)
 	d.put("%s\n", shut)
+}
+
+// box draws the box of a machine, with the sign of its state.
+func (d *rackDrawing) box(state site.State, unseen bool, x, y, wide, high int) {
+	class, id := string(state), fmt.Sprintf("s%d-%d", slices.Index(site.States, state), wide)
+	if high != unitHigh {
+		id += fmt.Sprintf("x%d", high)
+	}
+	if unseen {
+		class, id = class+" unseen", "n"+id
+	}
+	d.use(id, x, y, func() string {
+		return fmt.Sprintf(`<g id="%s" class="rackshape %s"><rect class="box" x="1" y="1" width="%d" height="%d" rx="2"/><rect class="badge" x="1" y="1" width="%d" height="%d" rx="2"/><path class="sign" transform="translate(3 4)" d="%s"/></g>`,
+			id, class, wide-2, high-2, badgeWide-2, high-2, stateShapes[state])
+	})
 }
 
 // words writes a machine's name and mark: the mark at the right, or below the name where
 // it is narrow and high enough.
-func (d *rackDrawing) words(n *site.NodeStatus, wide, high int) {
-	left, right := badgeWide+3, wide-3
+func (d *rackDrawing) words(n *site.NodeStatus, mark string, x, y, wide, high int) {
+	left, right := x+badgeWide+3, x+wide-3
 	if len(Troubles(n)) > 0 {
 		right -= 14
-		d.put(`<path class="alert" transform="translate(%d 4)" d="M5 .5l5 9H0zM5 4v2.5M5 7.5v1"/>`, right+2)
+		d.put(`<path class="alert" transform="translate(%d %d)" d="M5 .5l5 9H0zM5 4v2.5M5 7.5v1"/>`, right+2, y+4)
 	}
-	mark := endCut(Mark(n), rackWide/2, markWide)
 	markAt := right - int(markWide*float64(utf8.RuneCountInString(mark)))
 	switch {
 	case mark == "":
 	case markAt >= left+roomyFrom/2 && wide >= roomyFrom:
-		d.put(`<text class="mark" x="%d" y="13" text-anchor="end">%s</text>`, right, inSVG(mark))
+		d.put(`<text class="mark" x="%d" y="%d" text-anchor="end">%s</text>`, right, y+13, inSVG(mark))
 		right = markAt - 4
 	case high >= 2*unitHigh:
-		d.put(`<text class="mark" x="%d" y="%d">%s</text>`, left, unitHigh+12, inSVG(endCut(mark, wide-3-left, markWide)))
+		d.put(`<text class="mark" x="%d" y="%d">%s</text>`, left, y+unitHigh+12, inSVG(endCut(mark, x+wide-3-left, markWide)))
 	}
 	class, letter := "", letterWide
 	if wide < roomyFrom/2 {
 		class, letter = ` class="small"`, markWide
 	}
-	d.put(`<text%s x="%d" y="13">%s</text>`, class, left, inSVG(middleCut(n.Name, right-left, letter)))
+	d.put(`<text%s x="%d" y="%d">%s</text>`, class, left, y+13, inSVG(middleCut(n.Name, right-left, letter)))
 }
 
 // inSVG escapes a text for SVG. What a person cannot see in it is shown by its number.

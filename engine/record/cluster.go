@@ -140,7 +140,7 @@ func (c *shared) unanswered(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		if c.Peer != nil {
-			return fmt.Errorf("the records have reached their limit of %d MiB and nothing more is recorded: %w; remove nodes that are gone from the design, or split the site", quota>>20, err)
+			return fmt.Errorf("the records have reached their limit of %d MiB and nothing more is recorded: %w; the members give unused room back one after the other, within a minute; if this stays, remove nodes that are gone from the design, or split the site", quota>>20, err)
 		}
 		return fmt.Errorf("the etcd at %s has reached its space quota, and nothing more is recorded: %w; compact and defragment its members, then run `etcdctl alarm disarm`", c, err)
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errSlow):

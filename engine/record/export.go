@@ -303,7 +303,7 @@ func (s *Store) fill(ctx context.Context, r io.Reader, older bool, opts Options)
 // existing pause counts only if it does not end by itself.
 func (s *Site) distrust(ctx context.Context, snap Snapshot) error {
 	book := NewBook(true)
-	book.Claims = snap.Book.Claims // a daemon that acted since has another claim
+	book.Claims, book.Cluster = snap.Book.Claims, snap.Book.Cluster // a daemon that acted since has another claim
 	if err := s.PutBook(ctx, book); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type Leader struct {
 	Holder   string
 	Term     uint64
 	Released bool
-	// Trouble is why etcd could not be asked the last time.
+	// Trouble is why etcd could not be asked the last time, or why this process cannot lead.
 	Trouble error
 }
 
@@ -69,7 +69,8 @@ func (s *Store) depose() {
 // used, because etcd ends one too early or too late when its own members are stopped or changed.
 //
 // Lead fails if etcd holds what this program must not write over, and when the member of this process
-// cannot continue. It does not fail because etcd does not answer.
+// cannot continue. It does not fail because etcd does not answer. A process with a member of its own also
+// goes on beside records of a newer program, and waits.
 func (s *Store) Lead(ctx context.Context, siteName, holder string, tell func(Leader)) error {
 	if s.shared == nil {
 		return errors.New("records of the daemon's own are led by its only process")
@@ -92,7 +93,7 @@ func (s *Store) Lead(ctx context.Context, siteName, holder string, tell func(Lea
 		err := b.look(ctx, &last)
 		tell(Leader{Holder: last.tenure.Holder, Term: last.tenure.Term, Released: last.tenure.Released, Trouble: err})
 		switch {
-		case isFinal(err):
+		case isFinal(err) && !s.keepsMember(err):
 			return s.shared.inEtcd(err)
 		case err != nil || !last.isOver(s.shared.boot()):
 			continue
@@ -165,13 +166,13 @@ func (s *Site) look(ctx context.Context, last *seenTerm) error {
 	}
 	at := s.store.shared.boot() // after the answer, so that a lease counts from no earlier
 	fresh, err := s.store.checkVersion(ctx)
-	if err != nil {
+	if err != nil && !errors.As(err, new(newer)) {
 		return err
 	}
 	if !last.known || revision != last.revision {
 		*last = seenTerm{now, revision, true, fresh, at}
 	}
-	return nil
+	return err
 }
 
 // checkVersion refuses records of a newer program, or without a version. It reports whether there
@@ -183,9 +184,23 @@ func (s *Store) checkVersion(ctx context.Context) (fresh bool, err error) {
 	}
 	newest := 1 + len(s.steps)
 	if version, err := strconv.Atoi(text); err == nil && version > newest {
-		return false, foreign{fmt.Errorf("the records in etcd have version %d and this slipway reads up to %d: install the newer slipway on this host too", version, newest)}
+		until := ""
+		if s.shared.Peer != nil {
+			until = "; until then it keeps its copy of the records and votes, but cannot lead"
+		}
+		return false, foreign{newer{fmt.Errorf("the records in etcd have version %d and this slipway reads up to %d: install the newer slipway on this host too%s", version, newest, until)}}
 	}
 	return false, nil
+}
+
+// newer is an error about records of a newer program.
+type newer struct{ error }
+
+// keepsMember reports whether this process goes on although it cannot lead. During an upgrade the first
+// that is newer may lead while most hosts are not: if these ended, their members would, and with them the
+// majority.
+func (s *Store) keepsMember(err error) bool {
+	return s.shared.Peer != nil && errors.As(err, new(newer))
 }
 
 // begin begins a term after the last one, unless its record has changed since. With it changes the

@@ -32,6 +32,9 @@ type Book struct {
 	// one being published. Any other claim comes from a daemon with other
 	// records, or with a copy of these.
 	Claims []string `json:"claims,omitempty"`
+	// Cluster is the cluster (site.TermClaim.Cluster) whose daemons published them. In records that
+	// began another cluster it names the earlier one, until a person says that it is gone.
+	Cluster string `json:"cluster,omitempty"`
 	// Lines are the digests that the design in force approves and that people saw
 	// before the commit that first approved them.
 	Lines []string `json:"lines,omitempty"`

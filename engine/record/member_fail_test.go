@@ -133,7 +133,7 @@ func TestTwoDoNotVote(t *testing.T) {
 	must(t, all[0].open())
 	b, _ := all[0].lead()
 	for _, h := range all[1:] {
-		must(t, all[0].AddMember(t.Context(), h.address()))
+		must(t, all[0].AddMember(t.Context(), h.address(), false))
 	}
 	first, second := all[1], all[2]
 	if first.address() > second.address() {
@@ -167,7 +167,7 @@ func TestLostOneThatWaitsBlocksNobody(t *testing.T) {
 		p.Others, p.Address = []string{all[0].address()}, address
 		added = append(added, &host{t: t, dir: filepath.Join(t.TempDir(), "records"), cluster: Cluster{Prefix: "/slipway/sites/", Peer: &p}})
 	}
-	must(t, all[0].AddMember(t.Context(), added[0].address())) // waits: three vote
+	must(t, all[0].AddMember(t.Context(), added[0].address(), false)) // waits: three vote
 	must(t, added[0].open())
 	all[0].started(added[0].address())
 	added[0].down()
@@ -178,7 +178,7 @@ func TestLostOneThatWaitsBlocksNobody(t *testing.T) {
 	for i := range 20 {
 		must(t, b.PutMessage(t.Context(), fmt.Sprint(i), []byte(`1`)))
 	}
-	must(t, all[0].ReplaceMember(t.Context(), all[2].address(), added[1].address()))
+	must(t, all[0].ReplaceMember(t.Context(), all[2].address(), added[1].address(), false))
 	must(t, added[1].open())
 	soon(t, "the one that runs votes", func() error {
 		list, err := all[0].Members(t.Context())

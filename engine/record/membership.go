@@ -2,16 +2,19 @@ package record
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 )
 
 // changeLimit bounds a change of who the members are.
@@ -25,7 +28,7 @@ type Member struct {
 	Address string `json:"address"`
 	// Started is false until the member has first started.
 	Started bool `json:"started"`
-	// Witness is set if it runs without a daemon; it is known of a member that has started.
+	// Witness is set if it runs without a daemon. It is known from when the member was added.
 	Witness bool `json:"witness,omitempty"`
 	// Votes is set if a majority is counted with it. A new member votes once it has caught up and
 	// the number of members that vote stays odd.
@@ -35,8 +38,13 @@ type Member struct {
 	// Leads is set if it orders the writes of all members. The daemon that leads the site may be on
 	// another host.
 	Leads bool `json:"leads,omitempty"`
-	// Trouble is why it does not answer the member that was asked.
+	// Trouble is why it does not answer the member that was asked, or takes no part in what is written;
+	// of the member that was asked, what is wrong with its disk.
 	Trouble string `json:"trouble,omitempty"`
+	// Unknown is set if it runs, and whether it takes part cannot be told because no majority does.
+	Unknown bool `json:"unknown,omitempty"`
+	// OtherCluster is set if it is of another cluster; Trouble says so, too.
+	OtherCluster bool `json:"otherCluster,omitempty"`
 
 	id uint64
 }
@@ -54,37 +62,15 @@ func addressURL(address string) []url.URL { return []url.URL{{Scheme: "https", H
 
 var errNoPeers = errors.New("this daemon has no members: it is not started with --join")
 
-// Members are the members, as this one knows them. It asks each other one whether it answers, and
-// needs no majority.
+// Members are the members, as this one knows them. It asks each other one whether it answers and takes
+// part in what is written, and needs no majority.
 func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	if s.shared == nil || s.shared.Peer == nil {
 		return nil, errNoPeers
 	}
 	all := s.etcd.members()
-	var asking sync.WaitGroup
-	for i := range all {
-		if m := &all[i]; !m.Here && m.Started {
-			asking.Go(func() {
-				m.Trouble = s.etcd.trouble(ctx, s.shared.Peer, m.Address)
-			})
-		}
-	}
-	asking.Wait()
+	s.look(ctx, all)
 	return all, nil
-}
-
-// otherCluster is the trouble of a member that was begun anew.
-const otherCluster = "it is of another cluster, which was begun later or earlier"
-
-// trouble is why another member does not answer as one.
-func (m *member) trouble(ctx context.Context, p *Peer, address string) string {
-	switch _, cluster, err := p.ask(ctx, address); {
-	case err != nil:
-		return err.Error()
-	case cluster != m.etcd.Server.Cluster().ID().String():
-		return otherCluster
-	}
-	return ""
 }
 
 // members are the members as the log of this one says.
@@ -96,7 +82,7 @@ func (m *member) members() (all []Member) {
 			address = strings.TrimPrefix(is.PeerURLs[0], "https://")
 		}
 		all = append(all, Member{
-			Address: address, Started: hasStarted(is.Name), Witness: strings.HasPrefix(is.Name, witnessName), Votes: !is.IsLearner,
+			Address: address, Started: hasStarted(is.Name), Witness: isWitness(is.Name), Votes: !is.IsLearner,
 			Here: is.ID == server.MemberID(), Leads: is.ID == server.Leader(), id: uint64(is.ID),
 		})
 	}
@@ -105,8 +91,9 @@ func (m *member) members() (all []Member) {
 }
 
 // AddMember adds a member that does not vote yet. It votes once it has started and caught up, and
-// the number of members that vote becomes odd: one goes to three, and never stays at two.
-func (s *Store) AddMember(ctx context.Context, address string) error {
+// the number of members that vote becomes odd: one goes to three, and never stays at two. Whether it is
+// a witness is part of the change, so that it counts as one before it has started.
+func (s *Store) AddMember(ctx context.Context, address string, witness bool) error {
 	if err := checkAddress(address); err != nil {
 		return err
 	}
@@ -114,22 +101,65 @@ func (s *Store) AddMember(ctx context.Context, address string) error {
 		if _, is := find(all, address); is {
 			return fmt.Errorf("%s is a member already: see `slipway member list`; if it has lost its data, run `slipway member replace %s`", address, address)
 		}
-		return s.add(ctx, address)
+		if _, err := Kind(all, address, witness); err != nil {
+			return err
+		}
+		return s.add(ctx, address, witness)
 	})
 }
 
-func (s *Store) add(ctx context.Context, address string) error {
+// add asks the server, because etcd's clients cannot give a new member a name. The random text makes the
+// member's ID new, also where one with the same address was removed in the same second.
+func (s *Store) add(ctx context.Context, address string, witness bool) error {
+	now := time.Now()
+	name := invitedName + (&Peer{Address: address, Witness: witness}).name()
+	m := membership.NewMemberAsLearner(name, addressURL(address), rand.Text(), &now)
 	return patient(ctx, func() error {
-		_, err := s.etcd.client.MemberAddAsLearner(ctx, []string{peerURL(address)})
+		_, err := s.etcd.etcd.Server.AddMember(ctx, *m)
 		return err
 	})
+}
+
+// Kind reports whether the member that a change adds is a witness: it is asked for, or replaces one. A
+// second witness needs two daemons, or the loss of the only one would stop the site. A change that
+// replaces nobody passes the new member's own address in replaced.
+func Kind(all []Member, replaced string, asked bool) (witness bool, err error) {
+	var others []Member
+	for _, m := range all {
+		if m.Address == replaced {
+			asked = asked || m.Witness
+		} else {
+			others = append(others, m)
+		}
+	}
+	daemons, witnesses := kinds(others)
+	if asked && witnesses > 0 && daemons < 2 {
+		return false, fmt.Errorf("there would be %d witnesses and one daemon, and its loss would stop the site: add a second daemon first", witnesses+1)
+	}
+	return asked, nil
+}
+
+// kinds counts daemons and witnesses, whether they have started or not.
+func kinds(all []Member) (daemons, witnesses int) {
+	for _, m := range all {
+		if m.Witness {
+			witnesses++
+		} else {
+			daemons++
+		}
+	}
+	return daemons, witnesses
 }
 
 func (s *Store) remove(ctx context.Context, m Member) error {
-	return patient(ctx, func() error {
+	err := patient(ctx, func() error {
 		_, err := s.etcd.client.MemberRemove(ctx, m.id)
 		return err
 	})
+	if err == nil {
+		_, _ = s.etcd.client.Delete(ctx, marksBelow+strconv.FormatUint(m.id, 16)) // nobody reads it any more
+	}
+	return err
 }
 
 // patient repeats a change that etcd refuses because members are not connected: it wants that for 5
@@ -137,7 +167,7 @@ func (s *Store) remove(ctx context.Context, m Member) error {
 func patient(ctx context.Context, change func() error) error {
 	for {
 		err := change()
-		if !errors.Is(err, rpctypes.ErrUnhealthy) {
+		if !errors.Is(err, rpctypes.ErrUnhealthy) && !errors.Is(err, etcderrors.ErrUnhealthy) {
 			return err
 		}
 		select {
@@ -161,7 +191,8 @@ func (s *Store) RemoveMember(ctx context.Context, address string) error {
 
 // ReplaceMember removes a member that is lost, or has lost its data, and adds another one or the same
 // anew. That is one change for people: etcd adds nothing while a member that votes is away.
-func (s *Store) ReplaceMember(ctx context.Context, address, by string) error {
+// The one that replaces a witness is one.
+func (s *Store) ReplaceMember(ctx context.Context, address, by string, witness bool) error {
 	if err := checkAddress(by); err != nil {
 		return err
 	}
@@ -176,10 +207,14 @@ func (s *Store) ReplaceMember(ctx context.Context, address, by string) error {
 		case m.Here:
 			return fmt.Errorf("%s is the member of this daemon: stop the daemon, and run the command on the host that leads then", address)
 		}
+		witness, err := Kind(all, address, witness)
+		if err != nil {
+			return err
+		}
 		if err := s.remove(ctx, m); err != nil {
 			return err
 		}
-		if err := s.add(ctx, by); err != nil {
+		if err := s.add(ctx, by, witness); err != nil {
 			return fmt.Errorf("%s was removed, and %s is not a member yet: run `slipway member add %s`: %w", address, by, by, err)
 		}
 		return nil
@@ -203,6 +238,8 @@ func removable(all []Member, address string) (Member, error) {
 		return m, fmt.Errorf("%s is not a member: see `slipway member list`", address)
 	case m.Here:
 		return m, fmt.Errorf("%s is the member of this daemon: stop the daemon, and run the command on the host that leads then", address)
+	case isOnlySpareDaemon(all, m):
+		return m, fmt.Errorf("without %s one daemon would be left beside the witnesses, and its loss would stop the site: run `slipway member add` for another daemon first, or `slipway member remove` for a witness", address)
 	case !m.Votes:
 		return m, nil
 	}
@@ -212,6 +249,12 @@ func removable(all []Member, address string) (Member, error) {
 			address, address)
 	}
 	return m, nil
+}
+
+// isOnlySpareDaemon reports whether one daemon and several witnesses would be left without a daemon.
+func isOnlySpareDaemon(all []Member, m Member) bool {
+	daemons, witnesses := kinds(all)
+	return !m.Witness && daemons == 2 && witnesses > 1
 }
 
 // MinVoters is the least number of members that survives the loss of one.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -48,6 +49,8 @@ type Peer struct {
 const (
 	daemonName  = "daemon "
 	witnessName = "witness "
+	// invitedName is before the name of a member that was added and has not started.
+	invitedName = "invited "
 )
 
 // name is the member's name in etcd, which it publishes when it has started.
@@ -58,10 +61,22 @@ func (p *Peer) name() string {
 	return daemonName + p.Address
 }
 
-// hasStarted reports whether a name is one that a member has published itself. A member that joins has to
-// give those that have not started a name, too, and shows it to others as theirs.
+func kindName(witness bool) string {
+	if witness {
+		return "witness"
+	}
+	return "daemon"
+}
+
+// hasStarted reports whether a name is one that a member has published itself. Until then it has the one
+// that it was added with.
 func hasStarted(name string) bool {
 	return strings.HasPrefix(name, daemonName) || strings.HasPrefix(name, witnessName)
+}
+
+// isWitness reports whether a name is that of a witness, which may not have started yet.
+func isWitness(name string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(name, invitedName), witnessName)
 }
 
 func peerURL(address string) string { return "https://" + address }
@@ -81,6 +96,7 @@ func hasMember(dir string) bool {
 func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	p := opts.Cluster.Peer
 	cfg := p.config(s.memberDir(), opts)
+	var has diskState
 	switch {
 	case opts.found:
 		cfg.ClusterState, cfg.InitialCluster, cfg.InitialClusterToken = embed.ClusterStateFlagNew, p.name()+"="+peerURL(p.Address), rand.Text()
@@ -88,6 +104,14 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 		if err := guarded(func() error { return checkFiles(s.memberDir()) }); err != nil {
 			return nil, p.broken(err, s.memberDir())
 		}
+		var err error
+		if has, err = p.onDisk(s.dir); err != nil { // etcd says itself what is wrong with its database
+			opts.Log.Warn("whether the disk was set back is not known", "err", err)
+		}
+		if err := cmp.Or(p.checkEtcd(has, s.memberDir()), p.checkSetBack(ctx, has, s.dir, s.memberDir())); err != nil {
+			return nil, err
+		}
+		cfg.Name = fmt.Sprint(p.name(), fromMark, has.index)
 	default:
 		all, err := p.askOthers(ctx)
 		if err != nil {
@@ -100,7 +124,14 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	}
 	smallSegments()
 	m := &member{started: make(chan struct{})}
-	m.ctx, m.fail = context.WithCancelCause(context.Background())
+	var fail context.CancelCauseFunc
+	m.ctx, fail = context.WithCancelCause(context.Background())
+	m.fail = func(err error) {
+		if err != nil && isLostLog(err) {
+			err = p.setBack(s.memberDir(), err)
+		}
+		fail(err)
+	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger(opts.Log))
 	if err := m.launch(ctx, cfg); err != nil {
 		go m.stop()
@@ -111,6 +142,7 @@ func (s *Store) startPeer(ctx context.Context, opts Options) (*member, error) {
 	context.AfterFunc(m.ctx, m.silence)
 	go m.watchRemoval(p.Address, s.memberDir())
 	go m.tend(p, s.memberDir(), opts.Log)
+	go m.keepMark(p, has, s.memberDir(), opts.Log)
 	return m, nil
 }
 
@@ -166,6 +198,7 @@ func (m *member) watchRemoval(address, dir string) {
 
 // peerMember is a member as others say of it over HTTP (etcd, membership.Member).
 type peerMember struct {
+	ID       uint64   `json:"id"`
 	PeerURLs []string `json:"peerURLs"`
 	Name     string   `json:"name"`
 }
@@ -188,27 +221,10 @@ func (p *Peer) askOthers(ctx context.Context) ([]peerMember, error) {
 
 // ask asks one member who the members are, and of which cluster, as another member does.
 func (p *Peer) ask(ctx context.Context, other string) (all []peerMember, cluster string, err error) {
-	client, err := p.client()
-	if err != nil {
-		return nil, "", err
-	}
-	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, peerURL(other)+"/members", nil)
-	if err != nil {
-		return nil, "", err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, "", err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, "", fmt.Errorf("it answered %s", resp.Status)
-	}
-	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&all)
-	return all, resp.Header.Get("X-Etcd-Cluster-ID"), err
+	cluster, err = p.get(ctx, other, "/members", func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, 1<<20)).Decode(&all)
+	})
+	return all, cluster, err
 }
 
 func (p *Peer) client() (*http.Client, error) {
@@ -238,13 +254,15 @@ func (p *Peer) joins(all []peerMember) (string, error) {
 	found := false
 	for i, m := range all {
 		for _, url := range m.PeerURLs {
-			name := m.Name
-			if !hasStarted(name) {
-				name = fmt.Sprint("not started ", i)
-			}
+			name := cmp.Or(m.Name, fmt.Sprint("not started ", i)) // etcd takes no member without a name
 			if url == peerURL(p.Address) {
-				if found = true; hasStarted(m.Name) {
+				found = true
+				switch {
+				case hasStarted(m.Name):
 					return "", fmt.Errorf("the member %s has lost its data: run `slipway member replace %s` on the host that leads, then start it again", p.Address, p.Address)
+				case strings.HasPrefix(m.Name, invitedName) && isWitness(m.Name) != p.Witness:
+					return "", fmt.Errorf("the member %s was added as a %s, and this folder is of a %s: run `slipway member remove %s` on the host that leads, then `slipway member add` with or without --witness, and use the new folder",
+						p.Address, kindName(!p.Witness), kindName(p.Witness), p.Address)
 				}
 				name = p.name()
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,9 @@ type host struct {
 	t       *testing.T
 	dir     string
 	cluster Cluster
+	steps   []migration // nil for the program's own
+	quota   int64       // 0 for the program's own
+	log     *slog.Logger
 	*Store
 }
 
@@ -45,7 +49,7 @@ func hosts(t *testing.T, n int) []*host {
 func (h *host) address() string { return h.cluster.Peer.Address }
 
 func (h *host) open() error {
-	s, err := Open(h.t.Context(), h.dir, Options{NoSync: true, Cluster: &h.cluster})
+	s, err := Open(h.t.Context(), h.dir, Options{NoSync: true, Cluster: &h.cluster, migrations: h.steps, quota: h.quota, Log: h.log})
 	if err != nil {
 		return err
 	}
@@ -122,7 +126,7 @@ func grown(t *testing.T) ([]*host, *Site, *Term) {
 	b, term := all[0].lead()
 	must(t, b.PutMessage(t.Context(), "early", []byte(`"before the others"`)))
 	for _, h := range all[1:] {
-		must(t, all[0].AddMember(t.Context(), h.address()))
+		must(t, all[0].AddMember(t.Context(), h.address(), false))
 	}
 	must(t, all[1].open())
 	slices.Reverse(all[2].cluster.Peer.Others) // it asks one that has itself joined before it was started
@@ -137,8 +141,8 @@ func TestOneMemberGrowsToThree(t *testing.T) {
 	t.Parallel()
 	all := hosts(t, 3)
 	must(t, all[0].open())
-	must(t, all[0].AddMember(t.Context(), all[1].address()))
-	if err := all[0].AddMember(t.Context(), all[1].address()); err == nil || !strings.Contains(err.Error(), "is a member already") {
+	must(t, all[0].AddMember(t.Context(), all[1].address(), false))
+	if err := all[0].AddMember(t.Context(), all[1].address(), false); err == nil || !strings.Contains(err.Error(), "is a member already") {
 		t.Errorf("it was added twice: %v", err)
 	}
 	if err := all[2].open(); err == nil || !strings.Contains(err.Error(), "is not a member: run `slipway member add") {
@@ -153,7 +157,7 @@ func TestOneMemberGrowsToThree(t *testing.T) {
 		return nil
 	})
 	all[0].stays(1)
-	must(t, all[0].AddMember(t.Context(), all[2].address()))
+	must(t, all[0].AddMember(t.Context(), all[2].address(), false))
 	must(t, all[2].open())
 	for _, h := range all {
 		h.votes(3)
@@ -175,7 +179,7 @@ func TestLostDiskRejoins(t *testing.T) {
 	if err := lost.open(); err == nil || !strings.Contains(err.Error(), "has lost its data: run `slipway member replace "+lost.address()) {
 		t.Fatalf("it started with an empty disk: %v", err)
 	}
-	must(t, all[0].ReplaceMember(t.Context(), lost.address(), lost.address()))
+	must(t, all[0].ReplaceMember(t.Context(), lost.address(), lost.address(), false))
 	must(t, lost.open())
 	lost.votes(3)
 	lost.shared.below("berlin")
@@ -207,7 +211,7 @@ func TestNoMajority(t *testing.T) {
 	if _, err := b.Messages(t.Context()); err == nil {
 		t.Error("one of three reads as if it knew")
 	}
-	if err := all[0].AddMember(t.Context(), recordtest.Free(t)); err == nil || !strings.Contains(err.Error(), "a majority of the members must run") {
+	if err := all[0].AddMember(t.Context(), recordtest.Free(t), false); err == nil || !strings.Contains(err.Error(), "a majority of the members must run") {
 		t.Errorf("one of three adds a member: %v", err)
 	}
 	list, err := all[0].Members(t.Context())
@@ -230,7 +234,7 @@ func TestRemovedMemberEnds(t *testing.T) {
 	peer := *all[0].cluster.Peer
 	peer.Others, peer.Address, peer.Witness = []string{peer.Address}, recordtest.Free(t), true
 	fourth.cluster.Peer = &peer
-	must(t, all[0].AddMember(t.Context(), fourth.address()))
+	must(t, all[0].AddMember(t.Context(), fourth.address(), true))
 	must(t, fourth.open())
 	soon(t, "a fourth waits", func() error {
 		list, err := all[0].Members(t.Context())
@@ -303,7 +307,7 @@ func TestFoundWithRecords(t *testing.T) {
 func TestJoins(t *testing.T) {
 	t.Parallel()
 	p := &Peer{Address: "10.0.0.3:2380", Witness: true}
-	all := []peerMember{{[]string{"https://10.0.0.1:2380"}, "daemon 10.0.0.1:2380"}, {[]string{"https://10.0.0.2:2380"}, ""}, {[]string{"https://10.0.0.3:2380"}, "not started 2"}}
+	all := []peerMember{{1, []string{"https://10.0.0.1:2380"}, "daemon 10.0.0.1:2380"}, {2, []string{"https://10.0.0.2:2380"}, ""}, {3, []string{"https://10.0.0.3:2380"}, "not started 2"}}
 	list, err := p.joins(all)
 	must(t, err)
 	if want := "daemon 10.0.0.1:2380=https://10.0.0.1:2380,not started 1=https://10.0.0.2:2380,witness 10.0.0.3:2380=https://10.0.0.3:2380"; list != want {

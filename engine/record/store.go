@@ -102,10 +102,11 @@ type Store struct {
 	shared *shared     // nil for records of the daemon's own
 	steps  []migration // of a shared etcd, for Lead
 
-	limit     int64        // maximum bytes of etcd's database
-	exporting atomic.Int32 // exports under way
-	freeing   sync.Mutex   // one goroutine at a time makes room
-	changing  sync.Mutex   // one change of who the members are at a time
+	limit     int64         // maximum bytes of etcd's database
+	exporting atomic.Int32  // exports under way
+	freeing   sync.Mutex    // one goroutine at a time makes room
+	changing  sync.Mutex    // one change of who the members are at a time
+	trying    chan struct{} // full while the disk is tried
 
 	closing sync.Once
 }
@@ -116,7 +117,7 @@ type Store struct {
 // damaged, or written by a newer version.
 func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 	opts = opts.complete()
-	s := &Store{dir: dir, sync: !opts.NoSync, limit: opts.quota}
+	s := &Store{dir: dir, sync: !opts.NoSync, limit: opts.quota, trying: make(chan struct{}, 1)}
 	if err := s.open(ctx, opts); err != nil {
 		s.release()
 		return nil, fmt.Errorf("open records in %s: %w", dir, err)

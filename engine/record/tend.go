@@ -2,31 +2,21 @@ package record
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
-const (
-	// tendEvery is how often a member looks for members to promote, and for unused room.
-	tendEvery = 2 * time.Second
-	// shrinkTurn is how long it is one member's turn to give room back. A database is not read or
-	// written meanwhile, so no two do it at once.
-	shrinkTurn = time.Minute
-)
+// tendEvery is how often a member looks for members to promote, and for unused room.
+const tendEvery = 2 * time.Second
 
 // tend promotes members that have caught up, gives unused room of the database back, and reports
 // others that are of another cluster, for as long as the member runs.
 func (m *member) tend(p *Peer, dir string, log *slog.Logger) {
-	told := ""
+	told, room := "", &room{m: m, log: log}
 	for every := time.NewTicker(tendEvery); ; {
 		select {
 		case <-m.ctx.Done():
@@ -37,7 +27,9 @@ func (m *member) tend(p *Peer, dir string, log *slog.Logger) {
 		if err := m.promote(p); err != nil {
 			log.Warn("a member was not promoted", "err", err)
 		}
-		m.shrink(log)
+		if err := m.whileOpen(func() error { room.tend(p); return nil }); err != nil {
+			log.Debug("no room was given back", "err", err)
+		}
 		told = m.reportOthers(p, dir, told, log)
 	}
 }
@@ -125,7 +117,7 @@ func (m *member) caughtUp(ctx context.Context, p *Peer, all []Member) ([]Member,
 	var asking sync.WaitGroup
 	for i, is := range all {
 		if !is.Votes && is.Started {
-			asking.Go(func() { answers[i] = m.trouble(ctx, p, is.Address) == "" })
+			asking.Go(func() { answers[i] = m.trouble(ctx, p, is.Address) == "" && p.takesPart(ctx, is.Address) == nil })
 		}
 	}
 	asking.Wait()
@@ -159,80 +151,4 @@ func (m *member) caughtUp(ctx context.Context, p *Peer, all []Member) ([]Member,
 		}
 	}
 	return those, nil
-}
-
-// shrink gives room back to the file system when most of the database is unused: what counts for the
-// quota is the file, and each member has its own. At the quota it frees what there is.
-func (m *member) shrink(log *slog.Logger) {
-	b := m.etcd.Server.Backend()
-	size, free := b.Size(), b.Size()-b.SizeInUse()
-	if full := m.alarms(); len(full) > 0 {
-		if err := m.makeRoom(full); err != nil {
-			log.Warn("the records still refuse to grow", "err", err)
-		}
-	} else if size > freeToDefrag<<20 && free > size/2 && m.isTurn(time.Now()) {
-		if err := b.Defrag(); err != nil {
-			log.Warn("the records were not compacted", "err", err)
-		}
-	}
-}
-
-// alarms are those of members whose database has reached its quota. Until they are disarmed etcd
-// accepts no write, also no renewal of a term.
-func (m *member) alarms() (full []*etcdserverpb.AlarmMember) {
-	for _, a := range m.etcd.Server.Alarms() {
-		if a.Alarm == etcdserverpb.AlarmType_NOSPACE {
-			full = append(full, a)
-		}
-	}
-	return full
-}
-
-// makeRoom gives back all room that is unused. The member that orders the writes first frees the
-// history, which nobody reads, and ends the alarms once there is room.
-func (m *member) makeRoom(full []*etcdserverpb.AlarmMember) error {
-	ctx, cancel := context.WithTimeout(m.ctx, changeLimit)
-	defer cancel()
-	server := m.etcd.Server
-	leads := server.Leader() == server.MemberID()
-	if leads {
-		if _, err := m.client.Compact(ctx, server.KV().Rev(), clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-			return err
-		}
-	}
-	b, quota := server.Backend(), server.Cfg.QuotaBackendBytes
-	b.ForceCommit() // counts what was freed
-	if b.Size()-b.SizeInUse() > quota/50 {
-		if err := b.Defrag(); err != nil {
-			return err
-		}
-	}
-	if !leads || b.Size() > quota-quota/50 {
-		return nil
-	}
-	ctx, cancel = context.WithTimeout(m.ctx, changeLimit) // a large database takes its time
-	defer cancel()
-	for _, a := range full {
-		if _, err := m.client.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: a.MemberID, Alarm: a.Alarm}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// isTurn reports whether it is this member's turn to give room back: one after the other has it, and
-// the one that orders the writes is the last.
-func (m *member) isTurn(now time.Time) bool {
-	all := m.members()
-	slices.SortStableFunc(all, func(a, b Member) int {
-		switch {
-		case a.Leads == b.Leads:
-			return 0
-		case a.Leads:
-			return 1
-		}
-		return -1
-	})
-	turn := int(now.Unix()/int64(shrinkTurn/time.Second)) % max(1, len(all))
-	return turn < len(all) && all[turn].Here
 }

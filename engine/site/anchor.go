@@ -13,10 +13,13 @@ type TermClaim struct {
 	Term uint64 `json:"term"`
 	// Instance distinguishes runs of daemons whose records are copies of each
 	// other. Holder names the process for people.
-	Instance string    `json:"instance"`
-	Holder   string    `json:"holder"`
-	Records  string    `json:"records"`
-	Since    time.Time `json:"since"`
+	Instance string `json:"instance"`
+	Holder   string `json:"holder"`
+	Records  string `json:"records"`
+	// Cluster is the ID of the etcd that the daemons of the site form, whose records these are; empty
+	// for records of one host or in an etcd of others.
+	Cluster string    `json:"cluster,omitempty"`
+	Since   time.Time `json:"since"`
 	// Signature covers all the other fields.
 	Signature string `json:"signature,omitempty"`
 }

@@ -128,6 +128,8 @@ type Status struct {
 	// was looked at. They differ while the newest is broken.
 	Applied   Revision `json:"applied,omitzero"`
 	Attempted Revision `json:"attempted,omitzero"`
+	// Files is the URL below which the forge shows the files of the applied revision, by their paths. Empty without a forge.
+	Files string `json:"files,omitempty"`
 	// Leader says who leads the site, when the daemon that answers only follows.
 	// It knows nothing else then.
 	Leader string `json:"leader,omitempty"`

@@ -283,7 +283,7 @@ func drawn(draw func(io.Writer)) template.HTML {
 func racks(f Facts) part {
 	p := part{Title: "Racks"}
 	var placed []present.Elevation
-	for _, e := range present.Elevations(f.Racks, f.Status.Nodes, present.ElevationView{}) {
+	for _, e := range present.Elevations(f.Racks, f.Status.Nodes, present.ElevationView{Shared: present.Symbols{}}) {
 		if len(e.Placed) > 0 {
 			placed = append(placed, e)
 		}

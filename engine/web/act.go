@@ -120,7 +120,7 @@ func (s *Site) confirm(w http.ResponseWriter, r *http.Request, given url.Values,
 	} else if c.Verb != site.VerbApprove && c.Verb != site.VerbDisapprove {
 		page.Title += ": whole site " + page.Site
 	}
-	s.write(w, "do", page, status)
+	s.write(w, r, "do", page, status)
 }
 
 // mayAsk says whether the caller may ask for an act. The API decides: this is what a page offers.
@@ -273,7 +273,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request) {
 		page = s.bare(r, "do", a.Label)
 	}
 	page.Content = &question{Act: a, Node: q.node, Done: done.Done, Back: back(q)}
-	s.write(w, "do", page, http.StatusOK)
+	s.write(w, r, "do", page, http.StatusOK)
 }
 
 // orderOf is the body of the API's route for what a form asks, or says what is missing.

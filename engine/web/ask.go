@@ -26,6 +26,8 @@ type request struct {
 	who        control.Identity
 	// whole leaves texts as long as they are: somebody is about to approve them.
 	whole bool
+	// files is where the forge shows those of the revision in force; empty where that is not known.
+	files string
 	// verbs are what the caller may do with nodes, as far as that was asked.
 	verbs map[string][]access.Verb
 	// answers are all that the API has answered.
@@ -43,6 +45,9 @@ func (a *answer) Error() string { return a.Text }
 
 // Status is the HTTP status.
 func (a *answer) Status() int { return a.status }
+
+// Follows says whether the daemon follows, and another one answers for the site.
+func (a *answer) Follows() bool { return a.Kind == "follows" }
 
 func asAnswer(err error) *answer {
 	var a *answer
@@ -354,7 +359,9 @@ func (q *request) shell(name, title string) (*Shell, error) {
 		if err != nil && !isDenied(err) {
 			return nil, err
 		}
-		p.Status = status
+		if p.Status = status; status != nil {
+			q.files, p.Files = status.Files, status.Files
+		}
 	}
 	return p, nil
 }

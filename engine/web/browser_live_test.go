@@ -1,6 +1,8 @@
 package web
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/browser"
 )
@@ -289,4 +292,46 @@ func TestBrowserSaysThatTheLoginHasEnded(t *testing.T) {
 	w.Until(`document.querySelector("h1").textContent === "Log in to Slipway"`)
 	w.Click(`a.go`)
 	w.Until(live + ` && location.pathname + location.search === "/sites/berlin/nodes?q=web"`)
+}
+
+// A page of a daemon that follows becomes the page that was asked for once that daemon leads. A page that was open with the
+// leader before says meanwhile that the daemon follows, and goes on.
+func TestBrowserFollows(t *testing.T) {
+	b := browser.Open(t)
+	dir := t.TempDir()
+	f := &fleet{said: "as it says", reason: "Installs generation 2", follows: func() error { return fmt.Errorf("%w; site berlin is led by: host-a", control.ErrFollows) }}
+	led := &fleet{said: "as it says", reason: "Installs generation 2"}
+	address, _ := inFolder(t, led, dir, people)
+	token, err := (access.Tokens{Folder: filepath.Join(dir, "tokens.d"), Owner: uint32(os.Geteuid())}).Make("screen", "a test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, waits, shots := b.Window(t, desk), b.Window(t, desk), pictures(t)
+	for _, w := range []*browser.Page{open, waits} {
+		w.Headers(map[string]string{"Authorization": "Bearer " + token})
+	}
+	open.Go(address + "/sites/berlin/nodes/web-1")
+	open.Until(`document.getElementById("alive").textContent === "· live"`)
+	open.Get(`window.same = true`, nil)
+	led.ends()
+	l, err := net.Listen("tcp", strings.TrimPrefix(address, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves(t, f, dir, people, l, nil)
+	open.Until(`document.getElementById("lost").textContent.includes("led by: host-a") && window.same`)
+	open.Shoot(filepath.Join(shots, "open-follows.png"))
+	waits.Go(address + "/sites/berlin/nodes/web-1")
+	waits.Until(`document.querySelector("h1").textContent === "This daemon follows" && document.body.textContent.includes("led by: host-a")`)
+	waits.Shoot(filepath.Join(shots, "follows.png"))
+	f.leads()
+	f.happens("Boots from disk")
+	for what, w := range map[string]*browser.Page{"that was open": open, "that was asked for": waits} {
+		w.Front()
+		took := w.Until(`document.getElementById("now")?.textContent.includes("Boots from disk") && document.getElementById("lost").hidden && document.getElementById("alive").textContent === "· live"`)
+		t.Logf("the page %s is there after %v", what, took.Round(time.Millisecond))
+	}
+	if open.Text(`String(window.same)`) != "true" {
+		t.Error("the open page was loaded again")
+	}
 }

@@ -38,8 +38,12 @@ type fleet struct {
 	unracked bool
 	// racked has the nodes besides those that are named in racks of 40.
 	racked bool
-	design sync.Once
-	as     *site.Site // designed
+	// files is where the forge shows those of the revision.
+	files string
+	// crowded has several nodes in each unit of rack r1, the last ones by name in the lowest one.
+	crowded bool
+	design  sync.Once
+	as      *site.Site // designed
 	// links are what a node has seen of its own.
 	links func(node string) *item.LinksSeen
 	// removes are the nodes that leave the design.
@@ -61,6 +65,10 @@ type fleet struct {
 	storm int
 	// granted is what people have approved of the design's access, which is in force as it is.
 	granted site.GrantedState
+	// follows is what its listener on the network says until it leads; nil where it leads from the beginning. leads has it lead,
+	// and ends has the listener end.
+	follows     func() error
+	leads, ends func()
 	// limits are those of the listener on the network, and log is what it logs to; nil for nothing.
 	limits control.Limits
 	log    slog.Handler
@@ -184,7 +192,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
-	s := site.Status{Site: "berlin", Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
+	s := site.Status{Site: "berlin", Files: f.files, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
@@ -203,6 +211,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 		}
 		if f.unracked {
 			n.Rack = ""
+		}
+		if f.crowded {
+			n.Position.Unit = (len(f.names())-1-i)/15 + 1
 		}
 		if f.waiting && strings.HasPrefix(name, "x-") {
 			n.State, n.Approve, n.Approval = site.Blocked, "boots it again", digestOfSet

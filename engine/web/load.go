@@ -104,7 +104,7 @@ type nodesPage struct {
 }
 
 // filters are what a list of nodes is filtered by.
-var filters = []string{"q", "state", "role", "rack"}
+var filters = []string{"q", "state", "role", "rack", "label"}
 
 func nodes(q *request) (any, []string, error) {
 	given := q.r.URL.Query()
@@ -176,8 +176,8 @@ type designPage struct {
 	Total  int
 }
 
-// designed is one value of the design, and where it was set.
-type designed struct{ Path, Value, File, Layer string }
+// designed is one value of the design, and where it was set. Shown is where the forge shows that; empty where it does not.
+type designed struct{ Path, Value, File, Layer, Shown string }
 
 func nodeDesign(q *request) (any, []string, error) {
 	var n site.Node
@@ -191,7 +191,7 @@ func nodeDesign(q *request) (any, []string, error) {
 	p := designPage{Find: q.r.URL.Query().Get("q")}
 	for _, v := range flat("", tree) {
 		o := nearest(n.Origins, v.Path)
-		v.File, v.Layer = o.String(), o.LayerName()
+		v.File, v.Layer, v.Shown = o.String(), o.LayerName(), present.LineAddress(q.files, o)
 		if p.Find != "" && !strings.Contains(strings.ToLower(v.Path+" "+v.Value+" "+v.Layer+" "+v.File), strings.ToLower(p.Find)) {
 			continue
 		}

@@ -1,11 +1,17 @@
 package web
 
 import (
+	"compress/gzip"
 	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -160,8 +166,8 @@ func TestRacksArePaged(t *testing.T) {
 		t.Errorf("last %q", last)
 	}
 	found, text := figures("?q=x-00100")
-	if len(found) != 1 || !strings.HasPrefix(found[0], "r3: 40 nodes") || strings.Count(text, ` other"`) != 39 {
-		t.Errorf("by a filter %q, %d faint", found, strings.Count(text, ` other"`))
+	if len(found) != 1 || !strings.HasPrefix(found[0], "r3: 40 nodes") || strings.Count(text, `other" href`) != 39 {
+		t.Errorf("by a filter %q, %d faint", found, strings.Count(text, `other" href`))
 	}
 }
 
@@ -189,5 +195,120 @@ func TestRacksOfSomeNodes(t *testing.T) {
 		if status, text, _ := sends(t, as("ana@example.org"), "GET", at+"/api/v1/sites/berlin/racks?"+query, ""); status != want {
 			t.Errorf("%s: %d %.300s", query, status, text)
 		}
+	}
+}
+
+// A page has a size that does not grow with the site, and travels compressed to a browser that asks for it from a page here,
+// or typed its address: what others have a browser load is not, for its size would tell what is in it.
+func TestSizesOfPages(t *testing.T) {
+	f := large()
+	f.links = func(string) *item.LinksSeen { return nil }
+	address, as := onNetwork(t, f)
+	ana := as("ana@example.org")
+	ana.Transport.(*http.Transport).DisableCompression = true
+	for path, most := range map[string]int{"": 60, "/nodes": 60, "/racks": 175, "/network": 90} {
+		_, plain, _ := sends(t, ana, "GET", address+"/sites/berlin"+path, "", "Accept-Encoding", "gzip")
+		_, short, header := sends(t, ana, "GET", address+"/sites/berlin"+path, "", "Accept-Encoding", "br, gzip", "Sec-Fetch-Site", "same-origin")
+		t.Logf("%s: %d KB, %d KB compressed", path, len(plain)>>10, len(short)>>10)
+		if len(plain)>>10 > most || len(short)*2 > len(plain) {
+			t.Errorf("%s: %d KB, %d KB compressed", path, len(plain)>>10, len(short)>>10)
+		}
+		z, err := gzip.NewReader(strings.NewReader(short))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(z); err != nil || !strings.HasSuffix(string(text), "</html>\n") || header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %v, %d bytes", path, err, len(text))
+		}
+		for _, headers := range [][]string{{"Accept-Encoding", "gzip;q=0", "Sec-Fetch-Site", "none"}, {"Accept-Encoding", "br", "Sec-Fetch-Site", "none"},
+			{"Accept-Encoding", "gzip", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}} {
+			if status, text, header := sends(t, ana, "GET", address+"/sites/berlin"+path, "", headers...); header.Get("Content-Encoding") != "" || status != 200 || !strings.Contains(text, "</html>") {
+				t.Errorf("%s with %q is compressed", path, headers)
+			}
+		}
+	}
+}
+
+// A rack with more nodes than can be drawn is drawn from its lowest unit up, whatever they are called.
+func TestCrowdedRack(t *testing.T) {
+	h := opened(t, &fleet{said: "there", size: 600, crowded: true})
+	_, text := asked(h, "GET", "/sites/berlin/racks", "")
+	if !strings.Contains(text, "<title>x-00592; ") || strings.Contains(text, "<title>x-00000; ") || !strings.Contains(text, "606 nodes") {
+		t.Error("the rack is cut by name")
+	}
+}
+
+// Cables come by 20 nodes, those that differ first, and each node once, by filters that the daemon applies.
+func TestLinksArePaged(t *testing.T) {
+	f := &fleet{said: "there", size: 60, racked: true}
+	h := opened(t, f)
+	var all []string
+	pages := 0
+	for at := "/sites/berlin/network"; at != ""; pages++ {
+		_, text := asked(h, "GET", at, "")
+		for _, part := range strings.Split(text, `/nodes/`)[1:] {
+			if name, _, isRow := strings.Cut(part, `">`); isRow && !strings.Contains(name, "?") {
+				all = append(all, name)
+			}
+		}
+		_, next, _ := strings.Cut(text, `href="?after=`)
+		if at, _, _ = strings.Cut(next, `"`); at != "" {
+			at = "/sites/berlin/network?after=" + html.UnescapeString(at)
+		}
+		if pages == 0 && !strings.Contains(text, "66 nodes with designed links, 1 differ, 65 as designed. 20 nodes on this page; those with differences come first.") {
+			t.Errorf("the first page says\n%s", text)
+		}
+	}
+	if slices.Sort(all); pages != 4 || len(slices.Compact(all)) != 66 {
+		t.Errorf("%d pages have %d nodes: %q", pages, len(all), all)
+	}
+	for query, want := range map[string]string{
+		"?state=differ": "1 match.", "?differ": "1 match.", "?state=as+designed&rack=r2": "26 match.", "?q=X-0001": "10 match.", "?switch=leaf-1": "66 match.", "?switch=leaf-9": "No node with designed links matches this filter.",
+	} {
+		if status, text := asked(h, "GET", "/sites/berlin/network"+query, ""); status != 200 || !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q", query, want)
+		}
+	}
+	for _, query := range []string{"?after=compute-1", "?after=nothing/x", "?state=x"} {
+		if status, _ := asked(h, "GET", "/sites/berlin/network"+query, ""); status != 400 {
+			t.Errorf("%s: %d", query, status)
+		}
+	}
+}
+
+// Nodes and racks are chosen by the labels of the design.
+func TestFilterByLabel(t *testing.T) {
+	h := opened(t, &fleet{said: "there=1"})
+	for path, want := range map[string]string{
+		"nodes?label=note": "6 nodes match", "nodes?label=note%3Dthere%3D1": "6 nodes match", "nodes?label=note%3D": "No node matches", "nodes?label=nothing": "No node matches",
+		"nodes?label=note&q=web": "4 nodes match", "racks?label=note": "1 rack", "racks?label=nothing": "No rack matches",
+	} {
+		if status, text := asked(h, "GET", "/sites/berlin/"+path, ""); status != 200 || !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q", path, want)
+		}
+	}
+}
+
+// The origin of a value leads to its line at the forge, and of a value of the schema nowhere.
+func TestOriginsLeadToTheForge(t *testing.T) {
+	f := &fleet{said: "there", files: "https://git.example/acme/site/blob/0123/"}
+	h := opened(t, f)
+	_, text := asked(h, "GET", "/sites/berlin/nodes/web-2/design", "")
+	const link = `<a href="https://git.example/acme/site/blob/0123/sites/berlin/site.cue#L12" rel="noreferrer">sites/berlin/site.cue:12:3</a>`
+	if !strings.Contains(text, link) {
+		t.Errorf("no %s in\n%s", link, text)
+	}
+	for _, page := range []string{"/nodes/web-2", "/plan"} {
+		if _, text := asked(h, "GET", "/sites/berlin"+page, ""); !strings.Contains(text, `<a href="https://git.example/acme/site/blob/0123/sites/berlin/site.cue#L3" rel="noreferrer">sites/berlin/site.cue:3:4</a>`) {
+			t.Errorf("%s: a change does not lead to its line", page)
+		}
+	}
+	f.files = "javascript:alert(1)"
+	if _, text := asked(h, "GET", "/sites/berlin/nodes/web-2/design", ""); strings.Contains(text, `href="javascript`) {
+		t.Error("a forge without a web address is a link")
+	}
+	f.files = ""
+	if _, text := asked(h, "GET", "/sites/berlin/nodes/web-2/design", ""); strings.Contains(text, "noreferrer") {
+		t.Error("there is a link without a forge")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,11 +87,18 @@ func serves(t testing.TB, f *fleet, dir, lines string, l net.Listener, dial func
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- n.Serve(ctx, l, f, log) }()
-	t.Cleanup(func() {
+	if f.follows == nil {
+		go func() { ended <- n.Serve(ctx, l, f, log) }()
+	} else {
+		own := n.Listener(f.follows, log)
+		f.leads = func() { own.Lead(ctx, f) }
+		go func() { ended <- own.Run(ctx, l) }()
+	}
+	f.ends = sync.OnceFunc(func() {
 		cancel()
 		<-ended
 	})
+	t.Cleanup(f.ends)
 	return func(mail string) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(ca)

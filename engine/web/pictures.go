@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/control"
-	"github.com/slipway-gitops/slipway/engine/item"
-	"github.com/slipway-gitops/slipway/engine/plan"
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -72,9 +70,9 @@ func racks(q *request) (any, []string, error) {
 		more.Set("after", found.Next)
 		p.More = "?" + more.Encode()
 	}
-	link := func(node string) string { return "/sites/" + url.PathEscape(q.site) + "/nodes/" + url.PathEscape(node) }
+	v := present.ElevationView{Shared: present.Symbols{}, Link: func(node string) string { return "nodes/" + url.PathEscape(node) }} // from this page
 	for i := range found.Racks {
-		drawn, err := picture(&found.Racks[i], present.ElevationView{Link: link}, len(kept) > 0)
+		drawn, err := picture(&found.Racks[i], v, len(kept) > 0)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -140,12 +138,15 @@ func rollout(q *request) (any, []string, error) {
 }
 
 type networkPage struct {
+	control.LinkPage
 	Networks []*networkLine
+	Some     bool // the networks are not for the caller
 	Switches []switchLines
-	Only     bool // differences alone
-	Unseen   bool // what was seen is not for the caller
-	Total    int
-	Shown    int
+	Hidden   bool // what was seen is not for the caller
+	Filter   url.Values
+	More     string
+	First    string
+	States   []site.LinksState
 }
 
 type networkLine struct {
@@ -158,134 +159,83 @@ type switchLines struct {
 	Ports []cable
 }
 
-// cable is one port of a node, as designed and as seen.
+// cable is one port of a node, at the switch that the design has at the other end.
 type cable struct {
-	Node, Interface, MAC string
-	Switch, Port         string // as designed
-	Link                 string
-	Carrier              string
-	Heard                string // by LLDP; "unknown" where nobody looked
-	// Match is "as designed", "differs", "no carrier", "unknown", or "not designed" without a designed switch.
-	Match string
+	Node, Rack string
+	control.Cable
 }
 
-func network(q *request) (any, []string, error) {
-	var design site.Site
-	if err := q.get(q.ofSite("design"), &design); err != nil {
-		return nil, nil, err
-	}
-	p := networkPage{Only: q.r.URL.Query().Has("differ")}
-	for _, name := range slices.Sorted(maps.Keys(design.Networks)) {
-		p.Networks = append(p.Networks, &networkLine{Name: name, Network: design.Networks[name]})
-	}
-	all, err := q.allNodes()
-	if err != nil {
-		return nil, nil, err
-	}
-	wired := slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.Links.State == "" })
-	p.Total = len(wired)
-	if p.Only || q.r.URL.Query().Get("q") != "" {
-		find := strings.ToLower(q.r.URL.Query().Get("q"))
-		wired = slices.DeleteFunc(wired, func(n site.NodeStatus) bool {
-			return p.Only && n.Links.State == site.LinksAsDesigned || !strings.Contains(strings.ToLower(n.Name+" "+n.Rack+" "+n.Links.Why), find)
-		})
-	}
-	slices.SortStableFunc(wired, func(a, b site.NodeStatus) int { return linkRank(a) - linkRank(b) })
-	const most = 20 // nodes whose cables are asked for one by one
-	wired = wired[:min(len(wired), most)]
-	p.Shown = len(wired)
-	by := map[string][]cable{}
-	for _, n := range wired {
-		if err := q.cables(n, &design, by, &p); err != nil {
-			return nil, nil, err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		p.Switches = append(p.Switches, switchLines{name, by[name]})
-	}
-	return p, []string{q.ofSite("design"), q.ofSite("nodes")}, nil
-}
-
-// linkRank has those first that somebody should look at.
-func linkRank(n site.NodeStatus) int {
-	return slices.Index([]site.LinksState{site.LinksDiffer, site.LinksUnknown, site.LinksAsDesigned}, n.Links.State)
-}
-
-// cables adds those of a node, by the switch that the design has at the other end.
-func (q *request) cables(n site.NodeStatus, design *site.Site, by map[string][]cable, p *networkPage) error {
-	defer func(own string) { q.node = own }(q.node)
-	q.node = n.Name
-	var d site.Node
-	if err := q.get(q.ofNode("/design"), &d); err != nil {
-		return err
-	}
-	c, err := q.closeup()
-	switch {
-	case isDenied(err): // c is nil
-		p.Unseen = true
-	case err != nil:
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Interfaces)) {
-		if !d.Carries(name) {
-			continue
-		}
-		i := d.Interfaces[name]
-		link, _ := d.LinkOf(name)
-		x := cable{Node: n.Name, Interface: name, MAC: d.MACOf(name), Switch: i.Switch, Port: i.Port, Link: link, Heard: "unknown"}
-		if c == nil {
-			x.Match = matchOf(i, reported(n, name), n.Links.State != site.LinksAsDesigned)
-		} else {
-			found, unknown := plan.Port(design, &d, name, c.Observed)
-			x.Match = matchOf(i, found, unknown != "")
-			x.see(&d, c.Observed.Links)
-		}
-		by[i.Switch] = append(by[i.Switch], x)
-	}
-	return nil
-}
-
-// see takes over what the system of the node has seen of the port.
-func (x *cable) see(d *site.Node, seen *item.LinksSeen) {
-	if seen == nil {
-		return
-	}
-	port, there := d.PortOf(x.Interface, seen)
-	if !there {
-		return
-	}
-	x.Carrier = port.Carrier
+// Said is what was heard by LLDP.
+func (c cable) Said() string {
 	var heard []string
-	for _, h := range port.Neighbours {
+	for _, h := range c.Heard {
 		heard = append(heard, strings.TrimSpace(h.System+" "+h.Port))
 	}
 	switch {
 	case len(heard) > 0:
-		x.Heard = strings.Join(heard, ", ")
-	case port.Carrier != "":
-		x.Heard = "nothing"
+		return strings.Join(heard, ", ")
+	case c.Seen && c.Carrier != "":
+		return "nothing"
 	}
+	return "unknown"
 }
 
-// matchOf is the verdict about a cable, from its differences and whether anything of it is unknown.
-func matchOf(i site.Interface, found []site.Finding, unknown bool) string {
-	switch {
-	case slices.ContainsFunc(found, func(f site.Finding) bool { return f.Code == "link-carrier" }):
-		return "no carrier"
-	case len(found) > 0:
-		return "differs"
-	case unknown:
-		return "unknown"
-	case i.Switch == "":
-		return "not designed"
+// linkFilters are what the list of cables is filtered by.
+var linkFilters = []string{"q", "state", "switch", "rack"}
+
+func network(q *request) (any, []string, error) {
+	given, kept := q.r.URL.Query(), url.Values{}
+	for _, name := range linkFilters {
+		if v := given.Get(name); v != "" {
+			kept.Set(name, v)
+		}
 	}
-	return "as designed"
+	if given.Has("differ") { // as links of before say it
+		kept.Set("state", "attention")
+	}
+	asked := maps.Clone(kept)
+	p := networkPage{Filter: kept, Some: !q.maySeeWhole(), States: []site.LinksState{site.LinksDiffer, site.LinksUnknown, site.LinksAsDesigned}}
+	if after := given.Get("after"); after != "" {
+		asked.Set("after", after)
+		p.First = "?" + kept.Encode()
+	}
+	path := q.ofSite("links")
+	if len(asked) > 0 {
+		path += "?" + asked.Encode()
+	}
+	if err := q.get(path, &p.LinkPage); err != nil {
+		return nil, nil, err
+	}
+	from := []string{path}
+	if !p.Some {
+		design, err := getShared[site.Site](q, q.ofSite("design"))
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(design.Networks)) {
+			p.Networks = append(p.Networks, &networkLine{Name: name, Network: design.Networks[name]})
+		}
+		from = append(from, q.ofSite("design"))
+	}
+	if p.Next != "" {
+		more := maps.Clone(kept)
+		more.Set("after", p.Next)
+		p.More = "?" + more.Encode()
+	}
+	p.group()
+	return p, from, nil
 }
 
-// reported are the findings of a node about the link of a port.
-func reported(n site.NodeStatus, port string) []site.Finding {
-	return slices.DeleteFunc(slices.Clone(n.Findings), func(f site.Finding) bool {
-		at := "interfaces." + port
-		return !strings.HasPrefix(f.Code, "link-") || f.Path != at && !strings.HasPrefix(f.Path, at+".")
-	})
+// group sorts the cables of the page by their switches.
+func (p *networkPage) group() {
+	by := map[string][]cable{}
+	for _, n := range p.Nodes {
+		p.Hidden = p.Hidden || n.Hidden
+		for _, c := range n.Cables {
+			by[c.Switch] = append(by[c.Switch], cable{n.Node, n.Rack, c})
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(by), site.CompareNumbered) {
+		p.Switches = append(p.Switches, switchLines{name, by[name]})
+	}
 }

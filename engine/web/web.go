@@ -12,6 +12,7 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -33,21 +34,22 @@ var files embed.FS
 
 // Site is what pages are made for.
 type Site struct {
-	api    http.Handler
-	mux    *http.ServeMux
-	pages  map[string]*template.Template
-	assets map[string]asset // by path
-	live   hub
-	rows   rows
-	known  known
-	now    func() time.Time
-	seed   maphash.Seed
+	api     http.Handler
+	mux     *http.ServeMux
+	pages   map[string]*template.Template
+	assets  map[string]asset // by path
+	live    hub
+	rows    rows
+	known   known
+	packers packers
+	now     func() time.Time
+	seed    maphash.Seed
 }
 
 // New makes the pages of an API. The handler must be reached only by requests of a caller that the API
 // knows by their context, or by whom the API's own handler stands for.
 func New(api http.Handler) *Site {
-	s := &Site{api: api, assets: assets(), now: time.Now, seed: maphash.MakeSeed()}
+	s := &Site{api: api, assets: assets(), packers: newPackers(), now: time.Now, seed: maphash.MakeSeed()}
 	s.pages = templates(s)
 	s.live.site = s
 	s.mux = http.NewServeMux()
@@ -74,7 +76,7 @@ func (s *Site) Login(w http.ResponseWriter, r *http.Request, n control.LoginNoti
 	page := s.bare(r, "login", "Log in")
 	page.Site, page.LoggedIn = "", false
 	page.Content = n
-	s.write(w, "login", page, n.Status)
+	s.write(w, r, "login", page, n.Status)
 }
 
 // view is one page of a site.
@@ -122,6 +124,7 @@ type Shell struct {
 	Wall        bool
 	Now         time.Time
 	Status      *site.Status // without nodes; nil where it is not known
+	Files       string       // where the forge shows those of the revision in force; empty where that is not known
 	Style       string
 	Script      string
 	Icon        string
@@ -137,7 +140,7 @@ func (s *Site) view(w http.ResponseWriter, r *http.Request, v view) {
 		s.fail(w, r, err)
 		return
 	}
-	s.write(w, v.name, page, http.StatusOK)
+	s.write(w, r, v.name, page, http.StatusOK)
 }
 
 // shell loads a page from one report, which is in the context of its request.
@@ -175,6 +178,12 @@ func isFromHere(r *http.Request) bool {
 	return from == "" || from == "none" || from == "same-origin"
 }
 
+// isFromOwnPage says whether a browser asks for a page of this host here, or for an address that its user typed.
+func isFromOwnPage(r *http.Request) bool {
+	from := r.Header.Get("Sec-Fetch-Site")
+	return from == "none" || from == "same-origin"
+}
+
 // home leads to the only site, or lists all of them.
 func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(control.WithRecentReport(r.Context()))
@@ -204,7 +213,7 @@ func (s *Site) home(w http.ResponseWriter, r *http.Request) {
 		all = append(all, l)
 	}
 	page.Content, page.JSON = all, []string{"/api/v1/sites"}
-	s.write(w, "sites", page, http.StatusOK)
+	s.write(w, r, "sites", page, http.StatusOK)
 }
 
 // fail shows an error as a page that says what to do.
@@ -212,7 +221,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := asAnswer(err)
 	page := s.bare(r, "error", "Not shown")
 	page.Content = a
-	s.write(w, "error", page, a.status)
+	s.write(w, r, "error", page, a.status)
 }
 
 // bare is a page about which the API was not asked.
@@ -225,13 +234,16 @@ func (s *Site) bare(r *http.Request, name, title string) *Shell {
 }
 
 // write renders a page, and makes it printable.
-func (s *Site) write(w http.ResponseWriter, name string, page *Shell, status int) {
+func (s *Site) write(w http.ResponseWriter, r *http.Request, name string, page *Shell, status int) {
 	text, err := s.render(name, "page", page)
 	if err != nil {
 		http.Error(w, "this page could not be made: "+site.Printable(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if isFromOwnPage(r) { // or whoever counts the bytes of an answer could find out what is in it, by searches
+		text = s.packers.pack(w, r, text)
+	}
 	w.WriteHeader(status)
 	w.Write(text)
 }
@@ -246,12 +258,13 @@ func (s *Site) render(name, part string, page *Shell) ([]byte, error) {
 
 // asset is a file that pages load. Its address has its digest, so it can be kept for ever.
 type asset struct {
-	kind string
-	text []byte
+	kind         string
+	text, packed []byte
 }
 
 func assets() map[string]asset {
 	all := map[string]asset{}
+	packer := gzip.NewWriter(nil)
 	for _, name := range []string{"style.css", "script.js", "icon.svg"} {
 		text, _ := files.ReadFile("static/" + name)
 		kind := map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}[name[strings.LastIndexByte(name, '.')+1:]]
@@ -259,7 +272,7 @@ func assets() map[string]asset {
 			text = slices.Concat(text, []byte(present.ElevationStyle), []byte(present.GanttStyle))
 		}
 		sum := sha256.Sum256(text)
-		all["/static/"+hex.EncodeToString(sum[:6])+"/"+name] = asset{kind, text}
+		all["/static/"+hex.EncodeToString(sum[:6])+"/"+name] = asset{kind, text, packed(packer, text)}
 	}
 	return all
 }
@@ -278,5 +291,11 @@ func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
 	a := s.assets[r.URL.Path]
 	w.Header().Set("Content-Type", a.kind)
 	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if takesGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(a.packed)
+		return
+	}
 	w.Write(a.text)
 }

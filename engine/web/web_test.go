@@ -1,6 +1,8 @@
 package web
 
 import (
+	"fmt"
+	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -240,5 +243,38 @@ func TestBounded(t *testing.T) {
 		if got := string(bounded([]byte(given), 10)); got != want {
 			t.Errorf("%s: %s, want %s", given, got, want)
 		}
+	}
+}
+
+// While the daemon follows, each page says so and who leads, and asks again by itself; a form does not. Files of pages are
+// served.
+func TestPagesOfAFollower(t *testing.T) {
+	f := &fleet{said: "there", follows: func() error {
+		return fmt.Errorf("%w; site berlin is led by: host-a, process 8 <b>", control.ErrFollows)
+	}}
+	address, as := onNetwork(t, f)
+	ana, nobody := as("ana@example.org"), as("")
+	for _, x := range []struct {
+		client       *http.Client
+		method, path string
+		again        bool
+	}{
+		{ana, "GET", "/", true}, {ana, "GET", "/sites/berlin/nodes/web-1?wall", true}, {ana, "GET", "/login", true}, {ana, "POST", "/sites/berlin/do/pause", false},
+		{ana, "GET", "/sites/berlin/live?page=%2Fsites%2Fberlin", true}, {nobody, "GET", "/sites/berlin", true}, {nobody, "POST", "/logout", false},
+	} {
+		status, text, header := sends(t, x.client, x.method, address+x.path, "")
+		if status != 503 || header.Get("Refresh") != map[bool]string{true: "5"}[x.again] || strings.Contains(text, "led by: host-a, process 8 &lt;b&gt;") != (x.client == ana) || !strings.Contains(text, "Nothing was done") {
+			t.Errorf("%s %s: %d, again %q: %s", x.method, x.path, status, header.Get("Refresh"), text)
+		}
+	}
+	_, text, _ := sends(t, nobody, "GET", address+"/", "")
+	_, style, _ := strings.Cut(text, `rel="stylesheet" href="`)
+	style, _, _ = strings.Cut(style, `"`)
+	if status, _, header := sends(t, nobody, "GET", address+style, ""); status != 200 || header.Get("Refresh") != "" {
+		t.Errorf("the style %s: %d", style, status)
+	}
+	f.leads()
+	if status, text, _ := sends(t, ana, "GET", address+"/sites/berlin", ""); status != 200 || !strings.Contains(text, "web-2") {
+		t.Errorf("once it leads: %d", status)
 	}
 }

@@ -95,28 +95,30 @@
       since ??= new Date(Date.now() + skew).toISOString().slice(11, 19) + " UTC";
       if (alive) alive.textContent = "";
       const refused = source.readyState === EventSource.CLOSED; // there was an answer
-      if (refused && await isNobody()) return;
+      const answer = refused ? await asked() : {};
+      if (answer.status === 401) return logInAgain();
       setTimeout(() => {
         if (!since) return; // it is back already
-        lost.textContent = refused ? "✕ This page was last brought up to date at " + since + ": the daemon, or a proxy before it, answers with an error. Load the page again to see which." :
+        lost.textContent = answer.kind === "follows" ? "✕ This page shows what was known at " + since + ", and goes on by itself once this daemon leads. Until then: " + answer.error + "." :
+          refused ? "✕ This page was last brought up to date at " + since + ": the daemon, or a proxy before it, answers with an error. Load the page again to see which." :
           "✕ The daemon does not answer since " + since + ". This page shows what was known then, and tries again by itself.";
         lost.hidden = false;
       }, 2500);
       if (refused) setTimeout(follow, 3000);
     };
   };
+  // What the daemon says to whoever asks now.
+  const asked = () => fetch("/api/v1/whoami", { cache: "no-store", signal: AbortSignal.timeout(3000) })
+    .then(async answer => ({ ...await answer.json().catch(() => ({})), status: answer.status }), () => ({}));
   // Whoever is not known any more is seldom made known by trying again: another try is made each minute, for a page on a wall, and
   // when the page is looked at again. The person may have logged in on another page.
-  const isNobody = async () => {
-    const status = await fetch("/api/v1/whoami", { cache: "no-store", signal: AbortSignal.timeout(3000) }).then(answer => answer.status, () => 0);
-    if (status !== 401) return false;
+  const logInAgain = () => {
     const login = document.createElement("a");
     login.href = location.pathname + location.search;
     login.textContent = "Log in again";
     lost.replaceChildren("✕ Your login has ended. This page shows what was known at " + since + ", and is not kept up to date. ", login);
     lost.hidden = false;
     setTimeout(follow, 60000);
-    return true;
   };
   if (live) {
     follow();
