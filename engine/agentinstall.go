@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/derived"
 	"github.com/slipway-gitops/slipway/engine/driver"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -83,9 +86,29 @@ func (w *worker) addSystem(ctx context.Context, is *driver.Installation, j job, 
 		return fmt.Errorf("%w: the image cannot be read in the artifact store: %w%s", driver.ErrBusy, err, untouched)
 	}
 	image.Close()
+	if is.Passphrase, is.Derived, err = w.e.diskPassphrase(j.site.Name, j.node, is.Layout); err != nil {
+		return fmt.Errorf("%w: %w%s", driver.ErrRefused, err, untouched)
+	}
 	is.SHA256, is.Bytes, is.URL, is.CA = digest, size, f.Served, w.e.Artifacts.Authority()
 	is.Facets = w.installedFacets(j, s)
 	return nil
+}
+
+// diskPassphrase returns the passphrase of the encrypted volumes of a layout, and what it is derived from; zero if
+// the layout has none.
+func (e *Engine) diskPassphrase(siteName string, n *site.Node, l item.Layout) (secret.Value, item.DerivedFrom, error) {
+	switch {
+	case len(l.Encrypted) == 0:
+		return secret.Value{}, item.DerivedFrom{}, nil
+	case e.Key == nil:
+		return secret.Value{}, item.DerivedFrom{}, errors.New("the passphrase of encrypted disks is derived from the site key, and there is none")
+	}
+	of := item.DerivedFrom{Site: siteName, Machine: strings.ToLower(n.Machine().UUID), Generation: n.Generation, Key: e.Key.Public()}
+	passphrase, err := derived.OfDisks(e.Key, of.Site, of.Machine, of.Generation)
+	if err != nil {
+		return passphrase, of, fmt.Errorf("the passphrase of encrypted disks cannot be derived: %w", err)
+	}
+	return passphrase, of, nil
 }
 
 // recordedMarker returns the marker of an installation: the one that an earlier try recorded, or a

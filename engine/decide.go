@@ -293,6 +293,9 @@ func (w *worker) await(j job, what string, v view) outcome {
 		recorded, limit = r.Installed.Since, installTimeout(j)
 	}
 	waited := w.waitedFor(what, recorded)
+	if waited > limit && plan.OpenedAtConsole(j.node) {
+		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s: where it asks for the passphrase of the disks, type it (`slipway secret derive %s \"disk encryption\"`), and the installation goes on", what, limit, consoleOf(j.node), j.node.Name), wait: observeEvery(j.site)}
+	}
 	if waited > limit {
 		return outcome{state: site.Stalled, reason: fmt.Sprintf("%s, for longer than %s; look at %s, and raise the generation to install it again", what, limit, consoleOf(j.node)), wait: observeEvery(j.site)}
 	}

@@ -46,7 +46,7 @@ var refusals = []refusal{
 	{"an agent of another machine", "this is another machine: its UUID is", []string{listener + " TestAgentsThatAreRefused"}, "is another one than before"},
 	{"an agent of another machine, in the node's status", "and this is another machine: its UUID is", []string{agents + " TestUnkindAgents"}, byEngine},
 	{"another machine, on the machine itself", "it is another machine; nothing was written", []string{installs + " TestRefusals"}, byAgent},
-	{"an agent with an old protocol", "The agent speaks version 1 of the protocol, and the daemon speaks 2.", []string{listener + " TestAgentsThatAreRefused"}, "is another one than before"},
+	{"an agent with an old protocol", "The agent speaks version 2 of the protocol, and the daemon speaks 3.", []string{listener + " TestAgentsThatAreRefused"}, "is another one than before"},
 	{"an agent with an old protocol, in the node's status", "The agent speaks version 1 of the protocol", []string{agents + " TestUnkindAgents"}, byEngine},
 	{"a second DHCP server", "another DHCP server answers in the network: 10.71.0.3", []string{"sinks/netboot/policy_test.go TestAnotherServerStops", "sinks/netboot/real_test.go TestRealForeignServer"}, "another server"},
 	{"a second DHCP server, in the node's status", "another DHCP server answers", []string{"engine/netboots_test.go TestANetworkThatIsNotServed"}, "calls"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -114,6 +115,10 @@ type Installation struct {
 	// Erased are the disks, by item.Erasure.ID, that an earlier try of this installation has erased
 	// as Layout.Erase asks.
 	Erased []string
+	// Passphrase opens the encrypted volumes of Layout; zero if there are none.
+	Passphrase secret.Value
+	// Derived is what Passphrase was derived from.
+	Derived item.DerivedFrom
 }
 
 // Installed is a system that an agent has read back from the disks.

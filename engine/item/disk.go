@@ -172,12 +172,15 @@ type Layout struct {
 	Disks       []LayoutDisk       `json:"disks"`
 	Arrays      []LayoutArray      `json:"arrays,omitempty"`
 	Groups      []LayoutGroup      `json:"groups,omitempty"`
+	Encrypted   []LayoutEncrypted  `json:"encrypted,omitempty"`
 	Filesystems []LayoutFilesystem `json:"filesystems,omitempty"`
 	// Homehost is the name that arrays are marked with (mdadm(8), --homehost).
 	Homehost string `json:"homehost,omitempty"`
-	// Fstab is the content of /etc/fstab, Mdadm the lines on arrays of mdadm.conf(5).
-	Fstab string `json:"fstab,omitempty"`
-	Mdadm string `json:"mdadm,omitempty"`
+	// Fstab is the content of /etc/fstab, Mdadm the lines on arrays of mdadm.conf(5), Crypttab the
+	// content of /etc/crypttab.
+	Fstab    string `json:"fstab,omitempty"`
+	Mdadm    string `json:"mdadm,omitempty"`
+	Crypttab string `json:"crypttab,omitempty"`
 	// BootDisk names the entry of Disks that the firmware boots from; empty if the design does not
 	// say.
 	BootDisk string `json:"bootDisk,omitempty"`
@@ -225,18 +228,23 @@ type LayoutPartition struct {
 	Active bool `json:"active,omitempty"`
 }
 
-// Place is where data is stored: a disk of a Layout, a partition, an array or a volume of a group.
+// Place is where data is stored: a disk of a Layout, a partition, an array, a volume of a group, or
+// the inside of an encrypted one of these.
 type Place struct {
 	Disk      string `json:"disk,omitempty"`
 	Partition int    `json:"partition,omitempty"`
 	Array     string `json:"array,omitempty"`
 	Group     string `json:"group,omitempty"`
 	Volume    string `json:"volume,omitempty"`
+	// Opened is the LayoutEncrypted.Name of what is encrypted.
+	Opened string `json:"opened,omitempty"`
 }
 
 // String names the place for people.
 func (p Place) String() string {
 	switch {
+	case p.Opened != "":
+		return "the encrypted volume " + p.Opened
 	case p.Array != "":
 		return "the array " + p.Array
 	case p.Volume != "":
@@ -295,6 +303,61 @@ type LayoutVolume struct {
 	Name    string `json:"name"`
 	Extents int64  `json:"extents"`
 }
+
+// LUKSBytes is what LUKS2 reserves at the beginning of a device for its headers and keys
+// (cryptsetup-luksFormat(8), --offset).
+const LUKSBytes = 16 << 20
+
+// LUKSSector is the sector size of encrypted volumes in bytes. All of them have the same one, because LVM refuses members
+// with different ones in a volume group.
+const LUKSSector = 4096
+
+// The ways in which an encrypted volume is opened at a start.
+const (
+	// OpenedByTPM: by a key that is sealed to the TPM of the machine.
+	OpenedByTPM = "tpm"
+	// OpenedAtConsole: by a passphrase that a person types at the console.
+	OpenedAtConsole = "console"
+)
+
+// LayoutEncrypted is a LUKS2 volume.
+type LayoutEncrypted struct {
+	// Name is the name of its mapped device, unique among all machines.
+	Name string `json:"name"`
+	On   Place  `json:"on"`
+	UUID string `json:"uuid"`
+	// Opens is OpenedByTPM or OpenedAtConsole.
+	Opens string `json:"opens"`
+}
+
+// DerivedFrom is what the passphrase of the encrypted volumes of a machine was derived from. None of it
+// is secret.
+type DerivedFrom struct {
+	// Site is the site's name.
+	Site string `json:"site"`
+	// Machine is the UUID of the machine.
+	Machine string `json:"machine"`
+	// Generation is that of the installation.
+	Generation int `json:"generation"`
+	// Key is the public half of the site key.
+	Key string `json:"key"`
+}
+
+// tokenType is the type of the LUKS2 token with a DerivedFrom.
+const tokenType = "slipway"
+
+// LUKSToken is the token of LUKS2 that says what the passphrase in the key slot 0 was derived from.
+type LUKSToken struct {
+	Type  string   `json:"type"`
+	Slots []string `json:"keyslots"`
+	DerivedFrom
+}
+
+// Token returns the token for an encrypted volume.
+func Token(d DerivedFrom) LUKSToken { return LUKSToken{tokenType, []string{"0"}, d} }
+
+// IsOurs reports whether Slipway has written the token.
+func (t LUKSToken) IsOurs() bool { return t.Type == tokenType }
 
 // LayoutFilesystem is a file system, or swap.
 type LayoutFilesystem struct {

@@ -75,7 +75,7 @@ func (b *builder) makeArray(name string, design site.Array) {
 	a.UUID = b.identity(append([]string{"array", name}, ids...)...).uuid()
 	b.arrays[name] = a
 	b.layout.Arrays = append(b.layout.Arrays, a)
-	b.parts = append(b.parts, part{on: item.Place{Array: name}, path: at, use: design.Use, bytes: bytes})
+	b.add(part{on: item.Place{Array: name}, path: at, use: design.Use, bytes: bytes})
 }
 
 // reserved are names that LVM reserves for its own volumes (lvm(8), VALID NAMES).
@@ -123,7 +123,7 @@ func (b *builder) makeGroups() {
 				b.object(at+".volumes."+v, fmt.Sprintf("LVM keeps the name of the volume %s for itself", v), "Choose another name.", whyHalf)
 			}
 			g.Volumes = append(g.Volumes, item.LayoutVolume{Name: v, Extents: int64(sizes[i] / item.ExtentBytes)})
-			b.parts = append(b.parts, part{on: item.Place{Group: name, Volume: v}, path: at + ".volumes." + v, use: site.Use{Filesystem: design.Volumes[v].Filesystem}, bytes: sizes[i]})
+			b.add(part{on: item.Place{Group: name, Volume: v}, path: at + ".volumes." + v, use: design.Volumes[v].Use(), bytes: sizes[i]})
 		}
 		b.layout.Groups = append(b.layout.Groups, g)
 	}

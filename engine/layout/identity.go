@@ -47,6 +47,8 @@ func (i identity) lvm() string {
 // idOf identifies a place apart from its node.
 func (b *builder) idOf(p item.Place) string {
 	switch {
+	case p.Opened != "":
+		return "encrypted " + p.Opened
 	case p.Array != "":
 		return "array " + b.arrays[p.Array].UUID
 	case p.Volume != "":

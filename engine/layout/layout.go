@@ -44,7 +44,7 @@ func Of(n *site.Node, seen []item.Disk) (item.Layout, []site.Finding) {
 	if len(b.findings) > 0 {
 		return item.Layout{}, b.findings
 	}
-	b.layout.Fstab, b.layout.Mdadm = fstab(b.layout.Filesystems), mdadm(b.layout.Arrays)
+	b.layout.Fstab, b.layout.Mdadm, b.layout.Crypttab = fstab(b.layout.Filesystems), mdadm(b.layout.Arrays), crypttab(b.layout.Encrypted)
 	return b.layout, nil
 }
 
@@ -97,8 +97,11 @@ func (b *builder) disk(f found) {
 		b.keep(f)
 	case len(f.design.Partitions) > 0:
 		b.partition(f, &d)
+	case f.design.Encrypt != "" && f.seen.Bytes%item.LUKSSector != 0:
+		b.object(f.path()+".encrypt", fmt.Sprintf("the disk %s is %s, with %d bytes, and LUKS2 encrypts a device whose size is a multiple of %d bytes", f.name, f.seen, f.seen.Bytes, item.LUKSSector),
+			`Encrypt a partition that takes the whole disk: partitions: all: {number: 1, size: ">1MiB", encrypt: …}.`, whyHalf)
 	default:
-		b.parts = append(b.parts, part{on: item.Place{Disk: f.name}, path: f.path(), use: f.design.Use, bytes: site.Size(f.seen.Bytes) / Align * Align})
+		b.add(part{on: item.Place{Disk: f.name}, path: f.path(), use: f.design.Use, bytes: site.Size(f.seen.Bytes) / Align * Align})
 	}
 	b.layout.Disks = append(b.layout.Disks, d)
 }
@@ -177,7 +180,7 @@ func (b *builder) partition(f found, d *item.LayoutDisk) {
 			b.object(at, fmt.Sprintf("the name of the partition %s has %d letters, and a GPT holds 36", name, len(name)), "Shorten it.", whyHalf)
 		}
 		d.Partitions = append(d.Partitions, one)
-		b.parts = append(b.parts, part{on: item.Place{Disk: f.name, Partition: number}, path: at, use: p.Use, bytes: sizes[i], efi: p.Flag == "efi"})
+		b.add(part{on: item.Place{Disk: f.name, Partition: number}, path: at, use: p.Use, bytes: sizes[i], efi: p.Flag == "efi"})
 	}
 	b.activate(f.design, d)
 }
@@ -204,6 +207,7 @@ var types = map[string][2]string{
 	"swap":      {"0657fd6d-a4ab-43c4-84e5-0933c84b4f4f", "82"},
 	"raid":      {"a19d880f-05fc-4d3b-a006-743f0f84911e", "fd"},
 	"lvm":       {"e6d6d379-f507-44c2-a23c-238f2a3df928", "8e"},
+	"luks":      {"ca7d7ccb-63ed-4c53-861c-1742536059cc", "e8"},
 	"efi":       {"c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "ef"},
 	"bios-boot": {"21686148-6449-6e6f-744e-656564454649", ""},
 	"prep":      {"9e1a2d38-c612-4316-aa26-8b49521e5a8b", "41"},
@@ -217,6 +221,8 @@ func (b *builder) partitionType(p site.Partition, table string) string {
 		kind = p.Flag
 	case p.Array != "":
 		kind = "raid"
+	case p.Encrypt != "":
+		kind = "luks"
 	case p.Group != "":
 		kind = "lvm"
 	case p.Filesystem != nil && (p.Filesystem.Type == "swap" || p.Filesystem.Type == "vfat"):
@@ -294,6 +300,11 @@ const whyKept = "Slipway mounts a kept disk as it is, and never changes it to ma
 
 func (b *builder) keepOne(f found, at string, partition int, use site.Use) {
 	on := item.Place{Disk: f.name, Partition: partition}
+	if use.Encrypt != "" {
+		b.object(at+".encrypt", fmt.Sprintf("%s is kept, and is to be encrypted", on), "Remove encrypt, or keep: then the disk is erased.",
+			"Slipway has the key of this installation alone, and cannot open what an earlier one has encrypted.")
+		return
+	}
 	kind := cmp.Or(use.Filesystem.Type, "ext4")
 	var there []string
 	for i, h := range f.seen.Holds {
@@ -382,7 +393,7 @@ func (b *builder) destroys(all []found) {
 			if b.erases(other) {
 				continue
 			}
-			for _, shared := range item.SharedBy(f.seen, other) {
+			for _, shared := range b.layout.Severs(f.seen, other) {
 				if i := slices.IndexFunc(all, func(o found) bool { return o.seen.Name == other.Name }); i >= 0 {
 					b.object(all[i].path()+".keep", fmt.Sprintf("the kept disk %s has a part of %s, and so has the disk %s, which is erased", other, shared, f.seen),
 						"Keep both, or neither.", "What is kept could not be used without the other disk.")

@@ -415,6 +415,25 @@ func TestWhatBreaks(t *testing.T) {
 	wants(t, l, findings, "there is a volume group vg on B (sdb, MODEL B, 107 GB), which stays")
 }
 
+// What is inside of encrypted volumes is not visible: a group over both would lose its data with one of them, so
+// that it is named for the approval, or refused where the other one is kept.
+func TestWhatBreaksInsideOfEncryptedVolumes(t *testing.T) {
+	a, b := disk("sda", "A", "ssd", 100*gib), disk("sdb", "B", "hdd", 100*gib)
+	a.Holds, b.Holds = []item.Signature{{Kind: "gpt"}, {Kind: "luks", UUID: "a-uuid", Partition: 3}}, []item.Signature{{Kind: "luks", UUID: "b-uuid"}}
+	s := onRoot(site.DiskMatch{Kind: "ssd"})
+	l, findings := layout.Of(node(s, nil), []item.Disk{a, b})
+	if want := []item.Broken{{Shared: item.Shared{Kind: "luks", UUID: "a-uuid"}, On: "B"}}; len(findings) > 0 || !slices.Equal(l.Destroys[0].Breaks, want) {
+		t.Errorf("breaks %+v, %v", l.Destroys, findings)
+	}
+	s.Disks["kept"] = site.Disk{Match: &site.DiskMatch{Kind: "hdd"}, Keep: true}
+	l, findings = layout.Of(node(s, nil), []item.Disk{a, b})
+	wants(t, l, findings, "the kept disk B (sdb, MODEL B, 107 GB) has a part of a volume group or array that may be inside of the encrypted volume a-uuid, and so has the disk A (sda")
+	b.Holds = nil
+	if l, findings = layout.Of(node(s, nil), []item.Disk{a, b}); len(findings) > 0 || len(l.Destroys[0].Breaks) > 0 {
+		t.Errorf("beside a disk that is not encrypted it breaks %+v, %v", l.Destroys, findings)
+	}
+}
+
 // The finding is at the line that designed the value, or what it is in.
 func TestFindingsHavePlaces(t *testing.T) {
 	n := node(onRoot(site.DiskMatch{Kind: "hdd"}), nil)

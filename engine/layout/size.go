@@ -62,6 +62,15 @@ func MemberRoom(member site.Size) site.Size {
 	return max(member-memberHeader, 0) / item.ExtentBytes * item.ExtentBytes
 }
 
+// OpenedBytes returns how much of a device is left for what is on it, if encrypt says that it is
+// encrypted.
+func OpenedBytes(device site.Size, encrypt string) site.Size {
+	if encrypt == "" {
+		return device
+	}
+	return max(device-item.LUKSBytes, 0)
+}
+
 // chunk is how many bytes an array writes to one member before the next, the default of mdadm(8).
 const chunk = 512 << 10
 

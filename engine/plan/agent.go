@@ -193,15 +193,21 @@ func makes(n *site.Node, o site.Observed) (lines []string) {
 		var volumes []string
 		g := n.Storage.Groups[name]
 		for _, v := range slices.Sorted(maps.Keys(g.Volumes)) {
-			volumes = append(volumes, strings.TrimSpace(v+" "+used(site.Use{Filesystem: g.Volumes[v].Filesystem})))
+			volumes = append(volumes, strings.TrimSpace(v+" "+used(g.Volumes[v].Use())))
 		}
 		lines = append(lines, "volume group "+name+": "+strings.Join(volumes, ", "))
 	}
 	return append(lines, stays(n, o)...)
 }
 
-// used says what something on a disk is for: "ext4 on /var".
+// used says what something on a disk is for: "ext4 on /var, encrypted (opened by the TPM)".
 func used(u site.Use) string {
+	switch clear := (site.Use{Filesystem: u.Filesystem, Group: u.Group, Array: u.Array}); u.Encrypt {
+	case item.OpenedByTPM:
+		return used(clear) + ", encrypted (opened by the TPM)"
+	case item.OpenedAtConsole:
+		return used(clear) + ", encrypted (opened at the console: a person types the passphrase at each start)"
+	}
 	switch {
 	case u.Array != "":
 		return "in the array " + u.Array
@@ -344,10 +350,14 @@ func LayoutDigest(n *site.Node) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// LaidOut returns a digest of what the design asks of the disks, for FirstBoot.Design. Its 64 bits
-// only show that the design was edited; they permit nothing.
+// LaidOut returns a digest of what the design asks of the disks, for FirstBoot.Design, and whether a
+// person opens them at each start. Its 64 bits only show that the design was edited; they permit nothing.
 func LaidOut(n *site.Node) map[string]string {
-	return map[string]string{storageDesign: LayoutDigest(n)[:16]}
+	design := map[string]string{storageDesign: LayoutDigest(n)[:16]}
+	if OpenedAtConsole(n) {
+		design[consoleDesign] = "a person types the passphrase"
+	}
+	return design
 }
 
 // sameLayout reports whether the design asks of the disks what it did when the digest was taken.

@@ -218,6 +218,7 @@ func finish(p *site.NodePlan, s *site.Site, n *site.Node, m site.Memory, k site.
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		complete(step, n, m)
+		sayOpening(step, n, m)
 		if step.Facet == site.FacetPackages {
 			p.Upgrades = Upgrades(n, m.Observed.Facets[site.FacetPackages])
 		}

@@ -24,6 +24,9 @@ type Use struct {
 	// Group is the volume group, Array the array that the device is a part of.
 	Group string `json:"group,omitempty"`
 	Array string `json:"array,omitempty"`
+	// Encrypt says what opens the encrypted device at a start: "tpm", or "console" for a person
+	// who types the passphrase. It is empty for a device that is not encrypted.
+	Encrypt string `json:"encrypt,omitempty"`
 }
 
 // Disk is one disk: the device of that name, the volume "CONTROLLER/VOLUME" of a RAID
@@ -148,4 +151,9 @@ type VolumeGroup struct {
 type LogicalVolume struct {
 	Size       Extent      `json:"size,omitzero"`
 	Filesystem *Filesystem `json:"filesystem,omitempty"`
+	// Encrypt is as in Use.
+	Encrypt string `json:"encrypt,omitempty"`
 }
+
+// Use returns what the volume is for.
+func (v LogicalVolume) Use() Use { return Use{Filesystem: v.Filesystem, Encrypt: v.Encrypt} }

@@ -108,7 +108,7 @@ func prepared(step site.Step, is driver.Installation) error {
 	case step.Retires() && (len(is.Layout.Disks) == 0 || is.Layout.Erase == "" || is.Marker == ""):
 		return refused("the erase was not prepared; nothing was written")
 	case step.Retires():
-	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "":
+	case len(is.Layout.Disks) == 0 || is.URL == "" || is.SHA256 == "" || is.Marker == "", len(is.Layout.Encrypted) > 0 && is.Passphrase.IsZero():
 		return refused("the installation was not prepared; nothing was written")
 	}
 	return nil
@@ -135,6 +135,13 @@ func installOn(m *wire.Machine, step site.Step, is driver.Installation) (wire.In
 	own := identity(*m)
 	asked := wire.Install{Erased: is.Erased, Layout: is.Layout, Marker: is.Marker}
 	if !step.Retires() {
+		if !is.Passphrase.IsZero() {
+			passphrase, err := is.Passphrase.Password()
+			if err != nil {
+				return asked, refused("the passphrase of encrypted disks cannot be sent: %w; nothing was written", err)
+			}
+			asked.Passphrase, asked.Derived = passphrase, is.Derived
+		}
 		asked.Boot = "uefi"
 		asked.Image = wire.Image{Kind: step.Image.Kind, SHA256: is.SHA256, Bytes: is.Bytes, URL: is.URL, CA: is.CA}
 	}

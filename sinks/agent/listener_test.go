@@ -275,7 +275,7 @@ func TestAgentsThatAreRefused(t *testing.T) {
 		"a token of nobody":   {token: func(_ *desk, token string) string { return token[1:] + "a" }, says: "No boot waits for this token"},
 		"the token of before": {token: func(d *desk, token string) string { d.expect(bootOne()); return token }, says: "No boot waits for this token"},
 		"a token that ended":  {token: func(d *desk, token string) string { d.passes(2 * time.Hour); return token }, says: "The token for n1 has ended at 2026-03-04T06:06:07Z"},
-		"an old protocol":     {call: old, says: "The agent speaks version 1 of the protocol, and the daemon speaks 2."},
+		"an old protocol":     {call: old, says: "The agent speaks version 2 of the protocol, and the daemon speaks 3."},
 		"another node's token": {token: func(d *desk, _ string) string {
 			return d.expect(agent.Boot{Node: "n2", Machine: site.Identity{UUID: uuidTwo}})
 		}, says: "The token is for n2, and this machine is n1."},
@@ -443,6 +443,10 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 	prepared := driver.Installation{Layout: item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "N1"}}}, SHA256: "d1", URL: "http://192.0.2.1/x.tar", Marker: `{"node":"n1"}`, Bytes: 5}
 	framed := prepared
 	framed.SHA256 = "f1"
+	locked := prepared
+	locked.Layout.Encrypted = []item.LayoutEncrypted{{Name: "luks-u", UUID: "u", Opens: item.OpenedByTPM}}
+	encrypted := locked
+	encrypted.Passphrase = secret.New("", "bcdefghijklnrtuvbcdefghijklnrtuv")
 	whole := step
 	whole.Image = &site.Image{Kind: site.KindDisk, Format: "raw", SHA256: "d1"}
 	other := step
@@ -457,6 +461,8 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 	}{
 		"it installs":             {step, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key + " comment", "nonsense"}}, nil), nil, "", 1},
 		"a whole disk":            {whole, framed, is(&wire.Installed{SHA256: "f1", HostKeys: []string{key}}, nil), nil, "", 1},
+		"encrypted disks":         {step, encrypted, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key}}, nil), nil, "", 1},
+		"without a passphrase":    {step, locked, nil, driver.ErrRefused, "was not prepared", 0},
 		"the image, not frames":   {whole, framed, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key}}, nil), nil, "was asked for sha256:f1", 1},
 		"another machine":         {other, prepared, is(&wire.Installed{SHA256: "d1", HostKeys: []string{key}}, nil), driver.ErrRefused, "another machine answers", 0},
 		"no machine":              {site.Step{Action: site.ActionInstall, Impact: site.ImpactDestructive, Image: step.Image}, prepared, nil, driver.ErrRefused, "names no machine", 0},
@@ -488,6 +494,7 @@ func TestAgentInstallsWhatWasPrepared(t *testing.T) {
 				t.Errorf("permission was asked %d times, and it was asked to install: %v", p.asked, asked != nil)
 			}
 			if err == nil && (asked.Term != 7 || asked.Install.UUID != uuidOne || asked.Install.Serial != "S-1" || asked.Install.Image.SHA256 != c.prepared.SHA256 || asked.Install.Image.Kind != c.step.Image.Kind || asked.Install.Boot != "uefi" ||
+				asked.Install.Passphrase != c.prepared.Passphrase.Reveal() ||
 				!slices.Equal(m.(driver.Installer).Installed().HostKeys, []string{key})) {
 				t.Errorf("asked for %+v, got %+v", asked, m.(driver.Installer).Installed())
 			}

@@ -93,6 +93,7 @@ func Areas() []Area {
 		{"kernel", kernels},
 		{"storage", storages},
 		{"RAID", raids},
+		{"encryption", encryptions},
 		{"sizes", spaces},
 		{"file systems", mounts},
 		{"holds", holds},

@@ -206,7 +206,7 @@ func groupSizes(n *site.Node, all []part) map[string]site.Size {
 	for _, p := range all {
 		if p.Group != "" {
 			unknown[p.Group] = unknown[p.Group] || p.size == 0
-			sizes[p.Group] = sizes[p.Group].Plus(layout.MemberRoom(p.size).Times(p.count))
+			sizes[p.Group] = sizes[p.Group].Plus(layout.MemberRoom(layout.OpenedBytes(p.size, p.Encrypt)).Times(p.count))
 		}
 	}
 	for name := range unknown {
@@ -306,14 +306,15 @@ func roomFor(n *site.Node, mount string, least site.Size) []site.Finding {
 	}
 	var found []site.Finding
 	for _, p := range sized(n) {
-		if p.Filesystem == nil || p.Filesystem.Mount != mount || p.size == 0 || p.size >= least {
+		size := layout.OpenedBytes(p.size, p.Encrypt)
+		if p.Filesystem == nil || p.Filesystem.Mount != mount || p.size == 0 || size >= least {
 			continue
 		}
 		path := p.path()
 		if !p.extent.IsZero() {
 			path += ".size"
 		}
-		found = append(found, wrong(path, fmt.Sprintf("the file system %s has %s", mount, amount(p.size)), fmt.Sprintf("Give it %s at least.", least)))
+		found = append(found, wrong(path, fmt.Sprintf("the file system %s has %s", mount, amount(size)), fmt.Sprintf("Give it %s at least.", least)))
 	}
 	return found
 }

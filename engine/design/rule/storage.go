@@ -196,7 +196,7 @@ func parts(n *site.Node) []part {
 	for _, name := range keys(n.Storage.Groups) {
 		for _, v := range keys(n.Storage.Groups[name].Volumes) {
 			volume := n.Storage.Groups[name].Volumes[v]
-			all = append(all, part{kind: aVolume, in: name, name: v, Use: site.Use{Filesystem: volume.Filesystem}, extent: volume.Size, count: 1})
+			all = append(all, part{kind: aVolume, in: name, name: v, Use: volume.Use(), extent: volume.Size, count: 1})
 		}
 	}
 	return all

@@ -102,6 +102,8 @@ var wanted = []string{
 	"fs/ext4/", "fs/xfs/", "fs/btrfs/", "fs/fat/", "fs/isofs/", "fs/squashfs/", "fs/nls/nls_cp437", "fs/nls/nls_iso8859-1", "fs/nls/nls_ascii", "fs/nls/nls_utf8",
 	// Checksums that the file systems request by name.
 	"crypto/crc32c_generic", "arch/x86/crypto/crc32c-intel", "crypto/xxhash_generic", "crypto/blake2b_generic",
+	// Ciphers that dm-crypt and cryptsetup request by name. AES itself is in the kernel.
+	"crypto/xts", "crypto/ecb", "crypto/algif_skcipher", "arch/x86/crypto/aesni-intel",
 }
 
 // unwanted are modules in the folders above that are left out: driver tests, and buses that no server has.

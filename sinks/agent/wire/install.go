@@ -22,6 +22,11 @@ type Install struct {
 	// Erased are the disks, by item.Erasure.ID, that an earlier try of this installation has erased as Layout.Erase
 	// asks. They are not erased again.
 	Erased []string `json:"erased,omitempty"`
+	// Passphrase opens all encrypted volumes of the layout. It is a secret: no program gets it as an argument or in
+	// its environment, and it is not written to a disk.
+	Passphrase string `json:"passphrase,omitempty"`
+	// Derived is what it was derived from, which the agent notes on the encrypted volumes.
+	Derived item.DerivedFrom `json:"derived,omitzero"`
 }
 
 // Image is the image that a system is installed from.

@@ -39,6 +39,7 @@ type Program struct {
 // installation checks for them before it writes.
 var Programs = []Program{
 	{Name: "chroot", Package: "coreutils"},
+	{Name: "cryptsetup", Package: "cryptsetup-bin"},
 	{Name: "dmsetup", Package: "dmsetup"},
 	{Name: "lvm", Package: "lvm2"},
 	{Name: "mdadm", Package: "mdadm"},

@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the version of the protocol. Both ends are built from the same commit and refuse another version.
-const Version = 2
+const Version = 3
 
 // Answers is the line after which the program inside a system reads a request and answers with frames.
 const Answers = "--helper\n"

@@ -34,6 +34,8 @@ type world struct {
 	folder string
 	// network has the agent start over the network, and from virtual media otherwise.
 	network bool
+	// encrypted has the disk encrypted, and a TPM that opens it.
+	encrypted bool
 }
 
 func (w *world) at(name string) string { return filepath.Join(w.folder, name) }
@@ -148,14 +150,18 @@ func (w *world) build() {
 		if arch != "" {
 			to = arch
 		}
-		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-buildvcs=false", "-o", w.at("bin/"+to), "../../../cmd/"+name)
+		cmd := exec.CommandContext(w.t.Context(), "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", w.at("bin/"+to), "../../../cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			w.t.Fatalf("build %s: %v\n%s", name, err, out)
 		}
 	}
 	w.slipway("ramdisk", "build", "--out", w.at("ramdisk"))
-	w.write("web.cue", recipe)
+	of := recipe
+	if w.encrypted {
+		of = encryptedRecipe
+	}
+	w.write("web.cue", of)
 	w.slipway("image", "build", "web", "--recipe", w.at("web.cue"), "--out", w.at("images"))
 }
 
@@ -173,7 +179,7 @@ run: [
 const fleet = `{"folder": %q, "machines": [{"name": "web-1", "bmcAddr": "127.9.0.1", "osAddr": "127.10.0.1", "username": "admin", "password": "the-right-one",
  "identity": {"uuid": "5e1d0000-0000-4000-8000-000000000001", "serial": "WEB1"}, "memoryGiB": 2, "processors": 2, "power": "off",
  "parts": {"macs": ["02:00:5e:00:53:01"]},
- "real": {"firmware": "uefi", "taps": ["tap0"], "drives": [{"bus": "nvme", "mib": 24576, "serial": "WEB1-A"}, {"bus": "sata", "mib": 64, "serial": "WEB1-DATA"}]}}]}`
+ "real": {"firmware": "uefi", "tpm": %t, "taps": ["tap0"], "drives": [{"bus": "nvme", "mib": 24576, "serial": "WEB1-A"}, {"bus": "sata", "mib": 64, "serial": "WEB1-DATA"}]}}]}`
 
 const design = `package blank
 
@@ -256,13 +262,17 @@ func (w *world) prepare() {
 	}
 	w.write("credentials/bmc", "hosts: 127.9.0.0/16\nuse: redfish\nports: 18443\nusername: admin\n\nthe-right-one\n")
 	w.write("credentials/os", "hosts: 10.5.0.0/24\nuse: ssh\nusername: ops\n\n"+read("key"))
-	w.write("fleet.json", fmt.Sprintf(fleet, w.at("drives")))
+	w.write("fleet.json", fmt.Sprintf(fleet, w.at("drives"), w.encrypted))
 	ca := w.does(w.at("bin/slipway-lab"), "ca")
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read("images/web-amd64.tar.zst"))))
 	w.write("work/cue.mod/module.cue", "module: \"example.org/site\"\nlanguage: version: \"v0.17.1\"\n")
 	starts := ""
 	if w.network {
 		starts = overNetwork
+	}
+	if w.encrypted {
+		made := w.slipway("site", "init-key", "--site-key", w.at("site.key"))
+		starts += encryptedDisk + regexp.MustCompile(`site: keys: .*`).FindString(made) + "\n"
 	}
 	w.write("work/site.cue", fmt.Sprintf(design, w.folder, sum, strings.TrimSpace(read("key.pub")), ca, starts))
 	w.slipway("check", w.at("work"))
@@ -330,6 +340,10 @@ func installs(t *testing.T, w *world) {
 	}
 	w.looksRight()
 	w.writesNothing()
+	if w.encrypted {
+		w.opensAlone()
+		w.staysShut()
+	}
 }
 
 // startedOverNetwork holds that the machine has read the agent over the network, and nothing from
@@ -363,7 +377,7 @@ func (w *world) looksRight() {
 		"cat /proc/sys/net/ipv4/ip_default_ttl":       `^70$`,
 		"cat /proc/cmdline":                           `console=ttyS0,115200`,
 		"sudo -n id -u":                               `^0$`,
-		"findmnt -no SOURCE,FSTYPE /":                 `^/dev/nvme0n1p2 +ext4$`,
+		"findmnt -no SOURCE,FSTYPE /":                 w.rootAs(),
 		"findmnt -no FSTYPE /boot/efi":                `^vfat$`,
 		"findmnt -no SOURCE,FSTYPE /srv":              `^/dev/mapper/local-srv +xfs$`,
 		"ip -brief -4 address show eno1":              `^eno1 +UP +10\.5\.0\.10/24`,

@@ -21,11 +21,12 @@ import (
 // interruption at any point leads to the same result. Right before the first destructive write it compares the
 // disks again with those of the approved layout. If they differ, it writes nothing. It never writes a disk outside
 // the layout.
-func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
+func Apply(ctx context.Context, h *inside.Host, l item.Layout, key Passphrase) error {
 	m, state, err := begin(ctx, h, l)
 	if err != nil {
 		return err
 	}
+	m.passphrase, m.origin = key.Text, key.From
 	if state != Untouched && l.Erase == "" {
 		h.Tell("the disks have changed since the layout was computed: an earlier run began to write it, or something else wrote to the disks. Slipway writes the whole layout from the start.")
 	}
@@ -38,7 +39,7 @@ func Apply(ctx context.Context, h *inside.Host, l item.Layout) error {
 	if err := m.disks(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{m.arrays, m.groups, m.filesystems, m.mounts} {
+	for _, step := range []func(context.Context) error{m.arrays, m.encryptDevices, m.groups, m.encryptVolumes, m.filesystems, m.mounts} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -81,6 +82,9 @@ type maker struct {
 	// held keeps the disks open, only so that the kernel gives their names to no other disks. Programs get a disk
 	// by its name, long after the disks were compared.
 	held taken
+	// passphrase opens the encrypted volumes. It was derived from origin.
+	passphrase string
+	origin     item.DerivedFrom
 }
 
 // disks writes the partition tables.
@@ -277,6 +281,12 @@ func (m *maker) wait(whole context.Context, what string, is func() (instead stri
 func (m *maker) device(p item.Place) (string, error) {
 	s := stack{m.h}
 	switch {
+	case p.Opened != "":
+		name, err := m.mappedAs(p.Opened)
+		if err == nil && name == "" {
+			err = fmt.Errorf("%s is not open", p)
+		}
+		return name, err
 	case p.Array != "":
 		i := slices.IndexFunc(m.layout.Arrays, func(a item.LayoutArray) bool { return a.Name == p.Array })
 		if i < 0 {
@@ -295,17 +305,11 @@ func (m *maker) device(p item.Place) (string, error) {
 		}
 		return holders[0], nil
 	case p.Volume != "":
-		want := mapped(p.Group) + "-" + mapped(p.Volume)
-		names, err := blocks(m.h)
-		if err != nil {
-			return "", err
+		name, err := m.mappedAs(mapped(p.Group) + "-" + mapped(p.Volume))
+		if err == nil && name == "" {
+			err = fmt.Errorf("the volume %s/%s is not there", p.Group, p.Volume)
 		}
-		for _, name := range names {
-			if strings.HasPrefix(name, "dm-") && say(m.h.Path("/sys/block/"+name), "dm/name") == want {
-				return name, nil
-			}
-		}
-		return "", fmt.Errorf("the volume %s/%s is not there", p.Group, p.Volume)
+		return name, err
 	}
 	d, ok := m.found[p.Disk]
 	if !ok {
@@ -329,6 +333,20 @@ func (m *maker) device(p item.Place) (string, error) {
 	return "", fmt.Errorf("the kernel has no partition %d of the disk %s", p.Partition, d)
 }
 
+// mappedAs is the kernel's name of a mapped device; empty if there is none of that name.
+func (m *maker) mappedAs(name string) (string, error) {
+	all, err := blocks(m.h)
+	if err != nil {
+		return "", err
+	}
+	for _, b := range all {
+		if strings.HasPrefix(b, "dm-") && say(m.h.Path("/sys/block/"+b), "dm/name") == name {
+			return b, nil
+		}
+	}
+	return "", nil
+}
+
 // programWithin bounds a program that creates something. mkfs writes little, but the disk may be slow.
 const programWithin = 15 * time.Minute
 
@@ -339,7 +357,12 @@ func run(ctx context.Context, h *inside.Host, c inside.Command) error {
 		return err
 	}
 	if o.Code != 0 {
-		return fmt.Errorf("%s %s ended with %d: %s", c.Path, strings.Join(c.Args, " "), o.Code, o.LastLines(5))
+		return ended(c, o)
 	}
 	return nil
+}
+
+// ended is the error of a program that failed.
+func ended(c inside.Command, o inside.Output) error {
+	return fmt.Errorf("%s %s ended with %d: %s", c.Path, strings.Join(c.Args, " "), o.Code, o.LastLines(5))
 }

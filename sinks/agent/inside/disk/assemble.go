@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,26 +11,45 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/inside"
 )
 
-// Assemble starts the arrays and volume groups that are on a layout's disks, so that they can be read but not
-// written. An earlier run may have made them, and after a restart the machine does not know them. Assemble skips an
-// array or a group that is missing, belongs to another layout or cannot be started. It reports the reason, which is
-// not an error.
-func Assemble(ctx context.Context, h *inside.Host, l item.Layout) error {
+// Assemble starts the arrays and volume groups that are on a layout's disks, and opens its encrypted volumes, so that
+// they can be read but not written. An earlier run may have made them, and after a restart the machine does not know them. Assemble skips an
+// array, a group or a volume that is missing, belongs to another layout or cannot be started. It reports the reason, which is
+// not an error. An encrypted volume of this layout with another passphrase is ErrOtherPassphrase: a system may be on it.
+func Assemble(ctx context.Context, h *inside.Host, l item.Layout, passphrase string) error {
 	m, err := places(ctx, h, l)
 	if err != nil {
 		return err
+	}
+	m.passphrase = passphrase
+	open := func(onVolumes bool) error {
+		for _, e := range l.Encrypted {
+			if (e.On.Volume != "") != onVolumes {
+				continue
+			}
+			err := m.openAgain(ctx, e)
+			if errors.Is(err, ErrOtherPassphrase) {
+				return fmt.Errorf("%s cannot be opened: %w", e.On, err)
+			}
+			if err != nil {
+				h.Tell(fmt.Sprintf("%s cannot be opened to look for a system on it: %v", e.On, err))
+			}
+		}
+		return nil
 	}
 	for _, a := range l.Arrays {
 		if err := m.assemble(ctx, a); err != nil {
 			h.Tell(fmt.Sprintf("the array %s cannot be started to look for a system on it: %v", a.Name, err))
 		}
 	}
+	if err := open(false); err != nil {
+		return err
+	}
 	for _, g := range l.Groups {
 		if err := m.activate(ctx, g); err != nil {
 			h.Tell(fmt.Sprintf("the volume group %s cannot be started to look for a system on it: %v", g.Name, err))
 		}
 	}
-	return ctx.Err()
+	return errors.Join(open(true), ctx.Err())
 }
 
 // assemble starts an array from its available members.

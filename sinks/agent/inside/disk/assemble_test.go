@@ -87,7 +87,7 @@ func mirrored(t *testing.T) (k kernel, l item.Layout, h *inside.Host, ran *[]str
 func TestAssemble(t *testing.T) {
 	_, l, h, ran := mirrored(t)
 	for range 2 {
-		if err := Assemble(t.Context(), h, l); err != nil {
+		if err := Assemble(t.Context(), h, l, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestAssembleLeavesOthersAlone(t *testing.T) {
 			var told []string
 			h.Tell = func(text string) { told = append(told, text) }
 			c.change(k, &l, h)
-			if err := Assemble(t.Context(), h, l); err != nil {
+			if err := Assemble(t.Context(), h, l, ""); err != nil {
 				t.Fatal(err)
 			}
 			if len(*ran) != c.ran || !strings.Contains(strings.Join(told, "\n"), c.tells) {

@@ -238,12 +238,12 @@ func TestOnlyBlockDevicesAreWritten(t *testing.T) {
 	k.disk("sda", "pci0000:00/0000:00:1f.2/ata1/block", 64*mib, map[string]string{"dev": "8:0\n", "device/model": "X\n", "device/serial": "S1\n"})
 	k.put("proc/self/mountinfo", "")
 	l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "S1", Bytes: 64 * mib, Sector: 512}}}
-	err := Apply(t.Context(), k.host(), l)
+	err := Apply(t.Context(), k.host(), l, Passphrase{})
 	if err == nil || !strings.Contains(err.Error(), "is not a block device; nothing was written") {
 		t.Errorf("got %v", err)
 	}
 	l.Disks[0].Serial = "S2"
-	if err = Apply(t.Context(), k.host(), l); err == nil || !strings.Contains(err.Error(), "the disk S2 (os, 67 MB) is gone; there are: S1 (sda, X, 67 MB); nothing was written") {
+	if err = Apply(t.Context(), k.host(), l, Passphrase{}); err == nil || !strings.Contains(err.Error(), "the disk S2 (os, 67 MB) is gone; there are: S1 (sda, X, 67 MB); nothing was written") {
 		t.Errorf("got %v", err)
 	}
 }

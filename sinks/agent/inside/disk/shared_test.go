@@ -17,6 +17,7 @@ func TestNothingThatStaysIsSevered(t *testing.T) {
 	group := func(id, name string) []item.Signature {
 		return []item.Signature{{Kind: "lvm", UUID: id, Name: name, Partition: 1}}
 	}
+	luksOf := func(id string) []item.Signature { return []item.Signature{{Kind: "luks", UUID: id, Partition: 3}} }
 	approved := []item.Broken{{Shared: item.Shared{Kind: "md", UUID: "u", Name: "an older name"}, On: "K"}}
 	for name, c := range map[string]struct {
 		erased, other []item.Signature
@@ -38,6 +39,11 @@ func TestNothingThatStaysIsSevered(t *testing.T) {
 		"a kept disk that cannot be read":     {erased: md, designed: true, unread: "input/output error", says: "the kept disk K (sdb, 1.0 GB) cannot be read (input/output error)"},
 		"an array with one that none designs": {erased: md, other: md, says: "the disk K (sdb, 1.0 GB), which stays, has a part of the array data, and so has the disk A (sda, 1.0 GB), which is to be erased: nobody has approved that; nothing was written"},
 		"and that was approved":               {erased: md, other: md, breaks: approved},
+		"encrypted volumes":                   {erased: luksOf("e"), other: luksOf("k"), says: "the disk K (sdb, 1.0 GB), which stays, has a part of a volume group or array that may be inside of the encrypted volume e, and so has the disk A (sda, 1.0 GB), which is to be erased: nobody has approved that; nothing was written"},
+		"encrypted volumes, approved":         {erased: luksOf("e"), other: luksOf("k"), breaks: []item.Broken{{Shared: item.Shared{Kind: "luks", UUID: "e"}, On: "K"}}},
+		"an encrypted volume of a kept disk":  {erased: luksOf("e"), other: luksOf("k"), designed: true, says: "keep both, or neither; nothing was written"},
+		"a volume of a run that was cut":      {erased: luksOf("OWN"), other: luksOf("k"), designed: true},
+		"one encrypted volume":                {erased: luksOf("e"), other: md},
 		"and another one was approved":        {erased: md, other: md, breaks: []item.Broken{{Shared: item.Shared{Kind: "md", UUID: "w", Name: "data"}, On: "K"}}, says: "nobody has approved that"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +51,8 @@ func TestNothingThatStaysIsSevered(t *testing.T) {
 				{Name: "sda", Serial: "A", Bytes: 1e9, Sector: 512, Holds: c.erased},
 				{Name: "sdb", Serial: "K", Bytes: 1e9, Sector: 512, Holds: c.other, Unread: c.unread},
 			}
-			l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "A", Bytes: 1e9, Sector: 512}}, Destroys: []item.Destroyed{{Name: "os", Serial: "A", Breaks: c.breaks}}}
+			l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "A", Bytes: 1e9, Sector: 512}}, Destroys: []item.Destroyed{{Name: "os", Serial: "A", Breaks: c.breaks}},
+				Encrypted: []item.LayoutEncrypted{{Name: "luks-own", On: item.Place{Disk: "os", Partition: 3}, UUID: "own"}}}
 			if c.designed {
 				l.Disks = append(l.Disks, item.LayoutDisk{Name: "data", Serial: "K", Bytes: 1e9, Sector: 512, Keep: true})
 			}
@@ -80,7 +87,7 @@ func TestSeveredDisksAreRefused(t *testing.T) {
 	k.put("proc/self/mountinfo", "")
 	l := item.Layout{Disks: []item.LayoutDisk{{Name: "os", Serial: "A", Bytes: 64 * mib, Sector: 512}, {Name: "data", Serial: "K", Bytes: 64 * mib, Sector: 512, Keep: true}}}
 	_, checked := Check(t.Context(), k.host(), l)
-	for what, err := range map[string]error{"Check": checked, "Apply": Apply(t.Context(), k.host(), l), "Take": Take(t.Context(), k.host(), l, nil)} {
+	for what, err := range map[string]error{"Check": checked, "Apply": Apply(t.Context(), k.host(), l, Passphrase{}), "Take": Take(t.Context(), k.host(), l, nil)} {
 		if err == nil || !strings.Contains(err.Error(), "has a part of the btrfs file system 01010101-") {
 			t.Errorf("%s: %v", what, err)
 		}

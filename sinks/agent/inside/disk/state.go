@@ -17,8 +17,8 @@ const (
 	Untouched State = "untouched"
 	// Begun: neither of the others.
 	Begun State = "begun"
-	// Laid: the tables and everything directly on the disks match the layout. The contents of arrays and groups are
-	// not visible from the disks.
+	// Laid: the tables and everything directly on the disks match the layout. The contents of arrays, groups and
+	// encrypted volumes are not visible from the disks.
 	Laid State = "laid"
 )
 
@@ -80,6 +80,12 @@ func isLaid(l item.Layout, d item.LayoutDisk, seen item.Disk) bool {
 			}) {
 				return false
 			}
+		}
+	}
+	for _, e := range l.Encrypted {
+		used = used || e.On.Disk == d.Name
+		if e.On.Disk == d.Name && !holds(e.On.Partition, "luks", e.UUID) {
+			return false
 		}
 	}
 	for _, f := range l.Filesystems {
@@ -168,7 +174,7 @@ func severs(l item.Layout, seen []item.Disk) error {
 			if kept && other.Unread != "" {
 				return fmt.Errorf("the kept disk %s cannot be read (%s), so Slipway does not know whether something on a disk that is erased also has a part on it; nothing was written", other, other.Unread)
 			}
-			for _, shared := range item.SharedBy(erased, other) {
+			for _, shared := range l.Severs(erased, other) {
 				switch {
 				case kept:
 					return fmt.Errorf("the kept disk %s has a part of %s, and so has the disk %s, which is to be erased: keep both, or neither; nothing was written", other, shared, erased)

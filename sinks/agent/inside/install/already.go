@@ -2,21 +2,26 @@ package install
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/sinks/agent/inside/disk"
+	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
 // already reports whether the requested system is already installed: an earlier run finished, but its answer was
-// lost. The marker proves it, because it is written last and is unique to this installation. The system may have
-// run since and, like many at their first boot, changed tables and file systems. already writes nothing.
+// lost. The marker proves it, because it is written last and is unique to this installation. That all encrypted volumes
+// open is proven here again, because the earlier run may have been cut before its proof. The system may have run since
+// and, like many at their first boot, changed tables and file systems. already writes nothing.
 func (w *work) already() (bool, error) {
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
 		return false, err
 	}
-	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout); err != nil {
+	if err := disk.Assemble(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); errors.Is(err, disk.ErrOtherPassphrase) {
+		return false, refused("%v. The system may be there already, and another site key, UUID or site name has made the passphrase: start the daemon with the earlier site key, or raise generation to install again; nothing was written", err)
+	} else if err != nil {
 		return false, err
 	}
 	roots, err := w.madeRoots()
@@ -26,6 +31,9 @@ func (w *work) already() (bool, error) {
 	for _, root := range roots {
 		there := w.mount(root, true) == nil && w.hasMarker()
 		if there {
+			err = w.stillOpens()
+		}
+		if there && err == nil {
 			w.is.Already, w.is.Erased = true, w.reports.of(w.asked.Marker)
 			w.h.Tell("the system is there already, with its marker")
 			err = w.readKeys()
@@ -35,6 +43,14 @@ func (w *work) already() (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// stillOpens checks that the passphrase opens all encrypted volumes of a system that is there.
+func (w *work) stillOpens() error {
+	if err := disk.Opens(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); err != nil {
+		return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("the system is there already, with its marker, and %v. It would not start: look at its disks, or raise generation to install again; nothing was written", err)}
+	}
+	return nil
 }
 
 // asItIs are mount options that keep the kernel from writing to a file system that is mounted read-only. Without

@@ -12,6 +12,15 @@ import (
 // layout.
 func planBoot(l item.Layout, mode, node string) (boot.Plan, error) {
 	p := boot.Plan{Mode: boot.Mode(mode), Name: node}
+	at := "/"
+	if slices.ContainsFunc(l.Filesystems, func(f item.LayoutFilesystem) bool { return f.Mount == "/boot" }) {
+		at = "/boot"
+	}
+	for _, f := range l.Filesystems {
+		if (f.Mount == at || strings.HasPrefix(f.Mount, "/boot/")) && isEncrypted(l, f.On, 0) {
+			return p, refused("%s is on an encrypted volume, and the boot loader cannot read it: design a partition for /boot that is not encrypted; nothing was written", f.Mount)
+		}
+	}
 	switch p.Mode {
 	case boot.UEFI:
 		for _, f := range l.Filesystems {
@@ -39,10 +48,6 @@ func planBoot(l item.Layout, mode, node string) (boot.Plan, error) {
 				"give a partition of a boot disk flag: \"efi\" and filesystem: type: \"vfat\"; nothing was written")
 		}
 	case boot.BIOS:
-		at := "/"
-		if slices.ContainsFunc(l.Filesystems, func(f item.LayoutFilesystem) bool { return f.Mount == "/boot" }) {
-			at = "/boot"
-		}
 		for _, f := range l.Filesystems {
 			if f.Mount == at {
 				p.Disks = disksUnder(l, f.On, 0)
@@ -76,6 +81,13 @@ func guidOf(l item.Layout, p item.Place) string {
 
 // maxDepth bounds how deep devices may be stacked.
 const maxDepth = 16
+
+// isEncrypted reports whether a place is on an encrypted volume, or on a group with such a member.
+func isEncrypted(l item.Layout, p item.Place, depth int) bool {
+	return p.Opened != "" || depth <= maxDepth && slices.ContainsFunc(l.Groups, func(g item.LayoutGroup) bool {
+		return g.Name == p.Group && slices.ContainsFunc(g.Members, func(m item.LayoutMember) bool { return isEncrypted(l, m.On, depth+1) })
+	})
+}
 
 // disksUnder are the disks under a place, in order.
 func disksUnder(l item.Layout, p item.Place, depth int) (all []string) {

@@ -38,6 +38,9 @@ func (w *work) look() error {
 	if err := w.identify(); err != nil {
 		return err
 	}
+	if err := w.opens(); err != nil {
+		return err
+	}
 	if err := w.tools(); err != nil {
 		return err
 	}
@@ -92,6 +95,9 @@ func (w *work) missing() (names []string) {
 	if len(l.Groups) > 0 {
 		needs = append(needs, "lvm", "dmsetup")
 	}
+	if len(l.Encrypted) > 0 {
+		needs = append(needs, "cryptsetup", "dmsetup")
+	}
 	for _, name := range needs {
 		if !slices.Contains(names, name) && !slices.ContainsFunc(strings.Split(inside.SearchPath, ":"), func(folder string) bool {
 			info, err := os.Stat(w.h.Path(path.Join(folder, name)))
@@ -124,8 +130,13 @@ func (w *work) identify() error {
 // spare is how much memory is not used for an image, in bytes.
 const spare = 1 << 30
 
-// check reads the whole image.
+// check asks the TPM, if it is to open disks, and reads the whole image.
 func (w *work) check() error {
+	if w.sealed() {
+		if err := w.canSeal(); err != nil {
+			return err
+		}
+	}
 	if w.isWhole() {
 		return w.checkWhole()
 	}

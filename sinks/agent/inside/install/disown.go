@@ -23,6 +23,15 @@ func (w *work) basics() error {
 	if err := t.Put("/etc/fstab", []byte(l.Fstab), 0o644, 0, 0); err != nil {
 		return err
 	}
+	// One of the image's original system would have the new one wait for disks that it does not have.
+	if l.Crypttab == "" {
+		err = t.Remove(crypttabFile)
+	} else {
+		err = t.Put(crypttabFile, []byte(l.Crypttab), 0o644, 0, 0)
+	}
+	if err != nil {
+		return err
+	}
 	if l.Mdadm != "" {
 		file := mdadmFiles[0]
 		if !t.Exists(path.Dir(file)) {

@@ -19,6 +19,12 @@ var kernelMounts = []struct{ kind, at string }{
 	{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"devpts", "/dev/pts"}, {"tmpfs", "/run"},
 }
 
+// descriptors are the links in /dev that programs expect, and that only udev or an init makes: bash opens /dev/fd for
+// a substitution of processes, as the scripts of clevis do.
+var descriptors = []struct{ name, to string }{
+	{"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+}
+
 // efiVariables is the kernel's folder of firmware variables.
 const efiVariables = "/sys/firmware/efi/efivars"
 
@@ -54,6 +60,11 @@ func (w *work) enter() error {
 		}
 		if o.Code != 0 {
 			return &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("mount %s at %s of the new system: %s", m.kind, m.at, o.LastLines(3))}
+		}
+	}
+	for _, d := range descriptors { // in memory: all devtmpfs are one
+		if err := root.Symlink(d.to, "dev/"+d.name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("/dev/%s of the new system: %w", d.name, err)
 		}
 	}
 	if _, err := root.Lstat(policyFile); errors.Is(err, fs.ErrNotExist) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,6 +37,8 @@ type Installer struct {
 	Facets map[string]inside.Facet
 	// Source opens an image that the daemon serves.
 	Source func(i wire.Image) (image.Source, error)
+	// TPM opens the machine's TPM, which takes commands of TPM 2.0. Without it, the kernel's device is opened.
+	TPM func(h *inside.Host) (io.ReadWriteCloser, error)
 	// Programs brings wire.Programs into the ramdisk if one of them is missing. It may be nil.
 	Programs func(ctx context.Context, h *inside.Host) error
 	reports  reports
@@ -152,7 +155,7 @@ func (w *work) make() error {
 		return erased(err)
 	}
 	w.is.Files, w.is.Unpacked = put.Entries, put.Unpacked
-	for _, step := range []func() error{w.basics, w.enter, w.configure, w.keys, w.start, w.leave, w.mark, w.finish} {
+	for _, step := range []func() error{w.basics, w.enter, w.configure, w.keys, w.sealKeys, w.start, w.opensInInitramfs, w.leave, w.mark, w.finish} {
 		if err := step(); err != nil {
 			return erased(err)
 		}
@@ -176,7 +179,7 @@ func afterErase(text string) string {
 
 // layOut writes the layout. It begins by comparing the disks, which may have been erased before.
 func (w *work) layOut() error {
-	err := disk.Apply(w.ctx, w.h, w.asked.Layout)
+	err := disk.Apply(w.ctx, w.h, w.asked.Layout, disk.Passphrase{Text: w.asked.Passphrase, From: w.asked.Derived})
 	if err == nil || w.asked.Layout.Erase == "" || w.ctx.Err() != nil {
 		return err
 	}
@@ -255,6 +258,12 @@ func (w *work) finish() error {
 	syscall.Sync()
 	if err := disk.Unmount(w.ctx, w.h); err != nil {
 		return err
+	}
+	if len(w.asked.Layout.Encrypted) > 0 {
+		w.h.Tell("closing the encrypted volumes, and opening them again by the passphrase")
+		if err := disk.Reopen(w.ctx, w.h, w.asked.Layout, w.asked.Passphrase); err != nil {
+			return err
+		}
 	}
 	if err := disk.Mount(w.ctx, w.h, w.asked.Layout, true); err != nil {
 		return err

@@ -19,6 +19,10 @@ type need struct {
 	add      string
 }
 
+// askpassUnit starts clevis where systemd asks for a passphrase, if it is enabled. The initramfs waits only for the root:
+// a disk that shows up late, or an array that lacks one, is opened after it.
+const askpassUnit = "etc/systemd/system/cryptsetup.target.wants/clevis-luks-askpass.path"
+
 // needs are the needs of the requested system.
 func (w *work) needs() []need {
 	l := w.asked.Layout
@@ -36,6 +40,15 @@ func (w *work) needs() []need {
 	}
 	if len(l.Groups) > 0 {
 		all = append(all, need{"lvm, by which it would find its volumes", []string{"usr/sbin/lvm", "sbin/lvm"}, []string{"lvm2"}, "the package lvm2"})
+	}
+	if len(l.Encrypted) > 0 { // by hooks of initramfs-tools, which dracut does not run
+		all = append(all, need{"initramfs-tools, whose hooks open its encrypted volumes", []string{"usr/sbin/update-initramfs"}, []string{"initramfs-tools"}, "the package initramfs-tools"}, need{"cryptsetup in its initramfs, by which it would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/cryptroot"}, []string{"cryptsetup-initramfs"}, "the package cryptsetup-initramfs"})
+	}
+	if w.sealed() {
+		all = append(all,
+			need{"clevis in its initramfs, by which the TPM would open its encrypted volumes", []string{"usr/share/initramfs-tools/hooks/clevis"}, []string{"clevis-initramfs"}, "the package clevis-initramfs"},
+			need{"clevis in its systemd, which answers for volumes that the initramfs left shut", []string{askpassUnit}, []string{"clevis-systemd"}, "the package clevis-systemd"},
+			need{"part of clevis for the TPM", []string{"usr/bin/clevis-encrypt-tpm2"}, []string{"clevis-tpm2"}, "the package clevis-tpm2"})
 	}
 	return all
 }

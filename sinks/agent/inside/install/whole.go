@@ -161,7 +161,7 @@ func (w *work) makeWhole() error {
 	}
 	if err := w.proves(root); err != nil {
 		// A disk that cannot be read back must not boot.
-		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l)))
+		return erased(errors.Join(err, disk.Apply(w.ctx, w.h, l, disk.Passphrase{})))
 	}
 	w.is.EntriesUnknown = noEntries
 	w.h.Tell("the image is on the disk")
