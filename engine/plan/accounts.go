@@ -48,7 +48,7 @@ func addedAccounts(n *site.Node, changes []site.Change, seen site.FacetState) []
 		case there || seen.Seen.IsZero():
 			short = append(short, c)
 		case of == site.AccountState:
-			c.Field, c.Want = string(site.FacetAccounts)+"."+name, c.Want+accountIs(n.BMC.Accounts[name])
+			c.Field, c.Want = string(site.FacetAccounts)+"."+name, c.Want+accountIs(n, n.BMC.Accounts[name])
 			short = append(short, c)
 		}
 	}
@@ -56,13 +56,13 @@ func addedAccounts(n *site.Node, changes []site.Change, seen site.FacetState) []
 }
 
 // accountIs is what an account is made with, in words.
-func accountIs(a site.BMCAccount) string {
+func accountIs(n *site.Node, a site.BMCAccount) string {
 	text := ""
 	if a.Role != "" {
 		text += ", role " + a.Role
 	}
 	if a.Credential != "" && a.IsEnabled() {
-		text += ", password that of credential " + a.Credential
+		text += ", password " + n.PasswordOf(a.Credential)
 	}
 	return text
 }
