@@ -41,7 +41,7 @@ func newRotationRack(t *testing.T, personality string, size int) *rack {
 	c := lab.Config{Seed: t.Name() + personality, Latency: lab.Latency{GET: 200 * time.Microsecond, Write: 300 * time.Microsecond, PowerOn: time.Millisecond, PowerOff: time.Millisecond, Boot: time.Millisecond, Install: time.Millisecond}}
 	for i := range size {
 		c.Machines = append(c.Machines, lab.MachineConfig{
-			Name: fmt.Sprintf("m%d", i), BMCAddr: fmt.Sprintf("127.67.%d.%d", i/250, i%250+1), Personality: personality, Power: "on",
+			Name: fmt.Sprintf("m%d", i), BMCAddr: fmt.Sprintf("127.67.%d.%d", slices.Index(lab.Personalities, personality), i+1), Personality: personality, Power: "on",
 			Identity: site.Identity{UUID: fmt.Sprintf("3d1c0000-0000-4000-8000-%012d", i), Serial: fmt.Sprintf("SN%d", i)},
 			Username: "admin", Password: factoryPassword, BootOrder: []string{"Hdd", "Pxe"},
 		})
@@ -318,6 +318,7 @@ func TestRotationIsKilled(t *testing.T) {
 	}
 	for _, personality := range slices.Sorted(maps.Keys(of)) {
 		t.Run(personality, func(t *testing.T) {
+			t.Parallel()
 			for seeds := range slices.Chunk(of[personality], 25) {
 				r := newRotationRack(t, personality, len(seeds))
 				for _, seed := range seeds {
