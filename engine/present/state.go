@@ -237,7 +237,7 @@ func PasswordsOf(all []site.AccountPasswordStatus) []string {
 		}
 		switch {
 		case p.Designed == 0:
-			text += "; the design has no derived password for it any more"
+			text += "; the design no longer has a derived password for it"
 		case p.Designed != p.Epoch:
 			text += fmt.Sprintf("; the design has epoch %d", p.Designed)
 		}

@@ -83,7 +83,7 @@ func derivedAccount(s *site.Site, n *site.Node) []site.Finding {
 	_, logsIn := s.Credentials[n.Endpoints[site.Manager].Credential].Derived()
 	if (uses || logsIn) && n.DerivedFrom() == "" && !n.IsVirtual() {
 		found = append(found, wrong("identity", "its BMC has an account with a derived password, and the design does not have the UUID of the machine, which the password follows from",
-			"Add identity.uuid, as `slipway survey` shows it, or use a credential with another source."))
+			"Add identity.uuid, as `slipway discover` shows it, or use a credential with another source."))
 	}
 	return found
 }
