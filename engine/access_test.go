@@ -129,3 +129,20 @@ func TestAccessGoesWhileARevisionWaits(t *testing.T) {
 		}
 	}, names(3)...)
 }
+
+// What a person with a shell reads at `slipway grant`, and what the digest approves.
+func TestGrantShowsEachNode(t *testing.T) {
+	all := []string{"a01", "a02", "a03", "a04", "a05", "a06", "a07", "a08", "a09", "a10", "vault"}
+	inBubble(t, usual, func(w *world) {
+		d := w.design(all...)
+		d.Access = site.Access{People: map[string][]string{"eve": {"r"}}, Roles: map[string]site.AccessRole{
+			"r": {Verbs: []string{"approve"}, Nodes: &site.Selector{Match: site.Match{Names: all}}}}}
+		w.on(d, all...)
+		w.after(time.Minute)
+		r := w.engine.AccessReport()
+		w.do(site.Order{Verb: site.VerbGrant, Digest: r.Waiting})
+		if w.rights("eve", "approve", "vault") && !strings.Contains(strings.Join(r.Changes, "\n"), "vault") {
+			t.Errorf("eve may approve on vault, and the person who granted it was shown %q", r.Changes)
+		}
+	}, all...)
+}

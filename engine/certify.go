@@ -175,7 +175,7 @@ func (e *Engine) admitLogin(r site.SSHRequest) (site.SSHGrant, *sshca.Authority,
 		return no("this daemon does not act for the site: %s", barred)
 	case e.ObserveOnly:
 		return no("this daemon only observes, and signs nothing")
-	case slices.ContainsFunc(revoked.People, func(name string) bool { return slices.Contains(item.CallersNamed(name), r.By) }):
+	case slices.ContainsFunc(revoked.People, func(name string) bool { return item.StandsFor(name, r.By) }):
 		return no("the design revokes the logins of %s: see site.ssh.revoked.people", r.By)
 	case slices.ContainsFunc(revoked.Keys, func(key string) bool { return item.Fingerprint(key) == item.Fingerprint(r.Key) }):
 		return no("the design revokes the key %s: see site.ssh.revoked.keys. Make another one with ssh-keygen", item.Fingerprint(r.Key))

@@ -190,7 +190,7 @@ func TestCertifyLogin(t *testing.T) {
 		gone.SSH.Revoked = site.SSHRevoked{People: []string{"ana"}}
 		w.commit(gone)
 		w.after(20 * time.Minute)
-		for _, by := range []string{"ana", "ana (certificate)", "ana (OIDC)", "token ana"} {
+		for _, by := range []string{"ana", "ana (certificate)", "ana (OIDC)", "token ana", "Ana (OIDC)"} {
 			ask := ask
 			ask.By = by
 			if g, err := w.engine.CertifyLogin(w.t.Context(), ask); !errors.Is(err, site.ErrRefused) || !strings.Contains(err.Error(), "revokes the logins of "+by) || g.Certificate != "" {

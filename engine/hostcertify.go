@@ -133,9 +133,9 @@ func (w *worker) hostCertificates(n *site.Node) driver.HostCertificates {
 	case a != nil && len(authorities) == 0:
 		by.Why = "Slipway certifies no host key of a node under quarantine, or of one that has left the design"
 	case a != nil:
-		by.Valid = func(keys []string) ([]string, string, error) {
+		by.Valid = func(keys []string) (driver.SignedHostKeys, error) {
 			have, why, err := w.validFor(n, a, keys)
-			return lines(have), why, err
+			return driver.SignedHostKeys{Certificates: lines(have), Why: why, Given: w.given(keys)}, err
 		}
 		by.Sign = func(ctx context.Context, keys []string) ([]string, error) { return w.signHostKeys(ctx, n, a, keys) }
 	}
@@ -185,6 +185,21 @@ func (w *worker) validFor(n *site.Node, a *sshca.Authority, keys []string) (have
 		have = append(have, site.HostCertificate{})
 	}
 	return have, why, nil
+}
+
+// given are for each of the keys the certificates that count, oldest first.
+func (w *worker) given(keys []string) (all [][]string) {
+	counting := w.counting()
+	for _, key := range keys {
+		var of []string
+		for _, c := range counting {
+			if c.Key == key {
+				of = append(of, c.Line)
+			}
+		}
+		all = append(all, of)
+	}
+	return all
 }
 
 // clockBehind says that certificates were signed long after the present time.
@@ -249,7 +264,7 @@ func (w *worker) signHostKeys(ctx context.Context, n *site.Node, a *sshca.Author
 	if len(made) == 0 && !replaced {
 		return lines(have), nil
 	}
-	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, keys, now) })
+	err = w.save(context.WithoutCancel(ctx), func(r *site.Recorded) { r.HostCertificates = keepNewest(r.HostCertificates, made, keys) })
 	if err != nil {
 		return nil, fmt.Errorf("no host certificate was signed, because it could not be recorded: %w", err)
 	}
@@ -274,12 +289,13 @@ func (w *worker) forgetHostKeys(ctx context.Context, keys []string) error {
 	})
 }
 
-// keepNewest adds certificates to those of a record. It drops those that are over, those of keys that the system
-// does not have any more, and those of a key that two newer ones have followed.
-func keepNewest(all, made []site.HostCertificate, keys []string, now time.Time) (kept []site.HostCertificate) {
+// keepNewest adds certificates to those of a record. It drops those of keys that the system does not have any more,
+// and those of a key that two newer ones have followed. One that is over stays until then: the system shows it as long
+// as it did not get the next one.
+func keepNewest(all, made []site.HostCertificate, keys []string) (kept []site.HostCertificate) {
 	count := map[string]int{}
 	for _, c := range slices.Backward(slices.Concat(all, made)) {
-		if count[c.Key]++; count[c.Key] <= mostOfKey && slices.Contains(keys, c.Key) && now.Before(c.Until) && len(kept) < mostHostCertificates {
+		if count[c.Key]++; count[c.Key] <= mostOfKey && slices.Contains(keys, c.Key) && len(kept) < mostHostCertificates {
 			kept = append(kept, c)
 		}
 	}

@@ -88,14 +88,16 @@ func (m *keyProvingMachine) Observe(ctx context.Context, n *site.Node, facets []
 	case by.Valid == nil:
 		s.Cannot = site.Values{certificatesField: by.Why}
 	default:
-		valid, why, err := by.Valid(keys)
+		signed, err := by.Valid(keys)
 		switch {
 		case err != nil:
 			s.Cannot = site.Values{certificatesField: err.Error()}
-		case why == "" && slices.Equal(valid, shown):
+		case signed.Why == "" && slices.Equal(signed.Certificates, shown):
 			s.Have[certificatesField] = item.List(n.References.HostNames)
+		case len(shown) > 0 && !slices.ContainsFunc(shown, func(line string) bool { return !slices.Contains(slices.Concat(signed.Given...), line) }):
+			s.Have[certificatesField], s.Due = signed.Why+"…", []string{certificatesField}
 		default:
-			s.Have[certificatesField] = why + "…"
+			s.Have[certificatesField] = signed.Why + "…"
 		}
 	}
 	seen.Facets[site.FacetBase] = s
@@ -473,7 +475,7 @@ func TestClockBehindSignsNothing(t *testing.T) {
 		w.after(30 * time.Minute)
 		by := systems.counts("a")
 		for _, key := range []string{hostKeyA, hostKeyB} {
-			_, _, why := by.Valid([]string{key})
+			_, why := by.Valid([]string{key})
 			lines, err := by.Sign(w.t.Context(), []string{key})
 			if why == nil || !strings.Contains(why.Error(), "the clock of this daemon is behind: it shows 2000-01-01, and a host certificate of a is of 2000-01-02") ||
 				!errors.Is(err, driver.ErrRefused) || len(lines) > 0 {
@@ -546,7 +548,7 @@ func TestHostKeyOfAnotherNode(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b"} {
 			if by := systems.counts(name); by.Valid != nil {
-				if _, _, err := by.Valid([]string{hostKeyB}); err == nil || !strings.Contains(err.Error(), "the systems of "+name+" and c have the same SSH host key, SHA256:") {
+				if _, err := by.Valid([]string{hostKeyB}); err == nil || !strings.Contains(err.Error(), "the systems of "+name+" and c have the same SSH host key, SHA256:") {
 					t.Errorf("%s with the key of c: %v", name, err)
 				}
 				if lines, err := by.Sign(w.t.Context(), []string{hostKeyB}); err == nil || len(lines) > 0 {

@@ -62,7 +62,7 @@ func (e *Engine) keepProposed(ctx context.Context) {
 // differences returns the drift to propose now, in the order of nodes. A daemon that does not act for
 // the site proposes nothing. Nodes whose last look failed are left out.
 func (e *Engine) differences() (revision string, all []difference) {
-	if e.isBarred() {
+	if e.isBarred() || e.isSilent() {
 		return "", nil
 	}
 	e.mu.Lock()

@@ -246,7 +246,7 @@ func (e *Engine) report(ctx context.Context) {
 // tell runs every reporter once and reports whether all succeeded. A daemon that
 // does not act for the site leaves reporting to the one that does.
 func (e *Engine) tell(ctx context.Context) bool {
-	if e.isBarred() {
+	if e.isBarred() || e.isSilent() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

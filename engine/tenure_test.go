@@ -511,3 +511,115 @@ func TestTermIsRaised(t *testing.T) {
 		t.Error("a term was begun that is not on record")
 	}
 }
+
+// A driver asks the term itself immediately before each write, and does not wait for the end of its
+// context.
+func TestDriversAskTheTerm(t *testing.T) {
+	e, _ := gated(t)
+	ctx, stop := e.whileHeld(t.Context())
+	defer stop()
+	within, end := context.WithTimeout(ctx, time.Hour)
+	defer end()
+	if err := driver.MayWrite(within); err != nil {
+		t.Error(err)
+	}
+	if err := e.term.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := driver.MayWrite(within); !errors.Is(err, driver.ErrInterrupted) || !strings.Contains(err.Error(), "the request was not sent") {
+		t.Errorf("after the end of the term: %v", err)
+	}
+	if err := driver.MayWrite(t.Context()); err != nil {
+		t.Errorf("outside a step: %v", err)
+	}
+}
+
+// A daemon that starts after a crash and is stopped before the last requests of the crashed one
+// are over does not say that nothing is under way: the next one waits for them too. Later it does.
+func TestStoppedBeforeTheTermBeforeHasSettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		ran   time.Duration
+		raise bool
+		clean bool
+	}{
+		"at once":                 {0, false, false},
+		"before it has settled":   {44 * time.Second, false, false},
+		"after it has settled":    {46 * time.Second, false, true},
+		"raised, and at once":     {time.Second, true, false},
+		"raised, and has settled": {46 * time.Second, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, _ := gated(t)
+				e.term = tenure{} // killed
+				if err := e.beginTerm(t.Context(), leftOnOne); err != nil {
+					t.Fatal(err)
+				}
+				if c.raise {
+					if err := e.raiseTerm(t.Context(), 41); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if time.Sleep(c.ran); e.termNumber() == 42 != c.raise {
+					t.Errorf("term %d", e.termNumber())
+				}
+				if err := e.releaseTerm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				e.term = tenure{}
+				if err := e.beginTerm(t.Context(), leftOnOne); err != nil {
+					t.Fatal(err)
+				}
+				if why := e.mayWriteLocked(time.Now(), true, false); e.term.Clean != c.clean || (why == "") != c.clean {
+					t.Errorf("the next term is clean: %t, and destroys nothing because: %s", e.term.Clean, why)
+				}
+				if reflect.DeepEqual(e.term.before, leftOnOne) == c.clean {
+					t.Errorf("the next term knows of sessions on %d nodes", len(e.term.before))
+				}
+			})
+		})
+	}
+}
+
+// A term that takes over under a higher number still waits for what the term before it may have under way, and
+// ends its sessions.
+func TestRaisedTermWaitsAndKnowsSessions(t *testing.T) {
+	e, _ := gated(t)
+	e.term = tenure{} // killed
+	if err := e.beginTerm(t.Context(), leftOnOne); err != nil {
+		t.Fatal(err)
+	}
+	settled := e.term.settled
+	if err := e.raiseTerm(t.Context(), 41); err != nil {
+		t.Fatal(err)
+	}
+	if !e.term.settled.Equal(settled) || !reflect.DeepEqual(e.term.before, leftOnOne) {
+		t.Errorf("settled %s later, %d nodes with sessions", e.term.settled.Sub(settled), len(e.term.before))
+	}
+	if why := e.mayWriteLocked(time.Now(), true, false); !strings.Contains(why, "did not shut down cleanly") {
+		t.Errorf("it destroys: %q", why)
+	}
+}
+
+// A term that could not be raised goes on.
+func TestTermThatCannotBeRaised(t *testing.T) {
+	e, _ := gated(t)
+	first := e.term.Term
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.raiseTerm(ctx, 41); err == nil || e.term.Term != first || !first.Holds(time.Now()) {
+		t.Errorf("%v, term %d, the first holds: %t", err, e.termNumber(), first.Holds(time.Now()))
+	}
+	if err := e.renewTerm(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Records.Acquire(t.Context(), "other", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.renewTerm(t.Context()); !errors.Is(err, record.ErrLost) {
+		t.Fatalf("lost: %v", err)
+	}
+	if err := e.raiseTerm(t.Context(), 41); err != nil || e.termNumber() != 42 || e.term.Clean {
+		t.Errorf("over one that is lost: %v, term %d, clean %t", err, e.termNumber(), e.term.Clean)
+	}
+}

@@ -37,7 +37,7 @@ func (e *Engine) beginTerm(ctx context.Context, left map[string]record.Sessions)
 
 // beginTermAbove acquires the site's term with a number above the given one.
 func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sessions, above uint64) error {
-	t, err := e.Records.Acquire(ctx, holder(), above)
+	t, err := e.Records.Acquire(ctx, Holder(), above)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term.trouble = err
@@ -51,7 +51,7 @@ func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sess
 	}
 	if !t.Clean {
 		e.term.before = left
-		e.term.settled = t.Began.Add(record.Lease + longestWrite)
+		e.term.settled = t.Began.Add(e.leaseTimes().Length + longestWrite)
 	}
 	if wait := time.Until(e.term.settled); wait > 0 {
 		time.AfterFunc(wait, e.wakeHeld)
@@ -60,8 +60,8 @@ func (e *Engine) beginTermAbove(ctx context.Context, left map[string]record.Sess
 	return nil
 }
 
-// holder names this process.
-func holder() string {
+// Holder names this process.
+func Holder() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
@@ -71,18 +71,30 @@ func holder() string {
 
 // keepTerm renews the term, or tries to acquire it, as long as the engine runs.
 func (e *Engine) keepTerm(ctx context.Context) {
-	for retry.Sleep(ctx, record.RenewEvery) {
+	times := e.leaseTimes()
+	for wait := times.RenewEvery; retry.Sleep(ctx, wait); {
 		held := e.heldTerm() != nil
 		err := e.renewTerm(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		if wait = times.RenewEvery; err != nil {
+			wait = times.RetryEvery
+		}
 		e.setProblem("term", err)
 		if !held && err == nil {
 			e.wakeHeld()
+			e.touch() // what was not reported meanwhile is now
 		}
 	}
 }
+
+// leaseTimes returns the times of the site's lease.
+func (e *Engine) leaseTimes() record.LeaseTimes { return e.Records.Store().LeaseTimes() }
+
+// isSilent reports whether another controller may lead the site. Then this one reports nothing:
+// two would contradict each other on the status branch.
+func (e *Engine) isSilent() bool { return e.Records.Store().IsShared() && e.heldTerm() == nil }
 
 // wakeHeld makes blocked nodes check whether they still have to wait.
 func (e *Engine) wakeHeld() {
@@ -116,12 +128,13 @@ func (e *Engine) noteTermTrouble(err error) {
 	e.term.trouble = err
 }
 
-// releaseTerm ends the term. Nothing may be under way any more.
+// releaseTerm ends the term. Nothing of it may be under way any more. While something of the term
+// before may be, the record stays as a crash leaves it, so that the next daemon waits for that too.
 func (e *Engine) releaseTerm(ctx context.Context) error {
 	e.mu.Lock()
-	t := e.term.Term
+	t, settled := e.term.Term, e.term.settled
 	e.mu.Unlock()
-	if t == nil {
+	if t == nil || time.Now().Before(settled) {
 		return nil
 	}
 	return t.Release(ctx)
@@ -175,10 +188,11 @@ func (e *Engine) termGate(w *worker, s site.Step) *held {
 	return nil
 }
 
-// whileHeld returns a context that ends when writes are no longer allowed.
+// whileHeld returns a context that ends when writes are no longer allowed. Drivers also ask the term
+// immediately before each write.
 func (e *Engine) whileHeld(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t := e.heldTerm(); t != nil {
-		return t.Bound(ctx)
+		return t.Bound(driver.WhileAllowed(ctx, t.Allowed))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
@@ -327,12 +341,24 @@ func (w *worker) endSession(ctx context.Context, d *connection, left record.Sess
 	}
 }
 
-// raiseTerm ends the term and begins one with a number above the given one.
+// raiseTerm goes on with a term whose number is above the given one. What the terms before this one may
+// have under way is waited for as before, and their sessions are still known.
 func (e *Engine) raiseTerm(ctx context.Context, above uint64) error {
-	if err := e.releaseTerm(ctx); err != nil {
+	t, left := e.lastTerm()
+	if t == nil {
+		return e.beginTermAbove(ctx, left, above)
+	}
+	next, err := t.Raise(ctx, above)
+	if errors.Is(err, record.ErrLost) {
+		return e.beginTermAbove(ctx, left, above)
+	} else if err != nil {
 		return err
 	}
-	return e.beginTermAbove(ctx, nil, above)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term.Term, e.term.trouble = next, nil
+	e.Log.Info("term begun", "term", next.Number, "clean", next.Clean)
+	return nil
 }
 
 // termNumberLocked returns the number of the term, or 0 before there is one.

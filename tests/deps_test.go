@@ -100,7 +100,7 @@ var rules = []struct{ importer, may string }{
 	{"tests/collector", ""},
 	{"tests/github", ""},
 	{"tests/oidc", ""},
-	{"tests/markdown", ""},
+	{"tests/markdown", "tests/browser"},
 	{"tests/browser", ""},
 	{"tests/libvirt", ""},
 	{"tests/docs", ""},

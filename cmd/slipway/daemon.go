@@ -46,6 +46,9 @@ type daemon struct {
 	spans     *traces.Exporter  // nil without --traces
 	engine    *engine.Engine
 	boots     *netboot.Service // nil without --netboot
+	made      chan struct{}    // closed when engine, boots and starts are set
+	ready     readiness
+	pages     func(context.Context) error // of --listen
 }
 
 // onClose has a part closed with the daemon.
@@ -92,7 +95,11 @@ func (d *daemon) openListeners(ctx context.Context) (err error) {
 }
 
 func (d *daemon) openRecords(ctx context.Context) (err error) {
-	if d.store, err = record.Open(ctx, filepath.Join(d.state, "records"), record.Options{Log: d.log}); err != nil {
+	cluster, err := d.etcd.cluster()
+	if err != nil {
+		return err
+	}
+	if d.store, err = record.Open(ctx, filepath.Join(d.state, "records"), record.Options{Log: d.log, Cluster: cluster}); err != nil {
 		return fmt.Errorf("state directory %s: %w", d.state, err)
 	}
 	d.onClose(func() { d.store.Close() })
@@ -108,6 +115,23 @@ func (d *daemon) openSource(ctx context.Context) (err error) {
 		return err
 	}
 	d.records = d.store.Site(d.name)
+	return nil
+}
+
+// lead says from here on what the daemon does, and with --etcd waits until it leads the site.
+func (d *daemon) lead(ctx context.Context) error {
+	d.ready.set(starting)
+	pages, hide := d.out.begin(ctx, d.ready.unready, d.log)
+	d.pages = pages
+	d.onClose(hide)
+	if d.etcd.used() {
+		follows := &follower{site: d.name}
+		d.ready.set(follows.unready)
+		if err := follows.lead(ctx, d.store, control.Socket(d.state), d.socketGroup, d.log); err != nil {
+			return err
+		}
+		d.ready.set(starting)
+	}
 	return recall(ctx, d.secrets, d.records)
 }
 
@@ -131,10 +155,10 @@ func (d *daemon) openEngine(ctx context.Context) error {
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes()) },
+		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes()) },
 		Surroundings: d.surroundings,
-		Served:       func() []site.Served { return d.boots.Status() },
-		Meter:        d.out.metrics.Site(d.name, func() site.Report { return d.engine.Report() }),
+		Served:       d.served,
+		Meter:        d.out.metrics.Site(d.name, d.report),
 		Evaluate:     evaluate(d.evaluator, d.name, serving, d.out.metrics),
 	}
 	if err := d.openInstalls(ctx, &c); err != nil {
@@ -144,13 +168,27 @@ func (d *daemon) openEngine(ctx context.Context) error {
 		return err
 	}
 	d.engine = engine.New(c)
+	d.ready.set(d.engine.Unready)
 	d.boots = d.runFlags.netboot.open(d.engine, d.records, d.log)
 	if d.starts != nil {
 		d.starts.Service = d.boots
 	}
+	close(d.made)
 	d.engine.Problem("site key", noKey)
 	d.secrets.Watch(func(err error) { d.engine.Problem("credentials", err) })
 	return nil
+}
+
+// report waits for the engine: --listen answers /metrics before there is one.
+func (d *daemon) report() site.Report {
+	<-d.made
+	return d.engine.Report()
+}
+
+// served waits as report does.
+func (d *daemon) served() []site.Served {
+	<-d.made
+	return d.boots.Status()
 }
 
 // openInstalls opens what machines are installed from, where they are written to.
@@ -225,8 +263,7 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 		func(ctx context.Context) error {
 			return control.Serve(ctx, control.Socket(d.state), d.socketGroup, commands, d.log)
 		},
-		func(ctx context.Context) error { return d.out.answer(ctx, d.engine.Unready, d.log) },
-		d.out.tell), nil
+		d.pages, untilLost(d.store, d.name), d.out.tell), nil
 }
 
 // recall has the secrets that are opened compared with those that were opened before.

@@ -24,6 +24,7 @@ type runFlags struct {
 	listens                                     agentFlags
 	api                                         apiFlags
 	traces                                      traceFlags
+	etcd                                        etcdFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -39,7 +40,8 @@ func (a *app) runCommand() *cobra.Command {
 			"--netboot it serves DHCP and network boot in networks of the design. With --api other\n" +
 			"hosts can ask and order what the commands here can, as far as --api-access allows. With\n" +
 			"--web browsers can do the same on a page. With --traces it sends traces of rollouts to a\n" +
-			"collector of OpenTelemetry.\n" + exitHelp,
+			"collector of OpenTelemetry. With --etcd several hosts can run a daemon for the site: one\n" +
+			"leads, and another takes over when it is lost.\n" + exitHelp,
 		Example: "  slipway run --repo ssh://git@git.example.org/site.git --known-hosts /etc/slipway/known_hosts \\\n" +
 			"      --state /var/lib/slipway --credentials /etc/slipway/credentials\n" +
 			"  slipway run --dir ./site --state ./state --credentials ./credentials --observe\n" +
@@ -70,6 +72,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.listens.add(flags)
 	f.api.add(flags)
 	f.traces.add(flags)
+	f.etcd.add(flags)
 	addState(cmd, &f.state)
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
@@ -88,12 +91,14 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err := hideMemory(); err != nil {
 		log.Warn("memory is not hidden", "err", err)
 	}
-	d := &daemon{runFlags: f, log: log}
+	d := &daemon{runFlags: f, log: log, made: make(chan struct{})}
 	defer d.close()
 	for _, open := range []func(context.Context) error{
-		d.openSecrets, d.openListeners, d.openRecords, d.openSource, d.openEvaluator, d.openEngine,
+		d.openSecrets, d.openListeners, d.openRecords, d.openSource, d.lead, d.openEvaluator, d.openEngine,
 	} {
-		if err := open(ctx); err != nil {
+		if err := open(ctx); isStopped(ctx, err) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
@@ -110,7 +115,7 @@ func (f *runFlags) check() error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
 	}
-	return cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.traces.check(), checkHelpers(f.agents))
+	return cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.traces.check(), f.etcd.check(f), checkHelpers(f.agents))
 }
 
 func (a *app) logger(verbose bool) *slog.Logger {

@@ -82,6 +82,22 @@ func (o *outside) answer(ctx context.Context, unready func() []string, log *slog
 	return metrics.Serve(ctx, o.listener, o.metrics.Pages(unready), log)
 }
 
+// begin serves the pages from now on. What is returned waits for an error of that, and ends it.
+func (o *outside) begin(ctx context.Context, unready func() []string, log *slog.Logger) (wait func(context.Context) error, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- o.answer(ctx, unready, log) }()
+	wait = func(ctx context.Context) error {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return wait, cancel
+}
+
 // tell tells people until the context ends.
 func (o *outside) tell(ctx context.Context) error {
 	if o.notifier != nil {

@@ -99,6 +99,14 @@ func (a *app) showStatus(r site.Report, f statusFlags) error {
 // printStatus writes a status for people.
 func printStatus(w *screen, s *site.Status, all bool) {
 	bold, red, yellow := paint(w, text.Bold), paint(w, text.FgRed), paint(w, text.FgYellow)
+	if s.Leader != "" {
+		w.Printf("%s  this daemon follows; run commands on the leader's host\n", bold("site "+s.Site))
+		w.Println("leader     " + s.Leader)
+		for _, p := range s.Problems {
+			w.Println(red("problem    ") + p.What + " (since " + age(p.Since) + " ago)")
+		}
+		return
+	}
 	w.Printf("%s  %s\n", bold("site "+s.Site), counts(w, s))
 	w.Println(bar(w, s))
 	w.Printf("in force   %s\n", present.RevisionLine(s.Applied))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -245,12 +246,22 @@ func (b between[T]) get(x, y *reach, compare func(x, y reach) T) T {
 	return is
 }
 
-// Changes says who may do more by another design, and who may do less, a sentence for each who and where.
+// Changes says who may do more by another design, and who may do less, a sentence for each who and where. It names
+// every node: a person approves exactly this.
 func Changes(before, after site.Granted) (more, less []string) {
+	return changes(before, after, math.MaxInt)
+}
+
+// Summary is Changes with at most ten nodes named in a sentence, for texts of bounded size that nobody approves.
+func Summary(before, after site.Granted) (more, less []string) {
+	return changes(before, after, mostNamed)
+}
+
+func changes(before, after site.Granted, most int) (more, less []string) {
 	was, is, texts := reachesOf(before), reachesOf(after), between[string]{}
 	for _, h := range holdersOf(before, after) {
-		more = append(more, h.changes("may now", was, is, texts)...)
-		less = append(less, h.changes("may no longer", is, was, texts)...)
+		more = append(more, h.changes("may now", was, is, texts, most)...)
+		less = append(less, h.changes("may no longer", is, was, texts, most)...)
 	}
 	return more, less
 }
@@ -289,14 +300,14 @@ func Both(approved, inForce site.Granted) site.Granted {
 }
 
 // changes says where a holder may do something by one reach and not by the other.
-func (h holder) changes(may string, less, more reaches, texts between[string]) (all []string) {
+func (h holder) changes(may string, less, more reaches, texts between[string], most int) (all []string) {
 	type where struct {
 		text  string
 		verbs []string
 	}
 	var places []where
 	for _, m := range Verbs {
-		text := texts.get(less.of(h, m.Verb), more.of(h, m.Verb), gained)
+		text := texts.get(less.of(h, m.Verb), more.of(h, m.Verb), func(less, more reach) string { return gained(less, more, most) })
 		if text == "" {
 			continue
 		}
@@ -312,11 +323,11 @@ func (h holder) changes(may string, less, more reaches, texts between[string]) (
 	return all
 }
 
-// mostNamed is how many nodes one sentence names.
+// mostNamed is how many nodes or roles a sentence in short names.
 const mostNamed = 10
 
-// gained says where more reaches and less does not; empty for nowhere.
-func gained(less, more reach) string {
+// gained says where more reaches and less does not, with at most so many nodes named; empty for nowhere.
+func gained(less, more reach, most int) string {
 	switch {
 	case less.isWhole():
 		return ""
@@ -335,5 +346,5 @@ func gained(less, more reach) string {
 			names[i] += " (with another machine)"
 		}
 	}
-	return "on " + say.Count(len(names), "node") + ": " + say.Some(names, mostNamed)
+	return "on " + say.Count(len(names), "node") + ": " + say.Some(names, most)
 }

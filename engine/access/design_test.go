@@ -290,7 +290,7 @@ func TestChangesOfManyWithTheSameRoles(t *testing.T) {
 	}
 	was, is, once := reachesOf(none), reachesOf(now), between[string]{}
 	for i := range 10 {
-		holder{0, fmt.Sprint("p", i)}.changes("may now", was, is, once)
+		holder{0, fmt.Sprint("p", i)}.changes("may now", was, is, once, 10)
 	}
 	if len(is.made) != 4 || len(once) != 4 { // nothing, and one or both of the roles
 		t.Errorf("made %d, compared %d", len(is.made), len(once))
@@ -322,5 +322,22 @@ func TestWaits(t *testing.T) {
 		if got := p.With(Design{"berlin", x.approved, x.inForce}).Waits(x.c); got != x.want {
 			t.Errorf("%d: %v", i, got)
 		}
+	}
+}
+
+// What is approved by one digest must read otherwise than what is approved by another.
+func TestChangesNameEachNode(t *testing.T) {
+	of := func(last string) site.Granted {
+		nodes := map[string]string{last: "uuid " + last}
+		for i := range 10 {
+			nodes[fmt.Sprintf("a%02d", i)] = "x"
+		}
+		return site.Granted{People: map[string][]string{"eve": {"r"}}, Roles: map[string]site.GrantedRole{"r": {Verbs: []string{"approve"}, Nodes: nodes}}}
+	}
+	x, y := of("spare-1"), of("vault-1")
+	mx, _ := Changes(site.Granted{}, x)
+	my, _ := Changes(site.Granted{}, y)
+	if slices.Equal(mx, my) {
+		t.Error("a person is shown the same for a right over vault-1 as for one over spare-1")
 	}
 }

@@ -103,18 +103,27 @@ func (l *lastError) isOther(err error) bool {
 // the page says.
 func (c *call) report() (*snapshot[site.Report], error) {
 	one, _ := c.r.Context().Value(oneReportKey{}).(*oneReport)
-	ask := c.reports.get
-	if one != nil {
-		if kept := one.kept.Load(); kept != nil && kept.site == c.site {
-			return kept.report, nil
-		}
-		if one.recent {
-			ask = c.reports.recent
-		}
+	compute := func() (site.Report, error) { return c.daemon.Report(c.site) }
+	if one == nil {
+		return c.reports.get(c.r.Context(), c.site, compute)
 	}
-	s, err := ask(c.r.Context(), c.site, func() (site.Report, error) { return c.daemon.Report(c.site) })
-	if err == nil && one != nil {
+	if kept := one.kept.Load(); kept != nil && kept.site == c.site {
+		return kept.report, nil
+	}
+	s, err := one.ask(c, compute)
+	if err == nil {
 		one.kept.Store(&keptReport{c.site, s})
 	}
 	return s, err
+}
+
+// ask asks for the report of the page, which is as old as the page allows.
+func (o *oneReport) ask(c *call, compute func() (site.Report, error)) (*snapshot[site.Report], error) {
+	switch {
+	case o.recent:
+		return c.reports.recent(c.r.Context(), c.site, compute)
+	case !o.since.IsZero():
+		return c.reports.since(c.r.Context(), c.site, o.since, compute)
+	}
+	return c.reports.get(c.r.Context(), c.site, compute)
 }

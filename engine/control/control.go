@@ -104,6 +104,7 @@ var kinds = []struct {
 }{
 	{"not-authenticated", http.StatusUnauthorized, ErrWhoAreYou},
 	{"issuer-away", http.StatusServiceUnavailable, openid.ErrAway},
+	{"access-file-wrong", http.StatusServiceUnavailable, openid.ErrBroken},
 	{"denied", http.StatusForbidden, access.ErrDenied},
 	{"bad-request", http.StatusBadRequest, ErrBadRequest},
 	{"too-many-requests", http.StatusTooManyRequests, ErrTooMany},

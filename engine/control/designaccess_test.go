@@ -36,6 +36,7 @@ GET  /sites/{site}/rollout/chart            read       whole
 GET  /sites/{site}/design                   read       whole
 GET  /sites/{site}/history                  read       whole
 GET  /sites/{site}/verification             read       some
+GET  /sites/{site}/racks                    read       some
 GET  /sites/{site}/events                   read       some
 GET  /sites/{site}/nodes                    read       some
 GET  /sites/{site}/known                    records    whole

@@ -244,7 +244,7 @@ func (i *identification) browser(r *http.Request, c access.Caller) (access.Calle
 func (i *identification) loggedIn(r *http.Request, token string, c access.Caller) (access.Caller, error) {
 	who, err := i.logins.OfToken(r.Context(), token)
 	switch {
-	case errors.Is(err, openid.ErrAway):
+	case errors.Is(err, openid.ErrAway), errors.Is(err, openid.ErrBroken):
 		return c, err
 	case err != nil:
 		return c, fmt.Errorf("%w: %w", ErrWhoAreYou, err)

@@ -188,6 +188,7 @@ type identification struct {
 	clients *authorities
 	logins  *openid.Logins
 	knows   func(access.Caller) bool // says whether there is anything for a person
+	proven  proven
 }
 
 func (i *identification) now() time.Time {
@@ -263,14 +264,8 @@ func cutBearer(header string) (token string, ok bool) {
 // its common name. An e-mail address is what an authority verifies of a person. A common name with an
 // @ is refused, so that nobody gets the name of somebody else that way.
 func (i *identification) person(shown []*x509.Certificate) (string, error) {
-	between := x509.NewCertPool()
-	for _, c := range shown[1:] {
-		between.AddCert(c)
-	}
 	own := shown[0]
-	if _, err := own.Verify(x509.VerifyOptions{
-		Roots: i.clients.pool(), Intermediates: between, CurrentTime: i.now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}); err != nil {
+	if err := i.proven.verify(shown, i.clients.pool(), i.now()); err != nil {
 		return "", err
 	}
 	switch len(own.EmailAddresses) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -20,6 +21,7 @@ type (
 	// oneReport is the report that a page is made of, once it is there.
 	oneReport struct {
 		recent bool
+		since  time.Time // zero for the time of each question
 		kept   atomic.Pointer[keptReport]
 	}
 	keptReport struct {
@@ -38,6 +40,12 @@ func WithOneReport(ctx context.Context) context.Context {
 // older than the last act by this API. So nobody waits to see a page for a rest that spares the engine's lock.
 func WithRecentReport(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oneReportKey{}, &oneReport{recent: true})
+}
+
+// WithReportSince is WithOneReport for an open page that was told of something at a time: its report is of then or later. So
+// all pages that were told of the same are made of one report.
+func WithReportSince(ctx context.Context, told time.Time) context.Context {
+	return context.WithValue(ctx, oneReportKey{}, &oneReport{since: told})
 }
 
 type callerOfNowKey struct{}
@@ -88,7 +96,8 @@ const mostAttention = 50
 // OverviewOf is the overview of a report.
 func OverviewOf(r site.Report) Overview {
 	s := r.Status
-	o := Overview{Verdict: s.InWords(), Caveat: strings.TrimPrefix(s.Caveat(), ", "), All: len(s.Nodes), Counts: s.Counts(), Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
+	verdict, counts, caveat := s.Summary()
+	o := Overview{Verdict: verdict, Caveat: strings.TrimPrefix(caveat, ", "), All: len(s.Nodes), Counts: counts, Attention: []site.NodeStatus{}, Findings: len(r.Findings)}
 	var urgent []*site.NodeStatus
 	for i := range s.Nodes {
 		n := &s.Nodes[i]

@@ -45,6 +45,7 @@ An error is ` + "`{\"error\": \"a sentence\", \"kind\": \"…\"}`" + `:
 // meanings are the kinds of errors in words.
 var meanings = map[string]string{
 	"not-authenticated": "neither a valid certificate nor a valid token was shown",
+	"access-file-wrong": "nobody may use the API with a login, because the access file on the daemon's host is wrong: the daemon's log says what; a login stays good",
 	"issuer-away":       "the token cannot be verified, because the issuer of OpenID Connect does not answer: later, or show a certificate",
 	"denied":            "the caller is known, and may not do this",
 	"bad-request":       "the request is not understood, and nothing was done",

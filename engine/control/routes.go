@@ -13,7 +13,7 @@ import (
 
 // routes are all routes of the API.
 func routes() []route {
-	return slices.Concat(about(), reads(), nodeReads(), orders(), stores())
+	return slices.Concat(about(), reads(), listRoutes(), nodeReads(), orders(), stores())
 }
 
 // Identity is what the daemon knows of who asks.
@@ -45,9 +45,10 @@ func whoAmI(c *call) (any, error) {
 	for _, name := range c.daemon.Sites() {
 		policy := c.policyNow(name)
 		for _, m := range access.Verbs {
-			if policy.MaySome(c.caller, m.Verb, name) {
-				is.Verbs[name] = append(is.Verbs[name], m.Verb)
+			if !policy.MaySome(c.caller, m.Verb, name) {
+				continue // nor on all of it
 			}
+			is.Verbs[name] = append(is.Verbs[name], m.Verb)
 			if policy.Allows(c.caller, m.Verb, access.Target{Site: name}) == nil {
 				is.Whole[name] = append(is.Whole[name], m.Verb)
 			}
@@ -106,11 +107,6 @@ func reads() []route {
 			gives: []site.Event{}, serve: eventsOf},
 		{method: http.MethodGet, path: "/sites/{site}/audit", verb: access.Audit, query: []parameter{afterSeq, limitSeq},
 			about: "Lists who tried to do what, with what came of it, oldest first.", gives: []site.AuditEntry{}, serve: auditOf},
-		{method: http.MethodGet, path: "/sites/{site}/nodes", verb: access.Read, scope: ofSome, gives: NodePage{}, serve: nodesOf,
-			query: []parameter{afterNode, {name: "limit", about: "how many at most, up to 1000; 100 without it", example: "100", number: true}, {name: "state", about: "a state: nodes in it only", example: "blocked"},
-				{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"},
-				{name: "q", about: "a text: only nodes with it in the name, role, rack, reason, serial number or UUID", example: "compute"}},
-			about: "Lists the nodes that the caller may read, by name, a page at a time."},
 	}
 }
 
@@ -214,45 +210,6 @@ func auditOf(c *call) (any, error) {
 	return append([]site.AuditEntry{}, all...), err
 }
 
-// NodePage is a part of the nodes of a site.
-type NodePage struct {
-	Nodes []site.NodeStatus `json:"nodes"`
-	// Next is what "after" has to be for the next page; empty on the last.
-	Next string `json:"next,omitempty"`
-	// Total is how many nodes there are on all pages together.
-	Total int `json:"total"`
-}
-
-func nodesOf(c *call) (any, error) {
-	limit, err := c.number("limit", 100, 1, mostEvents)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.report()
-	if err != nil {
-		return nil, err
-	}
-	q, shown := c.r.URL.Query(), c.shows()
-	state, role, rack, text, after := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("after")
-	page := NodePage{Nodes: []site.NodeStatus{}}
-	for i := range s.value.Status.Nodes {
-		n := &s.value.Status.Nodes[i]
-		switch {
-		case state != "" && state != string(n.State), role != "" && role != n.Role, rack != "" && rack != n.Rack, text != "" && !matches(n, text), !shown(n.Name):
-			continue
-		}
-		page.Total++
-		switch {
-		case n.Name <= after:
-		case uint64(len(page.Nodes)) < limit:
-			page.Nodes = append(page.Nodes, *n)
-		default:
-			page.Next = page.Nodes[len(page.Nodes)-1].Name
-		}
-	}
-	return page, nil
-}
-
 // NodeDetail is one node.
 type NodeDetail struct {
 	Status site.NodeStatus `json:"status"`
@@ -323,7 +280,7 @@ func nodeOf(c *call) (any, error) {
 func allowedOf(c *call) (any, error) {
 	all := []access.Verb{}
 	for _, m := range access.Verbs {
-		if c.may(m.Verb, c.node) == nil {
+		if c.policy.MaySome(c.caller, m.Verb, c.site) && c.may(m.Verb, c.node) == nil {
 			all = append(all, m.Verb)
 		}
 	}

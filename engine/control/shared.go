@@ -28,6 +28,7 @@ type queue[T any] struct {
 	running bool
 	next    *snapshot[T] // nil while nobody waits
 	last    *snapshot[T] // the one that is computed, then kept until the rest ends; nil at other times
+	began   time.Time    // when the computation of last began
 	resting bool         // last is served to all who ask
 }
 
@@ -53,13 +54,19 @@ func (s *snapshot[T]) whole() (prepared, error) { return s.part("", func(v T) an
 
 // get gives a value that was computed after it was called, or with a long rest the one being computed or the last one.
 func (s *shared[T]) get(ctx context.Context, key string, compute func() (T, error)) (*snapshot[T], error) {
-	return s.ask(ctx, key, false, compute)
+	return s.ask(ctx, key, func(time.Time) bool { return false }, compute)
 }
 
 // recent gives the value that is computed now, or was computed last and no longer ago than every, where there is one:
 // it does not wait for a rest. Otherwise it is get.
 func (s *shared[T]) recent(ctx context.Context, key string, compute func() (T, error)) (*snapshot[T], error) {
-	return s.ask(ctx, key, true, compute)
+	return s.ask(ctx, key, func(time.Time) bool { return true }, compute)
+}
+
+// since gives the value that is computed now, or was computed last, if its computation began no earlier than a time.
+// Otherwise it is get.
+func (s *shared[T]) since(ctx context.Context, key string, earliest time.Time, compute func() (T, error)) (*snapshot[T], error) {
+	return s.ask(ctx, key, func(began time.Time) bool { return !began.Before(earliest) }, compute)
 }
 
 // forget has whoever asks next wait for a value of its own: what was computed is known to be of the past.
@@ -71,8 +78,9 @@ func (s *shared[T]) forget(key string) {
 	}
 }
 
-func (s *shared[T]) ask(ctx context.Context, key string, recent bool, compute func() (T, error)) (*snapshot[T], error) {
-	snap, first := s.join(key, recent)
+// ask gives the value being computed or the last one, if it is new enough by when its computation began, or else the next.
+func (s *shared[T]) ask(ctx context.Context, key string, enough func(began time.Time) bool, compute func() (T, error)) (*snapshot[T], error) {
+	snap, first := s.join(key, enough)
 	if first {
 		go s.run(key, compute)
 	}
@@ -85,7 +93,7 @@ func (s *shared[T]) ask(ctx context.Context, key string, recent bool, compute fu
 }
 
 // join waits in line; the first in an idle line has it run.
-func (s *shared[T]) join(key string, recent bool) (snap *snapshot[T], first bool) {
+func (s *shared[T]) join(key string, enough func(began time.Time) bool) (snap *snapshot[T], first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys == nil {
@@ -96,7 +104,7 @@ func (s *shared[T]) join(key string, recent bool) (snap *snapshot[T], first bool
 		l = &queue[T]{}
 		s.keys[key] = l
 	}
-	if l.last != nil && (recent || l.resting) {
+	if l.last != nil && (l.resting || enough(l.began)) {
 		return l.last, false
 	}
 	if l.next == nil {
@@ -113,7 +121,7 @@ func (s *shared[T]) take(key string) *snapshot[T] {
 	defer s.mu.Unlock()
 	l := s.keys[key]
 	snap := l.next
-	l.next, l.last, l.resting = nil, snap, false
+	l.next, l.last, l.began, l.resting = nil, snap, time.Now(), false
 	l.running = snap != nil
 	return snap
 }

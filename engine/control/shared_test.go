@@ -130,6 +130,33 @@ func TestSharedRecent(t *testing.T) {
 	})
 }
 
+// All who were told of the same thing get one value, which is not older than what they were told.
+func TestSharedSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared[int]{every: 250 * time.Millisecond}
+		computed := 0
+		compute := func() (int, error) { time.Sleep(20 * time.Millisecond); computed++; return computed, nil }
+		told := time.Now()
+		ask := func(told time.Time, want int, takes time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if snap, err := s.since(t.Context(), "x", told, compute); err != nil || snap.value != want || time.Since(began) != takes {
+				t.Errorf("got %v, %v after %s, want %d after %s", snap, err, time.Since(began), want, takes)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+		go ask(told, 1, 20*time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
+		ask(told, 1, 15*time.Millisecond) // which is computed already
+		ask(told, 1, 0)
+		ask(told.Add(10*time.Millisecond), 1, 0)
+		ask(told.Add(11*time.Millisecond), 2, 250*time.Millisecond) // told after the computation began
+		s.forget("x")
+		ask(told, 3, 250*time.Millisecond)
+		time.Sleep(time.Minute)
+	})
+}
+
 // What is made of a value is made once for all who ask, and not before.
 func TestSharedParts(t *testing.T) {
 	var s shared[int]

@@ -38,13 +38,22 @@ type HostCertificates struct {
 	Node        string
 	Authorities []string
 	Serials     []uint64
-	// Valid gives the certificates that were signed for the host keys, "ssh-ed25519 AAAA…", and need
-	// not be replaced yet. Otherwise it says why new ones are to be signed, or by its error why there
-	// can be none. It signs nothing. Nil is for a daemon that signs none, for which Why is the reason.
-	Valid func(hostKeys []string) (certificates []string, why string, err error)
+	// Valid judges what was signed for the host keys, "ssh-ed25519 AAAA…". Its error says why there can be
+	// none. It signs nothing. Nil is for a daemon that signs none, for which Why is the reason.
+	Valid func(hostKeys []string) (SignedHostKeys, error)
 	// Sign gives certificates for the host keys, and records them before. The keys must be those
 	// that the system has proven to have on a connection on which it has proven itself. It signs
 	// again only what Valid does not have.
 	Sign func(ctx context.Context, hostKeys []string) (certificates []string, err error)
 	Why  string
+}
+
+// SignedHostKeys is what was signed for the host keys of a system.
+type SignedHostKeys struct {
+	// Certificates are those that need not be replaced yet. Why says why new ones are to be signed for other keys;
+	// empty if for none.
+	Certificates []string
+	Why          string
+	// Given are for each key the certificates that still count, oldest first: the system may show any of them.
+	Given [][]string
 }

@@ -34,8 +34,21 @@ func LoginID(site, node, account, who string) string {
 // HostID is the key ID of a certificate that the system of a node proves itself by.
 func HostID(site, node string) string { return fmt.Sprintf("slipway %s %s: host", site, node) }
 
-// PersonalLogin names a caller of `slipway ssh` in LoginID.
-func PersonalLogin(caller string) string { return caller + " by slipway ssh" }
+// PersonalLogin names a caller of `slipway ssh` in LoginID, in lower case: a list of revoked names has no patterns, and must
+// not miss a certificate because the name was written in another case. Issuers of OpenID Connect and authorities decide how
+// an e-mail address is written, and its domain has no case (RFC 5321, section 2.4).
+func PersonalLogin(caller string) string {
+	name, ofIssuer := strings.CutSuffix(caller, byIssuer)
+	if name = strings.ToLower(name); ofIssuer {
+		name += byIssuer
+	}
+	return name + bySSH
+}
+
+const (
+	byIssuer = " (OIDC)"
+	bySSH    = " by slipway ssh"
+)
 
 // callerForms are how PersonalLogin names callers, by how they have proven who they are, as access.Kind
 // has it. They have nothing but the name, so that a list of names revokes all certificates of a person:
@@ -43,7 +56,7 @@ func PersonalLogin(caller string) string { return caller + " by slipway ssh" }
 var callerForms = []struct{ kind, form string }{
 	{"user", "%s"},
 	{"person", "%s (certificate)"},
-	{"oidc", "%s (OIDC)"},
+	{"oidc", "%s" + byIssuer},
 	{"token", "token %s"},
 }
 
@@ -56,6 +69,12 @@ func CallerNamed(kind, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// StandsFor says whether a name in a list of revoked people is that of a caller, as CallerNamed names it. Upper and lower case
+// are the same here: who is granted something is compared exactly, so a revocation has to reach at least as far.
+func StandsFor(name, caller string) bool {
+	return slices.ContainsFunc(CallersNamed(name), func(one string) bool { return strings.EqualFold(one, caller) })
 }
 
 // CallersNamed are all callers that a name stands for, as CallerNamed names them.
@@ -90,6 +109,9 @@ func (s SSH) KRL() ([]byte, error) {
 		for _, account := range slices.Sorted(slices.Values(s.Accounts)) {
 			for _, caller := range CallersNamed(person) {
 				ids = krlString(ids, []byte(LoginID(s.Revoked.Site, s.Node, account, PersonalLogin(caller))))
+				if before := caller + bySSH; before != PersonalLogin(caller) { // in a certificate of a daemon of before
+					ids = krlString(ids, []byte(LoginID(s.Revoked.Site, s.Node, account, before)))
+				}
 			}
 		}
 	}

@@ -43,6 +43,9 @@ func TestRevokedByOpenSSH(t *testing.T) {
 	sign("good", "ana-ops", item.PersonalLogin("ana"), "ops")
 	sign("good", "ana-api", item.PersonalLogin("ana (certificate)"), "root")
 	sign("good", "ana-oidc", item.PersonalLogin("ana (OIDC)"), "root")
+	sign("good", "ana-upper", item.PersonalLogin("ANA (OIDC)"), "root")
+	sign("good", "eva", item.PersonalLogin("eva (certificate)"), "root")
+	sign("good", "eva-before", "Eva (OIDC) by slipway ssh", "root") // by a daemon that did not know of lower case
 	sign("good", "ana-token", item.PersonalLogin("token ana"), "root")
 	sign("good", "bob", item.PersonalLogin("bob"), "root")
 	sign("good", "daemon", "daemon", "root")
@@ -55,7 +58,7 @@ func TestRevokedByOpenSSH(t *testing.T) {
 		return strings.TrimSpace(string(text))
 	}
 	list, err := item.SSH{Authorities: []string{key("ca")}, Node: "n1", Accounts: []string{"root", "ops"},
-		Revoked: &item.Revoked{Site: "fra", People: []string{"ana", "daemon"}, Keys: []string{key("stolen"), key("ec")}}}.KRL()
+		Revoked: &item.Revoked{Site: "fra", People: []string{"ana", "daemon", "Eva"}, Keys: []string{key("stolen"), key("ec")}}}.KRL()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +66,7 @@ func TestRevokedByOpenSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, revoked := range map[string]bool{
-		"ana": true, "ana-ops": true, "ana-api": true, "ana-oidc": true, "ana-token": true, "bob": false, "daemon": false, "bob-stolen": true,
+		"ana": true, "ana-ops": true, "ana-api": true, "ana-oidc": true, "ana-upper": true, "eva": true, "eva-before": true, "ana-token": true, "bob": false, "daemon": false, "bob-stolen": true,
 		"stolen.pub": true, "ec.pub": true, "good.pub": false, "ca.pub": false,
 	} {
 		out, err := run("-Q", "-f", "krl", file)
@@ -77,7 +80,7 @@ func TestRevokedByOpenSSH(t *testing.T) {
 	for _, file := range []string{"ana", "stolen.pub"} {
 		must("-Q", "-f", "empty", file)
 	}
-	if got := item.RevokedBy(list); !strings.HasPrefix(got, "ana, daemon, SHA256:") {
+	if got := item.RevokedBy(list); !strings.HasPrefix(got, "Eva, ana, daemon, SHA256:") {
 		t.Errorf("it is told as %q", got)
 	}
 }

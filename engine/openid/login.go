@@ -104,6 +104,9 @@ func (l *Logins) Try(ctx context.Context) error {
 
 // OfToken is whose ID token it is: one that the issuer has made for `slipway login`.
 func (l *Logins) OfToken(ctx context.Context, text string) (access.Caller, error) {
+	if _, err := l.Access.Policy(); err != nil {
+		return access.Caller{}, ErrBroken
+	}
 	s := l.Settings()
 	if s == nil || s.Command == "" {
 		return access.Caller{}, fmt.Errorf("%w: nobody logs in to this daemon with one", ErrToken)

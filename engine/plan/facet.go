@@ -79,9 +79,13 @@ func (d difference) isSpent(n *site.Node, m site.Memory) bool {
 	return len(d.changes) > 0 && !d.reported(n) && !erased && isSpent(n, d.facet, m.Recorded)
 }
 
-// renews reports whether only the host certificates are to be replaced. They are over if that waits, so the drift
-// policy does not count.
-func (d difference) renews() bool { return d.drifted && site.OnlyHostCertificates(d.changes) }
+// renews reports whether the machine has what it was given, and only what Slipway signed is to be replaced. It would
+// be over if that waits, so the drift policy does not count.
+func (d difference) renews() bool {
+	return d.drifted && len(d.changes) > 0 && !slices.ContainsFunc(d.changes, func(c site.Change) bool {
+		return !slices.Contains(d.seen.Due, strings.TrimPrefix(c.Field, string(d.facet)+"."))
+	})
+}
 
 // reported reports whether the design asks to report the drift instead of correcting it.
 func (d difference) reported(n *site.Node) bool {
@@ -133,7 +137,7 @@ func (d difference) pending(n *site.Node) string {
 func (d difference) step(n *site.Node, m site.Memory, k site.Work) site.Step {
 	step := site.Step{
 		Node: n.Name, Machine: n.Machine(), Facet: d.facet, Action: k.Action, Changes: d.changes,
-		Impact: k.Impact, Reason: d.reason(), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: d.drifted,
+		Impact: k.Impact, Reason: d.reason(), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: d.drifted, Renewal: d.renews(),
 	}
 	if d.facet == site.FacetAccounts {
 		step.Rotates = site.Rotations(d.changes, n)

@@ -37,7 +37,7 @@ func TestHostCertificatesAreRenewedPastTheDriftPolicy(t *testing.T) {
 		have["hostname"], have[certificates] = c.hostname, due
 		m := site.Memory{
 			Observed: site.Observed{Identity: n.Identity, Marker: &site.Marker{Node: "n1"}, Facets: map[site.Facet]site.FacetState{
-				site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetBase: {Have: have, Seen: time.Unix(1, 0)},
+				site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetBase: {Have: have, Due: []string{certificates}, Seen: time.Unix(1, 0)},
 			}},
 			Recorded: site.Recorded{Reached: map[site.Facet]string{}},
 		}
@@ -58,6 +58,36 @@ func TestHostCertificatesAreRenewedPastTheDriftPolicy(t *testing.T) {
 		}
 		if is := strings.Join(got, "; "); len(got) != 1 || !strings.HasPrefix(is, c.want) {
 			t.Errorf("%s: %q, want %q", name, is, c.want)
+		}
+	}
+}
+
+// What a person changed is no renewal: the design says whether it is set back.
+func TestChangedHostCertificatesAreDrift(t *testing.T) {
+	const certificates = item.KindSSHHost + ".certificates"
+	for _, was := range []string{"changed by hand", "others than Slipway signed", "not in effect: sshd does not read /etc/ssh/sshd_config.d/61-slipway-host.conf", ""} {
+		for _, policy := range []string{"report", "propose"} {
+			n := &site.Node{Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Power: "on", Drift: map[site.Facet]string{site.FacetBase: policy}}
+			n.System.Hostname, n.System.SSH.Accounts = "n1", []string{"root"}
+			n.References.Authorities, n.References.HostNames = []string{"ssh-ed25519 AAAA"}, []string{"n1"}
+			have := site.Values{}
+			for field, v := range n.Want(site.FacetBase) {
+				have[field] = v
+			}
+			have[certificates] = was
+			if was == "" {
+				delete(have, certificates)
+			}
+			m := site.Memory{
+				Observed: site.Observed{Identity: n.Identity, Marker: &site.Marker{Node: "n1"}, Facets: map[site.Facet]site.FacetState{
+					site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetBase: {Have: have, Seen: time.Unix(1, 0)},
+				}},
+				Recorded: site.Recorded{Reached: map[site.Facet]string{site.FacetBase: n.Asked(site.FacetBase)}},
+			}
+			p := plan.Node(&site.Site{Nodes: map[string]*site.Node{"n1": n}}, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetBase: true}})
+			if len(p.Steps) > 0 || len(p.Reported) != 1 || !strings.Contains(p.Reported[0], was) {
+				t.Errorf("%s: %q: steps %+v, reported %q", policy, was, p.Steps, p.Reported)
+			}
 		}
 	}
 }

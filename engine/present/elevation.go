@@ -42,6 +42,8 @@ type Elevation struct {
 	Loose  []*site.NodeStatus
 	// Chosen is how many of the nodes the view chooses.
 	Chosen int
+	// More is how many nodes the rack has besides these.
+	More int
 
 	view ElevationView
 }
@@ -66,7 +68,7 @@ func Elevations(racks map[string]*site.Rack, nodes []site.NodeStatus, v Elevatio
 		}
 	}
 	var all []Elevation
-	for _, name := range slices.SortedFunc(maps.Keys(in), compareNumbered) {
+	for _, name := range slices.SortedFunc(maps.Keys(in), site.CompareNumbered) {
 		e := Elevation{Rack: name, view: v}
 		if r := racks[name]; r != nil {
 			e.Design = *r
@@ -89,7 +91,7 @@ func (v ElevationView) chooses(n *site.NodeStatus) bool { return v.Only == nil |
 // place sorts the nodes of a rack into those with a position and the others.
 func (e *Elevation) place(nodes []*site.NodeStatus) {
 	slices.SortFunc(nodes, func(a, b *site.NodeStatus) int {
-		return cmp.Or(cmp.Compare(a.Position.Unit, b.Position.Unit), compareNumbered(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Position.Unit, b.Position.Unit), site.CompareNumbered(a.Name, b.Name))
 	})
 	var group []Placed // nodes that share units, directly or by others
 	var tops []int     // the highest unit in use in each column of the group
@@ -125,7 +127,7 @@ func (e *Elevation) place(nodes []*site.NodeStatus) {
 	slices.SortStableFunc(e.Placed, func(a, b Placed) int {
 		return cmp.Or(cmp.Compare(b.Node.Position.Top(), a.Node.Position.Top()), cmp.Compare(a.Column, b.Column))
 	})
-	slices.SortFunc(e.Loose, func(a, b *site.NodeStatus) int { return compareNumbered(a.Name, b.Name) })
+	slices.SortFunc(e.Loose, func(a, b *site.NodeStatus) int { return site.CompareNumbered(a.Name, b.Name) })
 }
 
 // Units is how many units are drawn: those of the design, or up to the highest one with
@@ -148,7 +150,12 @@ func (e *Elevation) Summary() string {
 			unseen++
 		}
 	}
-	parts := []string{say.Count(len(e.Placed)+len(e.Loose), "node")}
+	return SummaryOf(len(e.Placed)+len(e.Loose), counts, unseen)
+}
+
+// SummaryOf says in one line how many nodes there are, how many in which state, and how many were never seen.
+func SummaryOf(all int, counts map[site.State]int, unseen int) string {
+	parts := []string{say.Count(all, "node")}
 	for _, s := range site.States {
 		if counts[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
@@ -228,31 +235,6 @@ func PositionWords(p site.Position) string {
 		text += " in " + p.Enclosure
 	}
 	return text
-}
-
-// compareNumbered orders names with the numbers in them by value: r2 before r10.
-func compareNumbered(a, b string) int {
-	x, y := a, b
-	for x != "" && y != "" {
-		m, n := leadingDigits(x), leadingDigits(y)
-		if m == 0 || n == 0 {
-			if x[0] != y[0] {
-				return cmp.Compare(x[0], y[0])
-			}
-			x, y = x[1:], y[1:]
-			continue
-		}
-		first, second := strings.TrimLeft(x[:m], "0"), strings.TrimLeft(y[:n], "0")
-		if c := cmp.Or(cmp.Compare(len(first), len(second)), cmp.Compare(first, second)); c != 0 {
-			return c
-		}
-		x, y = x[m:], y[n:]
-	}
-	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
-}
-
-func leadingDigits(s string) int {
-	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
 // WriteSVG draws the rack.

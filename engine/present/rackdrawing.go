@@ -109,7 +109,7 @@ func (d *rackDrawing) placed(p Placed) {
 // the picture ends.
 func (d *rackDrawing) loose(y int) int {
 	all := d.e.Loose
-	if len(all) == 0 {
+	if len(all)+d.e.More == 0 {
 		return y + 4
 	}
 	if len(d.e.Placed) > 0 || d.units > 0 {
@@ -122,7 +122,7 @@ func (d *rackDrawing) loose(y int) int {
 		d.machine(n, numbers+1+i%2*wide, y+i/2*unitHigh, wide, unitHigh)
 	}
 	y += (len(shown) + 1) / 2 * unitHigh
-	if more := len(all) - len(shown); more > 0 {
+	if more := len(all) - len(shown) + d.e.More; more > 0 {
 		y += 14
 		d.put(`<text class="dim" x="%d" y="%d">… %d more</text>`+"\n", numbers, y-2, more)
 	}

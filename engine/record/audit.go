@@ -106,7 +106,7 @@ func (s *Site) AddAudit(ctx context.Context, e site.AuditEntry) (site.AuditEntry
 	b := batch{site: s}
 	value, err := json.Marshal(e)
 	if err == nil {
-		err = b.add(auditKey(ring.below, e.Seq), value)
+		err = b.add(ctx, auditKey(ring.below, e.Seq), value)
 	}
 	left, gone := ring.with(a.rings[ring.below], kept{e.Seq, callerIn(&e)})
 	for _, seq := range gone {
@@ -184,7 +184,7 @@ func (s *Site) eachAudit(ctx context.Context, ring auditRing, take func(uint64, 
 		if err != nil {
 			return damaged(err)
 		}
-		e, err := s.auditEntry(value)
+		e, err := s.auditEntry(ctx, value)
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func (s *Site) readAudit(ctx context.Context, keys []string, all []site.AuditEnt
 			if err != nil {
 				return nil, err
 			}
-			e, err := s.auditEntry(value)
+			e, err := s.auditEntry(ctx, value)
 			if err != nil {
 				return nil, err
 			}
@@ -286,8 +286,8 @@ func (s *Site) readAudit(ctx context.Context, keys []string, all []site.AuditEnt
 }
 
 // auditEntry reads the value of an entry.
-func (s *Site) auditEntry(value []byte) (*site.AuditEntry, error) {
-	value, err := s.read(value)
+func (s *Site) auditEntry(ctx context.Context, value []byte) (*site.AuditEntry, error) {
+	value, err := s.read(ctx, value)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	x := exporter{store: s, out: out, summary: Summary{Version: Version}}
+	x := exporter{ctx: ctx, store: s, out: out, summary: Summary{Version: Version}}
 	if err := s.everything(ctx, func(kv keyValue) error { return x.record(kv) }); err != nil {
 		return Summary{}, fmt.Errorf("export: %w", err)
 	}
@@ -93,7 +93,7 @@ func (s *Store) everything(ctx context.Context, f func(keyValue) error) error {
 
 // stored calls f for each key in a range, in order, with its stored value,
 // whatever its version. With atOnce the values are as of one moment, otherwise as
-// of each page's reading. The range from "\x00" to "\x00" contains all keys.
+// of each page's reading.
 func (s *Store) stored(ctx context.Context, from, to string, atOnce bool, f func(keyValue) error) error {
 	const page = 256
 	revision := int64(0)
@@ -121,6 +121,7 @@ func (s *Store) stored(ctx context.Context, from, to string, atOnce bool, f func
 }
 
 type exporter struct {
+	ctx     context.Context
 	store   *Store
 	out     *streamWriter
 	summary Summary
@@ -134,7 +135,7 @@ func (x *exporter) record(kv keyValue) error {
 		return err
 	}
 	x.summary.count(b)
-	value, err := b.read(kv.value)
+	value, err := b.read(x.ctx, kv.value)
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (x *exporter) design(b *Site, value []byte) error {
 	if err := json.Unmarshal(value, &a); err != nil {
 		return damaged(err)
 	}
-	r, err := b.openFile(a.Design)
+	r, err := b.openFile(x.ctx, a.Design)
 	if err != nil {
 		return err
 	}
@@ -409,7 +410,7 @@ func (in *importer) accepted(b *Site, value []byte) ([]byte, error) {
 	if len(in.design) == 0 || in.of != b.name {
 		return nil, spoilt("the design of %s is missing", b.name)
 	}
-	digest, err := b.saveFile(func(w io.Writer) error {
+	digest, err := b.saveFile(in.ctx, func(w io.Writer) error {
 		for _, part := range in.design {
 			if _, err := io.WriteString(w, part+"\n"); err != nil {
 				return err

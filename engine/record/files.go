@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 
 // Files hold values that are too large for etcd, compressed. Each is named by its
 // site and the SHA-256 of its content: SITE.DIGEST.json.gz. A file is never changed.
+// With records in a shared etcd they are there too (chunks.go), and not on disk.
 
 const fileSuffix = ".json.gz"
 
@@ -34,16 +36,30 @@ func (s *Site) filePath(digest string) string {
 }
 
 // writeFile stores a value and returns its digest.
-func (s *Site) writeFile(value []byte) (digest string, err error) {
-	return s.saveFile(func(w io.Writer) error {
+func (s *Site) writeFile(ctx context.Context, value []byte) (digest string, err error) {
+	return s.saveFile(ctx, func(w io.Writer) error {
 		_, err := w.Write(value)
 		return err
 	})
 }
 
-// saveFile stores what fill writes. The file gets its name only after it is
-// complete and on disk.
-func (s *Site) saveFile(fill func(io.Writer) error) (digest string, err error) {
+// saveFile stores what fill writes, and returns once it is durable.
+func (s *Site) saveFile(ctx context.Context, fill func(io.Writer) error) (digest string, err error) {
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	packed := func(w io.Writer) error {
+		z.Reset(w)
+		return errors.Join(fill(z), z.Close())
+	}
+	if s.store.shared != nil {
+		return s.saveChunks(ctx, packed)
+	}
+	return s.saveOnDisk(packed)
+}
+
+// saveOnDisk stores what fill writes in a file of the state directory. The file gets its name only
+// after it is complete and on disk.
+func (s *Site) saveOnDisk(fill func(io.Writer) error) (digest string, err error) {
 	f, err := os.CreateTemp(s.store.files(), s.name+".tmp*")
 	if err != nil {
 		return "", err
@@ -51,10 +67,7 @@ func (s *Site) saveFile(fill func(io.Writer) error) (digest string, err error) {
 	defer os.Remove(f.Name())
 	defer f.Close()
 	h := sha256.New()
-	z := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(z)
-	z.Reset(io.MultiWriter(f, h))
-	if err := errors.Join(fill(z), z.Close()); err != nil {
+	if err := fill(io.MultiWriter(f, h)); err != nil {
 		return "", err
 	}
 	digest = hex.EncodeToString(h.Sum(nil))
@@ -84,7 +97,19 @@ func (s *Site) syncDir() error {
 }
 
 // openFile returns the content of a file after checking its digest.
-func (s *Site) openFile(digest string) (io.Reader, error) {
+func (s *Site) openFile(ctx context.Context, digest string) (io.Reader, error) {
+	read := s.readFromDisk
+	if s.store.shared != nil {
+		read = func(digest string) ([]byte, error) { return s.readChunks(ctx, digest) }
+	}
+	b, err := read(digest)
+	if err != nil {
+		return nil, err
+	}
+	return gzip.NewReader(bytes.NewReader(b))
+}
+
+func (s *Site) readFromDisk(digest string) ([]byte, error) {
 	path := s.filePath(digest)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -93,12 +118,12 @@ func (s *Site) openFile(digest string) (io.Reader, error) {
 	if is := sha256.Sum256(b); hex.EncodeToString(is[:]) != digest {
 		return nil, damaged(fmt.Errorf("%s does not have the content that its name says", path))
 	}
-	return gzip.NewReader(bytes.NewReader(b))
+	return b, nil
 }
 
 // readFile returns the value that writeFile stored.
-func (s *Site) readFile(digest string) ([]byte, error) {
-	r, err := s.openFile(digest)
+func (s *Site) readFile(ctx context.Context, digest string) ([]byte, error) {
+	r, err := s.openFile(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +132,12 @@ func (s *Site) readFile(digest string) ([]byte, error) {
 
 // dropFile removes a file that no record names any more. If an export may be
 // reading it, the next start sweeps it instead.
-func (s *Site) dropFile(digest string) error {
-	if s.store.exporting.Load() > 0 {
+func (s *Site) dropFile(ctx context.Context, digest string) error {
+	switch {
+	case s.store.exporting.Load() > 0:
 		return nil
+	case s.store.shared != nil:
+		return s.dropChunks(ctx, digest)
 	}
 	if err := os.Remove(s.filePath(digest)); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -118,7 +146,10 @@ func (s *Site) dropFile(digest string) error {
 }
 
 // sweepFiles removes the site's files that are not in use.
-func (s *Site) sweepFiles(used map[string]bool) error {
+func (s *Site) sweepFiles(ctx context.Context, used map[string]bool) error {
+	if s.store.shared != nil {
+		return s.sweepChunks(ctx, used)
+	}
 	all, err := os.ReadDir(s.store.files())
 	if err != nil {
 		return err
@@ -138,8 +169,8 @@ func (s *Site) sweepFiles(used map[string]bool) error {
 // writeDesign stores a design as a sequence of JSON values: the site without
 // its nodes, then one node after the other. So reading needs memory for the
 // text of one node at a time.
-func (s *Site) writeDesign(design *site.Site) (digest string, err error) {
-	return s.saveFile(func(w io.Writer) error {
+func (s *Site) writeDesign(ctx context.Context, design *site.Site) (digest string, err error) {
+	return s.saveFile(ctx, func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 64<<10)
 		enc := json.NewEncoder(buf)
 		head := *design
@@ -157,8 +188,8 @@ func (s *Site) writeDesign(design *site.Site) (digest string, err error) {
 }
 
 // readDesign reads what writeDesign stored.
-func (s *Site) readDesign(digest string) (*site.Site, error) {
-	r, err := s.openFile(digest)
+func (s *Site) readDesign(ctx context.Context, digest string) (*site.Site, error) {
+	r, err := s.openFile(ctx, digest)
 	if err != nil {
 		return nil, err
 	}

@@ -44,11 +44,11 @@ func (s *Site) PutRollout(ctx context.Context, r *site.RolloutStatus) error {
 	b := batch{site: s}
 	is := sum(sha256.Sum256(nodes))
 	if is != s.nodesOfRollout {
-		if err := b.add("rollout/nodes", compress(nodes)); err != nil {
+		if err := b.add(ctx, "rollout/nodes", compress(nodes)); err != nil {
 			return err
 		}
 	}
-	if err := b.add("rollout", value); err != nil {
+	if err := b.add(ctx, "rollout", value); err != nil {
 		return err
 	}
 	s.nodesOfRollout = sum{} // unknown until written
@@ -80,7 +80,7 @@ func (s *Site) PutForecast(ctx context.Context, f *site.ForecastAtStart) error {
 	if err != nil {
 		return err
 	}
-	return s.dropValue(was, strings.TrimPrefix(string(now), "@"))
+	return s.dropValue(ctx, was, strings.TrimPrefix(string(now), "@"))
 }
 
 // PutTook records how long steps of one kind took, latest last, see site.Like.
@@ -185,7 +185,7 @@ func readEvents[Event any](ctx context.Context, s *Site, nodes []string) ([][]Ev
 			if err != nil {
 				return nil, err
 			}
-			if value, err = s.read(value); err != nil {
+			if value, err = s.read(ctx, value); err != nil {
 				return nil, err
 			}
 			if err := decodeCompressed(value, &all[i]); err != nil {

@@ -33,17 +33,17 @@ func (s *Site) PutInventory(ctx context.Context, node string, inv *site.Inventor
 	if err != nil {
 		return err
 	}
-	if old, err := s.read(was); err == nil && bytes.Equal(old, value) {
+	if old, err := s.read(ctx, was); err == nil && bytes.Equal(old, value) {
 		return nil
 	}
-	digest, err := s.writeFile(value)
+	digest, err := s.writeFile(ctx, value)
 	if err != nil {
 		return err
 	}
 	if err := s.putBytes(ctx, inventoryKey(node), []byte("@"+digest)); err != nil {
 		return err
 	}
-	return s.dropValue(was, digest)
+	return s.dropValue(ctx, was, digest)
 }
 
 // Inventory returns what a node's machine was last seen to be made of, nil if
@@ -53,7 +53,7 @@ func (s *Site) Inventory(ctx context.Context, node string) (*site.Inventory, err
 	if err != nil || value == nil {
 		return nil, err
 	}
-	if value, err = s.read(value); err != nil {
+	if value, err = s.read(ctx, value); err != nil {
 		return nil, err
 	}
 	var i inventory
@@ -72,7 +72,7 @@ func (s *Site) deleteInventory(ctx context.Context, node string) error {
 	if err := s.commit(ctx, clientv3.OpDelete(s.prefix+inventoryKey(node))); err != nil {
 		return err
 	}
-	return s.dropValue(was, "")
+	return s.dropValue(ctx, was, "")
 }
 
 // valueOf returns the value stored under a key, nil for none.
@@ -89,10 +89,10 @@ func (s *Site) valueOf(ctx context.Context, key string) ([]byte, error) {
 }
 
 // dropValue removes the file of a replaced value, unless it is the file in use.
-func (s *Site) dropValue(value []byte, used string) error {
+func (s *Site) dropValue(ctx context.Context, value []byte, used string) error {
 	digest, large := strings.CutPrefix(string(value), "@")
 	if !large || digest == used {
 		return nil
 	}
-	return s.dropFile(digest)
+	return s.dropFile(ctx, digest)
 }

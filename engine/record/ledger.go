@@ -69,7 +69,7 @@ func (s *Site) PutBook(ctx context.Context, b Book) error { return s.put(ctx, bo
 func (s *Site) PutAccounts(ctx context.Context, accounts map[string]site.Account) error {
 	var ops []clientv3.Op
 	for i, node := range slices.Sorted(maps.Keys(accounts)) {
-		op, err := s.opAccount(node, accounts[node])
+		op, err := s.opAccount(ctx, node, accounts[node])
 		if err != nil {
 			return err
 		}
@@ -83,19 +83,19 @@ func (s *Site) PutAccounts(ctx context.Context, accounts map[string]site.Account
 	return nil
 }
 
-func (s *Site) opAccount(node string, a site.Account) (clientv3.Op, error) {
+func (s *Site) opAccount(ctx context.Context, node string, a site.Account) (clientv3.Op, error) {
 	a.Records = "" // the book has it
 	value, err := json.Marshal(a)
 	if err != nil {
 		return clientv3.Op{}, err
 	}
-	return s.opPut(accountKey(node), value)
+	return s.opPut(ctx, accountKey(node), value)
 }
 
 // Consume records in one transaction that an approval is used, and the step
 // that uses it. After a crash the records have both or neither.
 func (s *Site) Consume(ctx context.Context, node string, a site.Account, r site.Recorded) error {
-	account, err := s.opAccount(node, a)
+	account, err := s.opAccount(ctx, node, a)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *Site) Consume(ctx context.Context, node string, a site.Account, r site.
 	if err != nil {
 		return err
 	}
-	recorded, err := s.opPut(nodeKey(node), value)
+	recorded, err := s.opPut(ctx, nodeKey(node), value)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // uses. The maps of observations are shared with the records and must not be
 // changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}},
+	l := loader{ctx: ctx, Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}},
 		library: bios.Library{Terms: map[string]bios.Entry{}, Registries: map[string]bios.Registry{}}}
 	for _, part := range []struct {
 		below string
@@ -56,7 +56,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 			return Snapshot{}, fmt.Errorf("forget what is stale: %w", err)
 		}
 	}
-	if err := s.sweepFiles(l.files); err != nil {
+	if err := s.sweepFiles(ctx, l.files); err != nil {
 		return Snapshot{}, fmt.Errorf("remove unused files: %w", err)
 	}
 	return l.snap, nil
@@ -64,6 +64,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 
 // loader collects a snapshot.
 type loader struct {
+	ctx context.Context
 	*Site
 	snap    Snapshot
 	files   map[string]bool // digests of files in use
@@ -74,7 +75,7 @@ type loader struct {
 // read returns the value itself and notes its file if it has one.
 func (l *loader) read(value []byte) ([]byte, error) {
 	l.use(value)
-	return l.Site.read(value)
+	return l.Site.read(l.ctx, value)
 }
 
 // use notes the file of a value, if it has one.
@@ -101,7 +102,7 @@ func (l *loader) accepted(_ string, value []byte) error {
 	if err := l.decode(value, &a); err != nil {
 		return err
 	}
-	design, err := l.readDesign(a.Design)
+	design, err := l.readDesign(l.ctx, a.Design)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (s *Site) Messages(ctx context.Context) (map[string][]byte, error) {
 		if err != nil {
 			return err
 		}
-		all[key], err = s.read(value)
+		all[key], err = s.read(ctx, value)
 		return err
 	})
 	if err != nil {

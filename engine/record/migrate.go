@@ -18,7 +18,7 @@ type migration struct {
 	what string // for people, as in "events have a key per node"
 	// change returns the operations for one record, nil to keep it. After an
 	// interruption it may get a record that it has rewritten before.
-	change func(s *Store, key string, value []byte) ([]clientv3.Op, error)
+	change func(ctx context.Context, s *Store, key string, value []byte) ([]clientv3.Op, error)
 }
 
 // migrations lead from version 1 to 2, from 2 to 3 and so on.
@@ -27,7 +27,7 @@ var migrations = []migration{sealValues, beginLedger, withoutWish, nameManager}
 // beginLedger is the migration to a ledger. Earlier approvals name neither disks
 // nor attempts, so they no longer approve anything, and neither do earlier
 // comments on proposals. A destructive step in flight counts as approved.
-var beginLedger = migration{"approvals are entries of a ledger", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var beginLedger = migration{"approvals are entries of a ledger", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
 	kind, _, _ := strings.Cut(rest, "/")
 	switch kind {
@@ -85,7 +85,7 @@ func consumed(value []byte) ([]byte, error) {
 
 // nameManager is the migration to the present name of the endpoint that was called bmc.
 // Files stay unchanged, because both names are read.
-var nameManager = migration{"the endpoint bmc is called manager", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var nameManager = migration{"the endpoint bmc is called manager", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	var was any
 	_, rest, _ := strings.Cut(strings.TrimPrefix(key, keysBelow), "/")
 	switch kind, _, _ := strings.Cut(rest, "/"); kind {
@@ -139,25 +139,41 @@ func (s *Store) settleVersion(ctx context.Context, steps []migration) error {
 
 // version reads the records' version; new records get the newest.
 func (s *Store) version(ctx context.Context, newest int) (int, error) {
-	got, err := s.kv.Get(ctx, versionKey)
-	if err != nil {
-		return 0, fmt.Errorf("read the records' version: %w", err)
+	text, fresh, err := s.readVersion(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case fresh:
+		return newest, s.txn(ctx, []clientv3.Op{clientv3.OpPut(versionKey, strconv.Itoa(newest))})
 	}
-	if len(got.Kvs) == 0 {
-		if any, err := s.kv.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithLimit(1), clientv3.WithKeysOnly()); err != nil {
-			return 0, fmt.Errorf("read the records' version: %w", err)
-		} else if len(any.Kvs) > 0 {
-			return 0, damaged(errors.New("the records' version is missing"))
-		}
-		_, err := s.kv.Put(ctx, versionKey, strconv.Itoa(newest))
-		return newest, err
-	}
-	text := string(got.Kvs[0].Value)
 	version, err := strconv.Atoi(text)
 	if err != nil || version < 1 {
 		return 0, damaged(fmt.Errorf("the records' version reads %q", text))
 	}
 	return version, nil
+}
+
+// readVersion reads the records' version as it is written, and whether there are no records at all,
+// as of one moment: another controller may write the first ones now.
+func (s *Store) readVersion(ctx context.Context) (text string, fresh bool, err error) {
+	from, to := s.all()
+	var got *clientv3.TxnResponse
+	err = s.do(ctx, func(ctx context.Context) (err error) {
+		got, err = s.kv.Txn(ctx).Then(clientv3.OpGet(versionKey),
+			clientv3.OpGet(from, clientv3.WithRange(to), clientv3.WithLimit(1), clientv3.WithKeysOnly())).Commit()
+		return err
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("read the records' version: %w", err)
+	}
+	version, some := got.Responses[0].GetResponseRange().Kvs, got.Responses[1].GetResponseRange().Kvs
+	switch {
+	case len(some) == 0:
+		return "", true, nil
+	case len(version) == 0:
+		return "", false, damaged(errors.New("the records' version is missing"))
+	}
+	return string(version[0].Value), false, nil
 }
 
 // migrate runs one migration. It writes the version last, together with the
@@ -167,7 +183,7 @@ func (s *Store) migrate(ctx context.Context, m migration, to int) error {
 	size := 0
 	// Nobody else writes meanwhile, and making room deletes earlier revisions.
 	err := s.stored(ctx, keysBelow, clientv3.GetPrefixRangeEnd(keysBelow), false, func(kv keyValue) error {
-		more, err := m.change(s, kv.key, kv.value)
+		more, err := m.change(ctx, s, kv.key, kv.value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kv.key, err)
 		}

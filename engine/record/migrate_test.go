@@ -15,7 +15,7 @@ import (
 )
 
 // shout rewrites every node's record, so that it can be seen how often.
-var shout = migration{"nodes are shouted", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var shout = migration{"nodes are shouted", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	if !strings.Contains(key, "/nodes/") {
 		return nil, nil
 	}
@@ -24,7 +24,7 @@ var shout = migration{"nodes are shouted", func(_ *Store, key string, value []by
 	return []clientv3.Op{opSealed(loud, bytes.ToUpper(value)), clientv3.OpDelete(key)}, err
 }}
 
-var whisper = migration{"nodes are whispered", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var whisper = migration{"nodes are whispered", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	if !strings.Contains(key, "/loud/") {
 		return nil, nil
 	}
@@ -88,11 +88,11 @@ func TestInterruptedMigration(t *testing.T) {
 	fill(t, s.Site("berlin"), 300)
 	must(t, s.Close())
 	power, left := errors.New("power cut"), 200
-	interrupted := migration{"interrupted", func(s *Store, key string, value []byte) ([]clientv3.Op, error) {
+	interrupted := migration{"interrupted", func(_ context.Context, s *Store, key string, value []byte) ([]clientv3.Op, error) {
 		if left--; left < 0 {
 			return nil, power
 		}
-		return shout.change(s, key, value)
+		return shout.change(t.Context(), s, key, value)
 	}}
 	for left = range 3 {
 		left = 150 + 100*left
@@ -198,9 +198,9 @@ func writeBefore(t *testing.T, b *Site) {
 		return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(`"manager":`), []byte(`"bmc":`)), []byte("endpoints.manager"), []byte("endpoints.bmc"))
 	}
 	file := func(digest string) string {
-		text, err := b.readFile(digest)
+		text, err := b.readFile(t.Context(), digest)
 		must(t, err)
-		if digest, err = b.writeFile(before(text)); bytes.Equal(text, before(text)) {
+		if digest, err = b.writeFile(t.Context(), before(text)); bytes.Equal(text, before(text)) {
 			err = errors.New("a file without a manager")
 		}
 		must(t, err)
@@ -225,7 +225,7 @@ func writeBefore(t *testing.T, b *Site) {
 
 // A migration writes everything once more, for which there may be no room.
 func TestMigrationMakesRoom(t *testing.T) {
-	again := migration{"nodes are written again", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+	again := migration{"nodes are written again", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 		if !strings.Contains(key, "/nodes/") {
 			return nil, nil
 		}

@@ -133,7 +133,7 @@ type batch struct {
 
 // put adds a write, and sends the batch if it is large enough.
 func (b *batch) put(ctx context.Context, key string, value []byte) error {
-	if err := b.add(key, value); err != nil {
+	if err := b.add(ctx, key, value); err != nil {
 		return err
 	}
 	if len(b.ops) < batchOps && b.size < maxBatch {
@@ -142,8 +142,8 @@ func (b *batch) put(ctx context.Context, key string, value []byte) error {
 	return b.send(ctx)
 }
 
-func (b *batch) add(key string, value []byte) error {
-	op, err := b.site.opPut(key, value)
+func (b *batch) add(ctx context.Context, key string, value []byte) error {
+	op, err := b.site.opPut(ctx, key, value)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-gitops/slipway/engine/record/recordtest"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -205,6 +206,7 @@ func TestStoreFails(t *testing.T) {
 
 // TestMain lets the test binary be the daemon that is killed.
 func TestMain(m *testing.M) {
+	recordtest.RunMember()
 	if dirs := os.Getenv("RECORD_TEST_EXAMINE"); dirs != "" {
 		examineAll(strings.Split(dirs, "\n"))
 		os.Exit(0)

@@ -34,7 +34,7 @@ func (s *Site) Said(ctx context.Context, node string) (lines []site.Said, err er
 	if err != nil || value == nil {
 		return nil, err
 	}
-	if value, err = s.read(value); err == nil {
+	if value, err = s.read(ctx, value); err == nil {
 		err = decodeCompressed(value, &lines)
 	}
 	if err != nil {

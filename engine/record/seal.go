@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -38,7 +39,7 @@ func unseal(key string, sealed []byte) ([]byte, error) {
 }
 
 // sealValues is the migration that gives each value a checksum.
-var sealValues = migration{"records have checksums", func(_ *Store, key string, value []byte) ([]clientv3.Op, error) {
+var sealValues = migration{"records have checksums", func(_ context.Context, _ *Store, key string, value []byte) ([]clientv3.Op, error) {
 	if _, err := unseal(key, value); err == nil {
 		return nil, nil // sealed before an interruption
 	}

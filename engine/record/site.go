@@ -113,7 +113,7 @@ type acceptance struct {
 // Accept records the last good design. The design is a file that is complete
 // before the record points to it. The previous file is removed.
 func (s *Site) Accept(ctx context.Context, rev site.Revision, design *site.Site) error {
-	digest, err := s.writeDesign(design)
+	digest, err := s.writeDesign(ctx, design)
 	if err != nil {
 		return fmt.Errorf("write design: %w", err)
 	}
@@ -126,7 +126,7 @@ func (s *Site) Accept(ctx context.Context, rev site.Revision, design *site.Site)
 	s.used = digest
 	s.mu.Unlock()
 	if old != "" && old != digest {
-		return s.dropFile(old)
+		return s.dropFile(ctx, old)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *Site) put(ctx context.Context, key string, v any) error {
 }
 
 func (s *Site) putBytes(ctx context.Context, key string, value []byte) error {
-	op, err := s.opPut(key, value)
+	op, err := s.opPut(ctx, key, value)
 	if err != nil {
 		return err
 	}
@@ -246,11 +246,11 @@ func (s *Site) putBytes(ctx context.Context, key string, value []byte) error {
 }
 
 // opPut returns the operation that writes a value; a large value goes into a file.
-func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
+func (s *Site) opPut(ctx context.Context, key string, value []byte) (clientv3.Op, error) {
 	if len(value) <= maxValue {
 		return opSealed(s.prefix+key, value), nil
 	}
-	digest, err := s.writeFile(value)
+	digest, err := s.writeFile(ctx, value)
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("write %s: %w", key, err)
 	}
@@ -258,12 +258,12 @@ func (s *Site) opPut(key string, value []byte) (clientv3.Op, error) {
 }
 
 // read returns the value itself, from its file if it has one.
-func (s *Site) read(value []byte) ([]byte, error) {
+func (s *Site) read(ctx context.Context, value []byte) ([]byte, error) {
 	digest, large := strings.CutPrefix(string(value), "@")
 	if !large {
 		return value, nil
 	}
-	return s.readFile(digest)
+	return s.readFile(ctx, digest)
 }
 
 // commit runs operations in one transaction, if the state directory is still ours.
@@ -286,7 +286,7 @@ func (s *Store) txn(ctx context.Context, ops []clientv3.Op) error {
 // and tries once more.
 func (s *Store) write(ctx context.Context, request func(context.Context) error) error {
 	err := s.do(ctx, request)
-	if !errors.Is(err, rpctypes.ErrNoSpace) {
+	if !errors.Is(err, rpctypes.ErrNoSpace) || s.shared != nil { // history in a shared etcd is others' too
 		return err
 	}
 	if err := s.makeRoom(ctx); err != nil {
@@ -305,6 +305,9 @@ func (s *Store) do(ctx context.Context, request func(context.Context) error) err
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.etcd.ctx, func() { cancel(context.Cause(s.etcd.ctx)) })()
+	if s.shared != nil {
+		return s.ask(ctx, request)
+	}
 	err := request(ctx)
 	if err == nil {
 		return nil

@@ -30,10 +30,14 @@
 //	/slipway/v1/SITE/said/NODE           the last 200 lines that a node's agent has said
 //	/slipway/v1/SITE/audit/RING/SEQ      site.AuditEntry: who tried to do what, see auditRings
 //	/slipway/v1/SITE/term                who acts for the site, see Term
+//	/slipway/v1/SITE/fence               written when a controller begins to lead, see fenced
 //	/slipway/v1/SITE/sessions/NODE       Sessions
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
 //	/slipway/v1/SITE/deliveries/GUID     when a webhook delivery was taken
 //	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest opened value was changed
+//
+// With --etcd the same keys are below the site's prefix in an etcd that several controllers share,
+// see Cluster.
 //
 // Values are JSON; repetitive ones are compressed with gzip. A value of more
 // than 64 KiB is a file in the state directory, and the key holds "@" and the
@@ -77,6 +81,9 @@ type Options struct {
 	// directory.
 	KV  clientv3.KV
 	Log *slog.Logger
+	// Cluster is the etcd that has the records; nil for one of the daemon's own in the state
+	// directory. Call Lead before anything is read or written.
+	Cluster *Cluster
 
 	migrations []migration // tests have their own
 	quota      int64       // likewise
@@ -90,6 +97,9 @@ type Store struct {
 	lock *os.File
 	etcd *member
 	kv   clientv3.KV
+
+	shared *shared     // nil for records of the daemon's own
+	steps  []migration // of a shared etcd, for Lead
 
 	limit     int64        // maximum bytes of etcd's database
 	exporting atomic.Int32 // exports under way
@@ -125,6 +135,12 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 	if err := s.hold(); err != nil {
 		return err
 	}
+	if opts.Cluster != nil {
+		return s.openShared(opts)
+	}
+	if err := s.checkDirectory(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.files(), 0o700); err != nil {
 		return explain(err)
 	}
@@ -142,9 +158,14 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 // checkRecords checks the checksums of all records, including those that no site
 // will ask for: a key changed by the disk is a lost record.
 func (s *Store) checkRecords(ctx context.Context) error {
-	return s.stored(ctx, "\x00", "\x00", false, func(kv keyValue) error {
+	from, to := s.all()
+	return s.stored(ctx, from, to, false, func(kv keyValue) error {
 		if kv.key == versionKey {
 			return nil
+		}
+		if s.shared != nil && strings.HasPrefix(kv.key, filesBelow) {
+			_, err := unseal(kv.key, kv.value)
+			return err
 		}
 		if _, _, err := s.siteOf(kv.key); err != nil {
 			return damaged(err)
@@ -203,9 +224,18 @@ func damaged(err error) error {
 	if remedy(err) != "" {
 		return explain(err)
 	}
-	return fmt.Errorf("the state directory's content is damaged: %w: restore it from a backup; or move it away and start again, "+
-		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", err)
+	return &damage{err}
 }
+
+// damage is an error about the content of the records.
+type damage struct{ err error }
+
+func (d *damage) Error() string {
+	return fmt.Sprintf("the state directory's content is damaged: %v: restore it from a backup; or move it away and start again, "+
+		"which adopts every machine as it is, asks for approvals again and installs nothing that a machine's own marker shows as installed", d.err)
+}
+
+func (d *damage) Unwrap() error { return d.err }
 
 func remedy(err error) string {
 	switch {
@@ -230,6 +260,9 @@ func (s *Store) release() {
 	s.closing.Do(func() {
 		if s.etcd != nil {
 			s.etcd.stop()
+		}
+		if s.shared != nil {
+			s.shared.client.Close()
 		}
 		if s.lock != nil {
 			s.lock.Close()

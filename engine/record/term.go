@@ -29,6 +29,33 @@ const (
 	leaseMargin = 3 * time.Second
 )
 
+// LeaseTimes are the times of a lease.
+type LeaseTimes struct {
+	// Length is how long a lease lasts from its last renewal. RenewEvery is how often the holder
+	// renews it, and RetryEvery how soon it tries again after an error.
+	Length, RenewEvery, RetryEvery time.Duration
+	// Margin is how long before the end of a lease the holder stops sending.
+	Margin time.Duration
+}
+
+// Records of the daemon's own have no other candidate: the lease is long, so that a slow disk ends
+// no step. Controllers that share an etcd wait for the end of a lease before they act.
+var (
+	ownTimes    = LeaseTimes{Lease, RenewEvery, RenewEvery, leaseMargin}
+	sharedTimes = LeaseTimes{Length: 9 * time.Second, RenewEvery: 3 * time.Second, RetryEvery: 500 * time.Millisecond, Margin: 2 * time.Second}
+)
+
+// LeaseTimes returns the times of the leases of these records.
+func (s *Store) LeaseTimes() LeaseTimes {
+	if s.shared != nil {
+		return sharedTimes
+	}
+	return ownTimes
+}
+
+// IsShared reports whether other controllers may lead the site with the same records.
+func (s *Store) IsShared() bool { return s.shared != nil }
+
 // ErrLost is wrapped by the renewal of a term that another holder has ended.
 var ErrLost = errors.New("the term is lost")
 
@@ -63,6 +90,7 @@ type Term struct {
 
 	mu       sync.Mutex
 	deadline time.Time
+	boot     time.Duration   // the deadline by the host's time since its start, in shared records
 	lapse    context.Context // ends when the deadline has passed
 	lapsed   context.CancelFunc
 	timer    *time.Timer
@@ -75,21 +103,28 @@ type Term struct {
 // still be under way, see Clean. A holder that still runs finds its term lost.
 // The new number is higher than above, and than the last number; pass 0 if only
 // the last number matters.
+//
+// In shared records, other processes hold the store too. There Acquire returns the term that Lead
+// began, or one with a higher number that continues it, and takes no term from another controller.
 func (s *Site) Acquire(ctx context.Context, holder string, above uint64) (*Term, error) {
+	if s.store.shared != nil {
+		return s.continued(ctx, above)
+	}
 	for {
 		before, revision, err := s.tenure(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read the term: %w", err)
 		}
+		began := s.store.now()
 		t := &Term{
-			Number: max(before.Term, above) + 1, Holder: holder, Began: time.Now(),
+			Number: max(before.Term, above) + 1, Holder: holder, Began: began.clock,
 			Clean:  before.Released || before.Term == 0,
 			Latest: before.Time,
 			site:   s, revision: revision, lost: make(chan struct{}),
 		}
 		switch err := t.write(ctx, tenure{Term: t.Number, Holder: holder}); {
 		case err == nil:
-			t.extend(t.Began)
+			t.extend(began)
 			return t, nil
 		case !errors.Is(err, ErrLost): // otherwise somebody else was faster
 			return nil, fmt.Errorf("begin a term: %w", err)
@@ -159,12 +194,12 @@ func (t *Term) Renew(ctx context.Context) error {
 	if t.isOver() {
 		return t.why(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, Lease)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.site.store.renewLimit(), errSlow)
 	defer cancel()
 	if err := t.site.store.own(); err != nil {
 		return err
 	}
-	began := time.Now()
+	began := t.site.store.now()
 	switch err := t.write(ctx, tenure{Term: t.Number, Holder: t.Holder}); {
 	case errors.Is(err, ErrLost):
 		// A renewal whose answer was lost may have been written.
@@ -173,7 +208,11 @@ func (t *Term) Renew(ctx context.Context) error {
 			t.revision = revision
 			return fmt.Errorf("renew term %d: written before, with unknown result", t.Number)
 		}
+		if rerr != nil && t.site.store.shared != nil {
+			return fmt.Errorf("renew term %d: %w", t.Number, rerr) // who leads is not known
+		}
 		t.end()
+		t.site.store.depose()
 		return t.why(ctx)
 	case err != nil:
 		return fmt.Errorf("renew term %d: %w", t.Number, err)
@@ -192,7 +231,7 @@ func (t *Term) why(ctx context.Context) error {
 }
 
 // Release ends the term once nothing is under way, so that the next holder need
-// not wait.
+// not wait. That includes what the term before may have left, see Clean.
 func (t *Term) Release(ctx context.Context) error {
 	t.renewing.Lock()
 	defer t.renewing.Unlock()
@@ -206,6 +245,32 @@ func (t *Term) Release(ctx context.Context) error {
 	return nil
 }
 
+// Raise ends the term and begins one with a number above another one, in the same write. So there is
+// no moment at which a crash would leave a term that was released, or another controller could begin
+// one. After an error the term goes on, unless the error wraps ErrLost.
+func (t *Term) Raise(ctx context.Context, above uint64) (*Term, error) {
+	t.renewing.Lock()
+	defer t.renewing.Unlock()
+	if t.isOver() {
+		return nil, t.why(ctx)
+	}
+	began := t.site.store.now()
+	next := &Term{Number: max(t.Number, above) + 1, Holder: t.Holder, Began: began.clock, Clean: t.Clean, Latest: t.Latest,
+		site: t.site, revision: t.revision, lost: make(chan struct{})}
+	if err := next.write(ctx, tenure{Term: next.Number, Holder: t.Holder}); err != nil {
+		return nil, fmt.Errorf("begin a term: %w", err)
+	}
+	t.end()
+	next.extend(began)
+	if shared := t.site.store.shared; shared != nil {
+		shared.hold(next)
+	}
+	return next, nil
+}
+
+// Lost is closed when the term is over.
+func (t *Term) Lost() <-chan struct{} { return t.lost }
+
 // Deadline is the time until which writes may be sent. Each renewal extends it.
 func (t *Term) Deadline() time.Time {
 	t.mu.Lock()
@@ -216,11 +281,32 @@ func (t *Term) Deadline() time.Time {
 // Holds reports whether a write may be sent now. The deadline must not have
 // passed on the monotonic clock or by the time of day: while a machine sleeps,
 // only the time of day advances. A wrong time of day costs at most the time
-// until the next renewal.
+// until the next renewal. In shared records, it must not have passed either on the
+// clock that no one sets and that counts suspended time.
 func (t *Term) Holds(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.ended && now.Before(t.deadline) && now.Round(0).Before(t.deadline.Round(0))
+	return !t.ended && now.Before(t.deadline) && now.Round(0).Before(t.deadline.Round(0)) && t.site.store.isBefore(t.boot)
+}
+
+// Allowed returns why no write may be sent now, nil if one may. It looks at the clocks, and not at
+// what timers have noticed: a process that was stopped and continues may ask before they run.
+//
+// With records of the daemon's own, only the monotonic clock counts: nobody else can begin a term, and a
+// time of day that is set forward must not break off a step in its middle.
+func (t *Term) Allowed() error {
+	now := time.Now()
+	if t.site.store.shared == nil && t.isBeforeDeadline(now) || t.Holds(now) {
+		return nil
+	}
+	return fmt.Errorf("the lease of term %d could not be renewed in time", t.Number)
+}
+
+// isBeforeDeadline reports whether the lease lasts by the monotonic clock.
+func (t *Term) isBeforeDeadline(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.ended && now.Before(t.deadline)
 }
 
 // Bound returns a context that ends when no more writes may be sent.
@@ -236,10 +322,11 @@ func (t *Term) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 }
 
 // extend makes the lease last from a given time.
-func (t *Term) extend(from time.Time) {
+func (t *Term) extend(from instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deadline = from.Add(Lease - leaseMargin)
+	times := t.site.store.LeaseTimes()
+	t.deadline, t.boot = from.clock.Add(times.Length-times.Margin), from.boot+times.Length-times.Margin
 	left := time.Until(t.deadline)
 	if t.timer != nil && t.timer.Stop() {
 		t.timer.Reset(left)
@@ -263,6 +350,32 @@ func (t *Term) isOver() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ended
+}
+
+// instant is a moment on the clocks that a lease goes by.
+type instant struct {
+	clock time.Time
+	boot  time.Duration // zero in records of the daemon's own
+}
+
+func (s *Store) now() instant {
+	if s.shared == nil {
+		return instant{clock: time.Now()}
+	}
+	return instant{time.Now(), s.shared.boot()}
+}
+
+// isBefore reports whether it is earlier than a time since the host was started.
+func (s *Store) isBefore(boot time.Duration) bool {
+	return s.shared == nil || s.shared.boot() < boot
+}
+
+// renewLimit is how long a renewal may take.
+func (s *Store) renewLimit() time.Duration {
+	if s.shared == nil {
+		return Lease
+	}
+	return renewLimit
 }
 
 // own checks that the state directory is still the one that was opened. If it

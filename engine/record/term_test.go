@@ -232,6 +232,28 @@ func TestEachClockEndsTheLease(t *testing.T) {
 	}
 }
 
+// A time of day that is set forward ends no step of a daemon with records of its own: no other can
+// begin a term. Its monotonic clock does.
+func TestTimeOfDayBreaksOffNoStep(t *testing.T) {
+	s := open(t, t.TempDir())
+	term := acquire(t, s.Site("berlin"), "a")
+	deadline := term.Deadline()
+	term.deadline = shifted(deadline, -3*time.Hour, 0) // as if the time of day were 3 hours later
+	if err := term.Allowed(); err != nil || term.Holds(time.Now()) {
+		t.Errorf("set forward: %v, holds: %t", err, term.Holds(time.Now()))
+	}
+	term.deadline = shifted(deadline, 3*time.Hour, -Lease)
+	if term.Allowed() == nil {
+		t.Error("the lease is over by the monotonic clock, and a write is allowed")
+	}
+	term.deadline = deadline
+	must(t, term.Allowed())
+	must(t, term.Release(t.Context()))
+	if term.Allowed() == nil {
+		t.Error("released, and a write is allowed")
+	}
+}
+
 // shifted is a time whose two clocks were moved apart, wall by whole seconds: no
 // function of package time makes one.
 func shifted(at time.Time, wall, monotonic time.Duration) time.Time {
@@ -274,7 +296,7 @@ func TestTermThatCannotBegin(t *testing.T) {
 			t.Errorf("%s: renewed: %v", name, err)
 		}
 		first = &Term{Number: 1, Holder: "a", site: b, lost: make(chan struct{})}
-		first.extend(time.Now())
+		first.extend(instant{clock: time.Now()})
 	}
 	must(t, s.Close())
 	if _, err := b.Acquire(ctx, "b", 0); !errors.Is(err, errClosed) {

@@ -91,7 +91,7 @@ func (s *Site) forget(ctx context.Context, key string) error {
 	if err := s.commit(ctx, clientv3.OpDelete(s.prefix+key)); err != nil {
 		return err
 	}
-	return s.dropValue(was, "")
+	return s.dropValue(ctx, was, "")
 }
 
 func observations(looks map[string]look) iter.Seq[site.Observed] {
@@ -151,7 +151,7 @@ func (l *loader) attach() {
 
 // withoutWish is the migration to observations without designed values. Firmware
 // settings that do not refer to the machine's names for them count as never seen.
-var withoutWish = migration{"observations name what machines call their settings", func(s *Store, key string, value []byte) ([]clientv3.Op, error) {
+var withoutWish = migration{"observations name what machines call their settings", func(ctx context.Context, s *Store, key string, value []byte) ([]clientv3.Op, error) {
 	b, rest, err := s.siteOf(key)
 	if err != nil || !strings.HasPrefix(rest, "observed/") {
 		return nil, err
@@ -159,7 +159,7 @@ var withoutWish = migration{"observations name what machines call their settings
 	if value, err = unseal(key, value); err != nil {
 		return nil, err
 	}
-	if value, err = b.read(value); err != nil {
+	if value, err = b.read(ctx, value); err != nil {
 		return nil, err
 	}
 	var o site.Observed
@@ -173,6 +173,6 @@ var withoutWish = migration{"observations name what machines call their settings
 	if value, err = json.Marshal(o); err != nil {
 		return nil, err
 	}
-	op, err := b.opPut(rest, value)
+	op, err := b.opPut(ctx, rest, value)
 	return []clientv3.Op{op}, err
 }}

@@ -56,7 +56,7 @@ func changedAccess(branch, merged *site.Site) (more, less []string) {
 	if branch != nil {
 		before = branch.Granted()
 	}
-	return access.Changes(before, merged.Granted())
+	return access.Summary(before, merged.Granted())
 }
 
 // judge checks a proposal that changes policies or suppressions by those of the

@@ -16,7 +16,7 @@ import (
 // would be over.
 func WindowOf(n *site.Node, s site.Step) string {
 	switch policy := policyOf(n, s); {
-	case s.Impact == site.ImpactNone || s.Renews() || s.Drift && policy == "enforce":
+	case s.Impact == site.ImpactNone || s.Renewal || s.Drift && policy == "enforce":
 		return ""
 	case s.Drift && policy == "repair":
 		return cmp.Or(n.WindowFor(s.Impact), n.Window)

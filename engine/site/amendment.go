@@ -60,7 +60,8 @@ type Drafted struct {
 	Number int           `json:"number,omitempty"`
 	State  ProposalState `json:"state,omitempty"`
 	URL    string        `json:"url,omitempty"`
-	// Why says why the amendment is not proposed, or no longer proposed.
+	// Why says why the amendment is not proposed, or no longer proposed; with an open pull request, why that need
+	// not be what Slipway proposes.
 	Why string `json:"why,omitempty"`
 }
 
@@ -71,6 +72,8 @@ func (d Drafted) String() string {
 		return fmt.Sprintf("proposed in #%d, which was closed: Slipway does not propose it again", d.Number)
 	case d.Number > 0 && d.State == ProposalMerged:
 		return fmt.Sprintf("proposed in #%d, which is merged: delete the branch %s to have it proposed again", d.Number, d.Branch)
+	case d.Number > 0 && d.Why != "":
+		return fmt.Sprintf("there is a pull request for it, #%d, which may be somebody else's: %s", d.Number, d.Why)
 	case d.Number > 0:
 		return fmt.Sprintf("proposed in #%d", d.Number)
 	case d.Branch != "" && d.Why != "":

@@ -51,6 +51,9 @@ type FacetState struct {
 	Driver string    `json:"driver,omitempty"`
 	// Unread says why items could not be read, by key. Their state is unknown.
 	Unread Values `json:"unread,omitempty"`
+	// Due are fields that differ only because what Slipway signed is to be replaced: the machine has what it was
+	// given.
+	Due []string `json:"due,omitempty"`
 	// Waits says what must happen before all changes take effect: one of the constants below, or
 	// empty.
 	Waits string `json:"waits,omitempty"`

@@ -131,6 +131,9 @@ type Step struct {
 	Undo string `json:"undo,omitempty"`
 	// Drift means that the facet once was as designed now: the machine has changed, not the design.
 	Drift bool `json:"drift,omitempty"`
+	// Renewal means that the step only replaces what Slipway signed, on a machine that has what it was given. Time
+	// is the cause, not the machine.
+	Renewal bool `json:"renewal,omitempty"`
 	// Maybe marks a restart that the steps before it may make unnecessary. Until then it counts
 	// like any other.
 	Maybe bool `json:"maybe,omitempty"`
@@ -200,18 +203,6 @@ func (s Step) Retires() bool { return s.Action == ActionZeroize && s.Facet == Fa
 
 // OverNetwork reports whether the step starts the agent over the network, without a medium.
 func (s Step) OverNetwork() bool { return s.Action == ActionStartAgent && s.Image == nil }
-
-// Renews reports whether the step does nothing but replace the host certificates of a system that had the right
-// ones. Their time is the cause, not the machine.
-func (s Step) Renews() bool {
-	return s.Drift && s.Facet == FacetBase && OnlyHostCertificates(s.Changes)
-}
-
-// OnlyHostCertificates reports whether changes are of host certificates alone.
-func OnlyHostCertificates(changes []Change) bool {
-	const field = string(FacetBase) + "." + item.KindSSHHost + ".certificates"
-	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c Change) bool { return c.Field != field })
-}
 
 // Digest identifies what the step does, independent of time and revision.
 func (s Step) Digest() string {

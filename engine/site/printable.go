@@ -61,8 +61,14 @@ func printable(text string, as form) string {
 		return text
 	}
 	var b strings.Builder
+	b.Grow(len(text))
 	before, marks := ' ', 0
 	for i := 0; i < len(text); {
+		if plain := plainUntil(text, i); plain > i { // nearly all of a page
+			b.WriteString(text[i:plain])
+			before, marks, i = rune(text[plain-1]), 0, plain
+			continue
+		}
 		r, size := utf8.DecodeRuneInString(text[i:])
 		if unicode.In(r, unicode.Mn, unicode.Me) {
 			marks++
@@ -92,6 +98,14 @@ func printable(text string, as form) string {
 		before, i = r, i+size
 	}
 	return b.String()
+}
+
+// plainUntil is where the characters of ASCII end that nothing is done to.
+func plainUntil(text string, from int) int {
+	for from < len(text) && text[from] >= ' ' && text[from] < 0x7f {
+		from++
+	}
+	return from
 }
 
 // needsChange is a fast path: most text is printable as it is.

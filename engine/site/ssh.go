@@ -62,6 +62,9 @@ func (s *Site) hostNames(n *Node, links map[string]item.Link) []string {
 	}
 	all := []string{n.Name}
 	add := func(name string) {
+		if ip, err := netip.ParseAddr(name); err == nil {
+			name = ip.Unmap().WithZone("").String() // one form of each address, so that two nodes with it are seen
+		}
 		if name = strings.ToLower(strings.TrimSuffix(name, ".")); hostName.MatchString(name) {
 			all = append(all, name)
 		}

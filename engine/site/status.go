@@ -127,6 +127,9 @@ type Status struct {
 	// was looked at. They differ while the newest is broken.
 	Applied   Revision `json:"applied,omitzero"`
 	Attempted Revision `json:"attempted,omitzero"`
+	// Leader says who leads the site, when the daemon that answers only follows.
+	// It knows nothing else then.
+	Leader string `json:"leader,omitempty"`
 	// Problems are what is wrong with the site as a whole: the repository
 	// cannot be reached, the newest design is broken.
 	Problems []Problem `json:"problems,omitempty"`
@@ -183,8 +186,13 @@ func (s *Status) Node(name string) *NodeStatus {
 // Counts returns how many nodes are in each state.
 func (s *Status) Counts() map[State]int {
 	counts := map[State]int{}
-	for i := range s.Nodes {
-		counts[s.Nodes[i].State]++
+	for from := 0; from < len(s.Nodes); { // nodes beside each other are mostly in the same state
+		state, to := s.Nodes[from].State, from
+		for to < len(s.Nodes) && s.Nodes[to].State == state {
+			to++
+		}
+		counts[state] += to - from
+		from = to
 	}
 	return counts
 }
@@ -201,8 +209,9 @@ func (s *Status) NotActedOn() []Unacted {
 
 // Verdict summarizes the site, one part per state with nodes: "11/12 in-sync", "1
 // progressing".
-func (s *Status) Verdict() []StateCount {
-	counts := s.Counts()
+func (s *Status) Verdict() []StateCount { return s.verdictOf(s.Counts()) }
+
+func (s *Status) verdictOf(counts map[State]int) []StateCount {
 	parts := []StateCount{{InSync, fmt.Sprintf("%d/%d %s", counts[InSync], len(s.Nodes), InSync)}}
 	for _, state := range States {
 		if state != InSync && counts[state] > 0 {
@@ -294,11 +303,18 @@ func (s *Status) Caveat() (text string) {
 
 // InWords is the verdict in one line: "11/12 in-sync, 1 progressing, 2 whose links differ".
 func (s *Status) InWords() string {
+	words, _, _ := s.Summary()
+	return words
+}
+
+// Summary is InWords, with the counts and the caveat that it is made of.
+func (s *Status) Summary() (words string, counts map[State]int, caveat string) {
+	counts, caveat = s.Counts(), s.Caveat()
 	var parts []string
-	for _, c := range s.Verdict() {
+	for _, c := range s.verdictOf(counts) {
 		parts = append(parts, c.Text)
 	}
-	return strings.Join(parts, ", ") + s.Caveat()
+	return strings.Join(parts, ", ") + caveat, counts, caveat
 }
 
 // StateCount is how many nodes are in a state, in words.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/control"
@@ -25,6 +26,8 @@ type request struct {
 	who        control.Identity
 	// whole leaves texts as long as they are: somebody is about to approve them.
 	whole bool
+	// verbs are what the caller may do with nodes, as far as that was asked.
+	verbs map[string][]access.Verb
 	// answers are all that the API has answered.
 	answers maphash.Hash
 }
@@ -66,11 +69,13 @@ var errKnown = &answer{status: http.StatusForbidden, Text: "you may not see this
 // getWhole asks for something of the whole site, unless the caller is known not to see it: what the API denies costs the
 // caller much of what it may ask for, and an open page would try again and again.
 func (q *request) getWhole(what string, into any) error {
-	if !slices.Contains(q.who.Whole[q.site], access.Read) {
+	if !q.maySeeWhole() {
 		return errKnown
 	}
 	return q.get(q.ofSite(what), into)
 }
+
+func (q *request) maySeeWhole() bool { return slices.Contains(q.who.Whole[q.site], access.Read) }
 
 // ofNode is a path below the node of the page.
 func (q *request) ofNode(what string) string {
@@ -79,35 +84,67 @@ func (q *request) ofNode(what string) string {
 
 func (q *request) ofSite(what string) string { return "/sites/" + url.PathEscape(q.site) + "/" + what }
 
-func (q *request) do(method, path string, body, into any) error {
-	var text io.Reader = http.NoBody
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		text = bytes.NewReader(b)
+// known are the last answers to questions that many pages ask at the same time, by path, as they were read.
+type known struct {
+	mu  sync.Mutex
+	all map[string]reading
+}
+
+// reading is an answer. Nobody changes its value.
+type reading struct {
+	sum   uint64
+	value any
+}
+
+func (k *known) of(path string, sum uint64) any {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.all[path]; r.sum == sum {
+		return r.value
 	}
-	sub, err := inside(q.r.Context(), method, path, text)
+	return nil
+}
+
+func (k *known) keep(path string, r reading) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.all == nil {
+		k.all = map[string]reading{}
+	}
+	k.all[path] = r
+}
+
+// getShared is get for what pages of many people show of the whole site: an answer that is as the last one is not read once
+// more. The value must not be changed.
+func getShared[T any](q *request, path string) (value *T, err error) {
+	body, err := q.answer(http.MethodGet, path, nil)
 	if err != nil {
-		return &answer{status: http.StatusNotFound, Text: "there is no such page"}
+		return nil, err
 	}
-	if body != nil {
-		sub.Header.Set("Content-Type", "application/json")
+	sum := maphash.Bytes(q.s.seed, body)
+	if value, ok := q.s.known.of(path, sum).(*T); ok && !q.whole {
+		return value, nil
 	}
-	w := &recorder{header: http.Header{}, status: http.StatusOK}
-	if !q.s.handle(w, sub) {
-		return &answer{status: http.StatusBadGateway, Text: "the daemon's answer was cut off"}
+	value = new(T)
+	if err := q.read(body, value); err != nil {
+		return nil, err
 	}
-	if w.status != http.StatusOK {
-		a := &answer{status: w.status}
-		if json.Unmarshal(w.body.Bytes(), a) != nil || a.Text == "" {
-			a.Text = fmt.Sprintf("the daemon answered %d", w.status)
-		}
-		return a
+	if !q.whole {
+		q.s.known.keep(path, reading{sum, value})
 	}
-	given := w.body.Bytes()
-	q.answers.Write(given)
+	return value, nil
+}
+
+func (q *request) do(method, path string, body, into any) error {
+	given, err := q.answer(method, path, body)
+	if err != nil {
+		return err
+	}
+	return q.read(given, into)
+}
+
+// read reads an answer, with texts that are as long as a page shows them.
+func (q *request) read(given []byte, into any) error {
 	if !q.whole {
 		given = bounded(given, longest)
 	}
@@ -115,6 +152,39 @@ func (q *request) do(method, path string, body, into any) error {
 		return fmt.Errorf("read the answer of the API: %w", err)
 	}
 	return nil
+}
+
+// answer is what the API answers.
+func (q *request) answer(method, path string, body any) ([]byte, error) {
+	var text io.Reader = http.NoBody
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		text = bytes.NewReader(b)
+	}
+	sub, err := inside(q.r.Context(), method, path, text)
+	if err != nil {
+		return nil, &answer{status: http.StatusNotFound, Text: "there is no such page"}
+	}
+	if body != nil {
+		sub.Header.Set("Content-Type", "application/json")
+	}
+	w := &recorder{header: http.Header{}, status: http.StatusOK}
+	if !q.s.handle(w, sub) {
+		return nil, &answer{status: http.StatusBadGateway, Text: "the daemon's answer was cut off"}
+	}
+	if w.status != http.StatusOK {
+		a := &answer{status: w.status}
+		if json.Unmarshal(w.body.Bytes(), a) != nil || a.Text == "" {
+			a.Text = fmt.Sprintf("the daemon answered %d", w.status)
+		}
+		return nil, a
+	}
+	given := w.body.Bytes()
+	q.answers.Write(given)
+	return given, nil
 }
 
 // handle has the API answer, and is false where it broke off in the middle. A handler says that by a
@@ -198,8 +268,8 @@ func bounded(text []byte, most int) []byte {
 
 // mayOnNode asks what the caller may do with the node of the page: it may be less than with others.
 func (q *request) mayOnNode(p *Shell) error {
-	var verbs []access.Verb
-	switch err := q.get(q.ofNode("/allowed"), &verbs); {
+	verbs, err := q.allowed()
+	switch {
 	case isDenied(err):
 		return nil // what the page asks for next says so
 	case err != nil:
@@ -212,12 +282,46 @@ func (q *request) mayOnNode(p *Shell) error {
 	return nil
 }
 
+// allowed are the verbs that the caller may use on the node of the request. They are asked for once.
+func (q *request) allowed() ([]access.Verb, error) {
+	if verbs, known := q.verbs[q.node]; known {
+		return verbs, nil
+	}
+	var verbs []access.Verb
+	if err := q.get(q.ofNode("/allowed"), &verbs); err != nil {
+		return nil, err
+	}
+	if q.verbs == nil {
+		q.verbs = map[string][]access.Verb{}
+	}
+	q.verbs[q.node] = verbs
+	return verbs, nil
+}
+
+// closeup is what is recorded and observed of the node of the request, or errKnown where the caller is known not to see it:
+// roles may be for some nodes, and what the API denies costs much.
+func (q *request) closeup() (c *site.Closeup, err error) {
+	if !slices.Contains(q.who.Whole[q.site], access.Records) {
+		if !slices.Contains(q.who.Verbs[q.site], access.Records) {
+			return nil, errKnown
+		}
+		if verbs, err := q.allowed(); err != nil {
+			return nil, err
+		} else if !slices.Contains(verbs, access.Records) {
+			return nil, errKnown
+		}
+	}
+	err = q.get(q.ofNode("/records"), &c)
+	return c, err
+}
+
 // shell asks who asks, and for the status that every page of a site begins with.
 func (q *request) shell(name, title string) (*Shell, error) {
 	p := &Shell{Title: title, Name: name, Site: q.site, Node: q.node, Now: q.s.now(), May: map[string]bool{}, Whole: map[string]bool{}, Style: q.s.named("style.css"), Script: q.s.named("script.js"), Icon: q.s.named("icon.svg")}
 	if err := q.get("/whoami", &q.who); err != nil {
 		return nil, err
 	}
+	q.answers.Reset() // two who may do the same are shown the same
 	p.Who, p.LoggedIn = q.who.String(), q.who.Kind == access.OIDC && control.SessionOf(q.r) != ""
 	if err := q.get("/sites", &p.Sites); err != nil {
 		return nil, err
@@ -245,12 +349,12 @@ func (q *request) shell(name, title string) (*Shell, error) {
 	if !p.May[string(access.Read)] {
 		return nil, &answer{status: http.StatusForbidden, Text: q.who.String() + " may not read site " + q.site + ": ask for a line in the access file on the daemon's host"}
 	}
-	p.Status = &site.Status{}
-	switch err := q.getWhole("status", p.Status); {
-	case isDenied(err): // somebody who may see some racks
-		p.Status = nil
-	case err != nil:
-		return nil, err
+	if q.maySeeWhole() { // and not somebody who may see some racks
+		status, err := getShared[site.Status](q, q.ofSite("status"))
+		if err != nil && !isDenied(err) {
+			return nil, err
+		}
+		p.Status = status
 	}
 	return p, nil
 }

@@ -21,7 +21,9 @@ import (
 )
 
 // large is a site of 10,000 nodes. What its daemon says is made anew whenever the API asks for it, as by an engine.
-func large() *fleet { return &fleet{said: "as it says", reason: "Installs generation 2", size: 9_994} }
+func large() *fleet {
+	return &fleet{said: "as it says", reason: "Installs generation 2", size: 9_994, racked: true}
+}
 
 func figure(name string, value float64, unit string) {
 	fmt.Printf("bench: web/%s %.1f %s\n", name, value, unit)
@@ -46,7 +48,8 @@ func BenchmarkFirstPage(b *testing.B) {
 	address, as := onNetwork(b, large())
 	ana := as("ana@example.org")
 	for b.Loop() {
-		for _, x := range [][2]string{{"first-page", "/sites/berlin"}, {"nodes-page", "/sites/berlin/nodes"}, {"node-page", "/sites/berlin/nodes/web-1"}} {
+		for _, x := range [][2]string{{"first-page", "/sites/berlin"}, {"nodes-page", "/sites/berlin/nodes"}, {"node-page", "/sites/berlin/nodes/web-1"},
+			{"racks-page", "/sites/berlin/racks"}, {"findings-page", "/sites/berlin/findings"}, {"approvals-page", "/sites/berlin/approvals"}} {
 			name, path := x[0], x[1]
 			var took []time.Duration
 			var cpu time.Duration

@@ -235,3 +235,28 @@ func TestBrowserInStorm(t *testing.T) {
 		}
 	}
 }
+
+// A page whose login has ended says so, offers another one, and does not ask again and again.
+func TestBrowserSaysThatTheLoginHasEnded(t *testing.T) {
+	b := browser.Open(t)
+	v := visiting(t)
+	w := b.Window(t, desk)
+	w.Early(`window.asked = 0; window.EventSource = class extends EventSource { constructor(of) { super(of); window.asked++; } };`)
+	const live = `document.getElementById("alive")?.textContent === "· live"`
+	w.Go(v.url + "/login/start?to=%2Fsites%2Fberlin%2Fnodes%3Fq%3Dweb")
+	w.Until(live)
+	v.allow(strings.Replace(v.lines, "person ana@example.org: all\n", "", 1))
+	w.Until(`document.getElementById("lost").textContent.startsWith("✕ Your login has ended.")`)
+	w.Complaints() // of the answers 401
+	w.Get(`window.before = window.asked, window.since = Date.now()`, nil)
+	w.Until(`Date.now() - window.since > 7000`) // it used to ask every three seconds
+	var more int
+	if w.Get(`window.asked - window.before`, &more); more != 0 {
+		t.Errorf("it has asked %d times more", more)
+	}
+	v.allow(v.lines)
+	w.Click(`#lost a`)
+	w.Until(`document.querySelector("h1").textContent === "Log in to Slipway"`)
+	w.Click(`a.go`)
+	w.Until(live + ` && location.pathname + location.search === "/sites/berlin/nodes?q=web"`)
+}

@@ -36,6 +36,10 @@ type fleet struct {
 	// more are sites besides berlin. unracked has neither racks nor nodes in them.
 	more     []string
 	unracked bool
+	// racked has the nodes besides those that are named in racks of 40.
+	racked bool
+	design sync.Once
+	as     *site.Site // designed
 	// links are what a node has seen of its own.
 	links func(node string) *item.LinksSeen
 	// removes are the nodes that leave the design.
@@ -49,6 +53,8 @@ type fleet struct {
 	now   time.Time
 	once  sync.Once
 	named []string
+	// places are their racks.
+	places []string
 	// obeys has orders change what is reported, of which it tells.
 	obeys bool
 	// storm counts how often the states of the nodes besides those that are named have changed.
@@ -67,7 +73,12 @@ const digestOfSet = "0123456789abcdef0123456789abcdef"
 func (f *fleet) Sites() []string { return append([]string{"berlin"}, f.more...) }
 
 func (f *fleet) names() []string {
-	f.once.Do(func() { f.named = f.allNames() })
+	f.once.Do(func() {
+		f.named = f.allNames()
+		for i := range f.named {
+			f.places = append(f.places, f.rackOf(i))
+		}
+	})
 	return f.named
 }
 
@@ -79,19 +90,35 @@ func (f *fleet) allNames() []string {
 	return all
 }
 
+// rackOf is where the node is that comes at a place among all.
+func (f *fleet) rackOf(i int) string {
+	if f.racked {
+		return fmt.Sprintf("r%d", i/40+1)
+	}
+	return "r1"
+}
+
 func (f *fleet) Design(string) (*site.Site, error) {
+	f.design.Do(func() { f.as = f.designed() })
+	return f.as, nil
+}
+
+func (f *fleet) designed() *site.Site {
 	s := &site.Site{Name: "berlin", SchemaVersion: site.SchemaVersion, Nodes: map[string]*site.Node{},
 		Racks:    map[string]*site.Rack{"r1": {Location: f.said}, "r2": {}},
 		Networks: map[string]*site.Network{"mgmt": {CIDR: "192.0.2.0/24", VLAN: 10, Description: f.said, Gateway: "192.0.2.1"}}}
 	for i, name := range f.names() {
-		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: "r1", Labels: map[string]string{"note": f.said}, Power: "on", Endpoints: map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}},
+		if rack := f.rackOf(i); s.Racks[rack] == nil {
+			s.Racks[rack] = &site.Rack{Units: 42}
+		}
+		s.Nodes[name] = &site.Node{Name: name, Role: "compute", Rack: f.rackOf(i), Labels: map[string]string{"note": f.said}, Power: "on", Endpoints: map[site.EndpointKind]site.Endpoint{site.OS: {URL: "ssh://192.0.2.1"}},
 			Interfaces: map[string]site.Interface{"eno1": {MAC: fmt.Sprintf("02:00:00:00:00:%02x", i%256), Switch: "leaf-1", Port: fmt.Sprintf("Ethernet1/%d", i), Networks: []string{"mgmt"}}},
 			Origins:    site.OriginsByPath(map[string]site.Origin{"power": site.At("sites/berlin/site.cue", 12, 3, "node/"+name), "labels.note": site.At("profiles/base.cue", 4, 1, "profile/base")})}
 	}
 	if f.unracked {
 		s.Racks = nil
 	}
-	return s, nil
+	return s
 }
 
 func (f *fleet) Where(string, string) (rack, role string, known bool) { return "r1", "compute", true }
@@ -171,6 +198,9 @@ func (f *fleet) Report(string) (site.Report, error) {
 	for i, name := range f.names() {
 		n := site.NodeStatus{Name: name, Role: "compute", Rack: "r1", State: site.InSync, Since: at, Seen: f.now.Add(-time.Minute), Power: "on", Health: "OK", OS: "Debian 13", Model: model, Position: site.Position{Unit: i + 1, Height: 1},
 			Links: site.Links{State: site.LinksAsDesigned}}
+		if f.racked {
+			n.Rack, n.Position.Unit = f.places[i], i%40+1
+		}
 		if f.unracked {
 			n.Rack = ""
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +18,8 @@ import (
 
 // Times of a page that keeps itself up to date.
 const (
-	changeEvery = 250 * time.Millisecond // how soon after a change it is shown, and how often at most
+	changeEvery = 250 * time.Millisecond // how often a page changes at most
+	gatherFor   = 20 * time.Millisecond  // how long after an event a page is made: until all pages were told, and share a report
 	restOfTook  = 8                      // the rest after a rendering, as a multiple of its duration
 	lookAnyway  = 15 * time.Second       // how often a page is compared where nothing was told
 	sendWithin  = 10 * time.Second       // how long one write may take
@@ -269,7 +269,7 @@ func (c carry) Value(key any) any { return c.values.Value(key) }
 func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	var why error
 	defer func() { h.end(key, t, why) }()
-	happened := make(chan struct{}, 1)
+	told := &news{woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -280,7 +280,7 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 				return
 			}
 			sub.Header.Set("Accept", "text/event-stream")
-			h.site.handle(&listener{header: http.Header{}, node: o.node, happened: happened}, sub)
+			h.site.handle(&listener{header: http.Header{}, node: o.node, told: told}, sub)
 			if ctx.Err() != nil {
 				return
 			}
@@ -288,8 +288,9 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 		}
 	}()
 	var before, now rendering
+	since := time.Now()
 	for {
-		rest, err := h.render(ctx, t, &o, &now)
+		rest, err := h.render(ctx, t, &o, since, &now)
 		if err != nil {
 			if ctx.Err() == nil && err != errNobody && asAnswer(err).status != http.StatusBadGateway { // a daemon that is gone is no reason
 				why = err
@@ -305,11 +306,8 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 			return
 		case <-time.After(max(changeEvery, rest)):
 		}
-		select {
-		case <-ctx.Done():
+		if since = told.wait(ctx); ctx.Err() != nil {
 			return
-		case <-happened:
-		case <-time.After(time.Until(time.Now().Truncate(lookAnyway).Add(lookAnyway))): // all pages at the same time, from one report
 		}
 	}
 }
@@ -329,12 +327,12 @@ type rendering struct {
 // render renders a page as it is now, unless the API answers as it did, and says how long to rest after that. The more
 // pages are open and the busier the host is, the longer a rendering takes, and the longer all of them rest. To load a page
 // is mostly to wait.
-func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering) (rest time.Duration, err error) {
+func (h *hub) render(ctx context.Context, t *topic, o *openPage, since time.Time, now *rendering) (rest time.Duration, err error) {
 	asker := h.asker(t)
 	if asker == nil {
 		return 0, errNobody
 	}
-	r, err := o.request(control.WithOneReport(carry{ctx, asker.values}))
+	r, err := o.request(control.WithReportSince(carry{ctx, asker.values}, since))
 	if err != nil {
 		return 0, err
 	}
@@ -343,15 +341,15 @@ func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering)
 	switch {
 	case err != nil && asAnswer(err).status == http.StatusForbidden:
 		h.drop(t, asker, errRights)
-		return h.render(ctx, t, o, now)
+		return h.render(ctx, t, o, since, now)
 	case err != nil && asAnswer(err).status == http.StatusTooManyRequests: // the others have asked for less
 		h.drop(t, asker, err)
-		return h.render(ctx, t, o, now)
+		return h.render(ctx, t, o, since, now)
 	case err != nil:
 		return 0, err
 	case page.rights != o.rights:
 		h.drop(t, asker, nil) // it comes again as who it is now, and nobody else is sent what it sees
-		return h.render(ctx, t, o, now)
+		return h.render(ctx, t, o, since, now)
 	}
 	loaded := time.Now()
 	if now.parts == nil || now.answers != page.answers {
@@ -364,13 +362,17 @@ func (h *hub) render(ctx context.Context, t *topic, o *openPage, now *rendering)
 	return max(loaded.Sub(began), restOfTook*time.Since(loaded)), nil
 }
 
-// change is the message with parts of a page.
+// change is the message with parts of a page. It is JSON with the characters of markup as they are: it is in no page.
 func change(parts map[string]string) []byte {
-	body, err := json.Marshal(parts)
-	if err != nil {
+	var b bytes.Buffer
+	b.WriteString("event: change\ndata: ")
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(parts) != nil { // which ends the line
 		return nil // texts always have JSON
 	}
-	return []byte("event: change\ndata: " + string(body) + "\n\n")
+	b.WriteByte('\n')
+	return b.Bytes()
 }
 
 // over is the message that a page is kept up to date no longer, and why.
@@ -384,11 +386,11 @@ func over(why error) []byte {
 
 // listener is told that something has happened by a stream of events of the API.
 type listener struct {
-	header   http.Header
-	node     string // of whose page it is; empty for a page that shows many
-	happened chan struct{}
-	opened   bool
-	rest     []byte // of a line whose end did not come yet
+	header http.Header
+	node   string // of whose page it is; empty for a page that shows many
+	told   *news
+	opened bool
+	rest   []byte // of a line whose end did not come yet
 }
 
 func (l *listener) Header() http.Header              { return l.header }
@@ -404,10 +406,7 @@ func (l *listener) Write(b []byte) (int, error) {
 	l.opened = true
 	l.rest = append(l.rest[:0], l.rest[end:]...)
 	if concerns {
-		select {
-		case l.happened <- struct{}{}:
-		default:
-		}
+		l.told.tell()
 	}
 	return len(b), nil
 }
@@ -423,51 +422,4 @@ func (l *listener) concerns(events []byte) bool {
 		}
 	}
 	return false
-}
-
-// fragments are the sections of a page, by id: the parts that change by themselves. No section has another one in it.
-func fragments(text []byte) map[string]string {
-	all := map[string]string{}
-	for rest := string(text); ; {
-		from := strings.Index(rest, sectionBegin)
-		if from < 0 {
-			return all
-		}
-		id, _, _ := strings.Cut(rest[from+len(sectionBegin):], `"`)
-		length := strings.Index(rest[from:], sectionEnd)
-		if length < 0 {
-			return all
-		}
-		length += len(sectionEnd)
-		all[id] = rest[from : from+length]
-		rest = rest[from+length:]
-	}
-}
-
-const sectionBegin, sectionEnd = `<section id="`, `</section>`
-
-func differing(before, now map[string]string) map[string]string {
-	changed := map[string]string{}
-	for id, text := range now {
-		if text != before[id] && timeless(text) != timeless(before[id]) {
-			changed[id] = text
-		}
-	}
-	return changed
-}
-
-// timeless is a part without what changes by time alone: the script counts by itself.
-func timeless(text string) string {
-	var b strings.Builder
-	for {
-		from := strings.Index(text, "<time ")
-		if from < 0 {
-			b.WriteString(text)
-			return b.String()
-		}
-		tag, after, _ := strings.Cut(text[from:], ">") // attributes have it escaped
-		b.WriteString(text[:from])
-		b.WriteString(tag)
-		text = after[max(0, strings.IndexByte(after, '<')):]
-	}
 }

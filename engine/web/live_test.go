@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +162,44 @@ func TestTimeIsNoChange(t *testing.T) {
 	}
 	if got := differing(part("1 s ago", "a"), part("1 s ago", "b")); len(got) != 1 || !strings.Contains(got["now"], "b<time") {
 		t.Errorf("changed %q", got)
+	}
+}
+
+// Of a table some rows are sent where nothing else has changed, and all of it where rows came, went or moved.
+func TestRowsThatChanged(t *testing.T) {
+	part := func(around string, rows ...string) map[string]string {
+		text := `<section id="list"><p>` + around + `</p><table>`
+		for _, r := range rows {
+			name, what, _ := strings.Cut(r, " ")
+			text += `<tr id="row-` + name + `"><td><time datetime="x">1 s ago</time>` + what + `</td></tr>`
+		}
+		return fragments([]byte(text + `</table></section><section id="rest">r</section>`))
+	}
+	before := part("2 nodes", "a in-sync", "b in-sync", "c&amp;d in-sync")
+	for name, x := range map[string]struct {
+		now  map[string]string
+		want []string
+	}{
+		"one row":             {part("2 nodes", "a in-sync", "b stalled", "c&amp;d in-sync"), []string{"row-b"}},
+		"escaped":             {part("2 nodes", "a in-sync", "b in-sync", "c&amp;d stalled"), []string{"row-c&d"}},
+		"two rows":            {part("2 nodes", "a stalled", "b stalled", "c&amp;d in-sync"), []string{"row-a", "row-b"}},
+		"what is around":      {part("3 nodes", "a in-sync", "b stalled", "c&amp;d in-sync"), []string{"list"}},
+		"one went":            {part("2 nodes", "a in-sync", "b in-sync"), []string{"list"}},
+		"they changed places": {part("2 nodes", "b in-sync", "a in-sync", "c&amp;d in-sync"), []string{"list"}},
+		"nothing":             {before, nil},
+	} {
+		if got := slices.Sorted(maps.Keys(differing(before, x.now))); !slices.Equal(got, x.want) {
+			t.Errorf("%s: got %q, want %q", name, got, x.want)
+		}
+	}
+	var all, stalled []string
+	for i := range 20 {
+		all, stalled = append(all, fmt.Sprintf("x%d in-sync", i)), append(stalled, fmt.Sprintf("x%d stalled", i))
+	}
+	if got := differing(part("20 nodes", all...), part("20 nodes", stalled...)); len(got) != 1 || got["list"] == "" {
+		t.Errorf("all at once: %q", slices.Sorted(maps.Keys(got)))
+	}
+	if got := differing(before, part("2 nodes", "a in-sync", "b stalled", "c&amp;d in-sync")); !strings.HasPrefix(got["row-b"], `<tr id="row-b">`) || !strings.HasSuffix(got["row-b"], "stalled</td></tr>") {
+		t.Errorf("the row is %q", got)
 	}
 }

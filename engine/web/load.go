@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -55,12 +54,17 @@ func (p overviewPage) Waits() bool {
 }
 
 func overview(q *request) (any, []string, error) {
+	if !q.maySeeWhole() {
+		return partly(q)
+	}
 	p := overviewPage{}
-	if err := q.getWhole("overview", &p.Overview); isDenied(err) {
+	of, err := getShared[control.Overview](q, q.ofSite("overview"))
+	if isDenied(err) {
 		return partly(q)
 	} else if err != nil {
 		return nil, nil, err
 	}
+	p.Overview = *of
 	events, err := q.newest()
 	if err != nil {
 		return nil, nil, err
@@ -97,8 +101,6 @@ type nodesPage struct {
 	Empty  bool // no filter
 	More   string
 	First  string
-	Counts map[site.State]int
-	All    int
 }
 
 // filters are what a list of nodes is filtered by.
@@ -120,20 +122,19 @@ func nodes(q *request) (any, []string, error) {
 		p.First = "?" + kept.Encode()
 	}
 	path := q.ofSite("nodes?" + asked.Encode())
-	if err := q.get(path, &p.NodePage); err != nil {
+	if len(asked) == 1 && q.maySeeWhole() {
+		all, err := getShared[control.NodePage](q, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		p.NodePage = *all
+	} else if err := q.get(path, &p.NodePage); err != nil {
 		return nil, nil, err
 	}
 	if p.Next != "" {
 		more := maps.Clone(kept)
 		more.Set("after", p.Next)
 		p.More = "?" + more.Encode()
-	}
-	var o control.Overview
-	switch err := q.getWhole("overview", &o); {
-	case err == nil:
-		p.Counts, p.All = o.Counts, o.All
-	case !isDenied(err):
-		return nil, nil, err
 	}
 	return p, []string{path}, nil
 }
@@ -267,17 +268,14 @@ func inventory(q *request) (any, []string, error) {
 		return nil, nil, err
 	}
 	from := []string{q.ofNode("/inventory")}
-	if !slices.Contains(q.who.Verbs[q.site], access.Records) {
-		return p, from, nil
-	}
-	var c site.Closeup
-	switch err := q.get(q.ofNode("/records"), &c); {
+	c, err := q.closeup()
+	switch {
 	case isDenied(err):
 		return p, from, nil
 	case err != nil:
 		return nil, nil, err
 	}
-	sides := present.CompareSides(c)
+	sides := present.CompareSides(*c)
 	p.Sides = &sides
 	return p, append(from, q.ofNode("/records")), nil
 }
@@ -367,64 +365,6 @@ func sitePlan(q *request) (any, []string, error) {
 		}
 	}
 	return p, []string{q.ofSite("plan")}, nil
-}
-
-type findingsPage struct {
-	Design []site.Finding
-	Total  int
-	// Machines are nodes with findings, All how many there are.
-	Machines []site.NodeStatus
-	All      int
-}
-
-func findings(q *request) (any, []string, error) {
-	p := findingsPage{}
-	if err := q.get(q.ofSite("findings"), &p.Design); err != nil {
-		return nil, nil, err
-	}
-	p.Total = len(p.Design)
-	p.Design = p.Design[:min(len(p.Design), mostLines)]
-	all, err := q.allNodes()
-	if err != nil {
-		return nil, nil, err
-	}
-	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return len(n.Findings) == 0 })
-	p.All, p.Machines = len(all), all[:min(len(all), mostLines)]
-	return p, []string{q.ofSite("findings"), q.ofSite("nodes")}, nil
-}
-
-type approvalsPage struct {
-	Set    string
-	Losses site.Losses
-	// Nodes wait for an approval of their own, All is how many do. Ledger are the last approvals of Entries.
-	Nodes   []site.NodeStatus
-	All     int
-	Ledger  []site.LedgerEntry
-	Entries int
-	Some    bool // nothing of the whole site
-}
-
-func approvals(q *request) (any, []string, error) {
-	p := approvalsPage{}
-	all, err := q.allNodes()
-	if err != nil {
-		return nil, nil, err
-	}
-	all = slices.DeleteFunc(all, func(n site.NodeStatus) bool { return n.Approve == "" })
-	p.All, p.Nodes = len(all), all[:min(len(all), mostLines)]
-	var s site.Status
-	switch err := q.getWhole("status", &s); {
-	case isDenied(err):
-		p.Some = true
-		return p, []string{q.ofSite("nodes")}, nil
-	case err != nil:
-		return nil, nil, err
-	}
-	p.Set, p.Losses, p.Ledger = s.Approve, s.Waiting, s.Ledger
-	slices.Reverse(p.Ledger)
-	p.Entries = len(p.Ledger)
-	p.Ledger = p.Ledger[:min(p.Entries, mostLines)]
-	return p, []string{q.ofSite("status"), q.ofSite("nodes")}, nil
 }
 
 type auditPage struct {

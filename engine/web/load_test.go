@@ -31,8 +31,10 @@ func TestAllApprovalsAreListed(t *testing.T) {
 	f := &fleet{said: "there", size: 100, waiting: true}
 	address, as := onNetwork(t, f)
 	for _, who := range []string{"ana@example.org", "carol@example.org"} {
-		if _, text, _ := sends(t, as(who), "GET", address+"/sites/berlin/approvals", ""); strings.Count(text, "<b>Approval causes:</b>") != 101 {
-			t.Errorf("%s: %d of 101 are listed", who, strings.Count(text, "<b>Approval causes:</b>"))
+		_, text, _ := sends(t, as(who), "GET", address+"/sites/berlin/approvals", "")
+		_, next, _ := sends(t, as(who), "GET", address+"/sites/berlin/approvals?after=x-00098", "")
+		if n, m := strings.Count(text, "<b>Approval causes:</b>"), strings.Count(next, "<b>Approval causes:</b>"); n != 100 || m != 1 || !strings.Contains(text, `href="?after=x-00098"`) || !strings.Contains(text, "101 nodes wait for an approval of their own.") {
+			t.Errorf("%s: %d and then %d of 101 are listed", who, n, m)
 		}
 		if _, text, _ := sends(t, as(who), "GET", address+"/sites/berlin", ""); !strings.Contains(text, "52 more nodes wait for a person") {
 			t.Errorf("%s: the overview does not say how many more wait", who)
@@ -58,7 +60,7 @@ func TestEmptyPagesSayWhy(t *testing.T) {
 	at, as := onNetwork(t, unracked)
 	for path, says := range map[string]string{
 		"/racks?q=nothing": "No rack matches this filter.",
-		"/racks?from=99":   "There are no more racks.",
+		"/racks?after=r99": "There are no more racks.",
 	} {
 		if _, text := asked(opened(t, racked), "GET", "/sites/berlin"+path, ""); !strings.Contains(text, says) {
 			t.Errorf("%s does not say %q", path, says)
@@ -111,9 +113,8 @@ func TestCutListsSaySo(t *testing.T) {
 	h := opened(t, f)
 	for path, says := range map[string]string{
 		"/verify":                "The first 500 of 603 are shown.",
-		"/findings":              "The first 500 of 601 are shown.",
+		"/findings":              "The first 500 of 601 are shown.", // about the design
 		"/nodes/web-1/agent-log": "The last 500 of 601 are shown.",
-		"/approvals":             "The first 500 of 601 are shown.",
 	} {
 		if _, text := asked(h, "GET", "/sites/berlin"+path, ""); strings.Count(text, says) != strings.Count(text, " are shown.") || !strings.Contains(text, says) {
 			t.Errorf("%s does not say %q", path, says)
@@ -127,7 +128,7 @@ func TestCutListsSaySo(t *testing.T) {
 // Long pages have a way back to their beginning.
 func TestPagersLeadBack(t *testing.T) {
 	h := opened(t, &fleet{said: "there", removes: []site.Removal{{Node: "old-1", Held: "more than the limit"}}})
-	for _, path := range []string{"/plan", "/rollout", "/nodes"} {
+	for _, path := range []string{"/plan", "/rollout", "/nodes", "/racks", "/findings", "/approvals"} {
 		_, first := asked(h, "GET", "/sites/berlin"+path, "")
 		_, next := asked(h, "GET", "/sites/berlin"+path+"?after=web-1", "")
 		if strings.Contains(first, "First page") || !strings.Contains(next, `<a href="?">First page</a>`) {
@@ -136,5 +137,57 @@ func TestPagersLeadBack(t *testing.T) {
 	}
 	if _, text := asked(h, "GET", "/sites/berlin/plan", ""); !strings.Contains(text, "Not carried out yet: more than the limit") || strings.Contains(text, "Held:") {
 		t.Error("the plan does not say why a removal is not carried out")
+	}
+}
+
+// Racks come some at a time, in order of their names, each with its nodes, also by a filter.
+func TestRacksArePaged(t *testing.T) {
+	f := &fleet{said: "there", size: 1994, racked: true} // 50 racks
+	h := opened(t, f)
+	figures := func(query string) (names []string, text string) {
+		_, text = asked(h, "GET", "/sites/berlin/racks"+query, "")
+		for _, part := range strings.Split(text, "<figcaption>")[1:] {
+			name, _, _ := strings.Cut(part, "<")
+			names = append(names, name)
+		}
+		return names, text
+	}
+	first, text := figures("")
+	if len(first) != 24 || !strings.HasPrefix(first[0], "r1: 40 nodes") || !strings.HasPrefix(first[9], "r10: 40 nodes") || !strings.Contains(text, `href="?after=r24"`) || !strings.Contains(text, "50 racks") {
+		t.Errorf("first %q", first)
+	}
+	if last, text := figures("?after=r48"); len(last) != 2 || !strings.HasPrefix(last[1], "r50: ") || strings.Contains(text, "Next page") {
+		t.Errorf("last %q", last)
+	}
+	found, text := figures("?q=x-00100")
+	if len(found) != 1 || !strings.HasPrefix(found[0], "r3: 40 nodes") || strings.Count(text, ` other"`) != 39 {
+		t.Errorf("by a filter %q, %d faint", found, strings.Count(text, ` other"`))
+	}
+}
+
+// Who may see some nodes sees the racks of these alone, without what the design says of them. A filter that is none is refused.
+func TestRacksOfSomeNodes(t *testing.T) {
+	granted := (&site.Site{Nodes: map[string]*site.Node{"web-1": {Name: "web-1"}, "web-2": {Name: "web-2"}}, Access: site.Access{
+		Roles:  map[string]site.AccessRole{"viewer": {Verbs: []string{"read"}, Nodes: &site.Selector{Match: site.Match{Names: []string{"web-1"}}}}},
+		People: map[string][]string{"erin@example.org": {"viewer"}}}}).Granted()
+	at, as := onNetwork(t, &fleet{said: "there", size: 100, racked: true, granted: site.GrantedState{Granted: granted}})
+	for who, want := range map[string][]string{
+		"erin@example.org": {`"name":"r1","nodes":[{"name":"web-1"`, `"all":1,`, `"total":1,`, `"some":true`},
+		"ana@example.org":  {`"name":"r1","rack":{`, `"all":40,`, `"name":"r2","rack":{}`, `"total":3,`},
+	} {
+		_, text, _ := sends(t, as(who), "GET", at+"/api/v1/sites/berlin/racks", "")
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s is not told %s: %.600s", who, part, text)
+			}
+		}
+		if strings.Contains(text, "web-2") != (who == "ana@example.org") {
+			t.Errorf("%s: %.600s", who, text)
+		}
+	}
+	for query, want := range map[string]int{"with=findings": 200, "with=approval": 200, "with=nothing": 400, "limit=101": 400} {
+		if status, text, _ := sends(t, as("ana@example.org"), "GET", at+"/api/v1/sites/berlin/racks?"+query, ""); status != want {
+			t.Errorf("%s: %d %.300s", query, status, text)
+		}
 	}
 }

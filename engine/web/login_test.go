@@ -9,13 +9,13 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/tests/browser"
 	"github.com/slipway-gitops/slipway/tests/oidc"
 )
 
@@ -566,30 +566,41 @@ func TestTokensOfTheCommandLine(t *testing.T) {
 	}
 }
 
+// While the access file is wrong, who shows a good token is told that, and not that the token is wrong.
+func TestTokensWhileTheAccessFileIsWrong(t *testing.T) {
+	v := visiting(t)
+	b := v.browser()
+	ask := func(what string, status int, says string) {
+		t.Helper()
+		if got, text, _ := b.do("GET", "/api/v1/sites/berlin/report", "", "Authorization", "Bearer "+v.provider.IDToken("slipway-cli", ""), "Sec-Fetch-Site", ""); got != status || !strings.Contains(text, says) {
+			t.Errorf("%s: %d %.300s", what, got, text)
+		}
+	}
+	ask("before", 200, "web-2")
+	v.allow(v.lines + "nonsense\n")
+	ask("while it is wrong", 503, "the access file on the daemon's host is wrong")
+	v.allow(v.lines)
+	ask("once it is right", 200, "web-2")
+}
+
 // A real browser logs in: its cookies, its Sec-Fetch headers and the policy of the page let it go to the issuer and back.
 // With SLIPWAY_PICTURES=FOLDER the pictures are kept there.
 func TestProveLoginInBrowser(t *testing.T) {
 	if os.Getenv("SLIPWAY_PROVE") == "" {
 		t.Skip("SLIPWAY_PROVE=1 logs in with Chromium")
 	}
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("there is no chromium: run ./setup.sh prove")
-	}
+	program := browser.Program(t)
 	dir := os.Getenv("SLIPWAY_PICTURES")
 	if dir == "" {
 		dir = t.TempDir()
 	}
 	v := visiting(t)
-	profile := t.TempDir()
+	home := t.TempDir()
 	look := func(address string, more ...string) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update",
-			"--disable-sync", "--user-data-dir=" + profile, "--ignore-certificate-errors", "--timeout=5000", "--enable-logging=stderr", "--v=0"}, more...)
-		cmd := exec.CommandContext(ctx, program, append(args, v.url+address)...)
-		cmd.Env = append(os.Environ(), "HOME="+profile)
+		cmd := browser.Command(ctx, program, home, append([]string{"--ignore-certificate-errors", "--timeout=5000", "--enable-logging=stderr", "--v=0"}, append(more, v.url+address)...)...)
 		var said strings.Builder
 		cmd.Stderr = &said
 		out, err := cmd.Output()

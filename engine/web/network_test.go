@@ -36,7 +36,7 @@ person bob@example.org: viewer
 person carol@example.org: all rack=r1
 person dora@example.org: all
 token screen: screen
-design: read pause quarantine
+design: read records pause quarantine
 `
 
 // onNetwork serves the pages of a fleet by HTTPS to those with a certificate. as makes the client of a
@@ -304,20 +304,33 @@ func TestPageOffersWhatIsAllowedOnTheNode(t *testing.T) {
 	}
 }
 
-// No page asks for what its caller is known not to see: an attempt costs the caller much, and is in the log.
+// No page asks for what its caller is known not to see: an attempt costs the caller much, and is in the log. Erin sees all, and
+// the records of one node.
 func TestPagesTryNothingDenied(t *testing.T) {
 	var log seen
-	f := &fleet{said: "there", log: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}
+	granted := (&site.Site{Nodes: map[string]*site.Node{"web-1": {Name: "web-1"}, "web-2": {Name: "web-2"}}, Access: site.Access{
+		Roles: map[string]site.AccessRole{
+			"viewer": {Verbs: []string{"read"}},
+			"looker": {Verbs: []string{"records"}, Nodes: &site.Selector{Match: site.Match{Names: []string{"web-1"}}}},
+		},
+		People: map[string][]string{"erin@example.org": {"viewer", "looker"}}}}).Granted()
+	f := &fleet{said: "there", granted: site.GrantedState{Granted: granted}, log: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}
 	at, as := onNetwork(t, f)
-	for _, who := range []string{"bob@example.org", "carol@example.org"} {
+	for _, who := range []string{"bob@example.org", "carol@example.org", "erin@example.org"} {
 		client := as(who)
 		for _, v := range views {
-			path := strings.NewReplacer("{site}", "berlin", "{node}", "web-1").Replace(v.path)
+			path := strings.NewReplacer("{site}", "berlin", "{node}", "web-2").Replace(v.path)
 			before, _ := log.get()
 			status, _, _ := sends(t, client, "GET", at+path, "")
 			if after, _ := log.get(); status == 200 && after != before {
 				t.Errorf("%s at %s: %s", who, path, after[len(before):])
 			}
+		}
+	}
+	const lacks = "you need the verb records"
+	for node, want := range map[string]bool{"web-1": true, "web-2": false} {
+		if status, text, _ := sends(t, as("erin@example.org"), "GET", at+"/sites/berlin/nodes/"+node+"/inventory", ""); status != 200 || strings.Contains(text, lacks) == want {
+			t.Errorf("the inventory of %s: %d, with its records: %t", node, status, !strings.Contains(text, lacks))
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // openPage is a page that somebody has open.
@@ -22,6 +24,39 @@ func (o *openPage) request(ctx context.Context) (*http.Request, error) {
 		r.SetPathValue("node", o.node)
 	}
 	return r, err
+}
+
+// news are what an open page was told of.
+type news struct {
+	woken chan struct{} // has a place for one
+	last  atomic.Pointer[time.Time]
+}
+
+func (n *news) tell() {
+	now := time.Now()
+	n.last.Store(&now)
+	select {
+	case n.woken <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until something has happened or it is time to look anyway, and says since when a report has all of it. Pages
+// that wait for the same wait for the same time, and so are made of one report.
+func (n *news) wait(ctx context.Context) (since time.Time) {
+	anyway := time.Now().Truncate(lookAnyway).Add(lookAnyway)
+	select {
+	case <-ctx.Done():
+		return since
+	case <-time.After(time.Until(anyway)):
+		return anyway
+	case <-n.woken:
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(gatherFor):
+	}
+	return *n.last.Load()
 }
 
 func pageOf(r *http.Request) (*url.URL, error) {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/plan"
@@ -21,6 +20,7 @@ type racksPage struct {
 	Filter  url.Values
 	Total   int
 	More    string
+	First   string
 	Outside int  // nodes that are in no rack
 	Some    bool // the design is not for the caller
 }
@@ -47,54 +47,62 @@ func (q *request) allNodes() ([]site.NodeStatus, error) {
 }
 
 func racks(q *request) (any, []string, error) {
-	all, err := q.allNodes()
-	if err != nil {
-		return nil, nil, err
-	}
-	var design site.Site
-	denied := false
-	if err := q.getWhole("design", &design); isDenied(err) {
-		denied = true
-	} else if err != nil {
-		return nil, nil, err
-	}
 	given, kept := q.r.URL.Query(), url.Values{}
 	for _, name := range filters {
 		if v := given.Get(name); v != "" {
 			kept.Set(name, v)
 		}
 	}
-	v := present.ElevationView{Link: func(node string) string { return "/sites/" + url.PathEscape(q.site) + "/nodes/" + url.PathEscape(node) }}
-	if len(kept) > 0 {
-		v.Only = func(n *site.NodeStatus) bool {
-			text := strings.ToLower(n.Name + " " + n.Role + " " + n.Reason)
-			return (kept.Get("state") == "" || string(n.State) == kept.Get("state")) && (kept.Get("role") == "" || n.Role == kept.Get("role")) &&
-				(kept.Get("rack") == "" || n.Rack == kept.Get("rack")) && strings.Contains(text, strings.ToLower(kept.Get("q")))
-		}
+	asked := maps.Clone(kept)
+	asked.Set("limit", strconv.Itoa(perRacks))
+	if after := given.Get("after"); after != "" {
+		asked.Set("after", after)
 	}
-	drawn := present.Elevations(design.Racks, all, v)
-	p := racksPage{Filter: kept, Total: len(drawn), Some: denied}
-	for _, n := range all {
-		if n.Rack == "" {
-			p.Outside++
-		}
+	path := q.ofSite("racks?" + asked.Encode())
+	var found control.RackPage
+	if err := q.get(path, &found); err != nil {
+		return nil, nil, err
 	}
-	from, _ := strconv.Atoi(given.Get("from"))
-	from = max(0, min(from, len(drawn)))
-	if next := from + perRacks; next < len(drawn) {
+	p := racksPage{Filter: kept, Total: found.Total, Outside: found.Outside, Some: found.Some}
+	if asked.Has("after") {
+		p.First = "?" + kept.Encode()
+	}
+	if found.Next != "" {
 		more := maps.Clone(kept)
-		more.Set("from", strconv.Itoa(next))
-		p.More, drawn = "?"+more.Encode(), drawn[:next]
+		more.Set("after", found.Next)
+		p.More = "?" + more.Encode()
 	}
-	for i := range drawn[from:] {
-		e := &drawn[from+i]
-		var b strings.Builder
-		if err := e.WriteSVG(&b); err != nil {
+	link := func(node string) string { return "/sites/" + url.PathEscape(q.site) + "/nodes/" + url.PathEscape(node) }
+	for i := range found.Racks {
+		drawn, err := picture(&found.Racks[i], present.ElevationView{Link: link}, len(kept) > 0)
+		if err != nil {
 			return nil, nil, err
 		}
-		p.Racks = append(p.Racks, rackPicture{e.Rack, e.Summary(), e.Nodes(), template.HTML(b.String())}) // present escapes what is in it
+		p.Racks = append(p.Racks, drawn)
 	}
-	return p, []string{q.ofSite("nodes"), q.ofSite("design")}, nil
+	return p, []string{path}, nil
+}
+
+// picture draws a rack. With a filter the nodes that it does not choose are faint.
+func picture(r *control.RackNodes, v present.ElevationView, filtered bool) (rackPicture, error) {
+	if filtered {
+		chosen := map[string]bool{}
+		for _, name := range r.Chosen {
+			chosen[name] = true
+		}
+		v.Only = func(n *site.NodeStatus) bool { return chosen[n.Name] || len(chosen) == 0 } // those that it chooses may be among those that are left out
+	}
+	p := rackPicture{Name: r.Name, Summary: present.SummaryOf(r.All, r.Counts, r.Unseen)}
+	var b strings.Builder
+	for _, e := range present.Elevations(map[string]*site.Rack{r.Name: r.Rack}, r.Nodes, v) { // one
+		e.More = r.All - len(r.Nodes)
+		p.Nodes = e.Nodes()
+		if err := e.WriteSVG(&b); err != nil {
+			return p, err
+		}
+	}
+	p.SVG = template.HTML(b.String()) // present escapes what is in it
+	return p, nil
 }
 
 type rolloutPage struct {
@@ -205,19 +213,15 @@ func linkRank(n site.NodeStatus) int {
 
 // cables adds those of a node, by the switch that the design has at the other end.
 func (q *request) cables(n site.NodeStatus, design *site.Site, by map[string][]cable, p *networkPage) error {
-	of := *q
-	of.node = n.Name
+	defer func(own string) { q.node = own }(q.node)
+	q.node = n.Name
 	var d site.Node
-	if err := of.get(of.ofNode("/design"), &d); err != nil {
+	if err := q.get(q.ofNode("/design"), &d); err != nil {
 		return err
 	}
-	var c *site.Closeup // nil where the caller may not see it
-	err := error(errKnown)
-	if slices.Contains(q.who.Verbs[q.site], access.Records) {
-		err = of.get(of.ofNode("/records"), &c)
-	}
+	c, err := q.closeup()
 	switch {
-	case isDenied(err):
+	case isDenied(err): // c is nil
 		p.Unseen = true
 	case err != nil:
 		return err

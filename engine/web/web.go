@@ -38,6 +38,8 @@ type Site struct {
 	pages  map[string]*template.Template
 	assets map[string]asset // by path
 	live   hub
+	rows   rows
+	known  known
 	now    func() time.Time
 	seed   maphash.Seed
 }

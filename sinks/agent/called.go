@@ -111,6 +111,9 @@ func (c *called) ask(ctx context.Context, r wire.Request) (*wire.Result, error) 
 func (c *called) request(ctx context.Context, r wire.Request, x exchange) (*wire.Result, error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
+	if err := driver.MayWrite(ctx); err != nil {
+		return nil, err
+	}
 	end := context.AfterFunc(ctx, func() { c.Close() })
 	r.Term = c.ownTerm()
 	r.Version, r.Site, r.Node, r.Echo = wire.Version, c.site, c.node, rand.Text()

@@ -116,13 +116,20 @@ func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answ
 	if err := session.Start(inShell(x.script)); err != nil {
 		return nil, a, c.lost(ctx, err)
 	}
-	send := func() {
-		if x.input != nil {
-			go io.Copy(stdin, x.input) // stdin stays open: closing it means a hang-up
+	send := func() error {
+		if x.input == nil {
+			return nil
 		}
+		if err := driver.MayWrite(ctx); err != nil {
+			return err
+		}
+		go io.Copy(stdin, x.input) // stdin stays open: closing it means a hang-up
+		return nil
 	}
 	if x.accept == nil {
-		send()
+		if err := send(); err != nil {
+			return nil, a, err
+		}
 	}
 	out := bufio.NewReaderSize(io.LimitReader(stdout, maxAnswer), 64<<10)
 	report, end, err := readReport(out)
@@ -140,7 +147,9 @@ func (c *connection) run(ctx context.Context, x exchange) (report []byte, a answ
 		if err := x.accept(report); err != nil {
 			return report, a, err
 		}
-		send()
+		if err := send(); err != nil {
+			return report, a, err
+		}
 	}
 	a, err = readAnswer(out, x, stdin)
 	a.begun = true

@@ -57,8 +57,7 @@ func (m *machine) compareHost(n *site.Node, seen *site.Observed, hostKeys func()
 		seen.Facets[site.FacetBase] = s
 		return
 	}
-	var certificates []string
-	why := by.Why
+	var signed driver.SignedHostKeys
 	keys, err := hostKeys()
 	switch {
 	case by.Valid == nil:
@@ -66,19 +65,32 @@ func (m *machine) compareHost(n *site.Node, seen *site.Observed, hostKeys func()
 	case err == nil && len(keys) == 0:
 		err = errNoHostKeys
 	case err == nil:
-		certificates, why, err = by.Valid(keys)
+		signed, err = by.Valid(keys)
 	}
 	switch {
 	case errors.Is(err, driver.ErrUnreachable): // nobody has to mend a lost connection
 		s.Unread = with(s.Unread, item.KindSSHHost, brief(err.Error()))
 	case err != nil:
 		cannot(&s, err, hostField)
-	case why == "" && have == item.HostDigest(certificates):
+	case signed.Why == "" && have == item.HostDigest(signed.Certificates):
 		s.Have = with(s.Have, hostField, want)
-	case strings.HasPrefix(have, digestPrefix), have == otherCertificates:
-		s.Have = with(s.Have, hostField, orElse(why, otherCertificates))
+	case isOneOf(have, signed.Given, nil):
+		s.Have = with(s.Have, hostField, orElse(signed.Why, "an earlier one than Slipway signed last"))
+		s.Due = append(s.Due, hostField)
+	case slices.ContainsFunc(signed.Given, func(of []string) bool { return len(of) == 0 }) && strings.HasPrefix(have, digestPrefix):
+		s.Have = with(s.Have, hostField, orElse(signed.Why, otherCertificates))
+	case strings.HasPrefix(have, digestPrefix):
+		s.Have = with(s.Have, hostField, otherCertificates)
 	}
 	seen.Facets[site.FacetBase] = s
+}
+
+// isOneOf reports whether a digest is that of one certificate for each key, of those that were given for it.
+func isOneOf(digest string, given [][]string, chosen []string) bool {
+	if len(given) == 0 {
+		return len(chosen) > 0 && digest == item.HostDigest(chosen)
+	}
+	return slices.ContainsFunc(given[0], func(c string) bool { return isOneOf(digest, given[1:], append(slices.Clone(chosen), c)) })
 }
 
 // digestPrefix begins each digest of package item.

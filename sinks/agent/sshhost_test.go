@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,26 +16,40 @@ import (
 // claims count nothing, and what is not known is not called right.
 func TestCompareHost(t *testing.T) {
 	t.Parallel()
-	const certificate, names = "ssh-ed25519-cert-v01@openssh.com AAAA", "n1, n1.example.org"
+	const certificate, earlier, names = "ssh-ed25519-cert-v01@openssh.com BBBB", "ssh-ed25519-cert-v01@openssh.com AAAA", "n1, n1.example.org"
 	n := &site.Node{Name: "n1", System: site.System{SSH: site.SSH{Accounts: []string{"root"}}},
 		References: site.References{Authorities: []string{"ssh-ed25519 AAAA"}, HostNames: []string{"n1", "n1.example.org"}}}
-	signed := driver.HostCertificates{Valid: func([]string) ([]string, string, error) { return []string{certificate}, "", nil }}
-	due := driver.HostCertificates{Valid: func([]string) ([]string, string, error) { return nil, "to be renewed since 2026-01-01", nil }}
-	shared := driver.HostCertificates{Valid: func([]string) ([]string, string, error) { return nil, "", errors.New("n2 has the same key") }}
+	signed := driver.HostCertificates{Valid: func([]string) (driver.SignedHostKeys, error) {
+		return driver.SignedHostKeys{Certificates: []string{certificate}, Given: [][]string{{earlier, certificate}}}, nil
+	}}
+	due := driver.HostCertificates{Valid: func([]string) (driver.SignedHostKeys, error) {
+		return driver.SignedHostKeys{Why: "to be renewed since 2026-01-01", Given: [][]string{{certificate}}}, nil
+	}}
+	fresh := driver.HostCertificates{Valid: func([]string) (driver.SignedHostKeys, error) {
+		return driver.SignedHostKeys{Why: "none that counts for the host key SHA256:x", Given: [][]string{nil}}, nil
+	}}
+	shared := driver.HostCertificates{Valid: func([]string) (driver.SignedHostKeys, error) {
+		return driver.SignedHostKeys{}, errors.New("n2 has the same key")
+	}}
 	proven := func() ([]string, error) { return []string{"ssh-ed25519 AAAA"}, nil }
 	lost := func() ([]string, error) { return nil, fmt.Errorf("%w: EOF", driver.ErrUnreachable) }
 	for name, c := range map[string]struct {
 		by                         driver.HostCertificates
 		keys                       func() ([]string, error)
 		says, have, cannot, unread string
+		due                        bool
 	}{
 		"as signed":            {by: signed, keys: proven, says: item.HostDigest([]string{certificate}), have: names},
 		"others":               {by: signed, keys: proven, says: item.HostDigest([]string{"x"}), have: "others than Slipway signed"},
 		"its own claim":        {by: signed, keys: proven, says: names, have: "others than Slipway signed"},
 		"none":                 {by: signed, keys: proven},
 		"changed by hand":      {by: signed, keys: proven, says: "changed by hand", have: "changed by hand"},
-		"to be renewed":        {by: due, keys: proven, says: item.HostDigest([]string{certificate}), have: "to be renewed since 2026-01-01"},
-		"a claim when due":     {by: due, keys: proven, says: names, have: "to be renewed since 2026-01-01"},
+		"to be renewed":        {by: due, keys: proven, says: item.HostDigest([]string{certificate}), have: "to be renewed since 2026-01-01", due: true},
+		"others when due":      {by: due, keys: proven, says: item.HostDigest([]string{"x"}), have: "others than Slipway signed"},
+		"by hand when due":     {by: due, keys: proven, says: "changed by hand", have: "changed by hand"},
+		"the one before":       {by: signed, keys: proven, says: item.HostDigest([]string{earlier}), have: "an earlier one than Slipway signed last", due: true},
+		"a new host key":       {by: fresh, keys: proven, says: item.HostDigest([]string{certificate}), have: "none that counts for the host key SHA256:x"},
+		"a claim when due":     {by: due, keys: proven, says: names, have: "others than Slipway signed"},
 		"another node's key":   {by: shared, keys: proven, says: item.HostDigest([]string{certificate}), have: item.HostDigest([]string{certificate}), cannot: "n2 has the same key"},
 		"a claim and no keys":  {by: signed, keys: func() ([]string, error) { return nil, nil }, says: names, have: "others than Slipway signed", cannot: errNoHostKeys.Error()},
 		"a claim to nobody":    {keys: proven, says: names, have: "others than Slipway signed", unread: "only the daemon knows which host certificates it has signed"},
@@ -53,8 +68,8 @@ func TestCompareHost(t *testing.T) {
 		seen := site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetBase: state}}
 		m.compareHost(n, &seen, c.keys)
 		got := seen.Facets[site.FacetBase]
-		if got.Have[hostField] != c.have || got.Cannot[hostField] != c.cannot || got.Unread[item.KindSSHHost] != c.unread {
-			t.Errorf("%s: have %q, cannot %q, unread %q", name, got.Have[hostField], got.Cannot[hostField], got.Unread[item.KindSSHHost])
+		if got.Have[hostField] != c.have || got.Cannot[hostField] != c.cannot || got.Unread[item.KindSSHHost] != c.unread || slices.Contains(got.Due, hostField) != c.due {
+			t.Errorf("%s: have %q, cannot %q, unread %q, due %q", name, got.Have[hostField], got.Cannot[hostField], got.Unread[item.KindSSHHost], got.Due)
 		}
 	}
 }

@@ -120,10 +120,14 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 			return d, err
 		}
 		if found && (pushed || is.State != site.ProposalMerged) {
-			return told(branch, is), nil
+			d = told(branch, is)
+			if pushed && !r.ownHead(branch) && is.State != site.ProposalMerged && is.State != site.ProposalClosed {
+				d.Why = fmt.Sprintf("Slipway has not pushed what is on the branch %s since it was started, so read it before you merge it", branch)
+			}
+			return d, nil
 		}
 	}
-	if pushed && r.pushed[branch] != r.heads[branch] {
+	if pushed && !r.ownHead(branch) {
 		return site.Drafted{Why: foreign(branch)}, nil
 	}
 	if other := r.another(branch, a); !pushed && other != "" {
@@ -146,6 +150,9 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 	r.Log.Info("drift proposed", "site", r.Site, "node", a.Node, "facet", string(a.Facet), "proposal", is.Number)
 	return told(branch, is), nil
 }
+
+// ownHead reports whether this process has pushed what is on the branch.
+func (r *round) ownHead(branch string) bool { return r.pushed[branch] == r.heads[branch] }
 
 // foreign says why an existing branch is not proposed: this process has not pushed it, so anybody may have written
 // its content.

@@ -221,6 +221,10 @@ func TestBranchOfSomebodyElse(t *testing.T) {
 	if got := w.propose(a)[0]; len(f.opened) != 0 || !strings.Contains(got.String(), "is there, and Slipway has not pushed it since it was started") {
 		t.Errorf("got %+v, opened %+v", got, f.opened)
 	}
+	f.of[w.p.branchOf(a)] = site.Proposal{Number: 7, State: site.ProposalOpen}
+	if got := w.propose(a)[0].String(); !strings.Contains(got, "#7, which may be somebody else's") || strings.HasPrefix(got, "proposed") {
+		t.Errorf("with a pull request: %s", got)
+	}
 }
 
 // What the remote or the forge refuses of one is not tried with all the others.

@@ -86,6 +86,9 @@ func ask[T any](ctx context.Context, c *connection, call func(*golibvirt.Libvirt
 	if err := ctx.Err(); err != nil {
 		return none, fmt.Errorf("%w: %w", driver.ErrUnreachable, err)
 	}
+	if err := driver.MayWrite(ctx); err != nil { // a read of a step is not worth telling apart
+		return none, err
+	}
 	c.calls.Add(1)
 	answered := make(chan answer, 1)
 	go func() {

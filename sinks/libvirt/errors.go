@@ -39,6 +39,8 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, driver.ErrInterrupted):
+		return err // not sent
 	case errors.As(err, &said):
 		return fmt.Errorf("%w: libvirt says: %w", class(said), err)
 	case errors.Is(err, golibvirt.ErrUnsupported):

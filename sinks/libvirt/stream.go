@@ -13,6 +13,8 @@ import (
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
 )
 
 // These are constants for a transfer in libvirt's RPC protocol (https://libvirt.org/kbase/internals/rpc.html).
@@ -199,7 +201,12 @@ func (t *transfer) call(procedure uint32, args xdr) ([]byte, error) {
 	return p.payload, err
 }
 
+// send sends a packet, unless nothing more may be written: a transfer takes longer than a lease lasts.
 func (t *transfer) send(p packet) error {
+	if err := driver.MayWrite(t.ctx); err != nil {
+		t.conn.Close() // so that nobody waits for an answer
+		return err
+	}
 	head := xdr{}.uint(uint32(rpcHeader + len(p.payload))).uint(rpcProgram).uint(rpcVersion).
 		uint(p.procedure).uint(p.kind).uint(t.serial).uint(p.status)
 	_, err := t.conn.Write(append(head, p.payload...))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +136,45 @@ func TestUploadToSilence(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+// An upload sends no further packet after the end of the term, neither in its middle nor its last.
+func TestUploadAfterTheEndOfTheTerm(t *testing.T) {
+	const handshake = 3 // and the call that begins the upload
+	for n, through := 0, false; !through; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			var came, asked atomic.Int32
+			s := &storage{h: daemon(t, func(p packet) *packet {
+				came.Add(1)
+				if p.status == statusOK {
+					return &packet{procUpload, typeStream, statusOK, nil}
+				}
+				return nil
+			})}
+			over := errors.New("the lease of term 3 could not be renewed in time")
+			ctx := driver.WhileAllowed(t.Context(), func() error {
+				if int(asked.Add(1)) > n {
+					return over
+				}
+				return nil
+			})
+			began := time.Now()
+			_, _, err := s.upload(ctx, golibvirt.StorageVol{}, bytes.NewReader(digits), 0, int64(len(digits)))
+			synctest.Wait()
+			if through = err == nil; through {
+				if n < handshake+6 {
+					t.Errorf("got through with %d packets", n)
+				}
+				return
+			}
+			if !errors.Is(err, driver.ErrInterrupted) || errors.Is(err, driver.ErrUnreachable) || !errors.Is(err, over) || time.Since(began) > 0 {
+				t.Errorf("after %d packets and %s: %v", n, time.Since(began), err)
+			}
+			if want := max(0, n-handshake); int(came.Load()) != want {
+				t.Errorf("%d packets of content came, want %d", came.Load(), want)
+			}
+		})
+	}
 }
 
 func TestUploadCancelled(t *testing.T) {

@@ -50,6 +50,9 @@ func (c *client) loginWith(ctx context.Context, v secret.Value, meanwhile func(a
 	if err != nil {
 		return err
 	}
+	if err := driver.MayWrite(ctx); err != nil { // said here, so that it counts as no login
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
 	resp, err := anonymous.WithContext(ctx).Post(sessions, map[string]string{"UserName": v.Username(), "Password": passwordIn(v)})
 	if err != nil {
 		return deniedAs(err, v)

@@ -109,3 +109,24 @@ func TestSlotThatSomebodyTakes(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A login that the end of the term holds back was not sent, and counts as no try of the password.
+func TestLoginAfterTheEndOfTheTerm(t *testing.T) {
+	const login = "POST /redfish/v1/SessionService/Sessions"
+	b, m, _, ctx := accountBMC(t, `{}`)
+	if _, err := m.client.get(ctx, m.path); err != nil {
+		t.Fatal(err)
+	}
+	b.took()
+	over := errors.New("the lease of term 3 could not be renewed in time")
+	late := driver.WhileAllowed(ctx, func() error { return over })
+	if err := m.client.loginAs(late, secret.New("monitor", "canary-Pass-7")); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, driver.ErrInterrupted) || !errors.Is(err, over) {
+		t.Errorf("got %v", err)
+	}
+	if n := b.count(login); n != 0 {
+		t.Errorf("%d logins were sent", n)
+	}
+	if err := m.client.loginAs(ctx, secret.New("monitor", "canary-Pass-7")); err != nil || b.count(login) != 1 {
+		t.Errorf("while the term lasts: %v", err)
+	}
+}

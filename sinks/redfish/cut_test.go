@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -475,4 +476,39 @@ func TestPowerOnTakesSettingsOver(t *testing.T) {
 			t.Errorf("%d resets", b.Resets())
 		}
 	}, func(c *lab.MachineConfig) { c.Power = "off" })
+}
+
+// A step whose term ends after any of its writes sends no further one, whatever the driver was doing:
+// it asks the term, and does not wait for its context to end.
+func TestNoWriteAfterTheEndOfTheTerm(t *testing.T) {
+	eachWay(t, func(t *testing.T, in boxes) {
+		for n, through := 0, false; !through; n++ {
+			in(t, func(t *testing.T, b *box) {
+				var writes atomic.Int32
+				b.fleet.Watch(func(_ int, c lab.Call) {
+					if c.Write() {
+						writes.Add(1)
+					}
+				})
+				over := errors.New("the lease of term 3 could not be renewed in time")
+				ctx := driver.WhileAllowed(b.t.Context(), func() error {
+					if int(writes.Load()) >= n {
+						return over
+					}
+					return nil
+				})
+				err := b.apply(ctx, site.ActionInstall, false)
+				b.fleet.Watch(nil)
+				if through = err == nil; through {
+					if n < 3 {
+						t.Errorf("got through with %d writes", n)
+					}
+					return
+				}
+				if int(writes.Load()) != n || !errors.Is(err, driver.ErrInterrupted) || !errors.Is(err, over) {
+					t.Errorf("%d writes before the end of the term and %d in all: %v", n, writes.Load(), err)
+				}
+			})
+		}
+	})
 }

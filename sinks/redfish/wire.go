@@ -125,6 +125,11 @@ func (w *wire) exchange(r *http.Request, encoding string) (*http.Response, error
 
 // call is one request on the network.
 func (w *wire) call(r *http.Request) (resp *http.Response, body []byte, err error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if err := driver.MayWrite(r.Context()); err != nil {
+			return nil, nil, err
+		}
+	}
 	defer func() {
 		if errors.Is(err, errGone) {
 			return // which says nothing of the BMC
@@ -225,7 +230,7 @@ const (
 
 func (d *departure) stop() bool { return d.state.CompareAndSwap(waiting, calledOff) }
 func (d *departure) send() bool {
-	if d.until.Err() != nil {
+	if d.until.Err() != nil || driver.MayWrite(d.until) != nil {
 		d.stop()
 	}
 	return d.state.CompareAndSwap(waiting, sent) || d.state.Load() == sent
@@ -240,7 +245,7 @@ type leaving struct {
 
 func (b leaving) Read(p []byte) (int, error) {
 	if !b.d.send() {
-		return 0, context.Canceled
+		return 0, cmp.Or(driver.MayWrite(b.d.until), context.Canceled)
 	}
 	return b.ReadCloser.Read(p)
 }

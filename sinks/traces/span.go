@@ -152,9 +152,16 @@ var (
 	granted  = regexp.MustCompile(`(?i)(bearer|basic) +\S+|([?&][^=&\s]*(token|key|secret|password|signature|sig)=)[^&\s]+`)
 )
 
+// mostCleaned bounds the work with a text, in bytes. A secret that is cut here has no longer the form that gives it
+// away, and comes forward as others are redacted: the last word of a cut text is dropped.
+const mostCleaned = 64 << 10
+
 // clean makes a text fit to send: one printable line of bounded length without secrets.
 func clean(s string) string {
-	s = short(s, 2*maxText) // what is cut off in the end need not be looked at
+	if len(s) > mostCleaned {
+		s = s[:mostCleaned]
+		s = s[:strings.LastIndexByte(s, ' ')+1] + "…"
+	}
 	s = granted.ReplaceAllString(userinfo.ReplaceAllString(s, "://"), "$1$2[redacted]")
 	s = cleartext.Discreet(site.Finding{Message: s}).Message
 	return printable(s, maxText)

@@ -420,3 +420,14 @@ func BenchmarkTrace(b *testing.B) {
 		x.Trace(part)
 	}
 }
+
+// A secret behind a long one, cut or not, does not come forward when the long one is redacted.
+func TestSecretsBehindLongOnes(t *testing.T) {
+	t.Parallel()
+	const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	for _, long := range []int{400, 960, 1000, mostCleaned - 60, mostCleaned - 30, mostCleaned} {
+		if is := clean("bearer " + strings.Repeat("x", long) + " and " + secret + " end"); strings.Contains(is, "ghp_") {
+			t.Errorf("%d: %q", long, is)
+		}
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/record/recordtest"
 )
 
 // stopLimit is how long a daemon may take to end when it is asked to.
@@ -21,7 +23,10 @@ const stopLimit = 25 * time.Second
 // not beside the program: who wants it says so.
 var program, helperFolder string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) {
+	recordtest.RunMember()
+	os.Exit(buildAndRun(m))
+}
 
 func buildAndRun(m *testing.M) int {
 	// The daemons wait more than they work; an argument overrides it.

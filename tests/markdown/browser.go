@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	dom "golang.org/x/net/html"
+
+	"github.com/slipway-gitops/slipway/tests/browser"
 )
 
 // Shown is what a browser says of a page that it has laid out.
@@ -41,19 +42,10 @@ type Browser struct {
 	dir     string
 }
 
-// Open finds Chromium. Where it is not installed the test is skipped, and fails
-// in CI and with SLIPWAY_PROVE.
+// Open finds Chromium for a test.
 func Open(t testing.TB) *Browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	switch {
-	case err == nil:
-	case os.Getenv("CI") != "" || os.Getenv("SLIPWAY_PROVE") != "":
-		t.Fatal("there is no chromium: run ./setup.sh")
-	default:
-		t.Skip("there is no chromium: run ./setup.sh")
-	}
-	return &Browser{t: t, program: program, dir: t.TempDir()}
+	return &Browser{t: t, program: browser.Program(t), dir: t.TempDir()}
 }
 
 // Show lays pages out in a width, with everything unfolded if that is asked
@@ -104,12 +96,7 @@ func (b *Browser) run(width, height int, args ...string) []byte {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), browserPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.program, append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND",
-		"--user-data-dir=" + filepath.Join(b.dir, "profile"), fmt.Sprintf("--window-size=%d,%d", width+frame, height+frame),
-	}, args...)...)
-	cmd.Env = append(os.Environ(), "HOME="+b.dir)
+	cmd := browser.Command(ctx, b.program, b.dir, append([]string{fmt.Sprintf("--window-size=%d,%d", width+frame, height+frame)}, args...)...)
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()

@@ -28,7 +28,7 @@ nodes: "n1": system: ssh: accounts: ["root"]`,
 		Node: sshAccounts,
 	},
 	{
-		Code: "ssh-host-names", Severity: site.SeverityError,
+		Code: "ssh-host-names", Severity: site.SeverityError, Firm: true,
 		What: "No name, host name or address is that of two nodes where `site.ssh.hosts` has host keys signed.",
 		Why:  "Each of the two systems could pass for the other.",
 		Wrong: `site: ssh: {users: ["` + someKey + `"], hosts: ["` + otherKey + `"]}

@@ -49,9 +49,12 @@
     }
   };
   const show = parts => {
+    for (const id in parts) // a section comes with its rows as they are now
+      for (const other in waiting) if (other !== id && $(id)?.contains($(other))) delete waiting[other];
     Object.assign(waiting, parts);
-    for (const id in waiting) {
-      if ($(id) && busy($(id))) continue;
+    for (const id in waiting) { // a row comes after its section
+      const part = $(id), around = part?.parentElement?.closest("section[id]");
+      if (part && busy(part) || around && around.id in waiting) continue;
       replace(id, waiting[id]);
       delete waiting[id];
     }
@@ -86,10 +89,11 @@
       lost.hidden = false;
       setTimeout(follow, 15000);
     });
-    source.onerror = () => {
+    source.onerror = async () => {
       since ??= new Date(Date.now() + skew).toISOString().slice(11, 19) + " UTC";
       if (alive) alive.textContent = "";
       const refused = source.readyState === EventSource.CLOSED; // there was an answer
+      if (refused && await isNobody()) return;
       setTimeout(() => {
         if (!since) return; // it is back already
         lost.textContent = refused ? "✕ This page was last brought up to date at " + since + ": the daemon, or a proxy before it, answers with an error. Load the page again to see which." :
@@ -98,6 +102,18 @@
       }, 2500);
       if (refused) setTimeout(follow, 3000);
     };
+  };
+  // Whoever is not known any more is not made known by trying again. Another try is made when the page is looked at again: the
+  // person may have logged in on another page.
+  const isNobody = async () => {
+    const status = await fetch("/api/v1/whoami", { cache: "no-store" }).then(answer => answer.status, () => 0);
+    if (status !== 401) return false;
+    const login = document.createElement("a");
+    login.href = location.pathname + location.search;
+    login.textContent = "Log in again";
+    lost.replaceChildren("✕ Your login has ended. This page shows what was known at " + since + ", and is not kept up to date. ", login);
+    lost.hidden = false;
+    return true;
   };
   if (live) {
     follow();

@@ -79,10 +79,8 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 		}
 	}
 	for _, id := range slices.Backward(inOrder(p.before.made())) {
-		if _, stays := p.after[id]; !stays && p.before[id].Kind != "ethernet" && a.exists(id) {
-			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
-				return err
-			}
+		if err := a.leave(ctx, p, m, id); err != nil {
+			return err
 		}
 	}
 	for _, id := range slices.Backward(inOrder(p.after)) {
@@ -90,7 +88,7 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 			if a.anew = true; !a.exists(id) {
 				continue
 			}
-			if err := a.f.run(ctx, a.h, "ip", "link", "delete", "dev", id); err != nil {
+			if err := a.delete(ctx, deletion{id, becauseAnew}, p.ours(m)); err != nil {
 				return err
 			}
 		}
@@ -111,6 +109,32 @@ func (a *activation) prepare(ctx context.Context, p *plan, m *machine) error {
 		}
 	}
 	return nil
+}
+
+// leave deletes a bond, bridge or VLAN that left the design. One that was there before the design had it stays, and a
+// bridge gets its spanning tree setting back.
+func (a activation) leave(ctx context.Context, p *plan, m *machine, id string) error {
+	if _, stays := p.after[id]; stays || p.before[id].Kind == "ethernet" || !a.exists(id) {
+		return nil
+	}
+	was, err := a.wasBefore(id)
+	switch {
+	case err != nil:
+		return err
+	case !was.There:
+		return a.delete(ctx, deletion{id, becauseLeaves}, p.ours(m))
+	case was.STP != nil:
+		return a.spanningTree(ctx, id, m.links[id], *was.STP)
+	}
+	return nil
+}
+
+// delete deletes an interface that nobody else uses. Others may have begun to use it a moment ago.
+func (a activation) delete(ctx context.Context, d deletion, ours links) error {
+	if err := sparesOn(a.h, d, ours); err != nil {
+		return err
+	}
+	return a.f.run(ctx, a.h, "ip", "link", "delete", "dev", d.id)
 }
 
 // exists reports whether an interface exists now: ifdown deletes what its files told it to create.
@@ -245,8 +269,8 @@ func (a activation) ifup(ctx context.Context, all links) error {
 			return err
 		}
 	}
-	for _, id := range a.gone(all) {
-		if !a.f.succeeds(ctx, a.h, "ifquery", id) {
+	for _, id := range a.changed { // also one that ifdown has deleted and other stanzas create
+		if _, stays := all[id]; stays || !a.f.succeeds(ctx, a.h, "ifquery", id) {
 			continue
 		}
 		if err := a.f.run(ctx, a.h, "ifup", "--force", id); err != nil {

@@ -56,6 +56,8 @@ type change struct {
 	Owned map[string]inside.Entry `json:"owned"`
 	// Kernel is the earlier kernel state of interfaces, to be restored if no configuration does.
 	Kernel map[string]kept `json:"kernel"`
+	// Ports are the bonds and bridges by their ports that belong to others, which no configuration restores.
+	Ports map[string]string `json:"ports,omitempty"`
 }
 
 // kept is the earlier state of an interface.
@@ -126,6 +128,9 @@ func (f *Facet) guarded(ctx context.Context, h *inside.Host, p *plan) error {
 	if err := m.missing(p.after); err != nil {
 		return err
 	}
+	if err := f.spares(ctx, h, p, m); err != nil {
+		return err
+	}
 	if whose := f.taken(ctx, h, m, m, p.after); whose != "" {
 		return &wire.Error{Class: wire.Refused, Text: whose + ": nothing was changed. Give the node another address in the design, or take it from that machine"}
 	}
@@ -163,8 +168,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 	for _, key := range h.Owned.Keys(name) {
 		c.Owned[key], _ = h.Owned.Entry(name, key)
 	}
-	both := p.before.complete()
-	maps.Copy(both, p.all)
+	both := p.both()
 	c.Names = both.names()
 	for _, id := range c.Names {
 		if l := both[id]; m.links[id] == nil && l.Kind != "ethernet" {
@@ -186,6 +190,7 @@ func (f *Facet) newChange(h *inside.Host, p *plan, m *machine) *change {
 		addresses := without(append(slices.Clone(r.Addresses), r.hosts...), shared)
 		c.Kernel[id] = kept{addresses, r.Routes, r.up, r.MTU, shared, m.master(id), r.Parent, r.spanningTree()}
 	}
+	c.keep(m)
 	return c
 }
 
@@ -219,6 +224,9 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 	if err := a.release(ctx, p); err != nil {
 		return err
 	}
+	if err := f.putOn(ctx, h, m.ports(p.ours(m), "bridge")); err != nil { // NetworkManager drops them with a bridge that it sets up again
+		return err
+	}
 	if err := f.start(ctx, h, p.starts); err != nil {
 		return err
 	}
@@ -233,9 +241,8 @@ func (f *Facet) carryOut(ctx context.Context, h *inside.Host, p *plan, m *machin
 
 // changed are the interfaces that a plan changes.
 func (m *machine) changed(p *plan) (names []string) {
-	differ := m.differs(p.after)
-	both := p.before.complete()
-	maps.Copy(both, p.all)
+	both := p.both()
+	differ := m.differs(p.after, both)
 	for _, id := range both.names() {
 		_, kernel := differ[id]
 		was, before := p.before[id]

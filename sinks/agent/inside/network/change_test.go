@@ -473,6 +473,10 @@ func TestWhatIfdownDeletesIsGone(t *testing.T) {
 		ran = append(ran, c.Path+" "+strings.Join(c.Args, " "))
 		return inside.Output{}, nil
 	}
+	var err error
+	if h.Owned, err = inside.LoadOwned(h.Root); err != nil {
+		t.Fatal(err)
+	}
 	bond := func(mode string) links {
 		return links{"bond0": {Kind: "bond", Bond: &item.Bond{Mode: mode}}, "br0": {Kind: "bridge"}}
 	}

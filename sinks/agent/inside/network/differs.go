@@ -13,7 +13,7 @@ import (
 
 // done reports whether the system already matches the plan.
 func (p *plan) done(m *machine) bool {
-	return len(p.writes) == 0 && maps.EqualFunc(p.before, p.after, equal) && len(m.differs(p.after)) == 0
+	return len(p.writes) == 0 && maps.EqualFunc(p.before, p.after, equal) && len(m.differs(p.after, p.both())) == 0
 }
 
 func equal(a, b item.Link) bool {
@@ -22,8 +22,9 @@ func equal(a, b item.Link) bool {
 	return string(x) == string(y)
 }
 
-// differs are the interfaces whose kernel state differs from the wanted state, each with what is missing.
-func (m *machine) differs(all links) map[string]string {
+// differs are the interfaces whose kernel state differs from the wanted state, each with what is missing. Ports of a
+// bridge that are not ours do not count.
+func (m *machine) differs(all, ours links) map[string]string {
 	why := map[string]string{}
 	for _, name := range all.names() {
 		l := all[name]
@@ -32,7 +33,7 @@ func (m *machine) differs(all links) map[string]string {
 			why[name] = "it is not there"
 			continue
 		}
-		have, want := r.as(l).Fields(), l.Fields()
+		have, want := m.as(name, l, ours).Fields(), l.Fields()
 		for _, field := range slices.Sorted(maps.Keys(want)) {
 			if have[field] != want[field] {
 				why[name] = fmt.Sprintf("%s: %q instead of %q", field, have[field], want[field])

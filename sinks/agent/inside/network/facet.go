@@ -75,6 +75,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 			seen.Have[item.KindManagers+"."+r.manager] = "enabled, sets up " + strings.Join(r.ours, ", ")
 		}
 	}
+	ours := designed(keys, made).complete()
 	var m *machine
 	if h.Live {
 		if m, err = f.tables.look(h); err != nil {
@@ -92,7 +93,7 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 		case m == nil:
 			seen.Unread[key] = "the interfaces could not be read: " + err.Error()
 		case m.links[id] != nil:
-			told(&seen, key, m.fields(id, made), touched, others[id])
+			told(&seen, key, m.fields(id, made, ours), touched, others[id])
 			for field, why := range m.unread {
 				delete(seen.Have, item.Name(key, field))
 				seen.Unread[item.Name(key, field)] = why
@@ -101,6 +102,9 @@ func (f *Facet) Observe(_ context.Context, h *inside.Host, keys []string) (insid
 				m.links[id].asked(&seen, id, l, m.unread["addresses"] == "")
 			}
 			leased(&seen, id, m.links[id])
+			if made[id].Kind != "" {
+				m.seeOthers(&seen, id, ours)
+			}
 		}
 		if h.Live && m != nil {
 			m.seeNames(h, &seen, id, manager, made)
@@ -154,11 +158,11 @@ func told(seen *inside.Seen, key string, fields map[string]string, touched []str
 }
 
 // fields are the kernel's values of an interface.
-func (m *machine) fields(id string, made links) map[string]string {
-	if l, ours := made[id]; ours {
-		return m.links[id].as(l).Fields()
+func (m *machine) fields(id string, made, ours links) map[string]string {
+	if l, is := made[id]; is {
+		return m.as(id, l, ours).Fields()
 	}
-	return m.links[id].guessed().Fields()
+	return m.guessed(id, func(port string) bool { _, is := ours[port]; return is }).Fields()
 }
 
 // leased reports the addresses that leases and advertisements gave to an interface.

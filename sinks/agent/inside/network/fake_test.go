@@ -72,6 +72,62 @@ func (s *system) link(name, mac string, index int) {
 	}
 }
 
+// bridge is a bridge that is there, with ports.
+func (s *system) bridge(name string, index int, ports ...string) {
+	s.link(name, fmt.Sprintf("52:54:00:aa:01:%02x", index), index)
+	put(s.t, s.root, "/sys/class/net/"+name+"/bridge/stp_state", "0\n", 0o644)
+	s.plug(name, ports...)
+}
+
+// guest has a guest that runs, with its port on a bridge or on nothing.
+func (s *system) guest(port string, index int, on ...string) {
+	s.link(port, fmt.Sprintf("fe:54:00:aa:00:%02x", index), index)
+	for _, master := range on {
+		s.plug(master, port)
+	}
+}
+
+// plug puts ports into a bridge or bond.
+func (s *system) plug(master string, ports ...string) {
+	folder := "/sys/class/net/" + master
+	for _, port := range ports {
+		if s.unplug(port); s.has(folder + "/bonding") {
+			put(s.t, s.root, folder+"/bonding/slaves", s.read(folder+"/bonding/slaves")+" "+port, 0o644)
+		} else {
+			put(s.t, s.root, folder+"/brif/"+port, "", 0o644)
+		}
+		if err := os.Symlink("../"+master, filepath.Join(s.root, "/sys/class/net", port, "master")); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// unplug takes a port out of its bridge or bond.
+func (s *system) unplug(port string) {
+	at := filepath.Join(s.root, "/sys/class/net", port, "master")
+	master, err := os.Readlink(at)
+	if err != nil {
+		return
+	}
+	_ = os.Remove(at)
+	folder := "/sys/class/net/" + filepath.Base(master)
+	_ = os.Remove(filepath.Join(s.root, folder, "brif", port))
+	if slaves := folder + "/bonding/slaves"; s.has(slaves) {
+		left := slices.DeleteFunc(strings.Fields(s.read(slaves)), func(p string) bool { return p == port })
+		put(s.t, s.root, slaves, strings.Join(left, " "), 0o644)
+	}
+}
+
+// ports are those of a bridge.
+func (s *system) ports(bridge string) string {
+	entries, _ := os.ReadDir(filepath.Join(s.root, "/sys/class/net", bridge, "brif"))
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}
+
 // reload is what systemd-networkd does: the first file that matches counts.
 func (s *system) reload() {
 	s.addresses, s.routes = map[string][]string{}, map[string][]item.Route{}
@@ -141,6 +197,12 @@ func (s *system) exec(_ context.Context, c inside.Command) (inside.Output, error
 		s.timer = ""
 	case c.Path == "networkctl":
 		s.reload()
+	case strings.HasPrefix(text, "ip link delete dev "):
+		_ = os.RemoveAll(filepath.Join(s.root, "/sys/class/net", words[4]))
+	case strings.HasPrefix(text, "ip link set dev ") && len(words) == 7 && words[5] == "master":
+		s.plug(words[6], words[4])
+	case strings.HasPrefix(text, "ip link set dev ") && words[5] == "nomaster":
+		s.unplug(words[4])
 	case strings.HasPrefix(text, "ip address replace"):
 		s.addresses[words[5]] = append(s.addresses[words[5]], words[3])
 	case strings.HasPrefix(text, "ip address delete"):

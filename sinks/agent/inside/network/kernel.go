@@ -15,14 +15,15 @@ import (
 // real is the kernel's state of one interface.
 type real struct {
 	item.Link
-	index   int
-	carrier bool
-	up      bool
-	dynamic []netip.Prefix // addresses from leases and advertisements
-	byHand  []item.Route   // routes that no manager's settings created
-	hosts   []string       // host addresses, which may belong to a program that moves shared addresses
-	servers []string       // DNS servers from others than Slipway, if the system asks them
-	search  []string
+	index    int
+	hardware bool // a device of the machine, not one that programs make
+	carrier  bool
+	up       bool
+	dynamic  []netip.Prefix // addresses from leases and advertisements
+	byHand   []item.Route   // routes that no manager's settings created
+	hosts    []string       // host addresses, which may belong to a program that moves shared addresses
+	servers  []string       // DNS servers from others than Slipway, if the system asks them
+	search   []string
 }
 
 // machine is the kernel's state of all interfaces, by name.
@@ -143,6 +144,7 @@ func readLink(folder string) *real {
 	flags, _ := strconv.ParseUint(strings.TrimPrefix(text("flags"), "0x"), 16, 32)
 	r.up, r.carrier = flags&1 != 0, text("carrier") == "1"
 	r.Functions = count("device/sriov_numvfs")
+	r.hardware = exists(filepath.Join(folder, "device"))
 	switch {
 	case exists(filepath.Join(folder, "bonding")):
 		r.Kind = "bond"

@@ -237,3 +237,62 @@ func TestProveIfupdownForReal(t *testing.T) {
 	s.story("10.1.0.10/24")
 	s.Says("cat /etc/network/interfaces", "auto lo\niface lo inet loopback\n\nauto eth0\niface eth0 inet static\n\taddress 10.1.0.10/24")
 }
+
+// A guest's port on a designed bridge is no difference. It stays there while a change of the bridge is made and set
+// back, and the bridge is not deleted under it.
+func TestGuestOnABridgeForReal(t *testing.T) {
+	s := start(t)
+	put(t, s.Root, "/etc/systemd/network/10-eth0.network", "[Match]\nName=eth0\n[Network]\nAddress=10.1.0.10/24\n", 0o644)
+	s.Does("systemctl disable networking; systemctl enable --now systemd-networkd")
+	s.Comes(addresses, "10.1.0.10/24")
+	bridge := func(address string) links {
+		return links{"eth0": {Kind: "ethernet"}, "br0": {Kind: "bridge", Members: []string{"eth0"}, Addresses: []string{address}, Routes: []item.Route{{To: "0.0.0.0/0", Via: "10.1.0.1"}}}}
+	}
+	s.becomes(bridge("10.1.0.11/24"))
+	s.Does("ip link add vnet0 type veth peer name guest0; ip link set vnet0 master br0 up; ip link set guest0 up")
+	const theirs = "ip -4 -o address show dev br0 scope global | tr -s ' ' | cut -d' ' -f4"
+	const ports = "ls /sys/class/net/br0/brif | xargs"
+	s.Says(ports, "eth0 vnet0")
+	s.same(bridge("10.1.0.11/24"))
+	if got := s.observe(bridge("")).Have["facts.br0.others"]; got != "vnet0" {
+		t.Errorf("ports of others are %q", got)
+	}
+	if out, err := s.apply(request{Items: items(bridge("10.1.0.11/24")), Deadline: time.Minute}); err != nil || out != "" {
+		t.Errorf("nothing is to be done: %v, %q", err, out)
+	}
+	s.becomes(bridge("10.1.0.12/24"))
+	s.Says(ports, "eth0 vnet0")
+	name, err := s.apply(request{Items: items(bridge("10.1.0.13/24")), Deadline: time.Minute})
+	if err != nil {
+		t.Fatalf("%v: %s", err, name)
+	}
+	s.Does(helperPath + " revert " + name)
+	s.same(bridge("10.1.0.12/24"))
+	s.Says(ports, "eth0 vnet0")
+
+	leaves := request{Remove: keysOf(bridge("")), Deadline: time.Minute}
+	if out, err := s.apply(leaves); err == nil || !strings.Contains(out, "nobody designed: vnet0") {
+		t.Errorf("its bridge leaves the design: %v, %q", err, out)
+	}
+	s.Says(ports, "eth0 vnet0")
+	s.Does("systemctl stop systemd-networkd.socket systemd-networkd; ip link set eth0 nomaster") // a designed port is lost
+	if got := s.observe(bridge("")).Have["links.br0.members"]; got != "" {
+		t.Errorf("its ports are %q", got)
+	}
+	s.becomes(bridge("10.1.0.12/24"))
+	s.Says(ports, "eth0 vnet0")
+	s.Does("ip link delete vnet0")
+	s.becomes(nil, keysOf(bridge(""))...)
+	s.Comes(addresses+"; ip link show br0 2>&1 | tail -n1", "10.1.0.10/24\nDevice \"br0\" does not exist.")
+
+	// A bridge that others made stays, with the guest on it and without what the design gave it.
+	put(t, s.Root, "/etc/systemd/network/05-br0.netdev", "[NetDev]\nName=br0\nKind=bridge\n", 0o644)
+	put(t, s.Root, "/etc/systemd/network/05-br0.network", "[Match]\nName=br0\n[Network]\nAddress=10.3.0.1/24\nConfigureWithoutCarrier=yes\n", 0o644)
+	s.Does("networkctl reload; ip link add vnet0 type veth peer name guest0")
+	s.Comes("ip link set vnet0 master br0 up; "+theirs, "10.3.0.1/24")
+	s.becomes(bridge("10.1.0.12/24"))
+	s.Says(ports, "eth0 vnet0")
+	s.becomes(nil, keysOf(bridge(""))...)
+	s.Comes(addresses+"; "+ports, "10.1.0.10/24\nvnet0")
+	s.Comes(theirs, "10.3.0.1/24")
+}

@@ -3,10 +3,8 @@ package network
 import (
 	"context"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // ethernetMTU is the kernel's MTU of a new ethernet interface, bond or bridge without ports.
@@ -39,7 +37,7 @@ func (a activation) resetMTUs(ctx context.Context, p *plan, m *machine) error {
 			left = left || p.mtuLeft(vlan)
 		}
 		_, stays := p.all[id]
-		if r == nil || !left || r.MTU == mtu || !a.exists(id) || !stays && a.carriesOthers(id, all) {
+		if r == nil || !left || r.MTU == mtu || !a.exists(id) || !stays && len(others(a.h, id, p.ours(m))) > 0 {
 			continue
 		}
 		err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "mtu", strconv.Itoa(mtu))
@@ -76,15 +74,6 @@ func (a activation) ownMTUs(m *machine, ids []string) (map[string]int, error) {
 		}
 	}
 	return own, nil
-}
-
-// carriesOthers reports whether an interface may carry one, such as a VLAN, that is not in the design.
-func (a activation) carriesOthers(id string, all links) bool {
-	upper, err := filepath.Glob(a.h.Path("/sys/class/net/" + id + "/upper_*"))
-	return err != nil || slices.ContainsFunc(upper, func(at string) bool {
-		_, ours := all[strings.TrimPrefix(filepath.Base(at), "upper_")]
-		return !ours
-	})
 }
 
 // of is the MTU of one interface: a VLAN has its parent's, a bridge the smallest of its ports, and a port of a bond

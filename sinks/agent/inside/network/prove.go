@@ -22,14 +22,18 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 	var why map[string]string
 	var m *machine
 	var since time.Time // when it became as designed
-	settled := f.until(ctx, f.Deadline/2, func() bool {
+	ours, ports := p.ours(before), before.ports(p.ours(before), "bridge")
+	settles := func() bool {
 		var err error
 		if m, err = f.tables.look(h); err != nil {
 			why, since = map[string]string{"interfaces": err.Error()}, time.Time{}
 			return false
 		}
-		why = m.differs(p.after)
+		why = m.differs(p.after, ours)
 		maps.Copy(why, m.withoutCarrier(p.after, before))
+		for _, port := range m.astray(ports) {
+			why[port] = "it is no longer a port of " + ports[port] + ", and the design does not ask for that"
+		}
 		if len(why) > 0 {
 			since = time.Time{}
 			return false
@@ -38,9 +42,13 @@ func (f *Facet) prove(ctx context.Context, h *inside.Host, p *plan, before *mach
 			since = time.Now()
 		}
 		return !m.isBeingSetUp(h, p) || time.Since(since) >= steady
-	})
-	if !settled && len(why) > 0 { // otherwise it is as designed, and systemd-networkd has not ended by now
+	}
+	// What became as designed only at the end must stay so, too.
+	if !f.until(ctx, f.Deadline/2, settles) && (len(why) > 0 || !f.until(ctx, steady, settles)) {
 		var parts []string
+		if len(why) == 0 {
+			parts = []string{fmt.Sprintf("they were as designed for less than %s without a break, while systemd-networkd set them up", steady)}
+		}
 		for _, id := range slices.Sorted(maps.Keys(why)) {
 			parts = append(parts, id+": "+why[id])
 		}

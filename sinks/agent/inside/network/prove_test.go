@@ -2,6 +2,7 @@ package network
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,20 +19,24 @@ func TestProofWaitsForNetworkd(t *testing.T) {
 		addresses []bool   // whether eth1 has its address then
 		looks     int
 		took      time.Duration
+		fails     string
 	}{
-		{"at once", Networkd, []string{"configured"}, []bool{true}, 1, 0},
-		{"addresses of before, then none", Networkd, []string{"initialized", "configuring", "configuring", "configured"}, []bool{true, false, true, true}, 4, 300 * time.Millisecond},
-		{"by netplan", Netplan, []string{"pending", "configured"}, []bool{true, true}, 2, 100 * time.Millisecond},
-		{"no carrier: it never ends", Networkd, []string{"configuring"}, []bool{true}, 31, steady},
-		{"as designed anew", Networkd, []string{"configuring"}, []bool{true, true, false, true}, 34, steady + 300*time.Millisecond},
-		{"it failed, and is as designed", Networkd, []string{"failed"}, []bool{true}, 1, 0},
-		{"as designed late, and it never ends", Networkd, []string{"configuring"}, append(slices.Repeat([]bool{false}, 280), true), 300, 30 * time.Second},
-		{"of another manager", Ifupdown, []string{"configuring"}, []bool{true}, 1, 0},
+		{"at once", Networkd, []string{"configured"}, []bool{true}, 1, 0, ""},
+		{"addresses of before, then none", Networkd, []string{"initialized", "configuring", "configuring", "configured"}, []bool{true, false, true, true}, 4, 300 * time.Millisecond, ""},
+		{"by netplan", Netplan, []string{"pending", "configured"}, []bool{true, true}, 2, 100 * time.Millisecond, ""},
+		{"no carrier: it never ends", Networkd, []string{"configuring"}, []bool{true}, 31, steady, ""},
+		{"as designed anew", Networkd, []string{"configuring"}, []bool{true, true, false, true}, 34, steady + 300*time.Millisecond, ""},
+		{"it failed, and is as designed", Networkd, []string{"failed"}, []bool{true}, 1, 0, ""},
+		{"as designed late, and it never ends", Networkd, []string{"configuring"}, append(slices.Repeat([]bool{false}, 280), true), 312, 31050 * time.Millisecond, ""},
+		{"it alternates to the end", Networkd, []string{"configuring"}, slices.Repeat([]bool{true, false}, 200), 0, 0, "did not become what was asked"},
+		{"it alternates, and is then as designed", Networkd, []string{"configuring"}, append(slices.Repeat([]bool{false, true}, 148), true), 327, 32550 * time.Millisecond, ""},
+		{"it never is as designed", Networkd, []string{"configuring"}, []bool{false}, 301, 30050 * time.Millisecond, "addresses"},
+		{"of another manager", Ifupdown, []string{"configuring"}, []bool{true}, 1, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSystem(t)
 			f := s.facet()
-			f.Deadline = time.Minute
+			f.Deadline = time.Minute + 100*time.Millisecond // half of it ends between two looks
 			looks := 0
 			at := func(n int) int { return min(looks, n) - 1 }
 			read := f.tables.addresses
@@ -52,10 +57,10 @@ func TestProofWaitsForNetworkd(t *testing.T) {
 			looks = 0
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				if err := f.prove(t.Context(), s.host(), p, before, nil); err != nil {
-					t.Error(err)
+				if err := f.prove(t.Context(), s.host(), p, before, nil); err != nil && c.fails == "" || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+					t.Errorf("%v, want %q", err, c.fails)
 				}
-				if took := time.Since(began); looks != c.looks || took != c.took {
+				if took := time.Since(began); c.looks > 0 && (looks != c.looks || took != c.took) {
 					t.Errorf("%d looks in %s", looks, took)
 				}
 			})

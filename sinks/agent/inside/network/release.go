@@ -20,8 +20,13 @@ type prior struct {
 	// whenever it was up. Both are false if nobody looked.
 	Down      bool `json:"down,omitempty"`
 	LinkLocal bool `json:"linkLocal,omitempty"`
-	// MTU is that of an ethernet interface; 0 if nobody looked, or if a bond had given it its own.
+	// MTU is that of an ethernet interface, or of one that was There; 0 if nobody looked, or if a bond had given it its own.
 	MTU int `json:"mtu,omitempty"`
+	// There reports that a bond, bridge or VLAN existed and was not made anew, so it is not Slipway's to delete. Ports
+	// and STP are its ports, and whether a bridge used the spanning tree protocol.
+	There bool     `json:"there,omitempty"`
+	Ports []string `json:"ports,omitempty"`
+	STP   *bool    `json:"stp,omitempty"`
 }
 
 // The kernel's values of addr_gen_mode (include/uapi/linux/if_link.h).
@@ -38,7 +43,13 @@ func addressMode(h *inside.Host, id string) string {
 func (p *plan) priorOf(h *inside.Host, m *machine, id string) prior {
 	was := prior{Files: p.aside}
 	l := p.after[id]
-	if m == nil || l.Kind != "ethernet" {
+	if m == nil {
+		return was
+	}
+	if l.Kind != "ethernet" {
+		if r := m.links[id]; r != nil && !r.mustBeMadeAnew(l) && p.manager != Ifupdown { // which deletes and creates all that it sets up
+			was.There, was.MTU, was.Ports, was.STP = true, r.MTU, r.Members, r.spanningTree()
+		}
 		return was
 	}
 	if old := m.byMAC(l.MAC); old != "" {
@@ -66,8 +77,8 @@ func (a activation) wasBefore(id string) (was prior, err error) {
 }
 
 // release frees interfaces that left the design from what the design gave them. It takes ports out of bonds and
-// bridges that stay. systemd-networkd leaves an interface as it is once no file matches the interface. Before it has
-// read its files again, it would put the port back.
+// bridges that stay, and out of bonds also those that nobody designed. systemd-networkd leaves an interface as it is
+// once no file matches the interface. Before it has read its files again, it would put the port back.
 func (a activation) release(ctx context.Context, p *plan) error {
 	var left []string
 	for _, id := range p.before.names("ethernet") {
@@ -76,12 +87,29 @@ func (a activation) release(ctx context.Context, p *plan) error {
 		}
 		master := p.before.master(id)
 		_, masterStays := p.after[master]
+		if !masterStays {
+			was, err := a.wasBefore(master)
+			if err != nil {
+				return err
+			}
+			masterStays = was.There && !slices.Contains(was.Ports, id)
+		}
 		if is, err := os.Readlink(a.h.Path("/sys/class/net/" + id + "/master")); masterStays && err == nil && filepath.Base(is) == master {
 			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", id, "nomaster"); err != nil {
 				return err
 			}
 		}
 		left = append(left, id)
+	}
+	for _, id := range p.after.names("bond") {
+		for _, port := range readLink(a.h.Path("/sys/class/net/" + id)).Members {
+			if slices.Contains(p.after[id].Members, port) || slices.Contains(left, port) {
+				continue
+			}
+			if err := a.f.run(ctx, a.h, "ip", "link", "set", "dev", port, "nomaster"); err != nil {
+				return err
+			}
+		}
 	}
 	return a.putBack(ctx, left)
 }

@@ -106,6 +106,7 @@ func (f *Facet) undo(ctx context.Context, h *inside.Host, c *change, why string,
 		m = &machine{}
 	}
 	seen := m.summary(c.Names)
+	c.keep(m)
 	is, err := readMarker(h)
 	switch {
 	case err != nil:
@@ -203,7 +204,7 @@ func (f *Facet) stopTimer(ctx context.Context, h *inside.Host, name string) erro
 // success can tell.
 func (f *Facet) isBack(h *inside.Host, c *change, active bool) bool {
 	m, err := f.tables.look(h)
-	if err != nil || !active || len(m.lost(c.Kernel)) > 0 {
+	if err != nil || !active || len(m.lost(c.Kernel)) > 0 || len(m.astray(c.Ports)) > 0 {
 		return false
 	}
 	for id, k := range c.Kernel {
@@ -333,7 +334,7 @@ func (f *Facet) restoreKernel(ctx context.Context, h *inside.Host, c *change) er
 			troubles = errors.Join(troubles, f.run(ctx, h, "ip", routeArguments(id, r)...))
 		}
 	}
-	return troubles
+	return errors.Join(troubles, f.putOn(ctx, h, c.Ports))
 }
 
 // membership are the arguments of ip(8) that add an interface to its bond or bridge, which requires a port that is

@@ -42,7 +42,7 @@ func (f *Facet) Survey(_ context.Context, h *inside.Host) (found item.Found, err
 			found.Leave(item.KindLinks+"."+id, "no settings of %s name it, so something else makes it", manager)
 			continue
 		}
-		l := r.guessed()
+		l := m.guessed(id, func(port string) bool { return names(text, port) || names(text, m.links[port].MAC) })
 		fields := l.Fields()
 		var leased []string
 		for _, p := range r.dynamic {

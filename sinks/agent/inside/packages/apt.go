@@ -55,9 +55,17 @@ func (apt) inventory(_ context.Context, h *inside.Host) (inventory, error) {
 	return parseStatus(text), nil
 }
 
-// repair lets dpkg configure packages that are only unpacked. A script that fails or hangs again is not an error
+// repair lets dpkg configure packages that are only unpacked, and end removals.
+func (a apt) repair(ctx context.Context, h *inside.Host, inv inventory, going []string) error {
+	if err := a.configure(ctx, h, inv); err != nil {
+		return err
+	}
+	return a.endRemovals(ctx, h, going)
+}
+
+// configure lets dpkg configure packages that are only unpacked. A script that fails or hangs again is not an error
 // here: the result is checked at the end, and the transaction may fix it.
-func (a apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
+func (a apt) configure(ctx context.Context, h *inside.Host, inv inventory) error {
 	left, err := list(h, "/var/lib/dpkg/updates")
 	if err != nil {
 		return err
@@ -80,6 +88,32 @@ func (a apt) repair(ctx context.Context, h *inside.Host, inv inventory) error {
 	// dpkg was interrupted. apt-get works only after dpkg's journal is merged, which every writing dpkg does first.
 	out, err = h.Exec(ctx, inside.Command{Path: "dpkg", Args: []string{"--set-selections"}, Env: aptEnv})
 	return outcome("dpkg --set-selections", out, err)
+}
+
+// endRemovals ends the interrupted removals of packages that are to go. dpkg's journal is merged by now, so its status
+// tells of them.
+func (a apt) endRemovals(ctx context.Context, h *inside.Host, going []string) error {
+	if len(going) == 0 {
+		return nil
+	}
+	inv, err := a.inventory(ctx, h)
+	if err != nil {
+		return err
+	}
+	names := slices.DeleteFunc(slices.Clone(going), func(name string) bool { return !slices.Contains(inv.purging, name) })
+	if len(names) == 0 {
+		return nil
+	}
+	h.Tell("dpkg ends the removal of " + some(names))
+	out, err := h.Exec(ctx, inside.Command{Path: "dpkg", Args: slices.Concat([]string{"--purge", "--"}, names), Env: aptEnv, Timeout: repairTime})
+	wrong := outcome("dpkg --purge "+some(names), out, err)
+	if wrong != nil && (ctx.Err() != nil || isBusy(wrong)) {
+		return wrong
+	}
+	if wrong != nil {
+		h.Tell(wrong.Error())
+	}
+	return nil
 }
 
 // reinstall unpacks packages again whose unpacking was interrupted. dpkg neither configures nor removes such a

@@ -271,6 +271,24 @@ func difference(before, after string) string {
 	return strings.Join(lines, "")
 }
 
+// cutOffRemoval leaves dpkg's entry of a package as a kill at the end of its removal does.
+func (s *system) cutOffRemoval(name string) {
+	s.t.Helper()
+	path := filepath.Join(s.root, "var/lib/dpkg/status")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	before, entry, there := strings.Cut(string(text), "Package: "+name+"\n")
+	if !there {
+		before, entry = string(text)+"\n", "Status: install ok installed\nMaintainer: nobody <n@example.org>\nArchitecture: all\nVersion: 1.0\nDescription: for a test\n"
+	}
+	entry = strings.Replace(entry, "install ok installed", "purge ok config-files", 1)
+	if err := os.WriteFile(path, []byte(before+"Package: "+name+"\n"+entry), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // One Debian goes through what its packages can meet with.
 func TestProveAptTransactions(t *testing.T) {
 	if os.Getenv("SLIPWAY_PROVE") == "" {
@@ -339,6 +357,15 @@ func TestAptScripts(t *testing.T) {
 	s.file("asked", "none")
 	s.file("policy", "101")
 	s.file("usr/sbin/policy-rc.d", "")
+
+	// A removal that was cut off at its end is ended; one that somebody else began is not.
+	s.does([]item.Item{repo, pkg("extra", "", "present")})
+	s.cutOffRemoval("extra")
+	s.cutOffRemoval("others")
+	s.does(nil, "packages.extra")
+	if text, err := os.ReadFile(filepath.Join(s.root, "var/lib/dpkg/status")); err != nil || strings.Contains(string(text), "Package: extra\n") || !strings.Contains(string(text), "Package: others\n") {
+		t.Errorf("dpkg has still extra, or no longer others (%v); ran %v", err, s.ran)
+	}
 
 	// A script that hangs is ended with its children, and the next run goes on.
 	s.again()

@@ -87,7 +87,7 @@ func withEpoch(epoch, version string) string {
 
 // repair does nothing: rpm has no packages that wait to be configured, and installs missing requested packages
 // again.
-func (dnf) repair(context.Context, *inside.Host, inventory) error { return nil }
+func (dnf) repair(context.Context, *inside.Host, inventory, []string) error { return nil }
 
 func (d dnf) refresh(ctx context.Context, h *inside.Host, names []string, all bool) error {
 	for _, name := range names {

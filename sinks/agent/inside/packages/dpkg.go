@@ -26,6 +26,9 @@ type inventory struct {
 	byName map[string]installed // "libc6", or "libc6:i386" for a foreign architecture
 	native string               // the system's architecture
 	broken []string             // packages left half done by an interruption
+	// purging are packages that are removed except for dpkg's entry of them: it purges a package that has no
+	// configuration files when it removes it, and was interrupted.
+	purging []string
 }
 
 // files lists the files that dpkg recorded when it unpacked a package.
@@ -111,6 +114,9 @@ func parseStatus(text []byte) inventory {
 			state = stateHeld
 		}
 		is.State = state
+		if words[0] == "purge" && words[2] == "config-files" {
+			inv.purging = append(inv.purging, string(name))
+		}
 		if !is.there() {
 			continue
 		}

@@ -34,7 +34,7 @@ func Install(ctx context.Context, h *inside.Host, name string) error {
 	if err != nil || whole(inv.find(name)) {
 		return err
 	}
-	if err := m.repair(ctx, h, inv); err != nil {
+	if err := m.repair(ctx, h, inv, nil); err != nil {
 		return err
 	}
 	if inv, err = m.inventory(ctx, h); err != nil || whole(inv.find(name)) {

@@ -15,8 +15,9 @@ type manager interface {
 	check(name string) error
 	// inventory lists what is installed, and changes nothing.
 	inventory(ctx context.Context, h *inside.Host) (inventory, error)
-	// repair finishes what an interruption left half done. It installs nothing more.
-	repair(ctx context.Context, h *inside.Host, inv inventory) error
+	// repair finishes what an interruption left half done, also removals of the packages that are to go. It installs
+	// nothing more.
+	repair(ctx context.Context, h *inside.Host, inv inventory, going []string) error
 	// refresh fetches the lists of the named repositories, or of all.
 	refresh(ctx context.Context, h *inside.Host, names []string, all bool) error
 	// simulate lists all effects of a change, and does nothing.

@@ -34,6 +34,11 @@ Status: deinstall ok config-files
 Architecture: amd64
 Version: 1
 
+Package: cut-off
+Status: purge ok config-files
+Architecture: all
+Version: 1
+
 Package: half
 Status: install ok half-configured
 Architecture: all
@@ -61,6 +66,7 @@ func TestParseStatus(t *testing.T) {
 		"libc6:amd64": {Version: "2.36-9", State: "present"},
 		"libc6:i386":  {Version: "2.36-8", State: "held"},
 		"gone":        {State: "absent"},
+		"cut-off":     {State: "absent"},
 		"half":        {Version: "2", State: "half-configured"},
 		"torn":        {Version: "3", State: "half-installed"},
 		"triggers":    {Version: "4", State: "present"},
@@ -73,6 +79,9 @@ func TestParseStatus(t *testing.T) {
 	}
 	if !slices.Equal(inv.broken, []string{"half", "torn", "triggers"}) {
 		t.Error(inv.broken)
+	}
+	if !slices.Equal(inv.purging, []string{"cut-off"}) {
+		t.Error(inv.purging)
 	}
 }
 

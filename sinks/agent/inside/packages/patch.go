@@ -377,7 +377,7 @@ func (a *apply) upgradeThese(ctx context.Context, p item.Patch, found []effect, 
 	if err != nil {
 		return err
 	}
-	if err := a.m.repair(ctx, a.h, inv); err != nil {
+	if err := a.m.repair(ctx, a.h, inv, nil); err != nil {
 		return err
 	}
 	if err := a.try(ctx, inv, &c); err != nil {

@@ -25,6 +25,7 @@ type goal struct {
 	leaving []string          // packages that only Slipway wanted, part of remove
 	left    map[string]string // why packages that left the design stay, by key
 	touched []string          // keys of what is changed
+	going   []string          // packages that are to be gone, also those that are
 }
 
 // packages makes all packages match the request, in one transaction that was simulated first.
@@ -43,8 +44,8 @@ func (a *apply) packages(ctx context.Context) error {
 		return err
 	}
 	g := a.goal(inv, items, leaving)
-	if !g.empty() {
-		if err := a.m.repair(ctx, a.h, inv); err != nil {
+	if !g.empty() || len(g.going) > 0 {
+		if err := a.m.repair(ctx, a.h, inv, g.going); err != nil {
 			return err
 		}
 		if inv, err = a.m.inventory(ctx, a.h); err != nil {
@@ -98,6 +99,9 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 		name, is := item.ID(i.Key), inv.find(item.ID(i.Key))
 		version := i.Fields["version"]
 		want := asState(i)
+		if want == stateAbsent {
+			g.going = append(g.going, name)
+		}
 		switch {
 		case want == stateAbsent && is.there():
 			g.remove = append(g.remove, name)
@@ -118,14 +122,19 @@ func (a *apply) goal(inv inventory, items []item.Item, leaving []string) goal {
 			continue
 		}
 		before, is := beforeOf(e), inv.find(name)
+		if before.State == stateAbsent {
+			g.going = append(g.going, name)
+		}
 		switch {
 		case before.State == stateAbsent && is.there():
 			g.remove = append(g.remove, name)
 			g.leaving = append(g.leaving, name)
 			g.held = g.held || is.State == stateHeld
-		case before.State != stateAbsent && !is.there():
+		case before.State == stateAbsent:
+			continue
+		case !is.there():
 			g.left[key] = "it was installed before Slipway removed it, and is not installed again by itself"
-		case is.there() && is.Version != before.Version:
+		case is.Version != before.Version:
 			g.left[key] = fmt.Sprintf("it had the version %s before Slipway, and keeps %s", before.Version, is.Version)
 		}
 	}
