@@ -411,10 +411,14 @@ func (e *Engine) forgetOthers() {
 // sealLocked returns the node's sealed part, signed again if it has changed. While the records
 // have nothing to seal, it stays as it was published.
 func (w *worker) sealLocked() *site.Sealed {
-	e := w.e
+	e, r := w.e, w.memory.Recorded
+	if p := e.published[w.name]; len(p.Passwords) > 0 && (w.recalled == "" || w.recalled != e.book.Records) {
+		before, _ := e.publishedOfLocked(w.name) // what the records may not have yet
+		r = withPublished(r, before, w.node)
+	}
 	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,
-		Generation: w.memory.Recorded.Generation(), HostKeys: e.hostKeysLocked(w.name, w.memory.Recorded),
-		Passwords: sealedPasswords(w.memory.Recorded), BMC: w.memory.Recorded.BMC}
+		Generation: r.Generation(), HostKeys: e.hostKeysLocked(w.name, r),
+		Passwords: sealedPasswords(r), BMC: r.BMC}
 	if e.Key == nil || len(s.Entries)+len(s.HostKeys)+len(s.Passwords) == 0 && s.BMC == nil {
 		if before, there := e.published[w.name]; there {
 			return &before

@@ -183,6 +183,9 @@ type Engine struct {
 	// published holds the nodes' sealed parts as they were when compared with the records.
 	// Their signatures are verified on use.
 	published map[string]site.Sealed
+	// proofs are the BMCs to which derived passwords go, by the UUID that these are derived from, also of nodes that
+	// are gone.
+	proofs    map[string]site.ProvenBMC
 	swept     *site.Swept // result of the last sweep; replaced, never written to
 	verifying verifying
 	fetched   time.Time // when the repository was last read; zero if this process never did

@@ -51,6 +51,11 @@ func (w *worker) loginTo(kind site.EndpointKind) login {
 // Login implements driver.Guard.
 func (l login) Login(ctx context.Context, send func() error) error {
 	digest := l.value.Digest(l.e.Site)
+	if l.as != (site.Derived{}) {
+		if err := l.w.mayLogIn(l.as, digest); err != nil {
+			return err
+		}
+	}
 	if err := l.admit(ctx, digest); err != nil {
 		return err
 	}

@@ -81,12 +81,13 @@ type bay struct {
 	records *record.Site
 	key     *sitekey.Key
 
-	e      *Engine
-	w      *worker
-	memory site.Memory // that was written when the daemon ended
-	sealed *site.Sealed
-	design *site.Site
-	said   *strings.Builder
+	e        *Engine
+	w        *worker
+	memory   site.Memory // that was written when the daemon ended
+	sealed   *site.Sealed
+	departed map[string]site.Sealed // that were published of nodes that are gone
+	design   *site.Site
+	said     *strings.Builder
 }
 
 func (r *rack) take(t *testing.T) *bay {
@@ -133,9 +134,11 @@ func (b *bay) start() {
 	b.must(err)
 	b.e.ctx = b.t.Context()
 	b.e.design, b.e.book = b.design, record.Book{Records: "r1"}
+	maps.Copy(b.e.published, b.departed)
 	if b.sealed != nil {
 		b.e.published[b.name] = *b.sealed
 	}
+	b.must(b.e.readProofs(b.t.Context()))
 	b.w = newWorker(b.e, b.design.Nodes[b.name], b.memory, false, func() {})
 	b.e.workers[b.name] = b.w
 }

@@ -97,8 +97,10 @@ type worker struct {
 	awaits string
 	wait   *driver.Wait // of the step under way; nil for none
 	wants  []artifact.File
-	sealed *site.Sealed            // as last signed
-	cut    context.CancelCauseFunc // ends the reconcile under way
+	sealed *site.Sealed // as last signed
+	// recalled names the records that have what was published of its BMC's passwords.
+	recalled string
+	cut      context.CancelCauseFunc // ends the reconcile under way
 	// looked and lookedInside are when the machine and its system were last seen.
 	// blindInside is set if the last look inside failed.
 	looked, lookedInside time.Time

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Passwords keeps what is known of the passwords of a machine's own accounts, such as those of
@@ -32,7 +33,8 @@ type Passwords interface {
 	// logins as one account that were not accepted, whatever the value or the answer was, it
 	// sends none for an hour, and returns an error that wraps ErrDenied. It returns the error of
 	// login as it got it. A login that returns nil was accepted, one that returns ErrDenied was
-	// not, and one that returns ErrNotSent does not count.
+	// not, and one that returns ErrNotSent does not count. Logins of Slipway itself with a derived password
+	// of the account count too.
 	Prove(ctx context.Context, account string, v secret.Value, login func() error) error
 	// Withdraw records that a change was refused, so that nothing of it was done.
 	Withdraw(ctx context.Context, account string) error
@@ -47,8 +49,14 @@ type PasswordKnown struct {
 	Proven, Other bool
 	// Offered says that the value may have been set, and that this is not proven.
 	Offered bool
-	// Epoch is that of the derived password with which a login was accepted last; 0 for none.
-	Epoch int
+	// Denied says that the value was offered and a login with it was denied since: it is not sent again before a
+	// person says so.
+	Denied bool
+	// Open says that some value was offered, this one or another, or that the account has not accepted what was sent
+	// last: only a login that it accepts tells which password it has.
+	Open bool
+	// As is the derived password with which a login was accepted last; zero for none.
+	As site.Derived
 }
 
 // ErrNotSent is wrapped by the error of a login of which the password was not sent.

@@ -60,6 +60,8 @@ type SealedPassword struct {
 	ProvenDigest  string  `json:"provenDigest,omitempty"`
 	Offered       Derived `json:"offered,omitzero"`
 	OfferedDigest string  `json:"offeredDigest,omitempty"`
+	// From is the UUID that they are derived from.
+	From string `json:"from,omitempty"`
 	// Highest is the highest epoch that was ever offered.
 	Highest int `json:"highest,omitempty"`
 }

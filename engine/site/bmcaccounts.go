@@ -90,7 +90,7 @@ func (a BMCAccount) IsEnabled() bool { return a.State == "" || a.State == Accoun
 // PasswordOf is the password of an account that is designed to be the value of a credential.
 func (n *Node) PasswordOf(credential string) string {
 	if d, ok := n.References.Derived[credential]; ok {
-		return DerivedPassword(credential, d.Epoch)
+		return DerivedPassword(credential, d)
 	}
 	return PasswordOf(credential)
 }

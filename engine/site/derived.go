@@ -57,12 +57,17 @@ func (n *Node) DerivedFrom() string {
 	return n.Machine().UUID
 }
 
-// epochMark stands between the name of a derived credential and the number of its password.
-const epochMark = ", epoch "
+// epochMark stands between the name of a derived credential and the number of its password, and formMark before
+// the form of a password that has not the usual one.
+const epochMark, formMark = ", epoch ", ", form "
 
 // DerivedPassword is the password of an account that is a password of a derived credential.
-func DerivedPassword(credential string, epoch int) string {
-	return item.ValueOf(credential) + epochMark + strconv.Itoa(epoch)
+func DerivedPassword(credential string, d Derived) string {
+	text := item.ValueOf(credential) + epochMark + strconv.Itoa(d.Epoch)
+	if d.Form != "" {
+		text += formMark + d.Form
+	}
+	return text
 }
 
 // EpochOf is the number of a derived password that DerivedPassword has named, 0 for any other text.
@@ -71,7 +76,8 @@ func EpochOf(password string) int {
 	if i < 0 {
 		return 0
 	}
-	epoch, err := strconv.Atoi(password[i+len(epochMark):])
+	number, _, _ := strings.Cut(password[i+len(epochMark):], formMark)
+	epoch, err := strconv.Atoi(number)
 	if err != nil {
 		return 0
 	}

@@ -181,8 +181,8 @@ func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accoun
 	}
 	keeper := driver.PasswordsOf(ctx)
 	if there && err != nil && derived && keeper != nil {
-		if known := keeper.Known(name, v); known.Epoch > 0 { // so that a lowered epoch shows as one
-			s.Have[field] = site.DerivedPassword(asked.Credential, known.Epoch)
+		if known := keeper.Known(name, v); known.As.Epoch > 0 { // so that a lowered epoch shows as one
+			s.Have[field] = site.DerivedPassword(asked.Credential, known.As)
 		}
 	}
 	if !there || err != nil && v.IsZero() {
@@ -198,8 +198,13 @@ func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accoun
 	switch known := keeper.Known(name, v); {
 	case known.Proven:
 		s.Have[field] = want
-	case known.Other && known.Epoch > 0:
-		s.Have[field] = site.DerivedPassword(asked.Credential, known.Epoch)
+	case known.Other && known.As.Epoch > 0 && known.As.Epoch == n.References.Derived[asked.Credential].Epoch && !known.Offered:
+		// The form is another one, or the site key: neither replaces a password by itself.
+		s.Have[field] = site.OtherPassword
+		s.Cannot[site.Valued(field, want)] = fmt.Sprintf("the account has another password of epoch %d than the one that credential %q derives now: the form was changed, or the site key is another one; put that back, or raise the epoch to %d to have the password replaced",
+			known.As.Epoch, asked.Credential, known.As.Epoch+1)
+	case known.Other && known.As.Epoch > 0 && derived:
+		s.Have[field] = site.DerivedPassword(asked.Credential, known.As)
 	case known.Other:
 		s.Have[field] = site.OtherPassword
 	default:

@@ -48,6 +48,9 @@ func (m *machine) trySetAccounts(ctx context.Context, n *site.Node) error {
 	if err != nil {
 		return err
 	}
+	// The keeper says to which certificate passwords may go: what answers later has to show the same one.
+	defer m.client.shown.hold()()
+	m.client.http.CloseIdleConnections()
 	want, err := m.wantAccounts(ctx, n, a)
 	if err != nil {
 		return err

@@ -59,8 +59,7 @@ func (p *pools) config(t site.Trust, u *url.URL, seen *firstUse) (*tls.Config, e
 				return err
 			}
 		}
-		seen.show(s.PeerCertificates[0])
-		return nil
+		return seen.show(u.Host, s.PeerCertificates[0])
 	}
 	return c, nil
 }
@@ -113,12 +112,30 @@ type firstUse struct {
 	sum string
 	// last is the certificate that was verified last, in whatever way.
 	last string
+	// only is the one that is accepted while accounts are changed; empty otherwise.
+	only string
 }
 
-func (f *firstUse) show(c *x509.Certificate) {
+// show notes a certificate that was verified, unless another one is held to.
+func (f *firstUse) show(host string, c *x509.Certificate) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if is := sum(c); f.only != "" && is != f.only {
+		return refused("the BMC at %s shows the certificate %s in the middle of a change of its accounts, and began it with %s", host, is, f.only)
+	}
 	f.last = sum(c)
+	return nil
+}
+
+// hold accepts no other certificate than the one that was shown last, before it is let go.
+func (f *firstUse) hold() (letGo func()) {
+	set := func(only string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.only = only
+	}
+	set(f.shown())
+	return func() { set("") }
 }
 
 func (f *firstUse) shown() string {

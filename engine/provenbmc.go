@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// unprovenBMC is why a derived password is not sent: nothing proves the BMC that answers.
+type unprovenBMC struct{ error }
+
+func (e unprovenBMC) Unwrap() error { return e.error }
+
+// provenBMC returns what proves the BMC of a node's machine, or nil.
+func provenBMC(n *site.Node, r site.Recorded) *site.ProvenBMC {
+	if r.BMC == nil || n.DerivedFrom() == "" || r.BMC.From != n.DerivedFrom() || r.BMC.Machine != n.Machine().UUID {
+		return nil
+	}
+	return r.BMC
+}
+
+// withProvenBMC returns the endpoint of a BMC to which Slipway logs in with a derived password: it accepts the proven
+// certificate alone. A fingerprint in the design stays, since a person may have replaced the certificate. With another
+// login what the design trusts counts, so that a renewed certificate keeps nobody from switching the machine; derived
+// passwords are not sent to it, see mayReceive.
+func withProvenBMC(n *site.Node, ep site.Endpoint, r site.Recorded) site.Endpoint {
+	_, derived := n.References.Derived[ep.Credential]
+	if p := provenBMC(n, r); p != nil && derived && ep.Trust.Fingerprint == "" {
+		ep.Trust.Fingerprint = p.Fingerprint
+	}
+	return ep
+}
+
+// certificateOf is the certificate that the BMC of a node shows, or else the one that the design says; empty
+// where neither is known.
+func (w *worker) certificateOf(n *site.Node) string {
+	if c := w.connections[site.Manager]; c != nil {
+		if s, ok := driver.As[driver.Shower](c.machine); ok && s.Shown() != "" {
+			return s.Shown()
+		}
+	}
+	return strings.ToLower(n.Endpoints[site.Manager].Trust.Fingerprint)
+}
+
+// mayReceive says why derived passwords do not go to a BMC with a certificate, or returns nil.
+func (w *worker) mayReceive(j job, shown string) error {
+	p, host := provenBMC(j.node, j.memory.Recorded), hostOf(j.node.Endpoints[site.Manager].URL)
+	before := w.e.provenBefore(j.node.DerivedFrom())
+	switch {
+	case j.node.DerivedFrom() == "":
+		return errors.New("the design does not have the UUID of the machine, which the password is derived from: add identity.uuid")
+	case p != nil && p.Fingerprint == shown:
+		return nil
+	case p != nil && shown == "":
+		return unprovenBMC{fmt.Errorf("nothing was seen of the BMC at %s yet", host)}
+	case p != nil:
+		return unprovenBMC{fmt.Errorf("the BMC at %s shows the certificate %s, and %s is proven for this machine: if it was replaced on purpose, run `slipway approve %s`; if not, somebody may be collecting passwords", host, shown, p.Fingerprint, w.name)}
+	case before != "" && shown != "":
+		return unprovenBMC{fmt.Errorf("the BMC at %s shows the certificate %s, and derived passwords of this machine, %s, went to %s before: compare it on the BMC itself, then run `slipway approve %s`; if it is another BMC, somebody may be collecting passwords", host, shown, j.node.DerivedFrom(), before, w.name)}
+	case shown == "":
+		return unprovenBMC{fmt.Errorf("no certificate is proven for this machine yet: log in with another credential in endpoints.manager first, or compare the certificate on the BMC itself, write it as trust.fingerprint and run `slipway approve %s`", w.name)}
+	}
+	return unprovenBMC{fmt.Errorf("no certificate is proven for this machine yet, and the BMC at %s shows %s: compare it on the BMC itself, then run `slipway approve %s`", host, shown, w.name)}
+}
+
+func hostOf(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil {
+		return u.Host
+	}
+	return ""
+}
+
+// asksCertificate is the question whether the BMC of a node is the right one; none where that is proven, or nobody
+// can say which certificate it is.
+func (w *worker) asksCertificate(j job) question {
+	shown := w.certificateOf(j.node)
+	var unproven unprovenBMC
+	if len(j.node.References.Derived) == 0 || shown == "" || !errors.As(w.mayReceive(j, shown), &unproven) {
+		return question{}
+	}
+	return question{kind: asksBMC, certificate: shown,
+		text: fmt.Sprintf("derived passwords of this machine go to the BMC at %s, which has the certificate %s", hostOf(j.node.Endpoints[site.Manager].URL), shown)}
+}
+
+// acceptBMC has derived passwords go to the BMC with the certificate that a person has compared.
+func (w *worker) acceptBMC(ctx context.Context, n *site.Node, certificate, by string) (string, error) {
+	p := site.ProvenBMC{From: n.DerivedFrom(), Machine: n.Machine().UUID, Fingerprint: certificate, Since: time.Now(), By: by}
+	return "derived passwords go to the BMC of " + w.name + " with the certificate " + certificate, w.keepProof(ctx, p)
+}
+
+// proveBMC records the certificate of a BMC that was looked at over a login with another credential, as the machine
+// that the design says. It does so once for the UUID that passwords are derived from: from then on only a person says
+// that they go elsewhere, under whatever name. A machine in the place of another one waits for a person too.
+func (w *worker) proveBMC(ctx context.Context, j job, seen site.Identity) error {
+	n, c, r := j.node, w.connections[site.Manager], w.job().memory.Recorded
+	if len(n.References.Derived) == 0 || n.DerivedFrom() == "" || provenBMC(n, r) != nil || c == nil || c.as != (site.Derived{}) || c.value.IsZero() {
+		return nil
+	}
+	if n.Moved.Known() || !n.Machine().Matches(seen) || r.Adopted == nil || !n.Machine().Matches(r.Adopted.Machine) {
+		return nil
+	}
+	s, ok := driver.As[driver.Shower](c.machine)
+	if _, read := w.e.publishedOf(w.name); !ok || !read || s.Shown() == "" || w.e.provenBefore(n.DerivedFrom()) != "" || w.e.hasLostProofs() {
+		return nil
+	}
+	w.anew = true // the accounts were read before they could be set
+	return w.keepProof(ctx, site.ProvenBMC{From: n.DerivedFrom(), Machine: n.Machine().UUID, Fingerprint: s.Shown(), Since: time.Now()})
+}
+
+// keepProof records a proven BMC for its UUID, which outlives the node, and for the node.
+func (w *worker) keepProof(ctx context.Context, p site.ProvenBMC) error {
+	if err := w.e.Records.PutProof(ctx, p); err != nil {
+		return fmt.Errorf("record the BMC of %s: %w", w.name, err)
+	}
+	w.e.noteProof(p)
+	return w.save(ctx, func(r *site.Recorded) { r.BMC = &p })
+}
+
+func (e *Engine) noteProof(p site.ProvenBMC) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.proofs == nil {
+		e.proofs = map[string]site.ProvenBMC{}
+	}
+	e.proofs[p.From] = p
+}
+
+// readProofs reads the BMCs that were ever proven.
+func (e *Engine) readProofs(ctx context.Context) error {
+	all, err := e.Records.Proofs(ctx)
+	if err != nil {
+		return fmt.Errorf("read the proven BMCs: %w", err)
+	}
+	for _, p := range all {
+		e.noteProof(p)
+	}
+	return nil
+}
+
+// provenBefore is the certificate to which derived passwords from a UUID went last, of whatever node, also of one that is
+// gone or of which only the status branch tells; empty for none.
+func (e *Engine) provenBefore(from string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p, there := e.proofs[from]; there {
+		return p.Fingerprint
+	}
+	for _, w := range e.workers {
+		if p := w.memory.Recorded.BMC; p != nil && p.From == from {
+			return p.Fingerprint
+		}
+	}
+	for _, s := range e.published { // whoever signed: it only makes Slipway ask
+		if s.BMC != nil && s.BMC.From == from {
+			return s.BMC.Fingerprint
+		}
+	}
+	return ""
+}
+
+// hasLostProofs reports whether the site had other records before these: then a BMC may have been proven of which
+// nothing is known, as that of a node that was removed.
+func (e *Engine) hasLostProofs() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.published {
+		if s.Records != e.book.Records {
+			return true
+		}
+	}
+	return false
+}
