@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -190,6 +191,7 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case err == nil:
+		defer p.w.e.wake(rollout.PlaceTopic(p.w.name)) // others may wait for it, see rollout.Password
 		return p.save(ctx, account, func(u *site.AccountUse) {
 			u.Proven, u.ProvenAs, u.ProvenAt, u.Highest = digest, as, time.Now(), max(u.Highest, as.Epoch)
 			u.Offered, u.OfferedAs, u.ProvenDenied, u.OfferedDenied = "", site.Derived{}, false, false

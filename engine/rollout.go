@@ -313,6 +313,7 @@ func (e *Engine) standLocked(w *worker) *site.Begun {
 		e.fellOrRoseLocked(w, now)
 		w.standing = now
 		w.traceStandLocked(was)
+		e.wakeLocked(rollout.PlaceTopic(w.name))
 	}
 	e.proveLocked()
 	if r.count[pending] == 0 && r.count[resting] == 0 {

@@ -36,12 +36,23 @@ func (f *Facts) ChooseCanaries(nodes []string) []string {
 		}
 	}
 	chosen := slices.Concat(first, then, last)
+	if rotates { // those that show whether the new passwords are right
+		slices.SortStableFunc(chosen, func(a, b string) int { return rank(f, a) - rank(f, b) })
+	}
 	chosen = chosen[:min(len(chosen), c.Count)]
 	if len(chosen) == len(nodes) {
 		return nil
 	}
 	slices.Sort(chosen)
 	return chosen
+}
+
+// rank sorts nodes whose derived passwords are replaced before others.
+func rank(f *Facts, name string) int {
+	if f.Nodes.Node(name).Rotates {
+		return 0
+	}
+	return 1
 }
 
 // oneFirst are the canaries of a rollout that replaces derived passwords, where the design has none: one machine has
@@ -90,23 +101,13 @@ func (f *Facts) canariesFor(t Try) *Canaries {
 		return nil
 	}
 	if slices.Contains(r.Canaries, n.Name()) {
-		return f.firstOf(t)
+		return nil // of these one goes first too, see passwordFor
 	}
 	h := &Canaries{Names: r.Canaries, Soak: c.Soak, node: n}
 	if !r.Proven.IsZero() {
 		h.Until = r.Proven.Add(time.Duration(c.Soak))
 	}
 	return h
-}
-
-// firstOf holds a canary until the first of the canaries has accepted its password, where passwords are replaced:
-// what is wrong with the new ones costs one machine then.
-func (f *Facts) firstOf(t Try) *Canaries {
-	first := f.Nodes.Node(f.Rollout.Canaries[0])
-	if len(t.Step.Rotates) == 0 || first == nil || first.Name() == t.Node.Name() || !f.inUse(first) || first.State == site.InSync && first.Seen && !first.Outdated {
-		return nil
-	}
-	return &Canaries{Names: f.Rollout.Canaries[:1], node: t.Node}
 }
 
 // Verdict implements Reason.

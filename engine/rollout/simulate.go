@@ -22,7 +22,7 @@ type simulation struct {
 
 	gates    map[gateKey]*gate
 	order    []*gate   // in the order of creation
-	behind   []*member // members that wait for the canaries
+	behind   []*member // members that wait for the canaries, or for who gets its password first
 	windows  map[string]*outlook
 	queues   map[queueKey]*queue
 	places   map[*Bound]*place
@@ -252,7 +252,7 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	case *Leader:
 		sim.led[r.Role] = append(sim.led[r.Role], m.node.Name())
 		sim.wait(m, gateKey{role: r.Role}, r.Role, nil)
-	case *Canaries:
+	case *Canaries, *Password:
 		sim.behind = append(sim.behind, m)
 		sim.stepAside(m)
 	default:
@@ -368,11 +368,12 @@ func (sim *simulation) happen() {
 		}
 	}
 	for i := range ends {
-		if m := ends[i].by; m.next == len(m.steps) {
+		m := ends[i].by
+		if m.next == len(m.steps) {
 			sim.prove(&ends[i])
-			if all := sim.facts.Rollout.Canaries; len(all) > 1 && all[0] == m.node.Name() {
-				sim.release(&sim.behind, &ends[i]) // the other canaries, see firstOf
-			}
+		}
+		if len(m.steps[ends[i].step].Rotates) > 0 {
+			sim.release(&sim.behind, &ends[i]) // see passwordFor
 		}
 	}
 	for i := len(ends) - 1; i >= 0; i-- { // the last end supplied what was missing
