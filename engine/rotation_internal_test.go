@@ -309,7 +309,7 @@ func (b *bay) lose() {
 
 // A rotation that is killed at any request ends on every kind of BMC: nobody is locked out, and the password is in
 // nothing that is said or written.
-func TestRotationIsKilled(t *testing.T) {
+func TestProveRotationsKilled(t *testing.T) {
 	first, runs := number64("SLIPWAY_SEED", 1), number64("SLIPWAY_RUNS", 12)
 	if os.Getenv("SLIPWAY_PROVE") != "" {
 		runs = number64("SLIPWAY_RUNS", 1000)
