@@ -30,6 +30,15 @@ type AccountUse struct {
 	ProvenAt time.Time `json:"provenAt,omitzero"`
 	// Offered is the digest of a password that may have been set and is not proven.
 	Offered string `json:"offered,omitempty"`
+	// ProvenAs and OfferedAs say which derived passwords these are; their zero values are for others.
+	ProvenAs  Derived `json:"provenAs,omitzero"`
+	OfferedAs Derived `json:"offeredAs,omitzero"`
+	// Highest is the highest epoch that was ever offered to the account, or proven. No lower one is.
+	Highest int `json:"highest,omitempty"`
+	// ProvenDenied and OfferedDenied say that the login of Slipway itself was denied with that password
+	// since.
+	ProvenDenied  bool `json:"provenDenied,omitempty"`
+	OfferedDenied bool `json:"offeredDenied,omitempty"`
 	// Tries is how often in a row a password was sent that was not accepted, or to which no
 	// answer is known, and TriedAt when that was last.
 	Tries   int       `json:"tries,omitempty"`

@@ -101,6 +101,8 @@ type Recorded struct {
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
 	// Accounts is what is known of the passwords of accounts of the BMC, by user name.
 	Accounts map[string]AccountUse `json:"accounts,omitempty"`
+	// BMC is what proves the BMC to which derived passwords may go; nil before it was seen.
+	BMC *ProvenBMC `json:"bmc,omitempty"`
 	// Actions is what the machine told of the boot actions of this installation, by name.
 	Actions map[string]ActionRecord `json:"actions,omitempty"`
 	// Owned is the list of what Slipway made inside the system, after its last run.
@@ -184,6 +186,19 @@ type Certificate struct {
 	Endpoint    string    `json:"endpoint"`
 	Fingerprint string    `json:"fingerprint"`
 	Since       time.Time `json:"since"`
+}
+
+// ProvenBMC is the certificate of the BMC of one machine. Derived passwords of this machine go to no BMC
+// that shows another one.
+type ProvenBMC struct {
+	// From is the UUID that the passwords are derived from, Machine that of the machine.
+	From    string `json:"from"`
+	Machine string `json:"machine"`
+	// Fingerprint is "sha256:" and the digest of the certificate's DER form.
+	Fingerprint string    `json:"fingerprint"`
+	Since       time.Time `json:"since"`
+	// By is who said so; empty for a login with another credential that the BMC accepted.
+	By string `json:"by,omitempty"`
 }
 
 // Begun says when a node was begun, in which rollout (by its beginning), and how long it may take

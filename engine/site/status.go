@@ -75,6 +75,8 @@ type NodeStatus struct {
 	Login *Login `json:"login,omitempty"`
 	// HostCertificates is how its system proves itself by certificate; nil where it has none that counts.
 	HostCertificates *HostIdentity `json:"hostCertificates,omitempty"`
+	// Passwords are the derived passwords of accounts of its BMC, by account.
+	Passwords []AccountPasswordStatus `json:"passwords,omitempty"`
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`
