@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/derived"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
@@ -123,6 +124,9 @@ func (d *daemon) openEvaluator(context.Context) (err error) {
 func (d *daemon) openEngine(ctx context.Context) error {
 	keyFile := siteKeyAt(d.siteKey, d.credentials)
 	key, noKey := openSiteKey(ctx, keyFile, d.records, d.observe, d.log)
+	if key != nil {
+		d.secrets.Derives(derived.Passwords(key, d.name))
+	}
 	serving := serves(drivers(agent.Options{Folder: d.agents}), d.listens.medium != "")
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),

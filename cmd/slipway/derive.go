@@ -71,7 +71,7 @@ func (a *app) derive(ctx context.Context, node, purpose, dir string, f deriveFla
 	}
 	of := derived.Of{Site: r.Site.Name, Purpose: purpose, Machine: f.uuid, Epoch: f.epoch}
 	if of.Machine == "" {
-		of.Machine = n.Machine().UUID
+		of.Machine = n.DerivedFrom()
 	}
 	if of.Machine == "" {
 		return fmt.Errorf("the design does not say the UUID of %s: add identity.uuid, or give it with --uuid", node)

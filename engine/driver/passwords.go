@@ -14,6 +14,11 @@ type Passwords interface {
 	// Known is what is known of an account, where the value is the password that it is to have.
 	// It sends nothing.
 	Known(account string, v secret.Value) PasswordKnown
+	// Derived is the password that an account is to have by a derived credential. It refuses, with a
+	// sentence, whatever may not be sent to the BMC that the machine is open to: to an address outside
+	// of the list on the bootstrap host, to one with another certificate than the one that is proven for the
+	// machine, and one with an epoch that was lowered.
+	Derived(account, credential string) (secret.Value, error)
 	// Changing are the accounts of which a change was begun and has not come to its end.
 	Changing() []string
 	// Logins are the user names with which other logins of the site go to the machine's
@@ -42,6 +47,8 @@ type PasswordKnown struct {
 	Proven, Other bool
 	// Offered says that the value may have been set, and that this is not proven.
 	Offered bool
+	// Epoch is that of the derived password with which a login was accepted last; 0 for none.
+	Epoch int
 }
 
 // ErrNotSent is wrapped by the error of a login of which the password was not sent.

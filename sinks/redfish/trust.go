@@ -52,6 +52,16 @@ func (p *pools) config(t site.Trust, u *url.URL, seen *firstUse) (*tls.Config, e
 		}
 		c.RootCAs = pool
 	}
+	verify := c.VerifyConnection
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if verify != nil {
+			if err := verify(s); err != nil {
+				return err
+			}
+		}
+		seen.show(s.PeerCertificates[0])
+		return nil
+	}
 	return c, nil
 }
 
@@ -101,6 +111,20 @@ func pinned(host, want string, c *x509.Certificate) error {
 type firstUse struct {
 	mu  sync.Mutex
 	sum string
+	// last is the certificate that was verified last, in whatever way.
+	last string
+}
+
+func (f *firstUse) show(c *x509.Certificate) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = sum(c)
+}
+
+func (f *firstUse) shown() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
 }
 
 func (f *firstUse) verify(host string, c *x509.Certificate) error {
