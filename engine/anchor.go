@@ -413,8 +413,9 @@ func (e *Engine) forgetOthers() {
 func (w *worker) sealLocked() *site.Sealed {
 	e := w.e
 	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,
-		Generation: w.memory.Recorded.Generation(), HostKeys: e.hostKeysLocked(w.name, w.memory.Recorded)}
-	if e.Key == nil || len(s.Entries)+len(s.HostKeys) == 0 {
+		Generation: w.memory.Recorded.Generation(), HostKeys: e.hostKeysLocked(w.name, w.memory.Recorded),
+		Passwords: sealedPasswords(w.memory.Recorded), BMC: w.memory.Recorded.BMC}
+	if e.Key == nil || len(s.Entries)+len(s.HostKeys)+len(s.Passwords) == 0 && s.BMC == nil {
 		if before, there := e.published[w.name]; there {
 			return &before
 		}

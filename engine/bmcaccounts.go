@@ -41,7 +41,38 @@ func (p accountPasswords) Known(account string, v secret.Value) driver.PasswordK
 		Proven:  use.Proven == digest && use.Offered == "",
 		Other:   use.Proven != "" && use.Proven != digest,
 		Offered: use.Offered == digest,
+		Epoch:   use.ProvenAs.Epoch,
 	}
+}
+
+// as says which derived password the design has for an account; zero for another one.
+func (p accountPasswords) as(account string) site.Derived {
+	n := p.w.job().node
+	return n.References.Derived[n.BMC.Accounts[account].Credential]
+}
+
+// Derived implements driver.Passwords.
+func (p accountPasswords) Derived(account, credential string) (secret.Value, error) {
+	j := p.w.job()
+	if _, read := p.w.e.publishedOf(p.w.name); !read {
+		return secret.Value{}, errUnread
+	}
+	d, designed := j.node.References.Derived[credential]
+	if !designed || d.Account != account {
+		return secret.Value{}, fmt.Errorf("the credential %q is not the derived password of %s", credential, account)
+	}
+	if highest := p.use(account).Highest; d.Epoch < highest {
+		return secret.Value{}, errors.New(site.LoweredEpoch(credential, d.Epoch, highest))
+	}
+	if err := p.w.mayReceive(j, p.w.certificateOf(j.node)); err != nil {
+		return secret.Value{}, err
+	}
+	r, err := secret.ForEndpoint(credential, j.node.Endpoints[site.Manager].URL)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	r.Of = secret.Of{Derived: d, Machine: j.node.DerivedFrom()}
+	return p.w.e.Secrets.Get(r)
 }
 
 // Changing implements driver.Passwords.
@@ -66,6 +97,10 @@ func (p accountPasswords) Logins() (map[string]string, error) {
 		if err != nil || credential == own {
 			continue
 		}
+		if d, derived := j.site.Credentials[credential].Derived(); derived {
+			logins[d.Account] = credential
+			continue
+		}
 		v, err := p.w.e.Secrets.Get(r)
 		if errors.Is(err, secret.ErrUnavailable) {
 			return nil, fmt.Errorf("the credential %q: %w", credential, err)
@@ -81,8 +116,9 @@ func (p accountPasswords) Logins() (map[string]string, error) {
 func (p accountPasswords) Begin(ctx context.Context, account string, v secret.Value) error {
 	return p.save(ctx, account, func(u *site.AccountUse) {
 		u.Changing = true
-		if !v.IsZero() {
-			u.Offered = p.digest(v)
+		if as := p.as(account); !v.IsZero() {
+			u.Offered, u.OfferedAs, u.OfferedDenied = p.digest(v), as, false
+			u.Highest = max(u.Highest, as.Epoch)
 		}
 	})
 }
@@ -111,7 +147,9 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	switch {
 	case err == nil:
 		return p.save(ctx, account, func(u *site.AccountUse) {
-			u.Proven, u.ProvenAt, u.Offered = digest, time.Now(), ""
+			as := p.as(account)
+			u.Proven, u.ProvenAs, u.ProvenAt, u.Highest = digest, as, time.Now(), max(u.Highest, as.Epoch)
+			u.Offered, u.OfferedAs, u.ProvenDenied, u.OfferedDenied = "", site.Derived{}, false, false
 			u.Tries, u.TriedAt = 0, time.Time{}
 		})
 	case errors.Is(err, driver.ErrNotSent):
@@ -122,7 +160,7 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 
 // Withdraw implements driver.Passwords.
 func (p accountPasswords) Withdraw(ctx context.Context, account string) error {
-	return p.save(ctx, account, func(u *site.AccountUse) { u.Changing, u.Offered = false, "" })
+	return p.save(ctx, account, func(u *site.AccountUse) { u.Changing, u.Offered, u.OfferedAs = false, "", site.Derived{} })
 }
 
 // Done implements driver.Passwords.
@@ -162,7 +200,14 @@ func forgetAccounts(r *site.Recorded, seen site.FacetState) {
 		return // the BMC did not tell of them
 	}
 	all := maps.Clone(r.Accounts)
-	maps.DeleteFunc(all, func(name string, use site.AccountUse) bool { return !use.Changing && !slices.Contains(names, name) })
+	for name, use := range all {
+		switch gone := !use.Changing && !slices.Contains(names, name); {
+		case gone && use.Highest > 0:
+			all[name] = site.AccountUse{Highest: use.Highest} // an earlier password does not come back
+		case gone:
+			delete(all, name)
+		}
+	}
 	r.Accounts = all
 }
 
@@ -171,6 +216,7 @@ func retryAccounts(r *site.Recorded) {
 	all := maps.Clone(r.Accounts)
 	for name, use := range all {
 		use.Tries, use.TriedAt = 0, time.Time{}
+		use.ProvenDenied, use.OfferedDenied = false, false
 		all[name] = use
 	}
 	r.Accounts = all

@@ -54,6 +54,9 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	if err == nil {
 		err = w.forgetMachine(ctx, *j, v.seen)
 	}
+	if err == nil {
+		err = w.proveBMC(ctx, *j, v.seen.Identity)
+	}
 	j.memory = w.job().memory
 	if signed {
 		w.e.compareWithMarker(j.memory.Recorded, *v.seen.Marker)

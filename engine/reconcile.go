@@ -260,6 +260,10 @@ func (w *worker) fail(j job, err error) outcome {
 	if errors.Is(err, driver.ErrNotPermitted) {
 		return outcome{state: site.Progressing, reason: retry.Steady(err)} // the gates say at once what the step waits for
 	}
+	if unproven := (unprovenBMC{}); errors.As(err, &unproven) {
+		return outcome{state: site.Blocked, reason: verdict(err), cause: cause(err), person: true, asks: w.asksCertificate(j), wait: observeEvery(j.site),
+			release: "`slipway approve " + w.name + "`, once the certificate was compared on the BMC itself"}
+	}
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}
 	}

@@ -357,7 +357,7 @@ func without(m map[string]string, key string) map[string]string {
 // soaked, the soak starts again.
 func (e *Engine) proveLocked() {
 	r, f := e.rollout, e.factsLocked()
-	if len(r.Canaries) == 0 || e.design.Rollout.Canaries == nil || f.HaveSoaked() {
+	if len(r.Canaries) == 0 || f.HaveSoaked() {
 		return
 	}
 	switch proven := f.CanariesAreProven(); {

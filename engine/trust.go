@@ -35,6 +35,10 @@ func withHostKeys(n *site.Node, ep site.Endpoint, keys []string) site.Endpoint {
 // record is lost.
 func (e *Engine) trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
 	ep := Pinned(n.Endpoints[kind], r.Certificate)
+	if kind == site.Manager {
+		ep = withProvenBMC(n, n.Endpoints[kind], r)
+		ep = Pinned(ep, r.Certificate)
+	}
 	if kind == site.OS {
 		e.mu.Lock()
 		defer e.mu.Unlock()

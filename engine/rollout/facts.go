@@ -57,6 +57,8 @@ type Node struct {
 	// Disrupts is set while one of Slipway's steps may have the machine out of
 	// service.
 	Disrupts bool
+	// Rotates is set if its plan replaces derived passwords of its BMC.
+	Rotates bool
 	// Busy is set while a step or an installation is under way.
 	Busy bool
 

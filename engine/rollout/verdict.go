@@ -97,7 +97,7 @@ func (f *Facts) Window(t Try) Reason {
 // Room returns the bound that leaves no place for a step; nil if there is a place or
 // the step needs none.
 func (f *Facts) Room(t Try) Reason {
-	if t.Step.Impact < site.ImpactInterrupts || t.Node.IsOut() {
+	if !t.Step.TakesPlace() || t.Node.IsOut() {
 		return nil
 	}
 	if b := f.fullFor(t.Node); b != nil {
