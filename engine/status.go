@@ -213,7 +213,7 @@ func (e *Engine) allKnownLocked() site.Known {
 		}
 		reach, own := e.reachLocked(w), site.ReachOf(w.node)
 		reach.Manager, reach.Machine, reach.Hypervisor = own.Manager, own.Machine, own.Hypervisor // how it is reached now
-		reach.Manager = Pinned(reach.Manager, w.memory.Recorded.Certificate)
+		reach.Manager = pinned(reach.Manager, w.memory.Recorded.Certificate)
 		k.Reach[name] = reach
 	}
 	return k

@@ -15,7 +15,7 @@ import (
 // made for an installed system. Whoever logs in without a daemon has to go by it
 // too: what shows another may be somebody's in between.
 func Trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
-	ep := Pinned(n.Endpoints[kind], r.Certificate)
+	ep := pinned(n.Endpoints[kind], r.Certificate)
 	if keys := r.HostKeys(); kind == site.OS && len(keys) > 0 {
 		ep = withHostKeys(n, ep, keys)
 	}
@@ -34,11 +34,11 @@ func withHostKeys(n *site.Node, ep site.Endpoint, keys []string) site.Endpoint {
 // trusted is Trusted, with the host keys that were published of a system whose
 // record is lost.
 func (e *Engine) trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
-	ep := Pinned(n.Endpoints[kind], r.Certificate)
+	ep := n.Endpoints[kind]
 	if kind == site.Manager {
-		ep = withProvenBMC(n, n.Endpoints[kind], r)
-		ep = Pinned(ep, r.Certificate)
+		ep = withProvenBMC(n, ep, r)
 	}
+	ep = pinned(ep, r.Certificate)
 	if kind == site.OS {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -71,9 +71,9 @@ func (e *Engine) publishedKeysLocked(node string) []string {
 	return s.HostKeys
 }
 
-// Pinned is an endpoint with the certificate that was recorded at its first use,
+// pinned is an endpoint with the certificate that was recorded at its first use,
 // nil for none, if the design trusts that.
-func Pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
+func pinned(ep site.Endpoint, seen *site.Certificate) site.Endpoint {
 	if ep.Trust.OnFirstUse() && seen != nil && seen.Endpoint == ep.URL {
 		ep.Trust.Fingerprint = seen.Fingerprint
 	}

@@ -120,7 +120,7 @@ func TestTokens(t *testing.T) {
 	if _, err := all.Make("ci", "root", now, time.Hour); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("twice: %v", err)
 	}
-	for name, life := range map[string]time.Duration{"../x": time.Hour, "": time.Hour, "A": time.Hour, ".x": time.Hour, "long": LongestLife + 1, "short": 0} {
+	for name, life := range map[string]time.Duration{"../x": time.Hour, "": time.Hour, "A": time.Hour, ".x": time.Hour, "long": longestLife + 1, "short": 0} {
 		if _, err := all.Make(name, "root", now, life); err == nil {
 			t.Errorf("%q for %v was made", name, life)
 		}

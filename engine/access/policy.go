@@ -334,17 +334,6 @@ func allows(values []string, value string) bool {
 	return len(values) == 0 || value != "" && slices.Contains(values, value)
 }
 
-// Tokens are the names of tokens that have a role, in order.
-func (p *Policy) Tokens() []string {
-	names := map[string]bool{}
-	for _, g := range p.grants {
-		if g.kind == Token {
-			names[g.name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
 // CheckName refuses a name that could be taken for another one, or forge a line of a log.
 func CheckName(name string) error {
 	switch {

@@ -25,8 +25,8 @@ const TokenPrefix = "slipway_"
 
 // Bounds of the lifetime of a token.
 const (
-	ShortestLife = time.Minute
-	LongestLife  = 366 * 24 * time.Hour
+	shortestLife = time.Minute
+	longestLife  = 366 * 24 * time.Hour
 )
 
 const (
@@ -63,8 +63,8 @@ func (t Tokens) Make(name, by string, now time.Time, life time.Duration) (text s
 	switch {
 	case !IsTokenName(name):
 		return "", fmt.Errorf("%q cannot be the name of a token: use at most 63 lower case letters, digits and hyphens", name)
-	case life < ShortestLife || life > LongestLife:
-		return "", fmt.Errorf("a token lives from %v to %d days, not %v", ShortestLife, LongestLife/(24*time.Hour), life)
+	case life < shortestLife || life > longestLife:
+		return "", fmt.Errorf("a token lives from %v to %d days, not %v", shortestLife, longestLife/(24*time.Hour), life)
 	}
 	secret := make([]byte, secretBytes)
 	rand.Read(secret) // never fails
@@ -213,7 +213,7 @@ func (t Tokens) read(name string) (Issued, error) {
 		}
 		return true, err
 	})
-	if err == nil && (i.sum == nil || i.Created.IsZero() || i.Expires.IsZero() || i.Expires.Sub(i.Created) > LongestLife) {
+	if err == nil && (i.sum == nil || i.Created.IsZero() || i.Expires.IsZero() || i.Expires.Sub(i.Created) > longestLife) {
 		err = errors.New("1: it needs the lines \"sha256:\", \"created:\" and \"expires:\", at most a year apart")
 	}
 	if err != nil {

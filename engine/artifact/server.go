@@ -72,9 +72,9 @@ func newServer(s *Store, log *slog.Logger) *Server {
 	return &Server{store: s, log: log, byNode: map[string]*granted{}, byToken: map[[sha256.Size]byte]*granted{}}
 }
 
-// NewPath returns the end of a URL that nobody else can guess: a random token,
+// newPath returns the end of a URL that nobody else can guess: a random token,
 // and the file's name with its extension, which some firmware needs.
-func NewPath(name string) string { return rand.Text() + "/" + fileName(name) }
+func newPath(name string) string { return rand.Text() + "/" + fileName(name) }
 
 // split parses the end of a URL. A query would become part of the name, and no
 // name contains one.

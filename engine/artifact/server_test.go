@@ -68,7 +68,7 @@ func serveAt(t testing.TB, l net.Listener, size int, m limits) *counterpart {
 		return c.logged.Write(p)
 	}), nil)))
 	c.at = l.Addr().String()
-	c.path = "/" + NewPath(i.Name)
+	c.path = "/" + newPath(i.Name)
 	c.Grant(Grant{Node: "n1", SHA256: i.SHA256, URL: "http://" + c.at + c.path})
 	srv := httpServer(c.Server, m)
 	srv.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -243,7 +243,7 @@ func TestGrants(t *testing.T) {
 		return resp.StatusCode
 	}
 	digest := digestOf(c.content)
-	first, second, behind := c.path, "/"+NewPath("x.iso"), "/"+NewPath("y.iso")
+	first, second, behind := c.path, "/"+newPath("x.iso"), "/"+newPath("y.iso")
 	c.ask(t, "GET", first, "User-Agent", "evil\u202e agent")
 	c.counted(t, "n1", 1000)
 	if got, ok := c.Reads("n1"); !ok || got.Requests != 1 || got.From != "127.0.0.1" || got.Last.IsZero() {
@@ -446,7 +446,7 @@ func TestManyReaders(t *testing.T) {
 		group.Go(func() {
 			path, from := c.path, (n*7919)%(1<<20)
 			if n%10 == 9 {
-				path = "/" + NewPath("debian-12.iso")
+				path = "/" + newPath("debian-12.iso")
 			}
 			r, err := http.NewRequest("GET", "http://"+c.at+path, nil)
 			if err != nil {
@@ -662,7 +662,7 @@ func TestWordsOfABoot(t *testing.T) {
 		return string(text), a.Header, a.StatusCode
 	}
 	_, plain, _ := get(c.path, "")
-	own := "/" + NewPath("medium.iso")
+	own := "/" + newPath("medium.iso")
 	c.Grant(Grant{Node: "n1/agent", SHA256: g.SHA256, URL: "http://" + c.at + own, Words: &written{50_000, "secret-word"}})
 	if text, h, code := get(own, "bytes=49998-50012"); code != http.StatusPartialContent || !strings.Contains(text, "secret-word") || h.Get("ETag") == plain.Get("ETag") {
 		t.Errorf("got %d, %q, %v", code, text, h)

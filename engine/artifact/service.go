@@ -211,7 +211,7 @@ func (s *Service) URL(host, digest string) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrNotFound, digest)
 	}
 	if s.config.URL != "" {
-		return strings.TrimSuffix(s.config.URL, "/") + "/" + NewPath(i.Name), nil
+		return strings.TrimSuffix(s.config.URL, "/") + "/" + newPath(i.Name), nil
 	}
 	s.mu.Lock()
 	at := s.at
@@ -224,7 +224,7 @@ func (s *Service) URL(host, digest string) (string, error) {
 		}
 	}
 	u := url.URL{Scheme: s.scheme(), Host: net.JoinHostPort(address.WithZone("").String(), strconv.Itoa(int(at.Port())))}
-	return u.String() + "/" + NewPath(i.Name), nil
+	return u.String() + "/" + newPath(i.Name), nil
 }
 
 // Reaches reports whether a URL that was made earlier, perhaps by an earlier

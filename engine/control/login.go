@@ -34,8 +34,8 @@ type LoginNotice struct {
 	Certificates bool
 }
 
-// ResourcePath is where a client finds out by which issuer persons log in, see RFC 9728.
-const ResourcePath = "/.well-known/oauth-protected-resource"
+// resourcePath is where a client finds out by which issuer persons log in, see RFC 9728.
+const resourcePath = "/.well-known/oauth-protected-resource"
 
 // Resource is what clients are told about logging in, before they show anything.
 type Resource struct {
@@ -91,7 +91,7 @@ func (a *api) answerNobody(w http.ResponseWriter, r *http.Request, pages Pages) 
 	if s == nil {
 		return false
 	}
-	if r.URL.Path == ResourcePath && s.Command != "" && r.Method == http.MethodGet {
+	if r.URL.Path == resourcePath && s.Command != "" && r.Method == http.MethodGet {
 		if err := a.limits.login(addressOf(r)); err != nil {
 			fail(w, err)
 			return true

@@ -55,7 +55,7 @@ func DialServer(s Server) (*Client, error) {
 // HowToLogIn is what a server says about logging in, to somebody who shows nothing.
 func (c *Client) HowToLogIn(ctx context.Context) (Resource, error) {
 	var is Resource
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+ResourcePath, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+resourcePath, nil)
 	if err != nil {
 		return is, err
 	}

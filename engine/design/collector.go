@@ -109,14 +109,14 @@ func (c *collector) take(f foundFile, src []byte, into map[string][]byte) bool {
 			"A link could lead out of the repository.", "Replace it by a file.")
 	case int64(len(src)) > c.lim.FileBytes:
 		c.report(f.name, "file-too-large", fmt.Sprintf("is larger than %d KiB", c.lim.FileBytes>>10),
-			"Files are bounded so that no commit can exhaust the controller.", "Split it into several files.")
+			"The size of files is limited so that no commit can stop the daemon.", "Split it into several files.")
 	case c.total > c.lim.PackageBytes:
 		c.report(f.name, "too-large", fmt.Sprintf("takes the files over %d MiB", c.lim.PackageBytes>>20),
-			"Designs are bounded so that no commit can exhaust the controller.", "Split the site, or generate less.")
+			"The size of a design is limited so that no commit can stop the daemon.", "Split the site, or generate less.")
 		return false
 	case len(c.pack.files)+len(c.data)+len(c.sealed) >= c.lim.Files:
 		c.report(f.name, "too-large", fmt.Sprintf("is one file more than the %d that are read", c.lim.Files),
-			"Designs are bounded so that no commit can exhaust the controller.", "Put more nodes into one file.")
+			"The size of a design is limited so that no commit can stop the daemon.", "Put more nodes into one file.")
 		return false
 	default:
 		if isDesign(path.Base(f.name)) {

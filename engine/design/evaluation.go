@@ -205,7 +205,7 @@ func (x *extract) crowded() error {
 			return fatal{site.Finding{
 				Code: "too-large", Severity: site.SeverityError,
 				Message: fmt.Sprintf("`%s` has more than %d entries", s.name, maxEntries),
-				Why:     "Evaluation is bounded so that no commit can hang or exhaust the controller.",
+				Why:     "Evaluation is limited so that no commit can stop the daemon.",
 				Fix:     "Divide the site, or look for a comprehension that creates too many.",
 			}}
 		}
@@ -379,7 +379,7 @@ func (e *evaluation) merge(changed []lazyLayer) ([]*node, error) {
 	return nil, fatal{site.Finding{
 		Code: "too-large", Severity: site.SeverityError,
 		Message: fmt.Sprintf("the nodes of the design have more than %d values together", e.most),
-		Why:     "Evaluation is bounded so that no commit can hang or exhaust the controller.",
+		Why:     "Evaluation is limited so that no commit can stop the daemon.",
 		Fix:     "Look for profiles with many values that many nodes have, or divide the site.",
 	}}
 }

@@ -215,7 +215,7 @@ func (e *Evaluator) request(ctx, bounded context.Context, siteName string, r req
 	}
 	f.Severity = site.SeverityError
 	f.Message = fmt.Sprintf("the design %s; it was given up while %s", f.Message, cmp.Or(at, "being read"))
-	f.Why = "Evaluation is bounded so that no commit can hang or exhaust the controller."
+	f.Why = "Evaluation is limited so that no commit can stop the daemon."
 	return nil, fatal{f}
 }
 

@@ -42,7 +42,7 @@ func tooLarge(name string, most int64) site.Finding {
 	return site.Finding{
 		Code: "file-too-large", Severity: site.SeverityError, File: name,
 		Message: fmt.Sprintf("%s is larger than %d KiB", path.Base(name), most>>10),
-		Why:     "Files are bounded so that no commit can exhaust the controller.", Fix: "Split it into several files.",
+		Why:     "The size of files is limited so that no commit can stop the daemon.", Fix: "Split it into several files.",
 	}
 }
 

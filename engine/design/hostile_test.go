@@ -248,7 +248,7 @@ func (b bomb) check(t *testing.T, r Result) {
 }
 
 // gaveUp is why an evaluation was given up.
-const gaveUp = "Evaluation is bounded so that no commit can hang or exhaust the controller."
+const gaveUp = "Evaluation is limited so that no commit can stop the daemon."
 
 func foundCodes(all []site.Finding) string {
 	var list []string

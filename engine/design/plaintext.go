@@ -64,7 +64,7 @@ func inspect(name string, src []byte) []site.Finding {
 	if offset := tooDeep(src); offset >= 0 {
 		at(offset, site.Finding{
 			Code: "too-deep", Message: fmt.Sprintf("fields, brackets or parentheses are nested more than %d levels deep", maxNesting),
-			Why: "Evaluation is bounded so that no commit can exhaust the controller.",
+			Why: "Evaluation is limited so that no commit can stop the daemon.",
 			Fix: "Use fewer levels, or look for what generates the file.",
 		})
 	}

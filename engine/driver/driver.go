@@ -273,7 +273,7 @@ type LaterTermError struct {
 }
 
 func (e *LaterTermError) Error() string {
-	return fmt.Sprintf("a session of term %d of this site is open at %s: a controller with newer records acts on the machine; "+
+	return fmt.Sprintf("a session of term %d of this site is open at %s: a daemon with newer records acts on the machine; "+
 		"stop one of the two, and let no copy or older state of the records be used", e.Term, e.Host)
 }
 

@@ -39,7 +39,7 @@ func Show(mode string, content []byte) Content {
 	case !IsText(content):
 		c.Withheld = "it is not text"
 	case HoldsSecret(content):
-		c.Withheld = LooksSecret
+		c.Withheld = looksSecret
 	default:
 		c.Text = string(content)
 	}
@@ -161,8 +161,8 @@ func redact(text string, looks *regexp.Regexp) string {
 	return strings.Join(lines, "\n")
 }
 
-// LooksSecret is why a text with something like a secret is not shown.
-const LooksSecret = "[redacted]: it holds what looks like a secret"
+// looksSecret is why a text with something like a secret is not shown.
+const looksSecret = "[redacted]: it holds what looks like a secret"
 
 // NotPublic is why a file is not shown if not everybody on the machine may read it.
 const NotPublic = "not everybody on the machine may read it"

@@ -19,14 +19,14 @@ func (l Link) Fields() map[string]string {
 		"addresses": List(l.Addresses),
 		"shared":    List(l.Shared),
 		"dhcp":      l.dhcp(),
-		"routes":    RoutesText(l.Routes),
+		"routes":    routesText(l.Routes),
 		"dns":       DNSText(l.Servers, l.Search),
 		"members":   List(l.Members),
 		"bond":      l.Bond.Text(),
 		"stp":       on(l.STP),
 		"slaac":     on(l.SLAAC),
-		"functions": FunctionsText(l.Functions, l.Trusted),
-		"vlan":      VLANText(l.VLAN, l.Parent),
+		"functions": functionsText(l.Functions, l.Trusted),
+		"vlan":      vlanText(l.VLAN, l.Parent),
 	} {
 		if text != "" {
 			fields[name] = text
@@ -46,8 +46,8 @@ func (l Link) dhcp() string {
 	return strings.Join(families, ", ")
 }
 
-// RoutesText is the canonical text of routes: "0.0.0.0/0 via 10.1.0.1 metric 100".
-func RoutesText(routes []Route) string {
+// routesText is the canonical text of routes: "0.0.0.0/0 via 10.1.0.1 metric 100".
+func routesText(routes []Route) string {
 	var all []string
 	for _, r := range routes {
 		text := r.To
@@ -72,16 +72,16 @@ func DNSText(servers, search []string) string {
 	return text
 }
 
-// VLANText is the canonical text of a VLAN: "5 on bond0".
-func VLANText(id int, parent string) string {
+// vlanText is the canonical text of a VLAN: "5 on bond0".
+func vlanText(id int, parent string) string {
 	if parent == "" {
 		return ""
 	}
 	return fmt.Sprintf("%d on %s", id, parent)
 }
 
-// FunctionsText is the canonical text of virtual functions: "4, trusted".
-func FunctionsText(count int, trusted bool) string {
+// functionsText is the canonical text of virtual functions: "4, trusted".
+func functionsText(count int, trusted bool) string {
 	if count == 0 {
 		return ""
 	}

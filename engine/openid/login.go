@@ -115,7 +115,7 @@ func (l *Logins) OfToken(ctx context.Context, text string) (access.Caller, error
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return PersonOf(s, claims)
+	return personOf(s, claims)
 }
 
 // OfSession is whose browser it is; false for one that is not logged in. A session ends with its time, with other
@@ -270,7 +270,7 @@ func (l *Logins) exchange(ctx context.Context, s *access.Issuer, one attempt, co
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return PersonOf(s, claims)
+	return personOf(s, claims)
 }
 
 // refusal is what went wrong at the issuer's address for tokens. An answer of OAuth is of the login, anything else of

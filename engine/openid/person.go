@@ -12,9 +12,9 @@ import (
 // mostGroups is how many groups a person may be in. With more than about 200, issuers leave the claim out.
 const mostGroups = 200
 
-// PersonOf is whom the claims of a verified token name, as an access file says where to look. The error wraps
+// personOf is whom the claims of a verified token name, as an access file says where to look. The error wraps
 // ErrToken.
-func PersonOf(i *access.Issuer, c Claims) (access.Caller, error) {
+func personOf(i *access.Issuer, c Claims) (access.Caller, error) {
 	p := access.Caller{Kind: access.OIDC, Issuer: i.URL, Name: c.text(i.Name)}
 	if p.Name == "" {
 		return p, fmt.Errorf("%w: it has no text as claim %q, which names the person (\"oidc name\" of the access file)", ErrToken, i.Name)

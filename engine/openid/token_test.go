@@ -287,7 +287,7 @@ func TestPersonOf(t *testing.T) {
 			if err := json.Unmarshal([]byte(x.claims), &c); err != nil {
 				t.Fatal(err)
 			}
-			who, err := PersonOf(&x.issuer, c)
+			who, err := personOf(&x.issuer, c)
 			switch {
 			case x.says == "" && (err != nil || who.Name != x.who || strings.Join(who.Groups, " ") != x.groups || who.Kind != access.OIDC || who.Issuer != "https://issuer"):
 				t.Errorf("got %+v, %v", who, err)
@@ -307,7 +307,7 @@ func FuzzClaims(f *testing.F) {
 		}
 		claims := Claims(c)
 		_ = claims.check("https://issuer", "x", "", time.Now())
-		who, err := PersonOf(&access.Issuer{URL: "https://issuer", Name: "email", Groups: "groups"}, c)
+		who, err := personOf(&access.Issuer{URL: "https://issuer", Name: "email", Groups: "groups"}, c)
 		if err == nil && (access.CheckName(who.Name) != nil || !claims.isTrue("email_verified") || len(who.Groups) > mostGroups) {
 			t.Errorf("%q is %+v", text, who)
 		}

@@ -167,13 +167,13 @@ func (f *fleet) closed(h *site.Hypervisor) string {
 	n := f.site.Nodes[h.Node]
 	switch {
 	case h.Drained:
-		return "it is drained"
+		return "its field drained is true"
 	case n == nil:
 		return ""
 	case n.Decommission:
 		return "its node " + h.Node + " is decommissioned"
 	case f.site.Unused(n) != "":
-		return "of its node " + h.Node + ": " + f.site.Unused(n)
+		return "its node " + h.Node + " is not in use: " + f.site.Unused(n)
 	}
 	return ""
 }

@@ -429,7 +429,7 @@ func TestFindings(t *testing.T) {
 			l.role("db", site.Placement{Apart: []string{"web"}})
 			l.machine("db-1", "db", gib)
 			l.Hypervisors["hv-2"].Drained = true
-		}, "unplaced error site.cue:102:2: no hypervisor takes it: role db is to be apart from role web, which is on hv-1; hv-2 takes no new machines: it is drained\n"},
+		}, "unplaced error site.cue:102:2: no hypervisor takes it: role db is to be apart from role web, which is on hv-1; hv-2 takes no new machines: its field drained is true\n"},
 		"none to be near": {func(l lab, _ map[string]site.Placed) {
 			l.role("db", site.Placement{Near: []string{"cache"}})
 			l.machine("db-1", "db", gib)

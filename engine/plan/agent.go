@@ -300,7 +300,7 @@ func asApproved(loss site.Loss, n *site.Node, m site.Memory) site.Loss {
 // steps from an earlier version of Slipway, which name no layout.
 func NotApproved(s site.Step, begun map[string]string, n *site.Node, o site.Observed) string {
 	n = s.Of(n)
-	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !SameLayout(n, begun)) {
+	if s.Layout != LayoutDigest(n) && (s.Layout != "" || !sameLayout(n, begun)) {
 		return "the design asks for other disks than when this installation began, and the earlier ones were approved"
 	}
 	if disks := Disks(s, n, o); disks != s.Disks {
@@ -335,14 +335,14 @@ func LaidOut(n *site.Node) map[string]string {
 	return map[string]string{storageDesign: LayoutDigest(n)[:16]}
 }
 
-// SameLayout reports whether the design asks of the disks what it did when the digest was taken.
-func SameLayout(n *site.Node, design map[string]string) bool {
+// sameLayout reports whether the design asks of the disks what it did when the digest was taken.
+func sameLayout(n *site.Node, design map[string]string) bool {
 	return design[storageDesign] == LaidOut(n)[storageDesign]
 }
 
 // editedSinceLaidOut reports a design that asks for other disks than the agent's installation made.
 func editedSinceLaidOut(n *site.Node, i *site.Installation) []string {
-	if i.FirstBoot.Design[storageDesign] == "" || SameLayout(n, i.FirstBoot.Design) {
+	if i.FirstBoot.Design[storageDesign] == "" || sameLayout(n, i.FirstBoot.Design) {
 		return nil
 	}
 	return []string{"storage (edited since the installation; only an installation lays out disks: raise the generation to install again)"}

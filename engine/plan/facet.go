@@ -69,7 +69,7 @@ func differenceOf(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory, s
 	if f == site.FacetDisks && isDue(n, m) {
 		d.changes = withoutDisk(n.Virtual.ImageDisk(), d.changes) // the installation makes it anew
 	}
-	d.drifted = IsDrift(n, f, m.Recorded) && !installs && !(ownTerms(f) && isDue(n, m))
+	d.drifted = isDrift(n, f, m.Recorded) && !installs && !(ownTerms(f) && isDue(n, m))
 	return d
 }
 
@@ -155,9 +155,9 @@ func (d difference) step(n *site.Node, m site.Memory, k site.Work) site.Step {
 	return step
 }
 
-// IsDrift reports whether a facet once matched its present design, so that the
+// isDrift reports whether a facet once matched its present design, so that the
 // machine caused the difference.
-func IsDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
+func isDrift(n *site.Node, f site.Facet, r site.Recorded) bool {
 	asked := n.Asked(f)
 	return asked != "" && r.Reached[f] == asked
 }

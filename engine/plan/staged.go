@@ -28,10 +28,10 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 	for _, f := range facets {
 		more := restartsFor(p, n, f, m)
 		changes = append(changes, more...)
-		drift = drift && (len(more) == 0 || IsDrift(n, f, m.Recorded))
+		drift = drift && (len(more) == 0 || isDrift(n, f, m.Recorded))
 	}
 	if u := restartingUpgrades(p, n, m, facets); u != nil && len(changes) == 0 {
-		changes, drift = []site.Change{atBoot(site.FacetPackages)}, IsDrift(n, site.FacetPackages, m.Recorded)
+		changes, drift = []site.Change{atBoot(site.FacetPackages)}, isDrift(n, site.FacetPackages, m.Recorded)
 		maybe, reason = u.Restart == site.RestartMaybe, restartFor(u)
 	}
 	if len(changes) == 0 || m.Observed.Facets[site.FacetPower].Have["state"] == "off" || n.Power == "off" {
@@ -48,7 +48,7 @@ func planRestart(p *site.NodePlan, n *site.Node, m site.Memory, facets []site.Fa
 // restartsFor returns the changes of a facet that a boot makes.
 func restartsFor(p *site.NodePlan, n *site.Node, f site.Facet, m site.Memory) []site.Change {
 	seen, policy := m.Observed.Facets[f], n.Drift[f]
-	if IsDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
+	if isDrift(n, f, m.Recorded) && (policy == "report" || policy == "propose") {
 		return nil
 	}
 	if seen.Busy != "" || len(unresolved(n, f, seen)) > 0 || isSpent(n, f, m.Recorded) {

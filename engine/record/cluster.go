@@ -190,7 +190,7 @@ func (s *Store) noteWhereabouts() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, whereaboutsFile), append(text, '\n'), 0o600); err != nil {
+	if err := s.writeWhole(filepath.Join(s.dir, whereaboutsFile), append(text, '\n')); err != nil {
 		return explain(err)
 	}
 	return nil

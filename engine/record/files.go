@@ -77,7 +77,37 @@ func (s *Site) saveOnDisk(fill func(io.Writer) error) (digest string, err error)
 	if err := os.Rename(f.Name(), s.filePath(digest)); err != nil {
 		return "", err
 	}
-	return digest, s.syncDir()
+	return digest, s.store.syncFolder(s.store.files())
+}
+
+// writeWhole writes a file of mode 0600. It gets its name only after it is complete and on disk: an empty one after a
+// power loss would count as damaged.
+func (s *Store) writeWhole(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(text); err != nil {
+		return err
+	}
+	if err := s.syncFile(f); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return s.syncFolder(filepath.Dir(path))
+}
+
+func (s *Store) syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return s.syncFile(d)
 }
 
 func (s *Store) syncFile(f *os.File) error {
@@ -85,15 +115,6 @@ func (s *Store) syncFile(f *os.File) error {
 		return nil
 	}
 	return f.Sync()
-}
-
-func (s *Site) syncDir() error {
-	d, err := os.Open(s.store.files())
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return s.store.syncFile(d)
 }
 
 // openFile returns the content of a file after checking its digest.

@@ -143,12 +143,12 @@ func (s *Store) store(pack io.Reader, shallow []plumbing.Hash) error {
 	if err := os.Remove(f.Name()); err != nil {
 		return err
 	}
-	n, err := io.Copy(f, io.LimitReader(pack, MaxPack+1))
+	n, err := io.Copy(f, io.LimitReader(pack, maxPack+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("transfer: %w", err)
-	case n > MaxPack:
-		return fmt.Errorf("more than %d MiB would have to be fetched, which is refused: keep large files out of the repository that holds the designs", MaxPack>>20)
+	case n > maxPack:
+		return fmt.Errorf("more than %d MiB would have to be fetched, which is refused: keep large files out of the repository that holds the designs", maxPack>>20)
 	}
 	if err := rewound(f, checkPack); err != nil {
 		return err
@@ -181,8 +181,8 @@ func checkPack(pack io.Reader) error {
 		return errors.New("the server sent nothing")
 	case err != nil:
 		return err
-	case count > MaxObjects:
-		return fmt.Errorf("%d objects would have to be fetched; more than %d are refused", count, MaxObjects)
+	case count > maxObjects:
+		return fmt.Errorf("%d objects would have to be fetched; more than %d are refused", count, maxObjects)
 	}
 	for range count {
 		if err := checkObject(scan); err != nil {

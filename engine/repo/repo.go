@@ -26,12 +26,12 @@ import (
 // The limits on the cost of a remote. If a remote exceeds a limit, the error
 // names it.
 const (
-	// MaxPack is how many bytes one fetch may transfer.
-	MaxPack = 256 << 20
+	// maxPack is how many bytes one fetch may transfer.
+	maxPack = 256 << 20
 	// MaxObject is how large one file, or one folder's listing, may be.
 	MaxObject = 64 << 20
-	// MaxObjects is how many objects one fetch may bring.
-	MaxObjects = 1 << 20
+	// maxObjects is how many objects one fetch may bring.
+	maxObjects = 1 << 20
 	// maxListing is how many bytes a listing of references may have.
 	maxListing = 64 << 20
 

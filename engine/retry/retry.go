@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Waits between tries double from First to Longest, 5 s, 10 s, 20 s, 40 s, 80 s, 160 s
+// Waits between tries double from first to longest, 5 s, 10 s, 20 s, 40 s, 80 s, 160 s
 // and then 180 s, each with jitter.
 const (
-	First   = 5 * time.Second
-	Longest = 3 * time.Minute
+	first   = 5 * time.Second
+	longest = 3 * time.Minute
 )
 
 // Backoff returns how long to wait after that many failures in a row.
 func Backoff(failures int) time.Duration {
 	if failures > 6 {
-		return Longest
+		return longest
 	}
-	return min(First<<(max(failures, 1)-1), Longest)
+	return min(first<<(max(failures, 1)-1), longest)
 }
 
 // Jitter spreads a period by a tenth to either side, so that many machines, or many

@@ -16,7 +16,7 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("after %d failures %s, want %s", failures, got, s*time.Second)
 		}
 	}
-	if got := Backoff(1 << 40); got != Longest {
+	if got := Backoff(1 << 40); got != longest {
 		t.Errorf("after very many failures %s", got)
 	}
 }

@@ -49,8 +49,8 @@ func (f *Facts) PartOf(n *Node) Part {
 	return Pending
 }
 
-// MaxFailures returns how many nodes of a rollout may fail, by the number of its nodes.
-func MaxFailures(s *site.Site, nodes int) int {
+// maxFailures returns how many nodes of a rollout may fail, by the number of its nodes.
+func maxFailures(s *site.Site, nodes int) int {
 	if text := s.Rollout.MaxFailures; text != "" {
 		return site.Bound(text, nodes)
 	}
@@ -68,7 +68,7 @@ type Halt struct {
 // failed last; empty if the rollout has just begun.
 func (f *Facts) Halts(name string) (h Halt, halts bool) {
 	r := f.Rollout
-	allowed := MaxFailures(f.Site, len(r.Nodes))
+	allowed := maxFailures(f.Site, len(r.Nodes))
 	switch {
 	case r.Halted != "":
 	case name != "" && slices.Contains(r.Canaries, name):
@@ -87,7 +87,7 @@ func (f *Facts) StaysHalted(was *site.RolloutStatus, wants func(*Node) string) m
 	if was == nil || was.Halted == "" {
 		return nil
 	}
-	same, allowed := map[string]string{}, MaxFailures(f.Site, len(was.Nodes))
+	same, allowed := map[string]string{}, maxFailures(f.Site, len(was.Nodes))
 	if was.CanaryFailed {
 		allowed = 0
 	}

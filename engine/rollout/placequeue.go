@@ -117,7 +117,7 @@ func (b *byName) Pop() any {
 // enqueue makes a member wait for its places.
 func (sim *simulation) enqueue(m *member) {
 	t := m.try()
-	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), Together(m.node.Design, t.Steps)}
+	key := queueKey{m.node.Design.Rack, m.node.Design.Role, sim.facts.classOf(m.node), sim.windowFor(t), together(m.node.Design, t.Steps)}
 	q := sim.queues[key]
 	if q == nil {
 		q = &queue{bounds: sim.facts.Bounds(m.node.Design), class: key.class, window: key.window, expect: key.expect, dormant: true}

@@ -6,9 +6,9 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// AtRestAfter is how long nothing must happen in a rollout before it counts as at
+// atRestAfter is how long nothing must happen in a rollout before it counts as at
 // rest: then all its nodes wait for one another, or for a person.
-const AtRestAfter = 5 * time.Minute
+const atRestAfter = 5 * time.Minute
 
 // Queues reports whether a new revision has to wait for the rollout under way, by the
 // design in force. A rollout that is halted or at rest lets the revision in, since
@@ -33,7 +33,7 @@ func (f *Facts) IsAtRest(moved time.Time) bool {
 // future was long ago: the clock was set back since.
 func (f *Facts) isLately(at time.Time) bool {
 	ago := f.Now.Sub(at)
-	return ago >= 0 && ago < AtRestAfter
+	return ago >= 0 && ago < atRestAfter
 }
 
 // getsOn reports whether something may still happen to a node by itself. A machine
@@ -43,7 +43,7 @@ func (f *Facts) getsOn(n *Node) bool {
 	case site.Blocked:
 		return n.WaitsForTime
 	case site.Retrying, site.Unknown:
-		return n.InHand || f.Now.Sub(n.Since) < AtRestAfter
+		return n.InHand || f.Now.Sub(n.Since) < atRestAfter
 	}
 	return true
 }

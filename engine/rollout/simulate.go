@@ -318,7 +318,7 @@ func (sim *simulation) stepAside(m *member) {
 func (sim *simulation) awaitWindow(m *member) {
 	t := m.try()
 	w := sim.windowFor(t)
-	at, ok := w.fit(sim, Together(m.node.Design, t.Steps))
+	at, ok := w.fit(sim, together(m.node.Design, t.Steps))
 	switch {
 	case ok && at == sim.now:
 		sim.begin(m, w, m.arrived)
@@ -340,7 +340,7 @@ func (m *member) takes() time.Duration {
 
 func (sim *simulation) begin(m *member, w *outlook, why *cause) {
 	s, n := m.steps[m.next], m.node
-	if takes := time.Duration(Together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
+	if takes := time.Duration(together(n.Design, m.steps[m.next:])); w != nil && takes > w.longest(sim) {
 		sim.misfits = append(sim.misfits, misfit{w, takes, Actions(m.steps[m.next:]), n.Name()})
 	}
 	sim.change(n, *why, func() { begun(n, s) })

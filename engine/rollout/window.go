@@ -42,10 +42,10 @@ func policyOf(n *site.Node, s site.Step) string {
 	return policy
 }
 
-// Together returns how long the first of some steps takes, with the following steps
+// together returns how long the first of some steps takes, with the following steps
 // that must run in the same opening of its window. It stops at the first step with
 // another window.
-func Together(n *site.Node, steps []site.Step) site.Duration {
+func together(n *site.Node, steps []site.Step) site.Duration {
 	var all site.Duration
 	name := ""
 	for i, s := range steps {
@@ -175,7 +175,7 @@ func (f *Facts) windowFor(t Try) *Shut {
 	if err != nil {
 		return &Shut{Name: name, Err: err}
 	}
-	takes := Together(t.Node.Design, t.Steps)
+	takes := together(t.Node.Design, t.Steps)
 	if o.fits(f.Now, takes) {
 		return nil
 	}

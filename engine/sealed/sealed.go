@@ -161,9 +161,9 @@ func unwrapped(file []byte) ([]byte, error) {
 	return nil, why{ErrNotSealed, "it is not encrypted with age: if a secret stands in it, replace that wherever it is valid, and set the new one with `slipway secret set`"}
 }
 
-// Open decrypts a sealed file and returns its header. Its errors contain nothing of the
+// open decrypts a sealed file and returns its header. Its errors contain nothing of the
 // content.
-func Open(file []byte, id Identity) (Header, []byte, error) {
+func open(file []byte, id Identity) (Header, []byte, error) {
 	if _, err := Stanzas(file); err != nil {
 		return Header{}, nil, err
 	}
@@ -201,10 +201,10 @@ func named(recipients []string) string {
 	return " (" + strings.Join(recipients, ", ") + ")"
 }
 
-// OpenFor is Open for the secret of one name and site. The error wraps ErrElsewhere
+// OpenFor is open for the secret of one name and site. The error wraps ErrElsewhere
 // when the file holds another secret.
 func OpenFor(siteName, name string, file []byte, id Identity) (Header, []byte, error) {
-	h, text, err := Open(file, id)
+	h, text, err := open(file, id)
 	if err == nil && (h.Site != siteName || h.Name != name) {
 		return h, nil, why{ErrElsewhere, fmt.Sprintf("it holds the secret %q of the site %q, not %q of %q: somebody renamed or copied the file. Restore it from Git, or set the secret with `slipway secret set %[3]s`",
 			h.Name, h.Site, name, siteName)}

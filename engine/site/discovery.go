@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// MostSwept is the maximum number of addresses in all ranges of one sweep:
+// mostSwept is the maximum number of addresses in all ranges of one sweep:
 // those of an IPv4 /16.
-const MostSwept = 1 << 16
+const mostSwept = 1 << 16
 
 // CheckRanges says why ranges cannot be swept: there are none, they have too
 // many addresses, or they contain addresses that belong to no single machine.
@@ -22,8 +22,8 @@ func CheckRanges(ranges []netip.Prefix) error {
 		if err := checkRange(r); err != nil {
 			return err
 		}
-		if sum += 1 << min(r.Addr().BitLen()-r.Bits(), 24); sum > MostSwept {
-			return fmt.Errorf("the ranges have more than %d addresses, those of an IPv4 /16, the most for one sweep: name those that the management controllers are in", MostSwept)
+		if sum += 1 << min(r.Addr().BitLen()-r.Bits(), 24); sum > mostSwept {
+			return fmt.Errorf("the ranges have more than %d addresses, those of an IPv4 /16, the most for one sweep: name those that the management controllers are in", mostSwept)
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// FirmwareFolder is where the kernel looks for firmware.
-const FirmwareFolder = "/lib/firmware"
+// firmwareFolder is where the kernel looks for firmware.
+const firmwareFolder = "/lib/firmware"
 
 // kindDrivers is the section of the design with drivers. Their paths begin with it.
 const kindDrivers = "drivers"
@@ -143,9 +143,9 @@ func (n *Node) drivenBy(names []string, family string) driven {
 			all.module(m, name, d.Modules[m].Parameters)
 		}
 		for file, artifact := range d.Firmware {
-			at := path.Join(FirmwareFolder, file)
+			at := path.Join(firmwareFolder, file)
 			key := item.KindFiles + "." + at
-			if !strings.HasPrefix(at, FirmwareFolder+"/") {
+			if !strings.HasPrefix(at, firmwareFolder+"/") {
 				continue // a rule refuses it
 			}
 			if other, there := all.Files[at]; there && n.References.Artifacts[other.Artifact].SHA256 != n.References.Artifacts[artifact].SHA256 {
@@ -232,7 +232,7 @@ func driverPaths(driver, family, key, rest string) []string {
 	case item.KindModules:
 		return []string{at + ".modules." + item.ID(key) + rest, at + ".modules." + item.ID(key)}
 	case item.KindFiles:
-		return []string{at + ".firmware." + strings.TrimPrefix(item.ID(key), FirmwareFolder+"/")}
+		return []string{at + ".firmware." + strings.TrimPrefix(item.ID(key), firmwareFolder+"/")}
 	}
 	return []string{at}
 }

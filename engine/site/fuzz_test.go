@@ -52,14 +52,14 @@ func FuzzRate(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ParseRate(text)
+		r, err := parseRate(text)
 		if err != nil {
 			return
 		}
 		if r < 1 {
 			t.Errorf("%q is %d Mb/s", text, r)
 		}
-		if again, err := ParseRate(r.String()); err != nil || again != r {
+		if again, err := parseRate(r.String()); err != nil || again != r {
 			t.Errorf("%q writes itself as %s, which is %d and not %d: %v", text, r, again, r, err)
 		}
 	})

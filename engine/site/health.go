@@ -24,12 +24,12 @@ type Health struct {
 	// It runs as the user nobody.
 	Command []string `json:"command,omitempty"`
 	// Timeout is how long a node may take to become healthy after a change; 0 means
-	// DefaultHealthTimeout.
+	// defaultHealthTimeout.
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
-// DefaultHealthTimeout is how long a node may take to become healthy if the design does not say.
-const DefaultHealthTimeout = 10 * time.Minute
+// defaultHealthTimeout is how long a node may take to become healthy if the design does not say.
+const defaultHealthTimeout = 10 * time.Minute
 
 // HealthHTTP is one HTTP request.
 type HealthHTTP struct {
@@ -67,9 +67,9 @@ func (h *Health) Probes() []item.Probe {
 // Wait returns how long a node may take to become healthy after a change.
 func (h *Health) Wait() time.Duration {
 	if h == nil {
-		return DefaultHealthTimeout
+		return defaultHealthTimeout
 	}
-	return cmp.Or(time.Duration(h.Timeout), DefaultHealthTimeout)
+	return cmp.Or(time.Duration(h.Timeout), defaultHealthTimeout)
 }
 
 // Health returns what the node's system must pass to count as in service. It is nil

@@ -282,7 +282,7 @@ func (f File) item(key, sha256 string) item.Item {
 		Artifact: sha256, Mode: cmp.Or(f.Mode, "0644"), Owner: cmp.Or(f.Owner, "root"), Group: cmp.Or(f.Group, "root"),
 	}
 	if f.Credential != "" { // its value is not known here
-		body.Mode = cmp.Or(f.Mode, SecretMode)
+		body.Mode = cmp.Or(f.Mode, secretMode)
 		fields := body.Fields()
 		fields["content"] = item.ValueOf(f.Credential)
 		return item.New(key, fields, body)

@@ -78,7 +78,7 @@ type File struct {
 	Credential string `json:"credential,omitempty"`
 	// Template says that {…} in Content stands for facts of the node.
 	Template bool `json:"template,omitempty"`
-	// Mode is in octal. When empty it is "0644", and SecretMode where the content is the value
+	// Mode is in octal. When empty it is "0644", and secretMode where the content is the value
 	// of a credential.
 	Mode  string `json:"mode,omitempty"`
 	Owner string `json:"owner,omitempty"`
@@ -86,8 +86,8 @@ type File struct {
 	State string `json:"state,omitempty"`
 }
 
-// SecretMode are the permissions of a file with a secret where the design sets none.
-const SecretMode = "0600"
+// secretMode are the permissions of a file with a secret where the design sets none.
+const secretMode = "0600"
 
 // Unit is one systemd unit.
 type Unit struct {

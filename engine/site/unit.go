@@ -125,8 +125,8 @@ func (e *Extent) UnmarshalText(text []byte) (err error) {
 // Rate is the speed of a link in Mb/s. Its text has a unit ("25Gb/s").
 type Rate int64
 
-// ParseRate parses a whole number of "Mb/s" or "Gb/s".
-func ParseRate(text string) (Rate, error) {
+// parseRate parses a whole number of "Mb/s" or "Gb/s".
+func parseRate(text string) (Rate, error) {
 	for unit, factor := range map[string]int64{"Gb/s": 1000, "Mb/s": 1} {
 		if digits, ok := strings.CutSuffix(text, unit); ok {
 			n, err := strconv.ParseInt(digits, 10, 32)
@@ -150,9 +150,9 @@ func (r Rate) String() string {
 // MarshalText writes what String returns.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads what ParseRate reads.
+// UnmarshalText reads what parseRate reads.
 func (r *Rate) UnmarshalText(text []byte) (err error) {
-	*r, err = ParseRate(string(text))
+	*r, err = parseRate(string(text))
 	return err
 }
 

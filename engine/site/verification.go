@@ -136,9 +136,9 @@ type NodeLooks struct {
 	Within time.Duration
 }
 
-// MaxClock is by how much the clock of a system may be off, to the minute. Certificates of few
+// maxClock is by how much the clock of a system may be off, to the minute. Certificates of few
 // minutes are not valid where it is off by more.
-const MaxClock = time.Minute
+const maxClock = time.Minute
 
 // VerifyNodes judges what the last looks at the nodes of a design show. It claims nothing that
 // was not read through the endpoint that the design has now.
@@ -206,7 +206,7 @@ func endpointChecks(n *Node, which EndpointKind, looks NodeLooks, fresh time.Dur
 	}
 	if l := look.Login; l != nil && l.Clock != 0 {
 		c := check(CheckClock, CheckOK, "its clock was off by %s at the last login", time.Duration(l.Clock).Abs())
-		if time.Duration(l.Clock).Abs() > MaxClock {
+		if time.Duration(l.Clock).Abs() > maxClock {
 			c.Outcome, c.Release = CheckWrong, "correct the time servers of the system, or let it reach them"
 		}
 		checks = append(checks, c)

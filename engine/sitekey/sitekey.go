@@ -62,8 +62,8 @@ func (k *Key) Public() string {
 
 const publicPrefix = "ed25519:"
 
-// ParsePublic parses the result of Public.
-func ParsePublic(text string) (ed25519.PublicKey, error) {
+// parsePublic parses the result of Public.
+func parsePublic(text string) (ed25519.PublicKey, error) {
 	encoded, ok := strings.CutPrefix(text, publicPrefix)
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil || len(raw) != ed25519.PublicKeySize {
@@ -105,7 +105,7 @@ func Verify(publics []string, p Purpose, value any, signature string) error {
 		return ErrSignature
 	}
 	for _, public := range publics {
-		if key, err := ParsePublic(public); err == nil && ed25519.Verify(key, text, raw) {
+		if key, err := parsePublic(public); err == nil && ed25519.Verify(key, text, raw) {
 			return nil
 		}
 	}

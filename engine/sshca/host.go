@@ -33,9 +33,9 @@ var hostKinds = []string{gossh.KeyAlgoED25519, gossh.KeyAlgoECDSA256, gossh.KeyA
 // hostName is a name or an address. In others OpenSSH could read a pattern that is good for many hosts.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9._:-]{0,252}$`)
 
-// HostKey reads the public key of a system, and returns it without its comment. Its error wraps ErrKey
+// hostKey reads the public key of a system, and returns it without its comment. Its error wraps ErrKey
 // for a key that is not certified: another kind, such as DSA, or RSA of a length that clients refuse.
-func HostKey(text string) (string, error) {
+func hostKey(text string) (string, error) {
 	const longest = 8 << 10 // RSA of 16384 bits has less than 3 KiB
 	if len(text) > longest {
 		return "", fmt.Errorf("%w: it has %d bytes", ErrKey, len(text))
@@ -57,7 +57,7 @@ func HostKey(text string) (string, error) {
 
 // CertifyHost signs the public host key of a node's system for names, for HostLife from now on.
 func (a *Authority) CertifyHost(publicKey, node string, names []string, now time.Time) (Certificate, error) {
-	line, err := HostKey(publicKey)
+	line, err := hostKey(publicKey)
 	if err != nil {
 		return Certificate{}, err
 	}

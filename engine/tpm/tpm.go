@@ -36,9 +36,9 @@ const (
 	headerDevice = "Device"
 )
 
-// LastPCR is the last of the registers that measure the start of a system. Higher ones can be
+// lastPCR is the last of the registers that measure the start of a system. Higher ones can be
 // reset while it runs.
-const LastPCR = 15
+const lastPCR = 15
 
 // sealed is a secret in its stored form.
 type sealed struct {
@@ -170,8 +170,8 @@ func inTime(do func() ([]byte, error)) ([]byte, error) {
 // CheckPCRs checks that numbers are different registers that measure the start of a system.
 func CheckPCRs(pcrs []int) error {
 	for i, n := range pcrs {
-		if n < 0 || n > LastPCR {
-			return fmt.Errorf("%d is not a register from 0 to %d", n, LastPCR)
+		if n < 0 || n > lastPCR {
+			return fmt.Errorf("%d is not a register from 0 to %d", n, lastPCR)
 		}
 		if slices.Contains(pcrs[:i], n) {
 			return fmt.Errorf("the register %d is named twice", n)

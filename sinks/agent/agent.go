@@ -65,7 +65,7 @@ func (d *Driver) Facets() []site.Facet {
 func (d *Driver) Open(_ context.Context, e site.Endpoint, s secret.Value) (driver.Machine, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != Scheme || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, refused("the endpoint %q is not of the form ssh://[USER@]HOST[:PORT]", e.URL)
+		return nil, refused("the endpoint %q is not of the form ssh://HOST[:PORT]", e.URL)
 	}
 	client, err := sshclient.Open(e, s)
 	if err != nil {

@@ -182,7 +182,7 @@ func (c *called) exchange(r wire.Request, x exchange) (*wire.Result, error) {
 		}
 		switch {
 		case f.Result != nil && f.Result.Echo != r.Echo && (f.Result.Echo != "" || f.Result.Error == nil): // the agent cannot echo a request that it could not read
-			return nil, errors.New("it answered another request than the one it was asked")
+			return nil, errors.New("its answer belongs to another request")
 		case f.Result != nil:
 			return f.Result, nil
 		case f.Want != nil:

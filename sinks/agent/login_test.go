@@ -172,7 +172,7 @@ func TestErrorClasses(t *testing.T) {
 		"hangs up":          {site.Endpoint{URL: "ssh://root@" + closed}, password, driver.ErrUnreachable, ""},
 		"speaks SMTP":       {site.Endpoint{URL: "ssh://root@" + banner}, password, driver.ErrUnreachable, ""},
 		"nothing listens":   {site.Endpoint{URL: "ssh://root@127.0.0.1:1"}, password, driver.ErrUnreachable, "connection refused"},
-		"no user":           {site.Endpoint{URL: "ssh://192.0.2.1"}, password, driver.ErrRefused, "no user to log in"},
+		"no user":           {site.Endpoint{URL: "ssh://192.0.2.1"}, password, driver.ErrRefused, "no user to log in to 192.0.2.1 as; give the endpoint a credential with a username"},
 		"password in Git":   {site.Endpoint{URL: "ssh://root:pw@192.0.2.1"}, password, driver.ErrRefused, "does not belong in Git"},
 		"another scheme":    {site.Endpoint{URL: "https://192.0.2.1"}, password, driver.ErrRefused, "is not of the form"},
 		"a path":            {site.Endpoint{URL: "ssh://root@192.0.2.1/x"}, password, driver.ErrRefused, "is not of the form"},

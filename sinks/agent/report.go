@@ -102,7 +102,7 @@ func parseMarker(text string) (_ *site.Marker, whyUnread string) {
 	m.Site, m.Node, m.Image, m.Token = line(m.Site), line(m.Node), line(m.Image), line(m.Token)
 	m.Machine.UUID, m.Machine.Serial = line(m.Machine.UUID), line(m.Machine.Serial)
 	if m.Node == "" || m.Generation < 0 {
-		return nil, "it names no node and generation"
+		return nil, "it names no node, or a negative generation"
 	}
 	return &m, ""
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// Most is the maximum number of branches that a site may have at once.
-const Most = 10
+// most is the maximum number of branches that a site may have at once.
+const most = 10
 
 // Config configures a Proposer.
 type Config struct {
@@ -110,7 +110,7 @@ func (r *round) one(ctx context.Context, a site.Amendment) (d site.Drafted, err 
 		return site.Drafted{Why: a.Why}, nil
 	case r.refused[branch] != "":
 		return site.Drafted{Why: r.refused[branch]}, nil
-	case !pushed && len(r.branches) >= Most:
+	case !pushed && len(r.branches) >= most:
 		return site.Drafted{Why: fmt.Sprintf("there are %d branches %s… already: merge or close what they propose, and delete them", len(r.branches), r.prefix)}, nil
 	}
 	if r.Forge != nil {

@@ -141,16 +141,16 @@ func TestNotProposed(t *testing.T) {
 func TestMost(t *testing.T) {
 	w := begin(t, nil)
 	var all []site.Amendment
-	for i := range Most + 3 {
+	for i := range most + 3 {
 		all = append(all, change(fmt.Sprint("n", i), "x"))
 	}
 	told := w.propose(all...)
-	if len(w.branches()) != Most || told[Most-1].Branch == "" || told[Most].Branch != "" || !strings.Contains(told[Most].Why, "there are 10 branches slipway/drift/fra/… already") {
-		t.Fatalf("%d branches, %+v", len(w.branches()), told[Most-1:])
+	if len(w.branches()) != most || told[most-1].Branch == "" || told[most].Branch != "" || !strings.Contains(told[most].Why, "there are 10 branches slipway/drift/fra/… already") {
+		t.Fatalf("%d branches, %+v", len(w.branches()), told[most-1:])
 	}
 	w.repo.Git("update-ref", "-d", "refs/heads/"+told[0].Branch)
-	if told = w.propose(all[1:]...); told[Most-1].Branch == "" || len(w.branches()) != Most {
-		t.Errorf("with room: %+v", told[Most-2:])
+	if told = w.propose(all[1:]...); told[most-1].Branch == "" || len(w.branches()) != most {
+		t.Errorf("with room: %+v", told[most-2:])
 	}
 }
 

@@ -211,10 +211,10 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 			return missing(fmt.Sprintf("UDP port %d (TFTP) on %s", tftpPort, f.name), err)
 		}
 		running.Go(func() { newTFTP(conn, f.arms, f.config.Log).run(ctx) })
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", netip.AddrPortFrom(a, HTTPPort).String())
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", netip.AddrPortFrom(a, httpPort).String())
 		if err != nil {
 			stop()
-			return missing(fmt.Sprintf("TCP port %d (HTTP) on %s", HTTPPort, f.name), err)
+			return missing(fmt.Sprintf("TCP port %d (HTTP) on %s", httpPort, f.name), err)
 		}
 		running.Go(func() { serveHTTP(ctx, l, f.arms, f.config.Log) })
 	}

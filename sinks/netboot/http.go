@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// HTTPPort is where machines read boot files by HTTP.
-const HTTPPort = 9482
+// httpPort is where machines read boot files by HTTP.
+const httpPort = 9482
 
 // These are the bounds on HTTP clients.
 const (

@@ -127,7 +127,7 @@ func (b *armed) url(server netip.Addr, path string) string {
 	if b.URL != "" {
 		return b.URL
 	}
-	return fmt.Sprintf("http://%s/%s", netip.AddrPortFrom(server, HTTPPort), path)
+	return fmt.Sprintf("http://%s/%s", netip.AddrPortFrom(server, httpPort), path)
 }
 
 // proxy adds the boot to another server's offers (PXE 2.1, section 2.2.3). It never offers an address, and ignores

@@ -26,7 +26,7 @@ nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 	{
 		Code: "artifact-url", Severity: site.SeverityError,
 		What:  "The URL of an artifact is an http or https URL with a host and without an account.",
-		Why:   "A BMC, or a node while it is installed, fetches it without logging in.",
+		Why:   "Slipway fetches the artifact from there, and uses no other protocol and no login.",
 		Wrong: `artifacts: bios: {url: "ftp://files.example.org/bios.bin", sha256: "` + someDigest + `"}` + usedBIOS,
 		Right: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `"}` + usedBIOS,
 		Site: func(s *site.Site) (found []site.Finding) {
@@ -69,7 +69,7 @@ nodes: "n1": {hardware: architecture: "amd64", system: files: "/usr/local/bin/ag
 	{
 		Code: "firmware-version", Severity: site.SeverityError,
 		What: "The version of firmware is that of the artifact that it is installed from.",
-		Why:  "After the update the machine reports the artifact's version, which is not the designed one. So Slipway updates and restarts it again and again.",
+		Why:  "After the update the machine reports the artifact's version, which is not the designed one. So its firmware is never as designed.",
 		Wrong: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.21.0"}
 nodes: "n1": firmware: BIOS: {version: "2.20.1", artifact: "bios"}`,
 		Right: `artifacts: bios: {url: "https://files.example.org/bios.bin", sha256: "` + someDigest + `", version: "2.20.1"}

@@ -13,7 +13,7 @@ var bmcAccounts = []Rule{
 	{
 		Code: "bmc-account", Severity: site.SeverityError,
 		What:  "An account of a BMC that has a credential is enabled and has a role, one that is absent has nothing else set, and no two differ in upper and lower case alone.",
-		Why:   "No controller makes an account without a role, nobody can see whether a disabled account has a password, and some controllers take two spellings for one name.",
+		Why:   "No BMC makes an account without a role, nobody can see whether a disabled account has a password, and some BMCs take two spellings for one name.",
 		Wrong: `nodes: "n1": bmc: accounts: monitor: credential: "bmc"`,
 		Right: `nodes: "n1": bmc: accounts: monitor: {credential: "bmc", role: "readOnly"}`,
 		Node:  eachBMCAccount(bmcAccount),
@@ -30,7 +30,7 @@ var bmcAccounts = []Rule{
 	{
 		Code: "bmc-administrator", Severity: site.SeverityError,
 		What:  "Where accounts of a BMC are disabled or removed, the design names an enabled administrator.",
-		Why:   "Nobody could manage the controller, and it would have to be set back to factory by hand.",
+		Why:   "Nobody could manage the BMC, and somebody would have to reset it to factory settings by hand.",
 		Wrong: `nodes: "n1": bmc: accounts: guest: state: "absent"`,
 		Right: `nodes: "n1": bmc: accounts: {slipway: {credential: "bmc", role: "administrator"}, guest: state: "absent"}`,
 		Node:  bmcAdministrator,

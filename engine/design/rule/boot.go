@@ -60,7 +60,7 @@ nodes: "n4": interfaces: eno1: boot: "mgmt"`,
 	},
 	{
 		Code: "disk-image", Severity: site.SeverityError, Firm: true,
-		What: "A node that is installed from the image of a whole disk has what a root file system asks for too, and storage with one disk for it, which is used for nothing else. Others are kept, with nothing on them.",
+		What: "A node that is installed from the image of a whole disk has what a root file system asks for too, and storage with one disk for it, which is used for nothing else. Every other disk has keep: true and nothing designed on it.",
 		Why:  "The image contains its own partitions. Slipway would make no other storage of the design, and the disks would be erased already.",
 		Wrong: aDiskImage + `nodes: "n1": {image: "cloud", generation: 1, identity: serial: "EX101", boot: mode: "uefi", storage: disks: {
 	os: match: kind: "nvme"

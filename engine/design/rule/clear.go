@@ -204,7 +204,7 @@ func (x *search) text(at *step, text string) {
 	}
 	path := at.path()
 	x.found = append(x.found, wrong(path, fmt.Sprintf("%s holds what looks like %s", path, what),
-		"Take it out, replace it wherever it is valid, and keep the new one on the bootstrap host. If it is none, suppress the finding with the reason."))
+		"Take it out, replace it wherever it is valid, and put the new one into a credential. If it is none, suppress the finding with the reason."))
 }
 
 // textField is a field of a struct that may contain a text.

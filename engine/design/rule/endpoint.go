@@ -42,7 +42,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 	},
 	{
 		Code: "credential-in-url", Severity: site.SeverityError, Firm: true,
-		What:  "No URL names an account.",
+		What:  "The URL of an endpoint names no account and no password.",
 		Why:   "Accounts and passwords do not belong in Git.",
 		Wrong: `nodes: "n1": endpoints: manager: url: "redfish+https://root:calvin@10.9.0.11/redfish/v1/Systems/1"`,
 		Right: `nodes: "n1": endpoints: manager: {url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", credential: "bmc"}`,
@@ -50,7 +50,7 @@ networks: mgmt: ranges: dhcp: {from: "10.1.0.100", to: "10.1.0.199", use: "dhcp"
 			if u.User == nil {
 				return "", ""
 			}
-			return "the URL names an account", "Name a credential instead; its value is on the bootstrap host."
+			return "the URL names an account", "Remove it from the URL, and name a credential: that holds the user name and the password."
 		}),
 	},
 	{

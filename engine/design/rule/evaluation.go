@@ -275,7 +275,7 @@ var layers = []Rule{
 	},
 	{
 		Code: "profiles-in-profile", Severity: site.SeverityError, Firm: true,
-		What:  "A profile names its foundations under `parents`; `profiles` is what a node has.",
+		What:  "A profile names the profiles that it inherits under `parents`; `profiles` is a field of nodes.",
 		Why:   "In a profile, `profiles` would change nothing.",
 		Wrong: "profiles: machine4: profiles: [\"base\"]",
 		Right: "profiles: hardened: boot: order: [\"Hdd\"]\nprofiles: base: parents: [\"hardened\"]",
@@ -328,22 +328,22 @@ var bounds = []Rule{
 	{
 		Code: "file-too-large", Severity: site.SeverityError, Firm: true,
 		What: "A CUE file, and a data file that the design names, is at most 1 MiB.",
-		Why:  "Files are bounded so that no commit can exhaust the controller.",
+		Why:  "The size of files is limited so that no commit can stop the daemon.",
 	},
 	{
 		Code: "too-large", Severity: site.SeverityError, Firm: true,
 		What: "A site's CUE files are at most 20,000 and 32 MiB, their evaluation takes at most 4 GiB of memory, and no section but `nodes` and `profiles` has more than 5,000 entries.",
-		Why:  "Designs are bounded so that no commit can exhaust the controller.",
+		Why:  "The size of a design is limited so that no commit can stop the daemon.",
 	},
 	{
 		Code: "too-slow", Severity: site.SeverityError, Firm: true,
 		What: "A design is evaluated within a minute.",
-		Why:  "Evaluation is bounded so that no commit can hang the controller.",
+		Why:  "Evaluation is limited so that no commit can stop the daemon.",
 	},
 	{
 		Code: "too-deep", Severity: site.SeverityError, Firm: true,
 		What: "No file nests fields, brackets or parentheses more than 200 levels deep, and no definition contains itself.",
-		Why:  "Evaluation is bounded so that no commit can exhaust the controller.",
+		Why:  "Evaluation is limited so that no commit can stop the daemon.",
 	},
 	{
 		Code: "more-findings", Severity: site.SeverityError, Firm: true,

@@ -63,7 +63,11 @@ func Open(e site.Endpoint, s secret.Value) (*Client, error) {
 	c := &Client{address: net.JoinHostPort(u.Hostname(), orDefault(u.Port(), "22")), offer: &offer{}, proof: &proof{}}
 	c.user = orDefault(s.Username(), u.User.Username())
 	if c.user == "" {
-		return nil, refused("no user to log in to %s as; name a credential that has one, or write %s://USER@%s", u.Host, u.Scheme, u.Host)
+		fix := "give the endpoint a credential with a username"
+		if u.Scheme != "ssh" { // the rule credential-in-url refuses an account in the URL of a node's endpoint
+			fix = fmt.Sprintf("write %s://USER@%s, or give it a credential with a username", u.Scheme, u.Host)
+		}
+		return nil, refused("no user to log in to %s as; %s", u.Host, fix)
 	}
 	if c.login, err = loginBy(s); err != nil {
 		return nil, err

@@ -104,14 +104,14 @@ type Command struct {
 	Nobody bool
 }
 
-// Output is the end of a program's output and error output, at most MaxOutput each, and its exit code.
+// Output is the end of a program's output and error output, at most maxOutput each, and its exit code.
 type Output struct {
 	Out, Err []byte
 	Code     int
 }
 
-// MaxOutput bounds the stored output of a program, in bytes. The end is kept.
-const MaxOutput = 1 << 20
+// maxOutput bounds the stored output of a program, in bytes. The end is kept.
+const maxOutput = 1 << 20
 
 // Real is the system under a root folder. If that is not "/", programs run with chroot.
 func Real(root string, live bool) *Host {
@@ -191,10 +191,10 @@ var _ io.Writer = (*tail)(nil)
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.kept = append(t.kept, b...)
-	if len(t.kept) > 2*MaxOutput {
-		t.kept = append([]byte(nil), t.kept[len(t.kept)-MaxOutput:]...)
+	if len(t.kept) > 2*maxOutput {
+		t.kept = append([]byte(nil), t.kept[len(t.kept)-maxOutput:]...)
 	}
 	return len(b), nil
 }
 
-func (t *tail) text() []byte { return t.kept[max(0, len(t.kept)-MaxOutput):] }
+func (t *tail) text() []byte { return t.kept[max(0, len(t.kept)-maxOutput):] }

@@ -24,9 +24,9 @@ const Folder = "/var/lib/slipway-inside"
 // These are the bounds of the stored earlier content, in bytes. Take refuses an item beyond them, which stays as it
 // is.
 const (
-	// MaxBefore is for one item, and MaxBeforeAll for all items together.
+	// MaxBefore is for one item, and maxBeforeAll for all items together.
 	MaxBefore    = 1 << 20
-	MaxBeforeAll = 8 << 20
+	maxBeforeAll = 8 << 20
 	// The last spareBefore bytes are for items of at most littleBefore, so that many large files do not block an
 	// account or the network.
 	spareBefore  = 2 << 20
@@ -140,7 +140,7 @@ func (o *Owned) Take(facet, key string, before json.RawMessage) error {
 	if len(before) > MaxBefore {
 		return tooLarge("%s: what is there is too large to be kept: %d bytes with what JSON adds, of %d. It is not replaced. Move it away, then Slipway puts the designed one there", key, len(before), MaxBefore)
 	}
-	room, kept := MaxBeforeAll, o.kept()
+	room, kept := maxBeforeAll, o.kept()
 	if len(before) > littleBefore {
 		room -= spareBefore
 	}

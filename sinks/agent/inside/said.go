@@ -7,14 +7,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/item"
 )
 
-// MaxSaid bounds the result of LastLines, in bytes.
-const MaxSaid = 1500
+// maxSaid bounds the result of LastLines, in bytes.
+const maxSaid = 1500
 
-// Said is the end of a program's output, at most 16 times MaxSaid bytes, without lines that seem to contain a
+// Said is the end of a program's output, at most 16 times maxSaid bytes, without lines that seem to contain a
 // secret: errors and the status repeat it.
 func Said(output []byte) string {
 	text := strings.TrimSpace(string(output))
-	if cut := len(text) - 16*MaxSaid; cut > 0 {
+	if cut := len(text) - 16*maxSaid; cut > 0 {
 		text = text[cut:]
 		if _, whole, more := strings.Cut(text, "\n"); more { // the rest of a cut line may be part of a secret
 			text = whole
@@ -33,9 +33,9 @@ func (o Output) LastLines(n int) string {
 	return Lines(text, n)
 }
 
-// Lines are the last lines of a text, printable and at most MaxSaid bytes.
+// Lines are the last lines of a text, printable and at most maxSaid bytes.
 func Lines(text string, n int) string {
-	text = text[max(0, len(text)-16*MaxSaid):]
+	text = text[max(0, len(text)-16*maxSaid):]
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	text = strings.Join(lines[max(0, len(lines)-n):], "\n")
 	text = strings.Map(func(r rune) rune {
@@ -44,5 +44,5 @@ func Lines(text string, n int) string {
 		}
 		return ' '
 	}, strings.ToValidUTF8(text, "?"))
-	return strings.ToValidUTF8(text[max(0, len(text)-MaxSaid):], "")
+	return strings.ToValidUTF8(text[max(0, len(text)-maxSaid):], "")
 }

@@ -23,17 +23,17 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// MaxImage bounds the unified kernel image, in bytes, because firmware loads all of it.
-const MaxImage = 32 << 20
+// maxImage bounds the unified kernel image, in bytes, because firmware loads all of it.
+const maxImage = 32 << 20
 
-// DefaultCommandLine makes the kernel write to the screen and the first serial port, and restart a minute after a
+// defaultCommandLine makes the kernel write to the screen and the first serial port, and restart a minute after a
 // panic.
-const DefaultCommandLine = "console=ttyS0,115200 console=tty0 loglevel=4 panic=60"
+const defaultCommandLine = "console=ttyS0,115200 console=tty0 loglevel=4 panic=60"
 
 // These are the names of the built files.
 const (
 	ImageName  = "slipway-ramdisk-amd64.efi"
-	MediumName = "slipway-ramdisk-amd64.iso"
+	mediumName = "slipway-ramdisk-amd64.iso"
 	ToolsName  = "slipway-tools-amd64.tar.zst"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 	Debs string
 	// Agent is the file of the program that runs in the ramdisk.
 	Agent string
-	// Append is added to DefaultCommandLine. See docs/ramdisk.md for what the agent reads.
+	// Append is added to defaultCommandLine. See docs/ramdisk.md for what the agent reads.
 	Append string
 	// Out is the output folder.
 	Out string
@@ -112,7 +112,7 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 		return nil, inWords(err)
 	}
 	defer p.Close()
-	b := &Built{CommandLine: strings.TrimSpace(DefaultCommandLine + " " + o.Append), Agent: sum(agent)}
+	b := &Built{CommandLine: strings.TrimSpace(defaultCommandLine + " " + o.Append), Agent: sum(agent)}
 	for _, d := range []*deb{p.kernel, p.stub} {
 		is, err := told(d)
 		if err != nil {
@@ -136,11 +136,11 @@ func Build(ctx context.Context, o Options) (*Built, error) {
 		return nil, err
 	}
 	medium := bootMedium("SLIPWAY", volume, at, len(image), tools)
-	if err := write(o.Out, map[string][]byte{ImageName: image, ToolsName: tools, MediumName: medium}); err != nil {
+	if err := write(o.Out, map[string][]byte{ImageName: image, ToolsName: tools, mediumName: medium}); err != nil {
 		return nil, inWords(err)
 	}
 	b.Image = File{filepath.Join(o.Out, ImageName), int64(len(image)), sum(image)}
-	b.Medium = File{filepath.Join(o.Out, MediumName), int64(len(medium)), sum(medium)}
+	b.Medium = File{filepath.Join(o.Out, mediumName), int64(len(medium)), sum(medium)}
 	return b, nil
 }
 
@@ -193,9 +193,9 @@ func makeImage(ctx context.Context, o Options, p packages, agent []byte, b *Buil
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.stub.file.Name(), err)
 	}
-	if len(image) > MaxImage {
+	if len(image) > maxImage {
 		return nil, fmt.Errorf("the image would have %d bytes, more than the %d that firmware is given: the kernel has %d, and %d modules with the agent %d packed",
-			len(image), MaxImage, len(k.image), len(kept), len(packed))
+			len(image), maxImage, len(k.image), len(kept), len(packed))
 	}
 	return image, nil
 }

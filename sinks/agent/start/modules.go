@@ -32,8 +32,8 @@ type Modules struct {
 // distinguishes most of the thousands of patterns.
 type alias struct{ literal, pattern, module string }
 
-// OpenModules reads modules.dep, modules.alias and modules.softdep of a folder.
-func OpenModules(folder string) (*Modules, error) {
+// openModules reads modules.dep, modules.alias and modules.softdep of a folder.
+func openModules(folder string) (*Modules, error) {
 	m := &Modules{folder: folder, files: map[string]string{}, needs: map[string][]string{}, before: map[string][]string{}, insert: insert,
 		loaded: map[string]bool{}, asked: map[string]bool{}}
 	dep, err := os.ReadFile(filepath.Join(folder, "modules.dep"))

@@ -50,7 +50,7 @@ func Run() error {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	kernel := strings.TrimSpace(string(release))
 	c.say("Slipway agent in memory, Linux %s, %d processors. It changes nothing on the disks unless the daemon asks it to install.", kernel, runtime.NumCPU())
-	modules, err := OpenModules("/lib/modules/" + kernel)
+	modules, err := openModules("/lib/modules/" + kernel)
 	if err != nil {
 		return fmt.Errorf("the ramdisk is not whole: %w", err)
 	}
@@ -240,7 +240,7 @@ func Modprobe(args []string) error {
 		}
 		release = append(release, byte(b))
 	}
-	m, err := OpenModules(filepath.Join("/lib/modules", string(release)))
+	m, err := openModules(filepath.Join("/lib/modules", string(release)))
 	if err != nil {
 		return err
 	}

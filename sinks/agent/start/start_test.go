@@ -116,7 +116,7 @@ func modulesOf(t *testing.T) (m *Modules, given *[]string) {
 			t.Fatal(err)
 		}
 	}
-	m, err := OpenModules(dir)
+	m, err := openModules(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ const (
 	ApplicationUse   = 883
 	ApplicationBytes = 512
 	maxMediumWords   = 64 << 10
-	// MaxImage bounds the image, in bytes.
-	MaxImage = 64 << 20
+	// maxImage bounds the image, in bytes.
+	maxImage = 64 << 20
 )
 
 // ErrNoMedium reports that something is not a ramdisk's medium.
@@ -62,7 +62,7 @@ func ImageOf(medium io.ReaderAt) (at, size int64, err error) {
 	}
 	_, rest, _ = strings.Cut(rest, "\n")
 	text, ok := strings.CutPrefix(rest, ImageMark)
-	if _, err := fmt.Sscanf(text, "%d %d\n", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > MaxImage {
+	if _, err := fmt.Sscanf(text, "%d %d\n", &at, &size); !ok || err != nil || at < VolumeAt || size <= 0 || size > maxImage {
 		return 0, 0, ErrNoImage
 	}
 	return at, size, nil

@@ -128,7 +128,7 @@ func (j *job) askSSHD(account, before string) (inside.Output, error) {
 func othersInSSH(settings map[string]string) string {
 	for _, name := range []string{"trustedusercakeys", "authorizedprincipalsfile"} {
 		if is := settings[name]; is != "" && is != "none" && is != sshWanted[name] {
-			return fmt.Sprintf("another file of the SSH server sets %s to %s, and Slipway does not take its place: remove that setting, or let the design not name accounts for certificates", name, printable(is))
+			return setByOthers("another file of the SSH server", name, is)
 		}
 	}
 	return ""
@@ -248,7 +248,7 @@ func (j *job) keepCertificates(want item.SSH) error {
 		slices.Contains(want.Accounts, j.h.Login) {
 		return nil
 	}
-	return refused("Slipway logs in as %s by a certificate that %s signed, and could not log in again without: let the design keep both until another way in works",
+	return refused("Slipway logs in as %s by a certificate that %s signed, and could not log in again without it: keep the account and the key in the design until another way to log in works",
 		j.h.Login, item.Fingerprint(by))
 }
 
@@ -302,10 +302,10 @@ func (j *job) trySSH(accounts []string, text string) error {
 		return lacking(others)
 	}
 	if settings, err = j.sshd(accounts[0], text); err != nil {
-		return failed("with what lets certificates in, %v", err)
+		return failed("with the settings for logins by certificate, %v. The SSH server was not changed", err)
 	}
 	if !holds(settings, text) {
-		return failed("sshd does not take over what lets certificates in")
+		return failed("sshd ignores the settings for logins by certificate. The SSH server was not changed: look at `sshd -T`")
 	}
 	return nil
 }
@@ -390,7 +390,7 @@ func (j *job) provenSSH(accounts []string, text string) error {
 			return failed("%v. The settings are as they were", err)
 		}
 		if !holds(settings, text) {
-			return failed("another file of the SSH server keeps certificates for %s from counting, so its settings are as they were: look at `sshd -T -C user=%s`", account, account)
+			return failed("another file of the SSH server makes it refuse certificates for %s. The settings are as they were: look at `sshd -T -C user=%s`", account, account)
 		}
 	}
 	return nil
@@ -415,7 +415,7 @@ func (j *job) removeSSH() error {
 	}
 	if j.h.Live && j.exists(sshServer) {
 		if _, err := j.sshd("root", ""); err != nil {
-			return failed("%v. It is not reloaded", err)
+			return failed("%v. The SSH server was not reloaded", err)
 		}
 	}
 	if err := j.reloadSSH(); err != nil {

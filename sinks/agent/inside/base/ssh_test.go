@@ -140,7 +140,7 @@ func TestSSHServerStaysAsItWas(t *testing.T) {
 			s.put("/etc/ssh/sshd_config.d/99-x.conf", "Match User bob\n\tAuthorizedPrincipalsFile none\n")
 		}, "sets authorizedprincipalsfile to none", ""},
 		"broken before":        {func(s *fake) { s.put("/etc/ssh/sshd_config.d/99-x.conf", "Broken yes\n") }, "", "Correct that first"},
-		"sshd does not say":    {func(s *fake) { s.exit[sshServer] = inside.Output{Out: []byte("port 22\n")} }, "", "does not take over"},
+		"sshd does not say":    {func(s *fake) { s.exit[sshServer] = inside.Output{Out: []byte("port 22\n")} }, "", "ignores the settings for logins by certificate"},
 		"the folder is a file": {func(s *fake) { s.put(sshFiles, "") }, "", "not a directory"},
 		"the settings' a link": {func(s *fake) { s.must(os.Symlink("/etc/passwd", s.at(sshSettings))) }, "", "must be a file or folder of root"},
 		"sshd cannot be asked": {func(s *fake) { s.exit[sshServer] = inside.Output{Code: -1} }, "", "does not accept its settings"},
@@ -214,7 +214,7 @@ func TestCertificateOfThisSession(t *testing.T) {
 		"removed, by key":                {keyA, "", withKey[1:], []string{item.KindSSH}, ""},
 		"another authority":              {"", signerA, []item.Item{signedBy("n1", signerB, "ops")}, nil, "by a certificate that SHA256:"},
 		"another authority, by key":      {keyA, "", []item.Item{signedBy("n1", signerB, "ops")}, nil, ""},
-		"the account leaves":             {"", signerA, []item.Item{certificates("n1", "root")}, nil, "let the design keep both"},
+		"the account leaves":             {"", signerA, []item.Item{certificates("n1", "root")}, nil, "keep the account and the key in the design"},
 		"another account joins":          {"", signerA, []item.Item{certificates("n1", "ops", "root")}, nil, ""},
 		"the key, by key":                {keyA, "", []item.Item{withKey[0], account("ops", item.User{Sudo: true})}, nil, "without its last key"},
 		"the last key, by certificate":   {keyA, signerA, []item.Item{withKey[0], account("ops", item.User{Sudo: true})}, nil, "without its last key"},

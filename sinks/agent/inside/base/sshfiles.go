@@ -43,6 +43,20 @@ func (j *job) belongToRoot(files []string) error {
 	return nil
 }
 
+// designedAt is the field of the design for which Slipway sets a setting.
+var designedAt = map[string]string{
+	"trustedusercakeys":        "system.ssh",
+	"authorizedprincipalsfile": "system.ssh",
+	"hostcertificate":          "site.ssh.hosts",
+	"revokedkeys":              "site.ssh.revoked",
+}
+
+// setByOthers says that somebody else sets what the design asks for.
+func setByOthers(file, name, value string) string {
+	return fmt.Sprintf("%s sets %s to %s, and Slipway does not override it: remove that setting, or take %s out of the design",
+		file, name, printable(value), designedAt[name])
+}
+
 // setElsewhere says which file other than ours sets one of the named settings, also where it does so
 // for some logins behind a Match: our principals would hold for that authority's people, too, or
 // theirs for ours.
@@ -62,8 +76,7 @@ func (j *job) setElsewhere(file string, depth int, names ...string) (string, err
 		}
 		word := strings.ToLower(words[0])
 		if slices.Contains(names, word) {
-			return fmt.Sprintf("another file of the SSH server, %s, sets %s to %s, and Slipway does not take its place: remove that setting, or let the design not name accounts for certificates",
-				printable(file), word, printable(words[1])), nil
+			return setByOthers("another file of the SSH server, "+printable(file)+",", word, words[1]), nil
 		}
 		if word != "include" {
 			continue

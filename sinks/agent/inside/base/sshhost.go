@@ -302,7 +302,7 @@ func (j *job) removeSSHHost() error {
 	}
 	if made.Reload && j.h.Live && j.exists(sshServer) {
 		if _, err := j.askSSHD("root", ""); err != nil {
-			return failed("%v. It is not reloaded", err)
+			return failed("%v. The SSH server was not reloaded", err)
 		}
 		if _, err := j.reloadServer(); err != nil {
 			return err

@@ -107,7 +107,7 @@ func TestSSHServerKeepsItsOwnCertificates(t *testing.T) {
 		"reads no folder": {start: func(s *fake) { s.put(sshMain, "UsePAM yes\n") }, lacks: "reads no files of /etc/ssh/sshd_config.d"},
 		"a certificate of somebody else": {start: func(s *fake) {
 			s.put("/etc/ssh/sshd_config.d/99-x.conf", "HostCertificate /etc/ssh/ssh_host_rsa_key-cert.pub\n")
-		}, lacks: "99-x.conf, sets hostcertificate to /etc/ssh/ssh_host_rsa_key-cert.pub, and Slipway does not take its place"},
+		}, lacks: "99-x.conf, sets hostcertificate to /etc/ssh/ssh_host_rsa_key-cert.pub, and Slipway does not override it: remove that setting, or take site.ssh.hosts out of the design"},
 		"broken before":      {start: func(s *fake) { s.put("/etc/ssh/sshd_config.d/99-x.conf", "Broken yes\n") }, fails: "Correct that first", class: wire.Failed},
 		"not taken over":     {start: complains, fails: "not in effect", class: wire.Failed},
 		"the folder is file": {start: func(s *fake) { s.put(sshHostFiles, "") }, fails: "not a directory", class: wire.Failed},

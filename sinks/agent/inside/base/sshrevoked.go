@@ -43,14 +43,14 @@ func (j *job) textSSH(want item.SSH) (string, error) {
 	case err != nil:
 		return "", err
 	case len(others.others) > 0:
-		return "", refused("an SSH server runs here that is not ssh.service (process %s), and Slipway cannot reload it. It would ignore a list of revoked keys, and refuse every key after the list is removed. Stop that server, or revoke nobody in the design. Nothing was changed", processesOf(others.others))
+		return "", refused("an SSH server runs here that is not ssh.service (process %s), and Slipway cannot reload it. It would ignore a list of revoked keys, and refuse every key after the list is removed. Stop that server, or revoke nobody in the design. The settings of the SSH server were not changed", processesOf(others.others))
 	}
 	out, err := j.h.Exec(j.ctx, inside.Command{Path: sshKeygen, Args: []string{"-Q", "-f", "/dev/stdin"}, Stdin: list})
 	switch {
 	case err != nil:
-		return "", failed("read the list of revoked keys with %s: %v. Nothing was changed", sshKeygen, err)
+		return "", failed("read the list of revoked keys with %s: %v. The settings of the SSH server were not changed", sshKeygen, err)
 	case out.Code != 0:
-		return "", failed("this system's OpenSSH does not read the list of revoked keys, and would refuse every login with it: %s. Nothing was changed", last(out.Err))
+		return "", failed("this system's OpenSSH does not read the list of revoked keys, and would refuse every login with it: %s. The settings of the SSH server were not changed", last(out.Err))
 	}
 	return sshRevokes, nil
 }

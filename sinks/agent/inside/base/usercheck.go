@@ -20,7 +20,7 @@ func (j *job) checkUser(account string, want item.User, all accounts, l login, t
 	if want.UID != nil && !there {
 		for _, other := range all.logins {
 			if int64(other.uid) == *want.UID {
-				return refused("the number %d belongs to the account %s already", other.uid, printable(other.name))
+				return refused("the number %d belongs to the account %s already: give another one in the design, or none", other.uid, printable(other.name))
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func (j *job) checkShell(shell string) error {
 		return nil
 	}
 	if shell[0] != '/' || strings.ContainsAny(shell, ":\n") || printable(shell) != shell {
-		return refused("%.100q is not the path of a shell", shell)
+		return refused("%.100q is not the path of a shell such as /bin/bash", shell)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 	}
 	switch base := want.Shell[strings.LastIndex(want.Shell, "/")+1:]; {
 	case base == "nologin" || base == "false":
-		return refused("Slipway logs in as %s: the shell %s would lock it out", account, want.Shell)
+		return refused("Slipway logs in as %s: the shell %s would lock it out. Give the account a shell that takes commands, or log in as another account first", account, want.Shell)
 	case l.uid != 0 && !want.Sudo && j.exists(item.SudoFile(account)):
 		return refused("Slipway logs in as %s and needs its sudo: without it Slipway could change nothing more. Log in as another account first", account)
 	}
@@ -81,7 +81,7 @@ func (j *job) keepLogin(account string, want item.User, l login) error {
 		left = nil
 	}
 	if len(left)+len(want.Keys) == 0 {
-		return refused("Slipway logs in as %s: without its last key Slipway could not log in again", account)
+		return refused("Slipway logs in as %s: without its last key Slipway could not log in again. Keep a key of the account in the design, or log in as another account first", account)
 	}
 	own := parseKey(j.h.LoginKey)
 	if own != "" && hasKey(r.all(), own) && !hasKey(append(left, parseKeys(strings.Join(want.Keys, "\n"))...), own) {

@@ -55,7 +55,7 @@ func (w *work) enableUnit(g *unitGoal) error {
 		return err
 	}
 	if is, err = w.isEnabled(g.name); err == nil && !enabledIs(is, g.enabled) {
-		return refused("systemctl %s left %s %q", verb, g.name, orElse(is, "as it was"))
+		return refused("`systemctl %s %s` succeeded, and the unit is still %q. Look at it with `systemctl status %s`", verb, g.name, orElse(is, "in no state that systemctl names"), g.name)
 	}
 	return err
 }

@@ -207,7 +207,7 @@ func (w *work) unlistedGoal(i item.Item) (*unitGoal, error) {
 		return refused("the system needs %s, so that Slipway does not disable it", n)
 	}
 	if _, ours := w.h.Owned.Entry(name, item.KindUnits+"."+n); ours {
-		return nil, &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%s left the design, and has to be as it was before Slipway first", n)}
+		return nil, &wire.Error{Class: wire.Failed, Text: fmt.Sprintf("%s left the design, and Slipway has not yet set it back to what it was before: that comes first", n)}
 	}
 	return &unitGoal{key: i.Key, name: n, enabled: disabled, unlink: true, state: "stopped"}, nil
 }

@@ -270,7 +270,7 @@ func TestNeededUnitsAreNotDisabled(t *testing.T) {
 	refuses(t, f, unlisted("a b.service"), "not a name of a systemd unit")
 	refuses(t, f, item.Item{Key: "unlisted.a.service", Fields: map[string]string{"": "enabled"}}, "cannot be made")
 	must(t, f.apply([]item.Item{unit("a.service", "", "disabled", "")}))
-	if err := f.apply([]item.Item{unlisted("a.service")}); class(err) != wire.Failed || !strings.Contains(err.Error(), "has to be as it was") {
+	if err := f.apply([]item.Item{unlisted("a.service")}); class(err) != wire.Failed || !strings.Contains(err.Error(), "Slipway has not yet set it back") {
 		t.Errorf("a unit of the design is disabled: %v", err)
 	}
 }

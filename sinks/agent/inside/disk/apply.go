@@ -53,7 +53,7 @@ func begin(ctx context.Context, h *inside.Host, l item.Layout) (*maker, State, e
 	if err != nil {
 		return nil, "", err
 	}
-	state, err := StateOf(l, seen)
+	state, err := stateOf(l, seen)
 	if err != nil {
 		return nil, "", err
 	}
@@ -254,8 +254,8 @@ func isNode(h *inside.Host, f *os.File, d item.Disk) error {
 const settleWithin = 20 * time.Second
 
 // wait polls until a condition holds.
-func (m *maker) wait(ctx context.Context, what string, is func() (instead string, ok bool)) error {
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+func (m *maker) wait(whole context.Context, what string, is func() (instead string, ok bool)) error {
+	ctx, cancel := context.WithTimeout(whole, settleWithin)
 	defer cancel()
 	for {
 		instead, ok := is()
@@ -264,6 +264,9 @@ func (m *maker) wait(ctx context.Context, what string, is func() (instead string
 		}
 		select {
 		case <-ctx.Done():
+			if err := whole.Err(); err != nil {
+				return fmt.Errorf("the kernel does not have %s yet: %w", what, err)
+			}
 			return fmt.Errorf("the kernel does not have %s after %s: %s", what, settleWithin, instead)
 		case <-time.After(50 * time.Millisecond):
 		}

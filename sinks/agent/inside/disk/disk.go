@@ -271,7 +271,7 @@ func held(h *inside.Host, d item.Disk) ([]item.Signature, error) {
 		return nil, plain(err)
 	}
 	defer f.Close()
-	all, err := Probe(f, d.Bytes, d.Sector)
+	all, err := probe(f, d.Bytes, d.Sector)
 	return all, plain(err)
 }
 
@@ -283,9 +283,9 @@ func plain(err error) error {
 	return err
 }
 
-// Probe lists what is on a disk of size bytes, ordered by place. sector is the sector size in bytes. Probe reads a
+// probe lists what is on a disk of size bytes, ordered by place. sector is the sector size in bytes. probe reads a
 // few places of the disk and of each partition.
-func Probe(r io.ReaderAt, size int64, sector int) ([]item.Signature, error) {
+func probe(r io.ReaderAt, size int64, sector int) ([]item.Signature, error) {
 	if !powerOfTwo(uint32(sector), 512, 65536) || size < int64(sector) {
 		return nil, fmt.Errorf("it has %d bytes in sectors of %d", size, sector)
 	}

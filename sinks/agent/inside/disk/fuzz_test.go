@@ -149,7 +149,7 @@ func FuzzMBR(f *testing.F) {
 func tables(t *testing.T, b []byte) {
 	t.Helper()
 	for _, sector := range []int{512, 4096} {
-		all, err := Probe(bytes.NewReader(b), int64(len(b)), sector)
+		all, err := probe(bytes.NewReader(b), int64(len(b)), sector)
 		if err != nil {
 			t.Fatal(err)
 		}

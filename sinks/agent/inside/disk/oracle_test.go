@@ -147,7 +147,7 @@ func TestWhatOthersMakeIsRead(t *testing.T) {
 			f := sparse(t, size)
 			in(t, f, c.program[0], c.program[1:]...)
 			told := blkid(t, f)
-			got, err := Probe(f, size, 512)
+			got, err := probe(f, size, 512)
 			if err != nil || len(got) != 1 || got[0].Kind != c.kind || got[0].Bytes != size {
 				t.Fatalf("got %v, %v", got, err)
 			}
@@ -157,7 +157,7 @@ func TestWhatOthersMakeIsRead(t *testing.T) {
 			if err := wipe(f, 0, size); err != nil {
 				t.Fatal(err)
 			}
-			if left, err := Probe(f, size, 512); len(left) > 0 || err != nil || len(blkid(t, f)) > 0 {
+			if left, err := probe(f, size, 512); len(left) > 0 || err != nil || len(blkid(t, f)) > 0 {
 				t.Errorf("after the wipe: %v, %v, %v", left, err, blkid(t, f))
 			}
 		})
@@ -186,7 +186,7 @@ func TestWhatIsOnPartitionsIsRead(t *testing.T) {
 		f := sparse(t, size)
 		in(t, f, "sh", "-c", "printf 'label: "+label+"\n"+strings.ReplaceAll(parts, "\n", `\n`)+"' | sfdisk -q /disk")
 		swapOn(t, f, 11*mib) // the second partition
-		got, err := Probe(f, size, 512)
+		got, err := probe(f, size, 512)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,13 +219,13 @@ func TestMembersOfGroupsAreRead(t *testing.T) {
 	}
 	config := "devices{dir=\"/dev\" scan=\"/dev\" use_devicesfile=0 obtain_device_list_from_udev=0} activation{udev_sync=0 udev_rules=0} global{locking_dir=\"/run\"}"
 	lvm("pvcreate", "--config", config, "--devices", device, "-y", device)
-	if got, err := Probe(f, size, 512); err != nil || len(got) != 1 || got[0].Kind != "lvm" || got[0].Name != "" {
+	if got, err := probe(f, size, 512); err != nil || len(got) != 1 || got[0].Kind != "lvm" || got[0].Name != "" {
 		t.Errorf("without a group: %v, %v", got, err)
 	}
 	lvm("vgcreate", "--config", config, "--devices", device, "-y", "some-group", device)
 	id := strings.TrimSpace(lvm("vgs", "--config", config, "--devices", device, "--noheadings", "-o", "vg_uuid"))
 	want := item.Signature{Kind: "lvm", Name: "some-group", UUID: id[max(0, len(id)-38):], Bytes: size}
-	if got, err := Probe(f, size, 512); err != nil || len(got) != 1 || got[0] != want {
+	if got, err := probe(f, size, 512); err != nil || len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }

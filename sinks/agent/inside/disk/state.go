@@ -22,8 +22,8 @@ const (
 	Laid State = "laid"
 )
 
-// StateOf tells how far a layout has been made on the observed disks.
-func StateOf(l item.Layout, seen []item.Disk) (State, error) {
+// stateOf tells how far a layout has been made on the observed disks.
+func stateOf(l item.Layout, seen []item.Disk) (State, error) {
 	found, err := compare(l, seen)
 	if err != nil {
 		return "", err

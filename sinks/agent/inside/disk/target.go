@@ -40,7 +40,7 @@ func Check(ctx context.Context, h *inside.Host, l item.Layout) (State, error) {
 	if err != nil {
 		return "", err
 	}
-	return StateOf(l, seen)
+	return stateOf(l, seen)
 }
 
 // places is a maker that only finds what exists.

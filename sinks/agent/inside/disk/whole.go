@@ -96,7 +96,7 @@ func ReadWhole(r io.ReaderAt, size int64, sector int) (Whole, error) {
 			return wrong("%v", err)
 		}
 	}
-	holds, err := Probe(r, size, sector)
+	holds, err := probe(r, size, sector)
 	for i := range w.Parts {
 		for _, h := range holds {
 			if h.Partition == w.Parts[i].Number && h.Kind != "partition" {

@@ -172,7 +172,7 @@ func TestLayIsCutAnywhere(t *testing.T) {
 			return f
 		}
 		whole := &cutting{file: begin(), left: -1}
-		was, err := Probe(whole, size, 512)
+		was, err := probe(whole, size, 512)
 		if err != nil || len(was) != 4 {
 			t.Fatalf("%v, %v", was, err)
 		}
@@ -188,7 +188,7 @@ func TestLayIsCutAnywhere(t *testing.T) {
 			if err := lay(c, d, was); !errors.Is(err, errCut) {
 				t.Fatalf("cut at write %d: %v", cut, err)
 			}
-			now, err := Probe(c, size, 512)
+			now, err := probe(c, size, 512)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +204,7 @@ func TestLayIsCutAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := sum(t, c.file, size); got != want {
-				after, _ := Probe(c, size, 512)
+				after, _ := probe(c, size, 512)
 				t.Errorf("%q, cut at write %d: another end: %v", table, cut, after)
 			}
 		}
@@ -248,7 +248,7 @@ func TestLargeDisks(t *testing.T) {
 	if m.written > gib {
 		t.Errorf("%d bytes are written", m.written)
 	}
-	if _, err := Probe(m, d.Bytes, 512); err != nil {
+	if _, err := probe(m, d.Bytes, 512); err != nil {
 		t.Fatal(err)
 	}
 	if m.read > 128*mib {
@@ -307,7 +307,7 @@ func TestAnotherSetOfDisksIsRefused(t *testing.T) {
 		"the kept is gone": {[]item.Disk{a}, "the disk K (k, 200 B) is gone"},
 		"the kept is new":  {[]item.Disk{a, with(k, func(d *item.Disk) { d.Holds = nil })}, "is to be kept, and its xfs u is not on it"},
 	} {
-		_, err := StateOf(l, c.seen)
+		_, err := stateOf(l, c.seen)
 		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasSuffix(err.Error(), "nothing was written") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -316,12 +316,12 @@ func TestAnotherSetOfDisksIsRefused(t *testing.T) {
 		Untouched: {a, k, {Name: "other", Serial: "X"}},
 		Laid:      {with(a, func(d *item.Disk) { d.Holds = nil }), k},
 	} {
-		if got, err := StateOf(l, seen); got != want || err != nil {
+		if got, err := stateOf(l, seen); got != want || err != nil {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
 	l.Disks[0].Table, l.Disks[0].GUID = "gpt", "g"
-	if got, err := StateOf(l, []item.Disk{with(a, func(d *item.Disk) { d.Holds = nil }), k}); got != Begun || err != nil {
+	if got, err := stateOf(l, []item.Disk{with(a, func(d *item.Disk) { d.Holds = nil }), k}); got != Begun || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

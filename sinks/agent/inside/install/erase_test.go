@@ -174,6 +174,18 @@ func TestErase(t *testing.T) {
 	r.Install = &asked
 	said, told, _ = try(r)
 	again(said, told)
+
+	// An error behind the erasure does not say that nothing was written.
+	i = &install.Installer{Machine: i.Machine, Source: i.Source}
+	asked.Erased = nil
+	h := m.host()
+	h.TellErased = func(item.Erasure) {
+		m.put("proc/swaps", "Filename Type Size Used Priority\n/dev/sda partition 1 0 -1\n", 0o644)
+	}
+	_, err = i.Install(t.Context(), h, r)
+	if err == nil || !strings.HasPrefix(err.Error(), "the disks were erased, and then: sda is in use as swap") || strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("after the disks were erased: %v", err)
+	}
 }
 
 // A machine that leaves the design: its designed disks are erased and nothing is put there, others

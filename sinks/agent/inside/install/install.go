@@ -65,7 +65,7 @@ func refused(format string, args ...any) error {
 func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request) (*wire.Installed, error) {
 	w := &work{Installer: i, ctx: ctx, h: h, r: r, asked: r.Install, is: &wire.Installed{SHA256: r.Install.Image.SHA256}}
 	if r.Op == wire.OpErase {
-		return w.is, w.retire()
+		return w.is, w.withCleared(w.retire())
 	}
 	w.target = inside.Real(h.Path(disk.Target), false)
 	w.target.Tell, w.target.Fetch = h.Tell, h.Fetch
@@ -87,13 +87,17 @@ func (i *Installer) Install(ctx context.Context, h *inside.Host, r wire.Request)
 	}
 	if err := w.make(); err != nil {
 		// Without a marker, the disks do not count as a system. The next run would unmount them too.
-		err = errors.Join(err, disk.Unmount(context.WithoutCancel(ctx), h))
-		if len(w.is.Cleared) > 0 { // even if no disk was written
-			err = fmt.Errorf("%w; before it these entries of the firmware's boot manager were removed: %s", err, strings.Join(w.is.Cleared, ", "))
-		}
-		return w.is, err
+		return w.is, w.withCleared(errors.Join(err, disk.Unmount(context.WithoutCancel(ctx), h)))
 	}
 	return w.is, nil
+}
+
+// withCleared adds to an error which boot entries were removed before it, even if no disk was written.
+func (w *work) withCleared(err error) error {
+	if err == nil || len(w.is.Cleared) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; before it these entries of the firmware's boot manager were removed: %s", err, strings.Join(w.is.Cleared, ", "))
 }
 
 // clear removes the firmware's boot entries for the disks, and those of an earlier run.
@@ -139,7 +143,7 @@ func (w *work) make() error {
 	if w.isWhole() {
 		return w.makeWhole()
 	}
-	if err := disk.Apply(w.ctx, w.h, w.asked.Layout); err != nil {
+	if err := w.layOut(); err != nil {
 		return err
 	}
 	w.h.Tell("unpacking the image")
@@ -160,9 +164,23 @@ func (w *work) make() error {
 // erased marks an error after the disks were erased, so that it does not read as a refusal that changed nothing.
 func erased(err error) error {
 	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Class == wire.Refused {
-		return &wire.Error{Class: wire.Failed, Text: "the disks were erased, and then: " + e.Text}
+		return &wire.Error{Class: wire.Failed, Text: afterErase(e.Text)}
 	}
 	return err
+}
+
+// afterErase does not let an error claim that nothing was written, which was so in the step alone that it is from.
+func afterErase(text string) string {
+	return "the disks were erased, and then: " + strings.TrimSuffix(text, "; nothing was written")
+}
+
+// layOut writes the layout. It begins by comparing the disks, which may have been erased before.
+func (w *work) layOut() error {
+	err := disk.Apply(w.ctx, w.h, w.asked.Layout)
+	if err == nil || w.asked.Layout.Erase == "" || w.ctx.Err() != nil {
+		return err
+	}
+	return &wire.Error{Class: wire.Failed, Text: afterErase(err.Error())}
 }
 
 // configure applies the facets in the new system in the same way as later over SSH: with the lock, the term check

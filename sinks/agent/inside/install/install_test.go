@@ -300,7 +300,7 @@ func TestRefusals(t *testing.T) {
 		"no marker":        {func(_ *machine, r *wire.Request) { r.Install.Marker = "" }, "is not JSON"},
 		"an unknown facet": {func(_ *machine, r *wire.Request) { r.Install.Apply = []wire.Apply{{Facet: "gpu"}} }, `cannot configure "gpu"`},
 		"no program":       {func(m *machine, _ *wire.Request) { os.Remove(filepath.Join(m.root, "usr/sbin/mkfs.ext4")) }, "lacks mkfs.ext4, which the design of the disks needs"},
-		"an older term":    {func(m *machine, r *wire.Request) { m.put("var/lib/slipway-inside/term", `{"s": 4}`, 0o600) }, "a controller of term 4"},
+		"an older term":    {func(m *machine, r *wire.Request) { m.put("var/lib/slipway-inside/term", `{"s": 4}`, 0o600) }, "a daemon of term 4"},
 		"says not of what": {func(_ *machine, r *wire.Request) { r.Install = nil }, "does not say what"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -122,7 +122,7 @@ const noEntries = "none is made for the image of a whole disk, which the firmwar
 // finds nothing on the disk.
 func (w *work) makeWhole() error {
 	l, name := w.asked.Layout, w.targetDisk().Name
-	if err := disk.Apply(w.ctx, w.h, l); err != nil { // this clears all signatures
+	if err := w.layOut(); err != nil { // this clears all signatures
 		return err
 	}
 	put, err := w.write(name)

@@ -41,11 +41,11 @@ func Neighbors() ([]Neighbor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseNeighbors(table), nil
+	return parseNeighbors(table), nil
 }
 
-// ParseNeighbors reads a table of neighbours.
-func ParseNeighbors(table []byte) []Neighbor {
+// parseNeighbors reads a table of neighbours.
+func parseNeighbors(table []byte) []Neighbor {
 	const head = 12 // struct ndmsg
 	var all []Neighbor
 	Messages(table, neighborMessage, func(body []byte) {

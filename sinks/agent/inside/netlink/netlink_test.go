@@ -13,7 +13,7 @@ func TestNeighbors(t *testing.T) {
 func FuzzNeighbors(f *testing.F) {
 	f.Add([]byte{28, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, table []byte) {
-		for _, n := range ParseNeighbors(table) {
+		for _, n := range parseNeighbors(table) {
 			if !n.Address.IsValid() {
 				t.Errorf("%v", n)
 			}

@@ -30,7 +30,7 @@ type reverted struct {
 
 // Text describes it for people.
 func (r reverted) Text() string {
-	return fmt.Sprintf("change %s of the network was reverted at %s: %s. The interfaces were then: %s", r.Name, r.At.UTC().Format(time.RFC3339), r.Why, r.Seen)
+	return fmt.Sprintf("change %s of the network was reverted at %s: %s. Before that the interfaces were: %s", r.Name, r.At.UTC().Format(time.RFC3339), r.Why, r.Seen)
 }
 
 func readReverted(h *inside.Host) (r reverted, ok bool) {

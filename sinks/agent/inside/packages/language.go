@@ -383,7 +383,7 @@ func (a *apply) namesAll(ctx context.Context, what string, l item.Language, pinn
 	}
 	if len(missing) > 0 {
 		return refused("%s: its packages depend on others that the design does not name. Add them to `packages` of the environment, with the versions that you want; pip would take %s. "+
-			"No package was changed", what, some(missing))
+			"No package of the environment was changed", what, some(missing))
 	}
 	return nil
 }

@@ -264,7 +264,7 @@ func TestVerifyKeepsPinnedPackages(t *testing.T) {
 	}
 	for _, name := range []string{"libc6", "libc6:amd64"} {
 		err := verify(inv, c, []effect{up, {name: name, from: "2.36-9", to: "3"}})
-		for _, want := range []string{"half", "libc6", "2.36-9", "to 3", "the design", "Nothing was changed"} {
+		for _, want := range []string{"half", "libc6", "2.36-9", "to 3", "the design", "No package was changed"} {
 			if !says(err, want) {
 				t.Errorf("%s: %v does not say %q", name, err, want)
 			}

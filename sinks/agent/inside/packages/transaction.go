@@ -232,22 +232,22 @@ func verify(inv inventory, c change, effects []effect) error {
 		}
 	}
 	if len(removed) > 0 {
-		return failed("%s: this would remove %s, which the design does not ask for. Nothing was changed", some(wanted(c)), some(removed))
+		return failed("%s: this would remove %s, which the design does not ask for. No package was changed", some(wanted(c)), some(removed))
 	}
 	if len(moved) > 0 {
 		return refused("%s: this upgrade would also change %s, and the design pins the version of this package or excludes it from upgrades. "+
-			"Give the package the new version in the design, or wait for upgrades that do not need it. Nothing was changed", some(wanted(c)), some(moved))
+			"Give the package the new version in the design, or wait for upgrades that do not need it. No package was changed", some(wanted(c)), some(moved))
 	}
 	if len(changed) > 0 {
-		return failed("%s: this would also change %s. Name these packages in the design too. Nothing was changed", some(wanted(c)), some(changed))
+		return failed("%s: this would also change %s. Name these packages in the design too. No package was changed", some(wanted(c)), some(changed))
 	}
 	for name, version := range install {
 		e, ok := done[name]
 		if !ok && !inv.find(name).there() {
-			return failed("package %s: the repositories have no package of this name, or only others that provide it. Nothing was changed", name)
+			return failed("package %s: the repositories have no package of this name, or only others that provide it. No package was changed", name)
 		}
 		if ok && version != "" && e.to != version {
-			return failed("package %s: version %s is not available, and %s would be installed. Nothing was changed", name, version, e.to)
+			return failed("package %s: version %s is not available, and %s would be installed. No package was changed", name, version, e.to)
 		}
 	}
 	return nil

@@ -19,16 +19,16 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// Longest bounds one request. It is shorter than the daemon's limit for a step, so that the daemon learns the
+// longest bounds one request. It is shorter than the daemon's limit for a step, so that the daemon learns the
 // reason.
-const Longest = 25 * time.Minute
+const longest = 25 * time.Minute
 
-// LongestInstall bounds an installation. It reads an image over the network and writes it to disks, and both may be
+// longestInstall bounds an installation. It reads an image over the network and writes it to disks, and both may be
 // slow.
-const LongestInstall = 3 * time.Hour
+const longestInstall = 3 * time.Hour
 
-// LongestErase bounds an installation that erases the disks first. Overwriting a large disk takes a day or two.
-const LongestErase = 7 * 24 * time.Hour
+// longestErase bounds an installation that erases the disks first. Overwriting a large disk takes a day or two.
+const longestErase = 7 * 24 * time.Hour
 
 // These are the bounds on progress reports.
 const (
@@ -98,12 +98,12 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if err := wire.Read(in, &r); err != nil {
 		return wire.Write(out, wire.Frame{Result: &wire.Result{Error: failed("the request cannot be read: %v", err)}})
 	}
-	within := Longest
+	within := longest
 	switch {
 	case r.Op == wire.OpErase, r.Op == wire.OpInstall && r.Install != nil && r.Install.Layout.Erase != "":
-		within = LongestErase
+		within = longestErase
 	case r.Op == wire.OpInstall:
-		within = LongestInstall
+		within = longestInstall
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

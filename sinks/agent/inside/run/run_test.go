@@ -118,7 +118,7 @@ func TestFenceOfTerms(t *testing.T) {
 		r.Site = c.site
 		s.facet.have = map[string]string{} // so that there is something to write
 		_, got := s.ask(r)
-		s.is(got, c.class, "has written to this machine, and this one is of term ")
+		s.is(got, c.class, "has written to this machine, and this daemon is of term ")
 	}
 	_, got := s.ask(wire.Request{Version: wire.Version, Op: wire.OpObserve, Site: "s"})
 	if got.Term != 5 {

@@ -42,7 +42,7 @@ func (p *Program) fence(site string, term uint64) error {
 	}
 	switch seen := all[site]; {
 	case term < seen:
-		return refused("a controller of term %d of the site %q has written to this machine, and this one is of term %d: its records are older; stop one of the two", seen, site, term)
+		return refused("a daemon of term %d of the site %q has written to this machine, and this daemon is of term %d, so its records are older; stop one of the two", seen, site, term)
 	case term == seen:
 		return nil
 	}
