@@ -46,7 +46,13 @@ func (e *Engine) loginAuthorityLocked() (*sshca.Authority, error) {
 // authorityTroubleLocked says why nobody gets a certificate that the design has in mind; empty
 // where it has none in mind, or all do.
 func (e *Engine) authorityTroubleLocked() string {
-	if e.design == nil || len(e.design.SSH.Users) == 0 {
+	if e.design == nil {
+		return ""
+	}
+	if _, err := e.tlsAuthorityLocked(); err != nil {
+		return "Slipway signs no TLS certificates: " + err.Error()
+	}
+	if len(e.design.SSH.Users) == 0 {
 		return ""
 	}
 	if _, err := e.loginAuthorityLocked(); err != nil {
@@ -93,6 +99,9 @@ func (w *worker) certificates(n *site.Node, account string) driver.Certificates 
 func (w *worker) certify(n *site.Node, kind site.EndpointKind, c *connection) {
 	if proves, ok := driver.As[driver.HostCertified](c.machine); ok && kind == site.OS {
 		proves.CertifyHost(w.hostCertificates(n))
+	}
+	if has, ok := driver.As[driver.TLSCertified](c.machine); ok && kind == site.OS {
+		has.CertifyTLS(w.tlsCertificates(n))
 	}
 	able, ok := driver.As[driver.Certified](c.machine)
 	if kind != site.OS || !ok {

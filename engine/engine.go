@@ -59,6 +59,9 @@ type Config struct {
 	Branch Reporter
 	// Key is the site's root key; without it nothing is signed.
 	Key *sitekey.Key
+	// TLSIntermediate is the file of an authority for TLS whose root is elsewhere, as
+	// tlsca.Intermediate reads it; without it the authority follows from Key.
+	TLSIntermediate []byte
 	// Notes returns more notes to report with the status; may be nil.
 	Notes func() []string
 	// Served returns where the daemon serves DHCP; nil for nowhere. It must not call the

@@ -303,11 +303,11 @@ func keepNewest(all, made []site.HostCertificate, keys []string) (kept []site.Ho
 	return kept
 }
 
-// forgetIdentity takes the certificates of a node that left the design out of its record: they do not count if it
-// comes back.
+// forgetIdentity takes the host certificates of a node that left the design out of its record, and revokes its TLS
+// certificates: they do not count if it comes back.
 func (w *worker) forgetIdentity(ctx context.Context) error {
-	if j := w.job(); !j.leaving || len(j.memory.Recorded.HostCertificates) == 0 || w.e.ObserveOnly {
+	if j := w.job(); !j.leaving || len(j.memory.Recorded.HostCertificates)+len(w.countingTLS()) == 0 || w.e.ObserveOnly {
 		return nil
 	}
-	return w.save(ctx, func(r *site.Recorded) { r.HostCertificates = nil })
+	return w.save(ctx, func(r *site.Recorded) { r.HostCertificates, r.TLS = nil, site.Revoked(r.TLS) })
 }

@@ -78,7 +78,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 	s.Drafted = o.drafted
 	s.Passwords = passwordsStatus(n, m.Recorded)
 	s.Sealed = w.sealLocked()
-	s.HostCertificates = w.hostIdentityLocked()
+	s.HostCertificates, s.Certificates = w.hostIdentityLocked(), w.tlsStatusLocked(time.Now())
 	s.Quarantined = m.Recorded.Quarantined
 	if p := m.Recorded.Paused; p.Holds(time.Now()) {
 		s.Paused = p
@@ -177,7 +177,7 @@ func (e *Engine) problemsLocked() (all []site.Problem) {
 	for _, key := range slices.Sorted(maps.Keys(e.problems)) {
 		all = append(all, e.problems[key])
 	}
-	return append(all, e.withheldLocked()...)
+	return slices.Concat(all, e.withheldLocked(), e.lateLocked(time.Now()), e.endingLocked(time.Now()))
 }
 
 // namesLocked returns the names of all nodes, sorted.

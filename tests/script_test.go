@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 //	daemon [FLAG…]  starts slipway run for ./site.git, its log in ./daemon.log
 //	follow [FLAG…]  starts slipway run with nothing but these flags
 //	down            ends the daemon as systemd would
+//	powercut        ends it at once
 //	push MESSAGE    commits and pushes what is in ./site
 //	await RE CMD…   runs a command until what it prints matches
 //	code N CMD…     runs a command that is to exit with N
@@ -61,6 +62,7 @@ func TestMain(m *testing.M) {
 //	writes N        holds the lab's log to N requests that ask for a change
 //	bomb FILE N     writes CUE that nests N bytes deep
 //	certs DIR       writes certificates of an authority, a server and persons
+//	ports NAME…     sets each NAME to a port of loopback that is free
 //	api             puts the URL of the daemon's --api into $API
 //	collector       starts a collector of traces, and puts its URL into
 //	                $COLLECTOR; then "collector away" and "collector back"
@@ -102,7 +104,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"site": siteCmd, "lab": labCmd, "daemon": daemonCmd, "follow": followCmd, "down": downCmd, "push": pushCmd,
 			"await": awaitCmd, "code": codeCmd, "json": jsonCmd, "writes": writesCmd, "bomb": bombCmd,
-			"page": pageCmd, "certs": certsCmd, "api": apiCmd, "issuer": issuerCmd, "collector": collectorCmd, "spans": spansCmd,
+			"page": pageCmd, "certs": certsCmd, "ports": portsCmd, "powercut": killCmd, "api": apiCmd, "issuer": issuerCmd, "collector": collectorCmd, "spans": spansCmd,
 		},
 	})
 }
@@ -294,6 +296,20 @@ func followCmd(ts *testscript.TestScript, _ bool, args []string) {
 		_, err := client.Report("")
 		return err == nil
 	})
+}
+
+func portsCmd(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		ts.Setenv(name, freePort(ts))
+	}
+}
+
+// killCmd ends the daemon as a power cut does.
+func killCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	p := stageOf(ts).daemon
+	stageOf(ts).daemon = nil
+	ts.Check(p.cmd.Process.Kill())
+	<-p.ended
 }
 
 func downCmd(ts *testscript.TestScript, _ bool, _ []string) {

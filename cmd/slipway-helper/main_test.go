@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-gitops/slipway/sinks/agent/wire"
 )
 
-// maxSize bounds the program, in bytes: it is brought to every machine.
-const maxSize = 6_000_000
+// maxSize bounds the program, in bytes: it is brought to every machine. Keys and signing requests of TLS take 800 KB of it.
+const maxSize = 7_000_000
 
 // It works with files and programs alone: what speaks over a network or asks name
 // services makes it large, and belongs to the daemon.

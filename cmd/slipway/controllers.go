@@ -25,6 +25,7 @@ import (
 // etcdFlags say that several controllers share the records of the site in an existing etcd.
 type etcdFlags struct {
 	urls, cert, key, ca, prefix string
+	join                        string // the folder of a member, in place of an existing etcd
 }
 
 const etcdPrefix = "/slipway/sites/"
@@ -35,28 +36,41 @@ func (f *etcdFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "etcd-key", "", "PEM `FILE` with the key of --etcd-cert")
 	flags.StringVar(&f.ca, "etcd-ca", "", "PEM `FILE` with the certificate authority of etcd's members")
 	flags.StringVar(&f.prefix, "etcd-prefix", etcdPrefix, "what the keys in etcd begin with, before the site's name")
+	flags.StringVar(&f.join, "join", "", "be a member of an etcd that the daemons of the site form, by the `FOLDER` that `slipway member` made (docs/members.md)")
 }
 
-func (f *etcdFlags) used() bool { return f.urls != "" }
+func (f *etcdFlags) used() bool { return f.urls != "" || f.join != "" }
+
+// flag is the one by which the records are shared.
+func (f *etcdFlags) flag() string {
+	if f.join != "" {
+		return "--join"
+	}
+	return "--etcd"
+}
 
 // check finds what makes no sense together, and what several controllers cannot do yet. What they
 // cannot do is refused and not left out: nobody would notice before the leader is lost.
 func (f *etcdFlags) check(r *runFlags) error {
 	switch {
-	case !f.used() && (f.cert != "" || f.key != "" || f.ca != "" || f.prefix != etcdPrefix):
+	case f.urls != "" && f.join != "":
+		return usage("--etcd is for an existing etcd, and --join for one that the daemons form: remove one of them")
+	case f.urls == "" && (f.cert != "" || f.key != "" || f.ca != "" || f.prefix != etcdPrefix):
 		return usage("--etcd-cert, --etcd-key, --etcd-ca and --etcd-prefix need --etcd")
 	case !f.used():
 		return nil
 	case r.dir != "":
-		return usage("--etcd needs --repo: each controller would follow a folder of its own host")
+		return usage("%s needs --repo: each controller would follow a folder of its own host", f.flag())
 	case r.observe:
-		return usage("--observe writes to no machine, and with --etcd it could be the one that leads: remove one of them")
+		return usage("--observe writes to no machine, and with %s it could be the one that leads: remove one of them", f.flag())
 	case r.netboot.text != "":
-		return usage("--netboot does not follow the leader yet: with --etcd, serve DHCP and network boot elsewhere")
+		return usage("--netboot does not follow the leader yet: with %s, serve DHCP and network boot elsewhere", f.flag())
 	case r.listens.medium != "":
-		return usage("--ramdisk does not follow the leader yet: agents would call the host that was lost; remove --ramdisk or --etcd")
+		return usage("--ramdisk does not follow the leader yet: agents would call the host that was lost; remove --ramdisk or %s", f.flag())
 	case r.seen.command != "" || r.seen.webhook != "":
-		return usage("--notify-command and --notify-webhook keep on each host what people were told, so after a takeover they would be told again: with --etcd, alert by --listen (docs/metrics.md)")
+		return usage("--notify-command and --notify-webhook keep on each host what people were told, so after a takeover they would be told again: with %s, alert by --listen (docs/metrics.md)", f.flag())
+	case f.join != "":
+		return nil
 	case !strings.HasPrefix(f.prefix, "/") || !strings.HasSuffix(f.prefix, "/"):
 		return usage("--etcd-prefix %q does not begin and end with /", f.prefix)
 	}
@@ -91,6 +105,9 @@ func isLoopback(host string) bool {
 
 // cluster returns the etcd to use, nil for records of the daemon's own.
 func (f *etcdFlags) cluster() (*record.Cluster, error) {
+	if f.join != "" {
+		return joins(f.join)
+	}
 	if !f.used() {
 		return nil, nil
 	}
@@ -150,7 +167,7 @@ func (w *follower) lead(ctx context.Context, store *record.Store, socket, group 
 	err := store.Lead(ctx, w.site, engine.Holder(), func(l record.Leader) { w.note(l, log) })
 	stop()
 	serving.Wait()
-	if failed != nil {
+	if failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
 	}
 	if err == nil {

@@ -103,7 +103,7 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 		return fmt.Errorf("state directory %s: %w", d.state, err)
 	}
 	d.onClose(func() { d.store.Close() })
-	return nil
+	return d.openMember(ctx)
 }
 
 // openSource finds the site, and its records.
@@ -151,11 +151,17 @@ func (d *daemon) openEngine(ctx context.Context) error {
 	if key != nil {
 		d.secrets.Derives(derived.Passwords(key, d.name))
 	}
+	intermediate, err := openIntermediate(d.intermediate)
+	if err != nil {
+		return err
+	}
 	serving := serves(drivers(agent.Options{Folder: d.agents}), d.listens.medium != "")
 	c := engine.Config{
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
-		Host: ownHost(), Key: key, Notes: func() []string { return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes()) },
+		Host: ownHost(), Key: key, TLSIntermediate: intermediate, Notes: func() []string {
+			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store, d.etcd.join, time.Now()))
+		},
 		Surroundings: d.surroundings,
 		Served:       d.served,
 		Meter:        d.out.metrics.Site(d.name, d.report),
@@ -258,6 +264,9 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 	if d.answers != nil {
 		d.answers.Problem = func(err error) { d.engine.Problem("access file", err) }
 		parts = append(parts, func(ctx context.Context) error { return d.answers.run(ctx, commands, d.log) })
+	}
+	if d.etcd.join != "" {
+		parts = append(parts, d.store.UntilStopped)
 	}
 	return append(parts, traced(d.spans, d.engine.Run),
 		func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -9,6 +10,7 @@ import (
 
 // These implement control.Daemon for a follower, which answers only who leads.
 
+func (w *follower) Export(context.Context, io.Writer) error              { return w.elsewhere() }
 func (w *follower) Design(string) (*site.Site, error)                    { return nil, w.elsewhere() }
 func (w *follower) Where(string, string) (rack, role string, known bool) { return "", "", false }
 func (w *follower) Chart(string) (site.RolloutChart, error) {

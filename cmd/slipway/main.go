@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/member"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -87,7 +88,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitChanges
 	case errors.Is(err, errFindings):
 		return exitFindings
-	case errors.Is(err, control.ErrNoDaemon), errors.Is(err, control.ErrUnreachable):
+	case errors.Is(err, control.ErrNoDaemon), errors.Is(err, control.ErrUnreachable), errors.Is(err, member.ErrNoProcess):
 		return exitNoDaemon
 	case errors.Is(err, errUsage):
 		return exitUsage
@@ -123,7 +124,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; rollout also svg; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.loginCommand(), a.logoutCommand(), a.migrateCommand(), a.planCommand(), a.racksCommand(), a.ramdiskCommand(), a.renderCommand(), a.rolloutCommand(), a.reportCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.sshCommand(), a.stateCommand(), a.statusCommand(), a.webCommand(), a.whyCommand(),
+	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.certificateCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.loginCommand(), a.logoutCommand(), a.memberCommand(), a.migrateCommand(), a.planCommand(), a.racksCommand(), a.ramdiskCommand(), a.renderCommand(), a.rolloutCommand(), a.reportCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.sshCommand(), a.stateCommand(), a.statusCommand(), a.webCommand(), a.whyCommand(), a.witnessCommand(),
 		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.compromiseCommand(), a.incidentCommand(), a.grantCommand(), a.retryCommand(),
 		a.historyCommand(), a.eventsCommand(), a.auditCommand(), a.tokenCommand(), a.contextCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.verifyCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ type runFlags struct {
 	knownHosts, repoCA, repoCredential          string
 	repoCredentialGiven                         bool
 	siteKey, identity, socketGroup, agents      string
+	intermediate                                string
 	programs, vault                             string
 	allowRewrite, observe, verbose              bool
 	seen                                        seenFlags
@@ -77,6 +79,7 @@ func (a *app) runCommand() *cobra.Command {
 	addCredentials(cmd, &f.credentials)
 	addSiteKey(cmd, &f.siteKey)
 	addIdentity(cmd, &f.identity)
+	flags.StringVar(&f.intermediate, "tls-intermediate", os.Getenv("SLIPWAY_TLS_INTERMEDIATE"), "file with the key and certificate of the authority for TLS whose root is kept elsewhere (SLIPWAY_TLS_INTERMEDIATE); without it the site key's signs")
 	flags.StringVar(&f.programs, "programs", programsFolder, "folder with one file for each credential that a program prints")
 	flags.StringVar(&f.vault, "vault", vaultFile, "file that says where the server of OpenBao or HashiCorp Vault is")
 	return cmd

@@ -34,13 +34,23 @@ func (a *app) stateCommand() *cobra.Command {
 
 func (a *app) exportCommand() *cobra.Command {
 	var state string
+	var survivor bool
 	cmd := &cobra.Command{
 		Use: "export FILE|-", Short: "copy the records into a file", Args: exactly(1),
 		Long: "Copies everything that is recorded about all sites, also while the daemon runs. The file\n" +
-			"holds designs and names of credentials, but no credentials.\n" + exitHelp,
+			"holds designs and names of credentials, but no credentials.\n\n" +
+			"With --survivor it copies what the stopped member of this host has, when most other\n" +
+			"members are lost for good: the last writes may be missing; see docs/members.md.\n" + exitHelp,
 		Example: "  slipway state export backup.jsonl\n  slipway state export - | zstd > backup.jsonl.zst",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.exportState(cmd.Context(), state, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from := exportFrom
+			if survivor {
+				from = exportSurvivor
+			}
+			return a.exportState(cmd.Context(), from, state, args[0])
+		},
 	}
+	cmd.Flags().BoolVar(&survivor, "survivor", false, "copy what the stopped member of this host has, without the others")
 	addState(cmd, &state)
 	return cmd
 }
@@ -68,39 +78,48 @@ type moved struct {
 	File string `json:"file"`
 }
 
-func (a *app) exportState(ctx context.Context, state, file string) error {
+func (a *app) exportState(ctx context.Context, from exporter, state, file string) error {
 	if file == "-" {
-		sum, err := copyState(ctx, state, a.out.Data())
+		sum, err := copyState(ctx, from, state, a.out.Data())
 		if err != nil {
 			return err
 		}
 		return a.tellMoved(a.err, "exported", moved{sum, file})
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	sum, err := copyState(ctx, state, f)
+	sum, err := saveState(ctx, from, state, file)
 	if err != nil {
 		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close(), os.Rename(f.Name(), file)); err != nil {
-		return fmt.Errorf("export: %w", err)
 	}
 	return a.tellMoved(a.out, "exported", moved{sum, file})
 }
 
+// saveState copies the records of a state directory into a file, which exists only once it is complete.
+func saveState(ctx context.Context, from exporter, state, file string) (record.Summary, error) {
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return record.Summary{}, fmt.Errorf("export: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	sum, err := copyState(ctx, from, state, f)
+	if err != nil {
+		return sum, err
+	}
+	if err := errors.Join(f.Sync(), f.Close(), os.Rename(f.Name(), file)); err != nil {
+		return sum, fmt.Errorf("export: %w", err)
+	}
+	return sum, nil
+}
+
 // copyState copies the records of the daemon, or of its directory when none
 // runs, and checks the copy on the way.
-func copyState(ctx context.Context, state string, w io.Writer) (record.Summary, error) {
+func copyState(ctx context.Context, from exporter, state string, w io.Writer) (record.Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, pipe := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := exportFrom(ctx, state, pipe)
+		err := from(ctx, state, pipe)
 		pipe.CloseWithError(err)
 		ended <- err
 	}()
@@ -110,6 +129,15 @@ func copyState(ctx context.Context, state string, w io.Writer) (record.Summary, 
 		return record.Summary{}, cause
 	}
 	return sum, err
+}
+
+// exporter writes an export of the records in a state directory.
+type exporter func(ctx context.Context, state string, w io.Writer) error
+
+// exportSurvivor writes what the stopped member in a state directory has.
+func exportSurvivor(ctx context.Context, state string, w io.Writer) error {
+	_, err := record.ExportSurvivor(ctx, recordsIn(state), record.Cluster{Prefix: etcdPrefix, Peer: &record.Peer{}}, w, record.Options{})
+	return err
 }
 
 func exportFrom(ctx context.Context, state string, w io.Writer) error {

@@ -106,6 +106,11 @@ func printReasons(w *screen, why reasons) {
 	if id := s.HostCertificates; id != nil {
 		line("host keys", fmt.Sprintf("certified for %s, until %s", strings.Join(id.Names, ", "), id.Until.UTC().Format(time.DateOnly)))
 	}
+	for _, c := range s.Certificates {
+		if c.IsInUse() {
+			line("TLS", certificateLine(c))
+		}
+	}
 	if s.SystemHealth.State != "" {
 		line("service", s.SystemHealth.String())
 	}

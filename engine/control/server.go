@@ -37,7 +37,7 @@ func Serve(ctx context.Context, socket, group string, d Daemon, log *slog.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	l, err := listen(ctx, socket)
+	l, err := Listen(ctx, socket)
 	if err == nil && group != "" {
 		if err = share(socket, group); err != nil {
 			err = errors.Join(err, l.Close())
@@ -80,9 +80,9 @@ func checkPathOf(r *http.Request) error {
 	return nil
 }
 
-// listen makes the socket, which has its mode from the first moment: Linux
+// Listen makes the socket, which has its mode from the first moment: Linux
 // takes it over from the socket that is bound.
-func listen(ctx context.Context, socket string) (net.Listener, error) {
+func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	if err := checkPath(socket); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,11 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
 
 // Certified is a Machine that logs in over SSH, and may do so by a certificate that is
 // signed for each login.
@@ -46,6 +51,39 @@ type HostCertificates struct {
 	// again only what Valid does not have.
 	Sign func(ctx context.Context, hostKeys []string) (certificates []string, err error)
 	Why  string
+}
+
+// TLSCertified is a Machine whose system makes keys of TLS, and gets certificates for them.
+type TLSCertified interface {
+	// CertifyTLS says which certificates count from then on, and how they are signed. The zero value is
+	// for none. It sends nothing.
+	CertifyTLS(TLSCertificates)
+}
+
+// TLSCertificates are the TLS certificates of a system.
+type TLSCertificates struct {
+	// Valid gives the certificate of a name in the design that has this item.Digest, of all that the system was
+	// given: the system may have one that is revoked or over. Its serial number is empty where it was given none
+	// such. Why says why it is to be replaced, whatever it is good for; empty if it need not be. By its error there
+	// can be none. It signs nothing. Nil is for a daemon that signs none, for which Why below is the reason.
+	Valid func(name, digest string) (is site.TLSCertificate, why string, err error)
+	// Sign gives the certificates to show for a signing request, in PEM, and records the new one before.
+	// The request must come on a connection on which the system has proven itself.
+	Sign func(ctx context.Context, r TLSRequest) (chain string, err error)
+	Why  string
+}
+
+// TLSRequest is a request for a certificate.
+type TLSRequest struct {
+	// Name is that of the design.
+	Name string
+	// Request is in the form of PKCS #10 (DER). Its key alone counts.
+	Request []byte
+	// Clock is what the system's clock shows.
+	Clock time.Time
+	// HostKeys are those that the system has proven to have on the connection, "ssh-ed25519 AAAA…"; none where it
+	// cannot prove more than the one by which it was let in.
+	HostKeys []string
 }
 
 // SignedHostKeys is what was signed for the host keys of a system.

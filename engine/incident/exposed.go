@@ -139,6 +139,10 @@ func (g *gathering) systems(name string, n *site.Node) {
 			g.one(logins, name, "certificates for "+item.LoginName(name, account),
 				"They open only this account and expire within minutes; Slipway signs none during the quarantine. Raise `site.ssh.epoch` if the authority itself may be known")
 		}
+		for c := range x.Certificates {
+			g.one(logins, name, fmt.Sprintf("private key of the TLS certificate %s of %s", c, name),
+				"Others accept it until the certificate ends; Slipway signs none during the quarantine, and a new key after it. Raise `site.tls.epoch` to end all certificates of the site at once")
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ func town() *site.Site {
 	}
 	s.Nodes["n1"].System.Users = map[string]site.User{"ann": {Password: "own"}}
 	s.Nodes["n1"].System.SSH.Accounts = []string{"root"}
+	s.Nodes["n1"].System.Certificates = map[string]site.TLS{"web": {}}
 	return s
 }
 
@@ -30,7 +31,7 @@ func TestExposedNamesEverySecretAndItsHolders(t *testing.T) {
 	for _, x := range all {
 		got = append(got, x.Secret+" < "+strings.Join(x.Nodes, ",")+" + "+strings.Join(x.Holders, ","))
 	}
-	want := []string{"credential bmc < n1 + n2,n3", "credential key < n1 + n2", "credential own < n1 + ", "certificates for slipway:n1:root < n1 + "}
+	want := []string{"credential bmc < n1 + n2,n3", "credential key < n1 + n2", "credential own < n1 + ", "certificates for slipway:n1:root < n1 + ", "private key of the TLS certificate web of n1 < n1 + "}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("exposed:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -32,7 +32,7 @@ var (
 	// ErrAway is wrapped when the issuer gives no answer that can be used.
 	ErrAway = errors.New("the issuer cannot be used now")
 	// ErrBroken says that nobody is known by a login, because of the daemon's own files. What is wrong with them is for its log.
-	ErrBroken = errors.New("the access file on the daemon's host is wrong, so nobody may use this API with a login: the log of the daemon says what is wrong; your login is still good")
+	ErrBroken = errors.New("the access file on the daemon's host is wrong, so nobody may use this API with a login: the log of the daemon says what is wrong; whether your login is good was not looked at")
 	// ErrToken is wrapped when a token is not accepted.
 	ErrToken = errors.New("the token is not accepted")
 )

@@ -187,6 +187,9 @@ func (d difference) reason() string {
 	case slices.ContainsFunc(d.changes, func(c site.Change) bool { return c.Have == Unknown }):
 		return "differs from the design; what shows ? is unknown until it is read"
 	case d.renews():
+		if d.facet == site.FacetConfig {
+			return "its TLS certificates are to be renewed"
+		}
 		return "its host certificates are to be renewed"
 	case d.drifted:
 		return "was as designed and has changed on the machine"

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,49 @@ func TestChangedHostCertificatesAreDrift(t *testing.T) {
 			if len(p.Steps) > 0 || len(p.Reported) != 1 || !strings.Contains(p.Reported[0], was) {
 				t.Errorf("%s: %q: steps %+v, reported %q", policy, was, p.Steps, p.Reported)
 			}
+		}
+	}
+}
+
+// TLS certificates are renewed past the drift policy too, where the machine has what it was given, and nothing else of
+// the facet has changed. What a person changed is drift.
+func TestTLSCertificatesAreRenewedPastTheDriftPolicy(t *testing.T) {
+	const names = item.KindCertificates + ".web.names"
+	for name, c := range map[string]struct {
+		names, owner string
+		due          []string
+		want         string // a step's reason; empty for a report
+	}{
+		"due":                {"to be renewed since 2026-11-20", "", []string{names}, "its TLS certificates are to be renewed"},
+		"not read":           {"n1 (a.service has not read it)", "", []string{names}, "its TLS certificates are to be renewed"},
+		"due, owner changed": {"to be renewed since 2026-11-20", "ops:ops", []string{names}, ""},
+		"by hand":            {"changed by hand: /etc/slipway-tls/web/key.pem is another key", "", nil, ""},
+		"others":             {"others than Slipway signed", "", nil, ""},
+		"other owner alone":  {"", "ops:ops", nil, ""},
+	} {
+		n := &site.Node{Name: "n1", Endpoints: overSSH, Identity: site.Identity{UUID: "u1"}, Power: "on", Drift: map[site.Facet]string{site.FacetConfig: "report"}}
+		n.System.Certificates = map[string]site.TLS{"web": {}}
+		n.References.TLS, n.References.TLSNames = []string{"x"}, []string{"n1"}
+		have := site.Values{}
+		maps.Copy(have, n.Want(site.FacetConfig))
+		if c.names != "" {
+			have[names] = c.names
+		}
+		if c.owner != "" {
+			have[item.KindCertificates+".web.owner"] = c.owner
+		}
+		m := site.Memory{
+			Observed: site.Observed{Identity: n.Identity, Marker: &site.Marker{Node: "n1"}, Facets: map[site.Facet]site.FacetState{
+				site.FacetPower: {Have: site.Values{"state": "on"}, Seen: time.Unix(1, 0)}, site.FacetConfig: {Have: have, Due: c.due, Seen: time.Unix(1, 0)},
+			}},
+			Recorded: site.Recorded{Reached: map[site.Facet]string{site.FacetConfig: n.Asked(site.FacetConfig)}},
+		}
+		p := plan.Node(&site.Site{Nodes: map[string]*site.Node{"n1": n}}, n, site.Known{Nodes: map[string]site.Memory{"n1": m}, Serves: map[site.Facet]bool{site.FacetPower: true, site.FacetConfig: true}})
+		switch {
+		case c.want == "" && (len(p.Steps) > 0 || len(p.Reported) != 1):
+			t.Errorf("%s: steps %+v, reported %q", name, p.Steps, p.Reported)
+		case c.want != "" && (len(p.Steps) != 1 || !p.Steps[0].Renewal || p.Steps[0].Reason != c.want):
+			t.Errorf("%s: steps %+v, reported %q", name, p.Steps, p.Reported)
 		}
 	}
 }

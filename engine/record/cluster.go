@@ -38,9 +38,17 @@ type Cluster struct {
 	TLS *tls.Config
 	// Prefix is what every key of every site begins with. It begins and ends in "/".
 	Prefix string
+	// Peer has this process run a member itself, and ask it; nil for an existing etcd. Endpoints and
+	// TLS are not used with it.
+	Peer *Peer
 }
 
-func (c *Cluster) String() string { return strings.Join(c.Endpoints, ",") }
+func (c *Cluster) String() string {
+	if c.Peer != nil {
+		return c.Peer.Address
+	}
+	return strings.Join(c.Endpoints, ",")
+}
 
 // shared is the part of a store whose records are in a cluster.
 type shared struct {
@@ -67,13 +75,19 @@ func (c Cluster) connect() (*shared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %s: %w", &c, err)
 	}
-	return &shared{Cluster: c, client: client, boot: bootTime, lost: make(chan struct{}), took: make(chan struct{})}, nil
+	is := c.shared()
+	is.client = client
+	return is, nil
+}
+
+func (c Cluster) shared() *shared {
+	return &shared{Cluster: c, boot: bootTime, lost: make(chan struct{}), took: make(chan struct{})}
 }
 
 // below makes the site's keys the only ones that the store sees.
 func (c *shared) below(esc string) {
 	c.prefix = c.Prefix + esc
-	c.raw = namespace.NewKV(clientv3.NewKV(c.client), c.prefix)
+	c.raw = namespace.NewKV(c.client.KV, c.prefix)
 }
 
 // Lost is closed when another controller leads the site, or when nobody knows who does. Then no
@@ -125,6 +139,9 @@ func (c *shared) unanswered(ctx context.Context, err error) error {
 	case errors.Is(err, ErrLost):
 		return err
 	case errors.Is(err, rpctypes.ErrNoSpace):
+		if c.Peer != nil {
+			return fmt.Errorf("the records have reached their limit of %d MiB and nothing more is recorded: %w; remove nodes that are gone from the design, or split the site", quota>>20, err)
+		}
 		return fmt.Errorf("the etcd at %s has reached its space quota, and nothing more is recorded: %w; compact and defragment its members, then run `etcdctl alarm disarm`", c, err)
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errSlow):
 		return fmt.Errorf("the etcd at %s does not answer: a majority of its members must run and be reachable from here: %w", c, err)
@@ -164,12 +181,16 @@ func (s *Store) checkDirectory() error {
 	switch {
 	case err != nil:
 		return err
+	case (s.shared == nil || s.shared.Peer == nil) && hasMember(s.dir):
+		return errors.New("this state directory has a member of the etcd that daemons form: start with --join, or use another state directory")
 	case s.shared == nil && is:
 		return fmt.Errorf("the records of this state directory are in an etcd, below %s: start with --etcd, or use another state directory", w.Prefix)
 	case s.shared == nil:
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(s.dir, "etcd")); err == nil {
+	if _, err := os.Stat(filepath.Join(s.dir, "etcd")); err == nil && s.shared.Peer != nil {
+		return errors.New("this state directory has the records of a single host: begin a cluster with them by `slipway member init`, or use a new state directory with --join")
+	} else if err == nil {
 		return errors.New("this state directory has records of its own, and they are not moved into etcd: use a new state directory with --etcd, or start without --etcd")
 	}
 	return nil

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -41,10 +43,11 @@ var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegment })
 
 var errClosed = errors.New("the records are closed")
 
-// member is a running etcd without peers, listeners or metrics.
+// member is a running etcd without client listeners or metrics; with peers only if startPeer made it.
 type member struct {
 	etcd    *embed.Etcd   // nil if it did not start
 	started chan struct{} // closed when the start has succeeded or failed
+	ending  atomic.Bool   // it was asked to stop
 	client  *clientv3.Client
 	kv      clientv3.KV
 	// ctx ends, with its cause, when etcd cannot continue.
@@ -82,6 +85,17 @@ func startMember(ctx context.Context, dir string, opts Options) (*member, error)
 
 // start returns when etcd serves, has failed, or the context ends.
 func (m *member) start(ctx context.Context, cfg *embed.Config) error {
+	switch err := m.launch(ctx, cfg); {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return damaged(err)
+	}
+	return m.serves(ctx)
+}
+
+// launch returns when etcd has begun, which it does without its peers.
+func (m *member) launch(ctx context.Context, cfg *embed.Config) error {
 	var err error
 	go func() {
 		defer close(m.started) // also if it fails with a panic
@@ -94,12 +108,14 @@ func (m *member) start(ctx context.Context, cfg *embed.Config) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-m.ctx.Done():
-		return damaged(context.Cause(m.ctx))
+		return context.Cause(m.ctx)
 	case <-m.started:
+		return cmp.Or(context.Cause(m.ctx), err)
 	}
-	if failed := cmp.Or(context.Cause(m.ctx), err); failed != nil {
-		return damaged(failed)
-	}
+}
+
+// serves returns when etcd serves, has failed, or the context ends.
+func (m *member) serves(ctx context.Context) error {
 	select {
 	case <-m.etcd.Server.ReadyNotify():
 		return m.settle(ctx, m.etcd.Server.LinearizableReadNotify)
@@ -152,6 +168,7 @@ func config(dir string, opts Options) *embed.Config {
 
 // stop ends the member. A failed member may no longer end by itself.
 func (m *member) stop() {
+	m.ending.Store(true)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -214,11 +231,11 @@ func (b bridge) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checke
 const tooEarly = "failed to update storage version"
 
 func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	level := slog.LevelDebug
-	if e.Level > zapcore.WarnLevel && e.Message != tooEarly {
+	level, err := slog.LevelDebug, entryError(e, fields)
+	if e.Level > zapcore.WarnLevel && e.Message != tooEarly && !errors.Is(err, net.ErrClosed) { // its own listener, when it ends
 		level = slog.LevelError
 	}
-	b.log.Log(context.Background(), level, "record store", "err", entryError(e, fields))
+	b.log.Log(context.Background(), level, "record store", "err", err)
 	return nil
 }
 

@@ -206,6 +206,9 @@ func Import(ctx context.Context, dir string, r io.Reader, replace bool, opts Opt
 
 func importInto(ctx context.Context, dir string, r io.Reader, replace bool, opts Options) (Summary, error) {
 	dir = filepath.Clean(dir)
+	if hasMember(dir) {
+		return Summary{}, errors.New("it has the data of a member, which may be the last that knows of some writes: use `slipway member init --restore`, which keeps it, or move the records away yourself")
+	}
 	release, err := claim(dir, replace)
 	if err != nil {
 		return Summary{}, err
@@ -261,6 +264,12 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 		return Summary{}, err
 	}
 	defer s.Close()
+	return s.fill(ctx, r, true, opts)
+}
+
+// fill writes the records of an export into a store without records, and loads them. With older they
+// are made harmless.
+func (s *Store) fill(ctx context.Context, r io.Reader, older bool, opts Options) (Summary, error) {
 	in := importer{ctx: ctx, store: s}
 	if err := readStream(r, in.begin, in.take); err != nil {
 		return Summary{}, err
@@ -276,6 +285,9 @@ func fillFrom(ctx context.Context, dir string, r io.Reader, opts Options) (Summa
 		snap, err := b.Load(ctx)
 		if err != nil {
 			return Summary{}, fmt.Errorf("the export is complete, but this slipway cannot read its records: %w", err)
+		}
+		if !older {
+			continue
 		}
 		if err := b.distrust(ctx, snap); err != nil {
 			return Summary{}, err

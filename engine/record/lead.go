@@ -27,7 +27,10 @@ type Leader struct {
 }
 
 // openShared connects to a shared etcd.
-func (s *Store) openShared(opts Options) (err error) {
+func (s *Store) openShared(ctx context.Context, opts Options) (err error) {
+	if opts.Cluster.Peer != nil {
+		return s.openPeer(ctx, opts)
+	}
 	if s.shared, err = opts.Cluster.connect(); err != nil {
 		return err
 	}
@@ -65,8 +68,8 @@ func (s *Store) depose() {
 // keeps a margin. The clocks of both need not agree, only run at the same speed. No lease of etcd is
 // used, because etcd ends one too early or too late when its own members are stopped or changed.
 //
-// Lead fails if etcd holds what this program must not write over. It does not fail because etcd does
-// not answer.
+// Lead fails if etcd holds what this program must not write over, and when the member of this process
+// cannot continue. It does not fail because etcd does not answer.
 func (s *Store) Lead(ctx context.Context, siteName, holder string, tell func(Leader)) error {
 	if s.shared == nil {
 		return errors.New("records of the daemon's own are led by its only process")
@@ -82,6 +85,8 @@ func (s *Store) Lead(ctx context.Context, siteName, holder string, tell func(Lea
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-s.etcd.ctx.Done():
+			return s.stopped()
 		case <-time.After(wait):
 		}
 		err := b.look(ctx, &last)
@@ -109,7 +114,11 @@ func isFinal(err error) bool {
 
 // inEtcd says of damaged records that they are in etcd.
 func (c *shared) inEtcd(err error) error {
-	if d, ok := errors.AsType[*damage](err); ok {
+	d, ok := errors.AsType[*damage](err)
+	switch {
+	case ok && c.Peer != nil:
+		return fmt.Errorf("the records below %s that the members keep are damaged: %w: stop all daemons and witnesses and begin again with a backup, by `slipway member init --restore` (docs/members.md)", c.prefix, d.err)
+	case ok:
 		return fmt.Errorf("the records below %s in the etcd at %s are damaged: %w: restore a snapshot of etcd; or use another prefix and a new state directory, "+
 			"which adopts every machine as it is and asks for approvals again", c.prefix, c, d.err)
 	}

@@ -318,7 +318,7 @@ func (s *Store) do(ctx context.Context, request func(context.Context) error) err
 // stopped says why etcd cannot continue, nil while it can.
 func (s *Store) stopped() error {
 	switch failed := context.Cause(s.etcd.ctx); {
-	case failed == nil || errors.Is(failed, errClosed):
+	case failed == nil || errors.Is(failed, errClosed) || errors.As(failed, new(foreign)):
 		return failed
 	default:
 		return fmt.Errorf("the record store has stopped: %w: see to the disk of %s, then restart slipway", failed, s.dir)

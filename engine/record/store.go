@@ -88,6 +88,7 @@ type Options struct {
 
 	migrations []migration // tests have their own
 	quota      int64       // likewise
+	found      bool        // begin a cluster with the first member
 	patience   time.Duration
 }
 
@@ -105,6 +106,7 @@ type Store struct {
 	limit     int64        // maximum bytes of etcd's database
 	exporting atomic.Int32 // exports under way
 	freeing   sync.Mutex   // one goroutine at a time makes room
+	changing  sync.Mutex   // one change of who the members are at a time
 
 	closing sync.Once
 }
@@ -114,16 +116,22 @@ type Store struct {
 // another process holds the directory, or if the directory is not writable,
 // damaged, or written by a newer version.
 func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	opts.quota, opts.patience, opts.Tick = cmp.Or(opts.quota, quota), cmp.Or(opts.patience, startTimeout), cmp.Or(opts.Tick, tick)
+	opts = opts.complete()
 	s := &Store{dir: dir, sync: !opts.NoSync, limit: opts.quota}
 	if err := s.open(ctx, opts); err != nil {
 		s.release()
 		return nil, fmt.Errorf("open records in %s: %w", dir, err)
 	}
 	return s, nil
+}
+
+// complete fills in what is not set.
+func (o Options) complete() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.quota, o.patience, o.Tick = cmp.Or(o.quota, quota), cmp.Or(o.patience, startTimeout), cmp.Or(o.Tick, tick)
+	return o
 }
 
 func (s *Store) open(ctx context.Context, opts Options) error {
@@ -137,7 +145,7 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		return err
 	}
 	if opts.Cluster != nil {
-		return s.openShared(opts)
+		return s.openShared(ctx, opts)
 	}
 	if err := s.checkDirectory(); err != nil {
 		return err

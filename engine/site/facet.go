@@ -146,6 +146,7 @@ var Facets = map[Facet]FacetKind{
 		Change: Work{ActionConfig, ImpactOnline, Duration(90 * time.Second), Earlier},
 		Parts: []FacetPart{
 			{Path: "system.files", of: func(n *Node) any { return n.System.Files }},
+			{Path: "system.certificates", of: func(n *Node) any { return n.System.Certificates }},
 			{Path: "system.units", of: func(n *Node) any { return n.System.Units }},
 			{Path: "system.unlisted", of: func(n *Node) any { return n.System.Unlisted }},
 			{Path: "system.sysctl", of: func(n *Node) any { return n.System.Sysctl }},

@@ -7,14 +7,14 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What ends the identity of a system takes its certificates out of the record in the same write, and nothing
-// else does.
+// What ends the identity of a system takes its host certificates out of the record and revokes those of TLS in the same
+// write, and nothing else does.
 func TestWithIdentity(t *testing.T) {
 	t.Parallel()
 	machine := site.Identity{UUID: "4c4c4544-0000-4000-8000-000000000001"}
 	before := site.Recorded{
 		Adopted: &site.Adoption{Machine: machine}, Installed: &site.Installation{Generation: 1},
-		Agent: &site.AgentBoot{Since: time.Unix(1, 0)}, HostCertificates: []site.HostCertificate{{Serial: 7}},
+		Agent: &site.AgentBoot{Since: time.Unix(1, 0)}, HostCertificates: []site.HostCertificate{{Serial: 7}}, TLS: []site.TLSCertificate{{Serial: "7"}},
 	}
 	for name, c := range map[string]struct {
 		change func(r *site.Recorded)
@@ -47,6 +47,9 @@ func TestWithIdentity(t *testing.T) {
 		c.change(&r)
 		if got := r.WithIdentity(before); (len(got.HostCertificates) == 1) != c.keeps {
 			t.Errorf("%s: the record has %v", name, got.HostCertificates)
+		}
+		if got := r.WithIdentity(before); len(got.TLS) != 1 || got.TLS[0].Revoked == c.keeps || r.TLS[0].Revoked {
+			t.Errorf("%s: the record has %v of TLS", name, got.TLS)
 		}
 	}
 	nameless := site.Recorded{Adopted: &site.Adoption{}, HostCertificates: before.HostCertificates}

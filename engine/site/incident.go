@@ -131,7 +131,7 @@ func (s *IncidentState) Confirm() string { return "slipway compromise --confirm 
 // IncidentLeftOver is what Slipway does not do about an incident: people have to.
 var IncidentLeftOver = []string{
 	"Slipway replaced no secret: replace each one listed, or decide that you need not.",
-	"Slipway revoked no certificate and ended no session of these nodes elsewhere.",
+	"Slipway ended no session of these nodes elsewhere, and others accept their certificates until these end.",
 	"Slipway erased and rebuilt nothing: raise `generation` with `erase: \"secure\"`, and approve that.",
 	"Slipway did not check the accounts and sessions of the BMCs for what an intruder made there: root on a machine can add users to its BMC.",
 }

@@ -27,6 +27,10 @@ type References struct {
 	Authorities []string `json:"authorities,omitempty"`
 	// HostNames are the names that certificates of its host keys are good for; see Site.hostNames.
 	HostNames []string `json:"hostNames,omitempty"`
+	// TLS are the certificates of the authorities that sign TLS certificates, in PEM, and TLSNames the
+	// names of those whose design has none.
+	TLS      []string `json:"tls,omitempty"`
+	TLSNames []string `json:"tlsNames,omitempty"`
 	// Revoked is who and what may not log in by SSH where certificates are let in; nil for nobody.
 	Revoked *item.Revoked `json:"revoked,omitempty"`
 	// Links are the node's interfaces with what its networks say of them, by name.
@@ -103,7 +107,7 @@ func (n *Node) itemsWith(f Facet, family string, drivers []string) ([]item.Item,
 	case FacetPackages:
 		items = system.packageItems(family)
 	case FacetConfig:
-		items = system.configItems(n.References.Artifacts)
+		items = append(system.configItems(n.References.Artifacts), n.certificateItems(system)...)
 	case FacetKernel:
 		items = n.Kernel.items(n.Hardware)
 	case FacetActions:
@@ -151,7 +155,7 @@ func (s System) with(own System) System {
 		Users: over(s.Users, own.Users), Sysctl: over(s.Sysctl, own.Sysctl), Unlisted: Unlisted{cmp.Or(own.Unlisted.Units, s.Unlisted.Units)},
 		Time: Time{Zone: cmp.Or(own.Time.Zone, s.Time.Zone), Servers: longer(own.Time.Servers, s.Time.Servers)},
 		Logs: Logs{Forward: longer(own.Logs.Forward, s.Logs.Forward)},
-		SSH:  SSH{Accounts: longer(own.SSH.Accounts, s.SSH.Accounts)},
+		SSH:  SSH{Accounts: longer(own.SSH.Accounts, s.SSH.Accounts)}, Certificates: over(s.Certificates, own.Certificates),
 	}
 	if own.Patch != nil {
 		both.Patch = own.Patch

@@ -54,6 +54,9 @@ type FacetState struct {
 	// Due are fields that differ only because what Slipway signed is to be replaced: the machine has what it was
 	// given.
 	Due []string `json:"due,omitempty"`
+	// Signed are the serial numbers of the TLS certificates that the system has, of those that Slipway signed, by
+	// the name in the design.
+	Signed Values `json:"signed,omitempty"`
 	// Waits says what must happen before all changes take effect: one of the constants below, or
 	// empty.
 	Waits string `json:"waits,omitempty"`

@@ -53,6 +53,8 @@ type Recorded struct {
 	InFlight *InFlight `json:"inFlight,omitempty"`
 	// HostCertificates are those that were signed for host keys of the system and count, newest last.
 	HostCertificates []HostCertificate `json:"hostCertificates,omitempty"`
+	// TLS are the certificates that were signed for the system, newest last, until each is over.
+	TLS []TLSCertificate `json:"tls,omitempty"`
 	// Agent is the last start of Slipway's agent on the machine, until the machine has booted from
 	// its disk.
 	Agent *AgentBoot `json:"agent,omitempty"`
@@ -239,15 +241,15 @@ func (r Recorded) HostKeys() []string {
 	return nil
 }
 
-// WithIdentity returns r, which was before, without host certificates if the change ends the identity of the
-// system: a quarantine, another machine, or the beginning of an installation or of an erasure. A
-// certificate that is not recorded does not count, so it is revoked when this is written.
+// WithIdentity returns r, which was before, without host certificates, and with its TLS certificates revoked, if the
+// change ends the identity of the system: a quarantine, another machine, or the beginning of an installation or of an
+// erasure. A host certificate that is not recorded does not count, so it is revoked when this is written.
 func (r Recorded) WithIdentity(before Recorded) Recorded {
 	isNewAgent := r.Agent != nil && (before.Agent == nil || r.Agent.Since != before.Agent.Since)
 	isOther := before.Adopted != nil && (r.Adopted == nil || r.Adopted.Machine != before.Adopted.Machine && !r.Adopted.Machine.IsThatOf(before.Adopted.Machine))
 	destroys := r.InFlight != nil && (r.InFlight.Step.Impact >= ImpactDestructive || r.InFlight.Step.Action == ActionInstall)
 	if r.Quarantined != nil || isNewAgent || isOther || destroys || r.Installing != nil || r.Generation() != before.Generation() && before.Installed != nil {
-		r.HostCertificates = nil
+		r.HostCertificates, r.TLS = nil, Revoked(r.TLS)
 	}
 	return r
 }

@@ -59,6 +59,8 @@ type Site struct {
 	Keys []string `json:"keys,omitempty"`
 	// SSH is who signs SSH certificates.
 	SSH SSHAuthorities `json:"ssh,omitzero"`
+	// TLS is who signs TLS certificates.
+	TLS TLSAuthorities `json:"tls,omitzero"`
 	// Access is who may do what, as far as the daemon's host lets the design say that.
 	Access Access `json:"access,omitzero"`
 	// Discovery is what the daemon looks for by itself; nil for nothing.

@@ -52,14 +52,11 @@ func (n *Node) SSHAccounts(seen *Platform) []string {
 // hostName is a name or an address that one host certificate may have: no pattern.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9._:-]{0,252}$`)
 
-// hostNames are the names and addresses that the certificates of a node's host keys are good for, by the
+// hostNames are the names and addresses of a node that its certificates are good for, by the
 // design alone: the node's name, its full name and host name, its address to log in at, and those of its interfaces. An
 // address behind another port than 22 is left out, since several systems may share it. The node's name is
-// the first; it is nil where the site names no authority for hosts.
+// the first.
 func (s *Site) hostNames(n *Node, links map[string]item.Link) []string {
-	if len(s.SSH.Hosts) == 0 {
-		return nil
-	}
 	all := []string{n.Name}
 	add := func(name string) {
 		if ip, err := netip.ParseAddr(name); err == nil {

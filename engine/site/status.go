@@ -77,6 +77,9 @@ type NodeStatus struct {
 	HostCertificates *HostIdentity `json:"hostCertificates,omitempty"`
 	// Passwords are the derived passwords of accounts of its BMC, by account.
 	Passwords []AccountPasswordStatus `json:"passwords,omitempty"`
+	// Certificates are the TLS certificates that were signed for its system and that others may still accept,
+	// oldest first.
+	Certificates []TLSState `json:"certificates,omitempty"`
 	// Service is whether its system answered when it was last asked; empty without
 	// a way into it.
 	Service Service `json:"service,omitempty"`

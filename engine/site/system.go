@@ -26,6 +26,8 @@ type System struct {
 	Time   Time    `json:"time,omitzero"`
 	Logs   Logs    `json:"logs,omitzero"`
 	SSH    SSH     `json:"ssh,omitzero"`
+	// Certificates are TLS certificates by name.
+	Certificates map[string]TLS `json:"certificates,omitempty"`
 }
 
 // Package is one package; State is "present", also when empty, "absent" or

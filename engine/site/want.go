@@ -66,11 +66,17 @@ func (d *Driver) asks(f Facet) bool {
 // systems of some family.
 func (n *Node) asksByFamily(f Facet) bool {
 	for family := range n.Families {
-		if own := (&Node{Families: n.Families}); len(own.ItemsIn(f, family)) > 0 {
+		if len(n.onlyFamilies().ItemsIn(f, family)) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// onlyFamilies is a node with what the design asks for in systems of some family alone. Certificates need who signs
+// them, and the names of the node.
+func (n *Node) onlyFamilies() *Node {
+	return &Node{Families: n.Families, References: References{TLS: n.References.TLS, TLSNames: n.References.TLSNames}}
 }
 
 // Asked returns a digest of what the design asks of a facet, whatever the
@@ -80,7 +86,7 @@ func (n *Node) Asked(f Facet) string {
 	maps.Copy(all, n.Want(f))
 	if IsInside(f) && n.References.Family == "" {
 		for family := range n.Families {
-			for field, v := range item.Values((&Node{Families: n.Families}).ItemsIn(f, family)) {
+			for field, v := range item.Values(n.onlyFamilies().ItemsIn(f, family)) {
 				all["families."+family+"."+field] = v
 			}
 		}

@@ -31,7 +31,12 @@ func (s *Site) ReferencesOf(n *Node) References {
 			r.Links = links
 		}
 	}
-	r.HostNames = s.hostNames(n, r.Links)
+	if len(s.SSH.Hosts) > 0 {
+		r.HostNames = s.hostNames(n, r.Links)
+	}
+	if len(s.TLS.Authorities) > 0 {
+		r.TLS, r.TLSNames = s.TLS.Authorities, tlsNames(s.hostNames(n, r.Links))
+	}
 	systems := slices.AppendSeq([]System{n.System}, maps.Values(n.Families))
 	for name, a := range s.BootActions {
 		if !a.Nodes.Selects(n) {

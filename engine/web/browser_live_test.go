@@ -138,6 +138,36 @@ func TestBrowserKeepsClicksAndSelections(t *testing.T) {
 	w.Until(`location.pathname === "/sites/berlin/nodes/web-1"`)
 }
 
+// A row that joins a section while that waits, and then changes alone, is shown as it is in the end.
+func TestBrowserKeepsRowsOfWaitingSections(t *testing.T) {
+	b := browser.Open(t)
+	h := houseOf(t, &fleet{said: "as it says", reason: "Installs generation 2"})
+	w := b.Window(t, desk)
+	w.Go(h.at("/sites/berlin/nodes"))
+	w.Until(`document.getElementById("alive").textContent === "· live"`)
+	w.Get(`(() => {
+		window.EventSource = class extends EventSource { constructor(address) { super(address); window.stream = this; } };
+		dispatchEvent(new Event("pagehide"));
+		dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+	})()`, nil)
+	w.Until(`window.stream?.readyState === 1`)
+	w.Get(`(() => {
+		getSelection().selectAllChildren(document.querySelector("#list td"));
+		const list = document.getElementById("list").cloneNode(true), row = list.querySelector("tbody tr").cloneNode(true);
+		row.id = "row-new";
+		row.lastElementChild.textContent = "joins";
+		list.querySelector("tbody").append(row);
+		const told = parts => stream.dispatchEvent(new MessageEvent("change", { data: JSON.stringify(parts) }));
+		told({ list: list.outerHTML });
+		row.lastElementChild.textContent = "ends";
+		told({ "row-new": row.outerHTML });
+		window.shown = ""; // the daemon may bring the list up to date right after
+		new MutationObserver(() => { shown += document.getElementById("row-new")?.lastElementChild.textContent ?? ""; }).observe(document.body, { childList: true, subtree: true });
+		getSelection().removeAllRanges();
+	})()`, nil)
+	w.Until(`shown.endsWith("ends")`)
+}
+
 // A page says that it has lost the daemon, and goes on by itself once that is back: where the daemon alone
 // ends, as behind slipway web, and where what serves the pages ends with it.
 func TestBrowserSurvivesRestart(t *testing.T) {

@@ -251,7 +251,7 @@ func (q *request) rights() (string, error) {
 func rightsOf(who control.Identity, site string) string {
 	verbs := who.Verbs[site]
 	if len(verbs) == 0 || !slices.Equal(verbs, who.Whole[site]) {
-		return "is " + who.Key()
+		return fmt.Sprintf("is %s may %q whole %q", who.Key(), verbs, who.Whole[site])
 	}
 	return fmt.Sprintf("may %q", verbs)
 }

@@ -14,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-gitops/slipway/engine/access"
+	"github.com/slipway-gitops/slipway/engine/control"
 )
 
 // opens follows a page as a browser does, and gives the parts that change.
@@ -201,5 +204,27 @@ func TestRowsThatChanged(t *testing.T) {
 	}
 	if got := differing(before, part("2 nodes", "a in-sync", "b stalled", "c&amp;d in-sync")); !strings.HasPrefix(got["row-b"], `<tr id="row-b">`) || !strings.HasSuffix(got["row-b"], "stalled</td></tr>") {
 		t.Errorf("the row is %q", got)
+	}
+}
+
+// What a page offers is drawn again when a right is lost or given, also one to some of the nodes.
+func TestRightsOfSomeNodes(t *testing.T) {
+	t.Parallel()
+	who := func(verbs, whole []access.Verb) control.Identity {
+		return control.Identity{Caller: access.Caller{Name: "ana"}, Verbs: map[string][]access.Verb{"berlin": verbs}, Whole: map[string][]access.Verb{"berlin": whole}}
+	}
+	all := map[string]string{}
+	for name, is := range map[string]control.Identity{
+		"reads all":                who([]access.Verb{"read"}, []access.Verb{"read"}),
+		"approves on some nodes":   who([]access.Verb{"approve", "read"}, []access.Verb{"read"}),
+		"approves on all":          who([]access.Verb{"approve", "read"}, []access.Verb{"approve", "read"}),
+		"reads and approves some":  who([]access.Verb{"approve", "read"}, nil),
+		"reads and pauses on some": who([]access.Verb{"pause", "read"}, nil),
+	} {
+		key := rightsOf(is, "berlin")
+		if other, there := all[key]; there {
+			t.Errorf("%s and %s are the same: %s", name, other, key)
+		}
+		all[key] = name
 	}
 }

@@ -89,6 +89,7 @@ type machine struct {
 	credentials values
 	hashes      map[string]hashed
 	host        driver.HostCertificates
+	tls         driver.TLSCertificates
 	// supply opens artifacts; nil without an artifact store.
 	supply func(sha256 string) (io.ReadCloser, int64, error)
 	// targets returns the targets that a look at links and a change of the network try; nil for none.

@@ -33,7 +33,7 @@ func (m *machine) Apply(ctx context.Context, step site.Step, n *site.Node, may d
 	if site.Facets[step.Facet].Once {
 		items = ofStep(items, step)
 	}
-	items = onlyAsked(items, step)
+	items = withRequests(onlyAsked(items, step), step)
 	items, missing := giveSecrets(items, m.getter(), m.hashToSet)
 	if err := unable(step, items, missing); err != nil {
 		return err
@@ -94,6 +94,7 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	if err := m.giveCertificates(ctx, n, conn, r.Apply); err != nil {
 		return a, err
 	}
+	certificates := &signing{ctx: ctx, by: m.tlsCertificates(), items: r.Apply.Items, keys: conn.entry.HostKeys, other: m.blobs(r.Apply.Items)}
 	for range 2 {
 		accepted := false
 		_, a, err = conn.run(ctx, exchange{
@@ -104,7 +105,7 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 				return m.isNode(n, report)
 			},
 			tell:   showProgress(ctx),
-			supply: m.blobs(r.Apply.Items),
+			supply: certificates.supply,
 		})
 		if err != nil && accepted && errors.Is(err, driver.ErrUnreachable) {
 			return a, fmt.Errorf("%w: %w", err, errCut)
@@ -118,6 +119,9 @@ func (m *machine) ask(ctx context.Context, n *site.Node, r wire.Request) (a answ
 	}
 	if err == nil && a.result == nil {
 		err = m.trouble(a)
+	}
+	if err == nil && a.result.Error != nil {
+		err = certificates.failed
 	}
 	return a, err
 }

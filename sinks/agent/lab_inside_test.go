@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +14,64 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/agent"
 )
+
+// The laboratory's systems have certificates signed as the helper does.
+func TestCertificateOnTheLab(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := os.WriteFile(filepath.Join(folder, "slipway-helper-linux-"+arch), []byte(arch), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub := subject(startLab(t, 1), "m0")
+	d := agent.New(agent.Options{Folder: folder})
+	m, err := d.Open(t.Context(), sub.Endpoint, sub.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	n := &site.Node{Name: "m0", System: site.System{Certificates: map[string]site.TLS{"web": {Names: []string{"{name}.example.org"}}}}, References: site.References{TLS: []string{"x"}}}
+	var signed []site.TLSCertificate
+	refuses := errors.New("the clocks differ")
+	m.(driver.TLSCertified).CertifyTLS(driver.TLSCertificates{
+		Valid: func(_, digest string) (is site.TLSCertificate, _ string, _ error) {
+			for _, c := range signed {
+				if c.Digest == digest {
+					is = c
+				}
+			}
+			return is, "", nil
+		},
+		Sign: func(_ context.Context, r driver.TLSRequest) (string, error) {
+			if refuses != nil {
+				return "", refuses
+			}
+			c, _ := n.CertificateIn(nil, r.Name)
+			signed = append(signed, site.TLSCertificate{Name: r.Name, Serial: "7", Digest: item.Digest([]byte("a chain")), Names: c.Names, Usage: c.Usage, Life: c.Life})
+			return "a chain", nil
+		},
+	})
+	see := func() site.FacetState {
+		seen, err := m.Observe(t.Context(), n, d.Facets())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Facets[site.FacetConfig]
+	}
+	see()
+	step := site.Step{Node: "m0", Facet: site.FacetConfig, Action: site.ActionConfig, Changes: []site.Change{{Field: "config.certificates.web"}}}
+	if err := m.Apply(t.Context(), step, n, nil); !errors.Is(err, refuses) {
+		t.Errorf("refused: %v", err)
+	}
+	refuses = nil
+	if err := m.Apply(t.Context(), step, n, nil); err != nil {
+		t.Fatal(err)
+	}
+	if seen := see(); !plan.AsDesigned(n, site.FacetConfig, seen) || len(signed) != 1 {
+		t.Errorf("%d signed: %+v", len(signed), seen)
+	}
+}
 
 // The laboratory's systems tell contents and hashes as the helper does.
 func TestDetailsOnTheLab(t *testing.T) {

@@ -74,6 +74,7 @@ func (m *machine) Observe(ctx context.Context, n *site.Node, facets []site.Facet
 		}
 		m.inside(ctx, n, wanted, request, a, err, &seen)
 		m.compareHost(n, &seen, conn.entry.HostKeys)
+		m.compareTLS(n, &seen)
 	}
 	for _, f := range []site.Facet{site.FacetProbes, site.FacetLinks} {
 		if _, told := seen.Facets[f]; !told && slices.Contains(facets, f) {

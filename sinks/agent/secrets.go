@@ -47,11 +47,13 @@ func withCredential(kind string, items []item.Item) (keys []string) {
 	return keys
 }
 
-// withoutProven drops the files that hold a secret, and host certificates, because an agent in the ramdisk is not
+// withoutProven drops the files that hold a secret, and certificates, because an agent in the ramdisk is not
 // identified by a host key. Slipway puts these there over SSH, once the system answers.
 func withoutProven(items []item.Item) []item.Item {
 	secretFiles := withCredential(item.KindFiles, items)
-	return slices.DeleteFunc(slices.Clone(items), func(i item.Item) bool { return i.Key == item.KindSSHHost || slices.Contains(secretFiles, i.Key) })
+	return slices.DeleteFunc(slices.Clone(items), func(i item.Item) bool {
+		return i.Key == item.KindSSHHost || item.Kind(i.Key) == item.KindCertificates || slices.Contains(secretFiles, i.Key)
+	})
 }
 
 // valueOf returns the value of an item's credential. Its error is a sentence for people.

@@ -111,14 +111,14 @@ func with(values site.Values, name, value string) site.Values {
 	return values
 }
 
-// onlyAsked drops the host certificates from items if the step does not change them: they would be signed anew each
+// onlyAsked drops the certificates from items if the step does not change them: they would be signed anew each
 // time that something else changes.
 func onlyAsked(items []item.Item, step site.Step) []item.Item {
-	field := string(step.Facet) + "." + hostField
-	if slices.ContainsFunc(step.Changes, func(c site.Change) bool { return c.Field == field }) {
-		return items
-	}
-	return slices.DeleteFunc(items, func(i item.Item) bool { return i.Key == item.KindSSHHost })
+	return slices.DeleteFunc(items, func(i item.Item) bool {
+		isCertificate := i.Key == item.KindSSHHost || item.Kind(i.Key) == item.KindCertificates
+		field := string(step.Facet) + "." + i.Key
+		return isCertificate && !slices.ContainsFunc(step.Changes, func(c site.Change) bool { return c.Field == field || strings.HasPrefix(c.Field, field+".") })
+	})
 }
 
 // giveCertificates puts host certificates into the request if it asks for them. The system has to show first that it

@@ -1,6 +1,8 @@
 package commit
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -12,7 +14,7 @@ const incidentsFolder = "incidents"
 // stageIncidents writes the pages of the incidents that the daemon knows.
 func (r *Reporter) stageIncidents(s *site.Status) error {
 	for i := range s.Incidents {
-		if err := r.tree.Set(incidentFile(&s.Incidents[i]), incidentPage(s.Site, &s.Incidents[i])); err != nil {
+		if err := r.tree.Set(incidentFile(&s.Incidents[i]), incidentPage(s, &s.Incidents[i])); err != nil {
 			return err
 		}
 	}
@@ -25,10 +27,10 @@ func incidentFile(i *site.IncidentState) string {
 }
 
 // incidentPage is an incident for people: what was done, what could not be, and what they have to do.
-func incidentPage(siteName string, i *site.IncidentState) []byte {
+func incidentPage(s *site.Status, i *site.IncidentState) []byte {
 	p := &writer{}
 	p.line("# Incident %s: %s", text(i.Name), text(i.Verdict()))
-	p.line("\nSite %s. Reason: %s", text(siteName), text(i.Incident.Reason))
+	p.line("\nSite %s. Reason: %s", text(s.Site), text(i.Incident.Reason))
 	p.line("\n| when | what |\n|---|---|")
 	p.line("| %s | the machines may have been compromised from here on |", when(i.Incident.Since))
 	switch {
@@ -70,11 +72,33 @@ func incidentPage(siteName string, i *site.IncidentState) []byte {
 		p.line("| %s | %s | %s | %s |", text(x.Secret), text(strings.Join(x.Nodes, ", ")), text(strings.Join(x.Holders, ", ")), text(x.Do))
 	}
 	p.rest(min(len(i.Exposed), mostNodes), len(i.Exposed))
+	p.certificates(s.Nodes, i.Incident.Nodes)
 	p.line("\n## Not done by Slipway\n")
 	for _, left := range site.IncidentLeftOver {
 		p.line("- %s", text(left))
 	}
 	return p.Bytes()
+}
+
+// certificates lists the TLS certificates of nodes that Slipway has revoked and that others accept until they end.
+func (w *writer) certificates(all []site.NodeStatus, nodes []string) {
+	var lines []string
+	for i := range all {
+		for _, c := range all[i].Certificates {
+			if c.State == site.TLSRevoked && slices.Contains(nodes, all[i].Name) {
+				lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s |", text(all[i].Name), text(c.Name), text(c.Serial), text(strings.Join(c.Names, ", ")), when(c.Until)))
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	w.line("\n## TLS certificates to revoke elsewhere\n\nSlipway counts these no longer, and signs none for these nodes under quarantine. Programs that trust the authority accept them until they end: " +
+		"replace the authority by the next epoch to end them now.\n\n| node | certificate | serial number | names | ends |\n|---|---|---|---|---|")
+	for _, line := range lines[:min(len(lines), mostNodes)] {
+		w.line("%s", line)
+	}
+	w.rest(min(len(lines), mostNodes), len(lines))
 }
 
 // incidents lists the incidents on the page of the site.

@@ -20,7 +20,7 @@ func TestIncidentPage(t *testing.T) {
 	if got := incidentFile(&i); got != "incidents/shell-01234567.md" {
 		t.Errorf("file %s", got)
 	}
-	page := string(incidentPage("berlin", &i))
+	page := string(incidentPage(&site.Status{Site: "berlin"}, &i))
 	for _, part := range []string{"# Incident shell: 0 of 1 seen off", "not proven off: the BMC does not answer since", "credential bmc | n1 | n2", "That releases nothing", "ordered by ann"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page has no %q:\n%s", part, page)
@@ -29,8 +29,13 @@ func TestIncidentPage(t *testing.T) {
 	if strings.Contains(page, "<script") || strings.Contains(page, "\n# all clear") || strings.Contains(page, "[a](b)") {
 		t.Errorf("the reason is markup:\n%s", page)
 	}
+	revoked := site.TLSState{Name: "web", Serial: "4f3a", Names: []string{"n1.example.org"}, Until: at.Add(time.Hour), State: site.TLSRevoked}
+	status := &site.Status{Site: "berlin", Nodes: []site.NodeStatus{{Name: "n1", Certificates: []site.TLSState{revoked}}, {Name: "n2", Certificates: []site.TLSState{revoked}}}}
+	if page := string(incidentPage(status, &i)); !strings.Contains(page, "| n1 | web | 4f3a | n1.example.org | 2026-03-01") || strings.Contains(page, "| n2 | web") {
+		t.Errorf("the certificates of its nodes alone are to be listed:\n%s", page)
+	}
 	i.Acted, i.Waits = time.Time{}, []string{"it came by a commit"}
-	if page := string(incidentPage("berlin", &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm 0123456789abcdef0123456789abcdef`") {
+	if page := string(incidentPage(&site.Status{Site: "berlin"}, &i)); !strings.Contains(page, "**Nothing was switched off.** A person has to run `slipway compromise --confirm 0123456789abcdef0123456789abcdef`") {
 		t.Errorf("page of an incident that waits:\n%s", page)
 	}
 }

@@ -28,6 +28,8 @@ var (
 	findingsDesc    = desc("findings", "Findings of the newest revision.", "severity")
 	revisionDesc    = desc("revision_info", "The revision in force and the newest that was looked at; always 1.", "applied", "attempted")
 	commitDesc      = desc("revision_timestamp_seconds", "When the revision in force was committed.")
+	certsDesc       = desc("certificates", "TLS certificates of nodes that others may still accept, by state.", "state")
+	expiryDesc      = desc("certificate_expiry_timestamp_seconds", "When the first of the TLS certificates in use ends; no series without any.")
 	pausedDesc      = desc("paused", "1 while the site is paused.")
 	readOnlyDesc    = desc("observe_only", "1 while nothing is written to any machine.")
 	termDesc        = desc("term", "The term of the controller that acts.")
@@ -37,7 +39,7 @@ var (
 	sinceDesc       = desc("rollout_start_timestamp_seconds", "When the revision of the last rollout was accepted.")
 )
 
-var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, healthDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc,
+var descs = []*prometheus.Desc{nodesDesc, stateAgeDesc, personDesc, observationDesc, unseenDesc, silentDesc, healthDesc, notActedOnDesc, bindingDesc, planDesc, approvalsDesc, problemsDesc, findingsDesc, certsDesc, expiryDesc,
 	revisionDesc, commitDesc, pausedDesc, readOnlyDesc, termDesc, rolloutDesc, runningDesc, haltedDesc, sinceDesc}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -60,6 +62,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	r := c.report()
 	s := scrape{site: c.site, now: time.Now(), out: out}
 	s.nodes(r.Status.Nodes)
+	s.certificates(r.Status.Nodes)
 	s.plan(&r)
 	s.state(&r.Status)
 	s.revisions(&r)
@@ -165,6 +168,26 @@ func worst(steps []site.Step) site.Impact {
 		w = max(w, steps[i].Impact)
 	}
 	return w
+}
+
+// certificates counts the TLS certificates of nodes, and finds the first of those in use to end.
+func (s *scrape) certificates(nodes []site.NodeStatus) {
+	count := map[string]int{}
+	var first time.Time
+	for i := range nodes {
+		for _, c := range nodes[i].Certificates {
+			count[c.State]++
+			if c.IsInUse() && (first.IsZero() || c.Until.Before(first)) {
+				first = c.Until
+			}
+		}
+	}
+	for state, n := range count {
+		s.gauge(certsDesc, float64(n), state)
+	}
+	if !first.IsZero() {
+		s.gauge(expiryDesc, seconds(first))
+	}
 }
 
 func (s *scrape) state(st *site.Status) {

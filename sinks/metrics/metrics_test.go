@@ -37,7 +37,9 @@ func full(now time.Time) site.Report {
 				{Name: "a", State: site.InSync, Since: now.Add(-time.Hour), Seen: now.Add(-10 * time.Second), Binding: site.BindingSession},
 				{Name: "b", State: site.Stalled, Since: now.Add(-2 * time.Hour), Seen: now.Add(-30 * time.Second), Binding: site.BindingNone},
 				{Name: "c", State: site.Stalled, Since: now.Add(-3 * time.Hour), Seen: now.Add(-20 * time.Second)},
-				{Name: "d", State: site.Blocked, Person: true, Since: now.Add(-time.Minute), SystemHealth: site.SystemHealth{State: site.HealthUnknown}},
+				{Name: "d", State: site.Blocked, Person: true, Since: now.Add(-time.Minute), SystemHealth: site.SystemHealth{State: site.HealthUnknown}, Certificates: []site.TLSState{
+					{State: site.TLSRevoked, Until: time.Unix(5000, 0)}, {State: site.TLSValid, Until: time.Unix(9000, 0)}, {State: site.TLSLate, Until: time.Unix(7000, 0)},
+				}},
 			},
 		},
 		Plan: site.Plan{Nodes: []site.NodePlan{

@@ -38,13 +38,13 @@ const patience = time.Minute
 
 // keeps are the programs that do not end: each is waited for until it prints what the
 // page shows, and ends with the page or by a step "interrupt".
-var keeps = []string{"slipway run ", "slipway-lab run ", "slipway status --watch"}
+var keeps = []string{"slipway run ", "slipway witness ", "slipway-lab run ", "slipway status --watch"}
 
 // reads are the commands that only read, which are repeated until they print what the
 // page shows, as a person would.
 var reads = []string{
 	"slipway status", "slipway why", "slipway plan", "slipway history", "slipway inventory", "slipway logs", "git fetch", "slipway-lab machine\n",
-	"slipway approve\n", "slipway artifact list",
+	"slipway approve\n", "slipway artifact list", "slipway member list",
 }
 
 // TestPages runs the tutorials and how-tos, each from top to bottom in a folder of its

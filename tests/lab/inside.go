@@ -94,7 +94,9 @@ func (m *Machine) program(in io.Reader, out io.Writer) (status int) {
 			m.in.apply(r.Apply.Facet, items[:len(items)/2], nil)
 			return 255
 		default:
-			m.in.apply(r.Apply.Facet, items, m.in.removable(r.Apply))
+			if items, result.Error = m.in.certified(r.Apply.Facet, items, in, out); result.Error == nil {
+				m.in.apply(r.Apply.Facet, items, m.in.removable(r.Apply))
+			}
 		}
 		r.Observe = map[string][]string{r.Apply.Facet: item.Keys(items)}
 	}

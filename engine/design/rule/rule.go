@@ -110,6 +110,7 @@ func Areas() []Area {
 		{"operating system", systems},
 		{"accounts", userRules},
 		{"SSH certificates", sshRules},
+		{"TLS certificates", tlsRules},
 		{"access", accessRules},
 		{"families", families},
 		{"trust", trusting},

@@ -284,14 +284,22 @@ func (l *Line) back(near, far net.Conn) {
 	}
 }
 
-// free returns an address that nobody listens on.
+// given are the addresses that free has returned: the kernel may return one again that is not used yet.
+var given sync.Map
+
+// free returns an address that nobody listens on, and never the same twice.
 func free(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		l.Close()
+		if _, was := given.LoadOrStore(address, true); !was {
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // certify writes an authority, and one certificate for members and clients.
@@ -331,4 +339,20 @@ func (c *Cluster) write(path, kind string, der []byte) {
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// Certificates writes an authority and one certificate for all members on loopback, and returns the
+// files.
+func Certificates(t testing.TB) (ca, cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	c := &Cluster{t: t, CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	c.certify()
+	return c.CA, c.Cert, c.Key
+}
+
+// Free returns an address on loopback that nobody listens on.
+func Free(t testing.TB) string {
+	t.Helper()
+	return free(t)
 }

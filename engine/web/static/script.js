@@ -49,12 +49,14 @@
     }
   };
   const show = parts => {
-    for (const id in parts) // a section comes with its rows as they are now
-      for (const other in waiting) if (other !== id && $(id)?.contains($(other))) delete waiting[other];
+    const has = (html, id) => html.includes('id="' + id + '"');
+    for (const id in parts) // a section comes with its rows as they are now, also with those that the page does not have yet
+      for (const other in waiting) if (other !== id && has(parts[id], other)) delete waiting[other];
     Object.assign(waiting, parts);
     for (const id in waiting) { // a row comes after its section
       const part = $(id), around = part?.parentElement?.closest("section[id]");
-      if (part && busy(part) || around && around.id in waiting) continue;
+      const joins = !part && Object.keys(waiting).some(other => other !== id && has(waiting[other], id));
+      if (part && busy(part) || around && around.id in waiting || joins) continue;
       replace(id, waiting[id]);
       delete waiting[id];
     }
@@ -103,16 +105,17 @@
       if (refused) setTimeout(follow, 3000);
     };
   };
-  // Whoever is not known any more is not made known by trying again. Another try is made when the page is looked at again: the
-  // person may have logged in on another page.
+  // Whoever is not known any more is seldom made known by trying again: another try is made each minute, for a page on a wall, and
+  // when the page is looked at again. The person may have logged in on another page.
   const isNobody = async () => {
-    const status = await fetch("/api/v1/whoami", { cache: "no-store" }).then(answer => answer.status, () => 0);
+    const status = await fetch("/api/v1/whoami", { cache: "no-store", signal: AbortSignal.timeout(3000) }).then(answer => answer.status, () => 0);
     if (status !== 401) return false;
     const login = document.createElement("a");
     login.href = location.pathname + location.search;
     login.textContent = "Log in again";
     lost.replaceChildren("✕ Your login has ended. This page shows what was known at " + since + ", and is not kept up to date. ", login);
     lost.hidden = false;
+    setTimeout(follow, 60000);
     return true;
   };
   if (live) {

@@ -56,6 +56,11 @@ type Host struct {
 	// Fetch provides the bytes of an artifact and their number, for a file with this much room. They are not
 	// verified yet. Close reads the rest.
 	Fetch func(sha256, file string, room int64) (io.ReadCloser, int64, error)
+	// Sign has the daemon sign a signing request (PKCS #10, DER) for the certificate with this key, and provides
+	// the certificates to show, in PEM.
+	Sign func(key string, request []byte) (chain []byte, err error)
+	// Certified are the item.Digests of the certificates that a call has set, by key. Nobody knew them before.
+	Certified map[string]string
 	// Tell receives the current activity, for people.
 	Tell func(text string)
 	// TellErased receives the result of erasing one disk; nil if nobody listens before the end.

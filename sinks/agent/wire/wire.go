@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 )
@@ -127,13 +128,22 @@ type Frame struct {
 	Result   *Result   `json:"result,omitempty"`
 }
 
-// Want requests an artifact from the daemon. The daemon writes a Blob, followed by the bytes.
+// Want requests an artifact from the daemon, or a certificate. The daemon writes a Blob, followed by the bytes.
 type Want struct {
 	SHA256 string `json:"sha256"`
 	// Room is the free space in bytes.
 	Room int64 `json:"room"`
-	// For is the file that needs the artifact.
+	// For is the file that needs the artifact, or the key of the certificate's item.
 	For string `json:"for"`
+	// Sign is what to sign, nil for an artifact.
+	Sign *Sign `json:"sign,omitempty"`
+}
+
+// Sign asks for a certificate.
+type Sign struct {
+	// Request is a signing request (PKCS #10, DER), Clock what the system's clock shows.
+	Request []byte    `json:"request"`
+	Clock   time.Time `json:"clock"`
 }
 
 // Blob precedes the bytes of an artifact.

@@ -48,6 +48,9 @@ type work struct {
 	// process. unheard lists the files for which units must restart. gone lists those of all these to forget
 	// afterwards.
 	unread, uncreated, unheard, gone []string
+	// bringing are the units whose files this call has. renewed lists the certificates whose readers must reload.
+	bringing map[string]bool
+	renewed  []string
 }
 
 type failure struct {
@@ -77,12 +80,15 @@ func (f facet) Observe(ctx context.Context, h *inside.Host, keys []string) (insi
 	for _, key := range kinds[item.KindFiles] {
 		w.observeFile(key)
 	}
+	for _, key := range kinds[item.KindCertificates] {
+		w.observeCertificate(key)
+	}
 	w.observeUnits(kinds[item.KindUnits])
 	w.observeUnlisted(kinds[item.KindUnlisted])
 	modulesReady := w.observeModules(kinds[item.KindModules])
 	w.observeSysctl(kinds[item.KindSysctl], modulesReady)
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if !slices.Contains([]string{item.KindFiles, item.KindUnits, item.KindSysctl, item.KindModules, item.KindUnlisted}, kind) {
+		if !slices.Contains([]string{item.KindFiles, item.KindCertificates, item.KindUnits, item.KindSysctl, item.KindModules, item.KindUnlisted}, kind) {
 			for _, key := range kinds[kind] {
 				w.seen.Cannot[key] = fmt.Sprintf("the facet config has no items of the kind %q", kind)
 			}
@@ -100,7 +106,7 @@ func byKind(keys []string) map[string][]string {
 }
 
 // Apply makes the items match the request. Firmware comes before the modules whose drivers load it, modules before
-// the kernel parameters that they add, and files before the units that read them.
+// the kernel parameters that they add, and files and certificates before the units that read them.
 func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, remove []string) error {
 	w, err := f.begin(ctx, h)
 	if err != nil {
@@ -115,7 +121,7 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	for kind := range wanted {
 		slices.SortFunc(wanted[kind], func(a, b item.Item) int { return strings.Compare(a.Key, b.Key) })
 	}
-	w.readers = readersOf(wanted[item.KindUnits])
+	w.readers, w.bringing = readersOf(wanted[item.KindUnits]), broughtUnits(wanted[item.KindUnits])
 	w.readLeft()
 	leaving := byKind(w.ours(remove, items))
 	firmware, files := firmwareAmong(wanted[item.KindFiles])
@@ -126,6 +132,7 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	first, units := unitsUnderFiles(leaving[item.KindUnits], wanted[item.KindFiles])
 	w.applyUnits(nil, first)
 	w.applyFiles(files)
+	w.applyCertificates(wanted[item.KindCertificates])
 	w.create()
 	unlisted := w.listed(leaving[item.KindUnlisted], wanted[item.KindUnits])
 	slices.SortStableFunc(unlisted, servicesLast)
@@ -134,7 +141,18 @@ func (f facet) Apply(ctx context.Context, h *inside.Host, items []item.Item, rem
 	if err := w.restartReaders(); err != nil {
 		w.fail(item.KindUnits, err)
 	}
+	w.reloadReaders()
+	w.removeCertificates(leaving[item.KindCertificates]) // after the units that read them
 	return w.failed()
+}
+
+// broughtUnits are the units whose files are in the design.
+func broughtUnits(units []item.Item) map[string]bool {
+	brought := map[string]bool{}
+	for _, i := range units {
+		brought[item.ID(i.Key)] = i.Fields["content"] != ""
+	}
+	return brought
 }
 
 // firmwareAmong splits files by whether the kernel finds them as firmware.

@@ -32,7 +32,8 @@ type fake struct {
 	calls    []string
 	created  []string // the texts that systemd-tmpfiles has carried out
 	told     []string
-	fails    map[string]bool // units that do not start
+	fails    map[string]bool // units that do not start or reload
+	noReload []string        // units without ExecReload
 	prints   string          // what units printed before they failed
 	writes   int
 	limit    int                                  // writes after which everything fails; 0 for none
@@ -214,6 +215,14 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 				stale = "yes"
 			}
 			fmt.Fprintf(&out, "Id=%s\nType=simple\nResult=success\nActiveState=%s\nSubState=x\nNeedDaemonReload=%s\n", u, state, stale)
+			load, can := "loaded", "yes"
+			if unit == "" {
+				load = "not-found"
+			}
+			if slices.Contains(f.noReload, u) {
+				can = "no"
+			}
+			fmt.Fprintf(&out, "LoadState=%s\nCanReload=%s\n", load, can)
 			fmt.Fprintf(&out, "RequiredBy=%s\nConsistsOf=%s\n\n", f.requires[u], f.parts[u])
 		case "start", "restart":
 			if unit == "" || f.fails[u] {
@@ -226,6 +235,10 @@ func (f *fake) systemctl(verb string, units []string) (inside.Output, error) {
 			f.active[u], f.runs[u] = "active", f.loaded[u]
 			text, _ := os.ReadFile(f.host.Path(f.reads[u]))
 			f.goesBy[u] = string(text)
+		case "reload":
+			if f.fails[u] {
+				return failed("Job for " + u + " failed.")
+			}
 		case "stop":
 			if f.active[u] == "" {
 				return failed("Unit " + u + " not loaded.")

@@ -40,6 +40,9 @@ func forbidden(file string) string {
 	if below(file, inside.Folder) {
 		return inside.Folder + " is where Slipway keeps its own state"
 	}
+	if below(file, tlsFolder) {
+		return tlsFolder + " is where Slipway puts certificates; use system.certificates"
+	}
 	if slices.Contains([]string{"/etc/shadow", "/etc/gshadow", "/etc/passwd", "/etc/group"}, file) {
 		return file + " holds the accounts; use system.users"
 	}

@@ -100,7 +100,19 @@ func (a apt) endRemovals(ctx context.Context, h *inside.Host, going []string) er
 	if err != nil {
 		return err
 	}
-	names := slices.DeleteFunc(slices.Clone(going), func(name string) bool { return !slices.Contains(inv.purging, name) })
+	var names []string
+	for _, name := range going {
+		if !slices.Contains(inv.purging, name) {
+			continue
+		}
+		script, err := info(h, inv, name, "postrm")
+		if err != nil {
+			return err
+		}
+		if script == nil { // else it would run
+			names = append(names, name)
+		}
+	}
 	if len(names) == 0 {
 		return nil
 	}

@@ -362,7 +362,16 @@ func TestAptScripts(t *testing.T) {
 	s.does([]item.Item{repo, pkg("extra", "", "present")})
 	s.cutOffRemoval("extra")
 	s.cutOffRemoval("others")
-	s.does(nil, "packages.extra")
+	s.cutOffRemoval("deletes")
+	script := filepath.Join(s.root, "var/lib/dpkg/info/deletes.postrm")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ntouch /deleted\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.does([]item.Item{repo, pkg("deletes", "", "absent")}, "packages.extra")
+	s.file("deleted", "")
+	if _, err := os.Stat(filepath.Join(s.root, "deleted")); err == nil {
+		t.Error("a purge that somebody else began was ended, and its script has run")
+	}
 	if text, err := os.ReadFile(filepath.Join(s.root, "var/lib/dpkg/status")); err != nil || strings.Contains(string(text), "Package: extra\n") || !strings.Contains(string(text), "Package: others\n") {
 		t.Errorf("dpkg has still extra, or no longer others (%v); ran %v", err, s.ran)
 	}

@@ -26,18 +26,25 @@ type inventory struct {
 	byName map[string]installed // "libc6", or "libc6:i386" for a foreign architecture
 	native string               // the system's architecture
 	broken []string             // packages left half done by an interruption
-	// purging are packages that are removed except for dpkg's entry of them: it purges a package that has no
-	// configuration files when it removes it, and was interrupted.
+	// purging are packages that are removed except for dpkg's entry of them: when it removes a package without
+	// configuration files and without a script for its end it purges it too, and was interrupted. A package that
+	// somebody else was purging may have a script that deletes data: it is not one of these.
 	purging []string
 }
 
 // files lists the files that dpkg recorded when it unpacked a package.
 func (apt) files(_ context.Context, h *inside.Host, inv inventory, name string) ([]string, error) {
+	text, err := info(h, inv, name, "list")
+	return strings.Fields(string(text)), err // unit paths have no blanks
+}
+
+// info reads one of dpkg's files about a package; nil if there is none.
+func info(h *inside.Host, inv inventory, name, kind string) ([]byte, error) {
 	bare, _, _ := strings.Cut(name, ":")
-	for _, list := range []string{name, bare + ":" + inv.native, bare} {
-		text, err := readIfThere(h, "/var/lib/dpkg/info/"+list+".list")
+	for _, is := range []string{name, bare + ":" + inv.native, bare} {
+		text, err := readIfThere(h, "/var/lib/dpkg/info/"+is+"."+kind)
 		if err != nil || text != nil {
-			return strings.Fields(string(text)), err // unit paths have no blanks
+			return text, err
 		}
 	}
 	return nil, nil
@@ -64,71 +71,37 @@ var dpkgStates = map[string]string{
 	"triggers-awaited": statePresent,
 }
 
+// entry is one package of dpkg's status file. want is the first word of its status, as "install".
+type entry struct {
+	name, arch, want string
+	is               installed
+	clean            bool // nothing is left to do for it
+	gone             bool // nothing of it is left but the entry, or its configuration files
+	keeps            bool // it has configuration files
+}
+
 // parseStatus reads dpkg's status file in one pass.
 func parseStatus(text []byte) inventory {
 	inv := inventory{byName: make(map[string]installed, len(text)/1200)}
-	type entry struct {
-		name, arch string
-		is         installed
-	}
-	var foreign []entry
+	var there []entry
 	for len(text) > 0 {
-		var name, status, arch, version []byte
-		for len(text) > 0 {
-			var line []byte
-			if end := bytes.IndexByte(text, '\n'); end >= 0 {
-				line, text = text[:end], text[end+1:]
-			} else {
-				line, text = text, nil
-			}
-			if len(line) == 0 {
-				break
-			}
-			switch line[0] {
-			case 'P':
-				name = value(line, "Package:", name)
-			case 'S':
-				status = value(line, "Status:", status)
-			case 'A':
-				arch = value(line, "Architecture:", arch)
-			case 'V':
-				version = value(line, "Version:", version)
-			}
+		var e entry
+		e, text = nextEntry(text)
+		if e.gone && e.want == "purge" && !e.keeps {
+			inv.purging = append(inv.purging, e.name)
 		}
-		if len(name) == 0 {
+		if !e.is.there() {
 			continue
 		}
-		words := strings.Fields(string(status)) // "install ok installed"
-		if len(words) != 3 {
-			continue
+		if e.name == "dpkg" && inv.native == "" {
+			inv.native = e.arch
 		}
-		is := installed{Version: string(version)}
-		state, clean := dpkgStates[words[2]]
-		if !clean {
-			state = words[2]
+		if !e.clean {
+			inv.broken = append(inv.broken, e.name)
 		}
-		if words[1] == "reinstreq" {
-			state, clean = "half-installed", false
-		}
-		if state == statePresent && words[0] == "hold" {
-			state = stateHeld
-		}
-		is.State = state
-		if words[0] == "purge" && words[2] == "config-files" {
-			inv.purging = append(inv.purging, string(name))
-		}
-		if !is.there() {
-			continue
-		}
-		if string(name) == "dpkg" && inv.native == "" {
-			inv.native = string(arch)
-		}
-		if !clean || strings.HasPrefix(words[2], "triggers-") {
-			inv.broken = append(inv.broken, string(name))
-		}
-		foreign = append(foreign, entry{string(name), string(arch), is})
+		there = append(there, e)
 	}
-	for _, e := range foreign {
+	for _, e := range there {
 		if e.arch == "all" || e.arch == inv.native || e.arch == "" {
 			inv.byName[e.name] = e.is
 		} else {
@@ -136,6 +109,50 @@ func parseStatus(text []byte) inventory {
 		}
 	}
 	return inv
+}
+
+// nextEntry reads the first entry of a text, and returns the rest. The entry of no package has no state.
+func nextEntry(text []byte) (e entry, rest []byte) {
+	var name, status, arch, version []byte
+	keeps := false
+	for len(text) > 0 {
+		var line []byte
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			line, text = text[:end], text[end+1:]
+		} else {
+			line, text = text, nil
+		}
+		if len(line) == 0 {
+			break
+		}
+		switch line[0] {
+		case 'P':
+			name = value(line, "Package:", name)
+		case 'S':
+			status = value(line, "Status:", status)
+		case 'A':
+			arch = value(line, "Architecture:", arch)
+		case 'V':
+			version = value(line, "Version:", version)
+		case 'C':
+			keeps = keeps || bytes.HasPrefix(line, []byte("Conffiles:"))
+		}
+	}
+	words := strings.Fields(string(status)) // "install ok installed"
+	if len(name) == 0 || len(words) != 3 {
+		return entry{}, text
+	}
+	state, known := dpkgStates[words[2]]
+	switch {
+	case words[1] == "reinstreq":
+		state, known = "half-installed", false
+	case !known:
+		state = words[2]
+	case state == statePresent && words[0] == "hold":
+		state = stateHeld
+	}
+	return entry{name: string(name), arch: string(arch), want: words[0], is: installed{Version: string(version), State: state},
+		clean: known && !strings.HasPrefix(words[2], "triggers-"), gone: words[2] == "config-files", keeps: keeps}, text
 }
 
 // value is the field's value if the line has it, else the known value.

@@ -39,6 +39,13 @@ Status: purge ok config-files
 Architecture: all
 Version: 1
 
+Package: keeps-conf
+Status: purge ok config-files
+Architecture: all
+Conffiles:
+ /etc/keeps.conf d41d8cd98f00b204e9800998ecf8427e
+Version: 1
+
 Package: half
 Status: install ok half-configured
 Architecture: all

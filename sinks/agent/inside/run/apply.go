@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func (p *Program) applyLocked(ctx context.Context, r wire.Request, result *wire.
 		err = unseen
 	}
 	if err == nil {
-		err = asAsked(r.Apply.Items, seen)
+		err = asAsked(p.certified(r.Apply.Items), seen)
 	}
 	return err
 }
@@ -170,6 +171,18 @@ func brief(keys []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// certified are items with the digests of the certificates that were set.
+func (p *Program) certified(items []item.Item) []item.Item {
+	set := slices.Clone(items)
+	for i := range set {
+		if digest := p.Host.Certified[set[i].Key]; digest != "" {
+			set[i].Fields = maps.Clone(set[i].Fields)
+			set[i].Fields["names"] = digest
+		}
+	}
+	return set
 }
 
 func isAsAsked(items []item.Item, seen wire.Facet) bool { return asAsked(items, seen) == nil }

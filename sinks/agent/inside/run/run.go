@@ -110,7 +110,7 @@ func (p *Program) Answer(ctx context.Context, in io.Reader, out io.Writer) error
 	if r.Op == wire.OpObserve || r.Op == wire.OpSurvey {
 		ctx = untilHangup(ctx, in)
 	}
-	p.Host.Fetch = fetcher(in, out)
+	p.Host.Fetch, p.Host.Sign = fetcher(in, out), p.signer(in, out)
 	result := p.do(ctx, r)
 	if err := wire.Write(out, wire.Frame{Result: &result}); err == nil {
 		return nil
@@ -134,6 +134,31 @@ func fetcher(in io.Reader, out io.Writer) func(sha256, file string, room int64) 
 			return nil, 0, refused("%s", b.Refused)
 		}
 		return &blob{io.LimitedReader{R: in, N: b.Size}}, b.Size, nil
+	}
+}
+
+// signer has the daemon sign requests for certificates, one at a time.
+func (p *Program) signer(in io.Reader, out io.Writer) func(key string, request []byte) ([]byte, error) {
+	return func(key string, request []byte) ([]byte, error) {
+		const most = 64 << 10
+		if err := wire.Write(out, wire.Frame{Want: &wire.Want{For: key, Sign: &wire.Sign{Request: request, Clock: p.now()}}}); err != nil {
+			return nil, fmt.Errorf("ask for the certificate: %w", err)
+		}
+		var b wire.Blob
+		if err := wire.Read(in, &b); err != nil {
+			return nil, fmt.Errorf("the certificate did not come: %w", err)
+		}
+		switch {
+		case b.Refused != "":
+			return nil, refused("%s", b.Refused)
+		case b.Size > most:
+			return nil, failed("the certificate has %d bytes", b.Size)
+		}
+		chain := make([]byte, b.Size)
+		if _, err := io.ReadFull(in, chain); err != nil {
+			return nil, fmt.Errorf("the certificate did not come: %w", err)
+		}
+		return chain, nil
 	}
 }
 

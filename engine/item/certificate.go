@@ -1,0 +1,40 @@
+package item
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/pem"
+)
+
+// Certificate is the body of a TLS certificate. Its private key is made on the machine, and never leaves it.
+type Certificate struct {
+	// Owner and Group are whose the private key is.
+	Owner string `json:"owner"`
+	Group string `json:"group"`
+	// Trust are the certificates of the authorities, in PEM.
+	Trust string `json:"trust"`
+	// Reload are the units that read the certificate again.
+	Reload []string `json:"reload,omitempty"`
+	// Sign says that a new key is to be made, and its certificate to be asked for. The daemon sets it right
+	// before the item is set.
+	Sign bool `json:"sign,omitempty"`
+}
+
+// ToSign is the value of the field "names" of a certificate that is to be asked for. What a system has is told by
+// the Digest of its file.
+const ToSign = "to be signed"
+
+// Fields are what is to be true without the certificate itself.
+func (c Certificate) Fields() map[string]string {
+	return map[string]string{"owner": c.Owner + ":" + c.Group, "authorities": Authorities(c.Trust)}
+}
+
+// Authorities is the canonical text of certificates in PEM: their fingerprints.
+func Authorities(text string) string {
+	var all []string
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		sum := sha256.Sum256(block.Bytes)
+		all = append(all, "SHA256:"+base64.RawStdEncoding.EncodeToString(sum[:]))
+	}
+	return List(all)
+}
