@@ -93,7 +93,7 @@ func (w *worker) mayLogIn(as site.Derived, digest string) error {
 	case proven && use.ProvenDenied && !offered, offered && use.OfferedDenied && !proven, proven && offered && use.ProvenDenied && use.OfferedDenied:
 		return driver.Withhold("the BMC denied this password of %s, so it is not sent again. Check the account on the BMC, then run `slipway retry %s`", as.Account, w.name)
 	case !proven && !offered && !nothingKnown(use):
-		return driver.Withhold("%s has another password by now than the one of epoch %d, so that one is not sent", as.Account, as.Epoch)
+		return driver.Withhold("%s already has another password than the one of epoch %d, so that one is not sent", as.Account, as.Epoch)
 	}
 	return nil
 }

@@ -17,6 +17,10 @@ func Passwords(root Root, siteName string) func(secret.Of) (secret.Value, error)
 		if err != nil {
 			return secret.Value{}, err
 		}
-		return secret.New(of.Account, v.Reveal()), nil
+		text, err := v.Password()
+		if err != nil {
+			return secret.Value{}, err
+		}
+		return secret.New(of.Account, text), nil
 	}
 }

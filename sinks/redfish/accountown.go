@@ -44,7 +44,7 @@ func (m *machine) setOwn(ctx context.Context, k driver.Passwords, a accounts, w 
 		case err != nil:
 			return err
 		case set && !known.Offered:
-			return fmt.Errorf("%w: the password that Slipway logged in with is not the account's any more, so it logs in anew with the one that was offered", driver.ErrInterrupted)
+			return fmt.Errorf("%w: the account no longer has the password that Slipway logged in with, so Slipway logs in again with the one that was offered", driver.ErrInterrupted)
 		case set:
 			return m.endOwn(ctx, k, w)
 		}
