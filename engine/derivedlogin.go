@@ -51,7 +51,7 @@ func (w *worker) derivedLogin(j job, ep site.Endpoint) (secret.Of, string, error
 	case use.ProvenAs == none && use.OfferedAs == none:
 		return secret.Of{}, "", fmt.Errorf("%w: no login as %s with the derived credential %q was ever accepted, so it is not sent: have Slipway set it first, with `bmc.accounts` and another credential in endpoints.manager", driver.ErrRefused, d.Account, ep.Credential)
 	}
-	return secret.Of{}, "", driver.Withhold("the BMC denied the password of %s that it accepted last%s. Slipway sends no other one, so that the account is not locked. Check the account on the BMC, then run `slipway retry %s`",
+	return secret.Of{}, "", driver.Withhold("the BMC denied the password of %s that it accepted last%s. Slipway sends no other one, so that the account is not locked. Somebody has changed it there, or the BMC was reset: after a reset, give endpoints.manager the credential of the factory. Otherwise check the account on the BMC, then run `slipway retry %s`",
 		d.Account, map[bool]string{true: ", and the one that was offered since"}[use.OfferedDenied], w.name)
 }
 

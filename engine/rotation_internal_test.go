@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,8 @@ type rack struct {
 	key   *sitekey.Key
 	dir   string // of the credentials
 	next  int
+	// struck counts the kills by the kind of request that they struck; a life that was over before the request is "none".
+	struck map[string]int
 }
 
 const factoryPassword = "canary-factory-7Q"
@@ -51,7 +54,7 @@ func newRotationRack(t *testing.T, personality string, size int) *rack {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	r := &rack{Fleet: f, dir: t.TempDir()}
+	r := &rack{Fleet: f, dir: t.TempDir(), struck: map[string]int{}}
 	if r.store, err = record.Open(t.Context(), t.TempDir(), record.Options{NoSync: true, Tick: 5 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +168,7 @@ func (b *bay) run(kill int) (requests int, killed bool) {
 		defer mu.Unlock()
 		if requests++; requests == kill {
 			killed = true
+			b.r.struck[c.Method+" "+regexp.MustCompile(`/[0-9]+$`).ReplaceAllString(strings.TrimPrefix(c.Path, "/redfish/v1/"), "/N")]++
 			written = b.w.job().memory
 			cancel()
 		}
@@ -227,8 +231,11 @@ func (b *bay) has(account string) lab.BMCAccount {
 func (b *bay) reaches(what string, epoch, kill int) {
 	b.t.Helper()
 	_, killed := b.run(kill)
-	if killed {
+	switch {
+	case killed:
 		b.run(0)
+	case kill > 0:
+		b.r.struck["none"]++
 	}
 	s := b.status()
 	if s.State != site.InSync {
@@ -324,6 +331,11 @@ func TestProveRotationsKilled(t *testing.T) {
 			t.Parallel()
 			for seeds := range slices.Chunk(of[personality], 25) {
 				r := newRotationRack(t, personality, len(seeds))
+				t.Cleanup(func() {
+					for _, request := range slices.Sorted(maps.Keys(r.struck)) {
+						t.Logf("killed %d times at %s", r.struck[request], request)
+					}
+				})
 				for _, seed := range seeds {
 					dice := rand.New(rand.NewPCG(seed, 20))
 					b := r.take(t)

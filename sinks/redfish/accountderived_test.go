@@ -41,3 +41,22 @@ func TestDerivedPasswordThatTheBMCDoesNotTake(t *testing.T) {
 		}
 	}
 }
+
+// An account that is good for nothing before its password is changed does not count as having its derived password:
+// Slipway would move to it, and could not look at the machine any more.
+func TestDerivedPasswordThatHasToBeChanged(t *testing.T) {
+	b, m, n, ctx := accountBMC(t, `{"Members":[{"@odata.id":"/as/a/1"},{"@odata.id":"/as/a/2"}]}`)
+	b.answer("GET /as/a/1", text(ownSlot))
+	b.answer("GET /as/a/2", text(`{"@odata.id":"/as/a/2","Id":"2","UserName":"monitor","RoleId":"ReadOnly","Enabled":true,"PasswordChangeRequired":true}`))
+	n.BMC.Accounts["monitor"] = site.BMCAccount{Role: "readOnly", Credential: "bmc-own"}
+	n.References.Derived = map[string]site.Derived{"bmc-own": {Account: "monitor", Epoch: 1}}
+	ctx = driver.WithPasswords(ctx, &nobook{derived: secret.New("monitor", "QPmEM=klY5yQ178kmMFn")})
+	seen, err := m.Observe(ctx, n, []site.Facet{site.FacetAccounts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := fmt.Sprint(seen.Facets[site.FacetAccounts].Resolve(n, site.FacetAccounts).Unresolved)
+	if !strings.Contains(why, "wants the password of monitor changed before it lets the account do anything else") {
+		t.Errorf("it says %s", why)
+	}
+}

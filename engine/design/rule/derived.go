@@ -26,7 +26,15 @@ var derivedPasswords = []Rule{
 		Site:  derivedUseOfSite, Node: derivedUse,
 	},
 	{
-		Code: "derived-shared", Severity: site.SeverityError,
+		Code: "derived-twice", Severity: site.SeverityError, Firm: true,
+		What:  "One credential has the derived password of an account of a node's BMC.",
+		Why:   "Slipway would log in with the password of one epoch and set that of another, and could not say which one the account is to have.",
+		Wrong: "credentials: {\"bmc-own\": {from: \"derived\", account: \"slipway\", epoch: 2}, \"bmc-old\": {from: \"derived\", account: \"slipway\"}}\n" + `nodes: "n1": {endpoints: manager: credential: "bmc-old", bmc: accounts: slipway: {credential: "bmc-own", role: "administrator"}}`,
+		Right: "credentials: \"bmc-own\": {from: \"derived\", account: \"slipway\", epoch: 2}\n" + `nodes: "n1": {endpoints: manager: credential: "bmc-own", bmc: accounts: slipway: {credential: "bmc-own", role: "administrator"}}`,
+		Node:  derivedTwice,
+	},
+	{
+		Code: "derived-shared", Severity: site.SeverityError, Firm: true,
 		What:  "A node that logs in with a derived password is alone behind its BMC.",
 		Why:   "The nodes of an enclosure have UUIDs of their own, so each of them would log in to the same account with another password.",
 		Wrong: "credentials: \"bmc-own\": {from: \"derived\", account: \"slipway\"}\n" + `nodes: {"n1": endpoints: manager: {url: "redfish+https://10.9.0.11/redfish/v1/Systems/1", credential: "bmc-own"}, "n2": endpoints: manager: url: "redfish+https://10.9.0.11/redfish/v1/Systems/2"}`,
@@ -86,6 +94,20 @@ func derivedAccount(s *site.Site, n *site.Node) []site.Finding {
 			"Add identity.uuid, as `slipway discover` shows it, or use a credential with another source."))
 	}
 	return found
+}
+
+// derivedTwice reports an account of a BMC that Slipway logs in to with one derived credential, and that is to have the
+// password of another one.
+func derivedTwice(s *site.Site, n *site.Node) []site.Finding {
+	login := n.Endpoints[site.Manager].Credential
+	d, derived := s.Credentials[login].Derived()
+	a, designed := n.BMC.Accounts[d.Account]
+	if _, other := s.Credentials[a.Credential].Derived(); !derived || !designed || !other || a.Credential == login {
+		return nil
+	}
+	return []site.Finding{wrong(derivedLogin,
+		fmt.Sprintf("Slipway logs in to the BMC as %s with the derived credential %q, and the account is to have the password of %q", d.Account, login, a.Credential),
+		fmt.Sprintf("Write the credential %q here too, and raise its epoch for another password.", a.Credential))}
 }
 
 // derivedUse reports derived passwords that an installed system should have or ask for.
