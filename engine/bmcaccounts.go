@@ -105,10 +105,13 @@ func (p accountPasswords) Derived(account, credential string) (secret.Value, err
 	if !designed || d.Account != account {
 		return secret.Value{}, fmt.Errorf("the credential %q is not the derived password of %s", credential, account)
 	}
-	if highest := p.use(account).Highest; d.Epoch < highest {
-		return secret.Value{}, errors.New(site.LoweredEpoch(credential, d.Epoch, highest))
+	// One that the account has, after the BMC refused a later one, is set no second time.
+	use := p.use(account)
+	has := d == use.ProvenAs && !use.ProvenDenied && use.Offered == "" && use.OfferedAs == site.Derived{}
+	if d.Epoch < use.Highest && !has {
+		return secret.Value{}, errors.New(site.LoweredEpoch(credential, d.Epoch, use.Highest))
 	}
-	if err := p.w.mayReceive(j, p.w.certificateOf(j.node)); err != nil {
+	if err := p.w.mayReceive(j, p.w.shownBy(site.Manager)); err != nil {
 		return secret.Value{}, err
 	}
 	return p.value(credential, d)
@@ -208,9 +211,15 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	return err
 }
 
+// areRecent reports whether the tries of an account count. Where they were far in the future the clock was wrong.
+func areRecent(u site.AccountUse, now time.Time) bool {
+	since := now.Sub(u.TriedAt)
+	return since < accountTriesLast && since > -accountTriesLast
+}
+
 // countTry counts a password that is sent, or was denied.
 func countTry(u *site.AccountUse, digest string, now time.Time) {
-	if now.Sub(u.TriedAt) >= accountTriesLast {
+	if !areRecent(*u, now) {
 		u.Tries = 0
 	}
 	u.TriedAt, u.Tried = now, digest
@@ -220,7 +229,7 @@ func countTry(u *site.AccountUse, digest string, now time.Time) {
 // triedOut says why nothing is sent as an account: too many passwords in a row were not accepted. Whoever sent them counts:
 // the BMC does not tell a login of Slipway itself from one that proves a password.
 func (w *worker) triedOut(account string, use site.AccountUse, now time.Time) error {
-	if use.Tries < mostAccountTries || now.Sub(use.TriedAt) >= accountTriesLast {
+	if use.Tries < mostAccountTries || !areRecent(use, now) {
 		return nil
 	}
 	return driver.Withhold("Slipway tried to log in as the account %s %s without success. It does not try again before %s, so that the BMC does not lock the account. "+

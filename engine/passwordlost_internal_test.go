@@ -109,3 +109,94 @@ func TestNoPasswordIsSentAfterTheTerm(t *testing.T) {
 		})
 	}
 }
+
+// A BMC gets another certificate on purpose while the daemon runs and is logged in: once the design has it, a person is
+// asked, without a restart.
+func TestCertificateIsReplacedWhileTheDaemonRuns(t *testing.T) {
+	b := owned(t, newRotationRack(t, "plain", 1))
+	b.start()
+	b.w.reconcile(t.Context())
+	if s := b.status(); s.State != site.InSync || b.w.connections[site.Manager] == nil {
+		t.Fatalf("%s: %s", s.State, s.Reason)
+	}
+	b.m.SetFault(lab.Fault{Kind: lab.FaultOtherCert})
+	is := certificateAt(t, b.r.BMCURL(b.name))
+	b.designs("bmc-own", 1, own)
+	b.design.Nodes[b.name].Endpoints[site.Manager] = site.Endpoint{URL: b.r.BMCURL(b.name), Credential: "bmc-own", Trust: site.Trust{Fingerprint: is}}
+	b.e.mu.Lock()
+	b.e.design = b.design
+	b.w.redesignLocked(b.design.Nodes[b.name], false)
+	b.e.mu.Unlock()
+	b.w.anew = true
+	b.w.reconcile(t.Context())
+	if s := b.status(); s.State != site.Blocked || !strings.Contains(s.Approve, is) {
+		t.Errorf("%s: %s; asks %q", s.State, s.Reason, s.Approve)
+	}
+}
+
+// A password that the BMC has refused can be taken back: the account still has the one before, which the commit that
+// reverts the rotation asks for.
+func TestRefusedPasswordCanBeTakenBack(t *testing.T) {
+	b := owned(t, newRotationRack(t, "plain", 1))
+	b.r.Hold(func(_ int, c lab.Call) {
+		if changesAccount(c) && b.has("monitor").Password == b.passwordOf("monitor", 2) {
+			b.m.SetFault(lab.Fault{Kind: lab.FaultForbidden, Times: 1})
+		}
+	})
+	b.designs("bmc-own", 2, own)
+	if s := b.settle(); s.State == site.InSync || b.has("slipway").Password != b.passwordOf("slipway", 1) {
+		t.Fatalf("refused: %s: %s", s.State, s.Reason)
+	}
+	b.r.Hold(nil)
+	b.m.SetFault(lab.Fault{})
+	b.design.Credentials["bmc-own"].Epoch = 1
+	n := b.design.Nodes[b.name]
+	n.References = b.design.ReferencesOf(n)
+	if s := b.settle(); s.State != site.InSync || b.m.Counts().Denied > 0 {
+		t.Errorf("taken back: %s: %s; %d were denied", s.State, s.Reason, b.m.Counts().Denied)
+	}
+}
+
+// Another machine in the place of one gets its passwords, over the login of the factory, once a person has compared its
+// certificate.
+func TestMachineInThePlaceOfAnother(t *testing.T) {
+	r := newRotationRack(t, "plain", 2)
+	b := owned(t, r)
+	b.designs("bmc-own", 2, own)
+	b.reaches("raised", 2, 0)
+	before := b.m.Counts()
+	next := r.Machine("m1")
+	design := func(login string, accounts map[string]site.BMCAccount) {
+		b.designs(login, 2, accounts)
+		n := b.design.Nodes[b.name]
+		n.Moved = site.Identity{UUID: "3d1c0000-0000-4000-8000-000000000001", Serial: "SN1"}
+		ep := n.Endpoints[site.Manager]
+		ep.URL = r.BMCURL("m1")
+		n.Endpoints[site.Manager] = ep
+		n.References = b.design.ReferencesOf(n)
+	}
+	b.m = next
+	design("bmc-own", own)
+	if s := b.settle(); s.State == site.InSync || next.Counts().Denied+next.Counts().Sessions != 0 {
+		t.Fatalf("with the derived login: %s: %s; %+v", s.State, s.Reason, next.Counts())
+	}
+	design("bmc", nil)
+	s := b.settle()
+	if s.State == site.InSync || !strings.Contains(s.Approve, "certificate") || b.has("slipway").User != "" {
+		t.Fatalf("with that of the factory: %s: %s; asks %q", s.State, s.Reason, s.Approve)
+	}
+	_, err := b.e.approveNode(t.Context(), b.w, site.Order{Verb: site.VerbApprove, Node: b.name, Shown: s.Approval, By: "ann"})
+	b.must(err)
+	b.memory = b.w.job().memory
+	design("bmc", nil)
+	if s = b.settle(); s.State != site.InSync || b.has("slipway").Password != b.passwordOf("slipway", 2) {
+		t.Fatalf("approved: %s: %s", s.State, s.Reason)
+	}
+	design("bmc-own", own)
+	if s = b.settle(); s.State != site.InSync || next.Counts().Denied != 0 {
+		t.Errorf("the derived login: %s: %s; %+v", s.State, s.Reason, next.Counts())
+	}
+	if c := r.Machine("m0").Counts(); c != before {
+		t.Errorf("the machine before: %+v, and %+v", c, before)
+	}
+}

@@ -37,15 +37,24 @@ func withProvenBMC(n *site.Node, ep site.Endpoint, r site.Recorded) site.Endpoin
 	return ep
 }
 
-// certificateOf is the certificate that the BMC of a node shows, or else the one that the design says; empty
-// where neither is known.
-func (w *worker) certificateOf(n *site.Node) string {
-	if c := w.connections[site.Manager]; c != nil {
-		if s, ok := driver.As[driver.Shower](c.machine); ok && s.Shown() != "" {
+// shownBy is the certificate that an endpoint which is open has shown last; empty where none is open.
+func (w *worker) shownBy(kind site.EndpointKind) string {
+	if c := w.connections[kind]; c != nil {
+		if s, ok := driver.As[driver.Shower](c.machine); ok {
 			return s.Shown()
 		}
 	}
-	return strings.ToLower(n.Endpoints[site.Manager].Trust.Fingerprint)
+	return ""
+}
+
+// certificateOf is the certificate that a person is asked about: the one that the design says, or else the one that
+// the BMC of the node shows. It is empty where neither is known.
+func (w *worker) certificateOf(n *site.Node) string {
+	ep := n.Endpoints[site.Manager]
+	if c := w.connections[site.Manager]; ep.Trust.Fingerprint == "" && c != nil && c.endpoint.URL == ep.URL {
+		return w.shownBy(site.Manager)
+	}
+	return strings.ToLower(ep.Trust.Fingerprint)
 }
 
 // mayReceive says why derived passwords do not go to a BMC with a certificate, or returns nil.

@@ -224,7 +224,7 @@ func (s FacetState) keepEpoch(n *Node, name string, a BMCAccount) (field, why st
 
 // LoweredEpoch says that the epoch of a derived credential was lowered.
 func LoweredEpoch(credential string, designed, has int) string {
-	return fmt.Sprintf("the epoch of the credential %s was lowered to %d, and the account has had the password of epoch %d; an epoch is only raised: write %d for the password that it has, or %d for the next one",
+	return fmt.Sprintf("the epoch of the credential %s was lowered to %d, and the account was given the password of epoch %d before; an epoch is only raised: write %d again, or %d for the next one",
 		credential, designed, has, has, has+1)
 }
 
