@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -198,5 +200,40 @@ func TestMachineInThePlaceOfAnother(t *testing.T) {
 	}
 	if c := r.Machine("m0").Counts(); c != before {
 		t.Errorf("the machine before: %+v, and %+v", c, before)
+	}
+}
+
+// Who leaves derived passwords gives the account one from another source, over another login, and Slipway logs in with
+// that then. Who comes back needs a later epoch than any that the account had.
+func TestLeaveDerivedPasswords(t *testing.T) {
+	b := owned(t, newRotationRack(t, "plain", 1))
+	b.must(os.WriteFile(filepath.Join(b.r.dir, "bmc-file"), []byte("hosts: 127.67.0.0/16\nuse: redfish\nports: 1024-65535\nusername: slipway\n\nChosen-by-people-7\n"), 0o600))
+	design := func(login, credential string, epoch int) {
+		b.designs(login, epoch, map[string]site.BMCAccount{"slipway": {Role: "administrator", Credential: credential}, "monitor": {Role: "readOnly", Credential: "bmc-mon"}})
+		b.design.Credentials["bmc-mon"].Epoch = 1
+		b.design.Credentials["bmc-file"] = &site.Credential{}
+		n := b.design.Nodes[b.name]
+		n.References = b.design.ReferencesOf(n)
+	}
+	for _, c := range []struct {
+		login, credential string
+		epoch             int
+		in                bool
+		password          string
+	}{
+		{"bmc", "bmc-own", 1, true, b.passwordOf("slipway", 1)},
+		{"bmc", "bmc-file", 1, true, "Chosen-by-people-7"},
+		{"bmc-file", "bmc-file", 1, true, "Chosen-by-people-7"},
+		{"bmc", "bmc-own", 1, false, "Chosen-by-people-7"},
+		{"bmc", "bmc-own", 2, true, b.passwordOf("slipway", 2)},
+		{"bmc-own", "bmc-own", 2, true, b.passwordOf("slipway", 2)},
+	} {
+		design(c.login, c.credential, c.epoch)
+		if s := b.settle(); (s.State == site.InSync) != c.in || b.has("slipway").Password != c.password {
+			t.Fatalf("%+v: %s: %s", c, s.State, s.Reason)
+		}
+	}
+	if c := b.m.Counts(); c.Denied > 0 {
+		t.Errorf("%d were denied", c.Denied)
 	}
 }
