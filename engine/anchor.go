@@ -414,13 +414,13 @@ func (w *worker) sealLocked() *site.Sealed {
 	e, r := w.e, w.memory.Recorded
 	if p := e.published[w.name]; len(p.Passwords) > 0 && (w.recalled == "" || w.recalled != e.book.Records) {
 		before, _ := e.publishedOfLocked(w.name) // what the records may not have yet
-		r = withPublished(r, before, w.node)
+		r = withPublished(r, e.undisprovedLocked(before), w.node)
 	}
 	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,
 		Generation: r.Generation(), HostKeys: e.hostKeysLocked(w.name, r),
 		Passwords: sealedPasswords(r), BMC: r.BMC}
 	if e.Key == nil || len(s.Entries)+len(s.HostKeys)+len(s.Passwords) == 0 && s.BMC == nil {
-		if before, there := e.published[w.name]; there {
+		if before, there := e.published[w.name]; there && (before.BMC == nil || e.undisprovedLocked(before).BMC != nil) {
 			return &before
 		}
 		return nil

@@ -94,6 +94,9 @@ func (p accountPasswords) value(credential string, d site.Derived) (secret.Value
 	return p.w.e.Secrets.Get(r)
 }
 
+// mostRaised is by how much an epoch is raised at once: whoever raises it to the last one ends all rotations.
+const mostRaised = 100
+
 // Derived implements driver.Passwords.
 func (p accountPasswords) Derived(account, credential string) (secret.Value, error) {
 	j := p.w.job()
@@ -108,8 +111,12 @@ func (p accountPasswords) Derived(account, credential string) (secret.Value, err
 	// One that the account has, after the BMC refused a later one, is set no second time.
 	use := p.use(account)
 	has := d == use.ProvenAs && !use.ProvenDenied && use.Offered == "" && use.OfferedAs == site.Derived{}
-	if d.Epoch < use.Highest && !has {
-		return secret.Value{}, errors.New(site.LoweredEpoch(credential, d.Epoch, use.Highest))
+	highest := max(use.Highest, p.w.e.highestOf(p.node.DerivedFrom(), account))
+	switch {
+	case d.Epoch < highest && !has:
+		return secret.Value{}, errors.New(site.LoweredEpoch(credential, d.Epoch, highest))
+	case highest > 0 && d.Epoch > highest+mostRaised:
+		return secret.Value{}, fmt.Errorf("the epoch of the credential %s was raised from %d to %d, and Slipway raises it by %d at once at most, so that there are later ones: write %d", credential, highest, d.Epoch, mostRaised, highest+1)
 	}
 	if err := p.w.mayReceive(j, p.w.shownBy(site.Manager)); err != nil {
 		return secret.Value{}, err
@@ -251,16 +258,24 @@ func (p accountPasswords) Done(ctx context.Context, account string) error {
 
 // save changes what is recorded of an account.
 func (p accountPasswords) save(ctx context.Context, account string, change func(*site.AccountUse)) error {
-	err := p.w.save(ctx, func(r *site.Recorded) {
+	return p.w.savePassword(ctx, p.node.DerivedFrom(), account, change)
+}
+
+// savePassword changes what is recorded of an account of the machine with a UUID. The highest epoch is recorded with the
+// machine first.
+func (w *worker) savePassword(ctx context.Context, from, account string, change func(*site.AccountUse)) error {
+	is := useOf(w.job().memory.Recorded, account, from)
+	change(&is)
+	err := w.e.noteHighest(ctx, from, account, is.Highest)
+	if err != nil {
+		return fmt.Errorf("the account %s: %w", account, err)
+	}
+	err = w.save(ctx, func(r *site.Recorded) {
 		all := maps.Clone(r.Accounts)
 		if all == nil {
 			all = map[string]site.AccountUse{}
 		}
-		from := p.node.DerivedFrom()
-		use := all[account]
-		if !use.IsOf(from) {
-			use = site.AccountUse{Tries: use.Tries, TriedAt: use.TriedAt} // what is known is of another machine
-		}
+		use := useOf(*r, account, from)
 		change(&use)
 		if use.From = ""; use.Highest > 0 {
 			use.From = from
@@ -275,6 +290,16 @@ func (p accountPasswords) save(ctx context.Context, account string, change func(
 		return fmt.Errorf("the account %s: %w", account, err)
 	}
 	return nil
+}
+
+// useOf is what is recorded of an account of the machine with a UUID. Of what is known of another machine only the tries
+// count.
+func useOf(r site.Recorded, account, from string) site.AccountUse {
+	use := r.Accounts[account]
+	if !use.IsOf(from) {
+		use = site.AccountUse{Tries: use.Tries, TriedAt: use.TriedAt}
+	}
+	return use
 }
 
 // forgetAccounts forgets passwords of accounts that a BMC was seen not to have: one of that name
@@ -299,11 +324,28 @@ func forgetAccounts(r *site.Recorded, seen site.FacetState) {
 	r.Accounts = all
 }
 
-// retryAccounts has passwords of accounts sent again that were not accepted.
+// bothDenied is the password that is sent when a person has one sent again of an account whose two passwords were denied:
+// the one that was denied first, since a BMC may have taken it late. See derivedLogin for how Tried chooses.
+func bothDenied(u site.AccountUse) (next string, both bool) {
+	if !u.ProvenDenied || !u.OfferedDenied {
+		return "", false
+	}
+	if u.Tried == u.Proven {
+		return u.Offered, true
+	}
+	return u.Proven, true
+}
+
+// retryAccounts has passwords of accounts sent again that were not accepted: one only of an account of which both were
+// denied, since the next one could lock it.
 func retryAccounts(r *site.Recorded) {
 	all := maps.Clone(r.Accounts)
 	for name, use := range all {
-		use.Tries, use.TriedAt, use.Tried = 0, time.Time{}, ""
+		if next, both := bothDenied(use); both {
+			use.Tries, use.TriedAt, use.Tried = 1, time.Now(), next
+		} else {
+			use.Tries, use.TriedAt, use.Tried = 0, time.Time{}, ""
+		}
 		use.ProvenDenied, use.OfferedDenied = false, false
 		all[name] = use
 	}

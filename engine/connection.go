@@ -19,7 +19,7 @@ const certifyAgain = 5 * time.Minute
 type connection struct {
 	endpoint site.Endpoint
 	value    secret.Value
-	as       site.Derived // which derived password the value is; zero for another value
+	as       secret.Of // which derived password the value is; zero for another value
 	machine  driver.Machine
 	denied   error     // why this credential is not tried again here
 	session  string    // recorded for the machine

@@ -56,36 +56,39 @@ func (w *worker) derivedLogin(j job, ep site.Endpoint) (secret.Of, string, error
 }
 
 // keyTo returns what opens an endpoint: its driver, the value of its credential, and which derived password that is.
-func (w *worker) keyTo(ctx context.Context, n *site.Node, kind site.EndpointKind, ep site.Endpoint) (driver.Driver, secret.Value, site.Derived, error) {
+func (w *worker) keyTo(ctx context.Context, n *site.Node, kind site.EndpointKind, ep site.Endpoint) (driver.Driver, secret.Value, secret.Of, error) {
 	var unread error
 	if kind == site.Manager {
 		unread = w.recallPasswords(ctx, n)
 	}
 	if _, derived := n.References.Derived[ep.Credential]; kind != site.Manager || !derived {
 		drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
-		return drv, value, site.Derived{}, err
+		return drv, value, secret.Of{}, err
 	}
 	if unread != nil {
-		return nil, secret.Value{}, site.Derived{}, unread
+		return nil, secret.Value{}, secret.Of{}, unread
 	}
 	j := w.job()
 	j.node = n
 	ep = withProvenBMC(n, ep, j.memory.Recorded)
 	of, digest, err := w.derivedLogin(j, ep)
 	if err != nil {
-		return nil, secret.Value{}, site.Derived{}, err
+		return nil, secret.Value{}, secret.Of{}, err
 	}
 	drv, value, err := driver.KeyOf(w.e.Drivers, w.e.Secrets, ep, of)
 	if err == nil && digest != "" && value.Digest(w.e.Site) != digest {
 		err = fmt.Errorf("%w: the password of %s that the BMC accepted last was derived from another site key than the one of this daemon, so nothing is sent: put the right site key back, or write another credential into endpoints.manager", driver.ErrRefused, of.Account)
 	}
-	return drv, value, of.Derived, err
+	return drv, value, of, err
 }
 
 // mayLogIn says why a login of Slipway itself with a derived password is not sent, or returns nil. A driver that logs in
 // anew by itself asks too: a handle that is open may hold a password that was replaced or denied meanwhile.
-func (w *worker) mayLogIn(as site.Derived, digest string) error {
+func (w *worker) mayLogIn(from string, as site.Derived, digest string) error {
 	use := w.job().memory.Recorded.Accounts[as.Account]
+	if !use.IsOf(from) {
+		return driver.Withhold("the password of %s is that of another machine than the design has now, so it is not sent", as.Account)
+	}
 	if err := w.triedOut(as.Account, use, time.Now()); err != nil {
 		return err
 	}
@@ -112,8 +115,13 @@ func nothingKnown(u site.AccountUse) bool {
 }
 
 // derivedLoginEnded records how a login of Slipway itself with a derived password ended.
-func (w *worker) derivedLoginEnded(ctx context.Context, as site.Derived, digest string, accepted bool) error {
-	return w.passwords(w.job().node).save(ctx, as.Account, func(u *site.AccountUse) {
+//
+// It is of the machine that the endpoint was opened for, whatever the design names by then.
+func (w *worker) derivedLoginEnded(ctx context.Context, from string, as site.Derived, digest string, accepted bool) error {
+	if !w.job().memory.Recorded.Accounts[as.Account].IsOf(from) {
+		return nil
+	}
+	return w.savePassword(ctx, from, as.Account, func(u *site.AccountUse) {
 		proven, offered, nothing := isProven(*u, as, digest), isOffered(*u, as, digest), nothingKnown(*u)
 		switch {
 		case accepted && proven:
@@ -126,7 +134,9 @@ func (w *worker) derivedLoginEnded(ctx context.Context, as site.Derived, digest 
 		case !accepted:
 			countTry(u, digest, time.Now())
 			u.ProvenDenied = u.ProvenDenied || proven || nothing
-			u.OfferedDenied = u.OfferedDenied || offered
+			if offered {
+				u.OfferedDenied, u.Offered = true, digest
+			}
 		}
 	})
 }

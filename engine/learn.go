@@ -84,7 +84,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	}
 	if designed.Matches(r.Adopted.Machine) && r.Adopted.Manager != url {
 		a := *r.Adopted
-		a.Manager = url
+		a.Moved, a.Manager = a.Moved || a.Manager != "", url
 		r.Adopted = &a
 	}
 }

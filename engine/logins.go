@@ -35,7 +35,7 @@ type login struct {
 	url        string
 	credential string
 	value      secret.Value
-	as         site.Derived // which derived password it is; zero for another one
+	as         secret.Of // which derived password it is; zero for another one
 }
 
 // guarded is a context for calls through an endpoint that is open.
@@ -51,8 +51,8 @@ func (w *worker) loginTo(kind site.EndpointKind) login {
 // Login implements driver.Guard.
 func (l login) Login(ctx context.Context, send func() error) error {
 	digest := l.value.Digest(l.e.Site)
-	if l.as != (site.Derived{}) {
-		if err := l.w.mayLogIn(l.as, digest); err != nil {
+	if l.as != (secret.Of{}) {
+		if err := l.w.mayLogIn(l.as.Machine, l.as.Derived, digest); err != nil {
 			return err
 		}
 	}
@@ -63,8 +63,8 @@ func (l login) Login(ctx context.Context, send func() error) error {
 	err := send()
 	l.ended(digest, err)
 	ctx = context.WithoutCancel(ctx)
-	if l.as != (site.Derived{}) && (err == nil || isDenied(err)) {
-		if rerr := l.w.derivedLoginEnded(ctx, l.as, digest, err == nil); rerr != nil {
+	if l.as != (secret.Of{}) && (err == nil || isDenied(err)) {
+		if rerr := l.w.derivedLoginEnded(ctx, l.as.Machine, l.as.Derived, digest, err == nil); rerr != nil {
 			return errors.Join(err, rerr)
 		}
 	}

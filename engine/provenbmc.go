@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -60,7 +63,7 @@ func (w *worker) certificateOf(n *site.Node) string {
 // mayReceive says why derived passwords do not go to a BMC with a certificate, or returns nil.
 func (w *worker) mayReceive(j job, shown string) error {
 	p, host := provenBMC(j.node, j.memory.Recorded), hostOf(j.node.Endpoints[site.Manager].URL)
-	before := w.e.provenBefore(j.node.DerivedFrom())
+	before, other := w.e.provenBefore(j.node.DerivedFrom()), w.e.sharesCertificate(j.node.DerivedFrom(), shown)
 	switch {
 	case j.node.DerivedFrom() == "":
 		return errors.New("the design does not have the UUID of the machine, which the password is derived from: add identity.uuid")
@@ -72,6 +75,10 @@ func (w *worker) mayReceive(j job, shown string) error {
 		return unprovenBMC{fmt.Errorf("the BMC at %s shows the certificate %s, and %s is proven for this machine: if it was replaced on purpose, run `slipway approve %s`; if not, somebody may be collecting passwords", host, shown, p.Fingerprint, w.name)}
 	case before != "" && shown != "":
 		return unprovenBMC{fmt.Errorf("the BMC at %s shows the certificate %s, and derived passwords of this machine, %s, went to %s before: compare it on the BMC itself, then run `slipway approve %s`; if it is another BMC, somebody may be collecting passwords", host, shown, j.node.DerivedFrom(), before, w.name)}
+	case before != "":
+		return unprovenBMC{fmt.Errorf("derived passwords of this machine, %s, went to a BMC with the certificate %s before, of a node that is gone: compare the certificate on the BMC itself, write it as trust.fingerprint and run `slipway approve %s`", j.node.DerivedFrom(), before, w.name)}
+	case shown != "" && other != "":
+		return unprovenBMC{fmt.Errorf("the BMC at %s shows the certificate %s, and so does that of the machine %s, so it proves neither: give each BMC a certificate of its own. If you run `slipway approve %s` all the same, whoever has the key of this certificate can collect passwords", host, shown, other, w.name)}
 	case shown == "":
 		return unprovenBMC{fmt.Errorf("no certificate is proven for this machine yet: log in with another credential in endpoints.manager first, or compare the certificate on the BMC itself, write it as trust.fingerprint and run `slipway approve %s`", w.name)}
 	}
@@ -105,39 +112,85 @@ func (w *worker) acceptBMC(ctx context.Context, n *site.Node, certificate, by st
 
 // proveBMC records the certificate of a BMC that was looked at over a login with another credential, as the machine
 // that the design says. It does so once for the UUID that passwords are derived from: from then on only a person says
-// that they go elsewhere, under whatever name. A machine in the place of another one waits for a person too.
+// that they go elsewhere, under whatever name. A machine in the place of another one waits for a person too, and so do one
+// whose BMC got another address in the design since it was first seen, and one whose certificate others show as well.
 func (w *worker) proveBMC(ctx context.Context, j job, seen site.Identity) error {
 	n, c, r := j.node, w.connections[site.Manager], w.job().memory.Recorded
-	if len(n.References.Derived) == 0 || n.DerivedFrom() == "" || provenBMC(n, r) != nil || c == nil || c.as != (site.Derived{}) || c.value.IsZero() {
+	if len(n.References.Derived) == 0 || n.DerivedFrom() == "" || provenBMC(n, r) != nil || c == nil || c.as != (secret.Of{}) || c.value.IsZero() {
 		return nil
 	}
-	if n.Moved.Known() || !n.Machine().Matches(seen) || r.Adopted == nil || !n.Machine().Matches(r.Adopted.Machine) {
+	if n.Moved.Known() || !n.Machine().Matches(seen) || r.Adopted == nil || r.Adopted.Moved || !n.Machine().Matches(r.Adopted.Machine) {
 		return nil
 	}
-	s, ok := driver.As[driver.Shower](c.machine)
-	if _, read := w.e.publishedOf(w.name); !ok || !read || s.Shown() == "" || w.e.provenBefore(n.DerivedFrom()) != "" || w.e.hasLostProofs() {
+	shown := w.shownBy(site.Manager)
+	if _, read := w.e.publishedOf(w.name); !read || shown == "" || w.e.provenBefore(n.DerivedFrom()) != "" || w.e.hasLostProofs() || w.e.sharesCertificate(n.DerivedFrom(), shown) != "" {
 		return nil
 	}
 	w.anew = true // the accounts were read before they could be set
-	return w.keepProof(ctx, site.ProvenBMC{From: n.DerivedFrom(), Machine: n.Machine().UUID, Fingerprint: s.Shown(), Since: time.Now()})
+	return w.keepProof(ctx, site.ProvenBMC{From: n.DerivedFrom(), Machine: n.Machine().UUID, Fingerprint: shown, Since: time.Now()})
 }
 
 // keepProof records a proven BMC for its UUID, which outlives the node, and for the node.
 func (w *worker) keepProof(ctx context.Context, p site.ProvenBMC) error {
-	if err := w.e.Records.PutProof(ctx, p); err != nil {
+	all := w.e.proofOf(p.From)
+	all.ProvenBMC = p
+	if err := w.e.putProof(ctx, all); err != nil {
 		return fmt.Errorf("record the BMC of %s: %w", w.name, err)
 	}
-	w.e.noteProof(p)
 	return w.save(ctx, func(r *site.Recorded) { r.BMC = &p })
 }
 
-func (e *Engine) noteProof(p site.ProvenBMC) {
+// noteHighest records the highest epoch of an account with the machine, which outlives the node.
+func (e *Engine) noteHighest(ctx context.Context, from, account string, epoch int) error {
+	p := e.proofOf(from)
+	if from == "" || epoch <= p.Highest[account] {
+		return nil
+	}
+	p.From, p.Highest = from, maps.Clone(p.Highest)
+	if p.Highest == nil {
+		p.Highest = map[string]int{}
+	}
+	p.Highest[account] = epoch
+	return e.putProof(ctx, p)
+}
+
+// highestOf is the highest epoch that was ever offered to an account of a machine, of whatever node.
+func (e *Engine) highestOf(from, account string) int { return e.proofOf(from).Highest[account] }
+
+func (e *Engine) proofOf(from string) site.MachineProof {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.proofs[from]
+}
+
+func (e *Engine) putProof(ctx context.Context, p site.MachineProof) error {
+	if err := e.Records.PutProof(ctx, p); err != nil {
+		return err
+	}
+	e.noteProof(p)
+	return nil
+}
+
+func (e *Engine) noteProof(p site.MachineProof) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.proofs == nil {
-		e.proofs = map[string]site.ProvenBMC{}
+		e.proofs = map[string]site.MachineProof{}
 	}
 	e.proofs[p.From] = p
+}
+
+// sharesCertificate is the UUID of another machine whose BMC is proven by a certificate; empty for none. Vendors ship some
+// BMCs with one certificate, whose key is known.
+func (e *Engine) sharesCertificate(from, fingerprint string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, other := range slices.Sorted(maps.Keys(e.proofs)) {
+		if other != from && e.proofs[other].Fingerprint == fingerprint {
+			return other
+		}
+	}
+	return ""
 }
 
 // readProofs reads the BMCs that were ever proven.
@@ -157,7 +210,7 @@ func (e *Engine) readProofs(ctx context.Context) error {
 func (e *Engine) provenBefore(from string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p, there := e.proofs[from]; there {
+	if p := e.proofs[from]; p.Fingerprint != "" {
 		return p.Fingerprint
 	}
 	for _, w := range e.workers {

@@ -198,7 +198,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	}
 	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {
-		w.disrupts = j.memory.Recorded.InstallBegun() || j.memory.Recorded.Installing != nil
+		w.disrupts = j.memory.Recorded.InstallBegun() || j.memory.Recorded.Installing != nil || j.memory.Recorded.SentPassword()
 	}
 }
 

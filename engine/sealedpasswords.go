@@ -21,6 +21,7 @@ func (w *worker) recallPasswords(ctx context.Context, n *site.Node) error {
 		return nil
 	}
 	s, read := w.e.publishedOf(w.name)
+	s = w.e.undisproved(s)
 	if r := w.job().memory.Recorded; !read && r.BMC == nil && len(r.Accounts) == 0 {
 		return errUnread
 	}
@@ -32,6 +33,24 @@ func (w *worker) recallPasswords(ctx context.Context, n *site.Node) error {
 	}
 	w.noteRecalled()
 	return nil
+}
+
+// undisproved is what was published of a node without what the records have proven otherwise since: another certificate of
+// the same machine. What is published is read once, and a node may have left and returned since.
+func (e *Engine) undisproved(s site.Sealed) site.Sealed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.undisprovedLocked(s)
+}
+
+func (e *Engine) undisprovedLocked(s site.Sealed) site.Sealed {
+	if s.BMC == nil {
+		return s
+	}
+	if p := e.proofs[s.BMC.From]; p.Fingerprint != "" && p.Fingerprint != s.BMC.Fingerprint {
+		s.BMC, s.Passwords = nil, nil
+	}
+	return s
 }
 
 // hasRecalled reports whether the records have what was published of the node.
@@ -84,7 +103,7 @@ func withPublished(r site.Recorded, s site.Sealed, n *site.Node) site.Recorded {
 func recalled(p site.SealedPassword, n *site.Node) site.AccountUse {
 	use := site.AccountUse{Proven: p.ProvenDigest, ProvenAs: p.Proven, Offered: p.OfferedDigest, OfferedAs: p.Offered, Highest: p.Highest, From: p.From, Changing: p.Offered != site.Derived{}}
 	for _, d := range n.References.Derived {
-		if d.Account == p.Proven.Account && d.Epoch > p.Proven.Epoch && p.Offered == (site.Derived{}) && p.From == n.DerivedFrom() {
+		if d.Account == p.Proven.Account && d.Epoch > p.Proven.Epoch && d.Epoch <= max(p.Highest, p.Proven.Epoch)+mostRaised && p.Offered == (site.Derived{}) && p.From == n.DerivedFrom() {
 			use.OfferedAs, use.Highest = d, max(use.Highest, d.Epoch)
 		}
 	}

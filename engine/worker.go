@@ -131,7 +131,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: rollout.Uncertain,
 		calendar: newCalendar(n.Name, m.Observed, time.Now()),
 	}
-	w.disrupts = !m.Recorded.Disrupted.IsZero()
+	w.disrupts = !m.Recorded.Disrupted.IsZero() || m.Recorded.SentPassword()
 	w.status = site.NodeStatus{Name: n.Name, Role: n.Role, Rack: n.Rack, State: site.Unknown,
 		Reason: "not looked at since the daemon started", Since: time.Now()}
 	return w

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/slipway-gitops/slipway/engine/say"
@@ -22,7 +23,7 @@ type Password struct {
 // the canaries are, and whoever joined the rollout since.
 func (f *Facts) passwordFor(t Try) *Password {
 	n := t.Node
-	if len(t.Step.Rotates) == 0 || !f.IsUnderWay() || n.Part == Aside || n.InHand || t.Step.Drift || !t.isOrdered() {
+	if len(t.Step.Rotates) == 0 || !f.IsUnderWay() || n.Part == Aside || n.sent() || t.Step.Drift || !t.isOrdered() {
 		return nil
 	}
 	lack := slices.DeleteFunc(slices.Clone(t.Step.Rotates), func(account string) bool {
@@ -42,11 +43,11 @@ func (f *Facts) passwordFor(t Try) *Password {
 	return &Password{First: first, Accounts: lack, node: n}
 }
 
-// firstToRotate is the node that gets its new passwords before the others: one that has begun, or else the first that
-// can, canaries before others. A node that has failed or waits for a person lets another one go, unless it
+// firstToRotate is the node that gets its new passwords before the others: one that may have them, or else one that the
+// rollout has begun for another change, or else the first that can, canaries before others. A node that has failed or waits for a person lets another one go, unless it
 // may have been set already.
 func (f *Facts) firstToRotate(asks string) string {
-	first := ""
+	first, begun := "", ""
 	for _, name := range slices.Concat(f.Rollout.Canaries, f.Rollout.Nodes) {
 		n := f.Nodes.Node(name)
 		if n == nil || !f.inUse(n) || n.Part == Failed || n.State == site.InSync && !n.Outdated && name != asks {
@@ -55,15 +56,28 @@ func (f *Facts) firstToRotate(asks string) string {
 		if !n.Rotates && name != asks {
 			continue
 		}
-		if n.InHand {
+		if n.sent() {
 			return name
+		}
+		if n.InHand && begun == "" {
+			begun = name
 		}
 		cannot := n.Paused || n.Quarantined || n.Part == Resting || n.Seen && n.Blind
 		if first == "" && (!cannot || name == asks) {
 			first = name
 		}
 	}
-	return first
+	return cmp.Or(begun, first)
+}
+
+// sent reports whether a new password of the node may have been set and is not proven.
+func (n *Node) sent() bool {
+	for _, use := range n.Accounts {
+		if use.IsSent() {
+			return true
+		}
+	}
+	return false
 }
 
 // derived is the derived password that the design has for an account of the node's BMC.

@@ -173,3 +173,27 @@ func TestOneMachineGetsItsPasswordFirstWhateverTheCanaries(t *testing.T) {
 		}
 	})
 }
+
+// One commit changes the firmware settings and raises the epoch: the nodes whose settings are being changed do not replace their
+// passwords all at once, before one has accepted its own.
+func TestNodesInHandDoNotRotateAtOnce(t *testing.T) {
+	f, all := rotating()
+	f.Site.Rollout.Canaries = nil
+	f.Rollout.Canaries = f.ChooseCanaries(f.Rollout.Nodes)
+	bios := site.Step{Facet: site.FacetBIOS, Action: site.ActionBIOS, Impact: site.ImpactReboot}
+	var free []string
+	for _, name := range f.Rollout.Nodes {
+		if r := f.Order(try(all[name], bios)); r != nil {
+			t.Fatalf("%s waits with its settings: %+v", name, r)
+		}
+		all[name].InHand = true // the settings were begun
+	}
+	for _, name := range f.Rollout.Nodes {
+		if f.Order(try(all[name], rotates)) == nil {
+			free = append(free, name)
+		}
+	}
+	if len(free) != 1 {
+		t.Errorf("%v go at once", free)
+	}
+}

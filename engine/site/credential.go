@@ -52,6 +52,10 @@ type AccountUse struct {
 	Changing bool `json:"changing,omitempty"`
 }
 
+// IsSent reports whether a derived password may have been set and no login has shown whether it was. One that only the
+// design tells of, after the records were lost, was not sent by this daemon.
+func (u AccountUse) IsSent() bool { return u.OfferedAs != Derived{} && u.Offered != "" }
+
 // IsOf says whether it is of an account of the machine whose passwords are derived from a UUID: it is not
 // where the design has another machine under the node's name since.
 func (u AccountUse) IsOf(from string) bool { return u.From == "" || u.From == from }

@@ -112,12 +112,15 @@ func (m *machine) wantAccounts(ctx context.Context, n *site.Node, a accounts) ([
 			of[name].value = of[name].designed
 		}
 	}
+	rotates := slices.ContainsFunc(slices.Collect(maps.Values(of)), func(w *wantAccount) bool { return w.ownPassword() })
 	var all []wantAccount
 	for _, letsIn := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(of)) {
-			if (of[name].state == site.AccountEnabled) == letsIn && !of[name].ownPassword() {
-				all = append(all, *of[name])
+			w := of[name]
+			if (w.state == site.AccountEnabled) != letsIn || w.ownPassword() || rotates && w.lessens(s) {
+				continue // what lessens an account waits until Slipway has logged in with its new password
 			}
+			all = append(all, *w)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -130,6 +133,11 @@ func (m *machine) wantAccounts(ctx context.Context, n *site.Node, a accounts) ([
 
 // ownPassword says whether the password is to be replaced with which Slipway is logged in.
 func (w wantAccount) ownPassword() bool { return w.own && !w.value.IsZero() }
+
+// lessens says whether an account could do less after the change: others may be the only way in that is left.
+func (w wantAccount) lessens(s site.FacetState) bool {
+	return w.state != site.AccountEnabled || w.role != "" && w.role != "administrator" && s.Have[w.name+"."+site.AccountRole] == "administrator"
+}
 
 func (m *machine) wantAccount(ctx context.Context, n *site.Node, s site.FacetState, r site.Resolved, name string) (*wantAccount, error) {
 	w := &wantAccount{
