@@ -278,8 +278,12 @@ func (e *Engine) comparePublished(all []site.Sealed) {
 	defer e.mu.Unlock()
 	e.anchor.compared = e.book.Records
 	keys := e.keysLocked()
+	was := map[string]site.Sealed{}
 	for _, s := range all {
-		e.published[s.Node] = s
+		if before, twice := was[s.Node]; twice && highestSealed(before) > highestSealed(s) {
+			continue // somebody has put an old one beside it
+		}
+		was[s.Node], e.published[s.Node] = s, s
 	}
 	for _, s := range all {
 		if s.Site != e.Site || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {

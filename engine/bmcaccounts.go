@@ -324,25 +324,25 @@ func forgetAccounts(r *site.Recorded, seen site.FacetState) {
 	r.Accounts = all
 }
 
-// bothDenied is the password that is sent when a person has one sent again of an account whose two passwords were denied:
-// the one that was denied first, since a BMC may have taken it late. See derivedLogin for how Tried chooses.
-func bothDenied(u site.AccountUse) (next string, both bool) {
-	if !u.ProvenDenied || !u.OfferedDenied {
-		return "", false
+// nextTry is the password that is sent when a person has one sent again of an account of which another one was offered: that
+// which was not denied last, since a BMC may have taken one late. See derivedLogin for how Tried chooses.
+func nextTry(u site.AccountUse) string {
+	switch {
+	case u.Tried == u.Offered && u.OfferedDenied:
+		return u.Proven
+	case u.Tried == u.Proven && u.ProvenDenied:
+		return u.Offered
 	}
-	if u.Tried == u.Proven {
-		return u.Offered, true
-	}
-	return u.Proven, true
+	return u.Tried
 }
 
-// retryAccounts has passwords of accounts sent again that were not accepted: one only of an account of which both were
-// denied, since the next one could lock it.
+// retryAccounts has passwords of accounts sent again that were not accepted: one only of an account of which two are
+// known, since the next one could lock it.
 func retryAccounts(r *site.Recorded) {
 	all := maps.Clone(r.Accounts)
 	for name, use := range all {
-		if next, both := bothDenied(use); both {
-			use.Tries, use.TriedAt, use.Tried = 1, time.Now(), next
+		if use.OfferedAs != (site.Derived{}) && use.Tried != "" {
+			use.Tries, use.TriedAt, use.Tried = 1, time.Now(), nextTry(use)
 		} else {
 			use.Tries, use.TriedAt, use.Tried = 0, time.Time{}, ""
 		}

@@ -204,7 +204,7 @@ func TestMachineInThePlaceOfAnother(t *testing.T) {
 }
 
 // Who leaves derived passwords gives the account one from another source, over another login, and Slipway logs in with
-// that then. Who comes back needs a later epoch than any that the account had.
+// that then. Who comes back does so with no earlier epoch than any that the account had.
 func TestLeaveDerivedPasswords(t *testing.T) {
 	b := owned(t, newRotationRack(t, "plain", 1))
 	b.must(os.WriteFile(filepath.Join(b.r.dir, "bmc-file"), []byte("hosts: 127.67.0.0/16\nuse: redfish\nports: 1024-65535\nusername: slipway\n\nChosen-by-people-7\n"), 0o600))
@@ -224,6 +224,9 @@ func TestLeaveDerivedPasswords(t *testing.T) {
 		{"bmc", "bmc-own", 1, true, b.passwordOf("slipway", 1)},
 		{"bmc", "bmc-file", 1, true, "Chosen-by-people-7"},
 		{"bmc-file", "bmc-file", 1, true, "Chosen-by-people-7"},
+		{"bmc", "bmc-own", 1, true, b.passwordOf("slipway", 1)},
+		{"bmc", "bmc-own", 2, true, b.passwordOf("slipway", 2)},
+		{"bmc", "bmc-file", 2, true, "Chosen-by-people-7"},
 		{"bmc", "bmc-own", 1, false, "Chosen-by-people-7"},
 		{"bmc", "bmc-own", 2, true, b.passwordOf("slipway", 2)},
 		{"bmc-own", "bmc-own", 2, true, b.passwordOf("slipway", 2)},

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"crypto/tls"
+	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,5 +181,82 @@ func TestEpochIsRaisedFar(t *testing.T) {
 	s := b.settle()
 	if s.State == site.InSync || !strings.Contains(s.Reason, "epoch") {
 		t.Errorf("%s: %s: %+v", s.State, s.Reason, b.memory.Recorded.Accounts["slipway"].ProvenAs)
+	}
+}
+
+// Two merges: a machine that Slipway has long used, by the login of the factory, leaves the design; it comes back at another
+// address with derived passwords.
+func TestLeavesAndReturnsAtAnotherAddress(t *testing.T) {
+	b := newRotationRack(t, "plain", 1).take(t)
+	b.designs("bmc", 1, map[string]site.BMCAccount{"admin": {Role: "administrator"}})
+	if s := b.settle(); s.State != site.InSync {
+		t.Fatalf("%s: %s", s.State, s.Reason)
+	}
+	f, m := impostor(t, "127.67.8.21", b.id)
+	b.memory = site.Memory{} // it has left
+	b.designs("bmc", 1, nil)
+	b.design.Nodes[b.name].Endpoints[site.Manager] = site.Endpoint{URL: f.BMCURL("evil"), Credential: "bmc", Trust: site.Trust{FirstUse: true}}
+	s := b.settle()
+	b.keepsFrom(m, "two merges")
+	if s.State == site.InSync || !strings.Contains(s.Approve, "certificate") {
+		t.Errorf("%s: %s; asks %q", s.State, s.Reason, s.Approve)
+	}
+}
+
+// A daemon that is killed in the middle of a rotation still counts its machine as out of service when it is back.
+func TestRestartKeepsThePlaceOfARotation(t *testing.T) {
+	b := owned(t, newRotationRack(t, "plain", 1))
+	b.designs("bmc-own", 2, own)
+	offered := func() bool {
+		a := b.memory.Recorded.Accounts
+		return a["slipway"].OfferedAs.Epoch == 2 || a["monitor"].OfferedAs.Epoch == 2
+	}
+	for kill := 10; !offered(); kill++ {
+		if _, killed := b.run(kill); !killed {
+			t.Fatal("it was over")
+		}
+	}
+	b.start()
+	if !b.w.disrupts {
+		t.Errorf("it takes no place: %+v", b.memory.Recorded)
+	}
+}
+
+// Somebody guesses passwords of the account that Slipway logs in with, just when it is replaced: the new one is not set,
+// as nothing could prove it. A person says when the lock is over.
+func TestOwnAccountIsLockedDuringARotation(t *testing.T) {
+	b := owned(t, newRotationRack(t, "plain", 1))
+	b.m.SetFault(lab.Fault{Kind: lab.FaultLockout, Delay: site.Duration(time.Hour)})
+	u, err := url.Parse(b.r.BMCURL(b.name))
+	b.must(err)
+	thief := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	var once, over atomic.Bool
+	b.r.Hold(func(_ int, c lab.Call) {
+		if c.Method != "GET" || !strings.Contains(c.Path, "Accounts") || !once.CompareAndSwap(false, true) {
+			return
+		}
+		for range 3 {
+			resp, err := thief.Post("https://"+u.Host+"/redfish/v1/SessionService/Sessions", "application/json", strings.NewReader(`{"UserName":"slipway","Password":"guess"}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		}
+		over.Store(true)
+	})
+	b.designs("bmc-own", 2, map[string]site.BMCAccount{"slipway": own["slipway"]})
+	s := b.settle()
+	b.r.Hold(nil)
+	if !over.Load() || s.State == site.InSync || b.m.Counts().Denied != 3 {
+		t.Errorf("locked (%v): %s: %s; %+v", over.Load(), s.State, s.Reason, b.m.Counts())
+	}
+	b.m.SetFault(lab.Fault{})
+	if use := b.memory.Recorded.Accounts["slipway"]; use.Offered != "" || use.OfferedDenied || b.has("slipway").Password != b.passwordOf("slipway", 1) {
+		t.Errorf("it was sent all the same: %+v", use)
+	}
+	b.retry()
+	if s = b.settle(); s.State != site.InSync {
+		t.Errorf("the lock is over: %s: %s; %+v", s.State, s.Reason, b.memory.Recorded.Accounts["slipway"])
 	}
 }

@@ -112,46 +112,59 @@ func (w *worker) acceptBMC(ctx context.Context, n *site.Node, certificate, by st
 
 // proveBMC records the certificate of a BMC that was looked at over a login with another credential, as the machine
 // that the design says. It does so once for the UUID that passwords are derived from: from then on only a person says
-// that they go elsewhere, under whatever name. A machine in the place of another one waits for a person too, and so do one
+// that they go elsewhere, under whatever name. It does so too where the design has no derived passwords yet. A machine in the place of another one waits for a person too, and so do one
 // whose BMC got another address in the design since it was first seen, and one whose certificate others show as well.
 func (w *worker) proveBMC(ctx context.Context, j job, seen site.Identity) error {
 	n, c, r := j.node, w.connections[site.Manager], w.job().memory.Recorded
-	if len(n.References.Derived) == 0 || n.DerivedFrom() == "" || provenBMC(n, r) != nil || c == nil || c.as != (secret.Of{}) || c.value.IsZero() {
+	if n.DerivedFrom() == "" || provenBMC(n, r) != nil || c == nil || c.as != (secret.Of{}) || c.value.IsZero() {
 		return nil
 	}
 	if n.Moved.Known() || !n.Machine().Matches(seen) || r.Adopted == nil || r.Adopted.Moved || !n.Machine().Matches(r.Adopted.Machine) {
 		return nil
 	}
-	shown := w.shownBy(site.Manager)
-	if _, read := w.e.publishedOf(w.name); !read || shown == "" || w.e.provenBefore(n.DerivedFrom()) != "" || w.e.hasLostProofs() || w.e.sharesCertificate(n.DerivedFrom(), shown) != "" {
+	shown, before := w.shownBy(site.Manager), w.e.proofOf(n.DerivedFrom()).ProvenBMC
+	p := site.ProvenBMC{From: n.DerivedFrom(), Machine: n.Machine().UUID, Fingerprint: shown, Since: time.Now()}
+	known := shown != "" && before.Fingerprint == shown && before.Machine == p.Machine
+	if _, read := w.e.publishedOf(w.name); !known && (!read || shown == "" || w.e.provenBefore(p.From) != "" || w.e.hasLostProofs() || w.e.sharesCertificate(p.From, shown) != "") {
 		return nil
 	}
+	if len(n.References.Derived) == 0 {
+		if known {
+			return nil
+		}
+		return w.putProof(ctx, p) // before a commit could name derived passwords and another BMC at once
+	}
 	w.anew = true // the accounts were read before they could be set
-	return w.keepProof(ctx, site.ProvenBMC{From: n.DerivedFrom(), Machine: n.Machine().UUID, Fingerprint: shown, Since: time.Now()})
+	return w.keepProof(ctx, p)
 }
 
 // keepProof records a proven BMC for its UUID, which outlives the node, and for the node.
 func (w *worker) keepProof(ctx context.Context, p site.ProvenBMC) error {
-	all := w.e.proofOf(p.From)
-	all.ProvenBMC = p
-	if err := w.e.putProof(ctx, all); err != nil {
-		return fmt.Errorf("record the BMC of %s: %w", w.name, err)
+	if err := w.putProof(ctx, p); err != nil {
+		return err
 	}
 	return w.save(ctx, func(r *site.Recorded) { r.BMC = &p })
 }
 
+func (w *worker) putProof(ctx context.Context, p site.ProvenBMC) error {
+	if err := w.e.changeProof(ctx, p.From, func(all *site.MachineProof) { all.ProvenBMC = p }); err != nil {
+		return fmt.Errorf("record the BMC of %s: %w", w.name, err)
+	}
+	return nil
+}
+
 // noteHighest records the highest epoch of an account with the machine, which outlives the node.
 func (e *Engine) noteHighest(ctx context.Context, from, account string, epoch int) error {
-	p := e.proofOf(from)
-	if from == "" || epoch <= p.Highest[account] {
+	if from == "" || epoch <= e.highestOf(from, account) {
 		return nil
 	}
-	p.From, p.Highest = from, maps.Clone(p.Highest)
-	if p.Highest == nil {
-		p.Highest = map[string]int{}
-	}
-	p.Highest[account] = epoch
-	return e.putProof(ctx, p)
+	return e.changeProof(ctx, from, func(p *site.MachineProof) {
+		p.From, p.Highest = from, maps.Clone(p.Highest)
+		if p.Highest == nil {
+			p.Highest = map[string]int{}
+		}
+		p.Highest[account] = max(p.Highest[account], epoch)
+	})
 }
 
 // highestOf is the highest epoch that was ever offered to an account of a machine, of whatever node.
@@ -163,7 +176,12 @@ func (e *Engine) proofOf(from string) site.MachineProof {
 	return e.proofs[from]
 }
 
-func (e *Engine) putProof(ctx context.Context, p site.MachineProof) error {
+// changeProof changes what is recorded of a machine: a step and a person may do so at once.
+func (e *Engine) changeProof(ctx context.Context, from string, change func(*site.MachineProof)) error {
+	e.proving.Lock()
+	defer e.proving.Unlock()
+	p := e.proofOf(from)
+	change(&p)
 	if err := e.Records.PutProof(ctx, p); err != nil {
 		return err
 	}

@@ -129,6 +129,14 @@ func (e *Engine) publishedOfLocked(node string) (s site.Sealed, read bool) {
 	return s, true
 }
 
+// highestSealed is the highest epoch of what was published of a node.
+func highestSealed(s site.Sealed) (highest int) {
+	for _, p := range s.Passwords {
+		highest = max(highest, p.Highest)
+	}
+	return highest
+}
+
 // sealedPasswords are the derived passwords of accounts by what is recorded.
 func sealedPasswords(r site.Recorded) map[string]site.SealedPassword {
 	var all map[string]site.SealedPassword

@@ -43,7 +43,7 @@ func (f *Facts) passwordFor(t Try) *Password {
 	return &Password{First: first, Accounts: lack, node: n}
 }
 
-// firstToRotate is the node that gets its new passwords before the others: one that may have them, or else one that the
+// firstToRotate is the node that gets its new passwords before the others: one that may have them and waits for nobody, or else one that the
 // rollout has begun for another change, or else the first that can, canaries before others. A node that has failed or waits for a person lets another one go, unless it
 // may have been set already.
 func (f *Facts) firstToRotate(asks string) string {
@@ -56,10 +56,10 @@ func (f *Facts) firstToRotate(asks string) string {
 		if !n.Rotates && name != asks {
 			continue
 		}
-		if n.sent() {
+		if n.sent() && !n.Paused && !n.Quarantined && n.Part != Resting {
 			return name
 		}
-		if n.InHand && begun == "" {
+		if n.InHand && n.Part != Resting && begun == "" {
 			begun = name
 		}
 		cannot := n.Paused || n.Quarantined || n.Part == Resting || n.Seen && n.Blind
@@ -70,10 +70,11 @@ func (f *Facts) firstToRotate(asks string) string {
 	return cmp.Or(begun, first)
 }
 
-// sent reports whether a new password of the node may have been set and is not proven.
+// sent reports whether the password that the design has may have been set on the node and is not proven.
 func (n *Node) sent() bool {
-	for _, use := range n.Accounts {
-		if use.IsSent() {
+	for account := range n.Design.BMC.Accounts {
+		d, derived := n.derived(account)
+		if use := n.Accounts[account]; derived && use.IsSent() && use.OfferedAs == d && !use.OfferedDenied {
 			return true
 		}
 	}

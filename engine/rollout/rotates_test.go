@@ -197,3 +197,28 @@ func TestNodesInHandDoNotRotateAtOnce(t *testing.T) {
 		t.Errorf("%v go at once", free)
 	}
 }
+
+// Epoch 2 was offered on some nodes and is not proven; the design has epoch 3 now.
+func TestOldOffersDoNotPassTheOrder(t *testing.T) {
+	f, all := rotating()
+	f.Site.Rollout.Canaries, f.Rollout.Canaries = nil, nil
+	hangs := site.AccountUse{Proven: "a", ProvenAs: site.Derived{Account: "slipway", Epoch: 1}, Offered: "b", OfferedAs: site.Derived{Account: "slipway", Epoch: 2}, OfferedDenied: true, ProvenDenied: true}
+	for _, name := range f.Rollout.Nodes {
+		all[name].Design.References.Derived = map[string]site.Derived{"bmc-own": {Account: "slipway", Epoch: 3}}
+	}
+	all["a1"].Accounts, all["a2"].Accounts = map[string]site.AccountUse{"slipway": hangs}, map[string]site.AccountUse{"slipway": hangs}
+	var free []string
+	for _, name := range f.Rollout.Nodes {
+		if f.Order(try(all[name], rotates)) == nil {
+			free = append(free, name)
+		}
+	}
+	if len(free) != 1 {
+		t.Errorf("%v go at once", free)
+	}
+	all["a1"].Part, all["a2"].Part = rollout.Resting, rollout.Resting
+	all["a1"].State, all["a2"].State = site.Stalled, site.Stalled
+	if r := f.Order(try(all["a3"], rotates)); r != nil {
+		t.Errorf("a3 waits for who waits for a person: %s", r.Verdict(f).Sentence)
+	}
+}

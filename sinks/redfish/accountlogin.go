@@ -67,15 +67,15 @@ func (c *client) loginWith(ctx context.Context, v secret.Value, meanwhile func(a
 	}
 	makeRelative(made, c.host)
 	path := c.sessionPath(resp, link(made))
-	if path == "" {
-		return nil // it cannot be ended; the BMC forgets it by itself
-	}
 	own, err := c.offline(gofish.ClientConfig{Session: &gofish.Session{ID: path, Token: token}})
 	if err != nil {
 		return err
 	}
 	if meanwhile != nil {
 		meanwhile(own, path)
+	}
+	if path == "" {
+		return nil // it cannot be ended; the BMC forgets it by itself
 	}
 	// What becomes of it is no reason to doubt the password: sessions of the account are ended next.
 	_, _ = own.WithContext(ctx).Delete(path)

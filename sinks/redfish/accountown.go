@@ -33,6 +33,8 @@ func (m *machine) setOwn(ctx context.Context, k driver.Passwords, a accounts, w 
 	switch {
 	case len(present) != 1 || w.name != m.client.value.Username():
 		return refused("Slipway logs in with it, and the BMC does not list it once under this name; nothing was written")
+	case present[0].locked:
+		return errLocked // a login would be denied whatever the password is
 	case w.state != site.AccountEnabled:
 		return refused("Slipway logs in with it; nothing was written")
 	case known.Denied:

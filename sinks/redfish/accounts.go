@@ -176,7 +176,7 @@ func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accoun
 	if err == nil {
 		err = a.fits(asked.Credential, v, derived)
 	}
-	if err == nil && derived && slices.ContainsFunc(a.named(name), func(one account) bool { return one.mustChange }) {
+	if err == nil && derived && s.Have[name+"."+site.AccountLogin] != site.AccountOwn && slices.ContainsFunc(a.named(name), func(one account) bool { return one.mustChange }) {
 		err = fmt.Errorf("the BMC wants the password of %s changed before it lets the account do anything else, and a login with the derived one would be good for nothing: switch off the rule of the BMC that asks for it, and for passwords that end, then remove the account", name)
 	}
 	if err != nil {
