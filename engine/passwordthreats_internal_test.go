@@ -223,7 +223,7 @@ func TestRestartKeepsThePlaceOfARotation(t *testing.T) {
 }
 
 // Somebody guesses passwords of the account that Slipway logs in with, just when it is replaced: the new one is not set,
-// as nothing could prove it. A person says when the lock is over.
+// as nothing could prove it.
 func TestOwnAccountIsLockedDuringARotation(t *testing.T) {
 	b := owned(t, newRotationRack(t, "plain", 1))
 	b.m.SetFault(lab.Fault{Kind: lab.FaultLockout, Delay: site.Duration(time.Hour)})
@@ -254,9 +254,5 @@ func TestOwnAccountIsLockedDuringARotation(t *testing.T) {
 	b.m.SetFault(lab.Fault{})
 	if use := b.memory.Recorded.Accounts["slipway"]; use.Offered != "" || use.OfferedDenied || b.has("slipway").Password != b.passwordOf("slipway", 1) {
 		t.Errorf("it was sent all the same: %+v", use)
-	}
-	b.retry()
-	if s = b.settle(); s.State != site.InSync {
-		t.Errorf("the lock is over: %s: %s; %+v", s.State, s.Reason, b.memory.Recorded.Accounts["slipway"])
 	}
 }
