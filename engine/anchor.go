@@ -300,8 +300,12 @@ func (e *Engine) comparePublished(all []site.Sealed) {
 	defer e.mu.Unlock()
 	e.anchor.compared = e.book.Records
 	keys := e.keysLocked()
+	was := map[string]site.Sealed{}
 	for _, s := range all {
-		e.published[s.Node] = s
+		if before, twice := was[s.Node]; twice && highestSealed(before) > highestSealed(s) {
+			continue // somebody has put an old one beside it
+		}
+		was[s.Node], e.published[s.Node] = s, s
 	}
 	for _, s := range all {
 		if s.Site != e.Site || sitekey.Verify(keys, sitekey.ForStatus, s.Unsigned(), s.Signature) != nil {
@@ -449,11 +453,16 @@ func (e *Engine) forgetOthers() {
 // sealLocked returns the node's sealed part, signed again if it has changed. While the records
 // have nothing to seal, it stays as it was published.
 func (w *worker) sealLocked() *site.Sealed {
-	e := w.e
+	e, r := w.e, w.memory.Recorded
+	if p := e.published[w.name]; len(p.Passwords) > 0 && (w.recalled == "" || w.recalled != e.book.Records) {
+		before, _ := e.publishedOfLocked(w.name) // what the records may not have yet
+		r = withPublished(r, e.undisprovedLocked(before), w.node)
+	}
 	s := site.Sealed{Site: e.Site, Node: w.name, Records: e.book.Records, Closed: e.accounts[w.name].Closed, Entries: e.accounts[w.name].Entries,
-		Generation: w.memory.Recorded.Generation(), HostKeys: e.hostKeysLocked(w.name, w.memory.Recorded)}
-	if e.Key == nil || len(s.Entries)+len(s.HostKeys) == 0 {
-		if before, there := e.published[w.name]; there {
+		Generation: r.Generation(), HostKeys: e.hostKeysLocked(w.name, r),
+		Passwords: sealedPasswords(r), BMC: r.BMC}
+	if e.Key == nil || len(s.Entries)+len(s.HostKeys)+len(s.Passwords) == 0 && s.BMC == nil {
+		if before, there := e.published[w.name]; there && (before.BMC == nil || e.undisprovedLocked(before).BMC != nil) {
 			return &before
 		}
 		return nil

@@ -569,7 +569,7 @@ func TestAccountIsClosed(t *testing.T) {
 func questioned(w *worker, kind questionKind) site.Order {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	w.asks = question{kind, "this happens"}
+	w.asks = question{kind: kind, text: "this happens"}
 	w.status.Approve, w.status.Approval = w.asks.text, w.approvalLocked(w.asks)
 	return site.Order{By: "bob", Shown: w.status.Approval}
 }

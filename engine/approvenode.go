@@ -18,6 +18,8 @@ import (
 type question struct {
 	kind questionKind
 	text string // what happens when it is approved
+	// certificate is the one that is asked about with asksBMC.
+	certificate string
 }
 
 // questionKind is what an approval of a node lets happen.
@@ -28,6 +30,7 @@ const (
 	asksSystem  questionKind = "system"  // another system counts as the installed one
 	asksContact questionKind = "contact" // its first disruption or its first change inside
 	asksList    questionKind = "list"    // another list of what Slipway made there
+	asksBMC     questionKind = "bmc"     // derived passwords go to its BMC
 )
 
 // standsLocked says whether the question is still one about the node.
@@ -123,6 +126,8 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 		return "removed " + w.name + " from the records; its machine was not changed", e.remove(ctx, w)
 	case asksSystem:
 		return w.acceptSystem(ctx, a.job)
+	case asksBMC:
+		return w.acceptBMC(ctx, a.job.node, a.certificate, o.By)
 	case asksContact:
 		what := w.name + " may be disrupted to be as designed"
 		if was := a.job.memory.Recorded.Adopted; was != nil && !was.Settled.IsZero() {

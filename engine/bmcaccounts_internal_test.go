@@ -18,7 +18,7 @@ import (
 // becomes of the daemon meanwhile. What is recorded of it is no digest that is fast to try.
 func TestAPasswordIsSentTwice(t *testing.T) {
 	e, w := gated(t)
-	p := accountPasswords{w}
+	p := w.passwords(w.node)
 	old, fresh := secret.New("monitor", "canary-old"), secret.New("monitor", "canary-new")
 	sent := 0
 	answer := func(err error) func() error { return func() error { sent++; return err } }
@@ -49,7 +49,7 @@ func TestAPasswordIsSentTwice(t *testing.T) {
 	if err := p.Prove(t.Context(), "monitor", fresh, answer(fmt.Errorf("%w: later", driver.ErrBusy))); !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("busy: %v", err)
 	}
-	again := accountPasswords{newWorker(e, w.node, w.memory, false, func() {})} // after a restart
+	again := newWorker(e, w.node, w.memory, false, func() {}).passwords(w.node) // after a restart
 	for _, v := range []secret.Value{fresh, secret.New("monitor", "canary-third")} {
 		err := again.Prove(t.Context(), "monitor", v, answer(nil))
 		if driver.WasDenied(err) || !errors.Is(err, driver.ErrDenied) || sent != 2 || !strings.Contains(err.Error(), "slipway retry n1") {

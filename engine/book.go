@@ -26,6 +26,9 @@ func (e *Engine) openBook(ctx context.Context, snap record.Snapshot) error {
 			return fmt.Errorf("begin the ledger: %w", err)
 		}
 	}
+	if err := e.readProofs(ctx); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.book, e.accounts = book, snap.Accounts

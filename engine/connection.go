@@ -19,6 +19,7 @@ const certifyAgain = 5 * time.Minute
 type connection struct {
 	endpoint site.Endpoint
 	value    secret.Value
+	as       secret.Of // which derived password the value is; zero for another value
 	machine  driver.Machine
 	denied   error     // why this credential is not tried again here
 	session  string    // recorded for the machine
@@ -69,11 +70,11 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if err := w.forgetIdentity(ctx); err != nil {
 		return nil, err
 	}
-	ep := w.e.trusted(n, kind, w.job().memory.Recorded)
-	drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
+	drv, value, as, err := w.keyTo(ctx, n, kind, w.e.trusted(n, kind, w.job().memory.Recorded))
 	if err != nil {
 		return nil, noKey{err}
 	}
+	ep := w.e.trusted(n, kind, w.job().memory.Recorded) // with what the key has brought back
 	if d := w.connections[kind]; d != nil && d.value == value && reflect.DeepEqual(d.endpoint, ep) {
 		if d.denied != nil && (d.until.IsZero() || time.Now().Before(d.until)) {
 			return nil, d.denied
@@ -94,7 +95,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if l, ok := driver.As[driver.Linked](m); ok {
 		l.Targets(w.e.targets)
 	}
-	d := &connection{endpoint: ep, value: value, machine: m}
+	d := &connection{endpoint: ep, value: value, as: as, machine: m}
 	w.certify(n, kind, d)
 	w.connections[kind] = d
 	return m, nil

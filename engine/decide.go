@@ -74,6 +74,9 @@ func (w *worker) blocked(j job, p site.NodePlan) outcome {
 	if j.memory.Observed.Agent.IsConnected() {
 		o.wait = min(o.wait, agentEvery) // a fix is seen at once: the machine is out of service meanwhile
 	}
+	if q := w.asksCertificate(j); q.text != "" {
+		o.asks, o.person = q, true
+	}
 	if p.Spent {
 		o.release = fmt.Sprintf("`slipway retry %s`, or a commit that changes what could not be reached", w.name)
 	}
@@ -124,7 +127,7 @@ func (w *worker) unseenInside(j job, v view) outcome {
 // asksPerson returns the outcome for a machine with an unexpected system. A person accepts the
 // system, or has the machine installed again.
 func (w *worker) asksPerson(j job, state site.State, why, accepts string) outcome {
-	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), asks: question{asksSystem, "Slipway is to " + accepts},
+	return outcome{state: state, reason: why, person: true, wait: observeEvery(j.site), asks: question{kind: asksSystem, text: "Slipway is to " + accepts},
 		release: fmt.Sprintf("`slipway approve %s` to %s, or a higher generation to install it again", w.name, accepts)}
 }
 

@@ -110,7 +110,7 @@ func waitsToLeave(why string) *held {
 // heldBack returns the gate's verdict for a removal that a person can release.
 func (w *worker) heldBack(person bool, release, sentence string) *held {
 	return &held{state: site.Blocked, person: person, sentence: sentence, release: fmt.Sprintf("%s, or `slipway approve %s`", release, w.name),
-		asks: question{asksRemoval, "Slipway removes it from the records, and does not change its machine"}}
+		asks: question{kind: asksRemoval, text: "Slipway removes it from the records, and does not change its machine"}}
 }
 
 // removalBudget returns how many nodes of a site may be removed in a day: one in twenty, and

@@ -190,6 +190,11 @@ type Engine struct {
 	// published holds the nodes' sealed parts as they were when compared with the records.
 	// Their signatures are verified on use.
 	published map[string]site.Sealed
+	// proofs are the BMCs to which derived passwords go, by the UUID that these are derived from, also of nodes that
+	// are gone.
+	proofs map[string]site.MachineProof
+	// proving is held while one of them is changed and recorded.
+	proving   sync.Mutex
 	swept     *site.Swept // result of the last sweep; replaced, never written to
 	verifying verifying
 	fetched   time.Time // when the repository was last read; zero if this process never did

@@ -67,6 +67,8 @@ func (w *worker) factsLocked(now time.Time) *rollout.Node {
 	n.Power = w.memory.Observed.Facets[site.FacetPower].Have["state"]
 	n.Probes = w.probesLocked()
 	n.Phase = w.plan.Phase
+	n.Rotates = slices.ContainsFunc(w.plan.Steps, func(s site.Step) bool { return len(s.Rotates) > 0 })
+	n.Accounts = r.Accounts
 	n.State, n.Since, n.Person, n.Fresh = w.status.State, w.status.Since, w.status.Person, w.fresh
 	n.WaitsForTime, n.WaitsForPlace = w.waitsForTime, w.e.waiting[rollout.Places][w]
 	n.Part, n.Spent, n.Patience = w.standing, w.spent, 0

@@ -76,7 +76,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 		w.waitsForTime, w.waitsForDisks = !h.until.IsZero(), h.disks
 		return h
 	}
-	w.disrupts = w.disrupts || s.Impact >= site.ImpactInterrupts
+	w.disrupts = w.disrupts || s.TakesPlace()
 	return nil
 }
 
@@ -140,17 +140,17 @@ func firstContactGate(w *worker, in *site.Site, s site.Step) *held {
 	case met && r.Adopted != nil && !r.Adopted.Inside.IsZero():
 		return nil
 	case met:
-		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may change its system, for the first time", s.Action)},
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{kind: asksContact, text: fmt.Sprintf("%s may change its system, for the first time", s.Action)},
 			sentence: fmt.Sprintf("first contact: Slipway did not install the system, and %s would change it; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
 	if s.Action == site.ActionAccounts && (r.Adopted == nil || r.Adopted.Settled.IsZero()) {
-		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may change its BMC, for the first time", s.Action)},
+		return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{kind: asksContact, text: fmt.Sprintf("%s may change its BMC, for the first time", s.Action)},
 			sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would change the accounts of its BMC; if the plan is right, run `slipway approve %s`", s.Action, w.name)}
 	}
 	if s.Impact != site.ImpactReboot || s.Facet == site.FacetImage || r.Adopted != nil && !r.Adopted.Settled.IsZero() {
 		return nil
 	}
-	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{asksContact, fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action)},
+	return &held{state: site.Blocked, person: true, release: "`slipway approve " + w.name + "`", asks: question{kind: asksContact, text: fmt.Sprintf("%s may disrupt its machine, for the first time", s.Action)},
 		sentence: fmt.Sprintf("first contact: the machine was never seen as designed, and %s would disrupt it; if the design is right, run `slipway approve %s`", s.Action, w.name)}
 }
 

@@ -54,6 +54,9 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	if err == nil {
 		err = w.forgetMachine(ctx, *j, v.seen)
 	}
+	if err == nil {
+		err = w.proveBMC(ctx, *j, v.seen.Identity)
+	}
 	j.memory = w.job().memory
 	if signed {
 		w.e.compareWithMarker(j.memory.Recorded, *v.seen.Marker)
@@ -81,7 +84,7 @@ func adopt(r *site.Recorded, n *site.Node, o site.Observed) {
 	}
 	if designed.Matches(r.Adopted.Machine) && r.Adopted.Manager != url {
 		a := *r.Adopted
-		a.Manager = url
+		a.Moved, a.Manager = a.Moved || a.Manager != "", url
 		r.Adopted = &a
 	}
 }

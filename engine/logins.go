@@ -35,6 +35,7 @@ type login struct {
 	url        string
 	credential string
 	value      secret.Value
+	as         secret.Of // which derived password it is; zero for another one
 }
 
 // guarded is a context for calls through an endpoint that is open.
@@ -44,12 +45,17 @@ func (w *worker) guarded(ctx context.Context, kind site.EndpointKind) context.Co
 
 func (w *worker) loginTo(kind site.EndpointKind) login {
 	d := w.connections[kind]
-	return login{e: w.e, w: w, kind: kind, who: w.name, url: d.endpoint.URL, credential: d.endpoint.Credential, value: d.value}
+	return login{e: w.e, w: w, kind: kind, who: w.name, url: d.endpoint.URL, credential: d.endpoint.Credential, value: d.value, as: d.as}
 }
 
 // Login implements driver.Guard.
 func (l login) Login(ctx context.Context, send func() error) error {
 	digest := l.value.Digest(l.e.Site)
+	if l.as != (secret.Of{}) {
+		if err := l.w.mayLogIn(l.as.Machine, l.as.Derived, digest); err != nil {
+			return err
+		}
+	}
 	if err := l.admit(ctx, digest); err != nil {
 		return err
 	}
@@ -57,6 +63,11 @@ func (l login) Login(ctx context.Context, send func() error) error {
 	err := send()
 	l.ended(digest, err)
 	ctx = context.WithoutCancel(ctx)
+	if l.as != (secret.Of{}) && (err == nil || isDenied(err)) {
+		if rerr := l.w.derivedLoginEnded(ctx, l.as.Machine, l.as.Derived, digest, err == nil); rerr != nil {
+			return errors.Join(err, rerr)
+		}
+	}
 	switch {
 	case err == nil:
 		return l.note(ctx, func(u *site.CredentialUse) {

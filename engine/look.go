@@ -150,7 +150,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		return site.Observed{}, err
 	}
 	w.bequeath(w.connections[kind], kind)
-	ctx = driver.WithPasswords(w.guarded(ctx, kind), accountPasswords{w})
+	ctx = driver.WithPasswords(w.guarded(ctx, kind), w.passwords(j.node))
 	octx, stop := context.WithTimeout(ctx, driver.LongestLook)
 	defer stop()
 	seen, err := m.Observe(octx, j.node, facets)

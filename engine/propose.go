@@ -173,7 +173,7 @@ func (w *worker) reported(j job, p site.NodePlan) outcome {
 	o := outcome{state: site.Blocked, reason: p.Reported[0], person: true, release: "a commit, or the machine as it was",
 		wait: observeEvery(j.site), drafted: w.draftedOf(p)}
 	if digest, is := plan.Disowned(j.memory); is {
-		o.asks = question{asksList, "Slipway accepts the list on the machine of what it made, and removes what left the design"}
+		o.asks = question{kind: asksList, text: "Slipway accepts the list on the machine of what it made, and removes what left the design"}
 		if digest == "" {
 			o.asks.text = "Slipway begins a new list of what it makes on the machine; what it made before stays there even when it leaves the design"
 		}

@@ -198,7 +198,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	}
 	w.outdated = w.outdated && w.node != j.node
 	if !w.disrupts {
-		w.disrupts = j.memory.Recorded.InstallBegun() || j.memory.Recorded.Installing != nil
+		w.disrupts = j.memory.Recorded.InstallBegun() || j.memory.Recorded.Installing != nil || j.memory.Recorded.SentPassword()
 	}
 }
 
@@ -259,6 +259,10 @@ const maxRetryAfter = 15 * time.Minute
 func (w *worker) fail(j job, err error) outcome {
 	if errors.Is(err, driver.ErrNotPermitted) {
 		return outcome{state: site.Progressing, reason: retry.Steady(err)} // the gates say at once what the step waits for
+	}
+	if unproven := (unprovenBMC{}); errors.As(err, &unproven) {
+		return outcome{state: site.Blocked, reason: verdict(err), cause: cause(err), person: true, asks: w.asksCertificate(j), wait: observeEvery(j.site),
+			release: "`slipway approve " + w.name + "`, once the certificate was compared on the BMC itself"}
 	}
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrRefused) || errors.Is(err, errors.ErrUnsupported) {
 		return outcome{state: site.Stalled, reason: verdict(err), cause: cause(err), wait: observeEvery(j.site)}

@@ -313,6 +313,7 @@ func (e *Engine) standLocked(w *worker) *site.Begun {
 		e.fellOrRoseLocked(w, now)
 		w.standing = now
 		w.traceStandLocked(was)
+		e.wakeLocked(rollout.PlaceTopic(w.name))
 	}
 	e.proveLocked()
 	if r.count[pending] == 0 && r.count[resting] == 0 {
@@ -357,7 +358,7 @@ func without(m map[string]string, key string) map[string]string {
 // soaked, the soak starts again.
 func (e *Engine) proveLocked() {
 	r, f := e.rollout, e.factsLocked()
-	if len(r.Canaries) == 0 || e.design.Rollout.Canaries == nil || f.HaveSoaked() {
+	if len(r.Canaries) == 0 || f.HaveSoaked() {
 		return
 	}
 	switch proven := f.CanariesAreProven(); {

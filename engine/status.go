@@ -76,6 +76,7 @@ func (w *worker) describeLocked(o outcome) site.NodeStatus {
 		Stale: stale(n, m.Observed, observeEvery(w.e.design), time.Now()),
 	}
 	s.Drafted = o.drafted
+	s.Passwords = passwordsStatus(n, m.Recorded)
 	s.Sealed = w.sealLocked()
 	s.HostCertificates, s.Certificates = w.hostIdentityLocked(), w.tlsStatusLocked(time.Now())
 	s.Quarantined = m.Recorded.Quarantined

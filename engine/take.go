@@ -211,7 +211,7 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	defer cancel()
 	i, r := &interruption{w: w, job: j, step: s}, w.job().memory.Recorded
 	ctx = driver.Guarded(ctx, guard{w.loginTo(s.Endpoint()), i})
-	ctx = driver.WithPasswords(driver.ShowWaits(ctx, w.showWait), accountPasswords{w})
+	ctx = driver.WithPasswords(driver.ShowWaits(ctx, w.showWait), w.passwords(j.node))
 	if s.Facet == site.FacetNetwork {
 		s.Again, w.again = w.again, false
 	}

@@ -263,6 +263,10 @@ func TestWhyNothingIsWritten(t *testing.T) {
 	if h := e.termGate(w, installOne); h == nil || !strings.Contains(h.sentence, "may take effect until 2999-01-02T03:04:05Z; until then nothing is destroyed") {
 		t.Errorf("not settled: %+v", h)
 	}
+	rotates := site.Step{Facet: site.FacetAccounts, Action: site.ActionAccounts, Impact: site.ImpactOnline, Rotates: []string{"slipway"}}
+	if h := e.termGate(w, rotates); h == nil || !strings.Contains(h.sentence, "may take effect until 2999-01-02T03:04:05Z; until then no password is replaced") {
+		t.Errorf("not settled, a password: %+v", h)
+	}
 	now := time.Now()
 	e.term.settled = now
 	if why := e.mayWriteLocked(now, true); why != "" {

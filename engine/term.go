@@ -194,10 +194,16 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
 	return ""
 }
 
-// termGate passes a write only while the site's term is held. A destructive step also waits for
-// what the previous term may have under way.
+// termGate passes a write only while the site's term is held. A destructive step, and one that replaces derived
+// passwords, also waits for what the previous term may have under way.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
-	if why := e.mayWriteLocked(time.Now(), s.Impact == site.ImpactDestructive); why != "" {
+	now := time.Now()
+	why := e.mayWriteLocked(now, s.Impact == site.ImpactDestructive)
+	if why == "" && len(s.Rotates) > 0 && now.Before(e.term.settled) {
+		// A late request that sets the password before would undo the next one, of which alone the records know then.
+		why = fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then no password is replaced", e.term.settled.UTC().Format(time.RFC3339))
+	}
+	if why != "" {
 		return &held{state: site.Blocked, sentence: why, release: "this daemon holding the site's term"}
 	}
 	return nil

@@ -34,7 +34,11 @@ func withHostKeys(n *site.Node, ep site.Endpoint, keys []string) site.Endpoint {
 // trusted is Trusted, with the host keys that were published of a system whose
 // record is lost.
 func (e *Engine) trusted(n *site.Node, kind site.EndpointKind, r site.Recorded) site.Endpoint {
-	ep := pinned(n.Endpoints[kind], r.Certificate)
+	ep := n.Endpoints[kind]
+	if kind == site.Manager {
+		ep = withProvenBMC(n, ep, r)
+	}
+	ep = pinned(ep, r.Certificate)
 	if kind == site.OS {
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -26,6 +26,13 @@ func (e *Engine) stopWaitingLocked(w *worker) {
 	w.waits, w.waitsFor, w.waitsForTime, w.waitsForDisks = nil, nil, false, false
 }
 
+// wake is wakeLocked for who does not hold the engine.
+func (e *Engine) wake(t topic) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.wakeLocked(t)
+}
+
 // wakeLocked wakes the workers that wait for a topic.
 func (e *Engine) wakeLocked(t topic) {
 	for w := range e.waiting[t] {

@@ -96,8 +96,10 @@ type worker struct {
 	awaits string
 	wait   *driver.Wait // of the step under way; nil for none
 	wants  []artifact.File
-	sealed *site.Sealed            // as last signed
-	cut    context.CancelCauseFunc // ends the reconcile under way
+	sealed *site.Sealed // as last signed
+	// recalled names the records that have what was published of its BMC's passwords.
+	recalled string
+	cut      context.CancelCauseFunc // ends the reconcile under way
 	// looked and lookedInside are when the machine and its system were last seen.
 	// blindInside is set if the last look inside failed.
 	looked, lookedInside time.Time
@@ -128,7 +130,7 @@ func newWorker(e *Engine, n *site.Node, m site.Memory, leaving bool, stop contex
 		dice: e.dice("node " + n.Name), wasOut: true, wasBefore: rollout.Uncertain,
 		calendar: newCalendar(n.Name, m.Observed, time.Now()),
 	}
-	w.disrupts = !m.Recorded.Disrupted.IsZero()
+	w.disrupts = !m.Recorded.Disrupted.IsZero() || m.Recorded.SentPassword()
 	w.status = site.NodeStatus{Name: n.Name, Role: n.Role, Rack: n.Rack, State: site.Unknown,
 		Reason: "not looked at since the daemon started", Since: time.Now()}
 	return w

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/derived"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/repo"
@@ -148,6 +149,9 @@ func (d *daemon) openEvaluator(context.Context) (err error) {
 func (d *daemon) openEngine(ctx context.Context) error {
 	keyFile := siteKeyAt(d.siteKey, d.credentials)
 	key, noKey := openSiteKey(ctx, keyFile, d.records, d.observe, d.log)
+	if key != nil {
+		d.secrets.Derives(derived.Passwords(key, d.name))
+	}
 	intermediate, err := openIntermediate(d.intermediate)
 	if err != nil {
 		return err

@@ -135,8 +135,12 @@ func (a *app) ofDesign(ctx context.Context, node, purpose, dir string, f deriveF
 		return of, fmt.Errorf("site %s has no node %q", r.Site.Name, node)
 	}
 	of = derived.Of{Site: r.Site.Name, Purpose: purpose, Machine: f.uuid, Epoch: f.epoch}
-	if of.Machine == "" {
+	switch {
+	case of.Machine != "":
+	case purpose == derived.Disks: // those of the machine that was installed
 		of.Machine = n.Machine().UUID
+	default:
+		of.Machine = n.DerivedFrom()
 	}
 	if of.Machine == "" {
 		return of, fmt.Errorf("the design does not say the UUID of %s: add identity.uuid, or give it with --uuid", node)

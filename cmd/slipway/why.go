@@ -100,6 +100,9 @@ func printReasons(w *screen, why reasons) {
 	line("health", s.Health)
 	line("system", present.SystemOf(s))
 	line("login", present.LoginOf(s.Login))
+	for _, password := range present.PasswordsOf(s.Passwords) {
+		line("password", password)
+	}
 	if id := s.HostCertificates; id != nil {
 		line("host keys", fmt.Sprintf("certified for %s, until %s", strings.Join(id.Names, ", "), id.Until.UTC().Format(time.DateOnly)))
 	}

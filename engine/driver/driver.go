@@ -185,6 +185,13 @@ type Certifier interface {
 	Certificate() string
 }
 
+// Shower is a Machine that says which certificate the other side shows, however it is verified.
+type Shower interface {
+	// Shown returns the fingerprint of the certificate that was verified last: "sha256:" and hex digits. It
+	// is empty before the first connection. It sends nothing.
+	Shown() string
+}
+
 // Keyholder is a Machine that sets passwords inside the system or of accounts of its BMC, and puts
 // secrets into files of the system, which a design names as credentials.
 type Keyholder interface {

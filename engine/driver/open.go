@@ -30,6 +30,11 @@ func Open(ctx context.Context, drivers map[string]Driver, secrets secret.Source,
 // KeyTo returns what opens an endpoint: its driver, and the value of its credential, empty if it
 // names none.
 func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (Driver, secret.Value, error) {
+	return KeyOf(drivers, secrets, e, secret.Of{})
+}
+
+// KeyOf is KeyTo for an endpoint whose credential is derived, which says which password it is.
+func KeyOf(drivers map[string]Driver, secrets secret.Source, e site.Endpoint, of secret.Of) (Driver, secret.Value, error) {
 	u, err := url.Parse(e.URL)
 	if err != nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: endpoint: %w", ErrRefused, err)
@@ -46,6 +51,7 @@ func KeyTo(drivers map[string]Driver, secrets secret.Source, e site.Endpoint) (D
 	if err != nil {
 		return nil, secret.Value{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	r.Of = of
 	value, err := secrets.Get(r)
 	if errors.Is(err, secret.ErrUnavailable) {
 		return nil, secret.Value{}, err // temporary

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,7 +49,7 @@ func addedAccounts(n *site.Node, changes []site.Change, seen site.FacetState) []
 		case there || seen.Seen.IsZero():
 			short = append(short, c)
 		case of == site.AccountState:
-			c.Field, c.Want = string(site.FacetAccounts)+"."+name, c.Want+accountIs(n.BMC.Accounts[name])
+			c.Field, c.Want = string(site.FacetAccounts)+"."+name, c.Want+accountIs(n, n.BMC.Accounts[name])
 			short = append(short, c)
 		}
 	}
@@ -56,15 +57,33 @@ func addedAccounts(n *site.Node, changes []site.Change, seen site.FacetState) []
 }
 
 // accountIs is what an account is made with, in words.
-func accountIs(a site.BMCAccount) string {
+func accountIs(n *site.Node, a site.BMCAccount) string {
 	text := ""
 	if a.Role != "" {
 		text += ", role " + a.Role
 	}
 	if a.Credential != "" && a.IsEnabled() {
-		text += ", password that of credential " + a.Credential
+		text += ", password " + n.PasswordOf(a.Credential)
 	}
 	return text
+}
+
+// epochNotes tell of accounts of the BMC whose derived password is not that of the designed epoch: they keep the one
+// that they have until the BMC answers and has accepted the next one.
+func epochNotes(n *site.Node, m site.Memory) []string {
+	var notes []string
+	for _, credential := range slices.Sorted(maps.Keys(n.References.Derived)) {
+		d := n.References.Derived[credential]
+		use := m.Recorded.Accounts[d.Account]
+		if has := use.ProvenAs.Epoch; has > 0 && has != d.Epoch {
+			text := fmt.Sprintf("the account %s of its BMC keeps the password of epoch %d until it accepts that of epoch %d, which the design has", d.Account, has, d.Epoch)
+			if offered := use.OfferedAs.Epoch; offered > 0 {
+				text += fmt.Sprintf("; that of epoch %d was offered and is not proven", offered)
+			}
+			notes = append(notes, text)
+		}
+	}
+	return notes
 }
 
 // accountNotes tell of accounts of the BMC that the design does not name and that stay, and of

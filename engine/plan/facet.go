@@ -139,6 +139,9 @@ func (d difference) step(n *site.Node, m site.Memory, k site.Work) site.Step {
 		Node: n.Name, Machine: n.Machine(), Facet: d.facet, Action: k.Action, Changes: d.changes,
 		Impact: k.Impact, Reason: d.reason(), Expect: takes(n, k.Action, k.Expect), Undo: k.Undo, Drift: d.drifted, Renewal: d.renews(),
 	}
+	if d.facet == site.FacetAccounts {
+		step.Rotates = site.Rotations(d.changes, n)
+	}
 	if site.IsInside(d.facet) {
 		step.Owned, step.Remove = m.Recorded.Owned.Digest, d.remove
 		if !m.Recorded.Owned.Agrees(d.seen) {

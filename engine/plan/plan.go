@@ -62,7 +62,7 @@ func Node(s *site.Site, n *site.Node, k site.Known) site.NodePlan {
 	if len(all) > 0 {
 		p.NotActedOn = append(n.NotActedOn(all), editedSinceFirstBoot(s, n, m, k.Serves)...)
 	}
-	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), loginNote(m), imageNote(s, n, m), agentNote(n, k.Serves), unheardNote(n, m), hostKeyNote(n, m), diskNotes(n, m), accountNotes(n, m, k.Serves), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
+	p.Notes = slices.Concat(notes(s, n, m), askedNotes(n, m, k.Serves), unlistedNotes(n, m, k.Serves), loginNote(m), imageNote(s, n, m), agentNote(n, k.Serves), unheardNote(n, m), hostKeyNote(n, m), diskNotes(n, m), accountNotes(n, m, k.Serves), epochNotes(n, m), onceNotes(n, m, k.Serves), driverNotes(s, n, m.Observed, k.Serves))
 	_, p.Findings = Links(s, n, m.Observed, k.Serves)
 	p.Findings = slices.Concat(Hardware(n, m.Observed.Inventory), p.Findings, Drivers(s, n, m.Observed, k.Serves))
 	if why := takesFrom(s, n, k.Reach); why != "" && m.Recorded.Quarantined == nil && !leftAlone(s, n, m) {

@@ -218,6 +218,34 @@ func SystemOf(s site.NodeStatus) string {
 	return s.OS
 }
 
+// PasswordsOf says which derived passwords the accounts of a node's BMC have, one line each.
+func PasswordsOf(all []site.AccountPasswordStatus) []string {
+	var lines []string
+	for _, p := range all {
+		text := fmt.Sprintf("%s has that of epoch %d, proven %s", p.Account, p.Epoch, p.Proven.UTC().Format("2006-01-02 15:04:05Z"))
+		switch {
+		case p.Epoch == 0:
+			text = p.Account + ": none is proven yet"
+		case p.Proven.IsZero():
+			text = fmt.Sprintf("%s has that of epoch %d, by the status branch", p.Account, p.Epoch)
+		}
+		if p.Form != "" {
+			text += ", form " + p.Form
+		}
+		if p.Offered > 0 {
+			text += fmt.Sprintf("; that of epoch %d was offered and is not proven", p.Offered)
+		}
+		switch {
+		case p.Designed == 0:
+			text += "; the design no longer has a derived password for it"
+		case p.Designed != p.Epoch:
+			text += fmt.Sprintf("; the design has epoch %d", p.Designed)
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
 // LoginOf says how Slipway logged in last.
 func LoginOf(l *site.Login) string {
 	if l == nil {

@@ -142,6 +142,7 @@ func changedRules(branch, merged *site.Site) []string {
 		{"people who may not log in by SSH certificate (site.ssh.revoked.people)", changedItems(branch.SSH.Revoked.People, merged.SSH.Revoked.People)},
 		{"SSH keys that may not log in (site.ssh.revoked.keys)", changedItems(branch.SSH.Revoked.Keys, merged.SSH.Revoked.Keys)},
 		{"credentials", changedKeys(branch.Credentials, merged.Credentials)},
+		{"epochs of derived passwords (credentials)", changedEpochs(branch, merged)},
 		{"roles", changedKeys(branch.Roles, merged.Roles)},
 		{"racks", changedKeys(branch.Racks, merged.Racks)},
 		{"windows", changedKeys(branch.Windows, merged.Windows)},
@@ -204,6 +205,22 @@ func changedAccounts(branch, merged *site.Site) (all []string) {
 		for _, account := range slices.Sorted(maps.Keys(part.of)) {
 			slices.Sort(part.of[account])
 			all = append(all, fmt.Sprintf("%s: %s on %s", part.what, account, say.Some(part.of[account], mostMoved)))
+		}
+	}
+	return all
+}
+
+// changedEpochs says which derived passwords are replaced, and which are not as their epoch is lowered.
+func changedEpochs(branch, merged *site.Site) (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(merged.Credentials)) {
+		is, derived := merged.Credentials[name].Derived()
+		was, before := branch.Credentials[name].Derived()
+		switch {
+		case !derived || !before || is.Epoch == was.Epoch:
+		case is.Epoch < was.Epoch:
+			all = append(all, fmt.Sprintf("%s from %d down to %d, which Slipway refuses where the later password was set", name, was.Epoch, is.Epoch))
+		default:
+			all = append(all, fmt.Sprintf("%s from %d to %d", name, was.Epoch, is.Epoch))
 		}
 	}
 	return all

@@ -15,6 +15,10 @@ import (
 // no canaries if no node would wait for them.
 func (f *Facts) ChooseCanaries(nodes []string) []string {
 	c := f.Site.Rollout.Canaries
+	rotates := slices.ContainsFunc(nodes, func(name string) bool { n := f.Nodes.Node(name); return n != nil && n.Rotates })
+	if c == nil && rotates {
+		c = oneFirst
+	}
 	if c == nil {
 		return nil
 	}
@@ -22,7 +26,8 @@ func (f *Facts) ChooseCanaries(nodes []string) []string {
 	for _, name := range nodes {
 		switch n := f.Nodes.Node(name); {
 		case n == nil || !c.Nodes.Selects(n.Design) || n.Part == Failed:
-		case n.Paused:
+		case c == oneFirst && !n.Rotates:
+		case n.Paused, rotates && (n.Quarantined || n.Seen && n.Blind):
 			last = append(last, name)
 		case n.IsOut():
 			first = append(first, name)
@@ -31,12 +36,35 @@ func (f *Facts) ChooseCanaries(nodes []string) []string {
 		}
 	}
 	chosen := slices.Concat(first, then, last)
+	if rotates { // those that show whether the new passwords are right
+		slices.SortStableFunc(chosen, func(a, b string) int { return rank(f, a) - rank(f, b) })
+	}
 	chosen = chosen[:min(len(chosen), c.Count)]
 	if len(chosen) == len(nodes) {
 		return nil
 	}
 	slices.Sort(chosen)
 	return chosen
+}
+
+// rank sorts nodes whose derived passwords are replaced before others.
+func rank(f *Facts, name string) int {
+	if f.Nodes.Node(name).Rotates {
+		return 0
+	}
+	return 1
+}
+
+// oneFirst are the canaries of a rollout that replaces derived passwords, where the design has none: one machine has
+// to accept its password before the others get theirs.
+var oneFirst = &site.Canaries{Count: 1}
+
+// canaries are those by which the canaries of the rollout were chosen, or nil.
+func (f *Facts) canaries() *site.Canaries {
+	if c := f.Site.Rollout.Canaries; c != nil || f.Rollout == nil || len(f.Rollout.Canaries) == 0 {
+		return c
+	}
+	return oneFirst
 }
 
 // CanariesAreProven reports whether all canaries are in-sync. A canary no longer in
@@ -50,8 +78,8 @@ func (f *Facts) CanariesAreProven() bool {
 
 // HaveSoaked reports whether the canaries were in-sync for long enough.
 func (f *Facts) HaveSoaked() bool {
-	c := f.Site.Rollout.Canaries
-	return !f.Rollout.Proven.IsZero() && f.Now.Sub(f.Rollout.Proven) >= time.Duration(c.Soak)
+	c := f.canaries()
+	return c == nil || !f.Rollout.Proven.IsZero() && f.Now.Sub(f.Rollout.Proven) >= time.Duration(c.Soak)
 }
 
 // Canaries is the reason that the nodes which go first in the rollout have not done
@@ -67,10 +95,13 @@ type Canaries struct {
 // canariesFor holds the other nodes of a rollout until its canaries have been in-sync
 // for long enough.
 func (f *Facts) canariesFor(t Try) *Canaries {
-	r, c, n := f.Rollout, f.Site.Rollout.Canaries, t.Node
-	if !f.IsUnderWay() || c == nil || len(r.Canaries) == 0 || n.Part == Aside || n.InHand || t.Step.Drift ||
-		!t.isOrdered() || slices.Contains(r.Canaries, n.Name()) || f.HaveSoaked() {
+	r, c, n := f.Rollout, f.canaries(), t.Node
+	if !f.IsUnderWay() || c == nil || len(r.Canaries) == 0 || n.Part == Aside || n.InHand && c != oneFirst || t.Step.Drift ||
+		!t.isOrdered() || f.HaveSoaked() || c == oneFirst && len(t.Step.Rotates) == 0 {
 		return nil
+	}
+	if slices.Contains(r.Canaries, n.Name()) {
+		return nil // of these one goes first too, see passwordFor
 	}
 	h := &Canaries{Names: r.Canaries, Soak: c.Soak, node: n}
 	if !r.Proven.IsZero() {
@@ -86,6 +117,12 @@ func (r *Canaries) Verdict(f *Facts) Verdict {
 		v.Waits = append(v.Waits, PlaceTopic(name))
 	}
 	if r.Until.IsZero() {
+		if r.Soak == 0 {
+			v.For = r.Names
+			v.Sentence = fmt.Sprintf("it waits for %s, which goes first, to be in-sync", say.Some(r.Names, Most))
+			v.Detail, v.Release = f.notInSync(r.Names), say.Some(r.Names, Most)+" coming in-sync"
+			return f.inTheWay(v, r.node, r.Names...)
+		}
 		soak := say.Brief(r.Soak)
 		v.For = r.Names
 		v.Sentence = fmt.Sprintf("it waits for the canaries (%s) to be in-sync for %s", say.Some(r.Names, Most), soak)

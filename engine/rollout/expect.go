@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -46,11 +47,13 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 		WasHealthy:  !r.Healthy.IsZero(), EverHealthy: !r.EverHealthy.IsZero(),
 		Paused:    n.Paused.Holds(now) || r.Paused.Holds(now),
 		Disrupted: !r.Disrupted.IsZero(), Disrupts: !r.Disrupted.IsZero() || r.UnderWay() > 0,
-		Seen:   true,
-		Blind:  !changes && !waits && (known.Unseen[n.Name] || isKnown && o.Seen().IsZero()),
-		Power:  o.Facets[site.FacetPower].Have["state"],
-		Probes: plan.Health(n, *o, known.Serves),
-		State:  site.Unknown,
+		Seen:     true,
+		Rotates:  slices.ContainsFunc(np.Steps, func(s site.Step) bool { return len(s.Rotates) > 0 }),
+		Accounts: r.Accounts,
+		Blind:    !changes && !waits && (known.Unseen[n.Name] || isKnown && o.Seen().IsZero()),
+		Power:    o.Facets[site.FacetPower].Have["state"],
+		Probes:   plan.Health(n, *o, known.Serves),
+		State:    site.Unknown,
 	}
 	switch {
 	case changes:
@@ -74,9 +77,10 @@ func expect(n *site.Node, np *site.NodePlan, known site.Known, now time.Time) *N
 // begun updates a node for a step that has begun.
 func begun(n *Node, s site.Step) {
 	if s.Impact >= site.ImpactInterrupts {
-		n.Disrupts, n.Settled = true, true
+		n.Settled = true
 		n.Disrupted = n.Disrupted || !s.Force
 	}
+	n.Disrupts = n.Disrupts || s.TakesPlace()
 	if !s.Force && !s.Drift && s.Impact != site.ImpactNone && n.Part != Aside {
 		n.InHand = true
 	}
@@ -87,6 +91,16 @@ func begun(n *Node, s site.Step) {
 
 // ended updates a node for a step that has had its effect.
 func ended(n *Node, s site.Step) {
+	if len(s.Rotates) > 0 {
+		n.Accounts = maps.Clone(n.Accounts)
+		if n.Accounts == nil {
+			n.Accounts = map[string]site.AccountUse{}
+		}
+		for _, account := range s.Rotates {
+			d, _ := n.derived(account)
+			n.Accounts[account] = site.AccountUse{ProvenAs: d}
+		}
+	}
 	switch {
 	case s.Action == site.ActionPowerOff:
 		n.Power = "off"

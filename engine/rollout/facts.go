@@ -58,6 +58,10 @@ type Node struct {
 	// Disrupts is set while one of Slipway's steps may have the machine out of
 	// service.
 	Disrupts bool
+	// Rotates is set if its plan replaces derived passwords of its BMC.
+	Rotates bool
+	// Accounts is what is recorded of the passwords of accounts of its BMC.
+	Accounts map[string]site.AccountUse
 	// Busy is set while a step or an installation is under way.
 	Busy bool
 

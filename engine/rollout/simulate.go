@@ -22,7 +22,7 @@ type simulation struct {
 
 	gates    map[gateKey]*gate
 	order    []*gate   // in the order of creation
-	behind   []*member // members that wait for the canaries
+	behind   []*member // members that wait for the canaries, or for who gets its password first
 	windows  map[string]*outlook
 	queues   map[queueKey]*queue
 	places   map[*Bound]*place
@@ -211,7 +211,7 @@ func (sim *simulation) roll(all *expected, planned map[string]*site.NodePlan, kn
 	sim.facts.Rollout = r
 	if under == nil {
 		r.Canaries = sim.facts.ChooseCanaries(r.Nodes)
-	} else if c := sim.facts.Site.Rollout.Canaries; c != nil && !r.Proven.IsZero() {
+	} else if c := sim.facts.canaries(); c != nil && !r.Proven.IsZero() {
 		at := max(0, r.Proven.Add(time.Duration(c.Soak)).Sub(sim.began))
 		sim.schedule(event{at: at, order: -1, cause: &cause{at: at, waited: true, before: &cause{}}})
 	}
@@ -252,11 +252,11 @@ func (sim *simulation) proceed(m *member, why *cause) {
 	case *Leader:
 		sim.led[r.Role] = append(sim.led[r.Role], m.node.Name())
 		sim.wait(m, gateKey{role: r.Role}, r.Role, nil)
-	case *Canaries:
+	case *Canaries, *Password:
 		sim.behind = append(sim.behind, m)
 		sim.stepAside(m)
 	default:
-		if t.Step.Impact >= site.ImpactInterrupts && !m.node.IsOut() {
+		if t.Step.TakesPlace() && !m.node.IsOut() {
 			sim.enqueue(m)
 		} else {
 			sim.awaitWindow(m)
@@ -368,8 +368,12 @@ func (sim *simulation) happen() {
 		}
 	}
 	for i := range ends {
-		if m := ends[i].by; m.next == len(m.steps) {
+		m := ends[i].by
+		if m.next == len(m.steps) {
 			sim.prove(&ends[i])
+		}
+		if len(m.steps[ends[i].step].Rotates) > 0 {
+			sim.release(&sim.behind, &ends[i]) // see passwordFor
 		}
 	}
 	for i := len(ends) - 1; i >= 0; i-- { // the last end supplied what was missing
@@ -419,7 +423,7 @@ func (sim *simulation) end(m *member) cause {
 // prove notes when the last canary has come in-sync, and schedules the release of the
 // others after the soak.
 func (sim *simulation) prove(why *cause) {
-	r, c := sim.facts.Rollout, sim.facts.Site.Rollout.Canaries
+	r, c := sim.facts.Rollout, sim.facts.canaries()
 	if c == nil || len(r.Canaries) == 0 || !r.Proven.IsZero() || !sim.facts.CanariesAreProven() {
 		return
 	}

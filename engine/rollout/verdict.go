@@ -28,7 +28,7 @@ func Continues(r site.Recorded, s site.Step) bool {
 		s.FromMemory || s.Action == site.ActionStartAgent && r.Agent.IsOn() // its machine is out of service already
 }
 
-// Reason is why a step may not begin: Halted, Need, Leader, Canaries, Shut or Full.
+// Reason is why a step may not begin: Halted, Need, Leader, Canaries, Password, Shut or Full.
 type Reason interface {
 	// Verdict puts the reason into words.
 	Verdict(*Facts) Verdict
@@ -61,7 +61,7 @@ const (
 )
 
 // PlaceTopic wakes waiting nodes when the node that they wait for waits for a place
-// itself.
+// itself, changes its part in the rollout, or has accepted a new password.
 func PlaceTopic(node string) Topic { return Topic("place of " + node) }
 
 // RoleTopic wakes waiting nodes when nodes of the role make progress.
@@ -82,6 +82,9 @@ func (f *Facts) Order(t Try) Reason {
 	if c := f.canariesFor(t); c != nil {
 		return c
 	}
+	if p := f.passwordFor(t); p != nil {
+		return p
+	}
 	return nil
 }
 
@@ -97,7 +100,7 @@ func (f *Facts) Window(t Try) Reason {
 // Room returns the bound that leaves no place for a step; nil if there is a place or
 // the step needs none.
 func (f *Facts) Room(t Try) Reason {
-	if t.Step.Impact < site.ImpactInterrupts || t.Node.IsOut() {
+	if !t.Step.TakesPlace() || t.Node.IsOut() {
 		return nil
 	}
 	if full := f.fullFor(t.Node); full != nil {

@@ -67,6 +67,7 @@ type Store struct {
 	owner     uint32 // the required owner of these
 	fetched   map[string]*fetch
 	vault     vaultServer
+	derive    func(Of) (Value, error) // nil without the site key
 
 	telling sync.Mutex  // held while trouble is reported
 	tell    func(error) // nil for nobody
@@ -133,6 +134,8 @@ func (s *Store) find(r Request) (*file, error) {
 		return s.fromProgram(r.Name)
 	case c.From == site.FromVault:
 		return s.fromVault(r.Name, c, d)
+	case c.From == site.FromDerived:
+		return s.fromKey(r)
 	}
 	return s.decrypt(r.Name, c, d)
 }
@@ -232,8 +235,11 @@ func (s *Store) keepRead(name string, f *file) {
 	s.files[name] = f
 }
 
-// read reads and checks a file. It does not wait for the other end of a pipe.
-func read(path string) (*file, error) {
+// read reads and checks a file.
+func read(path string) (*file, error) { return readAs(path, parse) }
+
+// readAs reads and checks a file of a form. It does not wait for the other end of a pipe.
+func readAs(path string, parse func(text string) (*file, error)) (*file, error) {
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, explain(path, err)
@@ -296,28 +302,12 @@ func checkAccess(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s: has mode %04o, open to others than its owner: run chmod 600 %s", path, info.Mode().Perm(), path)
 }
 
-// parse reads a credential file. Its errors begin with the line's number and contain nothing
-// of the line, which may be a misplaced password.
+// parse reads a credential file. Its errors, like those of parseHeader, begin with the line's number and
+// contain nothing of the line, which may be a misplaced password.
 func parse(text string) (*file, error) {
-	f := &file{lines: map[string]int{}}
-	for line := 1; ; line++ {
-		head, rest, more := strings.Cut(text, "\n")
-		text = rest
-		head = strings.TrimSpace(head)
-		if head == "" && more {
-			break
-		}
-		if !more {
-			return nil, fmt.Errorf("%d: there is no empty line between the header and the secret", line)
-		}
-		key, value, ok := strings.Cut(head, ":")
-		known, err := f.limit(key, value, line)
-		if err == nil && !(ok && known) {
-			err = errors.New(`is none of "hosts: …", "use: …", "ports: …" and "username: …"; the secret follows after an empty line`)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%d: %w", line, err)
-		}
+	f, text, err := parseHeader(text)
+	if err != nil {
+		return nil, err
 	}
 	if err := f.checkLimits(); err != nil {
 		return nil, err
@@ -328,6 +318,47 @@ func parse(text string) (*file, error) {
 	}
 	f.value = New(f.username, text)
 	return f, nil
+}
+
+// parseLimits reads a file that has a header and no secret.
+func parseLimits(text string) (*file, error) {
+	if !strings.Contains(text, "\n\n") {
+		text = strings.TrimSuffix(text, "\n") + "\n\n"
+	}
+	f, text, err := parseHeader(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case strings.TrimSpace(text) != "":
+		return nil, errors.New("1: it has a secret after the empty line, and the design says that the value is derived: remove the secret, or give the credential of the design another source or name")
+	case len(f.uses) == 0:
+		return nil, errors.New("1: there is no \"use: redfish\" line")
+	}
+	return f, f.checkLimits()
+}
+
+// parseHeader reads the lines of a file up to the first empty one, and returns what follows.
+func parseHeader(text string) (*file, string, error) {
+	f := &file{lines: map[string]int{}}
+	for line := 1; ; line++ {
+		head, rest, more := strings.Cut(text, "\n")
+		text = rest
+		head = strings.TrimSpace(head)
+		if head == "" && more {
+			return f, text, nil
+		}
+		if !more {
+			return nil, "", fmt.Errorf("%d: there is no empty line between the header and the secret", line)
+		}
+		key, value, ok := strings.Cut(head, ":")
+		known, err := f.limit(key, value, line)
+		if err == nil && !(ok && known) {
+			err = errors.New(`is none of "hosts: …", "use: …", "ports: …" and "username: …"; the secret follows after an empty line`)
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("%d: %w", line, err)
+		}
+	}
 }
 
 // limit handles a line that says what a secret is for; known is false for any other line.

@@ -34,7 +34,7 @@ func open(t *testing.T, dir string) *Store {
 }
 
 // ask is what a Redfish driver asks for.
-func ask(name, host string) Request { return Request{name, Redfish, host, 443} }
+func ask(name, host string) Request { return Request{Name: name, Use: Redfish, Host: host, Port: 443} }
 
 func TestGet(t *testing.T) {
 	dir := t.TempDir()

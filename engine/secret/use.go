@@ -41,6 +41,15 @@ type Request struct {
 	// Host is compared as written: an address, or a name, which is not resolved.
 	Host string
 	Port uint16
+	// Of says which password of a derived credential is asked for. It is zero for others.
+	Of Of
+}
+
+// Of says which password of a derived credential is asked for.
+type Of struct {
+	site.Derived
+	// Machine is the UUID that it is derived from.
+	Machine string
 }
 
 // For returns the request for the credential of a URL: of an endpoint, with a scheme such as

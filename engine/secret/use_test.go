@@ -13,30 +13,30 @@ func TestUsesAndPorts(t *testing.T) {
 		r    Request
 		want error
 	}{
-		{"", Request{"c", Redfish, "h", 443}, nil},
-		{"", Request{"c", SSH, "h", 2222}, nil}, // for one release
-		{"ports: 443", Request{"c", SSH, "h", 2222}, ErrPort},
-		{"use: ssh", Request{"c", SSH, "h", 22}, nil},
-		{"use: ssh", Request{"c", SSH, "h", 2222}, ErrPort},
-		{"use: ssh", Request{"c", Redfish, "h", 443}, ErrUse},
-		{"use: ssh", Request{"c", "", "h", 22}, ErrUse},
-		{"use: ssh, redfish", Request{"c", Redfish, "h", 443}, nil},
-		{"use: ssh, redfish", Request{"c", Redfish, "h", 22}, ErrPort},
-		{"use: libvirt", Request{"c", Libvirt, "h", 16514}, nil},
-		{"use: account, file", Request{"c", File, "h", 22}, nil},
-		{"use: file", Request{"c", File, "h", 2222}, ErrPort},
-		{"use: account", Request{"c", File, "h", 22}, ErrUse},
-		{"use: file", Request{"c", SSH, "h", 22}, ErrUse},
-		{"", Request{"c", File, "h", 22}, ErrUse},
-		{"use: git", Request{"c", Git, "h", 443}, nil},
-		{"use: git", Request{"c", GitHub, "h", 443}, ErrUse},
-		{"use: github", Request{"c", GitHub, "h", 80}, ErrPort},
-		{"use: redfish\nports: 8000-8100, 443", Request{"c", Redfish, "h", 8100}, nil},
-		{"use: redfish\nports: 8000-8100, 443", Request{"c", Redfish, "h", 443}, nil},
-		{"use: redfish\nports: 8000-8100, 443", Request{"c", Redfish, "h", 8101}, ErrPort},
-		{"use: redfish\nports: 8443", Request{"c", Redfish, "h", 443}, ErrPort},
-		{"use: redfish\nports: 1-65535", Request{"c", Redfish, "h", 0}, ErrPort},
-		{"use: redfish", Request{"c", Redfish, "other", 443}, ErrHost},
+		{"", Request{Name: "c", Use: Redfish, Host: "h", Port: 443}, nil},
+		{"", Request{Name: "c", Use: SSH, Host: "h", Port: 2222}, nil}, // for one release
+		{"ports: 443", Request{Name: "c", Use: SSH, Host: "h", Port: 2222}, ErrPort},
+		{"use: ssh", Request{Name: "c", Use: SSH, Host: "h", Port: 22}, nil},
+		{"use: ssh", Request{Name: "c", Use: SSH, Host: "h", Port: 2222}, ErrPort},
+		{"use: ssh", Request{Name: "c", Use: Redfish, Host: "h", Port: 443}, ErrUse},
+		{"use: ssh", Request{Name: "c", Use: "", Host: "h", Port: 22}, ErrUse},
+		{"use: ssh, redfish", Request{Name: "c", Use: Redfish, Host: "h", Port: 443}, nil},
+		{"use: ssh, redfish", Request{Name: "c", Use: Redfish, Host: "h", Port: 22}, ErrPort},
+		{"use: libvirt", Request{Name: "c", Use: Libvirt, Host: "h", Port: 16514}, nil},
+		{"use: account, file", Request{Name: "c", Use: File, Host: "h", Port: 22}, nil},
+		{"use: file", Request{Name: "c", Use: File, Host: "h", Port: 2222}, ErrPort},
+		{"use: account", Request{Name: "c", Use: File, Host: "h", Port: 22}, ErrUse},
+		{"use: file", Request{Name: "c", Use: SSH, Host: "h", Port: 22}, ErrUse},
+		{"", Request{Name: "c", Use: File, Host: "h", Port: 22}, ErrUse},
+		{"use: git", Request{Name: "c", Use: Git, Host: "h", Port: 443}, nil},
+		{"use: git", Request{Name: "c", Use: GitHub, Host: "h", Port: 443}, ErrUse},
+		{"use: github", Request{Name: "c", Use: GitHub, Host: "h", Port: 80}, ErrPort},
+		{"use: redfish\nports: 8000-8100, 443", Request{Name: "c", Use: Redfish, Host: "h", Port: 8100}, nil},
+		{"use: redfish\nports: 8000-8100, 443", Request{Name: "c", Use: Redfish, Host: "h", Port: 443}, nil},
+		{"use: redfish\nports: 8000-8100, 443", Request{Name: "c", Use: Redfish, Host: "h", Port: 8101}, ErrPort},
+		{"use: redfish\nports: 8443", Request{Name: "c", Use: Redfish, Host: "h", Port: 443}, ErrPort},
+		{"use: redfish\nports: 1-65535", Request{Name: "c", Use: Redfish, Host: "h", Port: 0}, ErrPort},
+		{"use: redfish", Request{Name: "c", Use: Redfish, Host: "other", Port: 443}, ErrHost},
 	} {
 		dir := t.TempDir()
 		path := write(t, dir, "c", "hosts: h\n"+c.head+strings.Repeat("\n", min(len(c.head), 1))+"\n"+canary+"\n")
@@ -55,15 +55,15 @@ func TestUsesAndPorts(t *testing.T) {
 // What a request says of a URL is what is dialled.
 func TestForEndpoint(t *testing.T) {
 	for endpoint, want := range map[string]Request{
-		"redfish+https://192.0.2.1/redfish/v1":     {"c", Redfish, "192.0.2.1", 443},
-		"redfish+https://[2001:db8::1]:8443/":      {"c", Redfish, "2001:db8::1", 8443},
-		"ssh://n1.example.org":                     {"c", SSH, "n1.example.org", 22},
-		"libvirt+tls://h/system?domain=a&site=b":   {"c", Libvirt, "h", 16514},
-		"libvirt+ssh://ops@h/system":               {"c", Libvirt, "h", 22},
-		"libvirt+unix:///system?domain=a&site=b":   {"c", Libvirt, "", 0},
-		"other+strange://h":                        {"c", "other", "h", 0},
-		"https://token@api.github.com/":            {"c", "https", "api.github.com", 443},
-		"redfish+https://192.0.2.1:443@evil.test/": {"c", Redfish, "evil.test", 443},
+		"redfish+https://192.0.2.1/redfish/v1":     {Name: "c", Use: Redfish, Host: "192.0.2.1", Port: 443},
+		"redfish+https://[2001:db8::1]:8443/":      {Name: "c", Use: Redfish, Host: "2001:db8::1", Port: 8443},
+		"ssh://n1.example.org":                     {Name: "c", Use: SSH, Host: "n1.example.org", Port: 22},
+		"libvirt+tls://h/system?domain=a&site=b":   {Name: "c", Use: Libvirt, Host: "h", Port: 16514},
+		"libvirt+ssh://ops@h/system":               {Name: "c", Use: Libvirt, Host: "h", Port: 22},
+		"libvirt+unix:///system?domain=a&site=b":   {Name: "c", Use: Libvirt, Host: "", Port: 0},
+		"other+strange://h":                        {Name: "c", Use: "other", Host: "h", Port: 0},
+		"https://token@api.github.com/":            {Name: "c", Use: "https", Host: "api.github.com", Port: 443},
+		"redfish+https://192.0.2.1:443@evil.test/": {Name: "c", Use: Redfish, Host: "evil.test", Port: 443},
 	} {
 		if got, err := ForEndpoint("c", endpoint); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v, want %+v", endpoint, got, err, want)
@@ -101,16 +101,16 @@ func TestUnlimited(t *testing.T) {
 		}
 	}
 	for range 2 {
-		get(Request{"bmc", Redfish, "h", 443})
-		get(Request{"os", SSH, "h", 22})
+		get(Request{Name: "bmc", Use: Redfish, Host: "h", Port: 443})
+		get(Request{Name: "os", Use: SSH, Host: "h", Port: 22})
 	}
-	get(Request{"os", Libvirt, "h", 22})
-	get(Request{"os", SSH, "h", 22})
+	get(Request{Name: "os", Use: Libvirt, Host: "h", Port: 22})
+	get(Request{Name: "os", Use: SSH, Host: "h", Port: 22})
 	if len(told) != 3 || told[0] != "" || !strings.Contains(told[1], `"use: ssh" to `+path) || !strings.Contains(told[2], `"use: libvirt, ssh" to `+path) {
 		t.Fatalf("told %q", told)
 	}
 	write(t, dir, "os", "hosts: h\nuse: ssh\n\n"+canary)
-	get(Request{"os", SSH, "h", 22})
+	get(Request{Name: "os", Use: SSH, Host: "h", Port: 22})
 	if len(told) != 4 || told[3] != "" || s.Unlimited() != nil {
 		t.Errorf("told %q, and %v is left", told, s.Unlimited())
 	}

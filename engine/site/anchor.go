@@ -47,8 +47,26 @@ type Sealed struct {
 	Generation int `json:"generation,omitempty"`
 	// HostKeys are the SSH host keys made for the system on the node's machine.
 	HostKeys []string `json:"hostKeys,omitempty"`
+	// Passwords say which derived passwords accounts of the node's BMC have, by account, and BMC to which
+	// BMC they may go: a daemon that has lost its records logs in by them.
+	Passwords map[string]SealedPassword `json:"passwords,omitempty"`
+	BMC       *ProvenBMC                `json:"bmc,omitempty"`
 	// Signature covers all the other fields.
 	Signature string `json:"signature,omitempty"`
+}
+
+// SealedPassword says which derived password an account has.
+type SealedPassword struct {
+	// Proven is the one with which a login was accepted last, Offered one that may have been set since.
+	// The digests are slow to compute, and the passwords too long to guess.
+	Proven        Derived `json:"proven,omitzero"`
+	ProvenDigest  string  `json:"provenDigest,omitempty"`
+	Offered       Derived `json:"offered,omitzero"`
+	OfferedDigest string  `json:"offeredDigest,omitempty"`
+	// From is the UUID that they are derived from.
+	From string `json:"from,omitempty"`
+	// Highest is the highest epoch that was ever offered.
+	Highest int `json:"highest,omitempty"`
 }
 
 // Unsigned returns s without its signature, which is what gets signed.

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
@@ -77,7 +78,7 @@ const AccountUnproven = "not proven"
 // OtherPassword is the password of an account that is not the designed one.
 const OtherPassword = item.OtherValue
 
-// PasswordOf is the password of an account that is designed to be the value of a credential.
+// PasswordOf is the password that is the value of a credential which is not derived.
 func PasswordOf(credential string) string { return item.ValueOf(credential) }
 
 // Valued names one value of a field, for FacetState.Cannot.
@@ -86,16 +87,24 @@ func Valued(field, value string) string { return item.Valued(field, value) }
 // IsEnabled says whether the account is to let somebody in.
 func (a BMCAccount) IsEnabled() bool { return a.State == "" || a.State == AccountEnabled }
 
-// values are what the design asks of the accounts.
-func (b BMC) values() Values {
-	want := Values{}
+// PasswordOf is the password of an account that is designed to be the value of a credential.
+func (n *Node) PasswordOf(credential string) string {
+	if d, ok := n.References.Derived[credential]; ok {
+		return DerivedPassword(credential, d)
+	}
+	return PasswordOf(credential)
+}
+
+// accountValues are what the design asks of the accounts.
+func (n *Node) accountValues() Values {
+	b, want := n.BMC, Values{}
 	for name, a := range b.Accounts {
 		want[name+"."+AccountState] = or(a.State, AccountEnabled)
 		if a.Role != "" && a.State != AccountAbsent {
 			want[name+"."+AccountRole] = a.Role
 		}
 		if a.Credential != "" && a.IsEnabled() {
-			want[name+"."+AccountPassword] = PasswordOf(a.Credential)
+			want[name+"."+AccountPassword] = n.PasswordOf(a.Credential)
 		}
 	}
 	if b.Unlisted.Accounts != "" {
@@ -167,6 +176,9 @@ func (s FacetState) accounts(n *Node, asked Values) Resolved {
 		if why == "" {
 			field, why = s.keepLogins(name, a)
 		}
+		if why == "" {
+			field, why = s.keepEpoch(n, name, a)
+		}
 		if why != "" {
 			r.Unresolved[name+"."+field] = Printable(why)
 		}
@@ -197,6 +209,23 @@ func (s FacetState) keepOwn(n *Node, name string, a BMCAccount) (field, why stri
 		return AccountRole, as + ", and could no longer manage accounts; give endpoints.manager the credential of another account first"
 	}
 	return "", ""
+}
+
+// keepEpoch is why an account does not get a derived password that is earlier than the one it has: those who
+// know the earlier one would be let in again.
+func (s FacetState) keepEpoch(n *Node, name string, a BMCAccount) (field, why string) {
+	d, derived := n.References.Derived[a.Credential]
+	has := EpochOf(s.Have[name+"."+AccountPassword])
+	if !derived || !a.IsEnabled() || has <= d.Epoch {
+		return "", ""
+	}
+	return AccountPassword, LoweredEpoch(a.Credential, d.Epoch, has)
+}
+
+// LoweredEpoch says that the epoch of a derived credential was lowered.
+func LoweredEpoch(credential string, designed, has int) string {
+	return fmt.Sprintf("the epoch of the credential %s was lowered to %d, and the account was given the password of epoch %d before; an epoch is only raised: write %d again, or %d for the next one",
+		credential, designed, has, has, has+1)
 }
 
 // keepLogins is keepOwn for the accounts that other nodes behind the controller, and discovery,

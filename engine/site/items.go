@@ -47,6 +47,9 @@ type References struct {
 	// Drivers are the drivers that may be for the node's machine, by name: those that its designed
 	// model does not rule out.
 	Drivers map[string]*Driver `json:"drivers,omitempty"`
+	// Derived are the derived credentials that its BMC is logged in to with, or that accounts of it
+	// have, by name.
+	Derived map[string]Derived `json:"derived,omitempty"`
 }
 
 // Items are what the design asks of a facet inside the installed system, sorted by key; nil for

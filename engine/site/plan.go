@@ -169,6 +169,9 @@ type Step struct {
 	// Remove are the keys of items that Slipway made and that left the design. Each is removed, or
 	// restored to what was there before.
 	Remove []string `json:"remove,omitempty"`
+	// Rotates names the accounts of the BMC whose derived password the step replaces or sets. Its machine
+	// counts as out of service meanwhile: if it went wrong, nobody could manage it.
+	Rotates []string `json:"rotates,omitempty"`
 	// Again retries a network change that was rolled back before, because a person asked for it.
 	Again bool `json:"again,omitempty"`
 	// Once is set for a boot action.
@@ -177,6 +180,10 @@ type Step struct {
 	// work under way instead of starting over.
 	Resumed bool `json:"resumed,omitempty"`
 }
+
+// TakesPlace reports whether the step needs a place in the bounds of a rollout: it takes its machine out of
+// service, or replaces a password by which the machine is managed.
+func (s Step) TakesPlace() bool { return s.Impact >= ImpactInterrupts || len(s.Rotates) > 0 }
 
 // Endpoint returns the kind of endpoint that the step is taken through: that of its facet, or the
 // agent for a step that the agent takes.

@@ -103,6 +103,8 @@ type Recorded struct {
 	Credentials map[EndpointKind]CredentialUse `json:"credentials,omitempty"`
 	// Accounts is what is known of the passwords of accounts of the BMC, by user name.
 	Accounts map[string]AccountUse `json:"accounts,omitempty"`
+	// BMC is what proves the BMC to which derived passwords may go; nil before it was seen.
+	BMC *ProvenBMC `json:"bmc,omitempty"`
 	// Actions is what the machine told of the boot actions of this installation, by name.
 	Actions map[string]ActionRecord `json:"actions,omitempty"`
 	// Owned is the list of what Slipway made inside the system, after its last run.
@@ -186,6 +188,37 @@ type Certificate struct {
 	Endpoint    string    `json:"endpoint"`
 	Fingerprint string    `json:"fingerprint"`
 	Since       time.Time `json:"since"`
+}
+
+// SentPassword reports whether a derived password may have been set on the BMC and is not proven: the machine keeps its
+// place in a rollout, since nobody may be able to manage it.
+func (r Recorded) SentPassword() bool {
+	for _, use := range r.Accounts {
+		if use.IsSent() {
+			return true
+		}
+	}
+	return false
+}
+
+// ProvenBMC is the certificate of the BMC of one machine. Derived passwords of this machine go to no BMC
+// that shows another one.
+type ProvenBMC struct {
+	// From is the UUID that the passwords are derived from, Machine that of the machine.
+	From    string `json:"from"`
+	Machine string `json:"machine"`
+	// Fingerprint is "sha256:" and the digest of the certificate's DER form.
+	Fingerprint string    `json:"fingerprint"`
+	Since       time.Time `json:"since"`
+	// By is who said so; empty for a login with another credential that the BMC accepted.
+	By string `json:"by,omitempty"`
+}
+
+// MachineProof is what is known of the BMC of one machine whatever becomes of its node.
+type MachineProof struct {
+	ProvenBMC
+	// Highest is the highest epoch that was ever offered to an account, by account.
+	Highest map[string]int `json:"highest,omitempty"`
 }
 
 // Begun says when a node was begun, in which rollout (by its beginning), and how long it may take
@@ -284,6 +317,9 @@ type Adoption struct {
 	When    time.Time `json:"when"`
 	// Manager is the URL of the endpoint through which the machine was last seen.
 	Manager string `json:"manager,omitempty"`
+	// Moved says that the design has named another such URL since the machine was first seen: whether the same BMC answers
+	// there is by its own word alone.
+	Moved bool `json:"moved,omitempty"`
 	// Settled is when the node was first in-sync, or when a person approved its first disruption.
 	// It is zero during first contact.
 	Settled time.Time `json:"settled,omitzero"`

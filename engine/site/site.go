@@ -238,12 +238,17 @@ type Artifact struct {
 type Credential struct {
 	Description string `json:"description,omitempty"`
 	// From is where the value is: FromFile (the default), FromSealed, FromSOPS,
-	// FromProgram or FromVault.
+	// FromProgram, FromVault or FromDerived.
 	From string `json:"from,omitempty"`
 	// File and Key are for FromSOPS: the file in the site's folder of secrets, and
 	// the path in that file. For FromVault, Key is the path of the object.
 	File string `json:"file,omitempty"`
 	Key  string `json:"key,omitempty"`
+	// Account, Epoch and Form are for FromDerived: the account of BMCs that it is the password
+	// of, the number of the password, and its form as package derived names it.
+	Account string `json:"account,omitempty"`
+	Epoch   int    `json:"epoch,omitempty"`
+	Form    string `json:"form,omitempty"`
 }
 
 // SealedFiles are the encrypted files that the credentials of a design name.
@@ -260,6 +265,7 @@ const (
 	FromSOPS    = "sops"    // a key in a file of SOPS there
 	FromProgram = "program" // a program on the bootstrap host prints it
 	FromVault   = "vault"   // an object on a server of OpenBao or HashiCorp Vault
+	FromDerived = "derived" // it follows from the site key, another one on each machine
 )
 
 // Encrypted reports whether the value is in the repository.

@@ -75,6 +75,8 @@ type NodeStatus struct {
 	Login *Login `json:"login,omitempty"`
 	// HostCertificates is how its system proves itself by certificate; nil where it has none that counts.
 	HostCertificates *HostIdentity `json:"hostCertificates,omitempty"`
+	// Passwords are the derived passwords of accounts of its BMC, by account.
+	Passwords []AccountPasswordStatus `json:"passwords,omitempty"`
 	// Certificates are the TLS certificates that were signed for its system and that others may still accept,
 	// oldest first.
 	Certificates []TLSState `json:"certificates,omitempty"`

@@ -28,7 +28,7 @@ func (n *Node) Want(f Facet) Values {
 	case FacetBIOS:
 		return n.BIOS.values()
 	case FacetAccounts:
-		return n.BMC.values()
+		return n.accountValues()
 	case FacetBase, FacetNetwork, FacetPackages, FacetConfig, FacetKernel, FacetActions:
 		return orNil(item.Values(n.Items(f)))
 	case FacetDefinition:

@@ -56,6 +56,7 @@ func (s *Site) ReferencesOf(n *Node) References {
 			artifacts = append(artifacts, f.Artifact)
 		}
 	}
+	r.Derived = s.derivedOf(n)
 	drivers, firmware := s.driversFor(n)
 	r.Drivers = drivers
 	for _, name := range append(artifacts, firmware...) {

@@ -68,6 +68,9 @@ func (m *model) machineRows(s *sheet, n *site.NodeStatus) {
 	s.row("health", "", n.Health)
 	s.row("system", "", present.SystemOf(*n))
 	s.row("login", "", present.LoginOf(n.Login))
+	for _, password := range present.PasswordsOf(n.Passwords) {
+		s.row("password", "", password)
+	}
 	if n.SystemHealth.State != "" {
 		s.row("service", "", n.SystemHealth.String())
 	}

@@ -33,6 +33,12 @@ func (m *machine) prove(ctx context.Context, k driver.Passwords, w wantAccount) 
 
 // loginAs logs in with another account than the client's, and out again.
 func (c *client) loginAs(ctx context.Context, v secret.Value) error {
+	return c.loginWith(ctx, v, nil)
+}
+
+// loginWith is loginAs. Between the two it calls a function with the login and the path of its session,
+// unless that is nil, or the session has no name or the BMC no sessions.
+func (c *client) loginWith(ctx context.Context, v secret.Value, meanwhile func(api *gofish.APIClient, session string)) error {
 	sessions, err := c.sessionsPath(ctx)
 	if err != nil {
 		return err
@@ -61,12 +67,15 @@ func (c *client) loginAs(ctx context.Context, v secret.Value) error {
 	}
 	makeRelative(made, c.host)
 	path := c.sessionPath(resp, link(made))
-	if path == "" {
-		return nil // it cannot be ended; the BMC forgets it by itself
-	}
 	own, err := c.offline(gofish.ClientConfig{Session: &gofish.Session{ID: path, Token: token}})
 	if err != nil {
 		return err
+	}
+	if meanwhile != nil {
+		meanwhile(own, path)
+	}
+	if path == "" {
+		return nil // it cannot be ended; the BMC forgets it by itself
 	}
 	// What becomes of it is no reason to doubt the password: sessions of the account are ended next.
 	_, _ = own.WithContext(ctx).Delete(path)

@@ -133,8 +133,8 @@ func (m *machine) accountState(ctx context.Context, n *site.Node, a accounts) si
 		}
 	}
 	m.loginState(ctx, s)
-	for name, asked := range n.BMC.Accounts {
-		m.passwordState(ctx, s, a, name, asked)
+	for name := range n.BMC.Accounts {
+		m.passwordState(ctx, s, a, n, name)
 	}
 	m.changingState(ctx, s, n)
 	return s
@@ -161,7 +161,8 @@ func (m *machine) loginState(ctx context.Context, s site.FacetState) {
 
 // passwordState says of an account that the design names what is known of its password, and why
 // it cannot be as designed.
-func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accounts, name string, asked site.BMCAccount) {
+func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accounts, n *site.Node, name string) {
+	asked := n.BMC.Accounts[name]
 	there, field := len(a.named(name)) > 0, name+"."+site.AccountPassword
 	if asked.Credential == "" {
 		if !there && asked.IsEnabled() {
@@ -169,28 +170,44 @@ func (m *machine) passwordState(ctx context.Context, s site.FacetState, a accoun
 		}
 		return
 	}
-	want := site.PasswordOf(asked.Credential)
-	v, err := m.passwordOf(name, asked.Credential)
+	want := n.PasswordOf(asked.Credential)
+	_, derived := n.References.Derived[asked.Credential]
+	v, err := m.passwordFor(ctx, n, name, asked.Credential)
 	if err == nil {
-		err = a.fits(asked.Credential, v)
+		err = a.fits(asked.Credential, v, derived)
+	}
+	if err == nil && derived && s.Have[name+"."+site.AccountLogin] != site.AccountOwn && slices.ContainsFunc(a.named(name), func(one account) bool { return one.mustChange }) {
+		err = fmt.Errorf("the BMC wants the password of %s changed before it lets the account do anything else, and a login with the derived one would be good for nothing: switch off the rule of the BMC that asks for it, and for passwords that end, then remove the account", name)
 	}
 	if err != nil {
 		s.Cannot[site.Valued(field, want)] = err.Error()
 	}
+	keeper := driver.PasswordsOf(ctx)
+	if there && err != nil && derived && keeper != nil {
+		if known := keeper.Known(name, v); known.As.Epoch > 0 { // so that a lowered epoch shows as one
+			s.Have[field] = site.DerivedPassword(asked.Credential, known.As)
+		}
+	}
 	if !there || err != nil && v.IsZero() {
 		return
 	}
-	if s.Have[name+"."+site.AccountLogin] == site.AccountOwn {
+	if s.Have[name+"."+site.AccountLogin] == site.AccountOwn && !derived {
 		s.Have[field] = want // Slipway is logged in with it; of another credential see FacetState.Resolve
 		return
 	}
-	keeper := driver.PasswordsOf(ctx)
 	if keeper == nil {
 		return
 	}
 	switch known := keeper.Known(name, v); {
 	case known.Proven:
 		s.Have[field] = want
+	case known.Other && known.As.Epoch > 0 && known.As.Epoch == n.References.Derived[asked.Credential].Epoch && !known.Offered:
+		// The form is another one, or the site key: neither replaces a password by itself.
+		s.Have[field] = site.OtherPassword
+		s.Cannot[site.Valued(field, want)] = fmt.Sprintf("the account has another password of epoch %d than the one that credential %q derives now: the form was changed, or the site key is another one; put that back, or raise the epoch to %d to have the password replaced",
+			known.As.Epoch, asked.Credential, known.As.Epoch+1)
+	case known.Other && known.As.Epoch > 0 && derived:
+		s.Have[field] = site.DerivedPassword(asked.Credential, known.As)
 	case known.Other:
 		s.Have[field] = site.OtherPassword
 	default:
@@ -208,6 +225,22 @@ func (m *machine) changingState(ctx context.Context, s site.FacetState, n *site.
 		field := name + "." + site.AccountState
 		s.Have[field] = cmp.Or(s.Have[field], site.AccountAbsent) + site.AccountChanging
 	}
+}
+
+// passwordFor is the value that an account is to have as its password.
+func (m *machine) passwordFor(ctx context.Context, n *site.Node, name, credential string) (secret.Value, error) {
+	if _, derived := n.References.Derived[credential]; !derived {
+		return m.passwordOf(name, credential)
+	}
+	keeper := driver.PasswordsOf(ctx)
+	if keeper == nil {
+		return secret.Value{}, fmt.Errorf("its password is derived, and this command has no records, so it does not know which one the account has")
+	}
+	v, err := keeper.Derived(name, credential)
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("its password cannot be set: %w", err)
+	}
+	return v, nil
 }
 
 // passwordOf is the value of a credential for an account. It has to be for this BMC.
@@ -229,10 +262,19 @@ func (m *machine) passwordOf(name, credential string) (secret.Value, error) {
 	return secret.New(name, password), nil
 }
 
+// derivedShortest is how many characters the shortest form of derived passwords has: that of "ipmi-1.5".
+const derivedShortest = 16
+
 // fits says why a password is not one that the BMC takes, as far as it says.
-func (a accounts) fits(credential string, v secret.Value) error {
+func (a accounts) fits(credential string, v secret.Value, derived bool) error {
 	length := len(passwordIn(v)) // in bytes, as IPMI counts
 	switch {
+	case derived && length < a.min:
+		return fmt.Errorf("the derived password of credential %q has %d characters, this BMC asks for %d, and no longer form is made; give the account a credential with another source", credential, length, a.min)
+	case derived && a.max > 0 && length > a.max && a.max >= derivedShortest:
+		return fmt.Errorf("the derived password of credential %q has %d characters, and this BMC takes %d; give its BMCs a credential of their own with form: \"ipmi-1.5\", which has %d", credential, length, a.max, derivedShortest)
+	case derived && a.max > 0 && length > a.max:
+		return fmt.Errorf("the derived password of credential %q has %d characters, this BMC takes %d, and no shorter form is made as it could be guessed; give the account a credential with another source", credential, length, a.max)
 	case length < a.min:
 		return fmt.Errorf("the password in credential %q is shorter than the %d characters that this BMC asks for; give it a longer one", credential, a.min)
 	case a.max > 0 && length > a.max:

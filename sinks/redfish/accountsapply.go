@@ -48,11 +48,20 @@ func (m *machine) trySetAccounts(ctx context.Context, n *site.Node) error {
 	if err != nil {
 		return err
 	}
+	// The keeper says to which certificate passwords may go: what answers later has to show the same one.
+	defer m.client.shown.hold()()
+	m.client.http.CloseIdleConnections()
 	want, err := m.wantAccounts(ctx, n, a)
 	if err != nil {
 		return err
 	}
 	for _, w := range want {
+		if w.ownPassword() {
+			if err := m.setOwn(ctx, keeper, a, w); err != nil {
+				return fmt.Errorf("the account %s: %w", w.name, err)
+			}
+			return nil
+		}
 		if err := m.setAccount(ctx, keeper, a, w); err != nil {
 			return fmt.Errorf("the account %s: %w", w.name, err)
 		}
@@ -70,6 +79,8 @@ type wantAccount struct {
 	// designed, also then.
 	value, designed secret.Value
 	credential      string
+	// own says that Slipway is logged in with the account.
+	own bool
 }
 
 // wantAccounts are the accounts that are not as designed.
@@ -91,7 +102,7 @@ func (m *machine) wantAccounts(ctx context.Context, n *site.Node, a accounts) ([
 			continue
 		}
 		if of[name] == nil {
-			w, err := m.wantAccount(n, s, r, name)
+			w, err := m.wantAccount(ctx, n, s, r, name)
 			if err != nil {
 				return nil, err
 			}
@@ -101,26 +112,44 @@ func (m *machine) wantAccounts(ctx context.Context, n *site.Node, a accounts) ([
 			of[name].value = of[name].designed
 		}
 	}
+	rotates := slices.ContainsFunc(slices.Collect(maps.Values(of)), func(w *wantAccount) bool { return w.ownPassword() })
 	var all []wantAccount
 	for _, letsIn := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(of)) {
-			if (of[name].state == site.AccountEnabled) == letsIn {
-				all = append(all, *of[name])
+			w := of[name]
+			if (w.state == site.AccountEnabled) != letsIn || w.ownPassword() || rotates && w.lessens(s) {
+				continue // what lessens an account waits until Slipway has logged in with its new password
 			}
+			all = append(all, *w)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if of[name].ownPassword() {
+			all = append(all, *of[name]) // at last: nothing is sent with the present login any more then
 		}
 	}
 	return all, nil
 }
 
-func (m *machine) wantAccount(n *site.Node, s site.FacetState, r site.Resolved, name string) (*wantAccount, error) {
+// ownPassword says whether the password is to be replaced with which Slipway is logged in.
+func (w wantAccount) ownPassword() bool { return w.own && !w.value.IsZero() }
+
+// lessens says whether an account could do less after the change: others may be the only way in that is left.
+func (w wantAccount) lessens(s site.FacetState) bool {
+	return w.state != site.AccountEnabled || w.role != "" && w.role != "administrator" && s.Have[w.name+"."+site.AccountRole] == "administrator"
+}
+
+func (m *machine) wantAccount(ctx context.Context, n *site.Node, s site.FacetState, r site.Resolved, name string) (*wantAccount, error) {
 	w := &wantAccount{
 		name: name, state: r.Want[name+"."+site.AccountState], role: r.Want[name+"."+site.AccountRole],
 		credential: n.BMC.Accounts[name].Credential,
 	}
-	if w.credential == "" || s.Have[name+"."+site.AccountLogin] == site.AccountOwn {
-		return w, nil // the password that Slipway logs in with is never set
+	_, derived := n.References.Derived[w.credential]
+	w.own = s.Have[name+"."+site.AccountLogin] == site.AccountOwn
+	if w.credential == "" || w.own && !derived {
+		return w, nil // the password that Slipway logs in with is set only where it is derived
 	}
-	value, err := m.passwordOf(name, w.credential)
+	value, err := m.passwordFor(ctx, n, name, w.credential)
 	if err != nil {
 		return nil, refused("the account %s: %w; nothing was written", name, err)
 	}

@@ -14,7 +14,9 @@ import (
 )
 
 // nobook knows of no password.
-type nobook struct{}
+type nobook struct{ derived secret.Value }
+
+func (b *nobook) Derived(string, string) (secret.Value, error) { return b.derived, nil }
 
 func (*nobook) Known(string, secret.Value) driver.PasswordKnown   { return driver.PasswordKnown{} }
 func (*nobook) Logins() (map[string]string, error)                { return nil, nil }

@@ -161,6 +161,9 @@ func (m *machine) Session() string { return m.client.session() }
 // Certificate implements driver.Certifier.
 func (m *machine) Certificate() string { return m.client.shown.seen() }
 
+// Shown implements driver.Shower.
+func (m *machine) Shown() string { return m.client.shown.shown() }
+
 // Inherit implements driver.Heir.
 func (m *machine) Inherit(sessions []string) { m.client.left.add(sessions) }
 

@@ -52,6 +52,15 @@ func (p *pools) config(t site.Trust, u *url.URL, seen *firstUse) (*tls.Config, e
 		}
 		c.RootCAs = pool
 	}
+	verify := c.VerifyConnection
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if verify != nil {
+			if err := verify(s); err != nil {
+				return err
+			}
+		}
+		return seen.show(u.Host, s.PeerCertificates[0])
+	}
 	return c, nil
 }
 
@@ -101,6 +110,38 @@ func pinned(host, want string, c *x509.Certificate) error {
 type firstUse struct {
 	mu  sync.Mutex
 	sum string
+	// last is the certificate that was verified last, in whatever way.
+	last string
+	// only is the one that is accepted while accounts are changed; empty otherwise.
+	only string
+}
+
+// show notes a certificate that was verified, unless another one is held to.
+func (f *firstUse) show(host string, c *x509.Certificate) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if is := sum(c); f.only != "" && is != f.only {
+		return refused("the BMC at %s shows the certificate %s in the middle of a change of its accounts, and began it with %s", host, is, f.only)
+	}
+	f.last = sum(c)
+	return nil
+}
+
+// hold accepts no other certificate than the one that was shown last, before it is let go.
+func (f *firstUse) hold() (letGo func()) {
+	set := func(only string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.only = only
+	}
+	set(f.shown())
+	return func() { set("") }
+}
+
+func (f *firstUse) shown() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
 }
 
 func (f *firstUse) verify(host string, c *x509.Certificate) error {

@@ -409,6 +409,13 @@ func (m *Machine) SetAccount(user, password, role string) {
 	})
 }
 
+// ResetAccounts gives the BMC the accounts that it was made with, as a reset to the settings of the factory does. Nobody
+// is logged in then.
+func (m *Machine) ResetAccounts() {
+	m.ForgetSessions()
+	locked(m, func() any { m.accounts = nil; return nil })
+}
+
 // SessionsOf is how many sessions of a user are open.
 func (m *Machine) SessionsOf(user string) (count int) {
 	for _, s := range m.openSessions() {

@@ -75,6 +75,12 @@ func credentialSource(s *site.Site) (found []site.Finding) {
 		case c.From == site.FromVault && (c.Key == "" || !aPath(c.Key)):
 			found = append(found, wrong(path+".from", fmt.Sprintf("the credential %q is on a server of secrets, and does not say where there", name),
 				"Add key: \"PATH\" such as \"fra/bmc\", the path of the object below the mount of the secrets engine."))
+		case c.From == site.FromDerived && c.Account == "":
+			found = append(found, wrong(path+".from", fmt.Sprintf("the password of the credential %q is derived, and it does not say for which account", name),
+				"Add account: \"NAME\", the name of an account of the BMCs that nothing but Slipway uses, such as \"slipway\"."))
+		case c.From != site.FromDerived && (c.Account != "" || c.Epoch != 0 || c.Form != ""):
+			found = append(found, wrong(path, fmt.Sprintf("the credential %q has what only a derived password has: account, epoch or form", name),
+				"Write from: \"derived\", or remove it."))
 		case c.From != site.FromSOPS && c.From != site.FromVault && c.Key != "":
 			found = append(found, wrong(path+".key", fmt.Sprintf("the credential %q names a key, and is neither from a file of SOPS nor from a server of secrets", name),
 				"Write from: \"sops\" or from: \"vault\", or remove the key."))

@@ -86,6 +86,7 @@ func Areas() []Area {
 		{"hardware", hardwares},
 		{"firmware settings", bioses},
 		{"BMC accounts", bmcAccounts},
+		{"derived passwords", derivedPasswords},
 		{"artifacts", artifacts},
 		{"drivers", drivers},
 		{"booting", booting},

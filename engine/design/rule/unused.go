@@ -180,6 +180,9 @@ func credentialsOf(_ *site.Site, n *site.Node) []string {
 	for _, kind := range keys(n.Endpoints) {
 		names = append(names, n.Endpoints[kind].Credential)
 	}
+	for _, name := range keys(n.BMC.Accounts) {
+		names = append(names, n.BMC.Accounts[name].Credential)
+	}
 	eachSystem(func(_ string, x site.System) []site.Finding {
 		for _, u := range x.Users {
 			if u.Password != "" {
