@@ -47,7 +47,7 @@ var removals = map[string]removal{
 		was: "if session.Known() && session != is {", is: "if false {",
 		and: []removal{{file: "driver/drivertest/bmcapply.go", was: "if !w.step.Machine.Matches(seen) {", is: "if false {"}}},
 	"another daemon is not noticed": {file: "anchor.go",
-		was: "case is.Term == 0 || is.Instance == e.instance || slices.Contains(e.book.Claims, is.Instance):", is: "case true:"},
+		was: "case e.isOwnLocked(is):", is: "case true:"},
 	"a loss that comes again is the one that was approved": {file: "site/ledger.go",
 		was: "l.Records, l.Attempt = a.Records, a.Closed+1", is: "l.Records, l.Attempt = a.Records, 1",
 		and: []removal{{file: "ledger/ledger.go", was: "case l.Attempt <= a.Closed:", is: "case false:"}}},
