@@ -60,7 +60,7 @@ func (w *worker) goesOnLocked() bool {
 
 // whyNoWritesLocked returns why nothing is sent to any machine now; empty if it may be.
 func (e *Engine) whyNoWritesLocked(now time.Time) string {
-	return cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(now, false))
+	return cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(now, false, true))
 }
 
 func (l *remains) forecast(now time.Time) *site.Forecast {

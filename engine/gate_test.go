@@ -202,37 +202,44 @@ func TestConsumptionNeedsTheStep(t *testing.T) {
 // What is destroyed waits for the published term and the site key on every
 // machine; for what the term before may have under way it does not where no
 // session of an earlier term is left.
-func TestDestructionWaitsForTheTermBefore(t *testing.T) {
+func TestFencedMachineWaitsForThePublishedTerm(t *testing.T) {
 	key, err := sitekey.Create(t.TempDir() + "/key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		change            func(*Engine)
-		destroys, reboots bool // whether it may
+		change           func(*Engine)
+		fenced, unfenced bool // whether it may destroy
+		reboot           bool
 	}{
-		"nothing":          {func(*Engine) {}, true, true},
-		"not read":         {func(e *Engine) { e.Anchor = nowhere{} }, false, false},
-		"not published":    {func(e *Engine) { e.Anchor = nowhere{}; e.anchor.tried = true }, false, true},
-		"published":        {func(e *Engine) { e.Anchor = nowhere{}; e.anchor.tried, e.anchor.claimed = true, true }, true, true},
-		"observing":        {func(e *Engine) { e.Anchor = nowhere{}; e.ObserveOnly = true }, true, true},
-		"no key":           {func(e *Engine) { e.design.Keys = []string{key.Public()} }, false, true},
-		"its key":          {func(e *Engine) { e.design.Keys, e.Key = []string{key.Public()}, key }, true, true},
-		"another key":      {func(e *Engine) { e.design.Keys, e.Key = []string{"ed25519:x"}, key }, false, true},
-		"not settled":      {func(e *Engine) { e.term.settled = time.Now().Add(time.Minute) }, false, true},
-		"settled":          {func(e *Engine) { e.term.settled = time.Now().Add(-time.Minute) }, true, true},
-		"lost":             {func(e *Engine) { e.term.trouble = fmt.Errorf("x: %w", record.ErrLost) }, false, false},
-		"could not begin":  {func(e *Engine) { e.term.Term, e.term.trouble = nil, errors.New("no") }, false, false},
-		"renewed too late": {func(e *Engine) { _ = e.term.Release(t.Context()) }, false, false},
+		"nothing":          {func(*Engine) {}, true, true, true},
+		"not read":         {func(e *Engine) { e.Anchor = nowhere{} }, false, false, false},
+		"not published":    {func(e *Engine) { e.Anchor = nowhere{}; e.anchor.tried = true }, false, false, true},
+		"published":        {func(e *Engine) { e.Anchor = nowhere{}; e.anchor.tried, e.anchor.claimed = true, true }, true, true, true},
+		"observing":        {func(e *Engine) { e.Anchor = nowhere{}; e.ObserveOnly = true }, true, true, true},
+		"no key":           {func(e *Engine) { e.design.Keys = []string{key.Public()} }, false, false, true},
+		"its key":          {func(e *Engine) { e.design.Keys, e.Key = []string{key.Public()}, key }, true, true, true},
+		"another key":      {func(e *Engine) { e.design.Keys, e.Key = []string{"ed25519:x"}, key }, false, false, true},
+		"not settled":      {func(e *Engine) { e.term.settled = time.Now().Add(time.Minute) }, true, false, true},
+		"settled":          {func(e *Engine) { e.term.settled = time.Now().Add(-time.Minute) }, true, true, true},
+		"lost":             {func(e *Engine) { e.term.trouble = fmt.Errorf("x: %w", record.ErrLost) }, false, false, false},
+		"could not begin":  {func(e *Engine) { e.term.Term, e.term.trouble = nil, errors.New("no") }, false, false, false},
+		"renewed too late": {func(e *Engine) { _ = e.term.Release(t.Context()) }, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, w := gated(t)
 			c.change(e)
-			if h := e.termGate(w, installOne); (h == nil) != c.destroys {
-				t.Errorf("got %+v, want it to pass: %t", h, c.destroys)
-			}
-			if h := e.termGate(w, powerOn); (h == nil) != c.reboots {
-				t.Errorf("a reboot: got %+v, want it to pass: %t", h, c.reboots)
+			for _, w.fenced = range []bool{true, false} {
+				want := c.unfenced
+				if w.fenced {
+					want = c.fenced
+				}
+				if h := e.termGate(w, installOne); (h == nil) != want {
+					t.Errorf("fenced %t: got %+v, want it to pass: %t", w.fenced, h, want)
+				}
+				if h := e.termGate(w, powerOn); (h == nil) != c.reboot {
+					t.Errorf("a reboot: got %+v, want it to pass: %t", h, c.reboot)
+				}
 			}
 		})
 	}

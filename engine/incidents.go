@@ -217,7 +217,7 @@ func (e *Engine) switchedOff(i *site.IncidentState) (off []string, on map[string
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	on = map[string][]string{}
-	all := cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(time.Now(), false))
+	all := cmp.Or(e.whyReadOnlyLocked(), e.mayWriteLocked(time.Now(), false, true))
 	for _, name := range slices.Sorted(maps.Keys(i.Nodes)) {
 		w := e.workers[name]
 		switch {

@@ -20,7 +20,7 @@ func (e *Engine) InForce() (*site.Site, error) {
 	if e.design == nil {
 		return nil, errors.New("no design is in force yet")
 	}
-	if why := e.mayWriteLocked(time.Now(), false); why != "" {
+	if why := e.mayWriteLocked(time.Now(), false, true); why != "" {
 		return nil, errors.New(why)
 	}
 	return e.design, nil

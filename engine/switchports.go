@@ -166,7 +166,7 @@ func (w *worker) tendPorts(ctx context.Context, j job) error {
 	w.e.mu.Lock()
 	why := w.e.whyReadOnlyLocked()
 	if why == "" {
-		why = w.e.mayWriteLocked(time.Now(), false)
+		why = w.e.mayWriteLocked(time.Now(), false, true)
 	}
 	w.e.mu.Unlock()
 	switch {

@@ -269,7 +269,7 @@ func TestWhyNothingIsWritten(t *testing.T) {
 	}
 	now := time.Now()
 	e.term.settled = now
-	if why := e.mayWriteLocked(now, true); why != "" {
+	if why := e.mayWriteLocked(now, true, false); why != "" {
 		t.Errorf("in the moment it has settled: %s", why)
 	}
 }
@@ -354,38 +354,39 @@ func TestSessionIsFenced(t *testing.T) {
 		change   func(*Engine, *worker, *terminal)
 		left     []record.Session
 		wants    string           // what it fails with
+		fenced   bool             // no session of another term is left
 		ended    []string         // which sessions it has ended
 		recorded []record.Session // what is on record then
 	}{
-		"none was left":                  {nil, nil, "", nil, []record.Session{own}},
-		"two were left":                  {nil, left("a", "b"), "", []string{"a", "b"}, []record.Session{own}},
-		"its own is on record":           {nil, []record.Session{{Term: 1, Endpoint: "bmc-1", ID: "earlier"}}, "", nil, []record.Session{own}},
-		"left elsewhere":                 {nil, []record.Session{{Term: 7, Endpoint: "bmc-2", ID: "a"}}, "", nil, []record.Session{own}},
-		"may not be ended":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = fmt.Errorf("no: %w", driver.ErrRefused) }, left("a", "b"), "", []string{"a", "b"}, []record.Session{own}},
-		"the last may not":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["b"] = errors.ErrUnsupported }, left("a", "b"), "", []string{"a", "b"}, []record.Session{own}},
-		"not with this credential":       {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrDenied }, left("a"), "", []string{"a"}, []record.Session{own}},
-		"no answer":                      {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrUnreachable }, left("a", "b"), "end the session that term 7 left on n1: ", []string{"a"}, append(left("a", "b"), own)},
-		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.Manager].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", nil, nil},
-		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 has ended", []string{"a"}, []record.Session{own}},
-		"a later term acts":              {func(_ *Engine, _ *worker, m *terminal) { m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"} }, nil, "look for later terms on n1: a session of term 9", nil, nil},
-		"nobody can tell of later terms": {func(_ *Engine, _ *worker, m *terminal) { m.outranked = driver.ErrUnreachable }, nil, "look for later terms on n1: ", nil, nil},
-		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.connections[site.Manager].session = "gone" }, nil, "", nil, nil},
-		"no session":                     {func(_ *Engine, _ *worker, m *terminal) { m.session = "" }, nil, "", nil, nil},
-		"no term":                        {func(e *Engine, _ *worker, _ *terminal) { e.term = tenure{} }, nil, "interrupted: the site's lease is not held", nil, nil},
+		"none was left":                  {nil, nil, "", true, nil, []record.Session{own}},
+		"two were left":                  {nil, left("a", "b"), "", true, []string{"a", "b"}, []record.Session{own}},
+		"its own is on record":           {nil, []record.Session{{Term: 1, Endpoint: "bmc-1", ID: "earlier"}}, "", true, nil, []record.Session{own}},
+		"left elsewhere":                 {nil, []record.Session{{Term: 7, Endpoint: "bmc-2", ID: "a"}}, "", false, nil, []record.Session{own}},
+		"may not be ended":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = fmt.Errorf("no: %w", driver.ErrRefused) }, left("a", "b"), "", false, []string{"a", "b"}, []record.Session{own}},
+		"the last may not":               {func(_ *Engine, _ *worker, m *terminal) { m.ends["b"] = errors.ErrUnsupported }, left("a", "b"), "", false, []string{"a", "b"}, []record.Session{own}},
+		"not with this credential":       {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrDenied }, left("a"), "", false, []string{"a"}, []record.Session{own}},
+		"no answer":                      {func(_ *Engine, _ *worker, m *terminal) { m.ends["a"] = driver.ErrUnreachable }, left("a", "b"), "end the session that term 7 left on n1: ", false, []string{"a"}, append(left("a", "b"), own)},
+		"opened anew since":              {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.Manager].looked = false }, nil, "interrupted: the endpoint of n1 was opened again", false, nil, nil},
+		"its own is gone meanwhile":      {func(_ *Engine, _ *worker, m *terminal) { m.ending = func() { m.session = "next" } }, left("a"), "interrupted: the session on n1 has ended", false, []string{"a"}, []record.Session{own}},
+		"a later term acts":              {func(_ *Engine, _ *worker, m *terminal) { m.outranked = &driver.LaterTermError{Term: 9, Host: "bmc-1"} }, nil, "look for later terms on n1: a session of term 9", false, nil, nil},
+		"nobody can tell of later terms": {func(_ *Engine, _ *worker, m *terminal) { m.outranked = driver.ErrUnreachable }, nil, "look for later terms on n1: ", false, nil, nil},
+		"its session is over":            {func(_ *Engine, w *worker, m *terminal) { m.session = ""; w.connections[site.Manager].session = "gone" }, nil, "", false, nil, nil},
+		"no session":                     {func(_ *Engine, _ *worker, m *terminal) { m.session = "" }, nil, "", false, nil, nil},
+		"no term":                        {func(e *Engine, _ *worker, _ *terminal) { e.term = tenure{} }, nil, "interrupted: the site's lease is not held", false, nil, nil},
 		"no term, and known already": {func(e *Engine, w *worker, _ *terminal) {
 			e.term = tenure{}
 			w.connections[site.Manager].session = "own"
-		}, nil, "", nil, nil},
-		"known already": {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.Manager].session = "own" }, nil, "", nil, nil},
+		}, nil, "", false, nil, nil},
+		"known already": {func(_ *Engine, w *worker, _ *terminal) { w.connections[site.Manager].session = "own" }, nil, "", false, nil, nil},
 		"observing": {func(e *Engine, w *worker, _ *terminal) {
 			e.ObserveOnly = true
 			w.connections[site.Manager].looked = false
-		}, nil, "", nil, nil},
+		}, nil, "", false, nil, nil},
 		"a machine without sessions": {func(_ *Engine, w *worker, _ *terminal) {
 			w.connections[site.Manager].machine, w.connections[site.Manager].looked = plainMachine{}, false
-		}, nil, "", nil, nil},
-		"records cannot be written": {func(e *Engine, w *worker, _ *terminal) { w.recordedSessions(); e.Records = closed(t) }, nil, "record the session on n1: ", nil, nil},
-		"records lost meanwhile":    {func(e *Engine, _ *worker, m *terminal) { m.ending = func() { e.Records = closed(t) } }, left("a"), "record the session on n1: ", []string{"a"}, []record.Session{left("a")[0], own}},
+		}, nil, "", false, nil, nil},
+		"records cannot be written": {func(e *Engine, w *worker, _ *terminal) { w.recordedSessions(); e.Records = closed(t) }, nil, "record the session on n1: ", false, nil, nil},
+		"records lost meanwhile":    {func(e *Engine, _ *worker, m *terminal) { m.ending = func() { e.Records = closed(t) } }, left("a"), "record the session on n1: ", false, []string{"a"}, []record.Session{left("a")[0], own}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, w, m := seated(t)
@@ -404,8 +405,8 @@ func TestSessionIsFenced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(m.ended, c.ended) || !slices.Equal(snap.Sessions["n1"][site.Manager], c.recorded) {
-				t.Errorf("ended %q, on record %+v", m.ended, snap.Sessions["n1"])
+			if w.fenced != c.fenced || !slices.Equal(m.ended, c.ended) || !slices.Equal(snap.Sessions["n1"][site.Manager], c.recorded) {
+				t.Errorf("fenced %t, ended %q, on record %+v", w.fenced, m.ended, snap.Sessions["n1"])
 			}
 			if known := w.connections[site.Manager].session == "own"; known != (c.wants == "" && c.recorded != nil || strings.Contains(name, "known already")) {
 				t.Errorf("its session counts as recorded: %t", known)
@@ -419,8 +420,8 @@ func TestSessionInsideFencesNothing(t *testing.T) {
 	_, w, m := seated(t)
 	w.connections[site.OS] = w.connections[site.Manager]
 	delete(w.connections, site.Manager)
-	if err := w.fence(t.Context(), site.OS); err != nil || w.connections[site.OS].session != "own" || m.asked != 1 || m.named != 1 {
-		t.Errorf("%v, asked %d, named for term %d", err, m.asked, m.named)
+	if err := w.fence(t.Context(), site.OS); err != nil || w.fenced || w.connections[site.OS].session != "own" || m.asked != 1 || m.named != 1 {
+		t.Errorf("%v, fenced %t, asked %d, named for term %d", err, w.fenced, m.asked, m.named)
 	}
 }
 
@@ -456,18 +457,18 @@ func TestSessionThatIsNotEndedIsLogged(t *testing.T) {
 	e, w, m := seated(t)
 	log := logged(e)
 	m.ends["a"] = driver.ErrRefused
-	if err := w.endSession(t.Context(), w.connections[site.Manager], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); err != nil {
-		t.Error(err)
+	if over, err := w.endSession(t.Context(), w.connections[site.Manager], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err != nil {
+		t.Errorf("over %t, %v", over, err)
 	}
 	if !strings.Contains(log.String(), "session of an earlier term not ended") || !strings.Contains(log.String(), "node=n1 term=7") {
 		t.Errorf("logged %s", log)
 	}
 	m.ends["a"] = driver.ErrUnreachable
-	if err := w.endSession(t.Context(), w.connections[site.Manager], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); err == nil {
-		t.Error("no answer, and no error")
+	if over, err := w.endSession(t.Context(), w.connections[site.Manager], record.Session{Term: 7, Endpoint: "bmc-1", ID: "a"}); over || err == nil {
+		t.Errorf("no answer: over %t, %v", over, err)
 	}
-	if err := w.endSession(t.Context(), &connection{machine: plainMachine{}, endpoint: site.Endpoint{URL: "bmc-1"}}, record.Session{Endpoint: "bmc-1"}); err != nil {
-		t.Errorf("a machine that ends none: %v", err)
+	if over, err := w.endSession(t.Context(), &connection{machine: plainMachine{}, endpoint: site.Endpoint{URL: "bmc-1"}}, record.Session{Endpoint: "bmc-1"}); over || err != nil {
+		t.Errorf("a machine that ends none: over %t, %v", over, err)
 	}
 }
 
@@ -603,7 +604,7 @@ func TestStoppedBeforeTheTermBeforeHasSettled(t *testing.T) {
 				if err := e.beginTerm(t.Context(), leftOnOne); err != nil {
 					t.Fatal(err)
 				}
-				if why := e.mayWriteLocked(time.Now(), true); e.term.Clean != c.clean || (why == "") != c.clean {
+				if why := e.mayWriteLocked(time.Now(), true, false); e.term.Clean != c.clean || (why == "") != c.clean {
 					t.Errorf("the next term is clean: %t, and destroys nothing because: %s", e.term.Clean, why)
 				}
 				if !reflect.DeepEqual(e.term.before, leftOnOne) { // nobody has ended it
@@ -629,7 +630,7 @@ func TestRaisedTermWaitsAndKnowsSessions(t *testing.T) {
 	if !e.term.settled.Equal(settled) || !reflect.DeepEqual(e.term.before, leftOnOne) {
 		t.Errorf("settled %s later, %d nodes with sessions", e.term.settled.Sub(settled), len(e.term.before))
 	}
-	if why := e.mayWriteLocked(time.Now(), true); !strings.Contains(why, "did not shut down cleanly") {
+	if why := e.mayWriteLocked(time.Now(), true, false); !strings.Contains(why, "did not shut down cleanly") {
 		t.Errorf("it destroys: %q", why)
 	}
 }

@@ -168,8 +168,9 @@ func (e *Engine) heldTerm() *record.Term {
 }
 
 // mayWriteLocked returns why no write may be sent now; empty if it may. A destructive write must
-// not meet a request of the previous term. To end its sessions is not enough: a BMC may carry out what it let in before.
-func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
+// not meet a request of the previous term, unless the machine is fenced: no session of an
+// earlier term is left there.
+func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string {
 	t := e.term
 	switch {
 	case e.anchor.barred != "":
@@ -188,18 +189,19 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive bool) string {
 		return "the site's lease has run out and is being renewed"
 	case !t.Holds(now):
 		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: %s", retry.Steady(t.trouble))
-	case destructive && now.Before(t.settled):
+	case destructive && !fenced && now.Before(t.settled):
 		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then nothing is destroyed", t.settled.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
 // termGate passes a write only while the site's term is held. A destructive step, and one that replaces derived
-// passwords, also waits for what the previous term may have under way.
+// passwords, also waits for what the previous term may have under way, unless that term's session on the machine is known
+// to be over: then the machine accepts nothing of it any more.
 func (e *Engine) termGate(w *worker, s site.Step) *held {
 	now := time.Now()
-	why := e.mayWriteLocked(now, s.Impact == site.ImpactDestructive)
-	if why == "" && len(s.Rotates) > 0 && now.Before(e.term.settled) {
+	why := e.mayWriteLocked(now, s.Impact == site.ImpactDestructive, w.fenced)
+	if why == "" && len(s.Rotates) > 0 && !w.fenced && now.Before(e.term.settled) {
 		// A late request that sets the password before would undo the next one, of which alone the records know then.
 		why = fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then no password is replaced", e.term.settled.UTC().Format(time.RFC3339))
 	}
@@ -253,10 +255,13 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 	if err := w.recordSessions(ctx, kind, append(left, now)); err != nil {
 		return err
 	}
+	over := true
 	for _, s := range left {
-		if err := w.endSession(ctx, d, s); err != nil {
+		ended, err := w.endSession(ctx, d, s)
+		if err != nil {
 			return err
 		}
+		over = over && ended
 	}
 	if len(left) > 0 {
 		if err := w.recordSessions(ctx, kind, []record.Session{now}); err != nil {
@@ -267,6 +272,9 @@ func (w *worker) fence(ctx context.Context, kind site.EndpointKind) error {
 		return fmt.Errorf("%w: the session on %s has ended; Slipway looks at the machine again first", driver.ErrInterrupted, w.name)
 	}
 	d.session = id
+	if kind == site.Manager {
+		w.fenced = over
+	}
 	return nil
 }
 
@@ -341,20 +349,21 @@ func (w *worker) recordSessions(ctx context.Context, kind site.EndpointKind, all
 	return nil
 }
 
-// endSession ends a session that an earlier term left. If the machine refuses, the session expires by itself.
-func (w *worker) endSession(ctx context.Context, d *connection, left record.Session) error {
+// endSession ends a session that an earlier term left, and reports whether it is over. If the
+// machine refuses, the session expires by itself; destructive steps wait meanwhile.
+func (w *worker) endSession(ctx context.Context, d *connection, left record.Session) (over bool, err error) {
 	ender, ok := driver.As[driver.Ender](d.machine)
 	if !ok || left.Endpoint != d.endpoint.URL {
-		return nil
+		return false, nil
 	}
 	switch err := ender.End(ctx, left.ID); {
 	case err == nil:
-		return nil
+		return true, nil
 	case isDenied(err), errors.Is(err, driver.ErrRefused), errors.Is(err, errors.ErrUnsupported):
 		w.e.Log.Warn("session of an earlier term not ended", "node", w.name, "term", left.Term, "err", err)
-		return nil
+		return false, nil
 	default:
-		return fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
+		return false, fmt.Errorf("end the session that term %d left on %s: %w", left.Term, w.name, err)
 	}
 }
 

@@ -156,9 +156,13 @@ func (w *writer) approvals(ledger []site.LedgerEntry) {
 	w.rest(len(shown), len(ledger))
 }
 
-// approver is who approved, with the command as code. Only the name is foreign text.
+// approver is who approved, and how; the command is shown as code. All else is foreign text.
 func approver(s site.ApprovalSource) string {
-	return text(s.By) + strings.TrimPrefix(s.String(), s.By)
+	const command = ", by `slipway approve`"
+	if s.String() == s.By+command {
+		return text(s.By) + command
+	}
+	return text(s.String())
 }
 
 // latest are the approvals to list.
