@@ -222,3 +222,16 @@ func TestOldOffersDoNotPassTheOrder(t *testing.T) {
 		t.Errorf("a3 waits for who waits for a person: %s", r.Verdict(f).Sentence)
 	}
 }
+
+// Where no password is replaced, a machine that does not answer goes first, as it is out of service already, and nothing
+// else changes who goes first.
+func TestWithoutPasswordsTheLostGoFirst(t *testing.T) {
+	f, all := rolling()
+	f.Site.Rollout.Canaries = &site.Canaries{Count: 1}
+	nodes := f.Rollout.Nodes
+	last := nodes[len(nodes)-1]
+	all[last].Seen, all[last].Blind = true, true
+	if got := strings.Join(f.ChooseCanaries(nodes), " "); got != last {
+		t.Errorf("%q goes first, and %s is out of service", got, last)
+	}
+}
