@@ -257,13 +257,27 @@ func covers(approved string, disks []item.Destroyed) bool {
 // approvedFor reports whether approved disks include those that a step of the agent erases. For a
 // machine that leaves the design, the agent must also see all approved disks: an unseen disk would
 // leave with its data and count as erased. Where the design keeps a disk, they must be the erased ones alone: the list of
-// a BMC has the kept disk too, and would cover it once it is found where another one was.
+// a BMC has the kept disk too, and would cover it once it is found where another one was. Such an approval stands while
+// the agent that is started for it has not reported yet, if the BMC lists its disks.
 func approvedFor(approved string, n *site.Node, o site.Observed) bool {
+	if _, _, known := Layout(n, o); !known {
+		return keeps(n) && listed(approved, o)
+	}
 	erased := erasedBy(n, o)
 	if !covers(approved, erased) || isRetiring(n) && len(unseenOf(strings.Split(approved, ", "), o)) > 0 {
 		return false
 	}
 	return !keeps(n) || len(strings.Split(approved, ", ")) == len(erased)
+}
+
+// listed reports whether a BMC lists all approved disks.
+func listed(approved string, o site.Observed) bool {
+	if approved == "" || approved == site.DisksUnknown || o.Disks == nil {
+		return false
+	}
+	return !slices.ContainsFunc(strings.Split(approved, ", "), func(name string) bool {
+		return !slices.ContainsFunc(o.Disks.Serials, func(serial string) bool { return SameDisk(name, serial) })
+	})
 }
 
 // keeps reports whether the design keeps a disk of the machine.
