@@ -36,7 +36,7 @@ func (e *Engine) grant(ctx context.Context, o site.Order) (string, error) {
 	case len(more) == 0:
 		return "", fmt.Errorf("%w: the design in force grants nothing that was not approved", site.ErrRefused)
 	case o.Digest != digest:
-		return "", fmt.Errorf("%w: what the design in force changes of who may do what is %s now, not %s: `slipway grant` shows it", site.ErrRefused, digest, o.Digest)
+		return "", fmt.Errorf("%w: what waits has the digest %s now, not %s, because the design or what was approved has changed since you read it: `slipway grant` shows what waits", site.ErrRefused, digest, o.Digest)
 	}
 	if err := e.setGranted(ctx, site.GrantedState{Granted: inForce, By: o.By, When: time.Now().UTC()}); err != nil {
 		return "", err

@@ -120,7 +120,7 @@ func (e *Engine) approveNode(ctx context.Context, w *worker, o site.Order) (stri
 	switch a.kind {
 	case asksRemoval:
 		if why := w.stays(); why != "" {
-			return "", fmt.Errorf("%w: %s stays: %s", site.ErrRefused, w.name, why)
+			return "", fmt.Errorf("%w: %s was not removed from the records: %s", site.ErrRefused, w.name, why)
 		}
 		e.countRemoval(w.name)
 		return "removed " + w.name + " from the records; its machine was not changed", e.remove(ctx, w)

@@ -181,7 +181,7 @@ func (w *worker) forget(ctx context.Context) error {
 	w.saving.Lock()
 	defer w.saving.Unlock()
 	if why := w.stays(); why != "" {
-		return fmt.Errorf("%w: %s stays: %s", site.ErrRefused, w.name, why)
+		return fmt.Errorf("%w: %s was not removed from the records: %s", site.ErrRefused, w.name, why)
 	}
 	w.gone = true
 	return w.e.Records.DeleteNode(ctx, w.name)

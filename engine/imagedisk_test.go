@@ -34,5 +34,7 @@ func TestRenamedImageDisk(t *testing.T) {
 		if got := vm.Counts().Installs; got != 1 || !w.begun("web-1", site.ActionInstall, since).IsZero() {
 			t.Errorf("nobody approved anything, and the running system was replaced: installed %d times, status %s %s", got, w.node("web-1").State, w.node("web-1").Reason)
 		}
+		w.approve()
+		w.until("installed once it is approved", 20*time.Minute, func() bool { return vm.Counts().Installs == 2 && w.node("web-1").State == site.InSync })
 	})
 }

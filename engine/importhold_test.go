@@ -47,6 +47,11 @@ func TestImportSwitchesOffNoReleasedMachine(t *testing.T) {
 				if p := w.fleet.Machine("a").Power(); p != "on" {
 					t.Errorf("a is %s after the import, which leaves the site paused until a person has read its plan: %s", p, w.node("a").Reason)
 				}
+				w.do(site.Order{Verb: site.VerbQuarantine, Node: "a", Reason: "still suspicious"})
+				w.after(5 * time.Minute)
+				if p := w.fleet.Machine("a").Power(); p != "off" {
+					t.Errorf("a is %s after a quarantine that a person has ordered again", p)
+				}
 			}, "a", "b")
 		})
 	}

@@ -186,19 +186,26 @@ func TestRetryMakesAChangeOfTheNetworkOnceMore(t *testing.T) {
 	}, "n1")
 }
 
+// unconfirmed ends the daemon while a change of n1's network waits to be confirmed, and starts it again.
+func (w *world) unconfirmed() *cutOff {
+	w.t.Helper()
+	d := w.servingWired(names(1)...)
+	c := &cutOff{Driver: w.fleet.OSDriver()}
+	w.down()
+	w.systems = c
+	w.up()
+	d.Nodes["n1"].References.Links["eth0"] = item.Link{Kind: "ethernet", MTU: 1500, Addresses: []string{"10.1.0.11/24"}}
+	w.commit(d)
+	w.until("changed", 5*time.Minute, c.waits.Load)
+	w.down()
+	w.up()
+	return c
+}
+
 // A machine that says that a change of its network waits to be confirmed is switched off by a quarantine.
 func TestQuarantineWhileAChangeOfTheNetworkWaits(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		d := w.servingWired(names(1)...)
-		c := &cutOff{Driver: w.fleet.OSDriver()}
-		w.down()
-		w.systems = c
-		w.up()
-		d.Nodes["n1"].References.Links["eth0"] = item.Link{Kind: "ethernet", MTU: 1500, Addresses: []string{"10.1.0.11/24"}}
-		w.commit(d)
-		w.until("changed", 5*time.Minute, c.waits.Load)
-		w.down()
-		w.up()
+		w.unconfirmed()
 		w.do(site.Order{Verb: site.VerbQuarantine, Node: "n1", Reason: "compromised"})
 		w.after(30 * time.Minute)
 		if p := w.fleet.Machine("n1").Power(); p != "off" {
@@ -258,16 +265,7 @@ func (m cutMachine) Apply(ctx context.Context, s site.Step, n *site.Node, may dr
 // when it is there again, before it is set back.
 func TestRestartConfirmsAChangeOfTheNetwork(t *testing.T) {
 	inBubble(t, patched, func(w *world) {
-		d := w.servingWired(names(1)...)
-		c := &cutOff{Driver: w.fleet.OSDriver()}
-		w.down()
-		w.systems = c
-		w.up()
-		d.Nodes["n1"].References.Links["eth0"] = item.Link{Kind: "ethernet", MTU: 1500, Addresses: []string{"10.1.0.11/24"}}
-		w.commit(d)
-		w.until("changed", 5*time.Minute, c.waits.Load)
-		w.down()
-		w.up()
+		c := w.unconfirmed()
 		w.after(20 * time.Second)
 		if c.waits.Load() || c.applies.Load() != 2 {
 			t.Errorf("it waits %t, and was taken up %d times", c.waits.Load(), c.applies.Load())

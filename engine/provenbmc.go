@@ -112,8 +112,9 @@ func (w *worker) acceptBMC(ctx context.Context, n *site.Node, certificate, by st
 
 // proveBMC records the certificate of a BMC that was looked at over a login with another credential, as the machine
 // that the design says. It does so once for the UUID that passwords are derived from: from then on only a person says
-// that they go elsewhere, under whatever name. It does so too where the design has no derived passwords yet. A machine in the place of another one waits for a person too, and so do one
-// whose BMC got another address in the design since it was first seen, and one whose certificate others show as well.
+// that they go elsewhere, under whatever name. It does so too where the design has no derived passwords yet. A machine in
+// the place of another one waits for a person, and so do one whose BMC got another address in the design since it was
+// first seen, and one whose certificate others show as well.
 func (w *worker) proveBMC(ctx context.Context, j job, seen site.Identity) error {
 	n, c, r := j.node, w.connections[site.Manager], w.job().memory.Recorded
 	if n.DerivedFrom() == "" || provenBMC(n, r) != nil || c == nil || c.as != (secret.Of{}) || c.value.IsZero() {

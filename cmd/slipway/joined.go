@@ -82,8 +82,8 @@ func (d *daemon) watchMembers(ctx context.Context) error {
 // site do most harm.
 func membersProblem(all []record.Member, others []string) error {
 	if len(others) > 0 {
-		return fmt.Errorf("a second cluster of members runs for this site: %s of another one, because `slipway member init` was run twice. Make sure which has the records of today (`slipway status` on both), stop all daemons and witnesses of the other, "+
-			"and have their hosts replaced in the right one by `slipway member replace` (docs/members.md)", namesAre(others))
+		return fmt.Errorf("a second cluster of members runs for this site, at %s, because `slipway member init` was run twice. Make sure which has the records of today (`slipway status` on both), stop all daemons and witnesses of the other, "+
+			"and have their hosts replaced in the right one by `slipway member replace` (docs/members.md)", strings.Join(others, ", "))
 	}
 	var why []string
 	for _, m := range all {
@@ -95,15 +95,6 @@ func membersProblem(all []record.Member, others []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s. %s", membersVerdict(all), strings.Join(why, "; "))
-}
-
-// namesAre names members, with their verb.
-func namesAre(addresses []string) string {
-	verb := " are"
-	if len(addresses) == 1 {
-		verb = " is"
-	}
-	return strings.Join(addresses, " and ") + verb
 }
 
 // endsSoon is how long before their end certificates of members are reported: a new authority takes planning.

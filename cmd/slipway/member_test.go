@@ -117,7 +117,7 @@ func TestMembersProblem(t *testing.T) {
 		}), nil,
 			"0 of 3 members answering, 2 not known, and 2 are needed: nothing is written to any machine or record until they take part; start those that do not run, and see to the disks and the network of those that do. 10.0.0.1:2380: its disk hangs"},
 		{"two clusters", three(func(all []record.Member) { all[2].Trouble = "silent" }), []string{"10.0.0.3:2380"},
-			"a second cluster of members runs for this site: 10.0.0.3:2380 is of another one, because `slipway member init` was run twice. Make sure which has the records of today (`slipway status` on both), stop all daemons and witnesses of the other, and have their hosts replaced in the right one by `slipway member replace` (docs/members.md)"},
+			"a second cluster of members runs for this site, at 10.0.0.3:2380, because `slipway member init` was run twice. Make sure which has the records of today (`slipway status` on both), stop all daemons and witnesses of the other, and have their hosts replaced in the right one by `slipway member replace` (docs/members.md)"},
 	} {
 		got := ""
 		if err := membersProblem(c.all, c.others); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,27 +56,15 @@ func (m *member) reportOthers(p *Peer, dir, told string, log *slog.Logger) strin
 	if len(others) == 0 {
 		return ""
 	}
-	err := fmt.Errorf("the member %s has no majority, and %s of another cluster, which was begun later or earlier: first make sure which cluster is the right one. "+
+	err := fmt.Errorf("the member %s has no majority, and another cluster, which was begun later or earlier, runs at %s: first make sure which cluster is the right one. "+
 		"If it is this one, stop the other, move its `records` away and have its members replaced here. If it is the other, stop this member, move %s away, run `slipway member add %s` on the host that leads unless it is listed, and start again",
-		p.Address, areOf(others), dir, p.Address)
+		p.Address, strings.Join(others, ", "), dir, p.Address)
 	if !own {
 		m.fail(foreign{err})
 	} else if err.Error() != told {
 		log.Error("there are two clusters", "err", err)
 	}
 	return err.Error()
-}
-
-// areOf names members, with their verb.
-func areOf(addresses []string) string {
-	if len(addresses) == 1 {
-		return addresses[0] + " is"
-	}
-	text := addresses[0]
-	for _, a := range addresses[1:] {
-		text += " and " + a
-	}
-	return text + " are"
 }
 
 // promote lets members vote, as many as are to and only if all these run and have caught up now. Only

@@ -43,9 +43,9 @@ func (f *Facts) passwordFor(t Try) *Password {
 	return &Password{First: first, Accounts: lack, node: n}
 }
 
-// firstToRotate is the node that gets its new passwords before the others: one that may have them and waits for nobody, or else one that the
-// rollout has begun for another change, or else the first that can, canaries before others. A node that has failed or waits for a person lets another one go, unless it
-// may have been set already.
+// firstToRotate is the node that gets its new passwords before the others: one that may have them and waits for nobody,
+// or else one that the rollout has begun for another change, or else the first that can, canaries before others. A node
+// that has failed or waits for a person lets another one go, unless it may have been set already.
 func (f *Facts) firstToRotate(asks string) string {
 	first, begun := "", ""
 	for _, name := range slices.Concat(f.Rollout.Canaries, f.Rollout.Nodes) {

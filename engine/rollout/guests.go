@@ -64,8 +64,6 @@ func (r *Full) ofGuest(f *Facts, names []string, of int) Verdict {
 	if with := f.servingIn(b.group, f.guestsOf(r.host)); with > b.Limit(of) {
 		v.Detail = fmt.Sprintf("%d of them are on this hypervisor", with)
 		v.Release, v.Person, v.For = "one of them moved to another hypervisor, or a role without `majority`", true, nil
-	} else if len(names) == 0 {
-		v.Detail, v.Release = "", "a larger bound"
 	}
 	return v
 }

@@ -144,14 +144,16 @@ func (g Granted) IsEmpty() bool { return len(g.People)+len(g.Groups)+len(g.Token
 
 // DigestOver identifies it as a change of what was approved before: who approves it was shown both.
 func (g Granted) DigestOver(approved Granted) string {
-	text, _ := json.Marshal([]any{"access", approved, g}) // as in Digest
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:DigestDigits]
+	return digestOf("access", approved, g)
 }
 
 // Digest identifies it.
 func (g Granted) Digest() string {
-	text, _ := json.Marshal([]any{"access", g}) // texts alone; the keys of maps are sorted
+	return digestOf("access", g)
+}
+
+func digestOf(parts ...any) string {
+	text, _ := json.Marshal(parts) // texts alone; the keys of maps are sorted
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:DigestDigits]
 }

@@ -151,7 +151,11 @@ func takeover(quick bool) (lines []string, err error) {
 	var took []float64
 	for i := range kills {
 		// Another phase of the leases for each kill.
-		time.Sleep(time.Duration(i) * 370 * time.Millisecond % (3 * time.Second))
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Duration(i) * 370 * time.Millisecond % (3 * time.Second)):
+		}
 		d, err := b.kill(ctx, i)
 		if err != nil {
 			return nil, err
