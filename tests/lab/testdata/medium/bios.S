@@ -42,9 +42,10 @@ off:	mov $0x604, %dx
 	outw %ax, %dx
 4:	hlt
 	jmp 4b
-say:	lodsb
+say:	cli				// or the firmware's own text, which it sends by the clock, comes in between
+6:	lodsb
 	test %al, %al
-	jz 6f
+	jz 7f
 	mov %al, %ah
 	mov $0x3fd, %dx
 5:	inb %dx, %al
@@ -53,8 +54,8 @@ say:	lodsb
 	mov $0x3f8, %dx
 	mov %ah, %al
 	outb %al, %dx
-	jmp say
-6:	ret
+	jmp 6b
+7:	ret
 medium:	.asciz "\nMEDIUM RUNS\n"
 disk:	.asciz "\nDISK RUNS\n"
 installed: .asciz "INSTALLED\n"
