@@ -37,32 +37,36 @@ func (c *call) audited() (any, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), within)
 	defer cancel()
 	e, err := c.daemon.AddAudit(ctx, c.site, c.entry())
+	recorded := err == nil
 	switch {
-	case err != nil && !regardless:
+	case !recorded && !regardless:
 		return nil, fmt.Errorf("nothing was done, because the audit log cannot be written: %w", err)
-	case err != nil:
-		c.log.Error("done without an entry in the audit log, which cannot be written", "by", c.caller.String(), "from", c.caller.From, "what", string(c.route.verb), "node", cmp.Or(c.order.Node, c.node), "err", err)
-		return c.route.serve(c)
+	case !recorded:
+		c.log.Error("goes on without an entry in the audit log, which cannot be written", "by", c.caller.String(), "from", c.caller.From, "what", string(c.route.verb), "node", cmp.Or(c.order.Node, c.node), "err", err)
+		e = c.entry()
 	}
 	ended := false
 	defer func() {
 		if !ended { // it panicked
 			e.Outcome, e.Text = site.AuditFailed, "the daemon failed in the middle of it"
-			c.end(e)
+			c.end(e, recorded)
 		}
 	}()
 	v, err := c.route.serve(c)
 	ended = true
 	c.reports.forget(c.site) // whoever acts sees what came of it
 	e.Outcome, e.Text = outcomeOf(v, err)
-	c.log.Info("act", "by", c.caller.String(), "from", e.From, "what", e.Verb, "node", e.Node, "outcome", string(e.Outcome), "text", e.Text)
-	c.end(e)
+	c.end(e, recorded)
 	return v, err
 }
 
-// end records what came of an act. It has happened by then: that it cannot be recorded changes no
-// answer, and is in the log of the daemon.
-func (c *call) end(e site.AuditEntry) {
+// end records what came of an act whose begin is recorded, and says it in the log of the daemon. It has
+// happened by then: that it cannot be recorded changes no answer.
+func (c *call) end(e site.AuditEntry, recorded bool) {
+	c.log.Info("act", "by", c.caller.String(), "from", e.From, "what", e.Verb, "node", e.Node, "outcome", string(e.Outcome), "text", e.Text)
+	if !recorded {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), auditTimeout)
 	defer cancel()
 	if err := c.daemon.EndAudit(ctx, c.site, e); err != nil {

@@ -465,6 +465,21 @@ func TestActsAreInTheAuditLog(t *testing.T) {
 	}
 }
 
+// What a user of the host asks for goes on without an audit log; the daemon's log says what came of it, which
+// may be that nothing was done.
+func TestUnwrittenActsAreInTheLog(t *testing.T) {
+	var log strings.Builder
+	socket := newAPI(&fake{full: true}, nil, Limits{}, 0, slog.New(slog.NewTextHandler(&log, nil))).mux()
+	for verb, outcome := range map[string]string{"retry": "failed", "approve": "refused"} {
+		log.Reset()
+		body := map[string]string{"retry": `{"all":true}`, "approve": `{"digest":"` + digestOfAll + `"}`}[verb]
+		handled(socket, access.Caller{Kind: access.User, Name: "root"}, asked{route: route{method: http.MethodPost}, path: "/api/v1/sites/berlin/" + verb, body: body})
+		if text := log.String(); !strings.Contains(text, "goes on without an entry in the audit log") || !strings.Contains(text, "what="+verb+` node="" outcome=`+outcome) {
+			t.Errorf("%s: %s", verb, text)
+		}
+	}
+}
+
 // Somebody who sends slowly, or holds connections, keeps nobody else from being answered.
 func TestSlowAndManyConnections(t *testing.T) {
 	o := listening(t, &fake{}, func(n *Network) { n.Limits.Connections, n.Limits.ConnectionsOfOne = 20, 10 })
