@@ -80,14 +80,9 @@ func BenchmarkOpenPages(b *testing.B) {
 	f := large()
 	address, as := onNetwork(b, f)
 	for b.Loop() {
-		before := inUse()
+		before := atRest()
 		hundred := open(b, address, as, 100)
-		least := inUse()
-		for range 5 { // until no page is rendered, and no report kept
-			time.Sleep(time.Second)
-			least = min(least, inUse())
-		}
-		figure("page-memory-kib", float64(least-before)/100/1024, "KiB")
+		figure("page-memory-kib", float64(atRest()-before)/100/1024, "KiB")
 
 		const changes = 30
 		cpu, began := used(b), time.Now()
@@ -119,7 +114,17 @@ func BenchmarkOpenPages(b *testing.B) {
 	}
 }
 
-// inUse are the bytes of this process that are in use.
+// atRest are the bytes of this process that are in use while no page is rendered, and no report kept: the fewest in some seconds.
+func atRest() int64 {
+	least := inUse()
+	for range 6 {
+		time.Sleep(time.Second)
+		least = min(least, inUse())
+	}
+	return least
+}
+
+// inUse are the bytes of this process that are in use now.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()
