@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/insomniacslk/dhcp/dhcpv4"
 	"golang.org/x/time/rate"
 
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -47,7 +46,7 @@ func (f *face) run(ctx context.Context) {
 		if before = now; changed || !f.current(now) {
 			all := f.networks(now)
 			switch {
-			case !all.wanted():
+			case len(all.wanted()) == 0:
 				f.close()
 				failed = nil
 			case f.current(now):
@@ -101,7 +100,7 @@ type networks []struct {
 
 func (f *face) networks(s state) networks {
 	all := make(networks, len(f.served))
-	local := ""
+	local := map[bool]string{} // by whether it is of IPv6
 	for i, one := range f.served {
 		if s.why != nil {
 			all[i].err = s.why
@@ -114,29 +113,42 @@ func (f *face) networks(s state) networks {
 		switch {
 		case err != nil:
 			n = nil
-		case !n.relay.IsValid() && local != "":
-			n, err = nil, fmt.Errorf("the network %s is on this interface too, and a DHCP request does not name its network: serve only one of them, or give each its own interface", local)
+		case !n.relay.IsValid() && local[n.is6()] != "":
+			n, err = nil, fmt.Errorf("the network %s is on this interface too, and a DHCP request does not name its network: serve only one of them, or give each its own interface", local[n.is6()])
 		case !n.relay.IsValid():
-			local = one.name
+			local[n.is6()] = one.name
 		}
 		all[i].n, all[i].err = n, err
 	}
 	return all
 }
 
-// wanted reports whether any network is to be served.
-func (all networks) wanted() bool { return len(all.servers()) > 0 }
+// wanted are the networks to be served.
+func (all networks) wanted() []*network {
+	var wanted []*network
+	for _, one := range all {
+		if one.n != nil {
+			wanted = append(wanted, one.n)
+		}
+	}
+	return wanted
+}
 
 // servers are this host's addresses in the served networks.
 func (all networks) servers() []netip.Addr {
 	var servers []netip.Addr
-	for _, one := range all {
-		if one.n != nil && !slices.Contains(servers, one.n.server) {
-			servers = append(servers, one.n.server)
+	for _, n := range all.wanted() {
+		if !slices.Contains(servers, n.server) {
+			servers = append(servers, n.server)
 		}
 	}
 	slices.SortFunc(servers, netip.Addr.Compare)
 	return servers
+}
+
+// announce reports whether a network's prefix is announced.
+func (all networks) announce() bool {
+	return slices.ContainsFunc(all.wanted(), (*network).isAnnounced)
 }
 
 // take applies the networks, or the reason why none is served.
@@ -154,7 +166,7 @@ func (f *face) take(all networks, failed error) {
 	}
 }
 
-// addressesOf returns an interface's index, 0 if there is none, and its IPv4 addresses.
+// addressesOf returns an interface's index, 0 if there is none, and its addresses.
 func addressesOf(name string) (index int, found []netip.Prefix) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
@@ -165,10 +177,17 @@ func addressesOf(name string) (index int, found []netip.Prefix) {
 		return 0, nil
 	}
 	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			found = append(found, p)
 		}
 	}
+	// The system lists those of IPv6 in no stable order.
+	slices.SortStableFunc(found, func(a, b netip.Prefix) int {
+		if a.Addr().Is4() && b.Addr().Is4() {
+			return 0
+		}
+		return a.Addr().Compare(b.Addr())
+	})
 	return iface.Index, found
 }
 
@@ -176,7 +195,8 @@ func addressesOf(name string) (index int, found []netip.Prefix) {
 func (f *face) current(s state) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, f.networks(s).servers())
+	all := f.networks(s)
+	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, all.servers()) && (f.port.announcer != nil) == all.announce()
 }
 
 // close closes the sockets, and waits until all answers are done.
@@ -192,7 +212,7 @@ func (f *face) close() {
 
 // open opens the ports of an interface and answers requests.
 func (f *face) open(ctx context.Context, s state, all networks) error {
-	p, err := openPort(f.name)
+	p, err := openPort(f.name, all.wanted())
 	if err != nil {
 		return err
 	}
@@ -211,19 +231,27 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 			return missing(fmt.Sprintf("UDP port %d (TFTP) on %s", tftpPort, f.name), err)
 		}
 		running.Go(func() { newTFTP(conn, f.arms, f.config.Log).run(ctx) })
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", netip.AddrPortFrom(a, httpPort).String())
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp"+version(a), netip.AddrPortFrom(a, httpPort).String())
 		if err != nil {
 			stop()
 			return missing(fmt.Sprintf("TCP port %d (HTTP) on %s", httpPort, f.name), err)
 		}
 		running.Go(func() { serveHTTP(ctx, l, f.arms, f.config.Log) })
 	}
-	r := &responder{networks: f.served, arms: f.arms, records: f.config.Leases, log: f.config.Log, inUse: func(ctx context.Context, n *network, a netip.Addr) bool {
+	r := &responder{networks: f.served, duid: duidOf(p.iface.HardwareAddr), arms: f.arms, records: f.config.Leases, log: f.config.Log, inUse: func(ctx context.Context, n *network, a netip.Addr) bool {
 		return !f.config.NoConflictProbe && p.inUse(ctx, n, a, neighbour)
 	}}
 	running.Go(func() { p.listen(f.foreign) })
-	running.Go(func() { f.read(ctx, p, p.dhcp, r, serverPort) })
-	running.Go(func() { f.read(ctx, p, p.pxe, r, pxePort) })
+	if p.dhcp != nil {
+		running.Go(func() { f.read(ctx, p.dhcp, r.parse(p.send, serverPort)) })
+		running.Go(func() { f.read(ctx, p.pxe, r.parse(p.send, pxePort)) })
+	}
+	if p.dhcp6 != nil {
+		running.Go(func() { f.read(ctx, p.dhcp6, r.parse6(p.send6)) })
+	}
+	if p.announcer != nil {
+		running.Go(func() { p.announcer.run(ctx, f) })
+	}
 	f.mu.Lock()
 	f.port, f.stop, f.at = p, stop, servers
 	f.mu.Unlock()
@@ -234,14 +262,55 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 // foreign records that another server was heard on the interface.
 func (f *face) foreign(server netip.Addr) {
 	for _, one := range f.served {
-		if n := one.network(); n != nil && n.probes() && one.foreign(server, time.Now()) {
+		if n := one.network(); n != nil && n.probes() && n.is6() == server.Is6() && one.foreign(server, time.Now()) {
 			f.config.Log.Warn("another dhcp server answers", "network", one.name, "interface", f.name, "server", server.String())
 		}
 	}
 }
 
+// question is a packet that may be answered.
+type question struct {
+	client string // who asks
+	// answer decides, and returns what sends the answer; nil for none.
+	answer func(context.Context) func() error
+}
+
+// parse reads requests of DHCPv4 to a port.
+func (r *responder) parse(send func(*answer) error, number int) func([]byte, netip.AddrPort) (question, error) {
+	return func(packet []byte, from netip.AddrPort) (question, error) {
+		req, err := requestOf(packet)
+		if err != nil {
+			return question{}, err
+		}
+		return question{req.ClientHWAddr.String(), func(ctx context.Context) func() error {
+			a := r.answer(ctx, req, from, number, time.Now())
+			if a == nil {
+				return nil
+			}
+			return func() error { return send(a) }
+		}}, nil
+	}
+}
+
+// parse6 reads messages of DHCPv6.
+func (r *responder) parse6(send func(*answer6) error) func([]byte, netip.AddrPort) (question, error) {
+	return func(packet []byte, from netip.AddrPort) (question, error) {
+		req, err := request6Of(packet)
+		if err != nil {
+			return question{}, err
+		}
+		return question{req.from(from.Addr()).String(), func(ctx context.Context) func() error {
+			a := r.answer6(ctx, req, from, time.Now())
+			if a == nil {
+				return nil
+			}
+			return func() error { return send(a) }
+		}}, nil
+	}
+}
+
 // read answers the requests of a port until it is closed.
-func (f *face) read(ctx context.Context, p *port, conn *net.UDPConn, r *responder, number int) {
+func (f *face) read(ctx context.Context, conn *net.UDPConn, parse func([]byte, netip.AddrPort) (question, error)) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	buf := make([]byte, maxPacket+1)
@@ -256,17 +325,17 @@ func (f *face) read(ctx context.Context, p *port, conn *net.UDPConn, r *responde
 		if !f.all.Allow() {
 			continue
 		}
-		req, err := requestOf(slices.Clone(buf[:n]))
+		q, err := parse(slices.Clone(buf[:n]), from)
 		if err != nil {
 			f.config.Log.Debug("dhcp packet ignored", "interface", f.name, "from", from.Addr().String(), "err", site.Printable(err.Error()))
 			continue
 		}
-		if !f.enter(req) {
+		if !f.enter(q.client) {
 			continue
 		}
 		answering.Go(func() {
-			if err := f.answer(ctx, r, req, from, number, p.send); err != nil {
-				f.config.Log.Debug("dhcp answer not sent", "interface", f.name, "mac", req.ClientHWAddr.String(), "err", err)
+			if err := f.answer(ctx, q); err != nil {
+				f.config.Log.Debug("dhcp answer not sent", "interface", f.name, "client", q.client, "err", err)
 			}
 		})
 	}
@@ -274,41 +343,40 @@ func (f *face) read(ctx context.Context, p *port, conn *net.UDPConn, r *responde
 
 // answer answers an admitted request. It admits the client's next request before sending the answer, because the
 // client sends it immediately.
-func (f *face) answer(ctx context.Context, r *responder, req *dhcpv4.DHCPv4, from netip.AddrPort, number int, send func(*answer) error) error {
+func (f *face) answer(ctx context.Context, q question) error {
 	defer func() { <-f.pending }()
 	ctx, cancel := context.WithTimeout(ctx, recordLimit)
 	defer cancel()
-	a := r.answer(ctx, req, from, number, time.Now())
-	f.leave(req)
-	if a == nil {
+	send := q.answer(ctx)
+	f.leave(q.client)
+	if send == nil {
 		return nil
 	}
-	return send(a)
+	return send()
 }
 
 // enter reports whether a request may be answered now. Each client may have one request at a time and a limited
 // rate. The total is limited too.
-func (f *face) enter(req *dhcpv4.DHCPv4) bool {
-	mac := req.ClientHWAddr.String()
+func (f *face) enter(client string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.busy[mac] {
+	if f.busy[client] {
 		return false
 	}
-	l := f.rates[mac]
+	l := f.rates[client]
 	if l == nil {
 		if len(f.rates) >= maxClients {
 			clear(f.rates)
 		}
 		l = rate.NewLimiter(perClient, burst)
-		f.rates[mac] = l
+		f.rates[client] = l
 	}
 	if !l.Allow() {
 		return false
 	}
 	select {
 	case f.pending <- struct{}{}:
-		f.busy[mac] = true
+		f.busy[client] = true
 		return true
 	default:
 		return false
@@ -316,10 +384,10 @@ func (f *face) enter(req *dhcpv4.DHCPv4) bool {
 }
 
 // leave admits a client's next request.
-func (f *face) leave(req *dhcpv4.DHCPv4) {
+func (f *face) leave(client string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.busy, req.ClientHWAddr.String())
+	delete(f.busy, client)
 }
 
 // probe looks for other servers, before serving anything and then periodically.

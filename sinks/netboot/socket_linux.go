@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,12 +27,18 @@ type port struct {
 	dhcp *net.UDPConn
 	pxe  *net.UDPConn
 	out  *ipv4.PacketConn // of dhcp
+	// dhcp6 is open if a network of IPv6 is served; dhcp and pxe are if one of IPv4 is.
+	dhcp6 *net.UDPConn
+	out6  *ipv6.PacketConn
+	// local is this host's link-local address on the interface; invalid without dhcp6.
+	local     netip.Addr
+	announcer *announcer // nil if nothing is announced
 
 	neighbours neighbours
 }
 
-// openPort opens the sockets for DHCP on an interface.
-func openPort(name string) (_ *port, err error) {
+// openPort opens the sockets for the DHCP of some networks on an interface.
+func openPort(name string, networks []*network) (_ *port, err error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", name)
@@ -47,14 +55,50 @@ func openPort(name string) (_ *port, err error) {
 	if p.raw, err = openRaw(iface.Index); err != nil {
 		return nil, missing("a raw socket on "+name, err)
 	}
-	if p.dhcp, err = openUDP(name, netip.IPv4Unspecified(), serverPort); err != nil {
-		return nil, missing(fmt.Sprintf("UDP port %d on %s", serverPort, name), err)
+	if slices.ContainsFunc(networks, func(n *network) bool { return !n.is6() }) {
+		if p.dhcp, err = openUDP(name, netip.IPv4Unspecified(), serverPort); err != nil {
+			return nil, missing(fmt.Sprintf("UDP port %d on %s", serverPort, name), err)
+		}
+		p.out = ipv4.NewPacketConn(p.dhcp)
+		if p.pxe, err = openUDP(name, netip.IPv4Unspecified(), pxePort); err != nil {
+			return nil, missing(fmt.Sprintf("UDP port %d on %s", pxePort, name), err)
+		}
 	}
-	p.out = ipv4.NewPacketConn(p.dhcp)
-	if p.pxe, err = openUDP(name, netip.IPv4Unspecified(), pxePort); err != nil {
-		return nil, missing(fmt.Sprintf("UDP port %d on %s", pxePort, name), err)
+	if slices.ContainsFunc(networks, (*network).is6) {
+		if err = p.openDHCP6(slices.ContainsFunc(networks, (*network).isAnnounced)); err != nil {
+			return nil, err
+		}
 	}
 	return p, nil
+}
+
+// openDHCP6 opens the sockets for IPv6.
+func (p *port) openDHCP6(announces bool) (err error) {
+	all, err := p.iface.Addrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if is, err := netip.ParsePrefix(a.String()); err == nil && is.Addr().Is6() && is.Addr().IsLinkLocalUnicast() && !p.local.IsValid() {
+			p.local = is.Addr()
+		}
+	}
+	if !p.local.IsValid() {
+		return fmt.Errorf("%s has no link-local address, and DHCPv6 needs one: switch IPv6 on for the interface (net.ipv6.conf.%s.disable_ipv6=0)", p.iface.Name, p.iface.Name)
+	}
+	if p.dhcp6, err = openUDP(p.iface.Name, netip.IPv6Unspecified(), serverPort6); err != nil {
+		return missing(fmt.Sprintf("UDP port %d on %s", serverPort6, p.iface.Name), err)
+	}
+	p.out6 = ipv6.NewPacketConn(p.dhcp6)
+	for _, group := range []netip.Addr{allServersOnLink, allServers} {
+		if err := p.out6.JoinGroup(p.iface, &net.UDPAddr{IP: group.AsSlice()}); err != nil {
+			return fmt.Errorf("hear DHCPv6 on %s: %w", p.iface.Name, err)
+		}
+	}
+	if announces {
+		p.announcer, err = openAnnouncer(p.iface)
+	}
+	return err
 }
 
 // missing says what to do about a socket that cannot be opened.
@@ -71,7 +115,7 @@ func missing(what string, err error) error {
 }
 
 func (p *port) Close() {
-	for _, c := range []*net.UDPConn{p.dhcp, p.pxe} {
+	for _, c := range []*net.UDPConn{p.dhcp, p.pxe, p.dhcp6} {
 		if c != nil {
 			c.Close()
 		}
@@ -86,14 +130,14 @@ func openUDP(iface string, at netip.Addr, number int) (*net.UDPConn, error) {
 	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) {
-			if failed = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, iface); failed == nil {
+			if failed = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, iface); failed == nil && !at.Is6() {
 				failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
 			}
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20) // as much as the system allows
 		})
 		return errors.Join(err, failed)
 	}}
-	c, err := l.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(at, uint16(number)).String())
+	c, err := l.ListenPacket(context.Background(), "udp"+version(at), netip.AddrPortFrom(at, uint16(number)).String())
 	if err != nil {
 		return nil, err
 	}
@@ -128,24 +172,31 @@ func openRaw(index int) (*os.File, error) {
 	return f, nil
 }
 
-// interesting filters the frames of a raw socket: ARP replies, and unfragmented UDP packets to the port of DHCP
-// clients, except those from this host.
+// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, and unfragmented UDP packets
+// to the ports of clients of DHCP, except those from this host.
 var interesting = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 14},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 21},
 	bpf.LoadAbsolute{Off: 12, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 3},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 2},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipFalse: 10},
-	bpf.RetConstant{Val: 1 << 16},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0800, SkipFalse: 8},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipTrue: 16, SkipFalse: 17},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0800, SkipFalse: 7},
 	bpf.LoadAbsolute{Off: 23, Size: 1},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 17, SkipFalse: 6},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 14},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 12},
 	bpf.LoadMemShift{Off: 14},
 	bpf.LoadIndirect{Off: 16, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipFalse: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipTrue: 8, SkipFalse: 9},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x86dd, SkipFalse: 8},
+	bpf.LoadAbsolute{Off: 20, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 2},
+	bpf.LoadAbsolute{Off: 56, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort6, SkipTrue: 3, SkipFalse: 4},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolICMPv6, SkipFalse: 3},
+	bpf.LoadAbsolute{Off: 54, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: neighbourAdvertisement, SkipFalse: 1},
 	bpf.RetConstant{Val: 1 << 16},
 	bpf.RetConstant{Val: 0},
 }
@@ -161,21 +212,51 @@ func (p *port) listen(foreign func(netip.Addr)) {
 			}
 			return
 		}
-		if a := arpSender(buf[:n]); a.IsValid() {
-			p.neighbours.heard(a)
-		} else if server := serverOf(buf[:n]); server.IsValid() {
-			foreign(server)
+		for _, a := range []netip.Addr{arpSender(buf[:n]), neighbourOf(buf[:n])} {
+			if a.IsValid() {
+				p.neighbours.heard(a)
+			}
+		}
+		for _, server := range []netip.Addr{serverOf(buf[:n]), server6Of(buf[:n])} {
+			if server.IsValid() {
+				foreign(server)
+			}
 		}
 	}
 }
 
-// discover probes the network for other DHCP servers.
+// discover probes the interface's own networks for other DHCP servers.
 func (p *port) discover() error {
-	b, err := discovery(p.iface.HardwareAddr)
-	if err != nil {
-		return err
+	var all [][]byte
+	if p.dhcp != nil {
+		b, err := discovery(p.iface.HardwareAddr)
+		if err != nil {
+			return err
+		}
+		all = append(all, b)
 	}
-	_, err = p.raw.Write(b)
+	if p.dhcp6 != nil {
+		b, err := solicitation(p.iface.HardwareAddr, p.local)
+		if err != nil {
+			return err
+		}
+		all = append(all, b)
+	}
+	for _, b := range all {
+		if _, err := p.raw.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send6 sends an answer of DHCPv6.
+func (p *port) send6(a *answer6) error {
+	cm := &ipv6.ControlMessage{IfIndex: p.iface.Index}
+	if a.from.IsValid() {
+		cm.Src = a.from.AsSlice()
+	}
+	_, err := p.out6.WriteTo(a.packet.ToBytes(), cm, net.UDPAddrFromAddrPort(a.to))
 	return err
 }
 
@@ -198,22 +279,40 @@ func (p *port) send(a *answer) error {
 	return err
 }
 
-// inUse reports whether a host uses an address: by ARP in the interface's own network, by an echo request behind a
-// relay.
+// inUse reports whether a host uses an address: by ARP or neighbour discovery in the interface's own network, by an
+// echo request behind a relay.
 func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.Duration) bool {
-	if !n.relay.IsValid() {
-		return p.neighbours.wait(ctx, a, within, func() error {
-			_, err := p.raw.Write(arpQuestion(p.iface.HardwareAddr, a))
-			return err
-		})
+	if n.relay.IsValid() {
+		return echoes(a, within)
 	}
-	c, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+	return p.neighbours.wait(ctx, a, within, func() error {
+		question := arpQuestion(p.iface.HardwareAddr, a)
+		if a.Is6() {
+			var err error
+			if question, err = neighbourQuestion(p.iface.HardwareAddr, p.local, a); err != nil {
+				return err
+			}
+		}
+		_, err := p.raw.Write(question)
+		return err
+	})
+}
+
+// echoes reports whether a host answers an echo request.
+func echoes(a netip.Addr, within time.Duration) bool {
+	network, any, protocol := "ip4:icmp", "0.0.0.0", 1
+	var question, answer icmp.Type = ipv4.ICMPTypeEcho, ipv4.ICMPTypeEchoReply
+	if a.Is6() {
+		network, any, protocol = "ip6:ipv6-icmp", "::", protocolICMPv6
+		question, answer = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
+	}
+	c, err := icmp.ListenPacket(network, any)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	id := os.Getpid() & 0xffff
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(number(a) & 0xffff)}}).Marshal(nil)
+	last := a.As16()
+	b, err := (&icmp.Message{Type: question, Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: int(last[14])<<8 | int(last[15])}}).Marshal(nil)
 	if err != nil {
 		return false
 	}
@@ -227,9 +326,9 @@ func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.
 		if err != nil {
 			return false
 		}
-		m, err := icmp.ParseMessage(1, buf[:size]) // 1 is ICMP's protocol number
+		m, err := icmp.ParseMessage(protocol, buf[:size])
 		ip, ok := from.(*net.IPAddr)
-		if err == nil && ok && m.Type == ipv4.ICMPTypeEchoReply && ip.IP.Equal(net.IP(a.AsSlice())) {
+		if err == nil && ok && m.Type == answer && ip.IP.Equal(net.IP(a.AsSlice())) {
 			return true
 		}
 	}

@@ -13,11 +13,12 @@ import (
 var errSystem = errors.New("network boot is served on Linux only")
 
 type port struct {
-	iface     *net.Interface
-	dhcp, pxe *net.UDPConn
+	iface            *net.Interface
+	dhcp, pxe, dhcp6 *net.UDPConn
+	announcer        *announcer
 }
 
-func openPort(string) (*port, error) { return nil, errSystem }
+func openPort(string, []*network) (*port, error) { return nil, errSystem }
 
 func openUDP(string, netip.Addr, int) (*net.UDPConn, error) { return nil, errSystem }
 
@@ -27,5 +28,6 @@ func (p *port) Close()                  {}
 func (p *port) listen(func(netip.Addr)) {}
 func (p *port) discover() error         { return errSystem }
 func (p *port) send(*answer) error      { return errSystem }
+func (p *port) send6(*answer6) error    { return errSystem }
 
 func (p *port) inUse(context.Context, *network, netip.Addr, time.Duration) bool { return false }
