@@ -286,14 +286,14 @@ func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.
 		return echoes(a, within)
 	}
 	return p.neighbours.wait(ctx, a, within, func() error {
-		question := arpQuestion(p.iface.HardwareAddr, a)
-		if a.Is6() {
-			var err error
-			if question, err = neighbourQuestion(p.iface.HardwareAddr, p.local, a); err != nil {
-				return err
-			}
+		if a.Is4() {
+			_, err := p.raw.Write(arpQuestion(p.iface.HardwareAddr, a))
+			return err
 		}
-		_, err := p.raw.Write(question)
+		question, err := neighbourQuestion(p.iface.HardwareAddr, p.local, a)
+		if err == nil {
+			_, err = p.raw.Write(question)
+		}
 		return err
 	})
 }
