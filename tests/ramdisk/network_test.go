@@ -93,7 +93,7 @@ func TestProveRamdiskBootsOverTheNetwork(t *testing.T) {
 // TestProveRamdiskBootsOverIPv6 does so where nothing speaks IPv4: by DHCPv6 and router advertisements.
 func TestProveRamdiskBootsOverIPv6(t *testing.T) {
 	lan{
-		setup: "ip -6 addr add fd00:5::1/64 dev br0 nodad", daemon: "fd00:5::1", address: "fd00:5::10",
+		setup: "ip -6 addr add fd00:5::1/64 dev br0 nodad; ip -6 addr add fe80::1/64 dev br0 nodad", daemon: "fd00:5::1", address: "fd00:5::10",
 		network: &site.Network{CIDR: "fd00:5::/64", Boot: site.NetworkBoot{DHCP: site.DHCPServe, Announce: true}},
 		without: map[string][]string{"tftp": {"IPv4"}, "http": {"IPv4", "IPv6"}},
 	}.boots(t)

@@ -79,7 +79,7 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 	{
 		Code: "boot-dhcp", Severity: site.SeverityError,
 		What: `DHCP is served in a network that has room for hosts, there is an address to give, and "proxy" is of IPv4.`,
-		Why:  "Without an address to give the daemon never answers, and machines wait for it at every start. DHCPv6 has no proxy: firmware takes the boot file from the server that gives the address.",
+		Why:  "Without an address to give the daemon never answers, and machines wait for it at every start. DHCPv6 has no standard for a proxy: a machine takes the boot file from the server that gives the address.",
 		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: dhcp: "proxy"}
 nodes: "n1": addresses: lab: "fd00:5::11"`,
 		Right: `networks: lab: {cidr: "fd00:5::/64", gateway: "fd00:5::1", boot: dhcp: "serve"}
