@@ -2,17 +2,13 @@ package netboot
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mdlayher/ndp"
-	"golang.org/x/net/ipv6"
 	"golang.org/x/time/rate"
 )
 
@@ -55,28 +51,14 @@ func farewell(mac net.HardwareAddr) *ndp.RouterAdvertisement {
 	return &ndp.RouterAdvertisement{CurrentHopLimit: 64, Options: []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac}}}
 }
 
-// announcer sends router advertisements on an interface.
-type announcer struct {
-	conn *ndp.Conn
-	mac  net.HardwareAddr
+// asks is a host that asks for routers.
+type asks struct {
+	mac net.HardwareAddr
+	at  netip.Addr
 }
 
-// openAnnouncer opens the socket for router advertisements.
-func openAnnouncer(iface *net.Interface) (*announcer, error) {
-	conn, _, err := ndp.Listen(iface, ndp.LinkLocal)
-	if err != nil {
-		return nil, missing("a socket for router advertisements on "+iface.Name, err)
-	}
-	var filter ipv6.ICMPFilter
-	filter.SetAll(true)
-	filter.Accept(ipv6.ICMPTypeRouterSolicitation)
-	err = errors.Join(conn.SetICMPFilter(&filter), conn.SetControlMessage(ipv6.FlagHopLimit, true), conn.JoinGroup(allRouters))
-	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("hear questions for routers on %s: %w", iface.Name, err)
-	}
-	return &announcer{conn, iface.HardwareAddr}, nil
-}
+// everybody is who hears announcements that nobody asked for.
+var everybody = asks{groupMAC(allNodes), allNodes}
 
 // announced is the network of an interface whose prefix is announced now; nil for none.
 func (f *face) announced(now time.Time) *network {
@@ -88,31 +70,31 @@ func (f *face) announced(now time.Time) *network {
 	return nil
 }
 
-// run announces while the design says so, and says goodbye when that or the context ends.
-func (a *announcer) run(ctx context.Context, f *face) {
-	asked := make(chan netip.Addr)
-	var listening sync.WaitGroup
-	listening.Go(func() { a.listen(ctx, asked) })
+// announce announces while the design says so, and says goodbye when that or the context ends. It answers who asks, up
+// to a rate.
+func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 	var said *network
 	var next time.Time
 	count := 0
-	send := func(ra *ndp.RouterAdvertisement, to netip.Addr) {
-		if err := a.conn.WriteTo(ra, nil, to); err != nil {
+	send := func(ra *ndp.RouterAdvertisement, to asks) {
+		b, err := ndp.MarshalMessageChecksum(ra, p.local, to.at)
+		if err == nil {
+			// Over the raw socket, this host does not hear it.
+			err = p.write(frame6(to.mac, p.iface.HardwareAddr, p.local, to.at, protocolICMPv6, 255, b))
+		}
+		if err != nil {
 			f.config.Log.Debug("router advertisement not sent", "interface", f.name, "err", err)
 		}
 	}
 	goodbye := func() {
 		if said != nil {
-			send(farewell(a.mac), allNodes)
+			send(farewell(p.iface.HardwareAddr), everybody)
 			f.config.Log.Info("router advertisements end", "network", said.name, "interface", f.name)
 		}
 		said = nil
 	}
-	defer func() {
-		goodbye()
-		a.conn.Close()
-		listening.Wait()
-	}()
+	defer goodbye()
+	limit := rate.NewLimiter(10, 20)
 	for {
 		now := time.Now()
 		switch n := f.announced(now); {
@@ -125,46 +107,25 @@ func (a *announcer) run(ctx context.Context, f *face) {
 			if n != said {
 				said, count = n, 0
 			}
-			send(advertisement(n, a.mac), allNodes)
+			send(advertisement(n, p.iface.HardwareAddr), everybody)
 			count++
 			next = now.Add(announceEvery*3/4 + rand.N(announceEvery/4))
 			if count < announceFirsts {
 				next = now.Add(announceFirst)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case to := <-asked:
-			if n := f.announced(time.Now()); n != nil && n == said {
-				send(advertisement(n, a.mac), to)
-			}
-		case <-time.After(lookEvery):
-		}
-	}
-}
-
-// listen passes on who asks for routers, up to a rate.
-func (a *announcer) listen(ctx context.Context, asked chan<- netip.Addr) {
-	limit := rate.NewLimiter(10, 20)
-	for {
-		_, cm, from, err := a.conn.ReadFrom()
-		if err != nil {
-			if ctx.Err() != nil {
+		look := time.After(lookEvery)
+		for waits := true; waits; {
+			select {
+			case <-ctx.Done():
 				return
+			case who := <-asked:
+				if n := f.announced(time.Now()); n != nil && n == said && limit.Allow() {
+					send(advertisement(n, p.iface.HardwareAddr), who)
+				}
+			case <-look:
+				waits = false
 			}
-			continue // not a message
-		}
-		if cm == nil || cm.HopLimit != 255 || !limit.Allow() { // RFC 4861, section 6.1.1
-			continue
-		}
-		if from.IsUnspecified() {
-			from = allNodes
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case asked <- from:
 		}
 	}
 }

@@ -60,19 +60,23 @@ func (r *responder) answer6(ctx context.Context, req *request6, from netip.AddrP
 			}
 		}
 		back.AddOption(dhcpv6.OptRelayMessage(a.packet))
-		a.packet, a.from, a.to = back, n.server, netip.AddrPortFrom(from.Addr(), serverPort6)
-		if i == 0 && relay.Options.RelayPort() != nil {
-			a.to = from // RFC 8357, section 5.2
+		a.packet = back
+	}
+	if len(req.relays) > 0 {
+		// To the relay of the design, whoever sent the message: anyone anywhere could.
+		a.from, a.to = n.server, netip.AddrPortFrom(n.relay, serverPort6)
+		if req.relays[0].Options.RelayPort() != nil {
+			a.to = netip.AddrPortFrom(n.relay, from.Port()) // RFC 8357, section 5.2
 		}
 	}
 	return a
 }
 
-// pick6 finds the network of a message: that of the designed relay nearest to the client (RFC 8415, section 13.1),
-// or the interface's own.
+// pick6 finds the network of a message: that of the designed relay which sends it (RFC 8415, section 13.1), or the
+// interface's own.
 func (r *responder) pick6(req *request6, from netip.Addr) *served {
-	link := req.link()
-	if len(req.relays) > 0 && !link.IsValid() {
+	link, one := req.link()
+	if !one {
 		return nil
 	}
 	for _, s := range r.networks {
@@ -196,15 +200,18 @@ func (r *responder) assign(ctx context.Context, q *inquiry6) *dhcpv6.Message {
 	return r.putBoot6(q, msg)
 }
 
-// confirm says whether a client's addresses are of its link (section 18.3.3).
+// confirm says whether a client's addresses are of its link (section 18.3.3). Of one that it may not have any more it
+// says that they are not, so that the client asks for another one.
 func (q *inquiry6) confirm() *dhcpv6.Message {
 	asked := q.asked()
 	if len(asked) == 0 {
 		return nil
 	}
 	status := iana.StatusSuccess
-	if slices.ContainsFunc(asked, func(a netip.Addr) bool { return !q.n.prefix.Contains(a) }) {
-		status = iana.StatusNotOnLink
+	for _, a := range asked {
+		if right, certain := q.right(a, false); !right && certain {
+			status = iana.StatusNotOnLink
+		}
 	}
 	msg := q.reply6(dhcpv6.MessageTypeReply)
 	msg.AddOption(&dhcpv6.OptStatusCode{StatusCode: status})

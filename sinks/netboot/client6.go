@@ -73,15 +73,20 @@ func request6Of(packet []byte) (*request6, error) {
 	return req, nil
 }
 
-// link is the address of the client's link: the relay's that is nearest to the client and names one. It is invalid
-// for a message that no relay has passed on.
-func (r *request6) link() netip.Addr {
-	for i := len(r.relays) - 1; i >= 0; i-- {
-		if a := ip6(r.relays[i].LinkAddr); a.IsValid() {
-			return a
+// link is the address of the client's link, which its relays name. It is invalid, and one is true, for a message that
+// no relay has passed on. one is false if they do not name one link: the outermost must name it, and switches on the
+// way may name none (RFC 6221).
+func (r *request6) link() (link netip.Addr, one bool) {
+	for i, relay := range r.relays {
+		a := ip6(relay.LinkAddr)
+		if i == 0 {
+			link = a
+		}
+		if !link.IsValid() || a.IsValid() && a != link {
+			return link, false
 		}
 	}
-	return netip.Addr{}
+	return link, true
 }
 
 // from is the client's own address on its link.

@@ -196,7 +196,7 @@ func (f *face) current(s state) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := f.networks(s)
-	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, all.servers()) && (f.port.announcer != nil) == all.announce()
+	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, all.servers()) && f.port.announces == all.announce()
 }
 
 // close closes the sockets, and waits until all answers are done.
@@ -217,9 +217,10 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
+	var running, announcing sync.WaitGroup
 	stop := func() {
 		cancel()
+		announcing.Wait() // it says goodbye
 		p.Close()
 		running.Wait()
 	}
@@ -241,7 +242,8 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 	r := &responder{networks: f.served, duid: duidOf(p.iface.HardwareAddr), arms: f.arms, records: f.config.Leases, log: f.config.Log, inUse: func(ctx context.Context, n *network, a netip.Addr) bool {
 		return !f.config.NoConflictProbe && p.inUse(ctx, n, a, neighbour)
 	}}
-	running.Go(func() { p.listen(f.foreign) })
+	asked := make(chan asks, 16)
+	running.Go(func() { p.listen(f.foreign, asked) })
 	if p.dhcp != nil {
 		running.Go(func() { f.read(ctx, p.dhcp, r.parse(p.send, serverPort)) })
 		running.Go(func() { f.read(ctx, p.pxe, r.parse(p.send, pxePort)) })
@@ -249,8 +251,8 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 	if p.dhcp6 != nil {
 		running.Go(func() { f.read(ctx, p.dhcp6, r.parse6(p.send6)) })
 	}
-	if p.announcer != nil {
-		running.Go(func() { p.announcer.run(ctx, f) })
+	if p.announces {
+		announcing.Go(func() { f.announce(ctx, p, asked) })
 	}
 	f.mu.Lock()
 	f.port, f.stop, f.at = p, stop, servers

@@ -1,8 +1,10 @@
 package netboot
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -88,29 +90,28 @@ func (p pool) has(a netip.Addr) bool {
 
 // after is the address n after another; invalid if there is none.
 func after(a netip.Addr, n int) netip.Addr {
-	b := a.AsSlice()
-	for i := len(b) - 1; i >= 0 && n > 0; i-- {
-		n += int(b[i])
-		b[i] = byte(n)
-		n >>= 8
-	}
-	if n > 0 {
+	b := a.As16()
+	high, low := binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
+	low, carry := bits.Add64(low, uint64(n), 0)
+	high, carry = bits.Add64(high, 0, carry)
+	binary.BigEndian.PutUint64(b[:], high)
+	binary.BigEndian.PutUint64(b[8:], low)
+	sum := netip.AddrFrom16(b)
+	if carry != 0 || a.Is4() != sum.Is4In6() {
 		return netip.Addr{}
 	}
-	sum, _ := netip.AddrFromSlice(b)
-	return sum
+	return sum.Unmap()
 }
 
-// distance is how many addresses are from one to another, up to most.
+// distance is how many addresses are from one to a later one of its family, up to most.
 func distance(from, to netip.Addr, most int) int {
-	a, b := from.AsSlice(), to.AsSlice()
-	n := 0
-	for i := range a {
-		if n = n<<8 + int(b[i]) - int(a[i]); n > most {
-			return most // later bytes take away less than what is above
-		}
+	a, b := from.As16(), to.As16()
+	low, borrow := bits.Sub64(binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(a[8:]), 0)
+	high, _ := bits.Sub64(binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(a[:]), borrow)
+	if high > 0 || low > uint64(most) {
+		return most
 	}
-	return n
+	return int(low)
 }
 
 // networkOf is a network as served on an interface with these addresses. The error is a sentence that says why the

@@ -168,6 +168,7 @@ func TestMessages6(t *testing.T) {
 		"rebind outside of the range":      {pool, func(d *desk) string { return d.ask6(macA, B, ia("fd00:71::55")) }, ""},
 		"confirm":                          {nil, func(d *desk) string { return d.ask6(macN1, dhcpv6.MessageTypeConfirm, ia("fd00:71::11")) }, "REPLY: Success"},
 		"confirm another link's":           {nil, func(d *desk) string { return d.ask6(macN1, dhcpv6.MessageTypeConfirm, ia("fd00:99::11")) }, "REPLY: NotOnLink"},
+		"confirm what it may not have":     {nil, func(d *desk) string { return d.ask6(macN1, dhcpv6.MessageTypeConfirm, ia("fd00:71::12")) }, "REPLY: NotOnLink"},
 		"confirm nothing":                  {nil, func(d *desk) string { return d.ask6(macN1, dhcpv6.MessageTypeConfirm, ia()) }, ""},
 		"another server was chosen":        {nil, func(d *desk) string { return d.ask6(macN1, R, ia("fd00:71::11"), other) }, ""},
 		"solicit names a server":           {nil, func(d *desk) string { return d.ask6(macN1, S, ia(), us) }, ""},
@@ -316,7 +317,9 @@ func TestRelays6(t *testing.T) {
 		want string
 	}{
 		"of the client":           {one, "ADVERTISE fd00:71::11/60"},
-		"by two":                  {two, "ADVERTISE fd00:71::11/60"},
+		"by another before":       {two, ""},
+		"by a relay to a relay":   {relayed(t, one, "fd00:73::1", "fd00:71::fe"), ""},
+		"by two of one link":      {relayed(t, one, "fd00:71::fe", "fe80::99"), "ADVERTISE fd00:71::11/60"},
 		"a switch without a link": {relayed(t, relayed(t, solicit, "::", private, known), "fd00:71::fe", private), "ADVERTISE fd00:71::11/60"},
 		"by its peer address":     {relayed(t, solicit, "fd00:71::fe", "fe80::5054:ff:fe71:1"), "ADVERTISE fd00:71::11/60"},
 		"a stranger":              {relayed(t, solicit, "fd00:71::fe", "fe80::5054:ff:fe71:a1"), ""},
@@ -328,7 +331,7 @@ func TestRelays6(t *testing.T) {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 	}
-	a := d.answer6("fd00:72::fe", two)
+	a := d.answer6("fd00:99::66", relayed(t, one, "fd00:71::fe", "fe80::99"))
 	if a == nil {
 		t.Fatal("no answer")
 	}
@@ -340,7 +343,7 @@ func TestRelays6(t *testing.T) {
 	if !ok || !inner.LinkAddr.Equal(net.ParseIP("fd00:71::fe")) || inner.Options.RelayMessage().Type() != dhcpv6.MessageTypeAdvertise {
 		t.Fatalf("inside the answer is %s", outer.Options.RelayMessage().Summary())
 	}
-	if a.to != netip.MustParseAddrPort("[fd00:72::fe]:547") || a.from != netip.MustParseAddr("fd00:72::2") {
+	if a.to != netip.MustParseAddrPort("[fd00:71::fe]:547") || a.from != netip.MustParseAddr("fd00:72::2") {
 		t.Errorf("it goes to %s from %s", a.to, a.from)
 	}
 	var deep dhcpv6.DHCPv6 = one

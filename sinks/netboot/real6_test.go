@@ -19,7 +19,7 @@ import (
 func (g *segment) host6(name, mac, lan string, addresses ...string) {
 	g.t.Helper()
 	g.namespace(name)
-	g.in(name, "sysctl", "-q", "-w", "net.ipv6.conf.default.accept_dad=0")
+	g.in(name, "sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")
 	g.plug(name, "eth0", mac, lan, addresses...)
 }
 
@@ -58,7 +58,7 @@ func (g *segment) dhclient6(name, state string, args ...string) map[string]strin
 // dynamic range. The system that is told of the prefix makes its routes.
 func TestRealClients6(t *testing.T) {
 	t.Parallel()
-	needs(t, "ip", "dhclient", "sysctl", "timeout")
+	needs(t, "ip", "dhclient", "timeout")
 	g := newSegment(t)
 	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:71::2/64")
 	g.host6("n1", "52:54:00:71:00:01", "lan")
@@ -91,7 +91,7 @@ func TestRealClients6(t *testing.T) {
 // Both families of one segment are served on one interface, each by a network of its own.
 func TestRealBothFamilies(t *testing.T) {
 	t.Parallel()
-	needs(t, "ip", "udhcpc", "dhclient", "sysctl", "timeout")
+	needs(t, "ip", "udhcpc", "dhclient", "timeout")
 	g := newSegment(t)
 	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:71::2/64", "10.71.0.2/24")
 	g.host6("n1", "52:54:00:71:00:01", "lan")
@@ -115,7 +115,7 @@ func TestRealBothFamilies(t *testing.T) {
 // the design says so. A host that the design does not know hears the same, as of any router.
 func TestRealAnnouncements(t *testing.T) {
 	t.Parallel()
-	needs(t, "ip", "sysctl", "curl")
+	needs(t, "ip", "curl")
 	g := newSegment(t)
 	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:71::2/64")
 	g.host6("n1", "52:54:00:71:00:01", "lan")
@@ -137,6 +137,9 @@ func TestRealAnnouncements(t *testing.T) {
 	until("a default route", "default", false, "ip", "-6", "route", "show", "dev", "eth0")
 	if code := g.in("n1", "curl", "-s", "-g", "-o", "/dev/null", "-w", "%{http_code}", "http://[fd00:71::2]:9482/"); code != "404" {
 		t.Errorf("over the announced prefix the daemon answers %s", code)
+	}
+	if own := g.in("srv", "ip", "-6", "address", "show", "dev", "eth0"); strings.Contains(own, "fd00:71::5054") {
+		t.Errorf("the daemon's own host hears its announcements: %s", own)
 	}
 	// The gateway of the design is this host now.
 	s.Networks["mgmt"].Gateway = "fd00:71::2"
@@ -168,7 +171,7 @@ func TestRealAnnouncements(t *testing.T) {
 // Beside another DHCPv6 server nothing is served: before it, and when it comes later.
 func TestRealForeignServer6(t *testing.T) {
 	t.Parallel()
-	needs(t, "ip", "dhclient", "dnsmasq", "sysctl", "timeout")
+	needs(t, "ip", "dhclient", "dnsmasq", "timeout")
 	g := newSegment(t)
 	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:71::2/64")
 	g.host6("other", "52:54:00:71:00:e1", "lan", "fd00:71::3/64")
@@ -184,9 +187,7 @@ func TestRealForeignServer6(t *testing.T) {
 	if got := g.dhclient6("n1", "n1"); !strings.HasPrefix(got["address"], "fd00:71::2") {
 		t.Errorf("n1 got %v", got)
 	}
-	if !strings.Contains(d.log.String(), "router advertisements end") {
-		t.Error("the announcements go on beside another server")
-	}
+	d.until("the announcements end beside another server", func([]site.Served) bool { return strings.Contains(d.log.String(), "router advertisements end") })
 	d.kill()
 	d = g.serve("srv", "eth0=mgmt", mgmt6(func(n *site.Network) { n.Boot.Announce = true }))
 	d.until("the other server is noticed before anything is served", stops)
@@ -198,7 +199,7 @@ func TestRealForeignServer6(t *testing.T) {
 // A relay passes messages on from another network.
 func TestRealRelay6(t *testing.T) {
 	t.Parallel()
-	needs(t, "ip", "dhclient", "dhcrelay", "sysctl", "timeout")
+	needs(t, "ip", "dhclient", "dhcrelay", "timeout")
 	g := newSegment(t)
 	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:72::2/64")
 	g.namespace("far")
@@ -208,6 +209,7 @@ func TestRealRelay6(t *testing.T) {
 	g.plug("relay", "eth1", "52:54:00:71:00:fd", "far", "fd00:71::fe/64")
 	g.host6("n1", "52:54:00:71:00:01", "far")
 	g.host6("stranger", "52:54:00:71:00:77", "far")
+	g.in("srv", "ip", "route", "add", "fd00:71::/64", "via", "fd00:72::1")
 	s := mgmt6(func(n *site.Network) {
 		n.DHCPRelay = &site.DHCPRelay{Address: "fd00:71::fe", Servers: []string{"fd00:72::2"}}
 	})
@@ -232,7 +234,7 @@ func TestRealRelay6(t *testing.T) {
 // at an address of IPv6.
 func TestRealBootFiles6(t *testing.T) {
 	t.Parallel()
-	needs(t, "ip", "dhclient", "tftp", "curl", "sysctl", "timeout")
+	needs(t, "ip", "dhclient", "tftp", "curl", "timeout")
 	g := newSegment(t)
 	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:71::2/64")
 	g.host6("n1", "52:54:00:71:00:01", "lan", "fd00:71::11/64")

@@ -31,8 +31,9 @@ type port struct {
 	dhcp6 *net.UDPConn
 	out6  *ipv6.PacketConn
 	// local is this host's link-local address on the interface; invalid without dhcp6.
-	local     netip.Addr
-	announcer *announcer // nil if nothing is announced
+	local netip.Addr
+	// announces says that it is opened for router advertisements.
+	announces bool
 
 	neighbours neighbours
 }
@@ -90,14 +91,21 @@ func (p *port) openDHCP6(announces bool) (err error) {
 		return missing(fmt.Sprintf("UDP port %d on %s", serverPort6, p.iface.Name), err)
 	}
 	p.out6 = ipv6.NewPacketConn(p.dhcp6)
-	for _, group := range []netip.Addr{allServersOnLink, allServers} {
+	groups := []netip.Addr{allServersOnLink, allServers}
+	if p.announces = announces; announces {
+		groups = append(groups, allRouters)
+	}
+	for _, group := range groups {
 		if err := p.out6.JoinGroup(p.iface, &net.UDPAddr{IP: group.AsSlice()}); err != nil {
 			return fmt.Errorf("hear DHCPv6 on %s: %w", p.iface.Name, err)
 		}
 	}
-	if announces {
-		p.announcer, err = openAnnouncer(p.iface)
-	}
+	return nil
+}
+
+// write sends a frame.
+func (p *port) write(b []byte) error {
+	_, err := p.raw.Write(b)
 	return err
 }
 
@@ -172,37 +180,38 @@ func openRaw(index int) (*os.File, error) {
 	return f, nil
 }
 
-// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, and unfragmented UDP packets
+// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, router solicitations, and unfragmented UDP packets
 // to the ports of clients of DHCP, except those from this host.
 var interesting = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 21},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 22},
 	bpf.LoadAbsolute{Off: 12, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 2},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipTrue: 16, SkipFalse: 17},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipTrue: 17, SkipFalse: 18},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0800, SkipFalse: 7},
 	bpf.LoadAbsolute{Off: 23, Size: 1},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 14},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 15},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 12},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 13},
 	bpf.LoadMemShift{Off: 14},
 	bpf.LoadIndirect{Off: 16, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipTrue: 8, SkipFalse: 9},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x86dd, SkipFalse: 8},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipTrue: 9, SkipFalse: 10},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x86dd, SkipFalse: 9},
 	bpf.LoadAbsolute{Off: 20, Size: 1},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 2},
 	bpf.LoadAbsolute{Off: 56, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort6, SkipTrue: 3, SkipFalse: 4},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolICMPv6, SkipFalse: 3},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort6, SkipTrue: 4, SkipFalse: 5},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolICMPv6, SkipFalse: 4},
 	bpf.LoadAbsolute{Off: 54, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: routerSolicitation, SkipTrue: 1},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: neighbourAdvertisement, SkipFalse: 1},
 	bpf.RetConstant{Val: 1 << 16},
 	bpf.RetConstant{Val: 0},
 }
 
-// listen reports other servers until the port is closed.
-func (p *port) listen(foreign func(netip.Addr)) {
+// listen reports other servers, and who asks for routers, until the port is closed.
+func (p *port) listen(foreign func(netip.Addr), asked chan<- asks) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := p.raw.Read(buf)
@@ -211,6 +220,12 @@ func (p *port) listen(foreign func(netip.Addr)) {
 				continue // the interface is down for a while
 			}
 			return
+		}
+		if who, ok := asksOf(buf[:n]); ok {
+			select {
+			case asked <- who:
+			default: // nothing is announced, or too many ask
+			}
 		}
 		for _, a := range []netip.Addr{arpSender(buf[:n]), neighbourOf(buf[:n])} {
 			if a.IsValid() {
@@ -243,7 +258,7 @@ func (p *port) discover() error {
 		all = append(all, b)
 	}
 	for _, b := range all {
-		if _, err := p.raw.Write(b); err != nil {
+		if err := p.write(b); err != nil {
 			return err
 		}
 	}
@@ -287,14 +302,13 @@ func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.
 	}
 	return p.neighbours.wait(ctx, a, within, func() error {
 		if a.Is4() {
-			_, err := p.raw.Write(arpQuestion(p.iface.HardwareAddr, a))
-			return err
+			return p.write(arpQuestion(p.iface.HardwareAddr, a))
 		}
 		question, err := neighbourQuestion(p.iface.HardwareAddr, p.local, a)
-		if err == nil {
-			_, err = p.raw.Write(question)
+		if err != nil {
+			return err
 		}
-		return err
+		return p.write(question)
 	})
 }
 

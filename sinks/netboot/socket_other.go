@@ -15,7 +15,8 @@ var errSystem = errors.New("network boot is served on Linux only")
 type port struct {
 	iface            *net.Interface
 	dhcp, pxe, dhcp6 *net.UDPConn
-	announcer        *announcer
+	local            netip.Addr
+	announces        bool
 }
 
 func openPort(string, []*network) (*port, error) { return nil, errSystem }
@@ -24,10 +25,11 @@ func openUDP(string, netip.Addr, int) (*net.UDPConn, error) { return nil, errSys
 
 func missing(_ string, err error) error { return err }
 
-func (p *port) Close()                  {}
-func (p *port) listen(func(netip.Addr)) {}
-func (p *port) discover() error         { return errSystem }
-func (p *port) send(*answer) error      { return errSystem }
-func (p *port) send6(*answer6) error    { return errSystem }
+func (p *port) Close()                               {}
+func (p *port) listen(func(netip.Addr), chan<- asks) {}
+func (p *port) write([]byte) error                   { return errSystem }
+func (p *port) discover() error                      { return errSystem }
+func (p *port) send(*answer) error                   { return errSystem }
+func (p *port) send6(*answer6) error                 { return errSystem }
 
 func (p *port) inUse(context.Context, *network, netip.Addr, time.Duration) bool { return false }

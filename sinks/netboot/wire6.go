@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
@@ -23,14 +24,21 @@ const (
 	protocolUDP    = 17
 	protocolICMPv6 = 58
 
-	neighbourAdvertisement = 136 // a type of ICMPv6 (RFC 4861, section 4.4)
+	routerSolicitation     = 133 // types of ICMPv6 (RFC 4861, section 4)
+	neighbourAdvertisement = 136
 )
 
-// frame6 makes an Ethernet frame with a packet of IPv6 to a multicast address.
-func frame6(from net.HardwareAddr, src, dst netip.Addr, protocol, hops byte, payload []byte) []byte {
+// groupMAC is where frames to a multicast address go (RFC 2464, section 7).
+func groupMAC(a netip.Addr) net.HardwareAddr {
+	b := a.As16()
+	return net.HardwareAddr{0x33, 0x33, b[12], b[13], b[14], b[15]}
+}
+
+// frame6 makes an Ethernet frame with a packet of IPv6.
+func frame6(to, from net.HardwareAddr, src, dst netip.Addr, protocol, hops byte, payload []byte) []byte {
 	b := make([]byte, 14+40, 14+40+len(payload))
 	s, d := src.As16(), dst.As16()
-	copy(b, []byte{0x33, 0x33, d[12], d[13], d[14], d[15]}) // RFC 2464, section 7
+	copy(b, to)
 	copy(b[6:], from)
 	binary.BigEndian.PutUint16(b[12:], 0x86dd)
 	ip := b[14:]
@@ -63,7 +71,7 @@ func solicitation(mac net.HardwareAddr, from netip.Addr) ([]byte, error) {
 		return nil, err
 	}
 	src, dst := netip.AddrPortFrom(from, clientPort6), netip.AddrPortFrom(allServersOnLink, serverPort6)
-	return frame6(mac, src.Addr(), dst.Addr(), protocolUDP, 1, udp6(src, dst, msg.ToBytes())), nil
+	return frame6(groupMAC(dst.Addr()), mac, src.Addr(), dst.Addr(), protocolUDP, 1, udp6(src, dst, msg.ToBytes())), nil
 }
 
 // duidOf is the DUID of this host's server on an interface (RFC 8415, section 11.4).
@@ -112,7 +120,7 @@ func neighbourQuestion(mac net.HardwareAddr, from, target netip.Addr) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	return frame6(mac, from, dst, protocolICMPv6, 255, b), nil
+	return frame6(groupMAC(dst), mac, from, dst, protocolICMPv6, 255, b), nil
 }
 
 // neighbourOf is the address that a neighbour advertisement is about; invalid for other frames.
@@ -122,4 +130,21 @@ func neighbourOf(b []byte) netip.Addr {
 		return netip.Addr{}
 	}
 	return netip.AddrFrom16([16]byte(ip[48:64]))
+}
+
+// asksOf is who asks for routers in a frame (RFC 4861, section 6.1.1), and false for other frames. A host without an
+// address is answered by an announcement to everybody.
+func asksOf(b []byte) (asks, bool) {
+	ip := packet6(b, protocolICMPv6)
+	if len(ip) < 48 || ip[40] != routerSolicitation || ip[41] != 0 || ip[7] != 255 {
+		return asks{}, false
+	}
+	at := netip.AddrFrom16([16]byte(ip[8:24]))
+	switch {
+	case at.IsUnspecified():
+		return everybody, true
+	case !at.IsLinkLocalUnicast() || b[6]&1 != 0:
+		return asks{}, false
+	}
+	return asks{net.HardwareAddr(slices.Clone(b[6:12])), at}, true
 }

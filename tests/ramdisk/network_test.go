@@ -129,7 +129,7 @@ func (l lan) boots(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "sh", "-ec", `sysctl -q -w net.ipv6.conf.default.accept_dad=0
+	out, err := exec.CommandContext(ctx, "sh", "-ec", `echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
 ip link set lo up; ip tuntap add dev tap0 mode tap; ip link add br0 type bridge; ip link set tap0 master br0
 ip link set tap0 up; ip link set br0 up; `+l.setup).CombinedOutput()
 	if err != nil {

@@ -32,7 +32,7 @@ func TestAsksByIPv6(t *testing.T) {
 	if err := up(l.Index); err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command("sh", "-ec", `read go; sysctl -q -w net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.far.accept_dad=0; ip addr add fd00:9::1/64 dev far nodad; ip link set far up; exec "$0" "$@"`, dnsmasq,
+	server := exec.Command("sh", "-ec", `read go; echo 0 > /proc/sys/net/ipv6/conf/far/accept_dad; ip addr add fd00:9::1/64 dev far nodad; ip link set far up; exec "$0" "$@"`, dnsmasq,
 		"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--interface=far", "--bind-interfaces", "--enable-ra", "--dhcp-range=fd00:9::50,fd00:9::60,64,2m",
 		"--dhcp-userclass=set:agent,slipway-agent", "--dhcp-option=tag:agent,option6:bootfile-param,slipway.daemon=[fd00:9::1]:9481 slipway.ca=sha256:"+strings.Repeat("0a", 32),
 		"--dhcp-leasefile="+filepath.Join(dir, "leases"), "--pid-file="+filepath.Join(dir, "pid"))
