@@ -108,6 +108,7 @@ func FuzzDHCP6(f *testing.F) {
 		server6Of(packet)
 		server6Of(frame6(everybody.mac, make([]byte, 6), netip.MustParseAddr("fe80::1"), allNodes, protocolUDP, 1, udp6(netip.MustParseAddrPort("[fe80::1]:547"), netip.MustParseAddrPort("[ff02::1]:546"), packet)))
 		neighbourOf(packet)
+		asksOf(packet)
 		req, err := request6Of(packet)
 		if err != nil {
 			return
