@@ -83,7 +83,7 @@ func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 			err = p.write(frame6(to.mac, p.iface.HardwareAddr, p.local, to.at, protocolICMPv6, 255, b))
 		}
 		if err != nil {
-			f.config.Log.Debug("router advertisement not sent", "interface", f.name, "err", err)
+			f.config.Log.Warn("router advertisement not sent", "interface", f.name, "err", err)
 		}
 	}
 	goodbye := func() {

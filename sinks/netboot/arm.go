@@ -167,35 +167,30 @@ func (a *arms) of(id identity, now time.Time) *armed {
 
 // meant is a client's armed machine, even after it has read its file.
 func (a *arms) meant(id identity, now time.Time) *armed {
-	it, mac := a.find(id)
+	it := a.find(id)
 	if it == nil || it.late(now) {
 		return nil
 	}
 	if it.UUID != "" && id.uuid != "" && it.UUID != id.uuid && it.UUID != site.TurnedRound(id.uuid) {
-		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and got no answer", mac, id.uuid))
+		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and got no answer", id.mac, id.uuid))
 		return nil
 	}
 	return it
 }
 
 // find finds an armed machine by the MAC address of a client, or by the UUID of one whose MAC address is unknown.
-func (a *arms) find(id identity) (it *armed, mac string) {
+func (a *arms) find(id identity) *armed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, mac := range id.macs {
-		if it := a.byMAC[mac]; it != nil {
-			return it, mac
-		}
-	}
-	if len(id.macs) > 0 || id.uuid == "" {
-		return nil, ""
+	if id.mac != "" {
+		return a.byMAC[id.mac]
 	}
 	for _, it := range a.byNode {
-		if it.UUID == id.uuid || it.UUID == site.TurnedRound(id.uuid) {
-			return it, ""
+		if id.uuid != "" && (it.UUID == id.uuid || it.UUID == site.TurnedRound(id.uuid)) {
+			return it
 		}
 	}
-	return nil, ""
+	return nil
 }
 
 // refused records a request from somebody else.

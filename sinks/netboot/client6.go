@@ -3,6 +3,7 @@ package netboot
 import (
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -116,19 +117,19 @@ func (r *request6) asked() []netip.Addr {
 
 // identity is what a client is known by.
 type identity struct {
-	// macs are MAC addresses that the client may have, the most certain first.
-	macs []string
-	// uuid is the machine's, from SMBIOS, if the client's DUID is one; empty otherwise.
+	mac string // empty if unknown
+	// uuid is the machine's, from SMBIOS, if the client says it; empty otherwise.
 	uuid string
 }
 
-// identityOf reads who a client is: by the relay that heard it (RFC 6939), by its own address on the link (RFC 4291,
-// appendix A), and by its DUID (RFC 8415, sections 11.2 and 11.4; RFC 6355).
+// identityOf reads who a client is: by the relay that heard it (RFC 6939), else by its own address on the link (RFC
+// 4291, appendix A), else by its DUID (RFC 8415, sections 11.2 and 11.4; RFC 6355). A DUID comes last, because it is the
+// same at all ports of a machine.
 func identityOf(r *request6, source netip.Addr) identity {
 	var id identity
 	add := func(mac []byte) {
-		if len(mac) == 6 && mac[0]&1 == 0 && string(mac) != "\x00\x00\x00\x00\x00\x00" {
-			id.macs = append(id.macs, fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]))
+		if id.mac == "" && len(mac) == 6 && mac[0]&1 == 0 && string(mac) != "\x00\x00\x00\x00\x00\x00" {
+			id.mac = net.HardwareAddr(mac).String()
 		}
 	}
 	if len(r.relays) > 0 {
@@ -163,13 +164,9 @@ func macOf(a netip.Addr) []byte {
 
 // in finds the client in a network: its key in the book, and its designed node.
 func (id identity) in(n *network, r *request6) (key string, h host, designed bool) {
-	for _, mac := range id.macs {
-		if h, designed = n.hosts[mac]; designed {
-			return mac, h, true
-		}
-	}
-	if len(id.macs) > 0 {
-		return id.macs[0], host{}, false
+	if id.mac != "" {
+		h, designed = n.hosts[id.mac]
+		return id.mac, h, designed
 	}
 	key = byDUID + hex.EncodeToString(r.duid)
 	if ia := r.ia(); ia != nil {

@@ -187,6 +187,9 @@ func TestMessages6(t *testing.T) {
 		"by its link-local address": {nil, func(d *desk) string {
 			return said(d.answer6("fe80::5054:ff:fe71:1", message(t, &dhcpv6.DUIDEN{EnterpriseNumber: 43793, EnterpriseIdentifier: []byte("x")}, S, ia())))
 		}, "ADVERTISE fd00:71::11/60"},
+		"a stranger's link, a node's DUID": {nil, func(d *desk) string {
+			return said(d.answer6("fe80::5054:ff:fe71:a1", message(t, llOf(macN1), S, ia())))
+		}, ""},
 		"a stranger's link, a node's UUID": {nil, func(d *desk) string { return said(d.answer6("fe80::5054:ff:fe71:a1", message(t, uuidDUID(), S, ia()))) }, ""},
 		"nobody knows its MAC address": {pool, func(d *desk) string {
 			return said(d.answer6(private, message(t, &dhcpv6.DUIDEN{EnterpriseNumber: 1, EnterpriseIdentifier: []byte("x")}, S, ia("fd00:71::100"))))

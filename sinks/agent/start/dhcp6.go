@@ -2,7 +2,6 @@ package start
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -82,11 +81,16 @@ func (d *dhcp6) identify(m dhcpv6.DHCPv6) {
 	m.UpdateOption(&dhcpv6.OptUserClass{UserClasses: [][]byte{[]byte(class)}})
 }
 
+// noLeaseError reports that a server has answered, and gives no address.
+type noLeaseError struct{ why string }
+
+func (e *noLeaseError) Error() string { return e.why }
+
 // offered6 parses the server's answer.
 func offered6(reply *dhcpv6.Message) (*lease6, error) {
 	association := reply.Options.OneIANA()
 	if reply.Options.ServerID() == nil || association == nil {
-		return nil, errors.New("the server's answer gives no address")
+		return nil, &noLeaseError{"the server's answer gives no address"}
 	}
 	for _, one := range association.Options.Addresses() {
 		a, ok := netip.AddrFromSlice(one.IPv6Addr)
@@ -95,9 +99,9 @@ func offered6(reply *dhcpv6.Message) (*lease6, error) {
 		}
 	}
 	if status := association.Options.Status(); status != nil {
-		return nil, fmt.Errorf("the server gives no address: %s", status.StatusCode)
+		return nil, &noLeaseError{fmt.Sprintf("the server gives no address: %s", status.StatusCode)}
 	}
-	return nil, errors.New("the server's answer gives no address")
+	return nil, &noLeaseError{"the server's answer gives no address"}
 }
 
 // ask asks the port's network where the daemon is, by an information-request (RFC 8415, section 18.2.6). The answer

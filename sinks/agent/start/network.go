@@ -2,6 +2,7 @@ package start
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -142,15 +143,16 @@ type server interface {
 }
 
 // byDHCP gets an address and renews it until the context ends. quiet says that a network without such a server is
-// usual.
+// usual, so that only a server's refusal is shown.
 func (n *network) byDHCP(ctx context.Context, l net.Interface, s server, quiet bool) {
 	for ctx.Err() == nil {
 		lasts, err := s.lease(ctx)
 		wait := portsEvery
+		var no *noLeaseError
 		switch {
 		case err == nil:
 			wait = max(lasts, shortLease) / 2
-		case !quiet:
+		case !quiet || errors.As(err, &no):
 			n.console.say("No DHCP server gives the port %s (%s) an address: %v. Trying again.", l.Name, l.HardwareAddr, err)
 		}
 		for renew, now := time.After(wait), false; !now; {
