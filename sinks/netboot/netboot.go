@@ -1,6 +1,6 @@
 // Package netboot serves DHCP in networks of the design, and the files that machines boot over the network. The
 // design says which networks are served and with which addresses. It sends nothing in a network unless both the
-// design and --netboot name it. It supports DHCPv4, TFTP and HTTP.
+// design and --netboot name it. It supports DHCPv4, DHCPv6 with router advertisements, TFTP and HTTP.
 package netboot
 
 import (

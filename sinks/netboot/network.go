@@ -121,6 +121,8 @@ func networkOf(s *site.Site, name string, addresses []netip.Prefix) (*network, e
 	switch {
 	case d == nil:
 		return nil, fmt.Errorf("the design in force has no network %s: correct --netboot, or add the network", name)
+	case d.Boot.DHCP == "" && strings.Contains(d.CIDR, ":"):
+		return nil, fmt.Errorf(`the design does not ask for it: write networks: %s: boot: dhcp: "serve"`, name)
 	case d.Boot.DHCP == "":
 		return nil, fmt.Errorf(`the design does not ask for it: write networks: %s: boot: dhcp: "serve" or "proxy"`, name)
 	}
