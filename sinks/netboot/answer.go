@@ -81,7 +81,7 @@ type inquiry struct {
 }
 
 // identity is what the client is known by.
-func (q *inquiry) identity() identity { return identity{q.mac, q.client.uuid} }
+func (q *inquiry) identity() identity { return identity{mac: q.mac, uuid: q.client.uuid} }
 
 // answer is the answer to a request; nil for none. It returns after what it promises has been recorded.
 func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.AddrPort, port int, now time.Time) *answer {

@@ -172,9 +172,10 @@ func (r *responder) assign(ctx context.Context, q *inquiry6) *dhcpv6.Message {
 		return msg
 	}
 	var a netip.Addr
+	begins := q.MessageType == dhcpv6.MessageTypeSolicit || q.MessageType == dhcpv6.MessageTypeRequest
 	isCertain := len(asked) == 0 || q.MessageType != dhcpv6.MessageTypeRebind
 	for _, one := range asked {
-		right, certain := q.right(one, false)
+		right, certain := q.right(one, begins)
 		if right {
 			a = one
 			break

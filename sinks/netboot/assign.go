@@ -2,6 +2,7 @@ package netboot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -88,8 +89,8 @@ func (q *asker) takeBack() {
 }
 
 // right reports whether a client may have an address. If the server does not know the client and is not certain, it
-// stays silent (RFC 2131, section 4.3.2). offered says that the client was offered the address by a server that it
-// names.
+// stays silent (RFC 2131, section 4.3.2). offered says that the client begins: it was offered the address by a server
+// that it names, or waits for an offer.
 func (q *asker) right(want netip.Addr, offered bool) (right, certain bool) {
 	b := q.at.book
 	if q.host.addr.IsValid() {
@@ -109,9 +110,15 @@ func (q *asker) right(want netip.Addr, offered bool) (right, certain bool) {
 	return q.n.pool.has(want) && !offered, false
 }
 
+// errNewcomers reports that more clients come than a network can have.
+var errNewcomers = errors.New("too many new clients ask at once")
+
 // record makes an address the client's, which is recorded when it returns. held is false if another client has the
 // address. After an error nothing may be confirmed.
 func (r *responder) record(ctx context.Context, q *asker, a netip.Addr) (held bool, err error) {
+	if _, known := q.at.book.last(q.mac); !known && !q.designed && !q.at.newcomers.AllowN(q.now, 1) {
+		return false, errNewcomers // it says that it had the address before, and may be invented
+	}
 	until := q.now.Add(leaseFor)
 	if !q.at.book.hold(a, entry{mac: q.mac, node: q.host.node, until: until, leased: true}, q.now) {
 		return false, nil

@@ -118,6 +118,8 @@ func (r *request6) asked() []netip.Addr {
 // identity is what a client is known by.
 type identity struct {
 	mac string // empty if unknown
+	// byDUID says that the MAC address is the one in the client's DUID, which all ports of a machine have in common.
+	byDUID bool
 	// uuid is the machine's, from SMBIOS, if the client says it; empty otherwise.
 	uuid string
 }
@@ -138,6 +140,7 @@ func identityOf(r *request6, source netip.Addr) identity {
 		}
 	}
 	add(macOf(r.from(source)))
+	id.byDUID = id.mac == ""
 	switch d := r.Options.ClientID().(type) {
 	case *dhcpv6.DUIDLL:
 		if d.HWType == iana.HWTypeEthernet {
@@ -164,8 +167,7 @@ func macOf(a netip.Addr) []byte {
 
 // in finds the client in a network: its key in the book, and its designed node.
 func (id identity) in(n *network, r *request6) (key string, h host, designed bool) {
-	if id.mac != "" {
-		h, designed = n.hosts[id.mac]
+	if h, designed = n.hosts[id.mac]; designed || id.mac != "" && !id.byDUID {
 		return id.mac, h, designed
 	}
 	key = byDUID + hex.EncodeToString(r.duid)

@@ -633,7 +633,7 @@ func TestArm(t *testing.T) {
 	if err := arm("n3", macN2); err != nil {
 		t.Error(err)
 	}
-	if it := s.arms.of(identity{macA, ""}, time.Now()); it != nil {
+	if it := s.arms.of(identity{mac: macA}, time.Now()); it != nil {
 		t.Errorf("%s is armed by what it had before", it.Node)
 	}
 }
