@@ -23,9 +23,7 @@ type face struct {
 	kick   chan struct{} // requests an immediate probe
 
 	mu   sync.Mutex
-	port *port        // nil while it is not open
-	at   []netip.Addr // where files are served
-	stop func()
+	open map[bool]opened // by whether it is of IPv6, so that what happens to one version of IP leaves the other alone
 
 	busy    map[string]bool // clients whose request is being answered
 	rates   map[string]*rate.Limiter
@@ -33,28 +31,37 @@ type face struct {
 	pending chan struct{}
 }
 
+// opened is what is open on an interface for one version of IP.
+type opened struct {
+	port *port        // nil while it is not open
+	at   []netip.Addr // where files are served
+	stop func()
+}
+
+// attempt is the last try to open the sockets of a version of IP.
+type attempt struct {
+	is6    bool
+	failed error
+	when   time.Time
+}
+
 // run serves an interface as the design in force says.
 func (f *face) run(ctx context.Context) {
-	defer f.close()
+	last := []*attempt{{is6: false}, {is6: true}}
+	defer func() {
+		for _, one := range last {
+			f.close(one.is6)
+		}
+	}()
 	var before state
-	var failed error
-	var tried time.Time
 	said := ""
 	for {
 		now := f.look()
 		changed := !now.same(before)
-		if before = now; changed || !f.current(now) {
-			all := f.networks(now)
-			switch {
-			case len(all.wanted()) == 0:
-				f.close()
-				failed = nil
-			case f.current(now):
-			case changed || time.Since(tried) >= openEvery:
-				f.close()
-				failed, tried = f.open(ctx, now, all), time.Now()
-			}
-			f.take(all, failed)
+		before = now
+		all := f.networks(now)
+		for _, one := range last {
+			f.keep(ctx, one, now, all, changed)
 		}
 		says := ""
 		for _, one := range f.served {
@@ -71,6 +78,23 @@ func (f *face) run(ctx context.Context) {
 		case <-time.After(lookEvery):
 		}
 	}
+}
+
+// keep opens and closes the sockets of one version of IP as the design and the interface now say.
+func (f *face) keep(ctx context.Context, last *attempt, now state, all networks, changed bool) {
+	wanted := all.wanted(last.is6)
+	isCurrent := f.current(last.is6, now.index, wanted)
+	switch {
+	case isCurrent && !changed:
+		return
+	case isCurrent:
+	case len(wanted) == 0:
+		f.close(last.is6)
+	case changed || time.Since(last.when) >= openEvery:
+		f.close(last.is6)
+		last.failed, last.when = f.openAll(ctx, last.is6, wanted), time.Now()
+	}
+	f.take(all, last)
 }
 
 // state is what determines the service on an interface.
@@ -123,21 +147,21 @@ func (f *face) networks(s state) networks {
 	return all
 }
 
-// wanted are the networks to be served.
-func (all networks) wanted() []*network {
+// wanted are the networks of a version of IP to be served.
+func (all networks) wanted(is6 bool) []*network {
 	var wanted []*network
 	for _, one := range all {
-		if one.n != nil {
+		if one.n != nil && one.n.is6() == is6 {
 			wanted = append(wanted, one.n)
 		}
 	}
 	return wanted
 }
 
-// servers are this host's addresses in the served networks.
-func (all networks) servers() []netip.Addr {
+// serversOf are this host's addresses in some networks.
+func serversOf(all []*network) []netip.Addr {
 	var servers []netip.Addr
-	for _, n := range all.wanted() {
+	for _, n := range all {
 		if !slices.Contains(servers, n.server) {
 			servers = append(servers, n.server)
 		}
@@ -146,19 +170,18 @@ func (all networks) servers() []netip.Addr {
 	return servers
 }
 
-// announce reports whether a network's prefix is announced.
-func (all networks) announce() bool {
-	return slices.ContainsFunc(all.wanted(), (*network).isAnnounced)
-}
-
-// take applies the networks, or the reason why none is served.
-func (f *face) take(all networks, failed error) {
+// take applies the networks of a version of IP, or the reason why none is served, and what cannot be served at all.
+func (f *face) take(all networks, last *attempt) {
 	for i, one := range f.served {
-		n, err := all[i].n, all[i].err
-		if n != nil && failed != nil {
-			n, err = nil, failed
+		switch n, err := all[i].n, all[i].err; {
+		case n == nil:
+			one.set(nil, err)
+		case n.is6() != last.is6:
+		case last.failed != nil:
+			one.set(nil, last.failed)
+		default:
+			one.set(n, nil)
 		}
-		one.set(n, err)
 	}
 	select {
 	case f.kick <- struct{}{}:
@@ -191,28 +214,48 @@ func addressesOf(name string) (index int, found []netip.Prefix) {
 	return iface.Index, found
 }
 
-// current reports whether the open sockets match the interface's current state.
-func (f *face) current(s state) bool {
+// current reports whether the open sockets of a version of IP match the interface's current state.
+func (f *face) current(is6 bool, index int, wanted []*network) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := f.networks(s)
-	return f.port != nil && f.port.iface.Index == s.index && slices.Equal(f.at, all.servers()) && f.port.announces == all.announce()
+	is := f.open[is6]
+	if len(wanted) == 0 || is.port == nil {
+		return len(wanted) == 0 && is.port == nil
+	}
+	return is.port.iface.Index == index && slices.Equal(is.at, serversOf(wanted)) && is.port.announces == slices.ContainsFunc(wanted, (*network).isAnnounced)
 }
 
-// close closes the sockets, and waits until all answers are done.
-func (f *face) close() {
-	f.mu.Lock()
-	stop := f.stop
-	f.port, f.stop, f.at = nil, nil, nil
-	f.mu.Unlock()
-	if stop != nil {
-		stop()
+// close closes the sockets of a version of IP, and waits until all answers are done.
+func (f *face) close(is6 bool) {
+	if was := f.replace(is6, opened{}); was.stop != nil {
+		was.stop()
 	}
 }
 
-// open opens the ports of an interface and answers requests.
-func (f *face) open(ctx context.Context, s state, all networks) error {
-	p, err := openPort(f.name, all.wanted())
+// replace notes what is open now, and returns what was before.
+func (f *face) replace(is6 bool, now opened) (was opened) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was, f.open[is6] = f.open[is6], now
+	return was
+}
+
+// ports are the open ports of an interface.
+func (f *face) ports() []*port {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*port
+	for _, is := range f.open {
+		if is.port != nil {
+			all = append(all, is.port)
+		}
+	}
+	return all
+}
+
+// openAll opens the ports of an interface for networks of one version of IP, and answers requests.
+func (f *face) openAll(ctx context.Context, is6 bool, wanted []*network) error {
+	p, err := openPort(f.name, is6, slices.ContainsFunc(wanted, (*network).isAnnounced))
 	if err != nil {
 		return err
 	}
@@ -224,7 +267,7 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 		p.Close()
 		running.Wait()
 	}
-	servers := all.servers()
+	servers := serversOf(wanted)
 	for _, a := range servers {
 		conn, err := openUDP(f.name, a, tftpPort)
 		if err != nil {
@@ -244,20 +287,17 @@ func (f *face) open(ctx context.Context, s state, all networks) error {
 	}}
 	asked := make(chan asks, 16)
 	running.Go(func() { p.listen(f.foreign, asked) })
-	if p.dhcp != nil {
+	if is6 {
+		running.Go(func() { f.read(ctx, p.dhcp6, r.parse6(p.send6)) })
+	} else {
 		running.Go(func() { f.read(ctx, p.dhcp, r.parse(p.send, serverPort)) })
 		running.Go(func() { f.read(ctx, p.pxe, r.parse(p.send, pxePort)) })
-	}
-	if p.dhcp6 != nil {
-		running.Go(func() { f.read(ctx, p.dhcp6, r.parse6(p.send6)) })
 	}
 	if p.announces {
 		announcing.Go(func() { f.announce(ctx, p, asked) })
 	}
-	f.mu.Lock()
-	f.port, f.stop, f.at = p, stop, servers
-	f.mu.Unlock()
-	f.config.Log.Info("dhcp listens", "interface", f.name)
+	f.replace(is6, opened{p, servers, stop})
+	f.config.Log.Info("dhcp listens", "interface", f.name, "version", version(servers[0]))
 	return nil
 }
 
@@ -395,29 +435,27 @@ func (f *face) leave(client string) {
 // probe looks for other servers, before serving anything and then periodically.
 func (f *face) probe(ctx context.Context) {
 	for {
-		f.mu.Lock()
-		p := f.port
-		f.mu.Unlock()
 		var asked []*network
 		for _, one := range f.served {
 			if n := one.network(); n != nil && n.probes() {
 				asked = append(asked, n)
 			}
 		}
-		if p != nil && len(asked) > 0 {
-			sent := 0
-			for range 2 { // the first may be lost
-				if p.discover() == nil {
-					sent++
+		if ports := f.ports(); len(ports) > 0 && len(asked) > 0 {
+			sent := map[bool]bool{} // by whether it is of IPv6
+			for range 2 {           // the first may be lost
+				for _, p := range ports {
+					if p.discover() == nil {
+						sent[p.is6()] = true
+					}
 				}
 				if !sleep(ctx, probeAnswer/2) {
 					return
 				}
 			}
-			if sent > 0 {
-				for _, one := range f.served {
-					one.probed(asked)
-				}
+			asked = slices.DeleteFunc(asked, func(n *network) bool { return !sent[n.is6()] })
+			for _, one := range f.served {
+				one.probed(asked)
 			}
 		}
 		// Probe at once after an interface came up or the design changed, but not otherwise.

@@ -111,6 +111,41 @@ func TestRealBothFamilies(t *testing.T) {
 	}
 }
 
+// What prevents DHCPv6 on an interface, and what changes there later, is no matter of DHCPv4.
+func TestRealFamiliesAreApart(t *testing.T) {
+	t.Parallel()
+	needs(t, "ip", "udhcpc", "dhclient", "timeout")
+	g := newSegment(t)
+	g.host6("srv", "52:54:00:71:00:f0", "lan", "fd00:71::2/64", "10.71.0.2/24")
+	g.in("srv", "ip", "address", "del", "fe80::5054:ff:fe71:f0/64", "dev", "eth0")
+	g.host6("n1", "52:54:00:71:00:01", "lan")
+	s, four := mgmt6(nil), mgmt(nil)
+	s.Networks["four"] = four.Networks["mgmt"]
+	s.Nodes["n1"].Addresses["four"] = "10.71.0.11"
+	eno1 := s.Nodes["n1"].Interfaces["eno1"]
+	eno1.Networks = append(eno1.Networks, "four")
+	s.Nodes["n1"].Interfaces["eno1"] = eno1
+	d := g.serve("srv", "eth0=mgmt,eth0=four", s)
+	d.until("IPv4 is served without a link-local address of IPv6", func(all []site.Served) bool {
+		return strings.Contains(all[0].Why, "no link-local address") && all[1].Why == ""
+	})
+	if got := g.udhcpc("n1")["ip"]; got != "10.71.0.11" {
+		t.Errorf("by DHCPv4 %q", got)
+	}
+	g.in("srv", "ip", "address", "add", "fe80::5054:ff:fe71:f0/64", "dev", "eth0")
+	d.serving()
+	if got := g.dhclient6("n1", "n1")["address"]; got != "fd00:71::11" {
+		t.Errorf("by DHCPv6 %q", got)
+	}
+	g.in("srv", "ip", "address", "add", "fd00:71::1/64", "dev", "eth0") // the lowest one serves
+	d.until("the other address serves", func(all []site.Served) bool {
+		return all[0].Why == "" && strings.Count(d.log.String(), "dhcp listens") == 3
+	})
+	if log := d.log.String(); strings.Count(log, "version=4") != 1 || strings.Count(log, "version=6") != 2 {
+		t.Errorf("a change of IPv6 interrupts IPv4: %s", log)
+	}
+}
+
 // The kernel of a host makes an address of an announced prefix, and no default route, and forgets the router when
 // the design says so. A host that the design does not know hears the same, as of any router.
 func TestRealAnnouncements(t *testing.T) {

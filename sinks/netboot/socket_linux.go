@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -27,7 +26,7 @@ type port struct {
 	dhcp *net.UDPConn
 	pxe  *net.UDPConn
 	out  *ipv4.PacketConn // of dhcp
-	// dhcp6 is open if a network of IPv6 is served; dhcp and pxe are if one of IPv4 is.
+	// dhcp6 is open on a port of IPv6; dhcp and pxe are on one of IPv4.
 	dhcp6 *net.UDPConn
 	out6  *ipv6.PacketConn
 	// local is this host's link-local address on the interface; invalid without dhcp6.
@@ -38,8 +37,8 @@ type port struct {
 	neighbours neighbours
 }
 
-// openPort opens the sockets for the DHCP of some networks on an interface.
-func openPort(name string, networks []*network) (_ *port, err error) {
+// openPort opens the sockets for DHCP of a version of IP on an interface.
+func openPort(name string, is6, announces bool) (_ *port, err error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", name)
@@ -56,22 +55,24 @@ func openPort(name string, networks []*network) (_ *port, err error) {
 	if p.raw, err = openRaw(iface.Index); err != nil {
 		return nil, missing("a raw socket on "+name, err)
 	}
-	if slices.ContainsFunc(networks, func(n *network) bool { return !n.is6() }) {
-		if p.dhcp, err = openUDP(name, netip.IPv4Unspecified(), serverPort); err != nil {
-			return nil, missing(fmt.Sprintf("UDP port %d on %s", serverPort, name), err)
-		}
-		p.out = ipv4.NewPacketConn(p.dhcp)
-		if p.pxe, err = openUDP(name, netip.IPv4Unspecified(), pxePort); err != nil {
-			return nil, missing(fmt.Sprintf("UDP port %d on %s", pxePort, name), err)
-		}
-	}
-	if slices.ContainsFunc(networks, (*network).is6) {
-		if err = p.openDHCP6(slices.ContainsFunc(networks, (*network).isAnnounced)); err != nil {
+	if is6 {
+		if err = p.openDHCP6(announces); err != nil {
 			return nil, err
 		}
+		return p, nil
+	}
+	if p.dhcp, err = openUDP(name, netip.IPv4Unspecified(), serverPort); err != nil {
+		return nil, missing(fmt.Sprintf("UDP port %d on %s", serverPort, name), err)
+	}
+	p.out = ipv4.NewPacketConn(p.dhcp)
+	if p.pxe, err = openUDP(name, netip.IPv4Unspecified(), pxePort); err != nil {
+		return nil, missing(fmt.Sprintf("UDP port %d on %s", pxePort, name), err)
 	}
 	return p, nil
 }
+
+// is6 reports whether a port is of IPv6.
+func (p *port) is6() bool { return p.dhcp6 != nil }
 
 // openDHCP6 opens the sockets for IPv6.
 func (p *port) openDHCP6(announces bool) (err error) {
@@ -227,42 +228,30 @@ func (p *port) listen(foreign func(netip.Addr), asked chan<- asks) {
 			default: // nothing is announced, or too many ask
 			}
 		}
-		for _, a := range []netip.Addr{arpSender(buf[:n]), neighbourOf(buf[:n])} {
-			if a.IsValid() {
-				p.neighbours.heard(a)
-			}
+		neighbour, server := arpSender(buf[:n]), serverOf(buf[:n])
+		if p.is6() {
+			neighbour, server = neighbourOf(buf[:n]), server6Of(buf[:n])
 		}
-		for _, server := range []netip.Addr{serverOf(buf[:n]), server6Of(buf[:n])} {
-			if server.IsValid() {
-				foreign(server)
-			}
+		if neighbour.IsValid() {
+			p.neighbours.heard(neighbour)
+		}
+		if server.IsValid() {
+			foreign(server)
 		}
 	}
 }
 
-// discover probes the interface's own networks for other DHCP servers.
+// discover probes the interface's own network for other DHCP servers.
 func (p *port) discover() error {
-	var all [][]byte
-	if p.dhcp != nil {
-		b, err := discovery(p.iface.HardwareAddr)
-		if err != nil {
-			return err
-		}
-		all = append(all, b)
+	question := func() ([]byte, error) { return discovery(p.iface.HardwareAddr) }
+	if p.is6() {
+		question = func() ([]byte, error) { return solicitation(p.iface.HardwareAddr, p.local) }
 	}
-	if p.dhcp6 != nil {
-		b, err := solicitation(p.iface.HardwareAddr, p.local)
-		if err != nil {
-			return err
-		}
-		all = append(all, b)
+	b, err := question()
+	if err != nil {
+		return err
 	}
-	for _, b := range all {
-		if err := p.write(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.write(b)
 }
 
 // send6 sends an answer of DHCPv6.

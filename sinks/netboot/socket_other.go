@@ -19,13 +19,14 @@ type port struct {
 	announces        bool
 }
 
-func openPort(string, []*network) (*port, error) { return nil, errSystem }
+func openPort(string, bool, bool) (*port, error) { return nil, errSystem }
 
 func openUDP(string, netip.Addr, int) (*net.UDPConn, error) { return nil, errSystem }
 
 func missing(_ string, err error) error { return err }
 
 func (p *port) Close()                               {}
+func (p *port) is6() bool                            { return p.dhcp6 != nil }
 func (p *port) listen(func(netip.Addr), chan<- asks) {}
 func (p *port) write([]byte) error                   { return errSystem }
 func (p *port) discover() error                      { return errSystem }
