@@ -2,6 +2,7 @@ package netboot
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -23,14 +24,15 @@ const (
 )
 
 // advertisement is what the daemon announces in a network: its prefix, and that DHCPv6 gives addresses and settings.
-// The daemon is a default router only if the design says that the network's gateway is this host.
-func advertisement(n *network, mac net.HardwareAddr) *ndp.RouterAdvertisement {
+// This host is a default router only if the design says that it is the network's gateway, and it forwards packets (RFC
+// 4861, section 6.2.5).
+func advertisement(n *network, mac net.HardwareAddr, forwards bool) *ndp.RouterAdvertisement {
 	ra := &ndp.RouterAdvertisement{CurrentHopLimit: 64, ManagedConfiguration: true, OtherConfiguration: true, Options: []ndp.Option{
 		&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac},
 		&ndp.PrefixInformation{PrefixLength: uint8(n.prefix.Bits()), Prefix: n.prefix.Addr(), OnLink: true,
 			AutonomousAddressConfiguration: n.autonomous, ValidLifetime: prefixFor, PreferredLifetime: prefixFor},
 	}}
-	if n.gateway.IsValid() && slices.Contains(n.own, n.gateway) {
+	if n.isGateway() && forwards {
 		ra.RouterLifetime = routerFor
 	}
 	if n.mtu >= 1280 { // RFC 8200, section 5
@@ -45,10 +47,14 @@ func advertisement(n *network, mac net.HardwareAddr) *ndp.RouterAdvertisement {
 	return ra
 }
 
-// farewell says that this host is no router any more (RFC 4861, section 6.2.5). What was said of the prefix lasts,
-// so that a restart of the daemon takes no addresses away.
+// isGateway reports whether this host is the network's gateway.
+func (n *network) isGateway() bool { return n.gateway.IsValid() && slices.Contains(n.own, n.gateway) }
+
+// farewell says that this host is no router any more (RFC 4861, section 6.2.5). What was said of the prefix lasts, and
+// DHCPv6 is named as before: some hosts give up its addresses when a router names it no more. So a restart of the
+// daemon takes no addresses away.
 func farewell(mac net.HardwareAddr) *ndp.RouterAdvertisement {
-	return &ndp.RouterAdvertisement{CurrentHopLimit: 64, Options: []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac}}}
+	return &ndp.RouterAdvertisement{CurrentHopLimit: 64, ManagedConfiguration: true, OtherConfiguration: true, Options: []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac}}}
 }
 
 // asks is a host that asks for routers.
@@ -60,12 +66,20 @@ type asks struct {
 // everybody is who hears announcements that nobody asked for.
 var everybody = asks{groupMAC(allNodes), allNodes}
 
-// announced is the network of an interface whose prefix is announced now; nil for none.
-func (f *face) announced(now time.Time) *network {
+// announced is the network of an interface whose prefix is announced now; nil for none. People are told why a gateway
+// is not announced as one.
+func (f *face) announced(now time.Time, forwards bool) *network {
 	for _, one := range f.served {
-		if n := one.network(); n != nil && n.isAnnounced() && one.whyNot(now) == "" {
-			return n
+		n := one.network()
+		if n == nil || !n.isAnnounced() || one.whyNot(now) != "" {
+			continue
 		}
+		if n.isGateway() && !forwards {
+			one.trouble("forwarding", fmt.Sprintf("this host is the gateway %s and forwards no packets of IPv6, so it is not announced as default router: let it forward (sysctl net.ipv6.conf.all.forwarding=1), or correct the network's gateway", n.gateway), now)
+		} else {
+			one.over("forwarding")
+		}
+		return n
 	}
 	return nil
 }
@@ -75,6 +89,7 @@ func (f *face) announced(now time.Time) *network {
 func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 	var said *network
 	var next time.Time
+	var routes bool // what was said of it
 	count := 0
 	send := func(ra *ndp.RouterAdvertisement, to asks) {
 		b, err := ndp.MarshalMessageChecksum(ra, p.local, to.at)
@@ -96,18 +111,18 @@ func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 	defer goodbye()
 	limit := rate.NewLimiter(10, 20)
 	for {
-		now := time.Now()
-		switch n := f.announced(now); {
+		now, forwards := time.Now(), p.forwards()
+		switch n := f.announced(now, forwards); {
 		case n == nil:
 			goodbye()
-		case n != said || !now.Before(next):
+		case n != said || routes != forwards || !now.Before(next):
 			if said == nil {
 				f.config.Log.Info("router advertisements begin", "network", n.name, "interface", f.name)
 			}
-			if n != said {
-				said, count = n, 0
+			if n != said || routes != forwards {
+				said, routes, count = n, forwards, 0
 			}
-			send(advertisement(n, p.iface.HardwareAddr), everybody)
+			send(advertisement(n, p.iface.HardwareAddr, routes), everybody)
 			count++
 			next = now.Add(announceEvery*3/4 + rand.N(announceEvery/4))
 			if count < announceFirsts {
@@ -120,8 +135,8 @@ func (f *face) announce(ctx context.Context, p *port, asked <-chan asks) {
 			case <-ctx.Done():
 				return
 			case who := <-asked:
-				if n := f.announced(time.Now()); n != nil && n == said && limit.Allow() {
-					send(advertisement(n, p.iface.HardwareAddr), who)
+				if n := f.announced(time.Now(), routes); n != nil && n == said && limit.Allow() {
+					send(advertisement(n, p.iface.HardwareAddr, routes), who)
 				}
 			case <-look:
 				waits = false

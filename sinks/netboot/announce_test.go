@@ -54,6 +54,8 @@ func TestAdvertisement(t *testing.T) {
 		change func(*site.Network)
 		want   string
 	}{
+		"a gateway that forwards nothing": {func(n *site.Network) { n.Boot.Announce, n.Gateway, n.DNS = true, "fd00:71::2", site.DNS{} },
+			"M=true O=true router 0s, from 52:54:00:71:00:f0, fd00:71::/64 L=true A=false 24h0m0s"},
 		"as designed": {func(n *site.Network) { n.Boot.Announce = true },
 			"M=true O=true router 0s, from 52:54:00:71:00:f0, fd00:71::/64 L=true A=false 24h0m0s, dns [fd00:71::53], search [lab.example.org]"},
 		"autoconfigure and this host's gateway": {func(n *site.Network) {
@@ -66,11 +68,11 @@ func TestAdvertisement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := announcedAs(t, advertisement(n, srvMAC)); !n.isAnnounced() || got != c.want {
+		if got := announcedAs(t, advertisement(n, srvMAC, name != "a gateway that forwards nothing")); !n.isAnnounced() || got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if got := announcedAs(t, farewell(srvMAC)); got != "M=false O=false router 0s, from 52:54:00:71:00:f0" {
+	if got := announcedAs(t, farewell(srvMAC)); got != "M=true O=true router 0s, from 52:54:00:71:00:f0" {
 		t.Errorf("the last one: %s", got)
 	}
 	silent, err := networkOf(mgmt6(nil), "mgmt", []netip.Prefix{netip.MustParsePrefix("fd00:71::2/64")})
@@ -93,18 +95,31 @@ func TestAnnouncedWhileServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.set(n, nil)
-	if f.announced(now) != nil {
+	if f.announced(now, true) != nil {
 		t.Error("announced before other servers were looked for")
 	}
 	one.probed([]*network{n})
-	if f.announced(now) != n {
+	if f.announced(now, true) != n {
 		t.Error("not announced")
 	}
 	if line := one.status(newArms(), now).Line(); line != "mgmt on eth0, with router advertisements: addresses for designed nodes" {
 		t.Errorf("people read %q", line)
 	}
+	s.Networks["mgmt"].Gateway = "fd00:71::2"
+	gateway, err := networkOf(s, "mgmt", []netip.Prefix{netip.MustParsePrefix("fd00:71::2/64")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.set(gateway, nil)
+	if f.announced(now, false) != gateway || !strings.Contains(fmt.Sprint(one.problem(now)), "not announced as default router") {
+		t.Errorf("of a gateway that forwards nothing people read %v", one.problem(now))
+	}
+	if f.announced(now, true) != gateway || one.problem(now) != nil {
+		t.Errorf("of a gateway that forwards people read %v", one.problem(now))
+	}
+	one.set(n, nil)
 	one.foreign(netip.MustParseAddr("fe80::3"), now)
-	if f.announced(now) != nil || f.announced(now.Add(foreignFor)) != n {
+	if f.announced(now, true) != nil || f.announced(now.Add(foreignFor), true) != n {
 		t.Error("announced beside another server, or not after it")
 	}
 	s.Networks["mgmt"].DHCPRelay = &site.DHCPRelay{Address: "fd00:71::fe", Servers: []string{"fd00:72::2"}}
@@ -113,7 +128,7 @@ func TestAnnouncedWhileServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.set(far, nil)
-	if f.announced(now) != nil {
+	if f.announced(now, true) != nil {
 		t.Error("announced behind a relay")
 	}
 }

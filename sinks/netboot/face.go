@@ -288,10 +288,10 @@ func (f *face) openAll(ctx context.Context, is6 bool, wanted []*network) error {
 	asked := make(chan asks, 16)
 	running.Go(func() { p.listen(f.foreign, asked) })
 	if is6 {
-		running.Go(func() { f.read(ctx, p.dhcp6, r.parse6(p.send6)) })
+		running.Go(func() { f.read(ctx, p.receive6, r.parse6(p.send6)) })
 	} else {
-		running.Go(func() { f.read(ctx, p.dhcp, r.parse(p.send, serverPort)) })
-		running.Go(func() { f.read(ctx, p.pxe, r.parse(p.send, pxePort)) })
+		running.Go(func() { f.read(ctx, receive(p.dhcp), r.parse(p.send, serverPort)) })
+		running.Go(func() { f.read(ctx, receive(p.pxe), r.parse(p.send, pxePort)) })
 	}
 	if p.announces {
 		announcing.Go(func() { f.announce(ctx, p, asked) })
@@ -310,54 +310,13 @@ func (f *face) foreign(server netip.Addr) {
 	}
 }
 
-// question is a packet that may be answered.
-type question struct {
-	client string // who asks
-	// answer decides, and returns what sends the answer; nil for none.
-	answer func(context.Context) func() error
-}
-
-// parse reads requests of DHCPv4 to a port.
-func (r *responder) parse(send func(*answer) error, number int) func([]byte, netip.AddrPort) (question, error) {
-	return func(packet []byte, from netip.AddrPort) (question, error) {
-		req, err := requestOf(packet)
-		if err != nil {
-			return question{}, err
-		}
-		return question{req.ClientHWAddr.String(), func(ctx context.Context) func() error {
-			a := r.answer(ctx, req, from, number, time.Now())
-			if a == nil {
-				return nil
-			}
-			return func() error { return send(a) }
-		}}, nil
-	}
-}
-
-// parse6 reads messages of DHCPv6.
-func (r *responder) parse6(send func(*answer6) error) func([]byte, netip.AddrPort) (question, error) {
-	return func(packet []byte, from netip.AddrPort) (question, error) {
-		req, err := request6Of(packet)
-		if err != nil {
-			return question{}, err
-		}
-		return question{req.from(from.Addr()).String(), func(ctx context.Context) func() error {
-			a := r.answer6(ctx, req, from, time.Now())
-			if a == nil {
-				return nil
-			}
-			return func() error { return send(a) }
-		}}, nil
-	}
-}
-
 // read answers the requests of a port until it is closed.
-func (f *face) read(ctx context.Context, conn *net.UDPConn, parse func([]byte, netip.AddrPort) (question, error)) {
+func (f *face) read(ctx context.Context, receive receiver, parse parser) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	buf := make([]byte, maxPacket+1)
 	for {
-		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		n, from, to, err := receive(buf)
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
@@ -367,7 +326,7 @@ func (f *face) read(ctx context.Context, conn *net.UDPConn, parse func([]byte, n
 		if !f.all.Allow() {
 			continue
 		}
-		q, err := parse(slices.Clone(buf[:n]), from)
+		q, err := parse(slices.Clone(buf[:n]), from, to)
 		if err != nil {
 			f.config.Log.Debug("dhcp packet ignored", "interface", f.name, "from", from.Addr().String(), "err", site.Printable(err.Error()))
 			continue

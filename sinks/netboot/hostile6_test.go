@@ -3,6 +3,7 @@ package netboot
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 
@@ -91,6 +92,30 @@ func TestTwoPortsOfOneDUID(t *testing.T) {
 	for _, l := range d.records.all {
 		if l.MAC != "" || l.Client == "" {
 			t.Errorf("recorded is %+v", l)
+		}
+	}
+}
+
+// Clients send to the servers of their link. A message to this host's own address may come from anywhere, with any
+// sender, and only relays send one.
+func TestClientsAreOfTheLink(t *testing.T) {
+	d := newDesk6(t, mgmt6(nil))
+	parse := d.r.parse6(func(*answer6) error { return nil })
+	release := message(t, llOf(macN1), dhcpv6.MessageTypeRelease, ia("fd00:71::11"), fromServer(ours))
+	for name, c := range map[string]struct {
+		packet dhcpv6.DHCPv6
+		to     netip.Addr
+		isRead bool
+	}{
+		"to the link":          {release, allServersOnLink, true},
+		"to this host":         {release, netip.MustParseAddr("fd00:71::2"), false},
+		"to the site":          {release, allServers, false},
+		"to nobody knows whom": {release, netip.Addr{}, false},
+		"a relay to this host": {relayed(t, release, "fd00:71::fe", "fe80::1"), netip.MustParseAddr("fd00:71::2"), true},
+		"a relay to the site":  {relayed(t, release, "fd00:71::fe", "fe80::1"), allServers, true},
+	} {
+		if _, err := parse(c.packet.ToBytes(), netip.MustParseAddrPort("[fd00:71::11]:546"), c.to); (err == nil) != c.isRead {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -647,7 +647,7 @@ func TestAClientAsksAgainAtOnce(t *testing.T) {
 	q, err := d.r.parse(func(a *answer) error {
 		entered = f.enter(request(t, macA, dhcpv4.MessageTypeRequest, ipOption(50, a.msg.YourIPAddr.String()), ipOption(54, "10.71.0.2")).ClientHWAddr.String())
 		return nil
-	}, serverPort)(discover.ToBytes(), netip.MustParseAddrPort("0.0.0.0:68"))
+	}, serverPort)(discover.ToBytes(), netip.MustParseAddrPort("0.0.0.0:68"), netip.Addr{})
 	if err != nil || !f.enter(q.client) || f.enter(q.client) {
 		t.Fatal("a client has not one request at a time")
 	}

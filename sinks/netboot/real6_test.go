@@ -176,7 +176,8 @@ func TestRealAnnouncements(t *testing.T) {
 	if own := g.in("srv", "ip", "-6", "address", "show", "dev", "eth0"); strings.Contains(own, "fd00:71::5054") {
 		t.Errorf("the daemon's own host hears its announcements: %s", own)
 	}
-	// The gateway of the design is this host now.
+	// The gateway of the design is this host now, which forwards packets.
+	g.in("srv", "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
 	s.Networks["mgmt"].Gateway = "fd00:71::2"
 	g.design(s)
 	d.order(map[string]any{"Reload": true})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -92,6 +93,9 @@ func (p *port) openDHCP6(announces bool) (err error) {
 		return missing(fmt.Sprintf("UDP port %d on %s", serverPort6, p.iface.Name), err)
 	}
 	p.out6 = ipv6.NewPacketConn(p.dhcp6)
+	if err := p.out6.SetControlMessage(ipv6.FlagDst, true); err != nil {
+		return fmt.Errorf("hear DHCPv6 on %s: %w", p.iface.Name, err)
+	}
 	groups := []netip.Addr{allServersOnLink, allServers}
 	if p.announces = announces; announces {
 		groups = append(groups, allRouters)
@@ -102,6 +106,12 @@ func (p *port) openDHCP6(announces bool) (err error) {
 		}
 	}
 	return nil
+}
+
+// forwards reports whether this host forwards packets of IPv6 that come in by the interface.
+func (p *port) forwards() bool {
+	is, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + p.iface.Name + "/forwarding")
+	return err == nil && strings.TrimSpace(string(is)) != "0"
 }
 
 // write sends a frame.
@@ -252,6 +262,21 @@ func (p *port) discover() error {
 		return err
 	}
 	return p.write(b)
+}
+
+// receive6 is the receiver of DHCPv6.
+func (p *port) receive6(b []byte) (n int, from netip.AddrPort, to netip.Addr, err error) {
+	n, cm, sender, err := p.out6.ReadFrom(b)
+	if err != nil {
+		return 0, from, to, err
+	}
+	if udp, ok := sender.(*net.UDPAddr); ok {
+		from = udp.AddrPort()
+	}
+	if cm != nil {
+		to, _ = netip.AddrFromSlice(cm.Dst)
+	}
+	return n, from, to, nil
 }
 
 // send6 sends an answer of DHCPv6.
