@@ -154,6 +154,7 @@ var only = map[string][]string{
 	"github.com/digitalocean":              {"sinks/libvirt", "tests/libvirt"},
 	"github.com/diskfs":                    {"sinks/libvirt"},
 	"libvirt.org/go":                       {"sinks/libvirt", "tests/libvirt"},
+	"github.com/mdlayher/ndp":              {"sinks/netboot"},
 	"github.com/insomniacslk/dhcp":         {"sinks/netboot", "sinks/agent/start", "tests/bench/install"},
 	"github.com/ulikunitz/xz":              {"sinks/agent/ramdisk", "sinks/agent/inside/image"},
 	"github.com/klauspost/compress":        {"sinks/agent/ramdisk", "sinks/agent/rootimage", "sinks/agent/inside/image", "engine/frames", "engine/qcow2"},

@@ -28,7 +28,7 @@ var leftOut = map[string]string{
 	"sinks/agent/inside/network/live_test.go TestProveIfupdownForReal":                  "it waits for reverts: make prove has the time, and CI has networkd",
 	"sinks/agent/inside/packages/apt_real_test.go TestProveAptTransactions":             "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
 	"sinks/agent/inside/packages/more_real_test.go TestProveAptPatch":                   "real transactions take minutes: make prove has the time, and CI has package scripts and dnf",
-	"tests/ramdisk/network_test.go TestProveRamdiskBootsOverTheNetwork":                 "it packs a kernel and boots it twice: make prove has the time, and CI has the answers to firmware",
+	"tests/ramdisk/network_test.go boots":                                               "it packs a kernel and boots it twice: make prove has the time, and CI has the answers to firmware",
 	"tests/e2e/blank/blank_test.go installs":                                            "it builds an image and installs an emulated machine: make prove has the time, and CI has the parts",
 	"tests/inside/ownership_test.go TestProveTheLastDesignAloneCounts":                  "hundreds of steps on real systems: make prove has the time, and CI has two designs",
 	"tests/inside/crash_test.go TestProveKilledAfterEachWrite":                          "hundreds of steps on real systems: make prove has the time, and CI has a few points",

@@ -8,10 +8,13 @@ import (
 // Lease is an address that the daemon's DHCP server has given to a client.
 type Lease struct {
 	Network string `json:"network"`
-	// Address is the IPv4 address.
+	// Address is an address of IPv4 or IPv6.
 	Address string `json:"address"`
 	// MAC is the client's; empty for an address that a client found to be in use.
 	MAC string `json:"mac,omitempty"`
+	// Client identifies a client of DHCPv6 whose MAC address is unknown: "duid:", its
+	// DUID, a slash and its IAID, in hexadecimal. It is empty for others.
+	Client string `json:"client,omitempty"`
 	// Node is the client's node in the design; empty for other clients.
 	Node string `json:"node,omitempty"`
 	// Expires is when the address may be given to another client.
@@ -43,6 +46,8 @@ type Served struct {
 	Leases int `json:"leases"`
 	Free   int `json:"free"`
 	Range  int `json:"range"`
+	// Announces says that router advertisements are sent.
+	Announces bool `json:"announces,omitempty"`
 	// Armed are the nodes that will boot over this network at their next start.
 	Armed []string `json:"armed,omitempty"`
 }
@@ -51,9 +56,13 @@ type Served struct {
 // each client.
 func (s Served) Line() string {
 	at := fmt.Sprintf("%s on %s", s.Network, s.Interface)
-	switch {
-	case s.Why != "":
+	if s.Why != "" {
 		return fmt.Sprintf("not on %s: %s", at, s.Why)
+	}
+	if s.Announces {
+		at += ", with router advertisements"
+	}
+	switch {
 	case s.Mode == DHCPProxy:
 		return at + ": boot files beside another DHCP server"
 	case s.Range == 0:

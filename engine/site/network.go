@@ -26,6 +26,8 @@ type Network struct {
 type NetworkBoot struct {
 	// DHCP is empty if the daemon never answers DHCP here.
 	DHCP DHCPMode `json:"dhcp,omitempty"`
+	// Announce means that the daemon sends router advertisements in a network of IPv6.
+	Announce bool `json:"announce,omitempty"`
 }
 
 // Range is a part of a network, from its first to its last address.

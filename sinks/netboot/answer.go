@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -42,6 +43,7 @@ type answer struct {
 // responder answers requests from one interface. It has no sockets.
 type responder struct {
 	networks []*served
+	duid     dhcpv6.DUID // of this server
 	arms     *arms
 	records  Leases
 	// inUse reports whether a host already uses an address of a network.
@@ -74,15 +76,12 @@ const maxPacket = 1500
 // inquiry is a request with everything known about it.
 type inquiry struct {
 	*dhcpv4.DHCPv4
-	at   *served
-	n    *network
-	mac  string
-	host host
-	// designed says that the design has the client in this network.
-	designed bool
-	client   firmware
-	now      time.Time
+	asker
+	client firmware
 }
+
+// identity is what the client is known by.
+func (q *inquiry) identity() identity { return identity{mac: q.mac, uuid: q.client.uuid} }
 
 // answer is the answer to a request; nil for none. It returns after what it promises has been recorded.
 func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.AddrPort, port int, now time.Time) *answer {
@@ -98,7 +97,7 @@ func (r *responder) answer(ctx context.Context, req *dhcpv4.DHCPv4, from netip.A
 	if n == nil || at.whyNot(now) != "" {
 		return nil
 	}
-	q := &inquiry{DHCPv4: req, at: at, n: n, mac: req.ClientHWAddr.String(), now: now, client: firmwareOf(req)}
+	q := &inquiry{DHCPv4: req, asker: asker{at: at, n: n, mac: req.ClientHWAddr.String(), now: now}, client: firmwareOf(req)}
 	q.host, q.designed = n.hosts[q.mac]
 	var msg *dhcpv4.DHCPv4
 	switch {
@@ -122,7 +121,7 @@ func (r *responder) pick(req *dhcpv4.DHCPv4, from netip.Addr) *served {
 	var local *served
 	for _, s := range r.networks {
 		n := s.network()
-		if n == nil {
+		if n == nil || n.is6() {
 			continue
 		}
 		if relay.IsValid() {
@@ -217,44 +216,9 @@ func (r *responder) serve(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 	return nil
 }
 
-// knows reports whether the server serves a client. A network without a dynamic range only serves designed nodes.
-func (q *inquiry) knows() bool { return q.designed || len(q.n.pool) > 0 }
-
 // discover offers an address.
 func (r *responder) discover(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
-	if !q.knows() {
-		return nil
-	}
-	b := q.at.book
-	if q.host.addr.IsValid() {
-		if !b.hold(q.host.addr, entry{mac: q.mac, node: q.host.node, until: q.now.Add(offerFor)}, q.now) {
-			q.at.trouble("conflict", fmt.Sprintf("%s is not given its address %s: another client has it until its lease ends", q.host.node, q.host.addr), q.now)
-			return nil
-		}
-		return q.reply(dhcpv4.MessageTypeOffer, q.host.addr, r.arms)
-	}
-	if len(q.n.pool) == 0 {
-		q.at.trouble("no range", fmt.Sprintf(`%s is designed with "dhcp" and gets no address: the network has no range with use: "dhcp"`, q.host.node), q.now)
-		return nil
-	}
-	for range 4 {
-		a, known, err := b.choose(q.n, q.mac, ip4(q.RequestedIPAddress()), q.now)
-		if err != nil {
-			q.at.trouble("exhausted", fmt.Sprintf("all %d dynamic addresses are in use: widen the range, or wait for leases of %s to end", q.n.pool.size(), leaseFor), q.now)
-			return nil
-		}
-		if !b.hold(a, entry{mac: q.mac, node: q.host.node, until: q.now.Add(offerFor)}, q.now) {
-			continue // another client was faster
-		}
-		if !known && !q.designed && !q.at.newcomers.AllowN(q.now, 1) {
-			q.at.book.release(a, q.now)
-			return nil // somebody is inventing clients
-		}
-		if !known && r.inUse(ctx, q.n, a) {
-			r.setAside(ctx, q, a, "somebody answers there who did not get it here")
-			continue
-		}
-		q.at.over("exhausted")
+	if a := r.offer(ctx, &q.asker, ip4(q.RequestedIPAddress())); a.IsValid() {
 		return q.reply(dhcpv4.MessageTypeOffer, a, r.arms)
 	}
 	return nil
@@ -267,11 +231,7 @@ func (r *responder) request(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 		if q.at.foreign(server, q.now) {
 			r.log.Warn("a dhcp client has taken another server's offer", "network", q.n.name, "server", server.String(), "mac", q.mac)
 		}
-		if a, ok := q.at.book.last(q.mac); ok {
-			if e := q.at.book.holder(a, q.now); e != nil && !e.leased {
-				q.at.book.release(a, q.now)
-			}
-		}
+		q.takeBack()
 		return nil
 	}
 	want := asked
@@ -281,7 +241,7 @@ func (r *responder) request(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 	if !want.IsValid() || !q.knows() {
 		return nil
 	}
-	switch right, certain := q.right(want); {
+	switch right, certain := q.right(want, server.IsValid()); {
 	case right:
 		return r.lease(ctx, q, want)
 	case certain:
@@ -290,81 +250,27 @@ func (r *responder) request(ctx context.Context, q *inquiry) *dhcpv4.DHCPv4 {
 	return nil // possibly another server's client
 }
 
-// right reports whether a client may have an address. If the server does not know the client and is not certain, it
-// stays silent (RFC 2131, section 4.3.2).
-func (q *inquiry) right(want netip.Addr) (right, certain bool) {
-	b := q.at.book
-	if q.host.addr.IsValid() {
-		e := b.holder(want, q.now)
-		return want == q.host.addr && (e == nil || e.is(q.mac, q.host.node)), true
-	}
-	if !q.n.prefix.Contains(want) || q.n.closed[want] || q.n.owner[want] != "" {
-		return false, true
-	}
-	if e := b.holder(want, q.now); e != nil {
-		return e.is(q.mac, q.host.node), true
-	}
-	if last, ok := b.last(q.mac); ok {
-		return last == want && q.n.pool.has(want), true
-	}
-	// Nobody has the address here: the records were lost, or another server assigned it.
-	return q.n.pool.has(want) && ip4(q.ServerIdentifier()) == netip.Addr{}, false
-}
-
 // lease records an address as the client's before confirming it.
 func (r *responder) lease(ctx context.Context, q *inquiry, a netip.Addr) *dhcpv4.DHCPv4 {
-	e := entry{mac: q.mac, node: q.host.node, until: q.now.Add(leaseFor), leased: true}
-	if !q.at.book.hold(a, e, q.now) {
+	switch held, err := r.record(ctx, &q.asker, a); {
+	case err != nil:
+		return nil
+	case !held:
 		return q.refuse()
 	}
-	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), MAC: q.mac, Node: q.host.node, Expires: e.until.UTC().Truncate(time.Second)})
-	if err != nil {
-		q.at.trouble("records", fmt.Sprintf("leases cannot be recorded, so none are given: %v", err), q.now)
-		return nil
-	}
-	q.at.over("records")
-	r.log.Debug("dhcp lease", "network", q.n.name, "address", a.String(), "mac", q.mac, "node", q.host.node)
 	return q.reply(dhcpv4.MessageTypeAck, a, r.arms)
 }
 
 // decline handles a client's report that somebody else uses its address (RFC 2131, section 4.3.3).
 func (r *responder) decline(ctx context.Context, q *inquiry) {
-	a := ip4(q.RequestedIPAddress())
-	e := q.at.book.holder(a, q.now)
-	if ip4(q.ServerIdentifier()) != q.n.server || e == nil || !e.is(q.mac, q.host.node) {
-		return
-	}
-	if q.host.addr == a {
-		q.at.trouble("declined", fmt.Sprintf("%s declined its designed address %s: another machine answers there; find it, and give it another address", q.host.node, a), q.now)
-		q.at.book.release(a, q.now)
-		return
-	}
-	if !q.at.declines.AllowN(q.now, 1) {
-		return // so that a client cannot empty the range this way
-	}
-	r.setAside(ctx, q, a, "a client found it in use")
-}
-
-// setAside stops assigning an address for a while.
-func (r *responder) setAside(ctx context.Context, q *inquiry, a netip.Addr, why string) {
-	q.at.book.taken(a, q.now)
-	r.log.Warn("dhcp address is in use by a host that did not get it here", "network", q.n.name, "address", a.String(), "why", why)
-	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), Expires: q.now.Add(declinedFor).UTC().Truncate(time.Second)})
-	if err != nil {
-		r.log.Warn("dhcp address set aside is not recorded", "network", q.n.name, "address", a.String(), "err", err)
+	if ip4(q.ServerIdentifier()) == q.n.server {
+		r.declined(ctx, &q.asker, ip4(q.RequestedIPAddress()))
 	}
 }
 
 // release ends the lease of a client (RFC 2131, section 4.3.4).
 func (r *responder) release(ctx context.Context, q *inquiry) {
-	a := ip4(q.ClientIPAddr)
-	e := q.at.book.holder(a, q.now)
-	if ip4(q.ServerIdentifier()) != q.n.server || e == nil || !e.leased || !e.is(q.mac, q.host.node) {
-		return
-	}
-	q.at.book.release(a, q.now)
-	err := r.records.PutLease(ctx, site.Lease{Network: q.n.name, Address: a.String(), MAC: q.mac, Node: q.host.node, Expires: q.now.UTC().Truncate(time.Second)})
-	if err != nil {
-		r.log.Warn("dhcp release is not recorded", "network", q.n.name, "address", a.String(), "err", err)
+	if ip4(q.ServerIdentifier()) == q.n.server {
+		r.released(ctx, &q.asker, ip4(q.ClientIPAddr))
 	}
 }

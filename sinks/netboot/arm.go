@@ -157,32 +157,40 @@ func (a *arms) disarmLocked(node string) (was bool) {
 
 // of is the boot of a client; nil for a machine that boots from its disk: it is not armed, is another machine, or
 // has read its file.
-func (a *arms) of(mac, uuid string, now time.Time) *armed {
-	it := a.meant(mac, uuid, now)
-	if it == nil {
-		return nil
-	}
-	it.mu.Lock()
-	defer it.mu.Unlock()
-	if !it.read.IsZero() {
+func (a *arms) of(id identity, now time.Time) *armed {
+	it := a.meant(id, now)
+	if it == nil || !it.isUnread() {
 		return nil
 	}
 	return it
 }
 
 // meant is a client's armed machine, even after it has read its file.
-func (a *arms) meant(mac, uuid string, now time.Time) *armed {
-	a.mu.Lock()
-	it := a.byMAC[mac]
-	a.mu.Unlock()
+func (a *arms) meant(id identity, now time.Time) *armed {
+	it := a.find(id)
 	if it == nil || it.late(now) {
 		return nil
 	}
-	if it.UUID != "" && uuid != "" && it.UUID != uuid && it.UUID != site.TurnedRound(uuid) {
-		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and got no answer", mac, uuid))
+	if it.UUID != "" && id.uuid != "" && it.UUID != id.uuid && it.UUID != site.TurnedRound(id.uuid) {
+		it.refused(fmt.Sprintf("a machine with its MAC address %s and another UUID, %s, asked what to boot, and got no answer", id.mac, id.uuid))
 		return nil
 	}
 	return it
+}
+
+// find finds an armed machine by the MAC address of a client, or by the UUID of one whose MAC address is unknown.
+func (a *arms) find(id identity) *armed {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if id.mac != "" {
+		return a.byMAC[id.mac]
+	}
+	for _, it := range a.byNode {
+		if id.uuid != "" && (it.UUID == id.uuid || it.UUID == site.TurnedRound(id.uuid)) {
+			return it
+		}
+	}
+	return nil
 }
 
 // refused records a request from somebody else.

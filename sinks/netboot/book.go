@@ -1,6 +1,7 @@
 package netboot
 
 import (
+	"cmp"
 	"errors"
 	"hash/fnv"
 	"net/netip"
@@ -34,7 +35,7 @@ type book struct {
 
 // entry is the current or last user of an address.
 type entry struct {
-	mac, node string // empty for an address that was not assigned here
+	mac, node string // of the asker; empty for an address that was not assigned here
 	until     time.Time
 	leased    bool // not only offered
 	recorded  bool // there is a record of the address, maybe of an earlier user
@@ -52,12 +53,13 @@ func (b *book) restore(l site.Lease) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.byAddr[a] = &entry{mac: l.MAC, node: l.Node, until: l.Expires, leased: true, recorded: true}
-	if l.MAC == "" {
+	mac := cmp.Or(l.MAC, l.Client)
+	b.byAddr[a] = &entry{mac: mac, node: l.Node, until: l.Expires, leased: true, recorded: true}
+	if mac == "" {
 		return
 	}
-	if before, ok := b.byMAC[l.MAC]; !ok || b.byAddr[before].until.Before(l.Expires) {
-		b.byMAC[l.MAC] = a
+	if before, ok := b.byMAC[mac]; !ok || b.byAddr[before].until.Before(l.Expires) {
+		b.byMAC[mac] = a
 	}
 }
 
@@ -179,6 +181,7 @@ func (b *book) taken(a netip.Addr, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.putLocked(a, entry{until: now.Add(declinedFor), leased: true})
+	b.fullUntil = time.Time{} // it becomes free before the lease that it had
 }
 
 // forget removes entries that expired long ago, and returns the recorded ones.

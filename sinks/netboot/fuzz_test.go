@@ -1,6 +1,7 @@
 package netboot
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/iana"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -74,6 +77,84 @@ func FuzzDHCP(f *testing.F) {
 	})
 }
 
+// Whatever comes in by DHCPv6, nested in relays or not, an answer is for the client that asked, gives nothing that the
+// design does not, and goes back the way that the question came.
+func FuzzDHCP6(f *testing.F) {
+	s := mgmt6(leases("fd00:71::100", "fd00:71::103"))
+	far := mgmt6(func(n *site.Network) {
+		leases("fd00:71::100", "fd00:71::103")(n)
+		n.DHCPRelay = &site.DHCPRelay{Address: "fd00:71::fe", Servers: []string{"fd00:72::2"}}
+	})
+	f.Add([]byte{})
+	f.Add([]byte{1, 0, 0, 0})
+	f.Add([]byte{12, 0})
+	solicit := message(f, llOf(macN1), dhcpv6.MessageTypeSolicit, ia("fd00:71::11"), ia(), dhcpv6.WithRapidCommit, dhcpv6.WithIAPD([4]byte{1}),
+		dhcpv6.WithOption(&dhcpv6.OptVendorClass{EnterpriseNumber: intel, Data: [][]byte{[]byte("HTTPClient:Arch:00016")}}), dhcpv6.WithArchType(iana.EFI_X86_64_HTTP))
+	for _, m := range []dhcpv6.DHCPv6{
+		solicit, message(f, uuidDUID(), dhcpv6.MessageTypeRequest, ia("fd00:71::11"), fromServer(ours)), message(f, llOf(macA), dhcpv6.MessageTypeRenew, ia("fd00:71::101"), fromServer(ours)),
+		message(f, llOf(macA), dhcpv6.MessageTypeRebind, ia("fd00:71::11", "fd00:99::1")), message(f, llOf(macN1), dhcpv6.MessageTypeConfirm, ia("fd00:71::11")),
+		message(f, llOf(macN1), dhcpv6.MessageTypeRelease, ia("fd00:71::11"), fromServer(ours)), message(f, llOf(macN1), dhcpv6.MessageTypeDecline, ia("fd00:71::11"), fromServer(ours)),
+		message(f, llOf(macN1), dhcpv6.MessageTypeInformationRequest, dhcpv6.WithUserClass([]byte(agentClass))),
+		relayed(f, relayed(f, solicit, "::", "fe80::1"), "fd00:71::fe", "fe80::2", dhcpv6.WithOption(dhcpv6.OptRelayPort(0))),
+	} {
+		f.Add(m.ToBytes())
+	}
+	file := filepath.Join(f.TempDir(), "boot")
+	if err := os.WriteFile(file, []byte("MZ"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	from := netip.MustParseAddrPort("[fe80::5054:ff:fe71:99%eth0]:546")
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		server6Of(packet)
+		server6Of(frame6(everybody.mac, make([]byte, 6), netip.MustParseAddr("fe80::1"), allNodes, protocolUDP, 1, udp6(netip.MustParseAddrPort("[fe80::1]:547"), netip.MustParseAddrPort("[ff02::1]:546"), packet)))
+		neighbourOf(packet)
+		asksOf(packet)
+		req, err := request6Of(packet)
+		if err != nil {
+			return
+		}
+		if len(req.relays) > maxHops {
+			t.Fatalf("%d relays", len(req.relays))
+		}
+		for _, design := range []*site.Site{s, far} {
+			d := newDesk(t, design, "fd00:71::2/64", "fd00:72::2/64")
+			if design == far {
+				d = newDesk(t, design, "fd00:72::2/64")
+			}
+			d.r.duid = ours
+			if err := d.r.arms.arm(Boot{Node: "n1", MACs: []string{macN1}, UUID: uuidN1, Words: "words", Files: map[Firmware]string{UEFIAMD64: file}}); err != nil {
+				t.Fatal(err)
+			}
+			a := d.r.answer6(context.Background(), req, from, time.Now())
+			if a == nil {
+				continue
+			}
+			out := a.packet.ToBytes()
+			if _, err := dhcpv6.FromBytes(out); err != nil || len(out) > 3*maxPacket {
+				t.Errorf("the answer has %d bytes, %v", len(out), err)
+			}
+			if !a.packet.IsRelay() && a.to.Addr() != from.Addr() || a.packet.IsRelay() && a.to.Addr() != netip.MustParseAddr("fd00:71::fe") || a.msg.TransactionID != req.TransactionID || len(req.relays) > 0 != a.packet.IsRelay() || (design == far) != a.packet.IsRelay() {
+				t.Errorf("the answer goes to %s: %s", a.to, a.packet.Summary())
+			}
+			if !bytes.Equal(a.msg.Options.ServerID().ToBytes(), ours.ToBytes()) {
+				t.Error("the answer is another server's")
+			}
+			key, h, designed := identityOf(req, from.Addr()).in(d.s.network(), req)
+			for _, one := range a.msg.Options.IANA() {
+				for _, is := range one.Options.Addresses() {
+					given, _ := netip.AddrFromSlice(is.IPv6Addr)
+					if is.ValidLifetime > 0 && (designed && h.addr != given || !designed && !d.s.network().pool.has(given)) {
+						t.Errorf("%s is given %s", key, given)
+					}
+				}
+			}
+			if told := a.msg.Options.BootFileURL() + strings.Join(a.msg.Options.BootFileParam(), ""); told != "" && h.node != "n1" {
+				t.Errorf("%s is told %q", key, told)
+			}
+		}
+	})
+}
+
 func seed(kind dhcpv4.MessageType, change ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
 	m, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr([]byte{0x52, 0x54, 0, 0x71, 0, 1}), dhcpv4.WithMessageType(kind)}, change...)...)
 	if err != nil {
@@ -101,7 +182,7 @@ func FuzzTFTP(f *testing.F) {
 	}
 	right := all.byNode["n1"].path(UEFIAMD64)
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		a, err := askOf(packet)
+		a, err := askOf(packet, maxBlock)
 		if err != nil {
 			return
 		}

@@ -1,6 +1,6 @@
 // Package netboot serves DHCP in networks of the design, and the files that machines boot over the network. The
 // design says which networks are served and with which addresses. It sends nothing in a network unless both the
-// design and --netboot name it. It supports DHCPv4, TFTP and HTTP.
+// design and --netboot name it. It supports DHCPv4, DHCPv6 with router advertisements, TFTP and HTTP.
 package netboot
 
 import (
@@ -117,7 +117,7 @@ func New(c Config) *Service {
 		i := slices.IndexFunc(s.faces, func(f *face) bool { return f.name == l.Interface })
 		if i < 0 {
 			i = len(s.faces)
-			s.faces = append(s.faces, &face{Service: s, name: l.Interface, kick: make(chan struct{}, 1), busy: map[string]bool{}, rates: map[string]*rate.Limiter{},
+			s.faces = append(s.faces, &face{Service: s, name: l.Interface, kick: make(chan struct{}, 1), open: map[bool]opened{}, busy: map[string]bool{}, rates: map[string]*rate.Limiter{},
 				all: rate.NewLimiter(perInterface, perInterface), pending: make(chan struct{}, maxAtOnce)})
 		}
 		s.faces[i].served = append(s.faces[i].served, newServed(l))

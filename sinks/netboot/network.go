@@ -1,10 +1,13 @@
 package netboot
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -25,12 +28,16 @@ type network struct {
 	routes  []route
 	pool    pool
 	hosts   map[string]host // by MAC address
+	byUUID  map[string]host // by SMBIOS UUID, in both orders of its bytes
 	// owner maps designed addresses to their nodes.
 	owner map[netip.Addr]string
 	// own are this host's addresses on the interface.
 	own []netip.Addr
 	// closed are addresses that no client gets: those of routers and of this host.
 	closed map[netip.Addr]bool
+	// announces says that routers of IPv6 are played: hosts are told the prefix, and autonomous that they may
+	// make addresses of it themselves.
+	announces, autonomous bool
 }
 
 // host is a designed node in a network.
@@ -53,11 +60,15 @@ const maxPool = 1 << 16
 // pool is the dynamic addresses of a network, in order.
 type pool []span
 
-type span struct{ from, to uint32 }
+// span is size addresses that begin with from.
+type span struct {
+	from, to netip.Addr
+	size     int
+}
 
 func (p pool) size() (n int) {
 	for _, s := range p {
-		n += int(s.to-s.from) + 1
+		n += s.size
 	}
 	return n
 }
@@ -65,30 +76,42 @@ func (p pool) size() (n int) {
 // at is the i-th address.
 func (p pool) at(i int) netip.Addr {
 	for _, s := range p {
-		if n := int(s.to-s.from) + 1; i >= n {
-			i -= n
-			continue
+		if i < s.size {
+			return after(s.from, i)
 		}
-		return addrOf(s.from + uint32(i))
+		i -= s.size
 	}
 	return netip.Addr{}
 }
 
 func (p pool) has(a netip.Addr) bool {
-	n := number(a)
-	return a.Is4() && slices.ContainsFunc(p, func(s span) bool { return s.from <= n && n <= s.to })
+	return slices.ContainsFunc(p, func(s span) bool { return s.from.BitLen() == a.BitLen() && !a.Less(s.from) && !s.to.Less(a) })
 }
 
-func number(a netip.Addr) uint32 {
-	if !a.Is4() {
-		return 0
+// after is the address n after another; invalid if there is none.
+func after(a netip.Addr, n int) netip.Addr {
+	b := a.As16()
+	high, low := binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
+	low, carry := bits.Add64(low, uint64(n), 0)
+	high, carry = bits.Add64(high, 0, carry)
+	binary.BigEndian.PutUint64(b[:], high)
+	binary.BigEndian.PutUint64(b[8:], low)
+	sum := netip.AddrFrom16(b)
+	if carry != 0 || a.Is4() != sum.Is4In6() {
+		return netip.Addr{}
 	}
-	b := a.As4()
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	return sum.Unmap()
 }
 
-func addrOf(n uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+// distance is how many addresses are from one to a later one of its family, up to most.
+func distance(from, to netip.Addr, most int) int {
+	a, b := from.As16(), to.As16()
+	low, borrow := bits.Sub64(binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(a[8:]), 0)
+	high, _ := bits.Sub64(binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(a[:]), borrow)
+	if high > 0 || low > uint64(most) {
+		return most
+	}
+	return int(low)
 }
 
 // networkOf is a network as served on an interface with these addresses. The error is a sentence that says why the
@@ -98,17 +121,23 @@ func networkOf(s *site.Site, name string, addresses []netip.Prefix) (*network, e
 	switch {
 	case d == nil:
 		return nil, fmt.Errorf("the design in force has no network %s: correct --netboot, or add the network", name)
+	case d.Boot.DHCP == "" && strings.Contains(d.CIDR, ":"):
+		return nil, fmt.Errorf(`the design does not ask for it: write networks: %s: boot: dhcp: "serve"`, name)
 	case d.Boot.DHCP == "":
 		return nil, fmt.Errorf(`the design does not ask for it: write networks: %s: boot: dhcp: "serve" or "proxy"`, name)
 	}
 	prefix, err := netip.ParsePrefix(d.CIDR)
-	if err != nil || !prefix.Addr().Is4() || prefix.Bits() > 30 {
-		return nil, fmt.Errorf("the network's range %q is not one of IPv4 with room for hosts", d.CIDR)
+	if err != nil || prefix.Addr().BitLen()-prefix.Bits() < 2 {
+		return nil, fmt.Errorf("the network's range %q has no room for hosts", d.CIDR)
 	}
-	n := &network{name: name, mode: d.Boot.DHCP, prefix: prefix.Masked(), gateway: addr4(d.Gateway), domain: d.DNS.Domain, mtu: d.MTU,
-		hosts: map[string]host{}, owner: map[netip.Addr]string{}, closed: map[netip.Addr]bool{}}
+	if prefix.Addr().Is6() && d.Boot.DHCP == site.DHCPProxy {
+		return nil, fmt.Errorf(`boot.dhcp: "proxy" is of IPv4 only: write "serve" in networks.%s, or remove boot.dhcp`, name)
+	}
+	n := &network{name: name, mode: d.Boot.DHCP, prefix: prefix.Masked(), domain: d.DNS.Domain, mtu: d.MTU,
+		hosts: map[string]host{}, byUUID: map[string]host{}, owner: map[netip.Addr]string{}, closed: map[netip.Addr]bool{}}
+	n.gateway, n.announces, n.autonomous = n.addr(d.Gateway), n.prefix.Addr().Is6() && d.Boot.Announce, d.Autoconfigure
 	for _, text := range d.DNS.Servers {
-		if a := addr4(text); a.IsValid() && len(n.dns) < 3 {
+		if a := n.addr(text); a.IsValid() && len(n.dns) < 3 {
 			n.dns = append(n.dns, a)
 		}
 	}
@@ -123,9 +152,11 @@ func networkOf(s *site.Site, name string, addresses []netip.Prefix) (*network, e
 
 // reach finds the address with which this host serves the network.
 func (n *network) reach(d *site.Network, addresses []netip.Prefix) error {
+	addresses = slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool { return p.Addr().Is6() != n.is6() })
 	for _, p := range addresses {
 		n.own, n.closed[p.Addr()] = append(n.own, p.Addr()), true
-		if !n.server.IsValid() && n.prefix.Contains(p.Addr()) {
+		// The system lists addresses of IPv6 in no stable order.
+		if n.prefix.Contains(p.Addr()) && (!n.server.IsValid() || n.is6() && p.Addr().Less(n.server)) {
 			n.server = p.Addr()
 		}
 	}
@@ -137,7 +168,7 @@ func (n *network) reach(d *site.Network, addresses []netip.Prefix) error {
 	}
 	for _, p := range addresses {
 		if slices.Contains(d.DHCPRelay.Servers, p.Addr().String()) {
-			n.server, n.relay = p.Addr(), addr4(d.DHCPRelay.Address)
+			n.server, n.relay = p.Addr(), n.addr(d.DHCPRelay.Address)
 		}
 	}
 	if !n.relay.IsValid() {
@@ -151,11 +182,11 @@ func (n *network) setRoutes(s *site.Site, d *site.Network) {
 	for _, key := range slices.Sorted(maps.Keys(d.Routes)) {
 		r := d.Routes[key]
 		for _, to := range s.Destinations(n.name, r) {
-			if addr4(r.Gateway).IsValid() {
-				n.routes = append(n.routes, route{to.Range, addr4(r.Gateway)})
+			if n.addr(r.Gateway).IsValid() {
+				n.routes = append(n.routes, route{to.Range, n.addr(r.Gateway)})
 			}
 		}
-		n.closed[addr4(r.Gateway)] = true
+		n.closed[n.addr(r.Gateway)] = true
 	}
 }
 
@@ -167,8 +198,8 @@ func (n *network) setHosts(s *site.Site) {
 		if given == "" && !bootsIn(node, n.name) {
 			continue
 		}
-		first, _ := s.DefaultNetwork(node, site.IPv4)
-		h := host{node: name, addr: addr4(given), routed: node.PrimaryNetwork == "" || first == "" || first == n.name}
+		first, _ := s.DefaultNetwork(node, n.family())
+		h := host{node: name, addr: n.addr(given), routed: node.PrimaryNetwork == "" || first == "" || first == n.name}
 		if h.addr.IsValid() && n.prefix.Contains(h.addr) {
 			n.owner[h.addr] = name
 		}
@@ -177,6 +208,9 @@ func (n *network) setHosts(s *site.Site) {
 				n.hosts[mac] = h
 			}
 		}
+		if uuid := strings.ToLower(node.Machine().UUID); uuid != "" {
+			n.byUUID[uuid], n.byUUID[site.TurnedRound(uuid)] = h, h
+		}
 	}
 }
 
@@ -184,22 +218,25 @@ func (n *network) setHosts(s *site.Site) {
 func (n *network) setPool(d *site.Network) {
 	n.closed[n.gateway] = true
 	n.closed[n.relay] = true
-	first := number(n.prefix.Addr())
-	last := first | (1<<(32-n.prefix.Bits()) - 1)
-	left := uint32(maxPool)
+	unusable, left := site.Unusable(n.prefix), maxPool
 	for _, key := range slices.Sorted(maps.Keys(d.Ranges)) {
 		r := d.Ranges[key]
-		from, to := addr4(r.From), addr4(r.To)
-		if r.Use != site.RangeDHCP || !n.prefix.Contains(from) || !n.prefix.Contains(to) || to.Less(from) || left == 0 {
+		from, to := n.addr(r.From), n.addr(r.To)
+		if r.Use != site.RangeDHCP || !n.prefix.Contains(from) || !n.prefix.Contains(to) || to.Less(from) {
 			continue
 		}
-		s := span{max(number(from), first+1), min(number(to), last-1)}
-		if s.to < s.from {
+		if slices.Contains(unusable, from) {
+			from = from.Next()
+		}
+		if slices.Contains(unusable, to) {
+			to = to.Prev()
+		}
+		if to.Less(from) || left == 0 {
 			continue
 		}
-		s.to = min(s.to, s.from+left-1)
-		left -= s.to - s.from + 1
-		n.pool = append(n.pool, s)
+		size := min(distance(from, to, maxPool)+1, left)
+		left -= size
+		n.pool = append(n.pool, span{from, after(from, size-1), size})
 	}
 }
 
@@ -275,11 +312,32 @@ func macsIn(node *site.Node, network string) []string {
 	return slices.Sorted(maps.Keys(macs))
 }
 
-// addr4 parses an IPv4 address; invalid for any other text.
-func addr4(text string) netip.Addr {
+// addr parses an address of the network's family; invalid for any other text.
+func (n *network) addr(text string) netip.Addr {
 	a, err := netip.ParseAddr(text)
-	if err != nil || !a.Is4() {
+	if err != nil || a.Is6() != n.is6() {
 		return netip.Addr{}
 	}
 	return a
+}
+
+// isAnnounced reports whether the network's prefix is to be announced: this host is in the network itself.
+func (n *network) isAnnounced() bool { return n.announces && !n.relay.IsValid() }
+
+// is6 reports whether the network is of IPv6.
+func (n *network) is6() bool { return n.prefix.Addr().Is6() }
+
+func (n *network) family() site.IPFamily {
+	if n.is6() {
+		return site.IPv6
+	}
+	return site.IPv4
+}
+
+// version is the version of IP of an address, as package net writes it after the name of a protocol.
+func version(a netip.Addr) string {
+	if a.Is6() {
+		return "6"
+	}
+	return "4"
 }

@@ -547,9 +547,11 @@ func TestWhatIsNotServed(t *testing.T) {
 		address string
 		why     string
 	}{
-		"not designed":    {func(n *site.Network) { n.Boot.DHCP = "" }, "10.71.0.2/24", "the design does not ask for it"},
-		"IPv6":            {func(n *site.Network) { n.CIDR = "fd00::/64" }, "10.71.0.2/24", "not one of IPv4"},
-		"another network": {nil, "10.72.0.2/24", "the interface has no address in 10.71.0.0/24: give it one"},
+		"not designed":       {func(n *site.Network) { n.Boot.DHCP = "" }, "10.71.0.2/24", "the design does not ask for it"},
+		"IPv6":               {func(n *site.Network) { n.CIDR = "fd00::/64" }, "10.71.0.2/24", "the interface has no address in fd00::/64"},
+		"IPv6, not designed": {func(n *site.Network) { n.CIDR, n.Boot.DHCP = "fd00::/64", "" }, "fd00::2/64", `write networks: mgmt: boot: dhcp: "serve"`},
+		"a proxy of IPv6":    {func(n *site.Network) { n.CIDR, n.Boot.DHCP = "fd00::/64", site.DHCPProxy }, "fd00::2/64", `"proxy" is of IPv4 only`},
+		"another network":    {nil, "10.72.0.2/24", "the interface has no address in 10.71.0.0/24: give it one"},
 		"a relay to another": {func(n *site.Network) {
 			n.DHCPRelay = &site.DHCPRelay{Address: "10.71.0.254", Servers: []string{"10.72.0.9"}}
 		}, "10.72.0.2/24", "none of those in networks.mgmt.dhcpRelay.servers"},
@@ -631,7 +633,7 @@ func TestArm(t *testing.T) {
 	if err := arm("n3", macN2); err != nil {
 		t.Error(err)
 	}
-	if it := s.arms.of(macA, "", time.Now()); it != nil {
+	if it := s.arms.of(identity{mac: macA}, time.Now()); it != nil {
 		t.Errorf("%s is armed by what it had before", it.Node)
 	}
 }
@@ -641,16 +643,15 @@ func TestArm(t *testing.T) {
 func TestAClientAsksAgainAtOnce(t *testing.T) {
 	d := newDesk(t, mgmt(leases("10.71.0.100", "10.71.0.101")))
 	f := New(Config{Listen: []Listen{{"eth0", "mgmt"}}}).faces[0]
-	discover := request(t, macA, dhcpv4.MessageTypeDiscover)
-	if !f.enter(discover) || f.enter(discover) {
+	discover, entered := request(t, macA, dhcpv4.MessageTypeDiscover), false
+	q, err := d.r.parse(func(a *answer) error {
+		entered = f.enter(request(t, macA, dhcpv4.MessageTypeRequest, ipOption(50, a.msg.YourIPAddr.String()), ipOption(54, "10.71.0.2")).ClientHWAddr.String())
+		return nil
+	}, serverPort)(discover.ToBytes(), netip.MustParseAddrPort("0.0.0.0:68"), netip.Addr{})
+	if err != nil || !f.enter(q.client) || f.enter(q.client) {
 		t.Fatal("a client has not one request at a time")
 	}
-	entered := false
-	err := f.answer(t.Context(), d.r, discover, netip.MustParseAddrPort("0.0.0.0:68"), serverPort, func(a *answer) error {
-		entered = f.enter(request(t, macA, dhcpv4.MessageTypeRequest, ipOption(50, a.msg.YourIPAddr.String()), ipOption(54, "10.71.0.2")))
-		return nil
-	})
-	if err != nil || !entered || len(f.pending) != 1 {
+	if err := f.answer(t.Context(), q); err != nil || !entered || len(f.pending) != 1 {
 		t.Errorf("its next request was taken: %t, of %d; %v", entered, len(f.pending), err)
 	}
 }

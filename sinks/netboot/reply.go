@@ -59,7 +59,7 @@ func (q *inquiry) reply(kind dhcpv4.MessageType, a netip.Addr, all *arms) *dhcpv
 		put(dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{byte(n.mtu >> 8), byte(n.mtu)}))
 	}
 	q.putRoutes(msg, router)
-	if it := all.of(q.mac, q.client.uuid, q.now); it != nil {
+	if it := all.of(q.identity(), q.now); it != nil {
 		q.putBoot(msg, it)
 	}
 	return msg
@@ -147,7 +147,7 @@ func (r *responder) proxy(q *inquiry, port int) *dhcpv4.DHCPv4 {
 	default:
 		return nil
 	}
-	it := r.arms.of(q.mac, q.client.uuid, q.now)
+	it := r.arms.of(q.identity(), q.now)
 	if it == nil {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (q *inquiry) putWords(msg *dhcpv4.DHCPv4, all *arms) bool {
 	if !q.client.agent {
 		return false
 	}
-	it := all.meant(q.mac, q.client.uuid, q.now)
+	it := all.meant(q.identity(), q.now)
 	if it == nil || it.Words == "" {
 		return false
 	}

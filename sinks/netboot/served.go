@@ -29,8 +29,8 @@ type served struct {
 	why string
 	// checked says that no other server answered the last probes.
 	checked bool
-	// others are the other DHCP servers that were heard, and when last.
-	others map[netip.Addr]time.Time
+	// others are the other DHCP servers that were heard, by address or name, and when last.
+	others map[string]time.Time
 	// troubles are what people should know, by topic.
 	troubles map[string]trouble
 }
@@ -50,7 +50,7 @@ const (
 func newServed(l Listen) *served {
 	return &served{iface: l.Interface, name: l.Network, book: newBook(), why: "starting",
 		declines: rate.NewLimiter(rate.Every(10*time.Second), 6), newcomers: rate.NewLimiter(50, 200),
-		others: map[netip.Addr]time.Time{}, troubles: map[string]trouble{}}
+		others: map[string]time.Time{}, troubles: map[string]trouble{}}
 }
 
 func (s *served) network() *network {
@@ -64,7 +64,7 @@ func (s *served) set(n *network, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.net == nil || n == nil || s.net.mode != n.mode || s.net.server != n.server {
-		s.checked, s.others = false, map[netip.Addr]time.Time{}
+		s.checked, s.others = false, map[string]time.Time{}
 	}
 	s.net, s.why = n, ""
 	if why != nil {
@@ -87,15 +87,19 @@ func (s *served) whyNot(now time.Time) string {
 		return ""
 	}
 	var heard []string
-	for _, a := range slices.SortedFunc(maps.Keys(s.others), netip.Addr.Compare) {
-		if now.Sub(s.others[a]) < foreignFor {
-			heard = append(heard, a.String())
+	for _, other := range slices.Sorted(maps.Keys(s.others)) {
+		if now.Sub(s.others[other]) < foreignFor {
+			heard = append(heard, other)
 		}
+	}
+	instead := `write boot: dhcp: "proxy"`
+	if s.net.is6() {
+		instead = "remove boot.dhcp"
 	}
 	switch {
 	case len(heard) > 0:
-		return fmt.Sprintf("another DHCP server answers in the network: %s. Two servers give one address to two machines. Stop the other server, or write boot: dhcp: \"proxy\" (slipway tries again %s after it was last heard)",
-			strings.Join(heard, ", "), foreignFor)
+		return fmt.Sprintf("another DHCP server answers in the network: %s. Two servers give one address to two machines. Stop the other server, or %s (slipway tries again %s after it was last heard)",
+			strings.Join(heard, ", "), instead, foreignFor)
 	case s.net.probes() && !s.checked:
 		return "looking for another DHCP server first"
 	}
@@ -104,9 +108,15 @@ func (s *served) whyNot(now time.Time) string {
 
 // foreign records that another DHCP server was heard. In mode proxy another server is expected.
 func (s *served) foreign(server netip.Addr, now time.Time) (first bool) {
+	n := s.network()
+	return n != nil && !slices.Contains(n.own, server) && s.foreignNamed(server.String(), now)
+}
+
+// foreignNamed is foreign for a server that has a name, not an address.
+func (s *served) foreignNamed(server string, now time.Time) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.net == nil || s.net.mode != site.DHCPServe || slices.Contains(s.net.own, server) {
+	if s.net == nil || s.net.mode != site.DHCPServe {
 		return false
 	}
 	last, known := s.others[server]
@@ -179,7 +189,7 @@ func (s *served) status(a *arms, now time.Time) site.Served {
 	if n == nil {
 		return st
 	}
-	st.Mode, st.Range = n.mode, n.pool.size()
+	st.Mode, st.Range, st.Announces = n.mode, n.pool.size(), n.isAnnounced()
 	st.Leases, st.Free = s.book.count(n, now)
 	for node, macs := range a.nodes(now) {
 		if slices.ContainsFunc(macs, func(mac string) bool { return n.hosts[mac].node == node }) {

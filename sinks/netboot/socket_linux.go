@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,12 +27,19 @@ type port struct {
 	dhcp *net.UDPConn
 	pxe  *net.UDPConn
 	out  *ipv4.PacketConn // of dhcp
+	// dhcp6 is open on a port of IPv6; dhcp and pxe are on one of IPv4.
+	dhcp6 *net.UDPConn
+	out6  *ipv6.PacketConn
+	// local is this host's link-local address on the interface; invalid without dhcp6.
+	local netip.Addr
+	// announces says that it is opened for router advertisements.
+	announces bool
 
 	neighbours neighbours
 }
 
-// openPort opens the sockets for DHCP on an interface.
-func openPort(name string) (_ *port, err error) {
+// openPort opens the sockets for DHCP of a version of IP on an interface.
+func openPort(name string, is6, announces bool) (_ *port, err error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("there is no interface %s on this host: correct --netboot, or bring it up", name)
@@ -47,6 +56,12 @@ func openPort(name string) (_ *port, err error) {
 	if p.raw, err = openRaw(iface.Index); err != nil {
 		return nil, missing("a raw socket on "+name, err)
 	}
+	if is6 {
+		if err = p.openDHCP6(announces); err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
 	if p.dhcp, err = openUDP(name, netip.IPv4Unspecified(), serverPort); err != nil {
 		return nil, missing(fmt.Sprintf("UDP port %d on %s", serverPort, name), err)
 	}
@@ -55,6 +70,54 @@ func openPort(name string) (_ *port, err error) {
 		return nil, missing(fmt.Sprintf("UDP port %d on %s", pxePort, name), err)
 	}
 	return p, nil
+}
+
+// is6 reports whether a port is of IPv6.
+func (p *port) is6() bool { return p.dhcp6 != nil }
+
+// openDHCP6 opens the sockets for IPv6.
+func (p *port) openDHCP6(announces bool) (err error) {
+	all, err := p.iface.Addrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if is, err := netip.ParsePrefix(a.String()); err == nil && is.Addr().Is6() && is.Addr().IsLinkLocalUnicast() && !p.local.IsValid() {
+			p.local = is.Addr()
+		}
+	}
+	if !p.local.IsValid() {
+		return fmt.Errorf("%s has no link-local address, and DHCPv6 needs one: connect the interface, and see that IPv6 is on for it (sysctl net.ipv6.conf.%s.disable_ipv6 says 0)", p.iface.Name, p.iface.Name)
+	}
+	if p.dhcp6, err = openUDP(p.iface.Name, netip.IPv6Unspecified(), serverPort6); err != nil {
+		return missing(fmt.Sprintf("UDP port %d on %s", serverPort6, p.iface.Name), err)
+	}
+	p.out6 = ipv6.NewPacketConn(p.dhcp6)
+	if err := p.out6.SetControlMessage(ipv6.FlagDst, true); err != nil {
+		return fmt.Errorf("hear DHCPv6 on %s: %w", p.iface.Name, err)
+	}
+	groups := []netip.Addr{allServersOnLink, allServers}
+	if p.announces = announces; announces {
+		groups = append(groups, allRouters)
+	}
+	for _, group := range groups {
+		if err := p.out6.JoinGroup(p.iface, &net.UDPAddr{IP: group.AsSlice()}); err != nil {
+			return fmt.Errorf("hear DHCPv6 on %s: %w", p.iface.Name, err)
+		}
+	}
+	return nil
+}
+
+// forwards reports whether this host forwards packets of IPv6 that come in by the interface.
+func (p *port) forwards() bool {
+	is, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + p.iface.Name + "/forwarding")
+	return err == nil && strings.TrimSpace(string(is)) != "0"
+}
+
+// write sends a frame.
+func (p *port) write(b []byte) error {
+	_, err := p.raw.Write(b)
+	return err
 }
 
 // missing says what to do about a socket that cannot be opened.
@@ -71,7 +134,7 @@ func missing(what string, err error) error {
 }
 
 func (p *port) Close() {
-	for _, c := range []*net.UDPConn{p.dhcp, p.pxe} {
+	for _, c := range []*net.UDPConn{p.dhcp, p.pxe, p.dhcp6} {
 		if c != nil {
 			c.Close()
 		}
@@ -86,14 +149,14 @@ func openUDP(iface string, at netip.Addr, number int) (*net.UDPConn, error) {
 	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) {
-			if failed = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, iface); failed == nil {
+			if failed = unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, iface); failed == nil && !at.Is6() {
 				failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)
 			}
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20) // as much as the system allows
 		})
 		return errors.Join(err, failed)
 	}}
-	c, err := l.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(at, uint16(number)).String())
+	c, err := l.ListenPacket(context.Background(), "udp"+version(at), netip.AddrPortFrom(at, uint16(number)).String())
 	if err != nil {
 		return nil, err
 	}
@@ -128,30 +191,38 @@ func openRaw(index int) (*os.File, error) {
 	return f, nil
 }
 
-// interesting filters the frames of a raw socket: ARP replies, and unfragmented UDP packets to the port of DHCP
-// clients, except those from this host.
+// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, router solicitations, and unfragmented UDP packets
+// to the ports of clients of DHCP, except those from this host.
 var interesting = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 14},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 22},
 	bpf.LoadAbsolute{Off: 12, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 3},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 2},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipFalse: 10},
-	bpf.RetConstant{Val: 1 << 16},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0800, SkipFalse: 8},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 2, SkipTrue: 17, SkipFalse: 18},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0800, SkipFalse: 7},
 	bpf.LoadAbsolute{Off: 23, Size: 1},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 17, SkipFalse: 6},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 15},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 13},
 	bpf.LoadMemShift{Off: 14},
 	bpf.LoadIndirect{Off: 16, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipFalse: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort, SkipTrue: 9, SkipFalse: 10},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x86dd, SkipFalse: 9},
+	bpf.LoadAbsolute{Off: 20, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolUDP, SkipFalse: 2},
+	bpf.LoadAbsolute{Off: 56, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPort6, SkipTrue: 4, SkipFalse: 5},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: protocolICMPv6, SkipFalse: 4},
+	bpf.LoadAbsolute{Off: 54, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: routerSolicitation, SkipTrue: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: neighbourAdvertisement, SkipFalse: 1},
 	bpf.RetConstant{Val: 1 << 16},
 	bpf.RetConstant{Val: 0},
 }
 
-// listen reports other servers until the port is closed.
-func (p *port) listen(foreign func(netip.Addr)) {
+// listen reports other servers, and who asks for routers, until the port is closed.
+func (p *port) listen(foreign func(netip.Addr), asked chan<- asks) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := p.raw.Read(buf)
@@ -161,21 +232,60 @@ func (p *port) listen(foreign func(netip.Addr)) {
 			}
 			return
 		}
-		if a := arpSender(buf[:n]); a.IsValid() {
-			p.neighbours.heard(a)
-		} else if server := serverOf(buf[:n]); server.IsValid() {
+		if who, ok := asksOf(buf[:n]); ok {
+			select {
+			case asked <- who:
+			default: // nothing is announced, or too many ask
+			}
+		}
+		neighbour, server := arpSender(buf[:n]), serverOf(buf[:n])
+		if p.is6() {
+			neighbour, server = neighbourOf(buf[:n]), server6Of(buf[:n])
+		}
+		if neighbour.IsValid() {
+			p.neighbours.heard(neighbour)
+		}
+		if server.IsValid() {
 			foreign(server)
 		}
 	}
 }
 
-// discover probes the network for other DHCP servers.
+// discover probes the interface's own network for other DHCP servers.
 func (p *port) discover() error {
-	b, err := discovery(p.iface.HardwareAddr)
+	question := func() ([]byte, error) { return discovery(p.iface.HardwareAddr) }
+	if p.is6() {
+		question = func() ([]byte, error) { return solicitation(p.iface.HardwareAddr, p.local) }
+	}
+	b, err := question()
 	if err != nil {
 		return err
 	}
-	_, err = p.raw.Write(b)
+	return p.write(b)
+}
+
+// receive6 is the receiver of DHCPv6.
+func (p *port) receive6(b []byte) (n int, from netip.AddrPort, to netip.Addr, err error) {
+	n, cm, sender, err := p.out6.ReadFrom(b)
+	if err != nil {
+		return 0, from, to, err
+	}
+	if udp, ok := sender.(*net.UDPAddr); ok {
+		from = udp.AddrPort()
+	}
+	if cm != nil {
+		to, _ = netip.AddrFromSlice(cm.Dst)
+	}
+	return n, from, to, nil
+}
+
+// send6 sends an answer of DHCPv6.
+func (p *port) send6(a *answer6) error {
+	cm := &ipv6.ControlMessage{IfIndex: p.iface.Index}
+	if a.from.IsValid() {
+		cm.Src = a.from.AsSlice()
+	}
+	_, err := p.out6.WriteTo(a.packet.ToBytes(), cm, net.UDPAddrFromAddrPort(a.to))
 	return err
 }
 
@@ -198,22 +308,39 @@ func (p *port) send(a *answer) error {
 	return err
 }
 
-// inUse reports whether a host uses an address: by ARP in the interface's own network, by an echo request behind a
-// relay.
+// inUse reports whether a host uses an address: by ARP or neighbour discovery in the interface's own network, by an
+// echo request behind a relay.
 func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.Duration) bool {
-	if !n.relay.IsValid() {
-		return p.neighbours.wait(ctx, a, within, func() error {
-			_, err := p.raw.Write(arpQuestion(p.iface.HardwareAddr, a))
-			return err
-		})
+	if n.relay.IsValid() {
+		return echoes(a, within)
 	}
-	c, err := icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+	return p.neighbours.wait(ctx, a, within, func() error {
+		if a.Is4() {
+			return p.write(arpQuestion(p.iface.HardwareAddr, a))
+		}
+		question, err := neighbourQuestion(p.iface.HardwareAddr, p.local, a)
+		if err != nil {
+			return err
+		}
+		return p.write(question)
+	})
+}
+
+// echoes reports whether a host answers an echo request.
+func echoes(a netip.Addr, within time.Duration) bool {
+	network, any, protocol := "ip4:icmp", "0.0.0.0", 1
+	var question, answer icmp.Type = ipv4.ICMPTypeEcho, ipv4.ICMPTypeEchoReply
+	if a.Is6() {
+		network, any, protocol = "ip6:ipv6-icmp", "::", protocolICMPv6
+		question, answer = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
+	}
+	c, err := icmp.ListenPacket(network, any)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	id := os.Getpid() & 0xffff
-	b, err := (&icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: int(number(a) & 0xffff)}}).Marshal(nil)
+	last := a.As16()
+	b, err := (&icmp.Message{Type: question, Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: int(last[14])<<8 | int(last[15])}}).Marshal(nil)
 	if err != nil {
 		return false
 	}
@@ -227,9 +354,9 @@ func (p *port) inUse(ctx context.Context, n *network, a netip.Addr, within time.
 		if err != nil {
 			return false
 		}
-		m, err := icmp.ParseMessage(1, buf[:size]) // 1 is ICMP's protocol number
+		m, err := icmp.ParseMessage(protocol, buf[:size])
 		ip, ok := from.(*net.IPAddr)
-		if err == nil && ok && m.Type == ipv4.ICMPTypeEchoReply && ip.IP.Equal(net.IP(a.AsSlice())) {
+		if err == nil && ok && m.Type == answer && ip.IP.Equal(net.IP(a.AsSlice())) {
 			return true
 		}
 	}

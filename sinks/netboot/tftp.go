@@ -34,6 +34,7 @@ const (
 	maxTransfers   = 256
 	maxOfClient    = 4
 	maxBlock       = 1468 // a frame's 1500 bytes without the headers of IP, UDP and TFTP
+	maxBlock6      = 1448 // the same in IPv6
 	maxWindow      = 64
 	tftpTimeout    = time.Second
 	tftpTries      = 6
@@ -57,9 +58,9 @@ type setting struct{ name, value string }
 
 var errAsk = errors.New("not a request that can be answered")
 
-// askOf reads a request (RFC 1350; options of RFC 2347, 2348, 2349 and 7440). It ignores unknown options, as RFC
+// askOf reads a request for blocks of at most some bytes (RFC 1350; options of RFC 2347, 2348, 2349 and 7440). It ignores unknown options, as RFC
 // 2347 says.
-func askOf(b []byte) (ask, error) {
+func askOf(b []byte, most int) (ask, error) {
 	a := ask{block: standardBlock, window: 1, timeout: tftpTimeout}
 	if len(b) < 4 || len(b) > maxAsk || binary.BigEndian.Uint16(b) != opRead || b[len(b)-1] != 0 {
 		return a, errAsk
@@ -77,7 +78,7 @@ func askOf(b []byte) (ask, error) {
 		}
 		switch {
 		case name == "blksize" && n >= leastBlock:
-			a.block = min(n, maxBlock)
+			a.block = min(n, most)
 			a.options = append(a.options, setting{name, strconv.Itoa(a.block)})
 		case name == "windowsize" && n >= 1:
 			a.window = min(n, maxWindow)
@@ -182,7 +183,11 @@ func (t *tftp) refuse(client netip.AddrPort, code byte, text string) {
 
 // begin starts a transfer. If the client already had one, that ends.
 func (t *tftp) begin(ctx context.Context, running *sync.WaitGroup, client netip.AddrPort, packet []byte) {
-	a, err := askOf(packet)
+	most := maxBlock
+	if client.Addr().Unmap().Is6() {
+		most = maxBlock6
+	}
+	a, err := askOf(packet, most)
 	if err != nil {
 		t.refuse(client, errOperation, err.Error())
 		return

@@ -161,7 +161,7 @@ func TestTFTPReads(t *testing.T) {
 			if got := r.read(c.block, c.window, c.lose); !bytes.Equal(got, content) {
 				t.Errorf("%d bytes of %d were read, or others", len(got), len(content))
 			}
-			for all.of(macN1, "", time.Now()) != nil { // until its goroutine has noted it
+			for all.of(identity{mac: macN1}, time.Now()) != nil { // until its goroutine has noted it
 				r.ack(0)
 			}
 		})
@@ -185,7 +185,7 @@ func TestTFTPSizeProbe(t *testing.T) {
 	r.ack(1)
 	r.next()
 	r.send(0, opError, 0, 3, 0)
-	if all.of(macN1, "", time.Now()) == nil {
+	if all.of(identity{mac: macN1}, time.Now()) == nil {
 		t.Error("the machine is not armed any more, and has read nothing")
 	}
 }

@@ -59,7 +59,7 @@ func TestAgentIsTold(t *testing.T) {
 				if words := asks(macN1, agentClass, smbios, "10.71.0.11"); words != boot.Words {
 					t.Errorf("told was %q", words)
 				}
-				d.r.arms.of(macN1, "", time.Now()).done(netip.MustParseAddr("10.71.0.11"), time.Now())
+				d.r.arms.of(identity{mac: macN1}, time.Now()).done(netip.MustParseAddr("10.71.0.11"), time.Now())
 				if words := asks(macN1, agentClass, smbios, "10.71.0.11"); words != boot.Words {
 					t.Errorf("after its file was read told was %q", words)
 				}
@@ -108,14 +108,14 @@ func TestABootIsArmedOnce(t *testing.T) {
 	}
 	own, other := netip.MustParseAddr("10.71.0.11"), netip.MustParseAddr("10.71.0.66")
 	arm()
-	it := s.arms.of(macN1, boot.UUID, now)
-	if it == nil || s.arms.of(macN1, "33221100-5544-7766-8899-aabbccddeeff", now) != it {
+	it := s.arms.of(identity{mac: macN1, uuid: boot.UUID}, now)
+	if it == nil || s.arms.of(identity{mac: macN1, uuid: "33221100-5544-7766-8899-aabbccddeeff"}, now) != it {
 		t.Fatal("it is not armed, whichever order of bytes the firmware has its UUID in")
 	}
 	path := it.path(UEFIAMD64)
 	it.done(own, now)
 	arm()
-	if s.arms.of(macN1, boot.UUID, now) != nil {
+	if s.arms.of(identity{mac: macN1, uuid: boot.UUID}, now) != nil {
 		t.Error("the same boot is armed twice")
 	}
 	if _, f, err := s.arms.open(path, own, now); err != nil {
@@ -131,7 +131,7 @@ func TestABootIsArmedOnce(t *testing.T) {
 	}
 	boot.ID = "second"
 	arm()
-	if s.arms.of(macN1, boot.UUID, now) == nil || s.Odd("n1") != "" {
+	if s.arms.of(identity{mac: macN1, uuid: boot.UUID}, now) == nil || s.Odd("n1") != "" {
 		t.Errorf("the next boot is not armed, or told is %q", s.Odd("n1"))
 	}
 	boot.ID, boot.Words = "third", strings.Repeat("x", maxWords+1)

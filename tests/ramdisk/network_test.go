@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -24,12 +25,12 @@ import (
 	"github.com/slipway-gitops/slipway/tests/ramdisk/media"
 )
 
-// fromNetwork describes what a machine has that boots over the network, by PXE or by HTTP boot. OVMF
-// tries PXE first, unless it is told that there is none (OvmfPkg, README).
-func fromNetwork(byHTTP bool) []string {
+// fromNetwork describes what a machine has that boots over the network, without some kinds of PXE. OVMF
+// tries PXE before HTTP boot, and IPv4 before IPv6, unless it is told that there is none (OvmfPkg, README).
+func fromNetwork(without ...string) []string {
 	args := []string{"-netdev", "tap,id=net,ifname=tap0,script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile=,bootindex=0,mac=" + mac, "-device", "virtio-rng-pci"}
-	if byHTTP {
-		args = append(args, "-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n", "-fw_cfg", "name=opt/org.tianocore/IPv6PXESupport,string=n")
+	for _, version := range without {
+		args = append(args, "-fw_cfg", "name=opt/org.tianocore/"+version+"PXESupport,string=n")
 	}
 	return args
 }
@@ -82,6 +83,33 @@ func (s *saying) String() string {
 // DHCP server tells it. The agent, whose image names no daemon, finds the daemon by the network and
 // is accepted without a token.
 func TestProveRamdiskBootsOverTheNetwork(t *testing.T) {
+	lan{
+		setup: "ip addr add 10.5.0.1/24 dev br0", daemon: "10.5.0.1", address: "10.5.0.10",
+		network: &site.Network{CIDR: "10.5.0.0/24", Boot: site.NetworkBoot{DHCP: site.DHCPServe}},
+		without: map[string][]string{"tftp": nil, "http": {"IPv4", "IPv6"}},
+	}.boots(t)
+}
+
+// TestProveRamdiskBootsOverIPv6 does so where nothing speaks IPv4: by DHCPv6 and router advertisements.
+func TestProveRamdiskBootsOverIPv6(t *testing.T) {
+	lan{
+		setup: "ip -6 addr add fd00:5::1/64 dev br0 nodad; ip -6 addr add fe80::1/64 dev br0 nodad", daemon: "fd00:5::1", address: "fd00:5::10",
+		network: &site.Network{CIDR: "fd00:5::/64", Boot: site.NetworkBoot{DHCP: site.DHCPServe, Announce: true}},
+		without: map[string][]string{"tftp": {"IPv4"}, "http": {"IPv4", "IPv6"}},
+	}.boots(t)
+}
+
+// lan is a network with a daemon and a machine.
+type lan struct {
+	setup           string // gives br0 its address
+	daemon, address string
+	network         *site.Network
+	// without are the kinds of PXE that the firmware leaves out, by the way that it boots.
+	without map[string][]string
+}
+
+// boots has the machine boot in each way.
+func (l lan) boots(t *testing.T) {
 	if os.Getenv("SLIPWAY_PROVE") == "" {
 		t.Skip("downloads and packs a whole kernel, and boots it twice: set SLIPWAY_PROVE")
 	}
@@ -101,14 +129,15 @@ func TestProveRamdiskBootsOverTheNetwork(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "sh", "-ec", `ip link set lo up; ip tuntap add dev tap0 mode tap; ip link add br0 type bridge; ip link set tap0 master br0
-ip link set tap0 up; ip addr add 10.5.0.1/24 dev br0; ip link set br0 up`).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "sh", "-ec", `echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
+ip link set lo up; ip tuntap add dev tap0 mode tap; ip link add br0 type bridge; ip link set tap0 master br0
+ip link set tap0 up; ip link set br0 up; `+l.setup).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	design := &site.Site{
-		Networks: map[string]*site.Network{"lan": {CIDR: "10.5.0.0/24", Boot: site.NetworkBoot{DHCP: site.DHCPServe}}},
-		Nodes:    map[string]*site.Node{"server-1": {Name: "server-1", Addresses: map[string]string{"lan": "10.5.0.10"}, Interfaces: map[string]site.Interface{"eno1": {MAC: mac, Boot: "lan"}}}},
+		Networks: map[string]*site.Network{"lan": l.network},
+		Nodes:    map[string]*site.Node{"server-1": {Name: "server-1", Addresses: map[string]string{"lan": l.address}, Interfaces: map[string]site.Interface{"eno1": {MAC: mac, Boot: "lan"}}}},
 	}
 	ready := make(chan struct{})
 	close(ready)
@@ -140,9 +169,9 @@ ip link set tap0 up; ip addr add 10.5.0.1/24 dev br0; ip link set br0 up`).Combi
 	wait("the network is served", func() bool { _, err := boots.Serving([]string{"lan"}); return err == nil && agents.Serving() == nil })
 
 	is := site.Identity{UUID: "0c5e1a52-93d4-4b6c-8f0e-7a2f9c31d5b8", Serial: "RD-0001"}
-	for _, way := range []string{"tftp", "http"} {
+	for _, way := range slices.Backward(slices.Sorted(maps.Keys(l.without))) {
 		t.Run(way, func(t *testing.T) {
-			boot := driver.Boot{Node: "server-1", Machine: is, MACs: []string{mac}, Daemon: "10.5.0.1", From: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/24")}}
+			boot := driver.Boot{Node: "server-1", Machine: is, MACs: []string{mac}, Daemon: l.daemon, From: []netip.Prefix{netip.MustParsePrefix(l.network.CIDR)}}
 			token, err := agents.Expect(boot)
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +183,7 @@ ip link set tap0 up; ip addr add 10.5.0.1/24 dev br0; ip link set br0 up`).Combi
 			if err := boots.Arm(netboot.Boot{Node: "server-1", ID: token, MACs: []string{mac}, UUID: is.UUID, Words: words, Files: map[netboot.Firmware]string{netboot.UEFIAMD64: image}}); err != nil {
 				t.Fatal(err)
 			}
-			m, begun := start(ctx, t, is.UUID, is.Serial, fromNetwork(way == "http")...), time.Now()
+			m, begun := start(ctx, t, is.UUID, is.Serial, fromNetwork(l.without[way]...)...), time.Now()
 			var a driver.Agent
 			wait("the agent calls", func() bool { a = agents.Agent("server-1"); return a != nil || m.isOff() })
 			if a == nil {
@@ -164,7 +193,7 @@ ip link set tap0 up; ip addr add 10.5.0.1/24 dev br0; ip link set br0 up`).Combi
 			if seen, err := a.Observe(ctx, &site.Node{Name: "server-1"}, nil); err != nil || seen.Identity != is {
 				t.Errorf("it is %+v, %v", seen.Identity, err)
 			}
-			for _, text := range []string{"The agent was started over the network", "tells that the daemon is at 10.5.0.1:9481", "this machine is the node server-1"} {
+			for _, text := range []string{"The agent was started over the network", "tells that the daemon is at " + net.JoinHostPort(l.daemon, "9481"), "this machine is the node server-1"} {
 				m.waits(ctx, t, text)
 			}
 			if !strings.Contains(said.String(), "over="+way) {

@@ -338,22 +338,26 @@ func dhcpSettings(s *site.Site, n *site.Node) []site.Finding {
 	var found []site.Finding
 	for _, network := range keys(n.Addresses) {
 		in := s.Networks[network]
-		if n.Addresses[network] != site.AddressDHCP || in == nil || in.Boot.DHCP == site.DHCPServe || n.BootsOnly(network) {
+		if n.Addresses[network] != site.AddressDHCP || in == nil || n.BootsOnly(network) {
 			continue
 		}
+		served, is6 := in.Boot.DHCP == site.DHCPServe, prefixOf(s, network).Addr().Is6()
+		fix := "Set up the DHCP server to give them, or give the node an address."
+		if served && is6 { // DHCPv6 has none
+			fix = "Give the node an address, or let the network's router announce them."
+		}
 		var what []string
-		if len(in.Routes) > 0 {
+		if len(in.Routes) > 0 && (!served || is6) {
 			what = append(what, "routes")
 		}
-		if len(in.DNS.Servers) > 0 {
+		if len(in.DNS.Servers) > 0 && !served {
 			what = append(what, "dns.servers")
 		}
-		if in.DNS.Domain != "" {
+		if in.DNS.Domain != "" && !served {
 			what = append(what, "dns.domain")
 		}
 		if len(what) > 0 {
-			found = append(found, wrong("addresses."+network, fmt.Sprintf("the node gets its address in the network %s by DHCP, and Slipway does not set %s of the network on it", network, strings.Join(what, ", ")),
-				"Set up the DHCP server to give them, or give the node an address."))
+			found = append(found, wrong("addresses."+network, fmt.Sprintf("the node gets its address in the network %s by DHCP, and Slipway does not set %s of the network on it", network, strings.Join(what, ", ")), fix))
 		}
 	}
 	return found

@@ -38,8 +38,8 @@ nodes: "n4": boot: interface: "eno1"`,
 	},
 	{
 		Code: "boot-network", Severity: site.SeverityError,
-		What: "The network that a port starts the machine in has a DHCP server, and the port's link carries it without a tag.",
-		Why:  "Firmware sends no tags and asks for its address: it gets no answer, and the machine does not start from the network.",
+		What: "The network that a port starts the machine in has a DHCP server, and the port's link carries it without a tag. It is of IPv4 where the machine boots by BIOS.",
+		Why:  "Firmware sends no tags and asks for its address, and a BIOS asks by IPv4 alone: it gets no answer, and the machine does not start from the network.",
 		Wrong: `networks: data: ranges: leases: {from: "10.20.0.200", to: "10.20.0.250", use: "dhcp"}
 nodes: "n4": interfaces: eno1: boot: "data"`,
 		Right: `networks: mgmt: ranges: leases: {from: "10.1.0.200", to: "10.1.0.250", use: "dhcp"}
@@ -210,9 +210,9 @@ func bootNetwork(s *site.Site, n *site.Node) []site.Finding {
 				fmt.Sprintf("Write the native network of the link, or set native: %q there.", boot))))
 		}
 		switch p := prefixOf(s, boot); {
-		case p.IsValid() && p.Addr().Is6():
-			found = append(found, wrong(path, fmt.Sprintf("the network %s, %s, is of IPv6, and the daemon serves starting machines in IPv4 only", boot, p),
-				"Name the network of IPv4 on the same VLAN."))
+		case p.IsValid() && p.Addr().Is6() && n.Boot.Mode == "bios":
+			found = append(found, beside(n, "boot.mode", wrong(path, fmt.Sprintf("the network %s, %s, is of IPv6, and boot.mode is \"bios\"", boot, p),
+				`Name the network of IPv4 on the same VLAN, or write boot: mode: "uefi".`)))
 		case !leases(s, boot):
 			found = append(found, wrong(path, fmt.Sprintf("the network %s has no DHCP", boot),
 				fmt.Sprintf(`Set networks.%s.boot.dhcp, give it a range with use: "dhcp" or a relay, or name another network.`, boot)))

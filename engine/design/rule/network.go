@@ -78,13 +78,23 @@ nodes: "n1": addresses: lab: "10.1.1.211"`,
 	},
 	{
 		Code: "boot-dhcp", Severity: site.SeverityError,
-		What: "DHCP is served in a network of IPv4 that has room for hosts, and there is an address to give.",
-		Why:  "The daemon's DHCP server speaks DHCPv4. Without an address to give it never answers, and machines wait for it at every start.",
-		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: dhcp: "serve"}
+		What: `DHCP is served in a network that has room for hosts, there is an address to give, and "proxy" is of IPv4.`,
+		Why:  "Without an address to give the daemon never answers, and machines wait for it at every start. DHCPv6 has no standard for a proxy: a machine takes the boot file from the server that gives the address.",
+		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: dhcp: "proxy"}
 nodes: "n1": addresses: lab: "fd00:5::11"`,
-		Right: `networks: lab: {cidr: "10.5.0.0/24", boot: dhcp: "serve"}
-nodes: "n1": addresses: lab: "10.5.0.11"`,
+		Right: `networks: lab: {cidr: "fd00:5::/64", gateway: "fd00:5::1", boot: dhcp: "serve"}
+nodes: "n1": addresses: lab: "fd00:5::11"`,
 		Facts: networkFacts, Fleet: bootDHCP,
+	},
+	{
+		Code: "boot-announce", Severity: site.SeverityError,
+		What: "Router advertisements are sent in a network of IPv6 that the daemon serves by DHCPv6 and is in itself, and somebody announces the prefix of every network that it serves.",
+		Why:  "DHCPv6 gives an address without a prefix and without a router. Clients that hear no announcement reach nobody, not even the daemon for their boot file.",
+		Wrong: `networks: lab: {cidr: "fd00:5::/64", boot: announce: true}
+nodes: "n1": addresses: lab: "fd00:5::11"`,
+		Right: `networks: lab: {cidr: "fd00:5::/64", boot: {dhcp: "serve", announce: true}}
+nodes: "n1": addresses: lab: "fd00:5::11"`,
+		Site: bootAnnounce,
 	},
 	{
 		Code: "autoconfigure", Severity: site.SeverityError,
@@ -260,14 +270,39 @@ func bootDHCP(s *site.Site, x *Index) []site.Finding {
 		n, p, path := s.Networks[key], prefixOf(s, key), "networks."+key+".boot.dhcp"
 		switch {
 		case n.Boot.DHCP == "" || !p.IsValid():
-		case p.Addr().Is6():
-			found = append(found, wrong(path, fmt.Sprintf("the network %s, %s, is of IPv6, and the daemon serves DHCP for IPv4 only", key, p),
-				"Remove boot.dhcp, or write it for the network of IPv4 on the same VLAN."))
-		case p.Bits() > 30:
+		case p.Addr().Is6() && n.Boot.DHCP == site.DHCPProxy:
+			found = append(found, wrong(path, fmt.Sprintf(`the network %s, %s, is of IPv6, where DHCP has no "proxy"`, key, p),
+				`Write "serve" if no other DHCPv6 server answers there, or write "proxy" for the network of IPv4 on the same VLAN.`))
+		case p.Addr().BitLen()-p.Bits() < 2:
 			found = append(found, wrong(path, fmt.Sprintf("the network %s, %s, has no room for a DHCP server and a client", key, p), "Remove boot.dhcp, or correct the network's cidr."))
 		case n.Boot.DHCP == site.DHCPServe && x.Count(key) == 0 && !hasRange(n, site.RangeDHCP) && !s.Origins.Has("networks."+key+".ranges"):
 			f := wrong(path, fmt.Sprintf("no node is in the network %s, and it has no range for DHCP: the daemon has no address to give", key),
 				`Give nodes an address in the network, add a range with use: "dhcp", or remove boot.dhcp.`)
+			f.Severity = site.SeverityWarning
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func bootAnnounce(s *site.Site) []site.Finding {
+	var found []site.Finding
+	for _, key := range keys(s.Networks) {
+		n, p, path := s.Networks[key], prefixOf(s, key), "networks."+key+".boot.announce"
+		object := func(message, fix string) { found = append(found, wrong(path, message, fix)) }
+		switch {
+		case !p.IsValid():
+		case n.Boot.Announce && p.Addr().Is4():
+			object(fmt.Sprintf("the network %s, %s, is of IPv4, which has no router advertisements", key, p), "Remove boot.announce, or write it for a network of IPv6.")
+		case n.Boot.Announce && n.Boot.DHCP != site.DHCPServe:
+			object(fmt.Sprintf("the network %s is announced, and the daemon serves no DHCPv6 there", key),
+				`Write boot: dhcp: "serve" too, or leave the announcements to the network's router.`)
+		case n.Boot.Announce && n.DHCPRelay != nil:
+			object(fmt.Sprintf("the network %s is announced, and reached by a DHCP relay: router advertisements do not leave their link", key),
+				"Remove boot.announce: the router that is the relay announces the prefix.")
+		case p.Addr().Is6() && n.Boot.DHCP == site.DHCPServe && !n.Boot.Announce && n.Gateway == "" && n.DHCPRelay == nil:
+			f := wrong("networks."+key+".boot.dhcp", fmt.Sprintf("the network %s has no gateway, and the daemon does not announce its prefix: clients get an address there and may reach nobody", key),
+				"Write boot: announce: true, or name the router that announces the prefix as gateway.")
 			f.Severity = site.SeverityWarning
 			found = append(found, f)
 		}

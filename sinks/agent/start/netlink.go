@@ -18,7 +18,11 @@ func up(index int) error {
 
 // address adds an address to a link.
 func address(index int, a netip.Prefix) error {
-	body := []byte{syscall.AF_INET, byte(a.Bits()), 0, 0, 0, 0, 0, 0}
+	family := byte(syscall.AF_INET)
+	if a.Addr().Is6() {
+		family = syscall.AF_INET6
+	}
+	body := []byte{family, byte(a.Bits()), 0, 0, 0, 0, 0, 0}
 	binary.NativeEndian.PutUint32(body[4:], uint32(index))
 	body = attribute(body, syscall.IFA_LOCAL, a.Addr().AsSlice())
 	body = attribute(body, syscall.IFA_ADDRESS, a.Addr().AsSlice())

@@ -2,6 +2,7 @@ package start
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -95,7 +96,8 @@ func (n *network) links() []string {
 
 func (n *network) configure(ctx context.Context, l net.Interface) {
 	if !n.settings.Address.IsValid() {
-		n.byDHCP(ctx, l)
+		go n.byDHCP(ctx, l, &dhcp6{network: n, link: l}, true)
+		n.byDHCP(ctx, l, &dhcp4{network: n, link: l}, false)
 		return
 	}
 	if err := n.set(l, n.settings.Address, n.settings.Gateway, n.settings.DNS); err != nil {
@@ -132,21 +134,30 @@ func (n *network) set(l net.Interface, a netip.Prefix, gateway netip.Addr, dns [
 	return nil
 }
 
-// byDHCP gets an address and renews it until the context ends.
-func (n *network) byDHCP(ctx context.Context, l net.Interface) {
-	var lease *nclient4.Lease
+// server gives a port addresses of one version of IP.
+type server interface {
+	// lease requests an address, or renews the last one, and returns for how long it lasts.
+	lease(context.Context) (time.Duration, error)
+	// ask asks where the daemon is.
+	ask(context.Context) error
+}
+
+// byDHCP gets an address and renews it until the context ends. quiet says that a network without such a server is
+// usual, so that only a server's refusal is shown.
+func (n *network) byDHCP(ctx context.Context, l net.Interface, s server, quiet bool) {
 	for ctx.Err() == nil {
-		next, err := n.lease(ctx, l, lease)
+		lasts, err := s.lease(ctx)
 		wait := portsEvery
-		if err != nil {
+		var no *noLeaseError
+		switch {
+		case err == nil:
+			wait = max(lasts, shortLease) / 2
+		case !quiet || errors.As(err, &no):
 			n.console.say("No DHCP server gives the port %s (%s) an address: %v. Trying again.", l.Name, l.HardwareAddr, err)
-			lease = nil
-		} else {
-			lease, wait = next, max(next.ACK.IPAddressLeaseTime(0), shortLease)/2
 		}
 		for renew, now := time.After(wait), false; !now; {
-			if _, known := n.daemon(l.Name); lease != nil && !known {
-				if err := n.ask(ctx, l, lease.ACK.YourIPAddr); err != nil {
+			if _, known := n.daemon(l.Name); err == nil && !known {
+				if err := s.ask(ctx); err != nil {
 					n.console.say("No DHCP server in the network of the port %s (%s) says where the daemon is: %v. Asking again.", l.Name, l.HardwareAddr, err)
 				}
 			}
@@ -159,6 +170,25 @@ func (n *network) byDHCP(ctx context.Context, l net.Interface) {
 			}
 		}
 	}
+}
+
+// dhcp4 is DHCPv4 on a port.
+type dhcp4 struct {
+	*network
+	link net.Interface
+	had  *nclient4.Lease
+}
+
+func (d *dhcp4) lease(ctx context.Context) (lasts time.Duration, err error) {
+	if d.had, err = d.network.lease(ctx, d.link, d.had); err != nil {
+		d.had = nil
+		return 0, err
+	}
+	return d.had.ACK.IPAddressLeaseTime(0), nil
+}
+
+func (d *dhcp4) ask(ctx context.Context) error {
+	return d.network.ask(ctx, d.link, d.had.ACK.YourIPAddr)
 }
 
 // lease requests an address, or renews a lease.

@@ -37,23 +37,29 @@ func (n *network) ask(ctx context.Context, l net.Interface, own net.IP) error {
 		if answer.MessageType() != dhcpv4.MessageTypeAck || answer.ClassIdentifier() != class {
 			return false // from another server
 		}
-		var is Settings
-		if is, wrong = n.settings.told(string(answer.Options.Get(dhcpv4.OptionVendorSpecificInformation))); wrong != nil {
-			return false
-		}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.told == nil {
-			n.told = map[string]Settings{}
-		}
-		n.told[l.Name] = is
-		n.console.say("The network of the port %s tells that the daemon is at %s, with the certificate sha256:%x.", l.Name, printable(is.Daemon), is.CA)
-		return true
+		wrong = n.learn(l.Name, string(answer.Options.Get(dhcpv4.OptionVendorSpecificInformation)))
+		return wrong == nil
 	})
 	if err != nil && wrong != nil {
 		return fmt.Errorf("the DHCP server answered, and its answer does not say where the daemon is: %s", printable(wrong.Error()))
 	}
 	return err
+}
+
+// learn keeps what a port's network says about the daemon.
+func (n *network) learn(link, words string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	is, err := n.settings.told(words)
+	if err != nil {
+		return err
+	}
+	if n.told == nil {
+		n.told = map[string]Settings{}
+	}
+	n.told[link] = is
+	n.console.say("The network of the port %s tells that the daemon is at %s, with the certificate sha256:%x.", link, printable(is.Daemon), is.CA)
+	return nil
 }
 
 // daemon returns the settings for calls over a port, and false before they are known.
