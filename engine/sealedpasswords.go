@@ -36,7 +36,7 @@ func (w *worker) recallPasswords(ctx context.Context, n *site.Node) error {
 }
 
 // undisproved is what was published of a node without what the records have proven otherwise since: another certificate of
-// the same machine. What is published is read once, and a node may have left and returned since.
+// the same machine, or a later password. What is published is read once, and a node may have left and returned since.
 func (e *Engine) undisproved(s site.Sealed) site.Sealed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,9 +47,15 @@ func (e *Engine) undisprovedLocked(s site.Sealed) site.Sealed {
 	if s.BMC == nil {
 		return s
 	}
-	if p := e.proofs[s.BMC.From]; p.Fingerprint != "" && p.Fingerprint != s.BMC.Fingerprint {
+	p := e.proofs[s.BMC.From]
+	if p.Fingerprint != "" && p.Fingerprint != s.BMC.Fingerprint {
 		s.BMC, s.Passwords = nil, nil
+		return s
 	}
+	s.Passwords = maps.Clone(s.Passwords)
+	maps.DeleteFunc(s.Passwords, func(account string, is site.SealedPassword) bool {
+		return (is.From == "" || is.From == p.From) && is.Highest < p.Highest[account]
+	})
 	return s
 }
 

@@ -219,6 +219,8 @@ type MachineProof struct {
 	ProvenBMC
 	// Highest is the highest epoch that was ever offered to an account, by account.
 	Highest map[string]int `json:"highest,omitempty"`
+	// Proven is the derived password that a BMC accepted last as an account, by account.
+	Proven map[string]Derived `json:"proven,omitempty"`
 }
 
 // Begun says when a node was begun, in which rollout (by its beginning), and how long it may take
