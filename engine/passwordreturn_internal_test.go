@@ -61,3 +61,18 @@ func TestAccountThatIsNotListedForAWhile(t *testing.T) {
 		t.Errorf("%s: %s\n%+v", s.State, s.Reason, b.memory.Recorded.Accounts["slipway"])
 	}
 }
+
+// The host is lost, and its records come from a backup that was made before a rotation; nothing is published. The password of
+// the design is tried too, once.
+func TestRecordsFromABackupWithoutAStatusBranch(t *testing.T) {
+	b := owned(t, newRotationRack(t, "plain", 1))
+	old := b.memory
+	b.designs("bmc-own", 2, own)
+	b.reaches("raised", 2, 0)
+	b.lose()
+	b.memory, b.sealed, b.blank = old, nil, true
+	b.reaches("with the records of before", 2, 0)
+	if c := b.m.Counts(); c.Denied > 1 {
+		t.Errorf("%d were denied", c.Denied)
+	}
+}

@@ -28,7 +28,12 @@ func (w *worker) recallPasswords(ctx context.Context, n *site.Node) error {
 	if !read || w.hasRecalled() {
 		return nil
 	}
-	if err := w.save(ctx, func(r *site.Recorded) { *r = withPublished(*r, s, n) }); err != nil {
+	blank := w.e.isBlank()
+	if err := w.save(ctx, func(r *site.Recorded) {
+		if *r = withPublished(*r, s, n); blank {
+			*r = withDesigned(*r, n)
+		}
+	}); err != nil {
 		return err
 	}
 	w.noteRecalled()
@@ -101,6 +106,23 @@ func withPublished(r site.Recorded, s site.Sealed, n *site.Node) site.Recorded {
 	if r.BMC == nil || behind && s.BMC != nil {
 		r.BMC = s.BMC
 	}
+	return r
+}
+
+// withDesigned returns what is recorded of a node in records that may be those of a backup, and lack what was done since: an
+// account may have the password that the design says now.
+func withDesigned(r site.Recorded, n *site.Node) site.Recorded {
+	all := maps.Clone(r.Accounts)
+	for _, d := range n.References.Derived {
+		use := all[d.Account]
+		if use.ProvenAs == (site.Derived{}) || use.OfferedAs != (site.Derived{}) || !use.IsOf(n.DerivedFrom()) ||
+			d.Epoch <= use.Highest || d.Epoch > use.Highest+mostRaised {
+			continue
+		}
+		use.OfferedAs, use.OfferedDenied, use.Highest = d, false, d.Epoch
+		all[d.Account] = use
+	}
+	r.Accounts = all
 	return r
 }
 
