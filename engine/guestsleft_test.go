@@ -28,11 +28,16 @@ func (w *world) hostsGuest() *site.Site {
 // hypervisor's node does not name it, and destroys nothing. Once a person has let it go, or it is back and named, the approval
 // ends in an installation.
 func TestHostOfAGuestThatLeftTheDesign(t *testing.T) {
-	for name, settle := range map[string]func(w *world, d *site.Site){
-		"a person lets it go": func(w *world, _ *site.Site) {
-			w.do(site.Order{Verb: site.VerbApprove, Node: "vm", Shown: w.node("vm").Approval})
-		},
-		"it is back": func(w *world, d *site.Site) { w.commit(d) },
+	lets := func(w *world, _ *site.Site) {
+		w.do(site.Order{Verb: site.VerbApprove, Node: "vm", Shown: w.node("vm").Approval})
+	}
+	for name, c := range map[string]struct {
+		drops  func(d *site.Site)
+		settle func(w *world, d *site.Site)
+	}{
+		"a person lets it go":        {func(*site.Site) {}, lets},
+		"it is back":                 {func(*site.Site) {}, func(w *world, d *site.Site) { w.commit(d) }},
+		"its hypervisor has no node": {func(d *site.Site) { d.Hypervisors["hv-1"].Node = "" }, lets},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, usual, func(w *world) {
@@ -46,6 +51,7 @@ func TestHostOfAGuestThatLeftTheDesign(t *testing.T) {
 				d := w.hostsGuest()
 				d.Nodes["a"].Generation = 2
 				delete(d.Nodes, "vm")
+				c.drops(d)
 				w.commit(d)
 				w.until("it waits", 10*time.Minute, func() bool { return w.engine.Report().Status.Approve != "" })
 				w.approve()
@@ -55,7 +61,7 @@ func TestHostOfAGuestThatLeftTheDesign(t *testing.T) {
 				}
 				back := w.hostsGuest()
 				back.Nodes["a"].Generation = 2
-				settle(w, back)
+				c.settle(w, back)
 				w.after(5 * time.Minute)
 				if waits := w.engine.Report().Status.Waiting; len(waits) > 0 {
 					if !strings.Contains(waits[0].Lost, "vm") {

@@ -48,8 +48,12 @@ func (e *Engine) guestsGate(w *worker, s site.Step) *held {
 	}
 	var left []string
 	for name, x := range e.workers {
-		h := e.design.Hypervisors[x.node.Virtual.Host.Hypervisor]
-		if x.leaving && x.node.IsVirtual() && h != nil && h.Node == w.name && plan.StillThere(x.node, x.memory) != "" {
+		was := ""
+		if d := x.memory.Recorded.Departed; d != nil {
+			was = d.Host // the commit that dropped it may have dropped that too
+		}
+		isHost := was == w.name || e.hostOfLocked(x.node) == w.name
+		if x.leaving && x.node.IsVirtual() && isHost && plan.StillThere(x.node, x.memory) != "" {
 			left = append(left, name)
 		}
 	}
@@ -60,4 +64,18 @@ func (e *Engine) guestsGate(w *worker, s site.Step) *held {
 	return &held{state: site.Blocked, person: true,
 		release:  fmt.Sprintf("`slipway approve %s`, which lets that virtual machine go, or a commit that puts it back", left[0]),
 		sentence: fmt.Sprintf("the disks of %s may have those of virtual machines that have left the design and are still there: %s. No approval names them, so Slipway destroys nothing on this machine", w.name, say.Some(left, mostNamed))}
+}
+
+// hostOf returns the node of the hypervisor that a virtual machine is placed on, by the design in force; empty for none.
+func (e *Engine) hostOf(n *site.Node) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hostOfLocked(n)
+}
+
+func (e *Engine) hostOfLocked(n *site.Node) string {
+	if e.design == nil || !n.IsVirtual() || e.design.Hypervisors[n.Virtual.Host.Hypervisor] == nil {
+		return ""
+	}
+	return e.design.Hypervisors[n.Virtual.Host.Hypervisor].Node
 }
