@@ -474,8 +474,8 @@ type NoEffect struct {
 type Departure struct {
 	Revision string    `json:"revision"`
 	When     time.Time `json:"when"`
-	// Node is the node as last designed. Host is the node of its hypervisor in that design; empty for a physical machine,
-	// and if the design did not say.
-	Node *Node  `json:"node"`
+	// Node is the node as last designed.
+	Node *Node `json:"node"`
+	// Host is the node of the hypervisor of a virtual machine in that design; empty if the design did not say.
 	Host string `json:"host,omitempty"`
 }
