@@ -105,8 +105,12 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 		return nil
 	}
 	now := &site.AgentSeen{Generation: j.memory.Recorded.Agent.Generation}
-	if before != nil && !before.Seen.Before(j.memory.Recorded.Agent.Since) {
+	switch {
+	case before != nil && !before.Seen.Before(j.memory.Recorded.Agent.Since):
 		now.Disks, now.Inventory, now.Seen = before.Disks, before.Inventory, before.Seen
+	case before != nil && before.Generation == now.Generation && before.LastReport() != nil:
+		last := before.LastReport()
+		now.Earlier = &site.AgentSeen{Generation: last.Generation, Disks: last.Disks, Seen: last.Seen}
 	}
 	a := w.e.Agents.Agent(w.name)
 	if a == nil {
@@ -119,6 +123,7 @@ func (w *worker) lookAtAgent(ctx context.Context, j job) *site.AgentSeen {
 	case !j.node.Machine().Matches(seen.Identity):
 		w.e.Log.Warn("the agent that answers for this node runs on another machine", "node", w.name, "is", seen.Identity.Full())
 	default:
+		now.Earlier = nil
 		now.Connected, now.Disks, now.Inventory, now.Seen = true, a.Disks(), a.Inventory(), time.Now()
 	}
 	return now

@@ -261,12 +261,12 @@ func (p accountPasswords) save(ctx context.Context, account string, change func(
 	return p.w.savePassword(ctx, p.node.DerivedFrom(), account, change)
 }
 
-// savePassword changes what is recorded of an account of the machine with a UUID. The highest epoch is recorded with the
-// machine first.
+// savePassword changes what is recorded of an account of the machine with a UUID. The highest epoch, and the password that
+// is proven, are recorded with the machine first.
 func (w *worker) savePassword(ctx context.Context, from, account string, change func(*site.AccountUse)) error {
 	is := useOf(w.job().memory.Recorded, account, from)
 	change(&is)
-	err := w.e.noteHighest(ctx, from, account, is.Highest)
+	err := w.e.notePassword(ctx, from, account, is)
 	if err != nil {
 		return fmt.Errorf("the account %s: %w", account, err)
 	}
@@ -303,8 +303,9 @@ func useOf(r site.Recorded, account, from string) site.AccountUse {
 }
 
 // forgetAccounts forgets passwords of accounts that a BMC was seen not to have: one of that name
-// that comes later is another one.
-func forgetAccounts(r *site.Recorded, seen site.FacetState) {
+// that comes later is another one. It does not forget that of the own account, with which the BMC was looked at: a BMC
+// that lets it in and does not list it, as some do while they start, has it.
+func forgetAccounts(r *site.Recorded, seen site.FacetState, own string) {
 	if seen.Seen.IsZero() || len(r.Accounts) == 0 {
 		return
 	}
@@ -314,7 +315,7 @@ func forgetAccounts(r *site.Recorded, seen site.FacetState) {
 	}
 	all := maps.Clone(r.Accounts)
 	for name, use := range all {
-		switch gone := !use.Changing && !slices.Contains(names, name); {
+		switch gone := !use.Changing && name != own && !slices.Contains(names, name); {
 		case gone && use.Highest > 0:
 			all[name] = site.AccountUse{Highest: use.Highest, From: use.From} // an earlier password does not come back
 		case gone:

@@ -70,7 +70,7 @@ func TestAPasswordIsSentTwice(t *testing.T) {
 	must(again.Done(t.Context(), "monitor"))
 
 	seen := site.FacetState{Seen: time.Now(), Have: site.Values{"root.state": "enabled"}}
-	must(again.w.save(t.Context(), func(r *site.Recorded) { forgetAccounts(r, seen) }))
+	must(again.w.save(t.Context(), func(r *site.Recorded) { forgetAccounts(r, seen, "") }))
 	if k := again.Known("monitor", fresh); k.Proven {
 		t.Error("an account that the BMC has no longer counts as proven")
 	}

@@ -194,6 +194,7 @@ func (e *Engine) mayDestroyLocked(w *worker, j job, s site.Step, begun bool) *he
 			}
 			return e.pausedLocked(w, j)
 		},
+		func() *held { return e.guestsGate(w, s) },
 		func() *held { return e.approvalGate(w, s) },
 		func() *held { return e.artifactGate(w, s) },
 	)

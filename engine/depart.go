@@ -19,7 +19,7 @@ const removalWindow = 24 * time.Hour
 // Otherwise its removal is held and Slipway only observes the machine.
 func (e *Engine) noteDepartures(ctx context.Context, rev site.Revision, design *site.Site) error {
 	for _, w := range e.dropped(design) {
-		d := &site.Departure{Revision: rev.ID, When: time.Now(), Node: w.node}
+		d := &site.Departure{Revision: rev.ID, When: time.Now(), Node: w.node, Host: e.hostOf(w.node)}
 		if err := w.save(ctx, func(r *site.Recorded) { r.Departed = d }); err != nil {
 			return err
 		}

@@ -35,6 +35,8 @@ func (w *worker) derivedLogin(j job, ep site.Endpoint) (secret.Of, string, error
 	if err := w.triedOut(d.Account, use, time.Now()); err != nil {
 		return secret.Of{}, "", err
 	}
+	// A node that left and returned: its machine has the password that it had, whatever the design says by now.
+	last, had := w.e.lastPassword(n.DerivedFrom(), d)
 	of := func(d site.Derived) secret.Of { return secret.Of{Derived: d, Machine: n.DerivedFrom()} }
 	none := site.Derived{}
 	// The daemon was killed while it proved a password that the BMC had accepted: it is the likely one.
@@ -46,8 +48,8 @@ func (w *worker) derivedLogin(j job, ep site.Endpoint) (secret.Of, string, error
 		return of(use.ProvenAs), use.Proven, nil
 	case use.OfferedAs != none && !use.OfferedDenied:
 		return of(use.OfferedAs), use.Offered, nil
-	case use.ProvenAs == none && use.OfferedAs == none && use.Highest == 0 && provenBMC(n, j.memory.Recorded).By != "" && !use.ProvenDenied:
-		return of(d), "", nil
+	case nothingKnown(use) && use.Highest == 0 && !use.ProvenDenied && (had || provenBMC(n, j.memory.Recorded).By != ""):
+		return of(last), "", nil
 	case use.ProvenAs == none && use.OfferedAs == none:
 		return secret.Of{}, "", fmt.Errorf("%w: no login as %s with the derived credential %q was ever accepted, so it is not sent: have Slipway set it first, with `bmc.accounts` and another credential in endpoints.manager", driver.ErrRefused, d.Account, ep.Credential)
 	}

@@ -60,6 +60,7 @@ func (e *Engine) gate(w *worker, j job, p site.NodePlan, s site.Step) *held {
 		}
 		h = first(
 			func() *held { return e.pausedLocked(w, j) },
+			func() *held { return e.guestsGate(w, permitted) },
 			func() *held { return e.approvalGate(w, permitted) },
 			func() *held { return e.artifactGate(w, permitted) },
 			func() *held { return e.agentGate(w, s) },

@@ -38,13 +38,17 @@ func (w *worker) learn(ctx context.Context, j *job, v view) error {
 	w.e.mu.Unlock()
 	w.e.Records.Observe(w.name, observed)
 	published := w.e.publishedKeys(w.name)
+	own := ""
+	if c := w.connections[site.Manager]; c != nil {
+		own = c.as.Account
+	}
 	signed, blank := w.e.proves(observed.Identity, v.seen.Marker), w.e.isBlank()
 	err := w.save(ctx, func(r *site.Recorded) {
 		adopt(r, j.node, observed)
 		w.e.noteAgent(r, j.node, observed, w.leavesAgentAlone(*j), j.site.Install.Allows(site.TrustNetwork), installTimeout(*j), time.Now())
 		noteReached(r, j.node, observed, w.e.serves)
 		noteOwned(r, j.node, v.seen)
-		forgetAccounts(r, v.seen.Facets[site.FacetAccounts])
+		forgetAccounts(r, v.seen.Facets[site.FacetAccounts], own)
 		plan.NoteOnce(r, v.seen, time.Now())
 		noteHealth(r, health)
 		plan.EndAttempts(j.node, r, observed, time.Now())

@@ -154,18 +154,41 @@ func (w *worker) putProof(ctx context.Context, p site.ProvenBMC) error {
 	return nil
 }
 
-// noteHighest records the highest epoch of an account with the machine, which outlives the node.
-func (e *Engine) noteHighest(ctx context.Context, from, account string, epoch int) error {
-	if from == "" || epoch <= e.highestOf(from, account) {
+// notePassword records the highest epoch of an account, and the derived password that is proven, with the machine, which
+// outlives the node.
+func (e *Engine) notePassword(ctx context.Context, from, account string, u site.AccountUse) error {
+	is := e.proofOf(from)
+	if from == "" || u.Highest <= is.Highest[account] && (u.ProvenAs == site.Derived{} || u.ProvenAs == is.Proven[account]) {
 		return nil
 	}
 	return e.changeProof(ctx, from, func(p *site.MachineProof) {
-		p.From, p.Highest = from, maps.Clone(p.Highest)
+		p.From, p.Highest, p.Proven = from, maps.Clone(p.Highest), maps.Clone(p.Proven)
 		if p.Highest == nil {
 			p.Highest = map[string]int{}
 		}
-		p.Highest[account] = max(p.Highest[account], epoch)
+		p.Highest[account] = max(p.Highest[account], u.Highest)
+		if u.ProvenAs == (site.Derived{}) {
+			return
+		}
+		if p.Proven == nil {
+			p.Proven = map[string]site.Derived{}
+		}
+		p.Proven[account] = u.ProvenAs
 	})
+}
+
+// lastPassword is the derived password that the account of a machine had last, of whatever node; false where none was ever
+// offered to it. Records of an earlier version know its epoch alone, so that it has the form that the design says.
+func (e *Engine) lastPassword(from string, designed site.Derived) (site.Derived, bool) {
+	p := e.proofOf(from)
+	if is, known := p.Proven[designed.Account]; known {
+		return is, true
+	}
+	if epoch := p.Highest[designed.Account]; epoch > 0 {
+		designed.Epoch = epoch
+		return designed, true
+	}
+	return designed, false
 }
 
 // highestOf is the highest epoch that was ever offered to an account of a machine, of whatever node.

@@ -90,6 +90,7 @@ type bay struct {
 	sealed   *site.Sealed
 	departed map[string]site.Sealed // that were published of nodes that are gone
 	design   *site.Site
+	blank    bool // the records may lack what earlier ones had
 	said     *strings.Builder
 }
 
@@ -136,7 +137,7 @@ func (b *bay) start() {
 	b.e.term.Term, err = b.records.Acquire(b.t.Context(), "here", 0)
 	b.must(err)
 	b.e.ctx = b.t.Context()
-	b.e.design, b.e.book = b.design, record.Book{Records: "r1"}
+	b.e.design, b.e.book = b.design, record.Book{Records: "r1", Blank: b.blank}
 	maps.Copy(b.e.published, b.departed)
 	if b.sealed != nil {
 		b.e.published[b.name] = *b.sealed

@@ -28,7 +28,12 @@ func (w *worker) recallPasswords(ctx context.Context, n *site.Node) error {
 	if !read || w.hasRecalled() {
 		return nil
 	}
-	if err := w.save(ctx, func(r *site.Recorded) { *r = withPublished(*r, s, n) }); err != nil {
+	blank := w.e.isBlank()
+	if err := w.save(ctx, func(r *site.Recorded) {
+		if *r = withPublished(*r, s, n); blank {
+			*r = withDesigned(*r, n)
+		}
+	}); err != nil {
 		return err
 	}
 	w.noteRecalled()
@@ -36,7 +41,7 @@ func (w *worker) recallPasswords(ctx context.Context, n *site.Node) error {
 }
 
 // undisproved is what was published of a node without what the records have proven otherwise since: another certificate of
-// the same machine. What is published is read once, and a node may have left and returned since.
+// the same machine, or a later password. What is published is read once, and a node may have left and returned since.
 func (e *Engine) undisproved(s site.Sealed) site.Sealed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,9 +52,15 @@ func (e *Engine) undisprovedLocked(s site.Sealed) site.Sealed {
 	if s.BMC == nil {
 		return s
 	}
-	if p := e.proofs[s.BMC.From]; p.Fingerprint != "" && p.Fingerprint != s.BMC.Fingerprint {
+	p := e.proofs[s.BMC.From]
+	if p.Fingerprint != "" && p.Fingerprint != s.BMC.Fingerprint {
 		s.BMC, s.Passwords = nil, nil
+		return s
 	}
+	s.Passwords = maps.Clone(s.Passwords)
+	maps.DeleteFunc(s.Passwords, func(account string, is site.SealedPassword) bool {
+		return (is.From == "" || is.From == p.From) && is.Highest < p.Highest[account]
+	})
 	return s
 }
 
@@ -95,6 +106,23 @@ func withPublished(r site.Recorded, s site.Sealed, n *site.Node) site.Recorded {
 	if r.BMC == nil || behind && s.BMC != nil {
 		r.BMC = s.BMC
 	}
+	return r
+}
+
+// withDesigned returns what is recorded of a node in records that may be those of a backup, and lack what was done since: an
+// account may have the password that the design says now.
+func withDesigned(r site.Recorded, n *site.Node) site.Recorded {
+	all := maps.Clone(r.Accounts)
+	for _, d := range n.References.Derived {
+		use := all[d.Account]
+		if use.ProvenAs == (site.Derived{}) || use.OfferedAs != (site.Derived{}) || !use.IsOf(n.DerivedFrom()) ||
+			d.Epoch <= use.Highest || d.Epoch > use.Highest+mostRaised {
+			continue
+		}
+		use.OfferedAs, use.OfferedDenied, use.Highest = d, false, d.Epoch
+		all[d.Account] = use
+	}
+	r.Accounts = all
 	return r
 }
 

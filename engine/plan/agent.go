@@ -257,10 +257,16 @@ func covers(approved string, disks []item.Destroyed) bool {
 // approvedFor reports whether approved disks include those that a step of the agent erases. For a
 // machine that leaves the design, the agent must also see all approved disks: an unseen disk would
 // leave with its data and count as erased. Where the design keeps a disk, they must be the erased ones alone: the list of
-// a BMC has the kept disk too, and would cover it once it is found where another one was. Such an approval stands while
-// the agent that is started for it has not reported yet, if the BMC lists its disks.
+// a BMC has the kept disk too, and would cover it once it is found where another one was.
+//
+// While the agent that is started for an approval has not reported yet, it stands if it is for what the agent before saw:
+// a BMC may list none of that. Where the design keeps a disk it also stands if the BMC lists its disks.
 func approvedFor(approved string, n *site.Node, o site.Observed) bool {
 	if _, _, known := Layout(n, o); !known {
+		before := o
+		if before.Agent = o.Agent.LastReport(); before.Agent != o.Agent && before.Agent != nil && approvedFor(approved, n, before) {
+			return true
+		}
 		return keeps(n) && listed(approved, o)
 	}
 	erased := erasedBy(n, o)

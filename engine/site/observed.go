@@ -132,6 +132,18 @@ type AgentSeen struct {
 	Seen  time.Time   `json:"seen,omitzero"`
 	// Inventory is what the machine is made of, as the agent reported it at that time.
 	Inventory *Inventory `json:"inventory,omitempty"`
+	// Earlier is what an agent saw that was started before for the same generation, until this one has reported its first
+	// disks. They may have been replaced since, so it says only what was approved for this start.
+	Earlier *AgentSeen `json:"earlier,omitempty"`
+}
+
+// LastReport returns the last report of disks for the generation that an agent was started for, which may be that of an
+// agent before it; nil for none.
+func (a *AgentSeen) LastReport() *AgentSeen {
+	if a == nil || !a.Seen.IsZero() {
+		return a
+	}
+	return a.Earlier
 }
 
 // IsConnected reports whether an agent is connected. It is false for nil.

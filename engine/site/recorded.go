@@ -219,6 +219,8 @@ type MachineProof struct {
 	ProvenBMC
 	// Highest is the highest epoch that was ever offered to an account, by account.
 	Highest map[string]int `json:"highest,omitempty"`
+	// Proven is the derived password that a BMC accepted last as an account, by account.
+	Proven map[string]Derived `json:"proven,omitempty"`
 }
 
 // Begun says when a node was begun, in which rollout (by its beginning), and how long it may take
@@ -474,4 +476,6 @@ type Departure struct {
 	When     time.Time `json:"when"`
 	// Node is the node as last designed.
 	Node *Node `json:"node"`
+	// Host is the node of the hypervisor of a virtual machine in that design; empty if the design did not say.
+	Host string `json:"host,omitempty"`
 }
