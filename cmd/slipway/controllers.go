@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/copies"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -26,6 +27,7 @@ import (
 type etcdFlags struct {
 	urls, cert, key, ca, prefix string
 	join                        string // the folder of a member, in place of an existing etcd
+	copies                      string // where other daemons get artifacts
 }
 
 const etcdPrefix = "/slipway/sites/"
@@ -36,6 +38,7 @@ func (f *etcdFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "etcd-key", "", "PEM `FILE` with the key of --etcd-cert")
 	flags.StringVar(&f.ca, "etcd-ca", "", "PEM `FILE` with the certificate authority of etcd's members")
 	flags.StringVar(&f.prefix, "etcd-prefix", etcdPrefix, "what the keys in etcd begin with, before the site's name")
+	flags.StringVar(&f.copies, "copy-listen", copyListen, "with --etcd or --join, give artifacts to the site's other daemons at `ADDRESS`, HOST:PORT or :PORT; \"off\" gives none")
 	flags.StringVar(&f.join, "join", "", "be a member of an etcd that the daemons of the site form, by the `FOLDER` that `slipway member` made (docs/members.md)")
 }
 
@@ -57,8 +60,12 @@ func (f *etcdFlags) check(r *runFlags) error {
 		return usage("--etcd is for an existing etcd, and --join for one that the daemons form: remove one of them")
 	case f.urls == "" && (f.cert != "" || f.key != "" || f.ca != "" || f.prefix != etcdPrefix):
 		return usage("--etcd-cert, --etcd-key, --etcd-ca and --etcd-prefix need --etcd")
+	case !f.used() && f.copies != copyListen:
+		return usage("--copy-listen is for the other daemons of a site, and needs --etcd or --join")
 	case !f.used():
 		return nil
+	case f.checkCopies() != nil:
+		return f.checkCopies()
 	case r.dir != "":
 		return usage("%s needs --repo: each controller would follow a folder of its own host", f.flag())
 	case r.observe:
@@ -135,17 +142,10 @@ func (f *etcdFlags) cluster() (*record.Cluster, error) {
 	return c, nil
 }
 
-// notes says what several controllers do not share.
-func (f *etcdFlags) notes() []string {
-	if !f.used() {
-		return nil
-	}
-	return []string{"artifacts are not copied between controllers: each leader fetches the design's images itself; run `slipway artifact add` on every host for those added by hand"}
-}
-
 // follower is a controller while another one leads. It looks at no machine and evaluates nothing.
 type follower struct {
-	site string
+	site   string
+	copies *copies.Service
 
 	mu     sync.Mutex
 	leader record.Leader
@@ -234,6 +234,9 @@ func (w *follower) Report(name string) (site.Report, error) {
 	s := site.Status{Site: w.site, Leader: leads(l), Nodes: []site.NodeStatus{}}
 	if l.Trouble != nil {
 		s.Problems = []site.Problem{{About: "records", What: site.Printable(l.Trouble.Error()), Since: since}}
+	}
+	if err := w.copies.Problem(); err != nil && l.Trouble == nil {
+		s.Problems = append(s.Problems, site.Problem{About: "copies", What: err.Error(), Since: time.Now()})
 	}
 	return site.Report{Status: s}, nil
 }

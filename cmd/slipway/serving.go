@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -64,8 +63,8 @@ func (f *artifactFlags) check() error {
 	return nil
 }
 
-// open opens the artifact store of a state directory.
-func (f *artifactFlags) open(state string, named func() (map[string]bool, error), problem func(error), log *slog.Logger) (*artifact.Service, error) {
+// open opens the artifact store of a state directory. The flags say what c leaves open.
+func (f *artifactFlags) open(state string, c artifact.Config) (*artifact.Service, error) {
 	space, err := site.ParseSize(f.space)
 	if err != nil {
 		return nil, err
@@ -74,8 +73,8 @@ func (f *artifactFlags) open(state string, named func() (map[string]bool, error)
 	if err != nil {
 		return nil, fmt.Errorf("find this program to run its workers: %w", err)
 	}
-	c := artifact.Config{Dir: artifactsIn(state), Framer: artifact.Framer{self, frameImage}, Space: int64(space), Files: f.files, URL: f.url, Cert: f.cert, Key: f.key,
-		Named: named, Problem: problem, Log: log}
+	c.Dir, c.Framer, c.Space = artifactsIn(state), artifact.Framer{self, frameImage}, int64(space)
+	c.Files, c.URL, c.Cert, c.Key = f.files, f.url, f.cert, f.key
 	if f.listen != noListener {
 		c.Listen = f.listen
 	}

@@ -123,6 +123,7 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	if err != nil {
 		return Info{}, err
 	}
+	p.spare = f.Copy.Spare
 	defer func() { p.abandon() }()
 	t := &try{part: p, src: src, file: f, progress: progress}
 	if err := t.run(ctx); err != nil {
@@ -136,6 +137,9 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	case t.resumed:
 		// The part may be at fault: nobody knows what a crash did to it.
 		return Info{}, fmt.Errorf("the file from %s arrived in parts that do not fit together; Slipway fetches it again", shownURL(f.URL))
+	}
+	if f.Copy.From != "" {
+		return Info{}, sentence(ErrMismatch, "%s sent a file with the SHA-256 %s (%s) for %s: the copy there is damaged; this one was discarded", f.from(), got, Bytes(p.size), f.SHA256)
 	}
 	return Info{}, mismatch(f.SHA256, got, p.size, shownURL(f.URL))
 }
@@ -154,7 +158,11 @@ func (s *Store) complete(ctx context.Context, p *part, got string, f File) (Info
 		}
 		defer end()
 	}
-	i, err := p.complete(got, f.URL, shownURL(f.URL))
+	name, source := f.URL, shownURL(f.URL)
+	if f.Copy.From != "" {
+		name, source = f.Copy.Name, f.Copy.Source
+	}
+	i, err := p.complete(got, name, source)
 	if err == nil {
 		os.Remove(p.name + ".json")
 	}
@@ -263,7 +271,11 @@ func (t *try) get(ctx context.Context) (over bool, err error) {
 	if err := t.part.expect(max(0, t.of.Size-t.part.size)); err != nil {
 		return false, err
 	}
-	err = t.part.copy(w.ctx, io.LimitReader(answer.Body, t.part.s.opts.Space+1-t.part.size), func(have int64) {
+	most := t.part.s.opts.Space
+	if t.file.Copy.Size > 0 {
+		most = min(most, t.file.Copy.Size)
+	}
+	err = t.part.copy(w.ctx, io.LimitReader(answer.Body, most+1-t.part.size), func(have int64) {
 		w.saw(have)
 		if t.progress != nil {
 			t.progress(have, t.of.Size)
@@ -271,6 +283,9 @@ func (t *try) get(ctx context.Context) (over bool, err error) {
 	})
 	if err != nil {
 		return false, t.why(w, err)
+	}
+	if t.of.Size > 0 && t.part.size > t.of.Size {
+		return false, sentence(ErrMismatch, "%s sends more than the %s of %s", t.file.from(), Bytes(t.of.Size), t.file.For)
 	}
 	if t.of.Size > 0 && t.part.size != t.of.Size {
 		return false, fmt.Errorf("the server broke off after %s of %s of %s", Bytes(t.part.size), Bytes(t.of.Size), shownURL(t.file.URL))
@@ -290,7 +305,10 @@ func (t *try) begins(answer *http.Response) error {
 	if most := t.part.s.opts.Space; size > most {
 		return sentence(ErrNoRoom, "%s has %s, and the whole artifact store may hold %s; raise --artifact-space", shownURL(t.file.URL), Bytes(size), Bytes(most))
 	}
-	t.of = validator{URL: t.file.URL, Version: version(answer.Header), Size: size}
+	if must := t.file.Copy.Size; must > 0 && answer.ContentLength >= 0 && size != must {
+		return sentence(ErrMismatch, "%s would send %s for %s, which has %s", t.file.from(), Bytes(size), t.file.For, Bytes(must))
+	}
+	t.of = validator{URL: t.file.URL, Version: version(answer.Header), Size: max(size, t.file.Copy.Size)}
 	if t.file.SHA256 == "" || t.of.Version == "" {
 		return nil
 	}
