@@ -274,7 +274,7 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 		return nil, err
 	}
 	if d.files != nil {
-		d.out.metrics.Artifacts(d.name, artifactNumbers(d.files))
+		d.out.metrics.Artifacts(d.name, artifactNumbers(d.files, d.copies))
 		parts = append(parts, whenReady(d.engine, d.files.Run))
 	}
 	if d.listener != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/copies"
 	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
@@ -120,11 +121,15 @@ func namedFiles(e *engine.Engine, r *review.Reviews) (map[string]bool, error) {
 }
 
 // artifactNumbers are the numbers of an artifact store, for metrics.
-func artifactNumbers(s *artifact.Service) func() metrics.ArtifactNumbers {
+func artifactNumbers(s *artifact.Service, c *copies.Service) func() metrics.ArtifactNumbers {
 	return func() metrics.ArtifactNumbers {
 		t := s.Totals()
 		n := metrics.ArtifactNumbers{Files: len(s.List()), Served: t.Bytes, Answered: t.Answered, Refused: t.Refused}
 		n.Bytes, n.Space = s.Space()
+		if c != nil {
+			all := c.Numbers()
+			n.Copies = &metrics.CopyNumbers{Whole: all.Kept - all.Lacking, Lacking: all.Lacking, Single: all.Single}
+		}
 		for _, state := range s.States() {
 			switch {
 			case state.Ready:

@@ -160,7 +160,7 @@ func (s *Store) complete(ctx context.Context, p *part, got string, f File) (Info
 	}
 	name, source := f.URL, shownURL(f.URL)
 	if f.Copy.From != "" {
-		name, source = f.Copy.Name, f.Copy.Source
+		name, source = f.Copy.Name, printable(f.Copy.Source)
 	}
 	i, err := p.complete(got, name, source)
 	if err == nil {

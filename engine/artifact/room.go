@@ -183,15 +183,21 @@ func (s *Store) discard(named map[string]bool, unused []Info) (gone []Info, err 
 		delete(s.files, i.SHA256)
 		err = errors.Join(err, s.unlink(i.SHA256))
 	}
-	return gone, errors.Join(err, s.dropPartsLocked(s.withFramesLocked(named)))
+	return gone, errors.Join(err, s.dropPartsLocked(func(digest string) bool { return !named[digest] }))
 }
 
-// dropPartsLocked removes parts that nothing names and nobody writes.
-func (s *Store) dropPartsLocked(named map[string]bool) error {
+// DropParts removes parts of files that nobody writes.
+func (s *Store) DropParts(of func(digest string) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropPartsLocked(of)
+}
+
+func (s *Store) dropPartsLocked(of func(digest string) bool) error {
 	parts, err := os.ReadDir(s.path("partial"))
 	for _, p := range parts {
 		digest := strings.TrimSuffix(p.Name(), ".json")
-		if IsDigest(digest) && !named[digest] && s.writing[digest] == nil {
+		if IsDigest(digest) && of(digest) && s.writing[digest] == nil {
 			err = errors.Join(err, os.Remove(s.path("partial", p.Name())))
 		}
 	}

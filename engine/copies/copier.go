@@ -163,7 +163,7 @@ func fileOf(a record.Artifact) artifact.File {
 func (s *Service) copy(ctx context.Context, a record.Artifact) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := errors.New("no daemon that runs has it any more")
+	err := errors.New("no running daemon has it now")
 	for _, f := range s.view.With(fileOf(a)) {
 		s.copying.begin(a.SHA256, "the daemon "+f.Copy.From, cancel)
 		s.Log.Info("artifact is copied", "name", a.Name, "sha256", a.SHA256, "size", a.Size, "from", f.Copy.From)

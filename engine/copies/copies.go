@@ -72,10 +72,10 @@ type Service struct {
 	poked    chan struct{} // a value has the records read at once
 	due      chan struct{} // a value has the copier look at once
 
-	// turn is held from the reading of the records to the removal of what was collected, and while an artifact is
-	// added, so that neither acts on what the other has changed.
+	// turn is held while the store and the records are compared, and while an artifact is added, so that neither acts
+	// on what the other has changed.
 	turn   sync.Mutex
-	beaten time.Time // when this daemon last wrote of itself; of the goroutine that syncs
+	beaten time.Time // when this daemon last wrote of itself
 }
 
 // New makes the daemon's part, with a new key.

@@ -42,7 +42,7 @@ func (s *Service) Notes() []string {
 		}
 		switch len(on) {
 		case 0:
-			once = append(once, site.Printable(a.Name)+" (on no daemon that runs)")
+			once = append(once, site.Printable(a.Name)+" (on no running daemon)")
 		case 1:
 			once = append(once, site.Printable(a.Name)+" (on "+on[0]+")")
 		}
@@ -50,14 +50,17 @@ func (s *Service) Notes() []string {
 	if len(once) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s on fewer than two daemons that run, and the loss of one host could lose the only copy: %s; see `slipway artifact list`",
+	return []string{fmt.Sprintf("fewer than two running daemons have %s, and the loss of one host could lose the only copy: %s; see `slipway artifact list`",
 		say.Count(len(once), "artifact"), say.Some(once, most))}
 }
 
 // Problem is what keeps artifacts from being copied, here and at the other daemons that run; nil for nothing.
 func (s *Service) Problem() error {
-	shelves, _, failed := s.view.now()
+	shelves, ok, failed := s.view.now()
 	_, why := s.door.now()
+	if ok {
+		failed = nil // for a moment: the records say themselves what is wrong with them
+	}
 	var all []string
 	for _, err := range []error{why, failed} {
 		if err != nil {
@@ -65,12 +68,12 @@ func (s *Service) Problem() error {
 		}
 	}
 	if t := s.copying.trouble(); t != "" {
-		all = append(all, "here "+t)
+		all = append(all, "this host: "+site.Printable(t))
 	}
 	run, _ := s.view.running()
 	for _, name := range slices.Sorted(maps.Keys(run)) {
 		if h := shelves.Holders[name]; h.Trouble != "" {
-			all = append(all, "at "+hostOf(h)+" "+site.Shorten(site.Printable(h.Trouble), 500))
+			all = append(all, hostOf(h)+": "+site.Shorten(site.Printable(h.Trouble), 500))
 		}
 	}
 	if len(all) == 0 {

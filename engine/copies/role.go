@@ -88,7 +88,7 @@ func (s *Service) Add(ctx context.Context, i artifact.Info) error {
 	if _, here := s.Files.Get(i.SHA256); !here {
 		return fmt.Errorf("%s had been collected before, and was removed again while it was added: add it again", i.Name)
 	}
-	s.Poke()
+	s.syncLocked(ctx) // says that it is here: this host may be lost before anybody else has it
 	return nil
 }
 

@@ -165,14 +165,21 @@ type sending struct {
 	*os.File
 	sum hash.Hash
 	n   int64
-	ok  func() bool
+	ok  func() bool // asked before each stretch
+	due int64       // from which byte on it is asked again
 }
 
-var errNoMore = errors.New("the daemon that copies is none of this site any more")
+// stretch is how much is given before it is asked again whether the other end may have it.
+const stretch = 1 << 20
+
+var errNoMore = errors.New("the daemon that copies is no longer one of this site")
 
 func (f *sending) Read(p []byte) (int, error) {
-	if !f.ok() {
-		return 0, errNoMore
+	if f.n >= f.due {
+		if !f.ok() {
+			return 0, errNoMore
+		}
+		f.due = f.n + stretch
 	}
 	n, err := f.File.Read(p)
 	f.sum.Write(p[:n])

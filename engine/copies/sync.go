@@ -14,6 +14,12 @@ import (
 // sync compares the store with the records: it removes what was collected, writes what is here now, and, where this
 // daemon leads, which artifacts there are.
 func (s *Service) sync(ctx context.Context) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.syncLocked(ctx)
+}
+
+func (s *Service) syncLocked(ctx context.Context) {
 	shelves, ok := s.settle(ctx)
 	if !ok {
 		return
@@ -26,8 +32,6 @@ func (s *Service) sync(ctx context.Context) {
 
 // settle reads the records, and does what the daemon that leads does with them. It reports whether they were read.
 func (s *Service) settle(ctx context.Context) (record.Shelves, bool) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
 	shelves, err := s.Records.Read(ctx)
 	if err != nil {
 		s.fail(ctx, "the records of the artifacts cannot be read", err)
@@ -69,6 +73,10 @@ func (s *Service) removeCollected(shelves record.Shelves, named map[string]bool)
 		if err := s.Files.Remove(digest); err != nil {
 			s.Log.Warn("artifact not removed", "sha256", digest, "err", err)
 		}
+	}
+	isCollected := func(digest string) bool { return !shelves.Artifacts[digest].Removed.IsZero() && !named[digest] }
+	if err := s.Files.DropParts(isCollected); err != nil {
+		s.Log.Warn("parts of artifacts not removed", "err", err)
 	}
 }
 

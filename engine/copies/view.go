@@ -128,6 +128,7 @@ func hostOf(h record.Holder) string { return site.Shorten(site.Printable(h.Host)
 func live(s record.Shelves) (all []record.Artifact) {
 	for _, digest := range slices.Sorted(maps.Keys(s.Artifacts)) {
 		if a := s.Artifacts[digest]; a.Removed.IsZero() && artifact.IsDigest(digest) {
+			a.Name = site.Shorten(site.Printable(a.Name), 100) // another host has written it
 			all = append(all, a)
 		}
 	}

@@ -25,7 +25,7 @@ const takeover = 15 * time.Second
 // shares has the daemon keep its records in an etcd.
 func (w *town) shares(c *recordtest.Cluster, endpoints []string) {
 	w.flags = append(w.flags, "--etcd", strings.Join(endpoints, ","), "--etcd-ca", c.CA, "--etcd-cert", c.Cert, "--etcd-key", c.Key,
-		"--site-key", w.path("site.key"))
+		"--copy-listen", "127.0.0.1:0", "--site-key", w.path("site.key"))
 }
 
 // other is a second controller of the town: another host with the same credentials, site key and
