@@ -150,7 +150,8 @@ type follower struct {
 	mu     sync.Mutex
 	leader record.Leader
 	since  time.Time // of the trouble
-	leads  bool      // this controller does
+	copied []site.Problem
+	leads  bool // this controller does
 }
 
 // lead waits until this controller leads the site. Meanwhile the socket says who does.
@@ -223,6 +224,21 @@ func (w *follower) unready() []string {
 	return why
 }
 
+// copyProblems is what keeps artifacts from being copied, with the time since when people could read it here.
+func (w *follower) copyProblems(why error, now time.Time) []site.Problem {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case why == nil:
+		w.copied = nil
+	case len(w.copied) == 0:
+		w.copied = []site.Problem{{About: "copies", What: why.Error(), Since: now}}
+	default:
+		w.copied = []site.Problem{{About: "copies", What: why.Error(), Since: w.copied[0].Since}}
+	}
+	return w.copied
+}
+
 func (w *follower) Sites() []string { return []string{w.site} }
 
 // Report implements control.Daemon. A follower knows of no machine.
@@ -235,8 +251,8 @@ func (w *follower) Report(name string) (site.Report, error) {
 	if l.Trouble != nil {
 		s.Problems = []site.Problem{{About: "records", What: site.Printable(l.Trouble.Error()), Since: since}}
 	}
-	if err := w.copies.Problem(); err != nil && l.Trouble == nil {
-		s.Problems = append(s.Problems, site.Problem{About: "copies", What: err.Error(), Since: time.Now()})
+	if l.Trouble == nil {
+		s.Problems = w.copyProblems(w.copies.Problem(), time.Now())
 	}
 	return site.Report{Status: s}, nil
 }

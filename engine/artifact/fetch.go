@@ -30,6 +30,9 @@ const (
 	// defaultQuiet is how long a server may take to send leastProgress.
 	defaultQuiet  = time.Minute
 	leastProgress = 64 << 10
+	// leastRate is how many bytes a second another daemon must send, with some time for the beginning.
+	leastRate = 1e6
+	copyGrace = 5 * time.Minute
 	// maxOvers is how often a fetch starts over because the server's file
 	// changed meanwhile.
 	maxOvers = 3
@@ -39,8 +42,19 @@ const (
 type source struct {
 	client *http.Client
 	quiet  time.Duration
-	files  *os.Root // folder of file URLs; nil for none
-	folder string   // absolute path of files
+	grace  time.Duration // how long a copy may take beside leastRate
+	files  *os.Root      // folder of file URLs; nil for none
+	folder string        // absolute path of files
+}
+
+// bound limits the time of a copy, so that a slow daemon holds up neither other copies nor the fetch from elsewhere.
+// The next try goes on from there.
+func (s *source) bound(ctx context.Context, f File) (context.Context, context.CancelFunc) {
+	if f.Copy.From == "" {
+		return context.WithCancel(ctx)
+	}
+	within := s.grace + time.Duration(float64(f.Copy.Size)/leastRate*float64(time.Second))
+	return context.WithTimeoutCause(ctx, within, fmt.Errorf("%s sends less than %s a second", f.from(), Bytes(leastRate)))
 }
 
 // SourceOptions say how files are fetched.
@@ -126,7 +140,9 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	p.spare = f.Copy.Spare
 	defer func() { p.abandon() }()
 	t := &try{part: p, src: src, file: f, progress: progress}
-	if err := t.run(ctx); err != nil {
+	within, cancel := src.bound(ctx, f)
+	defer cancel()
+	if err := t.run(within); err != nil {
 		p.keep = f.SHA256 != "" && p.size > 0 && !errors.Is(err, ErrNoRoom)
 		return Info{}, err
 	}

@@ -28,7 +28,7 @@ type others struct {
 func (o *others) set(client *http.Client, know Others) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.know, o.src = know, &source{client: client, quiet: defaultQuiet}
+	o.know, o.src = know, &source{client: client, quiet: defaultQuiet, grace: copyGrace}
 }
 
 // source is what a file is fetched by: own for one that no daemon gives.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // acquaintance knows one other daemon.
@@ -103,5 +104,36 @@ func TestWhereElseAFileIs(t *testing.T) {
 	}
 	if !slices.Equal(asked, []string{"/gone.iso", "/" + f.SHA256, "/x.iso"}) {
 		t.Errorf("asked for %q", asked)
+	}
+}
+
+// A daemon that sends too slowly holds nothing up: the file comes from the design's URL.
+func TestASlowDaemon(t *testing.T) {
+	t.Parallel()
+	content := image(1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/x.iso" {
+			w.Write(content)
+			return
+		}
+		w.Header().Set("Content-Length", "1000")
+		w.Write(content[:10])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	s, err := OpenService(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.CopyFrom(server.Client(), acquaintance{url: server.URL})
+	s.Fetcher.others.src.grace = 100 * time.Millisecond
+	f := File{SHA256: digestOf(content), URL: server.URL + "/x.iso", For: "image x"}
+	if _, err := s.Copy(t.Context(), acquaintance{url: server.URL}.With(f)[0], nil); err == nil || err.Error() != "the daemon host two sends less than 1 MB a second" {
+		t.Errorf("it says %v", err)
+	}
+	if _, err := s.bring(t.Context(), &wanted{files: []File{f}}, f); err != nil {
+		t.Error(err)
 	}
 }

@@ -515,8 +515,10 @@ func TestALyingDaemon(t *testing.T) {
 			w.Header().Set("Content-Length", "200000")
 			w.Write(content[:5000])
 		}, "broke off after 5 kB"},
-		"another place": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound) }, "answers 302"},
-		"nothing":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "answers 404"},
+		"another place": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		}, "answers 302"},
+		"nothing": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "answers 404"},
 		"wrong range": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Range", "bytes 5-10/200000")
 			w.WriteHeader(206)
