@@ -418,6 +418,43 @@ func TestWhatIsAddedAgainIsThere(t *testing.T) {
 	}
 }
 
+// What somebody adds again while it is being collected stays.
+func TestAddedWhileItIsCollected(t *testing.T) {
+	b := newBoard()
+	one, two := b.node(t, "one", 0), b.node(t, "two", 0)
+	one.leads()
+	content := bytesOf(1000)
+	digest := one.add("x.iso", content)
+	round(one, two)
+	i, _ := one.Files.Get(digest)
+	one.add("x.iso", content)
+	must(t, one.Forget(t.Context(), []artifact.Info{i})) // what Collect found before that
+	round(one, two)
+	if !one.has(digest) || !two.has(digest) {
+		t.Error("it was collected")
+	}
+}
+
+// A host that is lost right after a file was added there: the next one that leads says where it is, and gets it when
+// that host is back.
+func TestTheOnlyCopyIsOnAHostThatIsLost(t *testing.T) {
+	b := newBoard()
+	one, two := b.node(t, "one", 0), b.node(t, "two", 0)
+	one.leads()
+	two.sync(t.Context())
+	digest := one.add("x.iso", bytesOf(1000)) // and nothing more from this host
+	two.leads()
+	two.sync(t.Context())
+	if notes := strings.Join(two.Notes(), ""); !strings.Contains(notes, "fewer than two running daemons have 1 artifact, and the loss of one host could lose the only copy: x.iso (on host one)") {
+		t.Errorf("notes: %s", notes)
+	}
+	two.needed[digest] = true
+	round(one, two)
+	if !two.has(digest) {
+		t.Error("it is not copied when the host is back")
+	}
+}
+
 // A daemon that has lost its term adds and collects nothing: the records refuse it, and it says so.
 func TestOneThatLeadsNoMoreChangesNothing(t *testing.T) {
 	b := newBoard()

@@ -82,6 +82,7 @@ func (s *Service) Add(ctx context.Context, i artifact.Info) error {
 	}
 	s.turn.Lock()
 	defer s.turn.Unlock()
+	s.Files.Use(i.SHA256)
 	if err := leads.PutArtifacts(ctx, a); err != nil {
 		return fmt.Errorf("%s is in the store of this host, and the other daemons of the site do not know of it: %w; add it again once this is over", i.Name, err)
 	}
@@ -94,11 +95,13 @@ func (s *Service) Add(ctx context.Context, i artifact.Info) error {
 
 // Forget records that files were collected, before they are removed here. The other daemons remove theirs then.
 func (s *Service) Forget(ctx context.Context, files []artifact.Info) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	var all []record.Artifact
 	originals := s.Files.Originals() // frames belong to this host alone
 	for _, i := range files {
-		if _, is := originals[i.SHA256]; !is {
-			continue
+		if originals[i.SHA256] != i {
+			continue // or somebody has added it again
 		}
 		a := artifactOf(i)
 		a.Removed = time.Now()
