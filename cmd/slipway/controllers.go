@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
-	"github.com/slipway-gitops/slipway/engine/copies"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -142,10 +142,18 @@ func (f *etcdFlags) cluster() (*record.Cluster, error) {
 	return c, nil
 }
 
+// copier copies artifacts from the other daemons, also while another one leads.
+type copier interface {
+	// Problem is what keeps artifacts from being copied; nil for nothing.
+	Problem() error
+	// Keeper is the artifact store as people work with it.
+	Keeper() artifact.Keeper
+}
+
 // follower is a controller while another one leads. It looks at no machine and evaluates nothing.
 type follower struct {
 	site   string
-	copies *copies.Service
+	copies copier
 
 	mu     sync.Mutex
 	leader record.Leader
