@@ -50,6 +50,7 @@ var rules = []struct{ importer, may string }{
 	{"engine/record", "engine/site engine/bios"},
 	{"engine/record/recordtest", ""},
 	{"engine/member", "engine/record engine/keyfile engine/serve"},
+	{"engine/copies", "engine/artifact engine/record engine/serve engine/site engine/say engine/retry"},
 	{"engine/placement", "engine/site"},
 	{"engine/incident", "engine/site engine/say engine/item"},
 	{"engine/firstboot", "engine/site engine/item"},

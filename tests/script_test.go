@@ -288,7 +288,11 @@ func daemonCmd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func followCmd(ts *testscript.TestScript, _ bool, args []string) {
-	p := start(ts, "daemon.log", "slipway", append([]string{"run", "--artifact-listen", "127.0.0.1:0"}, args...)...)
+	own := []string{"run", "--artifact-listen", "127.0.0.1:0"}
+	if slices.Contains(args, "--join") {
+		own = append(own, "--copy-listen", "127.0.0.1:0")
+	}
+	p := start(ts, "daemon.log", "slipway", append(own, args...)...)
 	stageOf(ts).daemon = p
 	client := control.Dial(control.Socket(ts.Getenv("SLIPWAY_STATE")))
 	defer client.Close()

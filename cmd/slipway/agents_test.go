@@ -154,7 +154,7 @@ func (w *memory) run() {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	files, err := (&artifactFlags{listen: "127.0.0.1:0", space: "1GB"}).open(w.state, func() (map[string]bool, error) { return nil, nil }, func(error) {}, log)
+	files, err := (&artifactFlags{listen: "127.0.0.1:0", space: "1GB"}).open(w.state, artifact.Config{Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

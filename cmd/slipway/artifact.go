@@ -66,7 +66,9 @@ func (a *app) artifactListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "show what is in the store, and what is being fetched", Args: exactly(0),
 		Long: "Shows each file with its size and digest, and whether the design in force, an\n" +
-			"installation or an open proposal needs it; and the images that are still being fetched.\n" + exitHelp,
+			"installation or an open proposal needs it; and the images that are still being fetched.\n" +
+			"With several daemons it shows on how many of them each file is whole. A daemon that\n" +
+			"follows lists its own store.\n" + exitHelp,
 		Example: "  slipway artifact list\n  slipway artifact list --output json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withArtifacts(cmd.Context(), state, func(k artifact.Keeper) error {
@@ -88,20 +90,49 @@ func (a *app) artifactListCommand() *cobra.Command {
 
 func printArtifacts(w *screen, l artifact.Listing) {
 	if len(l.Files) > 0 {
-		t := newTable("name", "size", "sha256", "needed", "used")
+		columns := []any{"name", "size", "sha256", "needed", "used"}
+		shared := slices.ContainsFunc(l.Files, func(e artifact.Entry) bool { return e.Copies != nil })
+		if shared {
+			columns = append(columns, "on")
+		}
+		t := newTable(columns...)
 		for _, e := range l.Files {
 			needed := "?"
 			if e.Needed != nil {
 				needed = map[bool]string{true: "yes", false: "no"}[*e.Needed]
 			}
-			t.AppendRow(table.Row{e.Name, artifact.Bytes(e.Size), shortDigest(e.SHA256), needed, age(e.Used) + " ago"})
+			row := table.Row{e.Name, artifact.Bytes(e.Size), shortDigest(e.SHA256), needed, age(e.Used) + " ago"}
+			if shared {
+				row = append(row, copiesCell(e.Copies))
+			}
+			t.AppendRow(row)
 		}
 		w.Printf("%s\n\n", t.Render())
 	}
 	for _, digest := range slices.Sorted(maps.Keys(l.Wanted)) {
-		w.Printf("%s  %s\n", shortDigest(digest), wantedLine(l.Wanted[digest]))
+		line := wantedLine(l.Wanted[digest])
+		if s := l.Wanted[digest]; s.Copies != nil {
+			line = fmt.Sprintf("%s %s; on %s", s.Name, line, copiesCell(s.Copies))
+		}
+		w.Printf("%s  %s\n", shortDigest(digest), line)
+	}
+	for _, e := range l.Files {
+		if c := e.Copies; c != nil && c.Kept && len(c.On) == 1 && c.Of > 1 {
+			w.Printf("%s is on %s only: the loss of that host would lose the only copy\n", e.Name, c.On[0])
+		}
 	}
 	w.Printf("%s, %s of at most %s\n", say.Count(len(l.Files), "file"), artifact.Bytes(l.Used), artifact.Bytes(l.Space))
+}
+
+// copiesCell says on how many daemons a file is.
+func copiesCell(c *artifact.Copies) string {
+	switch {
+	case c == nil:
+		return "this host, made here"
+	case !c.Kept:
+		return fmt.Sprintf("%d of %d, not copied", len(c.On), c.Of)
+	}
+	return fmt.Sprintf("%d of %d", len(c.On), c.Of)
 }
 
 // shortDigest is enough of a digest to tell it from others.

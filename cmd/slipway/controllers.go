@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/slipway-gitops/slipway/engine"
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -26,6 +27,7 @@ import (
 type etcdFlags struct {
 	urls, cert, key, ca, prefix string
 	join                        string // the folder of a member, in place of an existing etcd
+	copies                      string // where other daemons get artifacts
 }
 
 const etcdPrefix = "/slipway/sites/"
@@ -36,6 +38,7 @@ func (f *etcdFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "etcd-key", "", "PEM `FILE` with the key of --etcd-cert")
 	flags.StringVar(&f.ca, "etcd-ca", "", "PEM `FILE` with the certificate authority of etcd's members")
 	flags.StringVar(&f.prefix, "etcd-prefix", etcdPrefix, "what the keys in etcd begin with, before the site's name")
+	flags.StringVar(&f.copies, "copy-listen", copyListen, "with --etcd or --join, give artifacts to the site's other daemons at `ADDRESS`, HOST:PORT or :PORT; \"off\" gives none")
 	flags.StringVar(&f.join, "join", "", "be a member of an etcd that the daemons of the site form, by the `FOLDER` that `slipway member` made (docs/members.md)")
 }
 
@@ -57,8 +60,12 @@ func (f *etcdFlags) check(r *runFlags) error {
 		return usage("--etcd is for an existing etcd, and --join for one that the daemons form: remove one of them")
 	case f.urls == "" && (f.cert != "" || f.key != "" || f.ca != "" || f.prefix != etcdPrefix):
 		return usage("--etcd-cert, --etcd-key, --etcd-ca and --etcd-prefix need --etcd")
+	case !f.used() && f.copies != copyListen:
+		return usage("--copy-listen is for the other daemons of a site, and needs --etcd or --join")
 	case !f.used():
 		return nil
+	case f.checkCopies() != nil:
+		return f.checkCopies()
 	case r.dir != "":
 		return usage("%s needs --repo: each controller would follow a folder of its own host", f.flag())
 	case r.observe:
@@ -135,22 +142,24 @@ func (f *etcdFlags) cluster() (*record.Cluster, error) {
 	return c, nil
 }
 
-// notes says what several controllers do not share.
-func (f *etcdFlags) notes() []string {
-	if !f.used() {
-		return nil
-	}
-	return []string{"artifacts are not copied between controllers: each leader fetches the design's images itself; run `slipway artifact add` on every host for those added by hand"}
+// copier copies artifacts from the other daemons, also while another one leads.
+type copier interface {
+	// Problem is what keeps artifacts from being copied; nil for nothing.
+	Problem() error
+	// Keeper is the artifact store as people work with it.
+	Keeper() artifact.Keeper
 }
 
 // follower is a controller while another one leads. It looks at no machine and evaluates nothing.
 type follower struct {
-	site string
+	site   string
+	copies copier
 
 	mu     sync.Mutex
 	leader record.Leader
 	since  time.Time // of the trouble
-	leads  bool      // this controller does
+	copied []site.Problem
+	leads  bool // this controller does
 }
 
 // lead waits until this controller leads the site. Meanwhile the socket says who does.
@@ -223,6 +232,21 @@ func (w *follower) unready() []string {
 	return why
 }
 
+// copyProblems is what keeps artifacts from being copied, with the time since when people could read it here.
+func (w *follower) copyProblems(why error, now time.Time) []site.Problem {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case why == nil:
+		w.copied = nil
+	case len(w.copied) == 0:
+		w.copied = []site.Problem{{About: "copies", What: why.Error(), Since: now}}
+	default:
+		w.copied = []site.Problem{{About: "copies", What: why.Error(), Since: w.copied[0].Since}}
+	}
+	return w.copied
+}
+
 func (w *follower) Sites() []string { return []string{w.site} }
 
 // Report implements control.Daemon. A follower knows of no machine.
@@ -234,6 +258,9 @@ func (w *follower) Report(name string) (site.Report, error) {
 	s := site.Status{Site: w.site, Leader: leads(l), Nodes: []site.NodeStatus{}}
 	if l.Trouble != nil {
 		s.Problems = []site.Problem{{About: "records", What: site.Printable(l.Trouble.Error()), Since: since}}
+	}
+	if l.Trouble == nil {
+		s.Problems = w.copyProblems(w.copies.Problem(), time.Now())
 	}
 	return site.Report{Status: s}, nil
 }

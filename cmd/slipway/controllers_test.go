@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/notify"
@@ -15,7 +16,7 @@ import (
 func TestEtcdFlags(t *testing.T) {
 	whole := func(change func(r *runFlags)) *runFlags {
 		r := &runFlags{repo: "/srv/site.git", seen: seenFlags{form: notify.Own},
-			etcd: etcdFlags{urls: "https://10.0.0.1:2379,https://10.0.0.2:2379", cert: "c", key: "k", ca: "a", prefix: etcdPrefix}}
+			etcd: etcdFlags{urls: "https://10.0.0.1:2379,https://10.0.0.2:2379", cert: "c", key: "k", ca: "a", prefix: etcdPrefix, copies: copyListen}}
 		change(r)
 		return r
 	}
@@ -24,9 +25,12 @@ func TestEtcdFlags(t *testing.T) {
 		want   string // empty if it is accepted
 	}{
 		"whole":              {func(*runFlags) {}, ""},
-		"without":            {func(r *runFlags) { r.etcd = etcdFlags{prefix: etcdPrefix} }, ""},
+		"without":            {func(r *runFlags) { r.etcd = etcdFlags{prefix: etcdPrefix, copies: copyListen} }, ""},
 		"certificate alone":  {func(r *runFlags) { r.etcd.urls = "" }, "need --etcd"},
-		"prefix alone":       {func(r *runFlags) { r.etcd = etcdFlags{prefix: "/x/"} }, "need --etcd"},
+		"prefix alone":       {func(r *runFlags) { r.etcd = etcdFlags{prefix: "/x/", copies: copyListen} }, "need --etcd"},
+		"copies alone":       {func(r *runFlags) { r.etcd = etcdFlags{prefix: etcdPrefix, copies: ":1"} }, "--copy-listen is for the other daemons of a site, and needs --etcd or --join"},
+		"no copies":          {func(r *runFlags) { r.etcd.copies = noListener }, ""},
+		"copies nowhere":     {func(r *runFlags) { r.etcd.copies = "9482" }, "is not HOST:PORT, :PORT or off"},
 		"a folder":           {func(r *runFlags) { r.repo, r.dir = "", "site" }, "--etcd needs --repo"},
 		"an observer":        {func(r *runFlags) { r.observe = true }, "--observe"},
 		"network boot":       {func(r *runFlags) { r.netboot.text = "eth0=pxe" }, "--netboot does not follow the leader"},
@@ -39,7 +43,7 @@ func TestEtcdFlags(t *testing.T) {
 		"plain text by name": {func(r *runFlags) { r.etcd.urls = "http://etcd.example:2379" }, "is not encrypted"},
 		"one of them plain":  {func(r *runFlags) { r.etcd.urls += ",http://10.0.0.3:2379" }, "is not encrypted"},
 		"plain on loopback": {func(r *runFlags) {
-			r.etcd = etcdFlags{urls: "http://127.0.0.1:2379,http://[::1]:2379", prefix: etcdPrefix}
+			r.etcd = etcdFlags{urls: "http://127.0.0.1:2379,http://[::1]:2379", prefix: etcdPrefix, copies: copyListen}
 		}, ""},
 		"loopback, with TLS": {func(r *runFlags) { r.etcd.urls = "http://127.0.0.1:2379" }, "are for https://"},
 		"no port":            {func(r *runFlags) { r.etcd.urls = "https://10.0.0.1" }, "is not https://HOST:PORT"},
@@ -58,9 +62,16 @@ func TestEtcdFlags(t *testing.T) {
 	}
 }
 
+// stuck is a copier with or without a problem.
+type stuck struct{ why error }
+
+func (s *stuck) Problem() error          { return s.why }
+func (s *stuck) Keeper() artifact.Keeper { return nil }
+
 // A follower says who leads, by its status and by /readyz, and does nothing else.
 func TestFollower(t *testing.T) {
-	w := &follower{site: "berlin"}
+	c := &stuck{}
+	w := &follower{site: "berlin", copies: c}
 	log := slog.New(slog.DiscardHandler)
 	if why := w.unready(); len(why) != 1 || why[0] != "this daemon follows; site berlin is led by: nobody yet" {
 		t.Errorf("at first: %q", why)
@@ -69,6 +80,17 @@ func TestFollower(t *testing.T) {
 	r, err := w.Report("")
 	if err != nil || r.Status.Site != "berlin" || !strings.HasSuffix(r.Status.Leader, "b, process 8 (term 4)") || strings.Contains(r.Status.Leader, "\x1b") {
 		t.Errorf("the report: %+v, %v", r.Status, err)
+	}
+	c.why = errors.New("no room")
+	r, _ = w.Report("")
+	c.why = errors.New("no room at all")
+	again, _ := w.Report("")
+	if p := again.Status.Problems; len(p) != 1 || p[0].About != "copies" || p[0].What != "no room at all" || p[0].Since != r.Status.Problems[0].Since {
+		t.Errorf("what is not copied: %+v", p)
+	}
+	c.why = nil
+	if r, _ = w.Report(""); len(r.Status.Problems) != 0 {
+		t.Errorf("once it is over: %+v", r.Status.Problems)
 	}
 	w.note(record.Leader{Holder: "host b", Term: 4, Trouble: errors.New("the etcd does not answer")}, log)
 	if r, _ = w.Report("berlin"); len(r.Status.Problems) != 1 || r.Status.Problems[0].Since.IsZero() || len(w.unready()) != 2 {

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/copies"
 	"github.com/slipway-gitops/slipway/engine/derived"
 	"github.com/slipway-gitops/slipway/engine/design"
 	"github.com/slipway-gitops/slipway/engine/record"
@@ -41,6 +42,7 @@ type daemon struct {
 	records   *record.Site
 	evaluator *design.Evaluator
 	files     *artifact.Service // nil with --observe
+	copies    *copies.Service   // nil where no other daemon shares the records
 	listener  *agent.Service    // nil without --ramdisk
 	starts    *agentBoots       // nil where no agent starts over the network
 	spans     *traces.Exporter  // nil without --traces
@@ -125,7 +127,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	d.pages = pages
 	d.onClose(hide)
 	if d.etcd.used() {
-		follows := &follower{site: d.name}
+		follows := &follower{site: d.name, copies: d.copies}
 		d.ready.set(follows.unready)
 		d.answers.follow(ctx, follows.elsewhere, d.log)
 		if err := follows.lead(ctx, d.store, control.Socket(d.state), d.socketGroup, d.log); err != nil {
@@ -161,7 +163,7 @@ func (d *daemon) openEngine(ctx context.Context) error {
 		Site: d.name, Source: timedSource{d.pulls.source(d.source), d.out.metrics}, Drivers: d.out.metrics.Drivers(drivers(agent.Options{Folder: d.agents, ObserveOnly: d.observe})),
 		Secrets: d.secrets, Records: d.records, ObserveOnly: d.observe, Log: d.log,
 		Host: ownHost(), Cluster: d.store.ClusterID(), Key: key, TLSIntermediate: intermediate, Notes: func() []string {
-			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.etcd.notes(), memberNotes(d.store, d.etcd.join, time.Now()))
+			return slices.Concat(keyNotes(keyFile, key)(), d.secrets.Notes(), d.copyNotes(), memberNotes(d.store, d.etcd.join, time.Now()))
 		},
 		Files:        d.pulls.files(),
 		Surroundings: d.surroundings,
@@ -199,15 +201,34 @@ func (d *daemon) served() []site.Served {
 	return d.boots.Status()
 }
 
-// openInstalls opens what machines are installed from, where they are written to.
+// openFiles opens the store of what machines are installed from, where they are written to. It is filled also while
+// another daemon leads.
+func (d *daemon) openFiles(ctx context.Context) (err error) {
+	if d.observe {
+		return nil
+	}
+	c := artifact.Config{Named: d.namedFiles, Problem: func(err error) { d.engine.Problem("images", err) }, Log: d.log}
+	if d.etcd.used() {
+		c.Forget = func(ctx context.Context, files []artifact.Info) error { return d.copies.Forget(ctx, files) }
+	}
+	if d.files, err = d.artifacts.open(d.state, c); err != nil {
+		return err
+	}
+	d.onClose(func() { d.files.Close() })
+	return d.openCopies(ctx)
+}
+
+// namedFiles are the digests that are needed.
+func (d *daemon) namedFiles() (map[string]bool, error) {
+	if d.copies != nil {
+		return d.copies.Named()
+	}
+	return namedFiles(d.engine, d.pulls.reviews)
+}
+
+// openInstalls opens what machines are installed from.
 func (d *daemon) openInstalls(ctx context.Context, c *engine.Config) (err error) {
-	if !d.observe {
-		d.files, err = d.artifacts.open(d.state, func() (map[string]bool, error) { return namedFiles(d.engine, d.pulls.reviews) },
-			func(err error) { d.engine.Problem("images", err) }, d.log)
-		if err != nil {
-			return err
-		}
-		d.onClose(func() { d.files.Close() })
+	if d.files != nil {
 		c.Artifacts = d.files
 	}
 	d.listener, err = d.listens.open(ctx, d.name, d.state, d.files, func(err error) { d.engine.Problem("agents", err) }, d.log)
@@ -253,7 +274,7 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 		return nil, err
 	}
 	if d.files != nil {
-		d.out.metrics.Artifacts(d.name, artifactNumbers(d.files))
+		d.out.metrics.Artifacts(d.name, artifactNumbers(d.files, d.copies))
 		parts = append(parts, whenReady(d.engine, d.files.Run))
 	}
 	if d.listener != nil {
@@ -262,10 +283,13 @@ func (d *daemon) parts() ([]func(context.Context) error, error) {
 	if d.boots != nil {
 		parts = append(parts, d.boots.Run)
 	}
-	commands := keeper{d.engine, d.files}
+	commands := keeper{d.engine, d.shelf()}
 	if d.answers != nil {
 		d.answers.Problem = func(err error) { d.engine.Problem("access file", err) }
 		parts = append(parts, func(ctx context.Context) error { return d.answers.run(ctx, commands, d.log) })
+	}
+	if d.copies != nil {
+		parts = append(parts, d.watchCopies)
 	}
 	if d.etcd.join != "" {
 		parts = append(parts, d.store.UntilStopped, d.watchMembers)

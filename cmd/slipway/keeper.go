@@ -13,7 +13,7 @@ import (
 // keeper answers the API for one site.
 type keeper struct {
 	engine *engine.Engine
-	files  *artifact.Service // nil for none
+	files  artifact.Keeper // nil for none
 }
 
 func (k keeper) Sites() []string { return []string{k.engine.Site} }
@@ -116,12 +116,7 @@ func (k keeper) Do(ctx context.Context, name string, o site.Order) (string, erro
 	return k.engine.Do(ctx, o)
 }
 
-func (k keeper) Artifacts() artifact.Keeper {
-	if k.files == nil {
-		return nil
-	}
-	return k.files
-}
+func (k keeper) Artifacts() artifact.Keeper { return k.files }
 
 func (k keeper) Design(name string) (*site.Site, error) {
 	if err := k.mine(name); err != nil {

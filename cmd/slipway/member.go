@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/member"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/say"
@@ -177,18 +179,63 @@ func (a *app) memberListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "show the members, and how many may be lost", Args: exactly(0),
 		Long: "Shows the members as this one knows them, and whether each answers it. It needs no\n" +
-			"majority of them.\n" + exitHelp,
+			"majority of them. On a daemon's host it also says how many artifacts each daemon has.\n" + exitHelp,
 		Example: "  slipway member list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := member.NewClient(f.state).List(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.printMembers(all)
+			if err := a.printMembers(all); err != nil || a.output == "json" {
+				return err
+			}
+			return a.printHeld(cmd.Context(), f.state, all)
 		},
 	}
 	addState(cmd, &f.state)
 	return cmd
+}
+
+// printHeld says how many of the site's artifacts each daemon has, where this host runs one that knows.
+func (a *app) printHeld(ctx context.Context, state string, all []record.Member) error {
+	daemon := daemonAt(state)
+	defer daemon.Close()
+	l, err := daemon.Artifacts().Listing(ctx)
+	if err != nil {
+		return nil // a witness, or a daemon that starts: the list of members was asked for
+	}
+	has, kept := held(l)
+	if kept == 0 {
+		return nil
+	}
+	var each []string
+	for _, m := range all {
+		if !m.Witness {
+			each = append(each, fmt.Sprintf("%d on %s", has[m.Address], site.Printable(m.Address)))
+		}
+	}
+	return a.out.Printf("of %s, %s are whole; see `slipway artifact list`\n", say.Count(kept, "artifact"), strings.Join(each, " and "))
+}
+
+// held counts the artifacts that all daemons are to have, and those that each of them has.
+func held(l artifact.Listing) (has map[string]int, kept int) {
+	has = map[string]int{}
+	count := func(c *artifact.Copies) {
+		if c == nil || !c.Kept {
+			return
+		}
+		kept++
+		for _, name := range c.On {
+			has[name]++
+		}
+	}
+	for _, e := range l.Files {
+		count(e.Copies)
+	}
+	for _, s := range l.Wanted {
+		count(s.Copies)
+	}
+	return has, kept
 }
 
 func (a *app) printMembers(all []record.Member) error {

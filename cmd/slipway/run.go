@@ -97,7 +97,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	d := &daemon{runFlags: f, log: log, made: make(chan struct{})}
 	defer d.close()
 	for _, open := range []func(context.Context) error{
-		d.openSecrets, d.openListeners, d.openRecords, d.openSource, d.lead, d.openEvaluator, d.openEngine,
+		d.openSecrets, d.openListeners, d.openRecords, d.openSource, d.openFiles, d.lead, d.openEvaluator, d.openEngine,
 	} {
 		if err := open(ctx); isStopped(ctx, err) {
 			return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"net"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine"
 	"github.com/slipway-gitops/slipway/engine/artifact"
+	"github.com/slipway-gitops/slipway/engine/copies"
 	"github.com/slipway-gitops/slipway/engine/review"
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/sinks/metrics"
@@ -64,8 +64,8 @@ func (f *artifactFlags) check() error {
 	return nil
 }
 
-// open opens the artifact store of a state directory.
-func (f *artifactFlags) open(state string, named func() (map[string]bool, error), problem func(error), log *slog.Logger) (*artifact.Service, error) {
+// open opens the artifact store of a state directory. The flags say what c leaves open.
+func (f *artifactFlags) open(state string, c artifact.Config) (*artifact.Service, error) {
 	space, err := site.ParseSize(f.space)
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (f *artifactFlags) open(state string, named func() (map[string]bool, error)
 	if err != nil {
 		return nil, fmt.Errorf("find this program to run its workers: %w", err)
 	}
-	c := artifact.Config{Dir: artifactsIn(state), Framer: artifact.Framer{self, frameImage}, Space: int64(space), Files: f.files, URL: f.url, Cert: f.cert, Key: f.key,
-		Named: named, Problem: problem, Log: log}
+	c.Dir, c.Framer, c.Space = artifactsIn(state), artifact.Framer{self, frameImage}, int64(space)
+	c.Files, c.URL, c.Cert, c.Key = f.files, f.url, f.cert, f.key
 	if f.listen != noListener {
 		c.Listen = f.listen
 	}
@@ -121,11 +121,15 @@ func namedFiles(e *engine.Engine, r *review.Reviews) (map[string]bool, error) {
 }
 
 // artifactNumbers are the numbers of an artifact store, for metrics.
-func artifactNumbers(s *artifact.Service) func() metrics.ArtifactNumbers {
+func artifactNumbers(s *artifact.Service, c *copies.Service) func() metrics.ArtifactNumbers {
 	return func() metrics.ArtifactNumbers {
 		t := s.Totals()
 		n := metrics.ArtifactNumbers{Files: len(s.List()), Served: t.Bytes, Answered: t.Answered, Refused: t.Refused}
 		n.Bytes, n.Space = s.Space()
+		if c != nil {
+			all := c.Numbers()
+			n.Copies = &metrics.CopyNumbers{Whole: all.Kept - all.Lacking, Lacking: all.Lacking, Single: all.Single}
+		}
 		for _, state := range s.States() {
 			switch {
 			case state.Ready:

@@ -29,6 +29,27 @@ type File struct {
 	Form string
 	// For names the file for people: "image debian12".
 	For string
+	// Copy is set if another daemon of the site gives the file, at URL.
+	Copy Copy
+}
+
+// Copy is what is known of a file that another daemon of the site gives.
+type Copy struct {
+	// From names that daemon for people; empty for no copy.
+	From string
+	// Name and Source are the file's, as in Info. Size is the size that it must have, in bytes; 0 if unknown.
+	Name, Source string
+	Size         int64
+	// Spare is set for a file that no other one is removed for to make room.
+	Spare bool
+}
+
+// from is where a file is fetched from, for people.
+func (f File) from() string {
+	if f.Copy.From != "" {
+		return "the daemon " + printable(f.Copy.From)
+	}
+	return shownURL(f.URL)
 }
 
 // Info describes a file in the store.

@@ -30,6 +30,9 @@ const (
 	// defaultQuiet is how long a server may take to send leastProgress.
 	defaultQuiet  = time.Minute
 	leastProgress = 64 << 10
+	// leastRate is how many bytes a second another daemon must send, with some time for the beginning.
+	leastRate = 1e6
+	copyGrace = 5 * time.Minute
 	// maxOvers is how often a fetch starts over because the server's file
 	// changed meanwhile.
 	maxOvers = 3
@@ -39,8 +42,19 @@ const (
 type source struct {
 	client *http.Client
 	quiet  time.Duration
-	files  *os.Root // folder of file URLs; nil for none
-	folder string   // absolute path of files
+	grace  time.Duration // how long a copy may take beside leastRate
+	files  *os.Root      // folder of file URLs; nil for none
+	folder string        // absolute path of files
+}
+
+// bound limits the time of a copy, so that a slow daemon holds up neither other copies nor the fetch from elsewhere.
+// The next try goes on from there.
+func (s *source) bound(ctx context.Context, f File) (context.Context, context.CancelFunc) {
+	if f.Copy.From == "" {
+		return context.WithCancel(ctx)
+	}
+	within := s.grace + time.Duration(float64(f.Copy.Size)/leastRate*float64(time.Second))
+	return context.WithTimeoutCause(ctx, within, fmt.Errorf("%s sends less than %s a second", f.from(), Bytes(leastRate)))
 }
 
 // SourceOptions say how files are fetched.
@@ -123,9 +137,12 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	if err != nil {
 		return Info{}, err
 	}
+	p.spare = f.Copy.Spare
 	defer func() { p.abandon() }()
 	t := &try{part: p, src: src, file: f, progress: progress}
-	if err := t.run(ctx); err != nil {
+	within, cancel := src.bound(ctx, f)
+	defer cancel()
+	if err := t.run(within); err != nil {
 		p.keep = f.SHA256 != "" && p.size > 0 && !errors.Is(err, ErrNoRoom)
 		return Info{}, err
 	}
@@ -136,6 +153,9 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	case t.resumed:
 		// The part may be at fault: nobody knows what a crash did to it.
 		return Info{}, fmt.Errorf("the file from %s arrived in parts that do not fit together; Slipway fetches it again", shownURL(f.URL))
+	}
+	if f.Copy.From != "" {
+		return Info{}, sentence(ErrMismatch, "%s sent a file with the SHA-256 %s (%s) for %s: the copy there is damaged; this one was discarded", f.from(), got, Bytes(p.size), f.SHA256)
 	}
 	return Info{}, mismatch(f.SHA256, got, p.size, shownURL(f.URL))
 }
@@ -154,7 +174,11 @@ func (s *Store) complete(ctx context.Context, p *part, got string, f File) (Info
 		}
 		defer end()
 	}
-	i, err := p.complete(got, f.URL, shownURL(f.URL))
+	name, source := f.URL, shownURL(f.URL)
+	if f.Copy.From != "" {
+		name, source = f.Copy.Name, printable(f.Copy.Source)
+	}
+	i, err := p.complete(got, name, source)
 	if err == nil {
 		os.Remove(p.name + ".json")
 	}
@@ -263,7 +287,11 @@ func (t *try) get(ctx context.Context) (over bool, err error) {
 	if err := t.part.expect(max(0, t.of.Size-t.part.size)); err != nil {
 		return false, err
 	}
-	err = t.part.copy(w.ctx, io.LimitReader(answer.Body, t.part.s.opts.Space+1-t.part.size), func(have int64) {
+	most := t.part.s.opts.Space
+	if t.file.Copy.Size > 0 {
+		most = min(most, t.file.Copy.Size)
+	}
+	err = t.part.copy(w.ctx, io.LimitReader(answer.Body, most+1-t.part.size), func(have int64) {
 		w.saw(have)
 		if t.progress != nil {
 			t.progress(have, t.of.Size)
@@ -271,6 +299,9 @@ func (t *try) get(ctx context.Context) (over bool, err error) {
 	})
 	if err != nil {
 		return false, t.why(w, err)
+	}
+	if t.of.Size > 0 && t.part.size > t.of.Size {
+		return false, sentence(ErrMismatch, "%s sends more than the %s of %s", t.file.from(), Bytes(t.of.Size), t.file.For)
 	}
 	if t.of.Size > 0 && t.part.size != t.of.Size {
 		return false, fmt.Errorf("the server broke off after %s of %s of %s", Bytes(t.part.size), Bytes(t.of.Size), shownURL(t.file.URL))
@@ -290,7 +321,10 @@ func (t *try) begins(answer *http.Response) error {
 	if most := t.part.s.opts.Space; size > most {
 		return sentence(ErrNoRoom, "%s has %s, and the whole artifact store may hold %s; raise --artifact-space", shownURL(t.file.URL), Bytes(size), Bytes(most))
 	}
-	t.of = validator{URL: t.file.URL, Version: version(answer.Header), Size: size}
+	if must := t.file.Copy.Size; must > 0 && answer.ContentLength >= 0 && size != must {
+		return sentence(ErrMismatch, "%s would send %s for %s, which has %s", t.file.from(), Bytes(size), t.file.For, Bytes(must))
+	}
+	t.of = validator{URL: t.file.URL, Version: version(answer.Header), Size: max(size, t.file.Copy.Size)}
 	if t.file.SHA256 == "" || t.of.Version == "" {
 		return nil
 	}

@@ -31,6 +31,9 @@ type State struct {
 	// Person is set if another try is unlikely to succeed until a person does
 	// something.
 	Person bool `json:"person,omitempty"`
+	// Name is the file's, where the site's daemons know it, and Copies is which of them have it.
+	Name   string  `json:"name,omitempty"`
+	Copies *Copies `json:"copies,omitempty"`
 }
 
 // Limits of fetching what is wanted.
@@ -54,6 +57,8 @@ type Fetcher struct {
 	changed func()
 	poke    chan struct{}
 
+	others *others
+
 	mu     sync.Mutex
 	wanted map[string]*wanted
 	order  []string // digests, earliest requested first
@@ -70,7 +75,7 @@ type wanted struct {
 }
 
 func newFetcher(s *Store, src *source, log *slog.Logger, changed func()) *Fetcher {
-	return &Fetcher{store: s, src: src, log: log, changed: changed, poke: make(chan struct{}, 1), wanted: map[string]*wanted{}}
+	return &Fetcher{store: s, src: src, others: &others{}, log: log, changed: changed, poke: make(chan struct{}, 1), wanted: map[string]*wanted{}}
 }
 
 // Want replaces the list of wanted files. The first are fetched first. Fetches of
@@ -213,11 +218,7 @@ func (f *Fetcher) startDue(ctx context.Context, tries *sync.WaitGroup) time.Dura
 
 func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 	f.log.Info("artifact is being fetched", "for", its.For, "from", shownURL(its.URL), "sha256", its.SHA256)
-	info, err := f.store.fetch(ctx, f.src, its, func(have, size int64) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		w.state.Have, w.state.Size = have, size
-	})
+	info, err := f.bring(ctx, w, its)
 	if err == nil && its.Form != "" {
 		f.noteFraming(w)
 		_, err = f.store.frame(ctx, its.SHA256, its.Form, func(written int64) {
@@ -235,6 +236,32 @@ func (f *Fetcher) try(ctx context.Context, w *wanted, its File) {
 	}
 	f.noteEnd(ctx, w, err)
 	f.changed()
+}
+
+// bring tries the other daemons that have the file first, and then the file's own URL.
+func (f *Fetcher) bring(ctx context.Context, w *wanted, its File) (info Info, err error) {
+	for _, one := range append(f.others.of(its), its) {
+		f.noteFrom(w, one)
+		info, err = f.store.fetch(ctx, f.others.source(one, f.src), one, func(have, size int64) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			w.state.Have, w.state.Size = have, size
+		})
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoRoom) {
+			return info, err
+		}
+		if one.Copy.From != "" {
+			f.log.Warn("artifact not copied", "for", its.For, "from", one.from(), "err", err)
+		}
+	}
+	return info, f.others.hint(its.SHA256, err)
+}
+
+// noteFrom notes where a file is fetched from.
+func (f *Fetcher) noteFrom(w *wanted, its File) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.state.From, w.state.Have, w.state.Size = its.from(), 0, 0
 }
 
 // noteFraming notes that a file was fetched and its frames are being written.

@@ -39,6 +39,18 @@ type Entry struct {
 	// Needed is true for a file that the design in force, an installation or an
 	// open proposal names; nil if unknown.
 	Needed *bool `json:"needed,omitempty"`
+	// Copies is where else the file is; nil where the site has one daemon.
+	Copies *Copies `json:"copies,omitempty"`
+}
+
+// Copies is which of a site's daemons have a file.
+type Copies struct {
+	// On names the daemons whose store has the whole file, as far as the records know.
+	On []string `json:"on"`
+	// Of is how many daemons with a store there are.
+	Of int `json:"of"`
+	// Kept is set if all daemons are to have the file. One that is in a store and nothing else is not copied.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // Listing returns what the store has.

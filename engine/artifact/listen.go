@@ -33,6 +33,15 @@ type limits struct {
 
 var usualLimits = limits{all: maxConnections, each: maxOfAddress, header: headerTimeout, write: writeTimeout}
 
+// copyLimits are for the other daemons of a site, of which there are few.
+var copyLimits = limits{all: 64, each: 16, header: headerTimeout, write: writeTimeout}
+
+// ForDaemons returns a server and a listener that bound what other daemons may take, and what those may that are
+// none.
+func ForDaemons(h http.Handler, l net.Listener) (*http.Server, net.Listener) {
+	return httpServer(h, copyLimits), bound(l, copyLimits)
+}
+
 // bounded is a listener that closes excess connections at once.
 type bounded struct {
 	net.Listener
@@ -156,6 +165,12 @@ func httpServer(h http.Handler, m limits) *http.Server {
 		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		DisableGeneralOptionsHandler: true,
 	}
+}
+
+// Towards returns this host's address for reaching another host. It sends no packet.
+func Towards(host string) (string, error) {
+	a, err := towards(host)
+	return a.WithZone("").String(), err
 }
 
 // towards returns this host's address for reaching another host. It sends no

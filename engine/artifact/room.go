@@ -74,9 +74,6 @@ func (s *Store) claimFree(n int64) bool {
 // claim reserves bytes for a writer. Files that nothing names make room, least
 // recently used first.
 func (s *Store) claim(n int64) error {
-	if s.claimFree(n) {
-		return nil
-	}
 	named, nerr := s.opts.Named() // calls others, so it runs before the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,37 +140,64 @@ func (s *Store) giveBack(n int64) {
 
 // Collect removes files that nothing names and that have not been used for some
 // time, and parts that nobody fetches. With dry it only lists the files.
-func (s *Store) Collect(_ context.Context, unusedFor time.Duration, dry bool) (gone []Info, err error) {
+func (s *Store) Collect(ctx context.Context, unusedFor time.Duration, dry bool) ([]Info, error) {
 	named, err := s.opts.Named()
 	if err != nil {
 		return nil, fmt.Errorf("what is in use is unknown: %w", err)
 	}
+	unused := s.unused(named, unusedFor)
+	if dry {
+		return unused, nil
+	}
+	if s.opts.Forget != nil {
+		if err := s.opts.Forget(ctx, unused); err != nil {
+			return nil, err
+		}
+	}
+	return s.discard(named, unused)
+}
+
+// unused are the files that nothing names and that have not been used for some time.
+func (s *Store) unused(named map[string]bool, since time.Duration) (all []Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named = s.withFramesLocked(named)
 	for _, i := range s.files {
-		if named[i.SHA256] || time.Since(i.Used) < unusedFor {
+		if !named[i.SHA256] && time.Since(i.Used) >= since {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name+a.SHA256, b.Name+b.SHA256) })
+	return all
+}
+
+// discard removes files unless they were used meanwhile, and parts that nobody fetches.
+func (s *Store) discard(named map[string]bool, unused []Info) (gone []Info, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range unused {
+		if s.files[i.SHA256] != i {
 			continue
 		}
 		gone = append(gone, i)
-		if !dry {
-			delete(s.files, i.SHA256)
-			err = errors.Join(err, s.unlink(i.SHA256))
-		}
+		delete(s.files, i.SHA256)
+		err = errors.Join(err, s.unlink(i.SHA256))
 	}
-	slices.SortFunc(gone, func(a, b Info) int { return strings.Compare(a.Name+a.SHA256, b.Name+b.SHA256) })
-	if !dry {
-		err = errors.Join(err, s.dropPartsLocked(named))
-	}
-	return gone, err
+	return gone, errors.Join(err, s.dropPartsLocked(func(digest string) bool { return !named[digest] }))
 }
 
-// dropPartsLocked removes parts that nothing names and nobody writes.
-func (s *Store) dropPartsLocked(named map[string]bool) error {
+// DropParts removes parts of files that nobody writes.
+func (s *Store) DropParts(of func(digest string) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropPartsLocked(of)
+}
+
+func (s *Store) dropPartsLocked(of func(digest string) bool) error {
 	parts, err := os.ReadDir(s.path("partial"))
 	for _, p := range parts {
 		digest := strings.TrimSuffix(p.Name(), ".json")
-		if IsDigest(digest) && !named[digest] && s.writing[digest] == nil {
+		if IsDigest(digest) && of(digest) && s.writing[digest] == nil {
 			err = errors.Join(err, os.Remove(s.path("partial", p.Name())))
 		}
 	}
@@ -189,6 +213,8 @@ type part struct {
 	size int64
 	left int64 // reserved and not written
 	keep bool  // for a later try
+	// spare is set if no file is removed to make room for it.
+	spare bool
 }
 
 // newPart opens a part, which may contain what an earlier try wrote.
@@ -226,8 +252,14 @@ func (p *part) expect(n int64) error {
 	if n <= p.left {
 		return nil
 	}
-	if err := p.s.claim(n - p.left); err != nil {
-		return err
+	switch {
+	case p.s.claimFree(n - p.left):
+	case p.spare:
+		return sentence(ErrNoRoom, "%s more do not fit without removing others, and nothing needs this file now; raise --artifact-space, or run `slipway artifact gc`", Bytes(n-p.left))
+	default:
+		if err := p.s.claim(n - p.left); err != nil {
+			return err
+		}
 	}
 	p.left = n
 	return nil

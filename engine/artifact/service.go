@@ -39,8 +39,9 @@ type Config struct {
 	URL string
 	// Cert and Key are PEM files; with them the server speaks TLS.
 	Cert, Key string
-	// Named returns the digests that are needed, see Options.
-	Named func() (map[string]bool, error)
+	// Named and Forget are as in Options.
+	Named  func() (map[string]bool, error)
+	Forget func(ctx context.Context, files []Info) error
 	// Framer is the command that converts whole-disk images to frames.
 	Framer Framer
 	// Problem is called with what is wrong with the server, and with nil when that is over.
@@ -87,7 +88,7 @@ func OpenService(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := Open(c.Dir, Options{Space: c.Space, Named: c.Named, Framer: c.Framer, Log: c.Log})
+	store, err := Open(c.Dir, Options{Space: c.Space, Named: c.Named, Forget: c.Forget, Framer: c.Framer, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -174,10 +175,7 @@ func (s *Service) scheme() string {
 }
 
 // Towards returns this host's address for reaching another host. It sends no packet.
-func (s *Service) Towards(host string) (string, error) {
-	a, err := towards(host)
-	return a.WithZone("").String(), err
-}
+func (s *Service) Towards(host string) (string, error) { return Towards(host) }
 
 // Authority returns the SHA-256 of the server's certificate, as "sha256:" and hex digits;
 // empty if it speaks http.

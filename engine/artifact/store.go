@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,8 @@ type Options struct {
 	// Named returns the digests that must not be removed to make room. If it
 	// fails, nothing is removed.
 	Named func() (map[string]bool, error)
+	// Forget is called before Collect removes files, and none is removed if it fails; nil for nothing.
+	Forget func(ctx context.Context, files []Info) error
 	// Framer converts whole-disk images to frames; empty if the store only keeps them.
 	Framer Framer
 	Log    *slog.Logger
@@ -208,6 +211,17 @@ func (s *Store) List() []Info {
 		all = append(all, i)
 	}
 	slices.SortFunc(all, func(a, b Info) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.SHA256, b.SHA256)) })
+	return all
+}
+
+// Originals describes the files without the frames that were made of them here, by digest.
+func (s *Store) Originals() map[string]Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.files)
+	for _, its := range s.frames {
+		delete(all, its)
+	}
 	return all
 }
 

@@ -10,6 +10,7 @@ var (
 	artifactWantedDesc   = desc("artifact_wanted", "Images that installations need and the store does not have yet.", "state")
 	artifactServedDesc   = desc("artifact_served_bytes_total", "Bytes of images that were sent to machines.")
 	artifactRequestsDesc = desc("artifact_requests_total", "Requests to the artifact server.", "result")
+	artifactCopiesDesc   = desc("artifact_copies", "Artifacts that all daemons of the site are to have.", "state")
 )
 
 // ArtifactNumbers are the numbers of an artifact store at one moment. What was served is counted since the daemon
@@ -21,6 +22,13 @@ type ArtifactNumbers struct {
 	Failed            int // images that could not be fetched
 	Served            int64
 	Answered, Refused int64
+	Copies            *CopyNumbers // nil where the site has one daemon
+}
+
+// CopyNumbers count the artifacts that all daemons of a site are to have.
+type CopyNumbers struct {
+	Whole, Lacking int // in this daemon's store, and not there
+	Single         int // that fewer than two daemons have
 }
 
 // Artifacts registers a site's artifact store. read returns its numbers at each scrape.
@@ -34,7 +42,7 @@ type artifactCollector struct {
 }
 
 func (c *artifactCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{artifactFilesDesc, artifactBytesDesc, artifactSpaceDesc, artifactWantedDesc, artifactServedDesc, artifactRequestsDesc} {
+	for _, d := range []*prometheus.Desc{artifactFilesDesc, artifactBytesDesc, artifactSpaceDesc, artifactWantedDesc, artifactServedDesc, artifactRequestsDesc, artifactCopiesDesc} {
 		out <- d
 	}
 }
@@ -51,4 +59,9 @@ func (c *artifactCollector) Collect(out chan<- prometheus.Metric) {
 	s.counter(artifactServedDesc, float64(n.Served))
 	s.counter(artifactRequestsDesc, float64(n.Answered), "answered")
 	s.counter(artifactRequestsDesc, float64(n.Refused), "refused")
+	if c := n.Copies; c != nil {
+		s.gauge(artifactCopiesDesc, float64(c.Whole), "whole")
+		s.gauge(artifactCopiesDesc, float64(c.Lacking), "lacking")
+		s.gauge(artifactCopiesDesc, float64(c.Single), "single")
+	}
 }

@@ -10,12 +10,17 @@ import (
 func TestArtifacts(t *testing.T) {
 	m := New("test")
 	m.Artifacts("example", func() ArtifactNumbers {
-		return ArtifactNumbers{Files: 2, Bytes: 740e6, Space: 50e9, Fetching: 1, Waiting: 3, Failed: 4, Served: 5e9, Answered: 6, Refused: 7}
+		return ArtifactNumbers{Files: 2, Bytes: 740e6, Space: 50e9, Fetching: 1, Waiting: 3, Failed: 4, Served: 5e9, Answered: 6, Refused: 7, Copies: &CopyNumbers{Whole: 8, Lacking: 1, Single: 2}}
 	})
 	want := `
 # HELP slipway_artifact_bytes Size of all files in the artifact store, in bytes.
 # TYPE slipway_artifact_bytes gauge
 slipway_artifact_bytes{site="example"} 7.4e+08
+# HELP slipway_artifact_copies Artifacts that all daemons of the site are to have.
+# TYPE slipway_artifact_copies gauge
+slipway_artifact_copies{site="example",state="lacking"} 1
+slipway_artifact_copies{site="example",state="single"} 2
+slipway_artifact_copies{site="example",state="whole"} 8
 # HELP slipway_artifact_files Files in the artifact store.
 # TYPE slipway_artifact_files gauge
 slipway_artifact_files{site="example"} 2
@@ -35,7 +40,7 @@ slipway_artifact_wanted{site="example",state="failed"} 4
 slipway_artifact_wanted{site="example",state="fetching"} 1
 slipway_artifact_wanted{site="example",state="waiting"} 3
 `
-	names := []string{"slipway_artifact_bytes", "slipway_artifact_files", "slipway_artifact_requests_total", "slipway_artifact_served_bytes_total",
+	names := []string{"slipway_artifact_bytes", "slipway_artifact_copies", "slipway_artifact_files", "slipway_artifact_requests_total", "slipway_artifact_served_bytes_total",
 		"slipway_artifact_space_bytes", "slipway_artifact_wanted"}
 	if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)

@@ -68,7 +68,7 @@ func (h *host) start() error {
 	case h.witness:
 		args = []string{"witness", "--join", h.folder()}
 	case h.address != "":
-		args = append(args, "--join", h.folder())
+		args = append(args, "--join", h.folder(), "--copy-listen", "127.0.0.1:0")
 	}
 	log, err := os.OpenFile(filepath.Join(h.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
