@@ -19,7 +19,7 @@ import (
 // uses. The maps of observations are shared with the records and must not be
 // changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{ctx: ctx, Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}},
+	l := loader{ctx: ctx, Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}, Delivered: map[string]site.Delivered{}},
 		library: bios.Library{Terms: map[string]bios.Entry{}, Registries: map[string]bios.Registry{}}}
 	for _, part := range []struct {
 		below string
@@ -38,6 +38,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"removals/", l.removal},
 		{"paused", l.paused},
 		{incidentsBelow, l.incident},
+		{deliveredBelow, l.delivered},
 		{grantedKey, l.granted},
 		{"rollout", l.rollout},
 		{"forecast", l.forecast},
