@@ -152,14 +152,14 @@ func TestIncidentFollowsItsSecrets(t *testing.T) {
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "shell"})
 		w.after(5 * time.Minute)
 		i := w.incident("shell")
-		if i.IsOver() || !strings.HasPrefix(i.Verdict(), "NOT all clear: all nodes released, 1 of the 2 secrets") {
+		if i.IsOver() || !strings.HasPrefix(i.Verdict(), "NOT all clear: all nodes released, secrets known to be replaced: 1 of 2") {
 			t.Errorf("with an old value: over %v, %s", i.IsOver(), i.Verdict())
 		}
 		end := site.Order{Verb: site.VerbIncident, Digest: i.ID, End: true}
 		w.refuses(end, "say why")
 		end.Reason = "the systems take keys alone"
 		w.do(end)
-		if i := w.incident("shell"); !i.IsOver() || i.Verdict() != "ended by tester, 1 of the 2 secrets known to be replaced" {
+		if i := w.incident("shell"); !i.IsOver() || i.Verdict() != "ended by tester, secrets known to be replaced: 1 of 2" {
 			t.Errorf("ended: %+v", i)
 		}
 		w.refuses(end, "is over")

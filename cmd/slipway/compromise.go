@@ -66,7 +66,7 @@ func (a *app) compromiseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "what is known")
 	cmd.Flags().StringVar(&f.name, "name", "", "the incident's name (default: incident- and the time)")
 	cmd.Flags().StringVar(&f.since, "since", "", "when the machines may have been compromised first, such as 2026-03-01T18:00:00Z (default: now)")
-	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout, and raise the epoch of derived credentials there")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be switched off and replaced")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name or `ID`, which waits")
 	cmd.Flags().StringVar(&f.end, "end", "", "end the incident of this name or `ID`, although secrets are not known to be replaced")
@@ -108,7 +108,10 @@ func (a *app) compromise(ctx context.Context, f compromise, nodes []string) erro
 	}
 	if fileErr == nil && path != "" {
 		if fileErr = replaceFile(path, text, 0o644); fileErr == nil {
-			return a.out.Println("wrote", path+": commit it")
+			if err := a.out.Println("wrote", path+": commit it"); err != nil {
+				return err
+			}
+			return a.raiseEpochs(f, o.Incident)
 		}
 	}
 	a.out.Lay("\nCommit this in the site's design, so that the repository has the incident:\n\n" + lines)

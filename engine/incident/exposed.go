@@ -82,7 +82,8 @@ func exposed(s *site.Site, nodes []string, i *site.IncidentState, f Facts) []sit
 // exposed is what a secret is to the affected nodes, of which had says what they were given.
 func (u *secretUse) exposed(s *site.Site, affected map[string]bool, had map[string][]string, f Facts) site.Exposed {
 	x := site.Exposed{Secret: u.text, Do: u.do, Had: had, Login: true}
-	_, derived := s.Credentials[site.CredentialOf(u.text)].Derived() // another value on each machine
+	d, derived := s.Credentials[site.CredentialOf(u.text)].Derived() // another value on each machine
+	x.Epoch = d.Epoch
 	for _, by := range slices.Sorted(maps.Keys(u.by)) {
 		switch {
 		case affected[by]:

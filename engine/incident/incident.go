@@ -107,6 +107,9 @@ func New(before, after *site.Site, delivered map[string]site.Delivered) (lines [
 			if len(x.Holders) > 0 {
 				also = ", also held by " + say.Some(x.Holders, 10)
 			}
+			if epoch := raised(before, &x); epoch > 0 {
+				x.Do = fmt.Sprintf("This change raises its epoch from %d to %d: Slipway sets the next password on one machine, then on the others", epoch, x.Epoch)
+			}
 			lines = append(lines, fmt.Sprintf("to replace %d: %s, read by %s%s. %s", i+1, x.Secret, x.ReadBy(), also, x.Do))
 		}
 		if rest := len(exposed) - mostShown; rest > 0 {
@@ -114,6 +117,17 @@ func New(before, after *site.Site, delivered map[string]site.Delivered) (lines [
 		}
 	}
 	return lines
+}
+
+// raised is the epoch that a derived credential had in the design before, if the one after has a later one; else 0.
+func raised(before *site.Site, x *site.Exposed) int {
+	if before == nil {
+		return 0
+	}
+	if d, derived := before.Credentials[site.CredentialOf(x.Secret)].Derived(); derived && d.Epoch < x.Epoch {
+		return d.Epoch
+	}
+	return 0
 }
 
 // mostShown is how many secrets of an incident a plan lists.

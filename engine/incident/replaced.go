@@ -191,7 +191,7 @@ func judgeCredential(s *site.Site, i *site.IncidentState, x *site.Exposed, name 
 		case p.Err != "":
 			x.State, x.Why = site.ReplacedUnknown, "its source cannot be read: "+p.Err
 		case p.Key && x.Login && len(x.Had) == 0:
-			x.State, x.Why = site.NeverSent, "it is a private key, and Slipway only logs in with it: nothing of it is sent"
+			x.State, x.Why = site.NeverSent, "it is a private key, and Slipway only logs in with it to these nodes"
 			continue
 		case p.Version == "":
 			x.State, x.Why = site.ReplacedUnknown, "without a site key this daemon cannot tell values apart"

@@ -19,6 +19,8 @@ type Exposed struct {
 	Holders []string `json:"holders,omitempty"`
 	// Do says what a person has to do about it.
 	Do string `json:"do"`
+	// Epoch is that of a derived credential by the design; 0 for another secret.
+	Epoch int `json:"epoch,omitempty"`
 	// Had are the versions of it that each of Nodes had: by the records, or else the one that its source had when
 	// Slipway first read it after it acted. A version reveals nothing of a value (Delivery.Version).
 	Had map[string][]string `json:"had,omitempty"`
@@ -41,11 +43,11 @@ type Replaced string
 
 // The states of a replacement.
 const (
-	ReplacedNot     Replaced = "old value"   // its source has a value that was read
-	ReplacedPartly  Replaced = "new value"   // its source has another value, which was not seen everywhere
-	ReplacedAll     Replaced = "replaced"    // and everywhere the new one was seen, or it has ended
-	ReplacedUnknown Replaced = "unknown"     // Slipway cannot see it
-	NeverSent       Replaced = "need not be" // a private key with which Slipway logs in: nothing of it is ever sent
+	ReplacedNot     Replaced = "old value"  // its source has a value that was read
+	ReplacedPartly  Replaced = "new value"  // its source has another value, which was not seen everywhere
+	ReplacedAll     Replaced = "replaced"   // and everywhere the new one was seen, or it has ended
+	ReplacedUnknown Replaced = "unknown"    // Slipway cannot see it
+	NeverSent       Replaced = "never sent" // a private key with which Slipway logs in: nothing of it is ever sent
 )
 
 // IsDone reports whether nothing is left to do about the secret.
@@ -60,6 +62,8 @@ func (x *Exposed) ReadBy() string {
 		}
 	}
 	switch {
+	case x.State == NeverSent:
+		return "nobody"
 	case len(x.Known) == 0:
 		return some(assumed) + " (assumed: no record says so)"
 	case len(assumed) == 0:

@@ -138,13 +138,17 @@ func (s *IncidentState) Verdict() string {
 
 // secretsLeft says how many secrets are replaced, by the states of the status.
 func (s *IncidentState) secretsLeft() string {
-	done := 0
+	done, all := 0, 0
 	for _, x := range s.Exposed {
-		if x.State.IsDone() {
+		switch {
+		case x.State == NeverSent:
+			continue
+		case x.State.IsDone():
 			done++
 		}
+		all++
 	}
-	return fmt.Sprintf("%d of the %d secrets known to be replaced", done, len(s.Exposed))
+	return fmt.Sprintf("secrets known to be replaced: %d of %d", done, all)
 }
 
 // Confirm is the command that has Slipway act on the incident. It names the ID: another incident of the
