@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,56 @@ func (d *delivered) add(ctx context.Context, e *Engine, holder string, is site.D
 	}
 	d.is.Store(&now)
 	return nil
+}
+
+// deliveriesLast is how long what a holder was given is kept after the holder has left the design.
+const deliveriesLast = 400 * 24 * time.Hour
+
+// forgetDelivered forgets what holders were given that left the design long ago.
+func (e *Engine) forgetDelivered(ctx context.Context) error {
+	for _, holder := range e.holdersGone(time.Now()) {
+		if err := e.deliveriesOf(holder).forget(ctx, e, holder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *delivered) forget(ctx context.Context, e *Engine, holder string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := e.Records.ForgetDelivered(ctx, holder); err != nil {
+		return fmt.Errorf("forget what %s was given: %w", holder, err)
+	}
+	d.is.Store(nil)
+	return nil
+}
+
+// holdersGone are the holders that are in no design, and in no incident that is not over, and were given
+// nothing for long.
+func (e *Engine) holdersGone(now time.Time) (gone []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.design == nil {
+		return nil
+	}
+	held := map[string]bool{}
+	for _, i := range e.incidents {
+		for _, name := range i.Incident.Nodes {
+			held[name] = held[name] || !i.IsOver()
+		}
+	}
+	for holder, d := range e.delivered {
+		is := d.is.Load()
+		hypervisor, isOne := strings.CutPrefix(holder, "hypervisor ")
+		switch {
+		case is == nil, e.workers[holder] != nil, isOne && e.design.Hypervisors[hypervisor] != nil, held[holder]:
+		case slices.ContainsFunc(is.Given, func(g site.Delivery) bool { return now.Sub(g.When) < deliveriesLast }):
+		default:
+			gone = append(gone, holder)
+		}
+	}
+	return gone
 }
 
 // version is the version of a secret's value; empty without a site key.

@@ -276,3 +276,27 @@ func TestNoSecretInRecordsOfDeliveries(t *testing.T) {
 		}
 	}, names(2)...)
 }
+
+// What a node was given stays when it has left the design, until no incident can need it.
+func TestDeliveriesOutliveTheirNode(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		w.on(w.design(names(2)...), names(2)...)
+		w.commit(w.design("n1"))
+		w.after(time.Minute)
+		w.do(site.Order{Verb: site.VerbApprove, Node: "n2"})
+		w.after(time.Minute)
+		w.down()
+		w.up()
+		w.after(time.Minute)
+		if d := w.engine.Known().Delivered["n2"]; len(d.Given) == 0 {
+			t.Error("what a node was given is forgotten with the node")
+		}
+		w.down()
+		time.Sleep(401 * 24 * time.Hour)
+		w.up()
+		w.after(time.Minute)
+		if all := w.engine.Known().Delivered; len(all["n2"].Given) != 0 || len(all["n1"].Given) == 0 {
+			t.Errorf("after 401 days: %+v", all)
+		}
+	}, names(2)...)
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -35,7 +36,7 @@ type presentKey struct{ credential, node string }
 func (e *Engine) keepReplaced(ctx context.Context) {
 	for {
 		e.readPresent(ctx, e.followed())
-		e.setProblem("secrets of incidents", e.noteReplaced(ctx))
+		e.setProblem("secrets of incidents", errors.Join(e.noteReplaced(ctx), e.forgetDelivered(ctx)))
 		select {
 		case <-ctx.Done():
 			return

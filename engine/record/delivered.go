@@ -29,6 +29,9 @@ func (l *loader) delivered(holder string, value []byte) error {
 	if err := l.decode(value, &d); err != nil {
 		return err
 	}
+	if l.snap.Delivered == nil {
+		l.snap.Delivered = map[string]site.Delivered{}
+	}
 	l.snap.Delivered[name] = d
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // uses. The maps of observations are shared with the records and must not be
 // changed.
 func (s *Site) Load(ctx context.Context) (Snapshot, error) {
-	l := loader{ctx: ctx, Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}, Delivered: map[string]site.Delivered{}},
+	l := loader{ctx: ctx, Site: s, files: map[string]bool{}, snap: Snapshot{Nodes: map[string]site.Memory{}, Accounts: map[string]site.Account{}, History: site.History{}, Sessions: map[string]Sessions{}},
 		library: bios.Library{Terms: map[string]bios.Entry{}, Registries: map[string]bios.Registry{}}}
 	for _, part := range []struct {
 		below string

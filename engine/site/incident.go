@@ -160,7 +160,7 @@ func (s *IncidentState) End() string { return "slipway compromise --end " + s.ID
 
 // IncidentLeftOver is what Slipway does not do about an incident: people have to.
 var IncidentLeftOver = []string{
-	"Slipway gives no secret a new value: give one to each secret listed, or decide that you need not. Slipway then sets it where the design has it, by the usual gates.",
+	"Slipway gives no secret a new value: do that for each one listed, or decide that you need not.",
 	"Slipway ended no session of these nodes elsewhere, and others accept their certificates until these end.",
 	"Slipway erased and rebuilt nothing: raise `generation` with `erase: \"secure\"`, and approve that.",
 	"Slipway did not check the accounts and sessions of the BMCs for what an intruder made there: root on a machine can add users to its BMC.",
