@@ -223,16 +223,17 @@ type lending struct {
 	read map[string]secret.Value
 }
 
-// begin notes that values are sent from now on, and returns what ends that.
-func (l *lending) begin(ctx context.Context) (end func()) {
-	l.set(ctx)
-	return func() { l.set(nil) }
-}
-
-func (l *lending) set(ctx context.Context) {
+// begin notes that values are sent from now on, until end.
+func (l *lending) begin(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.step = ctx
+}
+
+func (l *lending) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step = nil
 }
 
 // note keeps a value that was read, and returns the context of the step under way.
@@ -278,11 +279,12 @@ func (w *worker) lend(m driver.Machine, ep site.Endpoint) {
 // foundInside notes which secrets a look found inside the system: a field that was compared with the value of a
 // credential, and is it.
 func (w *worker) foundInside(ctx context.Context, n *site.Node, seen *site.Observed) error {
-	for _, facet := range seen.Facets {
-		for _, is := range facet.Have {
+	for _, facet := range site.InsideFacets {
+		for field, is := range seen.Facets[facet].Have {
+			compared := item.CredentialField(item.Kind(field)) // in other fields a machine may say anything
 			name, isValue := strings.CutPrefix(is, item.ValueOf(""))
 			v := w.lending.last(name)
-			if !isValue || v.IsZero() {
+			if compared == "" || !strings.HasSuffix(field, "."+compared) || !isValue || v.IsZero() {
 				continue
 			}
 			if err := w.deliverTo(ctx, []string{w.name}, n, site.ToSystem, site.SecretOfCredential(name), v, time.Now()); err != nil {

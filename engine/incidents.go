@@ -220,8 +220,7 @@ func (e *Engine) exposedTo(i site.IncidentState) []site.Exposed {
 	if e.design == nil {
 		return nil
 	}
-	i.Exposed = nil
-	return incident.Noted(e.design, &i, e.secretFactsLocked())
+	return incident.Begun(e.design, &i, e.secretFactsLocked())
 }
 
 // switchedOff are the nodes of an incident that Slipway switches off, and those that it does not, by the reason.

@@ -210,6 +210,15 @@ func (e *Engine) judgedIncident(id string) (i site.IncidentState, known bool) {
 	return i, known
 }
 
+// withoutVersions is what people are shown of secrets: versions are for the records.
+func withoutVersions(all []site.Exposed) []site.Exposed {
+	all = slices.Clone(all)
+	for at := range all {
+		all[at].Had = nil
+	}
+	return all
+}
+
 // judgedLocked is what an incident notes about secrets, with what is known of their replacement now.
 func (e *Engine) judgedLocked(i *site.IncidentState) []site.Exposed {
 	if i.Acted.IsZero() || !i.Follows || i.IsOver() {

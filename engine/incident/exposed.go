@@ -68,11 +68,17 @@ func exposed(s *site.Site, nodes []string, i *site.IncidentState, f Facts) []sit
 			}
 		}
 	}
-	known, all := given(s, affected, i, all, f)
+	had, all := given(s, affected, i, all, f)
+	for name := range affected {
+		if s.Nodes[name] == nil && !slices.ContainsFunc(all, func(u *secretUse) bool { return u.by[name] }) {
+			all = append(all, &secretUse{rank: managers, text: "what " + name + " had before it left the design", by: map[string]bool{name: true},
+				do: "Slipway knows neither what it was given nor its design: look for its secrets in the history of the repository"})
+		}
+	}
 	slices.SortFunc(all, func(a, b *secretUse) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.text, b.text)) })
 	var found []site.Exposed
 	for _, u := range all {
-		if x := u.exposed(s, affected, known[u.text], f); len(x.Nodes) > 0 {
+		if x := u.exposed(s, affected, had[u.text], f); len(x.Nodes) > 0 {
 			found = append(found, x)
 		}
 	}

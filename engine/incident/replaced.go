@@ -41,21 +41,30 @@ type Present struct {
 	Err     string // why it cannot be read; then nothing else counts
 }
 
-// Noted is what an incident that was acted on keeps about the secrets that its nodes could read, with what is known
-// by now: who was given them, and which versions they had. It never loses a secret, a node or a version.
+// Begun is what an incident keeps, from the moment at which Slipway acts on it, about the secrets that its nodes could
+// read: who was given them, and which versions they had.
+func Begun(s *site.Site, i *site.IncidentState, f Facts) []site.Exposed {
+	return withBaselines(i, exposed(s, i.Incident.Nodes, i, f), f)
+}
+
+// Noted is that with what is known by now. It never loses a secret, a node or a version. What the design alone
+// has named since was never on a machine that is off.
 func Noted(s *site.Site, i *site.IncidentState, f Facts) []site.Exposed {
-	fresh := exposed(s, i.Incident.Nodes, i, f)
 	all := slices.Clone(i.Exposed)
-	for _, x := range fresh {
-		if at := slices.IndexFunc(all, func(was site.Exposed) bool { return was.Secret == x.Secret }); at < 0 {
-			// What the design has named since was never on a machine that is off.
-			if len(x.Known) > 0 || len(i.Exposed) == 0 {
-				all = append(all, x)
-			}
-		} else {
+	for _, x := range exposed(s, i.Incident.Nodes, i, f) {
+		if len(x.Known) == 0 {
+			continue
+		}
+		if at := slices.IndexFunc(all, func(was site.Exposed) bool { return was.Secret == x.Secret }); at >= 0 {
 			all[at] = merged(all[at], x)
+		} else {
+			all = append(all, x)
 		}
 	}
+	return withBaselines(i, all, f)
+}
+
+func withBaselines(i *site.IncidentState, all []site.Exposed, f Facts) []site.Exposed {
 	for at := range all {
 		all[at].Had, all[at].Assumed = baseline(i, all[at], f)
 	}
@@ -197,7 +206,7 @@ func judgeCredential(s *site.Site, i *site.IncidentState, x *site.Exposed, name 
 			x.State, x.Why = site.ReplacedUnknown, "without a site key this daemon cannot tell values apart"
 		case len(x.Had[node]) == 0:
 			x.State, x.Why = site.ReplacedUnknown, "which value "+node+" had is not known yet"
-		case !slices.ContainsFunc(read, func(v string) bool { return site.ComparableVersions(v, p.Version) }):
+		case !slices.ContainsFunc(x.Had[node], func(v string) bool { return site.ComparableVersions(v, p.Version) }):
 			x.State, x.Why = site.ReplacedUnknown, "the site key was replaced since, so its values cannot be compared"
 		case slices.Contains(read, p.Version):
 			x.State, x.Why = site.ReplacedNot, "its source still has a value that "+node+" had"

@@ -176,7 +176,7 @@ func TestEverythingComesBack(t *testing.T) {
 			"a/b ü":  {Recorded: inFlight},
 		},
 		Delivered: map[string]site.Delivered{"a/b ü": given},
-		Book: book, Accounts: map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
+		Book:      book, Accounts: map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
 	})
 	same(t, "design", accepted.Design, design)
 	same(t, "revision", accepted.Revision, rev)

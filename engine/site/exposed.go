@@ -22,7 +22,8 @@ type Exposed struct {
 	// Epoch is that of a derived credential by the design; 0 for another secret.
 	Epoch int `json:"epoch,omitempty"`
 	// Had are the versions of it that each of Nodes had: by the records, or else the one that its source had when
-	// Slipway first read it after it acted. A version reveals nothing of a value (Delivery.Version).
+	// Slipway first read it after it acted. A version reveals nothing of a value (Delivery.Version). They are in the
+	// records alone.
 	Had map[string][]string `json:"had,omitempty"`
 	// Assumed are those of Nodes for which Had has what the source had, because the records may lack something.
 	Assumed []string `json:"assumed,omitempty"`

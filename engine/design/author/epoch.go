@@ -36,7 +36,7 @@ func RaiseEpoch(files map[string][]byte, credential string, present int) (edited
 	case len(found) == 0 && present > 1:
 		return nil, fmt.Sprintf("its declaration at %s has no epoch; a comprehension, a template, a reference or a folder above sets it", d.at[0].Pos())
 	case len(found) == 0 && !isPlain(d.at):
-		return nil, fmt.Sprintf("at %s it is more than a struct in braces, so Slipway cannot know that no other place sets its epoch", d.at[0].Pos())
+		return nil, fmt.Sprintf("at %s it is more than fields in braces, so Slipway cannot know that no other place sets its epoch", d.at[0].Pos())
 	case len(found) == 0:
 		d.add(credential, []string{"epoch"}, next)
 	case len(found) > 1:
