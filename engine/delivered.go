@@ -179,7 +179,10 @@ func (l loginSource) Get(r secret.Request) (secret.Value, error) {
 	if err != nil || v.IsPEM() {
 		return v, err
 	}
-	return v, l.w.deliverTo(l.ctx, l.holders, l.n, l.to, site.SecretOfCredential(r.Name), v, time.Time{})
+	if err := l.w.deliverTo(l.ctx, l.holders, l.n, l.to, site.SecretOfCredential(r.Name), v, time.Time{}); err != nil {
+		return secret.Value{}, fmt.Errorf("%w: %w", secret.ErrUnavailable, err) // and not denied: it is tried again
+	}
+	return v, nil
 }
 
 // loginsTo is the source of the logins through an endpoint of a node.
@@ -264,7 +267,9 @@ func (l lent) Get(r secret.Request) (secret.Value, error) {
 		return v, err
 	}
 	if ctx := l.w.lending.note(r.Name, v); ctx != nil {
-		return v, l.w.deliver(ctx, l.w.job().node, site.ToSystem, site.SecretOfCredential(r.Name), v)
+		if err := l.w.deliver(ctx, l.w.job().node, site.ToSystem, site.SecretOfCredential(r.Name), v); err != nil {
+			return secret.Value{}, fmt.Errorf("%w: %w", secret.ErrUnavailable, err)
+		}
 	}
 	return v, nil
 }
