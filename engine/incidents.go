@@ -213,16 +213,6 @@ func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) 
 	return done, nil
 }
 
-// exposedTo are the secrets that the nodes of an incident could read at the time at which Slipway acts.
-func (e *Engine) exposedTo(i site.IncidentState) []site.Exposed {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.design == nil {
-		return nil
-	}
-	return incident.Begun(e.design, &i, e.secretFactsLocked())
-}
-
 // switchedOff are the nodes of an incident that Slipway switches off, and those that it does not, by the reason.
 func (e *Engine) switchedOff(i *site.IncidentState) (off []string, on map[string][]string) {
 	e.mu.Lock()

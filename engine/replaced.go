@@ -210,6 +210,16 @@ func (e *Engine) judgedIncident(id string) (i site.IncidentState, known bool) {
 	return i, known
 }
 
+// exposedTo are the secrets that the nodes of an incident could read at the time at which Slipway acts.
+func (e *Engine) exposedTo(i site.IncidentState) []site.Exposed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.design == nil {
+		return nil
+	}
+	return incident.Begun(e.design, &i, e.secretFactsLocked())
+}
+
 // withoutVersions is what people are shown of secrets: versions are for the records.
 func withoutVersions(all []site.Exposed) []site.Exposed {
 	all = slices.Clone(all)
