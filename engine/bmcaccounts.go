@@ -231,7 +231,8 @@ func (p accountPasswords) deliver(ctx context.Context, account string, v secret.
 	if credential == "" {
 		return nil
 	}
-	return p.w.deliverTo(ctx, []string{p.w.name}, p.node, site.ToBMC, site.SecretOfCredential(credential), v, seen)
+	is := site.Delivery{Secret: site.SecretOfCredential(credential), To: site.ToBMC, As: site.AsAccount(account), Seen: seen}
+	return p.w.deliverTo(ctx, []string{p.w.name}, p.node, is, v)
 }
 
 // areRecent reports whether the tries of an account count. Where they were far in the future the clock was wrong.

@@ -142,14 +142,15 @@ func instanceOf(n *site.Node, r site.Recorded) (machine string, generation int) 
 
 // deliver records that a node is about to be given a secret's value. Nothing may be sent after an error.
 func (w *worker) deliver(ctx context.Context, n *site.Node, to site.Recipient, name string, v secret.Value) error {
-	return w.deliverTo(ctx, []string{w.name}, n, to, name, v, time.Time{})
+	return w.deliverTo(ctx, []string{w.name}, n, site.Delivery{Secret: name, To: to}, v)
 }
 
-// deliverTo is deliver for some holders. With a time seen the value is known to be there.
-func (w *worker) deliverTo(ctx context.Context, holders []string, n *site.Node, to site.Recipient, name string, v secret.Value, seen time.Time) error {
-	machine, generation := instanceOf(n, w.job().memory.Recorded)
-	is := site.Delivery{Secret: name, Version: w.e.version(name, v), To: to, Machine: machine, Generation: generation, When: time.Now(), Seen: seen}
-	switch to {
+// deliverTo is deliver for some holders, of a delivery with its secret, its recipient and what it is there. With a time
+// seen the value is known to be there.
+func (w *worker) deliverTo(ctx context.Context, holders []string, n *site.Node, is site.Delivery, v secret.Value) error {
+	is.Version, is.When = w.e.version(is.Secret, v), time.Now()
+	is.Machine, is.Generation = instanceOf(n, w.job().memory.Recorded)
+	switch is.To {
 	case site.ToBMC: // which keeps it when the system is installed again
 		is.Generation = 0
 	case site.ToHypervisor: // which serves many nodes
@@ -179,10 +180,14 @@ func (l loginSource) Get(r secret.Request) (secret.Value, error) {
 	if err != nil || v.IsPEM() {
 		return v, err
 	}
-	if err := l.w.deliverTo(l.ctx, l.holders, l.n, l.to, site.SecretOfCredential(r.Name), v, time.Time{}); err != nil {
+	if err := l.w.deliverTo(l.ctx, l.holders, l.n, l.delivery(r.Name), v); err != nil {
 		return secret.Value{}, fmt.Errorf("%w: %w", secret.ErrUnavailable, err) // and not denied: it is tried again
 	}
 	return v, nil
+}
+
+func (l loginSource) delivery(credential string) site.Delivery {
+	return site.Delivery{Secret: site.SecretOfCredential(credential), To: l.to, As: site.AsLogin}
 }
 
 // loginsTo is the source of the logins through an endpoint of a node.
@@ -214,7 +219,9 @@ func (w *worker) loginAccepted(ctx context.Context, n *site.Node, kind site.Endp
 		return nil
 	}
 	l := w.loginsTo(ctx, n, kind)
-	return w.deliverTo(ctx, l.holders, n, l.to, site.SecretOfCredential(d.endpoint.Credential), d.value, time.Now())
+	is := l.delivery(d.endpoint.Credential)
+	is.Seen = time.Now()
+	return w.deliverTo(ctx, l.holders, n, is, d.value)
 }
 
 // lending is what a driver was lent of secrets that it sets.
@@ -281,21 +288,48 @@ func (w *worker) lend(m driver.Machine, ep site.Endpoint) {
 	}
 }
 
-// foundInside notes which secrets a look found inside the system: a field that was compared with the value of a
-// credential, and is it.
-func (w *worker) foundInside(ctx context.Context, n *site.Node, seen *site.Observed) error {
+// foundInside notes which secrets a look found inside the system: every field that is to have the value of a credential
+// was compared with it in this look, and has it.
+func (w *worker) foundInside(ctx context.Context, j job, seen *site.Observed) error {
+	found := map[string]bool{}
 	for _, facet := range site.InsideFacets {
-		for field, is := range seen.Facets[facet].Have {
-			compared := item.CredentialField(item.Kind(field)) // in other fields a machine may say anything
-			name, isValue := strings.CutPrefix(is, item.ValueOf(""))
-			v := w.lending.last(name)
-			if compared == "" || !strings.HasSuffix(field, "."+compared) || !isValue || v.IsZero() {
+		if !j.node.Asks(facet) {
+			continue
+		}
+		for _, i := range j.node.ItemsOn(facet, seen.Facets[facet].System) {
+			name, designed := i.Credential()
+			if !designed {
 				continue
 			}
-			if err := w.deliverTo(ctx, []string{w.name}, n, site.ToSystem, site.SecretOfCredential(name), v, time.Now()); err != nil {
-				return err
-			}
+			is := seen.Facets[facet].Have[i.Key+"."+item.CredentialField(item.Kind(i.Key))]
+			all, met := found[name]
+			found[name] = (all || !met) && is == item.ValueOf(name)
+		}
+	}
+	for name, all := range found {
+		v := w.lending.last(name)
+		if !all || v.IsZero() || inBootAction(j, name) {
+			continue
+		}
+		is := site.Delivery{Secret: site.SecretOfCredential(name), To: site.ToSystem, Seen: time.Now()}
+		if err := w.deliverTo(ctx, []string{w.name}, j.node, is, v); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// inBootAction reports whether a boot action of a node has a credential in its files, which no look compares.
+func inBootAction(j job, credential string) bool {
+	for _, a := range j.site.BootActions {
+		if a.Nodes != nil && !a.Nodes.Selects(j.node) {
+			continue
+		}
+		for _, f := range a.Files {
+			if f.Credential == credential {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -67,12 +67,21 @@ func TestWhatCountsAsGiven(t *testing.T) {
 	get(w.loginsTo(t.Context(), w.node, site.Manager), "bmc", secret.Redfish)
 	is("logins", "bmc", "key")
 
-	// What a machine says of other fields proves nothing.
+	// What a machine says of other fields proves nothing, and one of two accounts with a password not both.
+	j := jobOf(e, w)
+	j.node.System.Users = map[string]site.User{"ann": {Password: "ann"}, "bob": {Password: "ann"}}
 	says := site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetBase: {Have: site.Values{
-		"users.ann.password": item.ValueOf("ann"), "files./etc/x.owner": item.ValueOf("pw"), "hostname": item.ValueOf("bmc")}}}}
-	if err := w.foundInside(t.Context(), w.node, &says); err != nil {
-		t.Fatal(err)
+		"users.ann.password": item.ValueOf("ann"), "users.bob.password": item.OtherValue, "files./etc/x.owner": item.ValueOf("pw"), "hostname": item.ValueOf("bmc")}}}}
+	look := func() {
+		t.Helper()
+		if err := w.foundInside(t.Context(), j, &says); err != nil {
+			t.Fatal(err)
+		}
 	}
+	look()
+	is("found in one place of two", "bmc", "key")
+	says.Facets[site.FacetBase].Have["users.bob.password"] = item.ValueOf("ann")
+	look()
 	is("found inside", "ann!", "bmc", "key")
 
 	n := *w.node

@@ -162,7 +162,7 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		if err := w.fence(ctx, kind); err != nil { // retried before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
 		}
-		if err := errors.Join(w.loginAccepted(ctx, j.node, kind), w.foundInside(ctx, j.node, &seen)); err != nil { // the next look tries again
+		if err := errors.Join(w.loginAccepted(ctx, j.node, kind), w.foundInside(ctx, j, &seen)); err != nil { // the next look tries again
 			w.e.Log.Debug("what was found of secrets is not recorded", "node", w.name, "err", err)
 		}
 		if err := w.trust(ctx, kind); err != nil {

@@ -226,8 +226,10 @@ func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, u
 	_, derived := s.Credentials[name].Derived()
 	holders := map[string]bool{}
 	for holder, d := range f.Delivered {
-		if last, is := d.Last(x.Secret); is && !derived && slices.Contains(read, last.Version) && !renamed(s, holder, last.Machine) {
-			holders[holder] = true
+		for _, last := range d.Lasts(x.Secret) {
+			if !derived && slices.Contains(read, last.Version) && !renamed(s, holder, last.Machine) {
+				holders[holder] = true
+			}
 		}
 	}
 	if used != nil && !derived {
@@ -246,8 +248,11 @@ func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, u
 	}
 	for _, holder := range slices.Sorted(maps.Keys(holders)) {
 		p, _ := f.Present(name, holder)
-		last, is := f.Delivered[holder].Last(x.Secret)
-		if is && !last.Seen.IsZero() && last.Version == p.Version && p.Version != "" {
+		lasts := f.Delivered[holder].Lasts(x.Secret)
+		if slices.Contains(x.Nodes, holder) { // its system is off, or was released
+			lasts = slices.DeleteFunc(lasts, func(g site.Delivery) bool { return g.To != site.ToBMC })
+		}
+		if len(lasts) > 0 && p.Version != "" && !slices.ContainsFunc(lasts, func(g site.Delivery) bool { return g.Seen.IsZero() || g.Version != p.Version }) {
 			x.New = append(x.New, holder)
 		} else {
 			x.Old = append(x.Old, holder)

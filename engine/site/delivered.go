@@ -21,6 +21,9 @@ type Delivery struct {
 	// Version stands for its value and reveals nothing of it (secret.Versions); empty where the daemon has no site key.
 	Version string    `json:"version,omitempty"`
 	To      Recipient `json:"to"`
+	// As is what it is there: "login", or "account NAME" of a BMC; empty for what is put into a system. Each is
+	// changed for itself, so one that has the new value says nothing of another.
+	As string `json:"as,omitempty"`
 	// Machine and Generation are the instance of the node: its machine, and the generation of the system.
 	Machine    string `json:"machine,omitempty"`
 	Generation int    `json:"generation,omitempty"`
@@ -39,6 +42,17 @@ const (
 	ToHypervisor Recipient = "hypervisor"
 	ToSystem     Recipient = "system" // the installed system, or the agent in the machine's memory
 )
+
+// AsLogin is that of a value with which Slipway logs in.
+const AsLogin = "login"
+
+// AsAccount is that of the password of an account of a BMC.
+func AsAccount(name string) string { return "account " + name }
+
+// isLike reports whether two deliveries are of one secret in one place, where the later one replaces the other.
+func (d Delivery) isLike(other Delivery) bool {
+	return d.Secret == other.Secret && d.To == other.To && d.As == other.As
+}
 
 // mostDelivered bounds the record of a node.
 const mostDelivered = 200
@@ -65,12 +79,12 @@ func CredentialOf(secret string) string {
 // later value has replaced, else the oldest; then Since says that something may be missing.
 func (d Delivered) With(is Delivery) (Delivered, bool) {
 	same := func(g Delivery) bool {
-		return g.Secret == is.Secret && g.Version == is.Version && g.To == is.To && g.Machine == is.Machine && g.Generation == is.Generation
+		return g.isLike(is) && g.Version == is.Version && g.Machine == is.Machine && g.Generation == is.Generation
 	}
 	i := slices.IndexFunc(d.Given, same)
 	if i >= 0 {
 		was := d.Given[i]
-		latest := !slices.ContainsFunc(d.Given[i+1:], func(g Delivery) bool { return g.Secret == is.Secret && g.To == is.To })
+		latest := !slices.ContainsFunc(d.Given[i+1:], is.isLike)
 		if latest && (is.Seen.IsZero() || !was.Seen.IsZero()) {
 			return d, false
 		}
@@ -84,23 +98,26 @@ func (d Delivered) With(is Delivery) (Delivered, bool) {
 	}
 	d.Given = append(d.Given, is)
 	for len(d.Given) > mostDelivered {
-		oldest := max(0, slices.IndexFunc(d.Given, func(g Delivery) bool {
-			last, _ := d.Last(g.Secret)
-			return last != g
-		}))
+		oldest := 0
+		for at, g := range d.Given {
+			if slices.ContainsFunc(d.Given[at+1:], g.isLike) {
+				oldest = at
+				break
+			}
+		}
 		d.Given, d.Since = slices.Delete(d.Given, oldest, oldest+1), is.When
 	}
 	return d, true
 }
 
-// Last returns the latest delivery of a secret.
-func (d Delivered) Last(secret string) (last Delivery, is bool) {
-	for _, g := range slices.Backward(d.Given) {
-		if g.Secret == secret {
-			return g, true
+// Lasts returns the latest delivery of a secret to each place where it is.
+func (d Delivered) Lasts(secret string) (all []Delivery) {
+	for at, g := range d.Given {
+		if g.Secret == secret && !slices.ContainsFunc(d.Given[at+1:], g.isLike) {
+			all = append(all, g)
 		}
 	}
-	return Delivery{}, false
+	return all
 }
 
 // ComparableVersions reports whether two versions were made with the same site key. Of others nobody can say whether
