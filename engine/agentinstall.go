@@ -39,6 +39,11 @@ func (w *worker) prepare(ctx context.Context, m driver.Machine, j job, s site.St
 	} else if err := w.addSystem(ctx, &is, j, s, r.InFlight, untouched); err != nil {
 		return err
 	}
+	if !is.Passphrase.IsZero() {
+		if err := w.deliver(ctx, j.node, site.ToSystem, site.SecretDiskPassphrase, is.Passphrase); err != nil {
+			return err
+		}
+	}
 	to.Prepare(is)
 	return w.save(ctx, func(r *site.Recorded) {
 		var unseen []string

@@ -228,7 +228,7 @@ func (w *worker) openAgent(n *site.Node) (driver.Machine, error) {
 		return a, nil
 	}
 	w.closeConnection(site.Agent)
-	driver.Lend(a, n.Endpoints[site.OS], w.e.Secrets)
+	w.lend(a, n.Endpoints[site.OS])
 	if s, ok := driver.As[driver.Supplied](driver.Machine(a)); ok && w.e.Artifacts != nil {
 		s.Supply(w.e.Artifacts.Content)
 	}

@@ -175,6 +175,9 @@ func (p accountPasswords) Begin(ctx context.Context, account string, v secret.Va
 		// It would be forgotten, and nobody could log in any more.
 		return fmt.Errorf("%w: the password of epoch %d was offered to %s, and no login has shown whether the account has it", driver.ErrInterrupted, use.OfferedAs.Epoch, account)
 	}
+	if err := p.deliver(ctx, account, v, time.Time{}); err != nil {
+		return err
+	}
 	return p.save(ctx, account, func(u *site.AccountUse) {
 		u.Changing = true
 		u.OfferedDenied = u.OfferedDenied && u.Offered == digest
@@ -193,20 +196,23 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 	if err := p.w.triedOut(account, p.use(account), now); err != nil {
 		return err
 	}
-	err = p.save(ctx, account, func(u *site.AccountUse) { countTry(u, digest, now) })
+	err = p.deliver(ctx, account, v, time.Time{})
+	if err == nil {
+		err = p.save(ctx, account, func(u *site.AccountUse) { countTry(u, digest, now) })
+	}
 	if err != nil {
-		return err // what is not counted is not sent
+		return err // what is not recorded and counted is not sent
 	}
 	err = login()
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case err == nil:
 		defer p.w.e.wake(rollout.PlaceTopic(p.w.name)) // others may wait for it, see rollout.Password
-		return p.save(ctx, account, func(u *site.AccountUse) {
+		return errors.Join(p.save(ctx, account, func(u *site.AccountUse) {
 			u.Proven, u.ProvenAs, u.ProvenAt, u.Highest = digest, as, time.Now(), max(u.Highest, as.Epoch)
 			u.Offered, u.OfferedAs, u.ProvenDenied, u.OfferedDenied = "", site.Derived{}, false, false
 			u.Tries, u.TriedAt, u.Tried = 0, time.Time{}, ""
-		})
+		}), p.deliver(ctx, account, v, time.Now()))
 	case errors.Is(err, driver.ErrNotSent):
 		return errors.Join(err, p.save(ctx, account, func(u *site.AccountUse) { u.Tries = max(0, u.Tries-1) }))
 	case driver.WasDenied(err):
@@ -216,6 +222,17 @@ func (p accountPasswords) Prove(ctx context.Context, account string, v secret.Va
 		}))
 	}
 	return err
+}
+
+// deliver records that the BMC is about to be given the password of an account, or with a time, that it was seen to have
+// accepted it.
+func (p accountPasswords) deliver(ctx context.Context, account string, v secret.Value, seen time.Time) error {
+	credential := p.node.BMC.Accounts[account].Credential
+	if credential == "" {
+		return nil
+	}
+	is := site.Delivery{Secret: site.SecretOfCredential(credential), To: site.ToBMC, As: site.AsAccount(account), Seen: seen}
+	return p.w.deliverTo(ctx, []string{p.w.name}, p.node, is, v)
 }
 
 // areRecent reports whether the tries of an account count. Where they were far in the future the clock was wrong.

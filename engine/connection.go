@@ -88,7 +88,7 @@ func (w *worker) open(ctx context.Context, n *site.Node, kind site.EndpointKind)
 	if err != nil {
 		return nil, err
 	}
-	driver.Lend(m, ep, w.e.Secrets)
+	w.lend(m, ep)
 	if s, ok := driver.As[driver.Supplied](m); ok && w.e.Artifacts != nil {
 		s.Supply(w.e.Artifacts.Content)
 	}

@@ -26,7 +26,7 @@ func (e *Engine) Console(ctx context.Context, node string) ([]byte, error) {
 	ep := Trusted(j.node, site.Manager, j.memory.Recorded)
 	ctx, cancel := context.WithTimeout(ctx, driver.LongestLook)
 	defer cancel()
-	m, err := driver.Open(ctx, e.Drivers, e.Secrets, ep)
+	m, err := driver.Open(ctx, e.Drivers, w.loginsTo(ctx, j.node, site.Manager), ep)
 	if err != nil {
 		return nil, fmt.Errorf("console of %s: %w", node, err)
 	}

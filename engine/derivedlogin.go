@@ -64,7 +64,7 @@ func (w *worker) keyTo(ctx context.Context, n *site.Node, kind site.EndpointKind
 		unread = w.recallPasswords(ctx, n)
 	}
 	if _, derived := n.References.Derived[ep.Credential]; kind != site.Manager || !derived {
-		drv, value, err := driver.KeyTo(w.e.Drivers, w.e.Secrets, ep)
+		drv, value, err := driver.KeyTo(w.e.Drivers, w.loginsTo(ctx, n, kind), ep)
 		return drv, value, secret.Of{}, err
 	}
 	if unread != nil {
@@ -77,7 +77,7 @@ func (w *worker) keyTo(ctx context.Context, n *site.Node, kind site.EndpointKind
 	if err != nil {
 		return nil, secret.Value{}, secret.Of{}, err
 	}
-	drv, value, err := driver.KeyOf(w.e.Drivers, w.e.Secrets, ep, of)
+	drv, value, err := driver.KeyOf(w.e.Drivers, w.loginsTo(ctx, n, kind), ep, of)
 	if err == nil && digest != "" && value.Digest(w.e.Site) != digest {
 		err = fmt.Errorf("%w: the password of %s that the BMC accepted last was derived from another site key than the one of this daemon, so nothing is sent: put the right site key back, or write another credential into endpoints.manager", driver.ErrRefused, of.Account)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/review"
@@ -133,6 +134,7 @@ type Engine struct {
 	ready        chan struct{} // closed once the records are loaded
 	inForce      chan struct{} // wakes the reviews when a design comes in force
 	acted        chan struct{} // wakes the loop of incidents
+	exposed      chan struct{} // wakes the loop of their secrets
 	unevaluated  string        // the revision whose evaluation has failed last; of the following loop
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
@@ -201,6 +203,12 @@ type Engine struct {
 	written   time.Time // when the status branch was last written; likewise
 	// incidents are by ID; they change only with handling held, and what is in them never does.
 	incidents map[string]site.IncidentState
+	// delivered is which secrets were given to whom, by holder. Nothing leaves it.
+	delivered map[string]*delivered
+	// present is what the sources of secrets had when they were read last for an incident.
+	present map[presentKey]incident.Present
+	// versions tells the values of secrets apart; set once.
+	versions secret.Versions
 	// granted is what people have approved of the access of the design; it changes only with granting held.
 	// wouldGrant is what the design in force grants. accessReport and accessNote say what of it was not approved; see
 	// noteAccess.
@@ -219,6 +227,13 @@ func New(c Config) *Engine {
 		c.Meter = unmetered{}
 	}
 	c.Log = c.Log.With("site", c.Site)
+	var versions secret.Versions
+	if c.Key != nil {
+		var err error
+		if versions, err = secret.VersionsOf(c.Key, c.Site); err != nil {
+			c.Log.Error("versions of secrets are not told apart", "err", err)
+		}
+	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
@@ -240,6 +255,7 @@ func New(c Config) *Engine {
 		ready:       make(chan struct{}),
 		inForce:     make(chan struct{}, 1),
 		acted:       make(chan struct{}, 1),
+		exposed:     make(chan struct{}, 1),
 		problems:    map[string]site.Problem{},
 		underway:    map[string]int{}, loginDone: make(chan struct{}), met: map[string]site.CredentialUse{}, answered: map[loginAt]loginEnd{},
 		rounds:    map[string]time.Time{},
@@ -253,6 +269,9 @@ func New(c Config) *Engine {
 		learnt:    map[string]bool{},
 		waiting:   waiting{},
 		incidents: map[string]site.IncidentState{},
+		delivered: map[string]*delivered{},
+		present:   map[presentKey]incident.Present{},
+		versions:  versions,
 		serves:    serves,
 	}
 }

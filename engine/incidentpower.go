@@ -63,8 +63,9 @@ func (e *Engine) incidentsLocked() (all []site.IncidentState) {
 			i.Removed = !e.designsLocked(&i)
 			if i.Acted.IsZero() {
 				i.Waits = e.waitsLocked(&i)
-				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes)
+				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes, e.secretFactsLocked())
 			}
+			i.Exposed = withoutVersions(e.judgedLocked(&i))
 		}
 		i.Nodes = maps.Clone(i.Nodes)
 		for name, n := range i.Nodes {

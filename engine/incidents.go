@@ -29,7 +29,10 @@ const orderStands = 24 * time.Hour
 func (e *Engine) compromise(ctx context.Context, o site.Order) (string, error) {
 	e.handling.Lock()
 	defer e.handling.Unlock()
-	if o.Digest != "" {
+	switch {
+	case o.End:
+		return e.endIncident(ctx, o)
+	case o.Digest != "":
 		return e.confirmIncident(ctx, o)
 	}
 	i, err := e.ordered(o)
@@ -76,7 +79,7 @@ func (e *Engine) ordered(o site.Order) (site.IncidentState, error) {
 		}
 	}
 	i.Waits = incident.Reasons(e.design, in, e.heldLatelyLocked(time.Now()), e.hostLocked())
-	i.Exposed = incident.Exposed(e.design, in.Nodes)
+	i.Exposed = incident.Exposed(e.design, in.Nodes, e.secretFactsLocked())
 	return i, nil
 }
 
@@ -188,9 +191,7 @@ func (e *Engine) act(ctx context.Context, i site.IncidentState) (string, error) 
 	i.Acted = time.Now()
 	var missing []string
 	i.Nodes, missing = e.nodesOf(i.Incident)
-	if design := e.Design(); design != nil {
-		i.Exposed = incident.Exposed(design, i.Incident.Nodes)
-	}
+	i.Follows, i.Exposed = true, e.exposedTo(i)
 	if err := e.putIncident(ctx, i); err != nil {
 		return "", err
 	}
@@ -338,6 +339,7 @@ func (e *Engine) putIncident(ctx context.Context, i site.IncidentState) error {
 	e.incidents[i.ID] = i
 	e.mu.Unlock()
 	signal(e.acted)
+	signal(e.exposed)
 	e.touch()
 	return nil
 }

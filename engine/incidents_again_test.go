@@ -149,7 +149,7 @@ func TestReleaseEndsOneIncidentOfSeveral(t *testing.T) {
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "first"})
 		w.after(5 * time.Minute)
 		w.powers("off", "n1")
-		if a, b := w.incident("first"), w.incident("second"); !a.IsOver() || b.IsOver() {
+		if a, b := w.incident("first"), w.incident("second"); !a.IsReleased() || b.IsOver() {
 			t.Errorf("first %+v, second %+v", a, b)
 		}
 		w.do(site.Order{Verb: site.VerbRelease, Node: "n1", Incident: "second"})

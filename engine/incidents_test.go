@@ -151,8 +151,8 @@ func TestIncidentByCommitWaitsAndActsOnce(t *testing.T) {
 		w.commit(with)
 		w.after(5 * time.Minute)
 		w.powers("on", "n1")
-		if i := w.incident("shell"); !i.IsOver() {
-			t.Errorf("released incident: %+v", i)
+		if i := w.incident("shell"); !i.IsReleased() || i.IsOver() {
+			t.Errorf("released incident whose secrets have their old values: %+v", i)
 		}
 	}, names(2)...)
 }

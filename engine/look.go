@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,6 +161,9 @@ func (w *worker) observe(ctx context.Context, j job, kind site.EndpointKind, fac
 		w.connections[kind].read()
 		if err := w.fence(ctx, kind); err != nil { // retried before a write
 			w.e.Log.Debug("session not recorded", "node", w.name, "err", err)
+		}
+		if err := errors.Join(w.loginAccepted(ctx, j.node, kind), w.foundInside(ctx, j, &seen)); err != nil { // the next look tries again
+			w.e.Log.Debug("what was found of secrets is not recorded", "node", w.name, "err", err)
 		}
 		if err := w.trust(ctx, kind); err != nil {
 			w.noteLook(ctx, j, kind, site.Observed{}, err, true)

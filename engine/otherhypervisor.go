@@ -56,7 +56,8 @@ func (w *worker) isOn(ctx context.Context, j job, hypervisor string) error {
 // seenOn looks for the node's machine on a hypervisor.
 func (w *worker) seenOn(ctx context.Context, j job, hypervisor string) (site.Observed, error) {
 	ep := j.site.Hypervisors[hypervisor].Endpoint(j.site.Name, j.node.Name)
-	m, err := driver.Open(ctx, w.e.Drivers, w.e.Secrets, ep)
+	source := loginSource{ctx: ctx, w: w, n: j.node, holders: w.holdersOfHypervisor(hypervisor), to: site.ToHypervisor}
+	m, err := driver.Open(ctx, w.e.Drivers, source, ep)
 	if err != nil {
 		return site.Observed{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
@@ -42,7 +43,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 		return fmt.Sprintf("ended the part of %s in incident %s; it stays under quarantine, because %s holds it", o.Node, o.Incident, incidentNames(rest)), nil
 	}
 	if o.Node != "" && w == nil {
-		return fmt.Sprintf("ended the part of %s in incident %s; the design has no such node, so Slipway touches no machine", o.Node, o.Incident), nil
+		return fmt.Sprintf("ended the part of %s in incident %s; the design has no such node, so Slipway touches no machine", o.Node, o.Incident) + e.notClear(named), nil
 	}
 	if w != nil && len(named) > 0 {
 		if own := ownHold(w); own != nil {
@@ -50,10 +51,22 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 		}
 	}
 	done, err := e.hold(ctx, w, o)
+	done += e.notClear(named)
 	if err != nil && len(named) > 0 {
 		err = fmt.Errorf("incident %s no longer holds %s, but it is still under quarantine; run `slipway release %[2]s`: %[3]w", o.Incident, o.Node, err)
 	}
 	return done, err
+}
+
+// notClear names those of some incidents that a release has left without nodes, and whose secrets are not all known to
+// be replaced.
+func (e *Engine) notClear(those []site.IncidentState) (text string) {
+	for _, i := range those {
+		if i, _ := e.judgedIncident(i.ID); i.IsReleased() && !incident.AllClear(&i, i.Exposed) && !i.IsOver() {
+			text += fmt.Sprintf(". Incident %s is %s: `slipway incident %[1]s` says what is left", i.Name, i.Verdict())
+		}
+	}
+	return text
 }
 
 // ownHold is the quarantine of a node that a person ordered apart from incidents; nil for none.

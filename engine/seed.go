@@ -34,6 +34,9 @@ func (w *worker) seed(ctx context.Context, m driver.Machine, j job, s site.Step)
 	if err != nil {
 		return err
 	}
+	if err := w.deliver(ctx, j.node, site.ToSystem, site.SecretHostKey, made.UserData); err != nil {
+		return err
+	}
 	seeder.Seed(made)
 	return nil
 }

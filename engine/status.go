@@ -207,7 +207,7 @@ func (e *Engine) Known() site.Known {
 
 func (e *Engine) allKnownLocked() site.Known {
 	k := site.Known{Nodes: make(map[string]site.Memory, len(e.workers)), History: e.history, Serves: e.serves, Paused: e.paused, Rollout: e.rolloutLocked(),
-		Accounts: maps.Clone(e.accounts), Records: e.book.Records,
+		Accounts: maps.Clone(e.accounts), Records: e.book.Records, Delivered: e.deliveredLocked(),
 		Reach: make(map[string]site.Reach, len(e.workers)), Placed: e.placedLocked(), Unseen: map[string]bool{}}
 	for name, w := range e.workers {
 		k.Nodes[name] = w.memory

@@ -215,6 +215,8 @@ func (w *worker) send(ctx context.Context, m driver.Machine, j job, s site.Step)
 	if s.Facet == site.FacetNetwork {
 		s.Again, w.again = w.again, false
 	}
+	w.lending.begin(ctx)
+	defer w.lending.end()
 	err := withoutToken(m.Apply(ctx, withServed(s, r), j.node, w.permit(j, s)), r)
 	if err != nil {
 		err = endpointError{endpointName(j.node, s.Endpoint()), err}

@@ -58,7 +58,8 @@ type worker struct {
 	// unlistened is when the system's ports may be listened to again.
 	unlistened time.Time
 	logins     record.Sessions // sessions recorded for the machine
-	fenced     bool            // no session of an earlier term is left on its BMC
+	lending    lending
+	fenced     bool // no session of an earlier term is left on its BMC
 
 	answers  time.Time // the asked that the look under way answers
 	revision string    // that the turn under way is about

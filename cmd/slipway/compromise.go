@@ -24,26 +24,33 @@ import (
 // compromise are the flags of the command of that name.
 type compromise struct {
 	orderFlags
-	name, reason, since, write, confirm string
-	dryRun                              bool
+	name, reason, since, write, confirm, end string
+	dryRun                                   bool
 }
 
 func (a *app) compromiseCommand() *cobra.Command {
 	var f compromise
 	cmd := &cobra.Command{
-		Use: "compromise (NODE… --reason TEXT | --confirm NAME|ID)", Short: "switch compromised machines off, and list what to replace",
+		Use: "compromise (NODE… --reason TEXT | --confirm NAME|ID | --end NAME|ID --reason TEXT)", Short: "switch compromised machines off, and list what to replace",
 		Long: "Puts the nodes under quarantine at once: their machines are switched off without asking\n" +
 			"their operating systems, and stay off. Windows, pauses, limits and an unreachable repository\n" +
-			"do not delay it. Then shows every secret that the design names for these nodes, who else\n" +
-			"has it, and how to replace it. Slipway does not replace any itself. The command prints the\n" +
+			"do not delay it. Then shows every secret that they were given or that the design names for\n" +
+			"them, who else has it, and how to replace it. You give each its new value. The command prints the\n" +
 			"lines for the design; commit them, so that the repository has the incident. More than\n" +
 			"5 nodes and 5 % of the site, a controller, a hypervisor with virtual machines or the\n" +
 			"bootstrap host wait for --confirm. So does every incident that came by a commit. --confirm\n" +
 			"with a name shows the incident, and asks. Where nobody can be asked, it takes the ID that\n" +
-			"slipway incident shows.\n" + exitHelp,
+			"slipway incident shows. --end ends an incident of which nodes are released, and secrets are\n" +
+			"not known to be replaced.\n" + exitHelp,
 		Example: "  slipway compromise compute-3 --reason \"found a shell that nobody opened\"\n  slipway compromise compute-3 compute-4 --reason \"same key\" --dry-run\n  slipway compromise --confirm shell-in-rack-2",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.end != "" {
+				if len(args) > 0 || f.name != "" || f.since != "" || f.write != "" || f.dryRun || f.confirm != "" || f.reason == "" {
+					return usage("--end takes the name or ID of the incident, and --reason: why its secrets need not be replaced")
+				}
+				return a.endIncident(cmd.Context(), f)
+			}
 			if f.confirm != "" {
 				if len(args) > 0 || f.reason != "" || f.name != "" || f.since != "" || f.write != "" || f.dryRun {
 					return usage("--confirm stands alone: the incident has its nodes and its reason already")
@@ -59,9 +66,10 @@ func (a *app) compromiseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "what is known")
 	cmd.Flags().StringVar(&f.name, "name", "", "the incident's name (default: incident- and the time)")
 	cmd.Flags().StringVar(&f.since, "since", "", "when the machines may have been compromised first, such as 2026-03-01T18:00:00Z (default: now)")
-	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, that of the site's package in a checkout, and raise the epoch of derived credentials there")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be switched off and replaced")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name or `ID`, which waits")
+	cmd.Flags().StringVar(&f.end, "end", "", "end the incident of this name or `ID`, although secrets are not known to be replaced")
 	f.add(cmd)
 	return cmd
 }
@@ -100,7 +108,10 @@ func (a *app) compromise(ctx context.Context, f compromise, nodes []string) erro
 	}
 	if fileErr == nil && path != "" {
 		if fileErr = replaceFile(path, text, 0o644); fileErr == nil {
-			return a.out.Println("wrote", path+": commit it")
+			if err := a.out.Println("wrote", path+": commit it"); err != nil {
+				return err
+			}
+			return a.raiseEpochs(f, o.Incident)
 		}
 	}
 	a.out.Lay("\nCommit this in the site's design, so that the repository has the incident:\n\n" + lines)
@@ -162,6 +173,21 @@ func (a *app) confirmIncident(ctx context.Context, f compromise) error {
 		id = i.ID
 	}
 	return a.order(ctx, f.orderFlags, site.Order{Verb: site.VerbIncident, Digest: id})
+}
+
+// endIncident ends the only incident of a name that is not over, or that of an ID.
+func (a *app) endIncident(ctx context.Context, f compromise) error {
+	all, err := a.incidents(f.orderFlags, f.end)
+	if err != nil {
+		return err
+	}
+	if open := slices.DeleteFunc(slices.Clone(all), func(i site.IncidentState) bool { return i.IsOver() }); len(open) > 0 {
+		all = open
+	}
+	if len(all) > 1 {
+		return fmt.Errorf("%s of the name %s are not over: name one by its ID, which `slipway incident %[2]s` shows", say.Count(len(all), "incident"), f.end)
+	}
+	return a.order(ctx, f.orderFlags, site.Order{Verb: site.VerbIncident, Digest: all[0].ID, End: true, Reason: site.Printable(f.reason)})
 }
 
 // awaited is the only incident of a name that waits. Another one can have come by a commit since a person read of it.

@@ -91,7 +91,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 	case "json":
 		err = a.out.JSON(planned{p, set(&p, basis.known), present.Destroyed(&p, basis.known), present.Differences(&p, view), unseen})
 	case "markdown":
-		present.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings, Incidents: incident.New(nil, r.Site)}, view)
+		present.Comment(a.out.Lines(), &site.Review{Site: r.Site.Name, Plan: p, Findings: r.Findings, Incidents: incident.New(nil, r.Site, basis.known.Delivered)}, view)
 	default:
 		if len(unseen) > 0 {
 			a.out.Printf("Unknown: %d of %d machines were not seen (%s). Slipway does not know what would change on them.\n", len(unseen), len(r.Site.Nodes), say.Some(unseen, 8))
@@ -99,7 +99,7 @@ func (a *app) plan(ctx context.Context, path string, f planFlags) error {
 		a.out.Printf("Plan for site %s at %s, %s\n\n", r.Site.Name, path, basis.text)
 		present.Text(a.out.Lines(), &p, view)
 		a.listed("Who may do more or less than by the design in force. More counts once `slipway grant` has approved it:", rights)
-		a.listed("Incidents in this design (slipway incident shows what was done about them):", incident.New(nil, r.Site))
+		a.listed("Incidents in this design (slipway incident shows what was done about them):", incident.New(nil, r.Site, basis.known.Delivered))
 	}
 	switch {
 	case err != nil || !f.detailed:

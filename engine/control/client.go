@@ -307,7 +307,10 @@ func bodyOf(o site.Order) any {
 	case site.VerbRelease:
 		return releaseBody{target, o.Incident}
 	case site.VerbIncident:
-		return incidentBody{o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest}
+		if o.End {
+			return incidentBody{End: o.Digest, Reason: o.Reason}
+		}
+		return incidentBody{o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest, ""}
 	case site.VerbPause:
 		return pauseBody{withReason{target, o.Reason}, o.Until}
 	case site.VerbQuarantine:

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,6 +89,9 @@ type (
 		DryRun bool `json:"dryRun,omitempty"`
 		// Confirm is the ID of the incident that the person was shown, in place of all else.
 		Confirm string `json:"confirm,omitempty"`
+		// End is the ID of an incident whose nodes are all released, to end it although secrets are not known
+		// to be replaced. It takes a reason.
+		End string `json:"end,omitempty"`
 	}
 	grantBody struct {
 		// Digest is the one that the person was shown with the changes.
@@ -129,7 +133,10 @@ func (b releaseBody) order(o *site.Order) error {
 }
 
 func (b incidentBody) order(o *site.Order) error {
-	o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest = b.Incident, b.Nodes, b.Since, b.Reason, b.DryRun, b.Confirm
+	o.Incident, o.Nodes, o.CompromisedSince, o.Reason, o.DryRun, o.Digest = b.Incident, b.Nodes, b.Since, b.Reason, b.DryRun, cmp.Or(b.Confirm, b.End)
+	if o.End = b.End != ""; o.End && b.Confirm != "" {
+		return fmt.Errorf("%w: \"confirm\" and \"end\" exclude each other", ErrBadRequest)
+	}
 	return checkOrder(o, checkIncident)
 }
 
@@ -225,6 +232,10 @@ var errIncidentName = fmt.Errorf("%w: the name of an incident has up to 63 lower
 // checkIncident has an order confirm an incident, or name all that begins one.
 func checkIncident(o *site.Order) error {
 	switch {
+	case o.End && (o.Incident != "" || len(o.Nodes) > 0 || !o.CompromisedSince.IsZero() || o.DryRun):
+		return fmt.Errorf("%w: \"end\" takes a \"reason\", and nothing else", ErrBadRequest)
+	case o.End:
+		return reasoned(o)
 	case o.Digest != "" && (o.Incident != "" || len(o.Nodes) > 0 || o.Reason != "" || !o.CompromisedSince.IsZero() || o.DryRun):
 		return fmt.Errorf("%w: \"confirm\" stands alone: the incident has its nodes already", ErrBadRequest)
 	case o.Digest != "":

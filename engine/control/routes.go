@@ -358,7 +358,7 @@ func orders() []route {
 			about: "Has nodes looked at now, and returns at once. GET of the same path shows what was seen. During a run it joins that run."},
 		order(site.VerbQuarantine, withReason{}, "Switches a machine off at once and keeps it off."),
 		order(site.VerbRelease, releaseBody{}, "Ends a quarantine."),
-		order(site.VerbIncident, incidentBody{}, "Acts on a compromise: puts nodes under quarantine, and shows which secrets they could read; or confirms an incident that waits."),
+		order(site.VerbIncident, incidentBody{}, "Acts on a compromise: puts nodes under quarantine, and shows which secrets they could read; confirms an incident that waits; or ends one of which secrets are not known to be replaced."),
 		order(site.VerbGrant, grantBody{}, "Approves what the design in force says about who may do what, as the person was shown it."),
 		order(site.VerbTakeOver, takeOverBody{}, "Takes the site over from a daemon that is gone."),
 		{method: http.MethodPost, path: "/sites/{site}/nodes/{node}/ssh", verb: access.SSH, scope: ofNode, body: sshBody{}, gives: site.SSHGrant{}, acts: true, serve: certifyLogin,

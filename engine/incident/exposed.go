@@ -6,13 +6,14 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
 // Assumption says what the list of exposed secrets rests on.
-const Assumption = "Secrets to replace, in this order. Slipway has no record of which secrets it delivered, so every secret that the design names for these nodes counts as read:"
+const Assumption = "Secrets to replace, in this order: those that Slipway's records show to have been given to these nodes, and every other secret that the design names for them, because records may lack something:"
 
 // rank orders what is replaced: first what reaches the power of machines, last what a new login needs.
 type rank int
@@ -31,12 +32,22 @@ type secretUse struct {
 	text string
 	do   string
 	by   map[string]bool // users of it; a node by its name
+	// sent are the nodes to which more than a login with it goes.
+	sent map[string]bool
+	// until is when it ends by itself; nil for never.
+	until func(Facts) time.Time
 }
 
-// Exposed lists the secrets that the nodes of an incident could read by a design, in the order in
-// which to replace them: those with which Slipway reaches the power of machines first, so that it keeps
-// reaching them. Virtual machines on a hypervisor among the nodes count as read too.
-func Exposed(s *site.Site, nodes []string) []site.Exposed {
+// sweep is the user of a credential that logs in to machines that are met. It holds nothing.
+const sweep = "discovery"
+
+// Exposed lists the secrets that some nodes could read, in the order in which to replace them: those with which
+// Slipway reaches the power of machines first, so that it keeps reaching them. Virtual machines on a hypervisor among
+// the nodes count as read too. The nodes had what the records show, and whatever a design names for them.
+func Exposed(s *site.Site, nodes []string, f Facts) []site.Exposed { return exposed(s, nodes, nil, f) }
+
+// exposed is Exposed for an incident that was acted on, or for none: it knows until when a delivery counts.
+func exposed(s *site.Site, nodes []string, i *site.IncidentState, f Facts) []site.Exposed {
 	affected := map[string]bool{}
 	for _, name := range nodes {
 		affected[name] = true
@@ -48,22 +59,92 @@ func Exposed(s *site.Site, nodes []string) []site.Exposed {
 		}
 	}
 	all := uses(s)
+	if d := s.Discovery; d != nil { // a sweep may have sent it to their BMCs before they had names
+		for _, u := range all {
+			for name := range affected {
+				if n := s.Nodes[name]; u.text == site.SecretOfCredential(d.Credential) && n != nil && !n.IsVirtual() {
+					u.by[name] = true
+				}
+			}
+		}
+	}
+	had, all := given(s, affected, i, all, f)
+	for name := range affected {
+		if s.Nodes[name] == nil && !slices.ContainsFunc(all, func(u *secretUse) bool { return u.by[name] }) {
+			all = append(all, &secretUse{rank: managers, text: "what " + name + " had before it left the design", by: map[string]bool{name: true},
+				do: "Slipway knows neither what it was given nor its design: look for its secrets in the history of the repository"})
+		}
+	}
 	slices.SortFunc(all, func(a, b *secretUse) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.text, b.text)) })
 	var found []site.Exposed
 	for _, u := range all {
-		x := site.Exposed{Secret: u.text, Do: u.do}
-		for _, by := range slices.Sorted(maps.Keys(u.by)) {
-			if affected[by] {
-				x.Nodes = append(x.Nodes, by)
-			} else {
-				x.Holders = append(x.Holders, by)
-			}
-		}
-		if len(x.Nodes) > 0 {
+		if x := u.exposed(s, affected, had[u.text], f); len(x.Nodes) > 0 {
 			found = append(found, x)
 		}
 	}
 	return found
+}
+
+// exposed is what a secret is to the affected nodes, of which had says what they were given.
+func (u *secretUse) exposed(s *site.Site, affected map[string]bool, had map[string][]string, f Facts) site.Exposed {
+	x := site.Exposed{Secret: u.text, Do: u.do, Had: had, Login: true}
+	d, derived := s.Credentials[site.CredentialOf(u.text)].Derived() // another value on each machine
+	x.Epoch = d.Epoch
+	for _, by := range slices.Sorted(maps.Keys(u.by)) {
+		switch {
+		case affected[by]:
+			x.Nodes = append(x.Nodes, by)
+			x.Login = x.Login && !u.sent[by]
+			if _, is := had[by]; is {
+				x.Known = append(x.Known, by)
+			}
+		case !derived:
+			x.Holders = append(x.Holders, by)
+		}
+	}
+	if u.until != nil {
+		x.Until = u.until(f)
+	}
+	x.Login = x.Login && len(had) == 0 && site.CredentialOf(u.text) != ""
+	return x
+}
+
+// given adds to the secrets of a design those that the affected nodes were given, and returns the versions of
+// each that each node had.
+func given(s *site.Site, affected map[string]bool, i *site.IncidentState, all []*secretUse, f Facts) (map[string]map[string][]string, []*secretUse) {
+	had := map[string]map[string][]string{}
+	byText := map[string]*secretUse{}
+	for _, u := range all {
+		byText[u.text] = u
+	}
+	for node := range affected {
+		for _, g := range deliveriesTo(i, node, f.Delivered) {
+			if !wasRead(i, node, g) {
+				continue
+			}
+			text, do, credential := g.Secret, "Install the system again, with a higher `generation`: it gets another one", site.CredentialOf(g.Secret)
+			if credential == "" {
+				text += " of " + node
+			} else {
+				do = replace(s, credential)
+			}
+			u := byText[text]
+			if u == nil {
+				r := contents
+				if g.To != site.ToSystem {
+					r = managers
+				}
+				u = &secretUse{rank: r, text: text, do: do, by: map[string]bool{}, sent: map[string]bool{}}
+				byText[text], all = u, append(all, u)
+			}
+			u.by[node] = true
+			if had[text] == nil {
+				had[text] = map[string][]string{}
+			}
+			had[text][node] = union(had[text][node], []string{g.Version})
+		}
+	}
+	return had, all
 }
 
 // uses returns every secret of a design with its users.
@@ -76,7 +157,7 @@ func uses(s *site.Site) []*secretUse {
 		}
 	}
 	if d := s.Discovery; d != nil {
-		g.credential(managers, d.Credential, "discovery")
+		g.credential(managers, d.Credential, sweep)
 	}
 	for name, n := range s.Nodes {
 		g.endpoints(name, n)
@@ -100,30 +181,40 @@ func (g *gathering) credential(r rank, name, by string) {
 	}
 	u := g.byName[name]
 	if u == nil {
-		u = &secretUse{rank: r, text: "credential " + name, do: replace(g.site, name), by: map[string]bool{}}
+		u = &secretUse{rank: r, text: site.SecretOfCredential(name), do: replace(g.site, name), by: map[string]bool{}, sent: map[string]bool{}}
 		g.byName[name], g.all = u, append(g.all, u)
 	}
 	u.rank, u.by[by] = min(u.rank, r), true
 }
 
-// one notes a secret that is no credential, and what to do about it.
-func (g *gathering) one(r rank, by, text, do string) {
-	g.all = append(g.all, &secretUse{rank: r, text: text, do: do, by: map[string]bool{by: true}})
+// sent notes that a credential is not only used for logins to a node, but put there.
+func (g *gathering) sent(r rank, name, by string) {
+	if g.credential(r, name, by); name != "" {
+		g.byName[name].sent[by] = true
+	}
+}
+
+// one notes a secret that is no credential, what to do about it, and when it ends by itself.
+func (g *gathering) one(r rank, by, text, do string, until func(Facts) time.Time) {
+	g.all = append(g.all, &secretUse{rank: r, text: text, do: do, by: map[string]bool{by: true}, until: until})
 }
 
 // endpoints notes how a node and the accounts of its BMC are reached.
 func (g *gathering) endpoints(name string, n *site.Node) {
 	for kind, e := range n.Endpoints {
 		r := systems
-		if kind == site.Manager {
+		switch {
+		case kind == site.Manager && n.IsVirtual():
+			continue // the login goes to the hypervisor, and not to its guest
+		case kind == site.Manager:
 			r = managers
 		}
 		g.credential(r, e.Credential, name)
 	}
 	for account, a := range n.BMC.Accounts {
-		g.credential(managers, a.Credential, name)
+		g.sent(managers, a.Credential, name)
 		if a.Credential == "" {
-			g.one(managers, name, fmt.Sprintf("account %s of the BMC of %s", account, name), "The design sets no password: change it on the BMC")
+			g.one(managers, name, fmt.Sprintf("account %s of the BMC of %s", account, name), "The design sets no password: change it on the BMC", nil)
 		}
 	}
 }
@@ -132,16 +223,16 @@ func (g *gathering) endpoints(name string, n *site.Node) {
 func (g *gathering) systems(name string, n *site.Node) {
 	for x := range systemsOf(n) {
 		for _, u := range x.Users {
-			g.credential(contents, u.Password, name)
+			g.sent(contents, u.Password, name)
 		}
 		g.files(name, x.Files)
 		for _, account := range x.SSH.Accounts {
 			g.one(logins, name, "certificates for "+item.LoginName(name, account),
-				"They open only this account and expire within minutes; Slipway signs none during the quarantine. Raise `site.ssh.epoch` if the authority itself may be known")
+				"They open only this account and expire within minutes; Slipway signs none during the quarantine. Raise `site.ssh.epoch` if the authority itself may be known", func(f Facts) time.Time { return f.Now.Add(f.LoginLife) })
 		}
 		for c := range x.Certificates {
 			g.one(logins, name, fmt.Sprintf("private key of the TLS certificate %s of %s", c, name),
-				"Others accept it until the certificate ends; Slipway signs none during the quarantine, and a new key after it. Raise `site.tls.epoch` to end all certificates of the site at once")
+				"Others accept it until the certificate ends; Slipway signs none during the quarantine, and a new key after it. Raise `site.tls.epoch` to end all certificates of the site at once", func(f Facts) time.Time { return f.certified(name, c) })
 		}
 	}
 }
@@ -160,9 +251,9 @@ func (g *gathering) bootActions(name string, n *site.Node) {
 
 func (g *gathering) files(by string, files map[string]site.File) {
 	for path, f := range files {
-		g.credential(contents, f.Credential, by)
+		g.sent(contents, f.Credential, by)
 		if f.Content != nil && item.HoldsSecret([]byte(*f.Content)) {
-			g.one(inline, by, fmt.Sprintf("file %s of %s", path, by), "Its content in the design looks like a secret: replace it, and move it into a credential")
+			g.one(inline, by, fmt.Sprintf("file %s of %s", path, by), "Its content in the design looks like a secret: replace it, and move it into a credential", nil)
 		}
 	}
 }
@@ -181,11 +272,24 @@ func systemsOf(n *site.Node) iter.Seq[site.System] {
 	}
 }
 
+// placeOf is where the design sets the epoch of a credential, in parentheses; empty where that is not known.
+func placeOf(s *site.Site, credential string) string {
+	for _, field := range []string{"credentials." + credential + ".epoch", "credentials." + credential} {
+		if o := s.Origins.Of(field); !o.IsZero() {
+			return " (" + o.String() + ")"
+		}
+	}
+	return ""
+}
+
 // replace says how a person gives a credential another value.
 func replace(s *site.Site, name string) string {
 	c := s.Credentials[name]
 	const machines = "Set the new value on the machines that hold it first where the design does not"
 	switch {
+	case c != nil && c.From == site.FromDerived:
+		d, _ := c.Derived()
+		return fmt.Sprintf("Raise `epoch` to %d in credential %s of the design%s, and commit: Slipway sets the next password on one machine, then on the others", d.Epoch+1, name, placeOf(s, name))
 	case c == nil || c.From == "" || c.From == site.FromFile:
 		return fmt.Sprintf("%s, then write it into the file %s of the credentials on the bootstrap host", machines, name)
 	case c.From == site.FromSealed:

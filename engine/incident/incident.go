@@ -88,8 +88,8 @@ func guests(s *site.Site, hypervisor string) (n int) {
 }
 
 // New describes the incidents of a design that another one, which may be nil, does not have: what a
-// confirmation does, and the secrets to replace, in order.
-func New(before, after *site.Site) (lines []string) {
+// confirmation does, and the secrets to replace, in order, by what is known of deliveries.
+func New(before, after *site.Site, delivered map[string]site.Delivered) (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(after.Incidents)) {
 		in := after.Incidents[name]
 		if before != nil {
@@ -101,19 +101,33 @@ func New(before, after *site.Site) (lines []string) {
 		if why := Reasons(after, in, nil, ""); len(why) > 0 {
 			lines = append(lines, "read before you confirm it: "+strings.Join(why, "; "))
 		}
-		exposed := Exposed(after, in.Nodes)
+		exposed := Exposed(after, in.Nodes, Facts{Delivered: delivered})
 		for i, x := range exposed[:min(len(exposed), mostShown)] {
 			also := ""
 			if len(x.Holders) > 0 {
 				also = ", also held by " + say.Some(x.Holders, 10)
 			}
-			lines = append(lines, fmt.Sprintf("to replace %d: %s, read by %s%s. %s", i+1, x.Secret, say.Some(x.Nodes, 10), also, x.Do))
+			if epoch := raised(before, &x); epoch > 0 {
+				x.Do = fmt.Sprintf("This change raises its epoch from %d to %d: Slipway sets the next password on one machine, then on the others", epoch, x.Epoch)
+			}
+			lines = append(lines, fmt.Sprintf("to replace %d: %s, read by %s%s. %s", i+1, x.Secret, x.ReadBy(), also, x.Do))
 		}
 		if rest := len(exposed) - mostShown; rest > 0 {
 			lines = append(lines, fmt.Sprintf("and %s more to replace: `slipway incident %s` lists all after the merge", say.Count(rest, "secret"), name))
 		}
 	}
 	return lines
+}
+
+// raised is the epoch that a derived credential had in the design before, if the one after has a later one; else 0.
+func raised(before *site.Site, x *site.Exposed) int {
+	if before == nil {
+		return 0
+	}
+	if d, derived := before.Credentials[site.CredentialOf(x.Secret)].Derived(); derived && d.Epoch < x.Epoch {
+		return d.Epoch
+	}
+	return 0
 }
 
 // mostShown is how many secrets of an incident a plan lists.
@@ -149,17 +163,30 @@ func Text(s *site.IncidentState) string {
 			line("  %s: %s", name, s.Nodes[name].Power)
 		}
 	}
+	switch {
+	case !s.Ended.IsZero():
+		line("ended at %s by %s: %s", at(s.Ended), s.EndedBy, s.EndedBecause)
+	case !s.Clear.IsZero():
+		line("all clear since %s", at(s.Clear))
+	case s.IsReleased() && s.Follows:
+		line("NOT all clear: some secrets are not known to be replaced. To end the incident without that, run `%s`", s.End())
+	}
 	if s.Removed && !s.Acted.IsZero() {
 		line("the design does not have it; this releases nothing")
 	}
 	line("")
 	line("%s", Assumption)
 	for i, x := range s.Exposed {
-		line("%d. %s, read by %s", i+1, x.Secret, say.Some(x.Nodes, 10))
+		line("%d. %s, read by %s", i+1, x.Secret, x.ReadBy())
 		if len(x.Holders) > 0 {
 			line("   also held by %s", say.Some(x.Holders, 10))
 		}
-		line("   %s", x.Do)
+		if x.State != "" {
+			line("   %s", x.Progress())
+		}
+		if !x.State.IsDone() {
+			line("   %s", x.Do)
+		}
 	}
 	if len(s.Exposed) == 0 {
 		line("the design names no secret for these nodes")

@@ -26,7 +26,7 @@ func town() *site.Site {
 }
 
 func TestExposedNamesEverySecretAndItsHolders(t *testing.T) {
-	all := incident.Exposed(town(), []string{"n1"})
+	all := incident.Exposed(town(), []string{"n1"}, incident.Facts{})
 	var got []string
 	for _, x := range all {
 		got = append(got, x.Secret+" < "+strings.Join(x.Nodes, ",")+" + "+strings.Join(x.Holders, ","))
@@ -40,7 +40,7 @@ func TestExposedNamesEverySecretAndItsHolders(t *testing.T) {
 			t.Errorf("%s: %s", all[i].Secret, all[i].Do)
 		}
 	}
-	if got := incident.Exposed(town(), []string{"n3"}); len(got) != 1 {
+	if got := incident.Exposed(town(), []string{"n3"}, incident.Facts{}); len(got) != 1 {
 		t.Errorf("n3 could read %+v", got)
 	}
 }
@@ -50,7 +50,7 @@ func TestExposedCountsTheGuestsOfAHypervisor(t *testing.T) {
 	s.Hypervisors = map[string]*site.Hypervisor{"hv": {Node: "n3"}}
 	s.Nodes["vm"] = &site.Node{Name: "vm", Style: site.StyleVirtual, System: site.System{Users: map[string]site.User{"bob": {Password: "own"}}}}
 	s.Nodes["vm"].Virtual.Host.Hypervisor = "hv"
-	all := incident.Exposed(s, []string{"n3"})
+	all := incident.Exposed(s, []string{"n3"}, incident.Facts{})
 	if len(all) != 2 || all[1].Secret != "credential own" || all[1].Nodes[0] != "vm" {
 		t.Errorf("exposed: %+v", all)
 	}

@@ -38,6 +38,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"removals/", l.removal},
 		{"paused", l.paused},
 		{incidentsBelow, l.incident},
+		{deliveredBelow, l.delivered},
 		{grantedKey, l.granted},
 		{"rollout", l.rollout},
 		{"forecast", l.forecast},

@@ -162,6 +162,10 @@ func TestEverythingComesBack(t *testing.T) {
 	must(t, b.PutBook(ctx, book))
 	must(t, b.PutAccounts(ctx, map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}))
 	must(t, b.Pause(ctx, hold))
+	given := site.Delivered{Since: day, Given: []site.Delivery{{Secret: "credential bmc", Version: "k.v", To: site.ToBMC, Machine: "UUID 1", When: day, Seen: day.Add(time.Second)}}}
+	must(t, b.PutDelivered(ctx, "a/b ü", given))
+	must(t, b.PutDelivered(ctx, "gone", given))
+	must(t, b.ForgetDelivered(ctx, "gone"))
 
 	s, b, snap = reopen(t, s, "berlin")
 	accepted := snap.Accepted
@@ -171,7 +175,8 @@ func TestEverythingComesBack(t *testing.T) {
 			"n00001": {Recorded: recorded(1), Observed: observation(1, day)},
 			"a/b ü":  {Recorded: inFlight},
 		},
-		Book: book, Accounts: map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
+		Delivered: map[string]site.Delivered{"a/b ü": given},
+		Book:      book, Accounts: map[string]site.Account{"n1": account, "a/b ü": {Closed: 3}}, Paused: hold, Removals: []Removal{removal}, History: site.History{}, Sessions: map[string]Sessions{},
 	})
 	same(t, "design", accepted.Design, design)
 	same(t, "revision", accepted.Revision, rev)

@@ -54,6 +54,9 @@ type Snapshot struct {
 	Granted site.GrantedState
 	// Incidents are by their IDs; nil without any.
 	Incidents map[string]site.IncidentState
+	// Delivered is which secrets machines were given, by node or other holder, also of nodes that are gone;
+	// nil without any.
+	Delivered map[string]site.Delivered
 	// Rollout is the last one, nil before the first.
 	Rollout *site.RolloutStatus
 	// Forecast is what was expected of its nodes; nil if that is not known.

@@ -35,6 +35,7 @@
 //	/slipway/v1/SITE/leases/NETWORK/ADDRESS  site.Lease
 //	/slipway/v1/SITE/deliveries/GUID     when a webhook delivery was taken
 //	/slipway/v1/SITE/secrets/CREDENTIAL  when the newest opened value was changed
+//	/slipway/v1/SITE/delivered/HOLDER    site.Delivered: which secrets a node, or a hypervisor, was given
 //	/slipway/v1/SITE/proofs/UUID         site.MachineProof: where passwords derived from it may go
 //
 // With --etcd the same keys are below the site's prefix in an etcd that several controllers share,

@@ -39,7 +39,7 @@ func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error 
 		return nil
 	}
 	v.Rules = changedRules(on.design, design)
-	v.Incidents = incident.New(on.design, design)
+	v.Incidents = incident.New(on.design, design, on.known.Delivered)
 	v.Access, v.Restrictions = changedAccess(on.design, design)
 	if err := r.judge(ctx, v, m.Result, on, design); err != nil || !v.Planned() {
 		return err

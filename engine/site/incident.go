@@ -57,6 +57,14 @@ type IncidentState struct {
 	// Exposed are the secrets that the nodes could read, in the order in which to replace them,
 	// by the design in force when Slipway acted; while it waits, by the design in force now.
 	Exposed []Exposed `json:"exposed,omitempty"`
+	// Follows says that Slipway follows whether the secrets are replaced. Incidents of older releases do not.
+	Follows bool `json:"follows,omitempty"`
+	// Clear is when all nodes were released and all secrets were first seen replaced. Ended is when a person
+	// ended it although they were not, with the reason.
+	Clear        time.Time `json:"clear,omitzero"`
+	Ended        time.Time `json:"ended,omitzero"`
+	EndedBy      string    `json:"endedBy,omitempty"`
+	EndedBecause string    `json:"endedBecause,omitempty"`
 	// Removed says that the design in force does not have it. It is in the status alone.
 	Removed bool `json:"removed,omitempty"`
 }
@@ -78,25 +86,19 @@ type IncidentNode struct {
 	StaysOff bool `json:"staysOff,omitempty"`
 }
 
-// Exposed is a secret that nodes of an incident could read.
-type Exposed struct {
-	// Secret names it, such as "credential bmc" or "file /etc/app.key of n1".
-	Secret string `json:"secret"`
-	// Nodes are those of the incident that could read it. Holders are the other nodes, and other
-	// users of it such as a hypervisor, that have the same one.
-	Nodes   []string `json:"nodes"`
-	Holders []string `json:"holders,omitempty"`
-	// Do says what a person has to do about it.
-	Do string `json:"do"`
-}
-
 // IsActive reports whether Slipway has acted on the incident and nobody has released all of its nodes.
 func (s *IncidentState) IsActive() bool {
 	return !s.Acted.IsZero() && len(s.Unreleased()) > 0
 }
 
-// IsOver reports whether the quarantines of all its nodes were ended by people.
-func (s *IncidentState) IsOver() bool { return !s.Acted.IsZero() && len(s.Unreleased()) == 0 }
+// IsReleased reports whether the quarantines of all its nodes were ended by people.
+func (s *IncidentState) IsReleased() bool { return !s.Acted.IsZero() && len(s.Unreleased()) == 0 }
+
+// IsOver reports whether nothing is left to do: all nodes are released, and all secrets that they could read are
+// replaced, or a person has ended the incident without that.
+func (s *IncidentState) IsOver() bool {
+	return s.IsReleased() && (!s.Follows || !s.Clear.IsZero() || !s.Ended.IsZero())
+}
 
 // Unreleased are its nodes that nobody released, sorted.
 func (s *IncidentState) Unreleased() (names []string) {
@@ -120,19 +122,45 @@ func (s *IncidentState) Verdict() string {
 	switch {
 	case s.Acted.IsZero():
 		return "waits for a person: " + s.Confirm()
-	case s.IsOver():
+	case !s.Ended.IsZero():
+		return "ended by " + s.EndedBy + ", " + s.secretsLeft()
+	case !s.Clear.IsZero():
+		return "all clear: all nodes released, all secrets replaced"
+	case s.IsReleased() && s.Follows:
+		return "NOT all clear: all nodes released, " + s.secretsLeft()
+	case s.IsReleased():
 		return "all nodes released by people"
+	case s.Follows:
+		return fmt.Sprintf("%d of %d seen off, %s", off, len(s.Nodes), s.secretsLeft())
 	}
 	return fmt.Sprintf("%d of %d seen off", off, len(s.Nodes))
+}
+
+// secretsLeft says how many secrets are replaced, by the states of the status.
+func (s *IncidentState) secretsLeft() string {
+	done, all := 0, 0
+	for _, x := range s.Exposed {
+		switch {
+		case x.State == NeverSent:
+			continue
+		case x.State.IsDone():
+			done++
+		}
+		all++
+	}
+	return fmt.Sprintf("secrets known to be replaced: %d of %d", done, all)
 }
 
 // Confirm is the command that has Slipway act on the incident. It names the ID: another incident of the
 // same name can come by a commit before a person runs it.
 func (s *IncidentState) Confirm() string { return "slipway compromise --confirm " + s.ID }
 
+// End is the command that ends an incident of which secrets are not known to be replaced.
+func (s *IncidentState) End() string { return "slipway compromise --end " + s.ID + " --reason TEXT" }
+
 // IncidentLeftOver is what Slipway does not do about an incident: people have to.
 var IncidentLeftOver = []string{
-	"Slipway replaced no secret: replace each one listed, or decide that you need not.",
+	"Slipway gives no secret a new value: do that for each one listed, or decide that you need not.",
 	"Slipway ended no session of these nodes elsewhere, and others accept their certificates until these end.",
 	"Slipway erased and rebuilt nothing: raise `generation` with `erase: \"secure\"`, and approve that.",
 	"Slipway did not check the accounts and sessions of the BMCs for what an intruder made there: root on a machine can add users to its BMC.",

@@ -17,6 +17,8 @@ type Known struct {
 	// the records that contain them.
 	Accounts map[string]Account `json:"accounts,omitempty"`
 	Records  string             `json:"records,omitempty"`
+	// Delivered is which secrets were given to whom, by node or other holder, also of nodes that are gone.
+	Delivered map[string]Delivered `json:"delivered,omitempty"`
 	// Serves are the facets that a driver acts on, besides power, boot and image.
 	Serves map[Facet]bool `json:"serves,omitempty"`
 	// Paused is the hold on the whole site, Rollout the last rollout; nil for none.

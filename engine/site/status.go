@@ -480,6 +480,8 @@ type Order struct {
 	CompromisedSince time.Time `json:"compromisedSince,omitzero"`
 	Incident         string    `json:"incident,omitempty"`
 	DryRun           bool      `json:"dryRun,omitempty"`
+	// End ends the incident with the ID Digest, although secrets are not known to be replaced.
+	End bool `json:"end,omitempty"`
 	// Source says who approved and how; nil for an approval by command. It is not in the
 	// JSON, so no client of the daemon can set it.
 	Source *ApprovalSource `json:"-"`

@@ -196,10 +196,12 @@ func (f *fleet) Report(string) (site.Report, error) {
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
+	judged := []site.Exposed{{Secret: "credential bmc " + f.said, Nodes: []string{"web-3", "web-4"}, Known: []string{"web-3"}, Holders: []string{f.said}, Do: "Change it. " + f.said, State: site.ReplacedPartly, Why: "its source has another value " + f.said},
+		{Secret: "credential os", Nodes: []string{"web-3"}, Known: []string{"web-3"}, Do: "Change it", State: site.ReplacedAll, Why: "its source has another value"}}
 	exposed := []site.Exposed{{Secret: "credential bmc " + f.said, Nodes: []string{"web-3"}, Holders: []string{"web-4", f.said}, Do: "Change it at the BMCs, then in the design. " + f.said}}
 	s.Incidents = []site.IncidentState{
 		{Name: "waiting-one", ID: digestOfIncident, Incident: site.Incident{Nodes: []string{"web-3", "web-4"}, Since: at, Reason: "a shell " + f.said}, Commit: rev.ID, Found: at, Waits: []string{"it came by a commit " + f.said}, Exposed: exposed},
-		{Name: "shell-in-rack-2", ID: digestOfSet, Incident: site.Incident{Nodes: []string{"db-2", "web-4"}, Since: at.Add(-time.Hour), Reason: "a shell " + f.said}, By: f.said, Found: at, Acted: at, Held: at.Add(time.Second), Exposed: exposed,
+		{Name: "shell-in-rack-2", ID: digestOfSet, Incident: site.Incident{Nodes: []string{"db-2", "web-4"}, Since: at.Add(-time.Hour), Reason: "a shell " + f.said}, By: f.said, Found: at, Acted: at, Held: at.Add(time.Second), Exposed: judged, Follows: true,
 			Nodes: map[string]site.IncidentNode{"db-2": {Off: at.Add(8 * time.Second), StaysOff: true, Power: "power seen off at 18:00 " + f.said}, "db-3": {Off: at.Add(8 * time.Second), Power: "power seen off, and on again since " + f.said}, "web-4": {Power: "not proven off: the BMC does not answer " + f.said}}}}
 	s.Nodes = make([]site.NodeStatus, 0, len(f.names())) // as an engine does
 	model := "R750 " + f.said

@@ -60,6 +60,7 @@ func timeline(i site.IncidentState) []moment {
 		n := i.Nodes[name]
 		all = append(all, moment{n.Off, name + ": power seen off"}, moment{n.Released, name + ": released by " + n.ReleasedBy})
 	}
+	all = append(all, moment{i.Clear, "all clear: all nodes released, all secrets replaced"}, moment{i.Ended, "ended by " + i.EndedBy + ": " + i.EndedBecause})
 	all = slices.DeleteFunc(all, func(m moment) bool { return m.When.IsZero() })
 	slices.SortStableFunc(all, func(a, b moment) int { return a.When.Compare(b.When) })
 	return all

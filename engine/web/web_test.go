@@ -199,9 +199,9 @@ func TestApprovalShowsAllOfIt(t *testing.T) {
 func TestIncidentsAreShown(t *testing.T) {
 	h := opened(t, &fleet{said: "there"})
 	for path, says := range map[string][]string{
-		"":                                {"2 compromised machines are not proven off, 1 incident waits for confirmation", "2 of 3 seen off; not proven off now: db-3, web-4"},
+		"":                                {"2 compromised machines are not proven off, 1 incident waits for confirmation", "2 of 3 seen off, secrets known to be replaced: 1 of 2; not proven off now: db-3, web-4"},
 		"/incidents":                      {"waiting-one", "shell-in-rack-2", "Waits for confirmation. Nothing was switched off."},
-		"/incidents?name=shell-in-rack-2": {"not proven off: the BMC does not answer", "power seen off", "credential bmc", "also held by", "Slipway replaced no secret", "reported by there"},
+		"/incidents?name=shell-in-rack-2": {"not proven off: the BMC does not answer", "power seen off", "credential bmc", "also held by", "Slipway gives no secret a new value", "web-3 (recorded), web-4 (assumed", "NEW VALUE", "reported by there"},
 		"/do/incident?confirm=" + digestOfIncident: {"it came by a commit", "web-3, web-4", "credential bmc", "name=\"confirm\" value=\"" + digestOfIncident},
 		"/do/incident?confirm=" + digestOfSet:      {"No incident waits as it was shown"}, // Slipway acts on that one already
 		"/do/release?node=db-2":                    {"Part of incident shell-in-rack-2", "credential bmc", "name=\"incident\""},

@@ -49,6 +49,12 @@ func incidentPage(s *site.Status, i *site.IncidentState) []byte {
 	if !i.Held.IsZero() {
 		p.line("| %s | all nodes under quarantine |", when(i.Held))
 	}
+	if !i.Clear.IsZero() {
+		p.line("| %s | all clear: all nodes released, all secrets replaced |", when(i.Clear))
+	}
+	if !i.Ended.IsZero() {
+		p.line("| %s | ended by %s, without that all secrets are known to be replaced: %s |", when(i.Ended), text(i.EndedBy), text(i.EndedBecause))
+	}
 	if i.Acted.IsZero() {
 		p.line("\n**Nothing was switched off.** A person has to run `%s`:\n", i.Confirm())
 		for _, why := range i.Waits {
@@ -64,12 +70,19 @@ func incidentPage(s *site.Status, i *site.IncidentState) []byte {
 	if i.Removed && !i.Acted.IsZero() {
 		p.line("\nThe design in force does not have this incident. That releases nothing.")
 	}
-	p.line("\n## Secrets to replace\n\nIn this order. Slipway has no record of which secrets it delivered, so every secret that the design names for these nodes counts as read.")
+	p.line("\n## Secrets to replace\n\nIn this order: those that Slipway's records show to have been given to these nodes, and every other secret that the design names for them, because records may lack something.")
 	if len(i.Exposed) > 0 {
-		p.line("\n| secret | read by | also held by | what to do |\n|---|---|---|---|")
+		p.line("\n| secret | read by | also held by | replaced | what to do |\n|---|---|---|---|---|")
 	}
 	for _, x := range i.Exposed[:min(len(i.Exposed), mostNodes)] {
-		p.line("| %s | %s | %s | %s |", text(x.Secret), text(strings.Join(x.Nodes, ", ")), text(strings.Join(x.Holders, ", ")), text(x.Do))
+		do, progress := x.Do, ""
+		if x.State != "" {
+			progress = x.Progress()
+		}
+		if x.State.IsDone() {
+			do = ""
+		}
+		p.line("| %s | %s | %s | %s | %s |", text(x.Secret), text(x.ReadBy()), text(strings.Join(x.Holders, ", ")), text(progress), text(do))
 	}
 	p.rest(min(len(i.Exposed), mostNodes), len(i.Exposed))
 	p.certificates(s.Nodes, i.Incident.Nodes)

@@ -14,14 +14,16 @@ func TestIncidentPage(t *testing.T) {
 		Name: "shell", ID: "0123456789abcdef0123456789abcdef", By: "ann", Found: at, Acted: at, Held: at.Add(time.Second),
 		Incident: site.Incident{Nodes: []string{"n1"}, Since: at.Add(-time.Hour), Reason: "</td><script>x</script>\n# all clear | [a](b)"},
 		Nodes:    map[string]site.IncidentNode{"n1": {Power: "not proven off: the BMC does not answer since 2026-03-01T18:00:00Z"}},
-		Exposed:  []site.Exposed{{Secret: "credential bmc", Nodes: []string{"n1"}, Holders: []string{"n2"}, Do: "run `slipway secret set bmc`"}},
-		Removed:  true,
+		Exposed: []site.Exposed{{Secret: "credential bmc", Nodes: []string{"n1"}, Holders: []string{"n2"}, Known: []string{"n1"}, Do: "run `slipway secret set bmc`", State: site.ReplacedNot, Why: "its source | <script>"},
+			{Secret: "credential os", Nodes: []string{"n1"}, Do: "nothing of this is shown", State: site.ReplacedAll, Why: "its source has another value"}},
+		Ended: at, EndedBy: "ann", EndedBecause: "<script>|",
+		Removed: true,
 	}
 	if got := incidentFile(&i); got != "incidents/shell-01234567.md" {
 		t.Errorf("file %s", got)
 	}
 	page := string(incidentPage(&site.Status{Site: "berlin"}, &i))
-	for _, part := range []string{"# Incident shell: 0 of 1 seen off", "not proven off: the BMC does not answer since", "credential bmc | n1 | n2", "That releases nothing", "ordered by ann"} {
+	for _, part := range []string{"# Incident shell: ended by ann, secrets known to be replaced: 1 of 2", "not proven off: the BMC does not answer since", "credential bmc | n1 (recorded) | n2 | OLD VALUE: its source", "credential os | n1 (assumed: no record says so) |  | replaced: its source has another value |  |", "ended by ann", "That releases nothing", "ordered by ann"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page has no %q:\n%s", part, page)
 		}

@@ -47,7 +47,7 @@ func (e Edit) Apply(files map[string][]byte) (edited map[string][]byte, why stri
 		if err != nil {
 			return nil, fmt.Sprintf("%s cannot be read as CUE", name)
 		}
-		d.find(f, e.Node)
+		d.find(f, "nodes", e.Node)
 	}
 	if len(d.at) == 0 {
 		return nil, fmt.Sprintf("no file of the site's folder declares the node as `nodes: %s:`; a comprehension, a template, a reference or a folder above makes it", quote(e.Node))
@@ -74,14 +74,14 @@ type cut struct {
 	text       string
 }
 
-// find finds the places where a file declares the node.
-func (d *declaration) find(f *ast.File, node string) {
+// find finds the places where a file declares an entry of a section, such as a node.
+func (d *declaration) find(f *ast.File, section, name string) {
 	for _, decl := range f.Decls {
-		nodes, ok := decl.(*ast.Field)
-		if !ok || !isLabelled(nodes, "nodes") {
+		all, ok := decl.(*ast.Field)
+		if !ok || !isLabelled(all, section) {
 			continue
 		}
-		for _, field := range fieldsOf(nodes.Value, node) {
+		for _, field := range fieldsOf(all.Value, name) {
 			d.at = append(d.at, field.Value)
 		}
 	}

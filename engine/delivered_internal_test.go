@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/item"
+	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// table is a source of secrets by name.
+type table map[string]secret.Value
+
+func (t table) Get(r secret.Request) (secret.Value, error) {
+	if v, is := t[r.Name]; is {
+		return v, nil
+	}
+	return secret.Value{}, secret.ErrMissing
+}
+
+// known are the secrets that a holder was given, those that were seen with an "!".
+func known(e *Engine, holder string) (names []string) {
+	if is := e.deliveriesOf(holder).is.Load(); is != nil {
+		for _, g := range is.Given {
+			name := strings.TrimPrefix(g.Secret, "credential ")
+			if !g.Seen.IsZero() {
+				name += "!"
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestWhatCountsAsGiven(t *testing.T) {
+	e, w := gated(t)
+	key := secret.New("", "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
+	e.Secrets = table{"pw": secret.New("", "canary"), "key": key, "bmc": secret.New("", "canary"), "ann": secret.New("", "canary")}
+	get := func(s secret.Source, name string, use secret.Use) {
+		t.Helper()
+		if _, err := s.Get(secret.Request{Name: name, Use: use}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(what string, want ...string) {
+		t.Helper()
+		if got := known(e, "n1"); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	get(lent{w}, "ann", secret.Account)
+	is("a value that was only compared")
+	w.lending.begin(t.Context())
+	get(lent{w}, "bmc", secret.Redfish)
+	is("an account of a BMC that was only compared")
+	get(lent{w}, "key", secret.File)
+	w.lending.end()
+	get(lent{w}, "pw", secret.File)
+	is("a key as a file, in a step", "key")
+	get(w.loginsTo(t.Context(), w.node, site.OS), "key", secret.SSH)
+	get(w.loginsTo(t.Context(), w.node, site.Manager), "bmc", secret.Redfish)
+	is("logins", "bmc", "key")
+
+	// What a machine says of other fields proves nothing, and one of two accounts with a password not both.
+	j := jobOf(e, w)
+	j.node.System.Users = map[string]site.User{"ann": {Password: "ann"}, "bob": {Password: "ann"}}
+	says := site.Observed{Facets: map[site.Facet]site.FacetState{site.FacetBase: {Have: site.Values{
+		"users.ann.password": item.ValueOf("ann"), "users.bob.password": item.OtherValue, "files./etc/x.owner": item.ValueOf("pw"), "hostname": item.ValueOf("bmc")}}}}
+	look := func() {
+		t.Helper()
+		if err := w.foundInside(t.Context(), j, &says); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	is("found in one place of two", "bmc", "key")
+	says.Facets[site.FacetBase].Have["users.bob.password"] = item.ValueOf("ann")
+	look()
+	is("found inside", "ann!", "bmc", "key")
+
+	n := *w.node
+	n.BMC.Accounts = map[string]site.BMCAccount{"monitor": {Credential: "monitor"}}
+	p := w.passwords(&n)
+	if err := p.Begin(t.Context(), "monitor", secret.New("monitor", "canary")); err != nil {
+		t.Fatal(err)
+	}
+	is("a password that is about to be set", "ann!", "bmc", "key", "monitor")
+	if err := p.Prove(t.Context(), "monitor", secret.New("monitor", "canary"), func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	is("a password that was proven", "ann!", "bmc", "key", "monitor!")
+}
+
+// A value of which there is no record is not sent, and that is not taken for a denial.
+func TestWhatCannotBeRecordedIsNotSent(t *testing.T) {
+	e, w := gated(t)
+	e.Secrets = table{"bmc": secret.New("", "canary")}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	v, err := w.loginsTo(ended, w.node, site.Manager).Get(secret.Request{Name: "bmc"})
+	if err == nil || !v.IsZero() || !errors.Is(err, secret.ErrUnavailable) || strings.Contains(err.Error(), "canary") {
+		t.Errorf("a login: %v, %v", v, err)
+	}
+	w.lending.begin(ended)
+	if v, err := (lent{w}).Get(secret.Request{Name: "bmc", Use: secret.File}); err == nil || !v.IsZero() {
+		t.Errorf("lent: %v, %v", v, err)
+	}
+	n := *w.node
+	n.BMC.Accounts = map[string]site.BMCAccount{"monitor": {Credential: "bmc"}}
+	sent := false
+	err = w.passwords(&n).Prove(ended, "monitor", secret.New("monitor", "canary"), func() error { sent = true; return nil })
+	if err == nil || sent || driver.WasDenied(err) {
+		t.Errorf("proving: %v, sent %v", err, sent)
+	}
+	if w.memory.Recorded.Accounts["monitor"].Tries != 0 {
+		t.Error("what was not sent counts as a try")
+	}
+}
+
+// The login to a hypervisor goes to it and the node that it runs on, and not to its guest.
+func TestLoginToAHypervisorIsItsOwn(t *testing.T) {
+	e, w := gated(t)
+	e.Secrets = table{"hv": secret.New("", "canary")}
+	e.design.Hypervisors = map[string]*site.Hypervisor{"one": {Node: "host"}}
+	n := *w.node
+	n.Style, n.Virtual.Host.Hypervisor = site.StyleVirtual, "one"
+	if _, err := w.loginsTo(t.Context(), &n, site.Manager).Get(secret.Request{Name: "hv"}); err != nil {
+		t.Fatal(err)
+	}
+	for holder, want := range map[string]int{"hypervisor one": 1, "host": 1, "n1": 0} {
+		if got := known(e, holder); len(got) != want {
+			t.Errorf("%s was given %q", holder, got)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package incident_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/incident"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// shell is an incident of n1, on which Slipway acted at noon.
+func shell() *site.IncidentState {
+	return &site.IncidentState{Name: "shell", Incident: site.Incident{Nodes: []string{"n1"}}, Acted: noon, Held: noon, Follows: true,
+		Nodes: map[string]site.IncidentNode{"n1": {}}}
+}
+
+// given is a delivery some minutes after noon, and whether it was seen.
+func given(secret, version string, to site.Recipient, minutes int, seen bool) site.Delivery {
+	g := site.Delivery{Secret: secret, Version: version, To: to, When: noon.Add(time.Duration(minutes) * time.Minute)}
+	if seen {
+		g.Seen = g.When
+	}
+	return g
+}
+
+// facts are those in which the sources of credentials have some versions.
+func facts(present map[string]incident.Present, delivered map[string][]site.Delivery) incident.Facts {
+	f := incident.Facts{Now: noon.Add(24 * time.Hour), LoginLife: time.Hour, Delivered: map[string]site.Delivered{},
+		Installed: func(string) time.Time { return time.Time{} },
+		Present: func(credential, node string) (incident.Present, bool) {
+			p, is := present[credential+"@"+node]
+			if !is {
+				p, is = present[credential]
+			}
+			return p, is
+		}}
+	for holder, all := range delivered {
+		f.Delivered[holder] = site.Delivered{Since: noon.Add(-1000 * time.Hour), Given: all}
+	}
+	return f
+}
+
+func of(t *testing.T, all []site.Exposed, secret string) site.Exposed {
+	t.Helper()
+	i := slices.IndexFunc(all, func(x site.Exposed) bool { return x.Secret == secret })
+	if i < 0 {
+		t.Fatalf("there is no %q among %+v", secret, all)
+	}
+	return all[i]
+}
+
+func TestReplacedIsWhatWasSeen(t *testing.T) {
+	bmc := "credential bmc"
+	before := map[string][]site.Delivery{
+		"n1": {given(bmc, "k.1", site.ToBMC, -60, true)}, "n2": {given(bmc, "k.1", site.ToBMC, -60, true)}, "n3": {given(bmc, "k.1", site.ToBMC, -60, true)},
+	}
+	for name, c := range map[string]struct {
+		present incident.Present
+		after   map[string][]site.Delivery
+		want    site.Replaced
+		old     string
+	}{
+		"nothing was done":         {incident.Present{Version: "k.1"}, nil, site.ReplacedNot, ""},
+		"only the source":          {incident.Present{Version: "k.2"}, nil, site.ReplacedPartly, "[n1 n2 n3]"},
+		"sent, and not seen":       {incident.Present{Version: "k.2"}, map[string][]site.Delivery{"n1": {given(bmc, "k.2", site.ToBMC, 5, false)}, "n2": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n3": {given(bmc, "k.2", site.ToBMC, 5, true)}}, site.ReplacedPartly, "[n1]"},
+		"seen everywhere":          {incident.Present{Version: "k.2"}, map[string][]site.Delivery{"n1": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n2": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n3": {given(bmc, "k.2", site.ToBMC, 5, true)}}, site.ReplacedAll, "[]"},
+		"the source went on":       {incident.Present{Version: "k.3"}, map[string][]site.Delivery{"n1": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n2": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n3": {given(bmc, "k.3", site.ToBMC, 5, true)}}, site.ReplacedPartly, "[n1 n2]"},
+		"a node that left has it":  {incident.Present{Version: "k.2"}, map[string][]site.Delivery{"gone": {given(bmc, "k.1", site.ToBMC, -90, true)}, "n1": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n2": {given(bmc, "k.2", site.ToBMC, 5, true)}, "n3": {given(bmc, "k.2", site.ToBMC, 5, true)}}, site.ReplacedPartly, "[gone]"},
+		"the source does not tell": {incident.Present{Err: "the server is down"}, nil, site.ReplacedUnknown, ""},
+		"no site key":              {incident.Present{}, nil, site.ReplacedUnknown, ""},
+		"another site key":         {incident.Present{Version: "l.1"}, nil, site.ReplacedUnknown, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, all := shell(), map[string][]site.Delivery{}
+			i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, before))
+			for holder, g := range before {
+				all[holder] = append(slices.Clone(g), c.after[holder]...)
+			}
+			all["gone"] = c.after["gone"]
+			f := facts(map[string]incident.Present{"bmc": c.present}, all)
+			i.Exposed = incident.Noted(town(), i, f)
+			judged := incident.Judged(town(), i, f)
+			if x := of(t, judged, bmc); x.State != c.want || c.old != "" && fmt.Sprint(x.Old) != c.old {
+				t.Errorf("%s, old %q, had %v", x.Progress(), x.Old, x.Had)
+			}
+			if incident.AllClear(i, judged) {
+				t.Error("it is all clear while n1 is held")
+			}
+		})
+	}
+}
+
+// A secret that was replaced before the incident was declared is not replaced once more where the records know.
+func TestReplacedBeforeTheIncident(t *testing.T) {
+	f := facts(map[string]incident.Present{"own": {Version: "k.2"}, "bmc": {Version: "k.1"}, "key": {Version: "k.9"}},
+		map[string][]site.Delivery{"n1": {given("credential own", "k.1", site.ToSystem, -60, true)}})
+	i := shell()
+	i.Exposed = incident.Begun(town(), i, f)
+	judged := incident.Judged(town(), i, f)
+	if x := of(t, judged, "credential own"); x.State != site.ReplacedAll || x.ReadBy() != "n1 (recorded)" {
+		t.Errorf("own: %s by %s", x.Progress(), x.ReadBy())
+	}
+	if x := of(t, judged, "credential bmc"); x.State != site.ReplacedNot || x.ReadBy() != "n1 (assumed: no record says so)" || fmt.Sprint(x.Assumed) != "[n1]" {
+		t.Errorf("bmc: %s by %s, %v", x.Progress(), x.ReadBy(), x.Assumed)
+	}
+	// A record from a backup may lack the value that the source has.
+	d := f.Delivered["n1"]
+	d.Since = noon.Add(-time.Minute)
+	f.Delivered["n1"] = d
+	i = shell()
+	i.Exposed = incident.Begun(town(), i, f)
+	if x := of(t, incident.Judged(town(), i, f), "credential own"); x.State != site.ReplacedNot || len(x.Had["n1"]) != 2 {
+		t.Errorf("own after an import: %s, had %v", x.Progress(), x.Had)
+	}
+}
+
+func TestWhatIsSentToAMachineThatIsOffWasNotRead(t *testing.T) {
+	i := shell()
+	f := facts(map[string]incident.Present{"bmc": {Version: "k.3"}, "own": {Version: "k.3"}}, map[string][]site.Delivery{"n1": {
+		given("credential bmc", "k.1", site.ToBMC, -60, true), given("credential own", "k.1", site.ToSystem, -60, true),
+		given("credential bmc", "k.2", site.ToBMC, 1, true), given("credential own", "k.2", site.ToSystem, 1, true),
+		given("credential bmc", "k.3", site.ToBMC, 9, true), given("credential own", "k.3", site.ToSystem, 9, true),
+	}})
+	i.Exposed = incident.Begun(town(), i, f)
+	if x := of(t, i.Exposed, "credential own"); len(x.Had["n1"]) != 3 {
+		t.Errorf("a machine that is not proven off had %v", x.Had)
+	}
+	i = shell()
+	i.Nodes["n1"] = site.IncidentNode{Off: noon.Add(5 * time.Minute)}
+	i.Exposed = incident.Begun(town(), i, f)
+	if x := of(t, i.Exposed, "credential own"); fmt.Sprint(x.Had["n1"]) != "[k.1 k.2]" {
+		t.Errorf("off at five past: %v", x.Had)
+	}
+	if x := of(t, i.Exposed, "credential bmc"); fmt.Sprint(x.Had["n1"]) != "[k.1]" {
+		t.Errorf("a BMC that keeps it off: %v", x.Had)
+	}
+}
+
+func TestAPrivateKeyIsNeverSent(t *testing.T) {
+	s := town()
+	s.Nodes["n1"].Endpoints[site.OS] = site.Endpoint{Credential: "login"}
+	f := facts(map[string]incident.Present{"login": {Version: "k.1", Key: true}, "own": {Version: "k.1", Key: true}}, nil)
+	i := shell()
+	i.Exposed = incident.Begun(s, i, f)
+	judged := incident.Judged(s, i, f)
+	if x := of(t, judged, "credential login"); x.State != site.NeverSent || x.ReadBy() != "nobody" {
+		t.Errorf("login: %s by %s", x.Progress(), x.ReadBy())
+	}
+	if x := of(t, judged, "credential own"); x.State != site.ReplacedNot { // a key that is put into the system
+		t.Errorf("own: %s", x.Progress())
+	}
+}
+
+func TestDerivedPasswordsAreOfOneMachine(t *testing.T) {
+	s := town()
+	s.Credentials["bmc"] = &site.Credential{From: site.FromDerived, Account: "slipway", Epoch: 3}
+	s.Origins = site.OriginsByPath(map[string]site.Origin{"credentials.bmc.epoch": site.At("site.cue", 7, 9, "")})
+	f := facts(map[string]incident.Present{"bmc@n1": {Version: "k.1"}, "bmc@n2": {Version: "k.2"}},
+		map[string][]site.Delivery{"n1": {given("credential bmc", "k.1", site.ToBMC, -60, true)}, "n2": {given("credential bmc", "k.2", site.ToBMC, -60, true)}})
+	i := shell()
+	i.Exposed = incident.Begun(s, i, f)
+	x := of(t, incident.Judged(s, i, f), "credential bmc")
+	if x.State != site.ReplacedNot || len(x.Holders) != 0 || x.Epoch != 3 || !strings.Contains(x.Do, "Raise `epoch` to 4 in credential bmc of the design (site.cue:7:9)") {
+		t.Errorf("%+v", x)
+	}
+	f.Present = func(_, node string) (incident.Present, bool) {
+		return incident.Present{Version: "k.next-" + node}, true
+	}
+	if x := of(t, incident.Judged(s, i, f), "credential bmc"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
+		t.Errorf("a BMC that has not answered since: %s, old %v", x.Progress(), x.Old)
+	}
+}
+
+func TestNodesThatHaveLeftKeepAnIncidentOpen(t *testing.T) {
+	i := shell()
+	i.Incident.Nodes, i.Nodes = []string{"gone"}, map[string]site.IncidentNode{"gone": {Released: noon}}
+	i.Exposed = incident.Begun(town(), i, facts(nil, nil))
+	if judged := incident.Judged(town(), i, facts(nil, nil)); len(judged) != 1 || judged[0].State != site.ReplacedUnknown || incident.AllClear(i, judged) {
+		t.Errorf("%+v", judged)
+	}
+}
+
+func TestThePlanSaysWhoReadWhat(t *testing.T) {
+	before, after := town(), town()
+	for s, epoch := range map[*site.Site]int{before: 1, after: 2} {
+		s.Credentials["bmc"] = &site.Credential{From: site.FromDerived, Account: "slipway", Epoch: epoch}
+	}
+	after.Incidents = map[string]site.Incident{"shell": {Nodes: []string{"n1"}, Since: noon, Reason: "a shell"}}
+	text := strings.Join(incident.New(before, after, map[string]site.Delivered{"n1": {Given: []site.Delivery{given("credential old", "k.1", site.ToSystem, -60, true)}}}), "\n")
+	for _, part := range []string{"credential bmc, read by n1 (assumed: no record says so). This change raises its epoch from 1 to 2", "credential old, read by n1 (recorded)", "credential key, read by n1 (assumed: no record says so), also held by n2. "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the plan has no %q:\n%s", part, text)
+		}
+	}
+}
