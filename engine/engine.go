@@ -138,6 +138,7 @@ type Engine struct {
 	serves       map[site.Facet]bool
 	journal      journal
 	proposals    *review.Recorded
+	reviewed     *review.Listing
 	said         sayings
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
@@ -147,6 +148,7 @@ type Engine struct {
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
+	reviews   bool            // whether proposals are reviewed
 	design    *site.Site
 	mates     mates
 	applied   site.Revision
@@ -246,6 +248,7 @@ func New(c Config) *Engine {
 		workers:   map[string]*worker{},
 		roles:     map[string]map[string]*worker{},
 		proposals: review.NewRecorded(c.Records),
+		reviewed:  review.NewListing(),
 		shown:     map[string]site.Losses{},
 		accounts:  map[string]site.Account{},
 		published: map[string]site.Sealed{},

@@ -15,8 +15,55 @@ import (
 // them up to date.
 func (e *Engine) Reviews(c review.Config) *review.Reviews {
 	d := reviewSite{e}
-	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals,
+	e.mu.Lock()
+	e.reviews = true
+	e.mu.Unlock()
+	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals, Listing: e.reviewed,
 		Ready: e.ready, InForce: e.inForce, PollEvery: e.PollEvery, Dice: e.dice("reviews"), Log: e.Log}, c)
+}
+
+// Proposals returns the proposals that Slipway has looked at, the highest number first. It returns a site.ErrNotFound where it
+// looks at none.
+func (e *Engine) Proposals() ([]site.ProposalBrief, error) {
+	if !e.hasReviews() {
+		return nil, errNoProposals(e.Site)
+	}
+	all := e.reviewed.All()
+	for i := range all {
+		all[i].Shown = e.shownAt(all[i].Proposal.Number)
+	}
+	return all, nil
+}
+
+// Proposal returns a proposal with its plan, or a site.ErrNotFound.
+func (e *Engine) Proposal(number int) (site.ProposalDetail, error) {
+	if !e.hasReviews() {
+		return site.ProposalDetail{}, errNoProposals(e.Site)
+	}
+	d, known := e.reviewed.Of(number)
+	if !known {
+		return d, fmt.Errorf("%w: Slipway has looked at no pull request %d for site %s since the daemon started", site.ErrNotFound, number, e.Site)
+	}
+	d.Shown = e.shownAt(number)
+	return d, nil
+}
+
+func (e *Engine) hasReviews() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reviews
+}
+
+// shownAt returns when the comment on a proposal was written last, by the forge's clock; zero if that is not known.
+func (e *Engine) shownAt(number int) time.Time {
+	if c := e.proposals.Of(number).Comment; c != nil {
+		return c.Written
+	}
+	return time.Time{}
+}
+
+func errNoProposals(siteName string) error {
+	return fmt.Errorf("%w: Slipway reviews no pull requests for site %s: its daemon runs without --github", site.ErrNotFound, siteName)
 }
 
 // reviewSite is the engine as reviews see it.

@@ -136,6 +136,7 @@ func (e *Engine) Report() site.Report {
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
 		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(), Swept: e.swept,
+		Proposals: e.reviews,
 	}
 	if e.Files != nil && e.applied.ID != "" {
 		st.Files = e.Files(e.applied.ID)

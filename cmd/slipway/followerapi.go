@@ -16,6 +16,10 @@ func (w *follower) Where(string, string) (rack, role string, known bool) { retur
 func (w *follower) Chart(string) (site.RolloutChart, error) {
 	return site.RolloutChart{}, w.elsewhere()
 }
+func (w *follower) Proposals(string) ([]site.ProposalBrief, error) { return nil, w.elsewhere() }
+func (w *follower) Proposal(string, int) (site.ProposalDetail, error) {
+	return site.ProposalDetail{}, w.elsewhere()
+}
 func (w *follower) Verification(string) (site.Verification, error) {
 	return site.Verification{}, w.elsewhere()
 }

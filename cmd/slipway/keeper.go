@@ -39,6 +39,20 @@ func (k keeper) Chart(name string) (site.RolloutChart, error) {
 	return k.engine.Chart(), nil
 }
 
+func (k keeper) Proposals(name string) ([]site.ProposalBrief, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Proposals()
+}
+
+func (k keeper) Proposal(name string, number int) (site.ProposalDetail, error) {
+	if err := k.mine(name); err != nil {
+		return site.ProposalDetail{}, err
+	}
+	return k.engine.Proposal(number)
+}
+
 func (k keeper) Verification(name string) (site.Verification, error) {
 	if err := k.mine(name); err != nil {
 		return site.Verification{}, err

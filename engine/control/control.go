@@ -45,6 +45,10 @@ type Daemon interface {
 	Report(siteName string) (site.Report, error)
 	// Chart is the site's last rollout over time, with the forecast of what is left.
 	Chart(siteName string) (site.RolloutChart, error)
+	// Proposals are the pull requests that it has looked at, the highest number first, and Proposal is one of them. What they
+	// return must not be changed.
+	Proposals(siteName string) ([]site.ProposalBrief, error)
+	Proposal(siteName string, number int) (site.ProposalDetail, error)
 	// Verification is what the last looks show of a site's surroundings.
 	Verification(siteName string) (site.Verification, error)
 	// RunVerification has nodes looked at now, and does not wait for that.

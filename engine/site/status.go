@@ -132,6 +132,8 @@ type Status struct {
 	Attempted Revision `json:"attempted,omitzero"`
 	// Files is the URL below which the forge shows the files of the applied revision, by their paths. Empty without a forge.
 	Files string `json:"files,omitempty"`
+	// Proposals says whether Slipway reviews pull requests for the site.
+	Proposals bool `json:"proposals,omitempty"`
 	// Leader says who leads the site, when the daemon that answers only follows.
 	// It knows nothing else then.
 	Leader string `json:"leader,omitempty"`
