@@ -41,6 +41,9 @@ type fake struct {
 
 	waiting site.Losses
 
+	pulls int // how many pull requests there are, and what each is
+	pull  site.ProposalDetail
+
 	approved site.GrantedState // of the access of the design
 	inForce  site.Granted
 }

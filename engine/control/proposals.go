@@ -6,8 +6,10 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/access"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -61,7 +63,7 @@ func proposalRoutes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/sites/{site}/proposals", verb: access.Read, gives: ProposalPage{}, serve: proposalsOf,
 			query: []parameter{{name: "after", about: "the number of a pull request: those with a lower number only", example: "7", number: true}, {name: "limit", about: "how many at most, up to 1000; 100 without it", example: "100", number: true},
-				{name: "state", about: "open, merged or closed: only those", example: "open"}},
+				{name: "commit", about: "a commit, or the first 4 digits of it or more: only pull requests that propose it or whose merge made it", example: "4f2a51c0"}, {name: "state", about: "open, merged or closed: only those", example: "open"}},
 			about: "Lists the pull requests that Slipway has looked at since the daemon started, open ones and lately ended ones, the highest number first, a page at a time."},
 		{method: http.MethodGet, path: "/sites/{site}/proposals/{number}", verb: access.Read, gives: ProposalView{}, serve: proposalOf,
 			query: []parameter{{name: "after", about: "the name of a rack: those behind it only", example: "r1"}, {name: "limit", about: "how many racks at most, up to 100; 24 without it", example: "24", number: true},
@@ -69,6 +71,8 @@ func proposalRoutes() []route {
 			about: "Returns the plan of a pull request as its comment has it, with its digest, who has approved it, and what merging does to each machine, some racks at a time."},
 	}
 }
+
+var commitInQuery = regexp.MustCompile(`^[0-9a-f]{4,64}$`)
 
 func proposalsOf(c *call) (any, error) {
 	after, err := c.number("after", 0, 1, 1<<53)
@@ -83,6 +87,10 @@ func proposalsOf(c *call) (any, error) {
 	if state != "" && !slices.Contains([]site.ProposalState{site.ProposalOpen, site.ProposalMerged, site.ProposalClosed}, state) {
 		return nil, fmt.Errorf("%w: state is \"open\", \"merged\" or \"closed\"", ErrBadRequest)
 	}
+	commit := c.r.URL.Query().Get("commit")
+	if commit != "" && !commitInQuery.MatchString(commit) {
+		return nil, fmt.Errorf("%w: commit is 4 to 64 digits of a commit, 0-9 and a-f", ErrBadRequest)
+	}
 	all, err := c.daemon.Proposals(c.site)
 	if err != nil {
 		return nil, err
@@ -92,7 +100,7 @@ func proposalsOf(c *call) (any, error) {
 		if p.Proposal.State == site.ProposalOpen {
 			page.Open++
 		}
-		if state != "" && p.Proposal.State != state {
+		if state != "" && p.Proposal.State != state || !strings.HasPrefix(p.Proposal.Head, commit) && !strings.HasPrefix(p.Proposal.Merge, commit) {
 			continue
 		}
 		page.Total++
