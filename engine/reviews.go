@@ -48,6 +48,9 @@ func (e *Engine) Proposal(number int) (site.ProposalDetail, error) {
 	return d, nil
 }
 
+// ProposalsOf returns the open proposals that do something to a node, the highest number first.
+func (e *Engine) ProposalsOf(node string) []site.NodeProposal { return e.reviewed.OfNode(node) }
+
 func (e *Engine) hasReviews() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,6 +20,9 @@ func (w *follower) Proposals(string) ([]site.ProposalBrief, error) { return nil,
 func (w *follower) Proposal(string, int) (site.ProposalDetail, error) {
 	return site.ProposalDetail{}, w.elsewhere()
 }
+func (w *follower) ProposalsOf(string, string) ([]site.NodeProposal, error) {
+	return nil, w.elsewhere()
+}
 func (w *follower) Verification(string) (site.Verification, error) {
 	return site.Verification{}, w.elsewhere()
 }

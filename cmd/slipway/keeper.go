@@ -53,6 +53,13 @@ func (k keeper) Proposal(name string, number int) (site.ProposalDetail, error) {
 	return k.engine.Proposal(number)
 }
 
+func (k keeper) ProposalsOf(name, node string) ([]site.NodeProposal, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.ProposalsOf(node), nil
+}
+
 func (k keeper) Verification(name string) (site.Verification, error) {
 	if err := k.mine(name); err != nil {
 		return site.Verification{}, err

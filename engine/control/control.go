@@ -49,6 +49,8 @@ type Daemon interface {
 	// return must not be changed.
 	Proposals(siteName string) ([]site.ProposalBrief, error)
 	Proposal(siteName string, number int) (site.ProposalDetail, error)
+	// ProposalsOf are the open ones that do something to a node.
+	ProposalsOf(siteName, node string) ([]site.NodeProposal, error)
 	// Verification is what the last looks show of a site's surroundings.
 	Verification(siteName string) (site.Verification, error)
 	// RunVerification has nodes looked at now, and does not wait for that.

@@ -32,6 +32,10 @@ func (f *fake) Proposal(_ string, number int) (site.ProposalDetail, error) {
 	return f.pull, nil
 }
 
+func (f *fake) ProposalsOf(_, node string) ([]site.NodeProposal, error) {
+	return []site.NodeProposal{{Number: 7, Title: "of " + node, What: site.MergeStops}}, nil
+}
+
 // pulling has 2,500 pull requests, whose plan erases a machine in each of 250 racks, and 150 without one.
 func pulling() *fake {
 	f := &fake{pulls: 2500}
@@ -133,6 +137,11 @@ func TestProposalsAreForWhoMayReadTheSite(t *testing.T) {
 			if got, answer := o.ask(o.as(o.people.client(t, mail(who+"@example.org"))), http.MethodGet, "/api/v1/sites/berlin/proposals"+path, "", ""); got != want || got == 403 && strings.Contains(answer, "m001") {
 				t.Errorf("%s, %s: %d %.200s", who, path, got, answer)
 			}
+		}
+	}
+	for who, want := range map[string]bool{"bob": true, "carol": false} {
+		if _, answer := o.ask(o.as(o.people.client(t, mail(who+"@example.org"))), http.MethodGet, "/api/v1/sites/berlin/nodes/n1", "", ""); strings.Contains(answer, "of n1") != want {
+			t.Errorf("%s is told of the pull requests of n1: %t\n%s", who, !want, answer)
 		}
 	}
 }

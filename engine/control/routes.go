@@ -217,6 +217,8 @@ type NodeDetail struct {
 	Plan *site.NodePlan `json:"plan,omitempty"`
 	// Removal is set if the node leaves the design.
 	Removal *site.Removal `json:"removal,omitempty"`
+	// Proposals are the open pull requests that do something to it, for whoever may read the whole site.
+	Proposals []site.NodeProposal `json:"proposals,omitempty"`
 }
 
 func nodeReads() []route {
@@ -273,7 +275,10 @@ func nodeOf(c *call) (any, error) {
 	if i := slices.IndexFunc(r.Plan.Removes, func(x site.Removal) bool { return x.Node == c.node }); i >= 0 {
 		d.Removal = &r.Plan.Removes[i]
 	}
-	return d, nil
+	if c.may(access.Read, "") == nil {
+		d.Proposals, err = c.daemon.ProposalsOf(c.site, c.node)
+	}
+	return d, err
 }
 
 // allowedOf are the verbs that the caller may use on a node.

@@ -53,7 +53,8 @@ func Consequences(r *site.Review, all *site.Plan, merged, before *site.Site) []s
 		case all.Nodes[i].Seen.IsZero():
 			c.What, c.Why = site.MergeUnknown, "Slipway has never seen this machine"
 		}
-		if was := placed(before, name); c != was {
+		if c != placed(before, name) {
+			c.New = before.Nodes[name] == nil
 			list = append(list, c)
 		}
 	}

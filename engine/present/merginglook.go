@@ -71,6 +71,9 @@ func ConsequenceSentence(c site.NodeConsequence) string {
 			parts = append(parts, text)
 		}
 	}
+	if c.New {
+		parts = append(parts, "new in the design")
+	}
 	if c.Away != "" && c.Away != "no" {
 		parts = append(parts, "out of service "+c.Away)
 	}

@@ -166,7 +166,7 @@ func (d *rackDrawing) machine(n *site.NodeStatus, x, y, wide, high int) {
 		class = fmt.Sprintf(` class="%s"`, strings.Join(classes, " "))
 	}
 	open, shut := "<g"+class+">", "</g>"
-	if link := d.e.view.Link; link != nil {
+	if link := d.e.view.Link; link != nil && !d.e.view.Merging[n.Name].New { // a new node has no page yet
 		open, shut = fmt.Sprintf(`<a%s href="%s">`, class, inSVG(link(n.Name))), "</a>"
 	}
 	d.put(`%s<title>%s</title>`, open, inSVG(endCut(l.about, longestTitle, 1)))

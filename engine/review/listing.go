@@ -59,6 +59,24 @@ func (l *Listing) Of(number int) (site.ProposalDetail, bool) {
 	return d, known
 }
 
+// OfNode returns the open proposals that do something to a node, the highest number first.
+func (l *Listing) OfNode(node string) []site.NodeProposal {
+	l.listed.mu.Lock()
+	defer l.listed.mu.Unlock()
+	all := []site.NodeProposal{}
+	for number, d := range l.listed.by {
+		if d.Proposal.State != site.ProposalOpen || d.Ended {
+			continue
+		}
+		i, does := slices.BinarySearchFunc(d.Nodes, node, func(c site.NodeConsequence, name string) int { return cmp.Compare(c.Node, name) })
+		if does && d.Nodes[i].What != site.MergeLeaves && d.Nodes[i].What != site.MergePending && d.Nodes[i].What != site.MergeUnknown {
+			all = append(all, site.NodeProposal{Number: number, Title: d.Proposal.Title, What: d.Nodes[i].What})
+		}
+	}
+	slices.SortFunc(all, func(a, b site.NodeProposal) int { return b.Number - a.Number })
+	return all
+}
+
 // change replaces a proposal by what is made of it. Without one it is made of an empty one.
 func (l *Listing) change(number int, to func(d *site.ProposalDetail)) {
 	l.listed.mu.Lock()

@@ -36,6 +36,8 @@ var Consequences = []Consequence{MergeErases, MergeRemoves, MergeStops, MergeMay
 type NodeConsequence struct {
 	Node string `json:"node"`
 	Role string `json:"role,omitempty"`
+	// New means that the design in force does not have the node.
+	New bool `json:"new,omitempty"`
 	// Rack, Position and Hypervisor are those of the proposal. A node that it removes has those of the design in force.
 	Rack       string      `json:"rack,omitempty"`
 	Position   Position    `json:"position,omitzero"`
@@ -49,6 +51,13 @@ type NodeConsequence struct {
 	Away string `json:"away,omitempty"`
 	// Why says why nothing, or not all of it, can be planned.
 	Why string `json:"why,omitempty"`
+}
+
+// NodeProposal is an open proposal that does something to a node.
+type NodeProposal struct {
+	Number int         `json:"number"`
+	Title  string      `json:"title,omitempty"`
+	What   Consequence `json:"what"`
 }
 
 // ProposalBrief is a proposal in a list, with what people were last told of it.
@@ -92,7 +101,7 @@ type ProposalDetail struct {
 	NodesLeftOut int `json:"nodesLeftOut,omitempty"`
 	// Counts says how many nodes have which consequence, besides those that merging leaves as they are. It is nil without a
 	// plan.
-	Counts map[Consequence]int `json:"counts,omitempty"`
+	Counts map[Consequence]int `json:"counts,omitzero"`
 	// Nodes are the consequences for the nodes that merging does not leave as and where they are, by name. Racks are the racks
 	// of the proposal, which nobody changes.
 	Nodes []NodeConsequence `json:"-"`

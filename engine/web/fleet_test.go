@@ -46,6 +46,9 @@ type fleet struct {
 	as      *site.Site // designed
 	// links are what a node has seen of its own.
 	links func(node string) *item.LinksSeen
+	// pulled changes pull request 7. unpulled has no pull requests be reviewed.
+	pulled   func(*site.ProposalDetail)
+	unpulled bool
 	// removes are the nodes that leave the design.
 	removes []site.Removal
 	// waiting has the nodes besides those that are named wait for approval.
@@ -192,7 +195,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
-	s := site.Status{Site: "berlin", Files: f.files, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
+	s := site.Status{Site: "berlin", Files: f.files, Proposals: !f.unpulled, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
@@ -432,7 +435,7 @@ func asked(h http.Handler, method, path, form string, headers ...string) (int, s
 func every() []string {
 	var all []string
 	for _, v := range views {
-		all = append(all, strings.NewReplacer("{site}", "berlin", "{node}", "web-2").Replace(v.path))
+		all = append(all, strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7").Replace(v.path))
 	}
 	for _, a := range Acts {
 		if a.Site {

@@ -101,6 +101,8 @@ var views = []view{
 	{path: "/sites/{site}/racks", name: "racks", title: "Racks", load: racks},
 	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", load: rollout},
 	{path: "/sites/{site}/network", name: "network", title: "Network and links", load: network},
+	{path: "/sites/{site}/proposals", name: "proposals", title: "Pull requests", load: proposals},
+	{path: "/sites/{site}/proposals/{number}", name: "proposal", title: "Pull request", load: proposal},
 	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: sitePlan},
 	{path: "/sites/{site}/findings", name: "findings", title: "Findings", load: findings},
 	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", load: approvals},

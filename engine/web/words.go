@@ -38,14 +38,18 @@ func templates(s *Site) map[string]*template.Template {
 		"acts":        func() []Act { return Acts },
 		"severe":      severe,
 		"tone":        tone,
-		"nav":         func() []view { return views },
-		"word":        func(v any) string { return fmt.Sprint(v) },
-		"minus":       func(a, b int) int { return a - b },
-		"title":       func(v view) string { return v.title },
-		"path":        func(v view, name string) string { return strings.Replace(v.path, "{site}", url.PathEscape(name), 1) },
-		"isMenu":      func(v view) bool { return !strings.Contains(v.path, "{node}") },
+		"menu":        menu,
+		"consequence": consequence, "consequences": consequencesIn, "mergingWords": present.ConsequenceWords,
+		"pulls": func(name string, text template.HTML) template.HTML { return linkedPulls(name, text) },
+		"word":  func(v any) string { return fmt.Sprint(v) },
+		"minus": func(a, b int) int { return a - b },
+		"title": func(v view) string { return v.title },
+		"path":  func(v view, name string) string { return strings.Replace(v.path, "{site}", url.PathEscape(name), 1) },
 		"outcomes": func() []site.AuditOutcome {
 			return []site.AuditOutcome{site.AuditBegun, site.AuditDone, site.AuditRefused, site.AuditFailed, site.AuditDenied}
+		},
+		"pullStates": func() []site.ProposalState {
+			return []site.ProposalState{site.ProposalOpen, site.ProposalMerged, site.ProposalClosed}
 		},
 		"checkOutcomes": func() []site.Outcome { return []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK} },
 		"headline":      headline,
@@ -57,7 +61,7 @@ func templates(s *Site) map[string]*template.Template {
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
 			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
-		"isIn":   func(v view, page string) bool { return v.name == page },
+		"isIn":   func(v view, page string) bool { return v.name == page || v.name == "proposals" && page == "proposal" },
 		"marked": marked,
 	}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/shell.html", "pages/parts.html"))
