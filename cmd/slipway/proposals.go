@@ -174,7 +174,9 @@ func (a *app) printRacksOf(v *control.ProposalView, all bool) {
 	if left > 0 {
 		a.out.Printf("%s more: pass --all\n", say.Count(left, "machine"))
 	}
-	a.out.Printf("In %s all machines stay as they are.\n", say.Count(v.Untouched, map[bool]string{true: "other rack", false: "rack"}[v.Total > 0]))
+	if v.Untouched > 0 {
+		a.out.Printf("In %s all machines stay as they are.\n", say.Count(v.Untouched, "other rack"))
+	}
 }
 
 func consequenceRow(w *screen, n site.NodeConsequence) table.Row {

@@ -183,13 +183,13 @@ type commentPage struct {
 }
 
 // item begins an item of a list, within the items and lists that are open.
-func (w *commentPage) item(depth int) {
+func (w *commentPage) item(depth int, numbered bool) {
 	w.lists(depth + 1)
 	if w.depth == depth+1 {
 		w.text.WriteString("</li>")
 	}
 	for w.depth <= depth {
-		w.text.WriteString("<ul>")
+		w.text.WriteString(map[bool]string{false: "<ul>", true: `<ul class="numbered">`}[numbered])
 		if w.depth++; w.depth <= depth {
 			w.text.WriteString("<li>")
 		}
@@ -206,7 +206,7 @@ func (w *commentPage) lists(depth int) {
 
 func (w *commentPage) block(b block) {
 	if b.kind == itemBlock {
-		w.item(min(b.depth, 3))
+		w.item(min(b.depth, 3), b.mark != "-")
 		if b.mark != "-" {
 			w.text.WriteString(html.EscapeString(b.mark) + " ")
 		}
