@@ -150,7 +150,7 @@ func (a *app) printRacksOf(v *control.ProposalView, all bool) {
 		return
 	}
 	rows, left := 0, 0
-	print := func(head string, nodes []site.NodeConsequence) {
+	write := func(head string, nodes []site.NodeConsequence) {
 		t := newTable("node", "what merging does", "how", "what is lost", "out of service", "units")
 		for _, n := range nodes {
 			switch {
@@ -168,9 +168,9 @@ func (a *app) printRacksOf(v *control.ProposalView, all bool) {
 		}
 	}
 	for _, r := range v.Affected {
-		print("rack "+r.Name+"  "+present.SummaryOfMerging(r.All, r.Counts), r.Nodes)
+		write("rack "+r.Name+"  "+present.SummaryOfMerging(r.All, r.Counts), r.Nodes)
 	}
-	print("in no rack", v.Outside)
+	write("in no rack", v.Outside)
 	if left > 0 {
 		a.out.Printf("%s more: pass --all\n", say.Count(left, "machine"))
 	}
