@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/review"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -30,7 +31,7 @@ func (e *Engine) Proposals() ([]site.ProposalBrief, error) {
 	}
 	all := e.reviewed.All()
 	for i := range all {
-		all[i].Shown = e.shownAt(all[i].Proposal.Number)
+		e.addShown(&all[i])
 	}
 	return all, nil
 }
@@ -44,7 +45,7 @@ func (e *Engine) Proposal(number int) (site.ProposalDetail, error) {
 	if !known {
 		return d, fmt.Errorf("%w: Slipway has looked at no pull request %d for site %s since the daemon started", site.ErrNotFound, number, e.Site)
 	}
-	d.Shown = e.shownAt(number)
+	e.addShown(&d.ProposalBrief)
 	return d, nil
 }
 
@@ -57,12 +58,16 @@ func (e *Engine) hasReviews() bool {
 	return e.reviews
 }
 
-// shownAt returns when the comment on a proposal was written last, by the forge's clock; zero if that is not known.
-func (e *Engine) shownAt(number int) time.Time {
-	if c := e.proposals.Of(number).Comment; c != nil {
-		return c.Written
+// addShown adds what is recorded of a proposal's comment. Merging approves what people can read, and nothing else.
+func (e *Engine) addShown(p *site.ProposalBrief) {
+	is := e.proposals.Of(p.Proposal.Number)
+	if is.Comment != nil {
+		p.Shown = is.Comment.Written
 	}
-	return time.Time{}
+	named := is.Shown != nil && is.Shown.Digest == p.Set && is.Shown.Head == p.Proposal.Head
+	if p.Set != "" && p.Proposal.State == site.ProposalOpen && !p.Planning && !named {
+		p.Waits = "Slipway's comment: until it can be read on the forge, merging does not approve erasing " + say.Count(p.Erases, "machine")
+	}
 }
 
 func errNoProposals(siteName string) error {

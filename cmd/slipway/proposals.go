@@ -72,7 +72,7 @@ func (a *app) proposals(ctx context.Context, f proposalsFlags) error {
 		return a.out.JSON(all)
 	}
 	if len(all) == 0 {
-		a.out.Println("The daemon has looked at no such pull request since it started.")
+		a.out.Println("The daemon has looked at no pull request to show since it started.")
 		return nil
 	}
 	t := newTable("number", "title", "state", "what merging does", "waits for", "planned")

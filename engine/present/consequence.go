@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// consequenceOf is what the plan of a node does to its machine.
+// consequenceOf is what the plan of a node does to its machine. Where it plans nothing because it cannot, that is not known.
 func consequenceOf(n *site.NodePlan) site.Consequence {
 	switch i := worst(*n); {
-	case len(n.Steps) == 0 && (len(n.Blocked) > 0 || n.Seen.IsZero()):
+	case len(n.Steps) == 0 && unplanned(n) != "":
 		return site.MergeUnknown
 	case len(n.Steps) == 0:
 		return site.MergeLeaves
@@ -29,38 +29,64 @@ func consequenceOf(n *site.NodePlan) site.Consequence {
 	return site.MergeChanges
 }
 
+// unplanned says why not everything is planned for a node; empty if it is.
+func unplanned(n *site.NodePlan) string {
+	switch {
+	case len(n.Blocked) > 0:
+		return shorten(n.Blocked[0])
+	case n.Waiting != "":
+		return shorten("not planned yet: " + n.Waiting)
+	case n.Seen.IsZero():
+		return "Slipway has never seen this machine"
+	}
+	return shorten(cmp.Or(n.Unproven, n.Foreign))
+}
+
+// Designs are those that a proposal is between: the one in force, the one of the branch, and the one of the merge. Those in force
+// and of the branch are nil where there is none.
+type Designs struct{ InForce, Branch, Merged *site.Site }
+
 // Consequences are what merging a planned proposal does to each node, by name. Nodes that stay as and where they are
-// are left out. all is the plan of the merged design, which is merged; before is the design in force, nil for none.
-func Consequences(r *site.Review, all *site.Plan, merged, before *site.Site) []site.NodeConsequence {
-	planned, pending, spared := byNode(&r.Plan), byNode(&r.Pending), map[string]bool{}
+// are left out. all is the plan of the merged design.
+func Consequences(r *site.Review, all *site.Plan, d Designs) []site.NodeConsequence {
+	planned, pending, spared, held := byNode(&r.Plan), byNode(&r.Pending), map[string]bool{}, map[string]string{}
 	for _, name := range r.Spared {
 		spared[name] = true
 	}
-	if before == nil {
-		before = &site.Site{}
+	for _, x := range r.Plan.Removes {
+		held[x.Node] = x.Held
+	}
+	if d.InForce == nil {
+		d.InForce = &site.Site{}
 	}
 	var list []site.NodeConsequence
 	for i := range all.Nodes {
 		name := all.Nodes[i].Node
-		c := placed(merged, name)
+		c := placed(d.Merged, name)
 		switch own := planned[name]; {
 		case own != nil && consequenceOf(own) != site.MergeLeaves:
 			c = told(c, own)
+		case consequenceOf(&all.Nodes[i]) == site.MergeUnknown:
+			c = told(c, &all.Nodes[i])
 		case spared[name]:
 			c.What = site.MergeSpares
 		case pending[name] != nil && len(pending[name].Steps) > 0:
 			c.What, c.Does = site.MergePending, deeds(pending[name].Steps, 1)
-		case all.Nodes[i].Seen.IsZero():
-			c.What, c.Why = site.MergeUnknown, "Slipway has never seen this machine"
 		}
-		if c != placed(before, name) {
-			c.New = before.Nodes[name] == nil
+		if c != placed(d.InForce, name) {
+			c.New = d.InForce.Nodes[name] == nil
 			list = append(list, c)
 		}
 	}
-	for _, x := range r.Plan.Removes {
-		c := placed(before, x.Node)
-		c.What, c.Why = site.MergeRemoves, x.Held
+	for name := range d.InForce.Nodes {
+		if d.Merged.Nodes[name] != nil {
+			continue
+		}
+		c := placed(d.InForce, name)
+		c.What, c.Why = site.MergeRemoves, held[name]
+		if d.Branch != nil && d.Branch.Nodes[name] == nil {
+			c.What, c.Does = site.MergePending, "leaves the design"
+		}
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b site.NodeConsequence) int { return cmp.Compare(a.Node, b.Node) })
@@ -95,12 +121,7 @@ func told(c site.NodeConsequence, n *site.NodePlan) site.NodeConsequence {
 			c.Loses = s.Loses
 		}
 	}
-	switch {
-	case len(n.Blocked) > 0:
-		c.Why = shorten(n.Blocked[0])
-	case n.Seen.IsZero():
-		c.Why = "Slipway has never seen this machine"
-	}
+	c.Why = unplanned(n)
 	return c
 }
 

@@ -33,7 +33,7 @@ func merging() (r *site.Review, all *site.Plan, merged, before *site.Site) {
 		{Node: "n-noted", Notes: []string{"worth knowing"}, Seen: seen},
 	}
 	pending := []site.NodePlan{{Node: "g-pending", Steps: step(site.ImpactOnline, site.ActionConfig), Seen: seen}}
-	all = &site.Plan{Nodes: slices.Concat(more, pending, []site.NodePlan{{Node: "h-spared", Seen: seen}, {Node: "i-never"}, {Node: "j-moved", Seen: seen}, {Node: "k-same", Seen: seen}, {Node: "l-new"}})}
+	all = &site.Plan{Nodes: slices.Concat(more, pending, []site.NodePlan{{Node: "h-spared", Seen: seen}, {Node: "i-never"}, {Node: "o-installs", Seen: seen, Waiting: "the installer runs"}, {Node: "p-same-block", Seen: seen, Blocked: []string{"as on the branch"}}, {Node: "j-moved", Seen: seen}, {Node: "k-same", Seen: seen}, {Node: "l-new"}})}
 	merged, before = &site.Site{Nodes: map[string]*site.Node{}}, &site.Site{Nodes: map[string]*site.Node{}}
 	for _, n := range all.Nodes {
 		merged.Nodes[n.Node] = &site.Node{Name: n.Node, Rack: "r1"}
@@ -41,6 +41,7 @@ func merging() (r *site.Review, all *site.Plan, merged, before *site.Site) {
 			before.Nodes[n.Node] = &site.Node{Name: n.Node, Rack: "r1"}
 		}
 	}
+	before.Nodes["q-never-seen-leaves"] = &site.Node{Name: "q-never-seen-leaves", Rack: "r2"}
 	before.Nodes["m-leaves"], before.Nodes["j-moved"].Rack = &site.Node{Name: "m-leaves", Rack: "r2"}, "r2"
 	r = &site.Review{Spared: []string{"h-spared"}, Plan: site.Plan{Nodes: more, Removes: []site.Removal{{Node: "m-leaves"}}}, Pending: site.Plan{Nodes: pending}}
 	return r, all, merged, before
@@ -51,12 +52,13 @@ func merging() (r *site.Review, all *site.Plan, merged, before *site.Site) {
 func TestConsequences(t *testing.T) {
 	r, all, merged, before := merging()
 	got := map[string]site.NodeConsequence{}
-	list := present.Consequences(r, all, merged, before)
+	list := present.Consequences(r, all, present.Designs{InForce: before, Branch: before, Merged: merged})
 	for _, c := range list {
 		got[c.Node] = c
 	}
 	want := map[string]site.Consequence{"a-erased": site.MergeErases, "b-away": site.MergeStops, "c-maybe": site.MergeMayRestart, "d-moment": site.MergeInterrupts, "e-online": site.MergeChanges,
-		"f-blocked": site.MergeUnknown, "g-pending": site.MergePending, "h-spared": site.MergeSpares, "i-never": site.MergeUnknown, "j-moved": site.MergeLeaves, "l-new": site.MergeUnknown, "m-leaves": site.MergeRemoves}
+		"f-blocked": site.MergeUnknown, "g-pending": site.MergePending, "h-spared": site.MergeSpares, "i-never": site.MergeUnknown, "j-moved": site.MergeLeaves, "l-new": site.MergeUnknown, "m-leaves": site.MergeRemoves,
+		"o-installs": site.MergeUnknown, "p-same-block": site.MergeUnknown, "q-never-seen-leaves": site.MergeRemoves}
 	for name, what := range want {
 		if got[name].What != what {
 			t.Errorf("%s: %q, want %q", name, got[name].What, what)
@@ -71,7 +73,13 @@ func TestConsequences(t *testing.T) {
 	if got["m-leaves"].Rack != "r2" || got["j-moved"].Rack != "r1" || got["f-blocked"].Why == "" || got["b-away"].Why == "" || got["i-never"].Why == "" {
 		t.Errorf("%+v", got)
 	}
-	if all := present.Consequences(r, all, merged, nil); len(all) < len(want) {
+	gone := &site.Site{Nodes: map[string]*site.Node{}}
+	for _, c := range present.Consequences(r, all, present.Designs{InForce: before, Branch: gone, Merged: merged}) {
+		if c.Node == "m-leaves" && c.What != site.MergePending {
+			t.Errorf("a node that has left the branch before: %+v", c)
+		}
+	}
+	if all := present.Consequences(r, all, present.Designs{Merged: merged}); len(all) < len(want)-2 {
 		t.Errorf("without a design in force: %+v", all)
 	}
 }
@@ -80,7 +88,7 @@ func TestConsequences(t *testing.T) {
 func TestVerdictCountsAsThePicture(t *testing.T) {
 	r, all, merged, before := merging()
 	r.Proposal.Number = 7
-	counts := present.CountConsequences(present.Consequences(r, all, merged, before))
+	counts := present.CountConsequences(present.Consequences(r, all, present.Designs{InForce: before, Branch: before, Merged: merged}))
 	const want = "1 machine is erased, 1 restarts, 1 may restart, 1 is interrupted for a moment, 1 gets other files, units or parameters"
 	if got := present.Verdict(r); !strings.HasPrefix(got, want) || counts[site.MergeErases] != 1 || counts[site.MergeStops] != 1 || counts[site.MergeChanges] != 1 {
 		t.Errorf("%s\n%v", got, counts)
@@ -102,7 +110,7 @@ func TestEveryConsequenceIsDrawn(t *testing.T) {
 	r, all, merged, before := merging()
 	v := present.ElevationView{Merging: map[string]site.NodeConsequence{}}
 	var nodes []site.NodeStatus
-	for i, c := range present.Consequences(r, all, merged, before) {
+	for i, c := range present.Consequences(r, all, present.Designs{InForce: before, Branch: before, Merged: merged}) {
 		v.Merging[c.Node] = c
 		nodes = append(nodes, site.NodeStatus{Name: c.Node, Rack: "r1", Position: site.Position{Unit: i + 1}})
 	}
@@ -113,7 +121,7 @@ func TestEveryConsequenceIsDrawn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, part := range []string{"13 nodes, 1 is erased, 1 leaves the design", "a-erased: erased; is erased and installed; everything on its disks", "k-same: stays as it is", `class="m-out-of-service"`, "rackshape m-untouched"} {
+	for _, part := range []string{"16 nodes, 1 is erased, 2 leave the design", "a-erased: erased; is erased and installed; everything on its disks", "k-same: stays as it is", `class="m-out-of-service"`, "rackshape m-untouched"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("the picture has no %q", part)
 		}

@@ -75,7 +75,7 @@ func ConsequenceSentence(c site.NodeConsequence) string {
 		parts = append(parts, "new in the design")
 	}
 	if c.Away != "" && c.Away != "no" {
-		parts = append(parts, "out of service "+c.Away)
+		parts = append(parts, "out of service: "+c.Away)
 	}
 	if c.Role != "" {
 		parts = append(parts, "role "+c.Role)

@@ -66,7 +66,7 @@ func (b *baseline) differ(v *site.Review) {
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&b.plan, &all)
 	v.Waiting = b.waiting
 	v.Plan.Forecast = rollout.Forecast(b.merged, &v.Plan, b.known, v.When)
-	b.nodes = present.Consequences(v, &all, b.merged, b.reviews.site.Design())
+	b.nodes = present.Consequences(v, &all, present.Designs{InForce: b.reviews.site.Design(), Branch: b.design, Merged: b.merged})
 }
 
 // racks returns those of the last proposal.

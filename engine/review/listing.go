@@ -17,7 +17,7 @@ const (
 	// mostStepsKept is of how many nodes the steps are kept, of all proposals together. The plans that were made last are kept
 	// first, each whole or not at all.
 	mostStepsKept = 2000
-	// mostNodesKept is for how many nodes the consequences are kept, in the same way.
+	// mostNodesKept is for how many nodes and racks the consequences are kept, in the same way.
 	mostNodesKept = 100_000
 	// mostFindings is how many findings of a proposal are kept.
 	mostFindings = 500
@@ -100,7 +100,10 @@ func (l *Listing) planned(v site.Review, nodes []site.NodeConsequence, racks map
 	l.change(v.Proposal.Number, func(d *site.ProposalDetail) {
 		v.Proposal = named(v.Proposal)
 		if !v.Planned() {
-			nodes, racks = nil, nil
+			nodes = nil
+		}
+		if len(nodes) == 0 {
+			racks = nil
 		}
 		left := max(0, len(v.Findings)-mostFindings)
 		v.Findings = v.Findings[:len(v.Findings)-left]
@@ -133,6 +136,9 @@ func (l *Listing) isOpen(open []site.Proposal) {
 	defer l.listed.mu.Unlock()
 	for _, p := range open {
 		if d, known := l.listed.by[p.Number]; known {
+			if d.Proposal.Head != p.Head { // what is known is not about this commit
+				d.Planning = true
+			}
 			d.Proposal = named(p)
 			l.listed.by[p.Number] = d
 		}
@@ -186,8 +192,9 @@ func (l *listed) trimLocked() {
 			d.StepsLeftOut = len(d.Review.Plan.Nodes)
 			d.Review.Plan.Nodes, d.Review.Pending.Nodes, d.Review.Plan.Forecast, d.Review.Pending.Forecast = nil, nil, nil, nil
 		}
-		if nodes += len(d.Nodes); len(d.Nodes) > 0 && nodes > mostNodesKept {
-			nodes -= len(d.Nodes)
+		room := len(d.Nodes) + len(d.Racks)
+		if nodes += room; room > 0 && nodes > mostNodesKept {
+			nodes -= room
 			d.NodesLeftOut = len(d.Nodes)
 			d.Nodes, d.Racks, d.Losses = nil, nil, nil
 		}
