@@ -126,16 +126,7 @@ func aboutProposal(v *control.ProposalView) []string {
 	if v.Planning {
 		lines = append(lines, "Slipway is planning this commit. Until then the plan below is of an earlier one.")
 	}
-	lines = append(lines, "Waits for "+cmp.Or(v.Waits, "nothing"))
-	switch {
-	case v.ApprovedBy != "":
-		lines = append(lines, fmt.Sprintf("Approved by %s by merging: set %s", v.ApprovedBy, v.Set))
-	case v.Set != "":
-		lines = append(lines, "Not approved yet: set "+v.Set)
-	case v.Erases > 0:
-		lines = append(lines, "Not approved: merging does not approve what is erased")
-	}
-	return lines
+	return append(lines, "Waits for "+cmp.Or(v.Waits, "nothing"), "Approved: "+present.ApprovalOf(&v.ProposalDetail))
 }
 
 // printRacksOf writes what merging does to each machine, by rack.

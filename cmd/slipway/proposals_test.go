@@ -100,7 +100,7 @@ func TestProposals(t *testing.T) {
 		t.Errorf("only merged ones:\n%s", open)
 	}
 	one := reviewed(t, "quiet", "proposals", "7")
-	for _, part := range []string{"Pull request 7: Again quiet\n", "  open, by quiet, commit 89abcdef0123\n", "https://git.example/pull/7", "Not approved yet: set ", "! Merging this erases 1 machine.", "n1 (no identity, rack r1); what is lost: 1 disk: S1",
+	for _, part := range []string{"Pull request 7: Again quiet\n", "  open, by quiet, commit 89abcdef0123\n", "https://git.example/pull/7", "  Approved: not yet (set ", "! Merging this erases 1 machine.", "n1 (no identity, rack r1); what is lost: 1 disk: S1",
 		"rack r1  61 nodes, 1 is erased, 60 are out of service for a time", "3-4", "22 machines more: pass --all"} {
 		if !strings.Contains(one, part) {
 			t.Errorf("the pull request has no %q:\n%s", part, one)

@@ -204,3 +204,28 @@ func landedWaitsFor(r *site.Review) string {
 	}
 	return "its rollout"
 }
+
+// ApprovalOf says in a clause whether what a proposal erases is approved by merging it, and by whom.
+func ApprovalOf(d *site.ProposalDetail) string {
+	r, rest := &d.Review, ""
+	if n := len(r.Held); n > 0 {
+		rest = ", and erasing " + say.Count(n, "machine") + " needs another approval"
+	}
+	switch {
+	case d.ApprovedBy != "":
+		return "by " + d.ApprovedBy + " by merging (set " + d.Set + ")" + rest
+	case r.Landing != nil && r.Landing.Unapproved != "":
+		return "not by merging: " + r.Landing.Unapproved + rest
+	case r.Landing != nil:
+		return "nothing by merging" + rest
+	case d.Proposal.State == site.ProposalClosed:
+		return "no, it was closed without being merged"
+	case d.Set != "":
+		return "not yet (set " + d.Set + ")"
+	case d.Erases > 0:
+		return "no, merging does not approve what is erased"
+	case d.Counts == nil:
+		return "not known, there is no plan"
+	}
+	return "nothing to approve"
+}

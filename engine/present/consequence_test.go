@@ -95,6 +95,29 @@ func TestVerdictCountsAsThePicture(t *testing.T) {
 	}
 }
 
+// Whether merging has approved something is said as it is known, also where a merge approved nothing.
+func TestApprovalIsSaid(t *testing.T) {
+	brief := func(b site.ProposalBrief, r site.Review) *site.ProposalDetail {
+		return &site.ProposalDetail{ProposalBrief: b, Review: r, Counts: map[site.Consequence]int{}}
+	}
+	held := site.Losses{{Node: "n1"}}
+	for want, d := range map[string]*site.ProposalDetail{
+		"nothing to approve":                          brief(site.ProposalBrief{}, site.Review{}),
+		"not known, there is no plan":                 {},
+		"not yet (set abc)":                           brief(site.ProposalBrief{Set: "abc", Erases: 1}, site.Review{}),
+		"no, merging does not approve what is erased": brief(site.ProposalBrief{Erases: 1}, site.Review{}),
+		"no, it was closed without being merged":      brief(site.ProposalBrief{Set: "abc", Proposal: site.Proposal{State: site.ProposalClosed}}, site.Review{}),
+		"by ann by merging (set abc)":                 brief(site.ProposalBrief{Set: "abc", ApprovedBy: "ann"}, site.Review{Landing: &site.Landing{}}),
+		"nothing by merging":                          brief(site.ProposalBrief{Set: "abc"}, site.Review{Landing: &site.Landing{}}),
+		"not by merging: a commit was pushed, and erasing 1 machine needs another approval": brief(site.ProposalBrief{Set: "abc"}, site.Review{Held: held, Landing: &site.Landing{Unapproved: "a commit was pushed"}}),
+		"by ann by merging (set abc), and erasing 1 machine needs another approval":         brief(site.ProposalBrief{Set: "abc", ApprovedBy: "ann"}, site.Review{Held: held, Landing: &site.Landing{}}),
+	} {
+		if got := present.ApprovalOf(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Every consequence is drawn with a shape and words of its own.
 func TestEveryConsequenceIsDrawn(t *testing.T) {
 	shapes, words := map[string]bool{}, map[string]bool{}

@@ -65,6 +65,7 @@ func proposals(q *request) (any, []string, error) {
 type proposalPage struct {
 	control.ProposalView
 	Comment  template.HTML
+	Approval string
 	Pictures []mergingPicture
 	// Rows are machines of these racks that merging does not leave as they are, at most mostRowsOfRacks; Left is how many others
 	// there are.
@@ -108,6 +109,7 @@ func proposal(q *request) (any, []string, error) {
 		return nil, nil, fmt.Errorf("read the comment: %w", err)
 	}
 	p.Comment = template.HTML(present.CommentHTML(whole.Review.Comment)) // which escapes what is in it
+	p.Approval = present.ApprovalOf(&p.ProposalDetail)
 	p.Kept = p.Counts != nil && p.NodesLeftOut == 0
 	link := func(after, outside string) string {
 		to := url.Values{}

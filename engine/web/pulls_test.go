@@ -93,7 +93,7 @@ func TestPullRequestIsShownByRack(t *testing.T) {
 	}
 	for _, part := range []string{
 		"<h1>#7 Install db-1 again quiet</h1>", "<b>Merging this erases 1 machine.</b>", "Merging approves exactly this", `<td data-l="what is lost">2 disks: <code>S1</code>, <code>S2</code></td>`,
-		`href="https://git.example/pull/7"`, `href="https://git.example/blob/89abcdef/sites/berlin/site.cue#L3"`, "not yet: set <code>",
+		`href="https://git.example/pull/7"`, `href="https://git.example/blob/89abcdef/sites/berlin/site.cue#L3"`, "<dd>not yet (set ",
 		"db-1: erased; is erased and installed; everything on its disks", "web-3: leaves design", "web-2: unknown; another machine answers quiet", "web-4: unknown; Slipway has never seen this machine",
 		"new-1: unknown; Slipway has never seen this machine; new in the design; units 40 to 41", `rackshape m-erased`, "r1: 7 nodes, 1 is erased, 1 leaves the design, 1 is out of service for a time, 3 cannot be planned, 1 changes",
 		"<h2>In no rack</h2>", "on db-2", `href="/sites/berlin/proposals" aria-current="page"`, `href="../nodes/db-1"`, "/api/v1/sites/berlin/proposals/7?limit=24",

@@ -219,7 +219,7 @@ func (h *hall) tells(p *github.Pull, digest string) {
 		words []string
 	}{
 		{[]string{"proposals", "--only", "open"}, []string{"Change the site", "1 machine is erased", "a merge, which approves erasing 1 machine"}},
-		{[]string{"proposals", fmt.Sprint(p.Number())}, []string{"Not approved yet: set " + digest, "Merging this erases 1 machine.", "old-1  erased", p.HeadID()[:12]}},
+		{[]string{"proposals", fmt.Sprint(p.Number())}, []string{"Approved: not yet (set " + digest, "Merging this erases 1 machine.", "old-1  erased", p.HeadID()[:12]}},
 	} {
 		got := strings.Join(strings.Fields(h.slipway(0, x.args...)), " ")
 		for _, word := range x.words {
