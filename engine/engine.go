@@ -137,6 +137,7 @@ type Engine struct {
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
+	watch        watch
 	proposals    *review.Recorded
 	said         sayings
 	writing      sync.Mutex // one write of the history at a time

@@ -99,6 +99,7 @@ func (e *Engine) keepTerm(ctx context.Context) {
 			wait = times.RetryEvery
 		}
 		e.setProblem("term", err)
+		e.keepWatched(ctx)
 		if !held && err == nil {
 			e.wakeHeld()
 			e.touch() // what was not reported meanwhile is now

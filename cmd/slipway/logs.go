@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/control"
+	"github.com/slipway-gitops/slipway/engine/present"
 )
 
 type logFlags struct {
@@ -109,7 +109,7 @@ type written struct {
 func (a *app) printConsole(node string, text []byte, f logFlags) error {
 	shown := string(text)
 	if !f.raw {
-		shown = plainText(text)
+		shown = present.ConsoleText(text)
 	}
 	switch {
 	case a.output == "json":
@@ -122,22 +122,4 @@ func (a *app) printConsole(node string, text []byte, f logFlags) error {
 		return err
 	}
 	return a.out.Lay(shown)
-}
-
-// escapes are control sequences, strings of commands such as titles, and other
-// escapes.
-var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(\x07|\x1b\\)?|\x1b[ -/]*[0-~]`)
-
-// plainText is what a terminal would show of a console's lines: without escape
-// sequences (ECMA-48, 5.4) and control characters, which could do anything to
-// the terminal of whoever reads it.
-func plainText(text []byte) string {
-	text = escapes.ReplaceAll(text, nil)
-	kept := bytes.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) {
-			return r
-		}
-		return -1
-	}, text)
-	return string(bytes.ToValidUTF8(kept, []byte("\uFFFD")))
 }

@@ -57,6 +57,8 @@ type Daemon interface {
 	// History are the last events of a node, oldest first; without a node
 	// those of the site itself.
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
+	// Watched is when the daemon and those before it looked at machines at all.
+	Watched(siteName string) (site.Watched, error)
 	// File is what is in a file of a node's system, by its key, as far as it may be
 	// shown.
 	File(ctx context.Context, siteName, node, key string) (item.Content, error)

@@ -86,6 +86,8 @@ type view struct {
 	load func(*request) (any, []string, error)
 	// costly says that the page asks a machine: it is not loaded by a link on another site.
 	costly bool
+	// every is how often an open page is made anew where no event tells of what it shows; 0 for a page whose events tell.
+	every time.Duration
 }
 
 // views are the pages of a site.
@@ -96,7 +98,7 @@ var views = []view{
 	{path: "/sites/{site}/nodes/{node}/design", name: "design", title: "Design", load: nodeDesign},
 	{path: "/sites/{site}/nodes/{node}/inventory", name: "inventory", title: "Inventory", load: inventory},
 	{path: "/sites/{site}/nodes/{node}/history", name: "history", title: "History", load: history},
-	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", load: console, costly: true},
+	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", load: console, costly: true, every: readEvery},
 	{path: "/sites/{site}/nodes/{node}/agent-log", name: "agentlog", title: "Agent log", load: agentLog},
 	{path: "/sites/{site}/racks", name: "racks", title: "Racks", load: racks},
 	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", load: rollout},
@@ -163,7 +165,7 @@ func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
 	for _, path := range from {
 		page.JSON = append(page.JSON, "/api/v1"+path)
 	}
-	if !v.costly {
+	if !v.costly || v.every > 0 {
 		page.Live = "/sites/" + q.site + "/live?" + url.Values{"page": {r.URL.RequestURI()}}.Encode()
 	}
 	return page, nil
