@@ -24,29 +24,48 @@ type reading struct {
 	done    chan struct{} // closed once text and err are there
 	text    []byte
 	err     error
-	waiting int // who waits for it; it ends when nobody does
+	waiting int           // who waits for it; it ends when nobody does
+	left    bool          // nobody does
+	gone    chan struct{} // closed once it is forgotten
 	stop    context.CancelFunc
 }
 
-// join gives the reading of a console, and says whether it has just begun for this caller, who leaves it in any case.
+// join gives the reading of a console, and says whether it has just begun for this caller, who leaves it in any case. One
+// that everybody has left has to end first, so that no machine has two.
 func (c *consoles) join(ctx context.Context, key string, read func(context.Context) ([]byte, error)) (r *reading, begun bool, err error) {
+	for {
+		entered := false
+		if r, begun, entered, err = c.enter(ctx, key, read); err != nil || entered {
+			return r, begun, err
+		}
+		select {
+		case <-r.gone:
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+func (c *consoles) enter(ctx context.Context, key string, read func(context.Context) ([]byte, error)) (r *reading, begun, entered bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.open[key]; r != nil {
-		r.waiting++
-		return r, false, nil
+		if !r.left {
+			r.waiting++
+		}
+		return r, false, !r.left, nil
 	}
 	if len(c.open) >= mostConsoles {
-		return nil, false, fmt.Errorf("%w: %d other consoles are being read: try again in some seconds", ErrTooMany, mostConsoles)
+		return nil, false, false, fmt.Errorf("%w: %d other consoles are being read: try again in some seconds", ErrTooMany, mostConsoles)
 	}
 	if c.open == nil {
 		c.open = map[string]*reading{}
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), orderTimeout)
-	r = &reading{done: make(chan struct{}), waiting: 1, stop: stop}
+	r = &reading{done: make(chan struct{}), gone: make(chan struct{}), waiting: 1, stop: stop}
 	c.open[key] = r
 	go c.run(ctx, key, r, read)
-	return r, true, nil
+	return r, true, true, nil
 }
 
 // run reads a console, and keeps what was read for a moment.
@@ -71,9 +90,8 @@ func (c *consoles) run(ctx context.Context, key string, r *reading, read func(co
 func (c *consoles) forget(key string, r *reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open[key] == r {
-		delete(c.open, key)
-	}
+	delete(c.open, key)
+	close(r.gone)
 }
 
 // leave ends a reading that nobody waits for any more.
@@ -87,10 +105,8 @@ func (c *consoles) leave(key string, r *reading) {
 	default:
 	}
 	if r.waiting == 0 {
+		r.left = true
 		r.stop()
-		if c.open[key] == r { // whoever asks next begins anew
-			delete(c.open, key)
-		}
 	}
 }
 

@@ -87,8 +87,13 @@ func TestConsolesEndAndAreFew(t *testing.T) {
 			t.Error("ended although somebody waits")
 		}
 		c.leave("n1", open[0])
+		anew, begun, err := c.join(t.Context(), "n1", endless) // waits until the one before has ended
+		if err != nil || !begun || anew == open[0] || ended != 1 {
+			t.Errorf("after it was left: begun %t, %v, %d ended", begun, err, ended)
+		}
+		c.leave("n1", anew)
 		synctest.Wait()
-		if ended != 1 {
+		if ended != 2 {
 			t.Error("goes on although nobody waits")
 		}
 		if _, begun, err := c.join(t.Context(), "n5", func(context.Context) ([]byte, error) { panic("ouch") }); err != nil || !begun {
@@ -100,7 +105,7 @@ func TestConsolesEndAndAreFew(t *testing.T) {
 			t.Error("a panic is no error")
 		}
 		time.Sleep(time.Minute) // longer than any reading
-		if ended != 4 {
+		if ended != 5 {
 			t.Errorf("%d ended", ended)
 		}
 	})
