@@ -140,6 +140,7 @@ type Engine struct {
 	watch        watch
 	proposals    *review.Recorded
 	said         sayings
+	machineLogs  machineLogs
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time

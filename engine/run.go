@@ -49,7 +49,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	e.watch.restore(snap.Watched)
 	e.setProblem("term", e.beginTerm(ctx, snap.Sessions))
-	e.keepWatched(ctx)
+	e.keepWatched(ctx, e.term.Term)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ctx = ctx

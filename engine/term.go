@@ -99,7 +99,8 @@ func (e *Engine) keepTerm(ctx context.Context) {
 			wait = times.RetryEvery
 		}
 		e.setProblem("term", err)
-		e.keepWatched(ctx)
+		t, _ := e.lastTerm()
+		e.keepWatched(ctx, t)
 		if !held && err == nil {
 			e.wakeHeld()
 			e.touch() // what was not reported meanwhile is now

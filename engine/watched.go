@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -63,9 +64,8 @@ func (w *watch) addLocked(s site.Span) (site.Watched, bool) {
 }
 
 // keepWatched records when nobody looked at the machines. It is called once this process has its term, and while it renews
-// it. What cannot be recorded is written with the next absence.
-func (e *Engine) keepWatched(ctx context.Context) {
-	t, _ := e.lastTerm()
+// it; nil is no term. What cannot be recorded is written with the next absence.
+func (e *Engine) keepWatched(ctx context.Context, t *record.Term) {
 	if t == nil {
 		return
 	}

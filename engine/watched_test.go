@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,26 @@ func (w *world) timeline(from time.Time) site.NodeTimeline {
 	}
 	n := w.node("n1")
 	return site.TimelineOf("n1", &n, events, w.engine.Watched(), from, time.Now())
+}
+
+// What was last read of the log of a machine is kept, bounded, until the node is removed; it is not known before.
+func TestMachineLogIsKept(t *testing.T) {
+	inBubble(t, patched, func(w *world) {
+		w.serving("n1")
+		m := w.fleet.Machine("n1")
+		m.Logs(site.Entry{ID: "7", Severity: "Critical", Text: strings.Repeat("fan ", 1000)})
+		w.until("it is read again", 3*time.Hour, func() bool {
+			log, err := w.engine.MachineLog("n1")
+			return err == nil && len(log.Entries) > 0
+		})
+		log, _ := w.engine.MachineLog("n1")
+		if e := log.Entries[len(log.Entries)-1]; e.ID != "7" || len(e.Text) > 210 || log.Read.IsZero() {
+			t.Errorf("kept %+v", log)
+		}
+		if _, err := w.engine.MachineLog("n9"); !errors.Is(err, site.ErrNotFound) {
+			t.Errorf("of a node that is not there: %v", err)
+		}
+	}, "n1")
 }
 
 // While no daemon runs nobody knows what a machine is in, also where its state was the same before and after. A

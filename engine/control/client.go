@@ -241,6 +241,13 @@ func (c *Client) Said(ctx context.Context, siteName, node string) ([]site.Said, 
 	return lines, err
 }
 
+// MachineLog is the end of the own log of a node's machine, as it was last read.
+func (c *Client) MachineLog(ctx context.Context, siteName, node string) (site.MachineLog, error) {
+	var log site.MachineLog
+	_, err := c.get(ctx, ofNodePath(siteName, node, "/machine-log"), "", &log)
+	return log, err
+}
+
 // WhoAmI is who the daemon takes the client for.
 func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
 	var is Identity

@@ -53,6 +53,7 @@ GET  /sites/{site}/incidents                read       whole
 GET  /sites/{site}/nodes/{node}/records     records    node
 GET  /sites/{site}/nodes/{node}/console     logs       node
 GET  /sites/{site}/nodes/{node}/agent-log   logs       node
+GET  /sites/{site}/nodes/{node}/machine-log logs       node
 GET  /sites/{site}/nodes/{node}/file        files      node
 POST /sites/{site}/nodes/{node}/ssh         ssh        node
 POST /sites/{site}/approve                  approve    order

@@ -213,6 +213,9 @@ func nodeReads() []route {
 		node("/console", access.Logs, "Returns the last of what the machine wrote to its serial console, as bytes in base64.", []byte{}, func(c *call) (any, error) {
 			return c.console()
 		}),
+		node("/machine-log", access.Logs, "Returns the newest entries of the machine's own log, as its BMC gave them when Slipway last read it. It asks no machine.", site.MachineLog{}, func(c *call) (any, error) {
+			return c.daemon.MachineLog(c.site, c.node)
+		}),
 		node("/agent-log", access.Logs, "Lists the latest messages of the agent in the machine's memory.", []site.Said{}, func(c *call) (any, error) {
 			lines, err := c.daemon.Said(c.r.Context(), c.site, c.node)
 			return append([]site.Said{}, lines...), err

@@ -332,6 +332,13 @@ func (f *fleet) History(_ context.Context, _, node string) ([]site.Event, error)
 	return all, nil
 }
 
+func (f *fleet) MachineLog(string, string) (site.MachineLog, error) {
+	if f.past != nil {
+		return site.MachineLog{Entries: []site.Entry{}}, nil
+	}
+	return site.MachineLog{Read: f.now.Add(-20 * time.Minute), Entries: []site.Entry{{ID: "1", Severity: "OK", Text: "power on"}, {ID: "2 " + f.said, When: f.now.Add(-time.Hour), Severity: "Critical", Text: "fan 3 fails " + f.said}}}, nil
+}
+
 func (f *fleet) Watched(string) (site.Watched, error) {
 	if w := f.watched; !w.Since.IsZero() {
 		return w, nil

@@ -64,7 +64,7 @@ func TestChangesAreShown(t *testing.T) {
 	f.happens("Boots <from> disk")
 	for _, viewer := range []<-chan map[string]string{first, second} {
 		change := <-viewer
-		if !strings.Contains(change["now"], "Boots &lt;from&gt; disk") || len(change) != 1 {
+		if !strings.Contains(change["now"], "Boots &lt;from&gt; disk") || len(change) != 2 || change["timeline"] == "" {
 			t.Errorf("change %v", change)
 		}
 	}

@@ -260,6 +260,14 @@ func agentLog(q *request) (any, []string, error) {
 	return agentLogPage{lines[max(0, len(lines)-mostLines):], len(lines)}, []string{q.ofNode("/agent-log")}, err
 }
 
+// machineLog shows what the BMC kept of what happened to the hardware, newest first.
+func machineLog(q *request) (any, []string, error) {
+	var log site.MachineLog
+	err := q.get(q.ofNode("/machine-log"), &log)
+	slices.Reverse(log.Entries)
+	return log, []string{q.ofNode("/machine-log")}, err
+}
+
 type planPage struct {
 	site.Plan
 	More  string

@@ -100,6 +100,7 @@ var views = []view{
 	{path: "/sites/{site}/nodes/{node}/history", name: "history", title: "History", load: history},
 	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", load: console, costly: true, every: readEvery},
 	{path: "/sites/{site}/nodes/{node}/agent-log", name: "agentlog", title: "Agent log", load: agentLog},
+	{path: "/sites/{site}/nodes/{node}/machine-log", name: "machinelog", title: "Machine log", load: machineLog},
 	{path: "/sites/{site}/racks", name: "racks", title: "Racks", load: racks},
 	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", load: rollout},
 	{path: "/sites/{site}/network", name: "network", title: "Network and links", load: network},
