@@ -151,7 +151,7 @@ func (p *lifePicture) steps() {
 
 // bar draws a span, with its sign and its word where there is room for them.
 func (p *lifePicture) bar(class string, s site.Span, y, high float64, sign, word, title string, seq uint64) {
-	p.put("<g class=\"%s\">", class)
+	p.put("<g class=\"%s\">", inSVG(class))
 	end := "</g>\n"
 	if seq > 0 {
 		p.put("<a href=\"%s\">", inSVG(p.v.Link(seq)))
@@ -210,7 +210,7 @@ func (p *lifePicture) mark(events []site.Event, x, y float64) {
 		}
 	}
 	x = min(max(x, p.left), p.right-markApart+4)
-	p.put("<a class=\"%s\" href=\"%s\"><title>%s</title>", class, inSVG(p.v.Link(last.Seq)), inSVG(strings.Join(lines, "; ")))
+	p.put("<a class=\"%s\" href=\"%s\"><title>%s</title>", inSVG(class), inSVG(p.v.Link(last.Seq)), inSVG(strings.Join(lines, "; ")))
 	p.put("<rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"4\"/>", x, y+1, markApart-4, stateHigh-2)
 	p.put("<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text></a>\n", x+float64(markApart-4)/2, y+stateHigh/2+4, inSVG(sign))
 }
