@@ -486,5 +486,6 @@ func every() []string {
 		}
 	}
 	return append(all, "/sites/berlin/incidents?name=shell-in-rack-2", "/sites/berlin/incidents?name=waiting-one", "/sites/berlin/do/incident?confirm="+digestOfIncident, "/sites/berlin/do/release?node=db-2",
-		"/sites/berlin/nodes/db-2", "/sites/berlin/nodes/db-1", "/sites/berlin/nodes/web-3", "/sites/berlin/nodes/none", "/sites/paris", "/none")
+		"/sites/berlin/nodes/db-2", "/sites/berlin/nodes/db-1", "/sites/berlin/nodes/web-3", "/sites/berlin/nodes/none", "/sites/paris", "/none",
+		"/sites/berlin/nodes/web-2?range=all", "/sites/berlin/nodes/web-2/history?q=paused", "/sites/berlin/findings?q=nobody", "/sites/berlin/audit?q=in+vain")
 }
