@@ -137,9 +137,11 @@ type Engine struct {
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
+	watch        watch
 	proposals    *review.Recorded
 	reviewed     *review.Listing
 	said         sayings
+	machineLogs  machineLogs
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time

@@ -37,13 +37,13 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	changed := !sameStatus(s, w.status)
 	w.traceWaitedLocked(s)
 	w.status = s
-	tell := w.note
+	tell := e.note
 	if s.Person && !w.blind { // a failed look was reported when it failed
-		tell = w.warn
+		tell = e.warn
 	}
 	e.mu.Unlock()
 	if fresh {
-		tell(site.EventState, "", told(o))
+		tell(site.Event{Node: w.name, Kind: site.EventState, Text: told(o), State: s.State, Quarantined: s.Quarantined != nil})
 	}
 	if fresh && ctx.Err() == nil {
 		if err := w.save(ctx, func(r *site.Recorded) { r.Last = shown }); err != nil {

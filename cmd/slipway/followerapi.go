@@ -34,6 +34,10 @@ func (w *follower) Events(string, uint64) ([]site.Event, error) { return nil, w.
 func (w *follower) History(context.Context, string, string) ([]site.Event, error) {
 	return nil, w.elsewhere()
 }
+func (w *follower) MachineLog(string, string) (site.MachineLog, error) {
+	return site.MachineLog{}, w.elsewhere()
+}
+func (w *follower) Watched(string) (site.Watched, error) { return site.Watched{}, w.elsewhere() }
 func (w *follower) File(context.Context, string, string, string) (item.Content, error) {
 	return item.Content{}, w.elsewhere()
 }

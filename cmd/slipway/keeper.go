@@ -95,6 +95,20 @@ func (k keeper) History(ctx context.Context, name, node string) ([]site.Event, e
 	return k.engine.History(ctx, node)
 }
 
+func (k keeper) MachineLog(name, node string) (site.MachineLog, error) {
+	if err := k.mine(name); err != nil {
+		return site.MachineLog{}, err
+	}
+	return k.engine.MachineLog(node)
+}
+
+func (k keeper) Watched(name string) (site.Watched, error) {
+	if err := k.mine(name); err != nil {
+		return site.Watched{}, err
+	}
+	return k.engine.Watched(), nil
+}
+
 func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, error) {
 	if err := k.mine(name); err != nil {
 		return site.Closeup{}, err

@@ -63,6 +63,10 @@ type Daemon interface {
 	// History are the last events of a node, oldest first; without a node
 	// those of the site itself.
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
+	// MachineLog is the end of the own log of a node's machine, as it was last read.
+	MachineLog(siteName, node string) (site.MachineLog, error)
+	// Watched is when the daemon and those before it looked at machines at all.
+	Watched(siteName string) (site.Watched, error)
 	// File is what is in a file of a node's system, by its key, as far as it may be
 	// shown.
 	File(ctx context.Context, siteName, node, key string) (item.Content, error)

@@ -39,6 +39,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{"paused", l.paused},
 		{incidentsBelow, l.incident},
 		{grantedKey, l.granted},
+		{watchedKey, l.watched},
 		{"rollout", l.rollout},
 		{"forecast", l.forecast},
 		{"took/", l.took},

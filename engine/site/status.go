@@ -402,6 +402,9 @@ type Event struct {
 	By       string   `json:"by,omitempty"`
 	Revision string   `json:"revision,omitempty"`
 	Took     Duration `json:"took,omitempty"`
+	// State is what a node's state is since an EventState, and Quarantined is set while a person has its machine kept off.
+	State       State `json:"state,omitempty"`
+	Quarantined bool  `json:"quarantined,omitempty"`
 }
 
 // EventKind is a kind of event.

@@ -88,6 +88,8 @@ type view struct {
 	load func(*request) (any, []string, error)
 	// costly says that the page asks a machine: it is not loaded by a link on another site.
 	costly bool
+	// every is how often an open page is made anew where no event tells of what it shows; 0 for a page whose events tell.
+	every time.Duration
 }
 
 // commandOf is the command that shows what a page does, by its request.
@@ -114,8 +116,9 @@ var views = []view{
 	{path: "/sites/{site}/nodes/{node}/design", name: "design", title: "Design", command: "slipway explain {node}", load: nodeDesign},
 	{path: "/sites/{site}/nodes/{node}/inventory", name: "inventory", title: "Inventory", command: "slipway inventory {node}", load: inventory},
 	{path: "/sites/{site}/nodes/{node}/history", name: "history", title: "History", command: "slipway history {node}", load: history},
-	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", command: "slipway logs {node} --console", load: console, costly: true},
+	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", command: "slipway logs {node} --console", load: console, costly: true, every: readEvery},
 	{path: "/sites/{site}/nodes/{node}/agent-log", name: "agentlog", title: "Agent log", command: "slipway logs {node} --agent", load: agentLog},
+	{path: "/sites/{site}/nodes/{node}/machine-log", name: "machinelog", title: "Machine log", command: "slipway logs {node} --machine", load: machineLog},
 	{path: "/sites/{site}/racks", name: "racks", title: "Racks", command: "slipway racks", load: racks},
 	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", command: "slipway rollout", load: rollout},
 	{path: "/sites/{site}/network", name: "network", title: "Network and links", command: "slipway explain NODE interfaces", load: network},
@@ -185,7 +188,7 @@ func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
 	for _, path := range from {
 		page.JSON = append(page.JSON, "/api/v1"+path)
 	}
-	if !v.costly {
+	if !v.costly || v.every > 0 {
 		page.Live = "/sites/" + q.site + "/live?" + url.Values{"page": {r.URL.RequestURI()}}.Encode()
 	}
 	return page, nil

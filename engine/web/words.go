@@ -53,11 +53,12 @@ func templates(s *Site) map[string]*template.Template {
 		},
 		"checkOutcomes": func() []site.Outcome { return []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK} },
 		"headline":      headline,
+		"linkOf":        func(what, id string) template.URL { return template.URL(linkOf(what, id)) }, // escaped there
 		"timeline":      timeline, "incidentVerdict": incidentVerdict,
 		"leftOver": func() []string { return site.IncidentLeftOver },
 		"dict":     dict, "barof": bar, "cableSign": cableSign, "cableTone": cableTone,
-		"first":  func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
-		"isText": func(v any) bool { _, is := v.(string); return is },
+		"first":       func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
+		"isUntouched": isUntouched,
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
 			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
@@ -118,14 +119,9 @@ func marked(text string) template.HTML {
 	return template.HTML(command.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }
 
-// signs are the shapes of the states: colour alone tells nothing.
-var signs = map[site.State]string{
-	site.InSync: "✓", site.Progressing: "▶", site.Retrying: "↻", site.Blocked: "■", site.Stalled: "✕", site.Foreign: "◆", site.Paused: "‖", site.Unknown: "?",
-}
-
 // badge is a state with its shape.
 func badge(s site.State) template.HTML {
-	sign, known := signs[s]
+	sign, known := present.StateSigns[s] // colour alone tells nothing
 	if !known {
 		return template.HTML(template.HTMLEscapeString(string(s)))
 	}
