@@ -131,6 +131,7 @@ func (e *Engine) remove(ctx context.Context, w *worker) error {
 		return fmt.Errorf("record removal of %s: %w", w.name, err)
 	}
 	w.stop()
+	e.machineLogs.forget(w.name)
 	e.mu.Lock()
 	if e.workers[w.name] == w {
 		delete(e.workers, w.name)

@@ -139,8 +139,11 @@ type Engine struct {
 	holding      sync.Mutex    // one pause or resume at a time
 	serves       map[site.Facet]bool
 	journal      journal
+	watch        watch
 	proposals    *review.Recorded
+	reviewed     *review.Listing
 	said         sayings
+	machineLogs  machineLogs
 	writing      sync.Mutex // one write of the history at a time
 	rolling      sync.Mutex // one write of the rollout at a time
 	booking      sync.Mutex // one change of the ledger at a time
@@ -149,6 +152,7 @@ type Engine struct {
 
 	mu        sync.Mutex
 	ctx       context.Context // of Run; workers live in it
+	reviews   bool            // whether proposals are reviewed
 	design    *site.Site
 	mates     mates
 	applied   site.Revision
@@ -262,6 +266,7 @@ func New(c Config) *Engine {
 		workers:   map[string]*worker{},
 		roles:     map[string]map[string]*worker{},
 		proposals: review.NewRecorded(c.Records),
+		reviewed:  review.NewListing(),
 		shown:     map[string]site.Losses{},
 		accounts:  map[string]site.Account{},
 		published: map[string]site.Sealed{},

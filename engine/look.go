@@ -180,6 +180,9 @@ func (w *worker) tell(j job, seen *site.Observed) {
 	last := j.memory.Observed.Facets[site.FacetLog].Have["last"]
 	fresh := seen.Entries
 	seen.Entries = nil
+	if _, read := seen.Facets[site.FacetLog]; read {
+		w.e.machineLogs.keep(w.name, fresh, time.Now())
+	}
 	if last == "" {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/review"
+	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -15,8 +16,62 @@ import (
 // them up to date.
 func (e *Engine) Reviews(c review.Config) *review.Reviews {
 	d := reviewSite{e}
-	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals,
+	e.mu.Lock()
+	e.reviews = true
+	e.mu.Unlock()
+	return review.New(review.Site{Name: e.Site, Machines: d, Details: d, Ledger: d, Journal: d, Design: e.designInForce, HasMetAll: e.hasMetAll, Recorded: e.proposals, Listing: e.reviewed,
 		Ready: e.ready, InForce: e.inForce, PollEvery: e.PollEvery, Dice: e.dice("reviews"), Log: e.Log}, c)
+}
+
+// Proposals returns the proposals that Slipway has looked at, the highest number first. It returns a site.ErrNotFound where it
+// looks at none.
+func (e *Engine) Proposals() ([]site.ProposalBrief, error) {
+	if !e.hasReviews() {
+		return nil, errNoProposals(e.Site)
+	}
+	all := e.reviewed.All()
+	for i := range all {
+		e.addShown(&all[i])
+	}
+	return all, nil
+}
+
+// Proposal returns a proposal with its plan, or a site.ErrNotFound.
+func (e *Engine) Proposal(number int) (site.ProposalDetail, error) {
+	if !e.hasReviews() {
+		return site.ProposalDetail{}, errNoProposals(e.Site)
+	}
+	d, known := e.reviewed.Of(number)
+	if !known {
+		return d, fmt.Errorf("%w: Slipway has looked at no pull request %d for site %s since the daemon started", site.ErrNotFound, number, e.Site)
+	}
+	e.addShown(&d.ProposalBrief)
+	return d, nil
+}
+
+// ProposalsOf returns the open proposals that do something to a node, the highest number first.
+func (e *Engine) ProposalsOf(node string) []site.NodeProposal { return e.reviewed.OfNode(node) }
+
+func (e *Engine) hasReviews() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reviews
+}
+
+// addShown adds what is recorded of a proposal's comment. Merging approves what people can read, and nothing else.
+func (e *Engine) addShown(p *site.ProposalBrief) {
+	is := e.proposals.Of(p.Proposal.Number)
+	if is.Comment != nil {
+		p.Shown = is.Comment.Written
+	}
+	named := is.Shown != nil && is.Shown.Digest == p.Set && is.Shown.Head == p.Proposal.Head
+	if p.Set != "" && p.Proposal.State == site.ProposalOpen && !p.Planning && !named {
+		p.Waits = "Slipway's comment: until it can be read on the forge, merging does not approve erasing " + say.Count(p.Erases, "machine")
+	}
+}
+
+func errNoProposals(siteName string) error {
+	return fmt.Errorf("%w: Slipway reviews no pull requests for site %s: its daemon runs without --github", site.ErrNotFound, siteName)
 }
 
 // reviewSite is the engine as reviews see it.

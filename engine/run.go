@@ -47,7 +47,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err := e.openBook(ctx, snap); err != nil {
 		return err
 	}
+	e.watch.restore(snap.Watched)
 	e.setProblem("term", e.beginTerm(ctx, snap.Sessions))
+	e.keepWatched(ctx, e.term.Term)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ctx = ctx

@@ -37,13 +37,13 @@ func (w *worker) show(ctx context.Context, o outcome) {
 	changed := !sameStatus(s, w.status)
 	w.traceWaitedLocked(s)
 	w.status = s
-	tell := w.note
+	tell := e.note
 	if s.Person && !w.blind { // a failed look was reported when it failed
-		tell = w.warn
+		tell = e.warn
 	}
 	e.mu.Unlock()
 	if fresh {
-		tell(site.EventState, "", told(o))
+		tell(site.Event{Node: w.name, Kind: site.EventState, Text: told(o), State: s.State, Quarantined: s.Quarantined != nil})
 	}
 	if fresh && ctx.Err() == nil {
 		if err := w.save(ctx, func(r *site.Recorded) { r.Last = shown }); err != nil {
@@ -136,6 +136,7 @@ func (e *Engine) Report() site.Report {
 		Site: e.Site, Applied: e.applied, Attempted: e.attempted,
 		ObserveOnly: e.whyReadOnlyLocked(), Waiting: waiting, Approve: digest,
 		Rollout: e.rolloutLocked(), Term: e.termNumberLocked(), Swept: e.swept,
+		Proposals: e.reviews,
 	}
 	if e.Files != nil && e.applied.ID != "" {
 		st.Files = e.Files(e.applied.ID)

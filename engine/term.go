@@ -99,6 +99,8 @@ func (e *Engine) keepTerm(ctx context.Context) {
 			wait = times.RetryEvery
 		}
 		e.setProblem("term", err)
+		t, _ := e.lastTerm()
+		e.keepWatched(ctx, t)
 		if !held && err == nil {
 			e.wakeHeld()
 			e.touch() // what was not reported meanwhile is now

@@ -236,15 +236,22 @@ func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error)
 
 func (a *app) incidentCommand() *cobra.Command {
 	var f orderFlags
+	var search string
 	cmd := &cobra.Command{
 		Use: "incident [NAME|ID]", Short: "show what was done about a compromise, and what people have to do", Args: atMost(1),
 		Long: "Without a name, lists the incidents that the daemon knows. With one, shows which machines\n" +
 			"are proven off, which secrets people have to replace, and what Slipway did not do.\n" + exitHelp,
 		Example: "  slipway incident\n  slipway incident shell-in-rack-2",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) == 1 {
 				name = args[0]
+			}
+			if search != "" {
+				if name != "" {
+					return usage("--search is for the list of incidents, without a name")
+				}
+				return a.searchIncidents(cmd.Context(), f, search)
 			}
 			all, err := a.incidents(f, name)
 			if err != nil {
@@ -253,8 +260,23 @@ func (a *app) incidentCommand() *cobra.Command {
 			return a.printIncidents(all, name != "")
 		},
 	}
+	addSearch(cmd, &search)
 	f.add(cmd)
 	return cmd
+}
+
+// searchIncidents lists the incidents that have a text.
+func (a *app) searchIncidents(ctx context.Context, f orderFlags, text string) error {
+	daemon := daemonAt(f.state)
+	defer daemon.Close()
+	all, err := daemon.Incidents(ctx, f.site, text)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 && a.output != "json" {
+		return a.out.Println("no incident that is known has this text")
+	}
+	return a.printIncidents(all, false)
 }
 
 func (a *app) printIncidents(all []site.IncidentState, whole bool) error {

@@ -16,6 +16,13 @@ func (w *follower) Where(string, string) (rack, role string, known bool) { retur
 func (w *follower) Chart(string) (site.RolloutChart, error) {
 	return site.RolloutChart{}, w.elsewhere()
 }
+func (w *follower) Proposals(string) ([]site.ProposalBrief, error) { return nil, w.elsewhere() }
+func (w *follower) Proposal(string, int) (site.ProposalDetail, error) {
+	return site.ProposalDetail{}, w.elsewhere()
+}
+func (w *follower) ProposalsOf(string, string) ([]site.NodeProposal, error) {
+	return nil, w.elsewhere()
+}
 func (w *follower) Verification(string) (site.Verification, error) {
 	return site.Verification{}, w.elsewhere()
 }
@@ -27,6 +34,10 @@ func (w *follower) Events(string, uint64) ([]site.Event, error) { return nil, w.
 func (w *follower) History(context.Context, string, string) ([]site.Event, error) {
 	return nil, w.elsewhere()
 }
+func (w *follower) MachineLog(string, string) (site.MachineLog, error) {
+	return site.MachineLog{}, w.elsewhere()
+}
+func (w *follower) Watched(string) (site.Watched, error) { return site.Watched{}, w.elsewhere() }
 func (w *follower) File(context.Context, string, string, string) (item.Content, error) {
 	return item.Content{}, w.elsewhere()
 }

@@ -14,13 +14,14 @@ import (
 
 func (a *app) historyCommand() *cobra.Command {
 	var f orderFlags
+	var search string
 	cmd := &cobra.Command{
 		Use: "history [NODE]", Short: "show what happened to a node, or to the site", Args: atMost(1),
 		Long: "Shows the last events of a node, oldest first: its states and their reasons, each step\n" +
 			"with how long it took, and who gave which command. Without a node, shows those of the\n" +
 			"site: revisions, rollouts, and all commands. The daemon keeps 32 events of a node and\n" +
 			"256 of the site, also over restarts.\n" + exitHelp,
-		Example: "  slipway history compute-5\n  slipway history",
+		Example: "  slipway history compute-5\n  slipway history --search \"rollout halted\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := ""
 			if len(args) == 1 {
@@ -28,15 +29,24 @@ func (a *app) historyCommand() *cobra.Command {
 			}
 			daemon := daemonAt(f.state)
 			defer daemon.Close()
-			events, err := daemon.History(cmd.Context(), f.site, node)
+			events, err := daemon.FindHistory(cmd.Context(), f.site, node, search)
 			if err != nil {
 				return err
+			}
+			if len(events) == 0 && search != "" && a.output != "json" {
+				return a.out.Println("no event that is kept has this text")
 			}
 			return a.printEvents(events)
 		},
 	}
+	addSearch(cmd, &search)
 	f.add(cmd)
 	return cmd
+}
+
+// addSearch adds the flag that every list has which can be searched.
+func addSearch(cmd *cobra.Command, search *string) {
+	cmd.Flags().StringVar(search, "search", "", "only entries with this text, in upper or lower case")
 }
 
 func (a *app) printEvents(events []site.Event) error {

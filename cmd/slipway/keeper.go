@@ -39,6 +39,27 @@ func (k keeper) Chart(name string) (site.RolloutChart, error) {
 	return k.engine.Chart(), nil
 }
 
+func (k keeper) Proposals(name string) ([]site.ProposalBrief, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.Proposals()
+}
+
+func (k keeper) Proposal(name string, number int) (site.ProposalDetail, error) {
+	if err := k.mine(name); err != nil {
+		return site.ProposalDetail{}, err
+	}
+	return k.engine.Proposal(number)
+}
+
+func (k keeper) ProposalsOf(name, node string) ([]site.NodeProposal, error) {
+	if err := k.mine(name); err != nil {
+		return nil, err
+	}
+	return k.engine.ProposalsOf(node), nil
+}
+
 func (k keeper) Verification(name string) (site.Verification, error) {
 	if err := k.mine(name); err != nil {
 		return site.Verification{}, err
@@ -72,6 +93,20 @@ func (k keeper) History(ctx context.Context, name, node string) ([]site.Event, e
 		return nil, err
 	}
 	return k.engine.History(ctx, node)
+}
+
+func (k keeper) MachineLog(name, node string) (site.MachineLog, error) {
+	if err := k.mine(name); err != nil {
+		return site.MachineLog{}, err
+	}
+	return k.engine.MachineLog(node)
+}
+
+func (k keeper) Watched(name string) (site.Watched, error) {
+	if err := k.mine(name); err != nil {
+		return site.Watched{}, err
+	}
+	return k.engine.Watched(), nil
 }
 
 func (k keeper) Closeup(ctx context.Context, name, node string) (site.Closeup, error) {

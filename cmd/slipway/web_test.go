@@ -113,6 +113,62 @@ func TestBrowserAtTheDesk(t *testing.T) {
 	}
 }
 
+// readsNowhere are the commands that show something and have no page, each with the reason.
+var readsNowhere = map[string]string{
+	"diff": "it compares folders of this host", "render": "it reads a folder of this host", "schema": "it is of the program, and not of a site", "rules": "it is of the program, and not of a site",
+	"version": "it is of the program, and not of a site", "events": "each page shows what happens as it happens", "report": "it writes a page of its own",
+	"erase-report": "it is a document for people elsewhere", "certificate": "it asks the nodes from this host", "ssh": "it logs in from this host",
+	"discover": "it asks addresses from this host", "bmc": "it asks a BMC from this host, with credentials of this host", "context": "it is of this host and its user",
+	"token": "it is of files of this host", "member": "it is of this host, and of records that others keep", "secret": "no page shows a secret", "site": "no page shows a key",
+	"state": "it is of files of this host", "artifact": "it moves files of this host", "help": "it is of the program", "completion": "it is of the program",
+}
+
+// actsHere are the commands that write files or keep running here, or that act in another way than an order of the page.
+var actsHere = []string{"adopt", "allocate", "compromise", "fmt", "grant", "image", "init", "login", "logout", "migrate", "ramdisk", "run", "web", "witness"}
+
+// What the page shows, a command shows; and the other way round, or there is a reason.
+func TestPageShowsWhatCommandsShow(t *testing.T) {
+	root := (&app{}).command()
+	root.InitDefaultHelpCmd()
+	named := map[string]bool{}
+	for _, r := range web.Reads() {
+		words := strings.Fields(r.Command)
+		if len(words) < 2 || words[0] != "slipway" {
+			t.Errorf("%s names no command that shows the same, but %q", r.Page, r.Command)
+			continue
+		}
+		if wrong := unknownWord((&app{}).command(), words[1:]); wrong != "" {
+			t.Errorf("%s names %q, and there is no %s", r.Page, r.Command, wrong)
+		}
+		if strings.Contains(r.Page, "{node}") != strings.Contains(r.Command, "{node}") || strings.Contains(r.Page, "{number}") != strings.Contains(r.Command, "{number}") {
+			t.Errorf("%s is about other things than %q", r.Page, r.Command)
+		}
+		named[words[1]] = true
+	}
+	for _, cmd := range root.Commands() {
+		name := cmd.Name()
+		isAct := slices.ContainsFunc(web.Acts, func(a web.Act) bool { return string(a.Verb) == name })
+		places := 0
+		for _, is := range []bool{named[name] || isAct, readsNowhere[name] != "", slices.Contains(actsHere, name)} {
+			if is {
+				places++
+			}
+		}
+		switch {
+		case cmd.Hidden || places == 1:
+		case places == 0:
+			t.Errorf("slipway %s has no page: let a view of engine/web name it, or say here why it needs none", name)
+		default:
+			t.Errorf("slipway %s is said here to have no page, and has one", name)
+		}
+	}
+	for name := range readsNowhere {
+		if cmd, _, err := root.Find([]string{name}); name != "completion" && (err != nil || cmd.Name() != name) {
+			t.Errorf("there is no command %s", name)
+		}
+	}
+}
+
 // What the page can do, the commands can do; and the other way round, but for what needs files here.
 func TestPageDoesWhatCommandsDo(t *testing.T) {
 	elsewhere := []access.Verb{access.Artifacts, access.Export, access.SSH, access.Grant} // these read or write files of whoever calls; a grant needs a second look, away from a browser

@@ -131,7 +131,7 @@ func (c *Client) Design(ctx context.Context, siteName string) (*site.Site, error
 // Events are the latest events with a Seq above after.
 func (c *Client) Events(siteName string, after uint64) ([]site.Event, error) {
 	var all []site.Event
-	err := c.pages(context.Background(), ofSitePath(siteName, "events"), after, func(next func(into any) error) (uint64, int, error) {
+	err := c.pages(context.Background(), ofSitePath(siteName, "events?"), after, func(next func(into any) error) (uint64, int, error) {
 		var events []site.Event
 		err := next(&events)
 		all = append(all, events...)
@@ -149,8 +149,13 @@ func lastSeq(events []site.Event) uint64 {
 
 // Audit are the attempts to do something with a Seq above after.
 func (c *Client) Audit(ctx context.Context, siteName string, after uint64) ([]site.AuditEntry, error) {
+	return c.FindAudit(ctx, siteName, after, "")
+}
+
+// FindAudit are those of Audit that have a text.
+func (c *Client) FindAudit(ctx context.Context, siteName string, after uint64, text string) ([]site.AuditEntry, error) {
 	var all []site.AuditEntry
-	err := c.pages(ctx, ofSitePath(siteName, "audit"), after, func(next func(into any) error) (uint64, int, error) {
+	err := c.pages(ctx, ofSitePath(siteName, "audit?")+url.Values{"q": {text}}.Encode(), after, func(next func(into any) error) (uint64, int, error) {
 		var entries []site.AuditEntry
 		err := next(&entries)
 		all = append(all, entries...)
@@ -166,7 +171,7 @@ func (c *Client) Audit(ctx context.Context, siteName string, after uint64) ([]si
 func (c *Client) pages(ctx context.Context, path string, after uint64, take func(next func(into any) error) (last uint64, n int, err error)) error {
 	for {
 		last, n, err := take(func(into any) error {
-			_, err := c.get(ctx, path+"?after="+strconv.FormatUint(after, 10)+"&limit="+strconv.Itoa(mostEvents), "", into)
+			_, err := c.get(ctx, path+"&after="+strconv.FormatUint(after, 10)+"&limit="+strconv.Itoa(mostEvents), "", into)
 			return err
 		})
 		if err != nil || n == 0 {
@@ -178,13 +183,26 @@ func (c *Client) pages(ctx context.Context, path string, after uint64, take func
 
 // History are the last events of a node, or of the site without one.
 func (c *Client) History(ctx context.Context, siteName, node string) ([]site.Event, error) {
+	return c.FindHistory(ctx, siteName, node, "")
+}
+
+// FindHistory are those of History that have a text.
+func (c *Client) FindHistory(ctx context.Context, siteName, node, text string) ([]site.Event, error) {
 	path := ofSitePath(siteName, "history")
 	if node != "" {
 		path = ofNodePath(siteName, node, "/history")
 	}
+	path += "?" + url.Values{"q": {text}}.Encode()
 	var events []site.Event
 	_, err := c.get(ctx, path, "", &events)
 	return events, err
+}
+
+// Incidents are those that the daemon knows and that have a text, latest first.
+func (c *Client) Incidents(ctx context.Context, siteName, text string) ([]site.IncidentState, error) {
+	var all []site.IncidentState
+	_, err := c.get(ctx, ofSitePath(siteName, "incidents?")+url.Values{"q": {text}}.Encode(), "", &all)
+	return all, err
 }
 
 // Closeup is all that is known of one node, with its inventory.
@@ -221,6 +239,13 @@ func (c *Client) Said(ctx context.Context, siteName, node string) ([]site.Said, 
 	var lines []site.Said
 	_, err := c.get(ctx, ofNodePath(siteName, node, "/agent-log"), "", &lines)
 	return lines, err
+}
+
+// MachineLog is the end of the own log of a node's machine, as it was last read.
+func (c *Client) MachineLog(ctx context.Context, siteName, node string) (site.MachineLog, error) {
+	var log site.MachineLog
+	_, err := c.get(ctx, ofNodePath(siteName, node, "/machine-log"), "", &log)
+	return log, err
 }
 
 // WhoAmI is who the daemon takes the client for.

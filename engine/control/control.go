@@ -45,6 +45,12 @@ type Daemon interface {
 	Report(siteName string) (site.Report, error)
 	// Chart is the site's last rollout over time, with the forecast of what is left.
 	Chart(siteName string) (site.RolloutChart, error)
+	// Proposals are the pull requests that it has looked at, the highest number first, and Proposal is one of them. What they
+	// return must not be changed.
+	Proposals(siteName string) ([]site.ProposalBrief, error)
+	Proposal(siteName string, number int) (site.ProposalDetail, error)
+	// ProposalsOf are the open ones that do something to a node.
+	ProposalsOf(siteName, node string) ([]site.NodeProposal, error)
 	// Verification is what the last looks show of a site's surroundings.
 	Verification(siteName string) (site.Verification, error)
 	// RunVerification has nodes looked at now, and does not wait for that.
@@ -57,6 +63,10 @@ type Daemon interface {
 	// History are the last events of a node, oldest first; without a node
 	// those of the site itself.
 	History(ctx context.Context, siteName, node string) ([]site.Event, error)
+	// MachineLog is the end of the own log of a node's machine, as it was last read.
+	MachineLog(siteName, node string) (site.MachineLog, error)
+	// Watched is when the daemon and those before it looked at machines at all.
+	Watched(siteName string) (site.Watched, error)
 	// File is what is in a file of a node's system, by its key, as far as it may be
 	// shown.
 	File(ctx context.Context, siteName, node, key string) (item.Content, error)

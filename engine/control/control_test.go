@@ -41,6 +41,9 @@ type fake struct {
 
 	waiting site.Losses
 
+	pulls int // how many pull requests there are, and what each is
+	pull  site.ProposalDetail
+
 	approved site.GrantedState // of the access of the design
 	inForce  site.Granted
 }
@@ -203,6 +206,15 @@ func (f *fake) CertifyLogin(_ context.Context, _ string, r site.SSHRequest) (sit
 	}
 	return site.SSHGrant{Node: r.Node, Account: r.Account, Principal: r.By, Serial: 7}, nil
 }
+
+func (f *fake) MachineLog(_, node string) (site.MachineLog, error) {
+	if node != "n1" {
+		return site.MachineLog{}, fmt.Errorf("%w: no node %q", site.ErrNotFound, node)
+	}
+	return site.MachineLog{Entries: []site.Entry{{ID: "7", Severity: "Critical", Text: "fan 3 fails"}}}, nil
+}
+
+func (f *fake) Watched(string) (site.Watched, error) { return site.Watched{}, nil }
 
 func (f *fake) Said(_ context.Context, _, node string) ([]site.Said, error) {
 	if node != "n1" {

@@ -33,6 +33,8 @@ GET  /sites/{site}/plan                     read       whole
 GET  /sites/{site}/findings                 read       whole
 GET  /sites/{site}/rollout                  read       whole
 GET  /sites/{site}/rollout/chart            read       whole
+GET  /sites/{site}/proposals                read       whole
+GET  /sites/{site}/proposals/{number}       read       whole
 GET  /sites/{site}/design                   read       whole
 GET  /sites/{site}/history                  read       whole
 GET  /sites/{site}/verification             read       some
@@ -47,9 +49,13 @@ GET  /sites/{site}/nodes/{node}/design      read       node
 GET  /sites/{site}/nodes/{node}/allowed     read       node
 GET  /sites/{site}/nodes/{node}/inventory   read       node
 GET  /sites/{site}/nodes/{node}/history     read       node
+GET  /sites/{site}/nodes/{node}/timeline    read       node
+GET  /sites/{site}/approvals                read       whole
+GET  /sites/{site}/incidents                read       whole
 GET  /sites/{site}/nodes/{node}/records     records    node
 GET  /sites/{site}/nodes/{node}/console     logs       node
 GET  /sites/{site}/nodes/{node}/agent-log   logs       node
+GET  /sites/{site}/nodes/{node}/machine-log logs       node
 GET  /sites/{site}/nodes/{node}/file        files      node
 POST /sites/{site}/nodes/{node}/ssh         ssh        node
 POST /sites/{site}/approve                  approve    order

@@ -153,30 +153,6 @@ func TestLimitIsAtLeastOne(t *testing.T) {
 	}
 }
 
-// A console is read by one caller at a time, and few are.
-func TestConsolesAreFew(t *testing.T) {
-	var c consoles
-	free, err := c.begin("n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.begin("n1"); err == nil {
-		t.Error("read twice at once")
-	}
-	for _, n := range []string{"n2", "n3", "n4"} {
-		if _, err := c.begin(n); err != nil {
-			t.Errorf("%s: %v", n, err)
-		}
-	}
-	if _, err := c.begin("n5"); err == nil {
-		t.Error("five at once")
-	}
-	free()
-	if _, err := c.begin("n5"); err != nil {
-		t.Errorf("after one has ended: %v", err)
-	}
-}
-
 // A panic in a computation that many share is an error of theirs.
 func TestPanicOfAComputationIsAnError(t *testing.T) {
 	var s shared[int]

@@ -78,6 +78,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	t.Cleanup(func() { store.Close() })
 	f := &filled{store: store}
+	f.fake.pulls, f.fake.pull = 9, pulledByAll()
 	f.happens("x")
 	socket, _ := serving(t, f)
 	h := newHeld(t, socket)

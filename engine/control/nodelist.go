@@ -64,7 +64,7 @@ var nodeFilters = []parameter{
 	{name: "state", about: "a state: nodes in it only", example: "blocked"},
 	{name: "role", about: "a role: its nodes only", example: "compute"}, {name: "rack", about: "a rack: its nodes only", example: "r1"},
 	{name: "label", about: "a label of the design, NAME=VALUE or NAME: nodes that have it only", example: "zone=a"},
-	{name: "q", about: "a text: only nodes with it in the name, role, rack, reason, serial number or UUID", example: "compute"},
+	{name: "q", about: "a text: only nodes with it in the name, role, rack, reason, serial number or UUID; with findings or an approval, also in these", example: "compute"},
 	{name: "with", about: "findings: only nodes that have some; approval: only nodes that wait for an approval of their own", example: "findings"},
 }
 
@@ -100,6 +100,10 @@ func (c *call) chooser() (func(*site.NodeStatus) bool, error) {
 		own, has := n.Labels[label]
 		return has && (!valued || own == value)
 	}
+	has, err := c.searched()
+	if err != nil {
+		return nil, err
+	}
 	state, role, rack, text, with := q.Get("state"), q.Get("role"), q.Get("rack"), q.Get("q"), q.Get("with")
 	switch with {
 	case "", "findings", "approval":
@@ -110,7 +114,7 @@ func (c *call) chooser() (func(*site.NodeStatus) bool, error) {
 		return nil, nil
 	}
 	return func(n *site.NodeStatus) bool {
-		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, text)) &&
+		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, with, has)) &&
 			(label == "" || isLabelled(n.Name)) &&
 			(with != "findings" || len(n.Findings) > 0) && (with != "approval" || n.Approve != "")
 	}, nil

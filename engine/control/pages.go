@@ -125,10 +125,11 @@ func OverviewOf(r site.Report) Overview {
 	return o
 }
 
-// matches says whether a node has a text in its name, its role, its rack or its reason.
-func matches(n *site.NodeStatus, text string) bool {
-	text = strings.ToLower(text)
-	return slices.ContainsFunc([]string{n.Name, n.Role, n.Rack, n.Reason, n.Machine.Serial, n.Machine.UUID}, func(part string) bool { return strings.Contains(strings.ToLower(part), text) })
+// matches says whether a node has what is searched for in its name, its role, its rack or its reason, or in what it is
+// listed with.
+func matches(n *site.NodeStatus, with string, has func(...string) bool) bool {
+	return has(n.Name, n.Role, n.Rack, n.Reason, n.Machine.Serial, n.Machine.UUID) || with == "approval" && has(n.Approve) ||
+		with == "findings" && slices.ContainsFunc(n.Findings, func(f site.Finding) bool { return has(append(textsOf(&f), f.ID())...) })
 }
 
 // overviewRoute is of the whole site, as its counts are.

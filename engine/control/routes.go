@@ -13,7 +13,7 @@ import (
 
 // routes are all routes of the API.
 func routes() []route {
-	return slices.Concat(about(), reads(), listRoutes(), nodeReads(), orders(), stores())
+	return slices.Concat(about(), reads(), searchRoutes(), listRoutes(), proposalRoutes(), nodeReads(), orders(), stores())
 }
 
 // Identity is what the daemon knows of who asks.
@@ -74,8 +74,6 @@ func reads() []route {
 		{method: http.MethodGet, path: "/sites/{site}/access", verb: access.Read, about: "Returns what the design in force says about who may do what, and which changes of that nobody has approved.", gives: site.AccessReport{}, serve: accessOf},
 		{method: http.MethodGet, path: "/sites/{site}/plan", verb: access.Read, about: "Returns the plan: what Slipway is about to do, and what it waits for.", gives: site.Plan{},
 			serve: ofReport(func(r site.Report) any { return r.Plan })},
-		{method: http.MethodGet, path: "/sites/{site}/findings", verb: access.Read, about: "Lists the findings of the newest revision.", gives: []site.Finding{},
-			serve: ofReport(func(r site.Report) any { return append([]site.Finding{}, r.Findings...) })},
 		{method: http.MethodGet, path: "/sites/{site}/rollout", verb: access.Read, about: "Returns the last rollout. Its revision is empty before the first.", gives: site.RolloutStatus{},
 			serve: ofReport(func(r site.Report) any {
 				if r.Status.Rollout == nil {
@@ -100,13 +98,9 @@ func reads() []route {
 				}
 				return s.whole()
 			}},
-		{method: http.MethodGet, path: "/sites/{site}/history", verb: access.Read, about: "Lists the last events of the site itself, and all orders, also over restarts.", gives: []site.Event{},
-			serve: func(c *call) (any, error) { return c.history("") }},
 		{method: http.MethodGet, path: "/sites/{site}/events", verb: access.Read, scope: ofSome, events: true, query: []parameter{afterSeq, limitSeq, {name: "newest", about: "true: the last ones instead of the first", example: "true"}},
 			about: "Lists the latest events of the nodes that the caller may read. With \"Accept: text/event-stream\" it streams events as they happen.",
 			gives: []site.Event{}, serve: eventsOf},
-		{method: http.MethodGet, path: "/sites/{site}/audit", verb: access.Audit, query: []parameter{afterSeq, limitSeq},
-			about: "Lists who tried to do what, with what came of it, oldest first.", gives: []site.AuditEntry{}, serve: auditOf},
 	}
 }
 
@@ -182,34 +176,6 @@ func (c *call) design() (*site.Site, error) {
 	return d, err
 }
 
-func (c *call) history(node string) (any, error) {
-	free, err := c.encoding.begin(c.r.Context())
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	events, err := c.daemon.History(c.r.Context(), c.site, node)
-	return append([]site.Event{}, events...), err
-}
-
-func auditOf(c *call) (any, error) {
-	after, err := c.number("after", 0, 0, 1<<63)
-	if err != nil {
-		return nil, err
-	}
-	limit, err := c.number("limit", mostEvents, 1, mostEvents)
-	if err != nil {
-		return nil, err
-	}
-	free, err := c.encoding.begin(c.r.Context())
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	all, err := c.daemon.Audit(c.r.Context(), c.site, after, int(limit))
-	return append([]site.AuditEntry{}, all...), err
-}
-
 // NodeDetail is one node.
 type NodeDetail struct {
 	Status site.NodeStatus `json:"status"`
@@ -217,6 +183,8 @@ type NodeDetail struct {
 	Plan *site.NodePlan `json:"plan,omitempty"`
 	// Removal is set if the node leaves the design.
 	Removal *site.Removal `json:"removal,omitempty"`
+	// Proposals are the open pull requests that do something to it, for whoever may read the whole site.
+	Proposals []site.NodeProposal `json:"proposals,omitempty"`
 }
 
 func nodeReads() []route {
@@ -239,7 +207,6 @@ func nodeReads() []route {
 			}
 			return *all.Inventory, nil
 		}),
-		node("/history", access.Read, "Lists the last events of a node, also over restarts.", []site.Event{}, func(c *call) (any, error) { return c.history(c.node) }),
 		node("/records", access.Records, "Returns everything that is recorded and observed of a node, with its inventory.", site.Closeup{}, func(c *call) (any, error) {
 			all, err := c.daemon.Closeup(c.r.Context(), c.site, c.node)
 			all.Memory = withoutMedium(all.Memory)
@@ -247,6 +214,9 @@ func nodeReads() []route {
 		}),
 		node("/console", access.Logs, "Returns the last of what the machine wrote to its serial console, as bytes in base64.", []byte{}, func(c *call) (any, error) {
 			return c.console()
+		}),
+		node("/machine-log", access.Logs, "Returns the newest entries of the machine's own log, as its BMC gave them when Slipway last read it. It asks no machine.", site.MachineLog{}, func(c *call) (any, error) {
+			return c.daemon.MachineLog(c.site, c.node)
 		}),
 		node("/agent-log", access.Logs, "Lists the latest messages of the agent in the machine's memory.", []site.Said{}, func(c *call) (any, error) {
 			lines, err := c.daemon.Said(c.r.Context(), c.site, c.node)
@@ -273,7 +243,10 @@ func nodeOf(c *call) (any, error) {
 	if i := slices.IndexFunc(r.Plan.Removes, func(x site.Removal) bool { return x.Node == c.node }); i >= 0 {
 		d.Removal = &r.Plan.Removes[i]
 	}
-	return d, nil
+	if c.may(access.Read, "") == nil {
+		d.Proposals, err = c.daemon.ProposalsOf(c.site, c.node)
+	}
+	return d, err
 }
 
 // allowedOf are the verbs that the caller may use on a node.

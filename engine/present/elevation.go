@@ -32,6 +32,9 @@ type ElevationView struct {
 	// Only chooses nodes; nil for all. Racks without one of them are left out. In the
 	// others the nodes that were not chosen are drawn faint.
 	Only func(n *site.NodeStatus) bool
+	// Merging has what merging a proposal does to the nodes, by name, which is shown instead of their states; nil for their states.
+	// Nodes that are not in it stay as they are.
+	Merging map[string]site.NodeConsequence
 }
 
 // Elevation is one rack with its nodes, ready to be drawn.
@@ -145,6 +148,13 @@ func (e *Elevation) Units() int {
 
 // Summary says in one line how many nodes the rack has, and how many are in which state.
 func (e *Elevation) Summary() string {
+	if e.view.Merging != nil {
+		merging := map[site.Consequence]int{}
+		for _, n := range e.Nodes() {
+			merging[e.view.mergingOf(n).What]++
+		}
+		return SummaryOfMerging(len(e.Placed)+len(e.Loose), merging)
+	}
 	counts := map[site.State]int{}
 	unseen := 0
 	for _, n := range e.Nodes() {

@@ -57,16 +57,11 @@ func Gantt(w io.Writer, c *site.RolloutChart, v GanttView) {
 
 // gantt is a picture that is being drawn, from top to bottom.
 type gantt struct {
-	c           *site.RolloutChart
-	v           GanttView
-	width       int
-	left, right float64 // of the time
-	timeline
-	y    float64 // where the next thing is drawn
-	body strings.Builder
+	c     *site.RolloutChart
+	v     GanttView
+	width int
+	canvas
 }
-
-func (g *gantt) put(format string, args ...any) { fmt.Fprintf(&g.body, format, args...) }
 
 // wrap writes the picture, whose height is known by now.
 func (g *gantt) wrap(w io.Writer) {
@@ -122,42 +117,9 @@ func (g *gantt) draw() {
 	g.y += margin
 }
 
-// fits is how many characters have room in a width.
-func (g *gantt) fits(wide float64) int { return max(8, int(wide/glyph)) }
-
-func (g *gantt) text(x, y float64, class, text string) {
-	g.put("<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, x, y, inSVG(text))
-}
-
-// at is where a time is drawn.
-func (g *gantt) at(t time.Time) float64 { return g.left + g.timeline.at(t) }
-
-// axis draws the scale: days above times.
-func (g *gantt) axis() {
-	days, times := g.y+lineHigh, g.y+2*lineHigh
-	if g.left > gutter {
-		g.text(margin, times, "dim", "UTC")
-	}
-	last := -1e9
-	for _, tick := range g.ticks() {
-		x := g.at(tick.at)
-		if tick.day != "" && x-last > 12*glyph {
-			g.text(x, days, "dim", tick.day)
-			last = x
-		}
-		if tick.label != "" && x+float64(len(tick.label))*glyph <= g.right+margin {
-			g.text(x, times, "dim", tick.label)
-		}
-	}
-	g.y = times + 6
-}
-
 // lines draws the ticks and the present over all rows.
 func (g *gantt) lines(top float64) {
-	for _, tick := range g.ticks() {
-		x := g.at(tick.at)
-		g.put("<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>\n", x, x, top, g.y)
-	}
+	g.grid(top)
 	if !g.c.Ended.IsZero() {
 		return
 	}
@@ -192,11 +154,6 @@ func (g *gantt) unsure(w site.WindowTimes) {
 	text := brief("? "+w.Why, min(60, g.fits(g.right-g.left)))
 	wide := float64(utf8.RuneCountInString(text)) * glyph
 	g.text(max(g.left, min(g.at(w.Unknown.From)+4, g.right-wide)), g.y-laneHigh+14, "unknown", text)
-}
-
-func (g *gantt) band(class string, s site.Span, y, high float64) {
-	from, to := g.at(s.From), g.at(s.To)
-	g.put("<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", class, from, y, max(2, to-from), high)
 }
 
 // row draws one node.

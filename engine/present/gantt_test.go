@@ -73,7 +73,7 @@ func wellFormed(t *testing.T, picture string) string {
 			texts += string(x)
 		case xml.StartElement:
 			switch x.Name.Local {
-			case "svg", "g", "title", "text", "tspan", "rect", "line", "path", "a", "style":
+			case "svg", "g", "title", "desc", "text", "tspan", "rect", "line", "path", "a", "style":
 			default:
 				t.Errorf("the picture has an element %s", x.Name.Local)
 			}

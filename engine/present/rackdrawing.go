@@ -152,14 +152,11 @@ func (d *rackDrawing) loose(y int) int {
 
 // machine draws one node in a box.
 func (d *rackDrawing) machine(n *site.NodeStatus, x, y, wide, high int) {
-	state := n.State
-	if stateShapes[state] == "" {
-		state = site.Unknown
-	}
-	mark := endCut(Mark(n), rackWide/2, markWide)
+	l := d.e.view.lookOf(n)
+	mark := endCut(l.mark, rackWide/2, markWide)
 	var classes []string
 	if mark != "" {
-		classes = append(classes, string(state))
+		classes = append(classes, l.class)
 	}
 	if !d.e.view.chooses(n) {
 		classes = append(classes, "other")
@@ -169,35 +166,56 @@ func (d *rackDrawing) machine(n *site.NodeStatus, x, y, wide, high int) {
 		class = fmt.Sprintf(` class="%s"`, strings.Join(classes, " "))
 	}
 	open, shut := "<g"+class+">", "</g>"
-	if link := d.e.view.Link; link != nil {
+	if link := d.e.view.Link; link != nil && !d.e.view.Merging[n.Name].New { // a new node has no page yet
 		open, shut = fmt.Sprintf(`<a%s href="%s">`, class, inSVG(link(n.Name))), "</a>"
 	}
-	d.put(`%s<title>%s</title>`, open, inSVG(endCut(description(n), longestTitle, 1)))
-	d.box(state, n.Seen.IsZero(), x, y, wide, high)
-	d.words(n, mark, x, y, wide, high)
+	d.put(`%s<title>%s</title>`, open, inSVG(endCut(l.about, longestTitle, 1)))
+	d.box(l, x, y, wide, high)
+	d.words(n, l, mark, x, y, wide, high)
 	d.put("%s\n", shut)
 }
 
+// look is how a machine is drawn.
+type look struct {
+	class, sign string // its colour, and its shape
+	id          string // of the shape, different for different looks
+	mark, about string // in a few words, and in a sentence
+	alert       bool   // that somebody should look at it
+}
+
+// lookOf is the look of a node: its state, or what merging a proposal does to it.
+func (v ElevationView) lookOf(n *site.NodeStatus) look {
+	if v.Merging != nil {
+		return mergingLook(v.mergingOf(n))
+	}
+	state := n.State
+	if stateShapes[state] == "" {
+		state = site.Unknown
+	}
+	l := look{class: string(state), sign: stateShapes[state], id: fmt.Sprintf("s%d", slices.Index(site.States, state)), mark: Mark(n), about: description(n), alert: len(Troubles(n)) > 0}
+	if n.Seen.IsZero() {
+		l.class, l.id = l.class+" unseen", "n"+l.id
+	}
+	return l
+}
+
 // box draws the box of a machine, with the sign of its state.
-func (d *rackDrawing) box(state site.State, unseen bool, x, y, wide, high int) {
-	class, id := string(state), fmt.Sprintf("s%d-%d", slices.Index(site.States, state), wide)
+func (d *rackDrawing) box(l look, x, y, wide, high int) {
+	id := fmt.Sprintf("%s-%d", l.id, wide)
 	if high != unitHigh {
 		id += fmt.Sprintf("x%d", high)
 	}
-	if unseen {
-		class, id = class+" unseen", "n"+id
-	}
 	d.use(id, x, y, func() string {
 		return fmt.Sprintf(`<g id="%s" class="rackshape %s"><rect class="box" x="1" y="1" width="%d" height="%d" rx="2"/><rect class="badge" x="1" y="1" width="%d" height="%d" rx="2"/><path class="sign" transform="translate(3 4)" d="%s"/></g>`,
-			id, class, wide-2, high-2, badgeWide-2, high-2, stateShapes[state])
+			id, l.class, wide-2, high-2, badgeWide-2, high-2, l.sign)
 	})
 }
 
 // words writes a machine's name and mark: the mark at the right, or below the name where
 // it is narrow and high enough.
-func (d *rackDrawing) words(n *site.NodeStatus, mark string, x, y, wide, high int) {
+func (d *rackDrawing) words(n *site.NodeStatus, l look, mark string, x, y, wide, high int) {
 	left, right := x+badgeWide+3, x+wide-3
-	if len(Troubles(n)) > 0 {
+	if l.alert {
 		right -= 14
 		d.put(`<path class="alert" transform="translate(%d %d)" d="M5 .5l5 9H0zM5 4v2.5M5 7.5v1"/>`, right+2, y+4)
 	}

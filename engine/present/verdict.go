@@ -50,14 +50,11 @@ func verdictOfPlan(r *site.Review) string {
 
 // becomes says what happens to the machines, worst first.
 func becomes(p *site.Plan) string {
-	of := map[site.Impact][]site.NodePlan{}
-	var perhaps []site.NodePlan
+	of := map[site.Consequence][]site.NodePlan{}
 	for _, n := range p.Nodes {
-		if n.MayRestart() {
-			perhaps = append(perhaps, n)
-		} else if len(n.Steps) > 0 {
-			i := max(worst(n), site.ImpactOnline)
-			of[i] = append(of[i], n)
+		if len(n.Steps) > 0 {
+			c := consequenceOf(&n)
+			of[c] = append(of[c], n)
 		}
 	}
 	var parts []string
@@ -73,13 +70,13 @@ func becomes(p *site.Plan) string {
 		}
 		parts = append(parts, text+words[min(len(nodes), 2)-1])
 	}
-	erased, away := of[site.ImpactDestructive], of[site.ImpactReboot]
-	interrupted, online := of[site.ImpactInterrupts], of[site.ImpactOnline]
-	say(erased, [2]string{"is erased", "are erased"})
-	say(away, together(away, [2]string{"is out of service for a time", "are out of service for a time"}))
-	say(perhaps, [2]string{"may restart", "may restart"})
-	say(interrupted, [2]string{"is interrupted for a moment", "are interrupted for a moment"})
-	say(online, together(online, [2]string{"changes", "change"}))
+	erased, away, perhaps := of[site.MergeErases], of[site.MergeStops], of[site.MergeMayRestart]
+	interrupted, online := of[site.MergeInterrupts], of[site.MergeChanges]
+	say(erased, consequenceWords[site.MergeErases])
+	say(away, together(away, consequenceWords[site.MergeStops]))
+	say(perhaps, consequenceWords[site.MergeMayRestart])
+	say(interrupted, consequenceWords[site.MergeInterrupts])
+	say(online, together(online, consequenceWords[site.MergeChanges]))
 	switch {
 	case len(parts) == 0:
 		return unchanged

@@ -40,6 +40,7 @@ func (s *Site) Load(ctx context.Context) (Snapshot, error) {
 		{incidentsBelow, l.incident},
 		{deliveredBelow, l.delivered},
 		{grantedKey, l.granted},
+		{watchedKey, l.watched},
 		{"rollout", l.rollout},
 		{"forecast", l.forecast},
 		{"took/", l.took},

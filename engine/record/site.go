@@ -52,6 +52,8 @@ type Snapshot struct {
 	Removals []Removal // of the last 24 hours
 	// Granted is what people have approved of the access of the design.
 	Granted site.GrantedState
+	// Watched is when Slipway looked at the machines at all.
+	Watched site.Watched
 	// Incidents are by their IDs; nil without any.
 	Incidents map[string]site.IncidentState
 	// Delivered is which secrets machines were given, by node or other holder, also of nodes that are gone;

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/placement"
 	"github.com/slipway-gitops/slipway/engine/plan"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/rollout"
 	"github.com/slipway-gitops/slipway/engine/say"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -32,6 +33,7 @@ type baseline struct {
 
 	merged *site.Site // result of the last proposal; nil if it has none
 	shown  site.Known // the facts for its comment
+	nodes  []site.NodeConsequence
 }
 
 // ask evaluates and plans the branch, once. If its newest commit is broken, ask uses the design
@@ -64,6 +66,15 @@ func (b *baseline) differ(v *site.Review) {
 	v.Plan, v.Pending, v.Spared = plan.Beyond(&b.plan, &all)
 	v.Waiting = b.waiting
 	v.Plan.Forecast = rollout.Forecast(b.merged, &v.Plan, b.known, v.When)
+	b.nodes = present.Consequences(v, &all, present.Designs{InForce: b.reviews.site.Design(), Branch: b.design, Merged: b.merged})
+}
+
+// racks returns those of the last proposal.
+func (b *baseline) racks() map[string]*site.Rack {
+	if b.merged == nil {
+		return nil
+	}
+	return b.merged.Racks
 }
 
 // hindrances returns the findings to report for a design that cannot be planned: its own, and

@@ -204,6 +204,7 @@ func (r *Reviews) tellLanding(ctx context.Context, v site.Review) error {
 	if err := r.Announce.Announce(ctx, v); err != nil {
 		return fmt.Errorf("report on proposal %d: %w", v.Proposal.Number, err)
 	}
+	r.site.Listing.landed(v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.told[v.Proposal.Number] = is

@@ -13,7 +13,6 @@ import (
 
 // plan plans a proposal as if it were merged.
 func (r *Reviews) plan(ctx context.Context, v *site.Review, on *baseline) error {
-	on.merged, on.shown = nil, on.known
 	m, err := r.Merger.Merge(ctx, v.Proposal)
 	switch {
 	case err != nil:

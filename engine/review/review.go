@@ -209,6 +209,7 @@ func (r *Reviews) Round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("fetch branch %s: %w", r.Branch, err)
 	}
+	r.site.Listing.isOpen(open)
 	r.settle(lctx, open, base.ID)
 	r.watch(lctx, open)
 	r.forget(open)
@@ -263,6 +264,7 @@ func (r *Reviews) begin(ctx context.Context, due []site.Proposal, base string) e
 		if err := r.Announce.Begin(ctx, p, base); err != nil {
 			return fmt.Errorf("tell that proposal %d is planned: %w", p.Number, err)
 		}
+		r.site.Listing.begin(p)
 		r.noteBegun(p.Number, at)
 	}
 	return nil

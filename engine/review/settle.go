@@ -121,6 +121,7 @@ func (r *Reviews) settleOne(ctx context.Context, is record.Proposed, open []site
 func (r *Reviews) drop(ctx context.Context, p site.Proposal, is record.Proposed, why string) error {
 	r.approvesNothing(p, is, why)
 	r.forgetTold(is.Number)
+	r.site.Listing.drop(is.Number, p)
 	return r.site.Recorded.Put(ctx, is, record.Proposed{Number: is.Number})
 }
 

@@ -56,6 +56,8 @@ type Site struct {
 	Ledger
 	Journal
 	Recorded *Recorded
+	// Listing is told what people are told of proposals.
+	Listing *Listing
 	// Design returns the design in force, nil before the first. HasMetAll reports
 	// whether every machine of it was looked at.
 	Design    func() *site.Site

@@ -16,6 +16,7 @@ import (
 
 // review plans one proposal and reports on it.
 func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) error {
+	on.merged, on.shown, on.nodes = nil, on.known, nil
 	v := site.Review{Site: r.site.Name, Proposal: p, Base: on.base.ID, When: time.Now()}
 	allowed, early, asks := r.mayPlan(p), !r.site.HasMetAll(), r.asksFor(p.Number)
 	var err error
@@ -58,7 +59,7 @@ func (r *Reviews) review(ctx context.Context, p site.Proposal, on *baseline) err
 	if r.waitsForDisks(p, &is) {
 		return nil // people know already
 	}
-	return r.tell(ctx, v, is)
+	return r.tell(ctx, v, is, on)
 }
 
 // waitsForDisks lets a proposal be planned again soon while it erases disks that Slipway has
@@ -123,7 +124,7 @@ func (r *Reviews) pass(p site.Proposal, base string, allowed bool) {
 
 // tell announces a review. From now on no merge approves what the comment named
 // so far, unless this review names all of it too.
-func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
+func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed, on *baseline) error {
 	open, err := r.replace(ctx, v.Proposal, is)
 	if err != nil || !open {
 		return err
@@ -134,6 +135,7 @@ func (r *Reviews) tell(ctx context.Context, v site.Review, is reviewed) error {
 		r.mu.Unlock()
 		return fmt.Errorf("report on proposal %d: %w", v.Proposal.Number, err)
 	}
+	r.site.Listing.planned(v, on.nodes, on.racks())
 	return nil
 }
 

@@ -2,6 +2,8 @@ package site
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +51,17 @@ func (f Finding) Place() string {
 		return f.File
 	}
 	return f.File + ":" + strconv.Itoa(f.Line) + ":" + strconv.Itoa(f.Col)
+}
+
+// ID names the finding in links: it stays the same when lines are moved.
+func (f Finding) ID() string {
+	return idOf(f.Code, f.File, f.Node, f.Path, f.Message)
+}
+
+// idOf is a short digest of some texts.
+func idOf(texts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return hex.EncodeToString(sum[:6])
 }
 
 // Others says which further nodes, or other parts of the design, have the finding.

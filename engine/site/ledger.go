@@ -27,6 +27,11 @@ type LedgerEntry struct {
 	Why   string    `json:"why,omitempty"`
 }
 
+// ID names the entry in links.
+func (e LedgerEntry) ID() string {
+	return idOf(e.Loss.Node, string(e.Loss.Action), e.Set, e.Opened.UTC().Format(time.RFC3339Nano))
+}
+
 // IsOpen reports whether the entry may still be used.
 func (e LedgerEntry) IsOpen() bool { return e.Consumed.IsZero() && e.Ended.IsZero() }
 

@@ -117,7 +117,7 @@ type Observed struct {
 	// one.
 	Agent *AgentSeen `json:"agent,omitempty"`
 	// Entries are the newest entries of the machine's own log, oldest first. They are reported once
-	// and not kept.
+	// and not recorded.
 	Entries []Entry `json:"-"`
 }
 
@@ -152,12 +152,21 @@ func (a *AgentSeen) IsConnected() bool { return a != nil && a.Connected }
 // Entry is one entry of a machine's own log.
 type Entry struct {
 	// ID identifies the entry for as long as the log exists.
-	ID   string
-	When time.Time // zero when the BMC does not say
+	ID string `json:"id"`
+	// When is zero where the BMC does not say.
+	When time.Time `json:"when,omitzero"`
 	// Severity is "OK", "Warning" or "Critical", empty when the BMC does not
 	// say.
-	Severity string
-	Text     string
+	Severity string `json:"severity,omitempty"`
+	Text     string `json:"text"`
+}
+
+// MachineLog are the newest entries of a machine's own log.
+type MachineLog struct {
+	// Read is when they were read; zero if they were not since the daemon started.
+	Read time.Time `json:"read,omitzero"`
+	// Entries are at most some dozen, oldest first.
+	Entries []Entry `json:"entries"`
 }
 
 // Closeup is everything known of one node.

@@ -1,7 +1,9 @@
 package site
 
 import (
+	"html"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -180,4 +182,10 @@ func (r *Review) Approves() Losses {
 // Planned reports whether there is a plan.
 func (r *Review) Planned() bool {
 	return r.Problem == "" && len(r.Conflicts) == 0 && !HasErrors(r.Findings)
+}
+
+// PlainLine turns a line of Markdown of ours, such as a verdict, into the text that people see. In Markdown, others' text
+// is escaped with entities and zero-width spaces.
+func PlainLine(line string) string {
+	return strings.ReplaceAll(html.UnescapeString(line), "\u200b", "")
 }

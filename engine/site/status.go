@@ -132,6 +132,8 @@ type Status struct {
 	Attempted Revision `json:"attempted,omitzero"`
 	// Files is the URL below which the forge shows the files of the applied revision, by their paths. Empty without a forge.
 	Files string `json:"files,omitempty"`
+	// Proposals says whether Slipway reviews pull requests for the site.
+	Proposals bool `json:"proposals,omitempty"`
 	// Leader says who leads the site, when the daemon that answers only follows.
 	// It knows nothing else then.
 	Leader string `json:"leader,omitempty"`
@@ -400,6 +402,9 @@ type Event struct {
 	By       string   `json:"by,omitempty"`
 	Revision string   `json:"revision,omitempty"`
 	Took     Duration `json:"took,omitempty"`
+	// State is what a node's state is since an EventState, and Quarantined is set while a person has its machine kept off.
+	State       State `json:"state,omitempty"`
+	Quarantined bool  `json:"quarantined,omitempty"`
 }
 
 // EventKind is a kind of event.

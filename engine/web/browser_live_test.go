@@ -15,6 +15,30 @@ import (
 	"github.com/slipway-gitops/slipway/tests/browser"
 )
 
+// An open page about a console shows what the machine writes, with its end in view, unless somebody reads further up.
+func TestBrowserFollowsConsole(t *testing.T) {
+	b := browser.Open(t)
+	f := &fleet{said: "as it says", wrote: strings.Repeat("a line\n", 500)}
+	h := houseOf(t, f)
+	w := b.Window(t, desk)
+	writes := func(text string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.wrote += text
+	}
+	const log, end = `document.querySelector("pre.log")`, `(l => l.scrollHeight - l.scrollTop - l.clientHeight < 8)(document.querySelector("pre.log"))`
+	w.Go(h.at("/sites/berlin/nodes/web-1/console"))
+	w.Until(end)
+	writes("first news\n")
+	w.Until(log + `.textContent.includes("first news") && ` + end)
+	w.Get(log+`.scrollTop = 100`, nil)
+	writes("second news\n")
+	w.Until(log + `.textContent.includes("second news") && ` + log + `.scrollTop === 100`)
+	if all := w.Complaints(); len(all) > 0 {
+		t.Error(all)
+	}
+}
+
 // What one person does, another one sees within a second, without loading the page again.
 func TestBrowserShowsWhatOthersDo(t *testing.T) {
 	b := browser.Open(t)

@@ -277,6 +277,15 @@ func TestBrowserKeys(t *testing.T) {
 	w.Write("#find", "web-4")
 	w.Press("Enter")
 	w.Until(`location.search.includes("web-4") && document.querySelectorAll("#list tbody tr").length === 1`)
+	// A page with a list of its own has that searched first.
+	w.Go(h.at("/sites/berlin/history"))
+	w.Press("/")
+	w.Until(`document.activeElement.matches("main input[name=q]")`)
+	w.Write("main input[name=q]", "fan 3")
+	w.Press("Enter")
+	w.Until(`location.search.includes("fan") && document.querySelectorAll("#list tbody tr").length === 1`)
+	w.Click(`#list a.perma`)
+	w.Until(`location.hash.startsWith("#event-") && document.querySelector(":target")?.textContent.includes("fan 3")`)
 	// From the top of a page the first tab leads past the menu.
 	w.Go(h.at("/sites/berlin/approvals"))
 	w.Press("Tab")

@@ -46,6 +46,9 @@ type fleet struct {
 	as      *site.Site // designed
 	// links are what a node has seen of its own.
 	links func(node string) *item.LinksSeen
+	// pulled changes pull request 7. unpulled has no pull requests be reviewed.
+	pulled   func(*site.ProposalDetail)
+	unpulled bool
 	// removes are the nodes that leave the design.
 	removes []site.Removal
 	// waiting has the nodes besides those that are named wait for approval.
@@ -69,6 +72,13 @@ type fleet struct {
 	// and ends has the listener end.
 	follows     func() error
 	leads, ends func()
+	// watched is when anybody looked at the machines, and past what happened to each node and to the site; nil for a bit of
+	// everything.
+	watched site.Watched
+	past    []site.Event
+	// consoles counts how often one was read; wrote is what the machine wrote to it.
+	consoles int
+	wrote    string
 	// limits are those of the listener on the network, and log is what it logs to; nil for nothing.
 	limits control.Limits
 	log    slog.Handler
@@ -192,7 +202,7 @@ func (f *fleet) Report(string) (site.Report, error) {
 	}
 	at := f.now.Add(-25 * time.Minute)
 	rev := site.Revision{ID: "0123456789abcdef0123456789abcdef01234567", Subject: "install web-2 again " + f.said, Author: f.said, When: at}
-	s := site.Status{Site: "berlin", Files: f.files, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
+	s := site.Status{Site: "berlin", Files: f.files, Proposals: !f.unpulled, Applied: rev, Attempted: rev, Waiting: site.Losses{f.loss()}, Approve: digestOfSet,
 		Rollout: &site.RolloutStatus{Revision: rev, Since: at, Nodes: []string{"web-1", "web-2", "web-3"}, Done: 1},
 		Ledger:  []site.LedgerEntry{{Loss: f.loss(), Set: digestOfSet, Source: site.ApprovalSource{By: f.said}, Note: f.said, Opened: at, Expires: f.now.Add(time.Hour)}},
 		Notes:   []string{"a note " + f.said}}
@@ -305,7 +315,40 @@ func (f *fleet) breaks() {
 }
 
 func (f *fleet) History(_ context.Context, _, node string) ([]site.Event, error) {
-	return []site.Event{{Seq: 1, When: f.now.Add(-time.Hour), Node: node, Kind: site.EventOrder, Text: "paused " + f.said, By: f.said}}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.past != nil {
+		return slices.Clone(f.past), nil
+	}
+	var all []site.Event
+	for _, e := range []site.Event{
+		{When: f.now.Add(-20 * time.Hour), Kind: site.EventState, State: site.InSync, Text: "in-sync"},
+		{When: f.now.Add(-9 * time.Hour), Kind: site.EventMachine, Text: "critical: fan 3 fails " + f.said},
+		{When: f.now.Add(-6 * time.Hour), Kind: site.EventState, State: site.Progressing, Text: "progressing: install-packages " + f.said},
+		{When: f.now.Add(-6 * time.Hour), Kind: site.EventBegun, Text: "install-packages: nginx 1.26 → 1.28 " + f.said},
+		{When: f.now.Add(-4 * time.Hour), Kind: site.EventFailed, Text: "install-packages: " + f.said},
+		{When: f.now.Add(-4 * time.Hour), Kind: site.EventState, State: site.Stalled, Quarantined: true, Text: "stalled: install-packages " + f.said},
+		{When: f.now.Add(-time.Hour), Kind: site.EventOrder, Text: "paused " + f.said, By: f.said},
+		{When: f.now.Add(-25 * time.Minute), Kind: site.EventState, State: site.Blocked, Text: "blocked: " + f.said},
+	} {
+		e.Node, e.Seq = node, uint64(len(all)+1)
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func (f *fleet) MachineLog(string, string) (site.MachineLog, error) {
+	if f.past != nil {
+		return site.MachineLog{Entries: []site.Entry{}}, nil
+	}
+	return site.MachineLog{Read: f.now.Add(-20 * time.Minute), Entries: []site.Entry{{ID: "1", Severity: "OK", Text: "power on"}, {ID: "2 " + f.said, When: f.now.Add(-time.Hour), Severity: "Critical", Text: "fan 3 fails " + f.said}}}, nil
+}
+
+func (f *fleet) Watched(string) (site.Watched, error) {
+	if w := f.watched; !w.Since.IsZero() {
+		return w, nil
+	}
+	return site.Watched{Since: f.now.Add(-22 * time.Hour), Absences: []site.Span{{From: f.now.Add(-15 * time.Hour), To: f.now.Add(-12 * time.Hour)}}}, nil
 }
 
 func (f *fleet) File(context.Context, string, string, string) (item.Content, error) {
@@ -327,7 +370,10 @@ func (f *fleet) Closeup(_ context.Context, _, node string) (site.Closeup, error)
 }
 
 func (f *fleet) Console(context.Context, string, string) ([]byte, error) {
-	return []byte("booting " + f.said + "\r\n"), nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.consoles++
+	return []byte("booting " + f.said + "\r\n" + f.wrote), nil
 }
 
 func (f *fleet) Said(context.Context, string, string) ([]site.Said, error) {
@@ -434,7 +480,7 @@ func asked(h http.Handler, method, path, form string, headers ...string) (int, s
 func every() []string {
 	var all []string
 	for _, v := range views {
-		all = append(all, strings.NewReplacer("{site}", "berlin", "{node}", "web-2").Replace(v.path))
+		all = append(all, strings.NewReplacer("{site}", "berlin", "{node}", "web-2", "{number}", "7").Replace(v.path))
 	}
 	for _, a := range Acts {
 		if a.Site {
@@ -445,5 +491,6 @@ func every() []string {
 		}
 	}
 	return append(all, "/sites/berlin/incidents?name=shell-in-rack-2", "/sites/berlin/incidents?name=waiting-one", "/sites/berlin/do/incident?confirm="+digestOfIncident, "/sites/berlin/do/release?node=db-2",
-		"/sites/berlin/nodes/db-2", "/sites/berlin/nodes/db-1", "/sites/berlin/nodes/web-3", "/sites/berlin/nodes/none", "/sites/paris", "/none")
+		"/sites/berlin/nodes/db-2", "/sites/berlin/nodes/db-1", "/sites/berlin/nodes/web-3", "/sites/berlin/nodes/none", "/sites/paris", "/none",
+		"/sites/berlin/nodes/web-2?range=all", "/sites/berlin/nodes/web-2/history?q=paused", "/sites/berlin/findings?q=nobody", "/sites/berlin/audit?q=in+vain")
 }

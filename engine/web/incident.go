@@ -11,28 +11,6 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-type incidentsPage struct {
-	All []site.IncidentState
-	// Name is that of the incidents that are shown whole; empty for the list.
-	Name string
-}
-
-// incidents lists the incidents, or shows those of one name whole.
-func incidents(q *request) (any, []string, error) {
-	var s site.Status
-	if err := q.get(q.ofSite("status"), &s); err != nil {
-		return nil, nil, err
-	}
-	p := incidentsPage{All: s.Incidents, Name: q.r.URL.Query().Get("name")}
-	if p.Name != "" {
-		p.All = slices.DeleteFunc(p.All, func(i site.IncidentState) bool { return i.Name != p.Name })
-		if len(p.All) == 0 {
-			return nil, nil, &answer{status: 404, Text: "neither the records nor the design in force has an incident of this name: the page Incidents lists all"}
-		}
-	}
-	return p, []string{q.ofSite("status")}, nil
-}
-
 // moment is one line of what happened when.
 type moment struct {
 	When time.Time

@@ -184,7 +184,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.site, name = named(r.PathValue("site"), sites), named(name, sites)
-	if v == nil || v.costly || name != q.site {
+	if v == nil || v.costly && (v.every == 0 || !isFromHere(r)) || name != q.site {
 		s.fail(w, r, &answer{status: http.StatusNotFound, Text: "no such page changes"})
 		return
 	}
@@ -272,21 +272,9 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 	told := &news{woken: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		defer cancel()
-		for v := h.asker(t); v != nil; v = h.asker(t) {
-			sub, err := inside(carry{ctx, v.values}, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
-			if err != nil {
-				return
-			}
-			sub.Header.Set("Accept", "text/event-stream")
-			h.site.handle(&listener{header: http.Header{}, node: o.node, told: told}, sub)
-			if ctx.Err() != nil {
-				return
-			}
-			h.drop(t, v, nil) // the stream ended: the daemon is gone, or who asked may see nothing more
-		}
-	}()
+	if o.every == 0 {
+		go h.listen(ctx, cancel, t, o, told)
+	}
 	var before, now rendering
 	since := time.Now()
 	for {
@@ -304,11 +292,32 @@ func (h *hub) run(ctx context.Context, key string, t *topic, o openPage) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(changeEvery, rest)):
+		case <-time.After(max(changeEvery, rest, o.every)):
+		}
+		if o.every > 0 {
+			since = time.Now()
+			continue
 		}
 		if since = told.wait(ctx); ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// listen tells of the events of the site, for as long as one of the viewers may see them.
+func (h *hub) listen(ctx context.Context, cancel context.CancelFunc, t *topic, o openPage, told *news) {
+	defer cancel()
+	for v := h.asker(t); v != nil; v = h.asker(t) {
+		sub, err := inside(carry{ctx, v.values}, http.MethodGet, "/sites/"+url.PathEscape(o.site)+"/events", http.NoBody)
+		if err != nil {
+			return
+		}
+		sub.Header.Set("Accept", "text/event-stream")
+		h.site.handle(&listener{header: http.Header{}, node: o.node, told: told}, sub)
+		if ctx.Err() != nil {
+			return
+		}
+		h.drop(t, v, nil) // the stream ended: the daemon is gone, or who asked may see nothing more
 	}
 }
 

@@ -64,7 +64,7 @@ func TestChangesAreShown(t *testing.T) {
 	f.happens("Boots <from> disk")
 	for _, viewer := range []<-chan map[string]string{first, second} {
 		change := <-viewer
-		if !strings.Contains(change["now"], "Boots &lt;from&gt; disk") || len(change) != 1 {
+		if !strings.Contains(change["now"], "Boots &lt;from&gt; disk") || len(change) != 2 || change["timeline"] == "" {
 			t.Errorf("change %v", change)
 		}
 	}
@@ -74,14 +74,14 @@ func TestChangesAreShown(t *testing.T) {
 	}
 }
 
-// No stream is opened of what is no page, or of a page that asks machines.
+// No stream is opened of what is no page.
 func TestOnlyPagesAreFollowed(t *testing.T) {
 	srv := httptest.NewServer(opened(t, &fleet{}))
 	t.Cleanup(srv.Close)
 	for page, want := range map[string]int{
 		"/sites/berlin": 200, "/sites/berlin/nodes?state=blocked": 200,
 		"": 400, "/": 400, "https://evil.example.org/sites/berlin": 400, "//evil/sites/berlin": 400,
-		"/sites/berlin/nodes/web-1/console": 404, "/sites/paris": 404, "/sites/berlin/do/pause": 404, "/sites/berlin/live": 404,
+		"/sites/berlin/nodes/web-1/console": 200, "/sites/paris": 404, "/sites/berlin/do/pause": 404, "/sites/berlin/live": 404,
 	} {
 		if resp := follows(t, srv.URL, page); resp.StatusCode != want {
 			t.Errorf("%q: %d, want %d", page, resp.StatusCode, want)

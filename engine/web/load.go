@@ -139,37 +139,6 @@ func nodes(q *request) (any, []string, error) {
 	return p, []string{path}, nil
 }
 
-type nodePage struct {
-	control.NodeDetail
-	Events []site.Event
-	Losses site.Losses // of the set that waits, on this node
-	// Incidents are those that hold the node.
-	Incidents []site.IncidentState
-}
-
-func node(q *request) (any, []string, error) {
-	p := nodePage{}
-	if err := q.get(q.ofNode(""), &p.NodeDetail); err != nil {
-		return nil, nil, err
-	}
-	if err := q.get(q.ofNode("/history"), &p.Events); err != nil {
-		return nil, nil, err
-	}
-	slices.Reverse(p.Events)
-	p.Events = p.Events[:min(len(p.Events), perBrief)]
-	var s site.Status
-	if err := q.getWhole("status", &s); err != nil && !isDenied(err) {
-		return nil, nil, err
-	}
-	p.Incidents = holding(&s, q.node)
-	for _, l := range s.Waiting {
-		if l.Node == q.node {
-			p.Losses = append(p.Losses, l)
-		}
-	}
-	return p, []string{q.ofNode(""), q.ofNode("/history")}, nil
-}
-
 type designPage struct {
 	Values []designed
 	Find   string
@@ -280,49 +249,6 @@ func inventory(q *request) (any, []string, error) {
 	return p, append(from, q.ofNode("/records")), nil
 }
 
-type historyPage struct {
-	Events []site.Event
-	Kind   string
-	Find   string
-	Total  int
-	Kinds  []site.EventKind
-}
-
-func history(q *request) (any, []string, error) {
-	path := q.ofSite("history")
-	if q.node != "" {
-		path = q.ofNode("/history")
-	}
-	given := q.r.URL.Query()
-	p := historyPage{Kind: given.Get("kind"), Find: given.Get("q"), Kinds: []site.EventKind{
-		site.EventDesign, site.EventState, site.EventBegun, site.EventDone, site.EventFailed, site.EventDropped, site.EventOrder, site.EventRollout, site.EventMachine}}
-	var all []site.Event
-	if err := q.get(path, &all); err != nil {
-		return nil, nil, err
-	}
-	slices.Reverse(all)
-	for _, e := range all {
-		if p.Kind != "" && p.Kind != string(e.Kind) || p.Find != "" && !strings.Contains(strings.ToLower(e.Text+" "+e.By+" "+e.Node), strings.ToLower(p.Find)) {
-			continue
-		}
-		if p.Total++; p.Total <= mostLines {
-			p.Events = append(p.Events, e)
-		}
-	}
-	return p, []string{path}, nil
-}
-
-func console(q *request) (any, []string, error) {
-	var text []byte
-	q.whole = true // base64, which must not be cut
-	if err := q.get(q.ofNode("/console"), &text); err != nil {
-		return nil, nil, err
-	}
-	const most = 64 << 10
-	text = text[max(0, len(text)-most):]
-	return string(text), []string{q.ofNode("/console")}, nil
-}
-
 type agentLogPage struct {
 	Lines []site.Said // the last ones
 	Total int
@@ -332,6 +258,14 @@ func agentLog(q *request) (any, []string, error) {
 	var lines []site.Said
 	err := q.get(q.ofNode("/agent-log"), &lines)
 	return agentLogPage{lines[max(0, len(lines)-mostLines):], len(lines)}, []string{q.ofNode("/agent-log")}, err
+}
+
+// machineLog shows what the BMC kept of what happened to the hardware, newest first.
+func machineLog(q *request) (any, []string, error) {
+	var log site.MachineLog
+	err := q.get(q.ofNode("/machine-log"), &log)
+	slices.Reverse(log.Entries)
+	return log, []string{q.ofNode("/machine-log")}, err
 }
 
 type planPage struct {
@@ -365,40 +299,6 @@ func sitePlan(q *request) (any, []string, error) {
 		}
 	}
 	return p, []string{q.ofSite("plan")}, nil
-}
-
-type auditPage struct {
-	Entries []site.AuditEntry
-	Find    string
-	Outcome string
-	Total   int
-}
-
-func audit(q *request) (any, []string, error) {
-	given := q.r.URL.Query()
-	p := auditPage{Find: given.Get("q"), Outcome: given.Get("outcome")}
-	var all []site.AuditEntry
-	for after := uint64(0); ; { // oldest first, a thousand at a time
-		var some []site.AuditEntry
-		if err := q.get(q.ofSite("audit?after="+strconv.FormatUint(after, 10)), &some); err != nil {
-			return nil, nil, err
-		}
-		all = append(all, some...)
-		if len(some) == 0 || len(all) >= 10_000 { // a page is short also where the oldest were removed meanwhile
-			break
-		}
-		after = some[len(some)-1].Seq
-	}
-	slices.Reverse(all)
-	for _, e := range all {
-		if p.Outcome != "" && p.Outcome != string(e.Outcome) || p.Find != "" && !strings.Contains(strings.ToLower(e.By+" "+e.Verb+" "+e.Node+" "+e.Text+" "+e.Reason), strings.ToLower(p.Find)) {
-			continue
-		}
-		if p.Total++; p.Total <= mostLines {
-			p.Entries = append(p.Entries, e)
-		}
-	}
-	return p, []string{q.ofSite("audit")}, nil
 }
 
 type verifyPage struct {

@@ -82,32 +82,55 @@ func (s *Site) Login(w http.ResponseWriter, r *http.Request, n control.LoginNoti
 // view is one page of a site.
 type view struct {
 	path, name, title string
+	// command shows the same, with "{node}" and "{number}" for those of the page.
+	command string
 	// load gives what the page shows, and the paths below /api/v1 that it came from.
 	load func(*request) (any, []string, error)
 	// costly says that the page asks a machine: it is not loaded by a link on another site.
 	costly bool
+	// every is how often an open page is made anew where no event tells of what it shows; 0 for a page whose events tell.
+	every time.Duration
+}
+
+// commandOf is the command that shows what a page does, by its request.
+func (v view) commandOf(r *http.Request) string {
+	return strings.NewReplacer("{node}", r.PathValue("node"), "{number}", r.PathValue("number")).Replace(v.command)
+}
+
+// Read is a page of a site, and the command that shows the same.
+type Read struct{ Page, Command string }
+
+// Reads are all pages of a site.
+func Reads() (all []Read) {
+	for _, v := range views {
+		all = append(all, Read{v.path, v.command})
+	}
+	return all
 }
 
 // views are the pages of a site.
 var views = []view{
-	{path: "/sites/{site}", name: "overview", title: "Overview", load: overview},
-	{path: "/sites/{site}/nodes", name: "nodes", title: "Nodes", load: nodes},
-	{path: "/sites/{site}/nodes/{node}", name: "node", title: "Node", load: node},
-	{path: "/sites/{site}/nodes/{node}/design", name: "design", title: "Design", load: nodeDesign},
-	{path: "/sites/{site}/nodes/{node}/inventory", name: "inventory", title: "Inventory", load: inventory},
-	{path: "/sites/{site}/nodes/{node}/history", name: "history", title: "History", load: history},
-	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", load: console, costly: true},
-	{path: "/sites/{site}/nodes/{node}/agent-log", name: "agentlog", title: "Agent log", load: agentLog},
-	{path: "/sites/{site}/racks", name: "racks", title: "Racks", load: racks},
-	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", load: rollout},
-	{path: "/sites/{site}/network", name: "network", title: "Network and links", load: network},
-	{path: "/sites/{site}/plan", name: "plan", title: "Plan", load: sitePlan},
-	{path: "/sites/{site}/findings", name: "findings", title: "Findings", load: findings},
-	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", load: approvals},
-	{path: "/sites/{site}/incidents", name: "incidents", title: "Incidents", load: incidents},
-	{path: "/sites/{site}/verify", name: "verify", title: "Verify", load: verify},
-	{path: "/sites/{site}/history", name: "history", title: "History", load: history},
-	{path: "/sites/{site}/audit", name: "audit", title: "Audit log", load: audit},
+	{path: "/sites/{site}", name: "overview", title: "Overview", command: "slipway status", load: overview},
+	{path: "/sites/{site}/nodes", name: "nodes", title: "Nodes", command: "slipway status --all", load: nodes},
+	{path: "/sites/{site}/nodes/{node}", name: "node", title: "Node", command: "slipway why {node}", load: node},
+	{path: "/sites/{site}/nodes/{node}/design", name: "design", title: "Design", command: "slipway explain {node}", load: nodeDesign},
+	{path: "/sites/{site}/nodes/{node}/inventory", name: "inventory", title: "Inventory", command: "slipway inventory {node}", load: inventory},
+	{path: "/sites/{site}/nodes/{node}/history", name: "history", title: "History", command: "slipway history {node}", load: history},
+	{path: "/sites/{site}/nodes/{node}/console", name: "console", title: "Console", command: "slipway logs {node} --console", load: console, costly: true, every: readEvery},
+	{path: "/sites/{site}/nodes/{node}/agent-log", name: "agentlog", title: "Agent log", command: "slipway logs {node} --agent", load: agentLog},
+	{path: "/sites/{site}/nodes/{node}/machine-log", name: "machinelog", title: "Machine log", command: "slipway logs {node} --machine", load: machineLog},
+	{path: "/sites/{site}/racks", name: "racks", title: "Racks", command: "slipway racks", load: racks},
+	{path: "/sites/{site}/rollout", name: "rollout", title: "Rollout", command: "slipway rollout", load: rollout},
+	{path: "/sites/{site}/network", name: "network", title: "Network and links", command: "slipway explain NODE interfaces", load: network},
+	{path: "/sites/{site}/proposals", name: "proposals", title: "Pull requests", command: "slipway proposals", load: proposals},
+	{path: "/sites/{site}/proposals/{number}", name: "proposal", title: "Pull request", command: "slipway proposals {number}", load: proposal},
+	{path: "/sites/{site}/plan", name: "plan", title: "Plan", command: "slipway plan", load: sitePlan},
+	{path: "/sites/{site}/findings", name: "findings", title: "Findings", command: "slipway check", load: findings},
+	{path: "/sites/{site}/approvals", name: "approvals", title: "Approvals", command: "slipway approve", load: approvals},
+	{path: "/sites/{site}/incidents", name: "incidents", title: "Incidents", command: "slipway incident", load: incidents},
+	{path: "/sites/{site}/verify", name: "verify", title: "Verify", command: "slipway verify", load: verify},
+	{path: "/sites/{site}/history", name: "history", title: "History", command: "slipway history", load: history},
+	{path: "/sites/{site}/audit", name: "audit", title: "Audit log", command: "slipway audit", load: audit},
 }
 
 // Shell is what every page has around its own content.
@@ -120,6 +143,7 @@ type Shell struct {
 	May         map[string]bool // verbs that the caller may use on anything of the site
 	Whole       map[string]bool // verbs that the caller may use on the whole site
 	JSON        []string        // where the page came from
+	Command     string          // that shows the same; empty for a page of no view
 	Live        string          // where changes of the page come from; empty for a page that does not change
 	Wall        bool
 	Now         time.Time
@@ -159,11 +183,12 @@ func (s *Site) shell(r *http.Request, v view) (*Shell, error) {
 	if err != nil {
 		return nil, err
 	}
+	page.Command = v.commandOf(r)
 	page.Content, page.answers = content, q.answers.Sum64()
 	for _, path := range from {
 		page.JSON = append(page.JSON, "/api/v1"+path)
 	}
-	if !v.costly {
+	if !v.costly || v.every > 0 {
 		page.Live = "/sites/" + q.site + "/live?" + url.Values{"page": {r.URL.RequestURI()}}.Encode()
 	}
 	return page, nil

@@ -38,26 +38,31 @@ func templates(s *Site) map[string]*template.Template {
 		"acts":        func() []Act { return Acts },
 		"severe":      severe,
 		"tone":        tone,
-		"nav":         func() []view { return views },
-		"word":        func(v any) string { return fmt.Sprint(v) },
-		"minus":       func(a, b int) int { return a - b },
-		"title":       func(v view) string { return v.title },
-		"path":        func(v view, name string) string { return strings.Replace(v.path, "{site}", url.PathEscape(name), 1) },
-		"isMenu":      func(v view) bool { return !strings.Contains(v.path, "{node}") },
+		"menu":        menu,
+		"consequence": consequence, "consequences": consequencesIn, "mergingWords": present.ConsequenceWords,
+		"pulls": func(name string, text template.HTML) template.HTML { return linkedPulls(name, text) },
+		"word":  func(v any) string { return fmt.Sprint(v) },
+		"minus": func(a, b int) int { return a - b },
+		"title": func(v view) string { return v.title },
+		"path":  func(v view, name string) string { return strings.Replace(v.path, "{site}", url.PathEscape(name), 1) },
 		"outcomes": func() []site.AuditOutcome {
 			return []site.AuditOutcome{site.AuditBegun, site.AuditDone, site.AuditRefused, site.AuditFailed, site.AuditDenied}
 		},
+		"pullStates": func() []site.ProposalState {
+			return []site.ProposalState{site.ProposalOpen, site.ProposalMerged, site.ProposalClosed}
+		},
 		"checkOutcomes": func() []site.Outcome { return []site.Outcome{site.CheckWrong, site.CheckUnknown, site.CheckOK} },
 		"headline":      headline,
+		"linkOf":        func(what, id string) template.URL { return template.URL(linkOf(what, id)) }, // escaped there
 		"timeline":      timeline, "incidentVerdict": incidentVerdict,
 		"leftOver": func() []string { return site.IncidentLeftOver },
 		"dict":     dict, "barof": bar, "cableSign": cableSign, "cableTone": cableTone,
-		"first":  func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
-		"isText": func(v any) bool { _, is := v.(string); return is },
+		"first":       func(l site.Losses, n int) site.Losses { return l[:min(len(l), n)] },
+		"isUntouched": isUntouched,
 		"stuck": func(all []site.NodeStatus) []site.NodeStatus { // those that are not in a card of their own
 			return slices.DeleteFunc(slices.Clone(all), func(n site.NodeStatus) bool { return n.NeedsPerson() })
 		},
-		"isIn":   func(v view, page string) bool { return v.name == page },
+		"isIn":   func(v view, page string) bool { return v.name == page || v.name == "proposals" && page == "proposal" },
 		"marked": marked,
 	}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/shell.html", "pages/parts.html"))
@@ -114,14 +119,9 @@ func marked(text string) template.HTML {
 	return template.HTML(command.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }
 
-// signs are the shapes of the states: colour alone tells nothing.
-var signs = map[site.State]string{
-	site.InSync: "✓", site.Progressing: "▶", site.Retrying: "↻", site.Blocked: "■", site.Stalled: "✕", site.Foreign: "◆", site.Paused: "‖", site.Unknown: "?",
-}
-
 // badge is a state with its shape.
 func badge(s site.State) template.HTML {
-	sign, known := signs[s]
+	sign, known := present.StateSigns[s] // colour alone tells nothing
 	if !known {
 		return template.HTML(template.HTMLEscapeString(string(s)))
 	}

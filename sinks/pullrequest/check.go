@@ -1,7 +1,6 @@
 package pullrequest
 
 import (
-	"html"
 	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/forge"
@@ -58,7 +57,7 @@ func spent(c forge.Check) forge.Check {
 // is no plan.
 func verdictOf(name string, v *site.Review) forge.Check {
 	first := site.Shorten(v.Verdict, maxLine)
-	title := plain(first)
+	title := site.PlainLine(first)
 	if v.Problem != "" {
 		title = "no plan: " + v.Problem
 	}
@@ -106,12 +105,6 @@ func notes(all []site.Finding) []forge.Note {
 
 var levelOf = map[site.Severity]forge.Level{
 	site.SeverityError: forge.LevelFailure, site.SeverityWarning: forge.LevelWarning, site.SeverityNote: forge.LevelNotice,
-}
-
-// plain turns a line of Markdown into the text that people see. In Markdown, others' text is escaped with entities
-// and zero-width spaces.
-func plain(line string) string {
-	return strings.ReplaceAll(html.UnescapeString(line), "\u200b", "")
 }
 
 func commits(head, base string) string { return short(head) + " on " + short(base) }

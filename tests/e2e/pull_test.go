@@ -193,6 +193,7 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 		t.Errorf("it was installed %d times before it was merged", n)
 	}
 	h.readable("what is destroyed")
+	h.tells(p, digest)
 	if !strings.Contains(h.log(), "digest="+digest) {
 		t.Errorf("merging approves another set than the comment's:\n%s", said)
 	}
@@ -203,8 +204,30 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	})
 	h.status("all nodes are in-sync", allInSync)
 	h.comment(p, "done")
+	if got := h.slipway(0, "proposals", fmt.Sprint(p.Number()), "--output", "json"); !strings.Contains(got, `"approvedBy": "ada"`) || !strings.Contains(got, `"ended": true`) {
+		t.Errorf("whoever asks is told\n%s", got)
+	}
 	h.stop()
 	h.keepsSecrets(p)
+}
+
+// tells holds the daemon to tell whoever asks by a command what its comment on a pull request says.
+func (h *hall) tells(p *github.Pull, digest string) {
+	h.t.Helper()
+	for _, x := range []struct {
+		args  []string
+		words []string
+	}{
+		{[]string{"proposals", "--only", "open"}, []string{"Change the site", "1 machine is erased", "a merge, which approves erasing 1 machine"}},
+		{[]string{"proposals", fmt.Sprint(p.Number())}, []string{"Approved: not yet (set " + digest, "Merging this erases 1 machine.", "old-1  erased", p.HeadID()[:12]}},
+	} {
+		got := strings.Join(strings.Fields(h.slipway(0, x.args...)), " ")
+		for _, word := range x.words {
+			if !strings.Contains(got, strings.Join(strings.Fields(word), " ")) {
+				h.t.Errorf("slipway %s does not say %q:\n%s", strings.Join(x.args, " "), word, got)
+			}
+		}
+	}
 }
 
 // Without webhooks all is found by looking, also what people ask for in

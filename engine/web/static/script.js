@@ -31,6 +31,8 @@
     return pressed || at && part.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName) ||
       !selected.isCollapsed && selected.containsNode(part, true);
   };
+  const scroll = (log, to) => { log.scrollTop = Math.min(to, log.scrollHeight); };
+  document.querySelectorAll("pre.log").forEach(log => scroll(log, Infinity));
   const plain = part => part.outerHTML.replace(/(<time[^>]*>)[^<]*/g, "$1");
   const replace = (id, html) => {
     const part = $(id), next = document.createElement("template");
@@ -40,8 +42,14 @@
     const open = [...part.querySelectorAll("details")].map(d => d.open);
     const chosen = part.querySelector("tr.chosen a")?.getAttribute("href");
     const focus = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    const logs = [...part.querySelectorAll("pre.log")].map(log => log.scrollHeight - log.scrollTop - log.clientHeight < 8 ? Infinity : log.scrollTop);
+    const reading = document.activeElement.matches("pre.log") && part.contains(document.activeElement);
     const now = next.content.firstElementChild;
     part.replaceWith(now);
+    now.querySelectorAll("pre.log").forEach((log, i) => { // its end stays in view, or the place that somebody reads
+      scroll(log, logs[i] ?? Infinity);
+      if (reading) log.focus({ preventScroll: true });
+    });
     now.querySelectorAll("details").forEach((d, i) => { if (open[i]) d.open = true; });
     for (const a of now.querySelectorAll("a[href]")) {
       if (chosen && a.getAttribute("href") === chosen) a.closest("tr")?.classList.add("chosen");
@@ -138,14 +146,15 @@
     opener.hidden = false;
     opener.onclick = () => dialog.showModal();
   }
+  const main = "a[href]:not(.perma)"; // what a row is about, and not the link to the row itself
   const choose = by => {
-    const rows = [...document.querySelectorAll("table.rows tbody tr, .card")].filter(r => r.querySelector("a[href]") && !r.parentElement.closest(".card"));
+    const rows = [...document.querySelectorAll("table.rows tbody tr, .card")].filter(r => r.querySelector(main) && !r.parentElement.closest(".card"));
     if (!rows.length) return;
     const at = rows.findIndex(r => r.classList.contains("chosen"));
     rows[at]?.classList.remove("chosen");
     const row = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
     row.classList.add("chosen");
-    row.querySelector("a[href]").focus({ preventScroll: true });
+    row.querySelector(main).focus({ preventScroll: true });
     row.scrollIntoView({ block: "nearest" });
   };
   const places = { o: "", n: "/nodes", r: "/rollout", a: "/approvals" };
@@ -159,7 +168,8 @@
     if (going && e.key in places && site) {
       location.href = "/sites/" + encodeURIComponent(site) + places[e.key];
     } else if (e.key === "/" && $("find")) {
-      $("find").focus();
+      const own = document.querySelector("main input[type=search]"); // what is on the page is searched first
+      (own?.getClientRects().length ? own : $("find")).focus();
     } else if (e.key === "j") {
       choose(1);
     } else if (e.key === "k") {

@@ -1,0 +1,231 @@
+package present
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-gitops/slipway/engine/say"
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// consequenceOf is what the plan of a node does to its machine. Where it plans nothing because it cannot, that is not known.
+func consequenceOf(n *site.NodePlan) site.Consequence {
+	switch i := worst(*n); {
+	case len(n.Steps) == 0 && unplanned(n) != "":
+		return site.MergeUnknown
+	case len(n.Steps) == 0:
+		return site.MergeLeaves
+	case n.MayRestart():
+		return site.MergeMayRestart
+	case i >= site.ImpactDestructive:
+		return site.MergeErases
+	case i >= site.ImpactReboot:
+		return site.MergeStops
+	case i >= site.ImpactInterrupts:
+		return site.MergeInterrupts
+	}
+	return site.MergeChanges
+}
+
+// unplanned says why not everything is planned for a node; empty if it is.
+func unplanned(n *site.NodePlan) string {
+	switch {
+	case len(n.Blocked) > 0:
+		return shorten(n.Blocked[0])
+	case n.Waiting != "":
+		return shorten("not planned yet: " + n.Waiting)
+	case n.Seen.IsZero():
+		return "Slipway has never seen this machine"
+	}
+	return shorten(cmp.Or(n.Unproven, n.Foreign))
+}
+
+// Designs are those that a proposal is between: the one in force, the one of the branch, and the one of the merge. Those in force
+// and of the branch are nil where there is none.
+type Designs struct{ InForce, Branch, Merged *site.Site }
+
+// Consequences are what merging a planned proposal does to each node, by name. Nodes that stay as and where they are
+// are left out. all is the plan of the merged design.
+func Consequences(r *site.Review, all *site.Plan, d Designs) []site.NodeConsequence {
+	planned, pending, spared, held := byNode(&r.Plan), byNode(&r.Pending), map[string]bool{}, map[string]string{}
+	for _, name := range r.Spared {
+		spared[name] = true
+	}
+	for _, x := range r.Plan.Removes {
+		held[x.Node] = x.Held
+	}
+	if d.InForce == nil {
+		d.InForce = &site.Site{}
+	}
+	var list []site.NodeConsequence
+	for i := range all.Nodes {
+		name := all.Nodes[i].Node
+		c := placed(d.Merged, name)
+		switch own := planned[name]; {
+		case own != nil && consequenceOf(own) != site.MergeLeaves:
+			c = told(c, own)
+		case consequenceOf(&all.Nodes[i]) == site.MergeUnknown:
+			c = told(c, &all.Nodes[i])
+		case spared[name]:
+			c.What = site.MergeSpares
+		case pending[name] != nil && len(pending[name].Steps) > 0:
+			c.What, c.Does = site.MergePending, deeds(pending[name].Steps, 1)
+		}
+		if c != placed(d.InForce, name) {
+			c.New = d.InForce.Nodes[name] == nil
+			list = append(list, c)
+		}
+	}
+	for name := range d.InForce.Nodes {
+		if d.Merged.Nodes[name] != nil {
+			continue
+		}
+		c := placed(d.InForce, name)
+		c.What, c.Why = site.MergeRemoves, held[name]
+		if d.Branch != nil && d.Branch.Nodes[name] == nil {
+			c.What, c.Does = site.MergePending, "leaves the design"
+		}
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b site.NodeConsequence) int { return cmp.Compare(a.Node, b.Node) })
+	return list
+}
+
+func byNode(p *site.Plan) map[string]*site.NodePlan {
+	by := make(map[string]*site.NodePlan, len(p.Nodes))
+	for i := range p.Nodes {
+		by[p.Nodes[i].Node] = &p.Nodes[i]
+	}
+	return by
+}
+
+// placed is a node that is left as it is, where a design has it.
+func placed(s *site.Site, name string) site.NodeConsequence {
+	c := site.NodeConsequence{Node: name, What: site.MergeLeaves}
+	if n := s.Nodes[name]; n != nil {
+		c.Role, c.Rack, c.Position, c.Hypervisor = n.Role, n.Rack, n.Position, n.Virtual.Host.Hypervisor
+	}
+	return c
+}
+
+// told adds what a node's plan does.
+func told(c site.NodeConsequence, n *site.NodePlan) site.NodeConsequence {
+	c.What = consequenceOf(n)
+	if len(n.Steps) > 0 {
+		c.Does, c.Away = deeds(n.Steps, 1), away(*n)
+	}
+	for _, s := range n.Steps {
+		if s.Impact == site.ImpactDestructive && c.Loses == "" {
+			c.Loses = s.Loses
+		}
+	}
+	c.Why = unplanned(n)
+	return c
+}
+
+// CountConsequences counts nodes by what merging does to them. It is not nil.
+func CountConsequences(all []site.NodeConsequence) map[site.Consequence]int {
+	counts := map[site.Consequence]int{}
+	for i := range all {
+		counts[all[i].What]++
+	}
+	return counts
+}
+
+// consequenceWords say what a consequence is, for one machine and for several.
+var consequenceWords = map[site.Consequence][2]string{
+	site.MergeErases:     {"is erased", "are erased"},
+	site.MergeRemoves:    {"leaves the design", "leave the design"},
+	site.MergeStops:      {"is out of service for a time", "are out of service for a time"},
+	site.MergeMayRestart: {"may restart", "may restart"},
+	site.MergeInterrupts: {"is interrupted for a moment", "are interrupted for a moment"},
+	site.MergeUnknown:    {"cannot be planned", "cannot be planned"},
+	site.MergeChanges:    {"changes", "change"},
+	site.MergeSpares:     {"stays as it is, and its pending change is dropped", "stay as they are, and their pending changes are dropped"},
+	site.MergePending:    {"changes with or without this", "change with or without this"},
+	site.MergeLeaves:     {"stays as it is", "stay as they are"},
+}
+
+// ConsequenceWords says how many machines have a consequence: "3 are erased".
+func ConsequenceWords(c site.Consequence, machines int) string {
+	return strconv.Itoa(machines) + " " + consequenceWords[c][min(max(machines, 1), 2)-1]
+}
+
+// SummaryOfMerging says in one line how many machines there are, and what merging does to them.
+func SummaryOfMerging(all int, counts map[site.Consequence]int) string {
+	parts := []string{say.Count(all, "node")}
+	for _, c := range site.Consequences {
+		if n := counts[c]; n > 0 {
+			parts = append(parts, ConsequenceWords(c, n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WaitsFor says what a proposal waits for, in a clause; empty for nothing.
+func WaitsFor(r *site.Review) string {
+	if r.Landing != nil {
+		return landedWaitsFor(r)
+	}
+	switch set := r.Approves(); {
+	case r.Proposal.State == site.ProposalClosed:
+		return ""
+	case r.Allow != "":
+		return "somebody with write access, to allow planning this commit of a fork"
+	case len(r.Conflicts) > 0:
+		return "an update of its branch, which conflicts with " + cmp.Or(r.Proposal.Base, "the branch")
+	case r.Ours:
+		return "Slipway, which tries to plan it again"
+	case r.Problem != "" || errorsOf(r) > 0:
+		return "a correction that is pushed"
+	case len(set) > 0 && r.Set == "":
+		return "a merge, and then an approval: its comment has no room to name all that is erased"
+	case len(set) > 0:
+		return "a merge, which approves erasing " + say.Count(len(set), "machine")
+	}
+	return "a merge"
+}
+
+func landedWaitsFor(r *site.Review) string {
+	l := r.Landing
+	switch o := l.Rollout; {
+	case l.Done:
+		return ""
+	case len(r.Held) > 0:
+		return "an approval: " + say.Count(len(r.Held), "machine") + " would be erased"
+	case o != nil && o.Ended.IsZero() && o.Halted != "":
+		return "a person: the rollout is halted"
+	case len(l.Stuck) > 0:
+		return "a person, for " + say.Count(len(l.Stuck), "machine")
+	case l.Waits != "":
+		return l.Waits
+	}
+	return "its rollout"
+}
+
+// ApprovalOf says in a clause whether what a proposal erases is approved by merging it, and by whom.
+func ApprovalOf(d *site.ProposalDetail) string {
+	r, rest := &d.Review, ""
+	if n := len(r.Held); n > 0 {
+		rest = ", and erasing " + say.Count(n, "machine") + " needs another approval"
+	}
+	switch {
+	case d.ApprovedBy != "":
+		return "by " + d.ApprovedBy + " by merging (set " + d.Set + ")" + rest
+	case r.Landing != nil && r.Landing.Unapproved != "":
+		return "not by merging: " + r.Landing.Unapproved + rest
+	case r.Landing != nil:
+		return "nothing by merging" + rest
+	case d.Proposal.State == site.ProposalClosed:
+		return "no, it was closed without being merged"
+	case d.Set != "":
+		return "not yet (set " + d.Set + ")"
+	case d.Erases > 0:
+		return "no, merging does not approve what is erased"
+	case d.Counts == nil:
+		return "not known, there is no plan"
+	}
+	return "nothing to approve"
+}

@@ -1,0 +1,56 @@
+package review
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/slipway-gitops/slipway/engine/site"
+)
+
+// However many proposals there are, and however large the site, what is kept of them has bounds; the last ones are kept
+// first, and what is left out is said.
+func TestListingHasBounds(t *testing.T) {
+	began := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	large := make([]site.NodeConsequence, 30_000)
+	for i := range large {
+		large[i] = site.NodeConsequence{Node: fmt.Sprint(i), What: site.MergeStops}
+	}
+	l := NewListing()
+	put := func(number int, steps int, nodes []site.NodeConsequence) {
+		v := site.Review{Proposal: site.Proposal{Number: number, State: site.ProposalOpen, Base: "main"}, When: began.Add(time.Duration(number) * time.Minute), Findings: make([]site.Finding, 600)}
+		v.Plan.Nodes = make([]site.NodePlan, steps)
+		for i := range v.Findings {
+			v.Findings[i].Severity = site.SeverityNote
+		}
+		l.planned(v, nodes, nil)
+	}
+	for number := 1; number <= 5; number++ {
+		put(number, 700, large)
+	}
+	for number := 1; number <= 5; number++ {
+		d, _ := l.Of(number)
+		if whole := len(d.Review.Plan.Nodes) == 700; whole != (number >= 4) || whole == (d.StepsLeftOut == 700) {
+			t.Errorf("%d: steps of %d nodes, %d left out", number, len(d.Review.Plan.Nodes), d.StepsLeftOut)
+		}
+		if kept := len(d.Nodes) == 30_000; kept != (number >= 3) || kept == (d.NodesLeftOut == 30_000) || d.Counts[site.MergeStops] != 30_000 {
+			t.Errorf("%d: %d nodes, %d left out, %v", number, len(d.Nodes), d.NodesLeftOut, d.Counts)
+		}
+		if len(d.Review.Findings) != 500 || d.FindingsLeftOut != 100 {
+			t.Errorf("%d findings, %d left out", len(d.Review.Findings), d.FindingsLeftOut)
+		}
+	}
+	for number := 6; number <= 105; number++ {
+		put(number, 0, nil)
+		l.drop(number, site.Proposal{Number: number, State: site.ProposalClosed, Base: "main"})
+	}
+	all := l.All()
+	if len(all) != 5+mostEnded || all[0].Proposal.Number != 105 || all[mostEnded].Proposal.Number != 5 {
+		t.Errorf("%d are kept, the first %d", len(all), all[0].Proposal.Number)
+	}
+	if all := NewListing().All(); all == nil || len(all) != 0 {
+		t.Errorf("of none: %v", all)
+	}
+	NewListing().drop(1, site.Proposal{Number: 1})
+	NewListing().isOpen([]site.Proposal{{Number: 1}})
+}
