@@ -80,6 +80,15 @@ func BenchmarkOpenPages(b *testing.B) {
 	f := large()
 	address, as := onNetwork(b, f)
 	for b.Loop() {
+		// The fewest bytes in some seconds are those while no page is rendered, and no report kept.
+		atRest := func() int64 {
+			least := inUse()
+			for range 6 {
+				time.Sleep(time.Second)
+				least = min(least, inUse())
+			}
+			return least
+		}
 		before := atRest()
 		hundred := open(b, address, as, 100)
 		figure("page-memory-kib", float64(atRest()-before)/100/1024, "KiB")
@@ -114,17 +123,7 @@ func BenchmarkOpenPages(b *testing.B) {
 	}
 }
 
-// atRest are the bytes of this process that are in use while no page is rendered, and no report kept: the fewest in some seconds.
-func atRest() int64 {
-	least := inUse()
-	for range 6 {
-		time.Sleep(time.Second)
-		least = min(least, inUse())
-	}
-	return least
-}
-
-// inUse are the bytes of this process that are in use now.
+// inUse are the bytes of this process that are in use.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()
