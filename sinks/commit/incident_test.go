@@ -14,10 +14,10 @@ func TestIncidentPage(t *testing.T) {
 		Name: "shell", ID: "0123456789abcdef0123456789abcdef", By: "ann", Found: at, Acted: at, Held: at.Add(time.Second),
 		Incident: site.Incident{Nodes: []string{"n1"}, Since: at.Add(-time.Hour), Reason: "</td><script>x</script>\n# all clear | [a](b)"},
 		Nodes:    map[string]site.IncidentNode{"n1": {Power: "not proven off: the BMC does not answer since 2026-03-01T18:00:00Z"}},
-		Exposed:  []site.Exposed{{Secret: "credential bmc", Nodes: []string{"n1"}, Holders: []string{"n2"}, Known: []string{"n1"}, Do: "run `slipway secret set bmc`", State: site.ReplacedNot, Why: "its source | <script>"},
+		Exposed: []site.Exposed{{Secret: "credential bmc", Nodes: []string{"n1"}, Holders: []string{"n2"}, Known: []string{"n1"}, Do: "run `slipway secret set bmc`", State: site.ReplacedNot, Why: "its source | <script>"},
 			{Secret: "credential os", Nodes: []string{"n1"}, Do: "nothing of this is shown", State: site.ReplacedAll, Why: "its source has another value"}},
 		Ended: at, EndedBy: "ann", EndedBecause: "<script>|",
-		Removed:  true,
+		Removed: true,
 	}
 	if got := incidentFile(&i); got != "incidents/shell-01234567.md" {
 		t.Errorf("file %s", got)
