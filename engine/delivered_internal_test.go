@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-gitops/slipway/engine/driver"
+	"github.com/slipway-gitops/slipway/engine/incident"
 	"github.com/slipway-gitops/slipway/engine/item"
 	"github.com/slipway-gitops/slipway/engine/secret"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -138,4 +140,36 @@ func TestLoginToAHypervisorIsItsOwn(t *testing.T) {
 			t.Errorf("%s was given %q", holder, got)
 		}
 	}
+}
+
+// What a source had weeks ago, for an incident that is over, is not what the nodes of a new one had.
+func TestSourcesThatNoIncidentFollowsAreForgotten(t *testing.T) {
+	e, _ := gated(t)
+	e.setPresent(presentKey{"bmc", ""}, incident.Present{Version: "k.1"})
+	e.readPresent(t.Context(), e.followed())
+	if len(e.present) != 0 {
+		t.Errorf("kept: %v", e.present)
+	}
+}
+
+// A status of a large site is made often: it shows what the loop of the secrets found last.
+func TestStatusJudgesNoIncidentAnew(t *testing.T) {
+	e, _ := gated(t)
+	e.incidents["i"] = site.IncidentState{Name: "shell", ID: "i", Acted: time.Now(), Held: time.Now(), Follows: true, Incident: site.Incident{Nodes: []string{"n1"}},
+		Nodes: map[string]site.IncidentNode{"n1": {}}, Exposed: []site.Exposed{{Secret: "credential bmc", Nodes: []string{"n1"}}}}
+	shows := func(want string) {
+		t.Helper()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if x := e.incidentsLocked()[0].Exposed[0]; !strings.Contains(x.Why, want) {
+			t.Errorf("%s, want %q", x.Progress(), want)
+		}
+	}
+	shows("has not read its source")
+	e.setPresent(presentKey{"bmc", ""}, incident.Present{Err: "the server is down"})
+	shows("has not read its source")
+	if err := e.noteReplaced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shows("the server is down")
 }

@@ -211,6 +211,8 @@ type Engine struct {
 	delivered map[string]*delivered
 	// present is what the sources of secrets had when they were read last for an incident.
 	present map[presentKey]incident.Present
+	// judged is what was known last of the secrets of incidents that are not over, by ID.
+	judged map[string][]site.Exposed
 	// versions tells the values of secrets apart; set once.
 	versions secret.Versions
 	// granted is what people have approved of the access of the design; it changes only with granting held.
@@ -276,6 +278,7 @@ func New(c Config) *Engine {
 		incidents: map[string]site.IncidentState{},
 		delivered: map[string]*delivered{},
 		present:   map[presentKey]incident.Present{},
+		judged:    map[string][]site.Exposed{},
 		versions:  versions,
 		serves:    serves,
 	}

@@ -65,7 +65,7 @@ func (e *Engine) incidentsLocked() (all []site.IncidentState) {
 				i.Waits = e.waitsLocked(&i)
 				i.Exposed = incident.Exposed(e.design, i.Incident.Nodes, e.secretFactsLocked())
 			}
-			i.Exposed = withoutVersions(e.judgedLocked(&i))
+			i.Exposed = withoutVersions(e.judgedLastLocked(&i))
 		}
 		i.Nodes = maps.Clone(i.Nodes)
 		for name, n := range i.Nodes {

@@ -337,6 +337,7 @@ func (e *Engine) putIncident(ctx context.Context, i site.IncidentState) error {
 	}
 	e.mu.Lock()
 	e.incidents[i.ID] = i
+	delete(e.judged, i.ID)
 	e.mu.Unlock()
 	signal(e.acted)
 	signal(e.exposed)

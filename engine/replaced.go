@@ -74,8 +74,10 @@ func (e *Engine) followed() map[presentKey]secret.Of {
 	return all
 }
 
-// readPresent reads what the sources of secrets have.
+// readPresent reads what the sources of secrets have, and forgets what no incident follows: for a later one it would be
+// old.
 func (e *Engine) readPresent(ctx context.Context, asked map[presentKey]secret.Of) {
+	e.forgetPresent(asked)
 	from, can := e.Secrets.(Presenter)
 	for key, of := range asked {
 		if ctx.Err() != nil {
@@ -91,6 +93,15 @@ func (e *Engine) readPresent(ctx context.Context, asked map[presentKey]secret.Of
 		}
 		e.setPresent(key, is)
 	}
+}
+
+func (e *Engine) forgetPresent(asked map[presentKey]secret.Of) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.present, func(key presentKey, _ incident.Present) bool {
+		_, is := asked[key]
+		return !is
+	})
 }
 
 func (e *Engine) setPresent(key presentKey, is incident.Present) {
@@ -167,7 +178,12 @@ func (e *Engine) judgedIncidents() (all []site.IncidentState) {
 		}
 		was := i.Exposed
 		i.Exposed = incident.Noted(e.design, &i, f)
-		if judged := incident.Judged(e.design, &i, f); incident.AllClear(&i, judged) {
+		judged := incident.Judged(e.design, &i, f)
+		if !reflect.DeepEqual(e.judged[id], judged) {
+			e.judged[id] = judged
+			e.touch()
+		}
+		if incident.AllClear(&i, judged) {
 			i.Exposed, i.Clear = judged, f.Now
 		}
 		if !i.Clear.IsZero() || !reflect.DeepEqual(was, i.Exposed) {
@@ -227,6 +243,18 @@ func withoutVersions(all []site.Exposed) []site.Exposed {
 		all[at].Had = nil
 	}
 	return all
+}
+
+// judgedLastLocked is that as it was judged last, at most replacedEvery ago. A status is made often, and to judge anew
+// goes through the whole site.
+func (e *Engine) judgedLastLocked(i *site.IncidentState) []site.Exposed {
+	if i.Acted.IsZero() || !i.Follows || i.IsOver() {
+		return i.Exposed
+	}
+	if _, is := e.judged[i.ID]; !is {
+		e.judged[i.ID] = e.judgedLocked(i)
+	}
+	return e.judged[i.ID]
 }
 
 // judgedLocked is what an incident notes about secrets, with what is known of their replacement now.

@@ -35,11 +35,19 @@ func raisedIn(folder string, exposed []site.Exposed) (said []string, err error) 
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{}
+	files, modes := map[string][]byte{}, map[string]os.FileMode{}
 	for _, path := range paths {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		if name := info.Name(); !info.Mode().IsRegular() || name[0] == '_' || name[0] == '.' {
+			continue // CUE does not read these names, and behind a link is a file of others
+		}
 		if files[path], err = os.ReadFile(path); err != nil {
 			return nil, err
 		}
+		modes[path] = info.Mode()
 	}
 	for _, x := range exposed {
 		if x.Epoch == 0 {
@@ -55,7 +63,7 @@ func raisedIn(folder string, exposed []site.Exposed) (said []string, err error) 
 			if bytes.Equal(files[path], edited[path]) {
 				continue
 			}
-			if err := replaceFile(path, edited[path], 0o644); err != nil {
+			if err := replaceFile(path, edited[path], modes[path]); err != nil {
 				return said, err
 			}
 			files[path] = edited[path]

@@ -28,3 +28,34 @@ func TestEpochsAreRaisedInTheSameCommit(t *testing.T) {
 		t.Errorf("said:\n%s", text)
 	}
 }
+
+// CUE reads no file whose name begins with an underscore, and a link leads to a file that others have too.
+func TestOnlyFilesOfTheDesignAreRaised(t *testing.T) {
+	folder, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "shared.cue")
+	line := []byte("package town\n\ncredentials: bmc: {from: \"derived\", account: \"slipway\", epoch: 2}\n")
+	for _, path := range []string{elsewhere, filepath.Join(folder, "_old.cue")} {
+		if err := os.WriteFile(path, line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(folder, "shared.cue")); err != nil {
+		t.Fatal(err)
+	}
+	exposed := []site.Exposed{{Secret: "credential bmc", Epoch: 2}}
+	if said, err := raisedIn(folder, exposed); err != nil || len(said) != 1 || !strings.HasPrefix(said[0], "NOT raised") {
+		t.Errorf("said %q, %v", said, err)
+	}
+	if text, _ := os.ReadFile(elsewhere); string(text) != string(line) {
+		t.Errorf("the file behind the link: %s", text)
+	}
+	own := filepath.Join(folder, "own.cue")
+	if err := os.WriteFile(own, line, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := raisedIn(folder, exposed); err != nil || len(said) != 1 || !strings.HasPrefix(said[0], "raised the epoch") {
+		t.Errorf("said %q, %v", said, err)
+	}
+	if info, err := os.Stat(own); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode: %v, %v", info.Mode(), err)
+	}
+}

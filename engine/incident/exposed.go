@@ -48,7 +48,7 @@ func Exposed(s *site.Site, nodes []string, f Facts) []site.Exposed { return expo
 
 // exposed is Exposed for an incident that was acted on, or for none: it knows until when a delivery counts.
 func exposed(s *site.Site, nodes []string, i *site.IncidentState, f Facts) []site.Exposed {
-	affected := map[string]bool{}
+	affected, f := map[string]bool{}, f.indexed()
 	for _, name := range nodes {
 		affected[name] = true
 	}
@@ -118,7 +118,7 @@ func given(s *site.Site, affected map[string]bool, i *site.IncidentState, all []
 		byText[u.text] = u
 	}
 	for node := range affected {
-		for _, g := range deliveriesTo(i, node, f.Delivered) {
+		for _, g := range deliveriesTo(i, node, f) {
 			if !wasRead(i, node, g) {
 				continue
 			}

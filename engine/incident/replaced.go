@@ -25,6 +25,26 @@ type Facts struct {
 	Certified func(node, name string) time.Time
 	// Installed is when the installation of the system of a node began that has proven itself; zero for none.
 	Installed func(node string) time.Time
+	holders   map[string][]string // by machine, see indexed
+}
+
+// indexed is it with the holders of which a delivery names a machine. Sites have thousands, and are searched for each
+// secret and node.
+func (f Facts) indexed() Facts {
+	if f.holders != nil {
+		return f
+	}
+	f.holders = map[string][]string{}
+	for holder, d := range f.Delivered {
+		last := ""
+		for _, g := range d.Given {
+			if g.Machine != last && !slices.Contains(f.holders[g.Machine], holder) {
+				f.holders[g.Machine] = append(f.holders[g.Machine], holder)
+			}
+			last = g.Machine
+		}
+	}
+	return f
 }
 
 func (f Facts) certified(node, name string) time.Time {
@@ -44,13 +64,14 @@ type Present struct {
 // Begun is what an incident keeps, from the moment at which Slipway acts on it, about the secrets that its nodes could
 // read: who was given them, and which versions they had.
 func Begun(s *site.Site, i *site.IncidentState, f Facts) []site.Exposed {
+	f = f.indexed()
 	return withBaselines(i, exposed(s, i.Incident.Nodes, i, f), f)
 }
 
 // Noted is that with what is known by now. It never loses a secret, a node or a version. What the design alone
 // has named since was never on a machine that is off.
 func Noted(s *site.Site, i *site.IncidentState, f Facts) []site.Exposed {
-	all := slices.Clone(i.Exposed)
+	all, f := slices.Clone(i.Exposed), f.indexed()
 	for _, x := range exposed(s, i.Incident.Nodes, i, f) {
 		if len(x.Known) == 0 {
 			continue
@@ -110,7 +131,7 @@ func baseline(i *site.IncidentState, x site.Exposed, f Facts) (had map[string][]
 // isWhole reports whether the records of a node have a delivery of a secret from after the time of which something may be
 // missing.
 func isWhole(i *site.IncidentState, node, secret string, f Facts) bool {
-	for holder, g := range deliveriesTo(i, node, f.Delivered) {
+	for holder, g := range deliveriesTo(i, node, f) {
 		if g.Secret == secret && g.When.After(f.Delivered[holder].Since) {
 			return true
 		}
@@ -119,15 +140,16 @@ func isWhole(i *site.IncidentState, node, secret string, f Facts) bool {
 }
 
 // deliveriesTo goes through what was given to a node, and to its machine under other names, with the holder.
-func deliveriesTo(i *site.IncidentState, node string, all map[string]site.Delivered) func(yield func(string, site.Delivery) bool) {
-	machine := ""
+func deliveriesTo(i *site.IncidentState, node string, f Facts) func(yield func(string, site.Delivery) bool) {
+	machine, holders := "", []string{node}
 	if i != nil && i.Nodes[node].Machine.Known() {
 		machine = i.Nodes[node].Machine.String()
+		holders = union(holders, f.holders[machine])
 	}
 	return func(yield func(string, site.Delivery) bool) {
-		for holder, d := range all {
-			for _, g := range d.Given {
-				if (holder == node || machine != "" && g.Machine == machine) && !yield(holder, g) {
+		for _, holder := range holders {
+			for _, g := range f.Delivered[holder].Given {
+				if (holder == node || g.Machine == machine) && !yield(holder, g) {
 					return
 				}
 			}
@@ -164,15 +186,20 @@ func wasRead(i *site.IncidentState, node string, g site.Delivery) bool {
 
 // Judged is what an incident noted about secrets, with what is known of their replacement now.
 func Judged(s *site.Site, i *site.IncidentState, f Facts) []site.Exposed {
-	all := slices.Clone(i.Exposed)
-	named := map[string]*secretUse{}
+	all, f := slices.Clone(i.Exposed), f.indexed()
+	named, machines := map[string]*secretUse{}, map[string]string{}
+	for name, n := range s.Nodes {
+		if n.Machine().Known() {
+			machines[n.Machine().String()] = name
+		}
+	}
 	for _, u := range uses(s) {
 		named[u.text] = u
 	}
 	for at := range all {
 		x := &all[at]
 		if name := site.CredentialOf(x.Secret); name != "" {
-			judgeCredential(s, i, x, name, named[x.Secret], f)
+			judgeCredential(s, i, x, name, named[x.Secret], machines, f)
 		} else {
 			judgeOther(i, x, f)
 		}
@@ -187,7 +214,7 @@ func AllClear(i *site.IncidentState, judged []site.Exposed) bool {
 
 // judgeCredential compares what the source of a credential has with what the nodes had, and then looks at those who
 // have to be given the new value.
-func judgeCredential(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, used *secretUse, f Facts) {
+func judgeCredential(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, used *secretUse, machines map[string]string, f Facts) {
 	var read []string
 	for _, versions := range x.Had {
 		read = union(read, versions)
@@ -218,17 +245,18 @@ func judgeCredential(s *site.Site, i *site.IncidentState, x *site.Exposed, name 
 	if x.State != "" {
 		return
 	}
-	spread(s, i, x, name, used, f, read)
+	spread(s, i, x, name, used, machines, f, read)
 }
 
 // spread looks at who has the new value of a credential. Only a login that was accepted, or a look into a system, shows it.
-func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, used *secretUse, f Facts, read []string) {
+// Machines are the names of nodes by their machines.
+func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, used *secretUse, machines map[string]string, f Facts, read []string) {
 	_, derived := s.Credentials[name].Derived()
 	holders := map[string]bool{}
 	for holder, d := range f.Delivered {
 		for _, last := range d.Lasts(x.Secret) {
-			if !derived && slices.Contains(read, last.Version) && !renamed(s, holder, last.Machine) {
-				holders[holder] = true
+			if !derived && slices.Contains(read, last.Version) {
+				holders[nameOf(s, machines, holder, last.Machine)] = true
 			}
 		}
 	}
@@ -240,24 +268,17 @@ func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, u
 	delete(holders, sweep) // it sends what the source has
 	for _, node := range x.Nodes {
 		delete(holders, node)
-		for _, g := range deliveriesTo(i, node, f.Delivered) {
-			if g.Secret == x.Secret && g.To == site.ToBMC {
-				holders[node] = true // its BMC goes on with the old password; its system is off, or was released
-			}
-		}
 	}
 	for _, holder := range slices.Sorted(maps.Keys(holders)) {
-		p, _ := f.Present(name, holder)
-		lasts := f.Delivered[holder].Lasts(x.Secret)
-		if slices.Contains(x.Nodes, holder) { // its system is off, or was released
-			lasts = slices.DeleteFunc(lasts, func(g site.Delivery) bool { return g.To != site.ToBMC })
-		}
-		if len(lasts) > 0 && p.Version != "" && !slices.ContainsFunc(lasts, func(g site.Delivery) bool { return g.Seen.IsZero() || g.Version != p.Version }) {
-			x.New = append(x.New, holder)
-		} else {
-			x.Old = append(x.Old, holder)
+		note(x, name, holder, f.Delivered[holder].Lasts(x.Secret), f)
+	}
+	for _, node := range x.Nodes {
+		if lasts, may := kept(i, x, node, used, f); may {
+			note(x, name, node, lasts, f)
 		}
 	}
+	slices.Sort(x.Old)
+	slices.Sort(x.New)
 	if len(x.Old) == 0 {
 		x.State, x.Why = site.ReplacedAll, "its source has another value"
 		if len(x.New) > 0 {
@@ -268,17 +289,40 @@ func spread(s *site.Site, i *site.IncidentState, x *site.Exposed, name string, u
 	x.State, x.Why = site.ReplacedPartly, fmt.Sprintf("its source has another value, and Slipway has not seen that %s has it", say.Some(x.Old, 10))
 }
 
-// renamed reports whether the machine of a holder that has left the design is that of another node now, which counts itself.
-func renamed(s *site.Site, holder, machine string) bool {
-	if s.Nodes[holder] != nil || machine == "" {
-		return false
+// note notes a holder among those that were seen with the present value in each place where it is, or among the others.
+func note(x *site.Exposed, credential, holder string, lasts []site.Delivery, f Facts) {
+	p, _ := f.Present(credential, holder)
+	if len(lasts) > 0 && p.Version != "" && !slices.ContainsFunc(lasts, func(g site.Delivery) bool { return g.Seen.IsZero() || g.Version != p.Version }) {
+		x.New = append(x.New, holder)
+	} else {
+		x.Old = append(x.Old, holder)
 	}
-	for _, n := range s.Nodes {
-		if n.Machine().Known() && n.Machine().String() == machine {
-			return true
+}
+
+// kept are the latest deliveries of a secret to a node of an incident, in each place that may still accept it: its BMC, and
+// from its release on its system, until that is installed again. May is false where no place may.
+func kept(i *site.IncidentState, x *site.Exposed, node string, used *secretUse, f Facts) (lasts []site.Delivery, may bool) {
+	n, own := i.Nodes[node]
+	runs := own && !n.Released.IsZero() || !own && i.IsReleased()
+	since := f.Installed(node)
+	anew := since.After(i.Acted)
+	var given site.Delivered
+	for _, g := range deliveriesTo(i, node, f) {
+		if g.Secret == x.Secret && (g.To == site.ToBMC || runs && !(anew && g.When.Before(since))) {
+			given.Given = append(given.Given, g)
 		}
 	}
-	return false
+	slices.SortStableFunc(given.Given, func(a, b site.Delivery) int { return a.When.Compare(b.When) })
+	lasts = given.Lasts(x.Secret)
+	return lasts, len(lasts) > 0 || runs && !anew && used != nil && used.by[node]
+}
+
+// nameOf is the name under which a holder counts: where it has left the design, that of the node that has its machine now.
+func nameOf(s *site.Site, machines map[string]string, holder, machine string) string {
+	if now := machines[machine]; now != "" && s.Nodes[holder] == nil {
+		return now
+	}
+	return holder
 }
 
 // judgeOther judges a secret that is no credential.
@@ -286,6 +330,8 @@ func judgeOther(i *site.IncidentState, x *site.Exposed, f Facts) {
 	node := x.Nodes[0]
 	own := strings.HasPrefix(x.Secret, site.SecretHostKey) || strings.HasPrefix(x.Secret, site.SecretDiskPassphrase)
 	switch {
+	case own && f.Installed(node).After(i.Acted) && hasAgain(x, node, f):
+		x.State, x.Why = site.ReplacedNot, "the system was installed again since, with the same one"
 	case own && f.Installed(node).After(i.Acted):
 		x.State, x.Why = site.ReplacedAll, "the system was installed again since, with another one"
 	case own:
@@ -297,6 +343,14 @@ func judgeOther(i *site.IncidentState, x *site.Exposed, f Facts) {
 	default:
 		x.State, x.Why = site.ReplacedNot, "others accept it until "+at(x.Until)
 	}
+}
+
+// hasAgain reports whether a node was given last what it had. The passphrase of disks is the same in each installation of
+// a generation.
+func hasAgain(x *site.Exposed, node string, f Facts) bool {
+	return slices.ContainsFunc(f.Delivered[node].Lasts(strings.TrimSuffix(x.Secret, " of "+node)), func(g site.Delivery) bool {
+		return g.Version != "" && slices.Contains(x.Had[node], g.Version)
+	})
 }
 
 func later(a, b time.Time) time.Time {

@@ -198,3 +198,130 @@ func TestThePlanSaysWhoReadWhat(t *testing.T) {
 		}
 	}
 }
+
+// A system that is released without an installation still has the old password on its disks.
+func TestAReleasedSystemKeepsItsPasswordUntilItIsReplaced(t *testing.T) {
+	own := "credential own"
+	before := given(own, "k.1", site.ToSystem, -60, true)
+	for name, c := range map[string]struct {
+		node      site.IncidentNode
+		after     []site.Delivery
+		installed int
+		want      site.Replaced
+	}{
+		"off":                           {site.IncidentNode{Off: noon}, nil, 0, site.ReplacedAll},
+		"released":                      {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, nil, 0, site.ReplacedPartly},
+		"sent, and not seen":            {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, []site.Delivery{given(own, "k.2", site.ToSystem, 70, false)}, 0, site.ReplacedPartly},
+		"seen":                          {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, []site.Delivery{given(own, "k.2", site.ToSystem, 70, true)}, 0, site.ReplacedAll},
+		"installed again":               {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, nil, 80, site.ReplacedAll},
+		"installed again with the old":  {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, []site.Delivery{given(own, "k.1", site.ToSystem, 81, true)}, 80, site.ReplacedPartly},
+		"installed before, then broken": {site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}, nil, -80, site.ReplacedPartly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := shell()
+			i.Nodes["n1"] = c.node
+			i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"own": {Version: "k.1"}}, map[string][]site.Delivery{"n1": {before}}))
+			f := facts(map[string]incident.Present{"own": {Version: "k.2"}}, map[string][]site.Delivery{"n1": append([]site.Delivery{before}, c.after...)})
+			if c.installed != 0 {
+				f.Installed = func(string) time.Time { return noon.Add(time.Duration(c.installed) * time.Minute) }
+			}
+			if x := of(t, incident.Judged(town(), i, f), own); x.State != c.want {
+				t.Errorf("%s, old %q, new %q", x.Progress(), x.Old, x.New)
+			}
+		})
+	}
+}
+
+// Nobody knows what was given to a system of which there are no records: it counts as having what the design names.
+func TestAReleasedSystemWithoutRecordsMayHaveTheOldValue(t *testing.T) {
+	i := shell()
+	i.Nodes["n1"] = site.IncidentNode{Off: noon, Released: noon.Add(time.Hour)}
+	i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"own": {Version: "k.1"}}, nil))
+	if x := of(t, incident.Judged(town(), i, facts(map[string]incident.Present{"own": {Version: "k.2"}}, nil)), "credential own"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
+		t.Errorf("%s", x.Progress())
+	}
+}
+
+// A machine that got another name, and another credential with it, may keep the account with the old password. Where the
+// node that has it now was seen with the new one, the old name says nothing more.
+func TestARenamedMachineCountsUnderItsNewName(t *testing.T) {
+	s := town()
+	s.Nodes["n3"].Endpoints[site.Manager] = site.Endpoint{Credential: "other"}
+	s.Nodes["n3"].Identity = site.Identity{UUID: "3"}
+	was := given("credential bmc", "k.1", site.ToBMC, -60, true)
+	was.Machine = "UUID 3"
+	all := map[string][]site.Delivery{"n1": {given("credential bmc", "k.1", site.ToBMC, -60, true), given("credential bmc", "k.2", site.ToBMC, 5, true)},
+		"n2": {given("credential bmc", "k.2", site.ToBMC, 5, true)}, "before": {was}}
+	i := shell()
+	i.Exposed = incident.Begun(s, i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, all))
+	f := facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, all)
+	if x := of(t, incident.Judged(s, i, f), "credential bmc"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n3]" {
+		t.Errorf("%s, old %q", x.Progress(), x.Old)
+	}
+	all["n3"] = []site.Delivery{given("credential bmc", "k.2", site.ToBMC, 5, true)}
+	if x := of(t, incident.Judged(s, i, facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, all)), "credential bmc"); x.State != site.ReplacedAll {
+		t.Errorf("%s, old %q", x.Progress(), x.Old)
+	}
+	// The node of the incident itself is renamed while it is held.
+	i = shell()
+	i.Nodes["n1"] = site.IncidentNode{Machine: site.Identity{UUID: "1"}, Off: noon, Released: noon.Add(time.Hour)}
+	old, fresh := given("credential bmc", "k.1", site.ToBMC, -60, true), given("credential bmc", "k.2", site.ToBMC, 70, true)
+	old.Machine, fresh.Machine = "UUID 1", "UUID 1"
+	all = map[string][]site.Delivery{"n1": {old}, "n2": {given("credential bmc", "k.2", site.ToBMC, 5, true)}, "new-1": {fresh}}
+	i.Exposed = incident.Begun(s, i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, all))
+	s.Nodes["new-1"] = s.Nodes["n1"]
+	s.Nodes["new-1"].Identity = site.Identity{UUID: "1"}
+	delete(s.Nodes, "n1")
+	if x := of(t, incident.Judged(s, i, facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, all)), "credential bmc"); x.State != site.ReplacedAll {
+		t.Errorf("renamed: %s, old %q", x.Progress(), x.Old)
+	}
+}
+
+// The passphrase of disks follows from the generation: one that is installed again with the same generation has the same.
+func TestTheSamePassphraseIsNoOtherOne(t *testing.T) {
+	for version, want := range map[string]site.Replaced{"k.1": site.ReplacedNot, "k.2": site.ReplacedAll} {
+		all := map[string][]site.Delivery{"n1": {given(site.SecretDiskPassphrase, "k.1", site.ToSystem, -60, false)}}
+		i := shell()
+		i.Nodes["n1"] = site.IncidentNode{Off: noon.Add(time.Minute), Released: noon.Add(time.Hour)}
+		i.Exposed = incident.Begun(town(), i, facts(nil, all))
+		all["n1"] = append(all["n1"], given(site.SecretDiskPassphrase, version, site.ToSystem, 81, false))
+		f := facts(nil, all)
+		f.Installed = func(string) time.Time { return noon.Add(80 * time.Minute) }
+		if x := of(t, incident.Judged(town(), i, f), site.SecretDiskPassphrase+" of n1"); x.State != want {
+			t.Errorf("%s: %s", version, x.Progress())
+		}
+	}
+}
+
+func BenchmarkJudged(b *testing.B) {
+	const nodes = 10_000
+	s := &site.Site{Name: "town", Nodes: map[string]*site.Node{}, Credentials: map[string]*site.Credential{}}
+	all := map[string][]site.Delivery{}
+	i := shell()
+	i.Incident.Nodes = nil
+	for n := range nodes {
+		name := fmt.Sprintf("n%05d", n)
+		s.Nodes[name] = &site.Node{Name: name, Identity: site.Identity{UUID: name}, Endpoints: map[site.EndpointKind]site.Endpoint{site.Manager: {Credential: "bmc"}, site.OS: {Credential: "os"}}}
+		for c := range 5 {
+			g := given(fmt.Sprintf("credential c%d", c), "k.1", site.ToSystem, -60, true)
+			g.Machine = "UUID " + name
+			all[name] = append(all[name], g)
+		}
+		if n < 50 {
+			i.Incident.Nodes = append(i.Incident.Nodes, name)
+			i.Nodes[name] = site.IncidentNode{Machine: s.Nodes[name].Machine()}
+		}
+		if n%10 == 0 { // a machine that had another name
+			all["old-"+name] = all[name]
+		}
+	}
+	present := map[string]incident.Present{"bmc": {Version: "k.2"}, "os": {Version: "k.2"}}
+	for c := range 5 {
+		present[fmt.Sprintf("c%d", c)] = incident.Present{Version: "k.2"}
+	}
+	f := facts(present, all)
+	i.Exposed = incident.Begun(s, i, f)
+	for b.Loop() {
+		incident.Judged(s, i, f)
+	}
+}
