@@ -62,7 +62,7 @@ func (s *Service) Problem() error {
 		failed = nil // for a moment: the records say themselves what is wrong with them
 	}
 	var all []string
-	for _, err := range []error{why, failed} {
+	for _, err := range []error{why, failed, s.view.twin()} {
 		if err != nil {
 			all = append(all, site.Printable(err.Error()))
 		}
