@@ -453,6 +453,21 @@ func TestNamedWhileItIsCollected(t *testing.T) {
 	}
 }
 
+// What no running daemon has waits for no other download, and the list does not say that it does.
+func TestWhatNoRunningDaemonHas(t *testing.T) {
+	b := newBoard()
+	digest := digestOf(bytesOf(1000))
+	b.shelves.Artifacts[digest] = record.Artifact{SHA256: digest, Name: "x.iso", Size: 1000}
+	b.shelves.Holders["off"] = record.Holder{Name: "off", Host: "host off", Has: map[string]bool{digest: true}} // gives none
+	n := b.node(t, "n", 0)
+	n.sync(t.Context())
+	l, err := n.Keeper().Listing(t.Context())
+	must(t, err)
+	if got := l.Wanted[digest]; got.Why != "no running daemon gives it" || !got.Retry.IsZero() {
+		t.Errorf("it says %+v", got)
+	}
+}
+
 // Two daemons of one name, because a host was cloned with its store, say so and do not take each other's place in
 // turns.
 func TestAClonedStore(t *testing.T) {

@@ -134,6 +134,9 @@ func (k keeper) Listing(ctx context.Context) (artifact.Listing, error) {
 		if !is {
 			state = l.Wanted[a.SHA256]
 		}
+		if !state.Fetching && state.Why == "" && len(k.s.view.With(fileOf(a))) == 0 {
+			state.Why = "no running daemon gives it"
+		}
 		state.Name, state.Copies = site.Printable(a.Name), copiesOf(shelves, a.SHA256)
 		l.Wanted[a.SHA256] = state
 	}
