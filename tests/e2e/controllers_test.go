@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/slipway-gitops/slipway/engine/artifact"
 	"github.com/slipway-gitops/slipway/engine/record"
 	"github.com/slipway-gitops/slipway/engine/record/recordtest"
 	"github.com/slipway-gitops/slipway/engine/site"
@@ -96,6 +98,30 @@ func TestProveLeaderIsKilled(t *testing.T) {
 			a.intact(2)
 		})
 	}
+}
+
+// What is added on the leader is copied to the other controller, which shows it while it follows.
+func TestProveArtifactsAreCopied(t *testing.T) {
+	t.Parallel()
+	c := recordtest.StartCluster(t, 1, 0)
+	a := foundTown(t, staged, inStages)
+	a.shares(c, c.Endpoints())
+	a.start()
+	a.status("it leads", func(s site.Status) bool { return len(s.Nodes) > 0 })
+	b := a.other()
+	b.start()
+	b.follows("(term 1)")
+	added, err := a.ask.Artifacts().AddFile(t.Context(), strings.NewReader("an image"), 0, "", "x.iso", nil)
+	check(t, err)
+	b.eventually("it is on both", func() bool {
+		l, err := b.ask.Artifacts().Listing(t.Context())
+		check(t, err)
+		return slices.ContainsFunc(l.Files, func(e artifact.Entry) bool {
+			return e.SHA256 == added.SHA256 && e.Copies != nil && e.Copies.Kept && len(e.Copies.On) == 2 && e.Copies.Of == 2
+		})
+	})
+	b.stop()
+	a.stop()
 }
 
 // firstAfter is when the first of some calls came after a moment.
