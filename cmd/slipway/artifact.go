@@ -146,6 +146,8 @@ func wantedLine(s artifact.State) string {
 		return fmt.Sprintf("is being fetched: %d %%, %s of %s, from %s", s.Have*100/s.Size, artifact.Bytes(s.Have), artifact.Bytes(s.Size), s.From)
 	case s.Fetching:
 		return fmt.Sprintf("is being fetched: %s, from %s", artifact.Bytes(s.Have), s.From)
+	case s.Why != "" && s.Retry.IsZero():
+		return "cannot be fetched now: " + s.Why
 	case s.Why != "":
 		return fmt.Sprintf("could not be fetched: %s; next try at %s", s.Why, s.Retry.Format(time.TimeOnly))
 	}

@@ -110,3 +110,32 @@ func TestFollower(t *testing.T) {
 		t.Errorf("an entry of the audit log: %v", err)
 	}
 }
+
+// Where a member of etcd is on this host, its address there is not one that others reach.
+func TestTheAddressThatOthersSee(t *testing.T) {
+	ways := map[string]string{"127.0.0.1": "127.0.0.1", "::1": "::1", "etcd1.example": "127.0.0.1", "10.0.0.2": "10.0.0.1", "fd00::2": "fd00::1"}
+	towards := func(host string) (string, error) {
+		if ways[host] == "" {
+			return "", errors.New("no route to " + host)
+		}
+		return ways[host], nil
+	}
+	for urls, want := range map[string]string{
+		"https://10.0.0.2:2379":                            "10.0.0.1",
+		"https://127.0.0.1:2379,https://10.0.0.2:2379":     "10.0.0.1",
+		"https://[::1]:2379,https://[fd00::2]:2379":        "fd00::1",
+		"https://etcd1.example:2379,https://10.0.0.2:2379": "10.0.0.1",
+		"https://10.0.0.9:2379,https://10.0.0.2:2379":      "10.0.0.1",
+		"https://127.0.0.1:2379,https://10.0.0.9:2379":     "127.0.0.1", // several daemons on one host
+		"https://127.0.0.1:2379":                           "127.0.0.1",
+		"https://10.0.0.9:2379":                            "no route to 10.0.0.9",
+	} {
+		got, err := (&etcdFlags{urls: urls}).seen(towards)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", urls, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,12 +68,7 @@ func (f *etcdFlags) holder(state string) (name, host string, reach func() (strin
 		own, _, err := net.SplitHostPort(folder.Address)
 		return folder.Address, folder.Address, func() (string, error) { return own, nil }, err
 	}
-	towards, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(f.endpoints()[0], "https://"), "http://"), "/")
-	etcd, _, err := net.SplitHostPort(towards)
-	if err != nil {
-		return "", "", nil, err
-	}
-	reach = func() (string, error) { return artifact.Towards(etcd) }
+	reach = func() (string, error) { return f.seen(artifact.Towards) }
 	if name, err = storeName(artifactsIn(state)); err != nil {
 		return "", "", nil, err
 	}
@@ -82,6 +79,30 @@ func (f *etcdFlags) holder(state string) (name, host string, reach func() (strin
 		host += " (" + at + ")"
 	}
 	return name, host, reach, nil
+}
+
+// seen is this host's address as others see it: towards the first member of etcd that is on another host, if any is.
+func (f *etcdFlags) seen(towards func(host string) (string, error)) (string, error) {
+	var own string // the first way that there is, to this host itself
+	var all []error
+	for _, text := range f.endpoints() {
+		u, err := url.Parse(text)
+		if err != nil {
+			return "", err
+		}
+		switch at, err := towards(u.Hostname()); {
+		case err != nil:
+			all = append(all, err)
+		case !isLoopback(at):
+			return at, nil
+		default:
+			own = cmp.Or(own, at)
+		}
+	}
+	if own != "" {
+		return own, nil
+	}
+	return "", errors.Join(all...)
 }
 
 // copiesAt is where copies are given: with members at the address of this one alone.

@@ -139,11 +139,12 @@ func (s *Store) fetch(ctx context.Context, src *source, f File, progress func(ha
 	}
 	p.spare = f.Copy.Spare
 	defer func() { p.abandon() }()
-	t := &try{part: p, src: src, file: f, progress: progress}
+	_, noted := os.Stat(p.name + ".json")
+	t := &try{part: p, src: src, file: f, progress: progress, earlier: noted == nil}
 	within, cancel := src.bound(ctx, f)
 	defer cancel()
 	if err := t.run(within); err != nil {
-		p.keep = f.SHA256 != "" && p.size > 0 && !errors.Is(err, ErrNoRoom)
+		p.keep = f.SHA256 != "" && (p.size > 0 || t.earlier) && !errors.Is(err, ErrNoRoom)
 		return Info{}, err
 	}
 	got := hex.EncodeToString(p.sum.Sum(nil))
@@ -194,6 +195,9 @@ type try struct {
 	of       validator
 	// resumed is set while the part holds bytes of an earlier try.
 	resumed bool
+	// earlier is set until this try uses the part or begins it anew: until then it is what one from elsewhere has left,
+	// and stays for the next of those.
+	earlier bool
 }
 
 // run fetches the whole file.
@@ -230,9 +234,14 @@ func (t *try) takeUp(ctx context.Context) error {
 	if err == nil {
 		err = json.Unmarshal(text, &t.of)
 	}
-	if err != nil || t.of.URL != t.file.URL || t.of.Version == "" {
+	switch {
+	case err != nil || t.of.Version == "":
 		return t.startOver()
+	case t.of.URL != t.file.URL && !t.isOfDaemons():
+		t.of = validator{}
+		return nil
 	}
+	t.earlier = false
 	if err := t.part.resume(ctx); err != nil {
 		return err
 	}
@@ -243,8 +252,13 @@ func (t *try) takeUp(ctx context.Context) error {
 	return nil
 }
 
+// isOfDaemons reports whether the part came from a daemon and goes on from another one: there the version is the digest.
+func (t *try) isOfDaemons() bool {
+	return t.file.Copy.From != "" && t.of.Version == strconv.Quote(t.file.SHA256)
+}
+
 func (t *try) startOver() error {
-	t.of, t.resumed = validator{}, false
+	t.of, t.resumed, t.earlier = validator{}, false, false
 	if err := os.Remove(t.part.name + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -387,9 +401,6 @@ func (t *try) why(w *watch, err error) error {
 
 // copyFile copies a file of this host from below the permitted folder.
 func (t *try) copyFile(ctx context.Context, u *url.URL) error {
-	if err := t.startOver(); err != nil {
-		return err
-	}
 	if t.src.files == nil || u.Host != "" {
 		return sentence(ErrRefused, "%s is a file of this host, and the daemon may read none; name a folder with --artifact-files", shownURL(t.file.URL))
 	}
@@ -405,6 +416,9 @@ func (t *try) copyFile(ctx context.Context, u *url.URL) error {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return sentence(ErrRefused, "%s is not a regular file", shownURL(t.file.URL))
+	}
+	if err := t.startOver(); err != nil {
+		return err
 	}
 	if err := t.part.expect(info.Size()); err != nil {
 		return err

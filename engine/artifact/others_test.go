@@ -1,10 +1,13 @@
 package artifact
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +138,55 @@ func TestASlowDaemon(t *testing.T) {
 	}
 	if _, err := s.bring(t.Context(), &wanted{files: []File{f}}, f); err != nil {
 		t.Error(err)
+	}
+}
+
+// What one daemon has sent is not lost if it breaks off, whoever is asked next: the file may be nowhere else, and the
+// line may never hold for all of it.
+func TestWhatArrivedIsKeptForTheNextDaemon(t *testing.T) {
+	t.Parallel()
+	content := image(300_000)
+	digest := digestOf(content)
+	daemon := func(give int) (url string, asked func() []string) {
+		var ranges []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ranges = append(ranges, r.Header.Get("Range"))
+			w.Header().Set("ETag", strconv.Quote(digest))
+			if give < len(content) {
+				w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+				w.Write(content[:give])
+				return
+			}
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		}))
+		t.Cleanup(server.Close)
+		return server.URL, func() []string { return ranges }
+	}
+	first, _ := daemon(200_000)
+	second, asked := daemon(len(content))
+	gone := httptest.NewServer(http.NotFoundHandler())
+	defer gone.Close()
+	for i, url := range []string{gone.URL + "/x.iso", "http://127.0.0.1:1/x.iso", "file:///x.iso", "oci://x"} {
+		s, err := OpenService(Config{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		f := File{SHA256: digest, URL: url, For: "image x"}
+		s.CopyFrom(http.DefaultClient, acquaintance{url: first})
+		w := &wanted{files: []File{f}}
+		if _, err := s.bring(t.Context(), w, f); err == nil {
+			t.Error("half a file is a file")
+		}
+		s.CopyFrom(http.DefaultClient, acquaintance{url: second})
+		if _, err := s.bring(t.Context(), w, f); err != nil {
+			t.Error(err)
+		}
+		if left, err := os.ReadDir(s.path("partial")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v %v", left, err)
+		}
+		if got := asked(); got[i] != "bytes=200000-" {
+			t.Errorf("after %s failed too, the second daemon was asked for %q", url, got[i])
+		}
 	}
 }

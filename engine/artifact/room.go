@@ -153,6 +153,9 @@ func (s *Store) Collect(ctx context.Context, unusedFor time.Duration, dry bool) 
 		if err := s.opts.Forget(ctx, unused); err != nil {
 			return nil, err
 		}
+		if named, err = s.opts.Named(); err != nil { // a commit may have come meanwhile
+			return nil, fmt.Errorf("what is in use is unknown: %w", err)
+		}
 	}
 	return s.discard(named, unused)
 }
@@ -171,12 +174,13 @@ func (s *Store) unused(named map[string]bool, since time.Duration) (all []Info) 
 	return all
 }
 
-// discard removes files unless they were used meanwhile, and parts that nobody fetches.
+// discard removes files unless they were used or named meanwhile, and parts that nobody fetches.
 func (s *Store) discard(named map[string]bool, unused []Info) (gone []Info, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	named = s.withFramesLocked(named)
 	for _, i := range unused {
-		if s.files[i.SHA256] != i {
+		if s.files[i.SHA256] != i || named[i.SHA256] {
 			continue
 		}
 		gone = append(gone, i)

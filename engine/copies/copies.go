@@ -27,7 +27,8 @@ const (
 	// silentAfter is how long a daemon may not have written to count as one that runs. A daemon that has not read the
 	// records for as long gives and gets nothing: it may have been removed.
 	silentAfter = 90 * time.Second
-	// forgottenAfter is after how long a silent daemon's record is deleted where nobody says which daemons there are.
+	// forgottenAfter is after how long a silent daemon's record is deleted where nobody says which daemons there are,
+	// and that of a collected artifact: a daemon that was cut off meanwhile may have it without a record of that.
 	forgottenAfter = 30 * 24 * time.Hour
 )
 
@@ -74,8 +75,7 @@ type Service struct {
 
 	// turn is held while the store and the records are compared, and while an artifact is added, so that neither acts
 	// on what the other has changed.
-	turn   sync.Mutex
-	beaten time.Time // when this daemon last wrote of itself
+	turn sync.Mutex
 }
 
 // New makes the daemon's part, with a new key.
@@ -85,7 +85,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{Config: c, identity: id, again: rate.NewLimiter(1, 1), poked: make(chan struct{}, 1), due: make(chan struct{}, 1)}
-	s.view.own, s.view.isDaemon = c.Name, c.Records.IsDaemon
+	s.view.own, s.view.key, s.view.isDaemon = c.Name, id.key, c.Records.IsDaemon
 	c.Files.CopyFrom(s.client(), &s.view)
 	return s, nil
 }

@@ -395,9 +395,97 @@ func TestWhatIsCollectedStaysAway(t *testing.T) {
 	if off.has(gone) || one.has(gone) || two.has(gone) || !off.has(kept) {
 		t.Error("it came back")
 	}
+	a := b.shelves.Artifacts[gone]
+	a.Removed = a.Removed.Add(-forgottenAfter)
+	b.shelves.Artifacts[gone] = a
 	round(two)
 	if a, still := b.shelves.Artifacts[gone]; still {
 		t.Errorf("nobody has it, and its record stays: %+v", a)
+	}
+}
+
+// A daemon that had just got a file, and was cut off from the records before it could say so, removes it when it is
+// back. Nobody else would: the one that leads does not know of it.
+func TestCollectedBeforeADaemonHasSaidThatItHasIt(t *testing.T) {
+	b := newBoard()
+	one, cut := b.node(t, "one", 0), b.node(t, "cut", 0)
+	one.leads()
+	gone := one.add("gone.iso", bytesOf(1000))
+	one.sync(t.Context())
+	cut.sync(t.Context())
+	one.sync(t.Context())
+	a, _ := cut.next()
+	cut.copy(t.Context(), a)
+	cut.desk.unplug(errors.New("cut off"))
+	_, err := one.Keeper().Collect(t.Context(), 0, false)
+	must(t, err)
+	for range 3 {
+		one.sync(t.Context())
+	}
+	cut.desk.unplug(nil)
+	cut.sync(t.Context())
+	if cut.has(gone) {
+		t.Error("what was collected stays on a daemon")
+	}
+}
+
+// What is named while it is being collected stays on the daemon that leads, and so on all.
+func TestNamedWhileItIsCollected(t *testing.T) {
+	b := newBoard()
+	one, two := b.node(t, "one", 0), b.node(t, "two", 0)
+	one.leads()
+	digest := one.add("x.iso", bytesOf(1000))
+	round(one, two)
+	var asked int
+	one.Lead(one.desk, func() (map[string]bool, error) {
+		asked++
+		return map[string]bool{digest: asked > 1}, nil // a commit has come after the first look
+	})
+	_, err := one.Keeper().Collect(t.Context(), 0, false)
+	must(t, err)
+	two.sync(t.Context())
+	if !one.has(digest) {
+		t.Fatal("what the design names is on no daemon")
+	}
+	round(one, two)
+	if !one.has(digest) || !two.has(digest) {
+		t.Error("what the design names is not on all daemons")
+	}
+}
+
+// What no running daemon has waits for no other download, and the list does not say that it does.
+func TestWhatNoRunningDaemonHas(t *testing.T) {
+	b := newBoard()
+	digest := digestOf(bytesOf(1000))
+	b.shelves.Artifacts[digest] = record.Artifact{SHA256: digest, Name: "x.iso", Size: 1000}
+	b.shelves.Holders["off"] = record.Holder{Name: "off", Host: "host off", Has: map[string]bool{digest: true}} // gives none
+	n := b.node(t, "n", 0)
+	n.sync(t.Context())
+	l, err := n.Keeper().Listing(t.Context())
+	must(t, err)
+	if got := l.Wanted[digest]; got.Why != "no running daemon gives it" || !got.Retry.IsZero() {
+		t.Errorf("it says %+v", got)
+	}
+}
+
+// Two daemons of one name, because a host was cloned with its store, say so and do not take each other's place in
+// turns.
+func TestAClonedStore(t *testing.T) {
+	b := newBoard()
+	one, clone := b.node(t, "one", 0), b.node(t, "one", 0)
+	one.leads()
+	one.sync(t.Context())
+	clone.sync(t.Context())
+	key := b.shelves.Holders["one"].Key
+	for range 3 {
+		one.sync(t.Context())
+		clone.sync(t.Context())
+	}
+	if b.shelves.Holders["one"].Key != key {
+		t.Error("they replace each other")
+	}
+	if err := one.Problem(); err == nil || !strings.Contains(err.Error(), "another daemon has the name of this one's artifact store") {
+		t.Errorf("it says %v", err)
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *Service) Problem() error {
 		failed = nil // for a moment: the records say themselves what is wrong with them
 	}
 	var all []string
-	for _, err := range []error{why, failed} {
+	for _, err := range []error{why, failed, s.view.twin()} {
 		if err != nil {
 			all = append(all, site.Printable(err.Error()))
 		}
@@ -133,6 +133,9 @@ func (k keeper) Listing(ctx context.Context) (artifact.Listing, error) {
 		state, is := states[a.SHA256]
 		if !is {
 			state = l.Wanted[a.SHA256]
+		}
+		if !state.Fetching && state.Why == "" && len(k.s.view.With(fileOf(a))) == 0 {
+			state.Why = "no running daemon gives it"
 		}
 		state.Name, state.Copies = site.Printable(a.Name), copiesOf(shelves, a.SHA256)
 		l.Wanted[a.SHA256] = state

@@ -82,7 +82,7 @@ func (s *Service) removeCollected(shelves record.Shelves, named map[string]bool)
 
 // tell writes what this daemon has, if that has changed, and from time to time that it runs.
 func (s *Service) tell(ctx context.Context, shelves record.Shelves) error {
-	if !s.Records.IsDaemon(s.Name) {
+	if !s.Records.IsDaemon(s.Name) || s.view.twin() != nil {
 		return nil
 	}
 	own, before := s.Files.Originals(), shelves.Holders[s.Name]
@@ -100,14 +100,14 @@ func (s *Service) tell(ctx context.Context, shelves record.Shelves) error {
 		}
 	}
 	same := h.Host == before.Host && h.Address == before.Address && h.Key == before.Key && h.Trouble == before.Trouble
-	if same && len(has)+len(lacks) == 0 && time.Since(s.beaten) < beatEvery {
+	if same && len(has)+len(lacks) == 0 && time.Since(s.view.toldAt()) < beatEvery {
 		return nil
 	}
 	h.Beat, h.Time = before.Beat+1, time.Now()
 	if err := s.Records.Tell(ctx, h, has, lacks); err != nil {
 		return err
 	}
-	s.beaten = h.Time
+	s.view.tells(time.Now())
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (s *Service) catalogue(ctx context.Context, leads Catalogue, shelves record
 		_, here := own[digest]
 		switch {
 		case named[digest]:
-		case !here && len(shelves.HoldersOf(digest)) == 0:
+		case !here && len(shelves.HoldersOf(digest)) == 0 && (a.Removed.IsZero() || time.Since(a.Removed) > forgottenAfter):
 			drops = append(drops, digest)
 		case a.Needed:
 			a.Needed = false

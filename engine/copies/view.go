@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -14,14 +15,15 @@ import (
 
 // view is what this daemon knows of the others. It is an artifact.Others.
 type view struct {
-	own      string
+	own, key string // the name and key of this daemon
 	isDaemon func(name string) bool
 
 	mu      sync.Mutex
 	shelves record.Shelves
 	read    time.Time // when; zero for never
 	beats   map[string]beat
-	failed  error // why the records could not be read the last time
+	failed  error     // why the records could not be read the last time
+	told    time.Time // when this daemon last wrote of itself; zero for never
 }
 
 // beat is what a daemon has last written, and when that was first seen here: no clock of another host is asked.
@@ -55,6 +57,31 @@ func (v *view) now() (s record.Shelves, ok bool, failed error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.shelves, !v.read.IsZero() && time.Since(v.read) < silentAfter, v.failed
+}
+
+// tells notes that this daemon has written of itself.
+func (v *view) tells(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.told = now
+}
+
+func (v *view) toldAt() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.told
+}
+
+// twin says that another daemon writes under the name of this one; nil if none does. The one that began last keeps it.
+func (v *view) twin() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h, is := v.shelves.Holders[v.own]
+	if !is || h.Key == v.key || v.told.IsZero() || !v.read.After(v.told) || time.Since(v.beats[v.own].at) >= silentAfter {
+		return nil
+	}
+	return fmt.Errorf("another daemon has the name of this one's artifact store, at %s: a host was copied with its state directory, and this one gives and gets no copies; "+
+		"stop the daemon on one of them, delete artifacts/name in its state directory, and start it again", hostOf(h))
 }
 
 // running are the names of the other daemons that run, and of those that do not.

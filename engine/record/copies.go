@@ -36,8 +36,8 @@ type Artifact struct {
 	Needed bool `json:"needed,omitempty"`
 	// Added is when it was first recorded, by the clock of the daemon that led then.
 	Added time.Time `json:"added"`
-	// Removed is when it was collected: daemons that still have it remove it. The record of that stays until
-	// none is known to have it.
+	// Removed is when it was collected: daemons that still have it remove it. The record of that stays for 30 days,
+	// and until none is known to have it.
 	Removed time.Time `json:"removed,omitzero"`
 }
 
