@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +14,10 @@ import (
 func TestConsoleIsReadOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c consoles
-		reads := 0
+		var reads atomic.Int32
 		read := func(context.Context) ([]byte, error) {
 			time.Sleep(300 * time.Millisecond)
-			reads++
+			reads.Add(1)
 			return []byte("booting"), nil
 		}
 		began := time.Now()
@@ -46,10 +47,12 @@ func TestConsoleIsReadOnceForAll(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if reads < 7 || reads > 9 || charged != reads {
-			t.Errorf("%d reads in 10 s, %d of them charged", reads, charged)
+		if n := int(reads.Load()); n < 7 || n > 9 || charged != n {
+			t.Errorf("%d reads in 10 s, %d of them charged", n, charged)
 		}
 		time.Sleep(2 * time.Second)
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if len(c.open) > 0 {
 			t.Error("a console stays in memory")
 		}
@@ -60,10 +63,10 @@ func TestConsoleIsReadOnceForAll(t *testing.T) {
 func TestConsolesEndAndAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c consoles
-		ended := 0
+		var ended atomic.Int32
 		endless := func(ctx context.Context) ([]byte, error) {
 			<-ctx.Done()
-			ended++
+			ended.Add(1)
 			return nil, ctx.Err()
 		}
 		var open []*reading
@@ -83,17 +86,17 @@ func TestConsolesEndAndAreFew(t *testing.T) {
 		}
 		c.leave("n1", again)
 		synctest.Wait()
-		if ended > 0 {
+		if ended.Load() > 0 {
 			t.Error("ended although somebody waits")
 		}
 		c.leave("n1", open[0])
 		anew, begun, err := c.join(t.Context(), "n1", endless) // waits until the one before has ended
-		if err != nil || !begun || anew == open[0] || ended != 1 {
-			t.Errorf("after it was left: begun %t, %v, %d ended", begun, err, ended)
+		if err != nil || !begun || anew == open[0] || ended.Load() != 1 {
+			t.Errorf("after it was left: begun %t, %v, %d ended", begun, err, ended.Load())
 		}
 		c.leave("n1", anew)
 		synctest.Wait()
-		if ended != 2 {
+		if ended.Load() != 2 {
 			t.Error("goes on although nobody waits")
 		}
 		if _, begun, err := c.join(t.Context(), "n5", func(context.Context) ([]byte, error) { panic("ouch") }); err != nil || !begun {
@@ -105,8 +108,8 @@ func TestConsolesEndAndAreFew(t *testing.T) {
 			t.Error("a panic is no error")
 		}
 		time.Sleep(time.Minute) // longer than any reading
-		if ended != 5 {
-			t.Errorf("%d ended", ended)
+		if ended.Load() != 5 {
+			t.Errorf("%d ended", ended.Load())
 		}
 	})
 }
