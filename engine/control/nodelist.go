@@ -114,7 +114,7 @@ func (c *call) chooser() (func(*site.NodeStatus) bool, error) {
 		return nil, nil
 	}
 	return func(n *site.NodeStatus) bool {
-		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, with, has)) &&
+		return (state == "" || state == string(n.State)) && (role == "" || role == n.Role) && (rack == "" || rack == n.Rack) && (text == "" || matches(n, with, has, c.isID)) &&
 			(label == "" || isLabelled(n.Name)) &&
 			(with != "findings" || len(n.Findings) > 0) && (with != "approval" || n.Approve != "")
 	}, nil

@@ -67,7 +67,8 @@ func proposalRoutes() []route {
 			about: "Lists the pull requests that Slipway has looked at since the daemon started, open ones and lately ended ones, the highest number first, a page at a time."},
 		{method: http.MethodGet, path: "/sites/{site}/proposals/{number}", verb: access.Read, gives: ProposalView{}, serve: proposalOf,
 			query: []parameter{{name: "after", about: "the name of a rack: those behind it only", example: "r1"}, {name: "limit", about: "how many racks at most, up to 100; 24 without it", example: "24", number: true},
-				{name: "outside", about: "the name of a node: of the machines in no rack, those behind it only", example: "vm-1"}},
+				{name: "outside", about: "the name of a node: of the machines in no rack, those behind it only", example: "vm-1"},
+				{name: "steps", about: "false: without the steps and findings of the review, which the comment sums up", example: "false"}},
 			about: "Returns the plan of a pull request as its comment has it, with its digest, who has approved it, and what merging does to each machine, some racks at a time."},
 	}
 }
@@ -129,6 +130,10 @@ func proposalOf(c *call) (any, error) {
 		return nil, err
 	}
 	v := ProposalView{ProposalDetail: d, Affected: []ProposalRack{}, Outside: []site.NodeConsequence{}}
+	q := c.r.URL.Query()
+	if r := &v.Review; q.Get("steps") == "false" { // many megabytes, of a large plan
+		r.Plan.Nodes, r.Pending.Nodes, r.Plan.Forecast, r.Pending.Forecast, r.Findings = nil, nil, nil, nil, nil
+	}
 	if d.Counts == nil {
 		return v, nil
 	}
@@ -136,7 +141,6 @@ func proposalOf(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := c.r.URL.Query()
 	v.placeIn(report.value.Status.Nodes, q.Get("after"), int(limit), q.Get("outside"))
 	return v, nil
 }

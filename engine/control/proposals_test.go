@@ -117,6 +117,21 @@ func TestProposalsThatAreNot(t *testing.T) {
 	}
 }
 
+// Whoever shows the comment and the racks alone gets no steps, which are many megabytes of a large plan.
+func TestProposalWithoutSteps(t *testing.T) {
+	f := pulling()
+	f.pull = pulledByAll()
+	socket, _ := serving(t, f)
+	c := Dial(socket)
+	defer c.Close()
+	for query, steps := range map[string]int{"": 1, "?steps=false": 0} {
+		var v ProposalView
+		if _, err := c.get(context.Background(), "/sites/berlin/proposals/7"+query, "", &v); err != nil || len(v.Review.Plan.Nodes) != steps || len(v.Review.Findings) != steps || v.Review.Comment == "" {
+			t.Errorf("%q: %d nodes, %d findings, %v", query, len(v.Review.Plan.Nodes), len(v.Review.Findings), err)
+		}
+	}
+}
+
 // A pull request without a plan has no racks, and says nothing of machines.
 func TestProposalWithoutPlan(t *testing.T) {
 	f := pulling()

@@ -13,8 +13,12 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// mostSearched bounds a text that is searched for, in characters.
-const mostSearched = 200
+const (
+	// mostSearched bounds a text that is searched for, in characters.
+	mostSearched = 200
+	// leastDigest is how many digits of a set's digest find it.
+	leastDigest = 7
+)
 
 // Parameters of lists that can be searched.
 var (
@@ -165,23 +169,38 @@ func findingsOf(c *call) (any, error) {
 		return nil, err
 	}
 	if c.r.URL.RawQuery == "" { // made once for all who ask so
-		return r.part(c.route.path, func(r site.Report) any { return listed(r.Findings, func(...string) bool { return true }) })
+		return r.part(c.route.path, func(r site.Report) any { return listed(r.Findings) })
 	}
 	has, err := c.searched()
 	if err != nil {
 		return nil, err
 	}
-	return part(c, listed(r.value.Findings, has))
+	all := r.value.Findings
+	if c.r.URL.Query().Get("q") != "" {
+		free, err := c.encoding.begin(c.r.Context())
+		if err != nil {
+			return nil, err
+		}
+		defer free()
+		all = slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool { return !has(textsOf(&f)...) && !c.isID(f.ID) })
+	}
+	some, err := part(c, all)
+	return listed(some), err
 }
 
-func listed(all []site.Finding, has func(...string) bool) []ListedFinding {
-	some := []ListedFinding{}
+func listed(all []site.Finding) []ListedFinding {
+	some := make([]ListedFinding, len(all))
 	for i := range all {
-		if f := (ListedFinding{all[i], all[i].ID()}); has(append(textsOf(&f.Finding), f.ID)...) {
-			some = append(some, f)
-		}
+		some[i] = ListedFinding{all[i], all[i].ID()}
 	}
 	return some
+}
+
+// isID says whether the query searches for an entry by its whole ID. Part of one says nothing: any text of few letters may
+// be in it.
+func (c *call) isID(of func() string) bool {
+	q := c.r.URL.Query().Get("q")
+	return len(q) == site.IDLength && q == of()
 }
 
 func textsOf(f *site.Finding) []string {
@@ -221,15 +240,19 @@ func approvalsOf(c *call) (any, error) {
 	ofLoss := func(l *site.Loss) []string {
 		return []string{l.Node, string(l.Action), l.Lost, l.Disks, l.Target(), l.Breaks}
 	}
+	isDigest := func(set string) bool { // by so much of it as people write
+		q := strings.ToLower(c.r.URL.Query().Get("q"))
+		return len(q) >= leastDigest && strings.HasPrefix(set, q)
+	}
 	for i := range s.Waiting {
-		if has(append(ofLoss(&s.Waiting[i]), s.Approve)...) {
+		if has(ofLoss(&s.Waiting[i])...) || isDigest(s.Approve) {
 			p.Waiting = append(p.Waiting, s.Waiting[i])
 		}
 	}
 	var all []ListedApproval
 	for i := len(s.Ledger) - 1; i >= 0; i-- {
 		e := ListedApproval{s.Ledger[i], s.Ledger[i].ID()}
-		if has(append(ofLoss(&e.Loss), e.Set, e.Source.String(), e.Note, e.Result(), e.ID)...) {
+		if has(append(ofLoss(&e.Loss), e.Source.String(), e.Note, e.Result())...) || isDigest(e.Set) || c.isID(e.LedgerEntry.ID) {
 			all = append(all, e)
 		}
 	}

@@ -73,6 +73,7 @@ func Consequences(r *site.Review, all *site.Plan, d Designs) []site.NodeConseque
 		case pending[name] != nil && len(pending[name].Steps) > 0:
 			c.What, c.Does = site.MergePending, deeds(pending[name].Steps, 1)
 		}
+		c = besideHost(c, d.Merged, planned)
 		if c != placed(d.InForce, name) {
 			c.New = d.InForce.Nodes[name] == nil
 			list = append(list, c)
@@ -91,6 +92,29 @@ func Consequences(r *site.Review, all *site.Plan, d Designs) []site.NodeConseque
 	}
 	slices.SortFunc(list, func(a, b site.NodeConsequence) int { return cmp.Compare(a.Node, b.Node) })
 	return list
+}
+
+// besideHost is the consequence for a virtual machine that goes down with the node that it runs on.
+func besideHost(c site.NodeConsequence, merged *site.Site, planned map[string]*site.NodePlan) site.NodeConsequence {
+	h := merged.Hypervisors[c.Hypervisor]
+	if h == nil || planned[h.Node] == nil {
+		return c
+	}
+	host := planned[h.Node]
+	what := consequenceOf(host)
+	switch what {
+	case site.MergeErases:
+		what = site.MergeStops
+		c.Why = cmp.Or(c.Why, h.Node+" is erased, and the disks of this virtual machine may be on it")
+	case site.MergeStops, site.MergeMayRestart:
+	default:
+		return c
+	}
+	if slices.Index(site.Consequences, what) < slices.Index(site.Consequences, c.What) {
+		c.What, c.Away = what, away(*host)
+	}
+	c.Does = strings.TrimPrefix(c.Does+"; goes down with "+h.Node, "; ")
+	return c
 }
 
 func byNode(p *site.Plan) map[string]*site.NodePlan {

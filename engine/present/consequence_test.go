@@ -2,6 +2,7 @@ package present_test
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,43 @@ func TestConsequences(t *testing.T) {
 	}
 	if all := present.Consequences(r, all, present.Designs{Merged: merged}); len(all) < len(want)-2 {
 		t.Errorf("without a design in force: %+v", all)
+	}
+}
+
+// A virtual machine goes down with the node that it runs on, whatever else merging does to it.
+func TestGuestsGoDownWithTheirHost(t *testing.T) {
+	seen := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	d := &site.Site{Nodes: map[string]*site.Node{}, Hypervisors: map[string]*site.Hypervisor{"own": {Node: "host"}, "elsewhere": {}}}
+	for name, on := range map[string]string{"host": "", "vm-left": "own", "vm-changed": "own", "vm-erased": "own", "vm-elsewhere": "elsewhere"} {
+		d.Nodes[name] = &site.Node{Name: name, Rack: "r1"}
+		d.Nodes[name].Virtual.Host.Hypervisor = on
+	}
+	step := func(i site.Impact, maybe bool) []site.Step {
+		return []site.Step{{Action: site.ActionRestart, Impact: i, Maybe: maybe}}
+	}
+	for _, c := range []struct {
+		host []site.Step
+		want map[string]site.Consequence
+	}{
+		{step(site.ImpactReboot, false), map[string]site.Consequence{"vm-left": site.MergeStops, "vm-changed": site.MergeStops, "vm-erased": site.MergeErases}},
+		{step(site.ImpactDestructive, false), map[string]site.Consequence{"vm-left": site.MergeStops, "vm-changed": site.MergeStops, "vm-erased": site.MergeErases}},
+		{step(site.ImpactReboot, true), map[string]site.Consequence{"vm-left": site.MergeMayRestart, "vm-changed": site.MergeMayRestart, "vm-erased": site.MergeErases}},
+		{step(site.ImpactOnline, false), map[string]site.Consequence{"vm-changed": site.MergeChanges, "vm-erased": site.MergeErases}},
+	} {
+		more := []site.NodePlan{{Node: "host", Steps: c.host, Seen: seen}, {Node: "vm-changed", Steps: step(site.ImpactOnline, false), Seen: seen}, {Node: "vm-erased", Steps: step(site.ImpactDestructive, false), Seen: seen}}
+		all := &site.Plan{Nodes: append(slices.Clone(more), site.NodePlan{Node: "vm-left", Seen: seen}, site.NodePlan{Node: "vm-elsewhere", Seen: seen})}
+		got := map[string]site.Consequence{}
+		for _, n := range present.Consequences(&site.Review{Plan: site.Plan{Nodes: more}}, all, present.Designs{InForce: d, Branch: d, Merged: d}) {
+			if n.Node != "host" {
+				got[n.Node] = n.What
+			}
+			if n.Node == "vm-left" && n.Does != "goes down with host" {
+				t.Errorf("%+v", n)
+			}
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%v: got %v, want %v", c.host, got, c.want)
+		}
 	}
 }
 

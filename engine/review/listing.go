@@ -91,8 +91,12 @@ func (l *Listing) change(number int, to func(d *site.ProposalDetail)) {
 func (l *Listing) begin(p site.Proposal) {
 	l.change(p.Number, func(d *site.ProposalDetail) {
 		d.Proposal, d.Planning, d.Ended = named(p), true, false
-		d.Waits = "Slipway, which is planning " + site.Revision{ID: p.Head}.Short()
+		d.Waits = waitsForPlan(p)
 	})
+}
+
+func waitsForPlan(p site.Proposal) string {
+	return "Slipway, which is planning " + site.Revision{ID: p.Head}.Short()
 }
 
 // planned notes a review that people are told of, with what it does to nodes; nil where nothing is planned.
@@ -123,9 +127,12 @@ func (l *Listing) landed(v site.Review) {
 		r.Approved, r.Held, r.Landing = v.Approved, v.Held, v.Landing
 		d.Review, d.Proposal, d.Planning = r, r.Proposal, false
 		d.Verdict, d.Waits, d.Ended = site.PlainLine(v.Verdict), present.WaitsFor(&v), v.Landing.Done
-		if len(v.Approved) > 0 {
+		switch {
+		case len(v.Approved) > 0:
 			d.Set, d.Erases = v.Approved.Digest(), len(v.Approved)
-			d.ApprovedBy, d.ApprovedAt = v.Proposal.MergedBy, v.Proposal.MergedAt
+			d.ApprovedBy, d.ApprovedAt = cmp.Or(v.Proposal.MergedBy, "somebody"), v.Proposal.MergedAt
+		case v.Landing.Unapproved != "":
+			d.Set, d.Erases = "", len(v.Held)
 		}
 	})
 }
@@ -137,7 +144,7 @@ func (l *Listing) isOpen(open []site.Proposal) {
 	for _, p := range open {
 		if d, known := l.listed.by[p.Number]; known {
 			if d.Proposal.Head != p.Head { // what is known is not about this commit
-				d.Planning = true
+				d.Planning, d.Waits = true, waitsForPlan(p)
 			}
 			d.Proposal = named(p)
 			l.listed.by[p.Number] = d
@@ -192,11 +199,16 @@ func (l *listed) trimLocked() {
 			d.StepsLeftOut = len(d.Review.Plan.Nodes)
 			d.Review.Plan.Nodes, d.Review.Pending.Nodes, d.Review.Plan.Forecast, d.Review.Pending.Forecast = nil, nil, nil, nil
 		}
-		room := len(d.Nodes) + len(d.Racks)
+		if l := d.Review.Landing; d.Ended && l != nil && len(l.Machines)+len(l.Lines) > 0 { // of what machines did meanwhile
+			end := *l
+			end.Machines, end.Lines = nil, nil
+			d.Review.Landing = &end
+		}
+		room := len(d.Nodes) + len(d.Racks) + len(d.Review.Approved)
 		if nodes += room; room > 0 && nodes > mostNodesKept {
 			nodes -= room
 			d.NodesLeftOut = len(d.Nodes)
-			d.Nodes, d.Racks, d.Losses = nil, nil, nil
+			d.Nodes, d.Racks, d.Losses, d.Review.Approved = nil, nil, nil, nil
 		}
 		l.by[number] = d
 	}

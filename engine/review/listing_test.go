@@ -54,3 +54,33 @@ func TestListingHasBounds(t *testing.T) {
 	NewListing().drop(1, site.Proposal{Number: 1})
 	NewListing().isOpen([]site.Proposal{{Number: 1}})
 }
+
+// A proposal is listed with what is known of it now: not with what a commit that was pushed since would erase, and not with
+// a set that merging has not approved.
+func TestListingClaimsWhatIsSo(t *testing.T) {
+	p := site.Proposal{Number: 7, State: site.ProposalOpen, Base: "main", Head: "4f2a51c0ffee"}
+	l := NewListing()
+	l.planned(site.Review{Proposal: p, Set: "read", When: time.Now()}, nil, nil)
+	p.Head = "badc0ffee000"
+	l.isOpen([]site.Proposal{p})
+	if d, _ := l.Of(7); !d.Planning || d.Waits != "Slipway, which is planning "+(site.Revision{ID: p.Head}).Short() {
+		t.Errorf("after a push: %+v", d.ProposalBrief)
+	}
+	p.State, p.MergedAt = site.ProposalMerged, time.Now()
+	some := site.Losses{{Node: "n1"}}
+	l.landed(site.Review{Proposal: p, Approved: some, Landing: &site.Landing{Machines: []site.MachineNow{{}}}})
+	if d, _ := l.Of(7); d.Set != some.Digest() || d.ApprovedBy != "somebody" || d.Erases != 1 {
+		t.Errorf("some of the set is approved: %+v", d.ProposalBrief)
+	}
+	told := &site.Landing{Machines: []site.MachineNow{{}}, Done: true}
+	l.landed(site.Review{Proposal: p, Approved: some, Landing: told})
+	if d, _ := l.Of(7); len(d.Review.Landing.Machines) != 0 || len(told.Machines) != 1 {
+		t.Errorf("what machines did is kept: %+v", d.Review.Landing)
+	}
+	l = NewListing()
+	l.planned(site.Review{Proposal: p, Set: "read", When: time.Now()}, nil, nil)
+	l.landed(site.Review{Proposal: p, Landing: &site.Landing{Unapproved: "a commit was pushed"}})
+	if d, _ := l.Of(7); d.Set != "" || d.ApprovedBy != "" {
+		t.Errorf("merging has approved nothing: %+v", d.ProposalBrief)
+	}
+}

@@ -58,10 +58,13 @@ func (f Finding) ID() string {
 	return idOf(f.Code, f.File, f.Node, f.Path, f.Message)
 }
 
+// IDLength is how many characters the ID of a finding or of an approval has.
+const IDLength = 12
+
 // idOf is a short digest of some texts.
 func idOf(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
-	return hex.EncodeToString(sum[:6])
+	return hex.EncodeToString(sum[:IDLength/2])
 }
 
 // Others says which further nodes, or other parts of the design, have the finding.

@@ -138,6 +138,7 @@ const (
 	notWatched  = "no daemon acted for the site"
 	notRecorded = "not recorded: this is before Slipway recorded when it looks at machines"
 	notLooked   = "the machine was not looked at since"
+	notThere    = "the site has no such node any more"
 )
 
 // statesOf are the states of a time. A state lasts until the next one, but for what nobody can know: the time before
@@ -155,8 +156,12 @@ func statesOf(status *NodeStatus, events []Event, w Watched, from, now time.Time
 			add(StateSpan{Span: Span{From: e.When, To: now}, State: e.State, Text: e.Text, Quarantined: e.Quarantined, Seq: e.Seq})
 		}
 	}
-	if status != nil {
+	if n := len(known); status != nil {
 		known = withPresent(known, status, now)
+	} else if n > 0 { // it was there when its last event happened, and left some time after
+		gone := later(known[n-1].From, events[len(events)-1].When)
+		known[n-1].To = gone
+		known = append(known, StateSpan{Span: Span{From: gone, To: now}, Text: notThere})
 	}
 	gaps := gapsOf(status, w, now)
 	all := []StateSpan{}
@@ -209,7 +214,7 @@ func gapsOf(status *NodeStatus, w Watched, now time.Time) []StateSpan {
 		gaps = append(gaps, StateSpan{Span: a, Text: notWatched})
 	}
 	switch { // a state that comes of a look that failed is known, whenever the machine was seen
-	case status == nil || status.State != InSync && status.State != Progressing:
+	case status == nil || status.State != InSync && status.State != Progressing && status.State != Foreign:
 	case status.Seen.IsZero():
 		gaps = append(gaps, StateSpan{Span: Span{From: status.Since, To: now}, Text: notLooked})
 	case now.Sub(status.Seen) >= LeastAbsence && len(status.Stale) > 0:
@@ -225,7 +230,7 @@ func without(s StateSpan, gaps []StateSpan) []StateSpan {
 		var next []StateSpan
 		for _, p := range pieces {
 			from, to := later(p.From, g.From), earlier(p.To, g.To)
-			if p.State == "" && p.Text != notKept || !to.After(from) {
+			if p.State == "" && p.Text != notKept && p.Text != notThere || !to.After(from) {
 				next = append(next, p)
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -95,8 +96,11 @@ func proposal(q *request) (any, []string, error) {
 			asked.Set(name, v)
 		}
 	}
-	path := q.ofSite("proposals/" + url.PathEscape(q.r.PathValue("number")) + "?" + asked.Encode())
-	body, err := q.answer("GET", path, nil)
+	at := q.ofSite("proposals/" + url.PathEscape(q.r.PathValue("number")) + "?")
+	path := at + asked.Encode()
+	brief := maps.Clone(asked)
+	brief.Set("steps", "false")
+	body, err := q.answer("GET", at+brief.Encode(), nil)
 	if err != nil {
 		return nil, nil, err
 	}

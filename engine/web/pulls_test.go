@@ -144,7 +144,7 @@ func TestPullRequestWithoutPlan(t *testing.T) {
 			*d = site.ProposalDetail{ProposalBrief: site.ProposalBrief{Proposal: d.Proposal}}
 		}, "Slipway has not planned it since the daemon started"},
 		"large":   {func(d *site.ProposalDetail) { d.NodesLeftOut, d.Nodes, d.Racks = len(d.Nodes), nil, nil }, "for the last large plans only"},
-		"pushed":  {func(d *site.ProposalDetail) { d.Planning = true }, "Slipway is planning 89abcdef0123. Until then the plan below is of an earlier commit."},
+		"pushed":  {func(d *site.ProposalDetail) { d.Planning = true }, "Slipway is planning 89abcdef0123. Until then this page shows its last plan, which is of an earlier commit of the pull request or of the branch."},
 		"nothing": {func(d *site.ProposalDetail) { d.Nodes, d.Counts = nil, map[site.Consequence]int{} }, "stays as it is</span> all"},
 		"held":    {func(d *site.ProposalDetail) { d.Review.Held = d.Losses }, "Go to what waits for approval"},
 		"merged":  {func(d *site.ProposalDetail) { d.ApprovedBy, d.ApprovedAt = "ann", time.Now() }, "by ann by merging"},

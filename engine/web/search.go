@@ -151,7 +151,7 @@ func findings(q *request) (any, []string, error) {
 func found(all []site.Finding, text string) []site.Finding {
 	text = strings.ToLower(text)
 	some := slices.DeleteFunc(slices.Clone(all), func(f site.Finding) bool {
-		return !strings.Contains(strings.ToLower(strings.Join([]string{f.Code, string(f.Severity), f.Message, f.Why, f.Fix, f.Place(), f.Node, f.Path, f.Others(), f.ID()}, "\n")), text)
+		return !strings.Contains(strings.ToLower(strings.Join([]string{f.Code, string(f.Severity), f.Message, f.Why, f.Fix, f.Place(), f.Node, f.Path, f.Others()}, "\n")), text) && f.ID() != text
 	})
 	if len(some) == 0 {
 		return all

@@ -56,6 +56,12 @@ func TestListsAreSearched(t *testing.T) {
 				t.Fatal("no entry has a place")
 			}
 			id := found[1][strings.IndexByte(found[1], '-')+1:]
+			if len(id) == site.IDLength {
+				part := id[1:7] // which no text has
+				if _, text := asked(h, "GET", path+"?q="+part, ""); strings.Contains(text, found[0]) {
+					t.Errorf("%q, which is nowhere but in a link, finds %s", part, found[0])
+				}
+			}
 			_, alone := asked(h, "GET", path+"?q="+id, "")
 			if all := anchors.FindAllString(alone, -1); len(all) > 2 || !slices.Contains(all, found[0]) { // another one may name it
 				t.Errorf("the link to %s shows %v", found[1], all)
