@@ -174,6 +174,7 @@ func (e *Engine) heldTerm() *record.Term {
 // earlier term is left there.
 func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string {
 	t := e.term
+	holds := t.Term != nil && t.Holds(now) // once: a lease may run out between two questions
 	switch {
 	case e.anchor.barred != "":
 		return e.anchor.barred
@@ -187,9 +188,9 @@ func (e *Engine) mayWriteLocked(now time.Time, destructive, fenced bool) string 
 		return fmt.Sprintf("the site's term could not begin, and without a record Slipway writes to no machine: %s", retry.Steady(t.trouble))
 	case errors.Is(t.trouble, record.ErrLost):
 		return fmt.Sprintf("another controller acts for the site: %s", retry.Steady(t.trouble))
-	case !t.Holds(now) && t.trouble == nil:
+	case !holds && t.trouble == nil:
 		return "the site's lease has run out and is being renewed"
-	case !t.Holds(now):
+	case !holds:
 		return fmt.Sprintf("the site's lease has run out and could not be renewed, and without a record Slipway writes to no machine: %s", retry.Steady(t.trouble))
 	case destructive && !fenced && now.Before(t.settled):
 		return fmt.Sprintf("the previous daemon did not shut down cleanly, and its last requests may take effect until %s; until then nothing is destroyed", t.settled.UTC().Format(time.RFC3339))

@@ -138,7 +138,7 @@ const (
 	notWatched  = "no daemon acted for the site"
 	notRecorded = "not recorded: this is before Slipway recorded when it looks at machines"
 	notLooked   = "the machine was not looked at since"
-	notThere    = "the site has no such node any more"
+	notThere    = "the site no longer has this node"
 )
 
 // statesOf are the states of a time. A state lasts until the next one, but for what nobody can know: the time before

@@ -204,9 +204,10 @@ func TestPullRequestIsPlannedMergedAndFollowed(t *testing.T) {
 	})
 	h.status("all nodes are in-sync", allInSync)
 	h.comment(p, "done")
-	if got := h.slipway(0, "proposals", fmt.Sprint(p.Number()), "--output", "json"); !strings.Contains(got, `"approvedBy": "ada"`) || !strings.Contains(got, `"ended": true`) {
-		t.Errorf("whoever asks is told\n%s", got)
-	}
+	h.eventually("whoever asks is told that it was approved and is at its end", func() bool {
+		got := h.slipway(0, "proposals", fmt.Sprint(p.Number()), "--output", "json")
+		return strings.Contains(got, `"approvedBy": "ada"`) && strings.Contains(got, `"ended": true`)
+	})
 	h.stop()
 	h.keepsSecrets(p)
 }

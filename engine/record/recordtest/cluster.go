@@ -140,8 +140,18 @@ func (c *Cluster) Kill(i int) {
 	}
 }
 
-// Stop has a member stand still, and Continue ends that.
-func (c *Cluster) Stop(i int)     { _ = c.running[i].Process.Signal(syscall.SIGSTOP) }
+// Stop has a member stand still, all of its threads when it returns, and Continue ends that.
+func (c *Cluster) Stop(i int) {
+	p := c.running[i].Process
+	_ = p.Signal(syscall.SIGSTOP)
+	for {
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil); err != syscall.EINTR {
+			return
+		}
+	}
+}
+
 func (c *Cluster) Continue(i int) { _ = c.running[i].Process.Signal(syscall.SIGCONT) }
 
 // Endpoints are the client URLs of the members.
