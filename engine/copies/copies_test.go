@@ -765,7 +765,7 @@ func TestStrangers(t *testing.T) {
 	b := newBoard()
 	one, two := b.node(t, "one", 0), b.node(t, "two", 0)
 	one.leads()
-	digest := one.add("x.iso", bytesOf(3_000_000))
+	digest := one.add("x.iso", bytesOf(32_000_000)) // more than the buffers of a connection hold
 	one.sync(t.Context())
 	at, _ := one.door.now()
 	get := func(config *tls.Config) error {
