@@ -63,6 +63,7 @@ func (w *worker) factsLocked(now time.Time) *rollout.Node {
 	n.Paused = r.Paused.Holds(now) || w.node.Paused.Holds(now)
 	n.Disrupts, n.Busy = w.disrupts, r.InFlight != nil || r.Installing != nil
 	n.Seen, n.Blind, n.BlindInside, n.Outdated = w.turned, w.blind, w.blindInside, w.outdated
+	n.Unplanned = w.unplanned
 	n.Age, n.AgeInside = now.Sub(w.looked), now.Sub(w.lookedInside)
 	n.Power = w.memory.Observed.Facets[site.FacetPower].Have["state"]
 	n.Probes = w.probesLocked()

@@ -41,6 +41,7 @@ var foundSeeds = map[uint64]string{
 	1795623007: "a machine was waited for by a time that was still to come, since the clock had been set back",
 	1795507487: "a law held a node whose own failure had halted the rollout, before anything could be sent to it",
 	5084:       "the oracle did not let people approve what a merge had approved that nobody had asked about yet",
+	1795905851: "a leader that answered again counted as done until its plan was made, and others did not wait for it",
 }
 
 func TestStoriesThatOnceFailed(t *testing.T) {

@@ -110,6 +110,8 @@ func (w *worker) reconcile(ctx context.Context) time.Duration {
 func (w *worker) saw(v view, err error) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
+	f := w.e.factsLocked()
+	w.unplanned = err == nil && (w.unplanned || !f.IsCertain(w.factsLocked(f.Now)))
 	w.blind = err != nil
 	if err != nil {
 		return
@@ -185,7 +187,7 @@ func (w *worker) keep(j job, p *site.NodePlan, v view) {
 	}
 	w.binding = w.connections[site.Manager].binding()
 	was := w.destroysLocked()
-	w.plan = *p
+	w.plan, w.unplanned = *p, false
 	w.noteWantLocked()
 	if note := w.startNoteLocked(); note != "" {
 		w.plan.Notes = append(w.plan.Notes, note)

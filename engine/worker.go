@@ -106,6 +106,7 @@ type worker struct {
 	// blindInside is set if the last look inside failed.
 	looked, lookedInside time.Time
 	blindInside          bool
+	unplanned            bool   // see rollout.Node.Unplanned
 	stranger             string // see view
 	probed               probed
 	facts                rollout.Node // see factsLocked

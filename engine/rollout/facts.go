@@ -79,6 +79,8 @@ type Node struct {
 	// none. Outdated is set until a reconcile has used the node's present design.
 	Phase    string
 	Outdated bool
+	// Unplanned is set while the first look after a time in which nothing certain was known is in no plan yet.
+	Unplanned bool
 
 	// State is how its last reconcile ended, and Since when that state began. Person
 	// is set if nothing happens without a person. Fresh is set if it is about to be

@@ -122,6 +122,7 @@ func TestWhoIsCertain(t *testing.T) {
 		"not yet":                {func(n *rollout.Node) { n.Seen = false }, false},
 		"out of reach":           {func(n *rollout.Node) { n.Blind = true }, false},
 		"of an earlier design":   {func(n *rollout.Node) { n.Outdated = true }, false},
+		"seen, and not planned":  {func(n *rollout.Node) { n.Unplanned = true }, false},
 		"quarantined":            {func(n *rollout.Node) { n.Quarantined = true }, false},
 		"paused":                 {func(n *rollout.Node) { n.Paused = true }, false},
 		"decommissioned":         {func(n *rollout.Node) { n.Design.Decommission = true }, false},

@@ -56,7 +56,7 @@ func (f *Facts) IsLacking(n *Node) bool { return n.IsOut() || f.HasLostHealth(n)
 // complete and of the design in force, and no person holds the node.
 func (f *Facts) IsCertain(n *Node) bool {
 	_, hasOS := n.Design.Endpoints[site.OS]
-	return n.Seen && !n.Blind && !n.Outdated && !n.Quarantined && !n.Paused && !n.Design.Decommission &&
+	return n.Seen && !n.Blind && !n.Outdated && !n.Unplanned && !n.Quarantined && !n.Paused && !n.Design.Decommission &&
 		n.Age < 3*f.Every+someTime &&
 		(!hasOS || !n.BlindInside && n.AgeInside < 2*f.EveryInside+f.Every) &&
 		n.Power != "off"
