@@ -147,15 +147,10 @@ func (f *Facts) count(bounds []*Bound) {
 		return
 	}
 	for n := range f.Nodes.All() {
-		s := share(-1)
 		for _, g := range fresh {
-			if !g.has(n.Design) {
-				continue
+			if g.has(n.Design) {
+				f.tallies[g].add(f.shareOf(n), 1)
 			}
-			if s < 0 {
-				s = f.shareOf(n)
-			}
-			f.tallies[g].add(s, 1)
 		}
 	}
 }

@@ -52,13 +52,13 @@ func TestCanariesAreSelected(t *testing.T) {
 func TestWhatIsWaitedFor(t *testing.T) {
 	topics := func(r rollout.Reason, f *rollout.Facts) string {
 		v := r.Verdict(f)
-		return fmt.Sprint(v.Waits, v.Watched)
+		return fmt.Sprint(v.Waits, v.Watched, v.For)
 	}
 	f, all := rolling()
 	f.Rollout.Canaries = []string{"a1", "b1"}
 	all["b1"].State = site.InSync
 	r := f.Order(try(all["a2"], reboots))
-	if got, want := topics(r, f), fmt.Sprint([]rollout.Topic{rollout.CanariesProven, rollout.PlaceTopic("a1"), rollout.PlaceTopic("b1")}, []string(nil)); got != want {
+	if got, want := topics(r, f), fmt.Sprint([]rollout.Topic{rollout.CanariesProven, rollout.PlaceTopic("a1"), rollout.PlaceTopic("b1")}, []string(nil), []string{"a1", "b1"}); got != want {
 		t.Errorf("canaries: got %s, want %s", got, want)
 	}
 	if got := r.Verdict(f).Detail; got != "a1 is progressing" {
@@ -67,7 +67,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 
 	f, all = world()
 	all["b1"].Disrupts, all["b2"].Disrupts = true, true
-	if got, want := topics(f.Room(try(all["a1"], reboots)), f), fmt.Sprint([]rollout.Topic{rollout.Places}, []string(nil)); got != want {
+	if got, want := topics(f.Room(try(all["a1"], reboots)), f), fmt.Sprint([]rollout.Topic{rollout.Places}, []string(nil), []string{"b1", "b2"}); got != want {
 		t.Errorf("a place: got %s, want %s", got, want)
 	}
 
@@ -81,7 +81,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 			want = append(want, rollout.PlaceTopic("a2"), rollout.PlaceTopic("a3"))
 		}
 		r := f.Order(try(all["b1"], site.Step{Impact: site.ImpactOnline, Phase: "install"}))
-		if got, want := topics(r, f), fmt.Sprint(want, []string{"a2", "a3"}); got != want {
+		if got, want := topics(r, f), fmt.Sprint(want, []string{"a2", "a3"}, []string{"a2", "a3"}); got != want {
 			t.Errorf("a need, out of service %t: got %s, want %s", isOut, got, want)
 		}
 	}
@@ -98,6 +98,47 @@ func TestWhoIsMissingToANeed(t *testing.T) {
 	}
 }
 
+// Whoever reads what is waited for finds the nodes in order, however many there are and in
+// whatever order they are known.
+func TestMissingNodesAreInOrder(t *testing.T) {
+	f, all := world()
+	f.Site.Roles["b"].Needs = map[string]map[string]site.Need{"install": {"a": {Phase: "network", Quorum: "all"}}}
+	var want []string
+	for i := range 12 {
+		n := serving(fmt.Sprintf("a%02d", i), "a")
+		n.Phase = "base"
+		all[n.Name()] = n
+		want = append(want, n.Name())
+	}
+	r := f.Order(try(all["b1"], site.Step{Impact: site.ImpactOnline, Phase: "install"}))
+	if got := r.Verdict(f).For; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A canary that has left the design is not told as one that is waited for.
+func TestCanaryThatIsGoneIsNotNamed(t *testing.T) {
+	f, all := rolling()
+	f.Rollout.Canaries = []string{"a1", "b1"}
+	delete(all, "b1")
+	if got := f.Order(try(all["a2"], reboots)).Verdict(f).Detail; got != "a1 is progressing" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A reason can be told by facts that were gathered after it was found.
+func TestReasonIsToldByLaterFacts(t *testing.T) {
+	f, all := world()
+	all["b1"].Disrupts, all["b2"].Disrupts = true, true
+	r := f.Room(try(all["a1"], reboots))
+	later, same := world()
+	same["b1"].Disrupts = true
+	want := "the site allows 2 of 5 nodes out of service (maxUnavailable 2); 1 are: b1; one of b1 coming back into service"
+	if got := said(later, r); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
 // A node counts for those who wait for its role as far as it is known.
 func TestThePhaseThatANodeIsBefore(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -105,15 +146,16 @@ func TestThePhaseThatANodeIsBefore(t *testing.T) {
 		want    string
 		through bool
 	}{
-		"nothing left":                  {func(*rollout.Node) {}, "", true},
-		"out of reach":                  {func(n *rollout.Node) { n.Blind = true }, rollout.Uncertain, false},
-		"out of reach, before a phase":  {func(n *rollout.Node) { n.Blind, n.Phase = true, "base" }, rollout.Uncertain, false},
-		"before a phase":                {func(n *rollout.Node) { n.Phase = "network" }, "network", false},
-		"before a phase, not healthy":   {func(n *rollout.Node) { n.Phase, n.Probes.State = "network", site.Unhealthy }, "network", false},
-		"nothing left, not healthy":     {func(n *rollout.Node) { n.Probes.State = site.Unhealthy }, rollout.Unfit, false},
-		"nothing left, nobody knows":    {func(n *rollout.Node) { n.Probes.State, n.Seen = site.Healthy, true; n.AgeInside = time.Hour }, rollout.Unfit, false},
-		"nothing left, and was healthy": {func(n *rollout.Node) { n.Probes.State = site.Healthy }, "", true},
-		"before its last phase":         {func(n *rollout.Node) { n.Phase = "configure" }, "configure", false},
+		"nothing left":                   {func(*rollout.Node) {}, "", true},
+		"out of reach":                   {func(n *rollout.Node) { n.Blind = true }, rollout.Uncertain, false},
+		"out of reach, before a phase":   {func(n *rollout.Node) { n.Blind, n.Phase = true, "base" }, rollout.Uncertain, false},
+		"before a phase":                 {func(n *rollout.Node) { n.Phase = "network" }, "network", false},
+		"before a phase, not healthy":    {func(n *rollout.Node) { n.Phase, n.Probes.State = "network", site.Unhealthy }, "network", false},
+		"nothing left, not healthy":      {func(n *rollout.Node) { n.Probes.State = site.Unhealthy }, rollout.Unfit, false},
+		"nothing left, nobody knows":     {func(n *rollout.Node) { n.Probes.State, n.Seen = site.Healthy, true; n.AgeInside = time.Hour }, rollout.Unfit, false},
+		"nothing left, and was healthy":  {func(n *rollout.Node) { n.Probes.State = site.Healthy }, "", true},
+		"before a phase of another role": {func(n *rollout.Node) { n.Phase = "no such phase" }, "no such phase", false},
+		"before its last phase":          {func(n *rollout.Node) { n.Phase = "configure" }, "configure", false},
 	} {
 		f, _ := world()
 		n := serving("a1", "a")

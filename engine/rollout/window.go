@@ -100,7 +100,7 @@ type opening struct {
 }
 
 func (o *opening) at(t time.Time) (open bool, until, next time.Time) {
-	if o.asked.IsZero() || !o.asked.Equal(t) {
+	if !o.asked.Equal(t) {
 		o.asked = t
 		o.open, o.until, o.next = o.window.At(t)
 	}

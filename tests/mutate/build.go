@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/ast"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
@@ -85,6 +86,13 @@ func load(root, dir string, files []string) (*program, error) {
 // keep keeps only some of the mutants.
 func (p *program) keep(these func(*mutant) bool) {
 	p.mutants = slices.DeleteFunc(slices.Clone(p.mutants), func(m *mutant) bool { return !these(m) })
+}
+
+// draw keeps some of the mutants, by chance.
+func (p *program) draw(most int, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	r.Shuffle(len(p.mutants), func(i, j int) { p.mutants[i], p.mutants[j] = p.mutants[j], p.mutants[i] })
+	p.mutants = p.mutants[:min(most, len(p.mutants))]
 }
 
 // write writes the mutated files, with the overlay that puts them in the place of

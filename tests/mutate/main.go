@@ -46,6 +46,8 @@ type options struct {
 	tests                   []string
 	budget                  time.Duration
 	parallel                int
+	sample                  int
+	seed                    uint64
 }
 
 func readOptions() (o options, err error) {
@@ -53,6 +55,8 @@ func readOptions() (o options, err error) {
 	flag.BoolVar(&o.list, "list", false, "list the mutants and stop")
 	flag.BoolVar(&o.survivors, "survivors", false, "try only the mutants that no test has caught so far")
 	flag.BoolVar(&o.update, "update", false, "write hints.txt, which tests catch the mutants of each function, and survivors.txt, those that none does")
+	flag.IntVar(&o.sample, "sample", 0, "draw so many of the mutants that compile, and try no others; 0 tries all")
+	flag.Uint64Var(&o.seed, "seed", 1, "the seed by which a sample is drawn; the same one draws the same until the code changes")
 	flag.Float64Var(&o.least, "least", 0, "fail if a smaller ratio is caught")
 	in := flag.String("tests", strings.Join(testedBy, ","), "run only the tests of these packages")
 	run := flag.String("run", "", "run only the tests whose names match this regular expression")
@@ -154,6 +158,12 @@ func (p *program) verdicts(ctx context.Context, o options, known knowledge) ([]v
 	left, err := p.settle(ctx, p.packages())
 	if err != nil {
 		return nil, err
+	}
+	if o.sample > 0 {
+		p.draw(o.sample, o.seed)
+		if err := p.write(); err != nil {
+			return nil, err
+		}
 	}
 	fmt.Fprintf(os.Stderr, "%d mutants to try, %d do not compile, %d are listed as equivalent\n", len(p.mutants), left, len(known.equivalent))
 	suites, err := p.suites(ctx, known.cache, o.tests, o.parallel)

@@ -57,8 +57,7 @@ func TestSampleIsCaught(t *testing.T) {
 	p.keep(func(m *mutant) bool {
 		return filepath.Dir(m.File) == pkg && equivalent[m.Key] == "" && !survivors[m.Key]
 	})
-	r.Shuffle(len(p.mutants), func(i, j int) { p.mutants[i], p.mutants[j] = p.mutants[j], p.mutants[i] })
-	p.mutants = p.mutants[:min(most, len(p.mutants))]
+	p.draw(most, seed)
 	if _, err := p.settle(t.Context(), []string{"./" + pkg}); err != nil {
 		t.Fatal(err)
 	}
