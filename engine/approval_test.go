@@ -132,6 +132,10 @@ func TestPermit(t *testing.T) {
 			w.memory.Recorded.Quarantined = &site.Hold{}
 			return nil
 		}, redesigned},
+		"another daemon claims the site while it was published": {func(e *Engine, _ *worker) error {
+			e.Anchor.(sealing).term = another(t, e, 2)
+			return nil
+		}, "other host"},
 		"designed anew while it was published": {func(_ *Engine, w *worker) error {
 			n := *w.node
 			n.Decommission = true
@@ -243,6 +247,20 @@ func TestApprovalsThatAreShown(t *testing.T) {
 	if want := []string{"a late", "b install", "a install", "a wipe", "b wipe"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// What ended a week ago to the moment is not shown any more.
+func TestApprovalThatEndedAWeekAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := gated(t)
+		entry := func(ended time.Duration) site.LedgerEntry {
+			return site.LedgerEntry{Loss: lossOne, Opened: time.Now().Add(-9 * 24 * time.Hour), Ended: time.Now().Add(-ended)}
+		}
+		e.accounts = map[string]site.Account{"n1": {Entries: []site.LedgerEntry{entry(latestEntries), entry(latestEntries - 1)}}}
+		if got := e.ledgerLocked(); len(got) != 1 || time.Since(got[0].Ended) != latestEntries-1 {
+			t.Errorf("got %+v", got)
+		}
+	})
 }
 
 // The set that waits is found once, and found anew when something changes it. A

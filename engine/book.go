@@ -105,9 +105,7 @@ func (e *Engine) noteLines(ctx context.Context, design *site.Site) error {
 func (e *Engine) bookWithLines(design *site.Site) (book record.Book, same bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.design != nil {
-		e.waitingLocked() // the present set counts as shown from here on
-	}
+	e.waitingLocked() // the present set counts as shown from here on
 	var before map[string]site.Approval
 	if e.design != nil {
 		before = e.design.Approvals

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slipway-gitops/slipway/engine/ledger"
@@ -263,6 +264,33 @@ func TestLedgerTimeGoesOnBehindTheClock(t *testing.T) {
 		if on := e.ledgerNow().Sub(latest); on < 10*time.Minute || on > 11*time.Minute {
 			t.Errorf("after ten minutes it has gone on by %s", on)
 		}
+	}
+}
+
+// A clock that is an hour behind to the moment counts as right.
+func TestClockThatIsAnHourBehind(t *testing.T) {
+	for behind, back := range map[time.Duration]bool{clockSlack: false, clockSlack + 1: true} {
+		synctest.Test(t, func(t *testing.T) {
+			e, _ := gated(t)
+			e.latest = time.Now().Add(behind).Round(0)
+			if _, _, ahead := e.aheadOfClock(); ahead != back {
+				t.Errorf("behind by %s: set back %t", behind, ahead)
+			}
+		})
+	}
+}
+
+// A step that has lasted as long as an approval does not continue, to the moment.
+func TestStepThatLastedAsLongAsItsApproval(t *testing.T) {
+	for age, over := range map[time.Duration]bool{ledger.Lasts - 1: false, ledger.Lasts: true} {
+		synctest.Test(t, func(t *testing.T) {
+			e, w := gated(t)
+			j := jobOf(e, w)
+			j.memory.Recorded.InFlight = &site.InFlight{Step: installOne, Consumed: true, Sent: true, Since: time.Now().Add(-age)}
+			if got := e.overBecause(j); (got != "") != over {
+				t.Errorf("begun %s ago: %q", age, got)
+			}
+		})
 	}
 }
 

@@ -36,6 +36,8 @@ func TestDisksThatAStepErases(t *testing.T) {
 		"a part that is no serial":      {&site.Disks{Serials: []string{"S4EVN1"}}, inside("4EVN1"), "4EVN1, S4EVN1"},
 		"one that the BMC does not see": {&site.Disks{Serials: []string{"B"}}, inside("A"), "A, B"},
 		"two of one serial number":      {&site.Disks{}, inside("A", "A"), "A"},
+		"others of the same make":       {&site.Disks{Serials: []string{"S4EVN1"}}, inside("S4EVN2", "SSD_S4EVN3"), "S4EVN1, S4EVN2, SSD_S4EVN3"},
+		"seen by two ways":              {&site.Disks{}, inside("A", "B", "A"), "A, B"},
 		"one without a serial number":   {&site.Disks{Serials: []string{"A"}}, &site.Inside{Disks: []site.Block{{Name: "sdb", Kind: "disk"}}}, "A, sdb"},
 		"one without any name":          {&site.Disks{Serials: []string{"A"}}, &site.Inside{Disks: []site.Block{{Kind: "disk"}}}, "A"},
 		"parts of disks":                {&site.Disks{}, &site.Inside{Disks: []site.Block{{Name: "sda1", Kind: "part", Serial: "A"}}}, site.DisksUnknown},

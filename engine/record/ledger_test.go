@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/slipway-gitops/slipway/engine/site"
 )
 
@@ -71,10 +73,19 @@ func TestBook(t *testing.T) {
 	if err := b.PutBook(ctx, Book{Began: unwritable}); err == nil {
 		t.Error("a book that cannot be written is")
 	}
-	_, err := s.kv.Put(ctx, b.prefix+bookKey, "{")
+	_, err := s.kv.Do(ctx, opSealed(b.prefix+accountKey("n2"), []byte("{")))
 	must(t, err)
-	if _, err := b.Book(ctx); err == nil {
-		t.Error("a damaged book is read")
+	if got, err := b.Book(ctx); err != nil || got.Records != one.Records {
+		t.Errorf("beside an account that is damaged: %+v, %v", got, err)
+	}
+	for name, put := range map[string]clientv3.Op{
+		"without its checksum": clientv3.OpPut(b.prefix+bookKey, "{"), "with it": opSealed(b.prefix+bookKey, []byte("{")),
+	} {
+		_, err := s.kv.Do(ctx, put)
+		must(t, err)
+		if _, err := b.Book(ctx); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("a damaged book, %s: %v", name, err)
+		}
 	}
 	must(t, s.Close())
 	if _, err := b.Book(ctx); err == nil {

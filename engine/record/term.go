@@ -346,7 +346,6 @@ func (t *Term) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
-	t.timer.Stop()
 	t.lapsed()
 	close(t.lost)
 }

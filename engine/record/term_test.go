@@ -101,6 +101,7 @@ func TestLeaseLapses(t *testing.T) {
 		must(t, term.Renew(t.Context()))
 		again, done := term.Bound(t.Context())
 		defer done()
+		synctest.Wait() // the end of a context is told by a goroutine of its own
 		if !term.Holds(time.Now()) || again.Err() != nil {
 			t.Error("renewed, and may not write")
 		}

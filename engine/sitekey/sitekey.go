@@ -191,9 +191,10 @@ func LoadOrCreate(path string) (k *Key, made bool, err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return k, false, err
 	}
-	if k, err = Create(path); errors.Is(err, fs.ErrExist) { // another process was faster
+	k, err = Create(path)
+	made = err == nil
+	if errors.Is(err, fs.ErrExist) { // another process was faster
 		k, err = Load(path)
-		return k, false, err
 	}
-	return k, err == nil, err
+	return k, made, err
 }

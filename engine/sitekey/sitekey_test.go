@@ -294,6 +294,9 @@ func TestKeyThatCannotBeMade(t *testing.T) {
 	if _, made, err := sitekey.LoadOrCreate("/proc/none/key"); err == nil || made {
 		t.Errorf("made %t, %v", made, err)
 	}
+	if k, err := sitekey.Create("/proc/none/key"); err == nil || k != nil {
+		t.Errorf("created %v, %v", k, err)
+	}
 	k, _ := newKey(t)
 	if err := k.Save(filepath.Join(t.TempDir(), "none", "copy")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("saved into a folder that is not there: %v", err)

@@ -85,13 +85,9 @@ func (m *machine) identityWith(ctx context.Context, s system, want site.Identity
 // (DSP0268 6.30, EthernetInterfaces), in order. Those of adapters in its chassis
 // do not count: of the nodes of an enclosure each may list those of all.
 func (m *machine) ownMACs(ctx context.Context, s system, get reader) ([]string, error) {
-	path := link(s.object, "EthernetInterfaces")
-	if path == "" {
-		return nil, nil
-	}
 	w := newWalk(get)
 	w.most, w.deep = maxLinks, 1
-	members, err := w.membersBy(ctx, path, m.client.expand, w.resource)
+	members, err := w.membersBy(ctx, link(s.object, "EthernetInterfaces"), m.client.expand, w.resource)
 	if err != nil && !lasting(err) {
 		return nil, err
 	}
@@ -141,7 +137,7 @@ func (m *machine) systems(ctx context.Context) (all behind, err error) {
 		o, err := m.client.get(ctx, path)
 		switch s := (system{o}); {
 		case hasStatus(err, http.StatusNotFound):
-			continue // nothing is in its slot
+			// nothing is in its slot
 		case ctx.Err() != nil:
 			return all, ctx.Err()
 		case errors.Is(err, driver.ErrInterrupted):
