@@ -214,9 +214,16 @@ func (e *Engine) situationLocked(node string) ledger.Situation {
 // end ends the open entries of some nodes for which why gives a reason. Call it with booking
 // held.
 func (e *Engine) end(ctx context.Context, nodes []string, why func(node string) ledger.Why) error {
-	changed := map[string]site.Account{}
-	var over []site.LedgerEntry
+	changed, over := e.endedOf(nodes, why)
+	return e.putEnded(ctx, changed, over)
+}
+
+// endedOf returns the accounts of some nodes without the open entries for which why gives a reason, and
+// those entries.
+func (e *Engine) endedOf(nodes []string, why func(node string) ledger.Why) (changed map[string]site.Account, over []site.LedgerEntry) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	changed = map[string]site.Account{}
 	for _, name := range nodes {
 		a := e.accountLocked(name)
 		if !a.HasOpen() {
@@ -227,7 +234,11 @@ func (e *Engine) end(ctx context.Context, nodes []string, why func(node string) 
 			over = append(over, ended...)
 		}
 	}
-	e.mu.Unlock()
+	return changed, over
+}
+
+// putEnded records accounts in which entries have ended, and tells of those.
+func (e *Engine) putEnded(ctx context.Context, changed map[string]site.Account, over []site.LedgerEntry) error {
 	if err := e.putAccounts(ctx, changed); err != nil {
 		return fmt.Errorf("record the end of approvals: %w", err)
 	}
@@ -242,10 +253,12 @@ func (e *Engine) end(ctx context.Context, nodes []string, why func(node string) 
 func (e *Engine) closeAccount(ctx context.Context, node, why string) error {
 	e.booking.Lock()
 	defer e.booking.Unlock()
-	if err := e.end(ctx, []string{node}, func(string) ledger.Why { return func(site.LedgerEntry) string { return why } }); err != nil {
-		return err
+	changed, over := e.endedOf([]string{node}, func(string) ledger.Why { return func(site.LedgerEntry) string { return why } })
+	a, open := changed[node]
+	if !open {
+		a = e.account(node)
 	}
-	a := e.account(node)
 	a.Closed++
-	return e.putAccounts(ctx, map[string]site.Account{node: a})
+	changed[node] = a
+	return e.putEnded(ctx, changed, over)
 }

@@ -502,6 +502,28 @@ func TestEndThatCannotBeRecordedIsTold(t *testing.T) {
 	})
 }
 
+// Whoever stops the daemon is not told that what it was recording then could not be recorded.
+func TestEndOfTheDaemonIsNoTrouble(t *testing.T) {
+	for range 8 { // the daemon may notice its end before it records
+		synctest.Test(t, func(t *testing.T) {
+			e, w := gated(t)
+			w.plan = site.NodePlan{}
+			e.Records = closed(t)
+			ctx, stop := context.WithCancel(t.Context())
+			over := make(chan struct{})
+			e.booking.Lock()
+			go func() { e.keepLedger(ctx); close(over) }()
+			time.Sleep(tendEvery)
+			stop()
+			e.booking.Unlock()
+			<-over
+			if p := e.problems["records"]; p.What != "" {
+				t.Errorf("problem %+v", p)
+			}
+		})
+	}
+}
+
 // What was approved and not used is taken back, by its set or for one node.
 func TestApprovalIsTakenBack(t *testing.T) {
 	both := func(t *testing.T) (*Engine, *worker, string) {
@@ -571,6 +593,12 @@ func TestAccountIsClosed(t *testing.T) {
 	}
 	if _, err := ledger.Open(a, lossOne, ledger.Approval{}); !errors.Is(err, site.ErrRefused) {
 		t.Errorf("what was shown before can be approved: %v", err)
+	}
+	if err := e.closeAccount(t.Context(), "n1", "once more"); err != nil {
+		t.Fatal(err)
+	}
+	if again := e.accounts["n1"]; again.Closed != a.Closed+1 || len(again.Entries) != 1 || again.Entries[0].Why != "the node was removed" {
+		t.Errorf("closed with nothing open: %+v", again)
 	}
 	e, _ = gated(t)
 	e.Records = closed(t)

@@ -3,6 +3,9 @@ package record
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -97,5 +100,34 @@ func TestUnsureTermIsNotBegun(t *testing.T) {
 	}}
 	if term, err := s.Site("berlin").Acquire(t.Context(), "here", 0); !errors.Is(err, errUnsure) {
 		t.Errorf("got %+v, %v", term, err)
+	}
+}
+
+// A lease that cannot be written down is not renewed, and the record of the term stays as it was.
+func TestRenewalThatCannotBeWritten(t *testing.T) {
+	s := open(t, t.TempDir())
+	term := acquire(t, s.Site("berlin"), "here")
+	term.SetBack(unwritable) // as a clock that is far ahead
+	if err := term.Renew(t.Context()); err == nil {
+		t.Error("renewed")
+	}
+	if next := acquire(t, s.Site("berlin"), "there"); next.Number != 2 {
+		t.Errorf("the next term is %d", next.Number)
+	}
+}
+
+// A use whose step cannot be stored is not recorded.
+func TestConsumptionThatCannotBeStored(t *testing.T) {
+	s := open(t, t.TempDir())
+	b, ctx := s.Site("berlin"), t.Context()
+	large := recorded(1)
+	large.Last.Reason = strings.Repeat("x", maxValue)
+	must(t, os.RemoveAll(s.files()))
+	if err := b.Consume(ctx, "n00001", accountOf("n00001"), large); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	must(t, os.Mkdir(s.files(), 0o700))
+	if snap := load(t, b); len(snap.Accounts) != 0 || len(snap.Nodes) != 0 {
+		t.Errorf("recorded are %+v and %+v", snap.Accounts, snap.Nodes)
 	}
 }

@@ -231,7 +231,7 @@ func (m *machine) mistakenFor(ctx context.Context, want site.Identity) (string, 
 		return "", nil
 	}
 	all, err := m.systems(ctx)
-	if lasting(err) || hasStatus(err, http.StatusNotFound) {
+	if lasting(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -277,7 +277,7 @@ func (m *machine) Identify(ctx context.Context, want site.Identity) (site.Identi
 	}
 	got := m.identity(s, want)
 	all, err := m.systems(ctx)
-	if err != nil && !lasting(err) && !hasStatus(err, http.StatusNotFound) {
+	if err != nil && !lasting(err) {
 		return got, err
 	}
 	if len(all.machines)+len(all.unread) < 2 {

@@ -118,17 +118,34 @@ func isBlank(list []ast.Expr) bool {
 func (c *collector) ifs(s *ast.IfStmt) {
 	c.init(s.Init)
 	text := c.src.of(s.Cond)
+	was, seen := c.guard, c.seen
+	if !seen.IsValid() && holdsFunction(s.Init) {
+		c.seen = s.Pos() // what follows a function within the statement is in no block of a profile
+	}
 	c.add(s.Cond, "("+text+") && false")
-	was := c.guard
 	if isErrorGuard(s) {
 		c.guard = true
 	} else {
 		c.add(s.Cond, "("+text+") || true")
 		c.operands(s.Cond)
 	}
+	c.seen = seen
 	c.block(s.Body.List)
 	c.guard = was
 	c.stmt(s.Else)
+}
+
+// holdsFunction says whether a function is written within a statement.
+func holdsFunction(s ast.Stmt) (holds bool) {
+	if s == nil {
+		return false
+	}
+	ast.Inspect(s, func(n ast.Node) bool {
+		_, is := n.(*ast.FuncLit)
+		holds = holds || is
+		return !holds
+	})
+	return holds
 }
 
 // isErrorGuard says whether an if has one reason, an error, and ends its function.
