@@ -33,7 +33,7 @@ func (e *Engine) waitingLocked() (site.Losses, string) {
 	if e.undecided.known {
 		return e.undecided.losses, e.undecided.digest
 	}
-	known := site.Known{Nodes: map[string]site.Memory{}, Accounts: e.accounts, Records: e.book.Records}
+	known := site.Known{Nodes: map[string]site.Memory{}, Accounts: e.accounts}
 	var planned site.Losses
 	for _, name := range e.namesLocked() {
 		losses := e.workers[name].destroysLocked()

@@ -43,7 +43,7 @@ type options struct {
 	only                    *regexp.Regexp
 	list, survivors, update bool
 	least                   float64
-	tests                   []string
+	files, tests            []string
 	budget                  time.Duration
 	parallel                int
 	sample                  int
@@ -58,12 +58,13 @@ func readOptions() (o options, err error) {
 	flag.IntVar(&o.sample, "sample", 0, "draw so many of the mutants that compile, and try no others; 0 tries all")
 	flag.Uint64Var(&o.seed, "seed", 1, "the seed by which a sample is drawn; the same one draws the same until the code changes")
 	flag.Float64Var(&o.least, "least", 0, "fail if a smaller ratio is caught")
+	of := flag.String("files", strings.Join(files, ","), "make mistakes in these files")
 	in := flag.String("tests", strings.Join(testedBy, ","), "run only the tests of these packages")
 	run := flag.String("run", "", "run only the tests whose names match this regular expression")
 	flag.DurationVar(&o.budget, "budget", 0, "give up on a mutant, and count it as a survivor, after tests that take as much time; 0 runs all")
 	flag.IntVar(&o.parallel, "p", runtime.NumCPU(), "how many tests run at a time")
 	flag.Parse()
-	o.tests = strings.Split(*in, ",")
+	o.files, o.tests = strings.Split(*of, ","), strings.Split(*in, ",")
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return o, fmt.Errorf("-only: %w", err)
 	}
@@ -120,7 +121,7 @@ func mutate(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	p, err := load(root, dir, files)
+	p, err := load(root, dir, o.files)
 	if err != nil {
 		return err
 	}
