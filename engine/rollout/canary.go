@@ -96,7 +96,7 @@ type Canaries struct {
 // for long enough.
 func (f *Facts) canariesFor(t Try) *Canaries {
 	r, c, n := f.Rollout, f.canaries(), t.Node
-	if !f.IsUnderWay() || c == nil || len(r.Canaries) == 0 || n.Part == Aside || n.InHand && c != oneFirst || t.Step.Drift ||
+	if !f.IsUnderWay() || len(r.Canaries) == 0 || n.Part == Aside || n.InHand && c != oneFirst || t.Step.Drift ||
 		!t.isOrdered() || f.HaveSoaked() || c == oneFirst && len(t.Step.Rotates) == 0 {
 		return nil
 	}
