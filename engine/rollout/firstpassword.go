@@ -73,8 +73,8 @@ func (f *Facts) firstToRotate(asks string) string {
 // sent reports whether the password that the design has may have been set on the node and is not proven.
 func (n *Node) sent() bool {
 	for account := range n.Design.BMC.Accounts {
-		d, derived := n.derived(account)
-		if use := n.Accounts[account]; derived && use.IsSent() && use.OfferedAs == d && !use.OfferedDenied {
+		d, _ := n.derived(account) // zero for another password, as which none is sent
+		if use := n.Accounts[account]; use.IsSent() && use.OfferedAs == d && !use.OfferedDenied {
 			return true
 		}
 	}

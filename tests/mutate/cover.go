@@ -58,18 +58,14 @@ var proves = regexp.MustCompile(`^TestProve`)
 var wanted *regexp.Regexp
 
 // measure runs each test of a package by itself and notes what it runs of the
-// mutated files. What was measured of the same binary before is read instead.
+// mutated files. What was measured of them with the same binary before is read instead.
 func (p *program) measure(ctx context.Context, cache, pkg string, parallel int) (*suite, error) {
 	binary, sum, err := p.compile(ctx, pkg, p.packages())
 	if err != nil {
 		return nil, err
 	}
 	s := &suite{pkg: pkg}
-	known := filepath.Join(cache, "cover-"+sum[:32]+".json")
-	if wanted != nil {
-		digest := sha256.Sum256([]byte(wanted.String()))
-		known = filepath.Join(cache, fmt.Sprintf("cover-%s-%x.json", sum[:32], digest[:8]))
-	}
+	known := filepath.Join(cache, fmt.Sprintf("cover-%s-%x.json", sum[:32], p.measured()))
 	if data, err := os.ReadFile(known); err == nil && json.Unmarshal(data, &s.tests) == nil {
 		return s, nil
 	}
@@ -99,6 +95,18 @@ func (p *program) measure(ctx context.Context, cache, pkg string, parallel int) 
 		return nil, err
 	}
 	return s, os.WriteFile(known, data, 0o600)
+}
+
+// measured is a digest of what is measured of a binary: the files, and the tests that are wanted.
+func (p *program) measured() []byte {
+	of := sha256.New()
+	for _, s := range p.sources {
+		fmt.Fprintln(of, s.file)
+	}
+	if wanted != nil {
+		fmt.Fprintln(of, wanted)
+	}
+	return of.Sum(nil)[:8]
 }
 
 // list are the names of the ordinary tests in a binary.
