@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/slipway-gitops/slipway/engine/say"
 )
@@ -25,7 +27,7 @@ func (f *Facts) isDownWithHost(n *Node) bool {
 	return host != nil && host.IsOut()
 }
 
-// guestsOf returns the virtual machines that go down with a node.
+// guestsOf returns the virtual machines that go down with a node, by name.
 func (f *Facts) guestsOf(n *Node) []*Node {
 	if len(f.Site.Hypervisors) == 0 {
 		return nil
@@ -36,6 +38,9 @@ func (f *Facts) guestsOf(n *Node) []*Node {
 			if host := f.hostOf(x); host != nil {
 				f.guests[host.Name()] = append(f.guests[host.Name()], x)
 			}
+		}
+		for _, guests := range f.guests { // so that of two that have no place the same one is named each time
+			slices.SortFunc(guests, func(a, b *Node) int { return strings.Compare(a.Name(), b.Name()) })
 		}
 	}
 	return f.guests[n.Name()]
