@@ -181,7 +181,7 @@ func (k keeper) Collect(ctx context.Context, unusedFor time.Duration, dry bool) 
 	}
 	elsewhere, err := k.s.forgetElsewhere(ctx, unusedFor, dry)
 	if err != nil && !dry {
-		return here, fmt.Errorf("removed %s, and nothing of what only other daemons have: %w", say.Count(len(here), "file"), err)
+		return here, fmt.Errorf("removed %s; files that only other daemons have were not removed: %w; run `slipway artifact gc` again once this is over", say.Count(len(here), "file"), err)
 	}
 	return append(here, elsewhere...), err
 }
