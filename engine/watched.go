@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -89,9 +90,11 @@ func (e *Engine) keepWatched(ctx context.Context, t *record.Term) {
 	if !fresh {
 		return
 	}
-	if err := e.Records.PutWatched(ctx, known); err != nil {
-		e.Log.Warn("could not record when no daemon looked at the machines; trying again with the next renewal of the term", "err", err)
-		return
+	err := e.Records.PutWatched(ctx, known)
+	if err == nil {
+		e.watch.recorded()
+	} else {
+		err = fmt.Errorf("could not record when no daemon looked at the machines; the next renewal of the term tries again: %w", err)
 	}
-	e.watch.recorded()
+	e.setProblem("timelines", err) // which says it once
 }
