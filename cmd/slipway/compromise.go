@@ -111,7 +111,7 @@ func (a *app) compromise(ctx context.Context, f compromise, nodes []string) erro
 			if err := a.out.Println("wrote", path+": commit it"); err != nil {
 				return err
 			}
-			return a.raiseEpochs(f, o.Incident)
+			return a.raiseEpochs(ctx, f, o.Incident)
 		}
 	}
 	a.out.Lay("\nCommit this in the site's design, so that the repository has the incident:\n\n" + lines)
@@ -159,7 +159,7 @@ func incidentFile(folder, name, lines string) (path string, text []byte, err err
 func (a *app) confirmIncident(ctx context.Context, f compromise) error {
 	id := f.confirm
 	if !site.IsDigest(id) {
-		all, err := a.incidents(f.orderFlags, f.confirm)
+		all, err := a.incidents(ctx, f.orderFlags, f.confirm)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (a *app) confirmIncident(ctx context.Context, f compromise) error {
 
 // endIncident ends the only incident of a name that is not over, or that of an ID.
 func (a *app) endIncident(ctx context.Context, f compromise) error {
-	all, err := a.incidents(f.orderFlags, f.end)
+	all, err := a.incidents(ctx, f.orderFlags, f.end)
 	if err != nil {
 		return err
 	}
@@ -216,10 +216,10 @@ func (a *app) askIncident(i *site.IncidentState) error {
 }
 
 // incidents are those of the site that have a name or an ID, or all without one.
-func (a *app) incidents(f orderFlags, name string) ([]site.IncidentState, error) {
+func (a *app) incidents(ctx context.Context, f orderFlags, name string) ([]site.IncidentState, error) {
 	daemon := daemonAt(f.state)
 	defer daemon.Close()
-	r, err := daemon.Report(f.site)
+	r, err := daemon.Report(ctx, f.site)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (a *app) incidentCommand() *cobra.Command {
 				}
 				return a.searchIncidents(cmd.Context(), f, search)
 			}
-			all, err := a.incidents(f, name)
+			all, err := a.incidents(cmd.Context(), f, name)
 			if err != nil {
 				return err
 			}
