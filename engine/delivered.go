@@ -68,7 +68,7 @@ func (d *delivered) add(ctx context.Context, e *Engine, holder string, is site.D
 		return nil
 	}
 	if err := e.Records.PutDelivered(ctx, holder, now); err != nil {
-		return fmt.Errorf("record that %s is given the %s, which is not sent before: %w", holder, is.Secret, err)
+		return fmt.Errorf("the %[2]s is not sent to %[1]s, because that cannot be recorded: %[3]w", holder, is.Secret, err)
 	}
 	d.is.Store(&now)
 	return nil
@@ -97,25 +97,24 @@ func (d *delivered) forget(ctx context.Context, e *Engine, holder string) error 
 	return nil
 }
 
-// holdersGone are the holders that are in no design, and in no incident that is not over, and were given
-// nothing for long.
+// holdersGone are the holders that are in no design and were given nothing for long; none while an incident is not over,
+// whose secrets any of them may still have.
 func (e *Engine) holdersGone(now time.Time) (gone []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.design == nil {
 		return nil
 	}
-	held := map[string]bool{}
 	for _, i := range e.incidents {
-		for _, name := range i.Incident.Nodes {
-			held[name] = held[name] || !i.IsOver()
+		if !i.IsOver() {
+			return nil
 		}
 	}
 	for holder, d := range e.delivered {
 		is := d.is.Load()
 		hypervisor, isOne := strings.CutPrefix(holder, "hypervisor ")
 		switch {
-		case is == nil, e.workers[holder] != nil, isOne && e.design.Hypervisors[hypervisor] != nil, held[holder]:
+		case is == nil, e.workers[holder] != nil, isOne && e.design.Hypervisors[hypervisor] != nil:
 		case slices.ContainsFunc(is.Given, func(g site.Delivery) bool { return now.Sub(g.When) < deliveriesLast }):
 		default:
 			gone = append(gone, holder)
@@ -134,6 +133,8 @@ func instanceOf(n *site.Node, r site.Recorded) (machine string, generation int) 
 	switch {
 	case r.InFlight != nil && r.InFlight.Step.Action == site.ActionInstall:
 		generation = r.InFlight.Step.Generation
+	case r.Installing != nil:
+		generation = r.Installing.Generation
 	case r.Installed != nil:
 		generation = r.Installed.Generation
 	}

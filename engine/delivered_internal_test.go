@@ -173,3 +173,41 @@ func TestStatusJudgesNoIncidentAnew(t *testing.T) {
 	}
 	shows("the server is down")
 }
+
+// Whoever has left the design may still have what an open incident wants replaced.
+func TestAnOpenIncidentForgetsNoDelivery(t *testing.T) {
+	e, w := gated(t)
+	now := time.Now()
+	old := site.Delivery{Secret: "credential bmc", Version: "k.1", When: now.Add(-2 * deliveriesLast)}
+	e.restoreDeliveredLocked(map[string]site.Delivered{"gone": {Given: []site.Delivery{old}}})
+	i := site.IncidentState{Name: "shell", ID: "i", Acted: now, Follows: true, Incident: site.Incident{Nodes: []string{w.name}},
+		Nodes: map[string]site.IncidentNode{w.name: {Released: now}}}
+	e.incidents["i"] = i
+	if gone := e.holdersGone(now); len(gone) != 0 {
+		t.Errorf("forgotten while an incident is open: %v", gone)
+	}
+	i.Clear = now
+	e.incidents["i"] = i
+	if gone := e.holdersGone(now); !slices.Equal(gone, []string{"gone"}) {
+		t.Errorf("forgotten when it is over: %v", gone)
+	}
+}
+
+// An incident keeps which system each node had, and an installation under way counts as that: what proves itself later with
+// the same generation is no later system.
+func TestAnIncidentKeepsTheGenerationOfEachNode(t *testing.T) {
+	e, w := gated(t)
+	w.memory.Recorded.Installed = &site.Installation{Generation: 3}
+	is := func(want int) {
+		t.Helper()
+		nodes, missing := e.nodesOf(site.Incident{Nodes: []string{w.name}})
+		if got := nodes[w.name].Generation; got != want || len(missing) != 0 {
+			t.Errorf("generation %d, want %d; missing %v", got, want, missing)
+		}
+	}
+	is(3)
+	w.memory.Recorded.Installing = &site.Installation{Generation: 4}
+	is(4)
+	w.memory.Recorded.InFlight = &site.InFlight{Step: site.Step{Action: site.ActionInstall, Generation: 5}}
+	is(5)
+}

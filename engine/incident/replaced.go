@@ -23,8 +23,8 @@ type Facts struct {
 	LoginLife time.Duration
 	// Certified is when the last TLS certificate of a name that was signed for a node ends; zero for none.
 	Certified func(node, name string) time.Time
-	// Installed is when the installation of the system of a node began that has proven itself; zero for none.
-	Installed func(node string) time.Time
+	// Installed is what is recorded of the system of a node; nil for none.
+	Installed func(node string) *site.Installation
 	holders   map[string][]string // by machine, see indexed
 }
 
@@ -300,21 +300,36 @@ func note(x *site.Exposed, credential, holder string, lasts []site.Delivery, f F
 }
 
 // kept are the latest deliveries of a secret to a node of an incident, in each place that may still accept it: its BMC, and
-// from its release on its system, until that is installed again. May is false where no place may.
+// from its release on its system, until that is installed again. May is false where no place may, as where a search sent it
+// to a BMC whose password it is not.
 func kept(i *site.IncidentState, x *site.Exposed, node string, used *secretUse, f Facts) (lasts []site.Delivery, may bool) {
 	n, own := i.Nodes[node]
 	runs := own && !n.Released.IsZero() || !own && i.IsReleased()
-	since := f.Installed(node)
-	anew := since.After(i.Acted)
+	anew := installedSince(i, node, f)
 	var given site.Delivered
 	for _, g := range deliveriesTo(i, node, f) {
-		if g.Secret == x.Secret && (g.To == site.ToBMC || runs && !(anew && g.When.Before(since))) {
+		if g.Secret == x.Secret && (g.To == site.ToBMC || runs && (anew == nil || g.Generation >= anew.Generation)) {
 			given.Given = append(given.Given, g)
 		}
 	}
 	slices.SortStableFunc(given.Given, func(a, b site.Delivery) int { return a.When.Compare(b.When) })
 	lasts = given.Lasts(x.Secret)
-	return lasts, len(lasts) > 0 || runs && !anew && used != nil && used.by[node]
+	searched := used != nil && used.by[sweep] && !used.by[node]
+	return lasts, len(lasts) > 0 || used != nil && used.bmcs[node] || runs && anew == nil && !searched
+}
+
+// installedSince is the system that Slipway was seen to have installed on a node since it acted; nil for none. One that a
+// person accepted in its place is none. Nor is one that was found again with the generation that it had, as after a move
+// of its disks or a return of the node.
+func installedSince(i *site.IncidentState, node string, f Facts) *site.Installation {
+	is := f.Installed(node)
+	if is == nil || !is.Proven || !is.ByUs() || !is.Since.After(i.Acted) {
+		return nil
+	}
+	if n, own := i.Nodes[node]; own && (!n.Machine.Known() || is.Generation <= n.Generation) {
+		return nil
+	}
+	return is
 }
 
 // nameOf is the name under which a holder counts: where it has left the design, that of the node that has its machine now.
@@ -329,13 +344,13 @@ func nameOf(s *site.Site, machines map[string]string, holder, machine string) st
 func judgeOther(i *site.IncidentState, x *site.Exposed, f Facts) {
 	node := x.Nodes[0]
 	own := strings.HasPrefix(x.Secret, site.SecretHostKey) || strings.HasPrefix(x.Secret, site.SecretDiskPassphrase)
-	switch {
-	case own && f.Installed(node).After(i.Acted) && hasAgain(x, node, f):
-		x.State, x.Why = site.ReplacedNot, "the system was installed again since, with the same one"
-	case own && f.Installed(node).After(i.Acted):
+	switch is := installedSince(i, node, f); {
+	case own && is == nil:
+		x.State, x.Why = site.ReplacedNot, "Slipway has not seen a later generation of the system"
+	case own && hasAnother(x, node, is, f):
 		x.State, x.Why = site.ReplacedAll, "the system was installed again since, with another one"
 	case own:
-		x.State, x.Why = site.ReplacedNot, "the system was not seen installed again since"
+		x.State, x.Why = site.ReplacedNot, "the system was installed again since, and no record shows that it got another one"
 	case x.Until.IsZero():
 		x.State, x.Why = site.ReplacedUnknown, "Slipway cannot see whether somebody replaced it"
 	case f.Now.After(x.Until):
@@ -345,11 +360,10 @@ func judgeOther(i *site.IncidentState, x *site.Exposed, f Facts) {
 	}
 }
 
-// hasAgain reports whether a node was given last what it had. The passphrase of disks is the same in each installation of
-// a generation.
-func hasAgain(x *site.Exposed, node string, f Facts) bool {
+// hasAnother reports whether the records show that an installation was given another one than those that the node had.
+func hasAnother(x *site.Exposed, node string, is *site.Installation, f Facts) bool {
 	return slices.ContainsFunc(f.Delivered[node].Lasts(strings.TrimSuffix(x.Secret, " of "+node)), func(g site.Delivery) bool {
-		return g.Version != "" && slices.Contains(x.Had[node], g.Version)
+		return g.Generation == is.Generation && !slices.Contains(x.Had[node], g.Version)
 	})
 }
 
