@@ -138,8 +138,8 @@ func (e *Engine) secretFactsLocked() incident.Facts {
 			}
 			return until
 		},
-		Installed: func(node string) *site.Installation {
-			if w := e.workers[node]; w != nil {
+		Installed: func(node string, n site.IncidentNode) *site.Installation {
+			if w := e.workerOfLocked(node, n); w != nil {
 				return w.memory.Recorded.Installed
 			}
 			return nil

@@ -33,9 +33,9 @@ func installed(generation, minutes int) *site.Installation {
 	return &site.Installation{Generation: generation, Since: noon.Add(time.Duration(minutes) * time.Minute), Proven: true, Reported: true, Signed: true}
 }
 
-// inGeneration is a delivery to the system of a generation.
+// inGeneration is a delivery to the system of a generation on the machine of held.
 func inGeneration(generation int, g site.Delivery) site.Delivery {
-	g.Generation = generation
+	g.Machine, g.Generation = held(false).Machine.String(), generation
 	return g
 }
 
@@ -51,7 +51,7 @@ func given(secret, version string, to site.Recipient, minutes int, seen bool) si
 // facts are those in which the sources of credentials have some versions.
 func facts(present map[string]incident.Present, delivered map[string][]site.Delivery) incident.Facts {
 	f := incident.Facts{Now: noon.Add(24 * time.Hour), LoginLife: time.Hour, Delivered: map[string]site.Delivered{},
-		Installed: func(string) *site.Installation { return nil },
+		Installed: func(string, site.IncidentNode) *site.Installation { return nil },
 		Present: func(credential, node string) (incident.Present, bool) {
 			p, is := present[credential+"@"+node]
 			if !is {
@@ -250,7 +250,7 @@ func TestAReleasedSystemKeepsItsPasswordUntilItIsReplaced(t *testing.T) {
 			i.Nodes["n1"] = c.node
 			i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"own": {Version: "k.1"}}, map[string][]site.Delivery{"n1": {before}}))
 			f := facts(map[string]incident.Present{"own": {Version: "k.2"}}, map[string][]site.Delivery{"n1": append([]site.Delivery{before}, c.after...)})
-			f.Installed = func(string) *site.Installation { return c.installed }
+			f.Installed = func(string, site.IncidentNode) *site.Installation { return c.installed }
 			if x := of(t, incident.Judged(town(), i, f), own); x.State != c.want {
 				t.Errorf("%s, old %q, new %q", x.Progress(), x.Old, x.New)
 			}
@@ -268,7 +268,7 @@ func TestABMCWithoutRecordsMayHaveTheOldValue(t *testing.T) {
 		others[name] = []site.Delivery{given("credential bmc", "k.2", site.ToBMC, 5, true)}
 	}
 	f := facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, others)
-	f.Installed = func(string) *site.Installation { return installed(2, 80) }
+	f.Installed = func(string, site.IncidentNode) *site.Installation { return installed(2, 80) }
 	if x := of(t, incident.Judged(town(), i, f), "credential bmc"); x.State != site.ReplacedPartly || fmt.Sprint(x.Old) != "[n1]" {
 		t.Errorf("released, and installed again: %s, old %q", x.Progress(), x.Old)
 	}
@@ -368,7 +368,7 @@ func TestTheSamePassphraseIsNoOtherOne(t *testing.T) {
 		i.Exposed = incident.Begun(town(), i, facts(nil, all))
 		all["n1"] = append(all["n1"], c.after...)
 		f := facts(nil, all)
-		f.Installed = func(string) *site.Installation { return c.installed }
+		f.Installed = func(string, site.IncidentNode) *site.Installation { return c.installed }
 		if x := of(t, incident.Judged(town(), i, f), passphrase+" of n1"); x.State != c.want {
 			t.Errorf("%s: %s", name, x.Progress())
 		}
@@ -405,5 +405,89 @@ func BenchmarkJudged(b *testing.B) {
 	i.Exposed = incident.Begun(s, i, f)
 	for b.Loop() {
 		incident.Judged(s, i, f)
+	}
+}
+
+// A value that was sent and never seen has replaced nothing: the machine may still accept the one before, also when it has
+// left the design since.
+func TestAValueThatWasOnlySentReplacesNothing(t *testing.T) {
+	bmc := "credential bmc"
+	old, sent, seen := given(bmc, "k.1", site.ToBMC, -60, true), given(bmc, "k.2", site.ToBMC, 5, false), given(bmc, "k.2", site.ToBMC, 5, true)
+	for name, c := range map[string]struct {
+		gone []site.Delivery
+		want string
+	}{
+		"sent":                                 {[]site.Delivery{old, sent}, "[gone]"},
+		"sent, and the next one too":           {[]site.Delivery{old, sent, given(bmc, "k.3", site.ToBMC, 9, false)}, "[gone]"},
+		"seen, and the next one was only sent": {[]site.Delivery{old, seen, given(bmc, "k.3", site.ToBMC, 9, false)}, "[]"},
+		"seen":                                 {[]site.Delivery{old, seen}, "[]"},
+		"never given the old one":              {[]site.Delivery{sent}, "[]"},
+	} {
+		i, all := shell(), map[string][]site.Delivery{"gone": {c.gone[0]}}
+		for _, node := range []string{"n1", "n2", "n3"} {
+			all[node] = []site.Delivery{old}
+		}
+		i.Exposed = incident.Begun(town(), i, facts(map[string]incident.Present{"bmc": {Version: "k.1"}}, all))
+		for _, node := range []string{"n1", "n2", "n3"} {
+			all[node] = []site.Delivery{old, seen}
+		}
+		all["gone"] = c.gone
+		if x := of(t, incident.Judged(town(), i, facts(map[string]incident.Present{"bmc": {Version: "k.2"}}, all)), bmc); fmt.Sprint(x.Old) != c.want {
+			t.Errorf("%s: %s, old %q, want %s", name, x.Progress(), x.Old, c.want)
+		}
+	}
+}
+
+// A login with the new password says nothing of an account or a file inside that is to have it too, and of which no record
+// says that it was ever looked at.
+func TestALoginDoesNotReplaceWhatIsInside(t *testing.T) {
+	s := town()
+	for _, node := range []string{"n1", "n2"} {
+		s.Nodes[node].Endpoints[site.OS] = site.Endpoint{Credential: "key"}
+	}
+	login := func(version string, minutes int) site.Delivery {
+		g := given("credential key", version, site.ToSystem, minutes, true)
+		g.As = site.AsLogin
+		return g
+	}
+	i := shell()
+	i.Nodes["n1"] = held(true)
+	all := map[string][]site.Delivery{"n1": {login("k.1", -60)}, "n2": {login("k.1", -60)}}
+	i.Exposed = incident.Begun(s, i, facts(map[string]incident.Present{"key": {Version: "k.1"}}, all))
+	present := map[string]incident.Present{"key": {Version: "k.2"}}
+	all = map[string][]site.Delivery{"n1": {login("k.1", -60), login("k.2", 70)}, "n2": {login("k.1", -60), login("k.2", 5)}}
+	if x := of(t, incident.Judged(s, i, facts(present, all)), "credential key"); fmt.Sprint(x.Old) != "[n1 n2]" {
+		t.Errorf("logins alone: %s, old %q", x.Progress(), x.Old)
+	}
+	for node := range all {
+		all[node] = append(all[node], given("credential key", "k.2", site.ToSystem, 75, true))
+	}
+	if x := of(t, incident.Judged(s, i, facts(present, all)), "credential key"); x.State != site.ReplacedAll {
+		t.Errorf("and found inside: %s, old %q", x.Progress(), x.Old)
+	}
+}
+
+// The name of a node of an incident can go to another machine. What is installed there replaces nothing on the first one.
+func TestAnotherMachineUnderTheNameReplacesNothing(t *testing.T) {
+	passphrase := site.SecretDiskPassphrase
+	i := shell()
+	i.Nodes["n1"] = held(true)
+	before := []site.Delivery{inGeneration(1, given(passphrase, "k.1", site.ToSystem, -60, false))}
+	i.Exposed = incident.Begun(town(), i, facts(nil, map[string][]site.Delivery{"n1": before}))
+	elsewhere := inGeneration(2, given(passphrase, "k.2", site.ToSystem, 70, false))
+	elsewhere.Machine = "UUID 2"
+	f := facts(nil, map[string][]site.Delivery{"n1": append(before, elsewhere)})
+	f.Installed = func(_ string, n site.IncidentNode) *site.Installation {
+		if n.Machine != i.Nodes["n1"].Machine {
+			t.Errorf("asked for the machine %s", n.Machine)
+		}
+		return installed(2, 80)
+	}
+	if x := of(t, incident.Judged(town(), i, f), passphrase+" of n1"); x.State != site.ReplacedNot {
+		t.Errorf("given to another machine: %s", x.Progress())
+	}
+	f.Delivered["new-1"] = site.Delivered{Since: noon.Add(-1000 * time.Hour), Given: []site.Delivery{inGeneration(2, given(passphrase, "k.2", site.ToSystem, 75, false))}}
+	if x := of(t, incident.Judged(town(), i, f), passphrase+" of n1"); x.State != site.ReplacedAll {
+		t.Errorf("given to it under another name: %s", x.Progress())
 	}
 }
