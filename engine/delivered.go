@@ -68,7 +68,7 @@ func (d *delivered) add(ctx context.Context, e *Engine, holder string, is site.D
 		return nil
 	}
 	if err := e.Records.PutDelivered(ctx, holder, now); err != nil {
-		return fmt.Errorf("the %[2]s is not sent to %[1]s, because that cannot be recorded: %[3]w", holder, is.Secret, err)
+		return fmt.Errorf("%s was not sent to %s: Slipway records a secret before it sends it, and could not: %w", is.Secret, holder, err)
 	}
 	d.is.Store(&now)
 	return nil
@@ -79,22 +79,32 @@ const deliveriesLast = 400 * 24 * time.Hour
 
 // forgetDelivered forgets what holders were given that left the design long ago.
 func (e *Engine) forgetDelivered(ctx context.Context) error {
-	for _, holder := range e.holdersGone(time.Now()) {
-		if err := e.deliveriesOf(holder).forget(ctx, e, holder); err != nil {
+	now := time.Now()
+	for _, holder := range e.holdersGone(now) {
+		if err := e.deliveriesOf(holder).forget(ctx, e, holder, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *delivered) forget(ctx context.Context, e *Engine, holder string) error {
+// forget forgets a holder, unless it was given something meanwhile.
+func (d *delivered) forget(ctx context.Context, e *Engine, holder string, now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if is := d.is.Load(); is == nil || !isOld(is, now) {
+		return nil
+	}
 	if err := e.Records.ForgetDelivered(ctx, holder); err != nil {
 		return fmt.Errorf("forget what %s was given: %w", holder, err)
 	}
 	d.is.Store(nil)
 	return nil
+}
+
+// isOld reports whether a holder was given nothing for long.
+func isOld(is *site.Delivered, now time.Time) bool {
+	return !slices.ContainsFunc(is.Given, func(g site.Delivery) bool { return now.Sub(g.When) < deliveriesLast })
 }
 
 // holdersGone are the holders that are in no design and were given nothing for long; none while an incident is not over,
@@ -115,8 +125,7 @@ func (e *Engine) holdersGone(now time.Time) (gone []string) {
 		hypervisor, isOne := strings.CutPrefix(holder, "hypervisor ")
 		switch {
 		case is == nil, e.workers[holder] != nil, isOne && e.design.Hypervisors[hypervisor] != nil:
-		case slices.ContainsFunc(is.Given, func(g site.Delivery) bool { return now.Sub(g.When) < deliveriesLast }):
-		default:
+		case isOld(is, now):
 			gone = append(gone, holder)
 		}
 	}

@@ -125,6 +125,30 @@ func TestWhatCannotBeRecordedIsNotSent(t *testing.T) {
 	}
 }
 
+// Slipway reaches a machine, to switch it off for an incident too, while nothing can be recorded: a password that is recorded
+// is sent again without a write.
+func TestAPasswordThatIsRecordedNeedsNoWrite(t *testing.T) {
+	e, w := gated(t)
+	e.Secrets = table{"bmc": secret.New("", "canary")}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	get := func(ctx context.Context) error {
+		_, err := w.loginsTo(ctx, w.node, site.Manager).Get(secret.Request{Name: "bmc"})
+		return err
+	}
+	if get(ended) == nil || get(t.Context()) != nil {
+		t.Fatal("the context does not keep anything from being recorded")
+	}
+	w.memory.Recorded.Installed = &site.Installation{Generation: 7} // a BMC keeps its password
+	if err := get(ended); err != nil {
+		t.Error(err)
+	}
+	e.Secrets = table{"bmc": secret.New("", "another")}
+	if err := get(ended); err == nil || !strings.Contains(err.Error(), "credential bmc was not sent to n1: Slipway records a secret before it sends it") {
+		t.Errorf("another password: %v", err)
+	}
+}
+
 // The login to a hypervisor goes to it and the node that it runs on, and not to its guest.
 func TestLoginToAHypervisorIsItsOwn(t *testing.T) {
 	e, w := gated(t)
@@ -190,6 +214,14 @@ func TestAnOpenIncidentForgetsNoDelivery(t *testing.T) {
 	e.incidents["i"] = i
 	if gone := e.holdersGone(now); !slices.Equal(gone, []string{"gone"}) {
 		t.Errorf("forgotten when it is over: %v", gone)
+	}
+	d := e.deliveriesOf("gone") // which comes back before it is forgotten
+	again := site.Delivery{Secret: "credential bmc", Version: "k.2", When: now}
+	if err := errors.Join(d.add(t.Context(), e, "gone", again), d.forget(t.Context(), e, "gone", now)); err != nil || len(known(e, "gone")) != 2 {
+		t.Errorf("it was given something meanwhile: %q, %v", known(e, "gone"), err)
+	}
+	if err := d.forget(t.Context(), e, "gone", now.Add(deliveriesLast)); err != nil || len(known(e, "gone")) != 0 {
+		t.Errorf("after as long again: %q, %v", known(e, "gone"), err)
 	}
 }
 

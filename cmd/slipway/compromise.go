@@ -66,7 +66,7 @@ func (a *app) compromiseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "what is known")
 	cmd.Flags().StringVar(&f.name, "name", "", "the incident's name (default: incident- and the time)")
 	cmd.Flags().StringVar(&f.since, "since", "", "when the machines may have been compromised first, such as 2026-03-01T18:00:00Z (default: now)")
-	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder, the site's package in a checkout, and raise the epoch of each derived credential of the list there")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the lines into a new file in this folder of a checkout, which has the site's package, and raise the epoch of each listed derived credential there")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing; show what would be switched off and replaced")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "act on the incident of this name or `ID`, which waits")
 	cmd.Flags().StringVar(&f.end, "end", "", "end the incident of this name or `ID`, although secrets are not known to be replaced")

@@ -124,11 +124,9 @@ func given(s *site.Site, affected map[string]bool, i *site.IncidentState, all []
 			if !wasRead(i, node, g) {
 				continue
 			}
-			text, do, credential := g.Secret, "Install the system again, with a higher `generation`: it gets another one", site.CredentialOf(g.Secret)
-			if credential == "" {
-				text += " of " + node
-			} else {
-				do = replace(s, credential)
+			text, do := g.Secret+" of "+node, fmt.Sprintf("Raise `generation` of %s in the design: Slipway then installs the system again, after an approval, and it gets a new %s", node, g.Secret)
+			if credential := site.CredentialOf(g.Secret); credential != "" {
+				text, do = g.Secret, replace(s, credential)
 			}
 			u := byText[text]
 			if u == nil {
