@@ -25,6 +25,11 @@ func (t table) Get(r secret.Request) (secret.Value, error) {
 	return secret.Value{}, secret.ErrMissing
 }
 
+// plainRoot is a site key, from which everything derives the same.
+type plainRoot struct{}
+
+func (plainRoot) Derive(_ string, size int) ([]byte, error) { return make([]byte, size), nil }
+
 // known are the secrets that a holder was given, those that were seen with an "!".
 func known(e *Engine, holder string) (names []string) {
 	if is := e.deliveriesOf(holder).is.Load(); is != nil {
@@ -129,6 +134,10 @@ func TestWhatCannotBeRecordedIsNotSent(t *testing.T) {
 // is sent again without a write.
 func TestAPasswordThatIsRecordedNeedsNoWrite(t *testing.T) {
 	e, w := gated(t)
+	var err error
+	if e.versions, err = secret.VersionsOf(plainRoot{}, "test"); err != nil {
+		t.Fatal(err)
+	}
 	e.Secrets = table{"bmc": secret.New("", "canary")}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
