@@ -176,11 +176,14 @@ func TestRealAnnouncements(t *testing.T) {
 	if own := g.in("srv", "ip", "-6", "address", "show", "dev", "eth0"); strings.Contains(own, "fd00:71::5054") {
 		t.Errorf("the daemon's own host hears its announcements: %s", own)
 	}
-	// The gateway of the design is this host now, which forwards packets.
-	g.in("srv", "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+	// The gateway of the design is this host now. The kernel forwards nothing while only the interface says so.
+	g.in("srv", "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/eth0/forwarding")
 	s.Networks["mgmt"].Gateway = "fd00:71::2"
 	g.design(s)
 	d.order(map[string]any{"Reload": true})
+	d.until("a gateway that forwards nothing is reported", func([]site.Served) bool { return strings.Contains(d.log.String(), "not announced as default router") })
+	until("a default route through a host that forwards nothing", "default", false, "ip", "-6", "route", "show", "dev", "eth0")
+	g.in("srv", "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
 	until("no default route", "default via fe80::5054:ff:fe71:f0", true, "ip", "-6", "route", "show", "dev", "eth0")
 	// A host that comes later asks, and does not wait for the next announcement.
 	g.host6("late", "52:54:00:71:00:02", "lan")

@@ -108,10 +108,16 @@ func (p *port) openDHCP6(announces bool) (err error) {
 	return nil
 }
 
-// forwards reports whether this host forwards packets of IPv6 that come in by the interface.
+// forwards reports whether this host is a router of IPv6 on the interface. The kernel forwards packets if "all" says
+// so, whatever the interface says, and tells its neighbours that it is a router if the interface says so.
 func (p *port) forwards() bool {
-	is, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + p.iface.Name + "/forwarding")
-	return err == nil && strings.TrimSpace(string(is)) != "0"
+	for _, where := range []string{"all", p.iface.Name} {
+		is, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + where + "/forwarding")
+		if err != nil || strings.TrimSpace(string(is)) == "0" {
+			return false
+		}
+	}
+	return true
 }
 
 // write sends a frame.
@@ -191,11 +197,14 @@ func openRaw(index int) (*os.File, error) {
 	return f, nil
 }
 
-// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, router solicitations, and unfragmented UDP packets
-// to the ports of clients of DHCP, except those from this host.
+// interesting filters the frames of a raw socket: ARP replies, neighbour advertisements, router solicitations, and
+// unfragmented UDP packets to the ports of clients of DHCP, except those from this host and those of VLANs. The kernel
+// removes the tag of a VLAN before the socket sees the frame.
 var interesting = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
-	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 22},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 24},
+	bpf.LoadExtension{Num: bpf.ExtVLANTag},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x0fff, SkipTrue: 22}, // a tag with the VLAN 0 has a priority alone
 	bpf.LoadAbsolute{Off: 12, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x0806, SkipFalse: 2},
 	bpf.LoadAbsolute{Off: 20, Size: 2},
