@@ -80,7 +80,7 @@ func TestTwoPortsOfOneDUID(t *testing.T) {
 		if a == nil {
 			t.Fatal("no answer")
 		}
-		return a.msg.Options.OneIANA().Options.OneAddress().IPv6Addr.String()
+		return a.message().Options.OneIANA().Options.OneAddress().IPv6Addr.String()
 	}
 	first, second := port("fe80::1234", 1), port("fe80::5678", 2)
 	if first == second {
