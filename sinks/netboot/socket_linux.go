@@ -87,7 +87,7 @@ func (p *port) openDHCP6(announces bool) (err error) {
 		}
 	}
 	if !p.local.IsValid() {
-		return fmt.Errorf("%s has no link-local address, and DHCPv6 needs one: connect the interface, and see that IPv6 is on for it (sysctl net.ipv6.conf.%s.disable_ipv6 says 0)", p.iface.Name, p.iface.Name)
+		return fmt.Errorf("%s has no link-local address, and DHCPv6 needs one: connect the interface, and see that IPv6 is on for it (sysctl net/ipv6/conf/%s/disable_ipv6 shows 0)", p.iface.Name, p.iface.Name)
 	}
 	if p.dhcp6, err = openUDP(p.iface.Name, netip.IPv6Unspecified(), serverPort6); err != nil {
 		return missing(fmt.Sprintf("UDP port %d on %s", serverPort6, p.iface.Name), err)
