@@ -2,28 +2,34 @@ package netboot
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/slipway-gitops/slipway/engine/site"
 )
 
-// What is on a VLAN of the interface is not of the network without a tag: a server there does not stop this one.
-func TestFramesOfVLANsAreNotHeard(t *testing.T) {
+// cable makes a network namespace with a cable between the interfaces own and far, and opens both ends.
+func cable(t *testing.T) []*os.File {
+	t.Helper()
 	needs(t, "ip")
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"link", "add", "own", "type", "veth", "peer", "name", "far"}, {"link", "set", "own", "up"}, {"link", "set", "far", "up"}} {
+	for _, args := range [][]string{{"link", "add", "own", "address", srvMAC.String(), "type", "veth", "peer", "name", "far"}, {"link", "set", "own", "up"}, {"link", "set", "far", "up"}} {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %v: %v\n%s", args, err, out)
 		}
@@ -38,9 +44,15 @@ func TestFramesOfVLANsAreNotHeard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		t.Cleanup(func() { f.Close() })
 		ends = append(ends, f)
 	}
+	return ends
+}
+
+// What is on a VLAN of the interface is not of the network without a tag: a server there does not stop this one.
+func TestFramesOfVLANsAreNotHeard(t *testing.T) {
+	ends := cable(t)
 	server, client := netip.MustParseAddrPort("10.71.0.9:67"), netip.MustParseAddrPort("10.71.0.2:68")
 	offer, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer), dhcpv4.WithServerIP(net.IP{10, 71, 0, 9}))
 	if err != nil {
@@ -69,5 +81,69 @@ func TestFramesOfVLANsAreNotHeard(t *testing.T) {
 	ends[0].SetReadDeadline(time.Now())
 	if n, err := ends[0].Read(make([]byte, 2000)); err == nil {
 		t.Errorf("%d more bytes are heard", n)
+	}
+}
+
+// Hosts that ask for routers as fast as they can are answered at a bounded rate. All hosts of the network hear an
+// announcement at most every 3 seconds, even if the ones that ask have no address yet (RFC 4861, section 6.2.6).
+func TestAskingForRoutersIsBounded(t *testing.T) {
+	ends := cable(t)
+	everything, err := ends[1].SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	if err := everything.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	f := New(Config{Listen: []Listen{{"own", "mgmt"}}, Log: slog.New(slog.DiscardHandler)}).faces[0]
+	n, err := networkOf(mgmt6(func(n *site.Network) { n.Boot.Announce = true }), "mgmt", []netip.Prefix{netip.MustParsePrefix("fd00:71::2/64")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.served[0].set(n, nil)
+	f.served[0].probed([]*network{n})
+	p := &port{iface: &net.Interface{Name: "own", HardwareAddr: srvMAC}, raw: ends[0], local: netip.MustParseAddr("fe80::5054:ff:fe71:f0")}
+	host := asks{net.HardwareAddr{0x52, 0x54, 0, 0x71, 0, 1}, netip.MustParseAddr("fe80::1")}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	asked := make(chan asks)
+	began := time.Now()
+	running.Go(func() { f.announce(ctx, p, asked) })
+	running.Go(func() {
+		for {
+			for _, who := range []asks{host, everybody} {
+				select {
+				case asked <- who:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	})
+	toHost, toAll, got := 0, 0, make([]byte, 2000)
+	ends[1].SetReadDeadline(began.Add(time.Minute))
+	for toAll < 2 {
+		size, err := ends[1].Read(got)
+		if err != nil {
+			t.Fatalf("%d announcements were heard by all, %d by the host that asks: %v", toAll, toHost, err)
+		}
+		ip := packet6(got[:size], protocolICMPv6)
+		switch {
+		case len(ip) < 48 || ip[40] != 134: // the kernel's own
+		case bytes.Equal(got[:6], everybody.mac):
+			toAll++
+		case bytes.Equal(got[:6], host.mac):
+			toHost++
+		}
+	}
+	took := time.Since(began)
+	if took < 3*time.Second {
+		t.Errorf("all hosts heard 2 announcements in %s", took)
+	}
+	if most := 20 + int(10*took.Seconds()) + 1; toHost < 20 || toHost > most {
+		t.Errorf("a host that asks all the time got %d answers in %s, not 20 to %d", toHost, took, most)
 	}
 }
