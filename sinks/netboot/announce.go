@@ -76,7 +76,7 @@ func (f *face) announced(now time.Time, forwards bool) *network {
 			continue
 		}
 		if n.isGateway() && !forwards {
-			one.trouble("forwarding", fmt.Sprintf("the gateway %s is this host, which forwards no packets of IPv6, so it is not announced as default router: let it forward (sysctl -w net.ipv6.conf.all.forwarding=1; it then takes its own default route from other routers only where accept_ra is 2), or correct the network's gateway", n.gateway), now)
+			one.trouble("forwarding", fmt.Sprintf("the gateway %s is this host, which forwards no packets of IPv6, so it is not announced as default router: let it forward (sysctl -w net.ipv6.conf.all.forwarding=1, and first accept_ra=2 on the interface on which it hears its own router, or it loses that default route), or correct the network's gateway", n.gateway), now)
 		} else {
 			one.over("forwarding")
 		}

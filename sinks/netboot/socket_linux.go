@@ -135,6 +135,8 @@ func missing(what string, err error) error {
 		return fmt.Errorf("slipway may not open %s: allow AF_PACKET in RestrictAddressFamilies of the systemd unit", what)
 	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("%s is in use by another program on this host, such as dnsmasq or dhcpd: stop it (`ss -lunp` shows which one it is)", what)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return fmt.Errorf("slipway cannot open %s yet: this host's address there is still being checked, or another host uses it too (`ip address` shows it as tentative or dadfailed)", what)
 	}
 	return fmt.Errorf("open %s: %w", what, err)
 }

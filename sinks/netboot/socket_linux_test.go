@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -145,5 +146,23 @@ func TestAskingForRoutersIsBounded(t *testing.T) {
 	}
 	if most := 20 + int(10*took.Seconds()) + 1; toHost < 20 || toHost > most {
 		t.Errorf("a host that asks all the time got %d answers in %s, not 20 to %d", toHost, took, most)
+	}
+}
+
+// An address that the kernel still checks, or that another host has too, serves nobody, and people are told which it is.
+func TestAddressesThatAreNotReady(t *testing.T) {
+	cable(t)
+	for _, command := range []string{"echo 600000 > /proc/sys/net/ipv6/neigh/own/retrans_time_ms", "ip address add fd00:71::2/64 dev own"} {
+		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	conn, err := openUDP("own", netip.MustParseAddr("fd00:71::2"), tftpPort)
+	if err == nil {
+		conn.Close()
+		t.Fatal("it is open while its address is checked")
+	}
+	if says := missing("UDP port 69 (TFTP) on own", err).Error(); !strings.Contains(says, "is still being checked, or another host uses it too") {
+		t.Errorf("people read %q", says)
 	}
 }
