@@ -127,12 +127,10 @@ func (l *Listing) landed(v site.Review) {
 		r.Approved, r.Held, r.Landing = v.Approved, v.Held, v.Landing
 		d.Review, d.Proposal, d.Planning = r, r.Proposal, false
 		d.Verdict, d.Waits, d.Ended = site.PlainLine(v.Verdict), present.WaitsFor(&v), v.Landing.Done
-		switch {
-		case len(v.Approved) > 0:
+		d.Losses, d.Set, d.Erases = v.Approved, "", len(v.Held) // not what the comment named: the merge may have approved less
+		if len(v.Approved) > 0 {
 			d.Set, d.Erases = v.Approved.Digest(), len(v.Approved)
 			d.ApprovedBy, d.ApprovedAt = cmp.Or(v.Proposal.MergedBy, "somebody"), v.Proposal.MergedAt
-		case v.Landing.Unapproved != "":
-			d.Set, d.Erases = "", len(v.Held)
 		}
 	})
 }
@@ -207,7 +205,7 @@ func (l *listed) trimLocked() {
 		room := len(d.Nodes) + len(d.Racks) + len(d.Review.Approved)
 		if nodes += room; room > 0 && nodes > mostNodesKept {
 			nodes -= room
-			d.NodesLeftOut = len(d.Nodes)
+			d.NodesLeftOut = max(d.NodesLeftOut, len(d.Nodes)) // they may be gone already
 			d.Nodes, d.Racks, d.Losses, d.Review.Approved = nil, nil, nil, nil
 		}
 		l.by[number] = d

@@ -40,6 +40,11 @@ func TestListingHasBounds(t *testing.T) {
 			t.Errorf("%d findings, %d left out", len(d.Review.Findings), d.FindingsLeftOut)
 		}
 	}
+	merged := site.Proposal{Number: 1, State: site.ProposalMerged, Base: "main", MergedAt: began}
+	l.landed(site.Review{Proposal: merged, Approved: make(site.Losses, 20_000), Landing: &site.Landing{}})
+	if d, _ := l.Of(1); len(d.Nodes) != 0 || d.NodesLeftOut != 30_000 {
+		t.Errorf("after its merge: %d nodes, %d left out", len(d.Nodes), d.NodesLeftOut)
+	}
 	for number := 6; number <= 105; number++ {
 		put(number, 0, nil)
 		l.drop(number, site.Proposal{Number: number, State: site.ProposalClosed, Base: "main"})
@@ -82,5 +87,11 @@ func TestListingClaimsWhatIsSo(t *testing.T) {
 	l.landed(site.Review{Proposal: p, Landing: &site.Landing{Unapproved: "a commit was pushed"}})
 	if d, _ := l.Of(7); d.Set != "" || d.ApprovedBy != "" {
 		t.Errorf("merging has approved nothing: %+v", d.ProposalBrief)
+	}
+	l = NewListing()
+	l.planned(site.Review{Proposal: p, Set: "not read yet", When: time.Now()}, nil, nil)
+	l.landed(site.Review{Proposal: p, Held: some, Landing: &site.Landing{}})
+	if d, _ := l.Of(7); d.Set != "" || d.Losses != nil || d.Erases != 1 || d.ApprovedBy != "" {
+		t.Errorf("merged before its comment named anything: %+v, losses %v", d.ProposalBrief, d.Losses)
 	}
 }

@@ -73,7 +73,8 @@ type ProposalBrief struct {
 	// zero before, or where that is not known.
 	Planned time.Time `json:"planned,omitzero"`
 	Shown   time.Time `json:"shown,omitzero"`
-	// Set is the digest of what merging approves, or has approved. Erases is how many machines lose data.
+	// Set is the digest of what merging approves, or has approved; empty for nothing. Erases is how many machines lose data, also
+	// where that needs another approval.
 	Set    string `json:"set,omitempty"`
 	Erases int    `json:"erases,omitempty"`
 	// ApprovedBy is who has approved the set by merging, and ApprovedAt when; empty and zero before.
@@ -94,7 +95,7 @@ type ProposalDetail struct {
 	StepsLeftOut int `json:"stepsLeftOut,omitempty"`
 	// FindingsLeftOut is how many findings are not in the review.
 	FindingsLeftOut int `json:"findingsLeftOut,omitempty"`
-	// Losses are what merging destroys and approves.
+	// Losses are what merging destroys and approves, or has approved. Set is their digest.
 	Losses Losses `json:"losses,omitempty"`
 	// NodesLeftOut is for how many nodes the consequences and the losses are not kept: those of the last plans are. The
 	// comment has them, and a new plan.
