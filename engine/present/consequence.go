@@ -253,3 +253,42 @@ func ApprovalOf(d *site.ProposalDetail) string {
 	}
 	return "nothing to approve"
 }
+
+// VerdictOf is the verdict of a proposal, or says why there is none.
+func VerdictOf(p site.ProposalBrief) string {
+	switch {
+	case p.Verdict != "":
+		return p.Verdict
+	case p.Proposal.State == site.ProposalOpen:
+		return "not planned yet"
+	}
+	return "not known"
+}
+
+// PlanningOf says that a proposal is being planned, and what its reader sees until then; empty if it is not.
+func PlanningOf(p *site.ProposalBrief) string {
+	switch planning := "Slipway is planning " + (site.Revision{ID: p.Proposal.Head}).Short() + "."; {
+	case !p.Planning:
+		return ""
+	case p.Planned.IsZero():
+		return planning
+	default:
+		return planning + " Until then, this shows the last plan, which is of an earlier commit of the pull request or of the branch."
+	}
+}
+
+// Unlisted says why it is not shown what merging a proposal does to each machine; empty where it is.
+func Unlisted(d *site.ProposalDetail) string {
+	const large = "Slipway keeps what merging does to each machine for the last large plans only."
+	switch {
+	case d.NodesLeftOut > 0 && d.Proposal.State == site.ProposalOpen:
+		return large + " To see it, have this pull request planned again: comment `/slipway plan`."
+	case d.NodesLeftOut > 0:
+		return large
+	case d.Counts != nil:
+		return ""
+	case d.Planned.IsZero():
+		return "Not known: Slipway has not planned this pull request since the daemon started."
+	}
+	return "There is no plan, so it is not known what merging does to a machine."
+}
