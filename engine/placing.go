@@ -40,8 +40,8 @@ func (w *worker) unmadeLocked() bool {
 		(plan.Absent(w.memory.Observed) || w.memory.Observed.Seen().IsZero())
 }
 
-// guestsGate holds a step that destroys what is on the disks of a hypervisor's node while virtual machines are on it that the
-// design has no more. Approvals name those of the design alone, so nobody has approved that these are lost.
+// guestsGate holds a step that destroys what is on the disks of a hypervisor's node while virtual machines are on it that
+// have left the design. Approvals name those of the design alone, so nobody has approved that these are lost.
 func (e *Engine) guestsGate(w *worker, s site.Step) *held {
 	if _, destroys := s.Destroys(); !destroys || w.node.IsVirtual() || used(w.memory.Recorded, s) {
 		return nil
@@ -62,7 +62,7 @@ func (e *Engine) guestsGate(w *worker, s site.Step) *held {
 	}
 	slices.Sort(left)
 	return &held{state: site.Blocked, person: true,
-		release:  fmt.Sprintf("`slipway approve %s`, which lets that virtual machine go, or a commit that puts it back", left[0]),
+		release:  fmt.Sprintf("`slipway approve %s`, after which Slipway forgets that virtual machine and its disks may be lost here, or a commit that puts it back", left[0]),
 		sentence: fmt.Sprintf("the disks of %s may have those of virtual machines that have left the design and are still there: %s. No approval names them, so Slipway destroys nothing on this machine", w.name, say.Some(left, mostNamed))}
 }
 

@@ -28,7 +28,7 @@ func (e *Engine) release(ctx context.Context, w *worker, o site.Order) (string, 
 		return "", fmt.Errorf("%w: no incident %s holds this node; if it is still under quarantine, run `slipway release %s`", site.ErrRefused, site.Printable(o.Incident), o.Node)
 	case len(under) > 0 && len(named) == 0:
 		first := under[0]
-		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s. If people have done what has to be done, run `slipway release %s --incident %s`",
+		return "", fmt.Errorf("%w: %s is part of %s, and what could be read there may still be known: %s %s If people have done what has to be done, run `slipway release %s --incident %s`",
 			site.ErrRefused, o.Node, incidentNames(under), say.Count(len(first.Exposed), "secret"), "to replace, and "+strings.Join(site.IncidentLeftOver, " "), o.Node, first.Name)
 	}
 	if err := e.endIncidents(ctx, named, w, o); err != nil {

@@ -9,8 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +28,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/tests/lab"
 	"github.com/slipway-gitops/slipway/tests/oidc"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // patience bounds every wait of a script.
@@ -241,23 +239,11 @@ func git(ts *testscript.TestScript, args ...string) {
 	ts.Check(ts.Exec("git", args...))
 }
 
-// ports go round from a place of this process's own.
-var ports = func() *atomic.Uint32 {
-	var n atomic.Uint32
-	n.Store(mathrand.Uint32())
-	return &n
-}()
-
-// freePort gives a port that nobody listens at, another one each time, and
-// below those that Linux gives to clients.
+// freePort gives a port that nobody listens at, another one each time.
 func freePort(ts *testscript.TestScript) string {
-	for {
-		port := strconv.Itoa(10_000 + int(ports.Add(1)%20_000))
-		if l, err := net.Listen("tcp4", ":"+port); err == nil {
-			ts.Check(l.Close())
-			return port
-		}
-	}
+	free, err := port.Free()
+	ts.Check(err)
+	return strconv.Itoa(free)
 }
 
 // replace gives fields of a CUE file, each on its own line, other values.

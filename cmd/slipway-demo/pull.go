@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/github"
 	"github.com/slipway-gitops/slipway/tests/lab"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // The simulated GitHub, and who is there.
@@ -36,11 +37,11 @@ func (s *stage) openForge() error {
 	if err := os.Mkdir("github", 0o700); err != nil {
 		return err
 	}
-	l, err := listenLow()
+	listen, err := port.Address()
 	if err != nil {
 		return err
 	}
-	s.forge = &forge{Server: github.New(github.Config{Dir: "github"}), listen: l.Addr().String()}
+	s.forge = &forge{Server: github.New(github.Config{Dir: "github"}), listen: listen}
 	s.forge.Listen()
 	s.forge.repo = s.forge.Repository(repository)
 	s.forge.repo.Grant(bot, github.Write)
@@ -48,7 +49,7 @@ func (s *stage) openForge() error {
 	token, secret := s.forge.Token(bot, "repo"), s.forge.Token(bot)
 	s.forge.repo.Hook("http://"+s.forge.listen+"/", secret, "pull_request")
 	const credential = "hosts: 127.0.0.1\nuse: %s\nports: 1024-65535\n\n%s\n"
-	return errors.Join(l.Close(),
+	return errors.Join(
 		os.Symlink(s.forge.repo.Dir(), "site.git"),
 		os.WriteFile("github.pem", s.forge.CA(), 0o600),
 		os.WriteFile(credentials+"/github", fmt.Appendf(nil, credential, "github", token), 0o600),

@@ -7,8 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/control"
 	"github.com/slipway-gitops/slipway/engine/site"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // Where things are, seen from the demo's folder, which is the working
@@ -130,25 +129,13 @@ func pace(observe string) map[string]string {
 func freePorts(names ...string) (map[string]string, error) {
 	ports := map[string]string{}
 	for _, name := range names {
-		l, err := listenLow()
+		free, err := port.Free()
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // only at the end, so that all differ
-		ports[name] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		ports[name] = strconv.Itoa(free)
 	}
 	return ports, nil
-}
-
-// listenLow listens on a port below those that Linux gives to outgoing
-// connections, so that none of these takes it meanwhile.
-func listenLow() (l net.Listener, err error) {
-	for range 100 {
-		if l, err = net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 20000+mathrand.IntN(12000))); err == nil {
-			return l, nil
-		}
-	}
-	return nil, err
 }
 
 // setFields gives fields of a CUE file, each on its own line, other values.

@@ -174,7 +174,7 @@ func (f *fake) refusesRelease(o site.Order) error {
 	case o.Incident != "" && len(names) == 0:
 		return fmt.Errorf("%w: no incident %s holds this node", site.ErrRefused, o.Incident)
 	case len(names) > 0 && !slices.Contains(names, o.Incident):
-		return fmt.Errorf("%w: %s is part of incident %s, and what could be read there may still be known: %s. If people have done what has to be done, run `slipway release %[2]s --incident %[3]s`",
+		return fmt.Errorf("%w: %s is part of incident %s, and what could be read there may still be known: %s If people have done what has to be done, run `slipway release %[2]s --incident %[3]s`",
 			site.ErrRefused, o.Node, names[0], "1 secret to replace, and "+strings.Join(site.IncidentLeftOver, " "))
 	}
 	return nil

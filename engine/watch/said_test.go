@@ -16,7 +16,7 @@ import (
 )
 
 // errRefusal is one of the daemon's, with the command to run at its end.
-var errRefusal = fmt.Errorf("%w: compute-1 is part of incident shell, and what could be read there may still be known: 2 secrets to replace, and %s. "+
+var errRefusal = fmt.Errorf("%w: compute-1 is part of incident shell, and what could be read there may still be known: 2 secrets to replace, and %s "+
 	"If people have done what has to be done, run `slipway release compute-1 --incident shell`", site.ErrRefused, strings.Join(site.IncidentLeftOver, " "))
 
 // oneLine is the screen with its lines joined by single spaces.

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +16,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 var update = flag.Bool("update", false, "write what is printed into the pages, where it is not what they show")
@@ -391,16 +391,11 @@ func isSignal(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGINT
 }
 
-// portCmd finds a port below those that Linux gives to clients.
+// portCmd finds a port.
 func portCmd(ts *testscript.TestScript, _ bool, args []string) {
-	for {
-		port := strconv.Itoa(10_000 + rand.IntN(20_000))
-		if l, err := net.Listen("tcp4", ":"+port); err == nil {
-			ts.Check(l.Close())
-			ts.Setenv(args[0], port)
-			return
-		}
-	}
+	free, err := port.Free()
+	ts.Check(err)
+	ts.Setenv(args[0], strconv.Itoa(free))
 }
 
 func awaitCmd(ts *testscript.TestScript, _ bool, args []string) {

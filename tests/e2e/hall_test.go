@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,10 +34,7 @@ roles: worker: {}
 // told of what happens at its GitHub. Beside Ada, Bob may write to it.
 func openHall(t *testing.T, app bool) *hall {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	check(t, err)
-	check(t, l.Close())
-	h := newHall(t, onWord, app, "--webhook-listen", l.Addr().String()) // also of its next lives
+	h := newHall(t, onWord, app, "--webhook-listen", freeAddress(t)) // also of its next lives
 	h.repo.Grant("bob", github.Write)
 	h.start()
 	h.converge()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/site"
 	"github.com/slipway-gitops/slipway/tests/lab"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // A fleet of all kinds of BMC, of whose requests one in twenty goes wrong in
@@ -110,10 +110,9 @@ func newSoak(t *testing.T, machines, changes int) *soak {
 // freeAddress is an address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Address()
 	check(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // design is what the machines are to be.

@@ -26,6 +26,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // memberEnv has the settings of a member, in the environment of its process.
@@ -89,7 +91,7 @@ func StartCluster(t testing.TB, members int, quota int64) *Cluster {
 	c.certify()
 	var all []string
 	for i := range members {
-		m := &settings{Name: fmt.Sprint("m", i), Dir: filepath.Join(dir, fmt.Sprint("m", i)), Client: free(t), Peer: free(t), CA: c.CA, Cert: c.Cert, Key: c.Key, Quota: quota}
+		m := &settings{Name: fmt.Sprint("m", i), Dir: filepath.Join(dir, fmt.Sprint("m", i)), Client: Free(t), Peer: Free(t), CA: c.CA, Cert: c.Cert, Key: c.Key, Quota: quota}
 		c.members = append(c.members, m)
 		all = append(all, m.Name+"=http://"+m.Peer)
 	}
@@ -294,24 +296,6 @@ func (l *Line) back(near, far net.Conn) {
 	}
 }
 
-// given are the addresses that free has returned: the kernel may return one again that is not used yet.
-var given sync.Map
-
-// free returns an address that nobody listens on, and never the same twice.
-func free(t testing.TB) string {
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := l.Addr().String()
-		l.Close()
-		if _, was := given.LoadOrStore(address, true); !was {
-			return address
-		}
-	}
-}
-
 // certify writes an authority, and one certificate for members and clients.
 func (c *Cluster) certify() {
 	now := time.Now()
@@ -364,5 +348,9 @@ func Certificates(t testing.TB) (ca, cert, key string) {
 // Free returns an address on loopback that nobody listens on.
 func Free(t testing.TB) string {
 	t.Helper()
-	return free(t)
+	address, err := port.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }

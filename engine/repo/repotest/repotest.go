@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/secret"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // Repo is a Git repository in a temporary folder. Pushes to the branch that
@@ -151,12 +152,11 @@ func (s *SSH) Remote(t testing.TB, g *Repo) repo.Remote {
 // FreeAddress is a loopback address on which nobody listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // Silent is an address that accepts connections and never says a word.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/slipway-gitops/slipway/tests/bench/rig"
+
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // settings are those of nginx that cost it least for one large file: a worker for each
@@ -40,7 +42,7 @@ http {
 
 // beginNginx starts nginx, which gives one file at a URL.
 func beginNginx(dir, file, cert, key string) (p *process, url string, err error) {
-	at, err := rig.FreeAddress()
+	at, err := port.Address()
 	if err != nil {
 		return nil, "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-gitops/slipway/tests/bench/rig"
 	"github.com/slipway-gitops/slipway/tests/github"
 	"github.com/slipway-gitops/slipway/tests/lab"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 const (
@@ -58,7 +59,7 @@ func (b *bed) follow(site map[string]string) error {
 	b.repo.Grant("ann", github.Write)
 	b.repo.Grant(bot, github.Write)
 	b.repo.Push("ann", "main", "site", site)
-	address, err := rig.FreeAddress()
+	address, err := port.Address()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/slipway-gitops/slipway/tests/bench/rig"
 	"github.com/slipway-gitops/slipway/tests/lab"
+	"github.com/slipway-gitops/slipway/tests/port"
 )
 
 // ironic keeps machines with Debian's Ironic: one conductor and one API without
@@ -91,14 +91,18 @@ func (i *ironic) start(ctx context.Context) error {
 	if err := os.Mkdir(i.dir, 0o700); err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
+	api, err := port.Free()
 	if err != nil {
 		return err
 	}
-	i.url = fmt.Sprintf("http://127.0.0.1:%d/v1", ports[0])
+	rpc, err := port.Free()
+	if err != nil {
+		return err
+	}
+	i.url = fmt.Sprintf("http://127.0.0.1:%d/v1", api)
 	config := filepath.Join(i.dir, "ironic.conf")
 	err = rig.Write(i.dir, map[string]string{
-		"ironic.conf": fmt.Sprintf(ironicConfig, i.dir, ports[0], ports[1], int(i.period.Seconds())),
+		"ironic.conf": fmt.Sprintf(ironicConfig, i.dir, api, rpc, int(i.period.Seconds())),
 		"ca.pem":      string(i.fleet.CA()),
 	})
 	if err != nil {
@@ -133,19 +137,6 @@ func (i *ironic) run(program, config string) (*exec.Cmd, error) {
 }
 
 func (i *ironic) log(program string) string { return filepath.Join(i.dir, program+".log") }
-
-// freePorts are ports on which nobody listens.
-func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
 
 // ready waits until the API answers and the conductor has its driver.
 func (i *ironic) ready(ctx context.Context) error {

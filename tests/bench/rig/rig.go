@@ -7,7 +7,6 @@ package rig
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,14 +69,4 @@ func Git(dir string, args ...string) error {
 // indented by two tabs.
 func Text(s string) string {
 	return "\t\t" + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n\t\t")
-}
-
-// FreeAddress is one on loopback at which nobody listens.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
