@@ -43,7 +43,7 @@ func unplanned(n *site.NodePlan) string {
 }
 
 // Designs are those that a proposal is between: the one in force, the one of the branch, and the one of the merge. Those in force
-// and of the branch are nil where there is none.
+// and of the branch are nil where there is none. Before one is in force, that of the branch stands for it.
 type Designs struct{ InForce, Branch, Merged *site.Site }
 
 // Consequences are what merging a planned proposal does to each node, by name. Nodes that stay as and where they are
@@ -56,9 +56,7 @@ func Consequences(r *site.Review, all *site.Plan, d Designs) []site.NodeConseque
 	for _, x := range r.Plan.Removes {
 		held[x.Node] = x.Held
 	}
-	if d.InForce == nil {
-		d.InForce = &site.Site{}
-	}
+	d.InForce = cmp.Or(d.InForce, d.Branch, &site.Site{})
 	var list []site.NodeConsequence
 	for i := range all.Nodes {
 		name := all.Nodes[i].Node
@@ -279,7 +277,7 @@ func PlanningOf(p *site.ProposalBrief) string {
 
 // Unlisted says why it is not shown what merging a proposal does to each machine; empty where it is.
 func Unlisted(d *site.ProposalDetail) string {
-	const large = "Slipway keeps what merging does to each machine for the last large plans only."
+	const large = "Not known any more: Slipway keeps what merging does to each machine for the last large plans only."
 	switch {
 	case d.NodesLeftOut > 0 && d.Proposal.State == site.ProposalOpen:
 		return large + " To see it, have this pull request planned again: comment `/slipway plan`."
@@ -288,7 +286,7 @@ func Unlisted(d *site.ProposalDetail) string {
 	case d.Counts != nil:
 		return ""
 	case d.Planned.IsZero():
-		return "Not known: Slipway has not planned this pull request since the daemon started."
+		return "Not known: Slipway has not planned this commit of the pull request since the daemon started."
 	}
 	return "There is no plan, so it is not known what merging does to a machine."
 }

@@ -36,7 +36,7 @@ var Consequences = []Consequence{MergeErases, MergeRemoves, MergeStops, MergeMay
 type NodeConsequence struct {
 	Node string `json:"node"`
 	Role string `json:"role,omitempty"`
-	// New means that the design in force does not have the node.
+	// New means that the design in force does not have the node, or the branch as long as none is in force.
 	New bool `json:"new,omitempty"`
 	// Rack, Position and Hypervisor are those of the proposal. A node that it removes has those of the design in force.
 	Rack       string      `json:"rack,omitempty"`
@@ -88,7 +88,7 @@ type ProposalBrief struct {
 type ProposalDetail struct {
 	ProposalBrief
 	// Review is what the comment is made of, with the comment itself as Markdown. After a merge it has the plan of before and
-	// the news since.
+	// the news since. It has no plan if a commit was merged, or closed, that Slipway has not planned.
 	Review Review `json:"review"`
 	// StepsLeftOut is how many nodes of the plan are not in the review: steps are kept of the last small plans only. What
 	// merging does to each node is known all the same.
