@@ -76,9 +76,15 @@ func reviewed(t *testing.T, said string, args ...string) string {
 	})
 	client := control.Dial(control.Socket(state))
 	defer client.Close()
-	for range 1000 { // until it listens
-		if _, err := client.WhoAmI(ctx); err == nil {
+	for {
+		if _, err := client.WhoAmI(ctx); err == nil { // it listens
 			break
+		}
+		select {
+		case err := <-ended:
+			ended <- err // for the end of the test
+			t.Fatalf("the daemon ended: %v", err)
+		default:
 		}
 	}
 	var out, errs bytes.Buffer
