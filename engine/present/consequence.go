@@ -277,7 +277,7 @@ func PlanningOf(p *site.ProposalBrief) string {
 
 // Unlisted says why it is not shown what merging a proposal does to each machine; empty where it is.
 func Unlisted(d *site.ProposalDetail) string {
-	const large = "Not known any more: Slipway keeps what merging does to each machine for the last large plans only."
+	const large = "No longer known: Slipway keeps what merging does to each machine for the last large plans only."
 	switch {
 	case d.NodesLeftOut > 0 && d.Proposal.State == site.ProposalOpen:
 		return large + " To see it, have this pull request planned again: comment `/slipway plan`."
