@@ -58,6 +58,9 @@ type Config struct {
 	// Branch writes the status to where the anchor reads; may be nil. It gets nothing before
 	// the published state there was compared with the records.
 	Branch Reporter
+	// Alive leaves a sign of life beside the branch every AliveEvery, for people elsewhere; nil for none.
+	Alive      Alive
+	AliveEvery time.Duration
 	// Key is the site's root key; without it nothing is signed.
 	Key *sitekey.Key
 	// TLSIntermediate is the file of an authority for TLS whose root is elsewhere, as
@@ -205,6 +208,7 @@ type Engine struct {
 	verifying verifying
 	fetched   time.Time // when the repository was last read; zero if this process never did
 	written   time.Time // when the status branch was last written; likewise
+	alive     time.Time // when the last sign of life was left; likewise
 	// incidents are by ID; they change only with handling held, and what is in them never does.
 	incidents map[string]site.IncidentState
 	// delivered is which secrets were given to whom, by holder. Nothing leaves it.

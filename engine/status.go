@@ -227,11 +227,18 @@ func (e *Engine) allKnownLocked() site.Known {
 // and again after an error.
 func (e *Engine) report(ctx context.Context) {
 	e.awaitFirstLooks(ctx)
+	var alive <-chan time.Time
+	if e.AliveEvery > 0 {
+		t := time.NewTicker(e.AliveEvery)
+		defer t.Stop()
+		alive = t.C
+	}
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.changed:
+		case <-alive:
 		}
 		wait := e.reportInterval()
 		if e.tell(ctx) {
@@ -287,13 +294,36 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 		}
 	}
 	e.resealAll()
-	err := e.Branch.Report(ctx, e.Report())
-	if err == nil {
-		e.mu.Lock()
-		e.written = time.Now()
-		e.mu.Unlock()
+	if err := e.Branch.Report(ctx, e.Report()); err != nil {
+		return err
 	}
-	return err
+	now := time.Now()
+	e.mu.Lock()
+	e.written = now
+	isDue := e.Alive != nil && now.Sub(e.alive) >= e.AliveEvery-e.AliveEvery/10 // a little early rather than one interval late
+	e.mu.Unlock()
+	if isDue {
+		e.showLife(ctx, now)
+	}
+	return nil
+}
+
+// Alive is where signs of life are left. It is an optional part of what the status branch is in.
+type Alive interface {
+	// Alive replaces the last sign of life.
+	Alive(ctx context.Context, s site.SignOfLife) error
+}
+
+// showLife leaves a sign of life: the status was just written, or is as it was written.
+func (e *Engine) showLife(ctx context.Context, now time.Time) {
+	err := e.Alive.Alive(ctx, site.SignOfLife{Site: e.Site, At: now, Every: site.Duration(e.AliveEvery)})
+	e.setProblem("sign of life", err)
+	if err != nil {
+		return // with the next report
+	}
+	e.mu.Lock()
+	e.alive = now
+	e.mu.Unlock()
 }
 
 // resealAll brings the sealed part of each node up to date.

@@ -76,9 +76,13 @@ func (r *Reporter) stageNode(n site.NodeStatus) error {
 	return r.tree.Set(w.file, data)
 }
 
-// lasting is a node's status without the parts that are new at each look but are not news.
+// lasting is a node's status without the parts that are new at each look but are not news. When a node was seen last is
+// news once it is not seen.
 func lasting(n site.NodeStatus) site.NodeStatus {
-	n.Seen, n.Retry = time.Time{}, time.Time{}
+	if n.State != site.Unknown {
+		n.Seen = time.Time{}
+	}
+	n.Retry = time.Time{}
 	n.Detail, n.Cause, n.Release, n.Stale = "", "", "", nil
 	return n
 }
