@@ -18,7 +18,8 @@ type News struct {
 	Alive   time.Time `json:"alive,omitzero"`
 	// Every is how often it means to leave a sign of life.
 	Every Duration `json:"every,omitzero"`
-	// Heard is when something new of it was read, by the clock of whoever shows it; zero if nothing was since it started.
+	// Heard is when it last wrote something new, by the clock of whoever shows it, and rather too early than too late (Between).
+	// It is zero if it wrote nothing since the first look.
 	Heard time.Time `json:"heard,omitzero"`
 }
 
@@ -41,6 +42,18 @@ func (n *News) written() time.Time {
 		return n.Alive
 	}
 	return n.Changed
+}
+
+// Between is when it wrote something new, which was between two times of another clock: as its own clock says, or at the
+// earliest if its own clock is wrong.
+func (n *News) Between(first, last time.Time) time.Time {
+	at := first
+	for _, t := range []time.Time{n.Changed, n.Alive} {
+		if t.After(at) && !t.After(last) {
+			at = t
+		}
+	}
+	return at
 }
 
 // leastLate is how long news may take on its way.

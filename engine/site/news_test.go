@@ -31,3 +31,24 @@ func TestNews(t *testing.T) {
 		}
 	}
 }
+
+// What was written between two looks is as old as its own clock says, or as old as it may be.
+func TestNewsBetween(t *testing.T) {
+	t0 := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	after := func(d time.Duration) time.Time { return t0.Add(d) }
+	for name, x := range map[string]struct {
+		news News
+		want time.Time
+	}{
+		"a change":                       {News{Changed: after(5 * time.Minute), Alive: after(-time.Hour)}, after(5 * time.Minute)},
+		"a sign":                         {News{Changed: after(-time.Hour), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
+		"both":                           {News{Changed: after(5 * time.Minute), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
+		"its clock is behind":            {News{Changed: after(-time.Hour), Alive: after(-time.Minute)}, t0},
+		"its clock is ahead":             {News{Alive: after(2 * time.Hour)}, t0},
+		"its clock was ahead, and is not": {News{Changed: after(48 * time.Hour), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
+	} {
+		if got := x.news.Between(t0, after(time.Hour)); !got.Equal(x.want) {
+			t.Errorf("%s: %s", name, got.Sub(t0))
+		}
+	}
+}
