@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +15,27 @@ import (
 // lively is a status branch with signs of life beside it.
 type lively struct {
 	board
-	at  []site.SignOfLife
-	err error
+	at    []site.SignOfLife
+	err   error
+	hangs bool
+	last  site.Report
 }
 
-func (l *lively) Alive(_ context.Context, s site.SignOfLife) error {
+func (l *lively) Report(ctx context.Context, r site.Report) error {
+	l.mu.Lock()
+	l.last = r
+	l.mu.Unlock()
+	return l.board.Report(ctx, r)
+}
+
+func (l *lively) Alive(ctx context.Context, s site.SignOfLife) error {
+	l.mu.Lock()
+	hangs := l.hangs
+	l.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
@@ -80,5 +98,36 @@ func TestSignsOfLife(t *testing.T) {
 		w.want("n1", site.InSync)
 		l.goes(nil, nil)
 		w.until("it is over", 30*time.Minute, func() bool { return len(w.engine.Report().Status.Problems) == 0 })
+	}, "n1")
+}
+
+// A server that does not answer a sign of life delays no status, and is not asked again at once. Signs of life give the other
+// reporters nothing to do.
+func TestSlowSignsOfLife(t *testing.T) {
+	inBubble(t, usual, func(w *world) {
+		l := &lively{hangs: true}
+		w.anchor, w.aliveEvery = l, time.Minute
+		w.commit(w.design("n1"))
+		w.up()
+		w.after(time.Minute)
+		w.until("it is in-sync", 10*time.Minute, w.is(site.InSync, "n1"))
+		for i := range 8 {
+			about := fmt.Sprintf("test %d", i)
+			w.engine.Problem(about, errors.New("x"))
+			w.after(30 * time.Second)
+			l.mu.Lock()
+			if !slices.ContainsFunc(l.last.Status.Problems, func(p site.Problem) bool { return p.About == about }) {
+				t.Errorf("%s is not on the status branch after 30 s", about)
+			}
+			l.hangs = i < 6
+			l.mu.Unlock()
+		}
+		w.until("a sign of life is left", 15*time.Minute, func() bool { return len(l.shown()) > 0 })
+		w.after(time.Hour)
+		signs, reports := len(l.shown()), w.told.reports()
+		w.after(2 * time.Hour)
+		if signs, reports = len(l.shown())-signs, w.told.reports()-reports; signs < 100 || reports > 20 {
+			t.Errorf("in two hours, %d signs of life and %d reports to others", signs, reports)
+		}
 	}, "n1")
 }

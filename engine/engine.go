@@ -130,6 +130,7 @@ type Engine struct {
 	awaited      *semaphore.Weighted // inspections that an approval waits for
 	pace         pace                // of inspections
 	changed      chan struct{}       // wakes the reporting loop
+	current      chan time.Time      // when the status branch was up to date, for the loop that leaves signs of life
 	poke         chan struct{}       // wakes the following loop
 	wants        chan struct{}       // wakes the loop of artifacts
 	joined       chan struct{}       // wakes the loop of forecasts
@@ -208,7 +209,6 @@ type Engine struct {
 	verifying verifying
 	fetched   time.Time // when the repository was last read; zero if this process never did
 	written   time.Time // when the status branch was last written; likewise
-	alive     time.Time // when the last sign of life was left; likewise
 	// incidents are by ID; they change only with handling held, and what is in them never does.
 	incidents map[string]site.IncidentState
 	// delivered is which secrets were given to whom, by holder. Nothing leaves it.
@@ -259,6 +259,7 @@ func New(c Config) *Engine {
 		inspections: semaphore.NewWeighted(maxInspections),
 		awaited:     semaphore.NewWeighted(maxAwaited),
 		changed:     make(chan struct{}, 1),
+		current:     make(chan time.Time, 1),
 		poke:        make(chan struct{}, 1),
 		wants:       make(chan struct{}, 1),
 		joined:      make(chan struct{}, 1),

@@ -227,21 +227,19 @@ func (e *Engine) allKnownLocked() site.Known {
 // and again after an error.
 func (e *Engine) report(ctx context.Context) {
 	e.awaitFirstLooks(ctx)
-	var alive <-chan time.Time
-	if e.AliveEvery > 0 {
-		t := time.NewTicker(e.AliveEvery)
-		defer t.Stop()
-		alive = t.C
-	}
+	tick, stop := e.aliveTicks()
+	defer stop()
 	for failures := 0; ; {
+		tell := e.tell
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.changed:
-		case <-alive:
+		case <-tick:
+			tell = e.tellBranch // nothing is new for the others
 		}
 		wait := e.reportInterval()
-		if e.tell(ctx) {
+		if tell(ctx) {
 			failures = 0
 		} else {
 			failures++
@@ -270,15 +268,22 @@ func (e *Engine) tell(ctx context.Context) bool {
 		}
 		e.setProblem(fmt.Sprintf("report %d", i), err)
 	}
-	if e.Branch == nil {
-		return ok
+	return e.tellBranch(ctx) && ok
+}
+
+// tellBranch is tell for the status branch alone.
+func (e *Engine) tellBranch(ctx context.Context) bool {
+	if e.Branch == nil || e.isBarred() || e.isSilent() {
+		return true
 	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	err := e.publishStatus(ctx)
 	if err != nil {
 		err = fmt.Errorf("the status cannot be written: %w", err)
 	}
 	e.setProblem("status branch", err)
-	return ok && err == nil
+	return err == nil
 }
 
 // publishStatus writes the status to the branch, after comparing the published
@@ -300,30 +305,9 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 	now := time.Now()
 	e.mu.Lock()
 	e.written = now
-	isDue := e.Alive != nil && now.Sub(e.alive) >= e.AliveEvery-e.AliveEvery/10 // a little early rather than one interval late
 	e.mu.Unlock()
-	if isDue {
-		e.showLife(ctx, now)
-	}
+	e.isWritten(now)
 	return nil
-}
-
-// Alive is where signs of life are left. It is an optional part of what the status branch is in.
-type Alive interface {
-	// Alive replaces the last sign of life.
-	Alive(ctx context.Context, s site.SignOfLife) error
-}
-
-// showLife leaves a sign of life: the status was just written, or is as it was written.
-func (e *Engine) showLife(ctx context.Context, now time.Time) {
-	err := e.Alive.Alive(ctx, site.SignOfLife{Site: e.Site, At: now, Every: site.Duration(e.AliveEvery)})
-	e.setProblem("sign of life", err)
-	if err != nil {
-		return // with the next report
-	}
-	e.mu.Lock()
-	e.alive = now
-	e.mu.Unlock()
 }
 
 // resealAll brings the sealed part of each node up to date.
