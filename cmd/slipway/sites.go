@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-gitops/slipway/engine/design"
+	"github.com/slipway-gitops/slipway/engine/present"
 	"github.com/slipway-gitops/slipway/engine/repo"
 	"github.com/slipway-gitops/slipway/engine/retry"
 	"github.com/slipway-gitops/slipway/engine/say"
@@ -63,24 +65,41 @@ func (a *app) sites(ctx context.Context, f sitesFlags) error {
 		return err
 	}
 	o := &onlooker{remote: remote, branch: f.run.branch, written: commit.NewSites(remote)}
-	for {
+	if !f.watch {
 		all, err := o.look(ctx)
-		switch {
-		case !f.watch && err != nil:
+		if all == nil {
 			return err
-		case ctx.Err() != nil:
-			return nil // an interrupt is how watching ends
-		case err != nil:
-			a.err.Println(err.Error() + "; what is shown is of the last look")
-		default:
-			if a.out.Terminal() && a.output == "text" && f.watch {
+		}
+		shown := a.showSites(all, time.Now())
+		return cmp.Or(err, shown)
+	}
+	return a.watchSites(ctx, o, f.every)
+}
+
+// watchSites shows the sites again and again until the context ends: an interrupt is how watching ends.
+func (a *app) watchSites(ctx context.Context, o *onlooker, every time.Duration) error {
+	for last := (time.Time{}); ; {
+		all, err := o.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if all != nil {
+			last = time.Now()
+			if a.out.Terminal() && a.output == "text" {
 				a.out.Clear()
 			}
-			if err := a.showSites(all); !f.watch || err != nil && !errors.Is(err, errUnknown) {
+			if err := a.showSites(all, last); err != nil && !errors.Is(err, errUnknown) {
 				return err
 			}
 		}
-		if !retry.Sleep(ctx, f.every) {
+		switch {
+		case err == nil:
+		case all == nil && !last.IsZero():
+			a.err.Println(err.Error() + "; the sites were last read " + age(last) + " ago, and their ages are as of then")
+		default:
+			a.err.Println(err.Error())
+		}
+		if !retry.Sleep(ctx, every) {
 			return nil
 		}
 	}
@@ -102,9 +121,9 @@ type siteNews struct {
 	// Verdict is the state of its nodes in a line, and Counts how many are in which state. Both are as of News.
 	Verdict string             `json:"verdict,omitempty"`
 	Counts  map[site.State]int `json:"counts,omitempty"`
-	// Head is the newest commit of the branch. Attempted is the newest commit that the site's daemon had looked at, Applied the
-	// one in force.
-	Head      string `json:"head"`
+	// Head is the newest commit of the branch, empty if the branch could not be read. Attempted is the newest commit that the
+	// site's daemon had looked at, Applied the one in force.
+	Head      string `json:"head,omitempty"`
 	Attempted string `json:"attempted,omitempty"`
 	Applied   string `json:"applied,omitempty"`
 	// Persons is how many nodes wait for a person, Losses on how many machines data is lost after approval.
@@ -118,15 +137,14 @@ type siteNews struct {
 	status site.Status
 }
 
-// look reads what is new. Sites are those of the design and those with a status branch, by name.
+// look reads what is new. Sites are those of the design and those with a status branch, by name. With an error it may return
+// sites too: a design that cannot be read hides no status.
 func (o *onlooker) look(ctx context.Context) ([]siteNews, error) {
 	written, err := o.written.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.lookAtDesign(ctx); err != nil {
-		return nil, err
-	}
+	head, err := o.lookAtDesign(ctx)
 	names := slices.Clone(o.designed)
 	for name := range written {
 		names = append(names, name)
@@ -135,83 +153,91 @@ func (o *onlooker) look(ctx context.Context) ([]siteNews, error) {
 	now := time.Now()
 	all := []siteNews{}
 	for _, name := range slices.Compact(names) {
-		n := siteNews{Site: name, Head: o.head}
-		is, there := written[name]
-		switch {
-		case !there:
-			n.Trouble = "no daemon has written a status of it"
-		default:
-			n.take(is, now)
-			if n.Trouble == "" && !slices.Contains(o.designed, name) {
-				n.Trouble = "branch " + o.branch + " has no such site: if it is gone, end its daemon and delete its status branch"
+		n := siteNews{Site: name, Head: head, Trouble: "no daemon has written a status of it"}
+		if is, there := written[name]; there {
+			n.take(is)
+			n.Trouble = troubleOf(&is, now)
+			if is.Err == nil && head != "" && !slices.Contains(o.designed, name) { // it is late too
+				n.Trouble = "branch " + o.branch + " has no such site: if it is gone, end its daemon, and delete its status branch and its sign of life"
 			}
 		}
 		all = append(all, n)
 	}
-	return all, nil
+	return all, err
 }
 
-// lookAtDesign finds the sites that the branch has.
-func (o *onlooker) lookAtDesign(ctx context.Context) error {
+// lookAtDesign finds the sites that the branch has, and returns its newest commit.
+func (o *onlooker) lookAtDesign(ctx context.Context) (string, error) {
 	head, err := o.remote.Head(ctx, o.branch)
 	if err != nil || head == o.head {
-		return err
+		return head, err
 	}
 	store, err := repo.OpenStore("")
 	if err != nil {
-		return err
+		return "", err
 	}
 	if head, err = o.remote.Fetch(ctx, store, o.branch, ""); err != nil {
-		return err
+		return "", err
 	}
 	files, err := store.Files(head)
 	if err != nil {
-		return err
+		return "", err
 	}
 	designed, err := design.Sites(files)
 	if err != nil {
-		return fmt.Errorf("branch %s: %w", o.branch, err)
+		return "", fmt.Errorf("branch %s: %w", o.branch, err)
 	}
 	o.head, o.designed = head, designed
-	return nil
+	return head, nil
 }
 
 // mostAhead is by how much clocks of hosts may differ.
 const mostAhead = time.Minute
 
+// What people read of a site's text is bounded: anybody who can push may have written it.
+const (
+	mostProblems = 5
+	mostText     = 500 // characters
+)
+
 // take takes what a site's daemon has written.
-func (n *siteNews) take(is commit.Standing, now time.Time) {
-	if is.Err != nil {
-		n.Trouble = is.Err.Error()
-	}
+func (n *siteNews) take(is commit.Standing) {
 	if is.News.Changed.IsZero() {
 		return // nothing could be read
 	}
 	s := is.Status
 	n.status, n.News = s, &is.News
 	n.Verdict, n.Counts = s.InWords(), s.Counts()
-	n.Applied, n.Attempted, n.Problems, n.Losses = s.Applied.ID, s.Attempted.ID, s.Problems, len(s.Waiting)
+	n.Applied, n.Attempted, n.Problems, n.Losses = s.Applied.ID, s.Attempted.ID, s.Problems, is.Losses
 	for i := range s.Nodes {
 		if s.Nodes[i].NeedsPerson() {
 			n.Persons++
 		}
 	}
-	if ahead := is.News.Ahead(now); n.Trouble == "" && ahead > mostAhead {
-		n.Trouble = fmt.Sprintf("the clock of its daemon's host is %s ahead of this host's, so it is not known how old its news is", ahead.Round(time.Second))
-	}
-	if n.Trouble == "" && is.News.IsLate(now) {
-		n.Trouble = fmt.Sprintf("no sign of life for %s, and one is due every %s: its host, its daemon, or its way to the repository has failed", age(is.News.At(now)), time.Duration(is.News.Every))
-	}
 }
 
-func (a *app) showSites(all []siteNews) error {
+// troubleOf says why a site's state is not known, or may be of long ago; empty if it is known.
+func troubleOf(is *commit.Standing, now time.Time) string {
+	ahead := is.News.Ahead(now)
+	switch {
+	case is.Err != nil:
+		return site.Shorten(is.Err.Error(), mostText)
+	case ahead > mostAhead:
+		return fmt.Sprintf("the clock of its daemon's host is %s ahead of this host's, so it is not known how old its news is", ahead.Round(time.Second))
+	case is.News.IsLate(now):
+		return fmt.Sprintf("no sign of life for %s, and one is due every %s: its host, its daemon, or its way to the repository has failed", present.Age(is.News.At(now), now), time.Duration(is.News.Every))
+	}
+	return ""
+}
+
+func (a *app) showSites(all []siteNews, now time.Time) error {
 	troubled := slices.ContainsFunc(all, func(n siteNews) bool { return n.Trouble != "" })
 	if a.output == "json" {
 		if err := a.out.JSON(all); err != nil {
 			return err
 		}
 	} else {
-		printSites(a.out, all)
+		printSites(a.out, all, now)
 	}
 	if troubled {
 		return errUnknown
@@ -219,7 +245,7 @@ func (a *app) showSites(all []siteNews) error {
 	return nil
 }
 
-func printSites(w *screen, all []siteNews) {
+func printSites(w *screen, all []siteNews, now time.Time) {
 	red, yellow := paint(w, text.FgRed), paint(w, text.FgYellow)
 	if len(all) == 0 {
 		w.Println("The repository has no site.")
@@ -232,15 +258,23 @@ func printSites(w *screen, all []siteNews) {
 		if n.Verdict != "" {
 			state = counts(w, &n.status)
 		}
-		t.AppendRow(table.Row{n.Site, state, yellow(n.waits()), n.commit(), n.news()})
+		t.AppendRow(table.Row{n.Site, state, yellow(n.waits()), n.commit(), n.news(now)})
 	}
 	w.Println(t.Render())
 	for _, n := range all {
 		if n.Trouble != "" {
 			w.Println(red(n.Site+": ") + n.Trouble)
 		}
-		for _, p := range n.Problems {
-			w.Println(red(n.Site+": ") + p.What + " (since " + age(p.Since) + " ago)")
+		for i, p := range n.Problems {
+			if i == mostProblems {
+				w.Println(red(n.Site+": ") + "and " + say.Count(len(n.Problems)-i, "more problem"))
+				break
+			}
+			line := red(n.Site+": ") + site.Shorten(p.What, mostText)
+			if p.Since.Before(now) { // else its clock is ahead
+				line += " (since " + present.Age(p.Since, now) + " ago)"
+			}
+			w.Println(line)
 		}
 	}
 }
@@ -265,6 +299,8 @@ func (n *siteNews) commit() string {
 		return ""
 	case n.Applied == "":
 		return "none in force"
+	case n.Head == "":
+		return short // what is newest is not known
 	case n.Attempted != n.Head:
 		return short + ", newest not seen yet"
 	case n.Applied != n.Attempted:
@@ -274,12 +310,14 @@ func (n *siteNews) commit() string {
 }
 
 // news says how old what is shown is.
-func (n *siteNews) news() string {
+func (n *siteNews) news(now time.Time) string {
 	switch {
 	case n.News == nil:
 		return "none"
+	case n.News.Ahead(now) > mostAhead:
+		return "of unknown age"
 	case n.News.Alive.IsZero():
-		return "changed " + age(n.News.Changed) + " ago, no signs of life"
+		return "changed " + present.Age(n.News.At(now), now) + " ago, no signs of life"
 	}
-	return age(n.News.At(time.Now())) + " old"
+	return present.Age(n.News.At(now), now) + " old"
 }

@@ -42,6 +42,7 @@ var unrun = []struct{ page, command, reason string }{
 	{"docs/api-access.md", "slipway context ", "it needs a daemon with the API; tests/script/api.txtar has one"},
 	{"docs/api-access.md", "slipway status --server", "no daemon has the API; tests/script/api.txtar has one"},
 	{"docs/sites.md", "slipway run ", "it needs a server of the reader's; tests/script/sitesnews.txtar has a repository of its own"},
+	{"docs/sites.md", "git push ", "it needs a server of the reader's"},
 	{"docs/sites.md", "slipway sites ", "the page shows sites of different age; tests/script/sitesnews.txtar runs it"},
 	{"docs/oidc.md", "install -m", "no user slipway is here"},
 	{"docs/oidc.md", "slipway ", "it needs a daemon with the API and an issuer; tests/script/login.txtar has both"},
