@@ -163,6 +163,9 @@ func (o *onlooker) look(ctx context.Context) ([]siteNews, error) {
 		}
 		all = append(all, n)
 	}
+	if err != nil && len(all) == 0 {
+		return nil, err // whether it has sites is not known
+	}
 	return all, err
 }
 
