@@ -40,11 +40,11 @@ func TestNewsBetween(t *testing.T) {
 		news News
 		want time.Time
 	}{
-		"a change":                       {News{Changed: after(5 * time.Minute), Alive: after(-time.Hour)}, after(5 * time.Minute)},
-		"a sign":                         {News{Changed: after(-time.Hour), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
-		"both":                           {News{Changed: after(5 * time.Minute), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
-		"its clock is behind":            {News{Changed: after(-time.Hour), Alive: after(-time.Minute)}, t0},
-		"its clock is ahead":             {News{Alive: after(2 * time.Hour)}, t0},
+		"a change":                        {News{Changed: after(5 * time.Minute), Alive: after(-time.Hour)}, after(5 * time.Minute)},
+		"a sign":                          {News{Changed: after(-time.Hour), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
+		"both":                            {News{Changed: after(5 * time.Minute), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
+		"its clock is behind":             {News{Changed: after(-time.Hour), Alive: after(-time.Minute)}, t0},
+		"its clock is ahead":              {News{Alive: after(2 * time.Hour)}, t0},
 		"its clock was ahead, and is not": {News{Changed: after(48 * time.Hour), Alive: after(7 * time.Minute)}, after(7 * time.Minute)},
 	} {
 		if got := x.news.Between(t0, after(time.Hour)); !got.Equal(x.want) {
