@@ -58,6 +58,9 @@ type Config struct {
 	// Branch writes the status to where the anchor reads; may be nil. It gets nothing before
 	// the published state there was compared with the records.
 	Branch Reporter
+	// Alive leaves a sign of life beside the branch every AliveEvery, for people elsewhere; nil for none.
+	Alive      Alive
+	AliveEvery time.Duration
 	// Key is the site's root key; without it nothing is signed.
 	Key *sitekey.Key
 	// TLSIntermediate is the file of an authority for TLS whose root is elsewhere, as
@@ -127,6 +130,7 @@ type Engine struct {
 	awaited      *semaphore.Weighted // inspections that an approval waits for
 	pace         pace                // of inspections
 	changed      chan struct{}       // wakes the reporting loop
+	current      chan time.Time      // when the status branch was up to date, for the loop that leaves signs of life
 	poke         chan struct{}       // wakes the following loop
 	wants        chan struct{}       // wakes the loop of artifacts
 	joined       chan struct{}       // wakes the loop of forecasts
@@ -237,7 +241,7 @@ func New(c Config) *Engine {
 	if c.Key != nil {
 		var err error
 		if versions, err = secret.VersionsOf(c.Key, c.Site); err != nil {
-			c.Log.Error("versions of secrets are not told apart", "err", err)
+			c.Log.Error("no key for versions of secrets could be derived from the site key, so incidents cannot show whether secrets were replaced", "err", err)
 		}
 	}
 	if c.Seed == 0 {
@@ -255,6 +259,7 @@ func New(c Config) *Engine {
 		inspections: semaphore.NewWeighted(maxInspections),
 		awaited:     semaphore.NewWeighted(maxAwaited),
 		changed:     make(chan struct{}, 1),
+		current:     make(chan time.Time, 1),
 		poke:        make(chan struct{}, 1),
 		wants:       make(chan struct{}, 1),
 		joined:      make(chan struct{}, 1),

@@ -45,6 +45,8 @@ type world struct {
 	proposer engine.Proposer
 	early    bool // ask the engine for its status before it runs
 	anchor   engine.Anchor
+	// aliveEvery is how often a sign of life is left, where the anchor takes them.
+	aliveEvery time.Duration
 
 	// listens has the daemon listen to agents, of which each daemon has its own.
 	listens bool
@@ -142,10 +144,11 @@ func (w *world) up() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	reporters := []engine.Reporter{w.told}
 	branch, _ := w.anchor.(engine.Reporter)
+	alive, _ := w.anchor.(engine.Alive)
 	w.store, w.engine = store, engine.New(engine.Config{
 		Site: "test", Source: w.source, Evaluate: w.source.evaluate, Records: store.Site("test"),
 		Drivers: map[string]driver.Driver{"redfish": cmp.Or(w.bmcs, w.fleet.Driver()), "ssh": cmp.Or(w.systems, w.fleet.OSDriver()), "libvirt": w.fleet.HypervisorDriver()},
-		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Tracer: w.tracer, Log: w.log, Proposer: w.proposer,
+		Secrets: &w.secrets, Reporters: reporters, Anchor: w.anchor, Branch: branch, Alive: alive, AliveEvery: w.aliveEvery, ObserveOnly: w.observe, Key: w.key(), Meter: w.meter, Tracer: w.tracer, Log: w.log, Proposer: w.proposer,
 		Artifacts: w.files, Agents: agents, NetBoots: netboots, Switches: ports,
 	})
 	if w.early {

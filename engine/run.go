@@ -28,7 +28,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	close(e.ready)
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.follow, e.report, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted, e.keepIncidents, e.keepReplaced,
+		e.follow, e.report, e.keepAlive, e.flush, e.keepHistory, e.keepTerm, e.keepAnchor, e.keepLedger, e.discover, e.keepArtifacts, e.keepAgents, e.keepSaid, e.keepProposed, e.keepPredicted, e.keepIncidents, e.keepReplaced,
 	} {
 		loops.Go(func() { loop(ctx) })
 	}

@@ -227,14 +227,19 @@ func (e *Engine) allKnownLocked() site.Known {
 // and again after an error.
 func (e *Engine) report(ctx context.Context) {
 	e.awaitFirstLooks(ctx)
+	tick, stop := e.aliveTicks()
+	defer stop()
 	for failures := 0; ; {
+		tell := e.tell
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.changed:
+		case <-tick:
+			tell = e.tellBranch // nothing is new for the others
 		}
 		wait := e.reportInterval()
-		if e.tell(ctx) {
+		if tell(ctx) {
 			failures = 0
 		} else {
 			failures++
@@ -263,15 +268,22 @@ func (e *Engine) tell(ctx context.Context) bool {
 		}
 		e.setProblem(fmt.Sprintf("report %d", i), err)
 	}
-	if e.Branch == nil {
-		return ok
+	return e.tellBranch(ctx) && ok
+}
+
+// tellBranch is tell for the status branch alone.
+func (e *Engine) tellBranch(ctx context.Context) bool {
+	if e.Branch == nil || e.isBarred() || e.isSilent() {
+		return true
 	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	err := e.publishStatus(ctx)
 	if err != nil {
 		err = fmt.Errorf("the status cannot be written: %w", err)
 	}
 	e.setProblem("status branch", err)
-	return ok && err == nil
+	return err == nil
 }
 
 // publishStatus writes the status to the branch, after comparing the published
@@ -287,13 +299,15 @@ func (e *Engine) publishStatus(ctx context.Context) error {
 		}
 	}
 	e.resealAll()
-	err := e.Branch.Report(ctx, e.Report())
-	if err == nil {
-		e.mu.Lock()
-		e.written = time.Now()
-		e.mu.Unlock()
+	if err := e.Branch.Report(ctx, e.Report()); err != nil {
+		return err
 	}
-	return err
+	now := time.Now()
+	e.mu.Lock()
+	e.written = now
+	e.mu.Unlock()
+	e.isWritten(now)
+	return nil
 }
 
 // resealAll brings the sealed part of each node up to date.

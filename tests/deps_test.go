@@ -88,7 +88,7 @@ var rules = []struct{ importer, may string }{
 	{"sinks/agent/inside/boot", "sinks/agent/wire sinks/agent/inside sinks/agent/inside/tree"},
 	{"sinks/agent/inside/*", "engine/item sinks/agent/wire sinks/agent/inside sinks/agent/inside/netlink sinks/agent/inside/systemd sinks/agent/inside/tree"},
 	{"sinks/libvirt", "engine/site engine/secret engine/driver engine/driver/sshclient"},
-	{"sinks/commit", "engine/site engine/secret engine/repo"},
+	{"sinks/commit", "engine/site engine/retry engine/secret engine/repo"},
 	{"sinks/draft", "engine/site engine/secret engine/repo engine/forge"},
 	{"sinks/github", "engine/site engine/secret engine/forge"},
 	{"sinks/pullrequest", "engine/site engine/forge"},

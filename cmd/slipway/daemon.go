@@ -258,6 +258,9 @@ func (d *daemon) openReports(c *engine.Config) (err error) {
 		return err
 	}
 	c.Anchor, c.Branch = branch, timedReporter{branch, d.out.metrics}
+	if d.aliveEvery > 0 {
+		c.Alive, c.AliveEvery = branch, d.aliveEvery
+	}
 	proposer, end, err := d.pulls.proposer(*d.remote, d.branch, d.name, d.log)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ const (
 	exitChanges     = 2   // plan and diff --detailed-exitcode, allocate, fmt and migrate --check: there is something to do, or different
 	exitFindings    = 3   // the design is broken
 	exitNoDaemon    = 4   // no daemon answers
-	exitUnknown     = 5   // plan --detailed-exitcode: nothing to do on the machines that were seen, and some were not; adopt --inside: some were not seen; verify: nothing is wrong, and something is unknown
+	exitUnknown     = 5   // plan --detailed-exitcode: nothing to do on the machines that were seen, and some were not; adopt --inside: some were not seen; verify: nothing is wrong, and something is unknown; sites: the state of one is not known, or is of long ago
 	exitUsage       = 64  // the command line makes no sense
 	exitInterrupted = 130 // ended by an interrupt
 )
@@ -47,7 +47,7 @@ Exit codes: 0 done; 1 error; 2 there are changes (plan and diff with
 --detailed-exitcode, allocate, fmt and migrate with --check); 3 the design
 has errors; 4 no daemon answers; 5 no changes on the machines that were seen,
 and some were not seen (plan with --detailed-exitcode, adopt with --inside,
-verify);
+verify, sites);
 64 wrong usage; 130 interrupted.`
 
 // Errors that only choose the exit code: what there is to say has been said.
@@ -124,7 +124,7 @@ func (a *app) command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "text", "text or json; check also sarif or github; plan also markdown; rollout also svg; render also cue (its text) or yaml")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.certificateCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.loginCommand(), a.logoutCommand(), a.memberCommand(), a.migrateCommand(), a.planCommand(), a.proposalsCommand(), a.racksCommand(), a.ramdiskCommand(), a.renderCommand(), a.rolloutCommand(), a.reportCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.sshCommand(), a.stateCommand(), a.statusCommand(), a.webCommand(), a.whyCommand(), a.witnessCommand(),
+	root.AddCommand(a.adoptCommand(), a.allocateCommand(), a.artifactCommand(), a.bmcCommand(), a.certificateCommand(), a.checkCommand(), a.diffCommand(), a.discoverCommand(), a.explainCommand(), a.fmtCommand(), a.imageCommand(), a.initCommand(), a.loginCommand(), a.logoutCommand(), a.memberCommand(), a.migrateCommand(), a.planCommand(), a.proposalsCommand(), a.racksCommand(), a.ramdiskCommand(), a.renderCommand(), a.rolloutCommand(), a.reportCommand(), a.rulesCommand(), a.runCommand(), a.schemaCommand(), a.secretCommand(), a.siteCommand(), a.sitesCommand(), a.sshCommand(), a.stateCommand(), a.statusCommand(), a.webCommand(), a.whyCommand(), a.witnessCommand(),
 		a.approveCommand(), a.disapproveCommand(), a.takeOverCommand(), a.pauseCommand(), a.resumeCommand(), a.quarantineCommand(), a.releaseCommand(), a.compromiseCommand(), a.incidentCommand(), a.grantCommand(), a.retryCommand(),
 		a.historyCommand(), a.eventsCommand(), a.auditCommand(), a.tokenCommand(), a.contextCommand(), a.inventoryCommand(), a.eraseReportCommand(), a.logsCommand(), a.verifyCommand(), a.versionCommand(), evaluateCommand(), frameImageCommand(), manualCommand(root))
 	completeNodes(root)

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 type runFlags struct {
@@ -19,6 +21,7 @@ type runFlags struct {
 	intermediate                                string
 	programs, vault                             string
 	allowRewrite, observe, verbose              bool
+	aliveEvery                                  time.Duration
 	seen                                        seenFlags
 	pulls                                       pullFlags
 	artifacts                                   artifactFlags
@@ -55,18 +58,15 @@ func (a *app) runCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.repo, "repo", "", "repository: a path, file://, ssh:// or https://")
-	flags.StringVar(&f.branch, "branch", "main", "branch to follow")
+	addRepository(flags, &f)
 	flags.StringVar(&f.dir, "dir", "", "follow a folder instead of a repository; no status is committed")
 	flags.StringVar(&f.site, "site", "", "the site's name, when the repository has several")
-	flags.StringVar(&f.knownHosts, "known-hosts", "", "OpenSSH known_hosts file with the repository's host")
-	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
-	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
 	flags.StringVar(&f.socketGroup, "socket-group", "", "`GROUP` whose members may use the daemon's socket, for status and for commands such as approve; without it only root and the daemon's user")
 	flags.StringVar(&f.agents, "agents", helperFolder(), "`FOLDER` with the helpers that configure installed systems (SLIPWAY_AGENTS); with an empty one Slipway only observes systems")
 	flags.BoolVar(&f.allowRewrite, "allow-rewrite", false, "follow the branch also when its history was rewritten")
 	flags.BoolVar(&f.observe, "observe", false, "write to no machine")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+	flags.DurationVar(&f.aliveEvery, "alive-every", 0, "leave a sign of life in the repository at this `INTERVAL`, such as 10m, for `slipway sites` elsewhere; none without it")
 	f.seen.add(flags)
 	f.pulls.add(flags)
 	f.artifacts.add(flags)
@@ -83,6 +83,15 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.programs, "programs", programsFolder, "folder with one file for each credential that a program prints")
 	flags.StringVar(&f.vault, "vault", vaultFile, "file that says where the server of OpenBao or HashiCorp Vault is")
 	return cmd
+}
+
+// addRepository adds the flags that say which branch of which repository is read, and how it is reached.
+func addRepository(flags *pflag.FlagSet, f *runFlags) {
+	flags.StringVar(&f.repo, "repo", "", "repository: a path, file://, ssh:// or https://")
+	flags.StringVar(&f.branch, "branch", "main", "branch to follow")
+	flags.StringVar(&f.knownHosts, "known-hosts", "", "OpenSSH known_hosts file with the repository's host")
+	flags.StringVar(&f.repoCA, "repo-ca", "", "PEM file with the certificate authority of an https:// repository, instead of the system's")
+	flags.StringVar(&f.repoCredential, "repo-credential", "git", "name of the credential with the repository's SSH key or token")
 }
 
 func (a *app) run(ctx context.Context, f runFlags) error {
@@ -113,10 +122,19 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	return runAll(ctx, log, parts...)
 }
 
+// How often a sign of life may be left.
+const leastAlive, mostAlive = time.Minute, 24 * time.Hour
+
 // check finds flags that make no sense together.
 func (f *runFlags) check() error {
 	if (f.repo == "") == (f.dir == "") {
 		return usage("run follows either --repo or --dir")
+	}
+	switch {
+	case f.aliveEvery != 0 && f.repo == "":
+		return usage("--alive-every leaves signs of life in the repository: pass --repo")
+	case f.aliveEvery != 0 && (f.aliveEvery < leastAlive || f.aliveEvery > mostAlive):
+		return usage("--alive-every is from %s to %s, not %s: each sign of life is a push", leastAlive, mostAlive, f.aliveEvery)
 	}
 	return cmp.Or(f.seen.check(), f.pulls.check(f.repo), f.artifacts.check(), f.netboot.check(f.observe), f.listens.check(f.observe, f.artifacts), f.api.check(), f.traces.check(), f.etcd.check(f), checkHelpers(f.agents))
 }

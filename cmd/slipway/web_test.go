@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -116,7 +117,7 @@ func TestBrowserAtTheDesk(t *testing.T) {
 // readsNowhere are the commands that show something and have no page, each with the reason.
 var readsNowhere = map[string]string{
 	"diff": "it compares folders of this host", "render": "it reads a folder of this host", "schema": "it is of the program, and not of a site", "rules": "it is of the program, and not of a site",
-	"version": "it is of the program, and not of a site", "events": "each page shows what happens as it happens", "report": "it writes a page of its own",
+	"version": "it is of the program, and not of a site", "sites": "it asks a repository from this host, and no daemon", "events": "each page shows what happens as it happens", "report": "it writes a page of its own",
 	"erase-report": "it is a document for people elsewhere", "certificate": "it asks the nodes from this host", "ssh": "it logs in from this host",
 	"discover": "it asks addresses from this host", "bmc": "it asks a BMC from this host, with credentials of this host", "context": "it is of this host and its user",
 	"token": "it is of files of this host", "member": "it is of this host, and of records that others keep", "secret": "no page shows a secret", "site": "no page shows a key",
@@ -162,9 +163,18 @@ func TestPageShowsWhatCommandsShow(t *testing.T) {
 			t.Errorf("slipway %s is said here to have no page, and has one", name)
 		}
 	}
-	for name := range readsNowhere {
+	for _, name := range slices.AppendSeq(slices.Clone(actsHere), maps.Keys(readsNowhere)) {
 		if cmd, _, err := root.Find([]string{name}); name != "completion" && (err != nil || cmd.Name() != name) {
 			t.Errorf("there is no command %s", name)
+		}
+	}
+	logs, _, err := root.Find([]string{"logs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag := range strings.SplitSeq(strings.Fields(logs.Use)[2], "|") { // each shows something else
+		if !slices.ContainsFunc(web.Reads(), func(r web.Read) bool { return r.Command == "slipway logs {node} "+flag }) {
+			t.Errorf("slipway logs %s has no page", flag)
 		}
 	}
 }

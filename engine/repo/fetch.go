@@ -31,6 +31,14 @@ func (r Remote) Fetch(ctx context.Context, into *Store, branch, base string) (st
 	})
 }
 
+// FetchOne brings the commit of a reference, such as "refs/slipway/alive/berlin", and its files into a store, without what was
+// before it, and returns the commit's id. ErrNoBranch is returned when the reference does not exist.
+func (r Remote) FetchOne(ctx context.Context, into *Store, ref string) (string, error) {
+	return r.fetch(ctx, into, ref, "reference "+plain(ref), func(adv *packp.AdvRefs, head plumbing.Hash) *packp.UploadPackRequest {
+		return request(adv, into, head, "")
+	})
+}
+
 // FetchWhole brings the commit of a reference, such as "refs/pull/7/head", with
 // its whole history beyond the commits that the store has, and returns its id.
 // A store filled only by FetchWhole has complete histories, as Merge needs.

@@ -57,11 +57,21 @@ func (r Remote) Branches(ctx context.Context) ([]string, error) {
 // Heads returns the commits of the branches whose names begin with a prefix, by
 // branch.
 func (r Remote) Heads(ctx context.Context, prefix string) (map[string]string, error) {
-	refs, err := r.list(ctx, heads+prefix)
+	refs, err := r.References(ctx, heads+prefix)
 	found := map[string]string{}
 	for name, id := range refs {
-		if branch, ok := strings.CutPrefix(name, heads); ok && strings.HasPrefix(branch, prefix) {
-			found[branch] = id.String()
+		found[strings.TrimPrefix(name, heads)] = id
+	}
+	return found, err
+}
+
+// References returns the commits of the references that begin with a prefix, such as "refs/slipway/", by their whole names.
+func (r Remote) References(ctx context.Context, prefix string) (map[string]string, error) {
+	refs, err := r.list(ctx, prefix)
+	found := map[string]string{}
+	for name, id := range refs {
+		if strings.HasPrefix(name, prefix) {
+			found[name] = id.String()
 		}
 	}
 	return found, err

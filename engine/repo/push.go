@@ -29,6 +29,22 @@ func (r Remote) Branch(ctx context.Context, branch string, t *Tree, m Message) (
 	return r.push(ctx, branch, plumbing.ZeroHash, t, m)
 }
 
+// Replace points a reference that is no branch, such as "refs/slipway/alive/berlin", at a commit of the files of a new tree.
+// That commit has no parent, and the one that the reference had is given up. It returns the commit's id.
+func (r Remote) Replace(ctx context.Context, ref string, t *Tree, m Message) (string, error) {
+	id, objects, err := t.commit(m)
+	if err != nil {
+		return "", err
+	}
+	refused, err := r.update(ctx, t, objects, func(adv *packp.AdvRefs) (*packp.Command, error) {
+		return &packp.Command{Name: plumbing.ReferenceName(ref), Old: adv.References[ref], New: id}, nil
+	})
+	if err == nil && refused != nil {
+		err = fmt.Errorf("%s: the server refused to change the reference %s: %s: the key or token needs write access, and the server must let it create and replace references of this name", r, plain(ref), plain(refused.Error()))
+	}
+	return id.String(), err
+}
+
 // push pushes a commit to a branch that must be at old, or must not exist.
 func (r Remote) push(ctx context.Context, branch string, old plumbing.Hash, t *Tree, m Message) (string, error) {
 	id, objects, err := t.commit(m)
@@ -36,19 +52,11 @@ func (r Remote) push(ctx context.Context, branch string, old plumbing.Hash, t *T
 		return "", err
 	}
 	name := plumbing.NewBranchReferenceName(branch)
-	command := &packp.Command{Name: name, Old: old, New: id}
-	var refused error
-	err = r.do(ctx, receiving, transferTimeout, func(s *session) error {
-		out := bufio.NewReader(s.out)
-		adv, err := advertised(io.LimitReader(out, maxListing))
-		if err != nil {
-			return err
-		}
+	refused, err := r.update(ctx, t, objects, func(adv *packp.AdvRefs) (*packp.Command, error) {
 		if adv.References[name.String()] != old {
-			return ErrMoved
+			return nil, ErrMoved
 		}
-		refused, err = send(s.in, out, adv, command, t.fresh, objects)
-		return err
+		return &packp.Command{Name: name, Old: old, New: id}, nil
 	})
 	if err == nil && refused != nil {
 		err = r.whyRefused(ctx, branch, old, refused)
@@ -60,6 +68,24 @@ func (r Remote) push(ctx context.Context, branch string, old plumbing.Hash, t *T
 	t.blobs = nil
 	t.fresh = memory.NewStorage()
 	return id.String(), nil
+}
+
+// update sends a command for what the server has now, with the objects of a tree.
+func (r Remote) update(ctx context.Context, t *Tree, objects []plumbing.Hash, command func(*packp.AdvRefs) (*packp.Command, error)) (refused, err error) {
+	err = r.do(ctx, receiving, transferTimeout, func(s *session) error {
+		out := bufio.NewReader(s.out)
+		adv, err := advertised(io.LimitReader(out, maxListing))
+		if err != nil {
+			return err
+		}
+		c, err := command(adv)
+		if err != nil {
+			return err
+		}
+		refused, err = send(s.in, out, adv, c, t.fresh, objects)
+		return err
+	})
+	return refused, err
 }
 
 // send writes the command and the pack, and reads whether it was accepted.

@@ -171,7 +171,7 @@ type Status struct {
 // Problem is a problem of a site as a whole.
 type Problem struct {
 	// About is what has it: "source", "evaluation", "design", "records", "term",
-	// "published term", "status branch", "discovery", "proposals", "merges",
+	// "published term", "status branch", "sign of life", "discovery", "proposals", "merges",
 	// "comment", "images", "access file", with a name "credential" or "dhcp", or with a number
 	// "report".
 	About string    `json:"about,omitempty"`

@@ -73,14 +73,7 @@ func (r *Reporter) files(ctx context.Context) (fs.FS, string, error) {
 }
 
 func readJSON(files fs.FS, name string, into any) error {
-	info, err := fs.Stat(files, name)
-	if err != nil {
-		return err
-	}
-	if info.Size() > maxFile {
-		return fmt.Errorf("%s has %d bytes, and Slipway reads at most %d", name, info.Size(), maxFile)
-	}
-	data, err := fs.ReadFile(files, name)
+	data, err := readBounded(files, name, maxFile)
 	if err != nil {
 		return err
 	}
@@ -88,6 +81,17 @@ func readJSON(files fs.FS, name string, into any) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+func readBounded(files fs.FS, name string, most int64) ([]byte, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > most {
+		return nil, fmt.Errorf("%s has %d bytes, and Slipway reads at most %d", name, info.Size(), most)
+	}
+	return fs.ReadFile(files, name)
 }
 
 // Claim implements engine.Anchor.

@@ -146,8 +146,10 @@ type summary struct {
 	Findings    []site.Finding     `json:"findings,omitempty"`
 	ObserveOnly string             `json:"observeOnly,omitempty"`
 	Paused      *site.Hold         `json:"paused,omitempty"`
-	Waiting     site.Losses        `json:"waiting,omitempty"`
-	Approve     string             `json:"approve,omitempty"`
+	// Waiting are the first of Losses machines whose data is lost after approval.
+	Waiting site.Losses `json:"waiting,omitempty"`
+	Losses  int         `json:"losses,omitempty"`
+	Approve string      `json:"approve,omitempty"`
 	// Ledger are the approvals of the last days, oldest first.
 	Ledger  []site.LedgerEntry `json:"ledger,omitempty"`
 	Rollout *rollout           `json:"rollout,omitempty"`
@@ -171,7 +173,7 @@ func summaryOf(rep *site.Report) summary {
 	return summary{
 		Kind: summaryKind, Site: s.Site, Verdict: verdict(s), Nodes: len(s.Nodes), Counts: s.Counts(),
 		Applied: s.Applied, Attempted: s.Attempted, Problems: s.Problems, Findings: rep.Findings[:min(len(rep.Findings), mostFindings)],
-		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Approve: s.Approve, Ledger: latest(s.Ledger),
+		ObserveOnly: s.ObserveOnly, Paused: s.Paused, Waiting: s.Waiting[:min(len(s.Waiting), mostWaiting)], Losses: len(s.Waiting), Approve: s.Approve, Ledger: latest(s.Ledger),
 		Rollout: rolloutOf(s.Rollout), Swept: sweptOf(s.Swept),
 	}
 }
