@@ -141,7 +141,7 @@ func (r *Need) Verdict(f *Facts) Verdict {
 		return v
 	}
 	what, going := "to have gone through "+r.Of, "going through "+r.Of
-	if f.Site.Roles[r.Role].Health.Asks() {
+	if role := f.Site.Roles[r.Role]; role != nil && role.Health.Asks() {
 		what, going = what+" and to be healthy", going+" and being healthy"
 	}
 	v.Sentence = fmt.Sprintf("its phase %s needs %d of %d nodes of role %s %s", r.Phase, r.Enough, r.Total, r.Role, what)
