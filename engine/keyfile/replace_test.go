@@ -71,6 +71,9 @@ func TestKeyInAFile(t *testing.T) {
 // Only the group root may be that of an ACL, and only in the folder that systemd has named.
 func TestGroupThatMayRead(t *testing.T) {
 	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI runs as root")
+		}
 		t.Skip("only root gives a file to another group")
 	}
 	folder := t.TempDir()
