@@ -22,7 +22,7 @@ type Verdict struct {
 	Broken []string
 	// How much was looked at. Installations are their starts, and Continued how many of these repeated one that an
 	// earlier controller had begun. UsedForNothing are approvals that were used, and nothing was started. Ended are those that
-	// a controller ended, and said so, because its clock was set back.
+	// a controller ended, and said so, because a clock was set back or the machine has more disks than were approved.
 	Terms, Changes, Installations, Continued, Approvals, UsedForNothing, Ended, StatusCommits int
 	// Takeovers are those after the faults of a controller that led. WentOn is how the site went on after faults that
 	// let the controller lead on, or not.
@@ -68,6 +68,7 @@ type court struct {
 	terms     []term
 	approvals map[string][]*approval // of each node, in the order in which they were opened
 	sessions  map[string][]session   // of each machine
+	learned   map[string]bool        // machines of which a controller has learned of more disks
 }
 
 func (c *court) broken(format string, args ...any) {

@@ -163,12 +163,15 @@ func TestBadHistories(t *testing.T) {
 		{"an unknown holder", "no such process was started", func(h *History) { h.Writes[4] = leads(2, 33, 32, false) }},
 		{"a term that was deleted", "was deleted", func(h *History) { h.Writes[3] = Write{Key: h.Writes[3].Key, Deleted: true} }},
 		{"an approval that ended before a clock was set back", "ended without being used: the clock was set back", func(h *History) {
-			h.Writes[5] = ends(h.Writes[5])
+			h.Writes[5] = ends(h.Writes[5], "the clock was set back, so")
 			h.Events = append(h.Events, Event{At: at(36), Kind: Fault, What: "clock", SetBack: true})
 		}},
 		{"an approval that was used although it ended", "ended, and was used", func(h *History) {
-			h.Writes[5] = ends(h.Writes[5])
+			h.Writes[5] = ends(h.Writes[5], "the clock was set back, so")
 			h.Events = append(h.Events, Event{At: at(30), Kind: Fault, What: "clock", SetBack: true})
+		}},
+		{"an approval that ended for other disks than before", "ended without being used: the disks", func(h *History) {
+			h.Writes[5] = ends(h.Writes[5], "the disks of the machine are now A, C and were A, B")
 		}},
 		{"a write of which nobody knows when it was", "nobody knows when", func(h *History) { h.Writes[4].At = time.Time{} }},
 		{"nothing goes on after a fault", "nobody changed a machine", func(h *History) {
@@ -194,22 +197,24 @@ func TestBadHistories(t *testing.T) {
 }
 
 // ends is the write of a ledger whose second approval a controller ended.
-func ends(w Write) Write {
-	w.Value = strings.Replace(w.Value, `"opened":"2026-03-01T12:00:34Z"`, `"opened":"2026-03-01T12:00:34Z","ended":"2026-03-01T12:00:35Z","why":"the clock was set back, so"`, 1)
+func ends(w Write, why string) Write {
+	w.Value = strings.Replace(w.Value, `"opened":"2026-03-01T12:00:34Z"`, `"opened":"2026-03-01T12:00:34Z","ended":"2026-03-01T12:00:35Z","why":"`+why+`"`, 1)
 	return w
 }
 
-// An approval that was ended because a clock was set back is not lost: its end is recorded, with the reason.
-func TestApprovalThatEndsWithTheClock(t *testing.T) {
-	h := good()
-	h.Calls = slices.DeleteFunc(h.Calls, func(x Call) bool { return x.When.After(at(36)) })
-	h.Calls = append(h.Calls, call(36.5, b, "PATCH", "Systems/1", 200))
-	h.Events = append(h.Events, Event{At: at(31), Kind: Fault, What: "clock", GoesOn: true, SetBack: true})
-	h.Writes[5] = ends(h.Writes[5])
-	h.Writes[6] = h.Writes[5]
-	h.number()
-	if v := Judge(h); len(v.Broken) > 0 || v.Ended != 1 || len(v.WentOn) != 1 || v.WentOn[0].Wrote != 4*time.Second {
-		t.Errorf("found %q in %+v", v.Broken, v)
+// An approval that was ended because a clock was set back, or the machine has more disks, is not lost: its end is recorded, with the reason.
+func TestApprovalThatEndsByARule(t *testing.T) {
+	for _, why := range []string{"the clock was set back, so", "the disks of the machine are now A, B, C and were A, B"} {
+		h := good()
+		h.Calls = slices.DeleteFunc(h.Calls, func(x Call) bool { return x.When.After(at(36)) })
+		h.Calls = append(h.Calls, call(36.5, b, "PATCH", "Systems/1", 200))
+		h.Events = append(h.Events, Event{At: at(31), Kind: Fault, What: "clock", GoesOn: true, SetBack: true})
+		h.Writes[5] = ends(h.Writes[5], why)
+		h.Writes[6] = h.Writes[5]
+		h.number()
+		if v := Judge(h); len(v.Broken) > 0 || v.Ended != 1 || len(v.WentOn) != 1 || v.WentOn[0].Wrote != 4*time.Second {
+			t.Errorf("found %q in %+v", v.Broken, v)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,13 +28,16 @@ type entry struct {
 // setBack is how a controller says that it ends an approval because of its clock (docs/approvals.md).
 const setBack = "the clock was set back"
 
+// otherDisks is how a controller says that it ends an approval because it has learned of other disks than the approval names.
+var otherDisks = regexp.MustCompile(`^the disks of the machine are now (.*) and were (.*)$`)
+
 // kept is how many approvals that were used the ledger keeps of a node.
 const kept = 8
 
-// readLedger follows each approval through the records. Nothing in the tests ends one but its use, and a clock that was
-// set back.
+// readLedger follows each approval through the records. What else ends one in the tests
+// is in checkEnd.
 func (c *court) readLedger() {
-	c.approvals = map[string][]*approval{}
+	c.approvals, c.learned = map[string][]*approval{}, map[string]bool{}
 	for _, w := range c.history.Writes {
 		_, node, is := strings.Cut(w.Key, "/ledger/")
 		var account struct {
@@ -85,13 +89,23 @@ func (c *court) readEntry(w Write, node string, e entry) {
 	}
 }
 
-// checkEnd allows an approval to end without being used only where a clock was set back before, and for that reason.
+// checkEnd allows an approval to end without being used for two reasons only: a clock was set back before, or a machine has
+// disks besides those that were approved, once: its BMC does not list all that its system does.
 func (c *court) checkEnd(w Write, node string, e entry) {
-	if strings.HasPrefix(e.Why, setBack) && slices.ContainsFunc(c.history.Events, func(x Event) bool { return x.SetBack && x.At.Before(w.At) }) {
-		c.verdict.Ended++
+	disks := otherDisks.FindStringSubmatch(e.Why)
+	switch {
+	case strings.HasPrefix(e.Why, setBack) && slices.ContainsFunc(c.history.Events, func(x Event) bool { return x.SetBack && x.At.Before(w.At) }):
+	case disks != nil && !c.learned[node] && hasAll(strings.Split(disks[1], ", "), strings.Split(disks[2], ", ")):
+		c.learned[node] = true
+	default:
+		c.broken("revision %d: the approval %s for %s ended without being used: %s", w.Revision, e.Set, node, e.Why)
 		return
 	}
-	c.broken("revision %d: the approval %s for %s ended without being used: %s", w.Revision, e.Set, node, e.Why)
+	c.verdict.Ended++
+}
+
+func hasAll(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(x string) bool { return !slices.Contains(all, x) })
 }
 
 // checkApprovals looks for each approval that a person was told is recorded.

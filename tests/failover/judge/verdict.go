@@ -14,7 +14,7 @@ const most = 40
 // and what was broken.
 func (v Verdict) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "judged: %d terms, %d changes of machines, %d starts of installations (%d continued), %d approvals (%d used for nothing, %d ended as a clock was set back), %d updates of the status branch\n",
+	fmt.Fprintf(&s, "judged: %d terms, %d changes of machines, %d starts of installations (%d continued), %d approvals (%d used for nothing, %d ended by a rule), %d updates of the status branch\n",
 		v.Terms, v.Changes, v.Installations, v.Continued, v.Approvals, v.UsedForNothing, v.Ended, v.StatusCommits)
 	for _, name := range faults(v.WentOn) {
 		all := of(v.WentOn, name)
